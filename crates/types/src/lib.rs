@@ -1,0 +1,24 @@
+//! The vocabulary of OpenFabrics Interfaces (OFI), shared by every floor.
+//!
+//! Values are those of the v2.6.0 headers (`rdma/fabric.h`, `rdma/fi_domain.h`,
+//! `rdma/fi_endpoint.h`, `rdma/fi_eq.h`, `rdma/fi_errno.h`), so that a value can cross
+//! the C ABI unchanged. Nothing here allocates, does I/O or depends on `std`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod addr;
+mod completion;
+mod enums;
+mod errno;
+mod flags;
+mod version;
+
+pub use addr::FiAddr;
+pub use completion::{Completion, CompletionError, Context};
+pub use enums::{
+    AddrFormat, AvType, CmEvent, CqFormat, EpType, Progress, Protocol, ResourceMgmt, Threading,
+    WaitObj,
+};
+pub use errno::{Errno, Result};
+pub use flags::{Flags, Mode, MrMode, MsgOrder};
+pub use version::Version;
