@@ -1,7 +1,7 @@
 use core::fmt;
 
 /// An interface version, `FI_VERSION(major, minor)` (man page `fi_version(3)`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(transparent)]
 pub struct Version(pub u32);
 
