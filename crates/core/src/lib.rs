@@ -1,0 +1,18 @@
+//! The object model of OpenFabrics Interfaces (OFI) in safe Rust: what every provider and
+//! every front end (Rust, C) shares, and no protocol.
+//!
+//! * [`Info`] and [`Hints`]: what a provider offers and what a caller asks for
+//!   (man page `fi_getinfo(3)`).
+#![forbid(unsafe_code)]
+
+mod address;
+mod attr;
+mod info;
+mod nic;
+pub mod sockaddr;
+
+pub use address::{Address, AddressError};
+pub use attr::{AUTH_KEY_PER_AV, DomainAttr, EpAttr, FabricAttr, RxAttr, SHARED_CONTEXT, TxAttr};
+pub use info::{FidToken, Handle, Hints, Info};
+pub use nic::{BusAttr, DeviceAttr, LinkAttr, LinkState, Nic, PciAttr};
+pub use ripstop_types as types;
