@@ -1,0 +1,144 @@
+//! Mirror of `rdma/fi_ext.h`: import and export extensions.
+//!
+//! Fields carry the meaning of the man page that their struct names.
+#![allow(missing_docs)]
+
+use core::ffi::{c_char, c_int, c_void};
+
+use crate::fabric::fid;
+use crate::fi_log::{fi_log_level, fi_log_subsys};
+use crate::fi_prov::fi_provider;
+
+constants! {
+    "Provider-specific endpoint option of the efa provider." c_int {
+        FI_OPT_EFA_RNR_RETRY = -251265024,
+        FI_OPT_EFA_EMULATED_READ = -251265023,
+        FI_OPT_EFA_EMULATED_WRITE = -251265022,
+        FI_OPT_EFA_EMULATED_ATOMICS = -251265021,
+        FI_OPT_EFA_USE_DEVICE_RDMA = -251265020,
+        FI_OPT_EFA_SENDRECV_IN_ORDER_ALIGNED_128_BYTES = -251265019,
+        FI_OPT_EFA_WRITE_IN_ORDER_ALIGNED_128_BYTES = -251265018,
+        FI_OPT_EFA_HOMOGENEOUS_PEERS = -251265017,
+        FI_OPT_EFA_USE_UNSOLICITED_WRITE_RECV = -251265016,
+    }
+}
+
+constants! {
+    "Base of the provider-specific values of one provider." c_int {
+        FI_PROV_SPECIFIC_EFA = 0xefa0000,
+        FI_PROV_SPECIFIC_TCP = 0x7cb0000,
+    }
+}
+
+constants! {
+    "Flag of `fi_import_log`: the caller filters by provider itself." u64 {
+        FI_LOG_PROV_FILTERED = 1 << 0,
+    }
+}
+
+/// Argument of `FI_EXPORT_FID`, `fi_control`(3).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct fi_fid_export {
+    pub fid: *mut *mut fid,
+    pub flags: u64,
+    pub context: *mut c_void,
+}
+
+/// What an imported memory monitor offers, `fi_mr`(3).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct fi_ops_mem_monitor {
+    pub size: usize,
+    pub start: Option<unsafe extern "C" fn(monitor: *mut fid_mem_monitor) -> c_int>,
+    pub stop: Option<unsafe extern "C" fn(monitor: *mut fid_mem_monitor)>,
+    pub subscribe: Option<
+        unsafe extern "C" fn(
+            monitor: *mut fid_mem_monitor,
+            addr: *const c_void,
+            len: usize,
+        ) -> c_int,
+    >,
+    pub unsubscribe: Option<
+        unsafe extern "C" fn(monitor: *mut fid_mem_monitor, addr: *const c_void, len: usize),
+    >,
+    pub valid: Option<
+        unsafe extern "C" fn(
+            monitor: *mut fid_mem_monitor,
+            addr: *const c_void,
+            len: usize,
+        ) -> bool,
+    >,
+}
+
+/// What an imported memory monitor calls, `fi_mr`(3).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct fi_ops_mem_notify {
+    pub size: usize,
+    pub notify: Option<
+        unsafe extern "C" fn(monitor: *mut fid_mem_monitor, addr: *const c_void, len: usize),
+    >,
+}
+
+/// An imported memory monitor, `fi_mr`(3).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct fid_mem_monitor {
+    pub fid: fid,
+    pub export_ops: *mut fi_ops_mem_monitor,
+    pub import_ops: *mut fi_ops_mem_notify,
+}
+
+/// Operations of an imported logger, `fi_provider`(3).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct fi_ops_log {
+    pub size: usize,
+    pub enabled: Option<
+        unsafe extern "C" fn(
+            prov: *const fi_provider,
+            level: fi_log_level,
+            subsys: fi_log_subsys,
+            flags: u64,
+        ) -> c_int,
+    >,
+    pub ready: Option<
+        unsafe extern "C" fn(
+            prov: *const fi_provider,
+            level: fi_log_level,
+            subsys: fi_log_subsys,
+            flags: u64,
+            showtime: *mut u64,
+        ) -> c_int,
+    >,
+    pub log: Option<
+        unsafe extern "C" fn(
+            prov: *const fi_provider,
+            level: fi_log_level,
+            subsys: fi_log_subsys,
+            func: *const c_char,
+            line: c_int,
+            msg: *const c_char,
+        ),
+    >,
+}
+
+/// An imported logger, `fi_provider`(3).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct fid_logging {
+    pub fid: fid,
+    pub ops: *mut fi_ops_log,
+}
+
+layout! {
+    fi_fid_export: 24 { fid = 0, flags = 8, context = 16 }
+    fi_ops_mem_monitor: 48 {
+        size = 0, start = 8, stop = 16, subscribe = 24, unsubscribe = 32, valid = 40
+    }
+    fi_ops_mem_notify: 16 { size = 0, notify = 8 }
+    fid_mem_monitor: 40 { fid = 0, export_ops = 24, import_ops = 32 }
+    fi_ops_log: 32 { size = 0, enabled = 8, ready = 16, log = 24 }
+    fid_logging: 32 { fid = 0, ops = 24 }
+}
