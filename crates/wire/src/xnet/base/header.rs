@@ -1,0 +1,339 @@
+use crate::cursor::{Reader, Writer};
+use crate::{ByteOrder, WireError};
+
+use super::{BASE_LEN, BaseFlags, MAX_RMA, OP_ACK, Op, RmaIov, RmaIovs, VERSION};
+
+/// A data header, as a plain value.
+///
+/// Fields the operation does not have are zero after [`Header::parse`] and are not looked at
+/// by [`Header::emit`], except that it refuses completion data or RMA segments the operation
+/// has no place for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// What it announces.
+    pub op: Op,
+    /// Flags. [`BaseFlags::REMOTE_CQ_DATA`] is never among them after parsing, and is
+    /// ignored in emitting: see [`Header::cq_data`].
+    pub flags: BaseFlags,
+    /// For `Msg`, [`OP_ACK`] marks an acknowledgement. For `TagRts`, `Cts` and `Data` the
+    /// index that ties the three together, chosen by the sender of the `TagRts`, never 0.
+    pub op_data: u8,
+    /// How many headers went before it in this direction of the connection, modulo 256. C
+    /// peers built for debugging close the connection if it is wrong; others leave it unset,
+    /// so it cannot be relied on.
+    pub id: u8,
+    /// Remote completion data of `Msg`, `Tag`, `Write` and `TagRts`.
+    pub cq_data: Option<u64>,
+    /// The tag of `Tag` and `TagRts`.
+    pub tag: u64,
+    /// The payload length in bytes `TagRts` announces.
+    pub rts_size: u64,
+    /// The segments of `ReadReq` and `Write`.
+    pub rma: RmaIovs,
+    /// How many bytes of payload follow the header.
+    pub payload_len: u64,
+}
+
+impl Header {
+    /// A header with nothing but a payload of this many bytes.
+    #[must_use]
+    pub const fn new(op: Op, payload_len: u64) -> Self {
+        Self {
+            op,
+            flags: BaseFlags::NONE,
+            op_data: 0,
+            id: 0,
+            cq_data: None,
+            tag: 0,
+            rts_size: 0,
+            rma: RmaIovs::NONE,
+            payload_len,
+        }
+    }
+
+    /// An acknowledgement of the oldest transfer that waits for one.
+    #[must_use]
+    pub const fn ack() -> Self {
+        Self {
+            op_data: OP_ACK,
+            ..Self::new(Op::Msg, 0)
+        }
+    }
+
+    /// Leave to send the payload of the `TagRts` with this index.
+    #[must_use]
+    pub const fn cts(index: u8) -> Self {
+        Self {
+            op_data: index,
+            ..Self::new(Op::Cts, 0)
+        }
+    }
+
+    /// Whether this is an acknowledgement.
+    #[must_use]
+    pub const fn is_ack(&self) -> bool {
+        matches!(self.op, Op::Msg) && self.op_data == OP_ACK
+    }
+
+    /// Its length in bytes, at most [`MAX_HEADER`](super::MAX_HEADER).
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a header is never empty: it is at least 16 bytes"
+    )]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.len_byte())
+    }
+
+    fn len_byte(&self) -> u8 {
+        header_len(self.op, self.cq_data.is_some(), self.rma.count())
+    }
+
+    /// Writes the header to the front of `out` and returns its length in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::NoRoom`]; or the variant that names the field which contradicts the
+    /// operation. `out` is untouched by an error.
+    pub fn emit(&self, order: ByteOrder, out: &mut [u8]) -> Result<usize, WireError> {
+        self.check()?;
+        let len = self.len_byte();
+        let size =
+            self.payload_len
+                .checked_add(u64::from(len))
+                .ok_or(WireError::PayloadTooLong {
+                    found: self.payload_len,
+                    max: u64::MAX.saturating_sub(u64::from(len)),
+                })?;
+        let [f0, f1] = order.bytes16(self.wire_flags().bits());
+        let op = self.op as u8;
+        let rma_count = self.rma.count();
+
+        let room = out.len();
+        let out = out.get_mut(..usize::from(len)).ok_or(WireError::NoRoom {
+            found: room,
+            needed: usize::from(len),
+        })?;
+        let mut out = Writer::new(order, out);
+        out.array([VERSION, op, f0, f1, self.op_data, rma_count, len, self.id])?;
+        out.u64(size)?;
+        if let Some(data) = self.cq_data {
+            out.u64(data)?;
+        }
+        if self.op.has_tag() {
+            out.u64(self.tag)?;
+        }
+        if self.op == Op::TagRts {
+            out.u64(self.rts_size)?;
+        }
+        for iov in self.rma.as_slice() {
+            out.u64(iov.addr)?;
+            out.u64(iov.len)?;
+            out.u64(iov.key)?;
+        }
+        Ok(usize::from(len))
+    }
+
+    fn wire_flags(&self) -> BaseFlags {
+        let flags = self.flags.without(BaseFlags::REMOTE_CQ_DATA);
+        if self.cq_data.is_some() {
+            flags | BaseFlags::REMOTE_CQ_DATA
+        } else {
+            flags
+        }
+    }
+
+    /// Reads the header at the front of `bytes`, which may go on after it: [`Header::len`]
+    /// bytes are its own.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Truncated`] if not all of it is there yet; any other means the stream is
+    /// of no more use.
+    pub fn parse(order: ByteOrder, bytes: &[u8]) -> Result<Self, WireError> {
+        let Some((
+            &[
+                version,
+                op,
+                f0,
+                f1,
+                op_data,
+                rma_count,
+                len,
+                id,
+                ref size @ ..,
+            ],
+            rest,
+        )) = bytes.split_first_chunk::<BASE_LEN>()
+        else {
+            return Err(WireError::Truncated {
+                found: bytes.len(),
+                needed: BASE_LEN,
+            });
+        };
+        let size = order.u64(*size);
+
+        check_version(version)?;
+        let op = Op::from_byte(op)?;
+        let flags = BaseFlags::from_bits(order.u16([f0, f1]));
+        let has_cq_data = op.may_carry_cq_data() && flags.contains(BaseFlags::REMOTE_CQ_DATA);
+        let rma_count = if op.has_rma() { rma_count } else { 0 };
+        if rma_count > MAX_RMA {
+            return Err(WireError::RmaCount {
+                found: rma_count,
+                max: MAX_RMA,
+            });
+        }
+        let expected = header_len(op, has_cq_data, rma_count);
+        if len != expected {
+            return Err(WireError::HeaderSize {
+                op,
+                found: len,
+                expected,
+            });
+        }
+        let payload_len = size.checked_sub(u64::from(len)).ok_or(WireError::Size {
+            found: size,
+            header: len,
+        })?;
+
+        if bytes.len() < usize::from(len) {
+            return Err(WireError::Truncated {
+                found: bytes.len(),
+                needed: usize::from(len),
+            });
+        }
+
+        let mut rest = Reader::new(order, rest);
+        let header = Self {
+            op,
+            flags: flags.without(BaseFlags::REMOTE_CQ_DATA),
+            op_data,
+            id,
+            cq_data: optional(has_cq_data, &mut rest)?,
+            tag: optional(op.has_tag(), &mut rest)?.unwrap_or(0),
+            rts_size: optional(op == Op::TagRts, &mut rest)?.unwrap_or(0),
+            rma: RmaIovs::read(rma_count, core::iter::repeat_with(|| read_iov(&mut rest)))?,
+            payload_len,
+        };
+        header.check()?;
+        Ok(header)
+    }
+
+    /// What must hold of every header, whichever side made it.
+    fn check(&self) -> Result<(), WireError> {
+        let op = self.op;
+        if self.cq_data.is_some() && (!op.may_carry_cq_data() || self.is_ack()) {
+            return Err(WireError::UnexpectedCqData { op });
+        }
+        if !self.rma.is_empty() && !op.has_rma() {
+            return Err(WireError::UnexpectedRma {
+                op,
+                found: self.rma.count(),
+            });
+        }
+        if self.payload_len != 0 && (!op.may_have_payload() || self.is_ack()) {
+            return Err(WireError::UnexpectedPayload {
+                op,
+                found: self.payload_len,
+            });
+        }
+        if op.has_index() && self.op_data == 0 {
+            return Err(WireError::Index { op });
+        }
+        match op {
+            Op::TagRts => check_room_for_base(self.rts_size).ok_or(WireError::PayloadTooLong {
+                found: self.rts_size,
+                max: MAX_AFTER_BASE,
+            }),
+            Op::ReadReq => check_room_for_base(self.rma.total_len()?).ok_or(WireError::RmaOverflow),
+            Op::Write => self.check_write(),
+            Op::Msg | Op::Tag | Op::ReadRsp | Op::Cts | Op::Data => Ok(()),
+        }
+    }
+
+    fn check_write(&self) -> Result<(), WireError> {
+        let expected = self.rma.total_len()?;
+        if self.payload_len != expected {
+            return Err(WireError::RmaLength {
+                found: self.payload_len,
+                expected,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The longest payload that may stand behind a bare base header.
+const MAX_AFTER_BASE: u64 = u64::MAX - BASE_LEN as u64;
+
+/// Whether the answer to this header, a bare base header and `payload_len` bytes, can be.
+fn check_room_for_base(payload_len: u64) -> Option<()> {
+    (payload_len <= MAX_AFTER_BASE).then_some(())
+}
+
+/// How long the header is that starts with these bytes: between [`BASE_LEN`] and
+/// [`MAX_HEADER`](super::MAX_HEADER). Its byte order does not matter.
+///
+/// This is what a receiver may safely wait for; [`Header::parse`] checks the rest.
+///
+/// # Errors
+///
+/// [`WireError::Truncated`] for less than [`BASE_LEN`] bytes, [`WireError::Version`],
+/// [`WireError::Op`], [`WireError::HeaderRange`].
+pub fn peek_len(first: &[u8]) -> Result<usize, WireError> {
+    let Some(&[version, op, _, _, _, _, len, ..]) = first.first_chunk::<BASE_LEN>() else {
+        return Err(WireError::Truncated {
+            found: first.len(),
+            needed: BASE_LEN,
+        });
+    };
+    check_version(version)?;
+    let op = Op::from_byte(op)?;
+    let min = header_len(op, false, 0);
+    let max = header_len(op, op.may_carry_cq_data(), MAX_RMA);
+    if len < min || len > max || len % 8 != 0 {
+        return Err(WireError::HeaderRange {
+            op,
+            found: len,
+            min,
+            max,
+        });
+    }
+    Ok(usize::from(len))
+}
+
+const fn check_version(found: u8) -> Result<(), WireError> {
+    if found != VERSION {
+        return Err(WireError::Version {
+            found,
+            expected: VERSION,
+        });
+    }
+    Ok(())
+}
+
+/// The length in bytes that follows from the other fields: at most 120 for at most four
+/// segments, which callers see to.
+fn header_len(op: Op, has_cq_data: bool, rma_count: u8) -> u8 {
+    let cq_data: u8 = if has_cq_data { 8 } else { 0 };
+    let rest = match op {
+        Op::Msg | Op::ReadRsp | Op::Cts | Op::Data => 0,
+        Op::Tag => 8,
+        Op::TagRts => 16,
+        Op::ReadReq | Op::Write => rma_count.saturating_mul(24),
+    };
+    cq_data.saturating_add(rest).saturating_add(BASE_LEN as u8)
+}
+
+fn optional(present: bool, bytes: &mut Reader<'_>) -> Result<Option<u64>, WireError> {
+    present.then(|| bytes.u64()).transpose()
+}
+
+fn read_iov(bytes: &mut Reader<'_>) -> Result<RmaIov, WireError> {
+    Ok(RmaIov {
+        addr: bytes.u64()?,
+        len: bytes.u64()?,
+        key: bytes.u64()?,
+    })
+}

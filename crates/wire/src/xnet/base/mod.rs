@@ -1,0 +1,191 @@
+//! Data headers: what stands before each payload on a connected stream.
+//!
+//! [`Header`] is the whole vocabulary. [`emit_msg`], [`emit_tag`] and [`parse_small`] do the
+//! two most frequent headers in a few instructions. A receiver reads [`BASE_LEN`] bytes, asks
+//! [`peek_len`] how long the header is, reads the rest of it, and calls [`Header::parse`].
+
+mod header;
+mod rma;
+mod small;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::ops::BitOr;
+
+pub use header::{Header, peek_len};
+pub use rma::{RmaIov, RmaIovs};
+pub use small::{Small, emit_msg, emit_tag, parse_small};
+
+use crate::WireError;
+
+/// Length in bytes of the part every header starts with.
+pub const BASE_LEN: usize = 16;
+
+/// The longest header in bytes: a write with completion data to four segments.
+pub const MAX_HEADER: usize = 24 + 4 * 24;
+
+/// The most RMA segments one header names.
+pub const MAX_RMA: u8 = 4;
+
+/// The only version there is.
+pub const VERSION: u8 = 3;
+
+/// The value of [`Header::op_data`] that makes a `Msg` an acknowledgement.
+pub const OP_ACK: u8 = 2;
+
+/// What a header announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Op {
+    /// A message, or with [`OP_ACK`] an acknowledgement.
+    Msg = 0,
+    /// A tagged message.
+    Tag = 1,
+    /// A request to read memory.
+    ReadReq = 2,
+    /// What was read.
+    ReadRsp = 3,
+    /// A write into memory.
+    Write = 4,
+    /// A tagged message whose payload waits for a [`Op::Cts`] (rendezvous, since
+    /// [`Protocol::V1`](super::rdm::Protocol::V1)).
+    TagRts = 5,
+    /// Clear to send: the payload of a [`Op::TagRts`] may come.
+    Cts = 6,
+    /// The payload of a [`Op::TagRts`].
+    Data = 7,
+}
+
+impl Op {
+    /// The highest operation's number.
+    pub const MAX: u8 = Self::Data as u8;
+
+    /// The operation of this number.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Op`].
+    #[inline]
+    pub const fn from_byte(byte: u8) -> Result<Self, WireError> {
+        Ok(match byte {
+            0 => Self::Msg,
+            1 => Self::Tag,
+            2 => Self::ReadReq,
+            3 => Self::ReadRsp,
+            4 => Self::Write,
+            5 => Self::TagRts,
+            6 => Self::Cts,
+            7 => Self::Data,
+            found => {
+                return Err(WireError::Op {
+                    found,
+                    max: Self::MAX,
+                });
+            }
+        })
+    }
+
+    /// Whether its header may carry remote completion data. On the others the flag
+    /// [`BaseFlags::REMOTE_CQ_DATA`] says nothing: C peers leave it set on `Data`.
+    #[must_use]
+    pub const fn may_carry_cq_data(self) -> bool {
+        matches!(self, Self::Msg | Self::Tag | Self::Write | Self::TagRts)
+    }
+
+    /// Whether its header carries a tag.
+    #[must_use]
+    pub const fn has_tag(self) -> bool {
+        matches!(self, Self::Tag | Self::TagRts)
+    }
+
+    /// Whether its header names RMA segments. On the others the count says nothing: C peers
+    /// leave it at whatever the buffer held before.
+    #[must_use]
+    pub const fn has_rma(self) -> bool {
+        matches!(self, Self::ReadReq | Self::Write)
+    }
+
+    /// Whether a payload may follow its header.
+    #[must_use]
+    pub const fn may_have_payload(self) -> bool {
+        !matches!(self, Self::ReadReq | Self::TagRts | Self::Cts)
+    }
+
+    /// Whether [`Header::op_data`] is a rendezvous index.
+    #[must_use]
+    pub const fn has_index(self) -> bool {
+        matches!(self, Self::TagRts | Self::Cts | Self::Data)
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Msg => "msg",
+            Self::Tag => "tag",
+            Self::ReadReq => "read request",
+            Self::ReadRsp => "read response",
+            Self::Write => "write",
+            Self::TagRts => "tag RTS",
+            Self::Cts => "CTS",
+            Self::Data => "data",
+        })
+    }
+}
+
+/// Flags of a header. Bits without a name here are kept and mean nothing; none of them
+/// changes the layout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct BaseFlags(u16);
+
+impl BaseFlags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// The header carries remote completion data. [`Header`] says this with
+    /// [`Header::cq_data`] instead.
+    pub const REMOTE_CQ_DATA: Self = Self(1);
+    /// The sender waits for an acknowledgement that the payload was placed.
+    pub const DELIVERY_COMPLETE: Self = Self(4);
+    /// The sender waits for an acknowledgement that the payload is in persistent memory.
+    pub const COMMIT_COMPLETE: Self = Self(8);
+
+    /// The flags in these bits.
+    #[must_use]
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// The bits.
+    #[must_use]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether all of `other` are set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These without `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether the sender waits for an acknowledgement of any kind.
+    #[must_use]
+    pub const fn wants_ack(self) -> bool {
+        self.0 & (Self::DELIVERY_COMPLETE.0 | Self::COMMIT_COMPLETE.0) != 0
+    }
+}
+
+impl BitOr for BaseFlags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}

@@ -1,0 +1,127 @@
+//! The two most frequent headers, without the general header's moves and branches.
+
+use crate::ByteOrder;
+
+use super::{BASE_LEN, BaseFlags, Op, VERSION};
+
+/// Length of a tagged header without completion data, in bytes.
+const TAG_LEN: usize = 24;
+
+/// The header of a message without completion data.
+///
+/// The flag [`BaseFlags::REMOTE_CQ_DATA`] is left out. `payload_len` is in bytes; above
+/// 2⁶⁴ − 17, more than any memory holds, it counts as that.
+#[inline]
+#[must_use]
+pub const fn emit_msg(
+    order: ByteOrder,
+    flags: BaseFlags,
+    id: u8,
+    payload_len: u64,
+) -> [u8; BASE_LEN] {
+    base(order, Op::Msg, flags, BASE_LEN as u8, id, payload_len)
+}
+
+/// The header of a tagged message without completion data.
+///
+/// The flag [`BaseFlags::REMOTE_CQ_DATA`] is left out. `payload_len` is in bytes; above
+/// 2⁶⁴ − 25, more than any memory holds, it counts as that.
+#[inline]
+#[must_use]
+pub const fn emit_tag(
+    order: ByteOrder,
+    flags: BaseFlags,
+    id: u8,
+    tag: u64,
+    payload_len: u64,
+) -> [u8; TAG_LEN] {
+    let [
+        b0,
+        b1,
+        b2,
+        b3,
+        b4,
+        b5,
+        b6,
+        b7,
+        s0,
+        s1,
+        s2,
+        s3,
+        s4,
+        s5,
+        s6,
+        s7,
+    ] = base(order, Op::Tag, flags, TAG_LEN as u8, id, payload_len);
+    let [t0, t1, t2, t3, t4, t5, t6, t7] = order.bytes64(tag);
+    [
+        b0, b1, b2, b3, b4, b5, b6, b7, s0, s1, s2, s3, s4, s5, s6, s7, t0, t1, t2, t3, t4, t5, t6,
+        t7,
+    ]
+}
+
+#[inline]
+const fn base(
+    order: ByteOrder,
+    op: Op,
+    flags: BaseFlags,
+    len: u8,
+    id: u8,
+    payload_len: u64,
+) -> [u8; BASE_LEN] {
+    let [f0, f1] = order.bytes16(flags.without(BaseFlags::REMOTE_CQ_DATA).bits());
+    let [s0, s1, s2, s3, s4, s5, s6, s7] = order.bytes64(payload_len.saturating_add(len as u64));
+    [
+        VERSION, op as u8, f0, f1, 0, 0, len, id, s0, s1, s2, s3, s4, s5, s6, s7,
+    ]
+}
+
+/// A message or tagged message without completion data, and not an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Small {
+    /// Flags, never with [`BaseFlags::REMOTE_CQ_DATA`].
+    pub flags: BaseFlags,
+    /// The tag of a tagged message.
+    pub tag: Option<u64>,
+    /// Length of the payload in bytes.
+    pub payload_len: u64,
+}
+
+impl Small {
+    /// Length of its header in bytes.
+    #[inline]
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        match self.tag {
+            None => BASE_LEN,
+            Some(_) => TAG_LEN,
+        }
+    }
+}
+
+/// Reads a header that is all there and is one of the two frequent ones.
+///
+/// `None` says no more than "not here": the header may be incomplete, of another kind or
+/// malformed. [`Header::parse`](super::Header::parse) tells.
+#[inline]
+#[must_use]
+pub fn parse_small(order: ByteOrder, bytes: &[u8]) -> Option<Small> {
+    let (&[version, op, f0, f1, op_data, _, len, _, ref size @ ..], rest) =
+        bytes.split_first_chunk::<BASE_LEN>()?;
+    let flags = BaseFlags::from_bits(order.u16([f0, f1]));
+    if version != VERSION || op_data != 0 || flags.contains(BaseFlags::REMOTE_CQ_DATA) {
+        return None;
+    }
+    const MSG: (u8, u8) = (Op::Msg as u8, BASE_LEN as u8);
+    const TAG: (u8, u8) = (Op::Tag as u8, TAG_LEN as u8);
+    let tag = match (op, len) {
+        MSG => None,
+        TAG => Some(order.u64(*rest.first_chunk()?)),
+        _ => return None,
+    };
+    Some(Small {
+        flags,
+        tag,
+        payload_len: order.u64(*size).checked_sub(u64::from(len))?,
+    })
+}

@@ -1,0 +1,299 @@
+//! Connection messages: one request, and one response or reject, at the start of a stream.
+//!
+//! A header of 32 bytes and up to 256 bytes of connection data, in one send: C peers read
+//! each of the two parts with a single receive and give up on a short one.
+
+use crate::{ByteOrder, WireError};
+
+/// Length of the header in bytes.
+pub const HEADER_LEN: usize = 32;
+
+/// The most connection data a message carries, in bytes (`FI_OPT_CM_DATA_SIZE`).
+pub const MAX_DATA: u16 = 256;
+
+/// The longest message in bytes.
+pub const MAX_LEN: usize = HEADER_LEN + MAX_DATA as usize;
+
+/// The only version there is.
+pub const VERSION: u8 = 3;
+
+/// What a connection message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// `fi_connect`.
+    Request = 0,
+    /// `fi_accept`.
+    Response = 1,
+    /// `fi_reject`.
+    Reject = 6,
+}
+
+impl Kind {
+    const fn from_byte(byte: u8) -> Result<Self, WireError> {
+        match byte {
+            0 => Ok(Self::Request),
+            1 => Ok(Self::Response),
+            6 => Ok(Self::Reject),
+            found => Err(WireError::CmKind { found }),
+        }
+    }
+}
+
+/// A connection message's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// What it says.
+    pub kind: Kind,
+    /// The byte order of the sender's machine. A reject does not tell: there it is
+    /// [`ByteOrder::NATIVE`] and of no use.
+    pub host: ByteOrder,
+    /// How many bytes of connection data follow, at most [`MAX_DATA`].
+    pub data_len: u16,
+}
+
+impl Header {
+    /// A header for `data` from this machine.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::CmDataLen`] if there is more than [`MAX_DATA`].
+    pub fn new(kind: Kind, data: &[u8]) -> Result<Self, WireError> {
+        let header = Self {
+            kind,
+            host: ByteOrder::NATIVE,
+            data_len: u16::try_from(data.len()).unwrap_or(u16::MAX),
+        };
+        header.check()
+    }
+
+    /// The byte order of the data headers that follow between this machine and the sender.
+    #[must_use]
+    pub const fn data_order(&self) -> ByteOrder {
+        ByteOrder::negotiated(ByteOrder::NATIVE, self.host)
+    }
+
+    /// Reads a header. `bytes` may go on after it; the fields nobody uses may hold anything.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Truncated`], [`WireError::CmVersion`], [`WireError::CmKind`],
+    /// [`WireError::CmDataLen`], [`WireError::CmByteOrder`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
+        let Some(
+            &[
+                version,
+                kind,
+                s0,
+                s1,
+                // Segment number, connection id and message id: zero, and never read.
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                ref mark @ ..,
+            ],
+        ) = bytes.first_chunk::<HEADER_LEN>()
+        else {
+            return Err(WireError::Truncated {
+                found: bytes.len(),
+                needed: HEADER_LEN,
+            });
+        };
+        if version != VERSION {
+            return Err(WireError::CmVersion {
+                found: version,
+                expected: VERSION,
+            });
+        }
+        let kind = Kind::from_byte(kind)?;
+        Self {
+            kind,
+            host: host_order(kind, *mark)?,
+            data_len: u16::from_be_bytes([s0, s1]),
+        }
+        .check()
+    }
+
+    /// The header's bytes. The connection data goes right behind them, in the same send.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::CmDataLen`].
+    pub const fn emit(&self) -> Result<[u8; HEADER_LEN], WireError> {
+        let Self {
+            kind,
+            host,
+            data_len,
+        } = match self.check() {
+            Ok(header) => header,
+            Err(error) => return Err(error),
+        };
+        let mark = match kind {
+            Kind::Request | Kind::Response => 1,
+            Kind::Reject => 0,
+        };
+        let [s0, s1] = data_len.to_be_bytes();
+        let [m0, m1, m2, m3, m4, m5, m6, m7] = host.bytes64(mark);
+        #[rustfmt::skip]
+        let bytes = [
+            VERSION, kind as u8, s0, s1, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0,
+            m0, m1, m2, m3, m4, m5, m6, m7,
+        ];
+        Ok(bytes)
+    }
+
+    const fn check(self) -> Result<Self, WireError> {
+        if self.data_len > MAX_DATA {
+            return Err(WireError::CmDataLen {
+                found: self.data_len,
+                max: MAX_DATA,
+            });
+        }
+        Ok(self)
+    }
+}
+
+/// The mark is the number one in the sender's own byte order.
+const fn host_order(kind: Kind, mark: [u8; 8]) -> Result<ByteOrder, WireError> {
+    match (kind, mark) {
+        (Kind::Reject, _) => Ok(ByteOrder::NATIVE),
+        (_, [1, 0, 0, 0, 0, 0, 0, 0]) => Ok(ByteOrder::Little),
+        (_, [0, 0, 0, 0, 0, 0, 0, 1]) => Ok(ByteOrder::Big),
+        _ => Err(WireError::CmByteOrder {
+            found: u64::from_le_bytes(mark),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[rustfmt::skip]
+    const REQUEST_LE: [u8; HEADER_LEN] = [
+        3, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    #[rustfmt::skip]
+    const RESPONSE_BE: [u8; HEADER_LEN] = [
+        3, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+    ];
+    #[rustfmt::skip]
+    const REJECT: [u8; HEADER_LEN] = [
+        3, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+
+    fn changed(at: usize, byte: u8) -> [u8; HEADER_LEN] {
+        let mut bytes = REQUEST_LE;
+        bytes[at] = byte;
+        bytes
+    }
+
+    #[test]
+    fn literal_bytes_both_ways() {
+        let cases = [
+            (REQUEST_LE, Kind::Request, ByteOrder::Little, 8),
+            (RESPONSE_BE, Kind::Response, ByteOrder::Big, 256),
+            (REJECT, Kind::Reject, ByteOrder::NATIVE, 0),
+        ];
+        for (bytes, kind, host, data_len) in cases {
+            let header = Header {
+                kind,
+                host,
+                data_len,
+            };
+            assert_eq!(Header::parse(&bytes), Ok(header));
+            assert_eq!(header.emit(), Ok(bytes));
+        }
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        let parse = |at, byte| Header::parse(&changed(at, byte));
+        assert_eq!(
+            parse(0, 2),
+            Err(WireError::CmVersion {
+                found: 2,
+                expected: 3
+            })
+        );
+        assert_eq!(parse(1, 5), Err(WireError::CmKind { found: 5 }));
+        assert_eq!(
+            parse(2, 1),
+            Err(WireError::CmDataLen {
+                found: 264,
+                max: 256
+            })
+        );
+        assert_eq!(parse(24, 2), Err(WireError::CmByteOrder { found: 2 }));
+        assert_eq!(
+            Header::parse(&REQUEST_LE[..31]),
+            Err(WireError::Truncated {
+                found: 31,
+                needed: 32
+            })
+        );
+    }
+
+    #[test]
+    fn unused_fields_may_hold_anything() {
+        for at in 4..24 {
+            assert_eq!(
+                Header::parse(&changed(at, 0xff)),
+                Header::parse(&REQUEST_LE)
+            );
+        }
+    }
+
+    #[test]
+    fn too_much_connection_data_is_refused() {
+        let header = |len| Header::new(Kind::Request, &[0; 70_000][..len]);
+        assert!(header(256).is_ok());
+        assert_eq!(
+            header(257),
+            Err(WireError::CmDataLen {
+                found: 257,
+                max: 256
+            })
+        );
+        assert_eq!(
+            header(70_000),
+            Err(WireError::CmDataLen {
+                found: 65_535,
+                max: 256
+            })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn parse_takes_any_bytes(bytes: [u8; 40], len in 0usize..=40) {
+            if let Ok(header) = Header::parse(&bytes[..len]) {
+                prop_assert!(header.data_len <= MAX_DATA);
+                prop_assert_eq!(Header::parse(&header.emit().unwrap()), Ok(header));
+            }
+        }
+    }
+}
