@@ -1,0 +1,43 @@
+//! Memory that somebody else may write.
+//!
+//! A fabric reads and writes memory it does not own: a buffer that the caller still holds, a
+//! page that a peer process maps, a window that a device fills. A `&[u8]` promises that the
+//! bytes do not change while it lives, and that promise cannot be kept here. So such memory is
+//! a *value* in Ripstop, an address and a length, and this crate is the only one that touches
+//! it (`ripstop-os` hands it to system calls):
+//!
+//! | type | whose memory | who may write it meanwhile |
+//! |---|---|---|
+//! | [`UserBuf`] | a caller's buffer of a posted operation | nobody, by `fi_msg(3)`; never checked twice all the same |
+//! | [`UserIov`] | up to [`IOV_LIMIT`] of them, in order | the same |
+//! | [`Parked`] | a `Vec<u8>` lent to an operation | the operation |
+//! | [`Region`] | memory shared with another process or a device | anybody, at any time |
+//!
+//! The reasons, and what each type does and does not promise, are written down in
+//! `docs/design/peer-writable-memory.md`.
+//!
+//! # The invariant of this crate
+//!
+//! A [`UserBuf`] must not be read, written or handed to the operating system after the
+//! completion of its operation was delivered to the caller. `UserBuf` is `Copy` and carries no
+//! lifetime, so the compiler does not check this: the code that completes an operation upholds
+//! it by forgetting the buffer *before* it makes the completion visible. Making a `UserBuf`
+//! (and so starting the obligation) is `unsafe`, or goes through [`Parked`].
+//!
+//! Nothing here allocates.
+#![no_std]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+mod copy;
+mod iov;
+mod parked;
+mod region;
+mod user;
+
+pub use copy::{copy, copy_in, copy_out};
+pub use iov::{IOV_LIMIT, Segments, UserIov};
+pub use parked::Parked;
+pub use region::{Region, RegionError};
+pub use user::UserBuf;
