@@ -1,0 +1,259 @@
+//! Readiness of many descriptors.
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use ripstop_types::Result;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+
+use crate::errno::{errno, retry};
+
+/// What to be told about a descriptor. An error and a hang-up are always told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// There is something to read, or the peer has stopped writing.
+    pub read: bool,
+    /// There is room to write, or a connection attempt has ended.
+    pub write: bool,
+    /// Tell once per change instead of as long as it is so.
+    pub edge: bool,
+}
+
+impl Interest {
+    /// Reading only, level-triggered.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+        edge: false,
+    };
+    /// Writing only, level-triggered.
+    pub const WRITE: Self = Self {
+        read: false,
+        write: true,
+        edge: false,
+    };
+    /// Both, level-triggered.
+    pub const READ_WRITE: Self = Self {
+        read: true,
+        write: true,
+        edge: false,
+    };
+
+    fn flags(self) -> epoll::EventFlags {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, self.read);
+        flags.set(epoll::EventFlags::RDHUP, self.read);
+        flags.set(epoll::EventFlags::OUT, self.write);
+        flags.set(epoll::EventFlags::ET, self.edge);
+        flags
+    }
+}
+
+/// One descriptor that is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The token it was added with.
+    pub token: u64,
+    flags: epoll::EventFlags,
+}
+
+impl Event {
+    /// Reading gives bytes, the end of the stream, or an error.
+    #[must_use]
+    #[inline]
+    pub fn readable(self) -> bool {
+        use epoll::EventFlags as F;
+        self.flags.intersects(F::IN | F::RDHUP | F::HUP | F::ERR)
+    }
+
+    /// Writing takes bytes or gives an error; a connection attempt has ended.
+    #[must_use]
+    #[inline]
+    pub fn writable(self) -> bool {
+        use epoll::EventFlags as F;
+        self.flags.intersects(F::OUT | F::HUP | F::ERR)
+    }
+
+    /// The descriptor has an error: [`Socket::take_error`](crate::Socket::take_error) has it.
+    #[must_use]
+    #[inline]
+    pub fn error(self) -> bool {
+        self.flags.contains(epoll::EventFlags::ERR)
+    }
+
+    /// The stream is closed in both directions, or never was connected.
+    #[must_use]
+    #[inline]
+    pub fn hangup(self) -> bool {
+        self.flags.contains(epoll::EventFlags::HUP)
+    }
+}
+
+/// Room for the events of one [`Epoll::wait`]; allocated once and used again.
+pub struct Events(Vec<epoll::Event>);
+
+impl Events {
+    /// Room for `capacity` events a call, at least one.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self(Vec::with_capacity(capacity.max(1)))
+    }
+
+    /// The events of the last [`Epoll::wait`].
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
+        self.0.iter().map(|event| Event {
+            token: event.data.u64(),
+            flags: event.flags,
+        })
+    }
+
+    /// The `i`-th event of the last [`Epoll::wait`], for loops that change the set meanwhile.
+    #[must_use]
+    #[inline]
+    pub fn at(&self, i: usize) -> Option<Event> {
+        self.0.get(i).map(|event| Event {
+            token: event.data.u64(),
+            flags: event.flags,
+        })
+    }
+
+    /// How many events the last [`Epoll::wait`] gave.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the last [`Epoll::wait`] gave none.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A set of descriptors to wait for (`epoll(7)`). Its own descriptor is readable while any of
+/// them is ready, so it can be nested, or handed to the program (`FI_WAIT_FD`).
+#[derive(Debug)]
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// An empty set; its descriptor is closed on `exec`.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`, `ENOMEM` and the others of `epoll_create1(2)`.
+    pub fn new() -> Result<Self> {
+        epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map(Self)
+            .map_err(errno)
+    }
+
+    /// Adds `fd`; its events carry `token`. Closing the descriptor takes it out again.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if it is in the set, `ENOSPC` at the user's limit of watches, and the others
+    /// of `epoll_ctl(2)`.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<()> {
+        epoll::add(
+            &self.0,
+            fd,
+            epoll::EventData::new_u64(token),
+            interest.flags(),
+        )
+        .map_err(errno)
+    }
+
+    /// Changes token and interest of `fd`. An edge-triggered descriptor that is ready is told
+    /// anew.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it is not in the set, and the others of `epoll_ctl(2)`.
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<()> {
+        epoll::modify(
+            &self.0,
+            fd,
+            epoll::EventData::new_u64(token),
+            interest.flags(),
+        )
+        .map_err(errno)
+    }
+
+    /// Takes `fd` out.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it is not in the set, and the others of `epoll_ctl(2)`.
+    pub fn remove(&self, fd: impl AsFd) -> Result<()> {
+        epoll::delete(&self.0, fd).map_err(errno)
+    }
+
+    /// Waits until a descriptor is ready or `timeout` (`None`: no end) has passed, and returns
+    /// how many events there are in `events`. A zero timeout only looks.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` if a signal came before anything was ready (a look never is interrupted); the
+    /// caller decides what is left of its time.
+    #[inline]
+    pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> Result<usize> {
+        events.0.clear();
+        match timeout {
+            Some(Duration::ZERO) => self.poll(events),
+            Some(time) => self.wait_for(events, time),
+            None => self.collect(events, None),
+        }
+    }
+
+    /// Looks for ready descriptors without waiting; the same as a zero timeout.
+    ///
+    /// # Errors
+    ///
+    /// Those of `epoll_wait(2)` other than `EINTR`.
+    #[inline]
+    pub fn poll(&self, events: &mut Events) -> Result<usize> {
+        const NOW: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        events.0.clear();
+        retry(|| epoll::wait(&self.0, spare_capacity(&mut events.0), Some(&NOW)))
+    }
+
+    fn wait_for(&self, events: &mut Events, time: Duration) -> Result<usize> {
+        let time = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        self.collect(events, Some(&time))
+    }
+
+    fn collect(&self, events: &mut Events, timeout: Option<&Timespec>) -> Result<usize> {
+        epoll::wait(&self.0, spare_capacity(&mut events.0), timeout).map_err(errno)
+    }
+}
+
+impl AsFd for Epoll {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Epoll {
+    #[inline]
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

@@ -1,0 +1,161 @@
+#![allow(unsafe_code)]
+//! Buffers as the kernel takes them in scatter and gather calls.
+
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+use std::marker::PhantomData;
+
+use ripstop_mem::UserBuf;
+
+/// Bytes to send: our own, borrowed for `'a`, or a caller's ([`UserBuf`]).
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct IoVec<'a> {
+    raw: libc::iovec,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+/// Room to receive into: our own, borrowed for `'a`, or a caller's ([`UserBuf`]).
+#[repr(transparent)]
+pub struct IoVecMut<'a> {
+    raw: libc::iovec,
+    bytes: PhantomData<&'a mut [u8]>,
+}
+
+// `IoSlice` is documented to be ABI compatible with `iovec`, as are the types above.
+const _: () = assert!(size_of::<IoVec<'_>>() == size_of::<IoSlice<'_>>());
+const _: () = assert!(align_of::<IoVec<'_>>() == align_of::<IoSlice<'_>>());
+const _: () = assert!(size_of::<IoVecMut<'_>>() == size_of::<IoSliceMut<'_>>());
+const _: () = assert!(align_of::<IoVecMut<'_>>() == align_of::<IoSliceMut<'_>>());
+
+// SAFETY: the same as a `&[u8]` or a `UserBuf`, which are both `Send`.
+unsafe impl Send for IoVec<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for IoVec<'_> {}
+// SAFETY: the same as a `&mut [u8]` or a `UserBuf`, which are both `Send`.
+unsafe impl Send for IoVecMut<'_> {}
+
+impl<'a> IoVec<'a> {
+    /// No bytes.
+    pub const EMPTY: Self = Self::of(UserBuf::EMPTY);
+
+    /// Bytes of our own, such as headers.
+    #[must_use]
+    #[inline]
+    pub const fn from_slice(bytes: &'a [u8]) -> Self {
+        Self {
+            raw: libc::iovec {
+                iov_base: bytes.as_ptr().cast_mut().cast(),
+                iov_len: bytes.len(),
+            },
+            bytes: PhantomData,
+        }
+    }
+
+    /// A caller's buffer; what [`UserBuf`] says about its use after completion holds.
+    #[must_use]
+    #[inline]
+    pub const fn from_user(buf: UserBuf) -> Self {
+        Self::of(buf)
+    }
+
+    const fn of(buf: UserBuf) -> Self {
+        Self {
+            raw: libc::iovec {
+                iov_base: buf.as_ptr().cast(),
+                iov_len: buf.len(),
+            },
+            bytes: PhantomData,
+        }
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.raw.iov_len
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.raw.iov_len == 0
+    }
+}
+
+impl<'a> IoVecMut<'a> {
+    /// No room.
+    pub const EMPTY: Self = Self {
+        raw: IoVec::EMPTY.raw,
+        bytes: PhantomData,
+    };
+
+    /// Room of our own, such as a staging buffer.
+    #[must_use]
+    #[inline]
+    pub const fn from_slice(bytes: &'a mut [u8]) -> Self {
+        Self {
+            raw: libc::iovec {
+                iov_base: bytes.as_mut_ptr().cast(),
+                iov_len: bytes.len(),
+            },
+            bytes: PhantomData,
+        }
+    }
+
+    /// A caller's buffer; what [`UserBuf`] says about its use after completion holds.
+    #[must_use]
+    #[inline]
+    pub const fn from_user(buf: UserBuf) -> Self {
+        Self {
+            raw: IoVec::of(buf).raw,
+            bytes: PhantomData,
+        }
+    }
+
+    /// The number of bytes there is room for.
+    #[must_use]
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.raw.iov_len
+    }
+
+    /// Whether there is no room.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.raw.iov_len == 0
+    }
+}
+
+/// The list in the form in which `rustix` passes it on to the kernel.
+#[inline]
+pub(crate) fn slices<'a, 'b>(vecs: &'b [IoVec<'a>]) -> &'b [IoSlice<'a>] {
+    // SAFETY: both are transparent over `iovec` (asserted above), and `rustix` hands the array
+    // to the kernel without dereferencing it to `&[u8]`, which a `UserBuf` would not allow.
+    unsafe { &*(std::ptr::from_ref(vecs) as *const [IoSlice<'a>]) }
+}
+
+/// The list in the form in which `rustix` passes it on to the kernel.
+#[inline]
+pub(crate) fn slices_mut<'a, 'b>(vecs: &'b mut [IoVecMut<'a>]) -> &'b mut [IoSliceMut<'a>] {
+    // SAFETY: as in `slices`.
+    unsafe { &mut *(std::ptr::from_mut(vecs) as *mut [IoSliceMut<'a>]) }
+}
+
+impl fmt::Debug for IoVec<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IoVec({:p}, {} B)", self.raw.iov_base, self.raw.iov_len)
+    }
+}
+
+impl fmt::Debug for IoVecMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "IoVecMut({:p}, {} B)",
+            self.raw.iov_base, self.raw.iov_len
+        )
+    }
+}

@@ -1,0 +1,25 @@
+//! The operating system as Ripstop uses it.
+//!
+//! Sockets that move callers' buffers ([`Socket`], [`IoVec`]), readiness ([`Epoll`],
+//! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]). It knows no protocol, and
+//! it is the only crate that calls the operating system.
+//!
+//! Errors are [`ripstop_types::Errno`], whose numbers are those of Linux. A call that would
+//! block is [`EAGAIN`](ripstop_types::Errno::EAGAIN); a call interrupted by a signal is
+//! repeated, except where it says otherwise.
+#![deny(unsafe_code)]
+
+pub mod clock;
+mod epoll;
+mod errno;
+mod eventfd;
+mod host;
+mod iovec;
+pub mod net;
+mod socket;
+
+pub use epoll::{Epoll, Event, Events, Interest};
+pub use eventfd::EventFd;
+pub use host::{hostname, pid};
+pub use iovec::{IoVec, IoVecMut};
+pub use socket::{Connect, Keepalive, PortRange, Shutdown, Socket};

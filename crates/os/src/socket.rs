@@ -1,0 +1,105 @@
+//! Stream sockets: never blocking, closed on `exec` and on drop.
+
+mod data;
+mod no_port;
+mod open;
+mod options;
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use ripstop_types::{Errno, Result};
+use rustix::net::SocketAddrAny;
+
+use crate::errno::{errno, retry};
+
+pub use open::{Connect, PortRange};
+pub use options::Keepalive;
+
+/// A non-blocking TCP socket over IPv4 or IPv6: a listener, a connection, or on its way to be
+/// one.
+#[derive(Debug)]
+pub struct Socket(OwnedFd);
+
+/// Which direction of a connection to close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// No more is read.
+    Read,
+    /// The peer reads the end of the stream after what was sent.
+    Write,
+    /// Both.
+    Both,
+}
+
+impl Socket {
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockname(2)`.
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        inet(rustix::net::getsockname(&self.0).map_err(errno)?)
+    }
+
+    /// The address it is connected to.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if it is not connected, and the others of `getpeername(2)`.
+    pub fn peer_addr(&self) -> Result<SocketAddr> {
+        let addr = rustix::net::getpeername(&self.0).map_err(errno)?;
+        inet(addr.ok_or(Errno::ENOTCONN)?)
+    }
+
+    /// Takes the error that has happened in the background, as an error: how a connection
+    /// attempt ended, or why the connection was lost.
+    ///
+    /// # Errors
+    ///
+    /// The error taken (`ECONNREFUSED`, `ETIMEDOUT`, ...); taking it clears it.
+    pub fn take_error(&self) -> Result<()> {
+        rustix::net::sockopt::socket_error(&self.0)
+            .map_err(errno)?
+            .map_err(errno)
+    }
+
+    /// Closes one direction or both; the descriptor stays open until the drop.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if it is not connected (any more).
+    pub fn shutdown(&self, how: Shutdown) -> Result<()> {
+        let how = match how {
+            Shutdown::Read => rustix::net::Shutdown::Read,
+            Shutdown::Write => rustix::net::Shutdown::Write,
+            Shutdown::Both => rustix::net::Shutdown::Both,
+        };
+        retry(|| rustix::net::shutdown(&self.0, how))
+    }
+}
+
+/// The Internet address in an answer of the kernel.
+fn inet(addr: SocketAddrAny) -> Result<SocketAddr> {
+    SocketAddr::try_from(addr).map_err(|_| Errno::EAFNOSUPPORT)
+}
+
+impl AsFd for Socket {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Socket {
+    #[inline]
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.0
+    }
+}

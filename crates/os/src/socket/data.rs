@@ -1,0 +1,64 @@
+//! Moving bytes.
+
+use ripstop_types::Result;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+
+use super::Socket;
+use crate::errno::retry;
+use crate::iovec::{IoVec, IoVecMut, slices, slices_mut};
+
+/// No `SIGPIPE`, no waiting.
+const SEND: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+
+impl Socket {
+    /// Sends from `bytes` and returns how many the kernel took: at least one, unless `bytes` is
+    /// empty.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if there is no room, `EPIPE` or `ECONNRESET` if the connection is gone, and the
+    /// others of `send(2)`.
+    #[inline]
+    pub fn send(&self, bytes: &[u8]) -> Result<usize> {
+        retry(|| rustix::net::send(&self.0, bytes, SEND))
+    }
+
+    /// Sends from several buffers in one call and returns how many bytes the kernel took. At
+    /// most 1,024 buffers (`IOV_MAX`).
+    ///
+    /// # Errors
+    ///
+    /// As for [`send`](Self::send); `EMSGSIZE` for too many buffers, `EFAULT` if a caller's
+    /// buffer is not memory.
+    #[inline]
+    pub fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize> {
+        retry(|| {
+            let mut control = SendAncillaryBuffer::default();
+            rustix::net::sendmsg(&self.0, slices(vecs), &mut control, SEND)
+        })
+    }
+
+    /// Receives into `bytes` and returns how many came. 0 is the end of the stream (or an empty
+    /// `bytes`).
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if nothing is there, `ECONNRESET` if the connection is gone, and the others of
+    /// `recv(2)`.
+    #[inline]
+    pub fn recv(&self, bytes: &mut [u8]) -> Result<usize> {
+        retry(|| rustix::net::recv(&self.0, &mut *bytes, RecvFlags::DONTWAIT)).map(|(n, _)| n)
+    }
+
+    /// Receives into several buffers, in order, in one call and returns how many bytes came.
+    /// 0 is the end of the stream (or no room). At most 1,024 buffers (`IOV_MAX`).
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv); `EINVAL` for too many buffers, `EFAULT` if a caller's
+    /// buffer is not memory.
+    #[inline]
+    pub fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
+        retry(|| rustix::io::readv(&self.0, slices_mut(vecs)))
+    }
+}
