@@ -1,1 +1,44 @@
-fn main() {}
+//! Checks, distribution and the test run of the workspace: `cargo xtask --help`.
+#![forbid(unsafe_code)]
+
+mod check;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+/// What a developer and the continuous integration run in this tree.
+#[derive(Parser)]
+#[command(name = "cargo xtask", disable_help_subcommand = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Hold the rules of the house: floors, unsafe allow-list, lints, allocation, file sizes.
+    Check,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match Workspace::load().and_then(|ws| run(args.command, &ws)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs one command; `false` means that it ran and found something wrong.
+fn run(command: Command, ws: &Workspace) -> anyhow::Result<bool> {
+    match command {
+        Command::Check => check::run(ws),
+    }
+}
