@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod dist;
 mod workspace;
 
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ struct Args {
 enum Command {
     /// Hold the rules of the house: floors, unsafe allow-list, lints, allocation, file sizes.
     Check,
+    /// Make target/dist, an install prefix with libfabric.so.1, and check its symbols.
+    Dist,
 }
 
 fn main() -> ExitCode {
@@ -40,5 +43,6 @@ fn main() -> ExitCode {
 fn run(command: Command, ws: &Workspace) -> anyhow::Result<bool> {
     match command {
         Command::Check => check::run(ws),
+        Command::Dist => dist::run(ws),
     }
 }

@@ -1,0 +1,182 @@
+//! `target/dist`: an install prefix with the C library, its pkg-config file and the tools.
+
+mod exports;
+mod verify;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::workspace::Workspace;
+use verify::Library;
+
+/// The name under which programs built for libfabric look for the library.
+const SONAME: &str = "libfabric.so.1";
+
+/// The release of libfabric whose interface and symbols the library has.
+const API_RELEASE: &str = "2.6.0";
+
+/// Options of the link, after the archive: only versioned names leave, nothing is bound lazily, and the
+/// code stays mapped after `dlclose`, since threads and thread-local destructors may still need it.
+const LINK_OPTIONS: [&str; 6] = [
+    "-Wl,--no-whole-archive",
+    "-Wl,--gc-sections",
+    "-Wl,--as-needed",
+    "-Wl,-z,now,-z,relro,-z,nodelete",
+    "-Wl,--build-id",
+    "-pthread",
+];
+
+/// Where the prefix is made.
+pub(crate) fn prefix(ws: &Workspace) -> PathBuf {
+    ws.target.join("dist")
+}
+
+/// Builds everything, checks the library's symbols and prints what was made; `false` when a check failed.
+pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
+    ensure!(
+        ws.package("capi").is_some(),
+        "crates/capi is not there: nothing to link"
+    );
+    let exports = exports::parse(&fs::read_to_string(ws.root.join("libfabric/exports.txt"))?)?;
+    let prefix = prefix(ws);
+    if prefix.exists() {
+        fs::remove_dir_all(&prefix)?;
+    }
+    let lib = prefix.join("lib");
+    fs::create_dir_all(lib.join("pkgconfig"))?;
+    let library = lib.join(SONAME);
+    link(ws, &exports, &library)?;
+    symlink(SONAME, lib.join("libfabric.so"))?;
+    fs::write(lib.join("pkgconfig/libfabric.pc"), pkg_config())?;
+    let tools = install_tools(ws, &prefix.join("bin"))?;
+
+    let made = Library::read(&library)?;
+    let problems = made.problems(&exports, SONAME);
+    print_table(&prefix, &library, &made, &tools)?;
+    for problem in &problems {
+        println!("error: {SONAME}: {problem}");
+    }
+    Ok(problems.is_empty())
+}
+
+/// Builds the static library and links it under the exported names.
+fn link(
+    ws: &Workspace,
+    exports: &std::collections::BTreeSet<exports::Export>,
+    library: &Path,
+) -> anyhow::Result<()> {
+    let home = ws.root.join("libfabric");
+    let work = ws.target.join("libfabric");
+    // The separate workspace takes the versions that the tests ran with.
+    fs::copy(ws.root.join("Cargo.lock"), home.join("Cargo.lock"))?;
+    let manifest = home.join("Cargo.toml");
+    cargo(
+        ws,
+        &["build", "--release", "--manifest-path"],
+        &[
+            manifest.as_os_str(),
+            "--target-dir".as_ref(),
+            work.as_os_str(),
+        ],
+    )?;
+
+    let (renames, script, archive) = (
+        work.join("renames.txt"),
+        work.join("libfabric.map"),
+        work.join("versioned.a"),
+    );
+    fs::write(&renames, exports::renames(exports))?;
+    fs::write(&script, exports::version_script(exports))?;
+    let mut objcopy = Command::new("objcopy");
+    objcopy.arg("--redefine-syms").arg(&renames);
+    complete(objcopy.arg(work.join("release/libfabric.a")).arg(&archive))?;
+
+    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    cc.arg("-shared")
+        .arg("-o")
+        .arg(library)
+        .arg("-Wl,--whole-archive")
+        .arg(&archive);
+    cc.args(LINK_OPTIONS).arg(format!("-Wl,-soname,{SONAME}"));
+    complete(cc.arg(format!("-Wl,--version-script={}", script.display())))
+}
+
+/// Copies the executables of `crates/cli`; returns their names.
+fn install_tools(ws: &Workspace, bin: &Path) -> anyhow::Result<Vec<String>> {
+    let Some(cli) = ws.package("cli") else {
+        return Ok(Vec::new());
+    };
+    cargo(
+        ws,
+        &["build", "--release", "--package"],
+        &[cli.name.as_ref()],
+    )?;
+    fs::create_dir_all(bin)?;
+    for tool in &cli.binaries {
+        fs::copy(ws.target.join("release").join(tool), bin.join(tool))
+            .with_context(|| format!("cannot install {tool}"))?;
+    }
+    Ok(cli.binaries.clone())
+}
+
+/// The pkg-config file; it finds the library wherever the prefix is moved to. No headers are installed:
+/// programs are compiled with the headers of libfabric itself.
+fn pkg_config() -> String {
+    format!(
+        "prefix=${{pcfiledir}}/../..\n\
+         libdir=${{prefix}}/lib\n\
+         \n\
+         Name: libfabric\n\
+         Description: OpenFabrics Interfaces, implemented by Ripstop\n\
+         Version: {API_RELEASE}\n\
+         Libs: -L${{libdir}} -lfabric\n"
+    )
+}
+
+fn print_table(
+    prefix: &Path,
+    library: &Path,
+    made: &Library,
+    tools: &[String],
+) -> anyhow::Result<()> {
+    let size = fs::metadata(library)?.len() / 1024;
+    let entries = made.exports.len();
+    let (major, minor) = made.glibc;
+    println!("{}", prefix.display());
+    println!(
+        "  lib/{SONAME:<24} {size} KiB, {entries} versioned entries, glibc >= {major}.{minor}"
+    );
+    println!("  {:<28} {}", "", made.needed.join(" "));
+    println!("  lib/{:<24} -> {SONAME}", "libfabric.so");
+    println!(
+        "  lib/{:<24} version {API_RELEASE}",
+        "pkgconfig/libfabric.pc"
+    );
+    match tools {
+        [] => println!("  bin/ is not made: crates/cli is not there"),
+        tools => println!("  bin/{:<24} {}", "", tools.join(" ")),
+    }
+    Ok(())
+}
+
+fn cargo(ws: &Workspace, arguments: &[&str], more: &[&OsStr]) -> anyhow::Result<()> {
+    let mut cargo = Command::new(env!("CARGO"));
+    complete(cargo.current_dir(&ws.root).args(arguments).args(more))
+}
+
+/// Runs a command to its end; an error names the command.
+fn complete(command: &mut Command) -> anyhow::Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {program}: is it installed?"))?;
+    if !status.success() {
+        bail!("{program} failed: {command:?}");
+    }
+    Ok(())
+}
