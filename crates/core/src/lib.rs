@@ -2,13 +2,17 @@
 //! every front end (Rust, C) shares, and no protocol.
 //!
 //! * [`Info`] and [`Hints`]: what a provider offers and what a caller asks for
-//!   (man page `fi_getinfo(3)`).
+//!   (man page `fi_getinfo(3)`), and [`hints`]: whether the one meets the other, and why not.
 #![forbid(unsafe_code)]
 
 mod address;
 mod attr;
+pub mod caps;
+pub mod hints;
 mod info;
+pub mod names;
 mod nic;
+pub mod resolve;
 pub mod sockaddr;
 
 pub use address::{Address, AddressError};

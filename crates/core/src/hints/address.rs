@@ -1,0 +1,151 @@
+//! The request as a whole: hints, node, service and flags of `fi_getinfo(3)`.
+
+use std::net::SocketAddr;
+
+use ripstop_types::{AddrFormat, Errno, Flags, Version};
+
+use super::mismatch::{Group, Mismatch};
+use super::negotiate;
+use crate::address::Address;
+use crate::attr::FabricAttr;
+use crate::info::{Hints, Info};
+use crate::resolve::{Query, resolve, source_for};
+
+/// The arguments of `fi_getinfo(3)`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request<'a> {
+    /// Version of the interface the caller was written for.
+    pub version: Version,
+    /// Host to reach, or with [`Flags::SOURCE`] the one to bind to.
+    pub node: Option<&'a str>,
+    /// Port, in the same sense.
+    pub service: Option<&'a str>,
+    /// [`Flags::SOURCE`], [`Flags::NUMERICHOST`], [`Flags::PROV_ATTR_ONLY`],
+    /// [`Flags::RESCAN`].
+    pub flags: Flags,
+    /// What the caller needs.
+    pub hints: Option<&'a Hints>,
+}
+
+impl Request<'_> {
+    /// Checks what no provider could answer.
+    ///
+    /// # Errors
+    /// [`Errno::ENOSYS`] when the caller is newer than this library, [`Errno::EINVAL`] for
+    /// [`Flags::SOURCE`] without a node and a service.
+    pub fn validate(&self) -> Result<(), Errno> {
+        if self.version > Version::CURRENT {
+            return Err(Errno::ENOSYS);
+        }
+        if self.names_source() && self.node.is_none() && self.service.is_none() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Whether the caller only lists providers.
+    #[must_use]
+    pub fn lists_providers(&self) -> bool {
+        self.flags == Flags::PROV_ATTR_ONLY
+    }
+
+    /// The answer of a provider that makes this offer: [`negotiate`]d attributes, and the
+    /// addresses that node, service and hints give. Resolving a node that is not numeric
+    /// may block.
+    ///
+    /// A string address is taken from a node of the form `fi_...://`; other nodes are left
+    /// to the provider. Without a source address that of the route to the peer is filled in.
+    ///
+    /// # Errors
+    /// The first attribute that does not fit, or a node or service that does not resolve.
+    pub fn answer(&self, offer: &Info) -> Result<Info, Mismatch> {
+        if self.lists_providers() {
+            return Ok(provider_only(&offer.fabric));
+        }
+        let mut info = negotiate(offer, self.hints, self.version)?;
+        self.fill_addresses(&mut info)?;
+        Ok(info)
+    }
+
+    const fn names_source(&self) -> bool {
+        self.flags.contains(Flags::SOURCE)
+    }
+
+    fn fill_addresses(&self, info: &mut Info) -> Result<(), Mismatch> {
+        let named = if self.node.is_some() || self.service.is_some() {
+            self.named_address(info.addr_format)?
+        } else {
+            None
+        };
+        let (mut src, mut dest) = (None, None);
+        if self.names_source() {
+            src = named;
+        } else {
+            dest = named;
+        }
+        let from_hints =
+            |addr: fn(&Hints) -> &Option<Address>| self.hints.and_then(|h| addr(h).clone());
+        let hinted_src = from_hints(|h| &h.src_addr);
+        let hinted_dest = from_hints(|h| &h.dest_addr);
+        let concrete = src.is_some() || dest.is_some();
+        info.src_addr = src.or(hinted_src).or(info.src_addr.take());
+        info.dest_addr = dest.or(hinted_dest).or(info.dest_addr.take());
+        if let (None, Some(Address::Ip(dest))) = (&info.src_addr, &info.dest_addr) {
+            info.src_addr = source_for(dest).ok().map(Address::Ip);
+        }
+        self.settle_format(info, concrete);
+        Ok(())
+    }
+
+    /// An address settles the format, unless the caller gave one for its own addresses.
+    fn settle_format(&self, info: &mut Info, concrete: bool) {
+        let Some(addr) = info.dest_addr.as_ref().or(info.src_addr.as_ref()) else {
+            return;
+        };
+        let asked = self.hints.map_or(AddrFormat::Unspec, |h| h.addr_format);
+        info.addr_format = if concrete || asked == AddrFormat::Unspec {
+            addr.format()
+        } else {
+            asked
+        };
+    }
+
+    fn named_address(&self, format: AddrFormat) -> Result<Option<Address>, Mismatch> {
+        if format == AddrFormat::Str {
+            let text = self.node.filter(|node| node.contains("://"));
+            return Ok(text.map(|text| Address::Str(text.to_owned())));
+        }
+        let query = Query {
+            node: self.node,
+            service: self.service,
+            format,
+            passive: self.names_source(),
+            numeric: self.flags.contains(Flags::NUMERICHOST),
+        };
+        resolve(&query)
+            .map(|addr: SocketAddr| Some(addr.into()))
+            .map_err(|why| {
+                let (node, service) = (self.node.unwrap_or("NULL"), self.service.unwrap_or("NULL"));
+                Mismatch {
+                    group: Group::Call,
+                    attribute: "node, service",
+                    asked: format!("{node}, {service}"),
+                    offered: "no address".to_owned(),
+                    remedy: why.to_string(),
+                }
+            })
+    }
+}
+
+/// What `FI_PROV_ATTR_ONLY` asks for: who the provider is, and nothing else.
+fn provider_only(fabric: &FabricAttr) -> Info {
+    let fabric = FabricAttr {
+        prov_name: fabric.prov_name.clone(),
+        prov_version: fabric.prov_version,
+        ..FabricAttr::default()
+    };
+    Info {
+        fabric,
+        ..Info::default()
+    }
+}

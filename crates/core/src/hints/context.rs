@@ -1,0 +1,139 @@
+//! Transmit and receive attributes (man page `fi_endpoint(3)`).
+
+use ripstop_types::Flags;
+
+use super::endpoint::echo;
+use super::mismatch::{Checks, Group, Mismatch};
+use crate::attr::{RxAttr, TxAttr};
+use crate::caps;
+use crate::info::Hints;
+
+/// Attributes that both directions have.
+struct Common {
+    mode: ripstop_types::Mode,
+    op_flags: Flags,
+    msg_order: ripstop_types::MsgOrder,
+    comp_order: u64,
+    size: usize,
+    iov_limit: usize,
+}
+
+impl From<&TxAttr> for Common {
+    fn from(tx: &TxAttr) -> Self {
+        let TxAttr {
+            mode,
+            op_flags,
+            msg_order,
+            comp_order,
+            size,
+            iov_limit,
+            ..
+        } = *tx;
+        Self {
+            mode,
+            op_flags,
+            msg_order,
+            comp_order,
+            size,
+            iov_limit,
+        }
+    }
+}
+
+impl From<&RxAttr> for Common {
+    fn from(rx: &RxAttr) -> Self {
+        let RxAttr {
+            mode,
+            op_flags,
+            msg_order,
+            comp_order,
+            size,
+            iov_limit,
+            ..
+        } = *rx;
+        Self {
+            mode,
+            op_flags,
+            msg_order,
+            comp_order,
+            size,
+            iov_limit,
+        }
+    }
+}
+
+impl Common {
+    fn check(&self, checks: &mut Checks<'_>, asked: &Self, hints: &Hints) {
+        let promised = if asked.mode.is_empty() {
+            hints.mode
+        } else {
+            asked.mode
+        };
+        checks.promises("mode", promised, self.mode);
+        checks.within("op_flags", asked.op_flags, self.op_flags);
+        checks.within("msg_order", asked.msg_order, self.msg_order);
+        // Withdrawn in 2.0: completions are in no particular order.
+        checks.at_most("comp_order", asked.comp_order, 0);
+        checks.size("size", asked.size, self.size);
+        checks.size("iov_limit", asked.iov_limit, self.iov_limit);
+    }
+}
+
+/// Checks the receive group, and the promises a receiver needs even without one.
+pub(super) fn check_rx(offer: &RxAttr, hints: &Hints, found: &mut Vec<Mismatch>) {
+    let mut checks = Checks {
+        group: Group::Rx,
+        found,
+    };
+    let Some(asked) = &hints.rx else {
+        checks.promises("mode", hints.mode, offer.mode);
+        return;
+    };
+    checks.within("caps", asked.caps - caps::IGNORED_RX, offer.caps);
+    Common::from(offer).check(&mut checks, &asked.into(), hints);
+    // Withdrawn in 2.0, like the completion order.
+    checks.size("total_buffered_recv", asked.total_buffered_recv, 0);
+}
+
+/// Checks the transmit group, and the promises a sender needs even without one.
+pub(super) fn check_tx(offer: &TxAttr, hints: &Hints, found: &mut Vec<Mismatch>) {
+    let mut checks = Checks {
+        group: Group::Tx,
+        found,
+    };
+    let Some(asked) = &hints.tx else {
+        checks.promises("mode", hints.mode, offer.mode);
+        return;
+    };
+    checks.within("caps", asked.caps - caps::IGNORED_TX, offer.caps);
+    Common::from(offer).check(&mut checks, &asked.into(), hints);
+    checks.size("inject_size", asked.inject_size, offer.inject_size);
+    checks.size("rma_iov_limit", asked.rma_iov_limit, offer.rma_iov_limit);
+}
+
+/// Makes the receive group of the answer from the final capabilities of the interface.
+pub(super) fn adapt_rx(rx: &mut RxAttr, hints: Option<&RxAttr>, info_caps: Flags) {
+    let asked_caps = hints.map_or(Flags::empty(), |h| h.caps - caps::IGNORED_RX);
+    rx.caps = caps::enabled(info_caps, asked_caps, rx.caps);
+    if let Some(hints) = hints {
+        rx.op_flags = hints.op_flags;
+        echo(&mut rx.size, hints.size);
+        echo(&mut rx.iov_limit, hints.iov_limit);
+    }
+}
+
+/// Makes the transmit group of the answer from the final capabilities of the interface.
+pub(super) fn adapt_tx(tx: &mut TxAttr, hints: Option<&TxAttr>, info_caps: Flags) {
+    let asked_caps = hints.map_or(Flags::empty(), |h| h.caps - caps::IGNORED_TX);
+    tx.caps = caps::enabled(info_caps, asked_caps, tx.caps);
+    if let Some(hints) = hints {
+        tx.op_flags = hints.op_flags;
+        echo(&mut tx.inject_size, hints.inject_size);
+        echo(&mut tx.size, hints.size);
+        echo(&mut tx.iov_limit, hints.iov_limit);
+        echo(&mut tx.rma_iov_limit, hints.rma_iov_limit);
+        if tx.tclass != 0 && hints.tclass != 0 {
+            tx.tclass = hints.tclass;
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Endpoint attributes (man page `fi_endpoint(3)`).
+
+use ripstop_types::{EpType, Flags, Version};
+
+use super::mismatch::{Checks, Group, Mismatch, context_count};
+use crate::attr::{AUTH_KEY_PER_AV, EpAttr, SHARED_CONTEXT};
+use crate::info::{Hints, Info};
+
+const V1_20: Version = Version::new(1, 20);
+
+/// Checks the endpoint type, the attribute that rules out most offers.
+pub(super) fn check_type(offer: &EpAttr, asked: &EpAttr, found: &mut Vec<Mismatch>) {
+    let mut checks = Checks {
+        group: Group::Ep,
+        found,
+    };
+    if offer.ep_type != EpType::Unspec {
+        checks.same("type", asked.ep_type, offer.ep_type);
+    }
+}
+
+/// Checks the endpoint group, apart from its type.
+pub(super) fn check(
+    offer: &Info,
+    asked: &EpAttr,
+    hints: &Hints,
+    version: Version,
+    found: &mut Vec<Mismatch>,
+) {
+    let mut checks = Checks {
+        group: Group::Ep,
+        found,
+    };
+    checks.same("protocol", asked.protocol, offer.ep.protocol);
+    let versions = (
+        u64::from(asked.protocol_version),
+        u64::from(offer.ep.protocol_version),
+    );
+    checks.at_most("protocol_version", versions.0, versions.1);
+    checks.size("max_msg_size", asked.max_msg_size, offer.ep.max_msg_size);
+    check_contexts(&mut checks, offer, asked);
+    if hints.caps.intersects(Flags::RMA | Flags::ATOMIC) {
+        checks.size(
+            "max_order_raw_size",
+            asked.max_order_raw_size,
+            offer.ep.max_order_raw_size,
+        );
+        checks.size(
+            "max_order_war_size",
+            asked.max_order_war_size,
+            offer.ep.max_order_war_size,
+        );
+        checks.size(
+            "max_order_waw_size",
+            asked.max_order_waw_size,
+            offer.ep.max_order_waw_size,
+        );
+    }
+    check_auth_key(&mut checks, &offer.ep, asked, hints, version);
+    if hints.caps.contains(Flags::TAGGED) {
+        check_tags(&mut checks, asked.mem_tag_format, offer.ep.mem_tag_format);
+    }
+}
+
+fn check_contexts(checks: &mut Checks<'_>, offer: &Info, asked: &EpAttr) {
+    let (ep, domain) = (&offer.ep, &offer.domain);
+    let tx = Contexts {
+        own: ep.tx_ctx_cnt,
+        most: domain.max_ep_tx_ctx,
+        shared: domain.max_ep_stx_ctx,
+    };
+    tx.check(checks, "tx_ctx_cnt", asked.tx_ctx_cnt);
+    let rx = Contexts {
+        own: ep.rx_ctx_cnt,
+        most: domain.max_ep_rx_ctx,
+        shared: domain.max_ep_srx_ctx,
+    };
+    rx.check(checks, "rx_ctx_cnt", asked.rx_ctx_cnt);
+}
+
+/// What an offer says of one direction's contexts.
+struct Contexts {
+    own: usize,
+    most: usize,
+    shared: usize,
+}
+
+impl Contexts {
+    fn check(&self, checks: &mut Checks<'_>, attribute: &'static str, asked: usize) {
+        let text = || context_count(asked);
+        if asked == SHARED_CONTEXT {
+            if self.shared == 0 {
+                let remedy = "ask for a number of contexts, as they cannot be shared";
+                checks.refuse(attribute, text(), "no shared contexts", remedy);
+            }
+        } else if asked == 0 && self.own == SHARED_CONTEXT {
+            let remedy = "ask for FI_SHARED_CONTEXT, as this offer is for shared contexts";
+            checks.refuse(attribute, text(), "FI_SHARED_CONTEXT", remedy);
+        } else if asked > self.most {
+            let remedy = format!("ask for at most {}, or 0 for no preference", self.most);
+            checks.refuse(attribute, text(), format!("at most {}", self.most), remedy);
+        }
+    }
+}
+
+fn check_auth_key(
+    checks: &mut Checks<'_>,
+    offer: &EpAttr,
+    asked: &EpAttr,
+    hints: &Hints,
+    version: Version,
+) {
+    let per_av = version >= V1_20
+        && hints
+            .domain
+            .as_ref()
+            .is_some_and(|d| d.auth_key_size == AUTH_KEY_PER_AV);
+    if !per_av {
+        checks.same("auth_key_size", asked.auth_key_size, offer.auth_key_size);
+    } else if !asked.auth_key.is_empty() || asked.auth_key_size != 0 {
+        let remedy = "set auth_key to NULL and auth_key_size to 0, \
+                      as domain_attr->auth_key_size is FI_AV_AUTH_KEY";
+        checks.refuse("auth_key", "a key", "keys per AV entry", remedy);
+    }
+}
+
+/// A format may use every bit up to the highest that is set in the offered one.
+fn check_tags(checks: &mut Checks<'_>, asked: u64, offered: u64) {
+    let bits = |format: u64| u64::BITS - format.leading_zeros();
+    if bits(asked) > bits(offered) {
+        let remedy = format!("ask for a format of at most {} bits, or 0", bits(offered));
+        checks.refuse(
+            "mem_tag_format",
+            format!("{asked:#x}"),
+            format!("{offered:#x}"),
+            remedy,
+        );
+    }
+}
+
+/// Makes the endpoint group of the answer from the final capabilities.
+pub(super) fn adapt(ep: &mut EpAttr, hints: Option<&Hints>, caps: Flags) {
+    let Some(hints) = hints.and_then(|h| h.ep.as_ref()) else {
+        return;
+    };
+    if caps.intersects(Flags::RMA | Flags::ATOMIC) {
+        echo(&mut ep.max_order_raw_size, hints.max_order_raw_size);
+        echo(&mut ep.max_order_war_size, hints.max_order_war_size);
+        echo(&mut ep.max_order_waw_size, hints.max_order_waw_size);
+    }
+    echo(&mut ep.tx_ctx_cnt, hints.tx_ctx_cnt);
+    echo(&mut ep.rx_ctx_cnt, hints.rx_ctx_cnt);
+    if !hints.auth_key.is_empty() {
+        ep.auth_key.clone_from(&hints.auth_key);
+        ep.auth_key_size = hints.auth_key.len();
+    }
+}
+
+/// Replaces a number by the caller's, when it has one.
+pub(super) fn echo(offered: &mut usize, asked: usize) {
+    if asked != 0 {
+        *offered = asked;
+    }
+}

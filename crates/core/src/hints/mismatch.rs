@@ -1,0 +1,169 @@
+use core::fmt;
+
+use crate::attr::SHARED_CONTEXT;
+use crate::names::CNames;
+
+/// The group of attributes that a [`Mismatch`] lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    /// The arguments of `fi_getinfo` beside the hints.
+    Call,
+    /// The interface itself (`struct fi_info`).
+    Info,
+    /// Transmit attributes.
+    Tx,
+    /// Receive attributes.
+    Rx,
+    /// Endpoint attributes.
+    Ep,
+    /// Domain attributes.
+    Domain,
+    /// Fabric attributes.
+    Fabric,
+}
+
+impl Group {
+    /// How C programs reach an attribute of the group from the hints.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Call => "",
+            Self::Info => "hints->",
+            Self::Tx => "hints->tx_attr->",
+            Self::Rx => "hints->rx_attr->",
+            Self::Ep => "hints->ep_attr->",
+            Self::Domain => "hints->domain_attr->",
+            Self::Fabric => "hints->fabric_attr->",
+        }
+    }
+}
+
+/// Why an offer does not meet the hints. `Display` is one line that says what to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Where the attribute is.
+    pub group: Group,
+    /// The C name of the attribute.
+    pub attribute: &'static str,
+    /// What the hints say.
+    pub asked: String,
+    /// What the provider offers.
+    pub offered: String,
+    /// What to change in the hints for this offer to match.
+    pub remedy: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            group,
+            attribute,
+            asked,
+            offered,
+            remedy,
+        } = self;
+        let prefix = group.prefix();
+        write!(
+            f,
+            "{prefix}{attribute}: asked {asked}, offered {offered}; {remedy}"
+        )
+    }
+}
+
+impl core::error::Error for Mismatch {}
+
+/// Compares the attributes of one group and collects what does not fit.
+pub(super) struct Checks<'a> {
+    pub(super) group: Group,
+    pub(super) found: &'a mut Vec<Mismatch>,
+}
+
+impl Checks<'_> {
+    /// Records that the attribute does not fit.
+    pub(super) fn refuse(
+        &mut self,
+        attribute: &'static str,
+        asked: impl Into<String>,
+        offered: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.found.push(Mismatch {
+            group: self.group,
+            attribute,
+            asked: asked.into(),
+            offered: offered.into(),
+            remedy: remedy.into(),
+        });
+    }
+
+    /// `asked` must not be above `offered`.
+    pub(super) fn at_most(&mut self, attribute: &'static str, asked: u64, offered: u64) {
+        if asked > offered {
+            let remedy = if offered == 0 {
+                "leave it 0, as it is not supported".to_owned()
+            } else {
+                format!("ask for at most {offered}, or 0 for no preference")
+            };
+            self.refuse(
+                attribute,
+                asked.to_string(),
+                format!("at most {offered}"),
+                remedy,
+            );
+        }
+    }
+
+    /// [`Checks::at_most`] for counts and sizes.
+    pub(super) fn size(&mut self, attribute: &'static str, asked: usize, offered: usize) {
+        self.at_most(attribute, asked as u64, offered as u64);
+    }
+
+    /// Every asked bit must be offered.
+    pub(super) fn within<B>(&mut self, attribute: &'static str, asked: B, offered: B)
+    where
+        B: CNames + bitflags::Flags + Copy,
+    {
+        let missing = asked.difference(offered);
+        if !missing.is_empty() {
+            let remedy = format!("drop {}", missing.c_names());
+            self.refuse(attribute, asked.c_names(), offered.c_names(), remedy);
+        }
+    }
+
+    /// Every required bit must be promised.
+    pub(super) fn promises<B>(&mut self, attribute: &'static str, promised: B, required: B)
+    where
+        B: CNames + bitflags::Flags + Copy,
+    {
+        let missing = required.difference(promised);
+        if !missing.is_empty() {
+            let remedy = format!("add {}, if the program can keep to it", missing.c_names());
+            let needs = format!("only with {}", required.c_names());
+            self.refuse(attribute, promised.c_names(), needs, remedy);
+        }
+    }
+
+    /// `asked` must be unspecified or the same.
+    pub(super) fn same<T>(&mut self, attribute: &'static str, asked: T, offered: T)
+    where
+        T: PartialEq + Default + fmt::Debug,
+    {
+        if asked != T::default() && asked != offered {
+            let remedy = format!("ask for {offered:?}, or leave it unspecified");
+            self.refuse(
+                attribute,
+                format!("{asked:?}"),
+                format!("{offered:?}"),
+                remedy,
+            );
+        }
+    }
+}
+
+/// A context count for people.
+pub(super) fn context_count(count: usize) -> String {
+    if count == SHARED_CONTEXT {
+        "FI_SHARED_CONTEXT".to_owned()
+    } else {
+        count.to_string()
+    }
+}
