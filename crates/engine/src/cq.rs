@@ -1,0 +1,142 @@
+//! Completion queues (man page `fi_cq(3)`): successes and errors in the order they happened.
+
+use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
+
+use crate::ring::Ring;
+
+/// Most bytes that describe an error: a socket address.
+pub const ERROR_DATA: usize = 28;
+
+/// An error entry with the bytes that describe it.
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorEntry {
+    /// The entry.
+    pub error: CompletionError,
+    /// Describes the error, in [`CompletionError`] terms `err_data`.
+    pub data: [u8; ERROR_DATA],
+    /// How much of `data` is used.
+    pub data_len: u8,
+}
+
+impl ErrorEntry {
+    /// An entry without further data.
+    #[must_use]
+    pub const fn new(error: CompletionError) -> Self {
+        Self {
+            error,
+            data: [0; ERROR_DATA],
+            data_len: 0,
+        }
+    }
+
+    /// The bytes in use.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        self.data
+            .get(..usize::from(self.data_len))
+            .unwrap_or_default()
+    }
+}
+
+/// Marks the place of an error among the successes. No completion carries this bit: it
+/// belongs to the range of `Flags` the interface leaves to providers.
+const ERROR_MARK: Flags = Flags::from_bits_retain(1 << 63);
+
+/// A queue of completions. It never loses one: beyond its nominal size it grows, and when
+/// memory runs out as well it says [`Errno::EOVERRUN`].
+#[derive(Debug, Default)]
+pub struct CompletionQueue {
+    entries: Ring<Completion>,
+    errors: Ring<ErrorEntry>,
+    overrun: bool,
+    /// Rises with every entry; a waiter compares it.
+    pub written: u64,
+}
+
+const BLANK: Completion = Completion {
+    context: 0,
+    flags: Flags::empty(),
+    len: 0,
+    buf: 0,
+    data: 0,
+    tag: 0,
+    src: FiAddr::NOTAVAIL,
+};
+
+impl CompletionQueue {
+    /// A queue with room for `size` entries.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn new(size: usize) -> Result<Self> {
+        let mut queue = Self::default();
+        queue.entries.reserve(size, BLANK)?;
+        Ok(queue)
+    }
+
+    /// Entries waiting to be read, errors included.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing waits.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty() && !self.overrun
+    }
+
+    /// Appends a success.
+    #[inline]
+    pub fn push(&mut self, completion: Completion) {
+        self.written = self.written.wrapping_add(1);
+        if self.entries.push(completion).is_err() {
+            self.overrun = true;
+        }
+    }
+
+    /// Appends an error.
+    pub fn push_error(&mut self, entry: ErrorEntry) {
+        self.written = self.written.wrapping_add(1);
+        let mark = Completion {
+            flags: ERROR_MARK,
+            ..BLANK
+        };
+        if self.errors.push(entry).is_err() || self.entries.push(mark).is_err() {
+            self.overrun = true;
+        }
+    }
+
+    /// Takes the next success.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when there is none, [`Errno::EAVAIL`] when the next is an error,
+    /// [`Errno::EOVERRUN`] after all entries were read and some had been lost.
+    #[inline]
+    pub fn pop(&mut self) -> Result<Completion> {
+        match self.entries.front() {
+            Some(entry) if entry.flags.bits() != ERROR_MARK.bits() => {
+                self.entries.pop().ok_or(Errno::EAGAIN)
+            }
+            Some(_) => Err(Errno::EAVAIL),
+            None if self.overrun => Err(Errno::EOVERRUN),
+            None => Err(Errno::EAGAIN),
+        }
+    }
+
+    /// Takes the error at the front.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when the next entry is not an error.
+    pub fn pop_error(&mut self) -> Result<ErrorEntry> {
+        match self.entries.front() {
+            Some(entry) if entry.flags.bits() == ERROR_MARK.bits() => {
+                self.entries.pop();
+                self.errors.pop().ok_or(Errno::EAGAIN)
+            }
+            _ => Err(Errno::EAGAIN),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Protocol engines without I/O, time or payload.
+//!
+//! An engine is a state machine: `handle_*` and `post_*` methods take what happened, other
+//! methods say what to do next, and the caller (a provider, a simulation, a kernel module)
+//! moves the bytes. Payload is known by opaque buffer handles ([`Buffer`]); only headers pass
+//! through as byte slices. Time is an argument.
+//!
+//! Everything here builds for a kernel: `no_std`, memory is reserved fallibly and reported as
+//! [`Errno::ENOMEM`](ripstop_types::Errno::ENOMEM) or
+//! [`Errno::EAGAIN`](ripstop_types::Errno::EAGAIN), no floats, no panics on input.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+#![cfg_attr(no_global_oom_handling, feature(vec_push_within_capacity))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic
+    )
+)]
+
+extern crate alloc;
+
+mod buffer;
+pub mod counter;
+pub mod cq;
+pub mod matching;
+pub mod pool;
+pub mod ring;
+pub mod xnet;
+
+pub use buffer::{Buffer, IOV_LIMIT, Iov};

@@ -1,0 +1,300 @@
+//! Matching of arriving messages with posted receives (man pages `fi_msg(3)`,
+//! `fi_tagged(3)`).
+//!
+//! A [`Matcher`] is one receive context: receives in the order they were posted, and messages
+//! that came before a receive for them ("unexpected") in the order they arrived. A message
+//! goes to the first receive that fits; a receive takes the first message that fits it.
+
+use ripstop_types::{Context, FiAddr, Result};
+
+use crate::pool::{List, Pool};
+use crate::{Buffer, Iov};
+
+/// What a receive accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// Tag and the bits of it that do not matter; `None` for plain messages.
+    pub tag: Option<(u64, u64)>,
+    /// The peer, or [`FiAddr::UNSPEC`] for any.
+    pub src: FiAddr,
+}
+
+/// What identifies a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The sender's tag; `None` for plain messages.
+    pub tag: Option<u64>,
+    /// The sender, or [`FiAddr::NOTAVAIL`].
+    pub src: FiAddr,
+    /// Remote CQ data.
+    pub data: Option<u64>,
+    /// Payload in bytes.
+    pub len: u64,
+    /// The sender waits for an acknowledgement.
+    pub ack: bool,
+}
+
+impl Want {
+    /// Whether a message fits.
+    #[inline]
+    #[must_use]
+    pub const fn accepts(&self, tag: Option<u64>, src: FiAddr) -> bool {
+        let tag_fits = match (self.tag, tag) {
+            (None, None) => true,
+            (Some((want, ignore)), Some(tag)) => (want | ignore) == (tag | ignore),
+            _ => false,
+        };
+        tag_fits && (!self.src.is_specified() || self.src.0 == src.0)
+    }
+}
+
+/// A posted receive.
+#[derive(Clone, Copy, Debug)]
+pub struct Recv<B> {
+    /// Where the message goes.
+    pub iov: Iov<B>,
+    /// What it accepts.
+    pub want: Want,
+    /// The caller's context.
+    pub context: Context,
+    /// Whether success is reported.
+    pub completion: bool,
+    /// Whether several messages go into the one buffer (`FI_MULTI_RECV`).
+    pub multi: bool,
+    /// Bytes of a multi-receive buffer handed out so far.
+    pub used: u64,
+    /// Messages on their way into a multi-receive buffer.
+    pub filling: u32,
+    /// Takes no more messages: matched, cancelled, or a multi-receive buffer that is full.
+    pub released: bool,
+}
+
+impl<B: Buffer> Recv<B> {
+    /// A receive into these segments.
+    #[inline]
+    #[must_use]
+    pub const fn new(iov: Iov<B>, want: Want, context: Context) -> Self {
+        Self {
+            iov,
+            want,
+            context,
+            completion: true,
+            multi: false,
+            used: 0,
+            filling: 0,
+            released: false,
+        }
+    }
+}
+
+/// A message nobody was waiting for.
+#[derive(Clone, Copy, Debug)]
+pub struct Unexpected {
+    /// What identifies it.
+    pub envelope: Envelope,
+    /// The endpoint it came to.
+    pub ep: u32,
+    /// The connection it came (or comes) by; [`NIL`](crate::pool::NIL) once that is gone.
+    pub conn: u32,
+    /// Where the driver keeps its payload, or [`NIL`](crate::pool::NIL) for none.
+    pub slot: u32,
+    /// Bytes of payload kept so far.
+    pub kept: u64,
+    /// Index of the rendezvous, when the payload is still at the sender.
+    pub rendezvous: Option<u8>,
+    /// Set aside by a peek for the receive with this context.
+    pub claimed: Option<Context>,
+}
+
+/// One receive context.
+#[derive(Debug)]
+pub struct Matcher<B> {
+    recvs: Pool<Recv<B>>,
+    msg: List,
+    tagged: List,
+    unexpected: List,
+    /// Least free bytes for a multi-receive buffer to stay posted.
+    pub min_multi_recv: u64,
+    /// Whether receives may name a source; else it is ignored.
+    pub directed: bool,
+}
+
+impl<B: Buffer> Matcher<B> {
+    /// A context for at most `size` posted receives.
+    #[must_use]
+    pub const fn new(size: usize, min_multi_recv: u64, directed: bool) -> Self {
+        Self {
+            recvs: Pool::new(size),
+            msg: List::new(),
+            tagged: List::new(),
+            unexpected: List::new(),
+            min_multi_recv,
+            directed,
+        }
+    }
+
+    /// Posts a receive behind all others.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`](ripstop_types::Errno::EAGAIN) at the limit,
+    /// [`Errno::ENOMEM`](ripstop_types::Errno::ENOMEM).
+    #[inline]
+    pub fn post(&mut self, recv: Recv<B>) -> Result<u32> {
+        let tagged = recv.want.tag.is_some();
+        let id = self.recvs.insert(recv)?;
+        let list = if tagged {
+            &mut self.tagged
+        } else {
+            &mut self.msg
+        };
+        list.push_back(&mut self.recvs, id);
+        Ok(id)
+    }
+
+    /// Keeps a receive out of the queue, for a message that is matched already.
+    ///
+    /// # Errors
+    /// As [`Matcher::post`].
+    pub fn hold(&mut self, recv: Recv<B>) -> Result<u32> {
+        self.recvs.insert(recv)
+    }
+
+    /// The receive with this id.
+    #[inline]
+    #[must_use]
+    pub fn recv(&self, id: u32) -> Option<&Recv<B>> {
+        self.recvs.get(id)
+    }
+
+    /// The receive with this id, to be changed.
+    #[inline]
+    #[must_use]
+    pub fn recv_mut(&mut self, id: u32) -> Option<&mut Recv<B>> {
+        self.recvs.get_mut(id)
+    }
+
+    /// Forgets a receive that is in no queue.
+    #[inline]
+    pub fn finish(&mut self, id: u32) -> Option<Recv<B>> {
+        self.recvs.remove(id)
+    }
+
+    /// The first posted receive that accepts the message, taken from its queue unless it is a
+    /// multi-receive buffer.
+    #[inline]
+    pub fn match_message(&mut self, tag: Option<u64>, src: FiAddr) -> Option<u32> {
+        let Self {
+            recvs, msg, tagged, ..
+        } = self;
+        let list = if tag.is_some() { tagged } else { msg };
+        let multi = {
+            let first = recvs.get(list.first())?;
+            first.multi && first.want.accepts(tag, src)
+        };
+        if multi {
+            return Some(list.first());
+        }
+        let id = list.find(recvs, |_, recv| recv.want.accepts(tag, src))?;
+        if recvs.get(id).is_some_and(|recv| recv.multi) {
+            return Some(id);
+        }
+        list.take(recvs, |other, _| other == id)
+    }
+
+    /// Takes a receive out of its queue; it stays known by its id.
+    pub fn unpost(&mut self, id: u32) -> bool {
+        let Some(tagged) = self.recvs.get(id).map(|recv| recv.want.tag.is_some()) else {
+            return false;
+        };
+        let Self {
+            recvs,
+            msg,
+            tagged: tagged_list,
+            ..
+        } = self;
+        let list = if tagged { tagged_list } else { msg };
+        list.take(recvs, |other, _| other == id).is_some()
+    }
+
+    /// Takes the oldest posted receive with this context out of its queue.
+    pub fn cancel(&mut self, context: Context) -> Option<u32> {
+        let Self {
+            recvs, msg, tagged, ..
+        } = self;
+        let found = |_, recv: &Recv<B>| recv.context == context;
+        tagged.take(recvs, found).or_else(|| msg.take(recvs, found))
+    }
+
+    /// Takes any posted receive for which `wanted` holds out of its queue.
+    pub fn take_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> Option<u32> {
+        let Self {
+            recvs, msg, tagged, ..
+        } = self;
+        let found = |_, recv: &Recv<B>| wanted(recv);
+        tagged.take(recvs, found).or_else(|| msg.take(recvs, found))
+    }
+
+    /// Whether a posted receive with that property exists.
+    #[must_use]
+    pub fn any_posted(&self, wanted: impl Fn(&Recv<B>) -> bool) -> bool {
+        let found = |_, recv: &Recv<B>| wanted(recv);
+        self.tagged.find(&self.recvs, found).is_some()
+            || self.msg.find(&self.recvs, found).is_some()
+    }
+
+    /// Whether no message waits for a receive.
+    #[inline]
+    #[must_use]
+    pub const fn nothing_unexpected(&self) -> bool {
+        self.unexpected.is_empty()
+    }
+
+    /// Adds a message that is in `pool` behind all others that wait.
+    pub fn add_unexpected(&mut self, pool: &mut Pool<Unexpected>, id: u32) {
+        self.unexpected.push_back(pool, id);
+    }
+
+    /// The first waiting message that fits. With `claim`, only the one set aside for that
+    /// context; without, none that is set aside.
+    #[must_use]
+    pub fn find_unexpected(
+        &self,
+        pool: &Pool<Unexpected>,
+        want: Want,
+        claim: Option<Context>,
+    ) -> Option<u32> {
+        self.unexpected.find(pool, |_, message| {
+            message.claimed == claim && want.accepts(message.envelope.tag, message.envelope.src)
+        })
+    }
+
+    /// Takes a waiting message from the queue; it stays in `pool`.
+    pub fn take_unexpected(
+        &mut self,
+        pool: &mut Pool<Unexpected>,
+        wanted: impl Fn(u32, &Unexpected) -> bool,
+    ) -> Option<u32> {
+        self.unexpected.take(pool, wanted)
+    }
+
+    /// Calls `visit` on every waiting message.
+    pub fn each_unexpected(
+        &self,
+        pool: &mut Pool<Unexpected>,
+        visit: impl FnMut(u32, &mut Unexpected),
+    ) {
+        self.unexpected.for_each(pool, visit);
+    }
+
+    /// Number of receives known, posted or being filled.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.recvs.len()
+    }
+
+    /// Whether no receive is known.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.recvs.is_empty()
+    }
+}

@@ -1,0 +1,288 @@
+//! A pool of items with stable small ids, and singly linked lists through it.
+
+use alloc::vec::Vec;
+
+use ripstop_types::{Errno, Result};
+
+use crate::ring::try_push;
+
+/// No item.
+pub const NIL: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Node<T> {
+    next: u32,
+    item: Option<T>,
+}
+
+/// Items with ids that stay the same while the item lives and are used again afterwards.
+#[derive(Debug)]
+pub struct Pool<T> {
+    nodes: Vec<Node<T>>,
+    free: u32,
+    len: usize,
+    limit: usize,
+}
+
+impl<T> Pool<T> {
+    /// A pool of at most `limit` items. Memory is taken as items come.
+    #[must_use]
+    pub const fn new(limit: usize) -> Self {
+        Self {
+            nodes: Vec::new(),
+            free: NIL,
+            len: 0,
+            limit,
+        }
+    }
+
+    /// Number of items.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the limit is reached.
+    #[inline]
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.len >= self.limit
+    }
+
+    /// Puts an item in.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] at the limit, [`Errno::ENOMEM`].
+    #[inline]
+    pub fn insert(&mut self, item: T) -> Result<u32> {
+        if self.is_full() {
+            return Err(Errno::EAGAIN);
+        }
+        let id = self.free;
+        if let Some(node) = self.nodes.get_mut(id as usize) {
+            self.free = node.next;
+            *node = Node {
+                next: NIL,
+                item: Some(item),
+            };
+            self.len = self.len.wrapping_add(1);
+            return Ok(id);
+        }
+        self.insert_new(item)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_new(&mut self, item: T) -> Result<u32> {
+        let id = u32::try_from(self.nodes.len()).map_err(|_| Errno::ENOMEM)?;
+        if id == NIL {
+            return Err(Errno::ENOMEM);
+        }
+        let node = Node {
+            next: NIL,
+            item: Some(item),
+        };
+        try_push(&mut self.nodes, node)?;
+        self.len = self.len.wrapping_add(1);
+        Ok(id)
+    }
+
+    /// Takes an item out; its id may be given to another.
+    #[inline]
+    pub fn remove(&mut self, id: u32) -> Option<T> {
+        let node = self.nodes.get_mut(id as usize)?;
+        let item = node.item.take()?;
+        node.next = self.free;
+        self.free = id;
+        self.len = self.len.wrapping_sub(1);
+        Some(item)
+    }
+
+    /// The item with this id.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, id: u32) -> Option<&T> {
+        self.nodes.get(id as usize)?.item.as_ref()
+    }
+
+    /// The item with this id, to be changed.
+    #[inline]
+    #[must_use]
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+        self.nodes.get_mut(id as usize)?.item.as_mut()
+    }
+
+    /// The ids in use, ascending.
+    pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.nodes).filter_map(|(id, node)| {
+            node.item.as_ref()?;
+            Some(id)
+        })
+    }
+
+    #[inline]
+    fn next(&self, id: u32) -> u32 {
+        self.nodes.get(id as usize).map_or(NIL, |node| node.next)
+    }
+
+    #[inline]
+    fn set_next(&mut self, id: u32, next: u32) {
+        if let Some(node) = self.nodes.get_mut(id as usize) {
+            node.next = next;
+        }
+    }
+}
+
+/// A list of items of one pool; an item is in at most one list.
+#[derive(Clone, Copy, Debug)]
+pub struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl List {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            head: NIL,
+            tail: NIL,
+        }
+    }
+
+    /// Whether it is empty.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+
+    /// The first id, or [`NIL`].
+    #[inline]
+    #[must_use]
+    pub const fn first(&self) -> u32 {
+        self.head
+    }
+
+    /// Appends an item that is in no list.
+    #[inline]
+    pub fn push_back<T>(&mut self, pool: &mut Pool<T>, id: u32) {
+        pool.set_next(id, NIL);
+        if self.head == NIL {
+            self.head = id;
+        } else {
+            pool.set_next(self.tail, id);
+        }
+        self.tail = id;
+    }
+
+    /// Takes out the first item for which `wanted` holds; the item stays in the pool.
+    #[inline]
+    pub fn take<T>(
+        &mut self,
+        pool: &mut Pool<T>,
+        mut wanted: impl FnMut(u32, &T) -> bool,
+    ) -> Option<u32> {
+        let (mut previous, mut id) = (NIL, self.head);
+        while id != NIL {
+            if wanted(id, pool.get(id)?) {
+                let next = pool.next(id);
+                if previous == NIL {
+                    self.head = next;
+                } else {
+                    pool.set_next(previous, next);
+                }
+                if self.tail == id {
+                    self.tail = previous;
+                }
+                return Some(id);
+            }
+            previous = id;
+            id = pool.next(id);
+        }
+        None
+    }
+
+    /// Takes out the first item.
+    #[inline]
+    pub fn pop_front<T>(&mut self, pool: &mut Pool<T>) -> Option<u32> {
+        self.take(pool, |_, _| true)
+    }
+
+    /// Finds the first item for which `wanted` holds, and leaves it.
+    #[inline]
+    pub fn find<T>(&self, pool: &Pool<T>, mut wanted: impl FnMut(u32, &T) -> bool) -> Option<u32> {
+        let mut id = self.head;
+        while id != NIL {
+            if wanted(id, pool.get(id)?) {
+                return Some(id);
+            }
+            id = pool.next(id);
+        }
+        None
+    }
+
+    /// Calls `visit` on every item in order.
+    pub fn for_each<T>(&self, pool: &mut Pool<T>, mut visit: impl FnMut(u32, &mut T)) {
+        let mut id = self.head;
+        while id != NIL {
+            let next = pool.next(id);
+            if let Some(item) = pool.get_mut(id) {
+                visit(id, item);
+            }
+            id = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_from_front_middle_and_end() {
+        let mut pool = Pool::new(8);
+        let mut list = List::new();
+        for value in 0..5 {
+            let id = pool.insert(value).unwrap();
+            list.push_back(&mut pool, id);
+        }
+        for value in [2, 0, 4] {
+            let id = list.take(&mut pool, |_, v| *v == value).unwrap();
+            assert_eq!(pool.remove(id), Some(value));
+        }
+        let id = pool.insert(9).unwrap();
+        list.push_back(&mut pool, id);
+        let mut left = [0; 3];
+        for slot in &mut left {
+            let id = list.pop_front(&mut pool).unwrap();
+            *slot = pool.remove(id).unwrap();
+        }
+        assert_eq!(left, [1, 3, 9]);
+        assert!(list.is_empty() && pool.is_empty());
+    }
+
+    #[test]
+    fn stops_at_the_limit() {
+        let mut pool = Pool::new(1);
+        let id = pool.insert('a').unwrap();
+        assert_eq!(pool.insert('b'), Err(Errno::EAGAIN));
+        pool.remove(id);
+        assert_eq!(pool.insert('c'), Ok(id));
+        assert_eq!(pool.ids().count(), 1);
+    }
+}

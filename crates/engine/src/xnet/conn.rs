@@ -1,0 +1,319 @@
+//! A connection: one stream between two endpoints.
+
+use alloc::vec::Vec;
+
+use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::xnet::base::{BASE_LEN, MAX_HEADER};
+
+use super::rx::RxState;
+use super::tx::{Deferred, RtsEntry};
+use crate::matching::Envelope;
+use crate::pool::NIL;
+use crate::ring::{Ring, try_push};
+
+/// Most bytes of a peer's name kept with a connection: a socket address.
+pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
+
+/// What is known of a connection when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnConfig {
+    /// The endpoint it belongs to.
+    pub ep: u32,
+    /// The peer in the endpoint's address vector, if it is there.
+    pub src: FiAddr,
+    /// The peer's socket address, for error entries.
+    pub name: [u8; PEER_NAME],
+    /// How much of `name` is used.
+    pub name_len: u8,
+}
+
+/// What becomes of an operation when its bytes have left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TxInfo {
+    pub(super) context: Context,
+    pub(super) flags: Flags,
+    pub(super) completion: bool,
+    pub(super) ack: bool,
+    pub(super) len: u64,
+}
+
+/// An operation that is done when the stream position `end` has been sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TxDone {
+    pub(super) end: u64,
+    pub(super) info: TxInfo,
+}
+
+impl TxDone {
+    pub(super) const BLANK: Self = Self {
+        end: 0,
+        info: TxInfo {
+            context: 0,
+            flags: Flags::empty(),
+            completion: false,
+            ack: false,
+            len: 0,
+        },
+    };
+}
+
+/// Where bytes of the stream come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<B> {
+    /// The driver's staging buffer.
+    Stage,
+    /// User memory.
+    User(B),
+    /// The header of a rendezvous payload.
+    Header([u8; BASE_LEN]),
+}
+
+/// A run of bytes of the stream to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment<B> {
+    pub(super) source: Source<B>,
+    pub(super) len: u64,
+    /// Whether a message starts here.
+    pub(super) start: bool,
+}
+
+/// What to write to the stream next.
+#[derive(Clone, Copy, Debug)]
+pub enum Chunk<B> {
+    /// Bytes of a control message.
+    Control([u8; BASE_LEN], u8),
+    /// This many bytes from the front of the staging buffer, behind earlier such chunks.
+    Stage(usize),
+    /// Bytes of user memory: buffer, offset, length.
+    User(B, usize, usize),
+}
+
+/// A rendezvous this side has asked the sender to go on with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CtsEntry {
+    /// The receive, or [`NIL`] to drop the payload.
+    pub(super) recv: u32,
+    pub(super) envelope: Envelope,
+}
+
+/// A connection's state; see [`Engine`](super::Engine) for its operations.
+#[derive(Debug)]
+pub struct Conn<B> {
+    pub(super) config: ConnConfig,
+    pub(super) srx: u32,
+    pub(super) up: bool,
+    pub(super) order: ByteOrder,
+    pub(super) rendezvous: bool,
+
+    pub(super) segments: Ring<Segment<B>>,
+    pub(super) front_sent: u64,
+    pub(super) staged: usize,
+    pub(super) queued: u64,
+    pub(super) sent: u64,
+    pub(super) dones: Ring<TxDone>,
+    pub(super) acks: Ring<TxInfo>,
+    pub(super) rts: Table<RtsEntry<B>>,
+    pub(super) deferred: Ring<Deferred<B>>,
+    pub(super) control: Ring<[u8; BASE_LEN]>,
+    pub(super) control_sent: u8,
+
+    pub(super) header: [u8; MAX_HEADER],
+    pub(super) header_have: u8,
+    pub(super) rx: RxState,
+    pub(super) envelope: Envelope,
+    pub(super) cts: Table<CtsEntry>,
+    pub(super) kept: u64,
+    pub(super) kept_count: u32,
+}
+
+impl<B: Copy> Conn<B> {
+    pub(super) fn new(config: ConnConfig, srx: u32) -> Self {
+        Self {
+            srx,
+            up: false,
+            order: ByteOrder::NATIVE,
+            rendezvous: false,
+            segments: Ring::new(),
+            front_sent: 0,
+            staged: 0,
+            queued: 0,
+            sent: 0,
+            dones: Ring::new(),
+            acks: Ring::new(),
+            rts: Table::new(),
+            deferred: Ring::new(),
+            control: Ring::new(),
+            control_sent: 0,
+            header: [0; MAX_HEADER],
+            header_have: 0,
+            rx: RxState::Header,
+            envelope: Envelope {
+                tag: None,
+                src: config.src,
+                data: None,
+                len: 0,
+                ack: false,
+            },
+            cts: Table::new(),
+            kept: 0,
+            kept_count: 0,
+            config,
+        }
+    }
+
+    /// The endpoint it belongs to.
+    #[must_use]
+    pub const fn ep(&self) -> u32 {
+        self.config.ep
+    }
+
+    /// The peer in the endpoint's address vector, or [`FiAddr::NOTAVAIL`].
+    #[must_use]
+    pub const fn src(&self) -> FiAddr {
+        self.config.src
+    }
+
+    /// The peer's socket address as bytes.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.config
+            .name
+            .get(..usize::from(self.config.name_len))
+            .unwrap_or_default()
+    }
+
+    /// Whether the handshake is done.
+    #[inline]
+    #[must_use]
+    pub const fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// Whether something waits to be written.
+    #[inline]
+    #[must_use]
+    pub const fn has_output(&self) -> bool {
+        !self.segments.is_empty() || !self.control.is_empty()
+    }
+
+    /// Bytes in the staging buffer not yet written.
+    #[inline]
+    #[must_use]
+    pub const fn staged(&self) -> usize {
+        self.staged
+    }
+
+    /// Whether only staged bytes wait, so that one plain write of the staging buffer does.
+    #[inline]
+    #[must_use]
+    pub fn only_staged(&self) -> bool {
+        self.control.is_empty()
+            && self.segments.len() == 1
+            && self
+                .segments
+                .front()
+                .is_some_and(|s| matches!(s.source, Source::Stage))
+    }
+
+    /// Whether part of a header has arrived.
+    #[must_use]
+    pub const fn in_mid_header(&self) -> bool {
+        self.header_have > 0
+    }
+
+    /// Whether nothing was posted on it, received by it or waits for it.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.has_output()
+            && self.dones.is_empty()
+            && self.acks.is_empty()
+            && self.deferred.is_empty()
+            && self.rts.is_empty()
+            && self.cts.is_empty()
+            && matches!(self.rx, RxState::Header)
+            && self.header_have == 0
+    }
+}
+
+/// Entries under the indices 1 to 255 of a rendezvous. Takes memory when first used.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    entries: Vec<Option<T>>,
+    used: usize,
+    next: u8,
+}
+
+impl<T> Table<T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            used: 0,
+            next: 1,
+        }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    fn reserve(&mut self) -> Result<()> {
+        if self.entries.is_empty() {
+            self.entries
+                .try_reserve_exact(256)
+                .map_err(|_| Errno::ENOMEM)?;
+            for _ in 0..256 {
+                try_push(&mut self.entries, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts an entry under an index nobody uses; [`Errno::EAGAIN`] when all are used.
+    pub(super) fn insert(&mut self, make: impl FnOnce(u8) -> T) -> Result<u8> {
+        self.reserve()?;
+        for _ in 0..255 {
+            let index = self.next;
+            self.next = self.next.checked_add(1).unwrap_or(1);
+            if let Some(entry @ None) = self.entries.get_mut(usize::from(index)) {
+                *entry = Some(make(index));
+                self.used = self.used.saturating_add(1);
+                return Ok(index);
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Puts an entry under an index the peer chose; [`Errno::EPROTO`] if it is used or zero.
+    pub(super) fn set(&mut self, index: u8, entry: T) -> Result<()> {
+        self.reserve()?;
+        match self.entries.get_mut(usize::from(index)) {
+            Some(slot @ None) if index != 0 => {
+                *slot = Some(entry);
+                self.used = self.used.saturating_add(1);
+                Ok(())
+            }
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    pub(super) fn get(&self, index: u8) -> Option<&T> {
+        self.entries.get(usize::from(index))?.as_ref()
+    }
+
+    pub(super) fn take(&mut self, index: u8) -> Option<T> {
+        let entry = self.entries.get_mut(usize::from(index))?.take()?;
+        self.used = self.used.saturating_sub(1);
+        Some(entry)
+    }
+
+    pub(super) fn take_any(&mut self) -> Option<T> {
+        let index = self.entries.iter().position(Option::is_some)?;
+        self.take(u8::try_from(index).ok()?)
+    }
+}
+
+/// Whether a slot id names a slot.
+pub(super) const fn is_slot(slot: u32) -> bool {
+    slot != NIL
+}

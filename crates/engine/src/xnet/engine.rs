@@ -1,0 +1,404 @@
+//! The objects of a domain, and what happens to them as a whole.
+
+use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
+use ripstop_wire::{ByteOrder, WireError};
+
+use super::conn::{Conn, ConnConfig, is_slot};
+use super::rx::{RxState, Target};
+use crate::Buffer;
+use crate::counter::Counter;
+use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
+use crate::matching::{Matcher, Unexpected};
+use crate::pool::{NIL, Pool};
+use crate::ring::Ring;
+
+/// Bounds of a domain.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Size of a connection's staging buffer, bytes.
+    pub stage: usize,
+    /// Payloads up to this many bytes are copied to the staging buffer if there is room.
+    pub inline: usize,
+    /// Tagged messages longer than this wait for their receive at the sender.
+    pub rendezvous: u64,
+    /// Most bytes of unexpected payload kept for one connection.
+    pub kept_bytes: u64,
+    /// Most unexpected messages kept for one connection.
+    pub kept_messages: u32,
+}
+
+/// What an endpoint is made of. Ids are of objects of the same engine, or [`NIL`].
+#[derive(Clone, Copy, Debug)]
+pub struct EpConfig {
+    /// Receive context.
+    pub srx: u32,
+    /// Completion queue of sends.
+    pub tx_cq: u32,
+    /// Completion queue of receives.
+    pub rx_cq: u32,
+    /// Counter of sends.
+    pub tx_counter: u32,
+    /// Counter of receives.
+    pub rx_counter: u32,
+    /// Most sends not yet completed.
+    pub tx_size: usize,
+    /// Report the source of messages (`FI_SOURCE`).
+    pub source: bool,
+    /// Report messages from unknown peers as errors (`FI_SOURCE_ERR`).
+    pub source_err: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Ep {
+    pub(super) config: EpConfig,
+    pub(super) outstanding: usize,
+}
+
+impl Ep {
+    #[inline]
+    pub(super) const fn counts_sends(&self) -> bool {
+        self.config.tx_counter != NIL
+    }
+}
+
+pub(super) const NO_COMPLETION: Completion = Completion {
+    context: 0,
+    flags: Flags::empty(),
+    len: 0,
+    buf: 0,
+    data: 0,
+    tag: 0,
+    src: FiAddr::NOTAVAIL,
+};
+
+/// The engine of one domain; see the [module](super).
+#[derive(Debug)]
+pub struct Engine<B> {
+    pub(super) limits: Limits,
+    pub(super) cqs: Pool<CompletionQueue>,
+    pub(super) counters: Pool<Counter>,
+    pub(super) srxs: Pool<Matcher<B>>,
+    pub(super) eps: Pool<Ep>,
+    pub(super) conns: Pool<Conn<B>>,
+    pub(super) unexpected: Pool<Unexpected>,
+    pub(super) slots: Pool<()>,
+    pub(super) blocked: Ring<u32>,
+    pub(super) wire_error: Option<WireError>,
+    freed: Ring<u32>,
+    resumed: Ring<u32>,
+    output: Ring<u32>,
+    broken: Ring<(u32, Errno)>,
+}
+
+impl<B: Buffer> Engine<B> {
+    /// An engine without objects.
+    #[must_use]
+    pub const fn new(limits: Limits) -> Self {
+        const MANY: usize = u32::MAX as usize;
+        Self {
+            limits,
+            cqs: Pool::new(MANY),
+            counters: Pool::new(MANY),
+            srxs: Pool::new(MANY),
+            eps: Pool::new(MANY),
+            conns: Pool::new(MANY),
+            unexpected: Pool::new(MANY),
+            slots: Pool::new(MANY),
+            blocked: Ring::new(),
+            wire_error: None,
+            freed: Ring::new(),
+            resumed: Ring::new(),
+            output: Ring::new(),
+            broken: Ring::new(),
+        }
+    }
+
+    /// Opens a completion queue with room for `size` entries.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn open_cq(&mut self, size: usize) -> Result<u32> {
+        self.cqs.insert(CompletionQueue::new(size)?)
+    }
+
+    /// Closes a completion queue.
+    pub fn close_cq(&mut self, id: u32) {
+        self.cqs.remove(id);
+    }
+
+    /// A completion queue.
+    #[inline]
+    pub fn cq_mut(&mut self, id: u32) -> Option<&mut CompletionQueue> {
+        self.cqs.get_mut(id)
+    }
+
+    /// Opens a counter.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn open_counter(&mut self, counter: Counter) -> Result<u32> {
+        self.counters.insert(counter)
+    }
+
+    /// Closes a counter.
+    pub fn close_counter(&mut self, id: u32) {
+        self.counters.remove(id);
+    }
+
+    /// A counter.
+    #[inline]
+    pub fn counter_mut(&mut self, id: u32) -> Option<&mut Counter> {
+        self.counters.get_mut(id)
+    }
+
+    /// Opens a receive context.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn open_srx(&mut self, matcher: Matcher<B>) -> Result<u32> {
+        self.srxs.insert(matcher)
+    }
+
+    /// A receive context.
+    #[inline]
+    pub fn srx_mut(&mut self, id: u32) -> Option<&mut Matcher<B>> {
+        self.srxs.get_mut(id)
+    }
+
+    /// Closes a receive context; receives posted there are forgotten, and so are messages
+    /// that wait there. Close the connections first.
+    pub fn close_srx(&mut self, id: u32) {
+        let Some(mut matcher) = self.srxs.remove(id) else {
+            return;
+        };
+        while let Some(message) = matcher.take_unexpected(&mut self.unexpected, |_, _| true) {
+            self.forget_unexpected(message);
+        }
+    }
+
+    /// Opens an endpoint.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn open_ep(&mut self, config: EpConfig) -> Result<u32> {
+        self.eps.insert(Ep {
+            config,
+            outstanding: 0,
+        })
+    }
+
+    /// Closes an endpoint. Close its connections first.
+    pub fn close_ep(&mut self, id: u32) {
+        self.eps.remove(id);
+    }
+
+    /// What an endpoint is made of.
+    #[must_use]
+    pub fn ep(&self, id: u32) -> Option<&EpConfig> {
+        Some(&self.eps.get(id)?.config)
+    }
+
+    /// Sends of an endpoint not yet completed.
+    #[must_use]
+    pub fn outstanding(&self, id: u32) -> usize {
+        self.eps.get(id).map_or(0, |ep| ep.outstanding)
+    }
+
+    /// Opens a connection that is not up yet: sends wait until [`Engine::conn_up`].
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for an unknown endpoint, [`Errno::ENOMEM`].
+    pub fn open_conn(&mut self, config: ConnConfig) -> Result<u32> {
+        let srx = self.eps.get(config.ep).ok_or(Errno::EINVAL)?.config.srx;
+        self.conns.insert(Conn::new(config, srx))
+    }
+
+    /// A connection.
+    #[inline]
+    #[must_use]
+    pub fn conn(&self, id: u32) -> Option<&Conn<B>> {
+        self.conns.get(id)
+    }
+
+    /// The connections of an endpoint.
+    pub fn conns_of(&self, ep: u32) -> impl Iterator<Item = u32> + '_ {
+        self.conns
+            .ids()
+            .filter(move |id| self.conns.get(*id).is_some_and(|c| c.config.ep == ep))
+    }
+
+    /// The handshake is done: the byte order of headers, and whether the peer knows the
+    /// tagged rendezvous.
+    pub fn conn_up(&mut self, id: u32, order: ByteOrder, rendezvous: bool) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.up = true;
+            conn.order = order;
+            conn.rendezvous = rendezvous;
+        }
+    }
+
+    /// The peer of a connection got a place in the address vector, or lost it.
+    pub fn set_source(&mut self, id: u32, src: FiAddr) {
+        let Self {
+            conns,
+            srxs,
+            unexpected,
+            ..
+        } = self;
+        let Some(conn) = conns.get_mut(id) else {
+            return;
+        };
+        conn.config.src = src;
+        conn.envelope.src = src;
+        if let Some(matcher) = srxs.get_mut(conn.srx) {
+            matcher.each_unexpected(unexpected, |_, message| {
+                if message.conn == id {
+                    message.envelope.src = src;
+                }
+            });
+        }
+    }
+
+    /// Ends a connection: all that waits for it completes with `error`. Messages that had
+    /// arrived whole can still be received.
+    pub fn close_conn(&mut self, id: u32, error: Errno) {
+        self.fail_all_tx(id, error);
+        self.fail_all_rx(id, error);
+        self.conns.remove(id);
+    }
+
+    fn fail_all_rx(&mut self, id: u32, error: Errno) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let (envelope, rx, srx) = (conn.envelope, conn.rx, conn.srx);
+        conn.rx = RxState::Header;
+        if let RxState::Payload {
+            target: Target::Recv(recv, _),
+            ..
+        } = rx
+        {
+            self.fail_recv(id, recv, &envelope, error);
+        }
+        while let Some(entry) = self.conns.get_mut(id).and_then(|conn| conn.cts.take_any()) {
+            self.fail_recv(id, entry.recv, &entry.envelope, error);
+        }
+        let Some(matcher) = self.srxs.get_mut(srx) else {
+            return;
+        };
+        matcher.each_unexpected(&mut self.unexpected, |_, message| {
+            let whole = message.rendezvous.is_none() && message.kept == message.envelope.len;
+            if message.conn == id && whole {
+                message.conn = NIL;
+            }
+        });
+        while let Some(lost) = self
+            .srxs
+            .get_mut(srx)
+            .and_then(|m| m.take_unexpected(&mut self.unexpected, |_, lost| lost.conn == id))
+        {
+            self.forget_unexpected(lost);
+        }
+    }
+
+    /// A slot whose payload is no longer needed; the driver drops the memory behind it.
+    #[inline]
+    pub fn pop_freed(&mut self) -> Option<u32> {
+        if self.freed.is_empty() {
+            return None;
+        }
+        let slot = self.freed.pop()?;
+        self.slots.remove(slot);
+        Some(slot)
+    }
+
+    /// Says that the driver is done with a slot, see [`Engine::pop_deferred`].
+    pub fn free_slot(&mut self, slot: u32) {
+        if is_slot(slot) {
+            self.release_slot(slot);
+        }
+    }
+
+    pub(super) fn release_slot(&mut self, slot: u32) {
+        if self.freed.push(slot).is_err() {
+            // The id stays taken and its memory unused: a leak, but no confusion.
+        }
+    }
+
+    /// A connection that was blocked and can be read again: [`Engine::rx_retry`] first.
+    #[inline]
+    pub fn pop_resumed(&mut self) -> Option<u32> {
+        if self.resumed.is_empty() {
+            return None;
+        }
+        self.resumed.pop()
+    }
+
+    pub(super) fn resume(&mut self, conn: u32) {
+        if self.resumed.push(conn).is_err() {
+            self.break_conn(conn, Errno::ENOMEM);
+        }
+    }
+
+    /// Tries again to place the message a connection is blocked on. Returns whether the
+    /// connection can be read.
+    pub fn rx_retry(&mut self, id: u32) -> bool {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return false;
+        };
+        if let RxState::Blocked { rendezvous } = conn.rx {
+            let envelope = conn.envelope;
+            self.start_message(id, envelope, rendezvous);
+        }
+        self.conns
+            .get(id)
+            .is_some_and(|conn| !matches!(conn.rx, RxState::Blocked { .. }))
+    }
+
+    /// A connection for which the engine itself has something to send.
+    #[inline]
+    pub fn pop_output(&mut self) -> Option<u32> {
+        if self.output.is_empty() {
+            return None;
+        }
+        self.output.pop()
+    }
+
+    pub(super) fn mark_output(&mut self, conn: u32) {
+        if self.output.push(conn).is_err() {
+            self.break_conn(conn, Errno::ENOMEM);
+        }
+    }
+
+    /// A connection the engine cannot go on with, and why; the driver closes it.
+    #[inline]
+    pub fn pop_broken(&mut self) -> Option<(u32, Errno)> {
+        if self.broken.is_empty() {
+            return None;
+        }
+        self.broken.pop()
+    }
+
+    pub(super) fn break_conn(&mut self, conn: u32, error: Errno) {
+        // Without memory even for this the connection stays as it is until the peer ends it.
+        let _ = self.broken.push((conn, error));
+    }
+}
+
+/// An error entry that names the connection's peer.
+pub(super) fn error_entry<B: Copy>(entry: Completion, err: Errno, conn: &Conn<B>) -> ErrorEntry {
+    let mut entry = ErrorEntry::new(CompletionError {
+        entry,
+        olen: 0,
+        err,
+        prov_errno: err.0,
+    });
+    let name = conn.name();
+    if let Some(to) = entry.data.get_mut(..name.len().min(ERROR_DATA))
+        && let Some(from) = name.get(..to.len())
+    {
+        to.copy_from_slice(from);
+        entry.data_len = to.len() as u8;
+    }
+    entry
+}

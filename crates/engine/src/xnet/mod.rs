@@ -1,0 +1,28 @@
+//! The xnet stream protocol (`FI_PROTO_XNET`, `FI_PROTO_SOCK_TCP`; `docs/wire.md`): messages
+//! and tagged messages over reliable byte streams.
+//!
+//! [`Engine`] holds the objects of one domain. A driver owns the streams and the memory:
+//!
+//! * Sending: [`Engine::send`] says which header to put into the connection's staging buffer
+//!   and whether the payload goes there too ([`SendPlan`]). [`Engine::transmit`] lists what to
+//!   write next, [`Engine::sent`] takes how much was written and reports completions.
+//! * Receiving: while [`Engine::rx_in_header`], feed bytes to [`Engine::rx_header`]; else
+//!   [`Engine::rx_want`] says where the next bytes go and [`Engine::rx_placed`] takes how many
+//!   went there. A blocked connection is not read until [`Engine::pop_resumed`] names it.
+//! * Payload of unexpected messages lies in slots, which the driver backs with memory;
+//!   [`Engine::pop_freed`] names those no longer needed.
+//! * Completions are read from [`Engine::cq_mut`].
+
+pub mod cm;
+mod conn;
+mod engine;
+pub mod rdm;
+mod recv;
+mod rx;
+mod tx;
+
+pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
+pub use engine::{Engine, EpConfig, Limits};
+pub use recv::{CopyOut, RecvFlags};
+pub use rx::RxWant;
+pub use tx::{Deferred, Send, SendPlan};

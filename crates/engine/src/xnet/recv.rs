@@ -1,0 +1,467 @@
+//! Posting receives, looking at unexpected messages, and finishing receives.
+
+use ripstop_types::{Completion, CompletionError, Context, Errno, Flags, Result};
+
+use super::conn::is_slot;
+use super::engine::{Engine, NO_COMPLETION, error_entry};
+use super::rx::{RxState, Target};
+use crate::cq::ErrorEntry;
+use crate::matching::{Envelope, Recv, Unexpected, Want};
+use crate::pool::NIL;
+use crate::{Buffer, Iov};
+
+/// Payload the driver copies from a slot to user memory, at once.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyOut<B> {
+    /// The slot.
+    pub slot: u32,
+    /// User memory.
+    pub iov: Iov<B>,
+    /// Offset in the user memory.
+    pub at: u64,
+    /// How many bytes, from the front of the slot.
+    pub len: u64,
+}
+
+/// What a receive call asks for besides a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecvFlags {
+    /// Report a message without receiving it.
+    pub peek: bool,
+    /// With `peek`: set the message aside. Without: receive the one set aside.
+    pub claim: bool,
+    /// Drop the message.
+    pub discard: bool,
+}
+
+impl<B: Buffer> Engine<B> {
+    /// Posts a receive. If it returns an id, call [`Engine::next_match`] with it until that
+    /// gives `None`: messages may have been waiting.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when the queue is full, [`Errno::ENOMEM`].
+    #[inline]
+    pub fn post_recv(&mut self, srx: u32, mut recv: Recv<B>) -> Result<Option<u32>> {
+        let Self { srxs, blocked, .. } = self;
+        let matcher = srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
+        if !matcher.directed {
+            recv.want.src = ripstop_types::FiAddr::UNSPEC;
+        }
+        let id = matcher.post(recv)?;
+        let quiet = matcher.nothing_unexpected() && blocked.is_empty();
+        Ok(if quiet { None } else { Some(id) })
+    }
+
+    /// Gives a posted receive the next message that was waiting. The driver copies what this
+    /// says before it does anything else.
+    pub fn next_match(&mut self, srx: u32, recv_id: u32) -> Option<CopyOut<B>> {
+        loop {
+            let matcher = self.srxs.get_mut(srx)?;
+            let recv = matcher.recv(recv_id)?;
+            if recv.released {
+                return None;
+            }
+            let (want, multi) = (recv.want, recv.multi);
+            let Some(id) = matcher.find_unexpected(&self.unexpected, want, None) else {
+                self.match_blocked(srx);
+                return None;
+            };
+            matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
+            if !multi {
+                matcher.unpost(recv_id);
+                if let Some(recv) = matcher.recv_mut(recv_id) {
+                    recv.released = true;
+                }
+            }
+            if let Some(copy) = self.bind(srx, recv_id, id) {
+                return Some(copy);
+            }
+        }
+    }
+
+    /// Connections blocked on a message that some posted receive accepts now go on.
+    fn match_blocked(&mut self, srx: u32) {
+        for _ in 0..self.blocked.len() {
+            let Some(id) = self.blocked.pop() else { break };
+            let Some(conn) = self.conns.get(id) else {
+                continue;
+            };
+            if !matches!(conn.rx, RxState::Blocked { .. }) {
+                continue;
+            }
+            let (tag, src) = (conn.envelope.tag, conn.envelope.src);
+            let wanted = conn.srx == srx
+                && self
+                    .srxs
+                    .get(srx)
+                    .is_some_and(|m| m.any_posted(|recv| recv.want.accepts(tag, src)));
+            if wanted || self.blocked.push(id).is_err() {
+                self.resume(id);
+            }
+        }
+    }
+
+    /// An unexpected message, taken from its queue, has found its receive.
+    fn bind(&mut self, srx: u32, recv_id: u32, id: u32) -> Option<CopyOut<B>> {
+        let message = *self.unexpected.get(id)?;
+        let Unexpected {
+            envelope,
+            conn,
+            ep,
+            slot,
+            kept,
+            ..
+        } = message;
+        let base = self.claim_space(srx, recv_id, envelope.len)?;
+        let iov = self.srxs.get(srx)?.recv(recv_id)?.iov;
+        if let Some(index) = message.rendezvous {
+            self.forget_unexpected(id);
+            self.grant(conn, index, recv_id, envelope);
+            return None;
+        }
+        let room = iov.len().saturating_sub(base);
+        let copy = CopyOut {
+            slot,
+            iov,
+            at: base,
+            len: kept.min(room),
+        };
+        if kept < envelope.len {
+            // Still arriving: the rest goes straight to the receive.
+            if let Some(conn) = self.conns.get_mut(conn)
+                && let RxState::Payload { target, .. } = &mut conn.rx
+            {
+                *target = Target::Recv(recv_id, base);
+            }
+        } else {
+            self.finish_recv(ep, srx, conn, recv_id, base, &envelope);
+        }
+        self.forget_unexpected(id);
+        is_slot(slot).then_some(copy)
+    }
+
+    /// Looks for an unexpected message (`FI_PEEK`), reports it as a completion of `context`,
+    /// or [`Errno::ENOMSG`] as an error entry, and sets it aside or drops it as `flags` say.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for an unknown endpoint.
+    pub fn peek(
+        &mut self,
+        ep: u32,
+        mut want: Want,
+        context: Context,
+        flags: RecvFlags,
+    ) -> Result<()> {
+        let config = *self.ep(ep).ok_or(Errno::EINVAL)?;
+        let matcher = self.srxs.get(config.srx).ok_or(Errno::EINVAL)?;
+        if !matcher.directed {
+            want.src = ripstop_types::FiAddr::UNSPEC;
+        }
+        let found = matcher.find_unexpected(&self.unexpected, want, None);
+        let Some(id) = found else {
+            let entry = Completion {
+                context,
+                flags: rx_flags(want.tag.is_some()),
+                tag: want.tag.map_or(0, |(tag, _)| tag),
+                ..NO_COMPLETION
+            };
+            if let Some(cq) = self.cqs.get_mut(config.rx_cq) {
+                cq.push_error(ErrorEntry::new(CompletionError {
+                    entry,
+                    olen: 0,
+                    err: Errno::ENOMSG,
+                    prov_errno: Errno::ENOMSG.0,
+                }));
+            }
+            return Ok(());
+        };
+        let envelope = self.unexpected.get(id).ok_or(Errno::EINVAL)?.envelope;
+        if flags.discard {
+            self.discard(config.srx, id);
+        } else if flags.claim
+            && let Some(message) = self.unexpected.get_mut(id)
+        {
+            message.claimed = Some(context);
+        }
+        if let Some(cq) = self.cqs.get_mut(config.rx_cq) {
+            cq.push(completion(context, &envelope, config.source, envelope.len));
+        }
+        Ok(())
+    }
+
+    /// Receives the message set aside by a peek with the same context (`FI_CLAIM`), or drops
+    /// it (`FI_DISCARD`) and reports that.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMSG`] when none is set aside; [`Errno::EAGAIN`], [`Errno::ENOMEM`].
+    pub fn claim(
+        &mut self,
+        ep: u32,
+        recv: Recv<B>,
+        flags: RecvFlags,
+    ) -> Result<Option<CopyOut<B>>> {
+        let config = *self.ep(ep).ok_or(Errno::EINVAL)?;
+        let matcher = self.srxs.get_mut(config.srx).ok_or(Errno::EINVAL)?;
+        let any = Want {
+            src: ripstop_types::FiAddr::UNSPEC,
+            ..recv.want
+        };
+        let id = matcher
+            .find_unexpected(&self.unexpected, any, Some(recv.context))
+            .ok_or(Errno::ENOMSG)?;
+        if flags.discard {
+            let envelope = self.unexpected.get(id).ok_or(Errno::ENOMSG)?.envelope;
+            self.discard(config.srx, id);
+            if let Some(cq) = self.cqs.get_mut(config.rx_cq) {
+                cq.push(completion(
+                    recv.context,
+                    &envelope,
+                    config.source,
+                    envelope.len,
+                ));
+            }
+            return Ok(None);
+        }
+        let held = Recv {
+            released: true,
+            ..recv
+        };
+        let recv_id = matcher.hold(held)?;
+        matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
+        Ok(self.bind(config.srx, recv_id, id))
+    }
+
+    fn discard(&mut self, srx: u32, id: u32) {
+        let Some(message) = self.unexpected.get(id).copied() else {
+            return;
+        };
+        if let Some(matcher) = self.srxs.get_mut(srx) {
+            matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
+        }
+        self.forget_unexpected(id);
+        if let Some(index) = message.rendezvous {
+            self.grant(message.conn, index, NIL, message.envelope);
+        } else if message.kept < message.envelope.len
+            && let Some(conn) = self.conns.get_mut(message.conn)
+            && let RxState::Payload { target, .. } = &mut conn.rx
+        {
+            *target = Target::Discard;
+        }
+    }
+
+    /// Cancels the oldest receive posted with this context.
+    ///
+    /// # Errors
+    /// [`Errno::ENOENT`] when none is posted.
+    pub fn cancel(&mut self, srx: u32, rx_cq: u32, context: Context) -> Result<()> {
+        let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
+        let id = matcher.cancel(context).ok_or(Errno::ENOENT)?;
+        self.fail_posted(srx, rx_cq, id, Errno::ECANCELED);
+        Ok(())
+    }
+
+    /// Fails all posted receives that name this peer as their only source.
+    pub fn fail_directed(&mut self, ep: u32, src: ripstop_types::FiAddr, error: Errno) {
+        let Some(config) = self.ep(ep).copied() else {
+            return;
+        };
+        while let Some(id) = self
+            .srxs
+            .get_mut(config.srx)
+            .and_then(|m| m.take_posted(|recv| src.is_specified() && recv.want.src == src))
+        {
+            self.fail_posted(config.srx, config.rx_cq, id, error);
+        }
+    }
+
+    fn fail_posted(&mut self, srx: u32, rx_cq: u32, id: u32, error: Errno) {
+        let Some(matcher) = self.srxs.get_mut(srx) else {
+            return;
+        };
+        let Some(recv) = matcher.recv_mut(id) else {
+            return;
+        };
+        recv.released = true;
+        if recv.filling > 0 {
+            // The last message on its way reports the buffer as released.
+            return;
+        }
+        let mut entry = Completion {
+            context: recv.context,
+            flags: rx_flags(recv.want.tag.is_some()),
+            tag: recv.want.tag.map_or(0, |(tag, _)| tag),
+            ..NO_COMPLETION
+        };
+        entry.flags.set(Flags::MULTI_RECV, recv.multi);
+        matcher.finish(id);
+        if let Some(cq) = self.cqs.get_mut(rx_cq) {
+            cq.push_error(ErrorEntry::new(CompletionError {
+                entry,
+                olen: 0,
+                err: error,
+                prov_errno: error.0,
+            }));
+        }
+    }
+
+    /// The whole message is in place.
+    #[inline]
+    pub(super) fn finish_recv(
+        &mut self,
+        ep: u32,
+        srx: u32,
+        conn: u32,
+        recv_id: u32,
+        base: u64,
+        envelope: &Envelope,
+    ) {
+        let Self {
+            srxs,
+            eps,
+            cqs,
+            counters,
+            conns,
+            ..
+        } = self;
+        let Some(matcher) = srxs.get_mut(srx) else {
+            return;
+        };
+        let Some(recv) = matcher.recv_mut(recv_id) else {
+            return;
+        };
+        let (context, wanted, iov_len, address) = (
+            recv.context,
+            recv.completion,
+            recv.iov.len(),
+            recv.iov.address(),
+        );
+        let mut last = false;
+        if recv.multi {
+            recv.filling = recv.filling.wrapping_sub(1);
+            last = recv.released && recv.filling == 0;
+        }
+        if !recv.multi || last {
+            matcher.finish(recv_id);
+        }
+        let Some(ep) = eps.get(ep) else { return };
+        let config = &ep.config;
+        let room = iov_len.saturating_sub(base);
+        let placed = envelope.len.min(room);
+        let mut entry = completion(context, envelope, config.source, placed);
+        entry.buf = address.wrapping_add(base as usize);
+        if last {
+            entry.flags |= Flags::MULTI_RECV;
+        }
+        let truncated = envelope.len > room;
+        let stranger = config.source_err && !envelope.src.is_specified();
+        if let Some(counter) = counters.get_mut(config.rx_counter) {
+            if truncated {
+                counter.failure();
+            } else {
+                counter.success(placed);
+            }
+        }
+        let Some(cq) = cqs.get_mut(config.rx_cq) else {
+            return;
+        };
+        if truncated || stranger {
+            let err = if truncated {
+                Errno::ETRUNC
+            } else {
+                Errno::EADDRNOTAVAIL
+            };
+            let mut error = match conns.get(conn) {
+                Some(conn) => error_entry(entry, err, conn),
+                None => ErrorEntry::new(CompletionError {
+                    entry,
+                    olen: 0,
+                    err,
+                    prov_errno: err.0,
+                }),
+            };
+            error.error.olen = envelope.len.saturating_sub(placed) as usize;
+            cq.push_error(error);
+        } else if wanted || last {
+            cq.push(entry);
+        }
+    }
+
+    /// A message on its way into a receive will not arrive.
+    pub(super) fn fail_recv(
+        &mut self,
+        conn_id: u32,
+        recv_id: u32,
+        envelope: &Envelope,
+        error: Errno,
+    ) {
+        let Self {
+            srxs,
+            eps,
+            cqs,
+            counters,
+            conns,
+            ..
+        } = self;
+        let Some(conn) = conns.get(conn_id) else {
+            return;
+        };
+        let Some(matcher) = srxs.get_mut(conn.srx) else {
+            return;
+        };
+        let Some(recv) = matcher.recv_mut(recv_id) else {
+            return;
+        };
+        let context = recv.context;
+        let mut last = false;
+        if recv.multi {
+            recv.filling = recv.filling.wrapping_sub(1);
+            last = recv.released && recv.filling == 0;
+        }
+        if !recv.multi || last {
+            matcher.finish(recv_id);
+        }
+        let Some(ep) = eps.get(conn.config.ep) else {
+            return;
+        };
+        if let Some(counter) = counters.get_mut(ep.config.rx_counter) {
+            counter.failure();
+        }
+        let mut entry = completion(context, envelope, ep.config.source, 0);
+        if last {
+            entry.flags |= Flags::MULTI_RECV;
+        }
+        if let Some(cq) = cqs.get_mut(ep.config.rx_cq) {
+            cq.push_error(error_entry(entry, error, conn));
+        }
+    }
+}
+
+#[inline]
+const fn rx_flags(tagged: bool) -> Flags {
+    if tagged {
+        Flags::RECV.union(Flags::TAGGED)
+    } else {
+        Flags::RECV.union(Flags::MSG)
+    }
+}
+
+#[inline]
+fn completion(context: Context, envelope: &Envelope, source: bool, len: u64) -> Completion {
+    let mut flags = rx_flags(envelope.tag.is_some());
+    if envelope.data.is_some() {
+        flags |= Flags::REMOTE_CQ_DATA;
+    }
+    Completion {
+        context,
+        flags,
+        len: len as usize,
+        buf: 0,
+        data: envelope.data.unwrap_or_default(),
+        tag: envelope.tag.unwrap_or_default(),
+        src: if source {
+            envelope.src
+        } else {
+            ripstop_types::FiAddr::NOTAVAIL
+        },
+    }
+}

@@ -1,0 +1,499 @@
+//! The receiving side of a connection.
+
+use ripstop_types::{Errno, Result};
+use ripstop_wire::WireError;
+use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, Op, parse_small, peek_len};
+
+use super::conn::{CtsEntry, is_slot};
+use super::engine::Engine;
+use crate::matching::{Envelope, Unexpected};
+use crate::pool::NIL;
+use crate::{Buffer, Iov};
+
+/// Where the payload that is arriving goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A receive; the offset in its memory where the message starts.
+    Recv(u32, u64),
+    /// An unexpected message.
+    Unexpected(u32),
+    /// Nowhere.
+    Discard,
+}
+
+/// What the next bytes of the stream are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RxState {
+    Header,
+    Payload {
+        target: Target,
+        done: u64,
+        left: u64,
+    },
+    /// A message nobody waits for and that there is no room to keep.
+    Blocked {
+        rendezvous: Option<u8>,
+    },
+}
+
+/// Where the driver puts the next bytes of the stream.
+#[derive(Debug)]
+pub enum RxWant<'a, B> {
+    /// To [`Engine::rx_header`].
+    Header,
+    /// Into user memory: segments, offset in them, and how many bytes.
+    Place(&'a Iov<B>, u64, u64),
+    /// Into a slot: which, how many bytes it must hold in all, offset, and how many bytes.
+    Keep(u32, u64, u64, u64),
+    /// Nowhere; this many bytes are dropped.
+    Discard(u64),
+    /// Do not read: see [`Engine::pop_resumed`].
+    Blocked,
+}
+
+impl<B: Buffer> Engine<B> {
+    /// Whether the next bytes are (part of) a header.
+    #[inline]
+    #[must_use]
+    pub fn rx_in_header(&self, conn_id: u32) -> bool {
+        self.conns
+            .get(conn_id)
+            .is_some_and(|conn| conn.rx == RxState::Header)
+    }
+
+    /// Where the next bytes go.
+    #[inline]
+    #[must_use]
+    pub fn rx_want(&self, conn_id: u32) -> RxWant<'_, B> {
+        let Some(conn) = self.conns.get(conn_id) else {
+            return RxWant::Blocked;
+        };
+        match conn.rx {
+            RxState::Header => RxWant::Header,
+            RxState::Blocked { .. } => RxWant::Blocked,
+            RxState::Payload { target, done, left } => match target {
+                Target::Discard => RxWant::Discard(left),
+                Target::Unexpected(id) => match self.unexpected.get(id) {
+                    Some(message) => RxWant::Keep(message.slot, message.envelope.len, done, left),
+                    None => RxWant::Discard(left),
+                },
+                Target::Recv(id, base) => {
+                    let recv = self.srxs.get(conn.srx).and_then(|m| m.recv(id));
+                    match recv {
+                        Some(recv) => {
+                            let at = base.saturating_add(done);
+                            let room = recv.iov.len().saturating_sub(at);
+                            if room == 0 {
+                                RxWant::Discard(left)
+                            } else {
+                                RxWant::Place(&recv.iov, at, left.min(room))
+                            }
+                        }
+                        None => RxWant::Discard(left),
+                    }
+                }
+            },
+        }
+    }
+
+    /// Takes header bytes from the front of `bytes`, which may go on behind the header, and
+    /// returns how many. When the header is complete the message is matched.
+    ///
+    /// # Errors
+    /// [`Errno::EPROTO`] or another code when the peer broke the protocol; close the
+    /// connection. [`Engine::wire_error`] says what was wrong.
+    #[inline]
+    pub fn rx_header(&mut self, conn_id: u32, bytes: &[u8]) -> Result<usize> {
+        let Some(conn) = self.conns.get(conn_id) else {
+            return Err(Errno::ENOTCONN);
+        };
+        if conn.header_have == 0
+            && let Some(small) = parse_small(conn.order, bytes)
+        {
+            let envelope = Envelope {
+                tag: small.tag,
+                src: conn.config.src,
+                data: None,
+                len: small.payload_len,
+                ack: small.flags.contains(BaseFlags::DELIVERY_COMPLETE),
+            };
+            self.start_message(conn_id, envelope, None);
+            return Ok(small.header_len());
+        }
+        self.rx_header_slow(conn_id, bytes)
+    }
+
+    #[inline(never)]
+    fn rx_header_slow(&mut self, conn_id: u32, bytes: &[u8]) -> Result<usize> {
+        let Self {
+            conns, wire_error, ..
+        } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let mut fail = |error: WireError| {
+            *wire_error = Some(error);
+            error.errno()
+        };
+        let mut used = 0usize;
+        let mut need = BASE_LEN;
+        loop {
+            let have = usize::from(conn.header_have);
+            if have >= BASE_LEN {
+                need = peek_len(&conn.header).map_err(&mut fail)?;
+            }
+            if have >= need {
+                break;
+            }
+            let more = bytes.get(used..).unwrap_or_default();
+            let step = need.saturating_sub(have).min(more.len());
+            if step == 0 {
+                return Ok(used);
+            }
+            let end = have.saturating_add(step);
+            if let (Some(to), Some(from)) = (conn.header.get_mut(have..end), more.get(..step)) {
+                to.copy_from_slice(from);
+            }
+            conn.header_have = end as u8;
+            used = used.saturating_add(step);
+        }
+        conn.header_have = 0;
+        let bytes = conn.header.get(..need).unwrap_or_default();
+        let header = Header::parse(conn.order, bytes).map_err(&mut fail)?;
+        self.handle_header(conn_id, &header)?;
+        Ok(used)
+    }
+
+    fn handle_header(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+        let Some(conn) = self.conns.get(conn_id) else {
+            return Err(Errno::ENOTCONN);
+        };
+        let mut envelope = Envelope {
+            tag: None,
+            src: conn.config.src,
+            data: header.cq_data,
+            len: header.payload_len,
+            ack: header.flags.wants_ack(),
+        };
+        match header.op {
+            Op::Msg if header.is_ack() => self.handle_ack(conn_id),
+            Op::Msg => {
+                self.start_message(conn_id, envelope, None);
+                Ok(())
+            }
+            Op::Tag => {
+                envelope.tag = Some(header.tag);
+                self.start_message(conn_id, envelope, None);
+                Ok(())
+            }
+            Op::TagRts => {
+                envelope.tag = Some(header.tag);
+                envelope.len = header.rts_size;
+                self.start_message(conn_id, envelope, Some(header.op_data));
+                Ok(())
+            }
+            Op::Cts => self.handle_cts(conn_id, header.op_data),
+            Op::Data => self.handle_data(conn_id, header),
+            // One-sided operations need a key, and this endpoint type gives none out.
+            Op::ReadReq | Op::ReadRsp | Op::Write => Err(Errno::EKEYREJECTED),
+        }
+    }
+
+    /// What was wrong with the last header that was refused.
+    pub fn wire_error(&mut self) -> Option<WireError> {
+        self.wire_error.take()
+    }
+
+    #[inline]
+    pub(super) fn start_message(
+        &mut self,
+        conn_id: u32,
+        envelope: Envelope,
+        rendezvous: Option<u8>,
+    ) {
+        let Self { conns, srxs, .. } = self;
+        let Some(conn) = conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.envelope = envelope;
+        let matched = srxs
+            .get_mut(conn.srx)
+            .and_then(|matcher| matcher.match_message(envelope.tag, envelope.src));
+        match matched {
+            Some(recv) => self.start_matched(conn_id, recv, rendezvous),
+            None => self.start_unexpected(conn_id, rendezvous),
+        }
+    }
+
+    /// A message has its receive: its payload goes there.
+    #[inline]
+    fn start_matched(&mut self, conn_id: u32, recv_id: u32, rendezvous: Option<u8>) {
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
+        let (envelope, srx) = (conn.envelope, conn.srx);
+        let Some(base) = self.claim_space(srx, recv_id, envelope.len) else {
+            return;
+        };
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        if let Some(index) = rendezvous {
+            conn.rx = RxState::Header;
+            self.grant(conn_id, index, recv_id, envelope);
+            return;
+        }
+        if envelope.len == 0 {
+            conn.rx = RxState::Header;
+            self.finish_payload(conn_id, Target::Recv(recv_id, base));
+            return;
+        }
+        conn.rx = RxState::Payload {
+            target: Target::Recv(recv_id, base),
+            done: 0,
+            left: envelope.len,
+        };
+    }
+
+    /// Reserves the next part of a multi-receive buffer for a message; returns the offset
+    /// where it starts. 0 for an ordinary receive.
+    #[inline]
+    pub(super) fn claim_space(&mut self, srx: u32, recv_id: u32, len: u64) -> Option<u64> {
+        let matcher = self.srxs.get_mut(srx)?;
+        let min = matcher.min_multi_recv;
+        let recv = matcher.recv_mut(recv_id)?;
+        if !recv.multi {
+            return Some(0);
+        }
+        let base = recv.used;
+        recv.used = base.saturating_add(len).min(recv.iov.len());
+        recv.filling = recv.filling.saturating_add(1);
+        if recv.iov.len().saturating_sub(recv.used) < min.max(1) {
+            recv.released = true;
+            matcher.unpost(recv_id);
+        }
+        Some(base)
+    }
+
+    /// Asks the sender of a rendezvous for its payload; to drop it if `recv` is [`NIL`].
+    pub(super) fn grant(&mut self, conn_id: u32, index: u8, recv: u32, envelope: Envelope) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let granted = conn
+            .cts
+            .set(index, CtsEntry { recv, envelope })
+            .and_then(|()| {
+                let mut bytes = [0; BASE_LEN];
+                Header::cts(index)
+                    .emit(conn.order, &mut bytes)
+                    .map_err(|e| e.errno())?;
+                conn.control.push(bytes)
+            });
+        self.mark_output(conn_id);
+        if let Err(error) = granted {
+            self.fail_recv(conn_id, recv, &envelope, error);
+            self.break_conn(conn_id, error);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn start_unexpected(&mut self, conn_id: u32, rendezvous: Option<u8>) {
+        let Self {
+            conns,
+            srxs,
+            limits,
+            slots,
+            unexpected,
+            ..
+        } = self;
+        let Some(conn) = conns.get_mut(conn_id) else {
+            return;
+        };
+        let envelope = conn.envelope;
+        let payload = if rendezvous.is_some() {
+            0
+        } else {
+            envelope.len
+        };
+        let total = conn.kept.saturating_add(payload);
+        let room = total <= limits.kept_bytes && conn.kept_count < limits.kept_messages;
+        let slot = match payload {
+            _ if !room => Err(Errno::EAGAIN),
+            0 => Ok(NIL),
+            _ => slots.insert(()),
+        };
+        let Ok(slot) = slot else {
+            return self.block(conn_id, rendezvous);
+        };
+        let message = Unexpected {
+            envelope,
+            ep: conn.config.ep,
+            conn: conn_id,
+            slot,
+            kept: 0,
+            rendezvous,
+            claimed: None,
+        };
+        let Ok(id) = unexpected.insert(message) else {
+            slots.remove(slot);
+            return self.block(conn_id, rendezvous);
+        };
+        conn.kept = total;
+        conn.kept_count = conn.kept_count.saturating_add(1);
+        let Some(matcher) = srxs.get_mut(conn.srx) else {
+            return;
+        };
+        matcher.add_unexpected(unexpected, id);
+        if payload == 0 {
+            conn.rx = RxState::Header;
+            if rendezvous.is_none() && envelope.ack {
+                self.acknowledge(conn_id);
+            }
+            return;
+        }
+        conn.rx = RxState::Payload {
+            target: Target::Unexpected(id),
+            done: 0,
+            left: payload,
+        };
+    }
+
+    /// The connection waits until a receive is posted or earlier messages are taken.
+    fn block(&mut self, conn_id: u32, rendezvous: Option<u8>) {
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.rx = RxState::Blocked { rendezvous };
+        }
+        if self.blocked.push(conn_id).is_err() {
+            self.break_conn(conn_id, Errno::ENOMEM);
+        }
+    }
+
+    /// The driver has no memory for the slot it was told to fill: nothing of it has been
+    /// kept, and the connection waits for a receive.
+    pub fn rx_no_memory(&mut self, conn_id: u32) {
+        let Self {
+            conns,
+            srxs,
+            unexpected,
+            ..
+        } = self;
+        let Some(conn) = conns.get_mut(conn_id) else {
+            return;
+        };
+        let RxState::Payload {
+            target: Target::Unexpected(id),
+            done: 0,
+            ..
+        } = conn.rx
+        else {
+            return;
+        };
+        if let Some(matcher) = srxs.get_mut(conn.srx) {
+            matcher.take_unexpected(unexpected, |other, _| other == id);
+        }
+        self.forget_unexpected(id);
+        self.block(conn_id, None);
+    }
+
+    fn handle_data(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let expected = conn.cts.get(header.op_data).ok_or(Errno::EPROTO)?;
+        if expected.envelope.len != header.payload_len {
+            return Err(Errno::EPROTO);
+        }
+        let CtsEntry { recv, envelope } = conn.cts.take(header.op_data).ok_or(Errno::EPROTO)?;
+        conn.envelope = envelope;
+        let target = if recv == NIL {
+            Target::Discard
+        } else {
+            Target::Recv(recv, 0)
+        };
+        if envelope.len == 0 {
+            conn.rx = RxState::Header;
+            self.finish_payload(conn_id, target);
+            return Ok(());
+        }
+        conn.rx = RxState::Payload {
+            target,
+            done: 0,
+            left: envelope.len,
+        };
+        Ok(())
+    }
+
+    /// Takes how many bytes went where [`Engine::rx_want`] said.
+    #[inline]
+    pub fn rx_placed(&mut self, conn_id: u32, bytes: u64) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let RxState::Payload { target, done, left } = &mut conn.rx else {
+            return;
+        };
+        let bytes = bytes.min(*left);
+        *done = done.wrapping_add(bytes);
+        *left = left.wrapping_sub(bytes);
+        let target = *target;
+        let finished = *left == 0;
+        if let Target::Unexpected(id) = target
+            && let Some(message) = self.unexpected.get_mut(id)
+        {
+            message.kept = *done;
+        }
+        if finished {
+            conn.rx = RxState::Header;
+            self.finish_payload(conn_id, target);
+        }
+    }
+
+    #[inline]
+    fn finish_payload(&mut self, conn_id: u32, target: Target) {
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
+        let (ep, srx, envelope) = (conn.config.ep, conn.srx, conn.envelope);
+        if let Target::Recv(id, base) = target {
+            self.finish_recv(ep, srx, conn_id, id, base, &envelope);
+        }
+        if envelope.ack {
+            self.acknowledge(conn_id);
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, conn_id: u32) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let mut bytes = [0; BASE_LEN];
+        let pushed = Header::ack()
+            .emit(conn.order, &mut bytes)
+            .map_err(|e| e.errno())
+            .and_then(|_| conn.control.push(bytes));
+        self.mark_output(conn_id);
+        if let Err(error) = pushed {
+            self.break_conn(conn_id, error);
+        }
+    }
+
+    /// Forgets an unexpected message that is in no queue, and what it kept.
+    pub(super) fn forget_unexpected(&mut self, id: u32) {
+        let Some(message) = self.unexpected.remove(id) else {
+            return;
+        };
+        if is_slot(message.slot) {
+            self.release_slot(message.slot);
+        }
+        if let Some(conn) = self.conns.get_mut(message.conn) {
+            let payload = if message.rendezvous.is_some() {
+                0
+            } else {
+                message.envelope.len
+            };
+            conn.kept = conn.kept.saturating_sub(payload);
+            conn.kept_count = conn.kept_count.saturating_sub(1);
+            if matches!(conn.rx, RxState::Blocked { .. }) {
+                self.resume(message.conn);
+            }
+        }
+    }
+}
