@@ -3,6 +3,7 @@
 
 mod check;
 mod dist;
+mod test;
 mod workspace;
 
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ enum Command {
     Check,
     /// Make target/dist, an install prefix with libfabric.so.1, and check its symbols.
     Dist,
+    /// Run every test there is; the last line is `N passed, N failed, N skipped`.
+    Test(test::Options),
 }
 
 fn main() -> ExitCode {
@@ -44,5 +47,6 @@ fn run(command: Command, ws: &Workspace) -> anyhow::Result<bool> {
     match command {
         Command::Check => check::run(ws),
         Command::Dist => dist::run(ws),
+        Command::Test(options) => test::run(ws, &options),
     }
 }

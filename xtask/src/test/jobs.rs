@@ -1,0 +1,243 @@
+//! Everything that `cargo xtask test` runs, in order.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::dist;
+use crate::test::tally::Voice;
+use crate::workspace::Workspace;
+
+/// One entry of the table.
+pub(super) struct Job {
+    /// What `--only` takes; the log has this name too.
+    pub(super) name: &'static str,
+    /// What passes when the job does.
+    pub(super) about: &'static str,
+    /// When it is skipped.
+    pub(super) skipped: &'static str,
+    /// Minutes that each of its programs may take.
+    minutes: u64,
+    /// What to run in this tree.
+    plan: fn(&Workspace) -> Plan,
+}
+
+/// What a job comes to in a given tree.
+pub(super) enum Plan {
+    /// Run these, each to its end, whether or not the one before it passed.
+    Run(Vec<Step>),
+    /// Nothing to run, and why.
+    Skip(String),
+}
+
+/// One program of a job.
+pub(super) struct Step {
+    /// The program with its arguments and environment.
+    pub(super) command: Command,
+    /// How it tells what it did.
+    pub(super) voice: Voice,
+}
+
+impl Job {
+    /// The programs of this job, or why there are none.
+    pub(super) fn plan(&self, ws: &Workspace) -> Plan {
+        (self.plan)(ws)
+    }
+
+    /// The longest that one of its programs may take.
+    pub(super) fn limit(&self) -> Duration {
+        Duration::from_secs(self.minutes * 60)
+    }
+}
+
+/// The table.
+pub(super) static JOBS: [Job; 11] = [
+    Job {
+        name: "fmt",
+        about: "the code is formatted",
+        skipped: "never",
+        minutes: 5,
+        plan: |ws| Plan::Run(manifests(ws).iter().map(|manifest| fmt(manifest)).collect()),
+    },
+    Job {
+        name: "clippy",
+        about: "no warning in any target",
+        skipped: "never",
+        minutes: 30,
+        plan: |_| {
+            one(
+                cargo("clippy --workspace --all-targets -- -D warnings"),
+                Voice::Status,
+            )
+        },
+    },
+    Job {
+        name: "check",
+        about: "the rules of the house hold",
+        skipped: "never",
+        minutes: 5,
+        plan: |_| one(cargo("xtask check"), Voice::Status),
+    },
+    Job {
+        name: "unit",
+        about: "unit, integration and documentation tests of every crate",
+        skipped: "never",
+        minutes: 45,
+        plan: unit,
+    },
+    Job {
+        name: "rustdoc",
+        about: "the documentation builds without a warning",
+        skipped: "never",
+        minutes: 20,
+        plan: |_| one(rustdoc(), Voice::Status),
+    },
+    Job {
+        name: "kernel-floors",
+        about: "floors L0 and L1 build as a kernel builds them",
+        skipped: "without Debian's Rust sources for the kernel target",
+        minutes: 30,
+        plan: |ws| script(ws, ".ci/kernel-floors"),
+    },
+    Job {
+        name: "dist",
+        about: "libfabric.so.1 links and exports exactly its table",
+        skipped: "without crates/capi",
+        minutes: 45,
+        plan: |ws| match ws.package("capi") {
+            Some(_) => one(cargo("xtask dist"), Voice::Status),
+            None => Plan::Skip("crates/capi is not there".to_owned()),
+        },
+    },
+    Job {
+        name: "conformance",
+        about: "every provider passes the common suite",
+        skipped: "without crates/conformance",
+        minutes: 45,
+        plan: conformance,
+    },
+    Job {
+        name: "interop",
+        about: "programs and peers that exist today work with the library",
+        skipped: "without target/dist, or where a script cannot get its peer",
+        minutes: 45,
+        plan: interop,
+    },
+    Job {
+        name: "fuzz",
+        about: "every decoder survives a short run of hostile input",
+        skipped: "without fuzz/",
+        minutes: 20,
+        plan: |ws| script(ws, "fuzz/smoke"),
+    },
+    Job {
+        name: "budget",
+        about: "instructions per operation stay within the committed budget",
+        skipped: "without valgrind or bench/",
+        minutes: 20,
+        plan: |ws| script(ws, "bench/budget"),
+    },
+];
+
+/// A job of one program.
+fn one(command: Command, voice: Voice) -> Plan {
+    Plan::Run(vec![Step { command, voice }])
+}
+
+/// Cargo with `arguments`, split at blanks.
+fn cargo(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments.split(' '));
+    command
+}
+
+/// The manifests of the workspaces in the tree that cargo can load.
+fn manifests(ws: &Workspace) -> Vec<PathBuf> {
+    let linked = ws.package("capi").map(|_| "libfabric/Cargo.toml");
+    let all = ["Cargo.toml"].into_iter().chain(linked).chain(["fuzz/Cargo.toml"]);
+    all.map(|manifest| ws.root.join(manifest)).filter(|manifest| manifest.exists()).collect()
+}
+
+fn fmt(manifest: &Path) -> Step {
+    let mut command = cargo("fmt --check --manifest-path");
+    command.arg(manifest);
+    if manifest
+        .parent()
+        .is_some_and(|dir| dir.join("crates").is_dir())
+    {
+        command.arg("--all");
+    }
+    Step {
+        command,
+        voice: Voice::Status,
+    }
+}
+
+fn unit(ws: &Workspace) -> Plan {
+    let mut command = cargo("test --workspace --no-fail-fast");
+    if let Some(suite) = ws.package("conformance") {
+        command.args(["--exclude", &suite.name]);
+    }
+    one(command, Voice::Harness)
+}
+
+fn rustdoc() -> Command {
+    let mut command = cargo("doc --workspace --no-deps --lib");
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    command
+}
+
+fn conformance(ws: &Workspace) -> Plan {
+    let Some(suite) = ws.package("conformance") else {
+        return Plan::Skip("crates/conformance is not there".to_owned());
+    };
+    let mut command = cargo("test --no-fail-fast --package");
+    command.arg(&suite.name);
+    one(command, Voice::Harness)
+}
+
+/// Each executable file of `interop/`, and each `interop/NAME/run`.
+fn interop(ws: &Workspace) -> Plan {
+    let entries = fs::read_dir(ws.root.join("interop"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut scripts: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .map(|path| {
+            if path.is_dir() {
+                path.join("run")
+            } else {
+                path
+            }
+        })
+        .filter(|path| is_executable(path))
+        .collect();
+    scripts.sort();
+    if scripts.is_empty() {
+        return Plan::Skip("interop/ has no scripts".to_owned());
+    }
+    if !dist::prefix(ws).join("lib").is_dir() {
+        return Plan::Skip("target/dist is not there: run `cargo xtask dist`".to_owned());
+    }
+    let step = |path| Step {
+        command: Command::new(path),
+        voice: Voice::Script,
+    };
+    Plan::Run(scripts.into_iter().map(step).collect())
+}
+
+/// One script, if the tree has it.
+fn script(ws: &Workspace, path: &str) -> Plan {
+    let script = ws.root.join(path);
+    match is_executable(&script) {
+        true => one(Command::new(script), Voice::Script),
+        false => Plan::Skip(format!("{path} is not there")),
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}

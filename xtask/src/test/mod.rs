@@ -1,0 +1,253 @@
+//! `cargo xtask test`: every job, a line for each, and the counts at the end.
+//!
+//! A script that takes part prints `PASS name`, `FAIL name` and `SKIP name: reason` lines, or a line of counts
+//! like the last one here, and fails with its exit status. It finds the library under `$RIPSTOP_DIST`.
+
+mod jobs;
+mod process;
+mod tally;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::json;
+
+use crate::dist;
+use crate::workspace::Workspace;
+use jobs::{JOBS, Job, Plan};
+use process::{End, Interrupt};
+use tally::Tally;
+
+/// How much of a failed job's log is shown.
+const TAIL: usize = 40;
+
+/// What to run and how to tell it.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Run this job only; may be given several times.
+    #[arg(long, value_name = "JOB", value_parser = job_name)]
+    only: Vec<String>,
+    /// List the jobs and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Print one JSON document on standard output; the lines for people go to standard error.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of a job.
+struct Outcome {
+    job: &'static Job,
+    tally: Tally,
+    /// Why something was skipped or went wrong.
+    remarks: Vec<String>,
+    took: Duration,
+    log: PathBuf,
+}
+
+fn job_name(name: &str) -> Result<String, String> {
+    let names: Vec<&str> = JOBS.iter().map(|job| job.name).collect();
+    let known = names.contains(&name);
+    known
+        .then(|| name.to_owned())
+        .ok_or_else(|| format!("the jobs are {}", names.join(", ")))
+}
+
+/// Runs the jobs; `true` when none failed.
+pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
+    let wanted =
+        |job: &&Job| options.only.is_empty() || options.only.iter().any(|name| name == job.name);
+    let jobs: Vec<&'static Job> = JOBS.iter().filter(wanted).collect();
+    if options.list {
+        for job in jobs {
+            println!("{:<14} {}; skipped: {}", job.name, job.about, job.skipped);
+        }
+        return Ok(true);
+    }
+    let runner = Runner {
+        ws,
+        logs: ws.target.join("test-logs"),
+        interrupt: Interrupt::listen()?,
+        json: options.json,
+    };
+    fs::create_dir_all(&runner.logs)?;
+    let mut outcomes = Vec::new();
+    for (index, job) in jobs.iter().enumerate() {
+        let outcome = runner.run(job, &format!("[{:>2}/{}]", index + 1, jobs.len()))?;
+        outcomes.push(outcome);
+    }
+    Ok(runner.summarise(&outcomes))
+}
+
+/// What every job needs to run.
+struct Runner<'a> {
+    ws: &'a Workspace,
+    logs: PathBuf,
+    interrupt: Interrupt,
+    json: bool,
+}
+
+impl Runner<'_> {
+    /// A line for people.
+    fn say(&self, line: &str) {
+        if self.json {
+            eprintln!("{line}");
+        } else {
+            println!("{line}");
+        }
+    }
+
+    fn run(&self, job: &'static Job, place: &str) -> anyhow::Result<Outcome> {
+        let spinner = ProgressBar::new_spinner().with_message(format!("{place} {} ...", job.name));
+        spinner.enable_steady_tick(Duration::from_millis(200));
+        let started = Instant::now();
+        let log = self.logs.join(format!("{}.log", job.name));
+        let mut outcome = Outcome {
+            job,
+            tally: Tally::default(),
+            remarks: Vec::new(),
+            took: Duration::ZERO,
+            log,
+        };
+        let file = File::create(&outcome.log).context("cannot write a log")?;
+        match job.plan(self.ws) {
+            Plan::Run(steps) => {
+                for step in steps {
+                    self.run_step(step, &file, &mut outcome)?;
+                }
+            }
+            Plan::Skip(reason) => {
+                outcome.tally.skipped = 1;
+                outcome.remarks.push(reason);
+            }
+        }
+        outcome.took = started.elapsed();
+        spinner.finish_and_clear();
+        self.report(place, &outcome)?;
+        Ok(outcome)
+    }
+
+    fn run_step(
+        &self,
+        mut step: jobs::Step,
+        file: &File,
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<()> {
+        let before = fs::metadata(&outcome.log)?.len() as usize;
+        let command = step
+            .command
+            .current_dir(&self.ws.root)
+            .env("RIPSTOP_DIST", dist::prefix(self.ws))
+            .env("CARGO_TERM_COLOR", "never");
+        let limit = outcome.job.limit();
+        let end = process::run(command, file, limit, &self.interrupt)?;
+        let output = fs::read(&outcome.log)?;
+        let output = String::from_utf8_lossy(output.get(before..).unwrap_or_default()).into_owned();
+        match &end {
+            End::Exit { .. } => {}
+            End::Unstarted(why) => outcome.remarks.push(why.clone()),
+            End::Timeout => {
+                let program = step.command.get_program().display();
+                let limit = limit.as_secs();
+                outcome
+                    .remarks
+                    .push(format!("{program} had not ended after {limit} s"));
+            }
+        }
+        outcome.tally += Tally::of(step.voice, end == End::Exit { success: true }, &output);
+        outcome.remarks.extend(tally::skip_reasons(&output));
+        Ok(())
+    }
+
+    /// The line of a finished job; for a failed one also the end of its log.
+    fn report(&self, place: &str, outcome: &Outcome) -> anyhow::Result<()> {
+        let Outcome {
+            job,
+            tally,
+            remarks,
+            took,
+            log,
+        } = outcome;
+        let seconds = took.as_secs_f64();
+        let remark = remarks.first().filter(|_| tally.passed + tally.failed == 0);
+        let note = remark.map_or_else(|| tally.to_string(), Clone::clone);
+        self.say(&format!(
+            "{place} {:<14} {:<8} {note} ({seconds:.1} s)",
+            job.name,
+            outcome.word()
+        ));
+        if tally.failed > 0 {
+            for line in tail(log)? {
+                self.say(&format!("    {line}"));
+            }
+            self.say(&format!("    whole log: {}", log.display()));
+        }
+        Ok(())
+    }
+
+    /// What was skipped and why, what failed, and the last line.
+    fn summarise(&self, outcomes: &[Outcome]) -> bool {
+        let mut total = Tally::default();
+        for Outcome {
+            job,
+            tally,
+            remarks,
+            ..
+        } in outcomes
+        {
+            total += *tally;
+            for remark in remarks {
+                self.say(&format!("{}: {remark}", job.name));
+            }
+        }
+        if self.json {
+            println!("{}", as_json(outcomes, total));
+        }
+        self.say(&total.to_string());
+        total.failed == 0
+    }
+}
+
+impl Outcome {
+    fn word(&self) -> &'static str {
+        match self.tally {
+            Tally { failed: 1.., .. } => "FAILED",
+            Tally { passed: 0, .. } => "skipped",
+            _ => "ok",
+        }
+    }
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> anyhow::Result<Vec<String>> {
+    let bytes = fs::read(log)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(TAIL);
+    Ok(lines[from..]
+        .iter()
+        .map(|line| (*line).to_owned())
+        .collect())
+}
+
+fn as_json(outcomes: &[Outcome], total: Tally) -> serde_json::Value {
+    let counts = |tally: Tally| (tally.passed, tally.failed, tally.skipped);
+    let job = |outcome: &Outcome| {
+        let (passed, failed, skipped) = counts(outcome.tally);
+        json!({
+            "name": outcome.job.name,
+            "result": outcome.word(),
+            "passed": passed, "failed": failed, "skipped": skipped,
+            "remarks": outcome.remarks,
+            "seconds": outcome.took.as_secs_f64(),
+            "log": outcome.log,
+        })
+    };
+    let jobs: Vec<serde_json::Value> = outcomes.iter().map(job).collect();
+    let (passed, failed, skipped) = counts(total);
+    json!({ "jobs": jobs, "passed": passed, "failed": failed, "skipped": skipped })
+}
