@@ -5,10 +5,20 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use cargo_metadata::{DependencyKind, MetadataCommand, TargetKind};
 
+/// Targets of a package that are not part of what it delivers.
+const BESIDE_KINDS: [TargetKind; 4] = [
+    TargetKind::Test,
+    TargetKind::Example,
+    TargetKind::Bench,
+    TargetKind::CustomBuild,
+];
+
 /// A package of the workspace.
 pub(crate) struct Package {
     /// Package name, for `cargo -p`.
     pub(crate) name: String,
+    /// Its name in the house plan: see [`room`].
+    pub(crate) room: String,
     /// The package's folder, absolute.
     pub(crate) dir: PathBuf,
     /// Crate roots (`lib.rs`, `main.rs`, ...), absolute, without tests, examples and benches.
@@ -23,8 +33,8 @@ pub(crate) struct Package {
 pub(crate) struct Dependency {
     /// The package's name in the registry or in its own manifest.
     pub(crate) name: String,
-    /// Folder of a path dependency, absolute.
-    pub(crate) dir: Option<PathBuf>,
+    /// The room of a path dependency.
+    pub(crate) room: Option<String>,
     /// Whether only tests, examples and benchmarks see it.
     pub(crate) dev: bool,
 }
@@ -39,22 +49,13 @@ pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
 }
 
-impl Package {
-    /// The name of the package's folder, which is its name in the house plan.
-    pub(crate) fn folder(&self) -> &str {
-        folder_name(&self.dir)
-    }
-
-    /// The manifest.
-    pub(crate) fn manifest(&self) -> PathBuf {
-        self.dir.join("Cargo.toml")
-    }
-}
-
-/// The last component of a path, or nothing when that is not text.
-pub(crate) fn folder_name(path: &Path) -> &str {
-    path.file_name()
-        .and_then(|name| name.to_str())
+/// The name of a folder in the house plan: `wire` for `crates/wire`, `fuzz` for `fuzz/bodies`.
+fn room(root: &Path, dir: &Path) -> String {
+    let place = dir.strip_prefix(root).unwrap_or(dir);
+    let place = place.strip_prefix("crates").unwrap_or(place);
+    let first = place.components().next();
+    first
+        .map(|part| part.as_os_str().to_string_lossy().into_owned())
         .unwrap_or_default()
 }
 
@@ -67,18 +68,20 @@ impl Workspace {
             .no_deps()
             .exec()
             .context("cargo metadata failed: run it by hand to see why")?;
+        let root: PathBuf = metadata.workspace_root.into();
+        let packages = metadata.packages.into_iter();
         Ok(Self {
-            root: metadata.workspace_root.clone().into(),
-            target: metadata.target_directory.clone().into(),
-            packages: metadata.packages.into_iter().map(Package::from).collect(),
+            packages: packages
+                .map(|package| Package::new(&root, package))
+                .collect(),
+            target: metadata.target_directory.into(),
+            root,
         })
     }
 
-    /// The member in folder `name`, if it exists.
+    /// The first member in room `name`, if there is one.
     pub(crate) fn package(&self, name: &str) -> Option<&Package> {
-        self.packages
-            .iter()
-            .find(|package| package.folder() == name)
+        self.packages.iter().find(|package| package.room == name)
     }
 
     /// A path as people name it: relative to the top of the tree.
@@ -87,30 +90,30 @@ impl Workspace {
     }
 }
 
-impl From<cargo_metadata::Package> for Package {
-    fn from(package: cargo_metadata::Package) -> Self {
+impl Package {
+    /// The manifest.
+    pub(crate) fn manifest(&self) -> PathBuf {
+        self.dir.join("Cargo.toml")
+    }
+
+    fn new(root: &Path, package: cargo_metadata::Package) -> Self {
         let is_binary = |target: &&cargo_metadata::Target| target.kind.contains(&TargetKind::Bin);
         let is_root = |target: &&cargo_metadata::Target| {
-            let beside = [
-                TargetKind::Test,
-                TargetKind::Example,
-                TargetKind::Bench,
-                TargetKind::CustomBuild,
-            ];
-            !target.kind.iter().any(|kind| beside.contains(kind))
+            !target.kind.iter().any(|kind| BESIDE_KINDS.contains(kind))
         };
         let dependency = |dep: &cargo_metadata::Dependency| Dependency {
             name: dep.name.clone(),
-            dir: dep.path.clone().map(Into::into),
+            room: dep.path.as_ref().map(|dir| room(root, dir.as_std_path())),
             dev: dep.kind == DependencyKind::Development,
         };
+        let dir = package
+            .manifest_path
+            .parent()
+            .unwrap_or(package.manifest_path.as_path());
         Self {
             name: package.name.to_string(),
-            dir: package
-                .manifest_path
-                .parent()
-                .map(Into::into)
-                .unwrap_or_default(),
+            room: room(root, dir.as_std_path()),
+            dir: dir.into(),
             roots: package
                 .targets
                 .iter()

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::check::Finding;
-use crate::workspace::{Dependency, Package, Workspace, folder_name};
+use crate::workspace::{Dependency, Package, Workspace};
 
 /// Folders under `crates/`, from the ground up and from left to right within a floor.
 pub(crate) const FLOORS: [&[&str]; 6] = [
@@ -16,16 +16,7 @@ pub(crate) const FLOORS: [&[&str]; 6] = [
 ];
 
 /// Folders beside the house: they may use any crate, and no crate uses them outside its tests.
-/// `bodies` is `fuzz/bodies`, the part of `fuzz` that belongs to the workspace.
-const BESIDE: [&str; 7] = [
-    "conformance",
-    "sim",
-    "interop",
-    "bench",
-    "fuzz",
-    "bodies",
-    "xtask",
-];
+const BESIDE: [&str; 6] = ["conformance", "sim", "interop", "bench", "fuzz", "xtask"];
 
 /// The floor of the providers, which never see each other.
 const PROVIDERS: usize = 3;
@@ -49,18 +40,18 @@ fn place(folder: &str) -> Option<(usize, usize)> {
 /// Reports every arrow that points the wrong way.
 pub(super) fn check(ws: &Workspace, findings: &mut Vec<Finding>) {
     for package in &ws.packages {
-        let folder = package.folder();
-        if place(folder).is_none() && !BESIDE.contains(&folder) {
+        let room = package.room.as_str();
+        if place(room).is_none() && !BESIDE.contains(&room) {
             let advice = format!(
-                "`{folder}` has no place in the house: add it to FLOORS in \
+                "`{room}` has no place in the house: add it to FLOORS in \
                  xtask/src/check/floors.rs and to docs/architecture.md"
             );
             findings.push(finding(ws, package, "name", advice));
         }
         for dependency in &package.dependencies {
-            let wrong = match &dependency.dir {
-                Some(dir) => wrong_arrow(folder, folder_name(dir), dependency.dev),
-                None => wrong_crate(folder, dependency),
+            let wrong = match &dependency.room {
+                Some(other) => wrong_arrow(room, other, dependency.dev),
+                None => wrong_crate(room, dependency),
             };
             if let Some(advice) = wrong {
                 findings.push(finding(ws, package, &dependency.name, advice));
@@ -158,7 +149,7 @@ mod tests {
     fn only_os_calls_the_system() {
         let libc = |dev| Dependency {
             name: "libc".into(),
-            dir: None,
+            room: None,
             dev,
         };
         assert!(wrong_crate("tcp", &libc(false)).is_some());

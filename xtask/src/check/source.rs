@@ -9,10 +9,13 @@ use std::str::FromStr as _;
 use anyhow::{Context as _, anyhow};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-use crate::workspace::{Workspace, folder_name};
+use crate::workspace::Workspace;
 
 /// Folders outside the workspace's members that hold Rust of their own.
 const OTHER_ROOMS: [&str; 5] = ["libfabric", "fuzz", "bench", "interop", "kernel"];
+
+/// Folders with products, findings and history instead of sources.
+const SKIPPED: [&str; 4] = ["target", ".git", "corpus", "artifacts"];
 
 /// One token, flattened: groups appear as their two delimiters.
 pub(super) struct Token {
@@ -44,18 +47,17 @@ pub(super) struct SourceFile {
 
 /// Reads every Rust file of the tree.
 pub(super) fn load_all(ws: &Workspace) -> anyhow::Result<Vec<SourceFile>> {
-    let members = ws.packages.iter().map(|package| package.dir.clone());
-    let others = OTHER_ROOMS
+    let members = ws
+        .packages
         .iter()
-        .map(|name| ws.root.join(name))
-        .filter(|dir| dir.is_dir());
-    let rooms: BTreeSet<PathBuf> = members.chain(others).collect();
+        .map(|package| (package.dir.clone(), &*package.room));
+    let others = OTHER_ROOMS.iter().map(|name| (ws.root.join(name), *name));
     let mut sources = Vec::new();
     let mut seen = HashSet::new();
-    for room in &rooms {
-        for path in walk(room)? {
+    for (dir, room) in members.chain(others).filter(|(dir, _)| dir.is_dir()) {
+        for path in walk(&dir)? {
             if path.extension().is_some_and(|ext| ext == "rs") && seen.insert(path.clone()) {
-                sources.push(SourceFile::load(ws, folder_name(room), &path)?);
+                sources.push(SourceFile::load(ws, room, &path)?);
             }
         }
     }
@@ -80,10 +82,7 @@ pub(super) fn walk(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
             let entry = entry?;
             let kind = entry.file_type()?;
             let path = entry.path();
-            let skipped = matches!(
-                folder_name(&path),
-                "target" | ".git" | "corpus" | "artifacts"
-            );
+            let skipped = SKIPPED.iter().any(|name| entry.file_name() == *name);
             if kind.is_dir() && !skipped {
                 pending.push(path);
             } else if kind.is_file() {

@@ -79,7 +79,7 @@ fn check_roots(
     sources: &[SourceFile],
     findings: &mut Vec<Finding>,
 ) {
-    let holder = HOLDERS.contains(&package.folder());
+    let holder = HOLDERS.contains(&package.room.as_str());
     let (levels, wanted): (&[&str], _) = match holder {
         true => (&["deny", "forbid"], "#![deny(unsafe_code)]"),
         false => (&["forbid"], "#![forbid(unsafe_code)]"),

@@ -52,6 +52,9 @@ impl Job {
     }
 }
 
+/// Rooms whose tests are a job of their own.
+const OWN_JOB: [&str; 2] = ["conformance", "fuzz"];
+
 /// The table.
 pub(super) static JOBS: [Job; 11] = [
     Job {
@@ -116,7 +119,7 @@ pub(super) static JOBS: [Job; 11] = [
         about: "every provider passes the common suite",
         skipped: "without crates/conformance",
         minutes: 45,
-        plan: conformance,
+        plan: |ws| tests_of(ws, "conformance"),
     },
     Job {
         name: "interop",
@@ -130,7 +133,7 @@ pub(super) static JOBS: [Job; 11] = [
         about: "every decoder survives a short run of hostile input",
         skipped: "without fuzz/",
         minutes: 20,
-        plan: |ws| script(ws, "fuzz/smoke"),
+        plan: |ws| tests_of(ws, "fuzz"),
     },
     Job {
         name: "budget",
@@ -156,8 +159,13 @@ fn cargo(arguments: &str) -> Command {
 /// The manifests of the workspaces in the tree that cargo can load.
 fn manifests(ws: &Workspace) -> Vec<PathBuf> {
     let linked = ws.package("capi").map(|_| "libfabric/Cargo.toml");
-    let all = ["Cargo.toml"].into_iter().chain(linked).chain(["fuzz/Cargo.toml"]);
-    all.map(|manifest| ws.root.join(manifest)).filter(|manifest| manifest.exists()).collect()
+    let all = ["Cargo.toml"]
+        .into_iter()
+        .chain(linked)
+        .chain(["fuzz/Cargo.toml"]);
+    all.map(|manifest| ws.root.join(manifest))
+        .filter(|manifest| manifest.exists())
+        .collect()
 }
 
 fn fmt(manifest: &Path) -> Step {
@@ -177,9 +185,18 @@ fn fmt(manifest: &Path) -> Step {
 
 fn unit(ws: &Workspace) -> Plan {
     let mut command = cargo("test --workspace --no-fail-fast");
-    if let Some(suite) = ws.package("conformance") {
-        command.args(["--exclude", &suite.name]);
-    }
+    let apart = OWN_JOB.iter().filter_map(|room| ws.package(room));
+    apart.for_each(|package| _ = command.args(["--exclude", &package.name]));
+    one(command, Voice::Harness)
+}
+
+/// The tests of the package in one room, if it exists.
+fn tests_of(ws: &Workspace, room: &str) -> Plan {
+    let Some(package) = ws.package(room) else {
+        return Plan::Skip(format!("{room} is not there"));
+    };
+    let mut command = cargo("test --no-fail-fast --package");
+    command.arg(&package.name);
     one(command, Voice::Harness)
 }
 
@@ -187,15 +204,6 @@ fn rustdoc() -> Command {
     let mut command = cargo("doc --workspace --no-deps --lib");
     command.env("RUSTDOCFLAGS", "-D warnings");
     command
-}
-
-fn conformance(ws: &Workspace) -> Plan {
-    let Some(suite) = ws.package("conformance") else {
-        return Plan::Skip("crates/conformance is not there".to_owned());
-    };
-    let mut command = cargo("test --no-fail-fast --package");
-    command.arg(&suite.name);
-    one(command, Voice::Harness)
 }
 
 /// Each executable file of `interop/`, and each `interop/NAME/run`.
