@@ -30,6 +30,7 @@
 
 extern crate alloc;
 
+mod buffer;
 mod copy;
 mod iov;
 mod parked;

@@ -17,9 +17,11 @@ mod host;
 mod iovec;
 pub mod net;
 mod socket;
+mod timer;
 
 pub use epoll::{Epoll, Event, Events, Interest};
 pub use eventfd::EventFd;
 pub use host::{hostname, pid};
 pub use iovec::{IoVec, IoVecMut};
 pub use socket::{Connect, Keepalive, PortRange, Shutdown, Socket};
+pub use timer::Timer;

@@ -103,6 +103,8 @@ pub struct Conn<B> {
     pub(super) config: ConnConfig,
     pub(super) srx: u32,
     pub(super) up: bool,
+    /// Up, and nothing accepted before that waits.
+    pub(super) direct: bool,
     pub(super) order: ByteOrder,
     pub(super) rendezvous: bool,
 
@@ -132,6 +134,7 @@ impl<B: Copy> Conn<B> {
         Self {
             srx,
             up: false,
+            direct: false,
             order: ByteOrder::NATIVE,
             rendezvous: false,
             segments: Ring::new(),
@@ -188,6 +191,15 @@ impl<B: Copy> Conn<B> {
     #[must_use]
     pub const fn is_up(&self) -> bool {
         self.up
+    }
+
+    /// Whether messages accepted before the connection was up wait for [`Engine::replay`].
+    ///
+    /// [`Engine::replay`]: super::Engine::replay
+    #[inline]
+    #[must_use]
+    pub const fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
     }
 
     /// Whether something waits to be written.

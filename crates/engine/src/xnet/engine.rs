@@ -232,6 +232,7 @@ impl<B: Buffer> Engine<B> {
     pub fn conn_up(&mut self, id: u32, order: ByteOrder, rendezvous: bool) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.up = true;
+            conn.direct = conn.deferred.is_empty();
             conn.order = order;
             conn.rendezvous = rendezvous;
         }
@@ -312,7 +313,7 @@ impl<B: Buffer> Engine<B> {
         Some(slot)
     }
 
-    /// Says that the driver is done with a slot, see [`Engine::pop_deferred`].
+    /// Says that the driver is done with a slot, see [`Engine::replay`].
     pub fn free_slot(&mut self, slot: u32) {
         if is_slot(slot) {
             self.release_slot(slot);

@@ -40,7 +40,7 @@ pub enum SendPlan {
         inline: bool,
     },
     /// The connection is not up yet. If this names a slot, copy the payload there; the message
-    /// is sent again with [`Engine::pop_deferred`].
+    /// is sent when the connection is up, by [`Engine::replay`].
     Defer {
         /// The slot, or [`NIL`].
         slot: u32,
@@ -71,17 +71,25 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::ENOMEM`]. Nothing is queued then.
     #[inline]
     pub fn send(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
-        let Self {
-            conns, eps, limits, ..
-        } = self;
+        let Self { conns, eps, .. } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
         if ep.outstanding >= ep.config.tx_size {
             return Err(Errno::EAGAIN);
         }
-        if !conn.up {
+        if !conn.direct {
             return self.defer(conn_id, send);
         }
+        self.send_now(conn_id, send)
+    }
+
+    #[inline]
+    fn send_now(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
+        let Self {
+            conns, eps, limits, ..
+        } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
         let len = send.iov.len();
         let info = TxInfo {
             context: send.context,
@@ -157,16 +165,31 @@ impl<B: Buffer> Engine<B> {
         Ok(SendPlan::Defer { slot })
     }
 
-    /// Takes the next message that was accepted before the connection came up. The driver
-    /// sends it again, from its slot if it has one, and then calls [`Engine::free_slot`].
-    /// Stop at an error of the second sending: it stays the driver's to repeat.
-    pub fn pop_deferred(&mut self, conn_id: u32) -> Option<Deferred<B>> {
-        let conn = self.conns.get_mut(conn_id)?;
-        let deferred = conn.deferred.pop()?;
+    /// On a connection that is up, sends the next message that was accepted before it was.
+    /// The driver carries out the plan, with the payload from the slot if there is one, and
+    /// then calls [`Engine::free_slot`]. `None` when no message is left: from then on sends go
+    /// out directly.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when the staging buffer is full: write, and come again.
+    pub fn replay(&mut self, conn_id: u32) -> Result<Option<(Deferred<B>, SendPlan)>> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        if !conn.up {
+            return Ok(None);
+        }
+        let Some(deferred) = conn.deferred.front().copied() else {
+            conn.direct = true;
+            return Ok(None);
+        };
+        let plan = self.send_now(conn_id, &deferred.send)?;
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return Err(Errno::ENOTCONN);
+        };
+        conn.deferred.pop();
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
-        Some(deferred)
+        Ok(Some((deferred, plan)))
     }
 
     /// Moves what waits for `from` to come up behind what waits for `to`.

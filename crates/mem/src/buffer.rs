@@ -1,0 +1,19 @@
+//! Callers' buffers as the engines know them.
+
+use ripstop_engine::Buffer;
+
+use crate::UserBuf;
+
+impl Buffer for UserBuf {
+    const EMPTY: Self = Self::EMPTY;
+
+    #[inline]
+    fn len(self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn address(self) -> usize {
+        self.addr()
+    }
+}
