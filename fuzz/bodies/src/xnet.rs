@@ -324,7 +324,7 @@ pub fn cm(data: &[u8]) {
     }
 }
 
-/// Seeds for [`cm`].
+/// Seeds for [`cm()`].
 pub fn cm_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for kind in [cm::Kind::Request, cm::Kind::Response, cm::Kind::Reject] {
@@ -358,7 +358,7 @@ pub fn rdm(data: &[u8]) {
     }
 }
 
-/// Seeds for [`rdm`].
+/// Seeds for [`rdm()`].
 pub fn rdm_seeds() -> Vec<Vec<u8>> {
     let request = Greeting::request(rdm::FIREWALL_ADDR, 8080, 4321);
     vec![
