@@ -1,6 +1,7 @@
 //! The tree this tool works on, as `cargo metadata` tells it.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Context as _;
 use cargo_metadata::{DependencyKind, MetadataCommand, TargetKind};
@@ -82,6 +83,14 @@ impl Workspace {
     /// The first member in room `name`, if there is one.
     pub(crate) fn package(&self, name: &str) -> Option<&Package> {
         self.packages.iter().find(|package| package.room == name)
+    }
+
+    /// The cargo that runs this tool, at the top of the tree.
+    pub(crate) fn cargo(&self) -> Command {
+        let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(program);
+        command.current_dir(&self.root);
+        command
     }
 
     /// A path as people name it: relative to the top of the tree.

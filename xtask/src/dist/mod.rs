@@ -3,7 +3,7 @@
 mod exports;
 mod verify;
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 
 use crate::workspace::Workspace;
+use exports::Export;
 use verify::Library;
 
 /// The name under which programs built for libfabric look for the library.
@@ -43,18 +44,20 @@ pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
         "crates/capi is not there: nothing to link"
     );
     let exports = exports::parse(&fs::read_to_string(ws.root.join("libfabric/exports.txt"))?)?;
-    let prefix = prefix(ws);
-    if prefix.exists() {
-        fs::remove_dir_all(&prefix)?;
-    }
-    let lib = prefix.join("lib");
+    let fresh = ws.target.join("dist.new");
+    let lib = fresh.join("lib");
+    remove(&fresh)?;
     fs::create_dir_all(lib.join("pkgconfig"))?;
-    let library = lib.join(SONAME);
-    link(ws, &exports, &library)?;
+    link(ws, &exports, &lib.join(SONAME))?;
     symlink(SONAME, lib.join("libfabric.so"))?;
     fs::write(lib.join("pkgconfig/libfabric.pc"), pkg_config())?;
-    let tools = install_tools(ws, &prefix.join("bin"))?;
+    let tools = install_tools(ws, &fresh.join("bin"))?;
 
+    // The prefix is replaced at once: a failed build leaves the old one.
+    let prefix = prefix(ws);
+    remove(&prefix)?;
+    fs::rename(&fresh, &prefix)?;
+    let library = prefix.join("lib").join(SONAME);
     let made = Library::read(&library)?;
     let problems = made.problems(&exports, SONAME);
     print_table(&prefix, &library, &made, &tools)?;
@@ -64,26 +67,25 @@ pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
     Ok(problems.is_empty())
 }
 
+/// Removes a folder if it is there.
+fn remove(dir: &Path) -> anyhow::Result<()> {
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("cannot replace {}", dir.display()))?;
+    }
+    Ok(())
+}
+
 /// Builds the static library and links it under the exported names.
-fn link(
-    ws: &Workspace,
-    exports: &std::collections::BTreeSet<exports::Export>,
-    library: &Path,
-) -> anyhow::Result<()> {
+fn link(ws: &Workspace, exports: &BTreeSet<Export>, library: &Path) -> anyhow::Result<()> {
     let home = ws.root.join("libfabric");
     let work = ws.target.join("libfabric");
     // The separate workspace takes the versions that the tests ran with.
     fs::copy(ws.root.join("Cargo.lock"), home.join("Cargo.lock"))?;
-    let manifest = home.join("Cargo.toml");
-    cargo(
-        ws,
-        &["build", "--release", "--manifest-path"],
-        &[
-            manifest.as_os_str(),
-            "--target-dir".as_ref(),
-            work.as_os_str(),
-        ],
-    )?;
+    let mut build = ws.cargo();
+    build
+        .args(["build", "--release", "--manifest-path"])
+        .arg(home.join("Cargo.toml"));
+    complete(build.arg("--target-dir").arg(&work))?;
 
     let (renames, script, archive) = (
         work.join("renames.txt"),
@@ -111,10 +113,9 @@ fn install_tools(ws: &Workspace, bin: &Path) -> anyhow::Result<Vec<String>> {
     let Some(cli) = ws.package("cli") else {
         return Ok(Vec::new());
     };
-    cargo(
-        ws,
-        &["build", "--release", "--package"],
-        &[cli.name.as_ref()],
+    complete(
+        ws.cargo()
+            .args(["build", "--release", "--package", &cli.name]),
     )?;
     fs::create_dir_all(bin)?;
     for tool in &cli.binaries {
@@ -162,11 +163,6 @@ fn print_table(
         tools => println!("  bin/{:<24} {}", "", tools.join(" ")),
     }
     Ok(())
-}
-
-fn cargo(ws: &Workspace, arguments: &[&str], more: &[&OsStr]) -> anyhow::Result<()> {
-    let mut cargo = Command::new(env!("CARGO"));
-    complete(cargo.current_dir(&ws.root).args(arguments).args(more))
 }
 
 /// Runs a command to its end; an error names the command.

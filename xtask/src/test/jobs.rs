@@ -62,16 +62,26 @@ pub(super) static JOBS: [Job; 11] = [
         about: "the code is formatted",
         skipped: "never",
         minutes: 5,
-        plan: |ws| Plan::Run(manifests(ws).iter().map(|manifest| fmt(manifest)).collect()),
+        plan: |ws| {
+            Plan::Run(
+                manifests(ws)
+                    .iter()
+                    .map(|manifest| fmt(ws, manifest))
+                    .collect(),
+            )
+        },
     },
     Job {
         name: "clippy",
         about: "no warning in any target",
         skipped: "never",
         minutes: 30,
-        plan: |_| {
+        plan: |ws| {
             one(
-                cargo("clippy --workspace --all-targets -- -D warnings"),
+                cargo(
+                    ws,
+                    "clippy --locked --workspace --all-targets -- -D warnings",
+                ),
                 Voice::Status,
             )
         },
@@ -81,7 +91,7 @@ pub(super) static JOBS: [Job; 11] = [
         about: "the rules of the house hold",
         skipped: "never",
         minutes: 5,
-        plan: |_| one(cargo("xtask check"), Voice::Status),
+        plan: |ws| one(cargo(ws, "xtask check"), Voice::Status),
     },
     Job {
         name: "unit",
@@ -95,7 +105,7 @@ pub(super) static JOBS: [Job; 11] = [
         about: "the documentation builds without a warning",
         skipped: "never",
         minutes: 20,
-        plan: |_| one(rustdoc(), Voice::Status),
+        plan: |ws| one(rustdoc(ws), Voice::Status),
     },
     Job {
         name: "kernel-floors",
@@ -110,7 +120,7 @@ pub(super) static JOBS: [Job; 11] = [
         skipped: "without crates/capi",
         minutes: 45,
         plan: |ws| match ws.package("capi") {
-            Some(_) => one(cargo("xtask dist"), Voice::Status),
+            Some(_) => one(cargo(ws, "xtask dist"), Voice::Status),
             None => Plan::Skip("crates/capi is not there".to_owned()),
         },
     },
@@ -150,8 +160,8 @@ fn one(command: Command, voice: Voice) -> Plan {
 }
 
 /// Cargo with `arguments`, split at blanks.
-fn cargo(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO"));
+fn cargo(ws: &Workspace, arguments: &str) -> Command {
+    let mut command = ws.cargo();
     command.args(arguments.split(' '));
     command
 }
@@ -168,8 +178,8 @@ fn manifests(ws: &Workspace) -> Vec<PathBuf> {
         .collect()
 }
 
-fn fmt(manifest: &Path) -> Step {
-    let mut command = cargo("fmt --check --manifest-path");
+fn fmt(ws: &Workspace, manifest: &Path) -> Step {
+    let mut command = cargo(ws, "fmt --check --manifest-path");
     command.arg(manifest);
     if manifest
         .parent()
@@ -184,7 +194,7 @@ fn fmt(manifest: &Path) -> Step {
 }
 
 fn unit(ws: &Workspace) -> Plan {
-    let mut command = cargo("test --workspace --no-fail-fast");
+    let mut command = cargo(ws, "test --workspace --no-fail-fast");
     let apart = OWN_JOB.iter().filter_map(|room| ws.package(room));
     apart.for_each(|package| _ = command.args(["--exclude", &package.name]));
     one(command, Voice::Harness)
@@ -195,13 +205,13 @@ fn tests_of(ws: &Workspace, room: &str) -> Plan {
     let Some(package) = ws.package(room) else {
         return Plan::Skip(format!("{room} is not there"));
     };
-    let mut command = cargo("test --no-fail-fast --package");
+    let mut command = cargo(ws, "test --no-fail-fast --package");
     command.arg(&package.name);
     one(command, Voice::Harness)
 }
 
-fn rustdoc() -> Command {
-    let mut command = cargo("doc --workspace --no-deps --lib");
+fn rustdoc(ws: &Workspace) -> Command {
+    let mut command = cargo(ws, "doc --workspace --no-deps --lib");
     command.env("RUSTDOCFLAGS", "-D warnings");
     command
 }
