@@ -14,7 +14,10 @@ pub fn try_push<T>(vec: &mut Vec<T>, value: T) -> Result<()> {
         vec.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     }
     #[cfg(no_global_oom_handling)]
-    let pushed = vec.push_within_capacity(value).map_err(|_| Errno::ENOMEM);
+    let pushed = match vec.push_within_capacity(value) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Errno::ENOMEM),
+    };
     #[cfg(not(no_global_oom_handling))]
     let pushed = {
         vec.push(value);
