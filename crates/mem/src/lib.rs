@@ -42,3 +42,6 @@ pub use iov::{IOV_LIMIT, Segments, UserIov};
 pub use parked::Parked;
 pub use region::{Region, RegionError};
 pub use user::UserBuf;
+
+#[cfg(test)]
+mod tests;
