@@ -28,3 +28,50 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Resul
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupted_calls_are_repeated() {
+        let mut left = 3;
+        let result = retry(|| match left {
+            0 => Ok("done"),
+            _ => {
+                left -= 1;
+                Err(rustix::io::Errno::INTR)
+            }
+        });
+        assert_eq!(result, Ok("done"));
+    }
+
+    #[test]
+    fn other_errors_end_the_call() {
+        let mut calls = 0;
+        let result: Result<()> = retry(|| {
+            calls += 1;
+            Err(rustix::io::Errno::AGAIN)
+        });
+        assert_eq!((result, calls), (Err(Errno::EAGAIN), 1));
+    }
+
+    #[test]
+    fn numbers_of_linux_are_fabric_numbers() {
+        use rustix::io::Errno as E;
+        for (linux, fabric) in [
+            (E::AGAIN, Errno::EAGAIN),
+            (E::CONNREFUSED, Errno::ECONNREFUSED),
+            (E::CONNRESET, Errno::ECONNRESET),
+            (E::TIMEDOUT, Errno::ETIMEDOUT),
+            (E::PIPE, Errno::EPIPE),
+            (E::HOSTUNREACH, Errno::EHOSTUNREACH),
+            (E::ADDRINUSE, Errno::EADDRINUSE),
+            (E::ADDRNOTAVAIL, Errno::EADDRNOTAVAIL),
+            (E::MSGSIZE, Errno::EMSGSIZE),
+            (E::CANCELED, Errno::ECANCELED),
+        ] {
+            assert_eq!(errno(linux), fabric);
+        }
+    }
+}

@@ -51,12 +51,11 @@ impl Socket {
     }
 
     /// Receives into several buffers, in order, in one call and returns how many bytes came.
-    /// 0 is the end of the stream (or no room). At most 1,024 buffers (`IOV_MAX`).
+    /// 0 is the end of the stream (or no room). Only the first 1,024 buffers count (`IOV_MAX`).
     ///
     /// # Errors
     ///
-    /// As for [`recv`](Self::recv); `EINVAL` for too many buffers, `EFAULT` if a caller's
-    /// buffer is not memory.
+    /// As for [`recv`](Self::recv); `EFAULT` if a caller's buffer is not memory.
     #[inline]
     pub fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
         retry(|| rustix::io::readv(&self.0, slices_mut(vecs)))
