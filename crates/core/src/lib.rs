@@ -3,20 +3,27 @@
 //!
 //! * [`Info`] and [`Hints`]: what a provider offers and what a caller asks for
 //!   (man page `fi_getinfo(3)`), and [`hints`]: whether the one meets the other, and why not.
+//! * [`param`] and [`log`]: environment variables and log lines.
 #![forbid(unsafe_code)]
 
 mod address;
 mod attr;
 pub mod caps;
+mod filter;
 pub mod hints;
 mod info;
+pub mod log;
 pub mod names;
 mod nic;
+pub mod param;
 pub mod resolve;
+mod setup;
 pub mod sockaddr;
 
 pub use address::{Address, AddressError};
 pub use attr::{AUTH_KEY_PER_AV, DomainAttr, EpAttr, FabricAttr, RxAttr, SHARED_CONTEXT, TxAttr};
+pub use filter::Filter;
 pub use info::{FidToken, Handle, Hints, Info};
 pub use nic::{BusAttr, DeviceAttr, LinkAttr, LinkState, Nic, PciAttr};
 pub use ripstop_types as types;
+pub use setup::init;

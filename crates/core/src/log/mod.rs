@@ -1,0 +1,405 @@
+//! Logging (man page `fabric(7)`, section "LOGGING INTERFACE").
+//!
+//! `FI_LOG_LEVEL` (`warn`, `trace`, `info`, `debug`; default `warn`) selects how much is
+//! logged, `FI_LOG_PROV` and `FI_LOG_SUBSYS` by whom (lists, after `^` of whom not),
+//! `FI_LOG_LOCATION` and `FI_LOG_LOCATION_MODE` where to, and `FI_LOG_INTERVAL` how often
+//! rate-limited lines appear. A line is
+//! `libfabric:PID:SECONDS::PROVIDER:SUBSYSTEM:FUNCTION():LINE<LEVEL> MESSAGE`.
+//!
+//! Code logs through [`fi_warn!`](crate::fi_warn), [`fi_trace!`](crate::fi_trace),
+//! [`fi_info!`](crate::fi_info) and [`fi_debug!`](crate::fi_debug), which cost one atomic load
+//! while the line is not wanted. A program can take the lines itself: [`import`].
+
+mod macros;
+#[doc(hidden)]
+pub use macros::function_name;
+mod output;
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ripstop_types::Errno;
+
+use crate::filter::Filter;
+use crate::param::Params;
+
+/// How important a line is (`enum fi_log_level`); each level includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum Level {
+    /// Errors and what the user should look at.
+    Warn = 0,
+    /// The course of the program.
+    Trace = 1,
+    /// Details.
+    Info = 2,
+    /// Everything.
+    Debug = 3,
+}
+
+impl Level {
+    const ALL: [Self; 4] = [Self::Warn, Self::Trace, Self::Info, Self::Debug];
+
+    /// The word for the level in `FI_LOG_LEVEL` and in log lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Warn => "warn",
+            Self::Trace => "trace",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+
+    /// The level with this C value.
+    #[must_use]
+    pub fn from_raw(raw: u32) -> Option<Self> {
+        Self::ALL.get(raw as usize).copied()
+    }
+
+    /// The level of a word in any case; an unknown word is the least verbose level.
+    fn parse(word: &str) -> Self {
+        let named = |level: &Self| word.eq_ignore_ascii_case(level.name());
+        Self::ALL.into_iter().find(named).unwrap_or(Self::Warn)
+    }
+}
+
+/// What a line is about (`enum fi_log_subsys`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Subsys {
+    /// The framework and its providers.
+    Core = 0,
+    /// Fabrics.
+    Fabric = 1,
+    /// Domains.
+    Domain = 2,
+    /// Control operations of endpoints, such as connecting.
+    EpCtrl = 3,
+    /// Data transfers.
+    EpData = 4,
+    /// Address vectors.
+    Av = 5,
+    /// Completion queues.
+    Cq = 6,
+    /// Event queues.
+    Eq = 7,
+    /// Memory registration.
+    Mr = 8,
+    /// Counters.
+    Cntr = 9,
+}
+
+impl Subsys {
+    /// All, in the order of their C values.
+    pub const ALL: [Self; 10] = [
+        Self::Core,
+        Self::Fabric,
+        Self::Domain,
+        Self::EpCtrl,
+        Self::EpData,
+        Self::Av,
+        Self::Cq,
+        Self::Eq,
+        Self::Mr,
+        Self::Cntr,
+    ];
+
+    /// The word for the subsystem in `FI_LOG_SUBSYS` and in log lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Fabric => "fabric",
+            Self::Domain => "domain",
+            Self::EpCtrl => "ep_ctrl",
+            Self::EpData => "ep_data",
+            Self::Av => "av",
+            Self::Cq => "cq",
+            Self::Eq => "eq",
+            Self::Mr => "mr",
+            Self::Cntr => "cntr",
+        }
+    }
+
+    /// The subsystem with this C value.
+    #[must_use]
+    pub fn from_raw(raw: u32) -> Option<Self> {
+        Self::ALL.get(raw as usize).copied()
+    }
+}
+
+/// Who logs what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta<'a> {
+    /// Name of the provider, or `core`.
+    pub prov: &'a str,
+    /// How important it is.
+    pub level: Level,
+    /// What it is about.
+    pub subsys: Subsys,
+}
+
+/// A line to be logged.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Who logs what.
+    pub meta: Meta<'a>,
+    /// The function that logs.
+    pub func: &'a str,
+    /// The line in its source.
+    pub line: u32,
+    /// The message, without an end of line.
+    pub message: fmt::Arguments<'a>,
+}
+
+/// Somebody who takes log lines instead of this library (`struct fi_ops_log`).
+pub trait Sink: Send + Sync {
+    /// Whether a line is wanted. By default the environment decides, as without a sink.
+    fn enabled(&self, meta: &Meta<'_>) -> bool {
+        enabled_by_environment(meta)
+    }
+
+    /// Whether a rate-limited line is wanted now; `next` is when, in the milliseconds of
+    /// [`now_ms`], it may appear again. By default once per `FI_LOG_INTERVAL`.
+    fn ready(&self, meta: &Meta<'_>, next: &AtomicU64) -> bool {
+        self.enabled(meta) && due(next)
+    }
+
+    /// Takes a line.
+    fn log(&self, record: &Record<'_>);
+}
+
+/// Bit of a level in [`WANTED`].
+const fn level_bit(level: Level) -> u64 {
+    1 << level as u32
+}
+
+/// Bit of a subsystem in [`WANTED`].
+const fn subsys_bit(subsys: Subsys) -> u64 {
+    1 << (4 + subsys as u32)
+}
+
+/// Some providers are not wanted: ask [`PROVIDERS`].
+const BY_PROVIDER: u64 = 1 << 62;
+
+/// A program takes the lines: ask [`SINK`].
+const IMPORTED: u64 = 1 << 63;
+
+const ALL_SUBSYSTEMS: u64 = 0x3ff << 4;
+
+/// What is wanted: bits of levels, bits of subsystems, and the two above.
+static WANTED: AtomicU64 = AtomicU64::new(level_bit(Level::Warn) | ALL_SUBSYSTEMS);
+static PROVIDERS: RwLock<Option<Filter>> = RwLock::new(None);
+static SINK: RwLock<Option<Arc<dyn Sink>>> = RwLock::new(None);
+
+/// Milliseconds between rate-limited lines.
+static INTERVAL: AtomicU64 = AtomicU64::new(2000);
+
+/// Whether a line is wanted. One atomic load, unless lines are selected by provider or a
+/// program takes them.
+#[inline]
+#[must_use]
+pub fn enabled(prov: &str, level: Level, subsys: Subsys) -> bool {
+    let wanted = WANTED.load(Ordering::Relaxed);
+    let plain = level_bit(level) | subsys_bit(subsys);
+    if wanted & (BY_PROVIDER | IMPORTED) == 0 {
+        return wanted & plain == plain;
+    }
+    enabled_slowly(
+        &Meta {
+            prov,
+            level,
+            subsys,
+        },
+        wanted,
+    )
+}
+
+#[cold]
+fn enabled_slowly(meta: &Meta<'_>, wanted: u64) -> bool {
+    if wanted & IMPORTED != 0
+        && let Some(sink) = sink()
+    {
+        return sink.enabled(meta);
+    }
+    enabled_by_environment(meta)
+}
+
+/// Whether a rate-limited line is wanted now. `next` belongs to the place that logs and
+/// starts at 0.
+#[must_use]
+pub fn ready(prov: &str, level: Level, subsys: Subsys, next: &AtomicU64) -> bool {
+    match sink() {
+        Some(sink) => sink.ready(
+            &Meta {
+                prov,
+                level,
+                subsys,
+            },
+            next,
+        ),
+        None => enabled(prov, level, subsys) && due(next),
+    }
+}
+
+/// Whether the environment wants a line, whoever takes it.
+#[must_use]
+pub fn enabled_by_environment(meta: &Meta<'_>) -> bool {
+    let wanted = WANTED.load(Ordering::Relaxed);
+    let plain = level_bit(meta.level) | subsys_bit(meta.subsys);
+    wanted & plain == plain && !provider_filtered(meta.prov)
+}
+
+/// Whether `FI_LOG_PROV` keeps this provider out (`FI_LOG_PROV_FILTERED`).
+#[must_use]
+pub fn provider_filtered(prov: &str) -> bool {
+    let providers = PROVIDERS.read().unwrap_or_else(PoisonError::into_inner);
+    providers
+        .as_ref()
+        .is_some_and(|filter| !filter.allows(prov))
+}
+
+/// Milliseconds since some start, for rate limits.
+#[must_use]
+pub fn now_ms() -> u64 {
+    u64::try_from(ripstop_os::clock::now().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether `next` has come; if so, sets it to an interval from now.
+fn due(next: &AtomicU64) -> bool {
+    let now = now_ms();
+    let planned = next.load(Ordering::Relaxed);
+    let following = now.saturating_add(INTERVAL.load(Ordering::Relaxed));
+    now >= planned
+        && next
+            .compare_exchange(planned, following, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+}
+
+/// Logs a line, which the caller has found to be [`enabled`].
+pub fn write(record: &Record<'_>) {
+    match sink() {
+        Some(sink) => sink.log(record),
+        None => output::write(record),
+    }
+}
+
+fn sink() -> Option<Arc<dyn Sink>> {
+    SINK.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Hands all lines to `sink` until the guard is dropped (`fi_import`, "logging").
+///
+/// # Errors
+/// [`Errno::EALREADY`] while another sink has them.
+pub fn import(sink: Arc<dyn Sink>) -> Result<Imported, Errno> {
+    let mut current = SINK.write().unwrap_or_else(PoisonError::into_inner);
+    if current.is_some() {
+        return Err(Errno::EALREADY);
+    }
+    *current = Some(sink);
+    WANTED.fetch_or(IMPORTED, Ordering::Relaxed);
+    Ok(Imported(()))
+}
+
+/// Whether a sink has the lines.
+#[must_use]
+pub fn is_imported() -> bool {
+    WANTED.load(Ordering::Relaxed) & IMPORTED != 0
+}
+
+/// Keeps a sink in place; see [`import`].
+#[derive(Debug)]
+#[must_use = "dropping the guard removes the sink"]
+pub struct Imported(());
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        WANTED.fetch_and(!IMPORTED, Ordering::Relaxed);
+        *SINK.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Reads the parameters of logging and applies them.
+pub(crate) fn configure(params: &Params) {
+    let text = |name, help| params.declare_optional::<String>(None, name, help);
+    let interval = params.declare(
+        None,
+        "log_interval",
+        2000_i32,
+        "Delay in ms between rate limited log messages (default: 2000)",
+    );
+    INTERVAL.store(u64::try_from(interval).unwrap_or(0), Ordering::Relaxed);
+    let level = text(
+        "log_level",
+        "Specify logging level: warn, trace, info, debug (default: warn)",
+    );
+    let prov = text(
+        "log_prov",
+        "Specify specific provider to log (default: all)",
+    );
+    let subsys = text(
+        "log_subsys",
+        "Specify specific subsystem to log (default: all)",
+    );
+    let location = text(
+        "log_location",
+        "Specify log output: stderr, stdout, filepath, or dirpath (default: stderr)",
+    );
+    let mode = params.declare(
+        None,
+        "log_location_mode",
+        0o600_i32,
+        "Specify file mode for log output (default: 0600)",
+    );
+    select(level.as_deref(), prov.as_deref(), subsys.as_deref());
+    if let Some(location) = location {
+        output::set_location(&location, u32::try_from(mode).unwrap_or(0o600));
+    }
+}
+
+/// Applies the three selections.
+fn select(level: Option<&str>, prov: Option<&str>, subsys: Option<&str>) {
+    let level = level.map_or(Level::Warn, Level::parse);
+    let mut wanted = (level_bit(level) << 1) - 1;
+    let subsys = Filter::parse(subsys);
+    for each in Subsys::ALL
+        .into_iter()
+        .filter(|each| subsys.allows(each.name()))
+    {
+        wanted |= subsys_bit(each);
+    }
+    let prov = Some(Filter::parse(prov)).filter(|filter| !filter.is_open());
+    if prov.is_some() {
+        wanted |= BY_PROVIDER;
+    }
+    *PROVIDERS.write().unwrap_or_else(PoisonError::into_inner) = prov;
+    let imported = WANTED.load(Ordering::Relaxed) & IMPORTED;
+    WANTED.store(wanted | imported, Ordering::Relaxed);
+}
+
+/// Formats a line as libfabric does, with the end of line.
+fn format_line(record: &Record<'_>) -> String {
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
+    let Record {
+        meta: Meta {
+            prov,
+            level,
+            subsys,
+        },
+        func,
+        line,
+        message,
+    } = record;
+    let pid = ripstop_os::pid();
+    let (level, subsys) = (level.name(), subsys.name());
+    format!("libfabric:{pid}:{seconds}::{prov}:{subsys}:{func}():{line}<{level}> {message}\n")
+}
+
+#[cfg(test)]
+mod tests;

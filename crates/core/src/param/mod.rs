@@ -1,0 +1,332 @@
+//! Run-time parameters: environment variables `FI_<NAME>` of the core and
+//! `FI_<PROVIDER>_<NAME>` of a provider, and the file `libfabric.conf`
+//! (man page `fi_provider(3)`, section "fi_param").
+//!
+//! A parameter is declared with its type, its default and a help text, and can then be
+//! listed (`fi_getparams`, `fi_info -e`) and read. Reads look at the environment each time.
+//! A value that makes no sense is logged and does not count.
+
+mod parse;
+mod source;
+
+use std::sync::{LazyLock, PoisonError, RwLock};
+
+use ripstop_types::Errno;
+
+use crate::log::Subsys;
+use source::{Environment, Source};
+
+/// The core's name in log lines.
+const CORE: &str = "core";
+
+/// Type of a parameter (`enum fi_param_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum ParamType {
+    /// Text.
+    String = 0,
+    /// A number that fits a C `int`: decimal, `0x` hexadecimal or `0` octal.
+    Int = 1,
+    /// `0`, `false`, `no`, `off` or `1`, `true`, `yes`, `on`, in any case.
+    Bool = 2,
+    /// A number that fits a C `size_t`; `-1` is the largest.
+    Size = 3,
+}
+
+/// A parameter as it is listed (`struct fi_param`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// The environment variable.
+    pub name: String,
+    /// What it holds.
+    pub kind: ParamType,
+    /// What it is for, after the provider's name.
+    pub help: String,
+    /// Its value in the environment, if it is set there.
+    pub value: Option<String>,
+}
+
+struct Entry {
+    /// `None` for the core.
+    provider: Option<String>,
+    name: String,
+    variable: String,
+    kind: ParamType,
+    help: String,
+}
+
+impl Entry {
+    fn is(&self, provider: Option<&str>, name: &str) -> bool {
+        self.provider.as_deref() == provider && self.name == name
+    }
+}
+
+/// A set of parameters and where their values come from.
+pub struct Params {
+    entries: RwLock<Vec<Entry>>,
+    source: Box<dyn Source>,
+}
+
+impl core::fmt::Debug for Params {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.list()).finish()
+    }
+}
+
+/// The parameters of this process.
+#[must_use]
+pub fn params() -> &'static Params {
+    static PARAMS: LazyLock<Params> = LazyLock::new(|| Params::new(Environment::load()));
+    &PARAMS
+}
+
+impl Params {
+    fn new(source: impl Source) -> Self {
+        let params = Self {
+            entries: RwLock::default(),
+            source: Box::new(source),
+        };
+        params.define(
+            None,
+            source::PREFER_FILE,
+            ParamType::Bool,
+            "Prefer the values of libfabric.conf over those of the environment (default: false)",
+        );
+        params
+    }
+
+    /// Declares a parameter, of the core without a provider. Declaring it again replaces type
+    /// and help.
+    pub fn define(&self, provider: Option<&str>, name: &str, kind: ParamType, help: &str) {
+        let entry = Entry {
+            provider: provider.map(str::to_owned),
+            name: name.to_owned(),
+            variable: variable(provider, name),
+            kind,
+            help: provider.map_or_else(|| help.to_owned(), |p| format!("{p}: {help}")),
+        };
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        match entries.iter_mut().find(|e| e.is(provider, name)) {
+            Some(known) => *known = entry,
+            None => entries.push(entry),
+        }
+    }
+
+    /// Withdraws all parameters of a provider, when it leaves.
+    pub fn undefine(&self, provider: &str) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| entry.provider.as_deref() != Some(provider));
+    }
+
+    /// All parameters in the order of their declaration.
+    #[must_use]
+    pub fn list(&self) -> Vec<Param> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let listed = entries.iter().map(|entry| Param {
+            name: entry.variable.clone(),
+            kind: entry.kind,
+            help: entry.help.clone(),
+            value: self.source.environment(&entry.variable),
+        });
+        listed.collect()
+    }
+
+    /// The text of a declared parameter, unparsed.
+    ///
+    /// # Errors
+    /// [`Errno::ENOENT`] when it is not declared, [`Errno::ENODATA`] when it is not set.
+    pub fn raw(&self, provider: Option<&str>, name: &str) -> Result<(ParamType, String), Errno> {
+        let (kind, variable) = {
+            let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+            let entry = entries
+                .iter()
+                .find(|e| e.is(provider, name))
+                .ok_or(Errno::ENOENT)?;
+            (entry.kind, entry.variable.clone())
+        };
+        let value = self.source.value(&variable);
+        let shown = value.as_deref().unwrap_or("<not set>");
+        crate::fi_info!(
+            provider.unwrap_or(CORE),
+            Subsys::Core,
+            "variable {variable}={shown}"
+        );
+        value.map(|value| (kind, value)).ok_or(Errno::ENODATA)
+    }
+
+    /// The value of a declared parameter of the type `T`.
+    ///
+    /// # Errors
+    /// [`Errno::ENOENT`] when it is not declared, [`Errno::ENODATA`] when it is not set,
+    /// [`Errno::EINVAL`] when the text makes no sense or the type is another.
+    pub fn get<T: Value>(&self, provider: Option<&str>, name: &str) -> Result<T, Errno> {
+        let (kind, text) = self.raw(provider, name)?;
+        if kind != T::KIND {
+            return Err(Errno::EINVAL);
+        }
+        T::parse(&text).map_err(|expected| {
+            let variable = variable(provider, name);
+            crate::fi_warn!(
+                provider.unwrap_or(CORE),
+                Subsys::Core,
+                "{variable}={text} is ignored: set it to {expected}"
+            );
+            Errno::EINVAL
+        })
+    }
+
+    /// Declares a parameter and reads it: its value, or `default` when it is not set or makes
+    /// no sense. The help text should say what the default is.
+    pub fn declare<T: Value>(
+        &self,
+        provider: Option<&str>,
+        name: &str,
+        default: T,
+        help: &str,
+    ) -> T {
+        self.define(provider, name, T::KIND, help);
+        self.get(provider, name).unwrap_or(default)
+    }
+
+    /// Declares a parameter without a default and reads it.
+    pub fn declare_optional<T: Value>(
+        &self,
+        provider: Option<&str>,
+        name: &str,
+        help: &str,
+    ) -> Option<T> {
+        self.define(provider, name, T::KIND, help);
+        self.get(provider, name).ok()
+    }
+}
+
+/// A type of parameter.
+pub trait Value: Sized {
+    /// Its C type.
+    const KIND: ParamType;
+
+    /// Reads a value from its text.
+    ///
+    /// # Errors
+    /// What would have been accepted.
+    fn parse(text: &str) -> Result<Self, &'static str>;
+}
+
+impl Value for String {
+    const KIND: ParamType = ParamType::String;
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Value for i32 {
+    const KIND: ParamType = ParamType::Int;
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        parse::integer(text)
+            .and_then(|value| value.try_into().ok())
+            .ok_or("a whole number of 32 bits")
+    }
+}
+
+impl Value for bool {
+    const KIND: ParamType = ParamType::Bool;
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        parse::boolean(text).ok_or("0 or 1, no or yes, off or on, false or true")
+    }
+}
+
+impl Value for usize {
+    const KIND: ParamType = ParamType::Size;
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        parse::size(text).ok_or("a whole number, or -1 for the largest")
+    }
+}
+
+/// The environment variable of a parameter.
+fn variable(provider: Option<&str>, name: &str) -> String {
+    let variable = match provider {
+        Some(provider) => format!("FI_{provider}_{name}"),
+        None => format!("FI_{name}"),
+    };
+    variable.to_ascii_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    struct Fixed(HashMap<&'static str, &'static str>);
+
+    impl Source for Fixed {
+        fn environment(&self, variable: &str) -> Option<String> {
+            self.0.get(variable).map(|&value| value.to_owned())
+        }
+
+        fn value(&self, variable: &str) -> Option<String> {
+            self.environment(variable)
+        }
+    }
+
+    fn params(values: &[(&'static str, &'static str)]) -> Params {
+        Params::new(Fixed(values.iter().copied().collect()))
+    }
+
+    #[test]
+    fn a_provider_declares_and_reads() {
+        let set = params(&[("FI_TCP_TX_SIZE", "0x100"), ("FI_TCP_NODELAY", "Off")]);
+        assert_eq!(
+            set.declare(Some("tcp"), "tx_size", 7_usize, "slots (default: 7)"),
+            0x100
+        );
+        assert_eq!(
+            set.declare(Some("tcp"), "rx_size", 7_usize, "slots (default: 7)"),
+            7
+        );
+        assert!(!set.declare(Some("tcp"), "nodelay", true, "no delay (default: true)"));
+        assert_eq!(
+            set.declare_optional::<String>(Some("tcp"), "iface", "interface"),
+            None
+        );
+        let listed = set.list();
+        assert_eq!(listed.len(), 5);
+        assert_eq!(listed[1].name, "FI_TCP_TX_SIZE");
+        assert_eq!(listed[1].help, "tcp: slots (default: 7)");
+        assert_eq!(listed[1].value.as_deref(), Some("0x100"));
+        assert_eq!(listed[4].kind, ParamType::String);
+        set.undefine("tcp");
+        assert_eq!(set.list().len(), 1);
+    }
+
+    #[test]
+    fn errors_say_what_is_missing() {
+        let set = params(&[("FI_UNIVERSE_SIZE", "many")]);
+        assert_eq!(set.get::<usize>(None, "universe_size"), Err(Errno::ENOENT));
+        assert_eq!(
+            set.declare(None, "universe_size", 256_usize, "peers (default: 256)"),
+            256
+        );
+        assert_eq!(set.get::<usize>(None, "universe_size"), Err(Errno::EINVAL));
+        assert_eq!(set.get::<bool>(None, "universe_size"), Err(Errno::EINVAL));
+        set.define(None, "hook", ParamType::String, "hooks");
+        assert_eq!(set.get::<String>(None, "hook"), Err(Errno::ENODATA));
+    }
+
+    #[test]
+    fn declaring_again_replaces() {
+        let set = params(&[]);
+        set.define(Some("tcp"), "x", ParamType::Int, "old");
+        set.define(Some("tcp"), "x", ParamType::Bool, "new");
+        let listed = set.list();
+        assert_eq!(listed.len(), 2);
+        assert_eq!(
+            (listed[1].kind, listed[1].help.as_str()),
+            (ParamType::Bool, "tcp: new")
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! Numbers and truth values as libfabric reads them from text.
+
+/// A number of 64 bits with sign, in the way of C's `strtol` with base 0. Text after the
+/// number, or none, is not a number.
+pub(super) fn integer(text: &str) -> Option<i64> {
+    let (negative, magnitude) = magnitude(text)?;
+    if negative {
+        0_i64.checked_sub_unsigned(magnitude)
+    } else {
+        i64::try_from(magnitude).ok()
+    }
+}
+
+/// A `size_t`; a negative number counts down from the largest, as in C.
+pub(super) fn size(text: &str) -> Option<usize> {
+    let (negative, magnitude) = magnitude(text)?;
+    let value = if negative {
+        0_u64.wrapping_sub(magnitude)
+    } else {
+        magnitude
+    };
+    usize::try_from(value).ok()
+}
+
+/// A truth value.
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    let is = |words: [&str; 4]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is(["0", "false", "no", "off"]) {
+        Some(false)
+    } else if is(["1", "true", "yes", "on"]) {
+        Some(true)
+    } else {
+        None
+    }
+}
+
+fn magnitude(text: &str) -> Option<(bool, u64)> {
+    let text = text.trim_ascii();
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let hex = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"));
+    let (digits, radix) = match hex {
+        Some(digits) => (digits, 16),
+        None if digits.len() > 1 && digits.starts_with('0') => (digits, 8),
+        None => (digits, 10),
+    };
+    // `from_str_radix` would take a second sign.
+    let plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let value = u64::from_str_radix(digits, radix).ok().filter(|_| plain)?;
+    Some((negative, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_bases_of_c() {
+        let cases = [
+            ("0", Some(0)),
+            ("42", Some(42)),
+            (" -7 ", Some(-7)),
+            ("+8", Some(8)),
+            ("0x10", Some(16)),
+            ("0XfF", Some(255)),
+            ("010", Some(8)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("", None),
+            ("-", None),
+            ("--1", None),
+            ("+-1", None),
+            ("0x", None),
+            ("08", None),
+            ("10k", None),
+            ("ten", None),
+        ];
+        for (text, value) in cases {
+            assert_eq!(integer(text), value, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_reach_both_ends() {
+        assert_eq!(size("-1"), Some(usize::MAX));
+        assert_eq!(size("18446744073709551615"), Some(usize::MAX));
+        assert_eq!(size("18446744073709551616"), None);
+    }
+
+    #[test]
+    fn truth_has_four_words_each() {
+        for (text, value) in [
+            ("YES", Some(true)),
+            ("oFF", Some(false)),
+            ("2", None),
+            ("", None),
+        ] {
+            assert_eq!(boolean(text), value);
+        }
+    }
+}
