@@ -3,6 +3,7 @@
 //!
 //! * [`Info`] and [`Hints`]: what a provider offers and what a caller asks for
 //!   (man page `fi_getinfo(3)`), and [`hints`]: whether the one meets the other, and why not.
+//! * [`ip`] and [`resolve`]: interfaces and names of IP providers.
 //! * [`param`] and [`log`]: environment variables and log lines.
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@ pub mod caps;
 mod filter;
 pub mod hints;
 mod info;
+pub mod ip;
 pub mod log;
 pub mod names;
 mod nic;

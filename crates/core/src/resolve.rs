@@ -1,12 +1,9 @@
 //! From a node and a service to a socket address, as `fi_getinfo(3)` takes them.
 
 use core::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use ripstop_types::AddrFormat;
-
-/// Where local service names are kept.
-const SERVICES: &str = "/etc/services";
+use ripstop_types::{AddrFormat, Errno};
 
 /// What to resolve.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +25,10 @@ pub struct Query<'a> {
 pub enum ResolveError {
     /// The format is not one of sockets.
     Format,
-    /// The service is neither a port number nor a name in `/etc/services`.
-    Service,
     /// `FI_NUMERICHOST` was given, and the node is not a number.
     NotNumeric,
-    /// No name service knows the node.
-    UnknownNode,
+    /// The name service does not know node or service, or did not answer.
+    Unknown(Errno),
     /// The node is known, but has no address of the family.
     Family,
 }
@@ -42,9 +37,12 @@ impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Format => "leave node and service NULL, as addresses here are not of IP",
-            Self::Service => "give service as a port number from 0 to 65535",
             Self::NotNumeric => "give node as a numeric address, or clear FI_NUMERICHOST",
-            Self::UnknownNode => "give node as a name that resolves, or as a numeric address",
+            Self::Unknown(Errno::EAGAIN) => "try again, as the name service did not answer",
+            Self::Unknown(_) => {
+                "give node as a name that resolves or a numeric address, \
+                 and service as a port number or a name in /etc/services"
+            }
             Self::Family => "ask for the other addr_format, or a node that has this one",
         })
     }
@@ -52,23 +50,23 @@ impl fmt::Display for ResolveError {
 
 impl core::error::Error for ResolveError {}
 
-/// Resolves a query. May ask name servers, and so block, unless it is numeric.
+/// Resolves a query, which has a node, a service or both. May ask name servers, and so
+/// block, unless it is numeric. Where both families will do and no node is given, it is IPv4.
 ///
 /// # Errors
 /// [`ResolveError`] says which part of the query has no meaning.
 pub fn resolve(query: &Query<'_>) -> Result<SocketAddr, ResolveError> {
-    let port = port(query.service)?;
     let family = Family::of(query.format).ok_or(ResolveError::Format)?;
-    let Some(node) = query.node else {
-        return Ok(SocketAddr::new(family.local(query.passive), port));
-    };
-    if query.numeric && !is_numeric(node) {
+    if query.numeric && !query.node.is_none_or(is_numeric) {
         return Err(ResolveError::NotNumeric);
     }
-    let answers = (node, port)
-        .to_socket_addrs()
-        .map_err(|_| ResolveError::UnknownNode)?;
-    family.first(answers).ok_or(ResolveError::Family)
+    let (node, service) = (query.node, query.service);
+    let mut answers = ripstop_os::net::resolve(node, service, query.numeric, query.passive)
+        .map_err(ResolveError::Unknown)?;
+    if node.is_none() {
+        answers.sort_by_key(SocketAddr::is_ipv6);
+    }
+    family.first(&answers).ok_or(ResolveError::Family)
 }
 
 /// The local address from which this host reaches `dest`, with port 0. Nothing is sent.
@@ -105,22 +103,13 @@ impl Family {
         }
     }
 
-    /// This host: any address to listen at, loopback to reach.
-    const fn local(self, passive: bool) -> IpAddr {
-        match (self, passive) {
-            (Self::V6, true) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            (Self::V6, false) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            (_, true) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            (_, false) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        }
-    }
-
-    fn first(self, mut answers: impl Iterator<Item = SocketAddr>) -> Option<SocketAddr> {
-        answers.find(|addr| match self {
+    fn first(self, answers: &[SocketAddr]) -> Option<SocketAddr> {
+        let belongs = |addr: &&SocketAddr| match self {
             Self::V4 => addr.is_ipv4(),
             Self::V6 => addr.is_ipv6(),
             Self::Any => true,
-        })
+        };
+        answers.iter().find(belongs).copied()
     }
 }
 
@@ -130,30 +119,6 @@ fn is_numeric(node: &str) -> bool {
         .split_once('%')
         .map_or(node, |(address, _zone)| address);
     address.parse::<IpAddr>().is_ok()
-}
-
-fn port(service: Option<&str>) -> Result<u16, ResolveError> {
-    let Some(service) = service else { return Ok(0) };
-    if let Ok(port) = service.parse() {
-        return Ok(port);
-    }
-    std::fs::read_to_string(SERVICES)
-        .ok()
-        .and_then(|services| named_port(&services, service))
-        .ok_or(ResolveError::Service)
-}
-
-/// The port of a service in text of the form of `/etc/services`: a name, `PORT/PROTOCOL`,
-/// aliases, a comment.
-fn named_port(services: &str, name: &str) -> Option<u16> {
-    services.lines().find_map(|line| {
-        let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_whitespace();
-        let official = words.next()?;
-        let port = words.next()?.split('/').next()?;
-        let known = official == name || words.any(|alias| alias == name);
-        if known { port.parse().ok() } else { None }
-    })
 }
 
 #[cfg(test)]
@@ -215,23 +180,15 @@ mod tests {
         assert_eq!(resolve(&host), Err(ResolveError::NotNumeric));
         let service = Query {
             node: Some("::1"),
-            service: Some("70000"),
+            service: Some("no such service"),
             ..QUERY
         };
-        assert_eq!(resolve(&service), Err(ResolveError::Service));
+        assert!(matches!(resolve(&service), Err(ResolveError::Unknown(_))));
         let format = Query {
             format: AddrFormat::Str,
             ..QUERY
         };
         assert_eq!(resolve(&format), Err(ResolveError::Format));
-    }
-
-    #[test]
-    fn service_names_come_from_the_table() {
-        let table = "# comment\nhttp\t80/tcp\twww www-http # web\nssh 22/tcp\n";
-        assert_eq!(named_port(table, "www-http"), Some(80));
-        assert_eq!(named_port(table, "ssh"), Some(22));
-        assert_eq!(named_port(table, "comment"), None);
     }
 
     #[test]
