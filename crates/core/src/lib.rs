@@ -3,6 +3,7 @@
 //!
 //! * [`Info`] and [`Hints`]: what a provider offers and what a caller asks for
 //!   (man page `fi_getinfo(3)`), and [`hints`]: whether the one meets the other, and why not.
+//! * [`registry`]: the providers of the process.
 //! * [`ip`] and [`resolve`]: interfaces and names of IP providers.
 //! * [`param`] and [`log`]: environment variables and log lines.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod log;
 pub mod names;
 mod nic;
 pub mod param;
+pub mod registry;
 pub mod resolve;
 mod setup;
 pub mod sockaddr;

@@ -25,6 +25,18 @@ impl<'a> ProviderName<'a> {
         self.0.split(';').filter_map(|name| name.strip_prefix('^'))
     }
 
+    /// Whether a provider of this name could be meant, alone or with layers upon it: worth
+    /// asking what it offers.
+    #[must_use]
+    pub fn concerns(self, provider: &str) -> bool {
+        let is_layer = |name: &str| {
+            let mut layers = provider.split(';');
+            layers.any(|layer| layer.eq_ignore_ascii_case(name))
+        };
+        let mut wanted = self.wanted();
+        !self.excluded().any(is_layer) && (self.wanted().next().is_none() || wanted.any(is_layer))
+    }
+
     /// Whether a provider of this (possibly layered) name is meant.
     #[must_use]
     pub fn matches(self, provider: &str) -> bool {
@@ -130,12 +142,16 @@ mod tests {
             ("a;b;c", "a;b;c", true),
             ("a;b;c", "c;b;a", false),
         ];
+        assert!(ProviderName("tcp;ofi_rxm").concerns("tcp"));
+        assert!(!ProviderName("tcp;ofi_rxm").concerns("udp"));
+        assert!(!ProviderName("^tcp").concerns("tcp"));
         for (asked, provider, expected) in cases {
             assert_eq!(
                 ProviderName(asked).matches(provider),
                 expected,
                 "{asked} on {provider}"
             );
+            assert!(!expected || ProviderName(asked).concerns(provider));
         }
     }
 }

@@ -1,0 +1,385 @@
+//! The providers of this process, and `fi_getinfo(3)` over all of them.
+//!
+//! A provider [`register`](Registry::register)s itself and stays listed while its
+//! [`Registration`] lives. Who opens an object of a provider keeps a [`Lease`]: as long as
+//! there is one, the provider cannot leave.
+
+mod answer;
+mod order;
+
+use core::ops::Deref;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Once, PoisonError, RwLock};
+
+use ripstop_types::{Errno, Version};
+
+use crate::filter::Filter;
+use crate::hints::{ProviderName, Request};
+use crate::info::Info;
+use crate::log::Subsys;
+use crate::param::params;
+
+pub use answer::{Answer, NoInfo, Refusal};
+
+/// What the registry needs of a provider.
+pub trait ProviderInfo: Send + Sync + 'static {
+    /// The name, as in `FI_PROVIDER` and in hints.
+    fn name(&self) -> &str;
+
+    /// The provider's own version.
+    fn version(&self) -> Version;
+
+    /// The newest interface version it implements.
+    fn api_version(&self) -> Version {
+        Version::CURRENT
+    }
+
+    /// What it offers to a request, and why not more.
+    fn getinfo(&self, request: &Request<'_>) -> Answer;
+}
+
+/// Which of two providers of one name counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// The one with the higher version.
+    #[default]
+    Version,
+    /// The one that came first.
+    Order,
+    /// This one.
+    Preferred,
+}
+
+struct Entry {
+    provider: Arc<dyn ProviderInfo>,
+    priority: Priority,
+    leases: AtomicUsize,
+}
+
+impl Entry {
+    fn is_named(&self, name: &str) -> bool {
+        self.provider.name().eq_ignore_ascii_case(name)
+    }
+
+    /// Whether this entry hides another of its name that came earlier.
+    fn hides(&self, earlier: &Self) -> bool {
+        match (earlier.priority, self.priority) {
+            (Priority::Preferred, _) | (_, Priority::Order) => false,
+            (_, Priority::Preferred) => true,
+            _ => earlier.provider.version() < self.provider.version(),
+        }
+    }
+}
+
+/// A set of providers.
+pub struct Registry {
+    entries: RwLock<Vec<Arc<Entry>>>,
+    filter: Filter,
+    filter_checked: Once,
+}
+
+impl core::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let visible = self.visible();
+        f.debug_list()
+            .entries(visible.iter().map(|entry| entry.provider.name()))
+            .finish()
+    }
+}
+
+/// The providers of this process. The first call reads the parameters of the core.
+#[must_use]
+pub fn registry() -> &'static Registry {
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+        crate::setup::init();
+        let only = params().declare_optional::<String>(
+            None,
+            "provider",
+            "Only use specified provider (default: all available)",
+        );
+        Registry::new(Filter::parse(only.as_deref()))
+    });
+    &REGISTRY
+}
+
+impl Registry {
+    /// A set without providers; `filter` is what `FI_PROVIDER` lets in.
+    #[must_use]
+    pub const fn new(filter: Filter) -> Self {
+        Self {
+            entries: RwLock::new(Vec::new()),
+            filter,
+            filter_checked: Once::new(),
+        }
+    }
+
+    /// Adds a provider. It is listed until the registration is dropped.
+    pub fn register(
+        &'static self,
+        provider: Arc<dyn ProviderInfo>,
+        priority: Priority,
+    ) -> Registration {
+        let (name, version) = (provider.name(), provider.version());
+        crate::fi_info!(
+            "core",
+            Subsys::Core,
+            "registering provider: {name} ({version})"
+        );
+        let entry = Arc::new(Entry {
+            provider,
+            priority,
+            leases: AtomicUsize::new(0),
+        });
+        self.write().push(Arc::clone(&entry));
+        Registration {
+            registry: self,
+            entry,
+        }
+    }
+
+    /// The provider to open something of: by its full name or, as `fi_fabric(3)` does with
+    /// the name of an interface, by its topmost layer.
+    #[must_use]
+    pub fn lease(&self, name: &str) -> Option<Lease> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let top = name.rsplit(';').next().unwrap_or(name);
+        let entry = winner(&entries, name).or_else(|| winner(&entries, top))?;
+        Some(Lease::of(entry))
+    }
+
+    /// Answers a request by all providers, best first.
+    ///
+    /// # Errors
+    /// [`NoInfo`]: [`Errno::ENODATA`] and why each provider refuses, or what is wrong with
+    /// the request itself.
+    pub fn getinfo(&self, request: &Request<'_>) -> Result<Vec<Info>, NoInfo> {
+        request.validate().map_err(NoInfo::from)?;
+        if request.lists_providers() {
+            return Ok(self.visible().iter().map(provider_only).collect());
+        }
+        let (mut infos, mut refusals) = (Vec::new(), Vec::new());
+        for (name, answer) in self.ask(request) {
+            infos.extend(answer.infos);
+            refusals.extend(answer.refusals.into_iter().map(|why| (name.clone(), why)));
+        }
+        order::prefer_native(&mut infos);
+        if infos.is_empty() {
+            Err(NoInfo {
+                errno: Errno::ENODATA,
+                refusals,
+            })
+        } else {
+            Ok(infos)
+        }
+    }
+
+    /// What each provider, by name, answers and refuses (`fi_info --why`).
+    #[must_use]
+    pub fn ask(&self, request: &Request<'_>) -> Vec<(String, Answer)> {
+        self.filter_checked.call_once(|| self.check_filter());
+        let ask = |entry: &Arc<Entry>| {
+            let name = entry.provider.name().to_owned();
+            let answer = self.ask_one(entry, request);
+            log_refusals(&name, &answer, request);
+            (name, answer)
+        };
+        self.visible().iter().map(ask).collect()
+    }
+
+    fn ask_one(&self, entry: &Entry, request: &Request<'_>) -> Answer {
+        let provider = &*entry.provider;
+        let name = provider.name();
+        // A list of what to use names core providers; what is layered upon them comes along.
+        let is_layer = name.starts_with(order::LAYER_PREFIX) && !self.filter.is_negated();
+        if !is_layer && !self.filter.allows_provider(name) {
+            return Refusal::Filtered.into();
+        }
+        let asked = request
+            .hints
+            .and_then(|h| h.fabric.as_ref()?.prov_name.as_deref());
+        if let Some(asked) = asked.filter(|asked| !ProviderName(asked).concerns(name)) {
+            return Refusal::NotAsked(asked.to_owned()).into();
+        }
+        if provider.api_version() < request.version {
+            return Refusal::TooOld(provider.api_version()).into();
+        }
+        let mut answer = provider.getinfo(request);
+        for info in &mut answer.infos {
+            info.fabric.prov_name.get_or_insert_with(|| name.to_owned());
+            info.fabric.prov_version = provider.version().0;
+            info.fabric.api_version = request.version;
+        }
+        let before = answer.infos.len();
+        answer
+            .infos
+            .retain(|info| self.filter.allows_layered(info.prov_name()));
+        if answer.infos.len() < before {
+            answer.refusals.push(Refusal::Filtered);
+        }
+        answer
+    }
+
+    /// Warns of names in `FI_PROVIDER` that no provider has.
+    fn check_filter(&self) {
+        let visible = self.visible();
+        let present: Vec<&str> = visible.iter().map(|entry| entry.provider.name()).collect();
+        let missing = |name: &&str| !present.iter().any(|here| here.eq_ignore_ascii_case(name));
+        for name in self
+            .filter
+            .names()
+            .flat_map(|list| list.split(';'))
+            .filter(missing)
+        {
+            let here = present.join(", ");
+            crate::fi_warn!(
+                "core",
+                Subsys::Core,
+                "FI_PROVIDER names {name}, which is not here; there are: {here}"
+            );
+        }
+    }
+
+    /// One entry of each name, in the order of preference.
+    fn visible(&self) -> Vec<Arc<Entry>> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let wins = |entry: &&Arc<Entry>| {
+            winner(&entries, entry.provider.name()).is_some_and(|best| Arc::ptr_eq(best, entry))
+        };
+        let mut visible: Vec<_> = entries.iter().filter(wins).cloned().collect();
+        visible.sort_by_key(|entry| order::rank(entry.provider.name()));
+        visible
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Vec<Arc<Entry>>> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an entry off the list, unless it is in use and `forced` is not set.
+    fn remove(&self, gone: &Arc<Entry>, forced: bool) -> bool {
+        let mut entries = self.write();
+        if !forced && gone.leases.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        entries.retain(|entry| !Arc::ptr_eq(entry, gone));
+        let name = gone.provider.name();
+        if !entries.iter().any(|entry| entry.is_named(name)) {
+            params().undefine(name);
+        }
+        true
+    }
+}
+
+/// The entry of a name that counts.
+fn winner<'a>(entries: &'a [Arc<Entry>], name: &str) -> Option<&'a Arc<Entry>> {
+    entries
+        .iter()
+        .filter(|entry| entry.is_named(name))
+        .reduce(|best, next| if next.hides(best) { next } else { best })
+}
+
+/// Refusals of a provider that the caller named are warnings, others are details.
+fn log_refusals(name: &str, answer: &Answer, request: &Request<'_>) {
+    let asked = request
+        .hints
+        .and_then(|h| h.fabric.as_ref()?.prov_name.as_deref());
+    let named = asked.is_some_and(|asked| asked.eq_ignore_ascii_case(name));
+    for why in &answer.refusals {
+        if named && answer.infos.is_empty() {
+            crate::fi_warn!("core", Subsys::Core, "fi_getinfo: provider {name}: {why}");
+        } else {
+            crate::fi_info!("core", Subsys::Core, "fi_getinfo: provider {name}: {why}");
+        }
+    }
+}
+
+fn provider_only(entry: &Arc<Entry>) -> Info {
+    let mut info = Info::default();
+    info.fabric.prov_name = Some(entry.provider.name().to_owned());
+    info.fabric.prov_version = entry.provider.version().0;
+    info
+}
+
+/// Keeps a provider listed; dropping it takes the provider off the list. What is open of it
+/// goes on working.
+#[must_use = "dropping the registration takes the provider off the list"]
+pub struct Registration {
+    registry: &'static Registry,
+    entry: Arc<Entry>,
+}
+
+impl core::fmt::Debug for Registration {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Registration({})", self.entry.provider.name())
+    }
+}
+
+impl Registration {
+    /// Keeps the provider in place for an object of its.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        Lease::of(&self.entry)
+    }
+
+    /// Takes the provider off the list for good, so that its code may be unloaded.
+    ///
+    /// # Errors
+    /// [`Errno::EBUSY`] and the registration itself while an object of the provider is open.
+    pub fn unregister(self) -> Result<(), (Self, Errno)> {
+        if self.registry.remove(&self.entry, false) {
+            Ok(())
+        } else {
+            Err((self, Errno::EBUSY))
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.registry.remove(&self.entry, true);
+    }
+}
+
+/// The right to use a provider, which an open object has.
+pub struct Lease(Arc<Entry>);
+
+impl Lease {
+    fn of(entry: &Arc<Entry>) -> Self {
+        entry.leases.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(entry))
+    }
+
+    /// The provider.
+    #[must_use]
+    pub fn provider(&self) -> &Arc<dyn ProviderInfo> {
+        &self.0.provider
+    }
+}
+
+impl Clone for Lease {
+    fn clone(&self) -> Self {
+        Self::of(&self.0)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.leases.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Deref for Lease {
+    type Target = dyn ProviderInfo;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0.provider
+    }
+}
+
+impl core::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Lease({})", self.0.provider.name())
+    }
+}
+
+#[cfg(test)]
+mod tests;

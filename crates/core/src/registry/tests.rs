@@ -1,0 +1,196 @@
+use ripstop_types::{EpType, Flags};
+
+use super::*;
+use crate::attr::{EpAttr, FabricAttr};
+use crate::hints::Group;
+use crate::info::Hints;
+
+struct Fake {
+    name: &'static str,
+    version: Version,
+    caps: Flags,
+}
+
+impl Fake {
+    fn offer(&self) -> Info {
+        let mut info = Info {
+            caps: self.caps,
+            ..Info::default()
+        };
+        info.ep = EpAttr {
+            ep_type: EpType::Rdm,
+            ..EpAttr::default()
+        };
+        info
+    }
+}
+
+impl ProviderInfo for Fake {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn getinfo(&self, request: &Request<'_>) -> Answer {
+        Answer::collect([request.answer(&self.offer()).map(|info| vec![info])])
+    }
+}
+
+fn fake(name: &'static str) -> Arc<Fake> {
+    Arc::new(Fake {
+        name,
+        version: Version::new(1, 0),
+        caps: Flags::MSG,
+    })
+}
+
+/// A set of its own for each test.
+fn set(only: Option<&str>) -> &'static Registry {
+    Box::leak(Box::new(Registry::new(Filter::parse(only))))
+}
+
+fn any() -> Request<'static> {
+    Request {
+        version: Version::CURRENT,
+        ..Request::default()
+    }
+}
+
+fn names(infos: &[Info]) -> Vec<&str> {
+    infos.iter().map(Info::prov_name).collect()
+}
+
+#[test]
+fn providers_answer_in_order_of_preference() {
+    let set = set(None);
+    let _tcp = set.register(fake("tcp"), Priority::Version);
+    let _mine = set.register(fake("mine"), Priority::Version);
+    let shm = set.register(fake("shm"), Priority::Version);
+    let infos = set.getinfo(&any()).unwrap();
+    assert_eq!(names(&infos), ["shm", "tcp", "mine"]);
+    assert_eq!(infos[0].fabric.api_version, Version::CURRENT);
+    assert_eq!(infos[0].fabric.prov_version, Version::new(1, 0).0);
+    let list = Request {
+        flags: Flags::PROV_ATTR_ONLY,
+        ..any()
+    };
+    assert_eq!(names(&set.getinfo(&list).unwrap()), ["shm", "tcp", "mine"]);
+    drop(shm);
+    assert_eq!(names(&set.getinfo(&any()).unwrap()), ["tcp", "mine"]);
+}
+
+#[test]
+fn a_provider_in_use_cannot_leave() {
+    let set = set(None);
+    let registration = set.register(fake("tcp"), Priority::Version);
+    let lease = set.lease("TCP").unwrap();
+    let second = lease.clone();
+    let (registration, errno) = registration.unregister().unwrap_err();
+    assert_eq!(errno, Errno::EBUSY);
+    drop(lease);
+    let (registration, _) = registration.unregister().unwrap_err();
+    assert_eq!(second.name(), "tcp");
+    drop(second);
+    registration.unregister().unwrap();
+    assert!(set.lease("tcp").is_none());
+}
+
+#[test]
+fn dropping_a_registration_leaves_open_objects_alone() {
+    let set = set(None);
+    let provider = fake("tcp");
+    let registration = set.register(provider.clone(), Priority::Version);
+    let lease = registration.lease();
+    drop(registration);
+    assert!(set.lease("tcp").is_none());
+    assert_eq!(lease.provider().version(), Version::new(1, 0));
+    drop(lease);
+    assert_eq!(Arc::strong_count(&provider), 1);
+}
+
+#[test]
+fn the_variable_and_the_hints_select() {
+    let only = set(Some("tcp"));
+    let _a = only.register(fake("tcp"), Priority::Version);
+    let _b = only.register(fake("udp"), Priority::Version);
+    assert_eq!(names(&only.getinfo(&any()).unwrap()), ["tcp"]);
+    let hints = Hints {
+        fabric: Some(FabricAttr {
+            prov_name: Some("udp".into()),
+            ..FabricAttr::default()
+        }),
+        ..Hints::default()
+    };
+    let udp = Request {
+        hints: Some(&hints),
+        ..any()
+    };
+    let none = only.getinfo(&udp).unwrap_err();
+    assert_eq!(none.errno, Errno::ENODATA);
+    assert_eq!(none.refusals[0], ("udp".to_owned(), Refusal::Filtered));
+    assert_eq!(none.refusals[1].1, Refusal::NotAsked("udp".to_owned()));
+
+    let but = set(Some("^tcp"));
+    let _a = but.register(fake("tcp"), Priority::Version);
+    let _b = but.register(fake("udp"), Priority::Version);
+    assert_eq!(names(&but.getinfo(&any()).unwrap()), ["udp"]);
+}
+
+#[test]
+fn refusals_tell_why() {
+    let set = set(None);
+    let _tcp = set.register(fake("tcp"), Priority::Version);
+    let hints = Hints {
+        caps: Flags::MSG | Flags::HMEM,
+        ..Hints::default()
+    };
+    let none = set
+        .getinfo(&Request {
+            hints: Some(&hints),
+            ..any()
+        })
+        .unwrap_err();
+    let [(name, Refusal::Mismatch(why))] = none.refusals.as_slice() else {
+        panic!("{none}")
+    };
+    assert_eq!(
+        (name.as_str(), why.group, why.attribute),
+        ("tcp", Group::Info, "caps")
+    );
+    assert!(
+        none.to_string()
+            .contains("tcp: hints->caps: asked FI_MSG|FI_HMEM"),
+        "{none}"
+    );
+    let newer = Request {
+        version: Version::new(99, 0),
+        ..any()
+    };
+    assert_eq!(set.getinfo(&newer).unwrap_err().errno, Errno::ENOSYS);
+}
+
+#[test]
+fn one_of_two_providers_of_a_name_counts() {
+    let set = set(None);
+    let of = |major| {
+        Arc::new(Fake {
+            name: "tcp",
+            version: Version::new(major, 0),
+            caps: Flags::MSG,
+        })
+    };
+    let version = || Version(set.getinfo(&any()).unwrap()[0].fabric.prov_version).major();
+    let _old = set.register(of(1), Priority::Version);
+    let newer = set.register(of(3), Priority::Version);
+    assert_eq!(version(), 3);
+    let _later = set.register(of(9), Priority::Order);
+    assert_eq!(version(), 3);
+    let preferred = set.register(of(2), Priority::Preferred);
+    assert_eq!(version(), 2);
+    drop(preferred);
+    drop(newer);
+    assert_eq!(version(), 1);
+}
