@@ -138,6 +138,14 @@ pub enum WireError {
         /// The mark, read as little endian.
         found: u64,
     },
+    /// Connection data that is no RDM greeting: the peer is another kind of endpoint, or
+    /// speaks another protocol over the same connection messages.
+    RdmLength {
+        /// The length in bytes.
+        found: usize,
+        /// That of a greeting.
+        expected: usize,
+    },
     /// A peer granted a protocol version that was not asked for.
     RdmVersion {
         /// The version granted.
@@ -148,15 +156,16 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// The fabric error a consumer sees: `FI_ENOPROTOOPT` for a version nobody here speaks,
+    /// The fabric error a consumer sees: `FI_ENOPROTOOPT` for a protocol nobody here speaks,
     /// `FI_EINVAL` and `FI_ETOOSMALL` for a value that cannot be emitted, otherwise `FI_EIO`,
     /// the stream being of no more use.
     #[must_use]
     pub const fn errno(self) -> Errno {
         match self {
-            Self::CmVersion { .. } | Self::RdmVersion { .. } | Self::Version { .. } => {
-                Errno::ENOPROTOOPT
-            }
+            Self::CmVersion { .. }
+            | Self::RdmLength { .. }
+            | Self::RdmVersion { .. }
+            | Self::Version { .. } => Errno::ENOPROTOOPT,
             Self::NoRoom { .. } => Errno::ETOOSMALL,
             Self::UnexpectedCqData { .. } | Self::UnexpectedRma { .. } => Errno::EINVAL,
             _ => Errno::EIO,
@@ -247,6 +256,11 @@ impl fmt::Display for WireError {
             Self::CmByteOrder { found } => write!(
                 f,
                 "byte-order mark {found:#018x}, expected a one in either byte order"
+            ),
+            Self::RdmLength { found, expected } => write!(
+                f,
+                "{found} bytes of connection data, expected the {expected} of an RDM greeting: \
+                 is the peer an RDM endpoint of FI_PROTO_XNET?"
             ),
             Self::RdmVersion { found, max } => write!(
                 f,

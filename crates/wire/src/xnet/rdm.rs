@@ -102,16 +102,17 @@ impl Greeting {
         }
     }
 
-    /// Reads a greeting from connection data. Bytes past the first eight are ignored.
+    /// Reads a greeting from connection data, all of which it must be: endpoints of other
+    /// protocols (`FI_PROTO_RXM`) send connection data of other lengths over the same messages.
     ///
     /// # Errors
     ///
-    /// [`WireError::Truncated`]: such a peer is not an RDM endpoint.
+    /// [`WireError::RdmLength`].
     pub fn parse(data: &[u8]) -> Result<Self, WireError> {
-        let Some(&[version, features, p0, p1, i0, i1, i2, i3]) = data.first_chunk::<LEN>() else {
-            return Err(WireError::Truncated {
+        let &[version, features, p0, p1, i0, i1, i2, i3] = data else {
+            return Err(WireError::RdmLength {
                 found: data.len(),
-                needed: LEN,
+                expected: LEN,
             });
         };
         Ok(Self {
@@ -190,14 +191,11 @@ mod tests {
     }
 
     #[test]
-    fn short_connection_data_is_not_a_greeting() {
-        assert_eq!(
-            Greeting::parse(&REQUEST[..7]),
-            Err(WireError::Truncated {
-                found: 7,
-                needed: 8
-            })
-        );
+    fn connection_data_of_another_length_is_not_a_greeting() {
+        let refused = |found| Err(WireError::RdmLength { found, expected: 8 });
+        assert_eq!(Greeting::parse(&[]), refused(0));
+        assert_eq!(Greeting::parse(&REQUEST[..7]), refused(7));
+        assert_eq!(Greeting::parse(&[1; 9]), refused(9));
     }
 
     proptest! {
