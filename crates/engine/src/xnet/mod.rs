@@ -19,6 +19,8 @@ mod engine;
 pub mod rdm;
 mod recv;
 mod rx;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};

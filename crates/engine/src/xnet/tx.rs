@@ -39,8 +39,9 @@ pub enum SendPlan {
         /// Whether the payload follows in the staging buffer.
         inline: bool,
     },
-    /// The connection is not up yet. If this names a slot, copy the payload there; the message
-    /// is sent when the connection is up, by [`Engine::replay`].
+    /// The connection is not up yet, or earlier messages still wait for that. If this names a
+    /// slot, copy the payload there; the message is sent when its turn comes, by
+    /// [`Engine::replay`].
     Defer {
         /// The slot, or [`NIL`].
         slot: u32,
@@ -167,18 +168,18 @@ impl<B: Buffer> Engine<B> {
 
     /// On a connection that is up, sends the next message that was accepted before it was.
     /// The driver carries out the plan, with the payload from the slot if there is one, and
-    /// then calls [`Engine::free_slot`]. `None` when no message is left: from then on sends go
-    /// out directly.
+    /// then calls [`Engine::free_slot`]. `None` when no message is left. Sends go out directly
+    /// once the last one has, so that none overtakes another.
     ///
     /// # Errors
-    /// [`Errno::EAGAIN`] when the staging buffer is full: write, and come again.
+    /// [`Errno::EAGAIN`] when the staging buffer is full, or too many rendezvous wait: write
+    /// what there is, and come again when the connection had output.
     pub fn replay(&mut self, conn_id: u32) -> Result<Option<(Deferred<B>, SendPlan)>> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.up {
             return Ok(None);
         }
         let Some(deferred) = conn.deferred.front().copied() else {
-            conn.direct = true;
             return Ok(None);
         };
         let plan = self.send_now(conn_id, &deferred.send)?;
@@ -186,6 +187,7 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::ENOTCONN);
         };
         conn.deferred.pop();
+        conn.direct = conn.deferred.is_empty();
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
@@ -196,7 +198,10 @@ impl<B: Buffer> Engine<B> {
     pub fn move_deferred(&mut self, from: u32, to: u32) {
         while let Some(deferred) = self.conns.get_mut(from).and_then(|c| c.deferred.pop()) {
             let moved = match self.conns.get_mut(to) {
-                Some(conn) => conn.deferred.push(deferred),
+                Some(conn) => {
+                    conn.direct = false;
+                    conn.deferred.push(deferred)
+                }
                 None => Err(Errno::ENOTCONN),
             };
             if let Err(error) = moved {

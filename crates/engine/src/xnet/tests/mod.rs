@@ -1,0 +1,208 @@
+//! One engine, its peer played by hand: headers in, what it says to do out. Whole networks
+//! of engines are in `crates/sim`.
+
+mod tx;
+
+use alloc::vec::Vec;
+
+use ripstop_types::{Completion, Errno, FiAddr, Result};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
+
+use super::*;
+use crate::counter::Counter;
+use crate::matching::{Matcher, Recv, Want};
+use crate::pool::NIL;
+use crate::{Buffer, Iov};
+
+/// Memory by its address and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mem(usize, usize);
+
+impl Buffer for Mem {
+    const EMPTY: Self = Self(0, 0);
+
+    fn len(self) -> usize {
+        self.1
+    }
+
+    fn address(self) -> usize {
+        self.0
+    }
+}
+
+const LIMITS: Limits = Limits {
+    stage: 1024,
+    inline: 64,
+    rendezvous: 4096,
+    kept_bytes: 100,
+    kept_messages: 3,
+};
+
+/// An engine with one endpoint and one connection to a peer at address 7.
+struct Fixture {
+    engine: Engine<Mem>,
+    srx: u32,
+    cq: u32,
+    counter: u32,
+    ep: u32,
+    conn: u32,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let mut fixture = Self::down();
+        fixture.up();
+        fixture
+    }
+
+    /// As `new`, with the connection not up yet.
+    fn down() -> Self {
+        let mut engine = Engine::new(LIMITS);
+        let srx = engine.open_srx(Matcher::new(64, 16, true)).unwrap();
+        let cq = engine.open_cq(8).unwrap();
+        let counter = engine.open_counter(Counter::default()).unwrap();
+        let mut fixture = Self {
+            engine,
+            srx,
+            cq,
+            counter,
+            ep: NIL,
+            conn: NIL,
+        };
+        fixture.ep = fixture.open_ep();
+        fixture.conn = fixture.open_conn(fixture.ep, 7);
+        fixture
+    }
+
+    fn open_ep(&mut self) -> u32 {
+        let config = EpConfig {
+            srx: self.srx,
+            tx_cq: self.cq,
+            rx_cq: self.cq,
+            tx_counter: NIL,
+            rx_counter: self.counter,
+            tx_size: 1000,
+            source: true,
+            source_err: false,
+        };
+        self.engine.open_ep(config).unwrap()
+    }
+
+    fn open_conn(&mut self, ep: u32, src: u64) -> u32 {
+        let config = ConnConfig {
+            ep,
+            src: FiAddr(src),
+            name: [0; PEER_NAME],
+            name_len: 0,
+        };
+        self.engine.open_conn(config).unwrap()
+    }
+
+    fn up(&mut self) {
+        self.engine.conn_up(self.conn, ByteOrder::Little, true);
+    }
+
+    fn send(&mut self, context: usize, tag: Option<u64>, len: usize) -> Result<SendPlan> {
+        let send = Send {
+            tag,
+            data: None,
+            iov: Iov::one(Mem(0x1000, len)),
+            context,
+            completion: true,
+            inject: false,
+            ack: false,
+        };
+        self.engine.send(self.conn, &send)
+    }
+
+    /// Posts a receive for a tag, or for plain messages; returns what to copy.
+    fn recv(&mut self, context: usize, tag: Option<u64>, len: usize) -> Vec<CopyOut<Mem>> {
+        let want = Want {
+            tag: tag.map(|tag| (tag, 0)),
+            src: FiAddr::UNSPEC,
+        };
+        self.post(Recv::new(Iov::one(Mem(0x2000, len)), want, context))
+    }
+
+    fn post(&mut self, recv: Recv<Mem>) -> Vec<CopyOut<Mem>> {
+        let mut copies = Vec::new();
+        if let Some(id) = self.engine.post_recv(self.srx, recv).unwrap() {
+            while let Some(copy) = self.engine.next_match(self.srx, id) {
+                copies.push(copy);
+            }
+        }
+        copies
+    }
+
+    /// A header from the peer.
+    fn header(&mut self, header: &Header) -> Result<()> {
+        let mut bytes = [0; MAX_HEADER];
+        let len = header.emit(ByteOrder::Little, &mut bytes).unwrap();
+        let used = self.engine.rx_header(self.conn, &bytes[..len])?;
+        assert_eq!(used, len);
+        Ok(())
+    }
+
+    /// The header of a tagged message from the peer.
+    fn message(&mut self, tag: u64, len: u64) {
+        let header = Header {
+            tag,
+            ..Header::new(Op::Tag, len)
+        };
+        self.header(&header).unwrap();
+    }
+
+    fn rts(&mut self, tag: u64, index: u8, len: u64) -> Result<()> {
+        self.header(&Header {
+            tag,
+            op_data: index,
+            rts_size: len,
+            ..Header::new(Op::TagRts, 0)
+        })
+    }
+
+    fn pop(&mut self) -> Result<Completion> {
+        self.engine.cq_mut(self.cq).unwrap().pop()
+    }
+
+    /// The contexts of all successes.
+    fn done(&mut self) -> Vec<usize> {
+        core::iter::from_fn(|| self.pop().ok())
+            .map(|completion| completion.context)
+            .collect()
+    }
+
+    /// The contexts and codes of all entries, which are errors.
+    fn failed(&mut self) -> Vec<(usize, Errno)> {
+        let cq = self.engine.cq_mut(self.cq).unwrap();
+        core::iter::from_fn(|| cq.pop_error().ok())
+            .map(|entry| (entry.error.entry.context, entry.error.err))
+            .collect()
+    }
+
+    /// How many bytes each piece of output has.
+    fn output(&self) -> Vec<(char, usize)> {
+        let mut chunks = [Chunk::Stage(0); 32];
+        let count = self.engine.transmit(self.conn, &mut chunks);
+        chunks[..count]
+            .iter()
+            .map(|chunk| match chunk {
+                Chunk::Control(bytes, skip) => ('c', bytes.len() - usize::from(*skip)),
+                Chunk::Stage(len) => ('s', *len),
+                Chunk::User(_, _, len) => ('u', *len),
+            })
+            .collect()
+    }
+
+    /// Writes everything there is.
+    fn flush(&mut self) {
+        loop {
+            let len: usize = self.output().iter().map(|(_, len)| len).sum();
+            if len == 0 {
+                return;
+            }
+            self.engine.sent(self.conn, len);
+        }
+    }
+}

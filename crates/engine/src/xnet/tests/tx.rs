@@ -1,0 +1,56 @@
+use super::*;
+
+#[test]
+fn messages_deferred_before_the_connection_is_up_are_not_overtaken() {
+    let mut f = Fixture::down();
+    for context in 1..=3 {
+        let plan = f.send(context, Some(0), 900).unwrap();
+        assert!(matches!(plan, SendPlan::Defer { slot: NIL }));
+    }
+    f.up();
+    let plan = f.send(4, Some(0), 1).unwrap();
+    assert!(matches!(plan, SendPlan::Defer { .. }));
+    for context in 1..=4 {
+        let (deferred, plan) = f.engine.replay(f.conn).unwrap().unwrap();
+        assert_eq!(deferred.send.context, context);
+        assert!(matches!(plan, SendPlan::Stage { .. }));
+    }
+    assert!(f.engine.replay(f.conn).unwrap().is_none());
+    let plan = f.send(5, Some(0), 1).unwrap();
+    assert!(matches!(plan, SendPlan::Stage { .. }));
+    f.flush();
+    assert_eq!(f.done(), [1, 2, 3, 4, 5]);
+    assert_eq!(f.engine.outstanding(f.ep), 0);
+}
+
+#[test]
+fn a_deferred_message_that_finds_no_room_stays_the_first() {
+    let mut f = Fixture::down();
+    let send = |context| Send {
+        tag: None,
+        data: None,
+        iov: Iov::one(Mem(0x1000, 600)),
+        context,
+        completion: true,
+        inject: true,
+        ack: false,
+    };
+    let mut slots = Vec::new();
+    for context in 1..=2 {
+        match f.engine.send(f.conn, &send(context)).unwrap() {
+            SendPlan::Defer { slot } => slots.push(slot),
+            SendPlan::Stage { .. } => unreachable!(),
+        }
+    }
+    f.up();
+    let (first, _) = f.engine.replay(f.conn).unwrap().unwrap();
+    assert_eq!((first.send.context, first.slot), (1, slots[0]));
+    f.engine.free_slot(first.slot);
+    assert_eq!(f.engine.replay(f.conn).err(), Some(Errno::EAGAIN));
+    assert!(f.engine.conn(f.conn).unwrap().has_deferred());
+    assert_eq!(f.engine.outstanding(f.ep), 2);
+    f.engine.close_conn(f.conn, Errno::ECONNRESET);
+    assert_eq!(f.failed(), [(1, Errno::ECONNRESET), (2, Errno::ECONNRESET)]);
+    let freed: Vec<u32> = core::iter::from_fn(|| f.engine.pop_freed()).collect();
+    assert_eq!(freed, slots);
+}
