@@ -256,7 +256,7 @@ impl<B: Buffer> Engine<B> {
     /// The receiver of a rendezvous is ready: queue its payload behind what is queued.
     pub(super) fn handle_cts(&mut self, conn_id: u32, index: u8) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let RtsEntry { iov, info } = conn.rts.take(index).ok_or(Errno::EPROTO)?;
+        let RtsEntry { iov, info } = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
         let full = Header {
             op_data: index,
             ..Header::new(Op::Data, iov.len())
@@ -267,7 +267,11 @@ impl<B: Buffer> Engine<B> {
         debug_assert_eq!(len, bytes.len());
         conn.queue_data(bytes, &iov)?;
         let end = conn.queued;
-        conn.dones.push(TxDone { end, info })
+        conn.dones.push(TxDone { end, info })?;
+        // Only now: whatever failed before, closing the connection reports the message.
+        conn.rts.take(index);
+        self.mark_output(conn_id);
+        Ok(())
     }
 
     /// Lists what to write next, at most `chunks.len()` pieces; returns how many there are.

@@ -54,3 +54,17 @@ fn a_deferred_message_that_finds_no_room_stays_the_first() {
     let freed: Vec<u32> = core::iter::from_fn(|| f.engine.pop_freed()).collect();
     assert_eq!(freed, slots);
 }
+
+#[test]
+fn a_clear_to_send_names_the_connection_as_having_output() {
+    let mut f = Fixture::new();
+    f.send(1, Some(0), 5000).unwrap();
+    f.flush();
+    assert_eq!(f.engine.pop_output(), None);
+    f.header(&Header::cts(1)).unwrap();
+    assert_eq!(f.engine.pop_output(), Some(f.conn));
+    assert_eq!(f.output(), [('c', 16), ('u', 5000)]);
+    f.flush();
+    assert_eq!(f.done(), [1]);
+    assert_eq!(f.header(&Header::cts(1)), Err(Errno::EPROTO));
+}
