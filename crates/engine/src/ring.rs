@@ -161,6 +161,31 @@ impl<T: Copy> Ring<T> {
         Some(value)
     }
 
+    /// Takes the newest value.
+    pub fn pop_back(&mut self) -> Option<T> {
+        let value = *self.back_mut()?;
+        self.len = self.len.wrapping_sub(1);
+        Some(value)
+    }
+
+    /// Drops the values for which `keep` does not hold; the others stay in order.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        let count = self.len;
+        let mut kept = 0usize;
+        for index in 0..count {
+            let Some(value) = self.get(index) else { break };
+            if !keep(&value) {
+                continue;
+            }
+            let slot = self.slot(kept);
+            if let Some(slot) = self.slots.get_mut(slot) {
+                *slot = value;
+            }
+            kept = kept.wrapping_add(1);
+        }
+        self.len = kept;
+    }
+
     /// Drops all values and the memory.
     pub fn clear(&mut self) {
         *self = Self::new();
@@ -195,5 +220,26 @@ mod tests {
             next_out += 1;
         }
         assert_eq!(next_in, next_out);
+    }
+
+    #[test]
+    fn retains_in_order_around_the_end() {
+        let mut ring = Ring::new();
+        for value in 0..8 {
+            ring.push(value).unwrap();
+        }
+        for _ in 0..5 {
+            ring.pop();
+        }
+        for value in 8..12 {
+            ring.push(value).unwrap();
+        }
+        ring.retain(|value| value % 2 == 1);
+        assert_eq!(ring.len(), 4);
+        assert_eq!(ring.pop_back(), Some(11));
+        for value in [5, 7, 9] {
+            assert_eq!(ring.pop(), Some(value));
+        }
+        assert_eq!(ring.pop_back(), None);
     }
 }

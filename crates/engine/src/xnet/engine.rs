@@ -266,6 +266,11 @@ impl<B: Buffer> Engine<B> {
         self.fail_all_tx(id, error);
         self.fail_all_rx(id, error);
         self.conns.remove(id);
+        // Its id may soon be another connection's.
+        self.resumed.retain(|other| *other != id);
+        self.output.retain(|other| *other != id);
+        self.broken.retain(|(other, _)| *other != id);
+        self.blocked.retain(|other| *other != id);
     }
 
     fn fail_all_rx(&mut self, id: u32, error: Errno) {

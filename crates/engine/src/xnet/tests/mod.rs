@@ -1,6 +1,7 @@
 //! One engine, its peer played by hand: headers in, what it says to do out. Whole networks
 //! of engines are in `crates/sim`.
 
+mod close;
 mod tx;
 
 use alloc::vec::Vec;
