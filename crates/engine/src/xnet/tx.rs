@@ -41,7 +41,7 @@ pub enum SendPlan {
     },
     /// The connection is not up yet, or earlier messages still wait for that. If this names a
     /// slot, copy the payload there; the message is sent when its turn comes, by
-    /// [`Engine::replay`].
+    /// [`Engine::replay`]. Without memory for it, call [`Engine::take_back`].
     Defer {
         /// The slot, or [`NIL`].
         slot: u32,
@@ -192,6 +192,22 @@ impl<B: Buffer> Engine<B> {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
         Ok(Some((deferred, plan)))
+    }
+
+    /// Takes back the message that [`Engine::send`] just deferred: the driver has no memory
+    /// for its slot. The call that posted it fails, and nothing is reported.
+    pub fn take_back(&mut self, conn_id: u32) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let Some(deferred) = conn.deferred.pop_back() else {
+            return;
+        };
+        conn.direct = conn.up && conn.deferred.is_empty();
+        if let Some(ep) = self.eps.get_mut(conn.config.ep) {
+            ep.outstanding = ep.outstanding.wrapping_sub(1);
+        }
+        self.free_slot(deferred.slot);
     }
 
     /// Moves what waits for `from` to come up behind what waits for `to`.

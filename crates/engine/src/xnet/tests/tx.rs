@@ -68,3 +68,14 @@ fn a_clear_to_send_names_the_connection_as_having_output() {
     assert_eq!(f.done(), [1]);
     assert_eq!(f.header(&Header::cts(1)), Err(Errno::EPROTO));
 }
+
+#[test]
+fn a_deferred_message_can_be_taken_back() {
+    let mut f = Fixture::down();
+    f.send(1, None, 10).unwrap();
+    f.send(2, None, 10).unwrap();
+    f.engine.take_back(f.conn);
+    assert_eq!(f.engine.outstanding(f.ep), 1);
+    f.engine.close_conn(f.conn, Errno::ECONNREFUSED);
+    assert_eq!(f.failed(), [(1, Errno::ECONNREFUSED)]);
+}
