@@ -100,10 +100,24 @@ pub struct Unexpected {
     pub slot: u32,
     /// Bytes of payload kept so far.
     pub kept: u64,
+    /// There was no room to keep it: its payload is still in the stream, and its connection
+    /// is blocked.
+    pub parked: bool,
     /// Index of the rendezvous, when the payload is still at the sender.
     pub rendezvous: Option<u8>,
     /// Set aside by a peek for the receive with this context.
     pub claimed: Option<Context>,
+}
+
+impl Unexpected {
+    /// Bytes of payload that follow its header in the stream: none for a rendezvous.
+    #[must_use]
+    pub const fn payload(&self) -> u64 {
+        match self.rendezvous {
+            Some(_) => 0,
+            None => self.envelope.len,
+        }
+    }
 }
 
 /// One receive context.
@@ -232,14 +246,6 @@ impl<B: Buffer> Matcher<B> {
         } = self;
         let found = |_, recv: &Recv<B>| wanted(recv);
         tagged.take(recvs, found).or_else(|| msg.take(recvs, found))
-    }
-
-    /// Whether a posted receive with that property exists.
-    #[must_use]
-    pub fn any_posted(&self, wanted: impl Fn(&Recv<B>) -> bool) -> bool {
-        let found = |_, recv: &Recv<B>| wanted(recv);
-        self.tagged.find(&self.recvs, found).is_some()
-            || self.msg.find(&self.recvs, found).is_some()
     }
 
     /// Whether no message waits for a receive.

@@ -6,7 +6,7 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{BASE_LEN, MAX_HEADER};
 
-use super::rx::RxState;
+use super::rx::{RxState, Target};
 use super::tx::{Deferred, RtsEntry};
 use crate::matching::Envelope;
 use crate::pool::NIL;
@@ -92,8 +92,7 @@ pub enum Chunk<B> {
 /// A rendezvous this side has asked the sender to go on with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CtsEntry {
-    /// The receive, or [`NIL`] to drop the payload.
-    pub(super) recv: u32,
+    pub(super) target: Target,
     pub(super) envelope: Envelope,
 }
 

@@ -82,7 +82,6 @@ pub struct Engine<B> {
     pub(super) conns: Pool<Conn<B>>,
     pub(super) unexpected: Pool<Unexpected>,
     pub(super) slots: Pool<()>,
-    pub(super) blocked: Ring<u32>,
     pub(super) wire_error: Option<WireError>,
     freed: Ring<u32>,
     resumed: Ring<u32>,
@@ -104,7 +103,6 @@ impl<B: Buffer> Engine<B> {
             conns: Pool::new(MANY),
             unexpected: Pool::new(MANY),
             slots: Pool::new(MANY),
-            blocked: Ring::new(),
             wire_error: None,
             freed: Ring::new(),
             resumed: Ring::new(),
@@ -270,7 +268,6 @@ impl<B: Buffer> Engine<B> {
         self.resumed.retain(|other| *other != id);
         self.output.retain(|other| *other != id);
         self.broken.retain(|(other, _)| *other != id);
-        self.blocked.retain(|other| *other != id);
     }
 
     fn fail_all_rx(&mut self, id: u32, error: Errno) {
@@ -287,7 +284,9 @@ impl<B: Buffer> Engine<B> {
             self.fail_recv(id, recv, &envelope, error);
         }
         while let Some(entry) = self.conns.get_mut(id).and_then(|conn| conn.cts.take_any()) {
-            self.fail_recv(id, entry.recv, &entry.envelope, error);
+            if let Target::Recv(recv, _) = entry.target {
+                self.fail_recv(id, recv, &entry.envelope, error);
+            }
         }
         let Some(matcher) = self.srxs.get_mut(srx) else {
             return;
@@ -296,6 +295,7 @@ impl<B: Buffer> Engine<B> {
             let whole = message.rendezvous.is_none() && message.kept == message.envelope.len;
             if message.conn == id && whole {
                 message.conn = NIL;
+                message.parked = false;
             }
         });
         while let Some(lost) = self
@@ -346,15 +346,14 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Tries again to place the message a connection is blocked on. Returns whether the
+    /// Tries again to keep the message a connection is blocked on. Returns whether the
     /// connection can be read.
     pub fn rx_retry(&mut self, id: u32) -> bool {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.conns.get(id) else {
             return false;
         };
-        if let RxState::Blocked { rendezvous } = conn.rx {
-            let envelope = conn.envelope;
-            self.start_message(id, envelope, rendezvous);
+        if let RxState::Blocked { message } = conn.rx {
+            self.keep(id, message);
         }
         self.conns
             .get(id)

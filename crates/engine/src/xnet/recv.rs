@@ -7,7 +7,6 @@ use super::engine::{Engine, NO_COMPLETION, error_entry};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
-use crate::pool::NIL;
 use crate::{Buffer, Iov};
 
 /// Payload the driver copies from a slot to user memory, at once.
@@ -42,13 +41,12 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::EAGAIN`] when the queue is full, [`Errno::ENOMEM`].
     #[inline]
     pub fn post_recv(&mut self, srx: u32, mut recv: Recv<B>) -> Result<Option<u32>> {
-        let Self { srxs, blocked, .. } = self;
-        let matcher = srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
+        let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         if !matcher.directed {
             recv.want.src = ripstop_types::FiAddr::UNSPEC;
         }
         let id = matcher.post(recv)?;
-        let quiet = matcher.nothing_unexpected() && blocked.is_empty();
+        let quiet = matcher.nothing_unexpected();
         Ok(if quiet { None } else { Some(id) })
     }
 
@@ -62,10 +60,7 @@ impl<B: Buffer> Engine<B> {
                 return None;
             }
             let (want, multi) = (recv.want, recv.multi);
-            let Some(id) = matcher.find_unexpected(&self.unexpected, want, None) else {
-                self.match_blocked(srx);
-                return None;
-            };
+            let id = matcher.find_unexpected(&self.unexpected, want, None)?;
             matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
             if !multi {
                 matcher.unpost(recv_id);
@@ -75,28 +70,6 @@ impl<B: Buffer> Engine<B> {
             }
             if let Some(copy) = self.bind(srx, recv_id, id) {
                 return Some(copy);
-            }
-        }
-    }
-
-    /// Connections blocked on a message that some posted receive accepts now go on.
-    fn match_blocked(&mut self, srx: u32) {
-        for _ in 0..self.blocked.len() {
-            let Some(id) = self.blocked.pop() else { break };
-            let Some(conn) = self.conns.get(id) else {
-                continue;
-            };
-            if !matches!(conn.rx, RxState::Blocked { .. }) {
-                continue;
-            }
-            let (tag, src) = (conn.envelope.tag, conn.envelope.src);
-            let wanted = conn.srx == srx
-                && self
-                    .srxs
-                    .get(srx)
-                    .is_some_and(|m| m.any_posted(|recv| recv.want.accepts(tag, src)));
-            if wanted || self.blocked.push(id).is_err() {
-                self.resume(id);
             }
         }
     }
@@ -112,11 +85,17 @@ impl<B: Buffer> Engine<B> {
             kept,
             ..
         } = message;
+        if message.parked {
+            self.forget_unexpected(id);
+            self.start_matched(conn, recv_id, message.rendezvous);
+            self.resume(conn);
+            return None;
+        }
         let base = self.claim_space(srx, recv_id, envelope.len)?;
         let iov = self.srxs.get(srx)?.recv(recv_id)?.iov;
         if let Some(index) = message.rendezvous {
             self.forget_unexpected(id);
-            self.grant(conn, index, recv_id, envelope);
+            self.grant(conn, index, Target::Recv(recv_id, base), envelope);
             return None;
         }
         let room = iov.len().saturating_sub(base);
@@ -239,8 +218,11 @@ impl<B: Buffer> Engine<B> {
             matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
         }
         self.forget_unexpected(id);
-        if let Some(index) = message.rendezvous {
-            self.grant(message.conn, index, NIL, message.envelope);
+        if message.parked {
+            self.start_payload(message.conn, Target::Discard, message.rendezvous);
+            self.resume(message.conn);
+        } else if let Some(index) = message.rendezvous {
+            self.grant(message.conn, index, Target::Discard, message.envelope);
         } else if message.kept < message.envelope.len
             && let Some(conn) = self.conns.get_mut(message.conn)
             && let RxState::Payload { target, .. } = &mut conn.rx

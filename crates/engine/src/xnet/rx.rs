@@ -30,9 +30,10 @@ pub(super) enum RxState {
         done: u64,
         left: u64,
     },
-    /// A message nobody waits for and that there is no room to keep.
+    /// A message nobody waits for and that there is no room to keep: its place among the
+    /// unexpected ones.
     Blocked {
-        rendezvous: Option<u8>,
+        message: u32,
     },
 }
 
@@ -225,29 +226,36 @@ impl<B: Buffer> Engine<B> {
 
     /// A message has its receive: its payload goes there.
     #[inline]
-    fn start_matched(&mut self, conn_id: u32, recv_id: u32, rendezvous: Option<u8>) {
+    pub(super) fn start_matched(&mut self, conn_id: u32, recv_id: u32, rendezvous: Option<u8>) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
-        let (envelope, srx) = (conn.envelope, conn.srx);
-        let Some(base) = self.claim_space(srx, recv_id, envelope.len) else {
+        let (len, srx) = (conn.envelope.len, conn.srx);
+        let Some(base) = self.claim_space(srx, recv_id, len) else {
             return;
         };
+        self.start_payload(conn_id, Target::Recv(recv_id, base), rendezvous);
+    }
+
+    /// The payload of the current message goes to `target`.
+    #[inline]
+    pub(super) fn start_payload(&mut self, conn_id: u32, target: Target, rendezvous: Option<u8>) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
+        let envelope = conn.envelope;
         if let Some(index) = rendezvous {
             conn.rx = RxState::Header;
-            self.grant(conn_id, index, recv_id, envelope);
+            self.grant(conn_id, index, target, envelope);
             return;
         }
         if envelope.len == 0 {
             conn.rx = RxState::Header;
-            self.finish_payload(conn_id, Target::Recv(recv_id, base));
+            self.finish_payload(conn_id, target);
             return;
         }
         conn.rx = RxState::Payload {
-            target: Target::Recv(recv_id, base),
+            target,
             done: 0,
             left: envelope.len,
         };
@@ -273,14 +281,14 @@ impl<B: Buffer> Engine<B> {
         Some(base)
     }
 
-    /// Asks the sender of a rendezvous for its payload; to drop it if `recv` is [`NIL`].
-    pub(super) fn grant(&mut self, conn_id: u32, index: u8, recv: u32, envelope: Envelope) {
+    /// Asks the sender of a rendezvous for its payload.
+    pub(super) fn grant(&mut self, conn_id: u32, index: u8, target: Target, envelope: Envelope) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let granted = conn
             .cts
-            .set(index, CtsEntry { recv, envelope })
+            .set(index, CtsEntry { target, envelope })
             .and_then(|()| {
                 let mut bytes = [0; BASE_LEN];
                 Header::cts(index)
@@ -290,92 +298,91 @@ impl<B: Buffer> Engine<B> {
             });
         self.mark_output(conn_id);
         if let Err(error) = granted {
-            self.fail_recv(conn_id, recv, &envelope, error);
+            if let Target::Recv(recv, _) = target {
+                self.fail_recv(conn_id, recv, &envelope, error);
+            }
             self.break_conn(conn_id, error);
         }
     }
 
+    /// A message nobody waits for takes its place among the unexpected ones.
     #[cold]
     #[inline(never)]
     fn start_unexpected(&mut self, conn_id: u32, rendezvous: Option<u8>) {
         let Self {
             conns,
             srxs,
-            limits,
-            slots,
             unexpected,
             ..
         } = self;
         let Some(conn) = conns.get_mut(conn_id) else {
             return;
         };
-        let envelope = conn.envelope;
-        let payload = if rendezvous.is_some() {
-            0
-        } else {
-            envelope.len
-        };
-        let total = conn.kept.saturating_add(payload);
-        let room = total <= limits.kept_bytes && conn.kept_count < limits.kept_messages;
-        let slot = match payload {
-            _ if !room => Err(Errno::EAGAIN),
-            0 => Ok(NIL),
-            _ => slots.insert(()),
-        };
-        let Ok(slot) = slot else {
-            return self.block(conn_id, rendezvous);
-        };
         let message = Unexpected {
-            envelope,
+            envelope: conn.envelope,
             ep: conn.config.ep,
             conn: conn_id,
-            slot,
+            slot: NIL,
             kept: 0,
+            parked: true,
             rendezvous,
             claimed: None,
         };
         let Ok(id) = unexpected.insert(message) else {
-            slots.remove(slot);
-            return self.block(conn_id, rendezvous);
+            conn.rx = RxState::Blocked { message: NIL };
+            return self.break_conn(conn_id, Errno::ENOMEM);
         };
-        conn.kept = total;
-        conn.kept_count = conn.kept_count.saturating_add(1);
-        let Some(matcher) = srxs.get_mut(conn.srx) else {
-            return;
-        };
-        matcher.add_unexpected(unexpected, id);
-        if payload == 0 {
-            conn.rx = RxState::Header;
-            if rendezvous.is_none() && envelope.ack {
-                self.acknowledge(conn_id);
-            }
-            return;
+        conn.rx = RxState::Blocked { message: id };
+        if let Some(matcher) = srxs.get_mut(conn.srx) {
+            matcher.add_unexpected(unexpected, id);
         }
-        conn.rx = RxState::Payload {
-            target: Target::Unexpected(id),
-            done: 0,
-            left: payload,
-        };
+        self.keep(conn_id, id);
     }
 
-    /// The connection waits until a receive is posted or earlier messages are taken.
-    fn block(&mut self, conn_id: u32, rendezvous: Option<u8>) {
-        if let Some(conn) = self.conns.get_mut(conn_id) {
-            conn.rx = RxState::Blocked { rendezvous };
+    /// Keeps the message a connection is blocked on, if there is room. Without, the
+    /// connection waits until a receive takes the message or earlier ones are taken.
+    pub(super) fn keep(&mut self, conn_id: u32, id: u32) {
+        let Self {
+            conns,
+            limits,
+            slots,
+            unexpected,
+            ..
+        } = self;
+        let (Some(conn), Some(message)) = (conns.get_mut(conn_id), unexpected.get_mut(id)) else {
+            return;
+        };
+        let payload = message.payload();
+        let total = conn.kept.saturating_add(payload);
+        if total > limits.kept_bytes || conn.kept_count >= limits.kept_messages {
+            return;
         }
-        if self.blocked.push(conn_id).is_err() {
-            self.break_conn(conn_id, Errno::ENOMEM);
+        if payload > 0 {
+            let Ok(slot) = slots.insert(()) else { return };
+            message.slot = slot;
+        }
+        message.parked = false;
+        conn.kept = total;
+        conn.kept_count = conn.kept_count.saturating_add(1);
+        if payload > 0 {
+            conn.rx = RxState::Payload {
+                target: Target::Unexpected(id),
+                done: 0,
+                left: payload,
+            };
+            return;
+        }
+        conn.rx = RxState::Header;
+        if message.rendezvous.is_none() && message.envelope.ack {
+            self.acknowledge(conn_id);
         }
     }
 
     /// The driver has no memory for the slot it was told to fill: nothing of it has been
-    /// kept, and the connection waits for a receive.
+    /// kept, and the connection is blocked on the message.
     pub fn rx_no_memory(&mut self, conn_id: u32) {
         let Self {
-            conns,
-            srxs,
-            unexpected,
-            ..
+            conns, unexpected, ..
         } = self;
         let Some(conn) = conns.get_mut(conn_id) else {
             return;
@@ -388,11 +395,15 @@ impl<B: Buffer> Engine<B> {
         else {
             return;
         };
-        if let Some(matcher) = srxs.get_mut(conn.srx) {
-            matcher.take_unexpected(unexpected, |other, _| other == id);
-        }
-        self.forget_unexpected(id);
-        self.block(conn_id, None);
+        let Some(message) = unexpected.get_mut(id) else {
+            return;
+        };
+        conn.rx = RxState::Blocked { message: id };
+        conn.kept = conn.kept.saturating_sub(message.payload());
+        conn.kept_count = conn.kept_count.saturating_sub(1);
+        message.parked = true;
+        let slot = core::mem::replace(&mut message.slot, NIL);
+        self.release_slot(slot);
     }
 
     fn handle_data(&mut self, conn_id: u32, header: &Header) -> Result<()> {
@@ -401,23 +412,9 @@ impl<B: Buffer> Engine<B> {
         if expected.envelope.len != header.payload_len {
             return Err(Errno::EPROTO);
         }
-        let CtsEntry { recv, envelope } = conn.cts.take(header.op_data).ok_or(Errno::EPROTO)?;
+        let CtsEntry { target, envelope } = conn.cts.take(header.op_data).ok_or(Errno::EPROTO)?;
         conn.envelope = envelope;
-        let target = if recv == NIL {
-            Target::Discard
-        } else {
-            Target::Recv(recv, 0)
-        };
-        if envelope.len == 0 {
-            conn.rx = RxState::Header;
-            self.finish_payload(conn_id, target);
-            return Ok(());
-        }
-        conn.rx = RxState::Payload {
-            target,
-            done: 0,
-            left: envelope.len,
-        };
+        self.start_payload(conn_id, target, None);
         Ok(())
     }
 
@@ -483,13 +480,11 @@ impl<B: Buffer> Engine<B> {
         if is_slot(message.slot) {
             self.release_slot(message.slot);
         }
+        if message.parked {
+            return;
+        }
         if let Some(conn) = self.conns.get_mut(message.conn) {
-            let payload = if message.rendezvous.is_some() {
-                0
-            } else {
-                message.envelope.len
-            };
-            conn.kept = conn.kept.saturating_sub(payload);
+            conn.kept = conn.kept.saturating_sub(message.payload());
             conn.kept_count = conn.kept_count.saturating_sub(1);
             if matches!(conn.rx, RxState::Blocked { .. }) {
                 self.resume(message.conn);

@@ -2,6 +2,7 @@
 //! of engines are in `crates/sim`.
 
 mod close;
+mod rx;
 mod tx;
 
 use alloc::vec::Vec;

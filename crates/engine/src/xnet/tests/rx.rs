@@ -1,0 +1,176 @@
+use super::*;
+
+const TAG: Option<u64> = Some(5);
+
+fn peek(f: &mut Fixture, context: usize, tag: u64, flags: RecvFlags) {
+    let want = Want {
+        tag: Some((tag, 0)),
+        src: FiAddr::UNSPEC,
+    };
+    f.engine.peek(f.ep, want, context, flags).unwrap();
+}
+
+fn is_blocked(f: &Fixture) -> bool {
+    matches!(f.engine.rx_want(f.conn), RxWant::Blocked)
+}
+
+/// Says which connections can be read again.
+fn resumed(f: &mut Fixture) -> Vec<u32> {
+    let mut conns = Vec::new();
+    while let Some(conn) = f.engine.pop_resumed() {
+        if f.engine.rx_retry(conn) {
+            conns.push(conn);
+        }
+    }
+    conns
+}
+
+#[test]
+fn a_message_too_long_to_be_kept_goes_straight_to_its_receive() {
+    let mut f = Fixture::new();
+    f.message(5, 1000);
+    assert!(is_blocked(&f));
+    assert!(f.recv(1, Some(6), 1000).is_empty());
+    assert!(is_blocked(&f) && resumed(&mut f).is_empty());
+    assert!(f.recv(2, TAG, 1000).is_empty());
+    assert_eq!(resumed(&mut f), [f.conn]);
+    let RxWant::Place(iov, 0, 1000) = f.engine.rx_want(f.conn) else {
+        panic!("it has a place");
+    };
+    assert_eq!(iov.address(), 0x2000);
+    f.engine.rx_placed(f.conn, 1000);
+    assert_eq!(f.done(), [2]);
+}
+
+#[test]
+fn peek_finds_a_message_its_connection_is_blocked_on() {
+    let mut f = Fixture::new();
+    f.message(5, 1000);
+    peek(&mut f, 1, 5, RecvFlags::default());
+    let found = f.pop().unwrap();
+    assert_eq!((found.context, found.len, found.tag), (1, 1000, 5));
+    assert!(is_blocked(&f));
+
+    let claim = RecvFlags {
+        claim: true,
+        ..RecvFlags::default()
+    };
+    peek(&mut f, 2, 5, claim);
+    assert_eq!(f.done(), [2]);
+    // It is set aside: no other receive gets it.
+    assert!(f.recv(3, TAG, 1000).is_empty());
+    assert!(is_blocked(&f) && resumed(&mut f).is_empty());
+    let want = Want {
+        tag: Some((5, 0)),
+        src: FiAddr::UNSPEC,
+    };
+    let recv = Recv::new(Iov::one(Mem(0x3000, 1000)), want, 2);
+    assert!(f.engine.claim(f.ep, recv, claim).unwrap().is_none());
+    assert_eq!(resumed(&mut f), [f.conn]);
+    f.engine.rx_placed(f.conn, 1000);
+    assert_eq!(f.done(), [2]);
+}
+
+#[test]
+fn a_message_its_connection_is_blocked_on_can_be_discarded() {
+    let mut f = Fixture::new();
+    f.message(5, 1000);
+    let discard = RecvFlags {
+        discard: true,
+        ..RecvFlags::default()
+    };
+    peek(&mut f, 1, 5, discard);
+    assert_eq!(f.done(), [1]);
+    assert_eq!(resumed(&mut f), [f.conn]);
+    assert!(matches!(f.engine.rx_want(f.conn), RxWant::Discard(1000)));
+    f.engine.rx_placed(f.conn, 1000);
+    f.message(6, 0);
+    f.recv(2, Some(6), 0);
+    assert_eq!(f.done(), [2]);
+}
+
+#[test]
+fn a_receive_takes_the_message_that_came_first_even_if_it_could_not_be_kept() {
+    let mut f = Fixture::new();
+    let first = f.conn;
+    f.message(5, 1000);
+    f.conn = f.open_conn(f.ep, 8);
+    f.up();
+    f.message(5, 0);
+    f.recv(1, TAG, 1000);
+    assert_eq!(resumed(&mut f), [first]);
+    f.engine.rx_placed(first, 1000);
+    assert_eq!(f.pop().unwrap().src, FiAddr(7));
+    f.recv(2, TAG, 0);
+    assert_eq!(f.pop().unwrap().src, FiAddr(8));
+}
+
+#[test]
+fn room_for_a_message_lets_its_connection_go_on() {
+    let mut f = Fixture::new();
+    for tag in 0..3 {
+        f.message(tag, 0);
+    }
+    f.message(3, 10);
+    assert!(is_blocked(&f));
+    f.recv(1, Some(1), 0);
+    assert_eq!(resumed(&mut f), [f.conn]);
+    assert!(matches!(
+        f.engine.rx_want(f.conn),
+        RxWant::Keep(_, 10, 0, 10)
+    ));
+}
+
+#[test]
+fn without_memory_for_a_slot_the_message_waits_in_the_stream() {
+    let mut f = Fixture::new();
+    f.message(5, 10);
+    let RxWant::Keep(slot, ..) = f.engine.rx_want(f.conn) else {
+        panic!("it is kept");
+    };
+    f.engine.rx_no_memory(f.conn);
+    assert!(is_blocked(&f));
+    assert_eq!(f.engine.pop_freed(), Some(slot));
+    f.recv(1, TAG, 10);
+    assert_eq!(resumed(&mut f), [f.conn]);
+    f.engine.rx_placed(f.conn, 10);
+    assert_eq!(f.done(), [1]);
+}
+
+#[test]
+fn a_blocked_connection_that_closes_leaves_nothing_behind() {
+    let mut f = Fixture::new();
+    f.message(5, 1000);
+    f.engine.close_conn(f.conn, Errno::ECONNRESET);
+    assert!(f.recv(1, TAG, 1000).is_empty());
+    assert_eq!((f.done().len(), f.failed().len()), (0, 0));
+    assert_eq!(f.engine.srx_mut(f.srx).unwrap().len(), 1);
+}
+
+#[test]
+fn a_rendezvous_into_a_multi_receive_buffer_goes_behind_what_is_there() {
+    let mut f = Fixture::new();
+    let want = Want {
+        tag: Some((0, u64::MAX)),
+        src: FiAddr::UNSPEC,
+    };
+    let mut recv = Recv::new(Iov::one(Mem(0x4000, 1000)), want, 1);
+    recv.multi = true;
+    f.post(recv);
+    f.message(1, 100);
+    f.engine.rx_placed(f.conn, 100);
+    f.rts(2, 9, 200).unwrap();
+    let data = Header {
+        op_data: 9,
+        ..Header::new(Op::Data, 200)
+    };
+    f.header(&data).unwrap();
+    assert!(matches!(
+        f.engine.rx_want(f.conn),
+        RxWant::Place(_, 100, 200)
+    ));
+    f.engine.rx_placed(f.conn, 200);
+    let (first, second) = (f.pop().unwrap(), f.pop().unwrap());
+    assert_eq!((first.buf, first.len), (0x4000, 100));
+    assert_eq!((second.buf, second.len), (0x4000 + 100, 200));
+}
