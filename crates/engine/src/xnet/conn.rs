@@ -63,6 +63,8 @@ impl TxDone {
 pub(super) enum Source<B> {
     /// The driver's staging buffer.
     Stage,
+    /// The same, and the next message does not join: control messages go out behind it.
+    Sealed,
     /// User memory.
     User(B),
     /// The header of a rendezvous payload.
@@ -224,7 +226,19 @@ impl<B: Copy> Conn<B> {
             && self
                 .segments
                 .front()
-                .is_some_and(|s| matches!(s.source, Source::Stage))
+                .is_some_and(|s| matches!(s.source, Source::Stage | Source::Sealed))
+    }
+
+    /// Queues a control message, to go out at the next end of a message. Messages sent later
+    /// must not move that end away.
+    pub(super) fn queue_control(&mut self, bytes: [u8; BASE_LEN]) -> Result<()> {
+        self.control.push(bytes)?;
+        if let Some(back) = self.segments.back_mut()
+            && matches!(back.source, Source::Stage)
+        {
+            back.source = Source::Sealed;
+        }
+        Ok(())
     }
 
     /// Whether part of a header has arrived.

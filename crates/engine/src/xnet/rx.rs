@@ -294,7 +294,7 @@ impl<B: Buffer> Engine<B> {
                 Header::cts(index)
                     .emit(conn.order, &mut bytes)
                     .map_err(|e| e.errno())?;
-                conn.control.push(bytes)
+                conn.queue_control(bytes)
             });
         self.mark_output(conn_id);
         if let Err(error) = granted {
@@ -465,7 +465,7 @@ impl<B: Buffer> Engine<B> {
         let pushed = Header::ack()
             .emit(conn.order, &mut bytes)
             .map_err(|e| e.errno())
-            .and_then(|_| conn.control.push(bytes));
+            .and_then(|_| conn.queue_control(bytes));
         self.mark_output(conn_id);
         if let Err(error) = pushed {
             self.break_conn(conn_id, error);

@@ -532,7 +532,7 @@ impl<B: Buffer> Conn<B> {
             }
             let left = segment.len.saturating_sub(skip) as usize;
             let chunk = match segment.source {
-                Source::Stage => Chunk::Stage(left),
+                Source::Stage | Source::Sealed => Chunk::Stage(left),
                 Source::User(buffer) => Chunk::User(buffer, skip as usize, left),
                 Source::Header(bytes) => Chunk::Control(bytes, skip as u8),
             };
@@ -566,7 +566,7 @@ impl<B: Buffer> Conn<B> {
             };
             let left = front.len.saturating_sub(self.front_sent);
             let step = left.min(bytes);
-            if matches!(front.source, Source::Stage) {
+            if matches!(front.source, Source::Stage | Source::Sealed) {
                 staged = staged.wrapping_add(step);
             }
             bytes = bytes.wrapping_sub(step);

@@ -1,3 +1,5 @@
+use ripstop_wire::xnet::base::BaseFlags;
+
 use super::*;
 
 #[test]
@@ -78,4 +80,27 @@ fn a_deferred_message_can_be_taken_back() {
     assert_eq!(f.engine.outstanding(f.ep), 1);
     f.engine.close_conn(f.conn, Errno::ECONNREFUSED);
     assert_eq!(f.failed(), [(1, Errno::ECONNREFUSED)]);
+}
+
+#[test]
+fn a_steady_flow_of_messages_does_not_hold_back_an_acknowledgement() {
+    let mut f = Fixture::new();
+    f.send(1, Some(1), 10).unwrap();
+    f.engine.sent(f.conn, 5);
+    let header = Header {
+        flags: BaseFlags::DELIVERY_COMPLETE,
+        ..Header::new(Op::Msg, 0)
+    };
+    f.header(&header).unwrap();
+    assert_eq!(f.engine.pop_output(), Some(f.conn));
+    f.send(2, Some(2), 10).unwrap();
+    f.send(3, Some(3), 10).unwrap();
+    assert_eq!(f.output(), [('s', 29)]);
+    f.engine.sent(f.conn, 29);
+    assert_eq!(f.output(), [('c', 16), ('s', 68)]);
+    f.engine.sent(f.conn, 3);
+    f.send(4, Some(4), 10).unwrap();
+    assert_eq!(f.output(), [('c', 13), ('s', 102)]);
+    f.flush();
+    assert_eq!(f.done(), [1, 2, 3, 4]);
 }
