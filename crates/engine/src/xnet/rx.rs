@@ -2,7 +2,7 @@
 
 use ripstop_types::{Errno, Result};
 use ripstop_wire::WireError;
-use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, Op, parse_small, peek_len};
+use ripstop_wire::xnet::base::{BASE_LEN, Header, Op, parse_small, peek_len};
 
 use super::conn::{CtsEntry, is_slot};
 use super::engine::Engine;
@@ -116,7 +116,7 @@ impl<B: Buffer> Engine<B> {
                 src: conn.config.src,
                 data: None,
                 len: small.payload_len,
-                ack: small.flags.contains(BaseFlags::DELIVERY_COMPLETE),
+                ack: small.flags.wants_ack(),
             };
             self.start_message(conn_id, envelope, None);
             return Ok(small.header_len());
