@@ -326,6 +326,10 @@ impl<T> Table<T> {
         self.entries.get(usize::from(index))?.as_ref()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().flatten()
+    }
+
     pub(super) fn take(&mut self, index: u8) -> Option<T> {
         let entry = self.entries.get_mut(usize::from(index))?.take()?;
         self.used = self.used.saturating_sub(1);

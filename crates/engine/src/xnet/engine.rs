@@ -185,9 +185,19 @@ impl<B: Buffer> Engine<B> {
         })
     }
 
-    /// Closes an endpoint. Close its connections first.
+    /// Closes an endpoint; messages that wait for a receive there are forgotten, also in a
+    /// shared receive context. Close its connections first.
     pub fn close_ep(&mut self, id: u32) {
-        self.eps.remove(id);
+        let Some(ep) = self.eps.remove(id) else {
+            return;
+        };
+        while let Some(message) = self
+            .srxs
+            .get_mut(ep.config.srx)
+            .and_then(|m| m.take_unexpected(&mut self.unexpected, |_, message| message.ep == id))
+        {
+            self.forget_unexpected(message);
+        }
     }
 
     /// What an endpoint is made of.
@@ -236,7 +246,10 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// The peer of a connection got a place in the address vector, or lost it.
+    /// The peer of a connection got a place in the address vector, or lost it: messages from
+    /// it that are not received yet are from `src` now. Receives posted for that source
+    /// before do not see those that have arrived; [`Engine::fail_directed`] ends the receives
+    /// of a peer that loses its place, so that there are none.
     pub fn set_source(&mut self, id: u32, src: FiAddr) {
         let Self {
             conns,
@@ -249,6 +262,9 @@ impl<B: Buffer> Engine<B> {
         };
         conn.config.src = src;
         conn.envelope.src = src;
+        for entry in conn.cts.iter_mut() {
+            entry.envelope.src = src;
+        }
         if let Some(matcher) = srxs.get_mut(conn.srx) {
             matcher.each_unexpected(unexpected, |_, message| {
                 if message.conn == id {
