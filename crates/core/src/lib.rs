@@ -5,11 +5,13 @@
 //!   (man page `fi_getinfo(3)`), and [`hints`]: whether the one meets the other, and why not.
 //! * [`registry`]: the providers of the process.
 //! * [`ip`] and [`resolve`]: interfaces and names of IP providers.
+//! * [`av`]: address vectors of IP peers.
 //! * [`param`] and [`log`]: environment variables and log lines.
 #![forbid(unsafe_code)]
 
 mod address;
 mod attr;
+pub mod av;
 pub mod caps;
 mod filter;
 pub mod hints;

@@ -1,0 +1,242 @@
+//! The address vector of IP providers (man page `fi_av(3)`).
+//!
+//! A peer is known by the index of its insertion, which is its [`FiAddr`] in address vectors
+//! of either type. An IPv4 peer takes 8 bytes in a table that grows by chunks, and 5 to 12
+//! bytes in a hash index from address to peer: a million peers fit in 20 MB, and growing
+//! never holds the table twice.
+
+mod slots;
+mod symmetric;
+
+use core::hash::Hasher;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use hashbrown::HashTable;
+use ripstop_types::{Errno, FiAddr, Result};
+
+use slots::{Peer, Slots};
+pub use symmetric::Symmetric;
+
+/// IP peers by index and by address.
+///
+/// Not synchronised: who shares it between threads puts a lock around it.
+#[derive(Default)]
+pub struct AddressVector {
+    slots: Slots,
+    index: HashTable<u32>,
+    /// Insertions of a peer beyond those its slot can count.
+    more_uses: HashMap<u32, u32>,
+    /// What completions report of a peer instead of its index, where the program said so.
+    user_ids: HashMap<u32, u64>,
+}
+
+impl core::fmt::Debug for AddressVector {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl AddressVector {
+    /// An empty address vector.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An address vector with room for `count` IPv4 peers (`fi_av_attr::count`). Others can
+    /// be inserted all the same.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn with_capacity(count: usize) -> Result<Self> {
+        let mut av = Self::new();
+        av.index
+            .try_reserve(count, |_| 0)
+            .map_err(|_| Errno::ENOMEM)?;
+        av.slots.reserve(count)?;
+        Ok(av)
+    }
+
+    /// Inserts a peer at the lowest unused index. A peer that is there already keeps its
+    /// index, and has to be removed once more.
+    ///
+    /// # Errors
+    /// [`Errno::EADDRNOTAVAIL`] for an address without a port or without a host, which
+    /// nobody can be reached at; [`Errno::ENOMEM`], and [`Errno::EOVERFLOW`] beyond 2^32 - 1
+    /// peers, both without effect.
+    pub fn insert(&mut self, addr: &SocketAddr) -> Result<FiAddr> {
+        if addr.port() == 0 || addr.ip().is_unspecified() {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        let peer = Peer::from(addr);
+        let hash = peer.hash();
+        let slots = &self.slots;
+        if let Some(&known) = self.index.find(hash, |&i| slots.is(i, &peer)) {
+            self.use_again(known)?;
+            return Ok(FiAddr(known.into()));
+        }
+        self.index
+            .try_reserve(1, |&i| slots.hash(i))
+            .map_err(|_| Errno::ENOMEM)?;
+        let index = self.slots.insert(&peer)?;
+        let slots = &self.slots;
+        self.index.insert_unique(hash, index, |&i| slots.hash(i));
+        Ok(FiAddr(index.into()))
+    }
+
+    /// Takes back one insertion. With the last one the peer is gone: its address is returned
+    /// and its index can be used again.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] when there is no such peer.
+    pub fn remove(&mut self, peer: FiAddr) -> Result<Option<SocketAddr>> {
+        let index = u32::try_from(peer.0).map_err(|_| Errno::EINVAL)?;
+        let known = self.slots.get(index).ok_or(Errno::EINVAL)?;
+        if !self.is_last_use(index) {
+            return Ok(None);
+        }
+        if let Ok(entry) = self.index.find_entry(known.hash(), |&i| i == index) {
+            entry.remove();
+        }
+        self.slots.remove(index);
+        self.user_ids.remove(&index);
+        Ok(Some(known.into()))
+    }
+
+    /// The address of a peer.
+    #[inline]
+    #[must_use]
+    pub fn lookup(&self, peer: FiAddr) -> Option<SocketAddr> {
+        let index = u32::try_from(peer.0).ok()?;
+        self.slots.get(index).map(SocketAddr::from)
+    }
+
+    /// The peer with an address, or [`FiAddr::NOTAVAIL`]. IPv4 addresses are also found in
+    /// the form that IPv6 sockets give them (`::ffff:10.0.0.1`), and flow information is not
+    /// looked at.
+    #[must_use]
+    pub fn find(&self, addr: &SocketAddr) -> FiAddr {
+        let exact = self.find_exact(&Peer::from(addr));
+        let canonical = addr.ip().to_canonical();
+        match exact {
+            Some(index) => FiAddr(index.into()),
+            None if canonical != addr.ip() => self.find(&SocketAddr::new(canonical, addr.port())),
+            None => FiAddr::NOTAVAIL,
+        }
+    }
+
+    /// What completions report as the source of a message from `addr`: the id that the
+    /// program gave the peer (`fi_av_set_user_id`), otherwise its index.
+    #[must_use]
+    pub fn source(&self, addr: &SocketAddr) -> FiAddr {
+        let peer = self.find(addr);
+        self.user_id(peer).unwrap_or(peer)
+    }
+
+    /// Gives a peer an id to be reported instead of its index (`FI_AV_USER_ID`).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] when there is no such peer, [`Errno::ENOMEM`].
+    pub fn set_user_id(&mut self, peer: FiAddr, id: u64) -> Result<()> {
+        let index = u32::try_from(peer.0).map_err(|_| Errno::EINVAL)?;
+        self.slots.get(index).ok_or(Errno::EINVAL)?;
+        self.user_ids.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.user_ids.insert(index, id);
+        Ok(())
+    }
+
+    /// The id that the program gave a peer.
+    #[must_use]
+    pub fn user_id(&self, peer: FiAddr) -> Option<FiAddr> {
+        let index = u32::try_from(peer.0).ok()?;
+        self.user_ids.get(&index).map(|&id| FiAddr(id))
+    }
+
+    /// Number of peers.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there is no peer.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// The index after the highest one in use or used before: the size that a table by
+    /// index must have.
+    #[must_use]
+    pub const fn bound(&self) -> usize {
+        self.slots.bound()
+    }
+
+    /// All peers in the order of their index.
+    pub fn iter(&self) -> impl Iterator<Item = (FiAddr, SocketAddr)> {
+        self.slots
+            .iter()
+            .map(|(index, peer)| (FiAddr(index.into()), peer.into()))
+    }
+
+    fn find_exact(&self, peer: &Peer) -> Option<u32> {
+        self.index
+            .find(peer.hash(), |&i| self.slots.is(i, peer))
+            .copied()
+    }
+
+    fn use_again(&mut self, index: u32) -> Result<()> {
+        if self.slots.use_again(index) {
+            return Ok(());
+        }
+        self.more_uses.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let more = self.more_uses.entry(index).or_default();
+        *more = more.checked_add(1).ok_or(Errno::EOVERFLOW)?;
+        Ok(())
+    }
+
+    /// Counts one use less; whether that was the last.
+    fn is_last_use(&mut self, index: u32) -> bool {
+        let Some(more) = self.more_uses.get_mut(&index) else {
+            return self.slots.use_less(index);
+        };
+        *more -= 1;
+        if *more == 0 {
+            self.more_uses.remove(&index);
+        }
+        false
+    }
+}
+
+/// A fast hash of a few words. Keys are inserted by the program alone, so nobody can make
+/// them collide from outside.
+struct WordHasher(u64);
+
+impl WordHasher {
+    const fn mix(&mut self, word: u64) {
+        // Multiplier of a 64-bit linear congruential generator (Knuth, MMIX).
+        let mixed = (self.0 ^ word).wrapping_mul(0x5851_f42d_4c95_7f2d);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+impl Hasher for WordHasher {
+    fn finish(&self) -> u64 {
+        // The table takes its bits from both ends.
+        let mixed = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 29)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.mix(byte.into());
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.mix(word);
+    }
+}
+
+#[cfg(test)]
+mod tests;
