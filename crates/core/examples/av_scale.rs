@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
-use ripstop_core::av::AddressVector;
+use ripstop_core::av::AddressTable;
 use ripstop_core::types::FiAddr;
 
 fn peer(i: u64) -> SocketAddr {
@@ -27,7 +27,7 @@ fn main() {
         .nth(1)
         .and_then(|n| n.parse().ok())
         .unwrap_or(1_000_000);
-    let mut av = AddressVector::new();
+    let mut av = AddressTable::new();
     let start = Instant::now();
     for i in 0..peers {
         av.insert(&peer(i)).expect("memory for all peers");

@@ -6,6 +6,7 @@
 //! * [`registry`]: the providers of the process.
 //! * [`ip`] and [`resolve`]: interfaces and names of IP providers.
 //! * [`av`]: address vectors of IP peers.
+//! * [`eq`]: event queues.
 //! * [`param`] and [`log`]: environment variables and log lines.
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ mod address;
 mod attr;
 pub mod av;
 pub mod caps;
+pub mod eq;
 mod filter;
 pub mod hints;
 mod info;
@@ -28,6 +30,8 @@ pub mod sockaddr;
 
 pub use address::{Address, AddressError};
 pub use attr::{AUTH_KEY_PER_AV, DomainAttr, EpAttr, FabricAttr, RxAttr, SHARED_CONTEXT, TxAttr};
+pub use av::AddressTable;
+pub use eq::{EventQueue, ProgressSource};
 pub use filter::Filter;
 pub use info::{FidToken, Handle, Hints, Info};
 pub use nic::{BusAttr, DeviceAttr, LinkAttr, LinkState, Nic, PciAttr};

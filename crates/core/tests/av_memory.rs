@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use peak_alloc::PeakAlloc;
-use ripstop_core::av::AddressVector;
+use ripstop_core::av::AddressTable;
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
@@ -23,7 +23,7 @@ fn peer(i: usize) -> SocketAddr {
 fn a_million_peers_stay_within_the_limit_while_growing() {
     ALLOCATED.reset_peak_usage();
     let before = ALLOCATED.current_usage();
-    let mut av = AddressVector::new();
+    let mut av = AddressTable::new();
     for i in 0..PEERS {
         av.insert(&peer(i)).unwrap();
     }

@@ -22,7 +22,7 @@ pub use symmetric::Symmetric;
 ///
 /// Not synchronised: who shares it between threads puts a lock around it.
 #[derive(Default)]
-pub struct AddressVector {
+pub struct AddressTable {
     slots: Slots,
     index: HashTable<u32>,
     /// Insertions of a peer beyond those its slot can count.
@@ -31,13 +31,13 @@ pub struct AddressVector {
     user_ids: HashMap<u32, u64>,
 }
 
-impl core::fmt::Debug for AddressVector {
+impl core::fmt::Debug for AddressTable {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
 }
 
-impl AddressVector {
+impl AddressTable {
     /// An empty address vector.
     #[must_use]
     pub fn new() -> Self {

@@ -10,7 +10,7 @@ fn addr(text: &str) -> SocketAddr {
 
 #[test]
 fn indices_count_up_and_are_used_again_from_below() {
-    let mut av = AddressVector::new();
+    let mut av = AddressTable::new();
     let peers: Vec<_> = (1..=5)
         .map(|port| av.insert(&addr(&format!("10.0.0.1:{port}"))))
         .collect();
@@ -28,7 +28,7 @@ fn indices_count_up_and_are_used_again_from_below() {
 
 #[test]
 fn a_peer_inserted_twice_is_removed_twice() {
-    let mut av = AddressVector::new();
+    let mut av = AddressTable::new();
     for peer in [addr("10.0.0.1:1"), addr("[fe80::1]:1")] {
         let first = av.insert(&peer).unwrap();
         // More often than a slot can count.
@@ -48,7 +48,7 @@ fn a_peer_inserted_twice_is_removed_twice() {
 
 #[test]
 fn nobody_is_at_an_unspecified_address() {
-    let mut av = AddressVector::new();
+    let mut av = AddressTable::new();
     for peer in ["10.0.0.1:0", "0.0.0.0:1", "[::]:1", "[::1]:0"] {
         assert_eq!(av.insert(&addr(peer)), Err(Errno::EADDRNOTAVAIL));
     }
@@ -59,7 +59,7 @@ fn nobody_is_at_an_unspecified_address() {
 
 #[test]
 fn mapped_addresses_find_their_peer() {
-    let mut av = AddressVector::new();
+    let mut av = AddressTable::new();
     let peer = av.insert(&addr("10.0.0.1:7")).unwrap();
     assert_eq!(av.find(&addr("[::ffff:10.0.0.1]:7")), peer);
     assert_eq!(av.find(&addr("[::ffff:10.0.0.1]:8")), FiAddr::NOTAVAIL);
@@ -71,7 +71,7 @@ fn mapped_addresses_find_their_peer() {
 
 #[test]
 fn zones_are_part_of_an_address_and_flows_are_kept() {
-    let mut av = AddressVector::new();
+    let mut av = AddressTable::new();
     let of = |flow, scope| {
         SocketAddr::V6(std::net::SocketAddrV6::new(
             "fe80::1".parse().unwrap(),
@@ -89,7 +89,7 @@ fn zones_are_part_of_an_address_and_flows_are_kept() {
 
 #[test]
 fn user_ids_stand_in_for_indices() {
-    let mut av = AddressVector::new();
+    let mut av = AddressTable::new();
     let peer = av.insert(&addr("10.0.0.1:7")).unwrap();
     assert_eq!(av.source(&addr("10.0.0.1:7")), peer);
     av.set_user_id(peer, 1 << 50).unwrap();
@@ -103,7 +103,7 @@ fn user_ids_stand_in_for_indices() {
 
 #[test]
 fn room_made_beforehand_is_used() {
-    let mut av = AddressVector::with_capacity(10_000).unwrap();
+    let mut av = AddressTable::with_capacity(10_000).unwrap();
     for i in 0..10_000_u32 {
         let peer = SocketAddr::from((std::net::Ipv4Addr::from_bits(1 + i), 1));
         assert_eq!(av.insert(&peer), Ok(FiAddr(i.into())));
@@ -111,7 +111,7 @@ fn room_made_beforehand_is_used() {
     let (last, _) = av.iter().last().unwrap();
     assert_eq!((last, av.bound()), (FiAddr(9_999), 10_000));
     assert_eq!(
-        AddressVector::with_capacity(usize::MAX).unwrap_err(),
+        AddressTable::with_capacity(usize::MAX).unwrap_err(),
         Errno::ENOMEM
     );
 }
@@ -180,7 +180,7 @@ proptest! {
 
     #[test]
     fn it_does_what_the_model_does(steps in steps()) {
-        let (mut av, mut model) = (AddressVector::new(), Model::default());
+        let (mut av, mut model) = (AddressTable::new(), Model::default());
         for step in steps {
             match step {
                 Step::Insert(addr) => prop_assert_eq!(av.insert(&addr), Ok(FiAddr(model.insert(&addr)))),

@@ -1,0 +1,85 @@
+//! What makes progress when a queue is read.
+
+use core::time::Duration;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+/// Something that makes progress by being called, such as a domain, and may push events then.
+pub trait ProgressSource: Send + Sync {
+    /// Makes what progress is possible without blocking.
+    fn progress(&self);
+
+    /// A descriptor that is readable while a call of [`progress`](Self::progress) has
+    /// something to do, always the same one. Without one, a waiting queue calls every
+    /// millisecond.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// How long a queue may wait from now on without calling again, even though the
+    /// descriptor stays unreadable; `None` for ever.
+    fn wait_limit(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// How often sources without a descriptor are called by a waiting queue.
+const WITHOUT_DESCRIPTOR: Duration = Duration::from_millis(1);
+
+/// Sources that a queue does not keep alive.
+#[derive(Default)]
+pub(super) struct Sources(RwLock<Vec<Weak<dyn ProgressSource>>>);
+
+impl Sources {
+    /// Adds a source; `false` if it is there already.
+    pub(super) fn add(&self, source: &Arc<dyn ProgressSource>) -> bool {
+        let mut sources = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        sources.retain(|known| known.strong_count() > 0);
+        let new = !sources.iter().any(|known| is(known, source));
+        if new {
+            sources.push(Arc::downgrade(source));
+        }
+        new
+    }
+
+    /// Takes a source out; `false` if it is not there.
+    pub(super) fn remove(&self, source: &Arc<dyn ProgressSource>) -> bool {
+        let mut sources = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let before = sources.len();
+        sources.retain(|known| !is(known, source));
+        sources.len() < before
+    }
+
+    /// Calls each source that is still alive, without a lock.
+    pub(super) fn each(&self, mut call: impl FnMut(&dyn ProgressSource)) {
+        let mut next = 0;
+        while let Some(source) = self.at(&mut next) {
+            call(&*source);
+        }
+    }
+
+    /// The next source that is alive, from place `next` on.
+    fn at(&self, next: &mut usize) -> Option<Arc<dyn ProgressSource>> {
+        let sources = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let source = sources.get(*next)?;
+            *next += 1;
+            if let Some(alive) = source.upgrade() {
+                return Some(alive);
+            }
+        }
+    }
+
+    /// The longest wait that all sources allow.
+    pub(super) fn wait_limit(&self) -> Option<Duration> {
+        let mut limit: Option<Duration> = None;
+        self.each(|source| {
+            let own = source.wait_limit();
+            let slice = source.wait_fd().is_none().then_some(WITHOUT_DESCRIPTOR);
+            limit = [limit, own, slice].into_iter().flatten().min();
+        });
+        limit
+    }
+}
+
+fn is(known: &Weak<dyn ProgressSource>, source: &Arc<dyn ProgressSource>) -> bool {
+    core::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(source))
+}
