@@ -1,0 +1,186 @@
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use ripstop_types::{AddrFormat, Errno};
+
+use crate::{Error, Result};
+
+/// A transport address in the form the C library takes it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Addr {
+    bytes: Vec<u8>,
+}
+
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+const IN_LEN: usize = 16;
+const IN6_LEN: usize = 28;
+
+/// Zero bytes kept behind an address handed to C, so that a library which takes a longer
+/// address than the one given reads zeroes and not foreign memory.
+const PAD: usize = 512;
+
+impl Addr {
+    /// An address from its bytes, for instance those another process sent.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self {
+            bytes: bytes.to_vec(),
+        }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The socket address, if this is a `sockaddr_in` or `sockaddr_in6`.
+    #[must_use]
+    pub fn socket_addr(&self) -> Option<SocketAddr> {
+        let b = &self.bytes;
+        let family = u16::from_ne_bytes([*b.first()?, *b.get(1)?]);
+        let port = u16::from_be_bytes([*b.get(2)?, *b.get(3)?]);
+        match family {
+            AF_INET => {
+                let ip: [u8; 4] = b.get(4..8)?.try_into().ok()?;
+                Some(SocketAddr::new(IpAddr::from(ip), port))
+            }
+            AF_INET6 => {
+                let ip: [u8; 16] = b.get(8..24)?.try_into().ok()?;
+                let flow = u32::from_be_bytes(b.get(4..8)?.try_into().ok()?);
+                let scope = u32::from_ne_bytes(b.get(24..28)?.try_into().ok()?);
+                Some(SocketAddrV6::new(ip.into(), port, flow, scope).into())
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes followed by padding, checked against what `format` needs.
+    pub(crate) fn padded(&self, call: &'static str, format: u32) -> Result<Vec<u8>> {
+        if !self.fits(format) {
+            return Err(Error::new(call, Errno::EINVAL));
+        }
+        let mut bytes = Vec::with_capacity(self.bytes.len() + PAD);
+        bytes.extend_from_slice(&self.bytes);
+        bytes.resize(self.bytes.len() + PAD, 0);
+        Ok(bytes)
+    }
+
+    /// Many addresses packed as `fi_av_insert`(3) takes them.
+    pub(crate) fn pack(addrs: &[Self], format: u32) -> Result<Vec<u8>> {
+        let refused = Error::new("fi_av_insert", Errno::EINVAL);
+        let len = addrs.first().map_or(0, |a| a.bytes.len());
+        if addrs
+            .iter()
+            .any(|a| a.bytes.len() != len || !a.fits(format))
+        {
+            return Err(refused);
+        }
+        if addrs.len() > 1 && stride(format, &addrs[0].bytes) != Some(len) {
+            return Err(refused);
+        }
+        let mut bytes = Vec::with_capacity(addrs.len() * len + PAD);
+        for addr in addrs {
+            bytes.extend_from_slice(&addr.bytes);
+        }
+        bytes.resize(bytes.len() + PAD, 0);
+        Ok(bytes)
+    }
+
+    fn fits(&self, format: u32) -> bool {
+        match stride(format, &self.bytes) {
+            Some(need) => self.bytes.len() == need,
+            None => !self.bytes.is_empty() && self.bytes.len() <= PAD,
+        }
+    }
+}
+
+/// The length of one address in an array, where the format fixes it.
+fn stride(format: u32, bytes: &[u8]) -> Option<usize> {
+    let family = match bytes {
+        [a, b, ..] => u16::from_ne_bytes([*a, *b]),
+        _ => 0,
+    };
+    match AddrFormat::from_raw(format)? {
+        AddrFormat::SockaddrIn => Some(IN_LEN),
+        AddrFormat::SockaddrIn6 => Some(IN6_LEN),
+        AddrFormat::Sockaddr | AddrFormat::SockaddrIp | AddrFormat::Unspec => match family {
+            AF_INET => Some(IN_LEN),
+            AF_INET6 => Some(IN6_LEN),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl From<SocketAddr> for Addr {
+    fn from(addr: SocketAddr) -> Self {
+        match addr {
+            SocketAddr::V4(a) => v4(a),
+            SocketAddr::V6(a) => v6(a),
+        }
+    }
+}
+
+fn v4(addr: SocketAddrV4) -> Addr {
+    let mut bytes = vec![0; IN_LEN];
+    bytes[..2].copy_from_slice(&AF_INET.to_ne_bytes());
+    bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
+    bytes[4..8].copy_from_slice(&addr.ip().octets());
+    Addr { bytes }
+}
+
+fn v6(addr: SocketAddrV6) -> Addr {
+    let mut bytes = vec![0; IN6_LEN];
+    bytes[..2].copy_from_slice(&AF_INET6.to_ne_bytes());
+    bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
+    bytes[4..8].copy_from_slice(&addr.flowinfo().to_be_bytes());
+    bytes[8..24].copy_from_slice(&addr.ip().octets());
+    bytes[24..28].copy_from_slice(&addr.scope_id().to_ne_bytes());
+    Addr { bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_addresses_survive() {
+        for text in ["127.0.0.1:5", "[fe80::1%3]:65535", "[::1]:1"] {
+            let addr: SocketAddr = text.parse().unwrap();
+            assert_eq!(Addr::from(addr).socket_addr(), Some(addr));
+        }
+        assert_eq!(Addr::from_bytes(&[2]).socket_addr(), None);
+    }
+
+    #[test]
+    fn a_short_address_is_refused() {
+        let short = Addr::from_bytes(&[2, 0, 0, 1]);
+        assert!(
+            short
+                .padded("fi_connect", AddrFormat::SockaddrIn.raw())
+                .is_err()
+        );
+        let v4 = Addr::from("127.0.0.1:5".parse::<SocketAddr>().unwrap());
+        assert!(
+            v4.padded("fi_connect", AddrFormat::SockaddrIn6.raw())
+                .is_err()
+        );
+        assert!(
+            v4.padded("fi_connect", AddrFormat::SockaddrIn.raw())
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn only_equal_addresses_pack() {
+        let v4 = Addr::from("127.0.0.1:5".parse::<SocketAddr>().unwrap());
+        let v6 = Addr::from("[::1]:5".parse::<SocketAddr>().unwrap());
+        let ip = AddrFormat::SockaddrIp.raw();
+        assert_eq!(
+            Addr::pack(&[v4.clone(), v4.clone()], ip).unwrap().len(),
+            2 * IN_LEN + PAD
+        );
+        assert!(Addr::pack(&[v4, v6], ip).is_err());
+    }
+}

@@ -1,0 +1,177 @@
+#![allow(unsafe_code)]
+//! `fi_av`(3).
+
+use std::ffi::{CString, c_char, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use ripstop_abi::{fi_ops_av, fid_av};
+use ripstop_types::{AvType, Errno, FiAddr};
+
+use crate::call::{ENOSYS, op};
+use crate::domain::DomainCore;
+use crate::library::copy_text;
+use crate::owned::Owned;
+use crate::threading::Threading;
+use crate::{Addr, Error, Result};
+
+pub(crate) type AvCore<M> = Owned<fid_av, M, Arc<DomainCore<M>>>;
+
+/// How to open an address vector.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AvAttr {
+    /// The type, by default the provider's choice.
+    pub av_type: AvType,
+    /// Addresses expected, 0 for the provider's choice.
+    pub count: usize,
+}
+
+/// An address vector. Clones share it.
+pub struct Av<M: Threading> {
+    pub(crate) core: Arc<AvCore<M>>,
+}
+
+impl<M: Threading> Clone for Av<M> {
+    fn clone(&self) -> Self {
+        Self {
+            core: self.core.clone(),
+        }
+    }
+}
+
+impl<M: Threading> Av<M> {
+    pub(crate) fn new(owned: AvCore<M>) -> Self {
+        Self {
+            core: Arc::new(owned),
+        }
+    }
+
+    fn table(&self) -> *const fi_ops_av {
+        // SAFETY: the address vector is open.
+        unsafe { (*self.core.get()).ops }
+    }
+
+    fn format(&self) -> u32 {
+        self.core.parent().addr_format
+    }
+
+    /// Inserts one peer (`fi_av_insert`).
+    ///
+    /// # Errors
+    ///
+    /// `FI_EINVAL` when the address has not the domain's format or was not accepted, and what
+    /// the library says.
+    pub fn insert(&self, addr: &Addr) -> Result<FiAddr> {
+        match self.insert_all(std::slice::from_ref(addr))?.as_slice() {
+            [found] if found.is_specified() => Ok(*found),
+            _ => Err(Error::new("fi_av_insert", Errno::EINVAL)),
+        }
+    }
+
+    /// Inserts peers in one call (`fi_av_insert`). One that was not accepted comes back as
+    /// [`FiAddr::NOTAVAIL`].
+    ///
+    /// # Errors
+    ///
+    /// `FI_EINVAL` when the addresses differ in length or have not the domain's format, and
+    /// what the library says.
+    pub fn insert_all(&self, addrs: &[Addr]) -> Result<Vec<FiAddr>> {
+        let packed = Addr::pack(addrs, self.format())?;
+        let mut found = vec![FiAddr::NOTAVAIL; addrs.len()];
+        let out: *mut u64 = found.as_mut_ptr().cast();
+        let from: *const c_void = packed.as_ptr().cast();
+        let ret = match op!(self.table(), fi_ops_av.insert) {
+            // SAFETY: the vector is open; `packed` holds `len` addresses of the domain's format
+            // and padding; `found`, a transparent `u64` each, holds as many results.
+            Some(insert) => unsafe {
+                insert(self.core.get(), from, addrs.len(), out, 0, ptr::null_mut())
+            },
+            None => ENOSYS,
+        };
+        Error::check_count("fi_av_insert", ret as isize)?;
+        Ok(found)
+    }
+
+    /// Resolves and inserts one peer (`fi_av_insertsvc`).
+    ///
+    /// # Errors
+    ///
+    /// `FI_EINVAL` when it was not accepted, and what the library says.
+    pub fn insert_service(&self, node: &str, service: &str) -> Result<FiAddr> {
+        let refused = Error::new("fi_av_insertsvc", Errno::EINVAL);
+        let node = CString::new(node).map_err(|_| refused)?;
+        let service = CString::new(service).map_err(|_| refused)?;
+        let mut found = u64::MAX;
+        let ret = match op!(self.table(), fi_ops_av.insertsvc) {
+            // SAFETY: the vector is open, the strings live on, `found` takes the one result.
+            Some(insertsvc) => unsafe {
+                insertsvc(
+                    self.core.get(),
+                    node.as_ptr(),
+                    service.as_ptr(),
+                    &raw mut found,
+                    0,
+                    ptr::null_mut(),
+                )
+            },
+            None => ENOSYS,
+        };
+        match Error::check_count("fi_av_insertsvc", ret as isize)? {
+            1 => Ok(FiAddr(found)),
+            _ => Err(refused),
+        }
+    }
+
+    /// Removes peers (`fi_av_remove`).
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn remove(&self, addrs: &[FiAddr]) -> Result<()> {
+        let mut addrs: Vec<u64> = addrs.iter().map(|a| a.0).collect();
+        let ret = match op!(self.table(), fi_ops_av.remove) {
+            // SAFETY: the vector is open and `addrs` holds as many addresses as said.
+            Some(remove) => unsafe { remove(self.core.get(), addrs.as_mut_ptr(), addrs.len(), 0) },
+            None => ENOSYS,
+        };
+        Error::check("fi_av_remove", ret)
+    }
+
+    /// The transport address of a peer (`fi_av_lookup`), at most 512 bytes of it.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn lookup(&self, addr: FiAddr) -> Result<Addr> {
+        let mut bytes = [0_u8; 512];
+        let mut len = bytes.len();
+        let out: *mut c_void = bytes.as_mut_ptr().cast();
+        let ret = match op!(self.table(), fi_ops_av.lookup) {
+            // SAFETY: the vector is open and `bytes` has the length said.
+            Some(lookup) => unsafe { lookup(self.core.get(), addr.0, out, &raw mut len) },
+            None => ENOSYS,
+        };
+        Error::check("fi_av_lookup", ret)?;
+        Ok(Addr::from_bytes(&bytes[..len.min(bytes.len())]))
+    }
+
+    /// A transport address as text (`fi_av_straddr`).
+    ///
+    /// # Errors
+    ///
+    /// `FI_EINVAL` when the address has not the domain's format, `FI_ENOSYS`.
+    pub fn straddr(&self, addr: &Addr) -> Result<String> {
+        let padded = addr.padded("fi_av_straddr", self.format())?;
+        let mut text = [0_u8; 256];
+        // The last byte stays zero.
+        let mut len = text.len() - 1;
+        let out: *mut c_char = text.as_mut_ptr().cast();
+        let from: *const c_void = padded.as_ptr().cast();
+        let said = match op!(self.table(), fi_ops_av.straddr) {
+            // SAFETY: the vector is open, the address is whole, `text` has the length said.
+            Some(straddr) => unsafe { straddr(self.core.get(), from, out, &raw mut len) },
+            None => return Err(Error::new("fi_av_straddr", Errno::ENOSYS)),
+        };
+        Ok(copy_text(said))
+    }
+}

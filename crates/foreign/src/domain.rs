@@ -1,0 +1,313 @@
+#![allow(unsafe_code)]
+//! `fi_domain`(3).
+
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::Arc;
+
+use ripstop_abi::{
+    fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_info, fi_ops_domain, fi_rx_attr, fid_av, fid_cntr,
+    fid_cq, fid_domain, fid_ep, fid_mr,
+};
+use ripstop_types::{CqFormat, Errno, Flags, Mode, MrMode, WaitObj};
+
+use crate::call::{self, ENOSYS, op};
+use crate::fabric::{FabricCore, opened};
+use crate::info::Info;
+use crate::ops::Book;
+use crate::owned::Owned;
+use crate::payload::Place;
+use crate::region::Memory;
+use crate::threading::{Lock, Ptr, Threading};
+use crate::{
+    Av, AvAttr, Cntr, ConnReq, Cq, CqAttr, Endpoint, EndpointBuilder, Error, Region, Result,
+};
+
+/// An open domain. Clones share it.
+pub struct Domain<M: Threading> {
+    pub(crate) core: Arc<DomainCore<M>>,
+}
+
+impl<M: Threading> Clone for Domain<M> {
+    fn clone(&self) -> Self {
+        Self {
+            core: self.core.clone(),
+        }
+    }
+}
+
+/// Bounds of this crate's own.
+#[derive(Clone, Copy, Debug)]
+pub struct DomainOptions {
+    /// Operations that may be posted at once over all endpoints; beyond it posting says
+    /// `FI_EAGAIN`. Costs 64 bytes each once used.
+    pub max_ops: usize,
+}
+
+impl Default for DomainOptions {
+    fn default() -> Self {
+        Self { max_ops: 1 << 16 }
+    }
+}
+
+/// The open domain and the memory its operations use.
+pub(crate) struct DomainCore<M: Threading> {
+    fid: Ptr<fid_domain, M>,
+    fabric: Arc<FabricCore<M>>,
+    keep: ManuallyDrop<Keep<M>>,
+    pub(crate) addr_format: u32,
+    /// Whether completions can name the source of a message.
+    pub(crate) source: bool,
+    /// Whether local buffers must be registered.
+    pub(crate) mr_local: bool,
+}
+
+/// What is freed only when the library has let go of the domain.
+struct Keep<M: Threading> {
+    book: M::Lock<Book>,
+    regions: M::Lock<Vec<Arc<Memory>>>,
+    /// Registrations that operations may still refer to.
+    late: M::Lock<Vec<Ptr<fid_mr, M>>>,
+}
+
+impl<M: Threading> DomainCore<M> {
+    #[inline]
+    pub(crate) fn book<R>(&self, f: impl FnOnce(&mut Book) -> R) -> R {
+        self.keep.book.with(f)
+    }
+
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            domain: ptr::from_ref(self).addr(),
+            mr_local: self.mr_local,
+        }
+    }
+
+    pub(crate) fn keep_region(&self, memory: Arc<Memory>) {
+        self.keep.regions.with(|r| r.push(memory));
+    }
+
+    /// Ends a registration: now, or with the domain if operations may refer to it.
+    pub(crate) fn end_mr(self: &Arc<Self>, mr: Ptr<fid_mr, M>) {
+        if self.mr_local {
+            self.keep.late.with(|l| l.push(mr));
+        } else if call::close(mr.get().cast()).is_err() {
+            std::mem::forget(self.clone());
+        }
+    }
+
+    pub(crate) fn get(&self) -> *mut fid_domain {
+        self.fid.get()
+    }
+
+    pub(crate) fn fabric(&self) -> &Arc<FabricCore<M>> {
+        &self.fabric
+    }
+}
+
+impl<M: Threading> Drop for DomainCore<M> {
+    fn drop(&mut self) {
+        let late = self.keep.late.with(std::mem::take);
+        let mut closed = true;
+        for mr in late {
+            closed &= call::close(mr.get().cast()).is_ok();
+        }
+        closed = closed && call::close(self.fid.get().cast()).is_ok();
+        if closed {
+            // SAFETY: this is the only drop, and `keep` is not used after it.
+            unsafe { ManuallyDrop::drop(&mut self.keep) };
+        } else {
+            std::mem::forget(self.fabric.clone());
+        }
+    }
+}
+
+impl<M: Threading> Domain<M> {
+    pub(crate) fn new(
+        fid: Ptr<fid_domain, M>,
+        fabric: Arc<FabricCore<M>>,
+        info: &Info,
+        options: DomainOptions,
+    ) -> Self {
+        let keep = Keep {
+            book: M::Lock::new(Book::new(options.max_ops)),
+            regions: M::Lock::new(Vec::new()),
+            late: M::Lock::new(Vec::new()),
+        };
+        let core = DomainCore {
+            fid,
+            fabric,
+            keep: ManuallyDrop::new(keep),
+            addr_format: info.addr_format(),
+            source: info.caps().contains(Flags::SOURCE),
+            mr_local: info.mr_mode().contains(MrMode::LOCAL),
+        };
+        Self {
+            core: Arc::new(core),
+        }
+    }
+
+    fn table(&self) -> *const fi_ops_domain {
+        // SAFETY: the domain is open.
+        unsafe { (*self.core.get()).ops }
+    }
+
+    /// Opens an endpoint of `info`'s type (`fi_endpoint`), to be bound and enabled.
+    ///
+    /// # Errors
+    ///
+    /// `FI_EINVAL` when `info` needs a mode this crate does not offer. Else what the library
+    /// says.
+    pub fn endpoint(&self, info: &Info) -> Result<EndpointBuilder<M>> {
+        let mut copy = info.duplicate()?;
+        copy.set_handle(ptr::null_mut());
+        self.open_endpoint(copy)
+    }
+
+    /// Opens the endpoint that will accept a connection request. A refused request is rejected.
+    ///
+    /// # Errors
+    ///
+    /// As [`Domain::endpoint`].
+    pub fn accepting(&self, request: ConnReq<M>) -> Result<EndpointBuilder<M>> {
+        let builder = self.open_endpoint(request.info_with_handle()?)?;
+        request.taken();
+        Ok(builder)
+    }
+
+    fn open_endpoint(&self, mut info: Info) -> Result<EndpointBuilder<M>> {
+        let offered = Mode::CONTEXT | Mode::CONTEXT2 | Mode::RX_CQ_DATA;
+        if !offered.contains(info.mode()) {
+            return Err(Error::new("fi_endpoint", Errno::EINVAL));
+        }
+        let mut ep: *mut fid_ep = ptr::null_mut();
+        let raw: *mut fi_info = info.as_mut_ptr();
+        let ret = match op!(self.table(), fi_ops_domain.endpoint) {
+            // SAFETY: domain and info are live, `ep` takes the result.
+            Some(open) => unsafe { open(self.core.get(), raw, &raw mut ep, ptr::null_mut()) },
+            None => ENOSYS,
+        };
+        let ep = opened("fi_endpoint", ret, ep)?;
+        Ok(EndpointBuilder::new(
+            ep,
+            self.core.clone(),
+            info.addr_format(),
+        ))
+    }
+
+    /// Opens a shared receive context (`fi_srx_context`): an endpoint that only receives, for
+    /// other endpoints to bind. It needs no enabling.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn shared_rx(&self, info: &Info) -> Result<Endpoint<M>> {
+        let mut attr: fi_rx_attr = info.rx_attr();
+        let mut ep: *mut fid_ep = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_domain.srx_ctx) {
+            // SAFETY: domain and attributes are live, `ep` takes the result.
+            Some(open) => unsafe {
+                open(self.core.get(), &raw mut attr, &raw mut ep, ptr::null_mut())
+            },
+            None => ENOSYS,
+        };
+        let ep = opened("fi_srx_context", ret, ep)?;
+        Ok(EndpointBuilder::new(ep, self.core.clone(), info.addr_format()).without_enable())
+    }
+
+    /// Opens a completion queue (`fi_cq_open`).
+    ///
+    /// # Errors
+    ///
+    /// `FI_EINVAL` for [`CqFormat::Unspec`], whose entries have no known size. Else what the
+    /// library says.
+    pub fn cq(&self, attr: CqAttr) -> Result<Cq<M>> {
+        if attr.format == CqFormat::Unspec {
+            return Err(Error::new("fi_cq_open", Errno::EINVAL));
+        }
+        let mut c_attr = fi_cq_attr {
+            size: attr.size,
+            format: attr.format.raw(),
+            wait_obj: attr.wait.raw(),
+            wait_cond: attr.threshold.into(),
+            ..Default::default()
+        };
+        let mut cq: *mut fid_cq = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_domain.cq_open) {
+            // SAFETY: domain and attributes are live, `cq` takes the result.
+            Some(open) => unsafe {
+                open(
+                    self.core.get(),
+                    &raw mut c_attr,
+                    &raw mut cq,
+                    ptr::null_mut(),
+                )
+            },
+            None => ENOSYS,
+        };
+        let cq = opened("fi_cq_open", ret, cq)?;
+        Ok(Cq::new(Owned::new(cq, self.core.clone()), attr))
+    }
+
+    /// Opens a counter of completions (`fi_cntr_open`).
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn cntr(&self, wait: WaitObj) -> Result<Cntr<M>> {
+        let mut attr = fi_cntr_attr {
+            wait_obj: wait.raw(),
+            ..Default::default()
+        };
+        let mut cntr: *mut fid_cntr = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_domain.cntr_open) {
+            // SAFETY: domain and attributes are live, `cntr` takes the result.
+            Some(open) => unsafe {
+                open(
+                    self.core.get(),
+                    &raw mut attr,
+                    &raw mut cntr,
+                    ptr::null_mut(),
+                )
+            },
+            None => ENOSYS,
+        };
+        let cntr = opened("fi_cntr_open", ret, cntr)?;
+        Ok(Cntr::new(Owned::new(cntr, self.core.clone())))
+    }
+
+    /// Opens an address vector (`fi_av_open`).
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn av(&self, attr: AvAttr) -> Result<Av<M>> {
+        let mut c_attr = fi_av_attr {
+            type_: attr.av_type.raw(),
+            count: attr.count,
+            ..Default::default()
+        };
+        let mut av: *mut fid_av = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_domain.av_open) {
+            // SAFETY: domain and attributes are live, `av` takes the result.
+            Some(open) => unsafe {
+                open(
+                    self.core.get(),
+                    &raw mut c_attr,
+                    &raw mut av,
+                    ptr::null_mut(),
+                )
+            },
+            None => ENOSYS,
+        };
+        let av = opened("fi_av_open", ret, av)?;
+        Ok(Av::new(Owned::new(av, self.core.clone())))
+    }
+
+    /// Memory of `len` zero bytes for many operations; it lives as long as the domain.
+    #[must_use]
+    pub fn region(&self, len: usize) -> Region<M> {
+        Region::new(self.core.clone(), len)
+    }
+}

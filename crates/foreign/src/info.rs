@@ -1,0 +1,314 @@
+#![allow(unsafe_code)]
+//! One result of `fi_getinfo`(3).
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ripstop_abi::history::{fi_domain_attr_1_1, fi_info_1_1, fi_tx_attr_1_0};
+use ripstop_abi::{FI_TYPE_INFO, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fid_t};
+use ripstop_types::{AvType, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Threading, Version};
+
+use crate::library::{Functions, copy_text};
+use crate::{Addr, Result};
+
+/// One way of communicating. `Display` prints it as `fi_info -v` does.
+pub struct Info {
+    functions: Arc<Functions>,
+    raw: NonNull<fi_info>,
+}
+
+// SAFETY: an info is plain memory of the library, this one ours alone.
+unsafe impl Send for Info {}
+
+// SAFETY: shared access only reads; calls that take it writable get a copy.
+unsafe impl Sync for Info {}
+
+impl Info {
+    /// A copy of one entry of a list.
+    pub(crate) fn copy(functions: &Arc<Functions>, entry: *const fi_info) -> Result<Self> {
+        let raw = functions.dup(entry)?;
+        Ok(Self::adopt(functions, raw).expect("a copy is not null"))
+    }
+
+    /// Takes over an info the library allocated for us, if there is one.
+    pub(crate) fn adopt(functions: &Arc<Functions>, raw: *mut fi_info) -> Option<Self> {
+        Some(Self {
+            functions: functions.clone(),
+            raw: NonNull::new(raw)?,
+        })
+    }
+
+    /// A copy for a call that takes the info writable.
+    pub(crate) fn duplicate(&self) -> Result<Self> {
+        Self::copy(&self.functions, self.raw.as_ptr())
+    }
+
+    pub(crate) fn functions(&self) -> &Arc<Functions> {
+        &self.functions
+    }
+
+    /// The raw info, valid while `self` is.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut fi_info {
+        self.raw.as_ptr()
+    }
+
+    fn top(&self) -> &fi_info_1_1 {
+        // SAFETY: the library allocated the info, at least this long, and nobody writes it.
+        unsafe { self.raw.cast().as_ref() }
+    }
+
+    pub(crate) fn handle(&self) -> fid_t {
+        self.top().handle
+    }
+
+    pub(crate) fn set_handle(&mut self, handle: fid_t) {
+        // SAFETY: the info is allocated and `&mut self` makes this the only access.
+        unsafe { self.raw.as_mut() }.handle = handle;
+    }
+
+    fn tx(&self) -> fi_tx_attr_1_0 {
+        copy_part(self.top().tx_attr)
+    }
+
+    pub(crate) fn rx_attr(&self) -> fi_rx_attr {
+        copy_part(self.top().rx_attr)
+    }
+
+    fn ep(&self) -> fi_ep_attr {
+        copy_part(self.top().ep_attr)
+    }
+
+    fn domain(&self) -> fi_domain_attr_1_1 {
+        copy_part(self.top().domain_attr)
+    }
+
+    pub(crate) fn fabric(&self) -> fi_fabric_attr {
+        copy_part(self.top().fabric_attr)
+    }
+
+    /// Provider name, for instance `tcp` or `tcp;ofi_rxm`.
+    #[must_use]
+    pub fn provider(&self) -> String {
+        copy_text(self.fabric().prov_name)
+    }
+
+    /// Fabric name.
+    #[must_use]
+    pub fn fabric_name(&self) -> String {
+        copy_text(self.fabric().name)
+    }
+
+    /// Domain name.
+    #[must_use]
+    pub fn domain_name(&self) -> String {
+        copy_text(self.domain().name)
+    }
+
+    /// Version of the provider.
+    #[must_use]
+    pub fn provider_version(&self) -> Version {
+        Version(self.fabric().prov_version)
+    }
+
+    /// The API version the query was made with.
+    #[must_use]
+    pub fn api_version(&self) -> Version {
+        Version(self.fabric().api_version)
+    }
+
+    /// Capabilities.
+    #[must_use]
+    pub fn caps(&self) -> Flags {
+        Flags::from_bits_retain(self.top().caps)
+    }
+
+    /// Modes the provider needs.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        Mode::from_bits_retain(self.top().mode)
+    }
+
+    /// Address format, an `FI_SOCKADDR*` or `FI_ADDR_*` value.
+    #[must_use]
+    pub fn addr_format(&self) -> u32 {
+        self.top().addr_format
+    }
+
+    /// Source address.
+    #[must_use]
+    pub fn src_addr(&self) -> Option<Addr> {
+        copy_addr(self.top().src_addr, self.top().src_addrlen)
+    }
+
+    /// Destination address.
+    #[must_use]
+    pub fn dest_addr(&self) -> Option<Addr> {
+        copy_addr(self.top().dest_addr, self.top().dest_addrlen)
+    }
+
+    /// Endpoint type, [`EpType::Unspec`] for one this project does not know.
+    #[must_use]
+    pub fn ep_type(&self) -> EpType {
+        EpType::from_raw(self.ep().type_).unwrap_or_default()
+    }
+
+    /// Endpoint protocol, an `FI_PROTO_*` value.
+    #[must_use]
+    pub fn protocol(&self) -> u32 {
+        self.ep().protocol
+    }
+
+    /// Version of the endpoint protocol.
+    #[must_use]
+    pub fn protocol_version(&self) -> u32 {
+        self.ep().protocol_version
+    }
+
+    /// Bytes of the largest message.
+    #[must_use]
+    pub fn max_msg_size(&self) -> usize {
+        self.ep().max_msg_size
+    }
+
+    /// Structure of tags.
+    #[must_use]
+    pub fn mem_tag_format(&self) -> u64 {
+        self.ep().mem_tag_format
+    }
+
+    /// Bytes an inject takes.
+    #[must_use]
+    pub fn inject_size(&self) -> usize {
+        self.tx().inject_size
+    }
+
+    /// Transmits that may be outstanding.
+    #[must_use]
+    pub fn tx_size(&self) -> usize {
+        self.tx().size
+    }
+
+    /// Receives that may be outstanding.
+    #[must_use]
+    pub fn rx_size(&self) -> usize {
+        self.rx_attr().size
+    }
+
+    /// Pieces a transmit may gather.
+    #[must_use]
+    pub fn tx_iov_limit(&self) -> usize {
+        self.tx().iov_limit
+    }
+
+    /// Pieces a receive may scatter to.
+    #[must_use]
+    pub fn rx_iov_limit(&self) -> usize {
+        self.rx_attr().iov_limit
+    }
+
+    /// Default flags of transmits.
+    #[must_use]
+    pub fn tx_op_flags(&self) -> Flags {
+        Flags::from_bits_retain(self.tx().op_flags)
+    }
+
+    /// Message ordering of transmits.
+    #[must_use]
+    pub fn tx_order(&self) -> MsgOrder {
+        MsgOrder::from_bits_retain(self.tx().msg_order)
+    }
+
+    /// Message ordering of receives.
+    #[must_use]
+    pub fn rx_order(&self) -> MsgOrder {
+        MsgOrder::from_bits_retain(self.rx_attr().msg_order)
+    }
+
+    /// Threading level.
+    #[must_use]
+    pub fn threading(&self) -> Threading {
+        Threading::from_raw(self.domain().threading).unwrap_or_default()
+    }
+
+    /// Control progress.
+    #[must_use]
+    pub fn control_progress(&self) -> Progress {
+        Progress::from_raw(self.domain().control_progress).unwrap_or_default()
+    }
+
+    /// Data progress.
+    #[must_use]
+    pub fn data_progress(&self) -> Progress {
+        Progress::from_raw(self.domain().data_progress).unwrap_or_default()
+    }
+
+    /// Memory registration modes the provider needs.
+    #[must_use]
+    pub fn mr_mode(&self) -> MrMode {
+        MrMode::from_bits_retain(self.domain().mr_mode as u32)
+    }
+
+    /// Address vector type.
+    #[must_use]
+    pub fn av_type(&self) -> AvType {
+        AvType::from_raw(self.domain().av_type).unwrap_or_default()
+    }
+
+    /// Bytes of remote CQ data.
+    #[must_use]
+    pub fn cq_data_size(&self) -> usize {
+        self.domain().cq_data_size
+    }
+
+    /// Bytes of a memory key.
+    #[must_use]
+    pub fn mr_key_size(&self) -> usize {
+        self.domain().mr_key_size
+    }
+}
+
+impl fmt::Display for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value: *const c_void = self.raw.as_ptr().cast_const().cast();
+        f.write_str(&self.functions.text(value, FI_TYPE_INFO))
+    }
+}
+
+impl fmt::Debug for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Info")
+            .field("provider", &self.provider())
+            .field("domain", &self.domain_name())
+            .field("ep_type", &self.ep_type())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Info {
+    fn drop(&mut self) {
+        // SAFETY: the info came from this library and nothing points into it any more.
+        unsafe { (self.functions.freeinfo)(self.raw.as_ptr()) }
+    }
+}
+
+/// Copies a part of an info; a missing part is all zero.
+fn copy_part<T: Copy + Default>(part: *const T) -> T {
+    if part.is_null() {
+        return T::default();
+    }
+    // SAFETY: the part belongs to a live info and is at least as long as the layout of release
+    // 1.5 that the callers name.
+    unsafe { part.read() }
+}
+
+/// Copies an address of an info.
+fn copy_addr(addr: *const c_void, len: usize) -> Option<Addr> {
+    if addr.is_null() || len == 0 {
+        return None;
+    }
+    // SAFETY: a live info says that its address has `len` bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(addr.cast::<u8>(), len) };
+    Some(Addr::from_bytes(bytes))
+}

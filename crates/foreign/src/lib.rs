@@ -1,0 +1,70 @@
+//! Any `libfabric.so.1`, opened at run time and used through the C interface.
+//!
+//! Benchmarks, the conformance suite and `ripstop perf --lib` drive other libraries with this
+//! crate, so that two libraries are measured and tested by the same code. It is no binding for
+//! applications: it covers messages, tagged messages, RMA, connections, queues and counters.
+//!
+//! # Ownership
+//!
+//! Each object closes on drop, children before parents, whatever the order the owner drops
+//! them in. A posted operation takes its [`Buf`] and its completion hands the buffer back; a
+//! refused call hands it back at once ([`Rejected`]). A buffer whose completion is never read
+//! stays parked until the domain closes, so the C side never meets freed memory.
+//! A [`Region`] belongs to the domain instead: operations use [`Slice`]s of it without any
+//! allocation, many at a time, and its bytes are only reached by copies.
+//!
+//! # Threads
+//!
+//! Objects carry a threading mode as a type parameter. [`Shared`] objects may be used from any
+//! thread and need a domain opened with `FI_THREAD_SAFE`; [`Single`] objects stay on the thread
+//! that opened the fabric, take any threading level and no lock.
+//!
+//! # Trust
+//!
+//! Opening a library runs its code in this process, as the dynamic linker does for any
+//! program; the safety of this API rests on that library keeping the man pages' rules. It does
+//! not rest on a library's bookkeeping: a context, count or length that comes back is checked.
+#![deny(unsafe_code)]
+
+mod addr;
+mod av;
+mod buf;
+mod call;
+mod cntr;
+mod cq;
+mod domain;
+mod endpoint;
+mod eq;
+mod error;
+mod fabric;
+mod hints;
+mod info;
+mod library;
+mod msg;
+mod ops;
+mod owned;
+mod payload;
+mod pep;
+mod region;
+mod rma;
+mod tagged;
+mod threading;
+
+pub use addr::Addr;
+pub use av::{Av, AvAttr};
+pub use buf::Buf;
+pub use cntr::Cntr;
+pub use cq::{Completion, Cq, CqAttr, CqError, Failure};
+pub use domain::{Domain, DomainOptions};
+pub use endpoint::{Endpoint, EndpointBuilder};
+pub use eq::{ConnReq, Eq, EqError, Event, FidId};
+pub use error::{Error, OpenError, Rejected, Result};
+pub use fabric::{Fabric, Waitable};
+pub use hints::{Hints, Query};
+pub use info::Info;
+pub use library::Library;
+pub use ops::{Claim, OpId, Returned};
+pub use payload::{Contiguous, Payload};
+pub use pep::Pep;
+pub use region::{Mr, Region, Slice};
+pub use threading::{Shared, Single, Threading};

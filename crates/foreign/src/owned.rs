@@ -1,0 +1,44 @@
+//! A C object that closes when dropped.
+
+use ripstop_abi::fid;
+
+use crate::call;
+use crate::threading::Ptr;
+
+/// An open object and whatever must stay open or allocated while it is. `T` is a C struct that
+/// begins with a `fid`.
+pub(crate) struct Owned<T, M, P: Clone> {
+    ptr: Ptr<T, M>,
+    parent: P,
+}
+
+impl<T, M, P: Clone> Owned<T, M, P> {
+    /// Takes over an object that was just opened below `parent`.
+    pub(crate) fn new(ptr: Ptr<T, M>, parent: P) -> Self {
+        Self { ptr, parent }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> *mut T {
+        self.ptr.get()
+    }
+
+    #[inline]
+    pub(crate) fn fid(&self) -> *mut fid {
+        self.ptr.get().cast()
+    }
+
+    #[inline]
+    pub(crate) fn parent(&self) -> &P {
+        &self.parent
+    }
+}
+
+impl<T, M, P: Clone> Drop for Owned<T, M, P> {
+    fn drop(&mut self) {
+        if call::close(self.fid()).is_err() {
+            // The object lives on, so everything it uses must too.
+            std::mem::forget(self.parent.clone());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Drives an installed libfabric over the loopback interface through this crate.
+//!
+//! The library is the one named by `RIPSTOP_FOREIGN_LIB`, or Debian's. Without either, each
+//! test says that it skips.
+
+mod connected;
+mod rdm;
+mod shared;
+
+use std::path::Path;
+use std::time::Duration;
+
+use ripstop_foreign::{
+    Av, AvAttr, Cq, CqAttr, Domain, Endpoint, EndpointBuilder, Fabric, Hints, Info, Library,
+    OpenError, Query, Threading,
+};
+use ripstop_types::{EpType, Errno, Flags, MrMode, Threading as Level};
+
+const DEBIAN: &str = "/usr/lib/x86_64-linux-gnu/libfabric.so.1";
+
+/// How long anything here may take.
+const SOON: Duration = Duration::from_secs(10);
+
+fn library() -> Option<Library> {
+    let path = std::env::var("RIPSTOP_FOREIGN_LIB").unwrap_or_else(|_| DEBIAN.to_owned());
+    if !Path::new(&path).exists() {
+        eprintln!("skipped: no {path}; install libfabric1 or set RIPSTOP_FOREIGN_LIB");
+        return None;
+    }
+    Some(Library::open(path).unwrap())
+}
+
+fn hints(ep_type: EpType) -> Hints {
+    Hints {
+        ep_type,
+        caps: Flags::MSG | Flags::TAGGED,
+        threading: Level::Safe,
+        mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
+        ..Hints::default()
+    }
+}
+
+/// A reliable datagram info on 127.0.0.1: of tcp itself, or of rxm over it where tcp has none.
+fn rdm_info(library: &Library, caps: Flags) -> Info {
+    for provider in ["tcp", "tcp;ofi_rxm"] {
+        let mut hints = hints(EpType::Rdm);
+        hints.caps |= caps;
+        hints.provider = Some(provider.to_owned());
+        match library.getinfo(&Query::hints(hints).from("127.0.0.1", "0")) {
+            Ok(mut infos) => return infos.remove(0),
+            Err(e) => assert_eq!(e.errno, Errno::ENODATA),
+        }
+    }
+    panic!("{library:?} has no reliable datagrams over tcp");
+}
+
+/// Two endpoints in one domain that know each other.
+struct Pair<M: Threading> {
+    domain: Domain<M>,
+    a: Side<M>,
+    b: Side<M>,
+}
+
+struct Side<M: Threading> {
+    ep: Endpoint<M>,
+    cq: Cq<M>,
+    av: Av<M>,
+    /// The other side.
+    peer: ripstop_types::FiAddr,
+}
+
+impl<M: Threading> Pair<M> {
+    fn new(info: &Info, attr: CqAttr) -> Self {
+        let fabric: Fabric<M> = library().unwrap().fabric(info).unwrap();
+        let domain = fabric.domain(info).unwrap();
+        let (mut a, mut b) = (
+            Side::new(&domain, info, attr),
+            Side::new(&domain, info, attr),
+        );
+        a.peer = a.av.insert(&b.ep.getname().unwrap()).unwrap();
+        b.peer = b.av.insert(&a.ep.getname().unwrap()).unwrap();
+        Self { domain, a, b }
+    }
+}
+
+impl<M: Threading> Side<M> {
+    fn new(domain: &Domain<M>, info: &Info, attr: CqAttr) -> Self {
+        let cq = domain.cq(attr).unwrap();
+        let av = domain.av(AvAttr::default()).unwrap();
+        let builder: EndpointBuilder<M> = domain.endpoint(info).unwrap();
+        let ep = builder
+            .bind_cq(&cq, Flags::SEND | Flags::RECV)
+            .unwrap()
+            .bind_av(&av)
+            .unwrap()
+            .enable()
+            .unwrap();
+        Self {
+            ep,
+            cq,
+            av,
+            peer: ripstop_types::FiAddr::UNSPEC,
+        }
+    }
+}
+
+/// Bytes that tell their place.
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 251 + seed) as u8).collect()
+}
+
+#[test]
+fn a_file_that_is_no_libfabric_is_refused() {
+    let missing = Library::open("/nonexistent/libfabric.so.1").unwrap_err();
+    assert!(matches!(missing, OpenError::Load { .. }), "{missing}");
+    if let Err(e) = Library::open("libc.so.6") {
+        assert!(
+            matches!(
+                e,
+                OpenError::Symbol {
+                    name: "fi_version",
+                    ..
+                }
+            ),
+            "{e}"
+        );
+    } else {
+        panic!("libc is no libfabric");
+    }
+}
+
+#[test]
+fn getinfo_answers_hints() {
+    let Some(library) = library() else { return };
+    let infos = library.getinfo(&Query::default()).unwrap();
+    assert!(
+        infos
+            .iter()
+            .any(|i| i.provider() == "tcp" && i.ep_type() == EpType::Msg)
+    );
+
+    let mut hints = hints(EpType::Rdm);
+    hints.provider = Some("nonesuch".to_owned());
+    let none = library.getinfo(&Query::hints(hints)).unwrap_err();
+    assert_eq!(none.errno, Errno::ENODATA);
+    assert_eq!(
+        library.strerror(Errno::ENODATA).to_lowercase(),
+        "no data available"
+    );
+
+    let info = rdm_info(&library, Flags::empty());
+    assert!(info.caps().contains(Flags::MSG | Flags::TAGGED));
+    assert_eq!(info.ep_type(), EpType::Rdm);
+    assert_eq!(info.threading(), Level::Safe);
+    assert!(info.to_string().contains("FI_EP_RDM"), "{info}");
+    let from = info.src_addr().unwrap().socket_addr().unwrap();
+    assert!(from.ip().is_loopback());
+}
