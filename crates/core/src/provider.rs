@@ -1,0 +1,612 @@
+//! The object model as traits: what a provider implements, and what the C ABI and the Rust
+//! API are written against.
+//!
+//! Associated types lead from a [`Provider`] to its endpoints, so that a caller's send lands
+//! in the provider's own code without a table look-up. Objects are `Arc`s: an object holds
+//! what it is bound to, and the last owner's drop closes it. Whoever offers `fi_close` must
+//! refuse with [`Errno::EBUSY`] while others still hold the object
+//! (`Arc::strong_count(..) > 1`).
+//!
+//! A buffer is a [`UserBuf`]: the caller promises that it stays valid until the operation's
+//! completion has been read (or the call returned, for `inject`).
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ripstop_mem::UserBuf;
+use ripstop_types::{
+    AvType, Completion, CompletionError, Context, CqFormat, EpType, Errno, FiAddr, Flags, Progress,
+    Result, Threading, WaitObj,
+};
+
+use crate::eq::EventQueue;
+use crate::registry::ProviderInfo;
+use crate::{Address, FabricAttr, Info, RxAttr};
+
+/// What identifies an object in events: the C layer puts the `fid` pointer here, the Rust API
+/// an id of its own. Never interpreted by a provider.
+pub use crate::info::FidToken as Token;
+
+/// A provider: finds fabrics ([`ProviderInfo`]) and opens them (man page `fi_provider(7)`).
+pub trait Provider: ProviderInfo {
+    /// The fabrics it opens.
+    type Fabric: Fabric;
+
+    /// Opens a fabric (`fi_fabric(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::ENODATA`] for a fabric this provider does not know.
+    fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Self::Fabric>>;
+}
+
+/// A fabric domain's parent (man page `fi_fabric(3)`).
+pub trait Fabric: Send + Sync + 'static {
+    /// Domains that may be called from any thread at any time.
+    type SafeDomain: Domain;
+    /// Domains whose calls the application serialises (`FI_THREAD_DOMAIN`, manual progress).
+    type SerialDomain: Domain;
+    /// Listening endpoints.
+    type PassiveEp: PassiveEp;
+
+    /// The attributes it was opened with.
+    fn attr(&self) -> &FabricAttr;
+
+    /// Opens a domain that locks. Use unless [`needs_lock`] says otherwise.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] if `info` was not made by this provider's `getinfo`; resource errors.
+    fn safe_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Self::SafeDomain>>;
+
+    /// Opens a domain without locks; for `FI_THREAD_DOMAIN` with manual progress only.
+    ///
+    /// # Errors
+    /// As for [`Fabric::safe_domain`].
+    fn serial_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Self::SerialDomain>>;
+
+    /// Opens a passive endpoint (`fi_passive_ep(3)`); `token` names it in events.
+    ///
+    /// # Errors
+    /// Of `socket` and `bind`, when `info` carries a source address.
+    fn passive_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Self::PassiveEp>>;
+
+    /// Whether a domain opened with these attributes must lock: every threading level but
+    /// domain, any automatic progress, and connected endpoints (whose event queue belongs to
+    /// the fabric, not the domain).
+    fn needs_lock(info: &Info) -> bool
+    where
+        Self: Sized,
+    {
+        let manual = |p| matches!(p, Progress::Manual | Progress::ControlUnified);
+        info.domain.threading != Threading::Domain
+            || !manual(info.domain.progress)
+            || !manual(info.domain.control_progress)
+            || info.ep.ep_type != EpType::Rdm
+    }
+}
+
+/// A listening endpoint (man page `fi_endpoint(3)`, passive endpoints; `fi_cm(3)`).
+pub trait PassiveEp: Send + Sync + 'static {
+    /// Binds the queue that gets connection requests.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] when one is bound already.
+    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()>;
+
+    /// Starts to listen; requests arrive as `FI_CONNREQ` events whose `info.handle` is given
+    /// to [`Domain::endpoint`] or [`PassiveEp::reject`].
+    ///
+    /// # Errors
+    /// [`Errno::ENOEQ`] without a queue; of `bind` and `listen`.
+    fn listen(&self) -> Result<()>;
+
+    /// The address peers connect to.
+    ///
+    /// # Errors
+    /// [`Errno::EOPBADSTATE`] before an address is bound.
+    fn name(&self) -> Result<Address>;
+
+    /// Binds another local address, before listening.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a format the provider does not use; of `bind`.
+    fn set_name(&self, address: &Address) -> Result<()>;
+
+    /// Sets the length of the queue of pending connections.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] when listening already.
+    fn set_backlog(&self, backlog: u32) -> Result<()>;
+
+    /// Refuses a connection request, with up to 256 bytes for the peer.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for too much data or a handle that is not a request.
+    fn reject(&self, info: &Info, data: &[u8]) -> Result<()>;
+}
+
+/// Attributes of a completion queue (`struct fi_cq_attr`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CqAttr {
+    /// Entries wanted; 0 for the provider's choice.
+    pub size: usize,
+    /// `FI_AFFINITY` or nothing.
+    pub flags: Flags,
+    /// Entry format the caller will read; the provider only needs it for reporting.
+    pub format: CqFormat,
+    /// How the caller waits.
+    pub wait: WaitObj,
+}
+
+/// Attributes of a counter (`struct fi_cntr_attr`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CounterAttr {
+    /// Count bytes instead of completions.
+    pub bytes: bool,
+    /// How the caller waits.
+    pub wait: WaitObj,
+}
+
+/// Attributes of an address vector (`struct fi_av_attr`).
+#[derive(Clone, Debug, Default)]
+pub struct AvAttr {
+    /// Map or table.
+    pub av_type: AvType,
+    /// Expected number of addresses; 0 if unknown.
+    pub count: usize,
+    /// `FI_EVENT`: insertions report to the event queue.
+    pub flags: Flags,
+}
+
+/// A memory registration request (`struct fi_mr_attr`).
+#[derive(Clone, Debug)]
+pub struct MrAttr {
+    /// The memory, at most `mr_iov_limit` pieces.
+    pub iov: Vec<UserBuf>,
+    /// What it may be used for: `SEND`, `RECV`, `READ`, `WRITE`, `REMOTE_READ`, `REMOTE_WRITE`.
+    pub access: Flags,
+    /// Start of the remote address range, for offset addressing.
+    pub offset: u64,
+    /// The key the caller wants, where the caller chooses keys.
+    pub requested_key: u64,
+    /// Registration flags.
+    pub flags: Flags,
+}
+
+/// A resource domain (man page `fi_domain(3)`).
+pub trait Domain: Sized + 'static {
+    /// Its active endpoints.
+    type Endpoint: Endpoint<Domain = Self>;
+    /// Its shared receive contexts.
+    type SharedRx: SharedRx;
+    /// Its completion queues.
+    type Cq: CompletionQueue;
+    /// Its counters.
+    type Counter: Counter;
+    /// Its address vectors.
+    type Av: AddressVector;
+    /// Its memory regions.
+    type Mr: MemoryRegion;
+
+    /// Opens an endpoint; `info.handle` of a connection request makes it the accepting side.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for attributes `getinfo` did not offer; resource errors.
+    fn endpoint(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Self::Endpoint>>;
+
+    /// Opens a shared receive context (`fi_srx_context(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::ENOSYS`] where the endpoint type has none.
+    fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<Self::SharedRx>>;
+
+    /// Opens a completion queue (`fi_cq_open(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::ENOSYS`] for a wait object the provider lacks; [`Errno::ENOMEM`].
+    fn cq(self: &Arc<Self>, attr: &CqAttr) -> Result<Arc<Self::Cq>>;
+
+    /// Opens a counter (`fi_cntr_open(3)`).
+    ///
+    /// # Errors
+    /// As for [`Domain::cq`].
+    fn counter(self: &Arc<Self>, attr: &CounterAttr) -> Result<Arc<Self::Counter>>;
+
+    /// Opens an address vector (`fi_av_open(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::ENOSYS`] for attributes the provider lacks; [`Errno::ENOMEM`].
+    fn av(self: &Arc<Self>, attr: &AvAttr) -> Result<Arc<Self::Av>>;
+
+    /// Registers memory (`fi_mr_reg(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::ENOKEY`] for a key in use; [`Errno::EINVAL`].
+    fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Self::Mr>>;
+
+    /// Binds the event queue for asynchronous events of the domain (`fi_domain_bind(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] when one is bound already.
+    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()>;
+}
+
+/// Plain or tagged message, with the tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendKind {
+    /// `fi_send` and its forms.
+    Msg,
+    /// `fi_tsend` and its forms, with the tag.
+    Tagged(u64),
+}
+
+/// Plain or tagged receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecvKind {
+    /// `fi_recv` and its forms.
+    Msg,
+    /// `fi_trecv` and its forms.
+    Tagged {
+        /// The wanted tag.
+        tag: u64,
+        /// Bits of the tag that do not matter.
+        ignore: u64,
+    },
+}
+
+/// Which side of an endpoint a counter or flag concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Transmit context.
+    Tx,
+    /// Receive context.
+    Rx,
+}
+
+/// Endpoint options (`FI_OPT_*` of level `FI_OPT_ENDPOINT`, man page `fi_endpoint(3)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EpOption {
+    /// Least free space at which a multi-receive buffer stays in use, bytes.
+    MinMultiRecv,
+    /// Most bytes of connection data.
+    CmDataSize,
+    /// Largest message, bytes.
+    MaxMsgSize,
+    /// Largest tagged message, bytes.
+    MaxTaggedSize,
+    /// Largest RMA transfer, bytes.
+    MaxRmaSize,
+    /// Largest atomic, bytes.
+    MaxAtomicSize,
+    /// Largest injected message, bytes.
+    InjectMsgSize,
+    /// Largest injected tagged message, bytes.
+    InjectTaggedSize,
+    /// Largest injected write, bytes.
+    InjectRmaSize,
+    /// Largest injected atomic, bytes.
+    InjectAtomicSize,
+}
+
+/// An active endpoint (man pages `fi_endpoint(3)`, `fi_msg(3)`, `fi_tagged(3)`, `fi_cm(3)`).
+///
+/// Data calls return [`Errno::EAGAIN`] when a queue is full (read a completion, then try
+/// again), [`Errno::EINVAL`] for more than the endpoint's `iov_limit` segments or an address the
+/// vector does not hold, [`Errno::EMSGSIZE`] beyond the inject or message size,
+/// [`Errno::EOPBADSTATE`] before the endpoint is enabled, and [`Errno::ENOTCONN`] on a
+/// connected endpoint without a connection. `flags: None` means the endpoint's default
+/// operation flags (`fi_send`), `Some` those of the call (`fi_sendmsg`).
+pub trait Endpoint: Sized + 'static {
+    /// The domain it belongs to.
+    type Domain: Domain<Endpoint = Self>;
+
+    /// MSG or RDM.
+    fn ep_type(&self) -> EpType;
+
+    /// Binds a completion queue; `flags` are `TRANSMIT`, `RECV` and `SELECTIVE_COMPLETION`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for other flags, an enabled endpoint or a second queue.
+    fn bind_cq(&self, cq: &Arc<<Self::Domain as Domain>::Cq>, flags: Flags) -> Result<()>;
+
+    /// Binds a counter; `flags` are any of `SEND`, `RECV`, `READ`, `WRITE`, `REMOTE_*`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] as above.
+    fn bind_counter(
+        &self,
+        counter: &Arc<<Self::Domain as Domain>::Counter>,
+        flags: Flags,
+    ) -> Result<()>;
+
+    /// Binds the address vector (RDM).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] as above.
+    fn bind_av(&self, av: &Arc<<Self::Domain as Domain>::Av>) -> Result<()>;
+
+    /// Binds the event queue (MSG).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] as above.
+    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()>;
+
+    /// Receives from a shared context instead of its own queue.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] as above.
+    fn bind_srx(&self, srx: &Arc<<Self::Domain as Domain>::SharedRx>) -> Result<()>;
+
+    /// Takes the endpoint into use.
+    ///
+    /// # Errors
+    /// [`Errno::ENOCQ`], [`Errno::ENOAV`], [`Errno::ENOEQ`] for what is not bound.
+    fn enable(&self) -> Result<()>;
+
+    /// The local address.
+    ///
+    /// # Errors
+    /// [`Errno::EOPBADSTATE`] before there is one.
+    fn name(&self) -> Result<Address>;
+
+    /// Sets the local address, before the endpoint is enabled.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`], [`Errno::EOPBADSTATE`].
+    fn set_name(&self, address: &Address) -> Result<()>;
+
+    /// The peer's address (MSG).
+    ///
+    /// # Errors
+    /// [`Errno::ENOTCONN`]; [`Errno::ENOSYS`] on RDM.
+    fn peer(&self) -> Result<Address>;
+
+    /// Starts to connect (MSG), with up to 256 bytes for the peer. The outcome is an event.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for too much data or a bad state.
+    fn connect(&self, address: &Address, data: &[u8]) -> Result<()>;
+
+    /// Accepts the request the endpoint was opened with (MSG).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for too much data or without a request.
+    fn accept(&self, data: &[u8]) -> Result<()>;
+
+    /// Ends the connection (MSG).
+    ///
+    /// # Errors
+    /// [`Errno::ENOTCONN`].
+    fn shutdown(&self) -> Result<()>;
+
+    /// Reads an option.
+    ///
+    /// # Errors
+    /// [`Errno::ENOPROTOOPT`] for one the provider does not have.
+    fn option(&self, option: EpOption) -> Result<usize>;
+
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// [`Errno::ENOPROTOOPT`], [`Errno::EINVAL`].
+    fn set_option(&self, option: EpOption, value: usize) -> Result<()>;
+
+    /// The default operation flags (`FI_GETOPSFLAG`).
+    fn op_flags(&self, direction: Direction) -> Flags;
+
+    /// Replaces the default operation flags (`FI_SETOPSFLAG`).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for flags that are not operation flags.
+    fn set_op_flags(&self, direction: Direction, flags: Flags) -> Result<()>;
+
+    /// Posts a send of up to `iov_limit` segments. `data` is remote CQ data.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn send(
+        &self,
+        kind: SendKind,
+        iov: &[UserBuf],
+        data: Option<u64>,
+        dest: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()>;
+
+    /// Sends a small message whose buffer is free on return; no completion is written.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn inject(&self, kind: SendKind, buf: UserBuf, data: Option<u64>, dest: FiAddr) -> Result<()>;
+
+    /// Posts a receive; `flags` may carry `MULTI_RECV`, `PEEK`, `CLAIM`, `DISCARD`.
+    ///
+    /// # Errors
+    /// See the trait; [`Errno::ENOMSG`] for a claim without a claimed message.
+    fn recv(
+        &self,
+        kind: RecvKind,
+        iov: &[UserBuf],
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()>;
+
+    /// Cancels the oldest receive posted with this context; it completes with
+    /// [`Errno::ECANCELED`] in the error queue.
+    ///
+    /// # Errors
+    /// [`Errno::ENOENT`] when no such operation can be cancelled.
+    fn cancel(&self, context: Context) -> Result<()>;
+}
+
+/// A shared receive context (man page `fi_endpoint(3)`, `fi_srx_context`).
+pub trait SharedRx: 'static {
+    /// Posts a receive, as [`Endpoint::recv`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv`].
+    fn recv(
+        &self,
+        kind: RecvKind,
+        iov: &[UserBuf],
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()>;
+
+    /// As [`Endpoint::cancel`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::cancel`].
+    fn cancel(&self, context: Context) -> Result<()>;
+
+    /// As [`Endpoint::option`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::option`].
+    fn option(&self, option: EpOption) -> Result<usize>;
+
+    /// As [`Endpoint::set_option`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::set_option`].
+    fn set_option(&self, option: EpOption, value: usize) -> Result<()>;
+}
+
+/// A completion queue (man page `fi_cq(3)`).
+pub trait CompletionQueue: 'static {
+    /// Makes progress and hands out up to `max` completions, oldest first.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when there are none; [`Errno::EAVAIL`] when the next entry is an
+    /// error.
+    fn read(&self, max: usize, entry: impl FnMut(&Completion)) -> Result<usize>;
+
+    /// As [`CompletionQueue::read`], but waits for at least `threshold` completions (taken as
+    /// 1 when 0), at most `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// As for `read`; [`Errno::EAGAIN`] also when the time is over, and
+    /// [`Errno::ECANCELED`] after [`CompletionQueue::signal`] (`fi_cq(3)`).
+    fn sread(
+        &self,
+        max: usize,
+        threshold: usize,
+        timeout: Option<Duration>,
+        entry: impl FnMut(&Completion),
+    ) -> Result<usize>;
+
+    /// Takes the next error entry; `data` receives bytes that describe it (the peer's
+    /// address for [`Flags::SOURCE_ERR`]), borrowed for the call.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when the next entry is not an error.
+    fn read_error(&self, entry: impl FnOnce(&CompletionError, &[u8])) -> Result<()>;
+
+    /// Wakes whoever waits in [`CompletionQueue::sread`].
+    ///
+    /// # Errors
+    /// [`Errno::ENOSYS`] without a wait object.
+    fn signal(&self) -> Result<()>;
+
+    /// The wait object it was opened with.
+    fn wait_obj(&self) -> WaitObj;
+
+    /// The descriptor that becomes readable when [`CompletionQueue::read`] should be called
+    /// (`FI_GETWAIT`).
+    ///
+    /// # Errors
+    /// [`Errno::ENODATA`] without one.
+    fn wait_fd(&self) -> Result<RawFd>;
+
+    /// Whether it is safe to block on the descriptor (`fi_trywait(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when the queue should be read first.
+    fn try_wait(&self) -> Result<()>;
+}
+
+/// A counter (man page `fi_cntr(3)`).
+pub trait Counter: 'static {
+    /// Successes so far; makes progress.
+    fn read(&self) -> u64;
+    /// Errors so far; makes progress.
+    fn read_error(&self) -> u64;
+    /// Adds to the successes.
+    fn add(&self, value: u64);
+    /// Sets the successes.
+    fn set(&self, value: u64);
+    /// Adds to the errors.
+    fn add_error(&self, value: u64);
+    /// Sets the errors.
+    fn set_error(&self, value: u64);
+
+    /// Waits until the successes reach `threshold`.
+    ///
+    /// # Errors
+    /// [`Errno::ETIMEDOUT`]; [`Errno::EAVAIL`] when the error count rises meanwhile.
+    fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<()>;
+
+    /// The wait object it was opened with.
+    fn wait_obj(&self) -> WaitObj;
+
+    /// As [`CompletionQueue::wait_fd`].
+    ///
+    /// # Errors
+    /// [`Errno::ENODATA`] without one.
+    fn wait_fd(&self) -> Result<RawFd>;
+
+    /// As [`CompletionQueue::try_wait`].
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when the counter should be read first.
+    fn try_wait(&self) -> Result<()>;
+}
+
+/// An address vector (man page `fi_av(3)`).
+pub trait AddressVector: 'static {
+    /// Map or table, as it was opened.
+    fn av_type(&self) -> AvType;
+
+    /// Inserts one address.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a format the provider does not use; [`Errno::ENOMEM`].
+    fn insert(&self, address: &Address) -> Result<FiAddr>;
+
+    /// Inserts many IP addresses under one lock; `each` gets the outcome of each.
+    fn insert_ip(
+        &self,
+        addresses: &mut dyn Iterator<Item = core::result::Result<std::net::SocketAddr, Errno>>,
+        each: &mut dyn FnMut(Result<FiAddr>),
+    );
+
+    /// Removes an address; connections to it are closed.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for an address it does not hold.
+    fn remove(&self, addr: FiAddr) -> Result<()>;
+
+    /// The address behind a handle.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a handle it does not hold.
+    fn lookup(&self, addr: FiAddr) -> Result<Address>;
+
+    /// Binds the queue for asynchronous insertions.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] when one is bound already.
+    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()>;
+
+    /// The bound event queue, if insertions report to it.
+    fn event_queue(&self) -> Option<Arc<EventQueue>>;
+}
+
+/// A memory region (man page `fi_mr(3)`).
+pub trait MemoryRegion: 'static {
+    /// The protection key peers use.
+    fn key(&self) -> u64;
+}

@@ -1,0 +1,170 @@
+//! Streams that others opened: from `accept` to the decision on their request.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ripstop_engine::xnet::cm::CmReader;
+use ripstop_os::{Interest, Shutdown, Socket, clock};
+use ripstop_types::{Errno, Result};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::xnet::cm::{Header, Kind};
+
+use crate::state::{State, token};
+
+/// A stream whose request has not arrived whole.
+#[derive(Debug)]
+pub(crate) struct Accepting {
+    pub(crate) socket: Socket,
+    pub(crate) peer: SocketAddr,
+    pub(crate) ep: u32,
+    pub(crate) reader: Box<CmReader>,
+    pub(crate) deadline: Duration,
+}
+
+/// A stream whose request has arrived: to be accepted by an endpoint, or rejected.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) socket: Socket,
+    pub(crate) peer: SocketAddr,
+    pub(crate) order: ByteOrder,
+}
+
+/// What reading a request came to.
+pub(crate) enum Read {
+    /// More is to come.
+    Partial,
+    /// It is whole.
+    Whole(ByteOrder, Vec<u8>),
+    /// The stream is of no use; the log has the reason.
+    Bad,
+}
+
+impl Accepting {
+    pub(crate) fn new(socket: Socket, peer: SocketAddr, ep: u32, patience: Duration) -> Self {
+        Self {
+            socket,
+            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+            ep,
+            reader: Box::new(CmReader::new()),
+            deadline: clock::now() + patience,
+        }
+    }
+
+    /// Reads what has arrived of the request.
+    pub(crate) fn read(&mut self) -> Read {
+        match read_message(&self.socket, &mut self.reader) {
+            Ok(false) => Read::Partial,
+            Ok(true) => match self.reader.message() {
+                Some((header, data)) if header.kind == Kind::Request => {
+                    Read::Whole(header.data_order(), data.to_vec())
+                }
+                _ => {
+                    log_warn!(EpCtrl, "{}: dropped, it sent no connection request", self.peer);
+                    Read::Bad
+                }
+            },
+            Err(reason) => {
+                log_warn!(EpCtrl, "{}: dropped before it connected: {reason}", self.peer);
+                Read::Bad
+            }
+        }
+    }
+}
+
+/// Reads a connection message as far as it has arrived; returns whether it is whole.
+pub(crate) fn read_message(
+    socket: &Socket,
+    reader: &mut CmReader,
+) -> core::result::Result<bool, String> {
+    loop {
+        let room = reader.room();
+        if room.is_empty() {
+            return Ok(true);
+        }
+        match socket.recv(room) {
+            Ok(0) => return Err("the stream ended in the handshake".into()),
+            Ok(count) => {
+                if reader.filled(count).map_err(|e| e.to_string())? {
+                    return Ok(true);
+                }
+            }
+            Err(Errno::EAGAIN) => return Ok(false),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Writes a connection message; it is the first on its stream, so it fits.
+pub(crate) fn write_message(socket: &Socket, kind: Kind, data: &[u8]) -> Result<()> {
+    let header = Header::new(kind, data)
+        .and_then(|header| header.emit())
+        .map_err(|error| error.errno())?;
+    let mut message = header.to_vec();
+    message.extend_from_slice(data);
+    if socket.send(&message)? == message.len() {
+        Ok(())
+    } else {
+        Err(Errno::EIO)
+    }
+}
+
+/// Refuses a request, with data for the peer.
+pub(crate) fn reject(socket: &Socket, peer: &SocketAddr, data: &[u8]) {
+    let told = write_message(socket, Kind::Reject, data)
+        .and_then(|()| socket.shutdown(Shutdown::Both));
+    if let Err(error) = told {
+        log_info!(EpCtrl, "{peer}: could not be told that its request is refused: {error}");
+    }
+}
+
+impl State {
+    /// Somebody connects to an RDM endpoint.
+    pub(crate) fn handle_listener(&mut self, ep: u32) {
+        let patience = self.params.timeout;
+        loop {
+            let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else { return };
+            let (socket, peer) = match rdm.listener.accept() {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => return,
+                Err(error) => {
+                    log_warn_sparse!(
+                        EpCtrl,
+                        "a connection could not be accepted: {error}; raise the limit of open files"
+                    );
+                    return;
+                }
+            };
+            self.next_accepting = self.next_accepting.wrapping_add(1);
+            let id = self.next_accepting;
+            if let Err(error) =
+                self.epoll
+                    .add(&socket, token::ACCEPTING | u64::from(id), Interest::READ)
+            {
+                log_warn!(EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
+                continue;
+            }
+            let accepting = Accepting::new(socket, peer, ep, patience);
+            self.accepting.insert(id, accepting);
+            self.start_timer();
+            self.handle_accepting(id);
+        }
+    }
+
+    pub(crate) fn handle_accepting(&mut self, id: u32) {
+        let Some(accepting) = self.accepting.get_mut(&id) else { return };
+        let read = accepting.read();
+        if matches!(read, Read::Partial) {
+            return;
+        }
+        let Some(accepting) = self.accepting.remove(&id) else { return };
+        if let Err(error) = self.epoll.remove(&accepting.socket) {
+            log_warn!(EpCtrl, "{}: dropped: {error}", accepting.peer);
+            return;
+        }
+        if let Read::Whole(order, data) = read {
+            let Accepting { socket, peer, ep, .. } = accepting;
+            let request = Request { socket, peer, order };
+            self.handle_request(ep, request, &data);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What the provider offers (man page `fi_getinfo(3)`).
+
+use ripstop_core::{
+    DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, SHARED_CONTEXT, TxAttr,
+};
+use ripstop_engine::IOV_LIMIT;
+use ripstop_types::{
+    AddrFormat, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Protocol, ResourceMgmt,
+    Threading, Version,
+};
+
+use crate::params::{NAME, Params};
+
+const COMM: Flags = Flags::LOCAL_COMM.union(Flags::REMOTE_COMM);
+const TX_OPS: Flags = Flags::INJECT
+    .union(Flags::INJECT_COMPLETE)
+    .union(Flags::TRANSMIT_COMPLETE)
+    .union(Flags::DELIVERY_COMPLETE)
+    .union(Flags::COMPLETION);
+
+/// Capabilities of plain connected endpoints.
+const MSG: Flags = Flags::MSG;
+/// Capabilities of a receive context that endpoints share, or that belongs to RDM.
+const MATCHED_RX: Flags = Flags::RECV.union(Flags::MULTI_RECV);
+/// What only endpoints with an address vector know.
+const SOURCES: Flags = Flags::DIRECTED_RECV
+    .union(Flags::SOURCE)
+    .union(Flags::SOURCE_ERR);
+
+/// The offers, most basic first: connected endpoints, connected endpoints with a shared
+/// receive context, reliable datagram endpoints.
+pub(crate) fn offers(params: &Params) -> [Info; 3] {
+    let plain = MSG | Flags::TAGGED;
+    [
+        offer(params, EpType::Msg, 1, plain, MATCHED_RX),
+        offer(params, EpType::Msg, SHARED_CONTEXT, plain, MATCHED_RX),
+        offer(params, EpType::Rdm, 1, plain, MATCHED_RX | SOURCES),
+    ]
+}
+
+fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_caps: Flags) -> Info {
+    let rdm = ep_type == EpType::Rdm;
+    let (max_tx, max_rx) = (65536.max(params.tx_size), 65536.max(params.rx_size));
+    Info {
+        caps: COMM | ops | Flags::SEND | rx_caps,
+        mode: Mode::empty(),
+        addr_format: AddrFormat::SockaddrIp,
+        tx: TxAttr {
+            caps: ops | Flags::SEND,
+            op_flags: TX_OPS,
+            msg_order: MsgOrder::SAS,
+            inject_size: params.max_inject,
+            size: max_tx,
+            iov_limit: IOV_LIMIT,
+            ..TxAttr::default()
+        },
+        rx: RxAttr {
+            caps: ops | rx_caps,
+            op_flags: Flags::COMPLETION | Flags::MULTI_RECV,
+            msg_order: MsgOrder::SAS,
+            size: max_rx,
+            iov_limit: IOV_LIMIT,
+            ..RxAttr::default()
+        },
+        ep: EpAttr {
+            ep_type,
+            protocol: if rdm { Protocol::Xnet } else { Protocol::SockTcp },
+            protocol_version: u32::from(rdm),
+            max_msg_size: usize::MAX >> 1,
+            mem_tag_format: 0xAAAA_AAAA_AAAA_AAAA,
+            tx_ctx_cnt: 1,
+            rx_ctx_cnt,
+            ..EpAttr::default()
+        },
+        domain: DomainAttr {
+            name: Some(NAME.into()),
+            threading: Threading::Safe,
+            control_progress: Progress::Auto,
+            progress: Progress::Auto,
+            resource_mgmt: ResourceMgmt::Enabled,
+            mr_mode: MrMode::BASIC | MrMode::SCALABLE,
+            mr_key_size: size_of::<u64>(),
+            cq_data_size: size_of::<u64>(),
+            cq_cnt: 256,
+            ep_cnt: if rdm { 256 } else { 8192 },
+            tx_ctx_cnt: if rdm { 256 } else { 8192 },
+            rx_ctx_cnt: if rdm { 256 } else { 8192 },
+            max_ep_srx_ctx: if rdm { 0 } else { 8192 },
+            max_ep_tx_ctx: 1,
+            max_ep_rx_ctx: 1,
+            cntr_cnt: 8192,
+            mr_iov_limit: 1,
+            caps: COMM,
+            max_err_data: ripstop_engine::cq::ERROR_DATA,
+            max_cntr_value: u64::MAX,
+            max_err_cntr_value: u64::MAX,
+            ..DomainAttr::default()
+        },
+        fabric: FabricAttr {
+            name: Some(NAME.into()),
+            prov_name: Some(NAME.into()),
+            prov_version: provider_version().0,
+            ..FabricAttr::default()
+        },
+        ..Info::default()
+    }
+}
+
+/// The provider's version, derived from that of the interface as the C library does for its
+/// own providers.
+pub(crate) const fn provider_version() -> Version {
+    let minor = Version::CURRENT.minor();
+    Version::new((Version::CURRENT.major() * 100 + minor) as u16, 0)
+}
+
+/// For callers that do not say: queue sizes, and no default operation flags. The flags in an
+/// offer are those a caller may ask for.
+pub(crate) fn apply_defaults(info: &mut Info, params: &Params, hints: Option<&Hints>) {
+    match hints.and_then(|hints| hints.tx.as_ref()) {
+        Some(tx) if tx.size != 0 => {}
+        Some(_) => info.tx.size = params.tx_size,
+        None => {
+            info.tx.size = params.tx_size;
+            info.tx.op_flags = Flags::empty();
+        }
+    }
+    match hints.and_then(|hints| hints.rx.as_ref()) {
+        Some(rx) if rx.size != 0 => {}
+        Some(_) => info.rx.size = params.rx_size,
+        None => {
+            info.rx.size = params.rx_size;
+            info.rx.op_flags = Flags::empty();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Counters.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ripstop_core::provider::{self, CounterAttr};
+use ripstop_engine::counter::Counter as Values;
+use ripstop_types::{Errno, Result, WaitObj};
+
+use crate::domain::{Domain, Mode};
+use crate::state::Waited;
+use crate::wait::Wait;
+
+/// A counter of the tcp provider.
+#[derive(Debug)]
+pub struct Counter<K: Mode> {
+    pub(crate) domain: Arc<Domain<K>>,
+    pub(crate) id: u32,
+    wait: Wait,
+}
+
+impl<K: Mode> Counter<K> {
+    pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &CounterAttr) -> Result<Arc<Self>> {
+        // A wait is always possible: without an object it polls.
+        let wait = Wait::new(domain, attr.wait)?;
+        let values = Values {
+            bytes: attr.bytes,
+            ..Values::default()
+        };
+        let id = domain.lock().engine.open_counter(values)?;
+        Ok(Arc::new(Self {
+            domain: Arc::clone(domain),
+            id,
+            wait,
+        }))
+    }
+
+    fn poll(&self) -> Values {
+        self.domain.inner.note_activity();
+        let mut state = self.domain.lock();
+        state.progress();
+        state.engine.counter_mut(self.id).map_or_else(Values::default, |c| *c)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Values)) {
+        let mut state = self.domain.lock();
+        if let Some(values) = state.engine.counter_mut(self.id) {
+            change(values);
+        }
+        state.after();
+    }
+}
+
+impl<K: Mode> Drop for Counter<K> {
+    fn drop(&mut self) {
+        let mut state = self.domain.lock();
+        self.wait.disarm(&mut state);
+        state.engine.close_counter(self.id);
+    }
+}
+
+impl<K: Mode> provider::Counter for Counter<K> {
+    fn read(&self) -> u64 {
+        self.poll().value
+    }
+
+    fn read_error(&self) -> u64 {
+        self.poll().errors
+    }
+
+    fn add(&self, value: u64) {
+        self.change(|c| c.value = c.value.wrapping_add(value));
+    }
+
+    fn set(&self, value: u64) {
+        self.change(|c| c.value = value);
+    }
+
+    fn add_error(&self, value: u64) {
+        self.change(|c| c.errors = c.errors.wrapping_add(value));
+    }
+
+    fn set_error(&self, value: u64) {
+        self.change(|c| c.errors = value);
+    }
+
+    fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {
+        let id = self.id;
+        let errors = self.poll().errors;
+        let outcome = self.wait.wait(
+            &self.domain,
+            timeout,
+            |state| {
+                let seen = state
+                    .engine
+                    .counter_mut(id)
+                    .map_or(0, |c| c.value.wrapping_add(c.errors));
+                Waited::Counter(id, seen)
+            },
+            |state| {
+                let values = state.engine.counter_mut(id)?;
+                if values.errors != errors {
+                    return Some(Err(Errno::EAVAIL));
+                }
+                (values.value >= threshold).then_some(Ok(()))
+            },
+        );
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(Errno::EAGAIN) => Err(Errno::ETIMEDOUT),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn wait_obj(&self) -> WaitObj {
+        self.wait.obj()
+    }
+
+    fn wait_fd(&self) -> Result<RawFd> {
+        self.wait.fd()
+    }
+
+    fn try_wait(&self) -> Result<()> {
+        let id = self.id;
+        let seen = self
+            .domain
+            .lock()
+            .engine
+            .counter_mut(id)
+            .map_or(0, |c| c.value.wrapping_add(c.errors));
+        self.wait
+            .try_wait(&self.domain, Waited::Counter(id, seen), move |state| {
+                state
+                    .engine
+                    .counter_mut(id)
+                    .is_some_and(|c| c.value.wrapping_add(c.errors) != seen)
+            })
+    }
+}

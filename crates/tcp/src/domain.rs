@@ -1,0 +1,256 @@
+//! Domains: the lock, the progress thread, and the objects made from them.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ripstop_core::lock::{Lock, Locking, Serial, Shared};
+use ripstop_core::provider::{
+    self, AvAttr, CounterAttr, CqAttr, MrAttr, Token,
+};
+use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr};
+use ripstop_os::{Epoll, EventFd, Events, Interest};
+use ripstop_types::{EpType, Errno, Progress, Result};
+
+use crate::av::Av;
+use crate::counter::Counter;
+use crate::cq::Cq;
+use crate::endpoint::Endpoint;
+use crate::fabric::Fabric;
+use crate::mr::Mr;
+use crate::srx::SharedRx;
+use crate::state::{State, token};
+
+/// How long the progress thread leaves a domain alone that the application polls itself.
+const STANDBY: Duration = Duration::from_millis(1);
+
+/// How the domain's lock and event queues go together: an event queue may be read from any
+/// thread, so only a shared domain can be progressed by one.
+pub trait Mode: Locking + fmt::Debug + Sized {
+    /// The domain as something an event queue can drive.
+    fn source(domain: &Arc<Inner<Self>>) -> Option<Arc<dyn ProgressSource>>;
+
+    /// Starts a thread that makes progress when the application does not.
+    ///
+    /// # Errors
+    /// Of starting a thread.
+    fn start(domain: &Arc<Inner<Self>>) -> Result<Option<JoinHandle<()>>>;
+}
+
+impl Mode for Shared {
+    fn source(domain: &Arc<Inner<Self>>) -> Option<Arc<dyn ProgressSource>> {
+        Some(Arc::clone(domain) as Arc<dyn ProgressSource>)
+    }
+
+    fn start(domain: &Arc<Inner<Self>>) -> Result<Option<JoinHandle<()>>> {
+        let domain = Arc::clone(domain);
+        std::thread::Builder::new()
+            .name("ripstop-tcp".into())
+            .spawn(move || domain.attend())
+            .map(Some)
+            .map_err(|_| Errno::EAGAIN)
+    }
+}
+
+impl Mode for Serial {
+    fn source(_: &Arc<Inner<Self>>) -> Option<Arc<dyn ProgressSource>> {
+        None
+    }
+
+    fn start(_: &Arc<Inner<Self>>) -> Result<Option<JoinHandle<()>>> {
+        Ok(None)
+    }
+}
+
+/// What the objects of a domain share.
+pub struct Inner<K: Mode> {
+    pub(crate) state: K::Lock<State>,
+    pub(crate) epoll: Arc<Epoll>,
+    wake: EventFd,
+    /// Counts progress made by the application, so that the progress thread can tell.
+    activity: AtomicU64,
+    /// Application threads that wait inside a call, and so make progress.
+    pub(crate) waiting: AtomicU32,
+    stop: AtomicBool,
+}
+
+impl<K: Mode> fmt::Debug for Inner<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").finish_non_exhaustive()
+    }
+}
+
+impl<K: Mode> Inner<K> {
+    /// Notes that the application drives progress.
+    #[inline]
+    pub(crate) fn note_activity(&self) {
+        if K::SHARED {
+            let seen = self.activity.load(Ordering::Relaxed);
+            // A lost count is no harm: that it changes is what matters.
+            self.activity.store(seen.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Inner<Shared> {
+    /// The progress thread: stands by while the application makes progress itself, and else
+    /// waits for events in its place.
+    fn attend(&self) {
+        let mut events = Events::with_capacity(1);
+        let mut seen = self.activity.load(Ordering::Relaxed);
+        while !self.stop.load(Ordering::Acquire) {
+            std::thread::park_timeout(STANDBY);
+            let now = self.activity.load(Ordering::Relaxed);
+            if now != seen || self.waiting.load(Ordering::Relaxed) > 0 {
+                seen = now;
+                continue;
+            }
+            self.take_over(&mut events, seen);
+            seen = self.activity.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Makes progress until the application does again.
+    fn take_over(&self, events: &mut Events, seen: u64) {
+        loop {
+            {
+                let mut state = self.state.lock();
+                state.unattended = true;
+                state.progress();
+                state.poll();
+            }
+            // Level-triggered: what the progress left is told again.
+            let _ = self.epoll.wait(events, None);
+            let back = self.activity.load(Ordering::Relaxed) != seen
+                || self.waiting.load(Ordering::Relaxed) > 0;
+            if back || self.stop.load(Ordering::Acquire) {
+                self.state.lock().unattended = false;
+                return;
+            }
+        }
+    }
+}
+
+impl ProgressSource for Inner<Shared> {
+    fn progress(&self) {
+        self.note_activity();
+        let mut state = self.state.lock();
+        state.progress();
+        state.poll();
+    }
+
+    fn wait_fd(&self) -> Option<std::os::fd::RawFd> {
+        use std::os::fd::AsRawFd;
+        Some(self.epoll.as_raw_fd())
+    }
+}
+
+/// A domain of the tcp provider.
+#[derive(Debug)]
+pub struct Domain<K: Mode> {
+    pub(crate) inner: Arc<Inner<K>>,
+    pub(crate) fabric: Arc<Fabric>,
+    pub(crate) info: Info,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<K: Mode> Domain<K> {
+    pub(crate) fn open(fabric: &Arc<Fabric>, info: &Info) -> Result<Arc<Self>> {
+        let epoll = Arc::new(Epoll::new()?);
+        let wake = EventFd::new()?;
+        epoll.add(&wake, token::WAKE, Interest::READ)?;
+        let state = State::new(Arc::clone(&fabric.params), Arc::clone(&epoll))?;
+        let inner = Arc::new(Inner {
+            state: K::Lock::new(state),
+            epoll,
+            wake,
+            activity: AtomicU64::new(0),
+            waiting: AtomicU32::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let automatic = |p| matches!(p, Progress::Auto | Progress::Unspec);
+        let wanted = automatic(info.domain.progress) || automatic(info.domain.control_progress);
+        let thread = if wanted && !fabric.params.no_thread {
+            K::start(&inner)?
+        } else {
+            None
+        };
+        Ok(Arc::new(Self {
+            inner,
+            fabric: Arc::clone(fabric),
+            info: info.clone(),
+            thread,
+        }))
+    }
+
+    /// The state, with the note that the application is active.
+    #[inline]
+    pub(crate) fn lock(&self) -> <K::Lock<State> as Lock<State>>::Guard<'_> {
+        self.inner.state.lock()
+    }
+}
+
+impl<K: Mode> Drop for Domain<K> {
+    fn drop(&mut self) {
+        self.inner.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // Without the wake-up it would end at its next event.
+            let _ = self.inner.wake.signal();
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<K: Mode> provider::Domain for Domain<K> {
+    type Endpoint = Endpoint<K>;
+    type SharedRx = SharedRx<K>;
+    type Cq = Cq<K>;
+    type Counter = Counter<K>;
+    type Av = Av<K>;
+    type Mr = Mr<K>;
+
+    fn endpoint(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Endpoint<K>>> {
+        Endpoint::open(self, info, token)
+    }
+
+    fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<SharedRx<K>>> {
+        if self.info.ep.ep_type == EpType::Rdm {
+            return Err(Errno::ENOSYS);
+        }
+        SharedRx::open(self, attr)
+    }
+
+    fn cq(self: &Arc<Self>, attr: &CqAttr) -> Result<Arc<Cq<K>>> {
+        Cq::open(self, attr)
+    }
+
+    fn counter(self: &Arc<Self>, attr: &CounterAttr) -> Result<Arc<Counter<K>>> {
+        Counter::open(self, attr)
+    }
+
+    fn av(self: &Arc<Self>, attr: &AvAttr) -> Result<Arc<Av<K>>> {
+        Av::open(self, attr)
+    }
+
+    fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Mr<K>>> {
+        Mr::register(self, attr)
+    }
+
+    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
+        if let Some(source) = K::source(&self.inner) {
+            eq.add_source(&source);
+        }
+        Ok(())
+    }
+}
+
+/// The address an endpoint or listener uses when its `fi_info` names none.
+pub(crate) fn default_source(fabric: &Fabric, like: Option<SocketAddr>) -> SocketAddr {
+    fabric
+        .default_address(like)
+        .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)))
+}

@@ -1,0 +1,136 @@
+//! The provider and its fabrics.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ripstop_core::ip::{LocalAddress, answers, local_addresses};
+use ripstop_core::hints::Request;
+use ripstop_core::lock::{Serial, Shared};
+use ripstop_core::provider::{self, Token};
+use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
+use ripstop_core::{FabricAttr, Info};
+use ripstop_types::{Errno, Result, Version};
+
+use crate::attr::{apply_defaults, offers, provider_version};
+use crate::domain::Domain;
+use crate::params::{NAME, Params};
+use crate::passive::PassiveEp;
+
+/// The provider named `tcp`.
+#[derive(Debug)]
+pub struct TcpProvider {
+    params: Arc<Params>,
+}
+
+impl Default for TcpProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TcpProvider {
+    /// Reads the provider's parameters (`FI_TCP_*`).
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            params: Arc::new(Params::read()),
+        }
+    }
+}
+
+fn addresses(params: &Params) -> Result<Vec<LocalAddress>> {
+    let interfaces = ripstop_os::net::interfaces()?;
+    Ok(local_addresses(&interfaces, params.iface.as_deref()))
+}
+
+impl ProviderInfo for TcpProvider {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn version(&self) -> Version {
+        provider_version()
+    }
+
+    fn getinfo(&self, request: &Request<'_>) -> Answer {
+        let addresses = match addresses(&self.params) {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                log_warn!(Core, "the interfaces of this machine cannot be listed: {error}");
+                let why = "the interfaces of this machine cannot be listed".to_owned();
+                return Answer::from(Refusal::Failed(error, why));
+            }
+        };
+        let offers = offers(&self.params);
+        let asked = if request.lists_providers() { 1 } else { offers.len() };
+        let mut answer = Answer::collect(
+            offers
+                .iter()
+                .take(asked)
+                .map(|offer| answers(request, offer, &addresses)),
+        );
+        for found in &mut answer.infos {
+            apply_defaults(found, &self.params, request.hints);
+        }
+        if let Some(first) = answer.infos.first()
+            && let Some(name) = &first.domain.name
+        {
+            log_info!(Core, "first choice of interface: {name}");
+        }
+        answer
+    }
+}
+
+impl provider::Provider for TcpProvider {
+    type Fabric = Fabric;
+
+    fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Fabric>> {
+        Ok(Arc::new(Fabric {
+            attr: attr.clone(),
+            params: Arc::clone(&self.params),
+        }))
+    }
+}
+
+/// A fabric of the tcp provider: an IP network.
+#[derive(Debug)]
+pub struct Fabric {
+    attr: FabricAttr,
+    pub(crate) params: Arc<Params>,
+}
+
+impl Fabric {
+    /// The address of this machine to use when none is named.
+    pub(crate) fn default_address(&self, like: Option<SocketAddr>) -> Option<SocketAddr> {
+        let mut all = addresses(&self.params).ok()?;
+        if let Some(like) = like {
+            all.retain(|local| local.addr.is_ipv4() == like.is_ipv4());
+        }
+        all.first().map(|local| local.addr)
+    }
+}
+
+impl provider::Fabric for Fabric {
+    type SafeDomain = Domain<Shared>;
+    type SerialDomain = Domain<Serial>;
+    type PassiveEp = PassiveEp;
+
+    fn attr(&self) -> &FabricAttr {
+        &self.attr
+    }
+
+    fn safe_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<Shared>>> {
+        Domain::open(self, info)
+    }
+
+    fn serial_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<Serial>>> {
+        if <Self as provider::Fabric>::needs_lock(info) {
+            return Err(Errno::EINVAL);
+        }
+        Domain::open(self, info)
+    }
+
+    fn passive_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<PassiveEp>> {
+        PassiveEp::open(self, info, token)
+    }
+}

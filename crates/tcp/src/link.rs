@@ -1,0 +1,210 @@
+//! Handshakes, ends and deadlines of streams, of both endpoint types.
+
+use ripstop_engine::xnet::cm::CmReader;
+use ripstop_os::{Interest, clock};
+use ripstop_types::Errno;
+use ripstop_wire::xnet::cm::Kind;
+use ripstop_wire::xnet::rdm::Greeting;
+
+use crate::accept::{read_message, write_message};
+use crate::state::State;
+use crate::stream::Phase;
+
+impl State {
+    /// Goes on with a handshake after an event on its stream.
+    pub(crate) fn handle_handshake(&mut self, id: u32) {
+        let Some(stream) = self.stream(id) else { return };
+        match stream.phase {
+            Phase::Connecting => self.ask(id),
+            Phase::Asked(_) => self.handle_answer(id),
+            Phase::Waiting | Phase::Up => {}
+        }
+    }
+
+    /// The stream is open: say who asks.
+    fn ask(&mut self, id: u32) {
+        let Some(stream) = self.stream(id) else { return };
+        let Some(socket) = &stream.socket else { return };
+        let ep = stream.ep;
+        if let Err(error) = socket.take_error() {
+            return self.connect_failed(id, error, &[]);
+        }
+        if socket.peer_addr().is_err() {
+            return;
+        }
+        let hello = match self.greeting(ep) {
+            Some(greeting) => greeting.to_vec(),
+            None => self
+                .ep(ep)
+                .map(|e| std::mem::take(&mut e.msg.hello))
+                .unwrap_or_default(),
+        };
+        let Some(stream) = self.stream(id) else { return };
+        let Some(socket) = &stream.socket else { return };
+        if let Err(error) = write_message(socket, Kind::Request, &hello) {
+            return self.connect_failed(id, error, &[]);
+        }
+        stream.phase = Phase::Asked(Box::new(CmReader::new()));
+        self.watch(id, |interest| *interest = Interest::READ);
+    }
+
+    fn handle_answer(&mut self, id: u32) {
+        let Some(stream) = self.stream(id) else { return };
+        let (peer, is_rdm) = (stream.peer, stream.is_rdm);
+        let (Some(socket), Phase::Asked(reader)) = (&stream.socket, &mut stream.phase) else {
+            return;
+        };
+        match read_message(socket, reader) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(reason) => {
+                log_info!(EpCtrl, "{peer}: no connection: {reason}");
+                return self.connect_failed(id, Errno::ECONNREFUSED, &[]);
+            }
+        }
+        let Some((header, data)) = reader.message() else { return };
+        let (kind, order, data) = (header.kind, header.data_order(), data.to_vec());
+        match kind {
+            Kind::Response => {}
+            Kind::Reject => return self.connect_failed(id, Errno::ECONNREFUSED, &data),
+            Kind::Request => {
+                log_warn!(EpCtrl, "{peer}: dropped, it answered a request with a request");
+                return self.connect_failed(id, Errno::EPROTO, &[]);
+            }
+        }
+        let mut rendezvous = false;
+        if is_rdm {
+            let granted = Greeting::parse(&data).and_then(|g| Ok((g.granted()?, g.pid)));
+            match granted {
+                Ok((protocol, pid)) => {
+                    rendezvous = protocol.has_rendezvous();
+                    if let Some(stream) = self.stream(id) {
+                        stream.peer_pid = Some(pid);
+                    }
+                }
+                Err(error) => {
+                    log_warn!(EpCtrl, "{peer}: dropped, its answer is not one: {error}");
+                    return self.connect_failed(id, Errno::EPROTO, &[]);
+                }
+            }
+        }
+        if let Some(stream) = self.stream(id) {
+            stream.phase = Phase::Up;
+            stream.deadline = None;
+        }
+        self.engine.conn_up(id, order, rendezvous);
+        log_info!(EpCtrl, "{peer}: connected");
+        if !is_rdm {
+            self.msg_connected(id, &data);
+        }
+        self.flush(id);
+    }
+
+    /// An attempt to connect came to nothing.
+    pub(crate) fn connect_failed(&mut self, id: u32, error: Errno, data: &[u8]) {
+        let Some(stream) = self.stream(id) else { return };
+        let (peer, is_rdm) = (stream.peer, stream.is_rdm);
+        if is_rdm && error != Errno::EPROTO && self.retry_later(id) {
+            return;
+        }
+        if is_rdm {
+            log_warn!(
+                EpCtrl,
+                "{peer}: not reached: {error}; check that the peer runs and that the address is right"
+            );
+        } else {
+            self.msg_failed(id, error, data);
+        }
+        self.close_stream(id, error);
+    }
+
+    /// A stream that was up is gone.
+    pub(crate) fn lost(&mut self, id: u32, error: Errno) {
+        let Some(stream) = self.stream(id) else { return };
+        let (peer, is_rdm) = (stream.peer, stream.is_rdm);
+        if !stream.is_up() {
+            return self.connect_failed(id, error, &[]);
+        }
+        let idle = self.engine.conn(id).is_none_or(|conn| conn.is_idle());
+        if idle {
+            log_info!(EpCtrl, "{peer}: the connection ended");
+        } else {
+            log_warn!(EpCtrl, "{peer}: the connection ended with work in progress: {error}");
+        }
+        if !is_rdm {
+            self.msg_lost(id);
+        }
+        self.close_stream(id, error);
+    }
+
+    /// The peer broke the protocol.
+    #[cold]
+    pub(crate) fn protocol_error(&mut self, id: u32, error: Errno) {
+        let reason = self.engine.wire_error();
+        let Some(stream) = self.stream(id) else { return };
+        let peer = stream.peer;
+        match reason {
+            Some(reason) => log_warn!(EpData, "{peer}: dropped: {reason}"),
+            None => log_warn!(EpData, "{peer}: dropped, it broke the protocol: {error}"),
+        }
+        self.lost(id, error);
+    }
+
+    /// Ends a connection; what waits for it completes with `error`.
+    pub(crate) fn close_stream(&mut self, id: u32, error: Errno) {
+        self.forget_peer(id);
+        self.drop_stream(id, error);
+    }
+
+    /// As [`State::close_stream`], for one that is noted nowhere.
+    pub(crate) fn drop_stream(&mut self, id: u32, error: Errno) {
+        self.forget_hot(id);
+        self.engine.close_conn(id, error);
+        if let Some(slot) = self.streams.get_mut(id as usize) {
+            *slot = None;
+        }
+    }
+
+    /// Looks at deadlines; the timer runs only while there are any.
+    pub(crate) fn handle_timer(&mut self) {
+        self.drain_timer();
+        let now = clock::now();
+        let mut waiting = !self.accepting.is_empty();
+        self.accepting.retain(|_, accepting| {
+            let late = now >= accepting.deadline;
+            if late {
+                log_warn!(EpCtrl, "{}: dropped, it did not say what it wants", accepting.peer);
+            }
+            !late
+        });
+        for id in 0..self.streams.len() as u32 {
+            let timeout = self.params.timeout;
+            let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
+            let Some(stream) = self.stream(id) else { continue };
+            if stream.is_up() {
+                let Some(since) = stream.partial_since else { continue };
+                if !in_header {
+                    stream.partial_since = None;
+                } else if now >= since + timeout {
+                    let peer = stream.peer;
+                    log_warn!(EpData, "{peer}: dropped, it stopped in the middle of a header");
+                    self.lost(id, Errno::ETIMEDOUT);
+                } else {
+                    waiting = true;
+                }
+                continue;
+            }
+            waiting = true;
+            if stream.deadline.is_some_and(|deadline| now >= deadline) {
+                stream.deadline = None;
+                self.connect_failed(id, Errno::ETIMEDOUT, &[]);
+            } else if stream.retry.is_some_and(|at| now >= at) {
+                self.try_connect(id);
+            }
+        }
+        if !waiting {
+            self.stop_timer();
+        }
+        self.after();
+    }
+}

@@ -1,0 +1,138 @@
+//! Connections of MSG endpoints: made, accepted and ended by the application.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ripstop_engine::pool::NIL;
+use ripstop_os::{Interest, Shutdown, clock};
+use ripstop_types::{CmEvent, Errno, FiAddr, Result};
+use ripstop_wire::xnet::cm::Kind;
+
+use crate::accept::{Request, write_message};
+use crate::events;
+use crate::params::MAX_HELLO;
+use crate::state::State;
+use crate::stream::Phase;
+
+impl State {
+    /// Starts to connect.
+    pub(crate) fn msg_connect(&mut self, ep: u32, peer: SocketAddr, data: &[u8]) -> Result<()> {
+        if data.len() > MAX_HELLO {
+            return Err(Errno::EINVAL);
+        }
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.connection().is_some() || state.msg.ended || state.msg.request.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        state.msg.hello = data.to_vec();
+        state.msg.peer = Some(peer);
+        let id = self.open_stream(ep, FiAddr::NOTAVAIL, peer)?;
+        let deadline = clock::now() + self.params.timeout;
+        if let Some(stream) = self.stream(id) {
+            stream.deadline = Some(deadline);
+        }
+        if let Some(state) = self.ep(ep) {
+            state.routes = vec![id];
+        }
+        self.start_timer();
+        self.try_connect(id);
+        Ok(())
+    }
+
+    /// Accepts the request the endpoint was opened with.
+    pub(crate) fn msg_accept(&mut self, ep: u32, data: &[u8]) -> Result<()> {
+        if data.len() > MAX_HELLO {
+            return Err(Errno::EINVAL);
+        }
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        let Request { socket, peer, order } = state.msg.request.take().ok_or(Errno::EINVAL)?;
+        state.msg.peer = Some(peer);
+        state.msg.local = socket.local_addr().ok();
+        let id = self.open_stream(ep, FiAddr::NOTAVAIL, peer)?;
+        let accepted = write_message(&socket, Kind::Response, data)
+            .and_then(|()| self.attach(id, socket, Interest::READ));
+        if let Err(error) = accepted {
+            self.drop_stream(id, error);
+            return Err(error);
+        }
+        if let Some(stream) = self.stream(id) {
+            stream.phase = Phase::Up;
+        }
+        self.engine.conn_up(id, order, false);
+        if let Some(state) = self.ep(ep) {
+            state.routes = vec![id];
+        }
+        self.tell(ep, CmEvent::Connected, &[]);
+        Ok(())
+    }
+
+    pub(crate) fn msg_connected(&mut self, id: u32, data: &[u8]) {
+        let Some(stream) = self.stream(id) else { return };
+        let ep = stream.ep;
+        let local = stream.socket.as_ref().and_then(|s| s.local_addr().ok());
+        if let Some(state) = self.ep(ep) {
+            state.msg.local = local;
+        }
+        self.tell(ep, CmEvent::Connected, data);
+    }
+
+    /// The attempt to connect failed, or was rejected with `data`.
+    pub(crate) fn msg_failed(&mut self, id: u32, error: Errno, data: &[u8]) {
+        let Some(ep) = self.stream(id).map(|stream| stream.ep) else { return };
+        let Some(state) = self.ep(ep) else { return };
+        state.routes = vec![NIL];
+        state.msg.ended = true;
+        let token = state.token;
+        if let Some(eq) = &state.msg.eq {
+            events::failed(eq, token, error, data);
+        }
+        self.fail_posted(ep);
+    }
+
+    /// The connection has ended.
+    pub(crate) fn msg_lost(&mut self, id: u32) {
+        let Some(ep) = self.stream(id).map(|stream| stream.ep) else { return };
+        if let Some(state) = self.ep(ep) {
+            state.routes = vec![NIL];
+            state.msg.ended = true;
+        }
+        self.fail_posted(ep);
+        self.tell(ep, CmEvent::Shutdown, &[]);
+    }
+
+    /// Receives that only this connection could fill are cancelled.
+    fn fail_posted(&mut self, ep: u32) {
+        let Some(state) = self.ep(ep) else { return };
+        let (srx, shared) = (state.srx, state.shared_srx);
+        if shared {
+            return;
+        }
+        if let Some(config) = self.engine.ep(ep).copied() {
+            self.engine.fail_receives(srx, config.rx_cq, Errno::ECANCELED);
+        }
+    }
+
+    /// Ends the connection from this side.
+    pub(crate) fn msg_shutdown(&mut self, ep: u32) -> Result<()> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        let id = state.connection().ok_or(Errno::ENOTCONN)?;
+        self.flush(id);
+        if let Some(socket) = self.stream(id).and_then(|s| s.socket.as_ref()) {
+            // A peer that is gone already has been shut down as well.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        if self.stream(id).is_some() {
+            self.msg_lost(id);
+            self.close_stream(id, Errno::ECANCELED);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, ep: u32, event: CmEvent, data: &[u8]) {
+        let Some(state) = self.ep(ep) else { return };
+        let token = state.token;
+        if let Some(eq) = state.msg.eq.as_ref().map(Arc::clone) {
+            events::happened(&eq, event, token, data);
+        }
+    }
+}

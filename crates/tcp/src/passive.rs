@@ -1,0 +1,252 @@
+//! Passive endpoints: listening for connections to MSG endpoints.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use ripstop_core::provider::{self, Token};
+use ripstop_core::{Address, EventQueue, Handle, Info, ProgressSource};
+use ripstop_os::{Epoll, Events, Interest, Socket, clock};
+use ripstop_types::{EpType, Errno, Result};
+
+use crate::accept::{Accepting, Read, Request, reject};
+use crate::domain::default_source;
+use crate::events;
+use crate::fabric::Fabric;
+use crate::params::{BACKLOG, MAX_HELLO};
+
+/// The epoll token of the listening socket; others are ids of accepted ones.
+const LISTENER: u64 = u64::MAX;
+
+/// A connection request in the application's hands (`fi_info.handle`).
+#[derive(Debug)]
+pub(crate) struct ConnRequest(Mutex<Option<Request>>);
+
+impl ConnRequest {
+    /// Takes the request; it can be accepted or rejected once.
+    pub(crate) fn take(&self) -> Option<Request> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Listener {
+    socket: Option<Socket>,
+    listening: bool,
+    backlog: i32,
+    eq: Option<Arc<EventQueue>>,
+    accepting: HashMap<u64, Accepting>,
+    next: u64,
+}
+
+/// A passive endpoint of the tcp provider.
+#[derive(Debug)]
+pub struct PassiveEp {
+    fabric: Arc<Fabric>,
+    info: Info,
+    token: Token,
+    epoll: Epoll,
+    listener: Mutex<Listener>,
+    this: Weak<Self>,
+}
+
+impl PassiveEp {
+    pub(crate) fn open(fabric: &Arc<Fabric>, info: &Info, token: Token) -> Result<Arc<Self>> {
+        if info.ep.ep_type != EpType::Msg {
+            return Err(Errno::EINVAL);
+        }
+        let socket = match &info.src_addr {
+            Some(Address::Ip(addr)) => Some(bind(fabric, addr)?),
+            Some(_) => return Err(Errno::EINVAL),
+            None => None,
+        };
+        let epoll = Epoll::new()?;
+        Ok(Arc::new_cyclic(|this| Self {
+            fabric: Arc::clone(fabric),
+            info: info.clone(),
+            token,
+            epoll,
+            listener: Mutex::new(Listener {
+                socket,
+                backlog: BACKLOG,
+                ..Listener::default()
+            }),
+            this: Weak::clone(this),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listener> {
+        self.listener
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accept_all(&self, listener: &mut Listener) {
+        let patience = self.fabric.params.timeout;
+        while let Some(socket) = &listener.socket {
+            let (socket, peer) = match socket.accept() {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => return,
+                Err(error) => {
+                    log_warn_sparse!(
+                        EpCtrl,
+                        "a connection could not be accepted: {error}; raise the limit of open files"
+                    );
+                    return;
+                }
+            };
+            listener.next = listener.next.wrapping_add(1) & (LISTENER >> 1);
+            let id = listener.next;
+            if let Err(error) = self.epoll.add(&socket, id, Interest::READ) {
+                log_warn!(EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
+                continue;
+            }
+            let accepting = Accepting::new(socket, peer, 0, patience);
+            listener.accepting.insert(id, accepting);
+            self.read_request(listener, id);
+        }
+    }
+
+    fn read_request(&self, listener: &mut Listener, id: u64) {
+        let Some(accepting) = listener.accepting.get_mut(&id) else { return };
+        let read = accepting.read();
+        if matches!(read, Read::Partial) {
+            return;
+        }
+        let Some(Accepting { socket, peer, .. }) = listener.accepting.remove(&id) else {
+            return;
+        };
+        let Read::Whole(order, data) = read else { return };
+        if let Err(error) = self.epoll.remove(&socket) {
+            log_warn!(EpCtrl, "{peer}: dropped: {error}");
+            return;
+        }
+        let Some(eq) = &listener.eq else { return };
+        let local = socket.local_addr().ok();
+        let request = Request { socket, peer, order };
+        let mut info = self.info.clone();
+        info.src_addr = local.map(Address::Ip).or(info.src_addr);
+        info.dest_addr = Some(Address::Ip(peer));
+        info.handle = Some(Handle::new(ConnRequest(Mutex::new(Some(request)))));
+        events::requested(eq, self.token, info, &data);
+    }
+}
+
+fn bind(fabric: &Fabric, addr: &SocketAddr) -> Result<Socket> {
+    Socket::tcp_bound(addr, fabric.params.range_for(addr)).inspect_err(|error| {
+        log_warn!(EpCtrl, "{addr}: cannot be bound: {error}; choose another source address");
+    })
+}
+
+impl ProgressSource for PassiveEp {
+    fn progress(&self) {
+        let mut listener = self.lock();
+        if !listener.listening {
+            return;
+        }
+        let mut events = Events::with_capacity(16);
+        if self.epoll.poll(&mut events).is_err() {
+            return;
+        }
+        for event in events.iter() {
+            if event.token == LISTENER {
+                self.accept_all(&mut listener);
+            } else {
+                self.read_request(&mut listener, event.token);
+            }
+        }
+        if !listener.accepting.is_empty() {
+            let now = clock::now();
+            listener.accepting.retain(|_, accepting| {
+                let late = now >= accepting.deadline;
+                if late {
+                    log_warn!(EpCtrl, "{}: dropped, it did not say what it wants", accepting.peer);
+                }
+                !late
+            });
+        }
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.epoll.as_raw_fd())
+    }
+}
+
+impl provider::PassiveEp for PassiveEp {
+    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
+        let mut listener = self.lock();
+        if listener.eq.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        listener.eq = Some(Arc::clone(eq));
+        drop(listener);
+        if let Some(this) = self.this.upgrade() {
+            let source: Arc<dyn ProgressSource> = this;
+            eq.add_source(&source);
+        }
+        Ok(())
+    }
+
+    fn listen(&self) -> Result<()> {
+        let mut listener = self.lock();
+        if listener.listening {
+            return Err(Errno::EINVAL);
+        }
+        if listener.eq.is_none() {
+            return Err(Errno::ENOEQ);
+        }
+        if listener.socket.is_none() {
+            let addr = default_source(&self.fabric, None);
+            listener.socket = Some(bind(&self.fabric, &addr)?);
+        }
+        let backlog = listener.backlog;
+        let socket = listener.socket.as_ref().ok_or(Errno::EOPBADSTATE)?;
+        socket.listen(backlog)?;
+        self.epoll.add(socket, LISTENER, Interest::READ)?;
+        listener.listening = true;
+        Ok(())
+    }
+
+    fn name(&self) -> Result<Address> {
+        let listener = self.lock();
+        let socket = listener.socket.as_ref().ok_or(Errno::EOPBADSTATE)?;
+        socket.local_addr().map(Address::Ip)
+    }
+
+    fn set_name(&self, address: &Address) -> Result<()> {
+        let Address::Ip(addr) = address else {
+            return Err(Errno::EINVAL);
+        };
+        let mut listener = self.lock();
+        if listener.listening {
+            return Err(Errno::EOPBADSTATE);
+        }
+        listener.socket = None;
+        listener.socket = Some(bind(&self.fabric, addr)?);
+        Ok(())
+    }
+
+    fn set_backlog(&self, backlog: u32) -> Result<()> {
+        let mut listener = self.lock();
+        if listener.listening {
+            return Err(Errno::EINVAL);
+        }
+        listener.backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        Ok(())
+    }
+
+    fn reject(&self, info: &Info, data: &[u8]) -> Result<()> {
+        if data.len() > MAX_HELLO {
+            return Err(Errno::EINVAL);
+        }
+        let handle = info.handle.as_ref().ok_or(Errno::EINVAL)?;
+        let request = handle.downcast::<ConnRequest>().ok_or(Errno::EINVAL)?;
+        let Request { socket, peer, .. } = request.take().ok_or(Errno::EINVAL)?;
+        reject(&socket, &peer, data);
+        Ok(())
+    }
+}

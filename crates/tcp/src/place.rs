@@ -1,0 +1,145 @@
+//! Moving bytes between sockets, user memory and slots.
+
+use ripstop_engine::Iov;
+use ripstop_engine::xnet::{Chunk, Engine};
+use ripstop_mem::{UserBuf, copy_out};
+use ripstop_os::{IoVec, IoVecMut, Socket};
+use ripstop_types::{Errno, Result};
+
+/// Most pieces of one gather write.
+const PIECES: usize = 32;
+
+/// The pieces of user memory from offset `at`, at most `len` bytes.
+fn pieces(iov: &Iov<UserBuf>, at: u64, len: u64) -> impl Iterator<Item = UserBuf> + '_ {
+    let (mut skip, mut left) = (at, len);
+    iov.segments().iter().filter_map(move |segment| {
+        let whole = segment.len() as u64;
+        let from = skip.min(whole);
+        skip -= from;
+        let take = (whole - from).min(left);
+        left -= take;
+        if take == 0 {
+            return None;
+        }
+        segment.slice(from as usize, take as usize)
+    })
+}
+
+/// Reads a payload into user memory and what follows into `staging`. Returns the bytes that
+/// are payload, and all.
+pub(crate) fn read_user(
+    socket: &Socket,
+    iov: &Iov<UserBuf>,
+    at: u64,
+    len: u64,
+    staging: &mut [u8],
+) -> Result<(usize, usize)> {
+    let mut vecs = [const { IoVecMut::EMPTY }; 5];
+    let mut count = 0;
+    for (vec, piece) in vecs.iter_mut().zip(pieces(iov, at, len)) {
+        *vec = IoVecMut::from_user(piece);
+        count += 1;
+    }
+    vecs[count] = IoVecMut::from_slice(staging);
+    split(socket.recvv(&mut vecs[..=count])?, len)
+}
+
+/// As [`read_user`], for a slot.
+pub(crate) fn read_slot(
+    socket: &Socket,
+    memory: &mut [u8],
+    at: u64,
+    len: u64,
+    staging: &mut [u8],
+) -> Result<(usize, usize)> {
+    let room = slot_range(memory, at, len);
+    let mut vecs = [IoVecMut::from_slice(room), IoVecMut::from_slice(staging)];
+    split(socket.recvv(&mut vecs)?, len)
+}
+
+fn split(read: usize, len: u64) -> Result<(usize, usize)> {
+    if read == 0 {
+        return Err(Errno::ECONNRESET);
+    }
+    let placed = usize::try_from(len).unwrap_or(usize::MAX).min(read);
+    Ok((placed, read))
+}
+
+fn slot_range(memory: &mut [u8], at: u64, len: u64) -> &mut [u8] {
+    let from = usize::try_from(at).unwrap_or(usize::MAX).min(memory.len());
+    let rest = &mut memory[from..];
+    let len = usize::try_from(len).unwrap_or(usize::MAX).min(rest.len());
+    &mut rest[..len]
+}
+
+/// Copies the front of `bytes` to user memory; returns how many.
+#[inline]
+pub(crate) fn copy_user(iov: &Iov<UserBuf>, at: u64, len: u64, bytes: &[u8]) -> usize {
+    let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
+    if let [only] = iov.segments()
+        && at == 0
+    {
+        return copy_out(*only, &bytes[..len]);
+    }
+    let mut done = 0;
+    for piece in pieces(iov, at, len as u64) {
+        done += copy_out(piece, &bytes[done..]);
+    }
+    done
+}
+
+/// Copies the front of `bytes` to a slot; returns how many.
+pub(crate) fn copy_slot(memory: &mut [u8], at: u64, len: u64, bytes: &[u8]) -> usize {
+    let room = slot_range(memory, at, len);
+    let count = room.len().min(bytes.len());
+    room[..count].copy_from_slice(&bytes[..count]);
+    count
+}
+
+/// The memory of a slot, made when first asked for.
+pub(crate) fn slot(slots: &mut Vec<Box<[u8]>>, slot: u32, total: u64) -> Result<&mut [u8]> {
+    let index = slot as usize;
+    if slots.len() <= index {
+        slots
+            .try_reserve(index + 1 - slots.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        slots.resize_with(index + 1, Box::default);
+    }
+    let memory = &mut slots[index];
+    if memory.len() as u64 != total {
+        let total = usize::try_from(total).map_err(|_| Errno::ENOMEM)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(total).map_err(|_| Errno::ENOMEM)?;
+        bytes.resize(total, 0);
+        *memory = bytes.into_boxed_slice();
+    }
+    Ok(memory)
+}
+
+/// Writes what the engine has for a stream, in one call as far as it goes.
+pub(crate) fn write(
+    socket: &Socket,
+    engine: &Engine<UserBuf>,
+    id: u32,
+    stage: &[u8],
+) -> Result<usize> {
+    let mut chunks = [Chunk::Stage(0); PIECES];
+    let count = engine.transmit(id, &mut chunks);
+    let chunks = &chunks[..count];
+    let mut vecs = [IoVec::EMPTY; PIECES];
+    let mut stage = stage;
+    for (vec, chunk) in vecs.iter_mut().zip(chunks) {
+        *vec = match chunk {
+            Chunk::Control(bytes, skip) => IoVec::from_slice(&bytes[usize::from(*skip)..]),
+            Chunk::Stage(len) => {
+                let (now, later) = stage.split_at((*len).min(stage.len()));
+                stage = later;
+                IoVec::from_slice(now)
+            }
+            Chunk::User(buffer, skip, len) => {
+                IoVec::from_user(buffer.slice(*skip, *len).unwrap_or(UserBuf::EMPTY))
+            }
+        };
+    }
+    socket.sendv(&vecs[..count])
+}

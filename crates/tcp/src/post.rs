@@ -1,0 +1,364 @@
+//! Posting sends and receives: the way of a message from the caller to the socket.
+
+use ripstop_core::provider::{RecvKind, SendKind};
+use ripstop_engine::Iov;
+use ripstop_engine::matching::{Recv, Want};
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::{CopyOut, RecvFlags, Send, SendPlan};
+use ripstop_mem::UserBuf;
+use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
+
+use crate::state::{EpState, State};
+
+/// Flags that ask for the peer's acknowledgement.
+pub(crate) const ACKED: Flags = Flags::TRANSMIT_COMPLETE
+    .union(Flags::DELIVERY_COMPLETE)
+    .union(Flags::COMMIT_COMPLETE);
+
+/// Longest header plus what the staging buffer takes of a payload.
+const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
+
+impl State {
+    /// Posts a message.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        iov: Iov<UserBuf>,
+        data: Option<u64>,
+        dest: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        let Some(Some(state)) = self.eps.get(ep as usize) else {
+            return Err(Errno::EOPBADSTATE);
+        };
+        if !state.has_tx {
+            return Err(Errno::EOPBADSTATE);
+        }
+        let given = flags.unwrap_or(state.tx_flags);
+        if iov.len() > state.max_msg_size as u64 {
+            return Err(Errno::EMSGSIZE);
+        }
+        let inject = given.contains(Flags::INJECT);
+        if inject && iov.len() > state.inject_size as u64 {
+            return Err(Errno::EMSGSIZE);
+        }
+        let send = Send {
+            tag: match kind {
+                SendKind::Msg => None,
+                SendKind::Tagged(tag) => Some(tag),
+            },
+            data,
+            iov,
+            context,
+            completion: !state.tx_selective || given.contains(Flags::COMPLETION),
+            inject,
+            ack: given.intersects(ACKED),
+        };
+        let more = given.contains(Flags::MORE);
+        self.post(ep, dest, &send, more)
+    }
+
+    /// Posts a small message whose buffer is free at once.
+    #[inline]
+    pub(crate) fn inject(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+    ) -> Result<()> {
+        let Some(Some(state)) = self.eps.get(ep as usize) else {
+            return Err(Errno::EOPBADSTATE);
+        };
+        if !state.has_tx {
+            return Err(Errno::EOPBADSTATE);
+        }
+        if buf.len() > state.inject_size {
+            return Err(Errno::EMSGSIZE);
+        }
+        let send = Send {
+            tag: match kind {
+                SendKind::Msg => None,
+                SendKind::Tagged(tag) => Some(tag),
+            },
+            data,
+            iov: Iov::one(buf),
+            context: 0,
+            completion: false,
+            inject: true,
+            ack: false,
+        };
+        self.post(ep, dest, &send, false)
+    }
+
+    #[inline]
+    fn route(&self, ep: u32, dest: FiAddr) -> u32 {
+        let Some(Some(state)) = self.eps.get(ep as usize) else {
+            return NIL;
+        };
+        let index = if state.is_msg { 0 } else { dest.0 as usize };
+        state.routes.get(index).copied().unwrap_or(NIL)
+    }
+
+    #[inline]
+    fn post(&mut self, ep: u32, dest: FiAddr, send: &Send<UserBuf>, more: bool) -> Result<()> {
+        let mut id = self.route(ep, dest);
+        if id == NIL {
+            id = self.open_route(ep, dest)?;
+        }
+        let plan = match self.engine.send(id, send) {
+            Err(Errno::EAGAIN) => {
+                // The queue may be full only because writing was put off.
+                self.flush_dirty();
+                match self.engine.send(id, send) {
+                    Err(Errno::EAGAIN) => {
+                        self.progress();
+                        return Err(Errno::EAGAIN);
+                    }
+                    plan => plan?,
+                }
+            }
+            plan => plan?,
+        };
+        self.carry_out(id, send, &plan, more)
+    }
+
+    #[inline]
+    fn carry_out(
+        &mut self,
+        id: u32,
+        send: &Send<UserBuf>,
+        plan: &SendPlan,
+        more: bool,
+    ) -> Result<()> {
+        let (header, header_len, inline) = match plan {
+            SendPlan::Stage {
+                header,
+                header_len,
+                inline,
+            } => (header, usize::from(*header_len), *inline),
+            SendPlan::Defer { slot } => return self.defer(id, send, *slot),
+        };
+        let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
+            return Err(Errno::ENOTCONN);
+        };
+        let payload = if inline { send.iov.len() as usize } else { 0 };
+        if let Err(error) = stream.stage.reserve(header_len + payload) {
+            self.lost(id, error);
+            return Err(error);
+        }
+        stream.stage.push(&header[..header_len]);
+        if inline {
+            stream.stage.push_user(send.iov.segments());
+        }
+        let wait = more || (self.burst > 0 && inline && !self.unattended);
+        self.burst += 1;
+        if stream.interest.write {
+            // The kernel said no; it will say when.
+            return Ok(());
+        }
+        if wait {
+            self.put_off(id);
+        } else {
+            self.flush(id);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn defer(&mut self, id: u32, send: &Send<UserBuf>, slot: u32) -> Result<()> {
+        if slot != NIL {
+            // The message is queued: without memory for its payload the connection must end.
+            if let Err(error) = self.fill_slot(slot, send.iov.segments()) {
+                self.lost(id, error);
+                return Err(error);
+            }
+        }
+        self.progress();
+        Ok(())
+    }
+
+    /// Sends the next message that waited for its connection; returns whether there was one
+    /// and it could be.
+    #[cold]
+    pub(crate) fn replay(&mut self, id: u32) -> bool {
+        let Ok(Some((deferred, plan))) = self.engine.replay(id) else {
+            return false;
+        };
+        let SendPlan::Stage {
+            header,
+            header_len,
+            inline,
+        } = plan
+        else {
+            return false;
+        };
+        let payload = if inline { deferred.send.iov.len() as usize } else { 0 };
+        let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
+            return false;
+        };
+        if let Err(error) = stream.stage.reserve(usize::from(header_len) + payload) {
+            self.lost(id, error);
+            return false;
+        }
+        stream.stage.push(&header[..usize::from(header_len)]);
+        if inline && deferred.slot == NIL {
+            stream.stage.push_user(deferred.send.iov.segments());
+        } else if inline {
+            let mut stage = std::mem::take(&mut stream.stage);
+            stage.push(self.slot(deferred.slot));
+            if let Some(stream) = self.stream(id) {
+                stream.stage = stage;
+            }
+        }
+        self.engine.free_slot(deferred.slot);
+        true
+    }
+
+    /// Posts a receive on an endpoint.
+    #[inline]
+    pub(crate) fn recv(
+        &mut self,
+        ep: u32,
+        kind: RecvKind,
+        iov: Iov<UserBuf>,
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        let Some(Some(state)) = self.eps.get(ep as usize) else {
+            return Err(Errno::EOPBADSTATE);
+        };
+        if !state.has_rx {
+            return Err(Errno::EOPBADSTATE);
+        }
+        let given = flags.unwrap_or(state.rx_flags);
+        let completion = !state.rx_selective || given.contains(Flags::COMPLETION);
+        let mut recv = new_recv(kind, iov, src, context);
+        recv.completion = completion;
+        let srx = state.srx;
+        const SPECIAL: Flags = Flags::PEEK
+            .union(Flags::CLAIM)
+            .union(Flags::DISCARD)
+            .union(Flags::MULTI_RECV);
+        if given.intersects(SPECIAL) {
+            return self.recv_special(ep, srx, recv, given);
+        }
+        self.post_recv(srx, recv)
+    }
+
+    /// Posts a receive on a receive context.
+    #[inline]
+    pub(crate) fn post_recv(&mut self, srx: u32, recv: Recv<UserBuf>) -> Result<()> {
+        if let Some(id) = self.engine.post_recv(srx, recv)? {
+            self.match_waiting(srx, id);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn match_waiting(&mut self, srx: u32, recv: u32) {
+        while let Some(copy) = self.engine.next_match(srx, recv) {
+            self.copy_kept(&copy);
+            self.after();
+        }
+        self.after();
+    }
+
+    fn copy_kept(&mut self, copy: &CopyOut<UserBuf>) {
+        let kept = self.slot(copy.slot);
+        let len = (copy.len as usize).min(kept.len());
+        crate::place::copy_user(&copy.iov, copy.at, len as u64, &kept[..len]);
+    }
+
+    #[cold]
+    fn recv_special(
+        &mut self,
+        ep: u32,
+        srx: u32,
+        mut recv: Recv<UserBuf>,
+        flags: Flags,
+    ) -> Result<()> {
+        let asked = RecvFlags {
+            peek: flags.contains(Flags::PEEK),
+            claim: flags.contains(Flags::CLAIM),
+            discard: flags.contains(Flags::DISCARD),
+        };
+        if asked.peek {
+            self.progress();
+            self.engine.peek(ep, recv.want, recv.context, asked)?;
+        } else if asked.claim {
+            let copy = self.engine.claim(ep, recv, asked)?;
+            if let Some(copy) = copy {
+                self.copy_kept(&copy);
+            }
+        } else if asked.discard {
+            return Err(Errno::EINVAL);
+        } else {
+            if recv.want.tag.is_some() || recv.iov.segments().len() > 1 {
+                return Err(Errno::EINVAL);
+            }
+            recv.multi = true;
+            return self.post_recv(srx, recv);
+        }
+        self.after();
+        Ok(())
+    }
+
+    /// Posts a receive on a shared context.
+    pub(crate) fn recv_shared(
+        &mut self,
+        srx: u32,
+        recv: Recv<UserBuf>,
+        flags: Flags,
+    ) -> Result<()> {
+        if flags.intersects(Flags::PEEK | Flags::CLAIM | Flags::DISCARD) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.recv_special_or_plain(srx, recv, flags)
+    }
+
+    fn recv_special_or_plain(
+        &mut self,
+        srx: u32,
+        mut recv: Recv<UserBuf>,
+        flags: Flags,
+    ) -> Result<()> {
+        if flags.contains(Flags::MULTI_RECV) {
+            if recv.want.tag.is_some() || recv.iov.segments().len() > 1 {
+                return Err(Errno::EINVAL);
+            }
+            recv.multi = true;
+        }
+        self.post_recv(srx, recv)
+    }
+}
+
+/// A receive as the engine takes it.
+#[inline]
+pub(crate) fn new_recv(
+    kind: RecvKind,
+    iov: Iov<UserBuf>,
+    src: FiAddr,
+    context: Context,
+) -> Recv<UserBuf> {
+    let tag = match kind {
+        RecvKind::Msg => None,
+        RecvKind::Tagged { tag, ignore } => Some((tag, ignore)),
+    };
+    Recv::new(iov, Want { tag, src }, context)
+}
+
+impl EpState {
+    /// Whether it has a connection or can make one.
+    pub(crate) fn connection(&self) -> Option<u32> {
+        self.routes.first().copied().filter(|id| self.is_msg && *id != NIL)
+    }
+}
+
+const _: () = assert!(HEADER < crate::stage::STAGE);

@@ -1,0 +1,295 @@
+//! Connections of RDM endpoints: made when first needed, by either side.
+
+use std::net::SocketAddr;
+
+use ripstop_core::sockaddr;
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::rdm::{Decision, Progress, decide};
+use ripstop_engine::xnet::{ConnConfig, PEER_NAME};
+use ripstop_os::{Connect, Interest, Socket, clock, pid};
+use ripstop_types::{Errno, FiAddr, Result};
+use ripstop_wire::xnet::cm::Kind;
+use ripstop_wire::xnet::rdm::Greeting;
+
+use crate::accept::{Request, reject, write_message};
+use crate::params::FIRST_RETRY;
+use crate::state::{State, token};
+use crate::stream::{Phase, Role, Stream};
+
+impl State {
+    /// The connection for a fabric address, made if there is none.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn open_route(&mut self, ep: u32, dest: FiAddr) -> Result<u32> {
+        let state = self.ep(ep).ok_or(Errno::EINVAL)?;
+        let Some(rdm) = &state.rdm else {
+            return Err(Errno::ENOTCONN);
+        };
+        let av = rdm.av;
+        let peer = self
+            .avs
+            .get(av as usize)
+            .and_then(|av| av.as_ref()?.lookup(dest))
+            .ok_or(Errno::EINVAL)?;
+        let known = self
+            .ep(ep)
+            .and_then(|e| e.rdm.as_ref()?.peers.get(&peer).copied());
+        let id = match known {
+            Some(id) => id,
+            None => self.connect_rdm(ep, peer, dest)?,
+        };
+        self.set_route(ep, dest, id);
+        Ok(id)
+    }
+
+    /// Notes which connection serves a fabric address.
+    fn set_route(&mut self, ep: u32, addr: FiAddr, id: u32) {
+        let Ok(index) = usize::try_from(addr.0) else { return };
+        if !addr.is_specified() {
+            return;
+        }
+        let Some(state) = self.ep(ep) else { return };
+        if state.routes.len() <= index {
+            state.routes.resize(index + 1, NIL);
+        }
+        state.routes[index] = id;
+    }
+
+    fn conn_config(ep: u32, src: FiAddr, peer: &SocketAddr) -> ConnConfig {
+        let encoded = sockaddr::encode(peer);
+        let bytes = encoded.as_ref();
+        let mut name = [0; PEER_NAME];
+        let len = bytes.len().min(PEER_NAME);
+        name[..len].copy_from_slice(&bytes[..len]);
+        ConnConfig {
+            ep,
+            src,
+            name,
+            name_len: len as u8,
+        }
+    }
+
+    /// A connection of the engine with its stream, not up.
+    pub(crate) fn open_stream(&mut self, ep: u32, src: FiAddr, peer: SocketAddr) -> Result<u32> {
+        let id = self
+            .engine
+            .open_conn(Self::conn_config(ep, src, &peer))?;
+        let generation = self.next_generation();
+        let is_rdm = self.ep(ep).is_some_and(|e| e.rdm.is_some());
+        self.put_stream(id, Stream::new(ep, is_rdm, peer, generation));
+        Ok(id)
+    }
+
+    fn connect_rdm(&mut self, ep: u32, peer: SocketAddr, src: FiAddr) -> Result<u32> {
+        let id = self.open_stream(ep, src, peer)?;
+        let deadline = clock::now() + self.params.timeout;
+        if let Some(stream) = self.stream(id) {
+            stream.deadline = Some(deadline);
+        }
+        if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
+            rdm.peers.insert(peer, id);
+        }
+        self.start_timer();
+        self.try_connect(id);
+        Ok(id)
+    }
+
+    /// Starts to connect a stream that waits.
+    pub(crate) fn try_connect(&mut self, id: u32) {
+        let Some(stream) = self.stream(id) else { return };
+        let (ep, peer) = (stream.ep, stream.peer);
+        stream.retry = None;
+        let Some(state) = self.ep(ep) else { return };
+        let source = match &state.rdm {
+            Some(rdm) => Some(SocketAddr::new(rdm.addr.ip(), 0)),
+            None => state.msg.source,
+        };
+        let source = source.filter(|source| {
+            !source.ip().is_unspecified() && source.is_ipv4() == peer.is_ipv4()
+        });
+        match Socket::connect(&peer, source) {
+            Ok((socket, progress)) => {
+                if let Err(error) = self.attach(id, socket, Interest::WRITE) {
+                    return self.connect_failed(id, error, &[]);
+                }
+                if let Some(stream) = self.stream(id) {
+                    stream.phase = Phase::Connecting;
+                }
+                if matches!(progress, Connect::Connected) {
+                    self.handle_handshake(id);
+                }
+            }
+            Err(error) => self.connect_failed(id, error, &[]),
+        }
+    }
+
+    /// Gives a stream its socket, and epoll the socket.
+    pub(crate) fn attach(&mut self, id: u32, socket: Socket, interest: Interest) -> Result<()> {
+        let epoll = std::sync::Arc::clone(&self.epoll);
+        let nodelay = self.params.nodelay;
+        let generation = self.next_generation();
+        let stream = self.stream(id).ok_or(Errno::ENOTCONN)?;
+        stream.generation = generation;
+        if nodelay {
+            socket.set_nodelay(true)?;
+        }
+        socket.set_keepalive(Some(crate::params::KEEPALIVE))?;
+        epoll.add(&socket, token::stream(id, generation), interest)?;
+        stream.interest = interest;
+        stream.socket = Some(socket);
+        Ok(())
+    }
+
+    /// The greeting of an RDM endpoint that connects.
+    pub(crate) fn greeting(&mut self, ep: u32) -> Option<[u8; 8]> {
+        let rdm = self.ep(ep)?.rdm.as_ref()?;
+        Some(Greeting::request(0, rdm.addr.port(), pid()).emit())
+    }
+
+    /// A peer asks to connect to an RDM endpoint.
+    pub(crate) fn handle_request(&mut self, ep: u32, request: Request, data: &[u8]) {
+        let Request { socket, peer: from, order } = request;
+        let greeting = match Greeting::parse(data) {
+            Ok(greeting) => greeting,
+            Err(error) => {
+                log_warn!(EpCtrl, "{from}: refused, it is not an RDM endpoint: {error}");
+                return reject(&socket, &from, &[]);
+            }
+        };
+        let peer = SocketAddr::new(from.ip(), greeting.port);
+        let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else { return };
+        let order_of_addresses =
+            (peer.ip(), peer.port()).cmp(&(rdm.addr.ip(), rdm.addr.port()));
+        let (av, old) = (rdm.av, rdm.peers.get(&peer).copied());
+        let progress = match old.and_then(|id| self.stream(id)) {
+            None => Progress::None,
+            Some(stream) => match stream.phase {
+                Phase::Up => Progress::Up {
+                    pid: stream.peer_pid,
+                },
+                _ => Progress::Asking,
+            },
+        };
+        let waiting = old
+            .and_then(|id| self.stream(id))
+            .is_some_and(|stream| matches!(stream.phase, Phase::Waiting));
+        let decision = match decide(progress, order_of_addresses, greeting.pid) {
+            Decision::Refuse if waiting => Decision::AcceptInstead,
+            decision => decision,
+        };
+        log_info!(EpCtrl, "{peer} asks to connect: {decision:?}");
+        if decision == Decision::Refuse {
+            return reject(&socket, &from, data);
+        }
+        let src = self
+            .avs
+            .get(av as usize)
+            .and_then(Option::as_ref)
+            .map_or(FiAddr::NOTAVAIL, |av| av.find(&peer));
+        if let (Decision::Replace, Some(old)) = (decision, old) {
+            self.close_stream(old, Errno::ECONNRESET);
+        }
+        let id = match self.open_stream(ep, src, peer) {
+            Ok(id) => id,
+            Err(error) => {
+                log_warn!(EpCtrl, "{peer}: refused: {error}");
+                return reject(&socket, &from, data);
+            }
+        };
+        let answer = greeting.answer(pid());
+        let accepted = write_message(&socket, Kind::Response, &answer.emit())
+            .and_then(|()| self.attach(id, socket, Interest::READ));
+        if let Err(error) = accepted {
+            log_warn!(EpCtrl, "{peer}: could not be accepted: {error}");
+            return self.drop_stream(id, Errno::ECONNABORTED);
+        }
+        if let Some(stream) = self.stream(id) {
+            stream.phase = Phase::Up;
+            stream.peer_pid = Some(greeting.pid);
+            if decision == Decision::Loopback {
+                stream.role = Role::Loopback;
+            }
+        }
+        let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
+        self.engine.conn_up(id, order, rendezvous);
+        if decision == Decision::Loopback {
+            return;
+        }
+        if let (Decision::AcceptInstead, Some(old)) = (decision, old) {
+            self.engine.move_deferred(old, id);
+            self.drop_stream(old, Errno::ECONNABORTED);
+        }
+        if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
+            rdm.peers.insert(peer, id);
+        }
+        self.set_route(ep, src, id);
+        self.flush(id);
+    }
+
+    /// A connection of an RDM endpoint is gone: forget where it was noted.
+    pub(crate) fn forget_peer(&mut self, id: u32) {
+        let Some(stream) = self.stream(id) else { return };
+        let (ep, peer) = (stream.ep, stream.peer);
+        let Some(state) = self.ep(ep) else { return };
+        for route in &mut state.routes {
+            if *route == id {
+                *route = NIL;
+            }
+        }
+        if let Some(rdm) = &mut state.rdm
+            && rdm.peers.get(&peer) == Some(&id)
+        {
+            rdm.peers.remove(&peer);
+        }
+    }
+
+    /// A peer got a place in an address vector: connections it made before now have a name.
+    pub(crate) fn name_peer(&mut self, av: u32, peer: &SocketAddr, addr: FiAddr) {
+        for ep in 0..self.eps.len() as u32 {
+            let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else { continue };
+            if rdm.av != av {
+                continue;
+            }
+            if let Some(id) = rdm.peers.get(peer).copied() {
+                self.engine.set_source(id, addr);
+                self.set_route(ep, addr, id);
+            }
+        }
+    }
+
+    /// A peer lost its place in an address vector.
+    pub(crate) fn unname_peer(&mut self, av: u32, peer: &SocketAddr, addr: FiAddr) {
+        for ep in 0..self.eps.len() as u32 {
+            let Some(state) = self.ep(ep) else { continue };
+            if state.rdm.as_ref().is_none_or(|rdm| rdm.av != av) {
+                continue;
+            }
+            if let Some(route) = state.routes.get_mut(addr.0 as usize) {
+                *route = NIL;
+            }
+            let known = state.rdm.as_ref().and_then(|rdm| rdm.peers.get(peer).copied());
+            if let Some(id) = known {
+                self.engine.set_source(id, FiAddr::NOTAVAIL);
+            }
+        }
+    }
+
+    /// What to do with a failed attempt: once more a little later, until the time is over.
+    /// Returns whether it will be repeated.
+    pub(crate) fn retry_later(&mut self, id: u32) -> bool {
+        let now = clock::now();
+        let Some(stream) = self.stream(id) else { return false };
+        let Some(deadline) = stream.deadline else { return false };
+        let pause = stream.retry_pause.unwrap_or(FIRST_RETRY);
+        if now + pause >= deadline {
+            return false;
+        }
+        stream.socket = None;
+        stream.phase = Phase::Waiting;
+        stream.interest = Interest::default();
+        stream.retry = Some(now + pause);
+        stream.retry_pause = Some(pause * 2);
+        self.start_timer();
+        true
+    }
+}

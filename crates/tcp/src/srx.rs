@@ -1,0 +1,105 @@
+//! Shared receive contexts, for MSG endpoints.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ripstop_core::RxAttr;
+use ripstop_core::provider::{self, EpOption, RecvKind};
+use ripstop_engine::Iov;
+use ripstop_engine::matching::Matcher;
+use ripstop_engine::pool::NIL;
+use ripstop_mem::UserBuf;
+use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
+
+use crate::domain::{Domain, Mode};
+use crate::params::MIN_MULTI_RECV;
+use crate::post::new_recv;
+use crate::state::State;
+
+/// A shared receive context of the tcp provider.
+#[derive(Debug)]
+pub struct SharedRx<K: Mode> {
+    pub(crate) domain: Arc<Domain<K>>,
+    pub(crate) id: u32,
+    flags: Flags,
+    /// Where cancelled receives are reported: the queue of the first endpoint.
+    cq: AtomicU32,
+}
+
+impl<K: Mode> SharedRx<K> {
+    pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &RxAttr) -> Result<Arc<Self>> {
+        let size = if attr.size == 0 {
+            domain.info.rx.size.max(1)
+        } else {
+            attr.size
+        };
+        let matcher = Matcher::new(size, MIN_MULTI_RECV, false);
+        let id = domain.lock().engine.open_srx(matcher)?;
+        Ok(Arc::new(Self {
+            domain: Arc::clone(domain),
+            id,
+            flags: attr.op_flags,
+            cq: AtomicU32::new(NIL),
+        }))
+    }
+
+    /// An endpoint with this receive queue uses the context.
+    pub(crate) fn note_cq(&self, _state: &mut State, cq: u32) {
+        if self.cq.load(Ordering::Relaxed) == NIL {
+            self.cq.store(cq, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<K: Mode> Drop for SharedRx<K> {
+    fn drop(&mut self) {
+        let mut state = self.domain.lock();
+        state.engine.close_srx(self.id);
+        state.after();
+    }
+}
+
+impl<K: Mode> provider::SharedRx for SharedRx<K> {
+    fn recv(
+        &self,
+        kind: RecvKind,
+        iov: &[UserBuf],
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        let recv = new_recv(kind, Iov::new(iov)?, src, context);
+        self.domain
+            .lock()
+            .recv_shared(self.id, recv, flags.unwrap_or(self.flags))
+    }
+
+    fn cancel(&self, context: Context) -> Result<()> {
+        let mut state = self.domain.lock();
+        let cq = self.cq.load(Ordering::Relaxed);
+        let done = state.engine.cancel(self.id, cq, context);
+        state.after();
+        done
+    }
+
+    fn option(&self, option: EpOption) -> Result<usize> {
+        let mut state = self.domain.lock();
+        let matcher = state.engine.srx_mut(self.id).ok_or(Errno::EOPBADSTATE)?;
+        match option {
+            EpOption::MinMultiRecv => Ok(matcher.min_multi_recv as usize),
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+
+    fn set_option(&self, option: EpOption, value: usize) -> Result<()> {
+        let mut state = self.domain.lock();
+        let matcher = state.engine.srx_mut(self.id).ok_or(Errno::EOPBADSTATE)?;
+        match option {
+            EpOption::MinMultiRecv => {
+                matcher.min_multi_recv = value as u64;
+                Ok(())
+            }
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+}

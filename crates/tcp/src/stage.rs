@@ -1,0 +1,103 @@
+//! The staging buffer of a connection: headers and small payloads on their way out.
+
+use ripstop_mem::{UserBuf, copy_in};
+use ripstop_types::{Errno, Result};
+
+/// Bytes of a staging buffer.
+pub(crate) const STAGE: usize = 16 * 1024;
+
+/// A first-in first-out buffer of at most [`STAGE`] bytes in one piece. Takes its memory when
+/// first used.
+#[derive(Debug, Default)]
+pub(crate) struct Stage {
+    bytes: Box<[u8]>,
+    head: usize,
+    tail: usize,
+}
+
+impl Stage {
+    /// The bytes waiting, oldest first.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(self.head..self.tail).unwrap_or_default()
+    }
+
+    /// Makes room for `len` more bytes in one piece.
+    #[inline]
+    pub(crate) fn reserve(&mut self, len: usize) -> Result<()> {
+        if self.bytes.len() - self.tail < len {
+            return self.make_room(len);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, len: usize) -> Result<()> {
+        if self.bytes.is_empty() {
+            let mut bytes = Vec::new();
+            bytes.try_reserve_exact(STAGE).map_err(|_| Errno::ENOMEM)?;
+            bytes.resize(STAGE, 0);
+            self.bytes = bytes.into_boxed_slice();
+        }
+        self.bytes.copy_within(self.head..self.tail, 0);
+        self.tail -= self.head;
+        self.head = 0;
+        if self.bytes.len() - self.tail < len {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
+    }
+
+    /// Appends bytes for which there is room.
+    #[inline]
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if let Some(room) = self.bytes.get_mut(self.tail..self.tail + bytes.len()) {
+            room.copy_from_slice(bytes);
+            self.tail += bytes.len();
+        }
+    }
+
+    /// Appends user memory for which there is room.
+    #[inline]
+    pub(crate) fn push_user(&mut self, segments: &[UserBuf]) {
+        for segment in segments {
+            if let Some(room) = self.bytes.get_mut(self.tail..self.tail + segment.len()) {
+                self.tail += copy_in(room, *segment);
+            }
+        }
+    }
+
+    /// Drops bytes from the front.
+    #[inline]
+    pub(crate) fn advance(&mut self, len: usize) {
+        self.head += len;
+        if self.head >= self.tail {
+            self.head = 0;
+            self.tail = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_order_and_moves_up_when_the_end_is_reached() {
+        let mut stage = Stage::default();
+        let block = [7u8; 6000];
+        for _ in 0..2 {
+            stage.reserve(block.len()).unwrap();
+            stage.push(&block);
+        }
+        stage.advance(5999);
+        stage.reserve(6000).unwrap();
+        stage.push(&[9; 6000]);
+        assert_eq!(stage.bytes().len(), 12_001);
+        assert_eq!(stage.bytes().last(), Some(&9));
+        assert_eq!(stage.reserve(STAGE), Err(Errno::EAGAIN));
+        stage.advance(12_001);
+        assert!(stage.bytes().is_empty());
+    }
+}

@@ -1,0 +1,664 @@
+//! What a domain owns behind its lock: the engine, the streams, and how they make progress.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ripstop_core::provider::Token;
+use ripstop_core::EventQueue;
+use ripstop_core::av::AddressVector as AddressTable;
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::{Engine, Limits};
+use ripstop_mem::UserBuf;
+use ripstop_os::{Epoll, EventFd, Events, Interest, Socket, Timer};
+use ripstop_types::{Errno, Flags, Result};
+
+use crate::accept::Accepting;
+use crate::params::Params;
+use crate::stage::STAGE;
+use crate::stream::Stream;
+
+/// Bytes read from a socket at once when headers or small messages are expected.
+const READ: usize = 16 * 1024;
+
+/// With streams that were just active, the poll of all others is left out this many times.
+const POLL_EVERY: u32 = 16;
+
+/// How often deadlines are looked at while there are any.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
+
+/// What an epoll event is about, in the token's upper byte.
+pub(crate) mod token {
+    pub(crate) const STREAM: u64 = 0;
+    pub(crate) const LISTENER: u64 = 1 << 56;
+    pub(crate) const ACCEPTING: u64 = 2 << 56;
+    pub(crate) const TIMER: u64 = 3 << 56;
+    pub(crate) const WAKE: u64 = 4 << 56;
+    pub(crate) const KIND: u64 = 0xff << 56;
+
+    pub(crate) const fn stream(id: u32, generation: u32) -> u64 {
+        STREAM | (((generation & 0xff_ffff) as u64) << 32) | id as u64
+    }
+}
+
+/// The part of an endpoint that RDM has.
+#[derive(Debug)]
+pub(crate) struct Rdm {
+    pub(crate) listener: Socket,
+    pub(crate) addr: SocketAddr,
+    pub(crate) av: u32,
+    /// The connection for each peer's address.
+    pub(crate) peers: HashMap<SocketAddr, u32>,
+}
+
+/// The part of an endpoint that MSG has.
+#[derive(Debug, Default)]
+pub(crate) struct Msg {
+    pub(crate) eq: Option<Arc<EventQueue>>,
+    /// The stream of a request that may be accepted.
+    pub(crate) request: Option<crate::accept::Request>,
+    /// Source address to connect from.
+    pub(crate) source: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    /// The connection has ended; the endpoint cannot be used again.
+    pub(crate) ended: bool,
+    /// Data for the peer, to be sent with the request.
+    pub(crate) hello: Vec<u8>,
+}
+
+/// An endpoint as the driver knows it, by the engine's id.
+#[derive(Debug)]
+pub(crate) struct EpState {
+    pub(crate) token: Token,
+    /// Connection by fabric address, or for MSG the only one; [`NIL`] where there is none.
+    pub(crate) routes: Vec<u32>,
+    pub(crate) is_msg: bool,
+    pub(crate) inject_size: usize,
+    pub(crate) max_msg_size: usize,
+    pub(crate) tx_flags: Flags,
+    pub(crate) rx_flags: Flags,
+    pub(crate) tx_selective: bool,
+    pub(crate) rx_selective: bool,
+    pub(crate) has_tx: bool,
+    pub(crate) has_rx: bool,
+    pub(crate) shared_srx: bool,
+    pub(crate) srx: u32,
+    pub(crate) rdm: Option<Rdm>,
+    pub(crate) msg: Msg,
+}
+
+/// Somebody to wake when a queue or counter changes.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) what: Waited,
+    pub(crate) event: Arc<EventFd>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    Cq(u32),
+    /// The counter and the sum of its values last seen.
+    Counter(u32, u64),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) engine: Engine<UserBuf>,
+    pub(crate) streams: Vec<Option<Stream>>,
+    pub(crate) eps: Vec<Option<EpState>>,
+    pub(crate) avs: Vec<Option<AddressTable>>,
+    pub(crate) accepting: HashMap<u32, Accepting>,
+    pub(crate) next_accepting: u32,
+    slots: Vec<Box<[u8]>>,
+    pub(crate) epoll: Arc<Epoll>,
+    pub(crate) params: Arc<Params>,
+    timer: Timer,
+    pub(crate) timer_on: bool,
+    events: Events,
+    staging: Box<[u8]>,
+    /// Streams with staged bytes that were not written at once.
+    dirty: Vec<u32>,
+    /// Sends since the last progress.
+    pub(crate) burst: u32,
+    /// Nobody polls: write every message at once.
+    pub(crate) unattended: bool,
+    hot: [u32; 2],
+    hot_count: u32,
+    hot_next: u32,
+    cold_for: u32,
+    skipped: u32,
+    generation: u32,
+    pub(crate) waiters: Vec<Waiter>,
+}
+
+impl State {
+    pub(crate) fn new(params: Arc<Params>, epoll: Arc<Epoll>) -> Result<Self> {
+        let timer = Timer::new()?;
+        epoll.add(&timer, token::TIMER, Interest::READ)?;
+        Ok(Self {
+            engine: Engine::new(Limits {
+                stage: STAGE,
+                inline: params.inline,
+                rendezvous: params.rendezvous,
+                kept_bytes: params.kept_bytes,
+                kept_messages: params.kept_messages,
+            }),
+            streams: Vec::new(),
+            eps: Vec::new(),
+            avs: Vec::new(),
+            accepting: HashMap::new(),
+            next_accepting: 0,
+            slots: Vec::new(),
+            epoll,
+            params,
+            timer,
+            timer_on: false,
+            events: Events::with_capacity(64),
+            staging: vec![0; READ].into_boxed_slice(),
+            dirty: Vec::new(),
+            burst: 0,
+            unattended: false,
+            hot: [NIL; 2],
+            hot_count: 0,
+            hot_next: 0,
+            cold_for: 0,
+            skipped: 0,
+            generation: 0,
+            waiters: Vec::new(),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn stream(&mut self, id: u32) -> Option<&mut Stream> {
+        self.streams.get_mut(id as usize)?.as_mut()
+    }
+
+    #[inline]
+    pub(crate) fn ep(&mut self, id: u32) -> Option<&mut EpState> {
+        self.eps.get_mut(id as usize)?.as_mut()
+    }
+
+    pub(crate) fn put_stream(&mut self, id: u32, stream: Stream) {
+        put(&mut self.streams, id, stream);
+    }
+
+    pub(crate) fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+
+    /// Whether there is or was any connection.
+    pub(crate) const fn has_streams(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
+    /// Makes sure deadlines are looked at.
+    pub(crate) fn start_timer(&mut self) {
+        if !self.timer_on && self.timer.set(TICK).is_ok() {
+            self.timer_on = true;
+        }
+    }
+
+    pub(crate) fn stop_timer(&mut self) {
+        if self.timer_on && self.timer.set(Duration::ZERO).is_ok() {
+            self.timer_on = false;
+        }
+    }
+
+    pub(crate) fn drain_timer(&self) {
+        self.timer.drain();
+    }
+
+    /// Makes progress without waiting: writes what is staged, reads what has arrived.
+    #[inline]
+    pub(crate) fn progress(&mut self) {
+        self.burst = 0;
+        if !self.dirty.is_empty() {
+            self.flush_dirty();
+        }
+        if self.hot_count > 0 {
+            let id = self.hot[(self.hot_next & 1) as usize];
+            self.hot_next = if self.hot_count > 1 { self.hot_next ^ 1 } else { 0 };
+            if self.read_hot(id) {
+                return;
+            }
+            self.skipped += 1;
+            if self.skipped < POLL_EVERY {
+                return;
+            }
+        }
+        self.poll();
+    }
+
+    /// Looks at all descriptors.
+    pub(crate) fn poll(&mut self) {
+        self.skipped = 0;
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        if self.epoll.poll(&mut events).is_ok() && !events.is_empty() {
+            let mut active = 0;
+            let mut last = NIL;
+            for index in 0..events.len() {
+                let Some(event) = events.at(index) else { break };
+                let id = event.token as u32;
+                match event.token & token::KIND {
+                    token::STREAM => {
+                        let known = self
+                            .stream(id)
+                            .is_some_and(|s| token::stream(id, s.generation) == event.token);
+                        if known {
+                            self.handle_stream(id, event);
+                            active += 1;
+                            last = id;
+                        }
+                    }
+                    token::LISTENER => self.handle_listener(id),
+                    token::ACCEPTING => self.handle_accepting(id),
+                    token::TIMER => self.handle_timer(),
+                    _ => {}
+                }
+            }
+            self.note_active(active, last);
+        } else if self.cold_for > 0 {
+            self.cold_for -= 1;
+        }
+        self.events = events;
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+    }
+
+    /// Remembers the stream that was just active, to be read first; with many active ones
+    /// only the poll of all is worth it.
+    fn note_active(&mut self, active: u32, last: u32) {
+        if active > 2 {
+            self.hot_count = 0;
+            self.cold_for = 64;
+        } else if self.cold_for > 0 {
+            self.cold_for -= 1;
+        } else if active > 0 && self.stream(last).is_some_and(|s| s.is_up()) {
+            let known = self.hot.iter().take(self.hot_count as usize).any(|id| *id == last);
+            if !known {
+                if self.hot_count < 2 {
+                    self.hot[self.hot_count as usize] = last;
+                    self.hot_count += 1;
+                } else {
+                    self.hot = [self.hot[1], last];
+                }
+            }
+        }
+    }
+
+    pub(crate) fn forget_hot(&mut self, id: u32) {
+        if self.hot.iter().take(self.hot_count as usize).any(|hot| *hot == id) {
+            self.hot_count = 0;
+        }
+    }
+
+    #[inline]
+    fn read_hot(&mut self, id: u32) -> bool {
+        let Some(Some(stream)) = self.streams.get(id as usize) else {
+            self.hot_count = 0;
+            return false;
+        };
+        if !stream.interest.read || !self.engine.rx_in_header(id) {
+            return self.read_stream(id);
+        }
+        let Some(socket) = &stream.socket else {
+            return false;
+        };
+        match socket.recv(&mut self.staging) {
+            Err(Errno::EAGAIN) => false,
+            outcome => {
+                self.handle_read(id, outcome);
+                self.after();
+                true
+            }
+        }
+    }
+
+    fn handle_stream(&mut self, id: u32, event: ripstop_os::Event) {
+        let Some(stream) = self.stream(id) else { return };
+        if !stream.is_up() {
+            self.handle_handshake(id);
+            self.after();
+            return;
+        }
+        if event.writable() {
+            self.flush(id);
+        }
+        if event.readable() || event.error() || event.hangup() {
+            self.read_stream(id);
+        }
+    }
+
+    /// Reads a stream until it has no more, for a bounded time. Returns whether there was
+    /// anything.
+    pub(crate) fn read_stream(&mut self, id: u32) -> bool {
+        let mut any = false;
+        // Bounded, so that one busy peer does not keep the others waiting.
+        for _ in 0..64 {
+            let outcome = self.read_once(id);
+            match outcome {
+                Err(Errno::EAGAIN) => break,
+                outcome => {
+                    any = true;
+                    if !self.handle_read(id, outcome) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.after();
+        any
+    }
+
+    /// One read: straight to where a payload goes, with what follows to the staging area.
+    /// Returns how many bytes are in the staging area.
+    fn read_once(&mut self, id: u32) -> Result<usize> {
+        use ripstop_engine::xnet::RxWant;
+        let Self { engine, streams, staging, slots, .. } = self;
+        let Some(Some(stream)) = streams.get(id as usize) else {
+            return Err(Errno::EAGAIN);
+        };
+        let Some(socket) = &stream.socket else {
+            return Err(Errno::EAGAIN);
+        };
+        let (placed, read) = match engine.rx_want(id) {
+            RxWant::Blocked => return Err(Errno::EAGAIN),
+            RxWant::Header => return read_to(socket.recv(staging)),
+            RxWant::Place(iov, at, len) => {
+                crate::place::read_user(socket, iov, at, len, staging)?
+            }
+            RxWant::Keep(slot, total, at, len) => {
+                match crate::place::slot(slots, slot, total) {
+                    Ok(memory) => crate::place::read_slot(socket, memory, at, len, staging)?,
+                    Err(_) => {
+                        engine.rx_no_memory(id);
+                        return Err(Errno::EAGAIN);
+                    }
+                }
+            }
+            RxWant::Discard(left) => {
+                let want = usize::try_from(left).unwrap_or(usize::MAX).min(staging.len());
+                let dropped = read_to(socket.recv(&mut staging[..want]))?;
+                (dropped, dropped)
+            }
+        };
+        engine.rx_placed(id, placed as u64);
+        Ok(read - placed)
+    }
+
+    /// Handles the outcome of a read; returns whether to read on.
+    fn handle_read(&mut self, id: u32, outcome: Result<usize>) -> bool {
+        match outcome {
+            Ok(count) => {
+                let staging = std::mem::take(&mut self.staging);
+                let done = self.consume(id, &staging[..count]);
+                let full = count == staging.len();
+                self.staging = staging;
+                match done {
+                    Ok(all) => all && (full || !self.engine.rx_in_header(id)),
+                    Err(error) => {
+                        self.protocol_error(id, error);
+                        false
+                    }
+                }
+            }
+            Err(error) => {
+                self.lost(id, error);
+                false
+            }
+        }
+    }
+
+    /// Hands bytes of the stream to the engine and its payload to memory. Returns whether all
+    /// were taken; else the rest is kept and the stream is not read until the engine says so.
+    fn consume(&mut self, id: u32, bytes: &[u8]) -> Result<bool> {
+        use ripstop_engine::xnet::RxWant;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if self.engine.rx_in_header(id) {
+                let used = self.engine.rx_header(id, rest)?;
+                rest = &rest[used..];
+                continue;
+            }
+            let Self { engine, slots, .. } = self;
+            let taken = match engine.rx_want(id) {
+                RxWant::Header => 0,
+                RxWant::Place(iov, at, len) => crate::place::copy_user(iov, at, len, rest),
+                RxWant::Keep(slot, total, at, len) => {
+                    match crate::place::slot(slots, slot, total) {
+                        Ok(memory) => crate::place::copy_slot(memory, at, len, rest),
+                        Err(_) => {
+                            engine.rx_no_memory(id);
+                            0
+                        }
+                    }
+                }
+                RxWant::Discard(left) => {
+                    usize::try_from(left).unwrap_or(usize::MAX).min(rest.len())
+                }
+                RxWant::Blocked => {
+                    self.stall(id, rest);
+                    return Ok(false);
+                }
+            };
+            self.engine.rx_placed(id, taken as u64);
+            rest = &rest[taken..];
+        }
+        if matches!(self.engine.rx_want(id), RxWant::Blocked) {
+            self.stall(id, rest);
+            return Ok(false);
+        }
+        if self.engine.conn(id).is_some_and(|conn| conn.in_mid_header()) {
+            self.note_partial(id);
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn note_partial(&mut self, id: u32) {
+        if let Some(stream) = self.stream(id) {
+            stream.partial_since = Some(ripstop_os::clock::now());
+        }
+        self.start_timer();
+    }
+
+    /// Stops reading a stream until [`Engine::pop_resumed`] names it.
+    #[cold]
+    fn stall(&mut self, id: u32, rest: &[u8]) {
+        let Some(stream) = self.stream(id) else { return };
+        let mut leftover = rest.to_vec();
+        leftover.append(&mut stream.leftover);
+        stream.leftover = leftover;
+        self.watch(id, |interest| interest.read = false);
+    }
+
+    /// What the engine left to be done after it was called.
+    #[inline]
+    pub(crate) fn after(&mut self) {
+        while let Some(id) = self.engine.pop_output() {
+            self.flush(id);
+        }
+        while let Some(slot) = self.engine.pop_freed() {
+            if let Some(memory) = self.slots.get_mut(slot as usize) {
+                *memory = Box::default();
+            }
+        }
+        while let Some(id) = self.engine.pop_resumed() {
+            self.resume(id);
+        }
+        while let Some((id, error)) = self.engine.pop_broken() {
+            self.lost(id, error);
+        }
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+    }
+
+    #[cold]
+    fn resume(&mut self, id: u32) {
+        if !self.engine.rx_retry(id) {
+            return;
+        }
+        let Some(stream) = self.stream(id) else { return };
+        let leftover = std::mem::take(&mut stream.leftover);
+        match self.consume(id, &leftover) {
+            Ok(true) => {
+                self.watch(id, |interest| interest.read = true);
+                self.read_stream(id);
+            }
+            Ok(false) => {}
+            Err(error) => self.protocol_error(id, error),
+        }
+    }
+
+    /// Changes what epoll watches of a stream.
+    pub(crate) fn watch(&mut self, id: u32, change: impl FnOnce(&mut Interest)) {
+        let epoll = Arc::clone(&self.epoll);
+        let Some(stream) = self.stream(id) else { return };
+        let mut interest = stream.interest;
+        change(&mut interest);
+        if interest == stream.interest {
+            return;
+        }
+        stream.interest = interest;
+        let generation = stream.generation;
+        let failed = match &stream.socket {
+            Some(socket) => epoll
+                .modify(socket, token::stream(id, generation), interest)
+                .err(),
+            None => None,
+        };
+        if let Some(error) = failed {
+            self.lost(id, error);
+        }
+    }
+
+    /// Puts off the writing of a stream's staged bytes to the next progress.
+    #[inline]
+    pub(crate) fn put_off(&mut self, id: u32) {
+        if let Some(Some(stream)) = self.streams.get_mut(id as usize)
+            && !stream.dirty
+        {
+            stream.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    pub(crate) fn flush_dirty(&mut self) {
+        while let Some(id) = self.dirty.pop() {
+            if let Some(stream) = self.stream(id) {
+                stream.dirty = false;
+                self.flush(id);
+            }
+        }
+    }
+
+    /// Whether bytes wait for the next progress.
+    pub(crate) fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Writes what a stream has, as far as the kernel takes it.
+    #[inline]
+    pub(crate) fn flush(&mut self, id: u32) {
+        loop {
+            let Self { engine, streams, .. } = self;
+            let (Some(conn), Some(Some(stream))) = (engine.conn(id), streams.get_mut(id as usize))
+            else {
+                return;
+            };
+            let Some(socket) = &stream.socket else { return };
+            if !stream.is_up() {
+                return;
+            }
+            if !conn.has_output() {
+                if conn.has_deferred() {
+                    if self.replay(id) {
+                        continue;
+                    }
+                    return;
+                }
+                if stream.interest.write {
+                    self.watch(id, |interest| interest.write = false);
+                }
+                return;
+            }
+            let written = if conn.only_staged() {
+                socket.send(stream.stage.bytes())
+            } else {
+                crate::place::write(socket, engine, id, stream.stage.bytes())
+            };
+            match written {
+                Ok(count) => {
+                    let staged = engine.sent(id, count);
+                    stream.stage.advance(staged);
+                }
+                Err(Errno::EAGAIN) => {
+                    self.watch(id, |interest| interest.write = true);
+                    return;
+                }
+                Err(error) => {
+                    self.lost(id, error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Memory of a slot, for a payload that is copied or replayed.
+    pub(crate) fn slot(&self, slot: u32) -> &[u8] {
+        self.slots.get(slot as usize).map_or(&[], |memory| memory)
+    }
+
+    /// Fills a slot from user memory.
+    pub(crate) fn fill_slot(&mut self, slot: u32, segments: &[UserBuf]) -> Result<()> {
+        let total: usize = segments.iter().map(|s| s.len()).sum();
+        let memory = crate::place::slot(&mut self.slots, slot, total as u64)?;
+        let mut at = 0;
+        for segment in segments {
+            at += ripstop_mem::copy_in(&mut memory[at..], *segment);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wake_waiters(&mut self) {
+        let Self { engine, waiters, .. } = self;
+        waiters.retain(|waiter| {
+            let changed = match waiter.what {
+                Waited::Cq(id) => engine.cq_mut(id).is_none_or(|cq| !cq.is_empty()),
+                Waited::Counter(id, seen) => engine
+                    .counter_mut(id)
+                    .is_none_or(|c| c.value.wrapping_add(c.errors) != seen),
+            };
+            if changed {
+                // A full counter wakes as well; anything else cannot be mended here.
+                let _ = waiter.event.signal();
+            }
+            !changed
+        });
+    }
+}
+
+/// A read of nothing is the end of the stream.
+fn read_to(outcome: Result<usize>) -> Result<usize> {
+    match outcome {
+        Ok(0) => Err(Errno::ECONNRESET),
+        outcome => outcome,
+    }
+}
+
+/// Puts an item at its id in a table that grows as ids come.
+pub(crate) fn put<T>(table: &mut Vec<Option<T>>, id: u32, item: T) {
+    let index = id as usize;
+    if table.len() <= index {
+        table.resize_with(index + 1, || None);
+    }
+    table[index] = Some(item);
+}

@@ -1,0 +1,88 @@
+//! One TCP stream as the driver knows it; its protocol state is the engine's connection.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ripstop_engine::xnet::cm::CmReader;
+use ripstop_os::{Interest, Socket};
+
+use crate::stage::Stage;
+
+/// How far a stream has come.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// There is no socket: a refused attempt waits to be repeated, or for the peer to connect.
+    Waiting,
+    /// `connect` is under way.
+    Connecting,
+    /// The request is out; the answer is read.
+    Asked(Box<CmReader>),
+    /// Messages flow.
+    Up,
+}
+
+/// Which way a stream is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Both ways.
+    Both,
+    /// The receiving end of a connection of an endpoint to itself.
+    Loopback,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) socket: Option<Socket>,
+    /// Tells events of this stream from those of an earlier one with the same id.
+    pub(crate) generation: u32,
+    pub(crate) phase: Phase,
+    pub(crate) role: Role,
+    pub(crate) ep: u32,
+    pub(crate) is_rdm: bool,
+    pub(crate) peer: SocketAddr,
+    /// The process at the other end, once it has said so.
+    pub(crate) peer_pid: Option<u32>,
+    pub(crate) stage: Stage,
+    /// Bytes read that the engine could not take yet.
+    pub(crate) leftover: Vec<u8>,
+    /// In the list of streams with staged bytes.
+    pub(crate) dirty: bool,
+    /// What epoll watches.
+    pub(crate) interest: Interest,
+    /// When to give up connecting.
+    pub(crate) deadline: Option<Duration>,
+    /// When to connect again.
+    pub(crate) retry: Option<Duration>,
+    /// How long to wait after the next failure.
+    pub(crate) retry_pause: Option<Duration>,
+    /// Since when a partial header has been there.
+    pub(crate) partial_since: Option<Duration>,
+}
+
+impl Stream {
+    pub(crate) fn new(ep: u32, is_rdm: bool, peer: SocketAddr, generation: u32) -> Self {
+        Self {
+            socket: None,
+            generation,
+            phase: Phase::Waiting,
+            role: Role::Both,
+            ep,
+            is_rdm,
+            peer,
+            peer_pid: None,
+            stage: Stage::default(),
+            leftover: Vec::new(),
+            dirty: false,
+            interest: Interest::default(),
+            deadline: None,
+            retry: None,
+            retry_pause: None,
+            partial_since: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up)
+    }
+}

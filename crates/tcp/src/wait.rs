@@ -1,0 +1,186 @@
+//! Waiting for queues and counters, by descriptor or inside a call.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
+use ripstop_types::{Errno, Result, WaitObj};
+
+use crate::domain::{Domain, Mode};
+use crate::state::{State, Waited, Waiter};
+
+/// The wait object of a queue or counter: readable when the domain has something to do, or
+/// when somebody else's progress changed the object.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    obj: WaitObj,
+    parts: Option<Parts>,
+    signaled: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Parts {
+    epoll: Epoll,
+    event: Arc<EventFd>,
+}
+
+impl Wait {
+    pub(crate) fn new<K: Mode>(domain: &Domain<K>, obj: WaitObj) -> Result<Self> {
+        let parts = match obj {
+            WaitObj::None => None,
+            WaitObj::Unspec | WaitObj::Fd | WaitObj::MutexCond | WaitObj::Yield => {
+                let epoll = Epoll::new()?;
+                let event = Arc::new(EventFd::new()?);
+                epoll.add(&*event, 0, Interest::READ)?;
+                epoll.add(&*domain.inner.epoll, 1, Interest::READ)?;
+                Some(Parts { epoll, event })
+            }
+            WaitObj::Set | WaitObj::PollFd => return Err(Errno::ENOSYS),
+        };
+        Ok(Self {
+            obj,
+            parts,
+            signaled: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) const fn obj(&self) -> WaitObj {
+        self.obj
+    }
+
+    pub(crate) fn fd(&self) -> Result<RawFd> {
+        match (&self.parts, self.obj) {
+            (Some(parts), WaitObj::Fd | WaitObj::Unspec) => Ok(parts.epoll.as_raw_fd()),
+            _ => Err(Errno::ENODATA),
+        }
+    }
+
+    pub(crate) fn signal(&self) -> Result<()> {
+        let parts = self.parts.as_ref().ok_or(Errno::ENOSYS)?;
+        self.signaled.store(true, Ordering::Release);
+        parts.event.signal()
+    }
+
+    /// Whether [`Wait::signal`] was called since the last time.
+    pub(crate) fn take_signal(&self) -> bool {
+        self.signaled.load(Ordering::Relaxed) && self.signaled.swap(false, Ordering::AcqRel)
+    }
+
+    /// From now on a change wakes; call it with the domain locked and nothing to report.
+    pub(crate) fn arm(&self, state: &mut State, what: Waited) {
+        let Some(parts) = &self.parts else { return };
+        let same = |w: &Waiter| Arc::ptr_eq(&w.event, &parts.event);
+        state.waiters.retain(|w| !same(w));
+        state.waiters.push(Waiter {
+            what,
+            event: Arc::clone(&parts.event),
+        });
+    }
+
+    pub(crate) fn disarm(&self, state: &mut State) {
+        let Some(parts) = &self.parts else { return };
+        state.waiters.retain(|w| !Arc::ptr_eq(&w.event, &parts.event));
+    }
+
+    /// Whether a program may block on the descriptor: `ready` says that it should not.
+    pub(crate) fn try_wait<K: Mode>(
+        &self,
+        domain: &Domain<K>,
+        what: Waited,
+        ready: impl Fn(&mut State) -> bool,
+    ) -> Result<()> {
+        let mut state = domain.lock();
+        state.progress();
+        state.poll();
+        if let Some(parts) = &self.parts {
+            parts.event.drain()?;
+        }
+        if self.take_signal() || ready(&mut state) || state.has_dirty() {
+            return Err(Errno::EAGAIN);
+        }
+        self.arm(&mut state, what);
+        Ok(())
+    }
+
+    /// Waits until `ready` gives a result, at most `timeout`. [`Errno::EAGAIN`] when the time
+    /// is over or somebody signalled.
+    pub(crate) fn wait<K: Mode, T>(
+        &self,
+        domain: &Domain<K>,
+        timeout: Option<Duration>,
+        what: impl Fn(&mut State) -> Waited,
+        mut ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T> {
+        let end = timeout.map(|timeout| clock::now().saturating_add(timeout));
+        let mut events = Events::with_capacity(2);
+        // A short while of polling: what comes soon needs no sleep.
+        let mut polls = 64;
+        loop {
+            domain.inner.note_activity();
+            {
+                let mut state = domain.lock();
+                state.progress();
+                if let Some(result) = ready(&mut state) {
+                    self.disarm(&mut state);
+                    return Ok(result);
+                }
+                if self.take_signal() {
+                    self.disarm(&mut state);
+                    return Err(Errno::EAGAIN);
+                }
+                if polls == 0 {
+                    state.poll();
+                    if let Some(result) = ready(&mut state) {
+                        self.disarm(&mut state);
+                        return Ok(result);
+                    }
+                    let what = what(&mut state);
+                    self.arm(&mut state, what);
+                }
+            }
+            let left = match end {
+                None => None,
+                Some(end) => {
+                    let left = end.saturating_sub(clock::now());
+                    if left.is_zero() {
+                        self.disarm(&mut domain.lock());
+                        return Err(Errno::EAGAIN);
+                    }
+                    Some(left)
+                }
+            };
+            if polls > 0 {
+                polls -= 1;
+                continue;
+            }
+            self.sleep(domain, &mut events, left)?;
+        }
+    }
+
+    fn sleep<K: Mode>(
+        &self,
+        domain: &Domain<K>,
+        events: &mut Events,
+        left: Option<Duration>,
+    ) -> Result<()> {
+        domain.inner.waiting.fetch_add(1, Ordering::Relaxed);
+        let slept = match (&self.parts, self.obj) {
+            (Some(parts), obj) if obj != WaitObj::Yield => {
+                let slept = parts.epoll.wait(events, left);
+                let _ = parts.event.drain();
+                slept
+            }
+            _ => {
+                std::thread::yield_now();
+                Ok(0)
+            }
+        };
+        domain.inner.waiting.fetch_sub(1, Ordering::Relaxed);
+        match slept {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
