@@ -88,6 +88,12 @@ impl CompletionQueue {
         self.entries.is_empty() && !self.overrun
     }
 
+    /// Whether an error is among the entries, or some were lost.
+    #[must_use]
+    pub const fn has_error(&self) -> bool {
+        !self.errors.is_empty() || self.overrun
+    }
+
     /// Appends a success.
     #[inline]
     pub fn push(&mut self, completion: Completion) {

@@ -1,3 +1,4 @@
+#![allow(unsafe_code)]
 //! Readiness of many descriptors.
 
 use std::fmt;
@@ -93,6 +94,12 @@ impl Event {
 
 /// Room for the events of one [`Epoll::wait`]; allocated once and used again.
 pub struct Events(Vec<epoll::Event>);
+
+// SAFETY: the only pointers in it are the data words of events, which this crate fills with
+// numbers (`new_u64`) and reads as numbers; nothing is ever reached through them.
+unsafe impl Send for Events {}
+// SAFETY: as above.
+unsafe impl Sync for Events {}
 
 impl Events {
     /// Room for `capacity` events a call, at least one.

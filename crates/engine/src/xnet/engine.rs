@@ -206,6 +206,14 @@ impl<B: Buffer> Engine<B> {
         Some(&self.eps.get(id)?.config)
     }
 
+    /// Changes what an endpoint is made of. Connections opened before keep their receive
+    /// context.
+    pub fn change_ep(&mut self, id: u32, change: impl FnOnce(&mut EpConfig)) {
+        if let Some(ep) = self.eps.get_mut(id) {
+            change(&mut ep.config);
+        }
+    }
+
     /// Sends of an endpoint not yet completed.
     #[must_use]
     pub fn outstanding(&self, id: u32) -> usize {

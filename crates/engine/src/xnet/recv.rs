@@ -256,6 +256,13 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
+    /// Fails all posted receives of a context.
+    pub fn fail_receives(&mut self, srx: u32, rx_cq: u32, error: Errno) {
+        while let Some(id) = self.srxs.get_mut(srx).and_then(|m| m.take_posted(|_| true)) {
+            self.fail_posted(srx, rx_cq, id, error);
+        }
+    }
+
     fn fail_posted(&mut self, srx: u32, rx_cq: u32, id: u32, error: Errno) {
         let Some(matcher) = self.srxs.get_mut(srx) else {
             return;
