@@ -59,12 +59,20 @@ impl Accepting {
                     Read::Whole(header.data_order(), data.to_vec())
                 }
                 _ => {
-                    log_warn!(EpCtrl, "{}: dropped, it sent no connection request", self.peer);
+                    log_warn!(
+                        EpCtrl,
+                        "{}: dropped, it sent no connection request",
+                        self.peer
+                    );
                     Read::Bad
                 }
             },
             Err(reason) => {
-                log_warn!(EpCtrl, "{}: dropped before it connected: {reason}", self.peer);
+                log_warn!(
+                    EpCtrl,
+                    "{}: dropped before it connected: {reason}",
+                    self.peer
+                );
                 Read::Bad
             }
         }
@@ -110,10 +118,13 @@ pub(crate) fn write_message(socket: &Socket, kind: Kind, data: &[u8]) -> Result<
 
 /// Refuses a request, with data for the peer.
 pub(crate) fn reject(socket: &Socket, peer: &SocketAddr, data: &[u8]) {
-    let told = write_message(socket, Kind::Reject, data)
-        .and_then(|()| socket.shutdown(Shutdown::Both));
+    let told =
+        write_message(socket, Kind::Reject, data).and_then(|()| socket.shutdown(Shutdown::Both));
     if let Err(error) = told {
-        log_info!(EpCtrl, "{peer}: could not be told that its request is refused: {error}");
+        log_info!(
+            EpCtrl,
+            "{peer}: could not be told that its request is refused: {error}"
+        );
     }
 }
 
@@ -122,7 +133,9 @@ impl State {
     pub(crate) fn handle_listener(&mut self, ep: u32) {
         let patience = self.params.timeout;
         loop {
-            let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else { return };
+            let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
+                return;
+            };
             let (socket, peer) = match rdm.listener.accept() {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return,
@@ -151,19 +164,29 @@ impl State {
     }
 
     pub(crate) fn handle_accepting(&mut self, id: u32) {
-        let Some(accepting) = self.accepting.get_mut(&id) else { return };
+        let Some(accepting) = self.accepting.get_mut(&id) else {
+            return;
+        };
         let read = accepting.read();
         if matches!(read, Read::Partial) {
             return;
         }
-        let Some(accepting) = self.accepting.remove(&id) else { return };
+        let Some(accepting) = self.accepting.remove(&id) else {
+            return;
+        };
         if let Err(error) = self.epoll.remove(&accepting.socket) {
             log_warn!(EpCtrl, "{}: dropped: {error}", accepting.peer);
             return;
         }
         if let Read::Whole(order, data) = read {
-            let Accepting { socket, peer, ep, .. } = accepting;
-            let request = Request { socket, peer, order };
+            let Accepting {
+                socket, peer, ep, ..
+            } = accepting;
+            let request = Request {
+                socket,
+                peer,
+                order,
+            };
             self.handle_request(ep, request, &data);
         }
     }

@@ -1,12 +1,10 @@
 //! What the provider offers (man page `fi_getinfo(3)`).
 
-use ripstop_core::{
-    DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, SHARED_CONTEXT, TxAttr,
-};
+use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, SHARED_CONTEXT, TxAttr};
 use ripstop_engine::IOV_LIMIT;
 use ripstop_types::{
-    AddrFormat, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Protocol, ResourceMgmt,
-    Threading, Version,
+    AddrFormat, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Protocol, ResourceMgmt, Threading,
+    Version,
 };
 
 use crate::params::{NAME, Params};
@@ -64,7 +62,11 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
         },
         ep: EpAttr {
             ep_type,
-            protocol: if rdm { Protocol::Xnet } else { Protocol::SockTcp },
+            protocol: if rdm {
+                Protocol::Xnet
+            } else {
+                Protocol::SockTcp
+            },
             protocol_version: u32::from(rdm),
             max_msg_size: usize::MAX >> 1,
             mem_tag_format: 0xAAAA_AAAA_AAAA_AAAA,

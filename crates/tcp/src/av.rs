@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use ripstop_core::provider::{AddressVector, AvAttr};
-use ripstop_core::av::AddressVector as AddressTable;
-use ripstop_core::{Address, EventQueue};
+use ripstop_core::{Address, AddressTable, EventQueue};
 use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
 use crate::domain::{Domain, Mode};
@@ -24,7 +23,10 @@ pub struct Av<K: Mode> {
 
 impl<K: Mode> Av<K> {
     pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &AvAttr) -> Result<Arc<Self>> {
-        if attr.flags.intersects(Flags::READ | Flags::SHARED_AV | Flags::AV_USER_ID) {
+        if attr
+            .flags
+            .intersects(Flags::READ | Flags::SHARED_AV | Flags::AV_USER_ID)
+        {
             return Err(Errno::ENOSYS);
         }
         let mut state = domain.lock();

@@ -40,7 +40,10 @@ impl<K: Mode> Counter<K> {
         self.domain.inner.note_activity();
         let mut state = self.domain.lock();
         state.progress();
-        state.engine.counter_mut(self.id).map_or_else(Values::default, |c| *c)
+        state
+            .engine
+            .counter_mut(self.id)
+            .map_or_else(Values::default, |c| *c)
     }
 
     fn change(&self, change: impl FnOnce(&mut Values)) {

@@ -28,7 +28,11 @@ pub struct Cq<K: Mode> {
 impl<K: Mode> Cq<K> {
     pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &CqAttr) -> Result<Arc<Self>> {
         let wait = Wait::new(domain, attr.wait)?;
-        let size = if attr.size == 0 { DEFAULT_SIZE } else { attr.size };
+        let size = if attr.size == 0 {
+            DEFAULT_SIZE
+        } else {
+            attr.size
+        };
         let mut state = domain.lock();
         let id = state.engine.open_cq(size.min(RESERVE))?;
         wait.arm(&mut state, Waited::Cq(id));
@@ -77,7 +81,10 @@ impl<K: Mode> CompletionQueue for Cq<K> {
     fn read(&self, max: usize, mut entry: impl FnMut(&Completion)) -> Result<usize> {
         self.domain.inner.note_activity();
         let mut state = self.domain.lock();
-        let waiting = state.engine.cq_mut(self.id).is_some_and(|cq| !cq.is_empty());
+        let waiting = state
+            .engine
+            .cq_mut(self.id)
+            .is_some_and(|cq| !cq.is_empty());
         if !waiting {
             state.progress();
         }

@@ -2,15 +2,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ripstop_core::lock::{Lock, Locking, Serial, Shared};
-use ripstop_core::provider::{
-    self, AvAttr, CounterAttr, CqAttr, MrAttr, Token,
-};
+use ripstop_core::provider::{self, AvAttr, CounterAttr, CqAttr, MrAttr, Token};
 use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr};
 use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{EpType, Errno, Progress, Result};
@@ -142,9 +141,8 @@ impl ProgressSource for Inner<Shared> {
         state.poll();
     }
 
-    fn wait_fd(&self) -> Option<std::os::fd::RawFd> {
-        use std::os::fd::AsRawFd;
-        Some(self.epoll.as_raw_fd())
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.epoll.as_fd())
     }
 }
 
@@ -242,7 +240,7 @@ impl<K: Mode> provider::Domain for Domain<K> {
 
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
         if let Some(source) = K::source(&self.inner) {
-            eq.add_source(&source);
+            eq.add_source(&source)?;
         }
         Ok(())
     }

@@ -94,7 +94,10 @@ impl<K: Mode> Endpoint<K> {
             let wanted = source.unwrap_or_else(|| default_source(&domain.fabric, None));
             let listener = Socket::tcp_bound(&wanted, domain.fabric.params.range_for(&wanted))
                 .inspect_err(|error| {
-                    log_warn!(EpCtrl, "{wanted}: cannot be bound: {error}; choose another source address");
+                    log_warn!(
+                        EpCtrl,
+                        "{wanted}: cannot be bound: {error}; choose another source address"
+                    );
                 })?;
             let addr = listener.local_addr()?;
             rdm = Some(Rdm {
@@ -199,7 +202,9 @@ impl<K: Mode> Drop for Endpoint<K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         self.drain(&mut state);
-        state.accepting.retain(|_, accepting| accepting.ep != self.id);
+        state
+            .accepting
+            .retain(|_, accepting| accepting.ep != self.id);
         let ids: Vec<u32> = state.engine.conns_of(self.id).collect();
         let (srx, shared) = state
             .ep(self.id)
@@ -315,7 +320,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         }
         bound.eq = Some(Arc::clone(eq));
         if let Some(source) = K::source(&self.domain.inner) {
-            eq.add_source(&source);
+            eq.add_source(&source)?;
         }
         self.with_ep(|ep| {
             ep.msg.eq = Some(Arc::clone(eq));
@@ -336,7 +341,9 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         let own = std::mem::replace(&mut ep.srx, srx.id);
         ep.shared_srx = true;
-        state.engine.change_ep(self.id, |config| config.srx = srx.id);
+        state
+            .engine
+            .change_ep(self.id, |config| config.srx = srx.id);
         state.engine.close_srx(own);
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ripstop_core::ip::{LocalAddress, answers, local_addresses};
 use ripstop_core::hints::Request;
+use ripstop_core::ip::{LocalAddress, answers, local_addresses};
 use ripstop_core::lock::{Serial, Shared};
 use ripstop_core::provider::{self, Token};
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
@@ -56,13 +56,20 @@ impl ProviderInfo for TcpProvider {
         let addresses = match addresses(&self.params) {
             Ok(addresses) => addresses,
             Err(error) => {
-                log_warn!(Core, "the interfaces of this machine cannot be listed: {error}");
+                log_warn!(
+                    Core,
+                    "the interfaces of this machine cannot be listed: {error}"
+                );
                 let why = "the interfaces of this machine cannot be listed".to_owned();
                 return Answer::from(Refusal::Failed(error, why));
             }
         };
         let offers = offers(&self.params);
-        let asked = if request.lists_providers() { 1 } else { offers.len() };
+        let asked = if request.lists_providers() {
+            1
+        } else {
+            offers.len()
+        };
         let mut answer = Answer::collect(
             offers
                 .iter()

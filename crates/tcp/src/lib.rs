@@ -40,4 +40,3 @@ pub use fabric::{Fabric, TcpProvider};
 pub use mr::Mr;
 pub use passive::PassiveEp;
 pub use srx::SharedRx;
-

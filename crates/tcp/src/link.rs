@@ -13,7 +13,9 @@ use crate::stream::Phase;
 impl State {
     /// Goes on with a handshake after an event on its stream.
     pub(crate) fn handle_handshake(&mut self, id: u32) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         match stream.phase {
             Phase::Connecting => self.ask(id),
             Phase::Asked(_) => self.handle_answer(id),
@@ -23,7 +25,9 @@ impl State {
 
     /// The stream is open: say who asks.
     fn ask(&mut self, id: u32) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let Some(socket) = &stream.socket else { return };
         let ep = stream.ep;
         if let Err(error) = socket.take_error() {
@@ -39,7 +43,9 @@ impl State {
                 .map(|e| std::mem::take(&mut e.msg.hello))
                 .unwrap_or_default(),
         };
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let Some(socket) = &stream.socket else { return };
         if let Err(error) = write_message(socket, Kind::Request, &hello) {
             return self.connect_failed(id, error, &[]);
@@ -49,7 +55,9 @@ impl State {
     }
 
     fn handle_answer(&mut self, id: u32) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let (peer, is_rdm) = (stream.peer, stream.is_rdm);
         let (Some(socket), Phase::Asked(reader)) = (&stream.socket, &mut stream.phase) else {
             return;
@@ -62,13 +70,18 @@ impl State {
                 return self.connect_failed(id, Errno::ECONNREFUSED, &[]);
             }
         }
-        let Some((header, data)) = reader.message() else { return };
+        let Some((header, data)) = reader.message() else {
+            return;
+        };
         let (kind, order, data) = (header.kind, header.data_order(), data.to_vec());
         match kind {
             Kind::Response => {}
             Kind::Reject => return self.connect_failed(id, Errno::ECONNREFUSED, &data),
             Kind::Request => {
-                log_warn!(EpCtrl, "{peer}: dropped, it answered a request with a request");
+                log_warn!(
+                    EpCtrl,
+                    "{peer}: dropped, it answered a request with a request"
+                );
                 return self.connect_failed(id, Errno::EPROTO, &[]);
             }
         }
@@ -102,7 +115,9 @@ impl State {
 
     /// An attempt to connect came to nothing.
     pub(crate) fn connect_failed(&mut self, id: u32, error: Errno, data: &[u8]) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let (peer, is_rdm) = (stream.peer, stream.is_rdm);
         if is_rdm && error != Errno::EPROTO && self.retry_later(id) {
             return;
@@ -120,7 +135,9 @@ impl State {
 
     /// A stream that was up is gone.
     pub(crate) fn lost(&mut self, id: u32, error: Errno) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let (peer, is_rdm) = (stream.peer, stream.is_rdm);
         if !stream.is_up() {
             return self.connect_failed(id, error, &[]);
@@ -129,7 +146,10 @@ impl State {
         if idle {
             log_info!(EpCtrl, "{peer}: the connection ended");
         } else {
-            log_warn!(EpCtrl, "{peer}: the connection ended with work in progress: {error}");
+            log_warn!(
+                EpCtrl,
+                "{peer}: the connection ended with work in progress: {error}"
+            );
         }
         if !is_rdm {
             self.msg_lost(id);
@@ -141,7 +161,9 @@ impl State {
     #[cold]
     pub(crate) fn protocol_error(&mut self, id: u32, error: Errno) {
         let reason = self.engine.wire_error();
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let peer = stream.peer;
         match reason {
             Some(reason) => log_warn!(EpData, "{peer}: dropped: {reason}"),
@@ -173,21 +195,32 @@ impl State {
         self.accepting.retain(|_, accepting| {
             let late = now >= accepting.deadline;
             if late {
-                log_warn!(EpCtrl, "{}: dropped, it did not say what it wants", accepting.peer);
+                log_warn!(
+                    EpCtrl,
+                    "{}: dropped, it did not say what it wants",
+                    accepting.peer
+                );
             }
             !late
         });
         for id in 0..self.streams.len() as u32 {
             let timeout = self.params.timeout;
             let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
-            let Some(stream) = self.stream(id) else { continue };
+            let Some(stream) = self.stream(id) else {
+                continue;
+            };
             if stream.is_up() {
-                let Some(since) = stream.partial_since else { continue };
+                let Some(since) = stream.partial_since else {
+                    continue;
+                };
                 if !in_header {
                     stream.partial_since = None;
                 } else if now >= since + timeout {
                     let peer = stream.peer;
-                    log_warn!(EpData, "{peer}: dropped, it stopped in the middle of a header");
+                    log_warn!(
+                        EpData,
+                        "{peer}: dropped, it stopped in the middle of a header"
+                    );
                     self.lost(id, Errno::ETIMEDOUT);
                 } else {
                     waiting = true;

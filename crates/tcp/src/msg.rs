@@ -1,11 +1,12 @@
 //! Connections of MSG endpoints: made, accepted and ended by the application.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
+use ripstop_core::EventQueue;
+use ripstop_core::provider::Token;
 use ripstop_engine::pool::NIL;
 use ripstop_os::{Interest, Shutdown, clock};
-use ripstop_types::{CmEvent, Errno, FiAddr, Result};
+use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
 
 use crate::accept::{Request, write_message};
@@ -45,7 +46,11 @@ impl State {
             return Err(Errno::EINVAL);
         }
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
-        let Request { socket, peer, order } = state.msg.request.take().ok_or(Errno::EINVAL)?;
+        let Request {
+            socket,
+            peer,
+            order,
+        } = state.msg.request.take().ok_or(Errno::EINVAL)?;
         state.msg.peer = Some(peer);
         state.msg.local = socket.local_addr().ok();
         let id = self.open_stream(ep, FiAddr::NOTAVAIL, peer)?;
@@ -62,23 +67,27 @@ impl State {
         if let Some(state) = self.ep(ep) {
             state.routes = vec![id];
         }
-        self.tell(ep, CmEvent::Connected, &[]);
+        self.tell(ep, |eq, token| events::connected(eq, token, &[]));
         Ok(())
     }
 
     pub(crate) fn msg_connected(&mut self, id: u32, data: &[u8]) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let ep = stream.ep;
         let local = stream.socket.as_ref().and_then(|s| s.local_addr().ok());
         if let Some(state) = self.ep(ep) {
             state.msg.local = local;
         }
-        self.tell(ep, CmEvent::Connected, data);
+        self.tell(ep, |eq, token| events::connected(eq, token, data));
     }
 
     /// The attempt to connect failed, or was rejected with `data`.
     pub(crate) fn msg_failed(&mut self, id: u32, error: Errno, data: &[u8]) {
-        let Some(ep) = self.stream(id).map(|stream| stream.ep) else { return };
+        let Some(ep) = self.stream(id).map(|stream| stream.ep) else {
+            return;
+        };
         let Some(state) = self.ep(ep) else { return };
         state.routes = vec![NIL];
         state.msg.ended = true;
@@ -91,13 +100,15 @@ impl State {
 
     /// The connection has ended.
     pub(crate) fn msg_lost(&mut self, id: u32) {
-        let Some(ep) = self.stream(id).map(|stream| stream.ep) else { return };
+        let Some(ep) = self.stream(id).map(|stream| stream.ep) else {
+            return;
+        };
         if let Some(state) = self.ep(ep) {
             state.routes = vec![NIL];
             state.msg.ended = true;
         }
         self.fail_posted(ep);
-        self.tell(ep, CmEvent::Shutdown, &[]);
+        self.tell(ep, events::shut_down);
     }
 
     /// Receives that only this connection could fill are cancelled.
@@ -108,7 +119,8 @@ impl State {
             return;
         }
         if let Some(config) = self.engine.ep(ep).copied() {
-            self.engine.fail_receives(srx, config.rx_cq, Errno::ECANCELED);
+            self.engine
+                .fail_receives(srx, config.rx_cq, Errno::ECANCELED);
         }
     }
 
@@ -128,11 +140,10 @@ impl State {
         Ok(())
     }
 
-    fn tell(&mut self, ep: u32, event: CmEvent, data: &[u8]) {
+    fn tell(&mut self, ep: u32, event: impl FnOnce(&EventQueue, Token)) {
         let Some(state) = self.ep(ep) else { return };
-        let token = state.token;
-        if let Some(eq) = state.msg.eq.as_ref().map(Arc::clone) {
-            events::happened(&eq, event, token, data);
+        if let Some(eq) = &state.msg.eq {
+            event(eq, state.token);
         }
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use ripstop_core::param::params;
 use ripstop_os::{Keepalive, PortRange};
 
-
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "tcp";
 

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use ripstop_core::provider::{self, Token};
 use ripstop_core::{Address, EventQueue, Handle, Info, ProgressSource};
@@ -26,10 +27,7 @@ pub(crate) struct ConnRequest(Mutex<Option<Request>>);
 impl ConnRequest {
     /// Takes the request; it can be accepted or rejected once.
     pub(crate) fn take(&self) -> Option<Request> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -80,9 +78,7 @@ impl PassiveEp {
     }
 
     fn lock(&self) -> MutexGuard<'_, Listener> {
-        self.listener
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn accept_all(&self, listener: &mut Listener) {
@@ -112,7 +108,9 @@ impl PassiveEp {
     }
 
     fn read_request(&self, listener: &mut Listener, id: u64) {
-        let Some(accepting) = listener.accepting.get_mut(&id) else { return };
+        let Some(accepting) = listener.accepting.get_mut(&id) else {
+            return;
+        };
         let read = accepting.read();
         if matches!(read, Read::Partial) {
             return;
@@ -120,14 +118,20 @@ impl PassiveEp {
         let Some(Accepting { socket, peer, .. }) = listener.accepting.remove(&id) else {
             return;
         };
-        let Read::Whole(order, data) = read else { return };
+        let Read::Whole(order, data) = read else {
+            return;
+        };
         if let Err(error) = self.epoll.remove(&socket) {
             log_warn!(EpCtrl, "{peer}: dropped: {error}");
             return;
         }
         let Some(eq) = &listener.eq else { return };
         let local = socket.local_addr().ok();
-        let request = Request { socket, peer, order };
+        let request = Request {
+            socket,
+            peer,
+            order,
+        };
         let mut info = self.info.clone();
         info.src_addr = local.map(Address::Ip).or(info.src_addr);
         info.dest_addr = Some(Address::Ip(peer));
@@ -138,7 +142,10 @@ impl PassiveEp {
 
 fn bind(fabric: &Fabric, addr: &SocketAddr) -> Result<Socket> {
     Socket::tcp_bound(addr, fabric.params.range_for(addr)).inspect_err(|error| {
-        log_warn!(EpCtrl, "{addr}: cannot be bound: {error}; choose another source address");
+        log_warn!(
+            EpCtrl,
+            "{addr}: cannot be bound: {error}; choose another source address"
+        );
     })
 }
 
@@ -164,15 +171,24 @@ impl ProgressSource for PassiveEp {
             listener.accepting.retain(|_, accepting| {
                 let late = now >= accepting.deadline;
                 if late {
-                    log_warn!(EpCtrl, "{}: dropped, it did not say what it wants", accepting.peer);
+                    log_warn!(
+                        EpCtrl,
+                        "{}: dropped, it did not say what it wants",
+                        accepting.peer
+                    );
                 }
                 !late
             });
         }
     }
 
-    fn wait_fd(&self) -> Option<RawFd> {
-        Some(self.epoll.as_raw_fd())
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.epoll.as_fd())
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        let slow = !self.lock().accepting.is_empty();
+        slow.then_some(crate::state::TICK)
     }
 }
 
@@ -186,7 +202,7 @@ impl provider::PassiveEp for PassiveEp {
         drop(listener);
         if let Some(this) = self.this.upgrade() {
             let source: Arc<dyn ProgressSource> = this;
-            eq.add_source(&source);
+            eq.add_source(&source)?;
         }
         Ok(())
     }

@@ -21,6 +21,10 @@ const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
 impl State {
     /// Posts a message.
     #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
+    )]
     pub(crate) fn send(
         &mut self,
         ep: u32,
@@ -197,7 +201,11 @@ impl State {
         else {
             return false;
         };
-        let payload = if inline { deferred.send.iov.len() as usize } else { 0 };
+        let payload = if inline {
+            deferred.send.iov.len() as usize
+        } else {
+            0
+        };
         let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
             return false;
         };
@@ -357,7 +365,10 @@ pub(crate) fn new_recv(
 impl EpState {
     /// Whether it has a connection or can make one.
     pub(crate) fn connection(&self) -> Option<u32> {
-        self.routes.first().copied().filter(|id| self.is_msg && *id != NIL)
+        self.routes
+            .first()
+            .copied()
+            .filter(|id| self.is_msg && *id != NIL)
     }
 }
 

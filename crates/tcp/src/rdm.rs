@@ -44,7 +44,9 @@ impl State {
 
     /// Notes which connection serves a fabric address.
     fn set_route(&mut self, ep: u32, addr: FiAddr, id: u32) {
-        let Ok(index) = usize::try_from(addr.0) else { return };
+        let Ok(index) = usize::try_from(addr.0) else {
+            return;
+        };
         if !addr.is_specified() {
             return;
         }
@@ -71,9 +73,7 @@ impl State {
 
     /// A connection of the engine with its stream, not up.
     pub(crate) fn open_stream(&mut self, ep: u32, src: FiAddr, peer: SocketAddr) -> Result<u32> {
-        let id = self
-            .engine
-            .open_conn(Self::conn_config(ep, src, &peer))?;
+        let id = self.engine.open_conn(Self::conn_config(ep, src, &peer))?;
         let generation = self.next_generation();
         let is_rdm = self.ep(ep).is_some_and(|e| e.rdm.is_some());
         self.put_stream(id, Stream::new(ep, is_rdm, peer, generation));
@@ -96,7 +96,9 @@ impl State {
 
     /// Starts to connect a stream that waits.
     pub(crate) fn try_connect(&mut self, id: u32) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let (ep, peer) = (stream.ep, stream.peer);
         stream.retry = None;
         let Some(state) = self.ep(ep) else { return };
@@ -104,9 +106,8 @@ impl State {
             Some(rdm) => Some(SocketAddr::new(rdm.addr.ip(), 0)),
             None => state.msg.source,
         };
-        let source = source.filter(|source| {
-            !source.ip().is_unspecified() && source.is_ipv4() == peer.is_ipv4()
-        });
+        let source = source
+            .filter(|source| !source.ip().is_unspecified() && source.is_ipv4() == peer.is_ipv4());
         match Socket::connect(&peer, source) {
             Ok((socket, progress)) => {
                 if let Err(error) = self.attach(id, socket, Interest::WRITE) {
@@ -148,18 +149,26 @@ impl State {
 
     /// A peer asks to connect to an RDM endpoint.
     pub(crate) fn handle_request(&mut self, ep: u32, request: Request, data: &[u8]) {
-        let Request { socket, peer: from, order } = request;
+        let Request {
+            socket,
+            peer: from,
+            order,
+        } = request;
         let greeting = match Greeting::parse(data) {
             Ok(greeting) => greeting,
             Err(error) => {
-                log_warn!(EpCtrl, "{from}: refused, it is not an RDM endpoint: {error}");
+                log_warn!(
+                    EpCtrl,
+                    "{from}: refused, it is not an RDM endpoint: {error}"
+                );
                 return reject(&socket, &from, &[]);
             }
         };
         let peer = SocketAddr::new(from.ip(), greeting.port);
-        let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else { return };
-        let order_of_addresses =
-            (peer.ip(), peer.port()).cmp(&(rdm.addr.ip(), rdm.addr.port()));
+        let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
+            return;
+        };
+        let order_of_addresses = (peer.ip(), peer.port()).cmp(&(rdm.addr.ip(), rdm.addr.port()));
         let (av, old) = (rdm.av, rdm.peers.get(&peer).copied());
         let progress = match old.and_then(|id| self.stream(id)) {
             None => Progress::None,
@@ -228,7 +237,9 @@ impl State {
 
     /// A connection of an RDM endpoint is gone: forget where it was noted.
     pub(crate) fn forget_peer(&mut self, id: u32) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let (ep, peer) = (stream.ep, stream.peer);
         let Some(state) = self.ep(ep) else { return };
         for route in &mut state.routes {
@@ -246,7 +257,9 @@ impl State {
     /// A peer got a place in an address vector: connections it made before now have a name.
     pub(crate) fn name_peer(&mut self, av: u32, peer: &SocketAddr, addr: FiAddr) {
         for ep in 0..self.eps.len() as u32 {
-            let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else { continue };
+            let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
+                continue;
+            };
             if rdm.av != av {
                 continue;
             }
@@ -267,7 +280,10 @@ impl State {
             if let Some(route) = state.routes.get_mut(addr.0 as usize) {
                 *route = NIL;
             }
-            let known = state.rdm.as_ref().and_then(|rdm| rdm.peers.get(peer).copied());
+            let known = state
+                .rdm
+                .as_ref()
+                .and_then(|rdm| rdm.peers.get(peer).copied());
             if let Some(id) = known {
                 self.engine.set_source(id, FiAddr::NOTAVAIL);
             }
@@ -278,8 +294,12 @@ impl State {
     /// Returns whether it will be repeated.
     pub(crate) fn retry_later(&mut self, id: u32) -> bool {
         let now = clock::now();
-        let Some(stream) = self.stream(id) else { return false };
-        let Some(deadline) = stream.deadline else { return false };
+        let Some(stream) = self.stream(id) else {
+            return false;
+        };
+        let Some(deadline) = stream.deadline else {
+            return false;
+        };
         let pause = stream.retry_pause.unwrap_or(FIRST_RETRY);
         if now + pause >= deadline {
             return false;

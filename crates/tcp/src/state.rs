@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_core::provider::Token;
-use ripstop_core::EventQueue;
-use ripstop_core::av::AddressVector as AddressTable;
+use ripstop_core::{AddressTable, EventQueue};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Engine, Limits};
 use ripstop_mem::UserBuf;
@@ -221,7 +220,11 @@ impl State {
         }
         if self.hot_count > 0 {
             let id = self.hot[(self.hot_next & 1) as usize];
-            self.hot_next = if self.hot_count > 1 { self.hot_next ^ 1 } else { 0 };
+            self.hot_next = if self.hot_count > 1 {
+                self.hot_next ^ 1
+            } else {
+                0
+            };
             if self.read_hot(id) {
                 return;
             }
@@ -279,7 +282,11 @@ impl State {
         } else if self.cold_for > 0 {
             self.cold_for -= 1;
         } else if active > 0 && self.stream(last).is_some_and(|s| s.is_up()) {
-            let known = self.hot.iter().take(self.hot_count as usize).any(|id| *id == last);
+            let known = self
+                .hot
+                .iter()
+                .take(self.hot_count as usize)
+                .any(|id| *id == last);
             if !known {
                 if self.hot_count < 2 {
                     self.hot[self.hot_count as usize] = last;
@@ -292,7 +299,12 @@ impl State {
     }
 
     pub(crate) fn forget_hot(&mut self, id: u32) {
-        if self.hot.iter().take(self.hot_count as usize).any(|hot| *hot == id) {
+        if self
+            .hot
+            .iter()
+            .take(self.hot_count as usize)
+            .any(|hot| *hot == id)
+        {
             self.hot_count = 0;
         }
     }
@@ -320,7 +332,9 @@ impl State {
     }
 
     fn handle_stream(&mut self, id: u32, event: ripstop_os::Event) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         if !stream.is_up() {
             self.handle_handshake(id);
             self.after();
@@ -359,7 +373,13 @@ impl State {
     /// Returns how many bytes are in the staging area.
     fn read_once(&mut self, id: u32) -> Result<usize> {
         use ripstop_engine::xnet::RxWant;
-        let Self { engine, streams, staging, slots, .. } = self;
+        let Self {
+            engine,
+            streams,
+            staging,
+            slots,
+            ..
+        } = self;
         let Some(Some(stream)) = streams.get(id as usize) else {
             return Err(Errno::EAGAIN);
         };
@@ -369,20 +389,18 @@ impl State {
         let (placed, read) = match engine.rx_want(id) {
             RxWant::Blocked => return Err(Errno::EAGAIN),
             RxWant::Header => return read_to(socket.recv(staging)),
-            RxWant::Place(iov, at, len) => {
-                crate::place::read_user(socket, iov, at, len, staging)?
-            }
-            RxWant::Keep(slot, total, at, len) => {
-                match crate::place::slot(slots, slot, total) {
-                    Ok(memory) => crate::place::read_slot(socket, memory, at, len, staging)?,
-                    Err(_) => {
-                        engine.rx_no_memory(id);
-                        return Err(Errno::EAGAIN);
-                    }
+            RxWant::Place(iov, at, len) => crate::place::read_user(socket, iov, at, len, staging)?,
+            RxWant::Keep(slot, total, at, len) => match crate::place::slot(slots, slot, total) {
+                Ok(memory) => crate::place::read_slot(socket, memory, at, len, staging)?,
+                Err(_) => {
+                    engine.rx_no_memory(id);
+                    return Err(Errno::EAGAIN);
                 }
-            }
+            },
             RxWant::Discard(left) => {
-                let want = usize::try_from(left).unwrap_or(usize::MAX).min(staging.len());
+                let want = usize::try_from(left)
+                    .unwrap_or(usize::MAX)
+                    .min(staging.len());
                 let dropped = read_to(socket.recv(&mut staging[..want]))?;
                 (dropped, dropped)
             }
@@ -453,7 +471,11 @@ impl State {
             self.stall(id, rest);
             return Ok(false);
         }
-        if self.engine.conn(id).is_some_and(|conn| conn.in_mid_header()) {
+        if self
+            .engine
+            .conn(id)
+            .is_some_and(|conn| conn.in_mid_header())
+        {
             self.note_partial(id);
         }
         Ok(true)
@@ -470,7 +492,9 @@ impl State {
     /// Stops reading a stream until [`Engine::pop_resumed`] names it.
     #[cold]
     fn stall(&mut self, id: u32, rest: &[u8]) {
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let mut leftover = rest.to_vec();
         leftover.append(&mut stream.leftover);
         stream.leftover = leftover;
@@ -504,7 +528,9 @@ impl State {
         if !self.engine.rx_retry(id) {
             return;
         }
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let leftover = std::mem::take(&mut stream.leftover);
         match self.consume(id, &leftover) {
             Ok(true) => {
@@ -519,7 +545,9 @@ impl State {
     /// Changes what epoll watches of a stream.
     pub(crate) fn watch(&mut self, id: u32, change: impl FnOnce(&mut Interest)) {
         let epoll = Arc::clone(&self.epoll);
-        let Some(stream) = self.stream(id) else { return };
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
         let mut interest = stream.interest;
         change(&mut interest);
         if interest == stream.interest {
@@ -567,7 +595,9 @@ impl State {
     #[inline]
     pub(crate) fn flush(&mut self, id: u32) {
         loop {
-            let Self { engine, streams, .. } = self;
+            let Self {
+                engine, streams, ..
+            } = self;
             let (Some(conn), Some(Some(stream))) = (engine.conn(id), streams.get_mut(id as usize))
             else {
                 return;
@@ -629,7 +659,9 @@ impl State {
     #[cold]
     #[inline(never)]
     pub(crate) fn wake_waiters(&mut self) {
-        let Self { engine, waiters, .. } = self;
+        let Self {
+            engine, waiters, ..
+        } = self;
         waiters.retain(|waiter| {
             let changed = match waiter.what {
                 Waited::Cq(id) => engine.cq_mut(id).is_none_or(|cq| !cq.is_empty()),

@@ -81,7 +81,9 @@ impl Wait {
 
     pub(crate) fn disarm(&self, state: &mut State) {
         let Some(parts) = &self.parts else { return };
-        state.waiters.retain(|w| !Arc::ptr_eq(&w.event, &parts.event));
+        state
+            .waiters
+            .retain(|w| !Arc::ptr_eq(&w.event, &parts.event));
     }
 
     /// Whether a program may block on the descriptor: `ready` says that it should not.

@@ -1,0 +1,176 @@
+//! MSG endpoints: listen, connect, accept, reject, exchange, shut down.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ripstop_core::eq::{EqAttr, Event, EventQueue};
+use ripstop_core::hints::Request;
+use ripstop_core::provider::{
+    CompletionQueue, CqAttr, Domain, Endpoint, Fabric, PassiveEp, Provider, RecvKind, SendKind,
+};
+use ripstop_core::registry::ProviderInfo;
+use ripstop_core::{Address, EpAttr, FidToken, Hints, Info};
+use ripstop_mem::Parked;
+use ripstop_tcp::TcpProvider;
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Version};
+
+fn msg_info(provider: &TcpProvider) -> Info {
+    let hints = Hints {
+        caps: Flags::MSG,
+        ep: Some(EpAttr {
+            ep_type: EpType::Msg,
+            ..EpAttr::default()
+        }),
+        ..Hints::default()
+    };
+    let request = Request {
+        version: Version::CURRENT,
+        node: Some("127.0.0.1"),
+        flags: Flags::SOURCE,
+        hints: Some(&hints),
+        ..Request::default()
+    };
+    provider.getinfo(&request).infos.remove(0)
+}
+
+fn event(eq: &EventQueue) -> Result<Event, Errno> {
+    eq.sread(Some(Duration::from_secs(10)))
+}
+
+fn open<D: Domain>(
+    domain: &Arc<D>,
+    info: &Info,
+    eq: &Arc<EventQueue>,
+    token: usize,
+) -> (Arc<D::Endpoint>, Arc<D::Cq>) {
+    let cq = domain.cq(&CqAttr::default()).unwrap();
+    let ep = domain.endpoint(info, FidToken(token)).unwrap();
+    ep.bind_eq(eq).unwrap();
+    ep.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
+    ep.enable().unwrap();
+    (ep, cq)
+}
+
+#[test]
+fn connect_exchange_and_shut_down() {
+    let provider = TcpProvider::new();
+    let info = msg_info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let eq = Arc::new(EventQueue::open(&EqAttr::default()).unwrap());
+    let eq2 = Arc::new(
+        EventQueue::open(&EqAttr {
+            wait_obj: ripstop_types::WaitObj::Unspec,
+            ..EqAttr::default()
+        })
+        .unwrap(),
+    );
+    drop(eq);
+    let pep = fabric.passive_ep(&info, FidToken(1)).unwrap();
+    pep.bind_eq(&eq2).unwrap();
+    pep.listen().unwrap();
+    let Address::Ip(addr) = pep.name().unwrap() else {
+        panic!("not an IP address")
+    };
+    let domain = fabric.safe_domain(&info).unwrap();
+    let (client, client_cq) = open(&domain, &info, &eq2, 2);
+    assert_eq!(
+        client.connect(&Address::Ip(addr), &[0; 257]),
+        Err(Errno::EINVAL)
+    );
+    client.connect(&Address::Ip(addr), b"hello").unwrap();
+    let Event::ConnReq {
+        pep: from,
+        info: asked,
+        data,
+    } = event(&eq2).unwrap()
+    else {
+        panic!("no request")
+    };
+    assert_eq!((from, &data[..]), (FidToken(1), &b"hello"[..]));
+    let (server, server_cq) = open(&domain, &asked, &eq2, 3);
+    server.accept(b"welcome").unwrap();
+    let mut connected = [event(&eq2).unwrap(), event(&eq2).unwrap()];
+    connected.sort_by_key(|event| event.fid().map(|fid| fid.0));
+    assert_eq!(
+        connected,
+        [
+            Event::Connected {
+                ep: FidToken(2),
+                data: b"welcome".to_vec()
+            },
+            Event::Connected {
+                ep: FidToken(3),
+                data: Vec::new()
+            },
+        ]
+    );
+    assert_eq!(client.peer().unwrap(), Address::Ip(addr));
+    assert_eq!(server.peer().unwrap(), client.name().unwrap());
+
+    let into = Parked::park(vec![0; 1 << 20]);
+    let from = Parked::park((0..1 << 20).map(|i| i as u8).collect());
+    server
+        .recv(RecvKind::Msg, &[into.buf()], FiAddr::UNSPEC, 5, None)
+        .unwrap();
+    client
+        .send(SendKind::Msg, &[from.buf()], None, FiAddr::UNSPEC, 6, None)
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    let (mut sent, mut received) = (0, 0);
+    while sent + received < 2 {
+        sent += client_cq.read(1, |c| assert_eq!(c.context, 6)).unwrap_or(0);
+        received += server_cq
+            .read(1, |c| assert_eq!(c.len, 1 << 20))
+            .unwrap_or(0);
+        assert!(Instant::now() < end);
+    }
+    assert!(into.unpark() == from.unpark());
+
+    let waiting = Parked::park(vec![0; 8]);
+    server
+        .recv(RecvKind::Msg, &[waiting.buf()], FiAddr::UNSPEC, 8, None)
+        .unwrap();
+    client.shutdown().unwrap();
+    let mut ended = [event(&eq2).unwrap(), event(&eq2).unwrap()];
+    ended.sort_by_key(|event| event.fid().map(|fid| fid.0));
+    assert_eq!(
+        ended,
+        [
+            Event::Shutdown { ep: FidToken(2) },
+            Event::Shutdown { ep: FidToken(3) }
+        ]
+    );
+    assert_eq!(server_cq.read(1, |_| ()), Err(Errno::EAVAIL));
+    server_cq
+        .read_error(|error, _| assert_eq!(error.err, Errno::ECANCELED))
+        .unwrap();
+}
+
+#[test]
+fn a_reject_carries_data() {
+    let provider = TcpProvider::new();
+    let info = msg_info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let eq = Arc::new(
+        EventQueue::open(&EqAttr {
+            wait_obj: ripstop_types::WaitObj::Fd,
+            ..EqAttr::default()
+        })
+        .unwrap(),
+    );
+    let pep = fabric.passive_ep(&info, FidToken(1)).unwrap();
+    pep.bind_eq(&eq).unwrap();
+    pep.listen().unwrap();
+    let domain = fabric.safe_domain(&info).unwrap();
+    let (client, _cq) = open(&domain, &info, &eq, 2);
+    client.connect(&pep.name().unwrap(), b"").unwrap();
+    let Event::ConnReq { info: asked, .. } = event(&eq).unwrap() else {
+        panic!("no request")
+    };
+    pep.reject(&asked, b"not today").unwrap();
+    assert_eq!(pep.reject(&asked, b""), Err(Errno::EINVAL));
+    assert_eq!(event(&eq), Err(Errno::EAVAIL));
+    let error = eq.read_error(true).unwrap();
+    assert_eq!(error.err, Errno::ECONNREFUSED);
+    assert_eq!(error.err_data, b"not today");
+}

@@ -1,0 +1,192 @@
+//! Two RDM endpoints in one process, through the object model.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ripstop_core::hints::Request;
+use ripstop_core::provider::{
+    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, Provider, RecvKind,
+    SendKind,
+};
+use ripstop_core::registry::ProviderInfo;
+use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_mem::Parked;
+use ripstop_tcp::TcpProvider;
+use ripstop_types::{
+    Completion, EpType, Errno, FiAddr, Flags, Progress, Threading, Version, WaitObj,
+};
+
+fn rdm_info(provider: &TcpProvider, threading: Threading, progress: Progress) -> Info {
+    let hints = Hints {
+        caps: Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV,
+        ep: Some(EpAttr {
+            ep_type: EpType::Rdm,
+            ..EpAttr::default()
+        }),
+        domain: Some(DomainAttr {
+            threading,
+            progress,
+            control_progress: progress,
+            ..DomainAttr::default()
+        }),
+        ..Hints::default()
+    };
+    let request = Request {
+        version: Version::CURRENT,
+        node: Some("127.0.0.1"),
+        flags: Flags::SOURCE,
+        hints: Some(&hints),
+        ..Request::default()
+    };
+    let answer = provider.getinfo(&request);
+    answer.infos.into_iter().next().expect("an RDM interface")
+}
+
+struct End<D: Domain> {
+    ep: Arc<D::Endpoint>,
+    cq: Arc<D::Cq>,
+    av: Arc<D::Av>,
+    peer: FiAddr,
+}
+
+fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
+    let cq = domain
+        .cq(&CqAttr {
+            wait: WaitObj::Unspec,
+            ..CqAttr::default()
+        })
+        .unwrap();
+    let av = domain.av(&AvAttr::default()).unwrap();
+    let ep = domain.endpoint(info, FidToken(0)).unwrap();
+    ep.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
+    ep.bind_av(&av).unwrap();
+    ep.enable().unwrap();
+    End {
+        ep,
+        cq,
+        av,
+        peer: FiAddr::UNSPEC,
+    }
+}
+
+fn pair<D: Domain>(domain: &Arc<D>, info: &Info) -> (End<D>, End<D>) {
+    let (mut a, mut b) = (open(domain, info), open(domain, info));
+    a.peer = a.av.insert(&b.ep.name().unwrap()).unwrap();
+    b.peer = b.av.insert(&a.ep.name().unwrap()).unwrap();
+    (a, b)
+}
+
+fn next<D: Domain>(reader: &End<D>, other: &End<D>) -> Completion {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let mut found = None;
+        match reader.cq.read(1, |c| found = Some(*c)) {
+            Ok(_) => return found.unwrap(),
+            Err(Errno::EAGAIN) => {}
+            Err(Errno::EAVAIL) => {
+                reader
+                    .cq
+                    .read_error(|error, _| panic!("error entry {error:?}"))
+                    .unwrap();
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+        // One domain: reading either queue drives both, but not a queue of another domain.
+        let _ = &other.cq;
+        assert!(Instant::now() < end, "no completion");
+    }
+}
+
+fn exchange<D: Domain>(domain: &Arc<D>, info: &Info) {
+    let (a, b) = pair(domain, info);
+    for (round, size) in [0usize, 1, 8, 100, 2048, 5000, 65536, 300_000, 3 << 20]
+        .into_iter()
+        .enumerate()
+    {
+        let expect: Vec<u8> = (0..size).map(|i| (i * 7 + round) as u8).collect();
+        for unexpected in [false, true] {
+            let from = Parked::park(expect.clone());
+            let into = Parked::park(vec![0; size + 8]);
+            let kind = RecvKind::Tagged {
+                tag: 0x100,
+                ignore: 0xff,
+            };
+            if !unexpected {
+                b.ep.recv(kind, &[into.buf()], b.peer, 7, None).unwrap();
+            }
+            a.ep.send(
+                SendKind::Tagged(0x101),
+                &[from.buf()],
+                Some(round as u64),
+                a.peer,
+                3,
+                None,
+            )
+            .unwrap();
+            if unexpected {
+                for _ in 0..50 {
+                    assert_eq!(b.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                b.ep.recv(kind, &[into.buf()], FiAddr::UNSPEC, 7, None)
+                    .unwrap();
+            }
+            let got = next(&b, &a);
+            assert_eq!((got.context, got.len, got.tag), (7, size, 0x101));
+            assert_eq!(got.data, round as u64);
+            assert_eq!(got.src, b.peer);
+            assert!(got.flags.contains(Flags::TAGGED | Flags::REMOTE_CQ_DATA));
+            let done = next(&a, &b);
+            assert_eq!(done.context, 3);
+            drop(from.unpark());
+            let mut got = into.unpark();
+            got.truncate(size);
+            assert!(got == expect, "size {size}");
+        }
+    }
+}
+
+#[test]
+fn tagged_messages_serial() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    exchange(&domain, &info);
+}
+
+#[test]
+fn tagged_messages_shared_auto() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Safe, Progress::Auto);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.safe_domain(&info).unwrap();
+    exchange(&domain, &info);
+}
+
+#[test]
+fn a_refused_peer_is_an_error_in_time() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let (a, b) = pair(&domain, &info);
+    drop(b.ep);
+    let from = Parked::park(vec![1; 100]);
+    a.ep.send(SendKind::Msg, &[from.buf()], None, a.peer, 9, None)
+        .unwrap();
+    let start = Instant::now();
+    loop {
+        match a.cq.read(1, |_| ()) {
+            Err(Errno::EAGAIN) => std::thread::sleep(Duration::from_millis(5)),
+            Err(Errno::EAVAIL) => break,
+            other => panic!("{other:?}"),
+        }
+        assert!(start.elapsed() < Duration::from_secs(6));
+    }
+    a.cq.read_error(|error, peer| {
+        assert_eq!(error.entry.context, 9);
+        assert!(!peer.is_empty());
+    })
+    .unwrap();
+}
