@@ -10,6 +10,8 @@
 //! * A domain or fabric name is compared here and not after the fact.
 //! * `FI_REMOTE_READ` and `FI_REMOTE_WRITE`, when asked for by name, are never dropped
 //!   quietly because of `mr_mode`: the answer is then the mismatch of `mr_mode`.
+//! * Capabilities of a context are of its own side, and have no direction that the interface
+//!   as a whole lacks.
 
 mod address;
 mod context;
