@@ -3,22 +3,24 @@
 use std::sync::Once;
 
 use crate::log;
-use crate::param::{ParamType, params};
+use crate::param::{ParamType, table};
 
 /// Reads the parameters of the core: of logging first, so that what follows is logged.
-/// Further calls do nothing. [`registry`](crate::registry::registry) calls it.
+/// Further calls do nothing. [`params`](crate::param::params) and
+/// [`registry`](crate::registry::registry) call it.
 pub fn init() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        log::configure(params());
-        params().define(
+        let params = table();
+        log::configure(params);
+        params.define(
             None,
             "universe_size",
             ParamType::Size,
             "Defines the maximum number of processes that will be used by distributed \
              applications; used to size resources (default: provider specific)",
         );
-        params().define(
+        params.define(
             None,
             "av_remove_cleanup",
             ParamType::Bool,

@@ -5,6 +5,12 @@ use super::*;
 /// The state of logging is one for the process: tests of it take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// Takes the turn, after the environment has been read for good.
+fn turn() -> std::sync::MutexGuard<'static, ()> {
+    crate::init();
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 
@@ -36,7 +42,7 @@ fn some_function(prov: &str) {
 
 #[test]
 fn lines_look_as_those_of_libfabric() {
-    let _turn = TURN.lock().unwrap();
+    let _turn = turn();
     select(None, None, None);
     let lines = Arc::new(Lines::default());
     let guard = import(lines.clone()).unwrap();
@@ -61,7 +67,7 @@ fn lines_look_as_those_of_libfabric() {
 
 #[test]
 fn the_environment_selects_level_subsystem_and_provider() {
-    let _turn = TURN.lock().unwrap();
+    let _turn = turn();
     select(Some("INFO"), Some("^noisy"), Some("cq,av"));
     assert!(enabled("tcp", Level::Info, Subsys::Cq));
     assert!(!enabled("tcp", Level::Debug, Subsys::Cq));
@@ -77,7 +83,7 @@ fn the_environment_selects_level_subsystem_and_provider() {
 
 #[test]
 fn rate_limits_let_the_first_line_through() {
-    let _turn = TURN.lock().unwrap();
+    let _turn = turn();
     select(None, None, None);
     let next = AtomicU64::new(0);
     assert!(ready("tcp", Level::Warn, Subsys::Core, &next));

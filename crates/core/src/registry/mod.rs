@@ -91,7 +91,6 @@ impl core::fmt::Debug for Registry {
 #[must_use]
 pub fn registry() -> &'static Registry {
     static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
-        crate::setup::init();
         let only = params().declare_optional::<String>(
             None,
             "provider",
