@@ -201,18 +201,41 @@ impl<B: Buffer> Matcher<B> {
             recvs, msg, tagged, ..
         } = self;
         let list = if tag.is_some() { tagged } else { msg };
-        let multi = {
-            let first = recvs.get(list.first())?;
-            first.multi && first.want.accepts(tag, src)
-        };
-        if multi {
-            return Some(list.first());
+        let first = recvs.get(list.first())?;
+        if first.want.accepts(tag, src) {
+            return if first.multi {
+                Some(list.first())
+            } else {
+                list.pop_front(recvs)
+            };
         }
         let id = list.find(recvs, |_, recv| recv.want.accepts(tag, src))?;
         if recvs.get(id).is_some_and(|recv| recv.multi) {
             return Some(id);
         }
         list.take(recvs, |other, _| other == id)
+    }
+
+    /// The frequent case of [`Matcher::match_message`]: takes the first posted receive, and
+    /// forgets it, if the message fits it and its memory.
+    #[inline]
+    pub(crate) fn match_first(
+        &mut self,
+        tag: Option<u64>,
+        src: FiAddr,
+        len: u64,
+    ) -> Option<Recv<B>> {
+        let Self {
+            recvs, msg, tagged, ..
+        } = self;
+        let list = if tag.is_some() { tagged } else { msg };
+        let id = list.first();
+        let first = recvs.get(id)?;
+        if !first.want.accepts(tag, src) || first.multi || first.iov.len() < len {
+            return None;
+        }
+        list.pop_front(recvs);
+        recvs.remove(id)
     }
 
     /// Takes a receive out of its queue; it stays known by its id.

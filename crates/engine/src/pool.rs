@@ -220,7 +220,15 @@ impl List {
     /// Takes out the first item.
     #[inline]
     pub fn pop_front<T>(&mut self, pool: &mut Pool<T>) -> Option<u32> {
-        self.take(pool, |_, _| true)
+        let id = self.head;
+        if id == NIL {
+            return None;
+        }
+        self.head = pool.next(id);
+        if self.head == NIL {
+            self.tail = NIL;
+        }
+        Some(id)
     }
 
     /// Finds the first item for which `wanted` holds, and leaves it.

@@ -22,7 +22,7 @@ use crate::stream::Stream;
 const READ: usize = 16 * 1024;
 
 /// With streams that were just active, the poll of all others is left out this many times.
-const POLL_EVERY: u32 = 16;
+const POLL_EVERY: u32 = 32;
 
 /// How often deadlines are looked at while there are any.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
@@ -311,23 +311,58 @@ impl State {
 
     #[inline]
     fn read_hot(&mut self, id: u32) -> bool {
-        let Some(Some(stream)) = self.streams.get(id as usize) else {
+        let Self {
+            engine,
+            streams,
+            staging,
+            ..
+        } = self;
+        let Some(Some(stream)) = streams.get(id as usize) else {
             self.hot_count = 0;
             return false;
         };
-        if !stream.interest.read || !self.engine.rx_in_header(id) {
+        if !stream.interest.read || !engine.rx_in_header(id) {
             return self.read_stream(id);
         }
         let Some(socket) = &stream.socket else {
             return false;
         };
-        match socket.recv(&mut self.staging) {
-            Err(Errno::EAGAIN) => false,
+        match socket.recv(staging) {
+            Err(Errno::EAGAIN) => return false,
+            Ok(count) if count > 0 => {
+                let bytes = staging.get(..count).unwrap_or_default();
+                let rest = consume_whole(engine, id, bytes);
+                if rest == 0 {
+                    if count == staging.len() {
+                        self.read_stream(id);
+                    }
+                } else {
+                    self.handle_rest(id, count - rest, count);
+                }
+            }
             outcome => {
                 self.handle_read(id, outcome);
-                self.after();
-                true
             }
+        }
+        self.after();
+        true
+    }
+
+    /// Handles what is left of a read: the staging area from `from` to `to`.
+    #[inline(never)]
+    fn handle_rest(&mut self, id: u32, from: usize, to: usize) {
+        let staging = std::mem::take(&mut self.staging);
+        let done = self.consume(id, &staging[from..to]);
+        let full = to == staging.len();
+        self.staging = staging;
+        match done {
+            Ok(true) => {
+                if full || !self.engine.rx_in_header(id) {
+                    self.read_stream(id);
+                }
+            }
+            Ok(false) => {}
+            Err(error) => self.protocol_error(id, error),
         }
     }
 
@@ -439,6 +474,11 @@ impl State {
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.engine.rx_in_header(id) {
+                let whole = rest.len() - consume_whole(&mut self.engine, id, rest);
+                rest = &rest[whole..];
+                if rest.is_empty() {
+                    break;
+                }
                 let used = self.engine.rx_header(id, rest)?;
                 rest = &rest[used..];
                 continue;
@@ -504,6 +544,14 @@ impl State {
     /// What the engine left to be done after it was called.
     #[inline]
     pub(crate) fn after(&mut self) {
+        if self.engine.is_quiet() && self.waiters.is_empty() {
+            return;
+        }
+        self.tidy_up();
+    }
+
+    #[inline(never)]
+    fn tidy_up(&mut self) {
         while let Some(id) = self.engine.pop_output() {
             self.flush(id);
         }
@@ -627,6 +675,11 @@ impl State {
                 Ok(count) => {
                     let staged = engine.sent(id, count);
                     stream.stage.advance(staged);
+                    if engine.conn(id).is_some_and(|conn| conn.is_flushed())
+                        && !stream.interest.write
+                    {
+                        return;
+                    }
                 }
                 Err(Errno::EAGAIN) => {
                     self.watch(id, |interest| interest.write = true);
@@ -676,6 +729,21 @@ impl State {
             !changed
         });
     }
+}
+
+/// Takes whole small messages with a posted receive from the front of `bytes`; returns how
+/// many bytes are left.
+#[inline]
+fn consume_whole(engine: &mut Engine<UserBuf>, id: u32, bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some(whole) = engine.rx_whole(id, rest) {
+        let Some(payload) = rest.get(whole.header_len..whole.header_len + whole.len) else {
+            break;
+        };
+        crate::place::copy_user(&whole.iov, 0, whole.len as u64, payload);
+        rest = &rest[whole.header_len + whole.len..];
+    }
+    rest.len()
 }
 
 /// A read of nothing is the end of the stream.

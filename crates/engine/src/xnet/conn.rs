@@ -210,6 +210,13 @@ impl<B: Copy> Conn<B> {
         !self.segments.is_empty() || !self.control.is_empty()
     }
 
+    /// Whether nothing waits to be written or sent again.
+    #[inline]
+    #[must_use]
+    pub const fn is_flushed(&self) -> bool {
+        !self.has_output() && self.deferred.is_empty()
+    }
+
     /// Bytes in the staging buffer not yet written.
     #[inline]
     #[must_use]

@@ -331,6 +331,16 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
+    /// Whether none of the `pop_` methods has anything.
+    #[inline]
+    #[must_use]
+    pub const fn is_quiet(&self) -> bool {
+        self.output.is_empty()
+            && self.freed.is_empty()
+            && self.resumed.is_empty()
+            && self.broken.is_empty()
+    }
+
     /// A slot whose payload is no longer needed; the driver drops the memory behind it.
     #[inline]
     pub fn pop_freed(&mut self) -> Option<u32> {

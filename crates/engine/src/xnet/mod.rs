@@ -26,5 +26,5 @@ mod tx;
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits};
 pub use recv::{CopyOut, RecvFlags};
-pub use rx::RxWant;
-pub use tx::{Deferred, Send, SendPlan};
+pub use rx::{RxWant, Whole};
+pub use tx::{Deferred, SEND_HEADER, Send, SendPlan};

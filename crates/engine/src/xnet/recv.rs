@@ -426,7 +426,7 @@ impl<B: Buffer> Engine<B> {
 }
 
 #[inline]
-const fn rx_flags(tagged: bool) -> Flags {
+pub(super) const fn rx_flags(tagged: bool) -> Flags {
     if tagged {
         Flags::RECV.union(Flags::TAGGED)
     } else {

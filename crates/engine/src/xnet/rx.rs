@@ -1,11 +1,12 @@
 //! The receiving side of a connection.
 
-use ripstop_types::{Errno, Result};
+use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::WireError;
 use ripstop_wire::xnet::base::{BASE_LEN, Header, Op, parse_small, peek_len};
 
 use super::conn::{CtsEntry, is_slot};
 use super::engine::Engine;
+use super::recv::rx_flags;
 use crate::matching::{Envelope, Unexpected};
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
@@ -35,6 +36,17 @@ pub(super) enum RxState {
     Blocked {
         message: u32,
     },
+}
+
+/// A message that [`Engine::rx_whole`] took.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole<B> {
+    /// Bytes of its header.
+    pub header_len: usize,
+    /// Bytes of its payload, which follows the header.
+    pub len: usize,
+    /// Where the payload goes.
+    pub iov: Iov<B>,
 }
 
 /// Where the driver puts the next bytes of the stream.
@@ -95,6 +107,57 @@ impl<B: Buffer> Engine<B> {
                 }
             },
         }
+    }
+
+    /// The frequent case in one step: if `bytes` starts with a whole small message and the
+    /// first posted receive is for it, takes that message. The driver copies the payload at
+    /// once: the completion is there. `None` says no more than that it is another case.
+    #[inline]
+    pub fn rx_whole(&mut self, conn_id: u32, bytes: &[u8]) -> Option<Whole<B>> {
+        let Self {
+            conns,
+            srxs,
+            eps,
+            cqs,
+            counters,
+            ..
+        } = self;
+        let conn = conns.get(conn_id)?;
+        if conn.rx != RxState::Header || conn.header_have != 0 {
+            return None;
+        }
+        let small = parse_small(conn.order, bytes)?;
+        let (header_len, len) = (small.header_len(), small.payload_len);
+        if small.flags.wants_ack() || len > bytes.len().saturating_sub(header_len) as u64 {
+            return None;
+        }
+        let config = &eps.get(conn.config.ep)?.config;
+        let src = conn.config.src;
+        if config.source_err && !src.is_specified() {
+            return None;
+        }
+        let recv = srxs.get_mut(conn.srx)?.match_first(small.tag, src, len)?;
+        if let Some(counter) = counters.get_mut(config.rx_counter) {
+            counter.success(len);
+        }
+        if recv.completion
+            && let Some(cq) = cqs.get_mut(config.rx_cq)
+        {
+            cq.push(Completion {
+                context: recv.context,
+                flags: rx_flags(small.tag.is_some()),
+                len: len as usize,
+                buf: recv.iov.address(),
+                data: 0,
+                tag: small.tag.unwrap_or_default(),
+                src: if config.source { src } else { FiAddr::NOTAVAIL },
+            });
+        }
+        Some(Whole {
+            header_len,
+            len: len as usize,
+            iov: recv.iov,
+        })
     }
 
     /// Takes header bytes from the front of `bytes`, which may go on behind the header, and

@@ -1,10 +1,10 @@
 //! The sending side of a connection.
 
 use ripstop_types::{Completion, Context, Errno, Flags, Result};
-use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, emit_msg, emit_tag};
+use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, Op, emit_msg, emit_tag};
 
 use super::conn::{Chunk, Conn, Segment, Source, TxDone, TxInfo, is_slot};
-use super::engine::Engine;
+use super::engine::{Engine, Ep, Limits};
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
 
@@ -27,13 +27,16 @@ pub struct Send<B> {
     pub ack: bool,
 }
 
+/// The longest header of a message, in bytes: with completion data, tag and rendezvous size.
+pub const SEND_HEADER: usize = 40;
+
 /// What the driver must do for a message that was accepted.
 #[derive(Clone, Copy, Debug)]
 pub enum SendPlan {
     /// Append the header, and the payload too if `inline`, to the connection's staging buffer.
     Stage {
         /// The header.
-        header: [u8; MAX_HEADER],
+        header: [u8; SEND_HEADER],
         /// Its length in bytes.
         header_len: u8,
         /// Whether the payload follows in the staging buffer.
@@ -64,6 +67,19 @@ pub(super) struct RtsEntry<B> {
     info: TxInfo,
 }
 
+impl<B: Buffer> Send<B> {
+    #[inline]
+    fn info(&self) -> TxInfo {
+        TxInfo {
+            context: self.context,
+            flags: tx_flags(self.tag.is_some()),
+            completion: self.completion,
+            ack: self.ack,
+            len: self.iov.len(),
+        }
+    }
+}
+
 impl<B: Buffer> Engine<B> {
     /// Accepts a message for a connection.
     ///
@@ -72,7 +88,9 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::ENOMEM`]. Nothing is queued then.
     #[inline]
     pub fn send(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
-        let Self { conns, eps, .. } = self;
+        let Self {
+            conns, eps, limits, ..
+        } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
         if ep.outstanding >= ep.config.tx_size {
@@ -81,33 +99,43 @@ impl<B: Buffer> Engine<B> {
         if !conn.direct {
             return self.defer(conn_id, send);
         }
-        self.send_now(conn_id, send)
+        match Self::stage(conn, ep, limits, send) {
+            Ok(None) => self.send_rts(conn_id, send),
+            Ok(Some(plan)) => Ok(plan),
+            Err(error) => Err(error),
+        }
     }
 
-    #[inline]
     fn send_now(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
         let Self {
             conns, eps, limits, ..
         } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        match Self::stage(conn, ep, limits, send)? {
+            None => self.send_rts(conn_id, send),
+            Some(plan) => Ok(plan),
+        }
+    }
+
+    /// Queues an eager message; `None` for one that needs a rendezvous.
+    #[inline]
+    fn stage(
+        conn: &mut Conn<B>,
+        ep: &mut Ep,
+        limits: &Limits,
+        send: &Send<B>,
+    ) -> Result<Option<SendPlan>> {
         let len = send.iov.len();
-        let info = TxInfo {
-            context: send.context,
-            flags: tx_flags(send.tag.is_some()),
-            completion: send.completion,
-            ack: send.ack,
-            len,
-        };
         let room = limits.stage.saturating_sub(conn.staged);
-        if room < MAX_HEADER {
+        if room < SEND_HEADER {
             return Err(Errno::EAGAIN);
         }
         if len > limits.rendezvous && conn.rendezvous && send.tag.is_some() && !send.inject {
-            return self.send_rts(conn_id, send, info);
+            return Ok(None);
         }
         let inline = send.inject || len <= limits.inline as u64;
-        let fits = len <= room.saturating_sub(MAX_HEADER) as u64;
+        let fits = len <= room.saturating_sub(SEND_HEADER) as u64;
         if send.inject && !fits {
             return Err(Errno::EAGAIN);
         }
@@ -118,7 +146,7 @@ impl<B: Buffer> Engine<B> {
         } else {
             BaseFlags::NONE
         };
-        let mut header = [0; MAX_HEADER];
+        let mut header = [0; SEND_HEADER];
         let header_len = match (send.data, send.tag) {
             (None, Some(tag)) => put(&mut header, &emit_tag(conn.order, flags, 0, tag, len)),
             (None, None) => put(&mut header, &emit_msg(conn.order, flags, 0, len)),
@@ -140,14 +168,15 @@ impl<B: Buffer> Engine<B> {
         conn.queue(staged, user)?;
         if !silent || send.ack {
             let end = conn.queued;
+            let info = send.info();
             conn.dones.push(TxDone { end, info })?;
             ep.outstanding = ep.outstanding.wrapping_add(1);
         }
-        Ok(SendPlan::Stage {
+        Ok(Some(SendPlan::Stage {
             header,
             header_len: header_len as u8,
             inline,
-        })
+        }))
     }
 
     #[cold]
@@ -227,12 +256,12 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[cold]
-    fn send_rts(&mut self, conn_id: u32, send: &Send<B>, info: TxInfo) -> Result<SendPlan> {
+    fn send_rts(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
         let Self { conns, eps, .. } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let entry = RtsEntry {
             iov: send.iov,
-            info,
+            info: send.info(),
         };
         let index = conn.rts.insert(|_| entry)?;
         let full = Header {
@@ -247,7 +276,7 @@ impl<B: Buffer> Engine<B> {
             rts_size: send.iov.len(),
             ..Header::new(Op::TagRts, 0)
         };
-        let mut header = [0; MAX_HEADER];
+        let mut header = [0; SEND_HEADER];
         let queued = full
             .emit(conn.order, &mut header)
             .map_err(|e| e.errno())
@@ -277,7 +306,7 @@ impl<B: Buffer> Engine<B> {
             op_data: index,
             ..Header::new(Op::Data, iov.len())
         };
-        let mut header = [0; MAX_HEADER];
+        let mut header = [0; SEND_HEADER];
         let len = full.emit(conn.order, &mut header).map_err(|e| e.errno())?;
         let bytes: [u8; BASE_LEN] = header.first_chunk().copied().ok_or(Errno::EPROTO)?;
         debug_assert_eq!(len, bytes.len());
@@ -307,7 +336,19 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return 0;
         };
-        let staged = conn.consume(bytes as u64);
+        let staged = if conn.only_staged() && bytes == conn.staged {
+            // The frequent case: small messages, and all of them were written.
+            conn.segments.pop();
+            conn.front_sent = 0;
+            conn.sent = conn.queued;
+            conn.staged = 0;
+            bytes
+        } else {
+            conn.consume(bytes as u64)
+        };
+        if conn.dones.is_empty() {
+            return staged;
+        }
         while let Some(done) = self
             .conns
             .get_mut(conn_id)
@@ -424,7 +465,7 @@ const fn tx_flags(tagged: bool) -> Flags {
 }
 
 #[inline]
-fn put<const N: usize>(header: &mut [u8; MAX_HEADER], bytes: &[u8; N]) -> usize {
+fn put<const N: usize>(header: &mut [u8; SEND_HEADER], bytes: &[u8; N]) -> usize {
     if let Some(front) = header.first_chunk_mut::<N>() {
         *front = *bytes;
     }

@@ -1,7 +1,7 @@
 //! Moving bytes.
 
 use ripstop_types::Result;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::Socket;
 use crate::errno::retry;
@@ -47,7 +47,7 @@ impl Socket {
     /// `recv(2)`.
     #[inline]
     pub fn recv(&self, bytes: &mut [u8]) -> Result<usize> {
-        retry(|| rustix::net::recv(&self.0, &mut *bytes, RecvFlags::DONTWAIT)).map(|(n, _)| n)
+        retry(|| rustix::io::read(&self.0, &mut *bytes))
     }
 
     /// Receives into several buffers, in order, in one call and returns how many bytes came.
