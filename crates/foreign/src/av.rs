@@ -10,12 +10,26 @@ use ripstop_types::{AvType, Errno, FiAddr};
 
 use crate::call::{ENOSYS, op};
 use crate::domain::DomainCore;
+use crate::guard::Known;
 use crate::library::copy_text;
 use crate::owned::Owned;
-use crate::threading::Threading;
+use crate::threading::{Lock, Threading};
 use crate::{Addr, Error, Result};
 
-pub(crate) type AvCore<M> = Owned<fid_av, M, Arc<DomainCore<M>>>;
+type Owner<M> = Owned<fid_av, M, Arc<DomainCore<M>>>;
+
+pub(crate) struct AvCore<M: Threading> {
+    pub(crate) owned: Owner<M>,
+    known: M::Lock<Known>,
+}
+
+impl<M: Threading> AvCore<M> {
+    /// Whether this address was inserted and not removed.
+    #[inline]
+    pub(crate) fn knows(&self, addr: FiAddr) -> bool {
+        self.known.with(|known| known.contains(addr))
+    }
+}
 
 /// How to open an address vector.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,19 +54,20 @@ impl<M: Threading> Clone for Av<M> {
 }
 
 impl<M: Threading> Av<M> {
-    pub(crate) fn new(owned: AvCore<M>) -> Self {
+    pub(crate) fn new(owned: Owner<M>) -> Self {
+        let known = M::Lock::new(Known::default());
         Self {
-            core: Arc::new(owned),
+            core: Arc::new(AvCore { owned, known }),
         }
     }
 
     fn table(&self) -> *const fi_ops_av {
         // SAFETY: the address vector is open.
-        unsafe { (*self.core.get()).ops }
+        unsafe { (*self.core.owned.get()).ops }
     }
 
     fn format(&self) -> u32 {
-        self.core.parent().addr_format
+        self.core.owned.parent().addr_format
     }
 
     /// Inserts one peer (`fi_av_insert`).
@@ -84,11 +99,21 @@ impl<M: Threading> Av<M> {
             // SAFETY: the vector is open; `packed` holds `len` addresses of the domain's format
             // and padding; `found`, a transparent `u64` each, holds as many results.
             Some(insert) => unsafe {
-                insert(self.core.get(), from, addrs.len(), out, 0, ptr::null_mut())
+                insert(
+                    self.core.owned.get(),
+                    from,
+                    addrs.len(),
+                    out,
+                    0,
+                    ptr::null_mut(),
+                )
             },
             None => ENOSYS,
         };
         Error::check_count("fi_av_insert", ret as isize)?;
+        self.core
+            .known
+            .with(|known| found.iter().for_each(|addr| known.insert(*addr)));
         Ok(found)
     }
 
@@ -106,7 +131,7 @@ impl<M: Threading> Av<M> {
             // SAFETY: the vector is open, the strings live on, `found` takes the one result.
             Some(insertsvc) => unsafe {
                 insertsvc(
-                    self.core.get(),
+                    self.core.owned.get(),
                     node.as_ptr(),
                     service.as_ptr(),
                     &raw mut found,
@@ -117,7 +142,10 @@ impl<M: Threading> Av<M> {
             None => ENOSYS,
         };
         match Error::check_count("fi_av_insertsvc", ret as isize)? {
-            1 => Ok(FiAddr(found)),
+            1 => {
+                self.core.known.with(|known| known.insert(FiAddr(found)));
+                Ok(FiAddr(found))
+            }
             _ => Err(refused),
         }
     }
@@ -126,12 +154,30 @@ impl<M: Threading> Av<M> {
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// `FI_EINVAL` when one of them is not in the vector or is named twice, and what the
+    /// library says.
     pub fn remove(&self, addrs: &[FiAddr]) -> Result<()> {
+        let known = self.core.known.with(|known| {
+            let mut taken = addrs.iter().take_while(|addr| {
+                let known_now = known.contains(**addr);
+                known.remove(**addr);
+                known_now
+            });
+            let count = taken.by_ref().count();
+            if count < addrs.len() {
+                addrs[..count].iter().for_each(|addr| known.insert(*addr));
+            }
+            count == addrs.len()
+        });
+        if !known {
+            return Err(Error::new("fi_av_remove", Errno::EINVAL));
+        }
         let mut addrs: Vec<u64> = addrs.iter().map(|a| a.0).collect();
         let ret = match op!(self.table(), fi_ops_av.remove) {
             // SAFETY: the vector is open and `addrs` holds as many addresses as said.
-            Some(remove) => unsafe { remove(self.core.get(), addrs.as_mut_ptr(), addrs.len(), 0) },
+            Some(remove) => unsafe {
+                remove(self.core.owned.get(), addrs.as_mut_ptr(), addrs.len(), 0)
+            },
             None => ENOSYS,
         };
         Error::check("fi_av_remove", ret)
@@ -141,14 +187,17 @@ impl<M: Threading> Av<M> {
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// `FI_EINVAL` for an address that is not in the vector, and what the library says.
     pub fn lookup(&self, addr: FiAddr) -> Result<Addr> {
+        if !self.core.knows(addr) {
+            return Err(Error::new("fi_av_lookup", Errno::EINVAL));
+        }
         let mut bytes = [0_u8; 512];
         let mut len = bytes.len();
         let out: *mut c_void = bytes.as_mut_ptr().cast();
         let ret = match op!(self.table(), fi_ops_av.lookup) {
             // SAFETY: the vector is open and `bytes` has the length said.
-            Some(lookup) => unsafe { lookup(self.core.get(), addr.0, out, &raw mut len) },
+            Some(lookup) => unsafe { lookup(self.core.owned.get(), addr.0, out, &raw mut len) },
             None => ENOSYS,
         };
         Error::check("fi_av_lookup", ret)?;
@@ -169,7 +218,7 @@ impl<M: Threading> Av<M> {
         let from: *const c_void = padded.as_ptr().cast();
         let said = match op!(self.table(), fi_ops_av.straddr) {
             // SAFETY: the vector is open, the address is whole, `text` has the length said.
-            Some(straddr) => unsafe { straddr(self.core.get(), from, out, &raw mut len) },
+            Some(straddr) => unsafe { straddr(self.core.owned.get(), from, out, &raw mut len) },
             None => return Err(Error::new("fi_av_straddr", Errno::ENOSYS)),
         };
         Ok(copy_text(said))

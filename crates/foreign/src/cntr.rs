@@ -5,15 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_abi::{fi_ops_cntr, fid, fid_cntr};
+use ripstop_types::{Errno, WaitObj};
 
 use crate::call::{self, ENOSYS, op};
 use crate::domain::DomainCore;
 use crate::fabric::{FabricCore, private};
+use crate::guard;
 use crate::owned::Owned;
 use crate::threading::Threading;
 use crate::{Error, Result};
 
-pub(crate) type CntrCore<M> = Owned<fid_cntr, M, Arc<DomainCore<M>>>;
+type Owner<M> = Owned<fid_cntr, M, Arc<DomainCore<M>>>;
+
+pub(crate) struct CntrCore<M: Threading> {
+    pub(crate) owned: Owner<M>,
+    wait: WaitObj,
+}
 
 /// A counter of completions. Clones share it.
 pub struct Cntr<M: Threading> {
@@ -29,15 +36,15 @@ impl<M: Threading> Clone for Cntr<M> {
 }
 
 impl<M: Threading> Cntr<M> {
-    pub(crate) fn new(owned: CntrCore<M>) -> Self {
+    pub(crate) fn new(owned: Owner<M>, wait: WaitObj) -> Self {
         Self {
-            core: Arc::new(owned),
+            core: Arc::new(CntrCore { owned, wait }),
         }
     }
 
     fn table(&self) -> *const fi_ops_cntr {
         // SAFETY: the counter is open.
-        unsafe { (*self.core.get()).ops }
+        unsafe { (*self.core.owned.get()).ops }
     }
 
     /// Successes so far (`fi_cntr_read`); 0 where the library has no such call.
@@ -45,7 +52,7 @@ impl<M: Threading> Cntr<M> {
     pub fn read(&self) -> u64 {
         match op!(self.table(), fi_ops_cntr.read) {
             // SAFETY: the counter is open.
-            Some(read) => unsafe { read(self.core.get()) },
+            Some(read) => unsafe { read(self.core.owned.get()) },
             None => 0,
         }
     }
@@ -55,7 +62,7 @@ impl<M: Threading> Cntr<M> {
     pub fn readerr(&self) -> u64 {
         match op!(self.table(), fi_ops_cntr.readerr) {
             // SAFETY: the counter is open.
-            Some(readerr) => unsafe { readerr(self.core.get()) },
+            Some(readerr) => unsafe { readerr(self.core.owned.get()) },
             None => 0,
         }
     }
@@ -68,7 +75,7 @@ impl<M: Threading> Cntr<M> {
     pub fn add(&self, value: u64) -> Result<()> {
         let ret = match op!(self.table(), fi_ops_cntr.add) {
             // SAFETY: the counter is open.
-            Some(add) => unsafe { add(self.core.get(), value) },
+            Some(add) => unsafe { add(self.core.owned.get(), value) },
             None => ENOSYS,
         };
         Error::check("fi_cntr_add", ret)
@@ -82,7 +89,7 @@ impl<M: Threading> Cntr<M> {
     pub fn set(&self, value: u64) -> Result<()> {
         let ret = match op!(self.table(), fi_ops_cntr.set) {
             // SAFETY: the counter is open.
-            Some(set) => unsafe { set(self.core.get(), value) },
+            Some(set) => unsafe { set(self.core.owned.get(), value) },
             None => ENOSYS,
         };
         Error::check("fi_cntr_set", ret)
@@ -96,7 +103,7 @@ impl<M: Threading> Cntr<M> {
     pub fn adderr(&self, value: u64) -> Result<()> {
         let ret = match op!(self.table(), fi_ops_cntr.adderr) {
             // SAFETY: the counter is open.
-            Some(adderr) => unsafe { adderr(self.core.get(), value) },
+            Some(adderr) => unsafe { adderr(self.core.owned.get(), value) },
             None => ENOSYS,
         };
         Error::check("fi_cntr_adderr", ret)
@@ -110,7 +117,7 @@ impl<M: Threading> Cntr<M> {
     pub fn seterr(&self, value: u64) -> Result<()> {
         let ret = match op!(self.table(), fi_ops_cntr.seterr) {
             // SAFETY: the counter is open.
-            Some(seterr) => unsafe { seterr(self.core.get(), value) },
+            Some(seterr) => unsafe { seterr(self.core.owned.get(), value) },
             None => ENOSYS,
         };
         Error::check("fi_cntr_seterr", ret)
@@ -120,12 +127,15 @@ impl<M: Threading> Cntr<M> {
     ///
     /// # Errors
     ///
-    /// `FI_ETIMEDOUT`, `FI_EAVAIL` when an operation failed meanwhile, and what else the
+    /// `FI_EINVAL` for a counter opened with [`WaitObj::None`], `FI_ETIMEDOUT`, `FI_EAVAIL` when an operation failed meanwhile, and what else the
     /// library says.
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {
+        if !guard::waits(self.core.wait) {
+            return Err(Error::new("fi_cntr_wait", Errno::EINVAL));
+        }
         let ret = match op!(self.table(), fi_ops_cntr.wait) {
             // SAFETY: the counter is open.
-            Some(wait) => unsafe { wait(self.core.get(), threshold, call::millis(timeout)) },
+            Some(wait) => unsafe { wait(self.core.owned.get(), threshold, call::millis(timeout)) },
             None => ENOSYS,
         };
         Error::check("fi_cntr_wait", ret)
@@ -134,7 +144,12 @@ impl<M: Threading> Cntr<M> {
 
 impl<M: Threading> private::Sealed<M> for Cntr<M> {
     #[allow(private_interfaces)]
-    fn waitable(&self) -> (*mut fid, *const FabricCore<M>) {
-        (self.core.fid(), Arc::as_ptr(self.core.parent().fabric()))
+    fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj) {
+        let owned = &self.core.owned;
+        (
+            owned.fid(),
+            Arc::as_ptr(owned.parent().fabric()),
+            self.core.wait,
+        )
     }
 }

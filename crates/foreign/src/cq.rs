@@ -18,6 +18,7 @@ use ripstop_types::{CqFormat, Errno, FiAddr, Flags, WaitObj};
 use crate::call::{self, ENOSYS, op};
 use crate::domain::DomainCore;
 use crate::fabric::{FabricCore, private};
+use crate::guard;
 use crate::library::copy_text;
 use crate::ops::{OpId, Outcome, Returned};
 use crate::owned::Owned;
@@ -193,7 +194,7 @@ impl<M: Threading> Cq<M> {
     ///
     /// # Errors
     ///
-    /// As [`Cq::read`]; `FI_EAGAIN` also when the time is up or another thread called
+    /// As [`Cq::read`]; `FI_EINVAL` for a queue opened with [`WaitObj::None`]; `FI_EAGAIN` also when the time is up or another thread called
     /// [`Cq::signal`].
     pub fn sread(
         &self,
@@ -201,6 +202,7 @@ impl<M: Threading> Cq<M> {
         threshold: usize,
         timeout: Option<Duration>,
     ) -> Result<usize> {
+        self.needs_wait("fi_cq_sread")?;
         let cond = if self.core.attr.threshold {
             ptr::without_provenance(threshold)
         } else {
@@ -420,8 +422,9 @@ impl<M: Threading> Cq<M> {
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// `FI_EINVAL` for a queue opened with [`WaitObj::None`], and what the library says.
     pub fn signal(&self) -> Result<()> {
+        self.needs_wait("fi_cq_signal")?;
         let ret = match op!(self.table(), fi_ops_cq.signal) {
             // SAFETY: the queue is open.
             Some(signal) => unsafe { signal(self.core.owned.get()) },
@@ -443,6 +446,14 @@ impl<M: Threading> Cq<M> {
         let fd = call::wait_fd(self.core.owned.fid())?;
         // SAFETY: the descriptor belongs to the queue, which `self` keeps open.
         Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    fn needs_wait(&self, call: &'static str) -> Result<()> {
+        if guard::waits(self.core.attr.wait) {
+            Ok(())
+        } else {
+            Err(Error::new(call, Errno::EINVAL))
+        }
     }
 
     fn booked(&self, entry: &fi_cq_tagged_entry, src: u64, error: Option<Errno>) -> Completion {
@@ -475,8 +486,10 @@ impl<M: Threading> Cq<M> {
 
 impl<M: Threading> private::Sealed<M> for Cq<M> {
     #[allow(private_interfaces)]
-    fn waitable(&self) -> (*mut fid, *const FabricCore<M>) {
-        (self.core.owned.fid(), Arc::as_ptr(self.domain().fabric()))
+    fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj) {
+        let owned = &self.core.owned;
+        let fabric = Arc::as_ptr(owned.parent().fabric());
+        (owned.fid(), fabric, self.core.attr.wait)
     }
 }
 

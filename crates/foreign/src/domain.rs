@@ -14,6 +14,7 @@ use ripstop_types::{CqFormat, Errno, Flags, Mode, MrMode, WaitObj};
 use crate::call::{self, ENOSYS, op};
 use crate::fabric::{FabricCore, opened};
 use crate::info::Info;
+use crate::library::Functions;
 use crate::ops::Book;
 use crate::owned::Owned;
 use crate::payload::Place;
@@ -148,6 +149,10 @@ impl<M: Threading> Domain<M> {
         }
     }
 
+    fn functions(&self) -> &Functions {
+        self.core.fabric().parent()
+    }
+
     fn table(&self) -> *const fi_ops_domain {
         // SAFETY: the domain is open.
         unsafe { (*self.core.get()).ops }
@@ -160,18 +165,16 @@ impl<M: Threading> Domain<M> {
     /// `FI_EINVAL` when `info` needs a mode this crate does not offer. Else what the library
     /// says.
     pub fn endpoint(&self, info: &Info) -> Result<EndpointBuilder<M>> {
-        let mut copy = info.duplicate()?;
-        copy.set_handle(ptr::null_mut());
-        self.open_endpoint(copy)
+        self.open_endpoint(info.duplicate("fi_endpoint", self.functions())?)
     }
 
     /// Opens the endpoint that will accept a connection request. A refused request is rejected.
     ///
     /// # Errors
     ///
-    /// As [`Domain::endpoint`].
+    /// As [`Domain::endpoint`]; `FI_EDOMAIN` when the request came to another fabric.
     pub fn accepting(&self, request: ConnReq<M>) -> Result<EndpointBuilder<M>> {
-        let builder = self.open_endpoint(request.info_with_handle()?)?;
+        let builder = self.open_endpoint(request.info_with_handle(self.core.fabric())?)?;
         request.taken();
         Ok(builder)
     }
@@ -189,11 +192,7 @@ impl<M: Threading> Domain<M> {
             None => ENOSYS,
         };
         let ep = opened("fi_endpoint", ret, ep)?;
-        Ok(EndpointBuilder::new(
-            ep,
-            self.core.clone(),
-            info.addr_format(),
-        ))
+        Ok(EndpointBuilder::new(ep, self.core.clone(), &info, false))
     }
 
     /// Opens a shared receive context (`fi_srx_context`): an endpoint that only receives, for
@@ -203,6 +202,7 @@ impl<M: Threading> Domain<M> {
     ///
     /// What the library says.
     pub fn shared_rx(&self, info: &Info) -> Result<Endpoint<M>> {
+        let info = &info.duplicate("fi_srx_context", self.functions())?;
         let mut attr: fi_rx_attr = info.rx_attr();
         let mut ep: *mut fid_ep = ptr::null_mut();
         let ret = match op!(self.table(), fi_ops_domain.srx_ctx) {
@@ -213,7 +213,7 @@ impl<M: Threading> Domain<M> {
             None => ENOSYS,
         };
         let ep = opened("fi_srx_context", ret, ep)?;
-        Ok(EndpointBuilder::new(ep, self.core.clone(), info.addr_format()).without_enable())
+        Ok(EndpointBuilder::new(ep, self.core.clone(), info, true).without_enable())
     }
 
     /// Opens a completion queue (`fi_cq_open`).
@@ -274,7 +274,7 @@ impl<M: Threading> Domain<M> {
             None => ENOSYS,
         };
         let cntr = opened("fi_cntr_open", ret, cntr)?;
-        Ok(Cntr::new(Owned::new(cntr, self.core.clone())))
+        Ok(Cntr::new(Owned::new(cntr, self.core.clone()), wait))
     }
 
     /// Opens an address vector (`fi_av_open`).

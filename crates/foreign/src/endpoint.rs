@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use ripstop_abi::{FI_ENABLE, FI_OPT_ENDPOINT, fi_ops_cm, fi_ops_ep, fid, fid_ep};
-use ripstop_types::{Errno, Flags};
+use ripstop_types::{EpType, Errno, FiAddr, Flags};
 
 use crate::av::AvCore;
 use crate::call::{self, ENOSYS, op};
@@ -13,6 +13,8 @@ use crate::cntr::CntrCore;
 use crate::cq::CqCore;
 use crate::domain::DomainCore;
 use crate::eq::{EqCore, FidId};
+use crate::guard::{Limits, Op};
+use crate::info::Info;
 use crate::library::too_small;
 use crate::ops::{Held, Kind, OpId};
 use crate::owned::Owned;
@@ -24,12 +26,36 @@ use crate::{Addr, Av, Cntr, Cq, Eq, Error, Rejected, Result};
 pub(crate) struct EpCore<M: Threading> {
     owned: Owned<fid_ep, M, Arc<DomainCore<M>>>,
     addr_format: u32,
+    limits: Limits,
+    naming: Naming,
     // Bound objects close after the endpoint.
     cqs: Vec<Arc<CqCore<M>>>,
     cntrs: Vec<Arc<CntrCore<M>>>,
     av: Option<Arc<AvCore<M>>>,
     eq: Option<Arc<EqCore<M>>>,
     shared_rx: Option<Arc<EpCore<M>>>,
+}
+
+/// How an endpoint names its peers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    /// By its address vector.
+    Av,
+    /// Not at all: it is connected.
+    Connected,
+    /// Not at all: it is a shared receive context.
+    Anyone,
+}
+
+impl<M: Threading> Drop for EpCore<M> {
+    fn drop(&mut self) {
+        if !self.owned.close() {
+            // It lives on, with all that is bound to it.
+            std::mem::forget(std::mem::take(&mut self.cqs));
+            std::mem::forget(std::mem::take(&mut self.cntrs));
+            std::mem::forget((self.av.take(), self.eq.take(), self.shared_rx.take()));
+        }
+    }
 }
 
 /// An endpoint that is being set up: bind its queues, then enable it.
@@ -44,10 +70,21 @@ pub struct Endpoint<M: Threading> {
 }
 
 impl<M: Threading> EndpointBuilder<M> {
-    pub(crate) fn new(ptr: Ptr<fid_ep, M>, domain: Arc<DomainCore<M>>, addr_format: u32) -> Self {
+    pub(crate) fn new(
+        ptr: Ptr<fid_ep, M>,
+        domain: Arc<DomainCore<M>>,
+        info: &Info,
+        shared_rx: bool,
+    ) -> Self {
         let core = EpCore {
             owned: Owned::new(ptr, domain),
-            addr_format,
+            addr_format: info.addr_format(),
+            limits: Limits::new(info),
+            naming: match info.ep_type() {
+                _ if shared_rx => Naming::Anyone,
+                EpType::Msg => Naming::Connected,
+                _ => Naming::Av,
+            },
             cqs: Vec::new(),
             cntrs: Vec::new(),
             av: None,
@@ -82,9 +119,9 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// `FI_EDOMAIN` when the counter is of another domain, and what the library says.
     pub fn bind_cntr(mut self, cntr: &Cntr<M>, flags: Flags) -> Result<Self> {
-        self.same_domain(cntr.core.parent())?;
+        self.same_domain(cntr.core.owned.parent())?;
         self.core.cntrs.push(cntr.core.clone());
-        self.bind(cntr.core.fid(), flags)
+        self.bind(cntr.core.owned.fid(), flags)
     }
 
     /// Names peers by `av` (`fi_ep_bind`).
@@ -93,9 +130,9 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// `FI_EDOMAIN` when the vector is of another domain, and what the library says.
     pub fn bind_av(mut self, av: &Av<M>) -> Result<Self> {
-        self.same_domain(av.core.parent())?;
+        self.same_domain(av.core.owned.parent())?;
         self.core.av = Some(av.core.clone());
-        self.bind(av.core.fid(), Flags::empty())
+        self.bind(av.core.owned.fid(), Flags::empty())
     }
 
     /// Sends events to `eq` (`fi_ep_bind`).
@@ -182,6 +219,51 @@ impl<M: Threading> Endpoint<M> {
     #[must_use]
     pub fn id(&self) -> FidId {
         FidId(self.core.owned.fid().addr())
+    }
+
+    /// Whether a transmit may be posted, before C is asked.
+    #[inline]
+    pub(crate) fn may_transmit(&self, op: Op, to: FiAddr) -> std::result::Result<(), Errno> {
+        self.core.limits.transmit(op)?;
+        let known = match (self.core.naming, &self.core.av) {
+            (Naming::Av, Some(av)) => av.knows(to),
+            (naming, _) => naming == Naming::Connected,
+        };
+        if known {
+            Ok(())
+        } else {
+            Err(Errno::EADDRNOTAVAIL)
+        }
+    }
+
+    /// Whether a receive may be posted, before C is asked.
+    #[inline]
+    pub(crate) fn may_receive(&self, op: Op, from: FiAddr) -> std::result::Result<(), Errno> {
+        self.core.limits.receive(op)?;
+        let known = !from.is_specified()
+            || match (self.core.naming, &self.core.av) {
+                (Naming::Av, Some(av)) => av.knows(from),
+                (naming, _) => naming == Naming::Connected,
+            };
+        if known {
+            Ok(())
+        } else {
+            Err(Errno::EADDRNOTAVAIL)
+        }
+    }
+
+    /// Whether an inject may be made, before C is asked.
+    #[inline]
+    pub(crate) fn may_inject(&self, call: &'static str, len: usize, to: FiAddr) -> Result<()> {
+        let flags = Flags::INJECT;
+        self.may_transmit(
+            Op {
+                flags,
+                ..Op::plain(len)
+            },
+            to,
+        )
+        .map_err(|errno| Error::new(call, errno))
     }
 
     #[inline]
@@ -303,8 +385,8 @@ impl<M: Threading> Endpoint<M> {
         setopt(self.core.ops(), self.core.owned.fid(), name, value)
     }
 
-    /// Books an operation, parks its memory and makes the call, which gets the context; a
-    /// refused call gives the memory back.
+    /// Books an operation that passed its gate, parks its memory and makes the call, which gets
+    /// the context; a refused call gives the memory back.
     #[inline]
     pub(crate) fn post<P: Payload>(
         &self,
@@ -312,10 +394,11 @@ impl<M: Threading> Endpoint<M> {
         kind: Kind,
         token: u64,
         payload: P,
+        gate: std::result::Result<(), Errno>,
         f: impl FnOnce(*mut c_void) -> isize,
     ) -> std::result::Result<OpId, Rejected<P>> {
         let domain = self.domain();
-        if let Err(errno) = payload.admit(domain.place()) {
+        if let Err(errno) = gate.and_then(|()| payload.admit(domain.place())) {
             return Err(Rejected {
                 error: Error::new(call, errno),
                 payload,

@@ -9,10 +9,11 @@ use std::time::Duration;
 use ripstop_abi::{
     FI_CONNECTED, FI_CONNREQ, FI_SHUTDOWN, fi_eq_cm_entry, fi_eq_err_entry, fi_ops_eq, fid, fid_eq,
 };
-use ripstop_types::Errno;
+use ripstop_types::{Errno, WaitObj};
 
 use crate::call::{self, ENOSYS, op};
 use crate::fabric::{FabricCore, private};
+use crate::guard;
 use crate::info::Info;
 use crate::owned::Owned;
 use crate::pep::PepCore;
@@ -84,8 +85,14 @@ impl<M: Threading> ConnReq<M> {
         &self.data
     }
 
-    pub(crate) fn info_with_handle(&self) -> Result<Info> {
-        self.info.duplicate()
+    /// The info with the request's handle, for an endpoint of `fabric`.
+    pub(crate) fn info_with_handle(&self, fabric: &Arc<FabricCore<M>>) -> Result<Info> {
+        if !Arc::ptr_eq(self.pep.fabric(), fabric) {
+            return Err(Error::new("fi_endpoint", Errno::EDOMAIN));
+        }
+        let mut info = self.info.duplicate("fi_endpoint", self.info.functions())?;
+        info.set_handle(self.info.handle());
+        Ok(info)
     }
 
     /// The request's handle now belongs to an endpoint.
@@ -122,6 +129,7 @@ impl<M: Threading> std::fmt::Debug for ConnReq<M> {
 
 pub(crate) struct EqCore<M: Threading> {
     pub(crate) owned: Owned<fid_eq, M, Arc<FabricCore<M>>>,
+    wait: WaitObj,
     /// The passive endpoints that report here.
     peps: M::Lock<Vec<Weak<PepCore<M>>>>,
 }
@@ -164,11 +172,12 @@ struct Room {
 }
 
 impl<M: Threading> Eq<M> {
-    pub(crate) fn new(ptr: Ptr<fid_eq, M>, fabric: Arc<FabricCore<M>>) -> Self {
+    pub(crate) fn new(ptr: Ptr<fid_eq, M>, fabric: Arc<FabricCore<M>>, wait: WaitObj) -> Self {
         let owned = Owned::new(ptr, fabric);
         Self {
             core: Arc::new(EqCore {
                 owned,
+                wait,
                 peps: M::Lock::new(Vec::new()),
             }),
         }
@@ -210,8 +219,12 @@ impl<M: Threading> Eq<M> {
     ///
     /// # Errors
     ///
-    /// As [`Eq::read`]; `FI_EAGAIN` when the time is up.
+    /// As [`Eq::read`]; `FI_EINVAL` for a queue opened with [`WaitObj::None`]; `FI_EAGAIN` when
+    /// the time is up.
     pub fn sread(&self, timeout: Option<Duration>) -> Result<Event<M>> {
+        if !guard::waits(self.core.wait) {
+            return Err(Error::new("fi_eq_sread", Errno::EINVAL));
+        }
         let (mut event, mut room) = empty();
         let buf: *mut c_void = (&raw mut room).cast();
         let millis = call::millis(timeout);
@@ -292,13 +305,15 @@ impl<M: Threading> Eq<M> {
     }
 
     /// The descriptor to poll after [`Fabric::trywait`](crate::Fabric::trywait), for a queue
-    /// opened with `WaitObj::Fd`. For another wait object the library's answer is unspecified,
-    /// so ask only such a queue.
+    /// opened with [`WaitObj::Fd`].
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// `FI_EINVAL` for another wait object, and what the library says.
     pub fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
+        if self.core.wait != WaitObj::Fd {
+            return Err(Error::new("fi_control", Errno::EINVAL));
+        }
         let fd = call::wait_fd(self.core.owned.fid())?;
         // SAFETY: the descriptor belongs to the queue, which `self` keeps open.
         Ok(unsafe { BorrowedFd::borrow_raw(fd) })
@@ -307,8 +322,9 @@ impl<M: Threading> Eq<M> {
 
 impl<M: Threading> private::Sealed<M> for Eq<M> {
     #[allow(private_interfaces)]
-    fn waitable(&self) -> (*mut fid, *const FabricCore<M>) {
-        (self.core.owned.fid(), Arc::as_ptr(self.core.owned.parent()))
+    fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj) {
+        let owned = &self.core.owned;
+        (owned.fid(), Arc::as_ptr(owned.parent()), self.core.wait)
     }
 }
 

@@ -11,6 +11,7 @@ use ripstop_types::{Errno, Threading as Level, WaitObj};
 
 use crate::call::{ENOSYS, op};
 use crate::domain::DomainOptions;
+use crate::guard;
 use crate::info::Info;
 use crate::library::{Functions, GLOBAL};
 use crate::owned::Owned;
@@ -34,8 +35,8 @@ impl<M: Threading> Clone for Fabric<M> {
 
 impl<M: Threading> Fabric<M> {
     pub(crate) fn open(info: &Info) -> Result<Self> {
-        let mut info = info.duplicate()?;
         let functions = info.functions().clone();
+        let mut info = info.duplicate("fi_fabric", &functions)?;
         let mut fabric: *mut fid_fabric = ptr::null_mut();
         let top: *mut fi_info_1_1 = info.as_mut_ptr().cast();
         // SAFETY: the copied info is live, and ours alone.
@@ -77,7 +78,7 @@ impl<M: Threading> Fabric<M> {
         if M::SHARED && info.threading() != Level::Safe {
             return Err(Error::new("fi_domain", Errno::EINVAL));
         }
-        let mut copy = info.duplicate()?;
+        let mut copy = info.duplicate("fi_domain", self.core.parent())?;
         let mut domain: *mut fid_domain = ptr::null_mut();
         let ret = match op!(self.table(), fi_ops_fabric.domain) {
             // SAFETY: fabric and info are live, `domain` takes the result.
@@ -115,7 +116,8 @@ impl<M: Threading> Fabric<M> {
             },
             None => ENOSYS,
         };
-        Ok(Eq::new(opened("fi_eq_open", ret, eq)?, self.core.clone()))
+        let eq = opened("fi_eq_open", ret, eq)?;
+        Ok(Eq::new(eq, self.core.clone(), wait))
     }
 
     /// Opens a passive endpoint (`fi_passive_ep`).
@@ -124,7 +126,7 @@ impl<M: Threading> Fabric<M> {
     ///
     /// What the library says.
     pub fn passive_ep(&self, info: &Info) -> Result<Pep<M>> {
-        let mut copy = info.duplicate()?;
+        let mut copy = info.duplicate("fi_passive_ep", self.core.parent())?;
         let mut pep: *mut fid_pep = ptr::null_mut();
         let ret = match op!(self.table(), fi_ops_fabric.passive_ep) {
             // SAFETY: fabric and info are live, `pep` takes the result.
@@ -150,12 +152,12 @@ impl<M: Threading> Fabric<M> {
     /// # Errors
     ///
     /// `FI_EAGAIN` when one of them has something to read, `FI_EINVAL` when one belongs to
-    /// another fabric, and what the library says.
+    /// another fabric or has no wait object to poll, and what the library says.
     pub fn trywait(&self, objects: &[&dyn Waitable<M>]) -> Result<()> {
         let mut fids = Vec::with_capacity(objects.len());
         for object in objects {
-            let (fid, fabric) = object.waitable();
-            if fabric != Arc::as_ptr(&self.core) {
+            let (fid, fabric, wait) = object.waitable();
+            if fabric != Arc::as_ptr(&self.core) || !guard::pollable(wait) {
                 return Err(Error::new("fi_trywait", Errno::EINVAL));
             }
             fids.push(fid);
@@ -179,11 +181,11 @@ impl<M: Threading> Waitable<M> for Cq<M> {}
 impl<M: Threading> Waitable<M> for Cntr<M> {}
 
 pub(crate) mod private {
-    use super::{FabricCore, Threading, fid};
+    use super::{FabricCore, Threading, WaitObj, fid};
 
     pub trait Sealed<M: Threading> {
         #[allow(private_interfaces)] // nobody outside can name or call this
-        fn waitable(&self) -> (*mut fid, *const FabricCore<M>);
+        fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj);
     }
 }
 

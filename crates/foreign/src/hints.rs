@@ -12,6 +12,7 @@ use ripstop_types::{
     Version,
 };
 
+use crate::guard::COMPLETION_FLAGS;
 use crate::info::Info;
 use crate::library::{Functions, GLOBAL};
 use crate::{Addr, Error, Result};
@@ -54,9 +55,9 @@ pub struct Hints {
     pub av_type: AvType,
     /// Bytes of remote CQ data.
     pub cq_data_size: usize,
-    /// Default flags of transmits.
+    /// Default flags of transmits; only [`Flags::COMPLETION`] and completion levels count.
     pub tx_op_flags: Flags,
-    /// Default flags of receives.
+    /// Default flags of receives, as for transmits.
     pub rx_op_flags: Flags,
     /// Message ordering asked of transmits.
     pub tx_order: MsgOrder,
@@ -237,7 +238,7 @@ impl<'a> CHints<'a> {
         if !tx.is_null() {
             // SAFETY: the library allocated the part, at least this long, for our info alone.
             let tx: &mut fi_tx_attr_1_0 = unsafe { &mut *tx };
-            tx.op_flags = hints.tx_op_flags.bits();
+            tx.op_flags = (hints.tx_op_flags & COMPLETION_FLAGS).bits();
             tx.msg_order = hints.tx_order.bits();
             tx.inject_size = hints.inject_size;
             tx.size = hints.tx_size;
@@ -245,7 +246,7 @@ impl<'a> CHints<'a> {
         if !rx.is_null() {
             // SAFETY: as above.
             let rx: &mut fi_rx_attr = unsafe { &mut *rx };
-            rx.op_flags = hints.rx_op_flags.bits();
+            rx.op_flags = (hints.rx_op_flags & COMPLETION_FLAGS).bits();
             rx.msg_order = hints.rx_order.bits();
             rx.size = hints.rx_size;
         }

@@ -3,15 +3,17 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use ripstop_abi::history::{fi_domain_attr_1_1, fi_info_1_1, fi_tx_attr_1_0};
 use ripstop_abi::{FI_TYPE_INFO, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fid_t};
-use ripstop_types::{AvType, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Threading, Version};
+use ripstop_types::{
+    AvType, EpType, Errno, Flags, Mode, MrMode, MsgOrder, Progress, Threading, Version,
+};
 
 use crate::library::{Functions, copy_text};
-use crate::{Addr, Result};
+use crate::{Addr, Error, Result};
 
 /// One way of communicating. `Display` prints it as `fi_info -v` does.
 pub struct Info {
@@ -40,9 +42,15 @@ impl Info {
         })
     }
 
-    /// A copy for a call that takes the info writable.
-    pub(crate) fn duplicate(&self) -> Result<Self> {
-        Self::copy(&self.functions, self.raw.as_ptr())
+    /// A copy for a call of the same library that takes the info writable, without the handle
+    /// of a connection request.
+    pub(crate) fn duplicate(&self, call: &'static str, functions: &Functions) -> Result<Self> {
+        if !self.functions.same(functions) {
+            return Err(Error::new(call, Errno::EINVAL));
+        }
+        let mut copy = Self::copy(&self.functions, self.raw.as_ptr())?;
+        copy.set_handle(ptr::null_mut());
+        Ok(copy)
     }
 
     pub(crate) fn functions(&self) -> &Arc<Functions> {

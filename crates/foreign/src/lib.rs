@@ -37,6 +37,7 @@ mod endpoint;
 mod eq;
 mod error;
 mod fabric;
+mod guard;
 mod hints;
 mod info;
 mod library;

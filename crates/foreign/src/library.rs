@@ -133,6 +133,11 @@ impl Library {
 }
 
 impl Functions {
+    /// Whether both are of one library, so that objects of one may be passed to the other.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.getinfo, other.getinfo)
+    }
+
     /// `fi_tostr`(3) of a value of the given kind.
     pub(crate) fn text(&self, value: *const c_void, kind: fi_type) -> String {
         let _guard = GLOBAL.lock();

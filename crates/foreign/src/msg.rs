@@ -4,10 +4,11 @@
 use std::ffi::c_void;
 
 use ripstop_abi::{fi_msg, fi_ops_msg};
-use ripstop_types::{FiAddr, Flags};
+use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::buf::Buf;
 use crate::call::{ENOSYS, op};
+use crate::guard::Op;
 use crate::ops::{Kind, OpId};
 use crate::payload::{Contiguous, Parts, Payload};
 use crate::threading::Threading;
@@ -30,13 +31,16 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// # Errors
     ///
-    /// `FI_EAGAIN` when a queue is full, `FI_EDOMAIN` for a slice of another domain's region,
-    /// and what else the library says; the memory comes back.
+    /// `FI_EAGAIN` when a queue is full, `FI_EADDRNOTAVAIL` for an address that the endpoint's
+    /// vector does not have, `FI_EMSGSIZE` for more bytes than the info allows, `FI_EDOMAIN`
+    /// for a slice of another domain's region, and what else the library says; the memory comes
+    /// back.
     #[inline]
     pub fn send<P: Contiguous>(&self, payload: P, to: FiAddr, token: u64) -> Posted<P> {
         let part = payload.part();
+        let gate = self.may_transmit(Op::plain(part.iov.iov_len), to);
         let (ep, table) = (self.raw(), self.msg_ops());
-        self.post("fi_send", Kind::Plain, token, payload, |context| {
+        self.post("fi_send", Kind::Plain, token, payload, gate, |context| {
             match op!(table, fi_ops_msg.send) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(send) => unsafe {
@@ -67,17 +71,25 @@ impl<M: Threading> Endpoint<M> {
         token: u64,
     ) -> Posted<P> {
         let part = payload.part();
+        let gate = self.may_transmit(Op::plain(part.iov.iov_len), to);
         let (ep, table) = (self.raw(), self.msg_ops());
-        self.post("fi_senddata", Kind::Plain, token, payload, |context| {
-            match op!(table, fi_ops_msg.senddata) {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                Some(senddata) => unsafe {
-                    let (base, len) = (part.iov.iov_base, part.iov.iov_len);
-                    senddata(ep, base, len, part.desc, data, to.0, context)
-                },
-                None => NONE,
-            }
-        })
+        self.post(
+            "fi_senddata",
+            Kind::Plain,
+            token,
+            payload,
+            gate,
+            |context| {
+                match op!(table, fi_ops_msg.senddata) {
+                    // SAFETY: the endpoint is open; memory and context are booked until completion.
+                    Some(senddata) => unsafe {
+                        let (base, len) = (part.iov.iov_base, part.iov.iov_len);
+                        senddata(ep, base, len, part.desc, data, to.0, context)
+                    },
+                    None => NONE,
+                }
+            },
+        )
     }
 
     /// Sends a message of any pieces with flags of its own (`fi_sendmsg`). `data` counts with
@@ -85,7 +97,9 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::send`]; `FI_EINVAL` for more than 16 pieces.
+    /// As [`Endpoint::send`]; `FI_EINVAL` for more pieces than the info allows or 16, or for
+    /// `FI_INJECT` of more bytes than it allows; `FI_EBADFLAGS` for flags that would change
+    /// what memory and context are used for, such as `FI_TRIGGER`.
     pub fn sendmsg<P: Payload>(
         &self,
         payload: P,
@@ -98,8 +112,9 @@ impl<M: Threading> Endpoint<M> {
             Ok(parts) => parts,
             Err(errno) => return Err(refused("fi_sendmsg", errno, payload)),
         };
+        let gate = self.may_transmit(parts.op(flags), to);
         let (ep, table) = (self.raw(), self.msg_ops());
-        self.post("fi_sendmsg", Kind::Plain, token, payload, |context| {
+        self.post("fi_sendmsg", Kind::Plain, token, payload, gate, |context| {
             let msg = message(&mut parts, to, data, context);
             match op!(table, fi_ops_msg.sendmsg) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
@@ -113,9 +128,10 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// `FI_EINVAL` for more bytes than the info allows, else as [`Endpoint::send`].
     #[inline]
     pub fn inject(&self, bytes: &[u8], to: FiAddr) -> Result<()> {
+        self.may_inject("fi_inject", bytes.len(), to)?;
         let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
         let ret = match op!(self.msg_ops(), fi_ops_msg.inject) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
@@ -129,8 +145,9 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// `FI_EINVAL` for more bytes than the info allows, else as [`Endpoint::send`].
     pub fn injectdata(&self, bytes: &[u8], data: u64, to: FiAddr) -> Result<()> {
+        self.may_inject("fi_injectdata", bytes.len(), to)?;
         let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
         let ret = match op!(self.msg_ops(), fi_ops_msg.injectdata) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
@@ -148,8 +165,9 @@ impl<M: Threading> Endpoint<M> {
     #[inline]
     pub fn recv<P: Contiguous>(&self, payload: P, from: FiAddr, token: u64) -> Posted<P> {
         let part = payload.part();
+        let gate = self.may_receive(Op::plain(part.iov.iov_len), from);
         let (ep, table) = (self.raw(), self.msg_ops());
-        self.post("fi_recv", Kind::Plain, token, payload, |context| {
+        self.post("fi_recv", Kind::Plain, token, payload, gate, |context| {
             match op!(table, fi_ops_msg.recv) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(recv) => unsafe {
@@ -168,7 +186,7 @@ impl<M: Threading> Endpoint<M> {
     }
 
     /// Posts a receive into any pieces with flags of its own (`fi_recvmsg`). For a buffer of
-    /// several messages see [`Endpoint::recv_multi`]; [`Flags::MULTI_RECV`] is ignored here.
+    /// several messages see [`Endpoint::recv_multi`].
     ///
     /// # Errors
     ///
@@ -180,7 +198,10 @@ impl<M: Threading> Endpoint<M> {
         flags: Flags,
         token: u64,
     ) -> Posted<P> {
-        self.post_recvmsg(Kind::Plain, payload, from, flags - Flags::MULTI_RECV, token)
+        if flags.contains(Flags::MULTI_RECV) {
+            return Err(refused("fi_recvmsg", Errno::EBADFLAGS, payload));
+        }
+        self.post_recvmsg(Kind::Plain, payload, from, flags, token)
     }
 
     /// Posts a buffer that takes messages until it is nearly full (`fi_recvmsg` with
@@ -206,8 +227,9 @@ impl<M: Threading> Endpoint<M> {
             Ok(parts) => parts,
             Err(errno) => return Err(refused("fi_recvmsg", errno, payload)),
         };
+        let gate = self.may_receive(parts.op(flags - Flags::MULTI_RECV), from);
         let (ep, table) = (self.raw(), self.msg_ops());
-        self.post("fi_recvmsg", kind, token, payload, |context| {
+        self.post("fi_recvmsg", kind, token, payload, gate, |context| {
             let msg = message(&mut parts, from, 0, context);
             match op!(table, fi_ops_msg.recvmsg) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
@@ -229,11 +251,7 @@ fn message(parts: &mut Parts, addr: FiAddr, data: u64, context: *mut c_void) -> 
     }
 }
 
-pub(crate) fn refused<P>(
-    call: &'static str,
-    errno: ripstop_types::Errno,
-    payload: P,
-) -> Rejected<P> {
+pub(crate) fn refused<P>(call: &'static str, errno: Errno, payload: P) -> Rejected<P> {
     Rejected {
         error: Error::new(call, errno),
         payload,

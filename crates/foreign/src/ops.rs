@@ -161,7 +161,9 @@ impl Book {
         slot.state = State::Posted;
         slot.kind = kind;
         slot.token = token;
-        slot.held = held;
+        if !matches!(held, Held::Nothing) {
+            slot.held = held;
+        }
         let op = OpId {
             index,
             generation: slot.generation,
@@ -253,7 +255,10 @@ impl Book {
     pub(crate) fn finish(&mut self, context: *mut c_void) -> bool {
         match self.find(context) {
             Some(index) if self.slots[index].kind == Kind::Plain => {
-                self.leave(index);
+                match self.leave(index) {
+                    Held::Nothing => {}
+                    held => drop(held),
+                }
                 true
             }
             _ => false,
@@ -317,7 +322,10 @@ impl Book {
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index as u32);
-        std::mem::take(&mut slot.held)
+        match slot.held {
+            Held::Nothing => Held::Nothing,
+            _ => std::mem::take(&mut slot.held),
+        }
     }
 }
 

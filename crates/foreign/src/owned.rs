@@ -10,12 +10,17 @@ use crate::threading::Ptr;
 pub(crate) struct Owned<T, M, P: Clone> {
     ptr: Ptr<T, M>,
     parent: P,
+    open: bool,
 }
 
 impl<T, M, P: Clone> Owned<T, M, P> {
     /// Takes over an object that was just opened below `parent`.
     pub(crate) fn new(ptr: Ptr<T, M>, parent: P) -> Self {
-        Self { ptr, parent }
+        Self {
+            ptr,
+            parent,
+            open: true,
+        }
     }
 
     #[inline]
@@ -34,11 +39,21 @@ impl<T, M, P: Clone> Owned<T, M, P> {
     }
 }
 
+impl<T, M, P: Clone> Owned<T, M, P> {
+    /// Closes the object, as its owner's last use of it. When that fails the object lives on:
+    /// `parent` is then never dropped, and whatever else the object uses must not be either.
+    pub(crate) fn close(&mut self) -> bool {
+        let was_open = std::mem::replace(&mut self.open, false);
+        if was_open && call::close(self.fid()).is_err() {
+            std::mem::forget(self.parent.clone());
+            return false;
+        }
+        true
+    }
+}
+
 impl<T, M, P: Clone> Drop for Owned<T, M, P> {
     fn drop(&mut self) {
-        if call::close(self.fid()).is_err() {
-            // The object lives on, so everything it uses must too.
-            std::mem::forget(self.parent.clone());
-        }
+        self.close();
     }
 }

@@ -4,9 +4,10 @@ use std::ffi::c_void;
 use std::ptr;
 
 use ripstop_abi::iovec;
-use ripstop_types::Errno;
+use ripstop_types::{Errno, Flags};
 
 use crate::buf::Buf;
+use crate::guard::Op;
 use crate::ops::Held;
 use crate::region::Slice;
 use crate::threading::Threading;
@@ -62,6 +63,18 @@ impl Parts {
             iov: [NO_PART.iov; MAX_PARTS],
             desc: [NO_PART.desc; MAX_PARTS],
             count: 0,
+        }
+    }
+
+    /// What is about to be posted.
+    pub(crate) fn op(&self, flags: Flags) -> Op {
+        let len = self.iov[..self.count]
+            .iter()
+            .fold(0_usize, |sum, iov| sum.saturating_add(iov.iov_len));
+        Op {
+            len,
+            parts: self.count,
+            flags,
         }
     }
 

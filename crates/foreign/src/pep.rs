@@ -23,7 +23,19 @@ pub(crate) struct PepCore<M: Threading> {
     addr_format: u32,
 }
 
+impl<M: Threading> Drop for PepCore<M> {
+    fn drop(&mut self) {
+        if !self.owned.close() {
+            std::mem::forget(self.eq.take());
+        }
+    }
+}
+
 impl<M: Threading> PepCore<M> {
+    pub(crate) fn fabric(&self) -> &Arc<FabricCore<M>> {
+        self.owned.parent()
+    }
+
     pub(crate) fn id(&self) -> FidId {
         FidId(self.owned.fid().addr())
     }

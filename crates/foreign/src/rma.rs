@@ -7,6 +7,7 @@ use ripstop_abi::fi_ops_rma;
 use ripstop_types::FiAddr;
 
 use crate::call::op;
+use crate::guard::Op;
 use crate::msg::{NONE, Posted};
 use crate::ops::Kind;
 use crate::payload::Contiguous;
@@ -35,8 +36,9 @@ impl<M: Threading> Endpoint<M> {
         token: u64,
     ) -> Posted<P> {
         let part = payload.part();
+        let gate = self.may_transmit(Op::plain(part.iov.iov_len), to);
         let (ep, table) = (self.raw(), self.rma_ops());
-        self.post("fi_write", Kind::Plain, token, payload, |context| {
+        self.post("fi_write", Kind::Plain, token, payload, gate, |context| {
             match op!(table, fi_ops_rma.write) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(write) => unsafe {
@@ -63,17 +65,25 @@ impl<M: Threading> Endpoint<M> {
         token: u64,
     ) -> Posted<P> {
         let part = payload.part();
+        let gate = self.may_transmit(Op::plain(part.iov.iov_len), to);
         let (ep, table) = (self.raw(), self.rma_ops());
-        self.post("fi_writedata", Kind::Plain, token, payload, |context| {
-            match op!(table, fi_ops_rma.writedata) {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                Some(writedata) => unsafe {
-                    let (base, len) = (part.iov.iov_base, part.iov.iov_len);
-                    writedata(ep, base, len, part.desc, data, to.0, address, key, context)
-                },
-                None => NONE,
-            }
-        })
+        self.post(
+            "fi_writedata",
+            Kind::Plain,
+            token,
+            payload,
+            gate,
+            |context| {
+                match op!(table, fi_ops_rma.writedata) {
+                    // SAFETY: the endpoint is open; memory and context are booked until completion.
+                    Some(writedata) => unsafe {
+                        let (base, len) = (part.iov.iov_base, part.iov.iov_len);
+                        writedata(ep, base, len, part.desc, data, to.0, address, key, context)
+                    },
+                    None => NONE,
+                }
+            },
+        )
     }
 
     /// Reads a peer's memory (`fi_read`), from `address` of the region with `key`.
@@ -91,8 +101,9 @@ impl<M: Threading> Endpoint<M> {
         token: u64,
     ) -> Posted<P> {
         let part = payload.part();
+        let gate = self.may_transmit(Op::plain(part.iov.iov_len), from);
         let (ep, table) = (self.raw(), self.rma_ops());
-        self.post("fi_read", Kind::Plain, token, payload, |context| {
+        self.post("fi_read", Kind::Plain, token, payload, gate, |context| {
             match op!(table, fi_ops_rma.read) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(read) => unsafe {
@@ -108,9 +119,10 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// As [`Endpoint::inject`].
     #[inline]
     pub fn inject_write(&self, bytes: &[u8], to: FiAddr, address: u64, key: u64) -> Result<()> {
+        self.may_inject("fi_inject_write", bytes.len(), to)?;
         let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
         let ret = match op!(self.rma_ops(), fi_ops_rma.inject) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.

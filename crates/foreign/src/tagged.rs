@@ -8,6 +8,7 @@ use ripstop_abi::{fi_msg_tagged, fi_ops_tagged};
 use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::call::op;
+use crate::guard::Op;
 use crate::msg::{NONE, Posted, refused};
 use crate::ops::{Claim, Held, Kind, OpId};
 use crate::payload::{Contiguous, Parts, Payload};
@@ -32,8 +33,9 @@ impl<M: Threading> Endpoint<M> {
     #[inline]
     pub fn tsend<P: Contiguous>(&self, payload: P, to: FiAddr, tag: u64, token: u64) -> Posted<P> {
         let part = payload.part();
+        let gate = self.may_transmit(Op::plain(part.iov.iov_len), to);
         let (ep, table) = (self.raw(), self.tagged_ops());
-        self.post("fi_tsend", Kind::Plain, token, payload, |context| {
+        self.post("fi_tsend", Kind::Plain, token, payload, gate, |context| {
             match op!(table, fi_ops_tagged.send) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(send) => unsafe {
@@ -59,17 +61,25 @@ impl<M: Threading> Endpoint<M> {
         token: u64,
     ) -> Posted<P> {
         let part = payload.part();
+        let gate = self.may_transmit(Op::plain(part.iov.iov_len), to);
         let (ep, table) = (self.raw(), self.tagged_ops());
-        self.post("fi_tsenddata", Kind::Plain, token, payload, |context| {
-            match op!(table, fi_ops_tagged.senddata) {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                Some(senddata) => unsafe {
-                    let (base, len) = (part.iov.iov_base, part.iov.iov_len);
-                    senddata(ep, base, len, part.desc, data, to.0, tag, context)
-                },
-                None => NONE,
-            }
-        })
+        self.post(
+            "fi_tsenddata",
+            Kind::Plain,
+            token,
+            payload,
+            gate,
+            |context| {
+                match op!(table, fi_ops_tagged.senddata) {
+                    // SAFETY: the endpoint is open; memory and context are booked until completion.
+                    Some(senddata) => unsafe {
+                        let (base, len) = (part.iov.iov_base, part.iov.iov_len);
+                        senddata(ep, base, len, part.desc, data, to.0, tag, context)
+                    },
+                    None => NONE,
+                }
+            },
+        )
     }
 
     /// Sends a tagged message of any pieces with flags of its own (`fi_tsendmsg`). `data`
@@ -91,27 +101,36 @@ impl<M: Threading> Endpoint<M> {
             Ok(parts) => parts,
             Err(errno) => return Err(refused("fi_tsendmsg", errno, payload)),
         };
+        let gate = self.may_transmit(parts.op(flags), to);
         let (ep, table) = (self.raw(), self.tagged_ops());
-        self.post("fi_tsendmsg", Kind::Plain, token, payload, |context| {
-            let msg = fi_msg_tagged {
-                data,
-                ..message(&mut parts, to, tag, 0, context)
-            };
-            match op!(table, fi_ops_tagged.sendmsg) {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                Some(sendmsg) => unsafe { sendmsg(ep, &raw const msg, flags.bits()) },
-                None => NONE,
-            }
-        })
+        self.post(
+            "fi_tsendmsg",
+            Kind::Plain,
+            token,
+            payload,
+            gate,
+            |context| {
+                let msg = fi_msg_tagged {
+                    data,
+                    ..message(&mut parts, to, tag, 0, context)
+                };
+                match op!(table, fi_ops_tagged.sendmsg) {
+                    // SAFETY: the endpoint is open; memory and context are booked until completion.
+                    Some(sendmsg) => unsafe { sendmsg(ep, &raw const msg, flags.bits()) },
+                    None => NONE,
+                }
+            },
+        )
     }
 
     /// Sends a copy of `bytes` as a tagged message without a completion (`fi_tinject`).
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// As [`Endpoint::inject`].
     #[inline]
     pub fn tinject(&self, bytes: &[u8], to: FiAddr, tag: u64) -> Result<()> {
+        self.may_inject("fi_tinject", bytes.len(), to)?;
         let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
         let ret = match op!(self.tagged_ops(), fi_ops_tagged.inject) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
@@ -126,8 +145,9 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// As [`Endpoint::inject`].
     pub fn tinjectdata(&self, bytes: &[u8], data: u64, to: FiAddr, tag: u64) -> Result<()> {
+        self.may_inject("fi_tinjectdata", bytes.len(), to)?;
         let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
         let ret = match op!(self.tagged_ops(), fi_ops_tagged.injectdata) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
@@ -153,8 +173,9 @@ impl<M: Threading> Endpoint<M> {
         token: u64,
     ) -> Posted<P> {
         let part = payload.part();
+        let gate = self.may_receive(Op::plain(part.iov.iov_len), from);
         let (ep, table) = (self.raw(), self.tagged_ops());
-        self.post("fi_trecv", Kind::Plain, token, payload, |context| {
+        self.post("fi_trecv", Kind::Plain, token, payload, gate, |context| {
             match op!(table, fi_ops_tagged.recv) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(recv) => unsafe {
@@ -167,7 +188,7 @@ impl<M: Threading> Endpoint<M> {
     }
 
     /// Posts a tagged receive into any pieces with flags of its own (`fi_trecvmsg`). Peeks and
-    /// claims have calls of their own; their flags and [`Flags::MULTI_RECV`] are ignored here.
+    /// claims have calls of their own.
     ///
     /// # Errors
     ///
@@ -181,15 +202,22 @@ impl<M: Threading> Endpoint<M> {
         flags: Flags,
         token: u64,
     ) -> Posted<P> {
-        let ours = Flags::PEEK | Flags::CLAIM | Flags::DISCARD | Flags::MULTI_RECV;
         let mut parts = match payload.parts() {
             Ok(parts) => parts,
             Err(errno) => return Err(refused("fi_trecvmsg", errno, payload)),
         };
-        self.post("fi_trecvmsg", Kind::Plain, token, payload, |context| {
-            let msg = message(&mut parts, from, tag, ignore, context);
-            self.call_trecvmsg(&msg, flags - ours)
-        })
+        let gate = self.may_receive(parts.op(flags), from);
+        self.post(
+            "fi_trecvmsg",
+            Kind::Plain,
+            token,
+            payload,
+            gate,
+            |context| {
+                let msg = message(&mut parts, from, tag, ignore, context);
+                self.call_trecvmsg(&msg, flags)
+            },
+        )
     }
 
     /// Looks for a message that has arrived (`fi_trecvmsg` with `FI_PEEK`). The completion
@@ -208,6 +236,8 @@ impl<M: Threading> Endpoint<M> {
         flags: Flags,
         token: u64,
     ) -> Result<OpId> {
+        self.may_receive(Op::plain(0), from)
+            .map_err(|errno| Error::new("fi_trecvmsg", errno))?;
         let flags = (flags & (Flags::CLAIM | Flags::DISCARD)) | Flags::PEEK;
         let kind = match flags.contains(Flags::CLAIM) {
             true => Kind::PeekClaim(self.raw().addr()),
@@ -237,7 +267,10 @@ impl<M: Threading> Endpoint<M> {
     ) -> std::result::Result<OpId, ClaimRefused<P>> {
         const CALL: &str = "fi_trecvmsg";
         let domain = self.domain();
-        let parts = payload.admit(domain.place()).and_then(|()| payload.parts());
+        let parts = self
+            .may_receive(Op::plain(0), from)
+            .and_then(|()| payload.admit(domain.place()))
+            .and_then(|()| payload.parts());
         let mut parts = match parts {
             Ok(parts) => parts,
             Err(errno) => return Err((claim, refused(CALL, errno, payload))),
@@ -283,6 +316,9 @@ impl<M: Threading> Endpoint<M> {
         token: u64,
     ) -> std::result::Result<OpId, (Claim, Error)> {
         const CALL: &str = "fi_trecvmsg";
+        if let Err(errno) = self.may_receive(Op::plain(0), from) {
+            return Err((claim, Error::new(CALL, errno)));
+        }
         let (domain, ep) = (self.domain(), self.raw().addr());
         let entered = domain.book(|book| book.reenter(&claim, ep, token, Held::Nothing));
         let Ok((op, context)) = entered else {

@@ -4,6 +4,7 @@
 //! test says that it skips.
 
 mod connected;
+mod guards;
 mod rdm;
 mod shared;
 
@@ -155,4 +156,24 @@ fn getinfo_answers_hints() {
     assert!(info.to_string().contains("FI_EP_RDM"), "{info}");
     let from = info.src_addr().unwrap().socket_addr().unwrap();
     assert!(from.ip().is_loopback());
+}
+
+#[test]
+fn two_libraries_live_side_by_side() {
+    let Some(one) = library() else { return };
+    if one.path() == Path::new(DEBIAN) || !Path::new(DEBIAN).exists() {
+        eprintln!("skipped: needs Debian's library and another in RIPSTOP_FOREIGN_LIB");
+        return;
+    }
+    let two = Library::open(DEBIAN).unwrap();
+    let (of_one, of_two) = (
+        rdm_info(&one, Flags::empty()),
+        rdm_info(&two, Flags::empty()),
+    );
+    let pair: Pair<ripstop_foreign::Single> = Pair::new(&of_one, CqAttr::default());
+    let fabric: Fabric<ripstop_foreign::Single> = two.fabric(&of_two).unwrap();
+    assert_eq!(fabric.domain(&of_one).unwrap_err().errno, Errno::EINVAL);
+    let domain = fabric.domain(&of_two).unwrap();
+    assert_eq!(domain.endpoint(&of_one).unwrap_err().errno, Errno::EINVAL);
+    pair.domain.endpoint(&of_one).unwrap();
 }
