@@ -1,0 +1,318 @@
+#![allow(unsafe_code)]
+//! Address vectors (`fi_av(3)`).
+//!
+//! These operations belong to address vectors of type `D` and are called through them; arrays
+//! have as many elements as the caller says, names are null or C strings. Every `SAFETY`
+//! remark of an operation rests on this.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::marker::PhantomData;
+use core::ptr;
+use std::sync::Arc;
+
+use ripstop_abi as abi;
+use ripstop_core::av::Symmetric;
+use ripstop_core::provider::{AddressVector, AvAttr, Domain};
+use ripstop_types::{AddrFormat, AvType, Errno, FiAddr, Flags, Result};
+
+mod insert;
+
+use crate::address;
+use crate::domain::DomainBody;
+use crate::eq::EqBody;
+use crate::errno::{code, fail};
+use crate::info::read::string;
+use crate::object::{self, Body, Room, body};
+use crate::tables::{self, table};
+use crate::tostr::address::printed;
+use insert::{Addresses, Insertion};
+
+/// What an address vector's object holds.
+pub(crate) struct AvBody<D: Domain> {
+    pub(crate) av: Arc<D::Av>,
+    pub(crate) domain: Arc<D>,
+    /// Format of the addresses it takes.
+    format: AddrFormat,
+    /// Insertions report to an event queue (`FI_EVENT`).
+    reports: bool,
+}
+
+impl<D: Domain> Body for AvBody<D> {
+    type Head = abi::fid_av;
+
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.av) > 1
+    }
+}
+
+struct Tables<D>(PhantomData<D>);
+
+impl<D: Domain> Tables<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<AvBody<D>>),
+        bind: Some(bind::<D>),
+        ..tables::NO_FID_OPS
+    };
+    const AV: &'static abi::fi_ops_av = &abi::fi_ops_av {
+        insert: Some(insert::<D>),
+        insertsvc: Some(insertsvc::<D>),
+        insertsym: Some(insertsym::<D>),
+        remove: Some(remove::<D>),
+        lookup: Some(lookup::<D>),
+        straddr: Some(straddr::<D>),
+        ..tables::NO_AV_OPS
+    };
+}
+
+/// `fi_av_open`.
+///
+/// # Safety
+///
+/// `domain` is an open domain of this type; `attr` is null or valid, also for writes; `av` is
+/// null or valid for writes.
+pub(crate) unsafe extern "C" fn open<D: Domain>(
+    domain: *mut abi::fid_domain,
+    attr: *mut abi::fi_av_attr,
+    av: *mut *mut abi::fid_av,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's guarantee.
+    let parent = unsafe { body::<DomainBody<D>>(domain) };
+    let make = || {
+        // SAFETY: the caller's guarantee.
+        let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
+        let wanted = attributes(attr, parent.av_type)?;
+        let head = abi::fid_av {
+            fid: object::fid(abi::FI_CLASS_AV, context, Tables::<D>::FID),
+            ops: table(Tables::<D>::AV),
+        };
+        let body = AvBody {
+            av: parent.domain.av(&wanted)?,
+            domain: Arc::clone(&parent.domain),
+            format: parent.format,
+            reports: wanted.flags.contains(Flags::COMPLETION),
+        };
+        // A program that left the choice to us may look at what it got.
+        attr.type_ = body.av.av_type().raw();
+        Ok(Room::<AvBody<D>>::new().fill(head, body))
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { object::open(av, make) }
+}
+
+/// Attributes as a provider takes them.
+fn attributes(attr: &abi::fi_av_attr, domain: AvType) -> Result<AvAttr> {
+    let av_type = AvType::from_raw(attr.type_).ok_or(Errno::EINVAL)?;
+    if domain != AvType::Unspec && av_type != AvType::Unspec && av_type != domain {
+        return Err(Errno::EINVAL);
+    }
+    if !attr.name.is_null() {
+        // Vectors shared between processes.
+        return Err(Errno::ENOSYS);
+    }
+    // `FI_EVENT` has the value of `FI_COMPLETION`.
+    let symmetric = Flags::from_bits_retain(abi::FI_SYMMETRIC);
+    let known = Flags::COMPLETION | Flags::READ | symmetric;
+    match Flags::from_bits_retain(attr.flags) {
+        flags if flags.contains(Flags::PEER) => Err(Errno::ENOSYS),
+        flags if known.contains(flags) => Ok(AvAttr {
+            av_type: match (av_type, domain) {
+                (AvType::Unspec, domain) => domain,
+                (av_type, _) => av_type,
+            },
+            count: attr.count,
+            flags,
+        }),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `fi_av_bind`.
+unsafe extern "C" fn bind<D: Domain>(
+    fid: *mut abi::fid,
+    other: *mut abi::fid,
+    flags: u64,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<AvBody<D>>(fid.cast()) };
+    if flags != 0 {
+        return fail(Errno::EINVAL);
+    }
+    // SAFETY: `other` is null or an open object.
+    let eq = unsafe { object::cast::<EqBody>(other, abi::FI_CLASS_EQ) };
+    code(eq.and_then(|eq| this.av.bind_eq(&eq.eq)))
+}
+
+unsafe extern "C" fn insert<D: Domain>(
+    av: *mut abi::fid_av,
+    addr: *const c_void,
+    count: usize,
+    fi_addr: *mut abi::fi_addr_t,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<AvBody<D>>(av) };
+    // SAFETY: see the module; with `FI_SYNC_ERR` the context is an array too.
+    let begun = unsafe { this.begin(av, count, fi_addr, flags, context) };
+    let done = begun.and_then(|mut insertion| {
+        if addr.is_null() && count != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if this.format == AddrFormat::Str {
+            // SAFETY: see the module: for this format, one string after the other.
+            let strings = unsafe { insert::strings(addr.cast(), count) };
+            strings.for_each(|text| insertion.put(this.av.insert(&text)));
+        } else {
+            // SAFETY: see the module: addresses of one size in an array.
+            let mut addresses = unsafe { Addresses::new(this.format, addr.cast(), count) };
+            let mut each = |outcome| insertion.put(outcome);
+            this.av.insert_ip(&mut addresses, &mut each);
+        }
+        insertion.finish()
+    });
+    done.unwrap_or_else(fail)
+}
+
+unsafe extern "C" fn insertsvc<D: Domain>(
+    av: *mut abi::fid_av,
+    node: *const c_char,
+    service: *const c_char,
+    fi_addr: *mut abi::fi_addr_t,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the same vector, strings and arrays, as a pattern of one.
+    unsafe { insertsym::<D>(av, node, 1, service, 1, fi_addr, flags, context) }
+}
+
+unsafe extern "C" fn insertsym<D: Domain>(
+    av: *mut abi::fid_av,
+    node: *const c_char,
+    nodes: usize,
+    service: *const c_char,
+    services: usize,
+    fi_addr: *mut abi::fi_addr_t,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<AvBody<D>>(av) };
+    let begin = || {
+        let count = nodes.checked_mul(services).ok_or(Errno::EINVAL)?;
+        // SAFETY: see the module; with `FI_SYNC_ERR` the context is an array too.
+        let mut insertion = unsafe { this.begin(av, count, fi_addr, flags, context) }?;
+        // SAFETY: see the module.
+        let node = unsafe { string(node) }.ok_or(Errno::EINVAL)?;
+        // SAFETY: see the module.
+        let service = unsafe { string(service) }.ok_or(Errno::EINVAL)?;
+        let pattern = Symmetric {
+            node: &node,
+            nodes,
+            service: &service,
+            services,
+            format: this.format,
+        };
+        let mut addresses = pattern.addresses()?;
+        let mut each = |outcome| insertion.put(outcome);
+        this.av.insert_ip(&mut addresses, &mut each);
+        insertion.finish()
+    };
+    begin().unwrap_or_else(fail)
+}
+
+impl<D: Domain> AvBody<D> {
+    /// Checks what all insertions have in common.
+    ///
+    /// # Safety
+    ///
+    /// `fi_addr` is null or has `count` elements, as `context` does with `FI_SYNC_ERR`.
+    unsafe fn begin(
+        &self,
+        av: *mut abi::fid_av,
+        count: usize,
+        fi_addr: *mut abi::fi_addr_t,
+        flags: u64,
+        context: *mut c_void,
+    ) -> Result<Insertion> {
+        let report = match self.reports {
+            true => Some(self.av.event_queue().ok_or(Errno::ENOEQ)?),
+            false => None,
+        };
+        // SAFETY: the caller's guarantee.
+        unsafe { Insertion::new(av, count, fi_addr, flags, context, report) }
+    }
+}
+
+unsafe extern "C" fn remove<D: Domain>(
+    av: *mut abi::fid_av,
+    fi_addr: *mut abi::fi_addr_t,
+    count: usize,
+    flags: u64,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<AvBody<D>>(av) };
+    if flags != 0 || (fi_addr.is_null() && count != 0) {
+        return fail(Errno::EINVAL);
+    }
+    let mut result = Ok(());
+    // The other way round than they were inserted, so that a table shrinks at its end.
+    for index in (0..count).rev() {
+        // SAFETY: see the module.
+        let peer = unsafe { fi_addr.wrapping_add(index).read() };
+        if let Err(error) = this.av.remove(FiAddr(peer)) {
+            result = Err(error);
+        }
+    }
+    code(result)
+}
+
+unsafe extern "C" fn lookup<D: Domain>(
+    av: *mut abi::fid_av,
+    fi_addr: abi::fi_addr_t,
+    addr: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<AvBody<D>>(av) };
+    let found = this.av.lookup(FiAddr(fi_addr));
+    // SAFETY: see the module.
+    match unsafe { address::give(found, addr, len) } {
+        // What did not fit is cut, and the length tells.
+        short if short == fail(Errno::ETOOSMALL) => 0,
+        result => result,
+    }
+}
+
+unsafe extern "C" fn straddr<D: Domain>(
+    av: *mut abi::fid_av,
+    addr: *const c_void,
+    buf: *mut c_char,
+    len: *mut usize,
+) -> *const c_char {
+    // SAFETY: see the module.
+    let this = unsafe { body::<AvBody<D>>(av) };
+    // SAFETY: see the module.
+    let Some(len) = (unsafe { len.as_mut() }) else {
+        return ptr::null();
+    };
+    if addr.is_null() {
+        return ptr::null();
+    }
+    let format = match this.format {
+        AddrFormat::SockaddrIb | AddrFormat::Str | AddrFormat::IbUd => this.format.raw(),
+        // Any IP address, whatever family the domain prefers.
+        _ => abi::FI_SOCKADDR,
+    };
+    // SAFETY: see the module: a whole address.
+    let Some(text) = (unsafe { printed(format, addr.cast(), None) }) else {
+        return ptr::null();
+    };
+    let room = core::mem::replace(len, text.as_bytes().len().saturating_add(1));
+    if buf.is_null() {
+        return ptr::null();
+    }
+    // SAFETY: see the module: the buffer has as many bytes as the caller said.
+    unsafe { text.copy_to(buf, room) };
+    buf
+}

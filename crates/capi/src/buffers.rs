@@ -1,0 +1,114 @@
+#![allow(unsafe_code)]
+//! A caller's buffers as values.
+
+use core::ffi::c_void;
+use core::slice;
+
+use ripstop_abi as abi;
+use ripstop_mem::{IOV_LIMIT, UserBuf};
+use ripstop_types::{Errno, Result};
+
+/// A buffer of one segment.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for null with a length.
+///
+/// # Safety
+///
+/// As `UserBuf::from_raw` says of memory that is not null.
+#[inline(always)]
+pub(crate) unsafe fn one(buf: *const c_void, len: usize) -> Result<UserBuf> {
+    if buf.is_null() & (len != 0) {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's guarantee. Whether it is a source or a destination, the provider
+    // uses it only as such.
+    Ok(unsafe { UserBuf::from_raw(buf.cast::<u8>().cast_mut(), len) })
+}
+
+/// The segments of an I/O vector.
+pub(crate) struct Segments {
+    segs: [UserBuf; IOV_LIMIT],
+    count: usize,
+}
+
+impl Segments {
+    /// The segments, in order.
+    #[inline(always)]
+    pub(crate) fn as_slice(&self) -> &[UserBuf] {
+        self.segs.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// The buffers of an I/O vector.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] segments, a null vector, or a null segment
+/// with a length.
+///
+/// # Safety
+///
+/// `iov` is null or valid for reads of `count` elements; as `UserBuf::from_raw` says of the
+/// memory of each.
+#[inline]
+pub(crate) unsafe fn many(iov: *const abi::iovec, count: usize) -> Result<Segments> {
+    if count > IOV_LIMIT || (iov.is_null() && count != 0) {
+        return Err(Errno::EINVAL);
+    }
+    let mut segs = [UserBuf::EMPTY; IOV_LIMIT];
+    if count != 0 {
+        // SAFETY: not null, and the caller's guarantee.
+        let iov = unsafe { slice::from_raw_parts(iov, count) };
+        for (seg, part) in segs.iter_mut().zip(iov) {
+            // SAFETY: the caller's guarantee.
+            *seg = unsafe { one(part.iov_base, part.iov_len) }?;
+        }
+    }
+    Ok(Segments { segs, count })
+}
+
+/// Data that a control call passes.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for null with a length.
+///
+/// # Safety
+///
+/// `data` is null or valid for reads of `len` bytes during `'a`.
+pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u8]> {
+    match (data.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Errno::EINVAL),
+        // SAFETY: not null, and the caller's guarantee.
+        (false, _) => Ok(unsafe { slice::from_raw_parts(data.cast(), len) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ptr;
+
+    use super::*;
+
+    #[test]
+    fn bad_vectors_are_refused() {
+        let part = abi::iovec {
+            iov_base: ptr::dangling_mut(),
+            iov_len: 1,
+        };
+        let iov = [part; IOV_LIMIT + 1];
+        let count = |iov: *const abi::iovec, count| {
+            // SAFETY: the buffers are never touched.
+            unsafe { many(iov, count) }.map(|segs| segs.as_slice().len())
+        };
+        assert_eq!(count(iov.as_ptr(), IOV_LIMIT), Ok(IOV_LIMIT));
+        assert_eq!(count(iov.as_ptr(), IOV_LIMIT + 1), Err(Errno::EINVAL));
+        assert_eq!(count(ptr::null(), 1), Err(Errno::EINVAL));
+        assert_eq!(count(ptr::null(), 0), Ok(0));
+        let hole = abi::iovec {
+            iov_base: ptr::null_mut(),
+            iov_len: 1,
+        };
+        assert_eq!(count(&raw const hole, 1), Err(Errno::EINVAL));
+    }
+}

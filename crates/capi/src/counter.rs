@@ -1,0 +1,158 @@
+#![allow(unsafe_code)]
+//! Counters (`fi_cntr(3)`).
+//!
+//! These operations belong to counters of type `D` and are called through them. Every `SAFETY`
+//! remark of an operation rests on this.
+
+use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use ripstop_abi as abi;
+use ripstop_core::provider::{Counter, CounterAttr, Domain};
+use ripstop_types::{Errno, Flags, Result};
+
+use crate::domain::DomainBody;
+use crate::errno::code;
+use crate::object::{self, Body, Room, body};
+use crate::tables::{self, table};
+use crate::wait;
+
+/// What a counter's object holds.
+pub(crate) struct CounterBody<D: Domain> {
+    pub(crate) counter: Arc<D::Counter>,
+    pub(crate) domain: Arc<D>,
+}
+
+impl<D: Domain> Body for CounterBody<D> {
+    type Head = abi::fid_cntr;
+
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.counter) > 1
+    }
+}
+
+struct Tables<D>(PhantomData<D>);
+
+impl<D: Domain> Tables<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<CounterBody<D>>),
+        control: Some(control::<D>),
+        ..tables::NO_FID_OPS
+    };
+    const CNTR: &'static abi::fi_ops_cntr = &abi::fi_ops_cntr {
+        size: size_of::<abi::fi_ops_cntr>(),
+        read: Some(read::<D>),
+        readerr: Some(readerr::<D>),
+        add: Some(add::<D>),
+        set: Some(set::<D>),
+        wait: Some(wait_for::<D>),
+        adderr: Some(adderr::<D>),
+        seterr: Some(seterr::<D>),
+    };
+}
+
+/// `fi_cntr_open`.
+///
+/// # Safety
+///
+/// `domain` is an open domain of this type; `attr` is null or valid; `cntr` is null or valid
+/// for writes.
+pub(crate) unsafe extern "C" fn open<D: Domain>(
+    domain: *mut abi::fid_domain,
+    attr: *mut abi::fi_cntr_attr,
+    cntr: *mut *mut abi::fid_cntr,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's guarantee.
+    let parent = unsafe { body::<DomainBody<D>>(domain) };
+    let make = || {
+        // SAFETY: the caller's guarantee.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let head = abi::fid_cntr {
+            fid: object::fid(abi::FI_CLASS_CNTR, context, Tables::<D>::FID),
+            ops: table(Tables::<D>::CNTR),
+        };
+        let body = CounterBody {
+            counter: parent.domain.counter(&attributes(attr)?)?,
+            domain: Arc::clone(&parent.domain),
+        };
+        Ok(Room::<CounterBody<D>>::new().fill(head, body))
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { object::open(cntr, make) }
+}
+
+fn attributes(attr: &abi::fi_cntr_attr) -> Result<CounterAttr> {
+    match Flags::from_bits_retain(attr.flags) {
+        flags if flags.is_empty() => {}
+        Flags::PEER => return Err(Errno::ENOSYS),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(CounterAttr {
+        bytes: match attr.events {
+            abi::FI_CNTR_EVENTS_COMP => false,
+            abi::FI_CNTR_EVENTS_BYTES => true,
+            _ => return Err(Errno::EINVAL),
+        },
+        wait: wait::object(attr.wait_obj, attr.wait_set)?,
+    })
+}
+
+unsafe extern "C" fn read<D: Domain>(cntr: *mut abi::fid_cntr) -> u64 {
+    // SAFETY: see the module.
+    unsafe { body::<CounterBody<D>>(cntr) }.counter.read()
+}
+
+unsafe extern "C" fn readerr<D: Domain>(cntr: *mut abi::fid_cntr) -> u64 {
+    // SAFETY: see the module.
+    unsafe { body::<CounterBody<D>>(cntr) }.counter.read_error()
+}
+
+unsafe extern "C" fn add<D: Domain>(cntr: *mut abi::fid_cntr, value: u64) -> c_int {
+    // SAFETY: see the module.
+    unsafe { body::<CounterBody<D>>(cntr) }.counter.add(value);
+    0
+}
+
+unsafe extern "C" fn set<D: Domain>(cntr: *mut abi::fid_cntr, value: u64) -> c_int {
+    // SAFETY: see the module.
+    unsafe { body::<CounterBody<D>>(cntr) }.counter.set(value);
+    0
+}
+
+unsafe extern "C" fn adderr<D: Domain>(cntr: *mut abi::fid_cntr, value: u64) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CounterBody<D>>(cntr) };
+    this.counter.add_error(value);
+    0
+}
+
+unsafe extern "C" fn seterr<D: Domain>(cntr: *mut abi::fid_cntr, value: u64) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CounterBody<D>>(cntr) };
+    this.counter.set_error(value);
+    0
+}
+
+unsafe extern "C" fn wait_for<D: Domain>(
+    cntr: *mut abi::fid_cntr,
+    threshold: u64,
+    timeout: c_int,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CounterBody<D>>(cntr) };
+    code(this.counter.wait(threshold, wait::timeout(timeout)))
+}
+
+unsafe extern "C" fn control<D: Domain>(
+    fid: *mut abi::fid,
+    command: c_int,
+    arg: *mut c_void,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CounterBody<D>>(fid.cast()) };
+    let fd = || this.counter.wait_fd();
+    // SAFETY: the argument is as the command asks.
+    code(unsafe { wait::control(command, arg, this.counter.wait_obj(), fd) })
+}

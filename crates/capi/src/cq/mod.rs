@@ -1,0 +1,304 @@
+#![allow(unsafe_code)]
+//! Completion queues (`fi_cq(3)`). Entries go from the provider straight into the caller's
+//! array, in the format that the queue was opened with.
+//!
+//! These operations belong to queues of type `D` and format `F` and are called through them;
+//! arrays have as many elements as the caller says. Every `SAFETY` remark of an operation rests
+//! on this.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+
+use ripstop_abi as abi;
+use ripstop_core::provider::{CompletionQueue, CqAttr, Domain};
+use ripstop_types::{Completion, CqFormat, Errno, Flags, Result, Version, WaitObj};
+
+mod error;
+mod format;
+
+#[cfg(test)]
+mod tests;
+
+use crate::domain::DomainBody;
+use crate::errno::{code, count as counted, describe, fail};
+use crate::object::{self, Body, Room, body};
+use crate::tables::{self, table};
+use crate::wait::{self, timeout};
+use format::{Context, Data, Format, Msg, Tagged};
+
+/// What a completion queue's object holds.
+pub(crate) struct CqBody<D: Domain> {
+    pub(crate) cq: Arc<D::Cq>,
+    pub(crate) domain: Arc<D>,
+    /// The version the program was written for: how long its error entries are.
+    api: Version,
+    /// Blocking reads take a threshold.
+    threshold: bool,
+    /// Error data of the last entry, for programs that gave no buffer.
+    err_data: Mutex<Vec<u8>>,
+}
+
+impl<D: Domain> Body for CqBody<D> {
+    type Head = abi::fid_cq;
+
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.cq) > 1
+    }
+}
+
+struct Tables<D, F>(PhantomData<(D, F)>);
+
+impl<D: Domain, F: Format> Tables<D, F> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<CqBody<D>>),
+        control: Some(control::<D>),
+        ..tables::NO_FID_OPS
+    };
+    const CQ: &'static abi::fi_ops_cq = &abi::fi_ops_cq {
+        size: size_of::<abi::fi_ops_cq>(),
+        read: Some(read::<D, F>),
+        readfrom: Some(readfrom::<D, F>),
+        readerr: Some(readerr::<D>),
+        sread: Some(sread::<D, F>),
+        sreadfrom: Some(sreadfrom::<D, F>),
+        signal: Some(signal::<D>),
+        strerror: Some(strerror),
+    };
+}
+
+/// `fi_cq_open`.
+///
+/// # Safety
+///
+/// `domain` is an open domain of this type; `attr` is null or valid; `cq` is null or valid for
+/// writes.
+pub(crate) unsafe extern "C" fn open<D: Domain>(
+    domain: *mut abi::fid_domain,
+    attr: *mut abi::fi_cq_attr,
+    cq: *mut *mut abi::fid_cq,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's guarantee.
+    let parent = unsafe { body::<DomainBody<D>>(domain) };
+    let make = || {
+        // SAFETY: the caller's guarantee.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let (wanted, threshold) = attributes(attr)?;
+        let (fid_ops, ops) = match wanted.format {
+            CqFormat::Unspec | CqFormat::Context => both::<D, Context>(),
+            CqFormat::Msg => both::<D, Msg>(),
+            CqFormat::Data => both::<D, Data>(),
+            CqFormat::Tagged => both::<D, Tagged>(),
+        };
+        let head = abi::fid_cq {
+            fid: object::fid(abi::FI_CLASS_CQ, context, fid_ops),
+            ops: table(ops),
+        };
+        let body = CqBody {
+            cq: parent.domain.cq(&wanted)?,
+            domain: Arc::clone(&parent.domain),
+            api: parent.api,
+            threshold,
+            err_data: Mutex::default(),
+        };
+        Ok(Room::<CqBody<D>>::new().fill(head, body))
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { object::open(cq, make) }
+}
+
+fn both<D: Domain, F: Format>() -> (&'static abi::fi_ops, &'static abi::fi_ops_cq) {
+    (Tables::<D, F>::FID, Tables::<D, F>::CQ)
+}
+
+/// Attributes as a provider takes them, and whether blocking reads take a threshold.
+fn attributes(attr: &abi::fi_cq_attr) -> Result<(CqAttr, bool)> {
+    let flags = Flags::from_bits_retain(attr.flags);
+    if flags.contains(Flags::PEER) {
+        return Err(Errno::ENOSYS);
+    }
+    if !Flags::AFFINITY.contains(flags) {
+        return Err(Errno::EINVAL);
+    }
+    let format = CqFormat::from_raw(attr.format).ok_or(Errno::EINVAL)?;
+    let wait = wait::object(attr.wait_obj, attr.wait_set)?;
+    let threshold = match attr.wait_cond {
+        abi::FI_CQ_COND_NONE => false,
+        abi::FI_CQ_COND_THRESHOLD => true,
+        // Nobody looks at the condition of a queue that does not wait.
+        _ if wait == WaitObj::None => false,
+        _ => return Err(Errno::EINVAL),
+    };
+    let wanted = CqAttr {
+        size: attr.size,
+        flags,
+        format: match format {
+            CqFormat::Unspec => CqFormat::Context,
+            format => format,
+        },
+        wait,
+    };
+    Ok((wanted, threshold))
+}
+
+/// Writes completions to a caller's array.
+///
+/// # Safety
+///
+/// The closure writes one element after the other, no more than the caller has.
+#[inline(always)]
+unsafe fn entries<F: Format>(buf: *mut c_void) -> impl FnMut(&Completion) {
+    let mut at = buf.cast::<F::Entry>();
+    move |completion| {
+        // SAFETY: the caller's guarantee.
+        unsafe { at.write_unaligned(F::entry(completion)) };
+        at = at.wrapping_add(1);
+    }
+}
+
+/// As [`entries`], with the sources beside, unless `src` is null.
+///
+/// # Safety
+///
+/// As for [`entries`].
+#[inline(always)]
+unsafe fn entries_from<F: Format>(
+    buf: *mut c_void,
+    src: *mut abi::fi_addr_t,
+) -> impl FnMut(&Completion) {
+    // SAFETY: the caller's guarantee.
+    let mut write = unsafe { entries::<F>(buf) };
+    let mut at = src;
+    move |completion| {
+        write(completion);
+        if !src.is_null() {
+            // SAFETY: the caller's guarantee.
+            unsafe { at.write_unaligned(completion.src.0) };
+            at = at.wrapping_add(1);
+        }
+    }
+}
+
+unsafe extern "C" fn read<D: Domain, F: Format>(
+    cq: *mut abi::fid_cq,
+    buf: *mut c_void,
+    count: usize,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CqBody<D>>(cq) };
+    if buf.is_null() & (count != 0) {
+        return fail(Errno::EINVAL) as isize;
+    }
+    // SAFETY: see the module; the provider hands out `count` at most.
+    counted(this.cq.read(count, unsafe { entries::<F>(buf) }))
+}
+
+unsafe extern "C" fn readfrom<D: Domain, F: Format>(
+    cq: *mut abi::fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    src: *mut abi::fi_addr_t,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CqBody<D>>(cq) };
+    if buf.is_null() & (count != 0) {
+        return fail(Errno::EINVAL) as isize;
+    }
+    // SAFETY: see the module; the provider hands out `count` at most.
+    counted(this.cq.read(count, unsafe { entries_from::<F>(buf, src) }))
+}
+
+unsafe extern "C" fn sread<D: Domain, F: Format>(
+    cq: *mut abi::fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    cond: *const c_void,
+    wait: c_int,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CqBody<D>>(cq) };
+    if buf.is_null() & (count != 0) {
+        return fail(Errno::EINVAL) as isize;
+    }
+    let least = this.least(count, cond);
+    // SAFETY: see the module; the provider hands out `count` at most.
+    let write = unsafe { entries::<F>(buf) };
+    counted(this.cq.sread(count, least, timeout(wait), write))
+}
+
+unsafe extern "C" fn sreadfrom<D: Domain, F: Format>(
+    cq: *mut abi::fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    src: *mut abi::fi_addr_t,
+    cond: *const c_void,
+    wait: c_int,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CqBody<D>>(cq) };
+    if buf.is_null() & (count != 0) {
+        return fail(Errno::EINVAL) as isize;
+    }
+    let least = this.least(count, cond);
+    // SAFETY: see the module; the provider hands out `count` at most.
+    let write = unsafe { entries_from::<F>(buf, src) };
+    counted(this.cq.sread(count, least, timeout(wait), write))
+}
+
+impl<D: Domain> CqBody<D> {
+    /// How many completions a blocking read waits for: with `FI_CQ_COND_THRESHOLD` the
+    /// condition is a number in the place of a pointer.
+    fn least(&self, count: usize, cond: *const c_void) -> usize {
+        match self.threshold {
+            true => cond.addr().min(count),
+            false => 1,
+        }
+    }
+}
+
+unsafe extern "C" fn readerr<D: Domain>(
+    cq: *mut abi::fid_cq,
+    entry: *mut abi::fi_cq_err_entry,
+    _flags: u64,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CqBody<D>>(cq) };
+    if entry.is_null() {
+        return fail(Errno::EINVAL) as isize;
+    }
+    let read = this.cq.read_error(|error, data| {
+        // SAFETY: not null, and an entry of the program's version with the buffer it names.
+        unsafe { error::write(entry, error, data, this.api, &this.err_data) };
+    });
+    counted(read.map(|()| 1))
+}
+
+unsafe extern "C" fn signal<D: Domain>(cq: *mut abi::fid_cq) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CqBody<D>>(cq) };
+    code(this.cq.signal())
+}
+
+unsafe extern "C" fn strerror(
+    _cq: *mut abi::fid_cq,
+    prov_errno: c_int,
+    _err_data: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    // SAFETY: `buf` is null or has `len` bytes, as `fi_cq_strerror` asks.
+    unsafe { describe(prov_errno, buf, len) }
+}
+
+unsafe extern "C" fn control<D: Domain>(
+    fid: *mut abi::fid,
+    command: c_int,
+    arg: *mut c_void,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CqBody<D>>(fid.cast()) };
+    let fd = || this.cq.wait_fd();
+    // SAFETY: the argument is as the command asks.
+    code(unsafe { wait::control(command, arg, this.cq.wait_obj(), fd) })
+}

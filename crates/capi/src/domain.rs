@@ -1,0 +1,116 @@
+#![allow(unsafe_code)]
+//! Resource domains (`fi_domain(3)`).
+
+use core::any::Any;
+use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use ripstop_abi as abi;
+use ripstop_core::Info;
+use ripstop_core::provider::Domain;
+use ripstop_types::{AddrFormat, AvType, Errno, Flags, Result, Version};
+
+use crate::eq::EqBody;
+use crate::errno::{code, fail};
+use crate::object::{self, Body, Room, body};
+use crate::opened;
+use crate::tables::{self, table};
+use crate::{av, counter, cq, endpoint, mr, srx};
+
+/// What a domain's object holds.
+pub(crate) struct DomainBody<D: Domain> {
+    pub(crate) domain: Arc<D>,
+    /// The version the program was written for.
+    pub(crate) api: Version,
+    /// Format of the addresses of its endpoints.
+    pub(crate) format: AddrFormat,
+    /// Type of its address vectors.
+    pub(crate) av_type: AvType,
+    /// The fabric stays while the domain does.
+    _fabric: Arc<dyn Any + Send + Sync>,
+}
+
+impl<D: Domain> Body for DomainBody<D> {
+    type Head = abi::fid_domain;
+
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.domain) > 1
+    }
+
+    fn closing(&self, fid: *mut abi::fid) {
+        opened::domain_closed(fid);
+    }
+}
+
+struct Tables<D>(PhantomData<D>);
+
+impl<D: Domain> Tables<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<DomainBody<D>>),
+        bind: Some(bind::<D>),
+        ..tables::NO_FID_OPS
+    };
+    const DOMAIN: &'static abi::fi_ops_domain = &abi::fi_ops_domain {
+        av_open: Some(av::open::<D>),
+        cq_open: Some(cq::open::<D>),
+        endpoint: Some(endpoint::open::<D>),
+        cntr_open: Some(counter::open::<D>),
+        srx_ctx: Some(srx::open::<D>),
+        endpoint2: Some(endpoint::open2::<D>),
+        ..tables::NO_DOMAIN_OPS
+    };
+}
+
+/// Makes the object of a domain that a provider has opened with `info`.
+pub(crate) fn object<D: Domain>(
+    domain: Arc<D>,
+    info: &Info,
+    api: Version,
+    fabric: Arc<dyn Any + Send + Sync>,
+    context: *mut c_void,
+) -> *mut abi::fid_domain {
+    let head = abi::fid_domain {
+        fid: object::fid(abi::FI_CLASS_DOMAIN, context, Tables::<D>::FID),
+        ops: table(Tables::<D>::DOMAIN),
+        mr: table(mr::Tables::<D>::MR),
+    };
+    Room::new().fill(
+        head,
+        DomainBody {
+            domain,
+            api,
+            format: info.addr_format,
+            av_type: info.domain.av_type,
+            _fabric: fabric,
+        },
+    )
+}
+
+/// `fi_domain_bind`.
+unsafe extern "C" fn bind<D: Domain>(
+    fid: *mut abi::fid,
+    other: *mut abi::fid,
+    flags: u64,
+) -> c_int {
+    // SAFETY: this operation belongs to domains of this type.
+    let this = unsafe { body::<DomainBody<D>>(fid.cast()) };
+    // `FI_REG_MR` asks for registrations to report; they are done when the call returns.
+    if flags & !abi::FI_REG_MR != 0 {
+        return fail(Errno::EBADFLAGS);
+    }
+    // SAFETY: `other` is null or an open object, as `fi_domain_bind` asks.
+    let eq = unsafe { object::cast::<EqBody>(other, abi::FI_CLASS_EQ) };
+    code(eq.and_then(|eq| this.domain.bind_eq(&eq.eq)))
+}
+
+/// What a domain can be opened with.
+///
+/// # Errors
+/// [`Errno::ENOSYS`] for `FI_PEER` and other flags.
+pub(crate) fn check_flags(flags: u64) -> Result<()> {
+    match Flags::from_bits_retain(flags).is_empty() {
+        true => Ok(()),
+        false => Err(Errno::ENOSYS),
+    }
+}

@@ -1,0 +1,235 @@
+#![allow(unsafe_code)]
+//! Tagged messages (`fi_tagged(3)`).
+//!
+//! These operations belong to endpoints of type `D` and are called through them; buffers, I/O
+//! vectors and messages are null or valid as `fi_tagged(3)` asks. Every `SAFETY` remark below
+//! rests on this.
+
+use core::ffi::c_void;
+
+use ripstop_abi as abi;
+use ripstop_core::provider::{Domain, Endpoint, RecvKind, SendKind};
+use ripstop_types::{Errno, FiAddr, Flags, Result};
+
+use super::msg::{Posted, data_of};
+use super::{Defaults, EpBody, Tables};
+use crate::buffers;
+use crate::errno::status;
+use crate::object::body;
+use crate::tables;
+
+impl<D: Domain, M: Defaults> Tables<D, M> {
+    pub(super) const TAGGED: &'static abi::fi_ops_tagged = &abi::fi_ops_tagged {
+        recv: Some(recv::<D, M>),
+        recvv: Some(recvv::<D, M>),
+        recvmsg: Some(recvmsg::<D, M>),
+        send: Some(send::<D, M>),
+        sendv: Some(sendv::<D, M>),
+        sendmsg: Some(sendmsg::<D, M>),
+        inject: Some(inject::<D, M>),
+        senddata: Some(senddata::<D, M>),
+        injectdata: Some(injectdata::<D, M>),
+        ..tables::NO_TAGGED_OPS
+    };
+}
+
+unsafe extern "C" fn send<D: Domain, M: Defaults>(
+    ep: *mut abi::fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    dest_addr: abi::fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<EpBody<D, M>>(ep) };
+    // SAFETY: see the module.
+    let buf = unsafe { buffers::one(buf, len) };
+    status(buf.and_then(|buf| {
+        let context = context.expose_provenance();
+        let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
+        this.ep
+            .send(SendKind::Tagged(tag), &[buf], None, dest, context, flags)
+    }))
+}
+
+unsafe extern "C" fn sendv<D: Domain, M: Defaults>(
+    ep: *mut abi::fid_ep,
+    iov: *const abi::iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    dest_addr: abi::fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<EpBody<D, M>>(ep) };
+    // SAFETY: see the module.
+    let segs = unsafe { buffers::many(iov, count) };
+    status(segs.and_then(|segs| {
+        let context = context.expose_provenance();
+        let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
+        let segs = segs.as_slice();
+        this.ep
+            .send(SendKind::Tagged(tag), segs, None, dest, context, flags)
+    }))
+}
+
+unsafe extern "C" fn sendmsg<D: Domain, M: Defaults>(
+    ep: *mut abi::fid_ep,
+    msg: *const abi::fi_msg_tagged,
+    flags: u64,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<EpBody<D, M>>(ep) };
+    // SAFETY: see the module.
+    let msg = unsafe { msg.as_ref() }.ok_or(Errno::EINVAL);
+    status(msg.and_then(|msg| {
+        // SAFETY: see the module.
+        let segs = unsafe { buffers::many(msg.msg_iov, msg.iov_count) }?;
+        let flags = Flags::from_bits_retain(flags);
+        this.ep.send(
+            SendKind::Tagged(msg.tag),
+            segs.as_slice(),
+            data_of(flags, msg.data),
+            FiAddr(msg.addr),
+            msg.context.expose_provenance(),
+            Some(flags),
+        )
+    }))
+}
+
+unsafe extern "C" fn senddata<D: Domain, M: Defaults>(
+    ep: *mut abi::fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    dest_addr: abi::fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<EpBody<D, M>>(ep) };
+    // SAFETY: see the module.
+    let buf = unsafe { buffers::one(buf, len) };
+    status(buf.and_then(|buf| {
+        let context = context.expose_provenance();
+        let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
+        let (kind, data) = (SendKind::Tagged(tag), Some(data));
+        this.ep.send(kind, &[buf], data, dest, context, flags)
+    }))
+}
+
+unsafe extern "C" fn inject<D: Domain, M: Defaults>(
+    ep: *mut abi::fid_ep,
+    buf: *const c_void,
+    len: usize,
+    dest_addr: abi::fi_addr_t,
+    tag: u64,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<EpBody<D, M>>(ep) };
+    // SAFETY: see the module.
+    let buf = unsafe { buffers::one(buf, len) };
+    let (kind, dest) = (SendKind::Tagged(tag), FiAddr(dest_addr));
+    status(buf.and_then(|buf| this.ep.inject(kind, buf, None, dest)))
+}
+
+unsafe extern "C" fn injectdata<D: Domain, M: Defaults>(
+    ep: *mut abi::fid_ep,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    dest_addr: abi::fi_addr_t,
+    tag: u64,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<EpBody<D, M>>(ep) };
+    // SAFETY: see the module.
+    let buf = unsafe { buffers::one(buf, len) };
+    let (kind, dest) = (SendKind::Tagged(tag), FiAddr(dest_addr));
+    status(buf.and_then(|buf| this.ep.inject(kind, buf, Some(data), dest)))
+}
+
+unsafe extern "C" fn recv<D: Domain, M: Defaults>(
+    ep: *mut abi::fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    src_addr: abi::fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<EpBody<D, M>>(ep) };
+    // SAFETY: see the module.
+    let buf = unsafe { buffers::one(buf, len) };
+    status(buf.and_then(|buf| {
+        let context = context.expose_provenance();
+        let (flags, src) = (this.defaults.rx(), FiAddr(src_addr));
+        let kind = RecvKind::Tagged { tag, ignore };
+        this.ep.recv(kind, &[buf], src, context, flags)
+    }))
+}
+
+unsafe extern "C" fn recvv<D: Domain, M: Defaults>(
+    ep: *mut abi::fid_ep,
+    iov: *const abi::iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    src_addr: abi::fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<EpBody<D, M>>(ep) };
+    // SAFETY: see the module.
+    let segs = unsafe { buffers::many(iov, count) };
+    status(segs.and_then(|segs| {
+        let context = context.expose_provenance();
+        let (flags, src) = (this.defaults.rx(), FiAddr(src_addr));
+        let kind = RecvKind::Tagged { tag, ignore };
+        this.ep.recv(kind, segs.as_slice(), src, context, flags)
+    }))
+}
+
+unsafe extern "C" fn recvmsg<D: Domain, M: Defaults>(
+    ep: *mut abi::fid_ep,
+    msg: *const abi::fi_msg_tagged,
+    flags: u64,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<EpBody<D, M>>(ep) };
+    // SAFETY: see the module.
+    let posted = unsafe { recv_message(msg, flags) };
+    status(posted.and_then(|posted| {
+        posted.to(|kind, segs, src, context, flags| this.ep.recv(kind, segs, src, context, flags))
+    }))
+}
+
+/// Reads the message of `fi_trecvmsg`.
+///
+/// # Safety
+///
+/// `msg` is null or valid, with its vector.
+#[inline]
+pub(crate) unsafe fn recv_message(msg: *const abi::fi_msg_tagged, flags: u64) -> Result<Posted> {
+    // SAFETY: the caller's guarantee, for this and the block below.
+    let msg = unsafe { msg.as_ref() }.ok_or(Errno::EINVAL)?;
+    // SAFETY: as above.
+    let segs = unsafe { buffers::many(msg.msg_iov, msg.iov_count) }?;
+    Ok(Posted {
+        kind: RecvKind::Tagged {
+            tag: msg.tag,
+            ignore: msg.ignore,
+        },
+        segs,
+        src: FiAddr(msg.addr),
+        context: msg.context.expose_provenance(),
+        flags: Flags::from_bits_retain(flags),
+    })
+}

@@ -1,0 +1,254 @@
+#![allow(unsafe_code)]
+//! A C caller's `fi_info` as the core's types.
+
+use core::ffi::{CStr, c_char, c_void};
+use core::slice;
+
+use ripstop_abi as abi;
+use ripstop_core::{
+    Address, DomainAttr, EpAttr, FabricAttr, FidToken, Hints, Info, RxAttr, TxAttr,
+};
+use ripstop_types::{
+    AddrFormat, AvType, EpType, Errno, Flags, Mode, MrMode, MsgOrder, Progress, Protocol,
+    ResourceMgmt, Result, Threading, Version,
+};
+
+use crate::handles;
+
+/// Hints for `fi_getinfo`.
+///
+/// # Errors
+/// [`Errno::ENODATA`] for a value no provider here can have, [`Errno::EINVAL`] for a handle
+/// that is not one.
+///
+/// # Safety
+///
+/// Every pointer in `info` is null or valid for what it points to.
+pub(crate) unsafe fn hints(info: &abi::fi_info) -> Result<Hints> {
+    let addr_format = value(AddrFormat::from_raw(info.addr_format))?;
+    // SAFETY: the caller's guarantee, for this and the blocks below.
+    let src_addr = unsafe { address(addr_format, info.src_addr, info.src_addrlen) }?;
+    // SAFETY: as above.
+    let dest_addr = unsafe { address(addr_format, info.dest_addr, info.dest_addrlen) }?;
+    let handle = match info.handle.is_null() {
+        true => None,
+        false => Some(handles::find(info.handle).ok_or(Errno::EINVAL)?),
+    };
+    Ok(Hints {
+        caps: Flags::from_bits_retain(info.caps),
+        mode: Mode::from_bits_retain(info.mode),
+        addr_format,
+        src_addr,
+        dest_addr,
+        handle,
+        // SAFETY: as above.
+        tx: unsafe { info.tx_attr.as_ref() }.map(tx_attr),
+        // SAFETY: as above.
+        rx: unsafe { info.rx_attr.as_ref() }.map(rx_attr),
+        // SAFETY: as above.
+        ep: unsafe { optional(info.ep_attr, ep_attr) }?,
+        // SAFETY: as above.
+        domain: unsafe { optional(info.domain_attr, domain_attr) }?,
+        // SAFETY: as above.
+        fabric: unsafe { optional(info.fabric_attr, fabric_attr) }?,
+    })
+}
+
+/// What a caller opens an object with.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for missing attributes or values that no `fi_getinfo` here gave.
+///
+/// # Safety
+///
+/// `info` is null or valid, with every pointer in it.
+pub(crate) unsafe fn info(info: *const abi::fi_info) -> Result<Info> {
+    // SAFETY: the caller's guarantee, for this and the block below.
+    let info = unsafe { info.as_ref() }.ok_or(Errno::EINVAL)?;
+    // SAFETY: as above.
+    let hints = unsafe { hints(info) }.map_err(|_| Errno::EINVAL)?;
+    Ok(Info {
+        caps: hints.caps,
+        mode: hints.mode,
+        addr_format: hints.addr_format,
+        src_addr: hints.src_addr,
+        dest_addr: hints.dest_addr,
+        handle: hints.handle,
+        tx: hints.tx.ok_or(Errno::EINVAL)?,
+        rx: hints.rx.ok_or(Errno::EINVAL)?,
+        ep: hints.ep.ok_or(Errno::EINVAL)?,
+        domain: hints.domain.ok_or(Errno::EINVAL)?,
+        fabric: hints.fabric.ok_or(Errno::EINVAL)?,
+        nic: None,
+    })
+}
+
+/// A value that an enumeration here has, or the answer that nobody matches it.
+fn value<T>(known: Option<T>) -> Result<T> {
+    known.ok_or(Errno::ENODATA)
+}
+
+/// # Safety
+///
+/// `attr` is null or valid.
+unsafe fn optional<T, U>(attr: *const T, read: unsafe fn(&T) -> Result<U>) -> Result<Option<U>> {
+    // SAFETY: the caller's guarantee.
+    match unsafe { attr.as_ref() } {
+        None => Ok(None),
+        // SAFETY: the caller's guarantee covers the pointers inside.
+        Some(attr) => unsafe { read(attr) }.map(Some),
+    }
+}
+
+/// # Safety
+///
+/// `addr` is null or valid for reads of `len` bytes.
+unsafe fn address(format: AddrFormat, addr: *const c_void, len: usize) -> Result<Option<Address>> {
+    if addr.is_null() || len == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the caller's guarantee.
+    let bytes = unsafe { slice::from_raw_parts(addr.cast::<u8>(), len) };
+    let address = Address::from_bytes(format, bytes).map_err(|_| Errno::ENODATA)?;
+    Ok(Some(address))
+}
+
+/// A C string as text; bytes that are not UTF-8 are replaced, and so match nothing.
+///
+/// # Safety
+///
+/// `s` is null or a C string.
+pub(crate) unsafe fn string(s: *const c_char) -> Option<String> {
+    if s.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's guarantee.
+    let text = unsafe { CStr::from_ptr(s) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+/// # Safety
+///
+/// `key` is null or valid for reads of `size` bytes.
+unsafe fn auth_key(key: *const u8, size: usize) -> Vec<u8> {
+    if key.is_null() || size == 0 || size > isize::MAX.unsigned_abs() {
+        return Vec::new();
+    }
+    // SAFETY: the caller's guarantee.
+    unsafe { slice::from_raw_parts(key, size) }.to_vec()
+}
+
+fn token<T>(fid: *mut T) -> Option<FidToken> {
+    (!fid.is_null()).then(|| FidToken(fid.expose_provenance()))
+}
+
+pub(crate) fn tx_attr(attr: &abi::fi_tx_attr) -> TxAttr {
+    TxAttr {
+        caps: Flags::from_bits_retain(attr.caps),
+        mode: Mode::from_bits_retain(attr.mode),
+        op_flags: Flags::from_bits_retain(attr.op_flags),
+        msg_order: MsgOrder::from_bits_retain(attr.msg_order),
+        comp_order: attr.comp_order,
+        inject_size: attr.inject_size,
+        size: attr.size,
+        iov_limit: attr.iov_limit,
+        rma_iov_limit: attr.rma_iov_limit,
+        tclass: attr.tclass,
+    }
+}
+
+pub(crate) fn rx_attr(attr: &abi::fi_rx_attr) -> RxAttr {
+    RxAttr {
+        caps: Flags::from_bits_retain(attr.caps),
+        mode: Mode::from_bits_retain(attr.mode),
+        op_flags: Flags::from_bits_retain(attr.op_flags),
+        msg_order: MsgOrder::from_bits_retain(attr.msg_order),
+        comp_order: attr.comp_order,
+        total_buffered_recv: attr.total_buffered_recv,
+        size: attr.size,
+        iov_limit: attr.iov_limit,
+    }
+}
+
+/// # Safety
+///
+/// `auth_key` is null or valid for reads of `auth_key_size` bytes.
+unsafe fn ep_attr(attr: &abi::fi_ep_attr) -> Result<EpAttr> {
+    Ok(EpAttr {
+        ep_type: value(EpType::from_raw(attr.type_))?,
+        protocol: value(Protocol::from_raw(attr.protocol))?,
+        protocol_version: attr.protocol_version,
+        max_msg_size: attr.max_msg_size,
+        msg_prefix_size: attr.msg_prefix_size,
+        max_order_raw_size: attr.max_order_raw_size,
+        max_order_war_size: attr.max_order_war_size,
+        max_order_waw_size: attr.max_order_waw_size,
+        mem_tag_format: attr.mem_tag_format,
+        tx_ctx_cnt: attr.tx_ctx_cnt,
+        rx_ctx_cnt: attr.rx_ctx_cnt,
+        auth_key_size: attr.auth_key_size,
+        // SAFETY: the caller's guarantee.
+        auth_key: unsafe { auth_key(attr.auth_key, attr.auth_key_size) },
+    })
+}
+
+/// # Safety
+///
+/// `name` is null or a C string; `auth_key` is null or valid for reads of `auth_key_size` bytes.
+unsafe fn domain_attr(attr: &abi::fi_domain_attr) -> Result<DomainAttr> {
+    Ok(DomainAttr {
+        domain: token(attr.domain),
+        // SAFETY: the caller's guarantee.
+        name: unsafe { string(attr.name) },
+        threading: value(Threading::from_raw(attr.threading))?,
+        control_progress: value(Progress::from_raw(attr.control_progress))?,
+        progress: value(Progress::from_raw(attr.data_progress))?,
+        resource_mgmt: value(ResourceMgmt::from_raw(attr.resource_mgmt))?,
+        av_type: value(AvType::from_raw(attr.av_type))?,
+        mr_mode: MrMode::from_bits_retain(attr.mr_mode.cast_unsigned()),
+        mr_key_size: attr.mr_key_size,
+        cq_data_size: attr.cq_data_size,
+        cq_cnt: attr.cq_cnt,
+        ep_cnt: attr.ep_cnt,
+        tx_ctx_cnt: attr.tx_ctx_cnt,
+        rx_ctx_cnt: attr.rx_ctx_cnt,
+        max_ep_tx_ctx: attr.max_ep_tx_ctx,
+        max_ep_rx_ctx: attr.max_ep_rx_ctx,
+        max_ep_stx_ctx: attr.max_ep_stx_ctx,
+        max_ep_srx_ctx: attr.max_ep_srx_ctx,
+        cntr_cnt: attr.cntr_cnt,
+        mr_iov_limit: attr.mr_iov_limit,
+        caps: Flags::from_bits_retain(attr.caps),
+        mode: Mode::from_bits_retain(attr.mode),
+        // SAFETY: the caller's guarantee.
+        auth_key: unsafe { auth_key(attr.auth_key, attr.auth_key_size) },
+        auth_key_size: attr.auth_key_size,
+        max_err_data: attr.max_err_data,
+        mr_cnt: attr.mr_cnt,
+        tclass: attr.tclass,
+        max_ep_auth_key: attr.max_ep_auth_key,
+        max_group_id: attr.max_group_id,
+        max_cntr_value: attr.max_cntr_value,
+        max_err_cntr_value: attr.max_err_cntr_value,
+    })
+}
+
+/// Attributes for `fi_fabric`.
+///
+/// # Errors
+/// None today.
+///
+/// # Safety
+///
+/// `name` and `prov_name` are null or C strings.
+pub(crate) unsafe fn fabric_attr(attr: &abi::fi_fabric_attr) -> Result<FabricAttr> {
+    Ok(FabricAttr {
+        fabric: token(attr.fabric),
+        // SAFETY: the caller's guarantee.
+        name: unsafe { string(attr.name) },
+        // SAFETY: the caller's guarantee.
+        prov_name: unsafe { string(attr.prov_name) },
+        prov_version: attr.prov_version,
+        api_version: Version(attr.api_version),
+    })
+}

@@ -1,0 +1,62 @@
+//! The C edge of Ripstop: what `libfabric.so.1` exports, and the operation tables behind the
+//! objects it hands out.
+//!
+//! Each exported function stands here under a private name, `ripstop_<name>_<major>_<minor>`;
+//! the link step in `libfabric/` gives it the versioned name that programs look for
+//! (`fi_getinfo@@FABRIC_1.9`). The types of the C interface are those of [`ripstop_abi`].
+//!
+//! - A C object is a `#[repr(C)]` struct whose first field is the public struct (`fid_ep`), next
+//!   to the provider's own object. Its operation tables are constants of the provider's types,
+//!   so that `ep->msg->send` runs the provider's code.
+//! - Memory that a caller may free, or that it hands over to be freed, comes from C's `malloc`.
+//! - What can be checked is checked: a null pointer, an object of the wrong class, an unknown
+//!   flag or a short buffer is the documented error. What C cannot express (whether a pointer
+//!   is valid) is listed under `# Safety` of each function.
+#![deny(unsafe_code)]
+
+mod address;
+mod av;
+mod buffers;
+mod cmem;
+mod counter;
+mod cq;
+mod domain;
+mod endpoint;
+mod eq;
+mod errno;
+mod fabric;
+mod getinfo;
+mod handles;
+mod info;
+mod log;
+mod mr;
+mod object;
+mod open;
+mod opened;
+mod param;
+mod passive;
+mod providers;
+mod srx;
+mod tables;
+mod tostr;
+mod varargs;
+mod wait;
+
+pub use errno::ripstop_fi_strerror_1_0;
+pub use fabric::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_fabric2_1_8};
+pub use getinfo::{
+    ripstop_fi_getinfo_1_0, ripstop_fi_getinfo_1_1, ripstop_fi_getinfo_1_2, ripstop_fi_getinfo_1_3,
+    ripstop_fi_getinfo_1_7, ripstop_fi_getinfo_1_8, ripstop_fi_getinfo_1_9,
+};
+pub use info::{
+    ripstop_fi_dupinfo_1_0, ripstop_fi_dupinfo_1_1, ripstop_fi_dupinfo_1_2, ripstop_fi_dupinfo_1_3,
+    ripstop_fi_dupinfo_1_7, ripstop_fi_dupinfo_1_8, ripstop_fi_dupinfo_1_9,
+    ripstop_fi_freeinfo_1_0, ripstop_fi_freeinfo_1_1, ripstop_fi_freeinfo_1_2,
+    ripstop_fi_freeinfo_1_3, ripstop_fi_freeinfo_1_7, ripstop_fi_freeinfo_1_8,
+    ripstop_fi_freeinfo_1_9,
+};
+pub use log::{ripstop_fi_log_enabled_1_0, ripstop_fi_log_ready_1_6};
+pub use open::{ripstop_fi_open_1_5, ripstop_fi_version_1_0};
+pub use param::{ripstop_fi_freeparams_1_0, ripstop_fi_getparams_1_0, ripstop_fi_param_get_1_0};
+pub use tostr::{ripstop_fi_tostr_1_0, ripstop_fi_tostr_r_1_4};
+pub use varargs::{ripstop_fi_log_1_0, ripstop_fi_param_define_1_0};

@@ -1,0 +1,186 @@
+#![allow(unsafe_code)]
+//! Memory regions (`fi_mr(3)`).
+
+use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
+use core::slice;
+use std::sync::Arc;
+
+use ripstop_abi as abi;
+use ripstop_core::provider::{Domain, MemoryRegion, MrAttr};
+use ripstop_mem::{IOV_LIMIT, UserBuf};
+use ripstop_types::{Errno, Flags, Result};
+
+use crate::domain::DomainBody;
+use crate::object::{self, Body, Room, body};
+use crate::{buffers, tables};
+
+/// What a region's object holds.
+struct MrBody<D: Domain> {
+    mr: Arc<D::Mr>,
+    _domain: Arc<D>,
+}
+
+impl<D: Domain> Body for MrBody<D> {
+    type Head = abi::fid_mr;
+
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.mr) > 1
+    }
+}
+
+/// The operation tables of regions.
+pub(crate) struct Tables<D>(PhantomData<D>);
+
+impl<D: Domain> Tables<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<MrBody<D>>),
+        ..tables::NO_FID_OPS
+    };
+    /// Registration, an operation of the domain.
+    pub(crate) const MR: &'static abi::fi_ops_mr = &abi::fi_ops_mr {
+        size: size_of::<abi::fi_ops_mr>(),
+        reg: Some(reg::<D>),
+        regv: Some(regv::<D>),
+        regattr: Some(regattr::<D>),
+    };
+}
+
+/// What one piece of memory is registered for.
+const ACCESS: Flags = Flags::SEND
+    .union(Flags::RECV)
+    .union(Flags::READ)
+    .union(Flags::WRITE)
+    .union(Flags::REMOTE_READ)
+    .union(Flags::REMOTE_WRITE)
+    .union(Flags::COLLECTIVE);
+
+/// Registers memory and makes the object.
+fn register<D: Domain>(
+    domain: &DomainBody<D>,
+    attr: &MrAttr,
+    context: *mut c_void,
+) -> Result<*mut abi::fid_mr> {
+    if attr.iov.is_empty() || !ACCESS.contains(attr.access) {
+        return Err(Errno::EINVAL);
+    }
+    let mr = domain.domain.mr(attr)?;
+    let room = Room::<MrBody<D>>::new();
+    let head = abi::fid_mr {
+        fid: object::fid(abi::FI_CLASS_MR, context, Tables::<D>::FID),
+        // Local buffers need no descriptor; programs pass on what they find here.
+        mem_desc: object::pointer(room.token()).cast(),
+        key: mr.key(),
+    };
+    let body = MrBody {
+        mr,
+        _domain: Arc::clone(&domain.domain),
+    };
+    Ok(room.fill(head, body))
+}
+
+/// # Safety
+///
+/// `iov` is null or has `count` elements; the memory stays valid while it is registered.
+unsafe fn pieces(iov: *const abi::iovec, count: usize) -> Result<Vec<UserBuf>> {
+    if iov.is_null() || count == 0 || count > IOV_LIMIT {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: not null, and the caller's guarantee.
+    let iov = unsafe { slice::from_raw_parts(iov, count) };
+    let piece = |part: &abi::iovec| {
+        // SAFETY: the caller's guarantee.
+        unsafe { buffers::one(part.iov_base, part.iov_len) }
+    };
+    iov.iter().map(piece).collect()
+}
+
+/// `fi_mr_reg`: `fid` is a domain of this type; the memory and `mr` are as `fi_mr(3)` asks.
+unsafe extern "C" fn reg<D: Domain>(
+    fid: *mut abi::fid,
+    buf: *const c_void,
+    len: usize,
+    access: u64,
+    offset: u64,
+    requested_key: u64,
+    flags: u64,
+    mr: *mut *mut abi::fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    let iov = abi::iovec {
+        iov_base: buf.cast_mut(),
+        iov_len: len,
+    };
+    // SAFETY: the same memory and objects, as a vector of one.
+    unsafe {
+        regv::<D>(
+            fid,
+            &raw const iov,
+            1,
+            access,
+            offset,
+            requested_key,
+            flags,
+            mr,
+            context,
+        )
+    }
+}
+
+/// `fi_mr_regv`: as [`reg`], with `count` pieces of memory.
+unsafe extern "C" fn regv<D: Domain>(
+    fid: *mut abi::fid,
+    iov: *const abi::iovec,
+    count: usize,
+    access: u64,
+    offset: u64,
+    requested_key: u64,
+    flags: u64,
+    mr: *mut *mut abi::fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    let attr = abi::fi_mr_attr {
+        mr: abi::fi_mr_attr_iov { mr_iov: iov },
+        iov_count: count,
+        access,
+        offset,
+        requested_key,
+        context,
+        iface: abi::FI_HMEM_SYSTEM,
+        ..Default::default()
+    };
+    // SAFETY: the same memory and objects, as attributes.
+    unsafe { regattr::<D>(fid, &raw const attr, flags, mr) }
+}
+
+/// `fi_mr_regattr`: `fid` is a domain of this type; `attr` is null or valid, with its memory.
+unsafe extern "C" fn regattr<D: Domain>(
+    fid: *mut abi::fid,
+    attr: *const abi::fi_mr_attr,
+    flags: u64,
+    mr: *mut *mut abi::fid_mr,
+) -> c_int {
+    // SAFETY: this operation belongs to domains of this type.
+    let domain = unsafe { body::<DomainBody<D>>(fid.cast()) };
+    let make = || {
+        // SAFETY: null or valid.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        if attr.iface != abi::FI_HMEM_SYSTEM || flags & abi::FI_MR_DMABUF != 0 {
+            return Err(Errno::ENOSYS);
+        }
+        // SAFETY: without `FI_MR_DMABUF` this member of the union is meant.
+        let iov = unsafe { attr.mr.mr_iov };
+        // SAFETY: the memory of the attributes.
+        let iov = unsafe { pieces(iov, attr.iov_count) }?;
+        let wanted = MrAttr {
+            iov,
+            access: Flags::from_bits_retain(attr.access),
+            offset: attr.offset,
+            requested_key: attr.requested_key,
+            flags: Flags::from_bits_retain(flags),
+        };
+        register(domain, &wanted, attr.context)
+    };
+    // SAFETY: `mr` is null or valid for writes.
+    unsafe { object::open(mr, make) }
+}

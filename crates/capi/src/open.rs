@@ -1,0 +1,59 @@
+#![allow(unsafe_code)]
+//! `fi_open(3)`: objects that belong to the library and not to a fabric.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+use ripstop_abi as abi;
+use ripstop_types::{Errno, Version};
+
+use crate::errno::fail;
+use crate::{log, object};
+
+/// Exported as `fi_open@@FABRIC_1.5`: opens `logging` (to import a logger, `fi_import_log`).
+/// Returns 0; `-FI_ENOSYS` for any other name, `mr_cache` among them: nothing here caches
+/// registrations, so there is no monitor to import; `-FI_EINVAL` for null, attributes or a
+/// version before 1.13; `-FI_EBADFLAGS` for flags; `-FI_EALREADY` while a logger is imported.
+///
+/// # Safety
+///
+/// `name` is null or a C string; `fid` is null or valid for writes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ripstop_fi_open_1_5(
+    version: u32,
+    name: *const c_char,
+    _attr: *mut c_void,
+    attr_len: usize,
+    flags: u64,
+    fid: *mut *mut abi::fid,
+    context: *mut c_void,
+) -> c_int {
+    if name.is_null() {
+        return fail(Errno::EINVAL);
+    }
+    // SAFETY: the caller's guarantee; not null.
+    let name = unsafe { CStr::from_ptr(name) };
+    let make = || {
+        if !name.to_bytes().eq_ignore_ascii_case(b"logging") {
+            return Err(Errno::ENOSYS);
+        }
+        if Version(version) < Version::new(1, 13) || attr_len != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if flags != 0 {
+            return Err(Errno::EBADFLAGS);
+        }
+        log::open(context)
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { object::open(fid, make) }
+}
+
+/// Exported as `fi_version@@FABRIC_1.0`: the version of the interface, `FI_VERSION(2, 6)`.
+///
+/// # Safety
+///
+/// None. `unsafe` only because C calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ripstop_fi_version_1_0() -> u32 {
+    Version::CURRENT.0
+}

@@ -1,0 +1,88 @@
+#![allow(unsafe_code)]
+//! The providers that this library brings, and how a C fabric of each is opened.
+
+use core::ffi::c_void;
+use std::sync::{Arc, OnceLock};
+
+use ripstop_abi as abi;
+use ripstop_core::FabricAttr;
+use ripstop_core::log::Subsys;
+use ripstop_core::provider::Provider;
+use ripstop_core::registry::{Lease, Priority, Registration, registry};
+use ripstop_tcp::TcpProvider;
+use ripstop_types::{Errno, Result};
+
+use crate::fabric;
+
+/// A provider whose types are behind its operation tables.
+trait Opener: Send + Sync {
+    fn open(
+        &self,
+        attr: &FabricAttr,
+        lease: Lease,
+        context: *mut c_void,
+    ) -> Result<*mut abi::fid_fabric>;
+}
+
+struct Typed<P>(Arc<P>);
+
+impl<P: Provider> Opener for Typed<P> {
+    fn open(
+        &self,
+        attr: &FabricAttr,
+        lease: Lease,
+        context: *mut c_void,
+    ) -> Result<*mut abi::fid_fabric> {
+        let fabric = self.0.fabric(attr)?;
+        Ok(fabric::object(fabric, attr, lease, context))
+    }
+}
+
+/// A provider that is listed.
+struct Listed {
+    name: String,
+    opener: Box<dyn Opener>,
+    /// Keeps it listed.
+    _registration: Registration,
+}
+
+static LISTED: OnceLock<Vec<Listed>> = OnceLock::new();
+
+/// Lists the providers, once.
+pub(crate) fn load() {
+    listed();
+}
+
+fn listed() -> &'static [Listed] {
+    LISTED.get_or_init(|| {
+        // The registry reads the parameters of the core first, those of logging among them.
+        let _ready = registry();
+        vec![list(TcpProvider::new())]
+    })
+}
+
+fn list<P: Provider>(provider: P) -> Listed {
+    let provider = Arc::new(provider);
+    Listed {
+        name: provider.name().to_owned(),
+        opener: Box::new(Typed(Arc::clone(&provider))),
+        _registration: registry().register(provider, Priority::Version),
+    }
+}
+
+/// Opens a fabric with the provider that its attributes name.
+///
+/// # Errors
+/// [`Errno::ENODEV`] for a provider that is not there; those of the provider.
+pub(crate) fn open_fabric(attr: &FabricAttr, context: *mut c_void) -> Result<*mut abi::fid_fabric> {
+    let name = attr.prov_name.as_deref().ok_or(Errno::EINVAL)?;
+    let listed = listed();
+    let lease = registry().lease(name).ok_or(Errno::ENODEV)?;
+    let provider = lease.provider().name();
+    let same = |entry: &&Listed| entry.name.eq_ignore_ascii_case(provider);
+    let entry = listed.iter().find(same).ok_or(Errno::ENODEV)?;
+    let fabric = entry.opener.open(attr, lease, context)?;
+    let opened = attr.name.as_deref().unwrap_or_default();
+    ripstop_core::fi_info!("core", Subsys::Core, "Opened fabric: {opened}");
+    Ok(fabric)
+}

@@ -1,0 +1,244 @@
+#![allow(unsafe_code)]
+//! Shared receive contexts (`fi_srx_context`, `fi_endpoint(3)`): a `fid_ep` that only receives.
+//!
+//! These operations belong to contexts of type `D` and are called through them; buffers, I/O
+//! vectors and messages are null or valid as `fi_msg(3)` and `fi_tagged(3)` ask. Every `SAFETY`
+//! remark of an operation rests on this.
+
+use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use ripstop_abi as abi;
+use ripstop_core::provider::{Domain, RecvKind, SharedRx};
+use ripstop_types::{Errno, FiAddr};
+
+use crate::buffers;
+use crate::domain::DomainBody;
+use crate::endpoint::{self, message, tagged_message};
+use crate::errno::{code, status};
+use crate::info::read;
+use crate::object::{self, Body, Room, body};
+use crate::tables::{self, table};
+
+/// What the object of a shared receive context holds.
+pub(crate) struct SrxBody<D: Domain> {
+    pub(crate) srx: Arc<D::SharedRx>,
+    pub(crate) domain: Arc<D>,
+}
+
+impl<D: Domain> Body for SrxBody<D> {
+    type Head = abi::fid_ep;
+
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.srx) > 1
+    }
+}
+
+struct Tables<D>(PhantomData<D>);
+
+/// A context does not send.
+static NO_CM: abi::fi_ops_cm = tables::NO_CM_OPS;
+
+impl<D: Domain> Tables<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<SrxBody<D>>),
+        ..tables::NO_FID_OPS
+    };
+    const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
+        cancel: Some(cancel::<D>),
+        getopt: Some(getopt::<D>),
+        setopt: Some(setopt::<D>),
+        ..tables::NO_EP_OPS
+    };
+    const MSG: &'static abi::fi_ops_msg = &abi::fi_ops_msg {
+        recv: Some(recv::<D>),
+        recvv: Some(recvv::<D>),
+        recvmsg: Some(recvmsg::<D>),
+        ..tables::NO_MSG_OPS
+    };
+    const TAGGED: &'static abi::fi_ops_tagged = &abi::fi_ops_tagged {
+        recv: Some(trecv::<D>),
+        recvv: Some(trecvv::<D>),
+        recvmsg: Some(trecvmsg::<D>),
+        ..tables::NO_TAGGED_OPS
+    };
+}
+
+/// `fi_srx_context`.
+///
+/// # Safety
+///
+/// `domain` is an open domain of this type; `attr` is null or valid; `ep` is null or valid for
+/// writes.
+pub(crate) unsafe extern "C" fn open<D: Domain>(
+    domain: *mut abi::fid_domain,
+    attr: *mut abi::fi_rx_attr,
+    ep: *mut *mut abi::fid_ep,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's guarantee.
+    let parent = unsafe { body::<DomainBody<D>>(domain) };
+    let make = || {
+        // SAFETY: the caller's guarantee.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let head = abi::fid_ep {
+            fid: object::fid(abi::FI_CLASS_SRX_CTX, context, Tables::<D>::FID),
+            ops: table(Tables::<D>::EP),
+            cm: table(&NO_CM),
+            msg: table(Tables::<D>::MSG),
+            rma: table(&tables::NO_RMA),
+            tagged: table(Tables::<D>::TAGGED),
+            atomic: table(&tables::NO_ATOMIC),
+            collective: table(&tables::NO_COLLECTIVE),
+        };
+        let body = SrxBody {
+            srx: parent.domain.shared_rx(&read::rx_attr(attr))?,
+            domain: Arc::clone(&parent.domain),
+        };
+        Ok(Room::<SrxBody<D>>::new().fill(head, body))
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { object::open(ep, make) }
+}
+
+unsafe extern "C" fn recv<D: Domain>(
+    ep: *mut abi::fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    src_addr: abi::fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(ep) };
+    // SAFETY: see the module.
+    let buf = unsafe { buffers::one(buf, len) };
+    status(buf.and_then(|buf| {
+        let (src, context) = (FiAddr(src_addr), context.expose_provenance());
+        this.srx.recv(RecvKind::Msg, &[buf], src, context, None)
+    }))
+}
+
+unsafe extern "C" fn recvv<D: Domain>(
+    ep: *mut abi::fid_ep,
+    iov: *const abi::iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    src_addr: abi::fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(ep) };
+    // SAFETY: see the module.
+    let segs = unsafe { buffers::many(iov, count) };
+    status(segs.and_then(|segs| {
+        let (src, context) = (FiAddr(src_addr), context.expose_provenance());
+        let segs = segs.as_slice();
+        this.srx.recv(RecvKind::Msg, segs, src, context, None)
+    }))
+}
+
+unsafe extern "C" fn recvmsg<D: Domain>(
+    ep: *mut abi::fid_ep,
+    msg: *const abi::fi_msg,
+    flags: u64,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(ep) };
+    // SAFETY: see the module.
+    let posted = unsafe { message(msg, flags) };
+    status(posted.and_then(|posted| {
+        posted.to(|kind, segs, src, context, flags| this.srx.recv(kind, segs, src, context, flags))
+    }))
+}
+
+unsafe extern "C" fn trecv<D: Domain>(
+    ep: *mut abi::fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    src_addr: abi::fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(ep) };
+    // SAFETY: see the module.
+    let buf = unsafe { buffers::one(buf, len) };
+    status(buf.and_then(|buf| {
+        let (src, context) = (FiAddr(src_addr), context.expose_provenance());
+        let kind = RecvKind::Tagged { tag, ignore };
+        this.srx.recv(kind, &[buf], src, context, None)
+    }))
+}
+
+unsafe extern "C" fn trecvv<D: Domain>(
+    ep: *mut abi::fid_ep,
+    iov: *const abi::iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    src_addr: abi::fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(ep) };
+    // SAFETY: see the module.
+    let segs = unsafe { buffers::many(iov, count) };
+    status(segs.and_then(|segs| {
+        let (src, context) = (FiAddr(src_addr), context.expose_provenance());
+        let kind = RecvKind::Tagged { tag, ignore };
+        this.srx.recv(kind, segs.as_slice(), src, context, None)
+    }))
+}
+
+unsafe extern "C" fn trecvmsg<D: Domain>(
+    ep: *mut abi::fid_ep,
+    msg: *const abi::fi_msg_tagged,
+    flags: u64,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(ep) };
+    // SAFETY: see the module.
+    let posted = unsafe { tagged_message(msg, flags) };
+    status(posted.and_then(|posted| {
+        posted.to(|kind, segs, src, context, flags| this.srx.recv(kind, segs, src, context, flags))
+    }))
+}
+
+unsafe extern "C" fn cancel<D: Domain>(fid: abi::fid_t, context: *mut c_void) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(fid.cast()) };
+    status(this.srx.cancel(context.expose_provenance()))
+}
+
+unsafe extern "C" fn getopt<D: Domain>(
+    fid: abi::fid_t,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(fid.cast()) };
+    let get = |option| this.srx.option(option);
+    // SAFETY: the buffer is as `fi_getopt` asks.
+    code(unsafe { endpoint::get_option(level, name, value, len, get) })
+}
+
+unsafe extern "C" fn setopt<D: Domain>(
+    fid: abi::fid_t,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: usize,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(fid.cast()) };
+    let set = |option, value| this.srx.set_option(option, value);
+    // SAFETY: the buffer is as `fi_setopt` asks.
+    code(unsafe { endpoint::set_option(level, name, value, len, set) })
+}

@@ -1,0 +1,157 @@
+#![allow(unsafe_code)]
+//! Operation tables in which every operation answers that there is none. Objects take what they
+//! have from their own code and the rest from here, so that no slot is ever null.
+
+use core::ffi::{c_char, c_int};
+use core::ptr;
+
+use ripstop_abi as abi;
+
+/// What a call returns for an operation that does not exist.
+pub(crate) trait Answer {
+    /// `-FI_ENOSYS`, or nothing where the type has no place for an error.
+    const ENOSYS: Self;
+}
+
+impl Answer for c_int {
+    const ENOSYS: Self = -abi::FI_ENOSYS;
+}
+
+impl Answer for isize {
+    const ENOSYS: Self = -abi::FI_ENOSYS as isize;
+}
+
+impl Answer for u64 {
+    const ENOSYS: Self = 0;
+}
+
+impl Answer for *const c_char {
+    const ENOSYS: Self = ptr::null();
+}
+
+/// A C function type, with a function of this type that does nothing and says so.
+pub(crate) trait Slot: Sized {
+    /// That function.
+    const MISSING: Self;
+}
+
+macro_rules! slots {
+    ($($arg:ident)*) => {
+        impl<$($arg,)* R: Answer> Slot for unsafe extern "C" fn($($arg),*) -> R {
+            const MISSING: Self = {
+                unsafe extern "C" fn missing<$($arg,)* R: Answer>($(_: $arg),*) -> R {
+                    R::ENOSYS
+                }
+                missing::<$($arg,)* R>
+            };
+        }
+    };
+}
+
+slots!(A);
+slots!(A B);
+slots!(A B C);
+slots!(A B C D);
+slots!(A B C D E);
+slots!(A B C D E F);
+slots!(A B C D E F G);
+slots!(A B C D E F G H);
+slots!(A B C D E F G H I);
+slots!(A B C D E F G H I J);
+slots!(A B C D E F G H I J K);
+slots!(A B C D E F G H I J K L);
+slots!(A B C D E F G H I J K L M);
+slots!(A B C D E F G H I J K L M N);
+slots!(A B C D E F G H I J K L M N O);
+slots!(A B C D E F G H I J K L M N O P);
+slots!(A B C D E F G H I J K L M N O P Q);
+
+/// The function for a slot without an operation.
+pub(crate) const fn missing<T: Slot>() -> Option<T> {
+    Some(T::MISSING)
+}
+
+macro_rules! empty {
+    ($($(#[$doc:meta])* $name:ident: $table:ident { $($slot:ident)* })*) => { $(
+        $(#[$doc])*
+        pub(crate) const $name: abi::$table = abi::$table {
+            size: size_of::<abi::$table>(),
+            $($slot: missing(),)*
+        };
+    )* };
+}
+
+empty! {
+    /// An object that can do nothing, not even close.
+    NO_FID_OPS: fi_ops { close bind control ops_open tostr ops_set }
+    NO_FABRIC_OPS: fi_ops_fabric { domain passive_ep eq_open wait_open trywait domain2 }
+    NO_DOMAIN_OPS: fi_ops_domain {
+        av_open cq_open endpoint scalable_ep cntr_open poll_open stx_ctx srx_ctx query_atomic
+        query_collective endpoint2
+    }
+    NO_EP_OPS: fi_ops_ep { cancel getopt setopt tx_ctx rx_ctx rx_size_left tx_size_left }
+    NO_CM_OPS: fi_ops_cm {
+        setname getname getpeer connect listen accept reject shutdown join
+    }
+    NO_MSG_OPS: fi_ops_msg {
+        recv recvv recvmsg send sendv sendmsg inject senddata injectdata
+    }
+    NO_TAGGED_OPS: fi_ops_tagged {
+        recv recvv recvmsg send sendv sendmsg inject senddata injectdata
+    }
+    NO_RMA_OPS: fi_ops_rma {
+        read readv readmsg write writev writemsg inject writedata injectdata
+    }
+    NO_ATOMIC_OPS: fi_ops_atomic {
+        write writev writemsg inject readwrite readwritev readwritemsg compwrite compwritev
+        compwritemsg writevalid readwritevalid compwritevalid
+    }
+    NO_COLLECTIVE_OPS: fi_ops_collective {
+        barrier broadcast alltoall allreduce allgather reduce_scatter reduce scatter gather msg
+        barrier2
+    }
+    NO_AV_OPS: fi_ops_av {
+        insert insertsvc insertsym remove lookup straddr av_set insert_auth_key lookup_auth_key
+        set_user_id
+    }
+}
+
+/// An object that can do nothing.
+#[cfg(test)]
+pub(crate) static NO_FID: abi::fi_ops = NO_FID_OPS;
+/// RMA of an endpoint without it.
+pub(crate) static NO_RMA: abi::fi_ops_rma = NO_RMA_OPS;
+/// Atomics of an endpoint without them.
+pub(crate) static NO_ATOMIC: abi::fi_ops_atomic = NO_ATOMIC_OPS;
+/// Collectives of an endpoint without them.
+pub(crate) static NO_COLLECTIVE: abi::fi_ops_collective = NO_COLLECTIVE_OPS;
+
+/// A table as C declares the pointer to it. C programs only read through it.
+pub(crate) const fn table<T>(table: &'static T) -> *mut T {
+    ptr::from_ref(table).cast_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_operation_says_so() {
+        let close = NO_FID_OPS.close.unwrap();
+        // SAFETY: the function looks at nothing.
+        assert_eq!(unsafe { close(ptr::null_mut()) }, -38);
+        let inject = NO_MSG_OPS.inject.unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { inject(ptr::null_mut(), ptr::null(), 0, 0) }, -38);
+        let barrier = NO_COLLECTIVE_OPS.barrier2.unwrap();
+        // SAFETY: as above.
+        let code = unsafe { barrier(ptr::null_mut(), 0, 0, ptr::null_mut()) };
+        assert_eq!(code, -38);
+    }
+
+    #[test]
+    fn tables_have_their_whole_size() {
+        assert_eq!(NO_ATOMIC_OPS.size, size_of::<abi::fi_ops_atomic>());
+        assert_eq!(NO_FID_OPS.size, 56);
+    }
+}

@@ -1,0 +1,156 @@
+#![allow(unsafe_code)]
+//! Wait objects of queues and counters (`fi_cq(3)`, `fi_eq(3)`, `fi_cntr(3)`).
+
+use core::ffi::{c_int, c_short, c_void};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use ripstop_abi as abi;
+use ripstop_types::{Errno, Result, WaitObj};
+
+/// `POLLIN` on Linux.
+const POLLIN: c_short = 1;
+
+/// The wait object of an attribute.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for one that does not exist or a wait set that is not there;
+/// [`Errno::ENOSYS`] for a wait set.
+pub(crate) fn object(raw: abi::fi_wait_obj, set: *const abi::fid_wait) -> Result<WaitObj> {
+    match WaitObj::from_raw(raw) {
+        None => Err(Errno::EINVAL),
+        Some(WaitObj::Set) if set.is_null() => Err(Errno::EINVAL),
+        Some(WaitObj::Set) => Err(Errno::ENOSYS),
+        Some(object) => Ok(object),
+    }
+}
+
+/// A C timeout in milliseconds; a negative one is none.
+pub(crate) fn timeout(ms: c_int) -> Option<Duration> {
+    u64::try_from(ms).ok().map(Duration::from_millis)
+}
+
+/// `FI_GETWAIT` and `FI_GETWAITOBJ` of an object.
+///
+/// # Errors
+/// [`Errno::ENODATA`] without a wait object, [`Errno::EINVAL`] for null, [`Errno::ETOOSMALL`]
+/// with the needed number for too few `struct pollfd`, [`Errno::ENOSYS`] for another command.
+///
+/// # Safety
+///
+/// `arg` is null or what the command takes.
+pub(crate) unsafe fn control(
+    command: c_int,
+    arg: *mut c_void,
+    object: WaitObj,
+    fd: impl Fn() -> Result<RawFd>,
+) -> Result<()> {
+    if !matches!(command, abi::FI_GETWAIT | abi::FI_GETWAITOBJ) {
+        return Err(Errno::ENOSYS);
+    }
+    if arg.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    if object == WaitObj::None {
+        return Err(Errno::ENODATA);
+    }
+    if command == abi::FI_GETWAITOBJ {
+        let object = match object {
+            // A program that left the choice to us learns of the descriptor, if it may have it.
+            WaitObj::Unspec if fd().is_ok() => WaitObj::Fd,
+            object => object,
+        };
+        // SAFETY: not null, and this command takes an `enum fi_wait_obj`.
+        unsafe { arg.cast::<abi::fi_wait_obj>().write(object.raw()) };
+        return Ok(());
+    }
+    match object {
+        WaitObj::Fd | WaitObj::Unspec => {
+            let fd = fd()?;
+            // SAFETY: not null, and for a descriptor this command takes an `int`.
+            unsafe { arg.cast::<c_int>().write(fd) };
+            Ok(())
+        }
+        WaitObj::PollFd => {
+            // SAFETY: not null, and the argument for this object.
+            let polled = unsafe { &mut *arg.cast::<abi::fi_wait_pollfd>() };
+            // SAFETY: as above: the array has `nfds` elements.
+            unsafe { pollfd(polled, fd()?) }
+        }
+        WaitObj::None | WaitObj::Set | WaitObj::MutexCond | WaitObj::Yield => Err(Errno::ENODATA),
+    }
+}
+
+/// # Safety
+///
+/// `fd` in the argument is null or has `nfds` elements.
+unsafe fn pollfd(polled: &mut abi::fi_wait_pollfd, fd: RawFd) -> Result<()> {
+    let room = core::mem::replace(&mut polled.nfds, 1);
+    // The set of descriptors never changes.
+    polled.change_index = 1;
+    if room == 0 || polled.fd.is_null() {
+        return Err(Errno::ETOOSMALL);
+    }
+    let entry = abi::pollfd {
+        fd,
+        events: POLLIN,
+        revents: 0,
+    };
+    // SAFETY: not null, and one element by the caller's guarantee.
+    unsafe { polled.fd.write(entry) };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ptr;
+
+    use super::*;
+
+    fn call<T>(command: c_int, arg: &mut T, object: WaitObj) -> Result<()> {
+        // SAFETY: the tests pair command, argument and object.
+        unsafe { control(command, ptr::from_mut(arg).cast(), object, || Ok(9)) }
+    }
+
+    #[test]
+    fn a_descriptor_is_handed_out() {
+        let mut fd: c_int = 0;
+        assert_eq!(call(abi::FI_GETWAIT, &mut fd, WaitObj::Unspec), Ok(()));
+        assert_eq!(fd, 9);
+        let none = call(abi::FI_GETWAIT, &mut fd, WaitObj::None);
+        assert_eq!(none, Err(Errno::ENODATA));
+        assert_eq!(call(99, &mut fd, WaitObj::Fd), Err(Errno::ENOSYS));
+        let mut object: abi::fi_wait_obj = 0;
+        assert_eq!(
+            call(abi::FI_GETWAITOBJ, &mut object, WaitObj::Unspec),
+            Ok(())
+        );
+        assert_eq!(object, abi::FI_WAIT_FD);
+        // SAFETY: null is refused.
+        let null = unsafe { control(abi::FI_GETWAIT, ptr::null_mut(), WaitObj::Fd, || Ok(9)) };
+        assert_eq!(null, Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn pollfd_says_how_many_it_needs() {
+        let mut polled = abi::fi_wait_pollfd::default();
+        let short = call(abi::FI_GETWAIT, &mut polled, WaitObj::PollFd);
+        assert_eq!((short, polled.nfds), (Err(Errno::ETOOSMALL), 1));
+        let mut entry = abi::pollfd::default();
+        polled.fd = &raw mut entry;
+        assert_eq!(call(abi::FI_GETWAIT, &mut polled, WaitObj::PollFd), Ok(()));
+        assert_eq!((entry.fd, entry.events), (9, POLLIN));
+    }
+
+    #[test]
+    fn timeouts_are_milliseconds() {
+        assert_eq!(timeout(5), Some(Duration::from_millis(5)));
+        assert_eq!(timeout(-1), None);
+        assert_eq!(object(abi::FI_WAIT_SET, ptr::null()), Err(Errno::EINVAL));
+        assert_eq!(
+            object(abi::FI_WAIT_SET, ptr::dangling()),
+            Err(Errno::ENOSYS)
+        );
+        assert_eq!(object(7, ptr::null()), Err(Errno::EINVAL));
+    }
+}
