@@ -20,9 +20,7 @@ use crate::owned::Owned;
 use crate::payload::Place;
 use crate::region::Memory;
 use crate::threading::{Lock, Ptr, Threading};
-use crate::{
-    Av, AvAttr, Cntr, ConnReq, Cq, CqAttr, Endpoint, EndpointBuilder, Error, Region, Result,
-};
+use crate::{Av, AvAttr, Cntr, ConnReq, Cq, CqAttr, EndpointBuilder, Error, Region, Result};
 
 /// An open domain. Clones share it.
 pub struct Domain<M: Threading> {
@@ -196,12 +194,12 @@ impl<M: Threading> Domain<M> {
     }
 
     /// Opens a shared receive context (`fi_srx_context`): an endpoint that only receives, for
-    /// other endpoints to bind. It needs no enabling.
+    /// other endpoints to bind. It is bound and enabled like any other.
     ///
     /// # Errors
     ///
     /// What the library says.
-    pub fn shared_rx(&self, info: &Info) -> Result<Endpoint<M>> {
+    pub fn shared_rx(&self, info: &Info) -> Result<EndpointBuilder<M>> {
         let info = &info.duplicate("fi_srx_context", self.functions())?;
         let mut attr: fi_rx_attr = info.rx_attr();
         let mut ep: *mut fid_ep = ptr::null_mut();
@@ -213,7 +211,7 @@ impl<M: Threading> Domain<M> {
             None => ENOSYS,
         };
         let ep = opened("fi_srx_context", ret, ep)?;
-        Ok(EndpointBuilder::new(ep, self.core.clone(), info, true).without_enable())
+        Ok(EndpointBuilder::new(ep, self.core.clone(), info, true))
     }
 
     /// Opens a completion queue (`fi_cq_open`).

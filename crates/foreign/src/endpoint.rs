@@ -176,15 +176,14 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// What the library says.
     pub fn enable(self) -> Result<Endpoint<M>> {
-        call::command("fi_enable", self.core.owned.fid(), FI_ENABLE)?;
-        Ok(self.without_enable())
-    }
-
-    /// Makes it usable as it is, for a kind that needs no enabling.
-    pub(crate) fn without_enable(self) -> Endpoint<M> {
-        Endpoint {
-            core: Arc::new(self.core),
+        match call::command("fi_enable", self.core.owned.fid(), FI_ENABLE) {
+            // Some providers have no such call for a shared context, which needs none.
+            Err(e) if self.core.naming == Naming::Anyone && e.errno == Errno::ENOSYS => {}
+            enabled => enabled?,
         }
+        Ok(Endpoint {
+            core: Arc::new(self.core),
+        })
     }
 
     fn same_domain(&self, domain: &Arc<DomainCore<M>>) -> Result<()> {

@@ -152,6 +152,48 @@ fn a_connection_carries_data_both_ways_and_ends() {
 }
 
 #[test]
+fn a_shared_context_receives_for_a_connection() {
+    let Some(library) = library() else { return };
+    let server = server(&library);
+    let client = client(&library, &server.pep.getname().unwrap(), &[]);
+    let (cq, accepted, shared) = std::thread::scope(|s| {
+        let answer = s.spawn(|| client.eq.sread(Some(SOON)));
+        let asked = request(&server);
+        let domain = server.fabric.domain(asked.info()).unwrap();
+        let cq = domain.cq(CqAttr::default()).unwrap();
+        let shared = domain.shared_rx(asked.info()).unwrap();
+        let shared = match shared.bind_cq(&cq, Flags::RECV) {
+            Ok(bound) => bound.enable().unwrap(),
+            // Older releases only know the queue of the endpoint.
+            Err(e) => {
+                assert_eq!(e.errno, Errno::ENOSYS);
+                domain.shared_rx(asked.info()).unwrap().enable().unwrap()
+            }
+        };
+        shared.recv(Buf::zeroed(8), FiAddr::UNSPEC, 1).unwrap();
+        let directed = shared.recv(Buf::zeroed(8), FiAddr(0), 1).unwrap_err();
+        assert_eq!(directed.error.errno, Errno::EADDRNOTAVAIL);
+        let accepted = domain.accepting(asked).unwrap();
+        let accepted = accepted.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
+        let accepted = accepted.bind_eq(&server.eq).unwrap();
+        let accepted = accepted.bind_shared_rx(&shared).unwrap().enable().unwrap();
+        accepted.accept(&[]).unwrap();
+        server.eq.sread(Some(SOON)).unwrap();
+        assert!(matches!(
+            answer.join().unwrap(),
+            Ok(Event::Connected { .. })
+        ));
+        (cq, accepted, shared)
+    });
+    client.side.ep.inject(b"shared", FiAddr::UNSPEC).unwrap();
+    let got = cq.wait(SOON).unwrap();
+    assert_eq!((got.token, got.len), (1, 6));
+    assert_eq!(&got.returned.into_buf().unwrap()[..6], b"shared");
+    drop(shared);
+    drop(accepted);
+}
+
+#[test]
 fn a_rejection_names_its_reason() {
     let Some(library) = library() else { return };
     let server = server(&library);
