@@ -217,25 +217,31 @@ impl<B: Buffer> Matcher<B> {
     }
 
     /// The frequent case of [`Matcher::match_message`]: takes the first posted receive, and
-    /// forgets it, if the message fits it and its memory.
+    /// forgets it, if it has one segment and the message fits it. Returns the segment, the
+    /// context, and whether success is reported.
     #[inline]
     pub(crate) fn match_first(
         &mut self,
         tag: Option<u64>,
         src: FiAddr,
         len: u64,
-    ) -> Option<Recv<B>> {
+    ) -> Option<(B, Context, bool)> {
         let Self {
             recvs, msg, tagged, ..
         } = self;
         let list = if tag.is_some() { tagged } else { msg };
-        let id = list.first();
-        let first = recvs.get(id)?;
+        let first = recvs.get(list.first())?;
+        let [segment] = first.iov.segments() else {
+            return None;
+        };
         if !first.want.accepts(tag, src) || first.multi || first.iov.len() < len {
             return None;
         }
-        list.pop_front(recvs);
-        recvs.remove(id)
+        let found = (*segment, first.context, first.completion);
+        if let Some(id) = list.pop_front(recvs) {
+            recvs.discard(id);
+        }
+        Some(found)
     }
 
     /// Takes a receive out of its queue; it stays known by its id.

@@ -220,14 +220,11 @@ impl State {
         }
         if self.hot_count > 0 {
             let id = self.hot[(self.hot_next & 1) as usize];
-            self.hot_next = if self.hot_count > 1 {
-                self.hot_next ^ 1
-            } else {
-                0
-            };
             if self.read_hot(id) {
                 return;
             }
+            // Only after a miss: what was active stays first.
+            self.hot_next ^= self.hot_count >> 1;
             self.skipped += 1;
             if self.skipped < POLL_EVERY {
                 return;
@@ -740,7 +737,7 @@ fn consume_whole(engine: &mut Engine<UserBuf>, id: u32, bytes: &[u8]) -> usize {
         let Some(payload) = rest.get(whole.header_len..whole.header_len + whole.len) else {
             break;
         };
-        crate::place::copy_user(&whole.iov, 0, whole.len as u64, payload);
+        ripstop_mem::copy_out(whole.memory, payload);
         rest = &rest[whole.header_len + whole.len..];
     }
     rest.len()

@@ -46,7 +46,7 @@ pub struct Whole<B> {
     /// Bytes of its payload, which follows the header.
     pub len: usize,
     /// Where the payload goes.
-    pub iov: Iov<B>,
+    pub memory: B,
 }
 
 /// Where the driver puts the next bytes of the stream.
@@ -136,18 +136,17 @@ impl<B: Buffer> Engine<B> {
         if config.source_err && !src.is_specified() {
             return None;
         }
-        let recv = srxs.get_mut(conn.srx)?.match_first(small.tag, src, len)?;
+        let (memory, context, reported) =
+            srxs.get_mut(conn.srx)?.match_first(small.tag, src, len)?;
         if let Some(counter) = counters.get_mut(config.rx_counter) {
             counter.success(len);
         }
-        if recv.completion
-            && let Some(cq) = cqs.get_mut(config.rx_cq)
-        {
+        if reported && let Some(cq) = cqs.get_mut(config.rx_cq) {
             cq.push(Completion {
-                context: recv.context,
+                context,
                 flags: rx_flags(small.tag.is_some()),
                 len: len as usize,
-                buf: recv.iov.address(),
+                buf: memory.address(),
                 data: 0,
                 tag: small.tag.unwrap_or_default(),
                 src: if config.source { src } else { FiAddr::NOTAVAIL },
@@ -156,7 +155,7 @@ impl<B: Buffer> Engine<B> {
         Some(Whole {
             header_len,
             len: len as usize,
-            iov: recv.iov,
+            memory,
         })
     }
 

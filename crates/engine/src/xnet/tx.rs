@@ -163,14 +163,25 @@ impl<B: Buffer> Engine<B> {
         };
         let inline_len = if inline { len } else { 0 };
         let staged = inline_len.saturating_add(header_len as u64);
-        let silent = send.inject && !send.completion && !ep.counts_sends();
-        let user = if inline { None } else { Some(&send.iov) };
-        conn.queue(staged, user)?;
-        if !silent || send.ack {
-            let end = conn.queued;
+        let silent = send.inject && !send.completion && !ep.counts_sends() && !send.ack;
+        if !silent {
+            let user = if inline { 0 } else { len };
+            let end = conn.queued.wrapping_add(staged).wrapping_add(user);
             let info = send.info();
             conn.dones.push(TxDone { end, info })?;
             ep.outstanding = ep.outstanding.wrapping_add(1);
+        }
+        let queued = if inline {
+            conn.queue_staged(staged)
+        } else {
+            conn.queue(staged, Some(&send.iov))
+        };
+        if let Err(error) = queued {
+            if !silent {
+                conn.dones.pop_back();
+                ep.outstanding = ep.outstanding.wrapping_sub(1);
+            }
+            return Err(error);
         }
         Ok(Some(SendPlan::Stage {
             header,
@@ -473,6 +484,24 @@ fn put<const N: usize>(header: &mut [u8; SEND_HEADER], bytes: &[u8; N]) -> usize
 }
 
 impl<B: Buffer> Conn<B> {
+    /// Queues one message that is wholly in the staging buffer.
+    #[inline]
+    fn queue_staged(&mut self, staged: u64) -> Result<()> {
+        match self.segments.back_mut() {
+            Some(back) if matches!(back.source, Source::Stage) => {
+                back.len = back.len.wrapping_add(staged);
+            }
+            _ => self.segments.push(Segment {
+                source: Source::Stage,
+                len: staged,
+                start: true,
+            })?,
+        }
+        self.staged = self.staged.wrapping_add(staged as usize);
+        self.queued = self.queued.wrapping_add(staged);
+        Ok(())
+    }
+
     /// Queues one message: `staged` bytes of the staging buffer, then user memory.
     #[inline]
     fn queue(&mut self, staged: u64, user: Option<&Iov<B>>) -> Result<()> {
