@@ -5,7 +5,7 @@ use ripstop_foreign::{
 };
 use ripstop_types::{CqFormat, Errno, FiAddr, Flags};
 
-use crate::{Pair, SOON, Side, library, pattern, rdm_info};
+use crate::{Pair, SOON, Side, find_rdm_info, library, pattern, rdm_info};
 
 type M = Single;
 
@@ -392,14 +392,17 @@ fn an_address_vector_answers() {
 
 #[test]
 fn rma_reaches_a_registered_region() {
-    let Some(pair) = pair(Flags::RMA) else { return };
+    let Some(library) = library() else { return };
+    let Some(info) = find_rdm_info(&library, Flags::RMA) else {
+        eprintln!("skipped: {library:?} has no RMA over tcp");
+        return;
+    };
+    let pair: Pair<M> = Pair::new(&info, CqAttr::default());
     let (a, b) = (&pair.a, &pair.b);
     let target = pair.domain.region(64);
     let access = Flags::REMOTE_READ | Flags::REMOTE_WRITE;
     let mr = target.register(access, 4711).unwrap();
-    let library = library().unwrap();
-    let mr_mode = rdm_info(&library, Flags::RMA).mr_mode();
-    let base = match mr_mode.contains(ripstop_types::MrMode::VIRT_ADDR) {
+    let base = match info.mr_mode().contains(ripstop_types::MrMode::VIRT_ADDR) {
         true => mr.address(),
         false => 0,
     };
