@@ -6,6 +6,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
@@ -152,7 +153,7 @@ unsafe extern "C" fn control<D: Domain>(
 ) -> c_int {
     // SAFETY: see the module.
     let this = unsafe { body::<CounterBody<D>>(fid.cast()) };
-    let fd = || this.counter.wait_fd();
+    let fd = || this.counter.wait_fd().map(|fd| fd.as_raw_fd());
     // SAFETY: the argument is as the command asks.
     code(unsafe { wait::control(command, arg, this.counter.wait_obj(), fd) })
 }

@@ -10,7 +10,7 @@
 //! A buffer is a [`UserBuf`]: the caller promises that it stays valid until the operation's
 //! completion has been read (or the call returned, for `inject`).
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -519,7 +519,7 @@ pub trait CompletionQueue: 'static {
     ///
     /// # Errors
     /// [`Errno::ENODATA`] without one.
-    fn wait_fd(&self) -> Result<RawFd>;
+    fn wait_fd(&self) -> Result<BorrowedFd<'_>>;
 
     /// Whether it is safe to block on the descriptor (`fi_trywait(3)`).
     ///
@@ -556,7 +556,7 @@ pub trait Counter: 'static {
     ///
     /// # Errors
     /// [`Errno::ENODATA`] without one.
-    fn wait_fd(&self) -> Result<RawFd>;
+    fn wait_fd(&self) -> Result<BorrowedFd<'_>>;
 
     /// As [`CompletionQueue::try_wait`].
     ///

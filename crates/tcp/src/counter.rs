@@ -1,6 +1,6 @@
 //! Counters.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ impl<K: Mode> provider::Counter for Counter<K> {
         self.wait.obj()
     }
 
-    fn wait_fd(&self) -> Result<RawFd> {
+    fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
         self.wait.fd()
     }
 

@@ -1,6 +1,6 @@
 //! Completion queues.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ impl<K: Mode> CompletionQueue for Cq<K> {
         self.wait.obj()
     }
 
-    fn wait_fd(&self) -> Result<RawFd> {
+    fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
         self.wait.fd()
     }
 

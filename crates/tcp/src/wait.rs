@@ -1,6 +1,6 @@
 //! Waiting for queues and counters, by descriptor or inside a call.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,9 +50,9 @@ impl Wait {
         self.obj
     }
 
-    pub(crate) fn fd(&self) -> Result<RawFd> {
+    pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>> {
         match (&self.parts, self.obj) {
-            (Some(parts), WaitObj::Fd | WaitObj::Unspec) => Ok(parts.epoll.as_raw_fd()),
+            (Some(parts), WaitObj::Fd | WaitObj::Unspec) => Ok(parts.epoll.as_fd()),
             _ => Err(Errno::ENODATA),
         }
     }

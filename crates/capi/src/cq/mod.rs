@@ -8,6 +8,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::marker::PhantomData;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 
 use ripstop_abi as abi;
@@ -298,7 +299,7 @@ unsafe extern "C" fn control<D: Domain>(
 ) -> c_int {
     // SAFETY: see the module.
     let this = unsafe { body::<CqBody<D>>(fid.cast()) };
-    let fd = || this.cq.wait_fd();
+    let fd = || this.cq.wait_fd().map(|fd| fd.as_raw_fd());
     // SAFETY: the argument is as the command asks.
     code(unsafe { wait::control(command, arg, this.cq.wait_obj(), fd) })
 }
