@@ -159,7 +159,9 @@ impl State {
         if inline {
             stream.stage.push_user(send.iov.segments());
         }
-        let wait = more || (self.burst > 0 && inline && !self.unattended);
+        // Whoever sleeps makes no progress that would write what is put off.
+        let asleep = self.unattended || !self.waiters.is_empty();
+        let wait = more || (self.burst > 0 && inline && !asleep);
         self.burst += 1;
         if stream.interest.write {
             // The kernel said no; it will say when.
@@ -169,6 +171,9 @@ impl State {
             self.put_off(id);
         } else {
             self.flush(id);
+        }
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
         }
         Ok(())
     }

@@ -190,3 +190,43 @@ fn a_refused_peer_is_an_error_in_time() {
     })
     .unwrap();
 }
+
+#[test]
+fn a_waiting_reader_is_woken_by_what_others_post() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Safe, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let near = fabric.safe_domain(&info).unwrap();
+    // Nobody drives the other domain while the reader waits, so nothing else wakes it.
+    let far = fabric.safe_domain(&info).unwrap();
+    let (mut a, b) = (open(&near, &info), open(&far, &info));
+    a.peer = a.av.insert(&b.ep.name().unwrap()).unwrap();
+    let from = Parked::park(vec![1; 8]);
+    let send = |count: usize| {
+        for _ in 0..count {
+            a.ep.send(SendKind::Msg, &[from.buf()], None, a.peer, 3, None)
+                .unwrap();
+        }
+    };
+    send(1);
+    while a.cq.read(1, |_| ()).is_err() {
+        assert_eq!(b.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    for count in [1, 2, 5] {
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut done = 0;
+                while done < count {
+                    let wait = Some(Duration::from_secs(5));
+                    done += a.cq.sread(8, 1, wait, |c| assert_eq!(c.context, 3))?;
+                }
+                Ok::<_, Errno>(())
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            let start = Instant::now();
+            send(count);
+            assert_eq!(reader.join().unwrap(), Ok(()), "{count} sends");
+            assert!(start.elapsed() < Duration::from_secs(2), "{count} sends");
+        });
+    }
+}
