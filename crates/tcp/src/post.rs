@@ -153,7 +153,10 @@ impl State {
         let payload = if inline { send.iov.len() as usize } else { 0 };
         if let Err(error) = stream.stage.reserve(header_len + payload) {
             self.lost(id, error);
-            return Err(error);
+            // The message is queued, so its loss is reported once: in the completion queue,
+            // or here when it has no entry there.
+            let silent = send.inject && !send.completion;
+            return if silent { Err(error) } else { Ok(()) };
         }
         stream.stage.push(&header[..header_len]);
         if inline {
@@ -181,9 +184,8 @@ impl State {
     #[cold]
     fn defer(&mut self, id: u32, send: &Send<UserBuf>, slot: u32) -> Result<()> {
         if slot != NIL {
-            // The message is queued: without memory for its payload the connection must end.
             if let Err(error) = self.fill_slot(slot, send.iov.segments()) {
-                self.lost(id, error);
+                self.engine.take_back(id);
                 return Err(error);
             }
         }
