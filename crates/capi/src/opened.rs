@@ -78,22 +78,21 @@ pub(crate) fn domain_closed(fid: *mut abi::fid) {
 pub(crate) fn name_in(infos: &mut [Info]) {
     let opened = lock();
     for info in infos {
-        let same = |open: &&OpenFabric| {
-            open.provider == info.prov_name() && info.fabric.name.as_deref() == Some(&open.name)
-        };
-        let Some(fabric) = opened.fabrics.iter().find(same) else {
-            continue;
-        };
+        let name = info.fabric.name.as_deref();
+        let same =
+            |open: &&OpenFabric| open.provider == info.prov_name() && name == Some(&open.name);
+        let mut fabrics = opened.fabrics.iter().filter(same).map(|open| open.fid);
         let fits = |open: &&OpenDomain| {
-            open.fabric == fabric.fid
+            fabrics.clone().any(|fabric| fabric == open.fabric)
                 && info.domain.name.as_deref() == Some(&open.name)
                 && open.caps.contains(info.caps | info.domain.caps)
                 && (info.mode | info.domain.mode).contains(open.mode)
                 && info.domain.mr_mode.contains(open.mr_mode)
         };
-        let domain = opened.domains.iter().find(fits).map(|open| open.fid);
-        info.fabric.fabric = Some(fabric.fid);
-        info.domain.domain = info.domain.domain.or(domain);
+        let domain = opened.domains.iter().find(fits);
+        let fabric = domain.map(|open| open.fabric).or_else(|| fabrics.next());
+        info.fabric.fabric = info.fabric.fabric.or(fabric);
+        info.domain.domain = info.domain.domain.or(domain.map(|open| open.fid));
     }
 }
 
