@@ -145,16 +145,12 @@ impl Checks<'_> {
     /// `asked` must be unspecified or the same.
     pub(super) fn same<T>(&mut self, attribute: &'static str, asked: T, offered: T)
     where
-        T: PartialEq + Default + fmt::Debug,
+        T: PartialEq + Default + CNames,
     {
         if asked != T::default() && asked != offered {
-            let remedy = format!("ask for {offered:?}, or leave it unspecified");
-            self.refuse(
-                attribute,
-                format!("{asked:?}"),
-                format!("{offered:?}"),
-                remedy,
-            );
+            let (asked, offered) = (asked.c_names(), offered.c_names());
+            let remedy = format!("ask for {offered}, or leave it unspecified");
+            self.refuse(attribute, asked, offered, remedy);
         }
     }
 }
