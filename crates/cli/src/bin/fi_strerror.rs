@@ -1,0 +1,8 @@
+//! `fi_strerror`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ripstop_cli::exit::code(ripstop_cli::strerror::main())
+}

@@ -1,0 +1,95 @@
+//! `fi_info`: what the providers of this machine offer (man page `fi_info(1)`).
+
+mod args;
+mod environment;
+mod json;
+mod short;
+mod why;
+
+use clap::Parser as _;
+use ripstop_core::Info;
+use ripstop_core::hints::Request;
+use ripstop_core::registry::NoInfo;
+use ripstop_types::{Errno, Version};
+
+use crate::exit::Told;
+use crate::providers;
+use args::Args;
+
+/// The tool.
+///
+/// # Errors
+/// [`Told`] with the number of the `fi_getinfo` error, [`Errno::ENODATA`] when nothing matches.
+pub fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    if args.version {
+        print_version();
+        return Ok(());
+    }
+    run(&args)
+}
+
+/// `--version`.
+fn print_version() {
+    println!("fi_info: {}", env!("CARGO_PKG_VERSION"));
+    println!("libfabric: {}", release());
+    println!("libfabric api: {}", Version::CURRENT);
+}
+
+/// The release of libfabric whose interface this is, and ours.
+fn release() -> String {
+    let api = Version::CURRENT;
+    format!("{api}.0-ripstop-{}", env!("CARGO_PKG_VERSION"))
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let registry = providers::load();
+    let hints = args.hints();
+    let request = Request {
+        version: Version::CURRENT,
+        node: args.node(),
+        service: args.port.as_deref(),
+        flags: args.flags(),
+        hints: hints.as_ref(),
+    };
+    let found = registry.getinfo(&request);
+    if args.why && !args.json {
+        why::print(registry, &request);
+    }
+    if args.json {
+        json::print(
+            args,
+            registry,
+            &request,
+            found.as_deref().unwrap_or_default(),
+        );
+    }
+    let infos = found.map_err(|none| refused(args, &none))?;
+    if !args.json && !args.why {
+        print(args, &infos);
+    }
+    Ok(())
+}
+
+/// What the options ask to see.
+fn print(args: &Args, infos: &[Info]) {
+    if args.shows_environment() {
+        environment::print(args.getenv.as_deref());
+    } else if args.list {
+        short::print_providers(infos);
+    } else {
+        short::print(infos);
+    }
+}
+
+/// Says that nothing matches.
+fn refused(args: &Args, none: &NoInfo) -> Told {
+    let errno = none.errno;
+    eprintln!("fi_getinfo: -{} ({errno})", errno.0);
+    match errno {
+        Errno::ENODATA if args.why => {}
+        Errno::ENODATA => eprintln!("run the same command with --why to see what does not match"),
+        _ => eprintln!("{none}"),
+    }
+    errno.into()
+}

@@ -1,0 +1,8 @@
+//! What the tools do: [`info`] is `fi_info`, [`strerror`] is `fi_strerror`. Each binary only
+//! calls its `main` here.
+#![forbid(unsafe_code)]
+
+pub mod exit;
+pub mod info;
+pub mod providers;
+pub mod strerror;
