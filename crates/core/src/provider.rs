@@ -52,7 +52,7 @@ pub trait Fabric: Send + Sync + 'static {
     /// The attributes it was opened with.
     fn attr(&self) -> &FabricAttr;
 
-    /// Opens a domain that locks. Use unless [`needs_lock`] says otherwise.
+    /// Opens a domain that locks. Use unless [`Fabric::needs_lock`] says otherwise.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] if `info` was not made by this provider's `getinfo`; resource errors.
