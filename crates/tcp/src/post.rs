@@ -183,11 +183,11 @@ impl State {
 
     #[cold]
     fn defer(&mut self, id: u32, send: &Send<UserBuf>, slot: u32) -> Result<()> {
-        if slot != NIL {
-            if let Err(error) = self.fill_slot(slot, send.iov.segments()) {
-                self.engine.take_back(id);
-                return Err(error);
-            }
+        if slot != NIL
+            && let Err(error) = self.fill_slot(slot, send.iov.segments())
+        {
+            self.engine.take_back(id);
+            return Err(error);
         }
         self.progress();
         Ok(())
