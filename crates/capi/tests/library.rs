@@ -15,7 +15,12 @@ fn variadic() -> (functions::fi_log_fn, functions::fi_param_define_fn) {
     let log = ripstop_fi_log_1_0 as *const ();
     let define = ripstop_fi_param_define_1_0 as *const ();
     // SAFETY: both are written to be called with a C argument list.
-    unsafe { (core::mem::transmute(log), core::mem::transmute(define)) }
+    unsafe {
+        (
+            core::mem::transmute::<*const (), functions::fi_log_fn>(log),
+            core::mem::transmute::<*const (), functions::fi_param_define_fn>(define),
+        )
+    }
 }
 
 fn provider(name: &'static CStr) -> fi_provider {
@@ -139,7 +144,10 @@ fn bad_parameters_are_refused() {
     assert_eq!(refused, [-FI_EINVAL; 7]);
 }
 
-static LINES: Mutex<Vec<(String, u32, u32, c_int, String)>> = Mutex::new(Vec::new());
+/// Provider, level, subsystem, line and text.
+type Line = (String, u32, u32, c_int, String);
+
+static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
 
 unsafe extern "C" fn take(
     prov: *const fi_provider,

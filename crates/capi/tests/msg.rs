@@ -1,7 +1,10 @@
 //! A C program with connected endpoints.
 // Everything a C program does is unsafe; the tests keep to what the man pages ask.
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
-#![allow(clippy::multiple_unsafe_ops_per_block)]
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::macro_metavars_in_unsafe
+)]
 
 mod c;
 

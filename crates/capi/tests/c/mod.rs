@@ -1,7 +1,7 @@
 //! What a C program gets from libfabric's headers: the inline functions, over the raw
 //! operation tables, and a few shorthands.
 #![allow(dead_code, unreachable_pub)]
-#![allow(clippy::mut_from_ref, clippy::macro_metavars_in_unsafe)] // as C has it
+#![allow(clippy::mut_from_ref)] // as C has it
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
