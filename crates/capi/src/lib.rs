@@ -58,5 +58,5 @@ pub use info::{
 pub use log::{ripstop_fi_log_enabled_1_0, ripstop_fi_log_ready_1_6};
 pub use open::{ripstop_fi_open_1_5, ripstop_fi_version_1_0};
 pub use param::{ripstop_fi_freeparams_1_0, ripstop_fi_getparams_1_0, ripstop_fi_param_get_1_0};
-pub use tostr::{ripstop_fi_tostr_1_0, ripstop_fi_tostr_r_1_4};
+pub use tostr::{RELEASE, info_text, ripstop_fi_tostr_1_0, ripstop_fi_tostr_r_1_4};
 pub use varargs::{ripstop_fi_log_1_0, ripstop_fi_param_define_1_0};

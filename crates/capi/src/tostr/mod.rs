@@ -7,6 +7,9 @@ use core::ptr;
 use std::cell::RefCell;
 
 use ripstop_abi as abi;
+use ripstop_core::Info;
+
+use crate::info::{free_list, write};
 
 pub(crate) mod address;
 mod info;
@@ -24,7 +27,7 @@ use text::Text;
 const TAB: &str = "    ";
 
 /// What `FI_TYPE_VERSION` prints: the release of libfabric whose interface this is, and ours.
-const VERSION: &str = concat!("2.6.0-ripstop-", env!("CARGO_PKG_VERSION"));
+pub const RELEASE: &str = concat!("2.6.0-ripstop-", env!("CARGO_PKG_VERSION"));
 
 /// Bytes of the buffer behind `fi_tostr`.
 const BUFFER: usize = 8192;
@@ -88,6 +91,21 @@ pub unsafe extern "C" fn ripstop_fi_tostr_1_0(
     LAST.try_with(leave).unwrap_or(ptr::null_mut())
 }
 
+/// An interface as `fi_tostr` prints it (`FI_TYPE_INFO`), for tools written in Rust; `None` when
+/// there is no memory.
+#[must_use]
+pub fn info_text(info: &Info) -> Option<String> {
+    let made = write::info(info);
+    if made.is_null() {
+        return None;
+    }
+    // SAFETY: made just now, with pointers that are null or valid.
+    let text = unsafe { render(made.cast_const().cast(), abi::FI_TYPE_INFO) };
+    // SAFETY: made here, and nobody else knows it.
+    unsafe { free_list(made) };
+    Some(String::from_utf8_lossy(text.as_bytes()).into_owned())
+}
+
 /// # Safety
 ///
 /// `data` points to a value of `datatype`, with pointers that are null or valid.
@@ -115,7 +133,7 @@ unsafe fn render(data: *const c_void, datatype: abi::fi_type) -> Text {
         return text;
     }
     match datatype {
-        abi::FI_TYPE_VERSION => out.put(VERSION),
+        abi::FI_TYPE_VERSION => out.put(RELEASE),
         // SAFETY: the caller's guarantee, for this and the line below.
         abi::FI_TYPE_FID => unsafe { fid(out, "fid: ", data.cast()) },
         // SAFETY: as above.

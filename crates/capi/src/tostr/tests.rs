@@ -84,6 +84,19 @@ fn info_without_attributes() {
 }
 
 #[test]
+fn an_interface_of_the_core_prints_alike() {
+    let mut info = ripstop_core::Info::default();
+    info.fabric.prov_name = Some("tcp".to_owned());
+    info.src_addr = Some("fi_sockaddr_in://127.0.0.1:1234".parse().unwrap());
+    info.addr_format = ripstop_types::AddrFormat::SockaddrIn;
+    let text = info_text(&info).unwrap();
+    assert!(text.starts_with("fi_info:\n    caps: [  ]\n"));
+    assert!(text.contains("\n    src_addr: fi_sockaddr_in://127.0.0.1:1234\n"));
+    assert!(text.contains("\n        prov_name: tcp\n"));
+    assert!(text.ends_with("\n    nic: (nil)\n"));
+}
+
+#[test]
 fn info_prints_its_addresses() {
     let mut addr = sockaddr::encode(&"127.0.0.1:1234".parse().unwrap()).to_vec();
     let info = abi::fi_info {
