@@ -57,9 +57,17 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "SUBSTR")]
     pub(super) getenv: Option<String>,
 
+    /// Print the fi_info structures whose text contains SUBSTR.
+    #[arg(short, long, value_name = "SUBSTR")]
+    pub(super) info: Option<String>,
+
     /// List the providers.
     #[arg(short, long)]
     pub(super) list: bool,
+
+    /// Print the whole fi_info structures.
+    #[arg(short, long)]
+    verbose: bool,
 
     /// Print for each provider why it does not match.
     #[arg(long)]
@@ -78,6 +86,11 @@ impl Args {
     /// The node, of either sense.
     pub(super) fn node(&self) -> Option<&str> {
         self.src_addr.as_deref().or(self.node.as_deref())
+    }
+
+    /// Whether the whole structures are to be printed.
+    pub(super) fn is_verbose(&self) -> bool {
+        self.verbose || self.info.is_some()
     }
 
     /// Whether environment variables are to be printed instead of interfaces.
@@ -259,6 +272,8 @@ mod tests {
         assert_eq!(hints.ep.map(|ep| ep.ep_type), Some(EpType::Rdm));
         assert_eq!(hints.addr_format, AddrFormat::SockaddrIn);
         assert_eq!(args.node(), Some("127.0.0.1"));
+        assert!(!args.is_verbose());
+        assert!(parse(&["-i", "lo"]).expect("known").is_verbose());
     }
 
     #[test]

@@ -9,12 +9,12 @@ use ripstop_types::Version;
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::{release, why};
+use super::why;
 
 /// Prints one object: `interfaces`, `providers` with their reasons, and `parameters`.
 pub(super) fn print(args: &Args, registry: &Registry, request: &Request<'_>, infos: &[Info]) {
     let mut object = json!({
-        "version": release(),
+        "version": ripstop_capi::RELEASE,
         "api_version": Version::CURRENT.to_string(),
         "interfaces": infos.iter().map(interface).collect::<Vec<_>>(),
     });

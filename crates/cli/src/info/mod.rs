@@ -3,6 +3,7 @@
 mod args;
 mod environment;
 mod json;
+mod long;
 mod short;
 mod why;
 
@@ -32,14 +33,8 @@ pub fn main() -> anyhow::Result<()> {
 /// `--version`.
 fn print_version() {
     println!("fi_info: {}", env!("CARGO_PKG_VERSION"));
-    println!("libfabric: {}", release());
+    println!("libfabric: {}", ripstop_capi::RELEASE);
     println!("libfabric api: {}", Version::CURRENT);
-}
-
-/// The release of libfabric whose interface this is, and ours.
-fn release() -> String {
-    let api = Version::CURRENT;
-    format!("{api}.0-ripstop-{}", env!("CARGO_PKG_VERSION"))
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
@@ -75,6 +70,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
 fn print(args: &Args, infos: &[Info]) {
     if args.shows_environment() {
         environment::print(args.getenv.as_deref());
+    } else if args.is_verbose() {
+        long::print(infos, args.info.as_deref());
     } else if args.list {
         short::print_providers(infos);
     } else {
