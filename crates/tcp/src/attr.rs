@@ -115,9 +115,14 @@ pub(crate) const fn provider_version() -> Version {
     Version::new((Version::CURRENT.major() * 100 + minor) as u16, 0)
 }
 
-/// For callers that do not say: queue sizes, and no default operation flags. The flags in an
-/// offer are those a caller may ask for.
+/// For callers that do not say: queue sizes, no default operation flags (the flags in an
+/// offer are those a caller may ask for), and no error entries for unknown sources.
 pub(crate) fn apply_defaults(info: &mut Info, params: &Params, hints: Option<&Hints>) {
+    // It turns completions into errors, so it is for those who ask.
+    if !hints.is_some_and(|hints| hints.caps.contains(Flags::SOURCE_ERR)) {
+        info.caps -= Flags::SOURCE_ERR;
+        info.rx.caps -= Flags::SOURCE_ERR;
+    }
     match hints.and_then(|hints| hints.tx.as_ref()) {
         Some(tx) if tx.size != 0 => {}
         Some(_) => info.tx.size = params.tx_size,
