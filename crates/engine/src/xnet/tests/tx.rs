@@ -75,8 +75,20 @@ fn a_clear_to_send_names_the_connection_as_having_output() {
 fn a_deferred_message_can_be_taken_back() {
     let mut f = Fixture::down();
     f.send(1, None, 10).unwrap();
-    f.send(2, None, 10).unwrap();
+    let send = Send {
+        tag: None,
+        data: None,
+        iov: Iov::one(Mem(0x1000, 10)),
+        context: 2,
+        completion: true,
+        inject: true,
+        ack: false,
+    };
+    let SendPlan::Defer { slot } = f.engine.send(f.conn, &send).unwrap() else {
+        panic!("the connection is not up");
+    };
     f.engine.take_back(f.conn);
+    assert_eq!(f.engine.pop_freed(), Some(slot));
     assert_eq!(f.engine.outstanding(f.ep), 1);
     f.engine.close_conn(f.conn, Errno::ECONNREFUSED);
     assert_eq!(f.failed(), [(1, Errno::ECONNREFUSED)]);

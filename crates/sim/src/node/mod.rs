@@ -1,0 +1,416 @@
+//! The smallest complete driver of an engine: one process with one RDM endpoint.
+//!
+//! * `send.rs`: from a post to the stream
+//! * `recv.rs`: from the stream to user memory
+//! * `connect.rs`: connections made when first needed, by either side
+
+mod connect;
+mod recv;
+mod send;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fastrand::Rng;
+use ripstop_engine::counter::Counter;
+use ripstop_engine::cq::ErrorEntry;
+use ripstop_engine::matching::Matcher;
+use ripstop_engine::xnet::cm::CmReader;
+use ripstop_engine::xnet::{ConnConfig, Engine, EpConfig, Limits, PEER_NAME};
+use ripstop_types::{Completion, Errno, FiAddr, Result};
+use ripstop_wire::ByteOrder;
+
+use crate::memory::{Memory, SimBuf};
+use crate::network::{End, Nanos, Network};
+use crate::tap::{Seen, Tap};
+
+/// What a node is like.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Bounds of its engine.
+    pub limits: Limits,
+    /// Byte order of its processor.
+    pub order: ByteOrder,
+    /// Whether it speaks the version of the protocol with the rendezvous.
+    pub rendezvous: bool,
+    /// Whether receives may name their source.
+    pub directed: bool,
+    /// Whether completions of messages from strangers are errors.
+    pub source_err: bool,
+    /// Most sends not completed.
+    pub tx_size: usize,
+    /// Whether sends are counted.
+    pub counted: bool,
+    /// Least free bytes of a multi-receive buffer.
+    pub min_multi_recv: u64,
+    /// Addresses in its address vector.
+    pub known: Vec<u32>,
+    /// How long it tries to reach a peer.
+    pub patience: Nanos,
+    /// Of 256 slots that need memory, how many get none.
+    pub shortage: u8,
+}
+
+/// What happened in a node, in order; for the model.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// The completion queue had an entry.
+    Completed(Entry),
+    /// A message, by its context, was put on the stream written at `end`.
+    Staged {
+        /// Connection.
+        conn: u32,
+        /// Stream.
+        end: End,
+        /// The send's context.
+        context: usize,
+    },
+    /// A message, by its context, waits until its connection is up.
+    Deferred {
+        /// Connection.
+        conn: u32,
+        /// The send's context.
+        context: usize,
+    },
+    /// What waited for one connection waits for another.
+    Moved {
+        /// The old connection.
+        from: u32,
+        /// The new one.
+        to: u32,
+    },
+    /// A header was read at `end`.
+    Header {
+        /// Stream.
+        end: End,
+        /// What it says.
+        seen: Seen,
+    },
+    /// Payload was put where the engine said.
+    Placed {
+        /// Stream.
+        end: End,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// A connection ended.
+    Closed {
+        /// Connection.
+        conn: u32,
+        /// Stream, if it had one.
+        end: Option<End>,
+        /// The peer's address.
+        peer: u32,
+        /// What was said to be the reason.
+        error: Errno,
+    },
+}
+
+/// How far a stream has come.
+#[derive(Debug)]
+enum Phase {
+    /// The attempt was refused; the next is made then.
+    Waiting(Nanos),
+    /// The request is out.
+    Asking(Box<CmReader>),
+    Up,
+}
+
+#[derive(Debug)]
+struct Stream {
+    peer: u32,
+    peer_pid: Option<u32>,
+    end: Option<End>,
+    phase: Phase,
+    order: ByteOrder,
+    /// When to stop trying.
+    deadline: Nanos,
+    /// There may be something to write, or the stream would not take it all.
+    dirty: bool,
+    /// Handshake bytes to be written before all else.
+    preamble: VecDeque<u8>,
+    /// The engine's staging buffer.
+    stage: VecDeque<u8>,
+    /// Bytes read and not yet handed on.
+    inbox: VecDeque<u8>,
+    tap: Tap,
+}
+
+#[derive(Debug)]
+struct Accepting {
+    end: End,
+    reader: CmReader,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    bytes: Vec<u8>,
+    /// The connection that fills it.
+    conn: Option<u32>,
+}
+
+/// An entry of the completion queue.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry {
+    /// A success.
+    Success(Completion),
+    /// An error.
+    Failure(ErrorEntry),
+}
+
+/// One process.
+#[derive(Debug)]
+pub struct Node {
+    /// Its address, which is also the fabric address others know it by.
+    pub address: u32,
+    pid: u32,
+    config: NodeConfig,
+    /// The engine; only its public interface is used.
+    pub engine: Engine<SimBuf>,
+    /// User memory.
+    pub memory: Memory,
+    ep: u32,
+    srx: u32,
+    cq: u32,
+    tx_counter: u32,
+    rx_counter: u32,
+    streams: BTreeMap<u32, Stream>,
+    /// The connection used for each peer.
+    peers: BTreeMap<u32, u32>,
+    accepting: Vec<Accepting>,
+    slots: BTreeMap<u32, Slot>,
+    events: Vec<Event>,
+    rng: Rng,
+}
+
+impl Node {
+    /// A process with an open endpoint.
+    ///
+    /// # Panics
+    /// If the engine cannot open its objects.
+    #[must_use]
+    pub fn new(address: u32, pid: u32, config: NodeConfig, seed: u64) -> Self {
+        let mut engine = Engine::new(config.limits);
+        let matcher = Matcher::new(1000, config.min_multi_recv, config.directed);
+        let srx = engine.open_srx(matcher).expect("srx");
+        let cq = engine.open_cq(4).expect("cq");
+        let tx_counter = engine.open_counter(Counter::default()).expect("counter");
+        let rx_counter = engine.open_counter(Counter::default()).expect("counter");
+        let ep = EpConfig {
+            srx,
+            tx_cq: cq,
+            rx_cq: cq,
+            tx_counter: if config.counted {
+                tx_counter
+            } else {
+                ripstop_engine::pool::NIL
+            },
+            rx_counter,
+            tx_size: config.tx_size,
+            source: true,
+            source_err: config.source_err,
+        };
+        let ep = engine.open_ep(ep).expect("endpoint");
+        Self {
+            address,
+            pid,
+            config,
+            engine,
+            memory: Memory::default(),
+            ep,
+            srx,
+            cq,
+            tx_counter,
+            rx_counter,
+            streams: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            accepting: Vec::new(),
+            slots: BTreeMap::new(),
+            events: Vec::new(),
+            rng: Rng::with_seed(seed),
+        }
+    }
+
+    /// What the node is like.
+    #[must_use]
+    pub fn config(&self) -> &NodeConfig {
+        &self.config
+    }
+
+    /// The fabric address of a peer, if it is in the address vector.
+    #[must_use]
+    pub fn fi_addr(&self, peer: u32) -> FiAddr {
+        if self.config.known.contains(&peer) {
+            FiAddr(u64::from(peer))
+        } else {
+            FiAddr::NOTAVAIL
+        }
+    }
+
+    /// Puts a peer into the address vector: connections it made before have a name now.
+    pub fn learn(&mut self, peer: u32) {
+        if self.config.known.contains(&peer) {
+            return;
+        }
+        self.config.known.push(peer);
+        for (conn, stream) in &self.streams {
+            if stream.peer == peer {
+                self.engine.set_source(*conn, FiAddr(u64::from(peer)));
+            }
+        }
+    }
+
+    /// Takes what happened since the last call.
+    ///
+    /// # Panics
+    /// If the completion queue lost an entry.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.read_cq();
+        std::mem::take(&mut self.events)
+    }
+
+    fn read_cq(&mut self) {
+        let Some(cq) = self.engine.cq_mut(self.cq) else {
+            return;
+        };
+        loop {
+            let entry = match cq.pop() {
+                Ok(completion) => Entry::Success(completion),
+                Err(Errno::EAVAIL) => {
+                    Entry::Failure(cq.pop_error().expect("an error was announced"))
+                }
+                Err(Errno::EAGAIN) => return,
+                Err(error) => panic!("{error}"),
+            };
+            self.events.push(Event::Completed(entry));
+        }
+    }
+
+    /// Successes and errors counted of sends and of receives.
+    pub fn counted(&mut self) -> [Counter; 2] {
+        [self.tx_counter, self.rx_counter]
+            .map(|id| self.engine.counter_mut(id).copied().unwrap_or_default())
+    }
+
+    /// One round of progress on everything there is, in any order and for any length. Returns
+    /// whether anything moved.
+    pub fn progress(&mut self, net: &mut Network) -> bool {
+        let mut moved = self.progress_connecting(net);
+        let mut ids: Vec<u32> = self.streams.keys().copied().collect();
+        self.rng.shuffle(&mut ids);
+        for conn in ids {
+            for _ in 0..self.rng.u32(1..4) {
+                // As with a readiness interface: what is not known to have output is not asked.
+                let dirty = self.streams.get(&conn).is_some_and(|s| s.dirty);
+                if dirty && self.rng.bool() {
+                    moved |= self.flush(net, conn);
+                }
+                moved |= self.read(net, conn);
+                if dirty {
+                    moved |= self.flush(net, conn);
+                }
+            }
+        }
+        moved
+    }
+
+    /// What the engine left to be done after it was called.
+    fn after(&mut self, net: &mut Network) {
+        loop {
+            if let Some(slot) = self.engine.pop_freed() {
+                self.slots.remove(&slot);
+            } else if let Some(conn) = self.engine.pop_output() {
+                assert!(self.engine.conn(conn).is_some(), "output of none");
+                self.flush(net, conn);
+            } else if let Some(conn) = self.engine.pop_resumed() {
+                assert!(self.engine.conn(conn).is_some(), "none is resumed");
+                if self.engine.rx_retry(conn) {
+                    self.consume(net, conn);
+                }
+            } else if let Some((conn, error)) = self.engine.pop_broken() {
+                assert!(self.engine.conn(conn).is_some(), "none is broken");
+                self.lost(net, conn, error);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn open_conn(&mut self, peer: u32) -> Result<u32> {
+        let mut name = [0; PEER_NAME];
+        let bytes = peer.to_be_bytes();
+        name[..bytes.len()].copy_from_slice(&bytes);
+        let src = self.fi_addr(peer);
+        self.engine.open_conn(ConnConfig {
+            ep: self.ep,
+            src,
+            name,
+            name_len: bytes.len() as u8,
+        })
+    }
+
+    /// A connection is gone: all that waits for it fails.
+    fn lost(&mut self, net: &mut Network, conn: u32, error: Errno) {
+        let Some(stream) = self.streams.remove(&conn) else {
+            return;
+        };
+        if let Some(end) = stream.end {
+            net.close(end);
+        }
+        if self.peers.get(&stream.peer) == Some(&conn) {
+            self.peers.remove(&stream.peer);
+        }
+        self.read_cq();
+        self.engine.close_conn(conn, error);
+        for slot in self.slots.values_mut() {
+            if slot.conn == Some(conn) {
+                slot.conn = None;
+            }
+        }
+        let closed = Event::Closed {
+            conn,
+            end: stream.end,
+            peer: stream.peer,
+            error,
+        };
+        self.events.push(closed);
+        self.after(net);
+    }
+
+    /// The streams that are not read because a message there has no place.
+    pub fn blocked(&self) -> impl Iterator<Item = End> + '_ {
+        let blocked = |conn: &u32| {
+            matches!(
+                self.engine.rx_want(*conn),
+                ripstop_engine::xnet::RxWant::Blocked
+            )
+        };
+        let streams = self.streams.iter();
+        streams
+            .filter(move |(conn, _)| blocked(conn))
+            .filter_map(|(_, stream)| stream.end)
+    }
+
+    /// Ends all connections.
+    pub fn close_all(&mut self, net: &mut Network, error: Errno) {
+        while let Some(conn) = self.streams.keys().next().copied() {
+            self.lost(net, conn, error);
+        }
+    }
+
+    /// Asserts that nothing is left of what was posted, received or kept.
+    ///
+    /// # Panics
+    /// If something is.
+    pub fn assert_empty(&mut self) {
+        assert_eq!(self.engine.outstanding(self.ep), 0, "sends outstanding");
+        let srx = self.engine.srx_mut(self.srx).expect("it is open");
+        assert!(srx.is_empty(), "{} receives left", srx.len());
+        assert!(srx.nothing_unexpected(), "messages left");
+        assert!(self.slots.is_empty(), "slots left: {:?}", self.slots);
+        assert!(self.take_events().is_empty(), "completions left");
+        assert!(self.engine.pop_freed().is_none());
+        assert!(self.engine.pop_output().is_none());
+        assert!(self.engine.pop_resumed().is_none());
+        assert!(self.engine.pop_broken().is_none());
+    }
+}

@@ -1,0 +1,188 @@
+//! From a post to the stream.
+
+use ripstop_engine::Buffer as _;
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::{Chunk, Send, SendPlan};
+use ripstop_types::{Errno, Result};
+
+use super::{Event, Node, Phase, Slot};
+use crate::memory::SimBuf;
+use crate::network::Network;
+
+impl Node {
+    /// Posts a message to a peer.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when a queue is full, [`Errno::ENOMEM`].
+    ///
+    /// # Panics
+    /// If the engine asks for something it should not.
+    pub fn send(&mut self, net: &mut Network, peer: u32, send: &Send<SimBuf>) -> Result<()> {
+        let conn = match self.peers.get(&peer) {
+            Some(conn) => *conn,
+            None => self.connect(net, peer)?,
+        };
+        match self.engine.send(conn, send)? {
+            SendPlan::Stage {
+                header,
+                header_len,
+                inline,
+            } => {
+                let header = &header[..usize::from(header_len)];
+                let payload = if inline {
+                    self.memory.gather(&send.iov)
+                } else {
+                    assert!(!send.inject, "injected, and not copied");
+                    Vec::new()
+                };
+                self.stage(conn, header, &payload, send.context);
+            }
+            SendPlan::Defer { slot } => {
+                assert_eq!(slot != NIL, send.inject && !send.iov.is_empty());
+                if slot != NIL && self.is_short() {
+                    self.engine.take_back(conn);
+                    self.after(net);
+                    return Err(Errno::ENOMEM);
+                }
+                if slot != NIL {
+                    let bytes = self.memory.gather(&send.iov);
+                    self.slots.insert(slot, Slot { bytes, conn: None });
+                }
+                let context = send.context;
+                self.events.push(Event::Deferred { conn, context });
+            }
+        }
+        // A driver may write at once, or put it off until more has come together.
+        if self.rng.bool() {
+            self.flush(net, conn);
+        } else if let Some(stream) = self.streams.get_mut(&conn) {
+            stream.dirty = true;
+        }
+        Ok(())
+    }
+
+    fn stage(&mut self, conn: u32, header: &[u8], payload: &[u8], context: usize) {
+        let stream = self.streams.get_mut(&conn).expect("it is up");
+        stream.stage.extend(header);
+        stream.stage.extend(payload);
+        let limit = self.config.limits.stage;
+        assert!(stream.stage.len() <= limit, "more staged than fits");
+        let end = stream.end.expect("it is up");
+        self.events.push(Event::Staged { conn, end, context });
+    }
+
+    /// Sends one message that was accepted before the connection was up; returns whether
+    /// there was one and it could be.
+    fn replay(&mut self, conn: u32) -> bool {
+        match self.engine.replay(conn) {
+            Ok(None) => false,
+            Err(error) => {
+                assert_eq!(error, Errno::EAGAIN);
+                false
+            }
+            Ok(Some((deferred, plan))) => {
+                let SendPlan::Stage {
+                    header,
+                    header_len,
+                    inline,
+                } = plan
+                else {
+                    panic!("deferred twice");
+                };
+                let payload = match self.slots.get(&deferred.slot) {
+                    Some(slot) => slot.bytes.clone(),
+                    None if inline => self.memory.gather(&deferred.send.iov),
+                    None => Vec::new(),
+                };
+                assert!(inline || payload.is_empty(), "a copy that is not used");
+                let header = &header[..usize::from(header_len)];
+                self.stage(conn, header, &payload, deferred.send.context);
+                self.engine.free_slot(deferred.slot);
+                while let Some(slot) = self.engine.pop_freed() {
+                    self.slots.remove(&slot);
+                }
+                true
+            }
+        }
+    }
+
+    /// Writes once what a connection has; returns whether anything moved.
+    pub(super) fn flush(&mut self, net: &mut Network, id: u32) -> bool {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return false;
+        };
+        let Some(end) = stream.end else { return false };
+        stream.dirty = true;
+        if !stream.preamble.is_empty() {
+            let bytes = stream.preamble.make_contiguous();
+            let written = net.write(end, bytes);
+            if let Ok(count) = written {
+                stream.preamble.drain(..count);
+            }
+            return self.moved(net, id, written);
+        }
+        if !matches!(stream.phase, Phase::Up) {
+            return false;
+        }
+        let Some(conn) = self.engine.conn(id) else {
+            return false;
+        };
+        if !conn.has_output() {
+            stream.dirty = false;
+            let replayed = conn.has_deferred() && self.replay(id);
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.dirty = replayed;
+            }
+            return replayed;
+        }
+        assert_eq!(conn.staged(), stream.stage.len());
+        let mut chunks = [Chunk::Stage(0); 8];
+        let room = self.rng.usize(1..=chunks.len());
+        let only_staged = conn.only_staged();
+        let count = self.engine.transmit(id, &mut chunks[..room]);
+        let mut bytes = Vec::new();
+        let mut from_stage = Vec::new();
+        let mut stage = stream.stage.iter().copied();
+        for chunk in &chunks[..count] {
+            let before = bytes.len();
+            match chunk {
+                Chunk::Control(control, skip) => bytes.extend(&control[usize::from(*skip)..]),
+                Chunk::Stage(len) => bytes.extend(stage.by_ref().take(*len)),
+                Chunk::User(buf, skip, len) => {
+                    let part = buf.slice(*skip, *len);
+                    assert_eq!(part.len(), *len, "outside of the buffer");
+                    bytes.extend(self.memory.bytes(part));
+                }
+            }
+            let is_stage = matches!(chunk, Chunk::Stage(_));
+            from_stage.extend((before..bytes.len()).map(|_| is_stage));
+        }
+        assert!(!bytes.is_empty(), "it said it has output");
+        assert!(!only_staged || bytes.len() == stream.stage.len());
+        let written = net.write(end, &bytes);
+        if let Ok(count) = written {
+            let staged = self.engine.sent(id, count);
+            let expected = from_stage[..count].iter().filter(|is| **is).count();
+            assert_eq!(staged, expected);
+            stream.stage.drain(..staged);
+        }
+        self.moved(net, id, written)
+    }
+
+    /// Handles the outcome of a write or read.
+    pub(super) fn moved(&mut self, net: &mut Network, id: u32, outcome: Result<usize>) -> bool {
+        match outcome {
+            Ok(count) => count > 0,
+            Err(Errno::EAGAIN) => false,
+            Err(error) => {
+                self.ended(net, id, error);
+                true
+            }
+        }
+    }
+
+    /// Whether there is no memory just now.
+    pub(super) fn is_short(&mut self) -> bool {
+        self.rng.u8(..) < self.config.shortage
+    }
+}

@@ -1,0 +1,519 @@
+//! Programs of posts on several nodes, in any interleaving, checked by the model.
+
+use fastrand::Rng;
+use ripstop_engine::Iov;
+use ripstop_engine::matching::{Recv, Want};
+use ripstop_engine::xnet::{RecvFlags, Send};
+use ripstop_types::{Errno, FiAddr};
+
+use crate::memory::SimBuf;
+use crate::model::{CANARY, Facts, Host, Model};
+use crate::network::{Nanos, Network, Timing};
+use crate::node::{Node, NodeConfig};
+
+/// One step of a program. Hosts are taken modulo their number.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Posts a message.
+    Send {
+        /// Who sends.
+        from: Host,
+        /// To whom; may be the same.
+        to: Host,
+        /// Its tag, if tagged.
+        tag: Option<u64>,
+        /// Remote CQ data.
+        data: Option<u64>,
+        /// Length of each segment.
+        segments: Vec<usize>,
+        /// The buffer is free when the call returns.
+        inject: bool,
+        /// Ask for a completion.
+        completion: bool,
+        /// Wait for the acknowledgement.
+        ack: bool,
+    },
+    /// Posts a receive.
+    Recv {
+        /// Who.
+        host: Host,
+        /// Tag and ignored bits, if tagged.
+        tag: Option<(u64, u64)>,
+        /// The only source.
+        src: Option<Host>,
+        /// Length of each segment.
+        segments: Vec<usize>,
+        /// Ask for a completion.
+        completion: bool,
+        /// Several messages into one buffer.
+        multi: bool,
+    },
+    /// Looks for a message.
+    Peek {
+        /// Who.
+        host: Host,
+        /// Tag and ignored bits, if tagged.
+        tag: Option<(u64, u64)>,
+        /// The only source.
+        src: Option<Host>,
+        /// Set it aside.
+        claim: bool,
+        /// Drop it.
+        discard: bool,
+    },
+    /// Receives or drops a message set aside.
+    Claim {
+        /// Who.
+        host: Host,
+        /// Which of those set aside.
+        which: usize,
+        /// Length of the buffer.
+        len: usize,
+        /// Drop it.
+        discard: bool,
+    },
+    /// Cancels a receive.
+    Cancel {
+        /// Who.
+        host: Host,
+        /// Which of those posted.
+        which: usize,
+    },
+    /// Puts a peer into the address vector.
+    Learn {
+        /// Whose.
+        host: Host,
+        /// Which peer.
+        peer: Host,
+    },
+    /// Cuts the stream from one node to another after some more bytes.
+    Cut {
+        /// Towards whom.
+        host: Host,
+        /// From whom.
+        peer: Host,
+        /// How many bytes still come through.
+        after: u64,
+    },
+    /// Holds back what comes from a peer.
+    Stall {
+        /// Towards whom.
+        host: Host,
+        /// From whom.
+        peer: Host,
+        /// For how long.
+        time: Nanos,
+    },
+    /// A process dies and another takes its address.
+    Restart {
+        /// Which.
+        host: Host,
+        /// Its peers are not told.
+        quietly: bool,
+    },
+    /// Lets things take their course for a while.
+    Run(u32),
+}
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Its nodes.
+    pub nodes: Vec<NodeConfig>,
+    /// How its streams behave.
+    pub timing: Timing,
+    /// From which all chance comes.
+    pub seed: u64,
+}
+
+/// Nodes, the network between them, and the model of what they must do.
+#[derive(Debug)]
+pub struct World {
+    /// The network.
+    pub net: Network,
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// The model.
+    pub model: Model,
+    /// Contexts of messages set aside, by node.
+    claims: Vec<(Host, usize, Want)>,
+    rng: Rng,
+    pids: u32,
+    /// Nodes that did not end well: their peers may hold streams to nobody.
+    vanished: bool,
+}
+
+/// The address of a node.
+#[must_use]
+pub fn address(host: Host) -> u32 {
+    host as u32 + 1
+}
+
+impl World {
+    /// A world in which nothing has happened.
+    #[must_use]
+    pub fn new(setup: &Setup) -> Self {
+        let mut rng = Rng::with_seed(setup.seed);
+        let mut net = Network::new(setup.timing, rng.u64(..));
+        let mut nodes = Vec::new();
+        for (host, config) in setup.nodes.iter().enumerate() {
+            let pid = 100 + host as u32;
+            nodes.push(Node::new(address(host), pid, config.clone(), rng.u64(..)));
+            net.listen(address(host));
+        }
+        let facts = setup.nodes.iter().enumerate().map(|(host, config)| Facts {
+            address: address(host),
+            directed: config.directed,
+            source_err: config.source_err,
+            counted: config.counted,
+            min_multi_recv: config.min_multi_recv,
+        });
+        let mut model = Model::new(facts);
+        for (host, config) in setup.nodes.iter().enumerate() {
+            for peer in &config.known {
+                model.learned(host, *peer);
+            }
+        }
+        Self {
+            net,
+            nodes,
+            model,
+            claims: Vec::new(),
+            rng,
+            pids: 1000,
+            vanished: false,
+        }
+    }
+
+    /// Runs a program to its end, and checks that everything has ended.
+    pub fn run(&mut self, program: &[Op]) {
+        for op in program {
+            self.perform(op);
+        }
+        self.finish();
+    }
+
+    fn host(&self, host: Host) -> Host {
+        host % self.nodes.len()
+    }
+
+    /// Does one step of a program.
+    pub fn perform(&mut self, op: &Op) {
+        match op {
+            Op::Send {
+                from,
+                to,
+                tag,
+                data,
+                segments,
+                inject,
+                completion,
+                ack,
+            } => {
+                let from = self.host(*from);
+                let iov = self.buffers(from, segments, true);
+                let send = Send {
+                    tag: *tag,
+                    data: *data,
+                    iov,
+                    context: self.model.context(),
+                    completion: *completion,
+                    inject: *inject,
+                    ack: *ack,
+                };
+                self.send(from, self.host(*to), &send);
+            }
+            Op::Recv {
+                host,
+                tag,
+                src,
+                segments,
+                completion,
+                multi,
+            } => {
+                let host = self.host(*host);
+                let want = self.want(host, *tag, *src);
+                let iov = self.buffers(host, segments, false);
+                let mut recv = Recv::new(iov, want, self.model.context());
+                recv.completion = *completion;
+                recv.multi = *multi;
+                self.post(host, recv);
+            }
+            Op::Peek {
+                host,
+                tag,
+                src,
+                claim,
+                discard,
+            } => {
+                let host = self.host(*host);
+                let want = self.want(host, *tag, *src);
+                self.peek(host, want, *claim, *discard);
+            }
+            Op::Claim {
+                host,
+                which,
+                len,
+                discard,
+            } => self.claim(self.host(*host), *which, *len, *discard),
+            Op::Cancel { host, which } => self.cancel(self.host(*host), *which),
+            Op::Learn { host, peer } => self.learn(self.host(*host), self.host(*peer)),
+            Op::Cut { host, peer, after } => {
+                if let Some(end) = self.end(*host, *peer) {
+                    self.net.cut_after(end, *after);
+                }
+            }
+            Op::Stall { host, peer, time } => {
+                if let Some(end) = self.end(*host, *peer) {
+                    self.net.stall(end, *time);
+                }
+            }
+            Op::Restart { host, quietly } => self.restart(self.host(*host), *quietly),
+            Op::Run(rounds) => {
+                for _ in 0..*rounds {
+                    self.round();
+                }
+            }
+        }
+    }
+
+    fn end(&self, host: Host, peer: Host) -> Option<usize> {
+        let peer = address(self.host(peer));
+        self.nodes[self.host(host)].end_of(peer)
+    }
+
+    /// Buffers of these lengths: with something to send, or to receive into.
+    fn buffers(&mut self, host: Host, segments: &[usize], full: bool) -> Iov<SimBuf> {
+        let memory = &mut self.nodes[host].memory;
+        let segments: Vec<SimBuf> = segments
+            .iter()
+            .map(|len| {
+                let mut bytes = vec![CANARY; *len];
+                if full {
+                    self.rng.fill(&mut bytes);
+                }
+                memory.guarded(bytes, CANARY)
+            })
+            .collect();
+        Iov::new(&segments).expect("at most four segments")
+    }
+
+    fn want(&self, host: Host, tag: Option<(u64, u64)>, src: Option<Host>) -> Want {
+        let src = src.map_or(FiAddr::UNSPEC, |src| {
+            self.nodes[host].fi_addr(address(self.host(src)))
+        });
+        Want { tag, src }
+    }
+
+    fn send(&mut self, from: Host, to: Host, send: &Send<SimBuf>) {
+        let payload = self.nodes[from].memory.gather(&send.iov);
+        // One sends only to peers in the address vector.
+        self.learn(from, to);
+        let node = &mut self.nodes[from];
+        match node.send(&mut self.net, address(to), send) {
+            Ok(()) => {
+                self.model.sent(from, send, payload);
+                if send.inject {
+                    let memory = &mut self.nodes[from].memory;
+                    for buf in send.iov.segments() {
+                        memory.bytes_mut(*buf).fill(!CANARY);
+                    }
+                }
+            }
+            Err(error) => assert!(matches!(error, Errno::EAGAIN | Errno::ENOMEM)),
+        }
+        self.sync(from);
+    }
+
+    fn post(&mut self, host: Host, recv: Recv<SimBuf>) {
+        if self.nodes[host].post_recv(&mut self.net, recv).is_ok() {
+            self.model.posted(host, &recv);
+        }
+        self.sync(host);
+    }
+
+    fn peek(&mut self, host: Host, want: Want, claim: bool, discard: bool) {
+        let context = self.model.context();
+        let flags = RecvFlags {
+            peek: true,
+            claim,
+            discard,
+        };
+        if self.model.peeked(host, &want, context, flags) && claim && !discard {
+            self.claims.push((host, context, want));
+        }
+        self.nodes[host].peek(&mut self.net, want, context, flags);
+        self.sync(host);
+    }
+
+    fn claim(&mut self, host: Host, which: usize, len: usize, discard: bool) {
+        let claims = self.claims.iter().enumerate();
+        let own: Vec<usize> = claims
+            .filter(|(_, (owner, ..))| *owner == host)
+            .map(|(index, _)| index)
+            .collect();
+        let (context, want) = match own.get(which % own.len().max(1)) {
+            Some(index) => {
+                let (_, context, want) = self.claims.remove(*index);
+                (context, want)
+            }
+            // Nothing is set aside for this one.
+            None => (self.model.context(), self.want(host, Some((0, 1)), None)),
+        };
+        let iov = self.buffers(host, &[len], false);
+        let recv = Recv::new(iov, want, context);
+        let flags = RecvFlags {
+            peek: false,
+            claim: true,
+            discard,
+        };
+        let found = self.model.claimed(host, &recv, flags);
+        let outcome = self.nodes[host].claim(&mut self.net, recv, flags);
+        assert_eq!(outcome, if found { Ok(()) } else { Err(Errno::ENOMSG) });
+        self.sync(host);
+    }
+
+    fn cancel(&mut self, host: Host, which: usize) {
+        let posted = self.model.posted_contexts(host);
+        let context = match posted.get(which % posted.len().max(1)) {
+            Some(context) => *context,
+            None => self.model.context(),
+        };
+        let found = self.model.cancelled(host, context);
+        let outcome = self.nodes[host].cancel(context);
+        assert_eq!(outcome, if found { Ok(()) } else { Err(Errno::ENOENT) });
+        self.sync(host);
+    }
+
+    fn learn(&mut self, host: Host, peer: Host) {
+        self.nodes[host].learn(address(peer));
+        self.model.learned(host, address(peer));
+    }
+
+    fn restart(&mut self, host: Host, quietly: bool) {
+        let address = address(host);
+        if quietly {
+            self.net.vanish(address);
+            self.vanished = true;
+        } else {
+            self.net.kill(address);
+        }
+        self.pids += 1;
+        let config = self.nodes[host].config().clone();
+        self.nodes[host] = Node::new(address, self.pids, config, self.rng.u64(..));
+        self.model.restarted(host);
+        self.claims.retain(|(owner, ..)| *owner != host);
+        self.net.listen(address);
+    }
+
+    /// Tells the model what happened in a node, and compares.
+    fn sync(&mut self, host: Host) {
+        let node = &mut self.nodes[host];
+        for event in node.take_events() {
+            self.model.happened(host, node, event);
+        }
+        self.model.check(host, &mut self.nodes[host]);
+    }
+
+    /// One node makes progress, or time passes. Returns whether anything moved.
+    fn round(&mut self) -> bool {
+        let first = self.rng.usize(..self.nodes.len());
+        let mut moved = self.net.refuse();
+        for step in 0..self.nodes.len() {
+            let host = (first + step) % self.nodes.len();
+            moved |= self.nodes[host].progress(&mut self.net);
+            self.sync(host);
+            if moved && self.rng.bool() {
+                return true;
+            }
+        }
+        if moved {
+            return true;
+        }
+        let timers = self.nodes.iter().filter_map(Node::next_timer);
+        let timer = timers.min();
+        self.net.advance(timer)
+    }
+
+    /// Lets things take their course until nothing moves any more.
+    ///
+    /// # Panics
+    /// If that does not happen.
+    pub fn settle(&mut self) {
+        for _ in 0..200_000 {
+            if !self.round() {
+                return self.assert_rightly_blocked();
+            }
+        }
+        panic!("it does not come to rest at {}", self.net.now());
+    }
+
+    /// Asserts that no stream is held up by a message there would be room for.
+    fn assert_rightly_blocked(&self) {
+        for (host, node) in self.nodes.iter().enumerate() {
+            let (limits, short) = (node.config().limits, node.config().shortage > 0);
+            for end in node.blocked() {
+                let (count, bytes, next) = self.model.kept(host, end);
+                let full = count >= limits.kept_messages || bytes + next > limits.kept_bytes;
+                assert!(
+                    full || short,
+                    "blocked with {count} messages, {bytes} bytes"
+                );
+            }
+        }
+    }
+
+    /// Receives everything that waits, closes everything, and checks that nothing is left.
+    pub fn finish(&mut self) {
+        self.settle();
+        if self.vanished {
+            // Sooner or later the system notices that nobody is there.
+            self.net.reset_orphans();
+            self.settle();
+        }
+        for host in 0..self.nodes.len() {
+            while !self.model.posted_contexts(host).is_empty() {
+                self.cancel(host, 0);
+            }
+            while self.claims.iter().any(|(owner, ..)| *owner == host) {
+                let discard = self.rng.bool();
+                self.claim(host, 0, 64, discard);
+            }
+        }
+        self.settle();
+        self.receive_the_rest();
+        for host in 0..self.nodes.len() {
+            self.model.check_over(host, &mut self.nodes[host]);
+        }
+        for host in 0..self.nodes.len() {
+            self.nodes[host].close_all(&mut self.net, Errno::ESHUTDOWN);
+            self.sync(host);
+            self.nodes[host].assert_empty();
+            self.nodes[host].memory.assert_guards(CANARY);
+        }
+    }
+
+    fn receive_the_rest(&mut self) {
+        loop {
+            let mut any = false;
+            for host in 0..self.nodes.len() {
+                while let Some((tag, _)) = self.model.waiting(host).first() {
+                    any = true;
+                    let segments = vec![self.rng.usize(..3000)];
+                    self.perform(&Op::Recv {
+                        host,
+                        tag: tag.map(|_| (0, u64::MAX)),
+                        src: None,
+                        segments,
+                        completion: true,
+                        multi: false,
+                    });
+                }
+            }
+            self.settle();
+            if !any {
+                return;
+            }
+        }
+    }
+}

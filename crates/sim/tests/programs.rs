@@ -1,0 +1,249 @@
+//! Random programs of posts on two to five nodes, in any interleaving, with the network in
+//! any mood: what comes of them is what the interface promises.
+
+use proptest::prelude::*;
+use ripstop_engine::xnet::Limits;
+use ripstop_sim::World;
+use ripstop_sim::network::Timing;
+use ripstop_sim::node::NodeConfig;
+use ripstop_sim::world::{Op, Setup, address};
+use ripstop_wire::ByteOrder;
+
+/// Few tags, so that they meet.
+fn tag() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), Just(2), Just(u64::MAX)]
+}
+
+fn wanted() -> impl Strategy<Value = (u64, u64)> {
+    let ignore = prop_oneof![3 => Just(0), 1 => Just(1), 1 => Just(2), 1 => Just(u64::MAX)];
+    (tag(), ignore)
+}
+
+/// Zero to four segments; some lengths are beyond every limit.
+fn segments() -> impl Strategy<Value = Vec<usize>> {
+    let len = prop_oneof![
+        2 => Just(0usize),
+        6 => 1..64usize,
+        4 => 64..300usize,
+        2 => 300..1500usize
+    ];
+    prop_oneof![
+        3 => len.clone().prop_map(|len| vec![len]),
+        1 => prop::collection::vec(len, 0..=4)
+    ]
+}
+
+fn host() -> impl Strategy<Value = usize> {
+    0..5usize
+}
+
+fn send() -> impl Strategy<Value = Op> {
+    let kind = prop_oneof![
+        4 => Just((false, true)),
+        1 => Just((false, false)),
+        2 => Just((true, false)),
+        1 => Just((true, true))
+    ];
+    (
+        (host(), host()),
+        prop::option::weighted(0.7, tag()),
+        prop::option::weighted(0.3, any::<u64>()),
+        segments(),
+        kind,
+        prop::bool::weighted(0.3),
+    )
+        .prop_map(|((from, to), tag, data, mut segments, kind, ack)| {
+            let (inject, completion) = kind;
+            if inject {
+                segments.truncate(1);
+                segments.iter_mut().for_each(|len| *len %= 129);
+            }
+            Op::Send {
+                from,
+                to,
+                tag,
+                data,
+                segments,
+                inject,
+                completion,
+                ack,
+            }
+        })
+}
+
+fn recv() -> impl Strategy<Value = Op> {
+    (
+        host(),
+        prop::option::weighted(0.7, wanted()),
+        prop::option::weighted(0.3, host()),
+        segments(),
+        prop::bool::weighted(0.8),
+        prop::bool::weighted(0.2),
+    )
+        .prop_map(|(host, tag, src, mut segments, completion, multi)| {
+            if multi {
+                segments = vec![segments.iter().sum::<usize>() * 3];
+            }
+            Op::Recv {
+                host,
+                tag,
+                src,
+                segments,
+                completion,
+                multi,
+            }
+        })
+}
+
+fn look() -> impl Strategy<Value = Op> {
+    let peek = (
+        host(),
+        prop::option::weighted(0.9, wanted()),
+        prop::option::weighted(0.2, host()),
+        any::<bool>(),
+        prop::bool::weighted(0.2),
+    )
+        .prop_map(|(host, tag, src, claim, discard)| Op::Peek {
+            host,
+            tag,
+            src,
+            claim,
+            discard,
+        });
+    let claim = (
+        host(),
+        any::<usize>(),
+        0..400usize,
+        prop::bool::weighted(0.3),
+    )
+        .prop_map(|(host, which, len, discard)| Op::Claim {
+            host,
+            which,
+            len,
+            discard,
+        });
+    prop_oneof![2 => peek, 1 => claim]
+}
+
+fn mishap() -> impl Strategy<Value = Op> {
+    let cut =
+        (host(), host(), 0..600u64).prop_map(|(host, peer, after)| Op::Cut { host, peer, after });
+    let stall = (host(), host(), 0..1_000_000u64).prop_map(|(host, peer, time)| Op::Stall {
+        host,
+        peer,
+        time,
+    });
+    let restart = (host(), any::<bool>()).prop_map(|(host, quietly)| Op::Restart { host, quietly });
+    prop_oneof![3 => cut, 3 => stall, 1 => restart]
+}
+
+fn op(mishaps: bool) -> impl Strategy<Value = Op> {
+    let cancel = (host(), any::<usize>()).prop_map(|(host, which)| Op::Cancel { host, which });
+    let learn = (host(), host()).prop_map(|(host, peer)| Op::Learn { host, peer });
+    prop_oneof![
+        30 => send(),
+        30 => recv(),
+        8 => look(),
+        2 => cancel,
+        1 => learn,
+        20 => (1..30u32).prop_map(Op::Run),
+        if mishaps { 6 } else { 0 } => mishap(),
+    ]
+}
+
+fn timing() -> impl Strategy<Value = Timing> {
+    (
+        prop_oneof![Just(0u64), 1..5_000u64],
+        prop_oneof![Just(0u64), 1..20u64],
+        prop_oneof![Just(100usize), Just(300), Just(100_000)],
+        prop::bool::weighted(0.8),
+    )
+        .prop_map(|(delay, per_byte, capacity, choppy)| Timing {
+            delay,
+            per_byte,
+            capacity,
+            choppy,
+        })
+}
+
+fn node() -> impl Strategy<Value = NodeConfig> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let limits = (
+        prop_oneof![Just(256usize), Just(2048)],
+        prop_oneof![Just(0usize), Just(64), Just(300)],
+        prop_oneof![Just(0u64), Just(200), Just(100_000)],
+        prop_oneof![Just(0u64), Just(400), Just(100_000)],
+        prop_oneof![Just(0u32), Just(3), Just(1000)],
+    )
+        .prop_map(
+            |(stage, inline, rendezvous, kept_bytes, kept_messages)| Limits {
+                stage,
+                inline,
+                rendezvous,
+                kept_bytes,
+                kept_messages,
+            },
+        );
+    (
+        limits,
+        prop::bool::weighted(0.7),
+        prop::bool::weighted(0.8),
+        flags,
+        prop_oneof![Just(2usize), Just(1000)],
+        prop_oneof![Just(0u64), Just(1), Just(100)],
+        prop_oneof![3 => Just(0u8), 1 => Just(60)],
+        prop::collection::vec(0..5usize, 0..5),
+    )
+        .prop_map(
+            |(limits, little, rendezvous, flags, tx_size, min, shortage, known)| {
+                let (directed, source_err, counted, _) = flags;
+                NodeConfig {
+                    limits,
+                    order: if little {
+                        ByteOrder::Little
+                    } else {
+                        ByteOrder::Big
+                    },
+                    rendezvous,
+                    directed,
+                    source_err,
+                    tx_size,
+                    counted,
+                    min_multi_recv: min,
+                    known: known.into_iter().map(address).collect(),
+                    patience: 1_000_000,
+                    shortage,
+                }
+            },
+        )
+}
+
+fn setup() -> impl Strategy<Value = Setup> {
+    (prop::collection::vec(node(), 2..=5), timing(), any::<u64>()).prop_map(
+        |(nodes, timing, seed)| Setup {
+            nodes,
+            timing,
+            seed,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_operation_ends_as_promised(
+        setup in setup(),
+        program in prop::collection::vec(op(false), 0..80),
+    ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn every_operation_ends_when_streams_are_cut_and_processes_die(
+        setup in setup(),
+        program in prop::collection::vec(op(true), 0..80),
+    ) {
+        World::new(&setup).run(&program);
+    }
+}
