@@ -27,7 +27,7 @@ impl<M: Threading> AvCore<M> {
     /// Whether this address was inserted and not removed.
     #[inline]
     pub(crate) fn knows(&self, addr: FiAddr) -> bool {
-        self.known.with(|known| known.contains(addr))
+        !self.owned.parent().guarded() || self.known.with(|known| known.contains(addr))
     }
 }
 
@@ -61,12 +61,12 @@ impl<M: Threading> Av<M> {
         }
     }
 
-    fn table(&self) -> *const fi_ops_av {
+    pub(crate) fn table(&self) -> *const fi_ops_av {
         // SAFETY: the address vector is open.
         unsafe { (*self.core.owned.get()).ops }
     }
 
-    fn format(&self) -> u32 {
+    pub(crate) fn format(&self) -> u32 {
         self.core.owned.parent().addr_format
     }
 
@@ -169,7 +169,7 @@ impl<M: Threading> Av<M> {
             }
             count == addrs.len()
         });
-        if !known {
+        if !known && self.core.owned.parent().guarded() {
             return Err(Error::new("fi_av_remove", Errno::EINVAL));
         }
         let mut addrs: Vec<u64> = addrs.iter().map(|a| a.0).collect();

@@ -42,7 +42,7 @@ impl<M: Threading> Cntr<M> {
         }
     }
 
-    fn table(&self) -> *const fi_ops_cntr {
+    pub(crate) fn table(&self) -> *const fi_ops_cntr {
         // SAFETY: the counter is open.
         unsafe { (*self.core.owned.get()).ops }
     }
@@ -130,7 +130,8 @@ impl<M: Threading> Cntr<M> {
     /// `FI_EINVAL` for a counter opened with [`WaitObj::None`], `FI_ETIMEDOUT`, `FI_EAVAIL` when an operation failed meanwhile, and what else the
     /// library says.
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {
-        if !guard::waits(self.core.wait) {
+        let guarded = self.core.owned.parent().guarded();
+        if guarded && !guard::waits(self.core.wait) {
             return Err(Error::new("fi_cntr_wait", Errno::EINVAL));
         }
         let ret = match op!(self.table(), fi_ops_cntr.wait) {

@@ -155,7 +155,7 @@ type Entries = [MaybeUninit<u64>; BATCH * size_of::<fi_cq_tagged_entry>() / 8];
 const NO_ENTRIES: Entries = [MaybeUninit::uninit(); _];
 
 /// How a batch is fetched.
-enum Fetch {
+pub(crate) enum Fetch {
     Now,
     Wait { cond: *const c_void, millis: i32 },
 }
@@ -172,7 +172,7 @@ impl<M: Threading> Cq<M> {
     }
 
     #[inline]
-    fn table(&self) -> *const fi_ops_cq {
+    pub(crate) fn table(&self) -> *const fi_ops_cq {
         // SAFETY: the queue is open.
         unsafe { (*self.core.owned.get()).ops }
     }
@@ -277,7 +277,12 @@ impl<M: Threading> Cq<M> {
         Ok(count)
     }
 
-    fn fetch_into(&self, out: &mut Vec<Completion>, max: usize, fetch: Fetch) -> Result<usize> {
+    pub(crate) fn fetch_into(
+        &self,
+        out: &mut Vec<Completion>,
+        max: usize,
+        fetch: Fetch,
+    ) -> Result<usize> {
         let mut entries = NO_ENTRIES;
         let mut sources = [u64::MAX; BATCH];
         let with_sources = self.domain().source.then_some(&mut sources);
@@ -449,7 +454,7 @@ impl<M: Threading> Cq<M> {
     }
 
     fn needs_wait(&self, call: &'static str) -> Result<()> {
-        if guard::waits(self.core.attr.wait) {
+        if guard::waits(self.core.attr.wait) || !self.domain().guarded() {
             Ok(())
         } else {
             Err(Error::new(call, Errno::EINVAL))

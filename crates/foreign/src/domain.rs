@@ -59,6 +59,7 @@ pub(crate) struct DomainCore<M: Threading> {
     pub(crate) source: bool,
     /// Whether local buffers must be registered.
     pub(crate) mr_local: bool,
+    open: bool,
 }
 
 /// What is freed only when the library has let go of the domain.
@@ -96,6 +97,20 @@ impl<M: Threading> DomainCore<M> {
         }
     }
 
+    /// Closes the domain now, if the library agrees.
+    pub(crate) fn try_close(&mut self) -> Result<()> {
+        if self.open {
+            call::close(self.fid.get().cast())?;
+            self.open = false;
+        }
+        Ok(())
+    }
+
+    /// Whether arguments are checked here that C takes on trust.
+    pub(crate) fn guarded(&self) -> bool {
+        self.fabric.parent().guarded
+    }
+
     pub(crate) fn get(&self) -> *mut fid_domain {
         self.fid.get()
     }
@@ -112,7 +127,7 @@ impl<M: Threading> Drop for DomainCore<M> {
         for mr in late {
             closed &= call::close(mr.get().cast()).is_ok();
         }
-        closed = closed && call::close(self.fid.get().cast()).is_ok();
+        closed = closed && self.try_close().is_ok();
         if closed {
             // SAFETY: this is the only drop, and `keep` is not used after it.
             unsafe { ManuallyDrop::drop(&mut self.keep) };
@@ -141,6 +156,7 @@ impl<M: Threading> Domain<M> {
             addr_format: info.addr_format(),
             source: info.caps().contains(Flags::SOURCE),
             mr_local: info.mr_mode().contains(MrMode::LOCAL),
+            open: true,
         };
         Self {
             core: Arc::new(core),

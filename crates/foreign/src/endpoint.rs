@@ -20,12 +20,14 @@ use crate::ops::{Held, Kind, OpId};
 use crate::owned::Owned;
 use crate::payload::Payload;
 use crate::pep::data_ptr;
-use crate::threading::{Ptr, Threading};
+use crate::probe::Kept;
+use crate::threading::{Lock, Ptr, Threading};
 use crate::{Addr, Av, Cntr, Cq, Eq, Error, Rejected, Result};
 
 pub(crate) struct EpCore<M: Threading> {
-    owned: Owned<fid_ep, M, Arc<DomainCore<M>>>,
-    addr_format: u32,
+    pub(crate) owned: Owned<fid_ep, M, Arc<DomainCore<M>>>,
+    pub(crate) addr_format: u32,
+    guarded: bool,
     limits: Limits,
     naming: Naming,
     // Bound objects close after the endpoint.
@@ -34,6 +36,8 @@ pub(crate) struct EpCore<M: Threading> {
     av: Option<Arc<AvCore<M>>>,
     eq: Option<Arc<EqCore<M>>>,
     shared_rx: Option<Arc<EpCore<M>>>,
+    /// What was bound after the builder was done.
+    pub(crate) late: M::Lock<Vec<Kept<M>>>,
 }
 
 /// How an endpoint names its peers.
@@ -54,19 +58,20 @@ impl<M: Threading> Drop for EpCore<M> {
             std::mem::forget(std::mem::take(&mut self.cqs));
             std::mem::forget(std::mem::take(&mut self.cntrs));
             std::mem::forget((self.av.take(), self.eq.take(), self.shared_rx.take()));
+            std::mem::forget(self.late.with(std::mem::take));
         }
     }
 }
 
 /// An endpoint that is being set up: bind its queues, then enable it.
 pub struct EndpointBuilder<M: Threading> {
-    core: EpCore<M>,
+    pub(crate) core: EpCore<M>,
 }
 
 /// An enabled endpoint, or a shared receive context. Dropping it ends its operations without
 /// completions; their buffers are freed with the domain.
 pub struct Endpoint<M: Threading> {
-    core: Arc<EpCore<M>>,
+    pub(crate) core: Arc<EpCore<M>>,
 }
 
 impl<M: Threading> EndpointBuilder<M> {
@@ -76,8 +81,10 @@ impl<M: Threading> EndpointBuilder<M> {
         info: &Info,
         shared_rx: bool,
     ) -> Self {
+        let guarded = domain.guarded();
         let core = EpCore {
             owned: Owned::new(ptr, domain),
+            guarded,
             addr_format: info.addr_format(),
             limits: Limits::new(info),
             naming: match info.ep_type() {
@@ -90,6 +97,7 @@ impl<M: Threading> EndpointBuilder<M> {
             av: None,
             eq: None,
             shared_rx: None,
+            late: M::Lock::new(Vec::new()),
         };
         Self { core }
     }
@@ -202,12 +210,12 @@ impl<M: Threading> EndpointBuilder<M> {
 }
 
 impl<M: Threading> EpCore<M> {
-    fn ops(&self) -> *const fi_ops_ep {
+    pub(crate) fn ops(&self) -> *const fi_ops_ep {
         // SAFETY: the endpoint is open.
         unsafe { (*self.owned.get()).ops }
     }
 
-    fn cm(&self) -> *const fi_ops_cm {
+    pub(crate) fn cm(&self) -> *const fi_ops_cm {
         // SAFETY: the endpoint is open.
         unsafe { (*self.owned.get()).cm }
     }
@@ -223,6 +231,9 @@ impl<M: Threading> Endpoint<M> {
     /// Whether a transmit may be posted, before C is asked.
     #[inline]
     pub(crate) fn may_transmit(&self, op: Op, to: FiAddr) -> std::result::Result<(), Errno> {
+        if !self.core.guarded {
+            return Ok(());
+        }
         self.core.limits.transmit(op)?;
         let known = match (self.core.naming, &self.core.av) {
             (Naming::Av, Some(av)) => av.knows(to),
@@ -238,6 +249,9 @@ impl<M: Threading> Endpoint<M> {
     /// Whether a receive may be posted, before C is asked.
     #[inline]
     pub(crate) fn may_receive(&self, op: Op, from: FiAddr) -> std::result::Result<(), Errno> {
+        if !self.core.guarded {
+            return Ok(());
+        }
         self.core.limits.receive(op)?;
         let known = !from.is_specified()
             || match (self.core.naming, &self.core.av) {

@@ -86,6 +86,12 @@ impl<M: Threading> ConnReq<M> {
     }
 
     /// The info with the request's handle, for an endpoint of `fabric`.
+    /// The passive endpoint that was asked.
+    #[must_use]
+    pub fn pep_id(&self) -> FidId {
+        self.pep.id()
+    }
+
     pub(crate) fn info_with_handle(&self, fabric: &Arc<FabricCore<M>>) -> Result<Info> {
         if !Arc::ptr_eq(self.pep.fabric(), fabric) {
             return Err(Error::new("fi_endpoint", Errno::EDOMAIN));
@@ -183,7 +189,7 @@ impl<M: Threading> Eq<M> {
         }
     }
 
-    fn table(&self) -> *const fi_ops_eq {
+    pub(crate) fn table(&self) -> *const fi_ops_eq {
         // SAFETY: the queue is open.
         unsafe { (*self.core.owned.get()).ops }
     }
@@ -222,7 +228,8 @@ impl<M: Threading> Eq<M> {
     /// As [`Eq::read`]; `FI_EINVAL` for a queue opened with [`WaitObj::None`]; `FI_EAGAIN` when
     /// the time is up.
     pub fn sread(&self, timeout: Option<Duration>) -> Result<Event<M>> {
-        if !guard::waits(self.core.wait) {
+        let guarded = self.core.owned.parent().parent().guarded;
+        if guarded && !guard::waits(self.core.wait) {
             return Err(Error::new("fi_eq_sread", Errno::EINVAL));
         }
         let (mut event, mut room) = empty();

@@ -157,7 +157,8 @@ impl<M: Threading> Fabric<M> {
         let mut fids = Vec::with_capacity(objects.len());
         for object in objects {
             let (fid, fabric, wait) = object.waitable();
-            if fabric != Arc::as_ptr(&self.core) || !guard::pollable(wait) {
+            let pollable = guard::pollable(wait) || !self.core.parent().guarded;
+            if fabric != Arc::as_ptr(&self.core) || !pollable {
                 return Err(Error::new("fi_trywait", Errno::EINVAL));
             }
             fids.push(fid);

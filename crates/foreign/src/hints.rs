@@ -130,19 +130,26 @@ pub(crate) fn getinfo(functions: &Arc<Functions>, query: &Query) -> Result<Vec<I
         Some(hints) => Some(CHints::new(functions, hints)?),
         None => None,
     };
+    let raw = hints.as_ref().map_or(ptr::null(), |h| h.info.cast_const());
+    let (node, service) = (or_null(node.as_ref()), or_null(service.as_ref()));
+    list(functions, version, node, service, query.flags, raw)
+}
+
+/// `fi_getinfo`(3) with arguments that live until it returns.
+pub(crate) fn list(
+    functions: &Arc<Functions>,
+    version: Version,
+    node: *const c_char,
+    service: *const c_char,
+    flags: Flags,
+    hints: *const fi_info,
+) -> Result<Vec<Info>> {
     let mut list: *mut fi_info = ptr::null_mut();
 
     let guard = GLOBAL.lock();
     // SAFETY: the strings and hints live until the call returns, and `list` takes the result.
     let ret = unsafe {
-        (functions.getinfo)(
-            version.0,
-            or_null(node.as_ref()),
-            or_null(service.as_ref()),
-            query.flags.bits(),
-            hints.as_ref().map_or(ptr::null(), |h| h.info.cast_const()),
-            &raw mut list,
-        )
+        (functions.getinfo)(version.0, node, service, flags.bits(), hints, &raw mut list)
     };
     drop(guard);
     Error::check("fi_getinfo", ret)?;
@@ -169,13 +176,13 @@ fn free(functions: &Functions, list: *mut fi_info) {
     unsafe { (functions.freeinfo)(list) }
 }
 
-fn c_string(text: Option<&str>) -> Result<Option<CString>> {
+pub(crate) fn c_string(text: Option<&str>) -> Result<Option<CString>> {
     text.map(CString::new)
         .transpose()
         .map_err(|_| Error::new("fi_getinfo", Errno::EINVAL))
 }
 
-fn or_null(text: Option<&CString>) -> *const c_char {
+pub(crate) fn or_null(text: Option<&CString>) -> *const c_char {
     text.map_or(ptr::null(), |t| t.as_ptr())
 }
 

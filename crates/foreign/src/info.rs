@@ -62,7 +62,7 @@ impl Info {
         self.raw.as_ptr()
     }
 
-    fn top(&self) -> &fi_info_1_1 {
+    pub(crate) fn top(&self) -> &fi_info_1_1 {
         // SAFETY: the library allocated the info, at least this long, and nobody writes it.
         unsafe { self.raw.cast().as_ref() }
     }
@@ -302,7 +302,7 @@ impl Drop for Info {
 }
 
 /// Copies a part of an info; a missing part is all zero.
-fn copy_part<T: Copy + Default>(part: *const T) -> T {
+pub(crate) fn copy_part<T: Copy + Default>(part: *const T) -> T {
     if part.is_null() {
         return T::default();
     }
@@ -312,7 +312,7 @@ fn copy_part<T: Copy + Default>(part: *const T) -> T {
 }
 
 /// Copies an address of an info.
-fn copy_addr(addr: *const c_void, len: usize) -> Option<Addr> {
+pub(crate) fn copy_addr(addr: *const c_void, len: usize) -> Option<Addr> {
     if addr.is_null() || len == 0 {
         return None;
     }

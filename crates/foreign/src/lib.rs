@@ -24,9 +24,11 @@
 //! Opening a library runs its code in this process, as the dynamic linker does for any
 //! program; the safety of this API rests on that library keeping the man pages' rules. It does
 //! not rest on a library's bookkeeping: a context, count or length that comes back is checked.
+//! A library opened with [`Library::open_unguarded`] is trusted further, to check its arguments.
 #![deny(unsafe_code)]
 
 mod addr;
+mod attrs;
 mod av;
 mod buf;
 mod call;
@@ -46,6 +48,7 @@ mod ops;
 mod owned;
 mod payload;
 mod pep;
+mod probe;
 mod region;
 mod rma;
 mod tagged;
@@ -67,5 +70,6 @@ pub use library::Library;
 pub use ops::{Claim, OpId, Returned};
 pub use payload::{Contiguous, Payload};
 pub use pep::Pep;
+pub use probe::{Bound, Close};
 pub use region::{Mr, Region, Slice};
 pub use threading::{Shared, Single, Threading};

@@ -31,6 +31,8 @@ pub struct Library {
 pub(crate) struct Functions {
     path: PathBuf,
     pub(crate) version: Version,
+    /// Whether arguments are checked here that C takes on trust.
+    pub(crate) guarded: bool,
     pub(crate) getinfo: fi_getinfo_fn,
     pub(crate) dupinfo: fi_dupinfo_fn,
     pub(crate) freeinfo: fi_freeinfo_fn,
@@ -56,7 +58,23 @@ impl Library {
     ///
     /// The file does not load, is no libfabric, or is one before 1.5.
     pub fn open(path: impl AsRef<Path>) -> std::result::Result<Self, OpenError> {
-        let path = path.as_ref();
+        Self::open_as(path.as_ref(), true)
+    }
+
+    /// Opens the library like [`Library::open`], and hands it every argument unchecked, so that
+    /// the library itself has to refuse the bad ones.
+    ///
+    /// This is for suites that test whether it does. A library that does not may do anything
+    /// to the process: run such tests in processes of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Library::open`].
+    pub fn open_unguarded(path: impl AsRef<Path>) -> std::result::Result<Self, OpenError> {
+        Self::open_as(path.as_ref(), false)
+    }
+
+    fn open_as(path: &Path, guarded: bool) -> std::result::Result<Self, OpenError> {
         let flags = unix::RTLD_NOW | unix::RTLD_LOCAL;
         // SAFETY: running the file's initialisers is what the caller asks for; see "Trust" in
         // the crate's documentation.
@@ -79,6 +97,7 @@ impl Library {
         Ok(Self {
             functions: Arc::new(Functions {
                 version,
+                guarded,
                 getinfo: symbol(&library, path, "fi_getinfo")?,
                 dupinfo: symbol(&library, path, "fi_dupinfo")?,
                 freeinfo: symbol(&library, path, "fi_freeinfo")?,
@@ -89,6 +108,10 @@ impl Library {
                 _library: library,
             }),
         })
+    }
+
+    pub(crate) fn functions(&self) -> &Arc<Functions> {
+        &self.functions
     }
 
     /// The file it was opened from.

@@ -2,8 +2,8 @@
 
 use ripstop_abi::fid;
 
-use crate::call;
 use crate::threading::Ptr;
+use crate::{Result, call};
 
 /// An open object and whatever must stay open or allocated while it is. `T` is a C struct that
 /// begins with a `fid`.
@@ -49,6 +49,17 @@ impl<T, M, P: Clone> Owned<T, M, P> {
             return false;
         }
         true
+    }
+}
+
+impl<T, M, P: Clone> Owned<T, M, P> {
+    /// Closes the object now, if the library agrees.
+    pub(crate) fn try_close(&mut self) -> Result<()> {
+        if self.open {
+            call::close(self.fid())?;
+            self.open = false;
+        }
+        Ok(())
     }
 }
 

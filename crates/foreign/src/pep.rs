@@ -18,7 +18,7 @@ use crate::threading::{Ptr, Threading};
 use crate::{Addr, ConnReq, Eq, Error, Result};
 
 pub(crate) struct PepCore<M: Threading> {
-    owned: Owned<fid_pep, M, Arc<FabricCore<M>>>,
+    pub(crate) owned: Owned<fid_pep, M, Arc<FabricCore<M>>>,
     eq: OnceLock<Arc<EqCore<M>>>,
     addr_format: u32,
 }
@@ -40,7 +40,7 @@ impl<M: Threading> PepCore<M> {
         FidId(self.owned.fid().addr())
     }
 
-    fn cm(&self) -> *const fi_ops_cm {
+    pub(crate) fn cm(&self) -> *const fi_ops_cm {
         // SAFETY: the passive endpoint is open.
         unsafe { (*self.owned.get()).cm }
     }
@@ -59,7 +59,7 @@ impl<M: Threading> PepCore<M> {
 
 /// A passive endpoint: it listens for connections.
 pub struct Pep<M: Threading> {
-    core: Arc<PepCore<M>>,
+    pub(crate) core: Arc<PepCore<M>>,
 }
 
 impl<M: Threading> Pep<M> {
