@@ -1,0 +1,229 @@
+//! What a case is, and how it ends.
+
+use std::fmt;
+use std::panic::Location;
+use std::time::Duration;
+
+use ripstop_types::{EpType, Errno, Threading};
+
+use crate::subject::{Error, Result as CallResult, Setup, Subject};
+
+/// How a case ends early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The implementation, or the way into it, does not offer what the case is about.
+    NotOffered(String),
+    /// The implementation does not keep the rule.
+    Fail(String),
+}
+
+/// What a case gives: nothing, when all is well.
+pub type Outcome = std::result::Result<(), Stop>;
+
+/// A step of a case.
+pub type Step<T> = std::result::Result<T, Stop>;
+
+impl From<Error> for Stop {
+    /// A call that should have succeeded did not.
+    #[track_caller]
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Missing(_) => Self::NotOffered(error.to_string()),
+            Error::Call { .. } => Self::fail(error),
+        }
+    }
+}
+
+impl Stop {
+    /// A failure, with the place in the case.
+    #[track_caller]
+    pub fn fail(what: impl fmt::Display) -> Self {
+        let at = Location::caller();
+        let file = at.file().rsplit('/').next().unwrap_or_default();
+        Self::Fail(format!("{what} ({file}:{})", at.line()))
+    }
+
+    /// Not offered.
+    pub fn not_offered(why: impl fmt::Display) -> Self {
+        Self::NotOffered(why.to_string())
+    }
+}
+
+/// Ends the case as failed unless the condition holds.
+#[macro_export]
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::case::Stop::fail(format!($($message)+)));
+        }
+    };
+}
+
+/// Ends the case as failed unless the call was refused for one of these reasons.
+#[track_caller]
+pub fn refused<T>(result: CallResult<T>, reasons: &[Errno], what: &str) -> Outcome {
+    let names = || {
+        let names: Vec<_> = reasons.iter().map(|e| e.name()).collect();
+        names.join(" or ")
+    };
+    match result {
+        Ok(_) => Err(Stop::fail(format!(
+            "{what} was accepted, not refused with {}",
+            names()
+        ))),
+        Err(Error::Call { errno, .. }) if reasons.contains(&errno) => Ok(()),
+        Err(error @ Error::Call { .. }) => {
+            Err(Stop::fail(format!("{what}: {error}, expected {}", names())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Ends the case as not offered when the call was refused for one of these reasons.
+#[track_caller]
+pub fn offered<T>(result: CallResult<T>, reasons: &[Errno], what: &str) -> Step<T> {
+    match result {
+        Err(Error::Call { errno, .. }) if reasons.contains(&errno) => {
+            Err(Stop::not_offered(format!("{what}: {}", errno.name())))
+        }
+        other => other.map_err(Stop::from),
+    }
+}
+
+/// What a case gets.
+pub struct Cx<'a> {
+    /// The implementation.
+    pub s: &'a dyn Subject,
+    /// The same, where several threads may use it.
+    pub threads: Option<&'a (dyn Subject + Sync)>,
+    /// Provider and threading level.
+    pub setup: &'a Setup,
+    /// The endpoint type to use.
+    pub ep_type: EpType,
+}
+
+impl<'a> Cx<'a> {
+    /// The implementation, for several threads.
+    ///
+    /// # Errors
+    ///
+    /// Not offered below `FI_THREAD_SAFE`.
+    pub fn threads(&self) -> Step<&'a (dyn Subject + Sync)> {
+        self.threads
+            .ok_or_else(|| Stop::not_offered("needs FI_THREAD_SAFE"))
+    }
+
+    /// Whether objects are opened for `FI_THREAD_SAFE`.
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        self.setup.threading == Threading::Safe
+    }
+
+    /// Whether the case runs on reliable datagram endpoints.
+    #[must_use]
+    pub fn is_rdm(&self) -> bool {
+        self.ep_type == EpType::Rdm
+    }
+}
+
+/// The endpoint types a case is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eps {
+    /// Reliable datagram and connected endpoints.
+    Both,
+    /// Reliable datagram endpoints.
+    Rdm,
+    /// Connected endpoints.
+    Msg,
+}
+
+impl Eps {
+    /// Whether a case for these runs on endpoints of this type.
+    #[must_use]
+    pub fn includes(self, ep_type: EpType) -> bool {
+        match self {
+            Self::Both => matches!(ep_type, EpType::Rdm | EpType::Msg),
+            Self::Rdm => ep_type == EpType::Rdm,
+            Self::Msg => ep_type == EpType::Msg,
+        }
+    }
+}
+
+/// One rule of the man pages, and the code that tries it.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// `page/rule`.
+    pub name: &'static str,
+    /// The rule in a sentence.
+    pub rule: &'static str,
+    /// The endpoint types it is for.
+    pub eps: Eps,
+    /// How long it may take.
+    pub limit: Duration,
+    /// The code.
+    pub body: fn(&Cx<'_>) -> Outcome,
+}
+
+/// How long a case may take unless it says otherwise.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+impl Case {
+    const fn new(
+        eps: Eps,
+        name: &'static str,
+        rule: &'static str,
+        body: fn(&Cx<'_>) -> Outcome,
+    ) -> Self {
+        Self {
+            name,
+            rule,
+            eps,
+            limit: LIMIT,
+            body,
+        }
+    }
+
+    /// A case for both endpoint types.
+    #[must_use]
+    pub const fn both(
+        name: &'static str,
+        rule: &'static str,
+        body: fn(&Cx<'_>) -> Outcome,
+    ) -> Self {
+        Self::new(Eps::Both, name, rule, body)
+    }
+
+    /// A case for reliable datagram endpoints.
+    #[must_use]
+    pub const fn rdm(name: &'static str, rule: &'static str, body: fn(&Cx<'_>) -> Outcome) -> Self {
+        Self::new(Eps::Rdm, name, rule, body)
+    }
+
+    /// A case for connected endpoints.
+    #[must_use]
+    pub const fn msg(name: &'static str, rule: &'static str, body: fn(&Cx<'_>) -> Outcome) -> Self {
+        Self::new(Eps::Msg, name, rule, body)
+    }
+
+    /// The same, with more time.
+    #[must_use]
+    pub const fn within(mut self, seconds: u64) -> Self {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+}
+
+/// The name of a case on one endpoint type, as lists and reports have it: `rdm:page/rule`.
+#[must_use]
+pub fn id(ep_type: EpType, name: &str) -> String {
+    format!("{}:{name}", ep_name(ep_type))
+}
+
+/// `rdm` or `msg`.
+#[must_use]
+pub fn ep_name(ep_type: EpType) -> &'static str {
+    match ep_type {
+        EpType::Msg => "msg",
+        _ => "rdm",
+    }
+}

@@ -1,0 +1,139 @@
+//! Runs the conformance suite on one implementation and reports.
+#![forbid(unsafe_code)]
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use ripstop_conformance::lists::Lists;
+use ripstop_conformance::report::Report;
+use ripstop_conformance::run::{self, Plan, Way};
+use ripstop_conformance::subject::Setup;
+use ripstop_types::{EpType, Threading};
+
+/// Runs the conformance suite on one implementation.
+///
+/// Each case runs in a process of its own with a bound on its time, so that a crash or a hang is a
+/// failure of that case. The last line is `N passed, N failed, N skipped`; the exit status is 0
+/// when nothing failed.
+#[derive(Parser)]
+#[command(version)]
+struct Options {
+    /// The libfabric.so.1 to try, through its C interface.
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["rust", "list"])]
+    lib: Option<PathBuf>,
+    /// Try the Rust object model.
+    #[arg(long, conflicts_with = "lib")]
+    rust: bool,
+    /// Provider to try, alone or layered.
+    #[arg(long, default_value = "tcp")]
+    provider: String,
+    /// Endpoint type to try; both by default.
+    #[arg(long)]
+    ep: Option<Ep>,
+    /// Threading level to open domains with. Below `safe`, progress is manual.
+    #[arg(long, default_value = "safe")]
+    threading: Level,
+    /// Run only cases whose id contains this text; may be given several times.
+    #[arg(long, value_name = "TEXT")]
+    filter: Vec<String>,
+    /// Cases at a time; by default one per processor.
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Run each case this many times.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repeat: usize,
+    /// Multiply every bound on time, for slow machines and tools like valgrind.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    slow: u32,
+    /// The implementation is the C library: what `differences.toml` explains is no failure.
+    #[arg(long)]
+    reference: bool,
+    /// Write the list of required cases anew from what passes.
+    #[arg(long, conflicts_with_all = ["reference", "filter", "ep"])]
+    update: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Show every case, not only those that did not pass.
+    #[arg(long, short)]
+    verbose: bool,
+    /// Print the ids and rules of the cases, and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Run this one case in this process.
+    #[arg(long, hide = true, value_name = "ID")]
+    case: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Ep {
+    /// Reliable datagram.
+    Rdm,
+    /// Connected.
+    Msg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Level {
+    /// `FI_THREAD_SAFE`.
+    Safe,
+    /// `FI_THREAD_DOMAIN`, with manual progress.
+    Domain,
+}
+
+impl Options {
+    fn plan(&self) -> Plan {
+        let way = match &self.lib {
+            Some(path) => Way::Library(path.clone()),
+            None => Way::Rust,
+        };
+        Plan {
+            way,
+            setup: Setup {
+                provider: self.provider.clone(),
+                threading: match self.threading {
+                    Level::Safe => Threading::Safe,
+                    Level::Domain => Threading::Domain,
+                },
+            },
+            eps: match self.ep {
+                None => vec![EpType::Rdm, EpType::Msg],
+                Some(Ep::Rdm) => vec![EpType::Rdm],
+                Some(Ep::Msg) => vec![EpType::Msg],
+            },
+            filter: self.filter.clone(),
+            jobs: self.jobs.unwrap_or_else(run::processors).max(1),
+            repeat: self.repeat.max(1),
+            slow: self.slow.max(1),
+        }
+    }
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let options = Options::parse();
+    let plan = options.plan();
+    if let Some(id) = &options.case {
+        return Ok(run::child(&plan, id));
+    }
+    if options.list {
+        for (id, case) in run::selected(&plan) {
+            println!("{id}: {}", case.rule);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let lists = Lists::load(&plan, options.reference)?;
+    let progress = std::io::stderr().is_terminal() && !options.json;
+    let results = run::all(&plan, progress)?;
+    let report = Report::new(&plan, &lists, results);
+    if options.update {
+        lists.update(&report)?;
+    }
+    match options.json {
+        true => println!("{}", report.json()?),
+        false => print!("{}", report.text(options.verbose)),
+    }
+    Ok(report.exit_code())
+}

@@ -1,0 +1,231 @@
+use std::cell::{Cell, RefCell};
+
+use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, Hints, Info};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Mode, MrMode, Progress, Threading};
+
+use super::{A, B, Rig, Side, Spec};
+use crate::case::{Cx, Step, Stop};
+use crate::subject::{Fid, Query, Subject};
+
+/// Hints for the provider, endpoint type and threading level under test.
+#[must_use]
+pub fn hints(cx: &Cx<'_>) -> Hints {
+    let progress = match cx.setup.threading {
+        Threading::Safe => Progress::Unspec,
+        _ => Progress::Manual,
+    };
+    Hints {
+        caps: Flags::empty(),
+        mode: Mode::CONTEXT | Mode::CONTEXT2,
+        ep: Some(EpAttr {
+            ep_type: cx.ep_type,
+            ..EpAttr::default()
+        }),
+        domain: Some(DomainAttr {
+            threading: cx.setup.threading,
+            control_progress: progress,
+            progress,
+            mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
+            ..DomainAttr::default()
+        }),
+        fabric: Some(FabricAttr {
+            prov_name: Some(cx.setup.provider.clone()),
+            ..FabricAttr::default()
+        }),
+        ..Hints::default()
+    }
+}
+
+/// A query for a local address that peers on this host reach.
+#[must_use]
+pub fn query(cx: &Cx<'_>, hints: Hints) -> Query {
+    let local = !cx.setup.provider.contains("shm");
+    Query {
+        node: local.then(|| "127.0.0.1".to_owned()),
+        flags: if local { Flags::SOURCE } else { Flags::empty() },
+        hints: Some(hints),
+        ..Query::default()
+    }
+}
+
+/// The first answer to what the spec asks.
+///
+/// # Errors
+///
+/// Not offered when there is none.
+#[track_caller]
+pub fn offer(cx: &Cx<'_>, spec: &Spec) -> Step<Info> {
+    let mut hints = hints(cx);
+    spec.fill(&mut hints);
+    match cx.s.getinfo(&query(cx, hints)) {
+        Ok(infos) => infos
+            .into_iter()
+            .next()
+            .ok_or_else(|| Stop::fail("fi_getinfo succeeded with an empty list")),
+        Err(e) if e.is(Errno::ENODATA) => Err(Stop::not_offered(format!(
+            "fi_getinfo: FI_ENODATA for {} with {:?}",
+            cx.setup.provider, spec.caps
+        ))),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[track_caller]
+pub(super) fn rig<'a>(cx: &Cx<'a>, spec: &Spec) -> Step<Rig<'a>> {
+    let info = offer(cx, spec)?;
+    let fabric = cx.s.fabric(&info)?;
+    let domain = cx.s.domain(fabric, &info)?;
+    let mut rig = Rig {
+        s: cx.s,
+        info,
+        fabric,
+        sides: Vec::new(),
+        pep: None,
+        eqs: Vec::new(),
+        events: RefCell::new(Vec::new()),
+        tokens: Cell::new(0),
+    };
+    match cx.ep_type {
+        EpType::Msg => connected(&mut rig, spec, domain)?,
+        _ => addressed(&mut rig, spec, domain)?,
+    }
+    Ok(rig)
+}
+
+/// The two sides of reliable datagram endpoints.
+fn addressed(rig: &mut Rig<'_>, spec: &Spec, domain: Fid) -> Step<()> {
+    for side in [A, B] {
+        let domain = match (side, spec.two_domains) {
+            (B, true) => rig.s.domain(rig.fabric, &rig.info)?,
+            _ => domain,
+        };
+        let side = rig.add(spec, domain)?;
+        rig.sides.push(side);
+    }
+    for (side, peer) in [(A, B), (B, A)] {
+        let name = rig.sides[peer].name.clone();
+        rig.sides[side].peer = rig.insert(side, name.as_ref())?;
+    }
+    Ok(())
+}
+
+impl Rig<'_> {
+    /// Opens a reliable datagram endpoint with its queues, and enables it.
+    ///
+    /// # Errors
+    ///
+    /// Failed when something does not open.
+    #[track_caller]
+    pub fn add(&self, spec: &Spec, domain: Fid) -> Step<Side> {
+        let mut side = prepare(self.s, spec, domain, &self.info)?;
+        let av = self.s.av(domain, spec.av)?;
+        self.s.bind(side.ep, av, Flags::empty())?;
+        self.s.enable(side.ep)?;
+        side.av = Some(av);
+        side.name = Some(self.s.name(side.ep)?);
+        Ok(side)
+    }
+
+    /// Tells a side of an address.
+    ///
+    /// # Errors
+    ///
+    /// Failed when it is not accepted.
+    #[track_caller]
+    pub fn insert(&self, side: usize, name: Option<&Address>) -> Step<FiAddr> {
+        let (Some(av), Some(name)) = (self.sides[side].av, name) else {
+            return Err(Stop::fail("no address vector on this endpoint type"));
+        };
+        let found = self.s.av_insert(av, std::slice::from_ref(name))?;
+        match found[..] {
+            [addr] if addr.is_specified() => Ok(addr),
+            _ => Err(Stop::fail(format!(
+                "fi_av_insert gave {found:?} for {name}"
+            ))),
+        }
+    }
+}
+
+/// An endpoint with its completion queues, not enabled.
+///
+/// # Errors
+///
+/// Failed when something does not open.
+#[track_caller]
+pub fn prepare(s: &dyn Subject, spec: &Spec, domain: Fid, info: &Info) -> Step<Side> {
+    let cq = s.cq(domain, spec.cq)?;
+    let rx_cq = match spec.split_cq {
+        true => s.cq(domain, spec.cq)?,
+        false => cq,
+    };
+    let ep = s.endpoint(domain, info)?;
+    if spec.split_cq || !spec.selective.is_empty() {
+        for (queue, direction) in [(cq, Flags::SEND), (rx_cq, Flags::RECV)] {
+            let selective = match spec.selective.contains(direction) {
+                true => Flags::SELECTIVE_COMPLETION,
+                false => Flags::empty(),
+            };
+            s.bind(ep, queue, direction | selective)?;
+        }
+    } else {
+        s.bind(ep, cq, Flags::SEND | Flags::RECV)?;
+    }
+    Ok(Side {
+        domain,
+        ep,
+        cq,
+        rx_cq,
+        av: None,
+        eq: None,
+        name: None,
+        peer: FiAddr::UNSPEC,
+        done: RefCell::new(Vec::new()),
+    })
+}
+
+/// A passive endpoint that listens on a local address, its queue and its address.
+///
+/// # Errors
+///
+/// Failed when something does not open.
+#[track_caller]
+pub fn listener(s: &dyn Subject, fabric: Fid, info: &Info, eq: Fid) -> Step<(Fid, Address)> {
+    let pep = s.passive_ep(fabric, info)?;
+    s.bind(pep, eq, Flags::empty())?;
+    s.listen(pep)?;
+    let name = s.name(pep)?;
+    Ok((pep, name))
+}
+
+/// The two sides of a connection.
+#[track_caller]
+fn connected(rig: &mut Rig<'_>, spec: &Spec, domain: Fid) -> Step<()> {
+    let s = rig.s;
+    let eq_a = s.eq(rig.fabric, spec.eq_wait)?;
+    let eq_b = s.eq(rig.fabric, spec.eq_wait)?;
+    rig.eqs = vec![eq_a, eq_b];
+    let (pep, name) = listener(s, rig.fabric, &rig.info, eq_b)?;
+    rig.pep = Some(pep);
+
+    let mut a = prepare(s, spec, domain, &rig.info)?;
+    s.bind(a.ep, eq_a, Flags::empty())?;
+    s.enable(a.ep)?;
+    a.eq = Some(eq_a);
+    s.connect(a.ep, &name, &[])?;
+    rig.sides.push(a);
+    let (request, _) = rig.request(eq_b)?;
+
+    let domain = match spec.two_domains {
+        true => s.domain(rig.fabric, &request)?,
+        false => domain,
+    };
+    let mut b = prepare(s, spec, domain, &request)?;
+    s.bind(b.ep, eq_b, Flags::empty())?;
+    s.enable(b.ep)?;
+    b.eq = Some(eq_b);
+    s.accept(b.ep, &[])?;
+    rig.sides.push(b);
+    rig.connected(A)?;
+    rig.connected(B)?;
+    Ok(())
+}

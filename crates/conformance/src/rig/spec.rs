@@ -1,0 +1,124 @@
+use ripstop_core::Hints;
+use ripstop_types::{AvType, CqFormat, Flags, MsgOrder, Progress, WaitObj};
+
+use crate::subject::{AvAttr, CqAttr};
+
+/// What a [`Rig`](super::Rig) is asked to be.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Capabilities beyond messages.
+    pub caps: Flags,
+    /// Default flags of transmits, in the hints.
+    pub tx_op_flags: Flags,
+    /// Default flags of receives, in the hints.
+    pub rx_op_flags: Flags,
+    /// Message ordering of both directions.
+    pub order: MsgOrder,
+    /// Transmits that may be outstanding, 0 for the provider's choice.
+    pub tx_size: usize,
+    /// Receives that may be outstanding, 0 for the provider's choice.
+    pub rx_size: usize,
+    /// Who drives transfers.
+    pub progress: Progress,
+    /// The completion queues.
+    pub cq: CqAttr,
+    /// A queue of their own for receives.
+    pub split_cq: bool,
+    /// Completions only where a flag asks, in these directions.
+    pub selective: Flags,
+    /// The address vectors.
+    pub av: AvAttr,
+    /// A domain of its own for each side.
+    pub two_domains: bool,
+    /// Bytes to ask for as remote CQ data.
+    pub cq_data: usize,
+    /// The event queues' wait object.
+    pub eq_wait: WaitObj,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self {
+            caps: Flags::MSG,
+            tx_op_flags: Flags::empty(),
+            rx_op_flags: Flags::empty(),
+            order: MsgOrder::empty(),
+            tx_size: 0,
+            rx_size: 0,
+            progress: Progress::Unspec,
+            cq: CqAttr::default(),
+            split_cq: false,
+            selective: Flags::empty(),
+            av: AvAttr::default(),
+            two_domains: false,
+            cq_data: 0,
+            eq_wait: WaitObj::Unspec,
+        }
+    }
+}
+
+impl Spec {
+    /// Messages and tagged messages.
+    #[must_use]
+    pub fn tagged() -> Self {
+        Self::default().caps(Flags::TAGGED)
+    }
+
+    /// With more capabilities.
+    #[must_use]
+    pub fn caps(mut self, caps: Flags) -> Self {
+        self.caps |= caps;
+        self
+    }
+
+    /// With completion queues of this format.
+    #[must_use]
+    pub fn format(mut self, format: CqFormat) -> Self {
+        self.cq.format = format;
+        self
+    }
+
+    /// With completion queues that are waited on like this.
+    #[must_use]
+    pub fn wait(mut self, wait: WaitObj) -> Self {
+        self.cq.wait = wait;
+        self
+    }
+
+    /// With completion queues of this size.
+    #[must_use]
+    pub fn cq_size(mut self, size: usize) -> Self {
+        self.cq.size = size;
+        self
+    }
+
+    /// With address vectors of this type.
+    #[must_use]
+    pub fn av_type(mut self, av_type: AvType) -> Self {
+        self.av.av_type = av_type;
+        self
+    }
+
+    /// Writes what the spec asks into hints.
+    pub(super) fn fill(&self, hints: &mut Hints) {
+        hints.caps |= self.caps;
+        let mut tx = hints.tx.take().unwrap_or_default();
+        tx.op_flags = self.tx_op_flags;
+        tx.msg_order = self.order;
+        tx.size = self.tx_size;
+        hints.tx = Some(tx);
+        let mut rx = hints.rx.take().unwrap_or_default();
+        rx.op_flags = self.rx_op_flags;
+        rx.msg_order = self.order;
+        rx.size = self.rx_size;
+        hints.rx = Some(rx);
+        let mut domain = hints.domain.take().unwrap_or_default();
+        domain.av_type = self.av.av_type;
+        domain.cq_data_size = self.cq_data;
+        if self.progress != Progress::Unspec {
+            domain.progress = self.progress;
+            domain.control_progress = self.progress;
+        }
+        hints.domain = Some(domain);
+    }
+}

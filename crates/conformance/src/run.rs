@@ -1,0 +1,306 @@
+//! Running cases, each in a process of its own.
+
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt as _;
+use std::panic;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use ripstop_foreign::{Library, Shared, Single};
+use ripstop_types::{EpType, Threading};
+use serde::{Deserialize, Serialize};
+
+use crate::case::{self, Case, Cx, Outcome, Stop};
+use crate::cases;
+use crate::subject::foreign::Foreign;
+use crate::subject::{Setup, Subject};
+
+/// How an implementation is reached.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// A `libfabric.so.1`, through its C interface.
+    Library(PathBuf),
+    /// The Rust object model.
+    Rust,
+}
+
+/// What to run, and on what.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The implementation.
+    pub way: Way,
+    /// Provider and threading level.
+    pub setup: Setup,
+    /// Endpoint types.
+    pub eps: Vec<EpType>,
+    /// Parts of the ids to run; empty for all.
+    pub filter: Vec<String>,
+    /// Cases at a time.
+    pub jobs: usize,
+    /// Runs of each case.
+    pub repeat: usize,
+    /// Factor on every bound.
+    pub slow: u32,
+}
+
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", content = "reason", rename_all = "snake_case")]
+pub enum Ending {
+    /// The rule holds.
+    Passed,
+    /// What the rule is about is not offered.
+    NotOffered(String),
+    /// The rule does not hold.
+    Failed(String),
+}
+
+/// A case and how it ended.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Its id.
+    pub id: String,
+    /// The case.
+    pub case: Case,
+    /// How it ended.
+    pub ending: Ending,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Processors of this machine.
+#[must_use]
+pub fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The cases of a plan with their ids.
+#[must_use]
+pub fn selected(plan: &Plan) -> Vec<(String, Case)> {
+    let mut selected = Vec::new();
+    for case in cases::all() {
+        for ep_type in plan.eps.iter().filter(|e| case.eps.includes(**e)) {
+            let id = case::id(*ep_type, case.name);
+            if plan.filter.is_empty() || plan.filter.iter().any(|f| id.contains(f)) {
+                selected.push((id, case));
+            }
+        }
+    }
+    selected
+}
+
+/// Runs the cases of a plan.
+///
+/// # Errors
+///
+/// When this program cannot start itself.
+pub fn all(plan: &Plan, progress: bool) -> anyhow::Result<Vec<Ran>> {
+    let exe = std::env::current_exe().context("cannot find this program to start it again")?;
+    let work = selected(plan);
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..plan.jobs {
+            scope.spawn(|| {
+                while let Some((id, case)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if progress {
+                        eprint!("\r\x1b[K{id}");
+                    }
+                    let ran = repeatedly(plan, &exe, id, case);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.push((id.clone(), ran));
+                }
+            });
+        }
+    });
+    if progress {
+        eprint!("\r\x1b[K");
+    }
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut ordered = Vec::new();
+    for (id, _) in &work {
+        for (found, ran) in &results {
+            if found == id {
+                ordered.push(ran.clone());
+            }
+        }
+    }
+    Ok(ordered)
+}
+
+/// Runs a case as often as asked; the first run that does not pass counts.
+fn repeatedly(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
+    let mut ran = once(plan, exe, id, case);
+    for turn in 1..plan.repeat {
+        if ran.ending != Ending::Passed {
+            if let Ending::Failed(why) = &mut ran.ending {
+                why.push_str(&format!(" [run {turn} of {}]", plan.repeat));
+            }
+            break;
+        }
+        ran = once(plan, exe, id, case);
+    }
+    ran
+}
+
+/// Runs a case in a process of its own.
+fn once(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
+    let start = Instant::now();
+    let mut command = Command::new(exe);
+    command
+        .args(["--case", id, "--provider", &plan.setup.provider])
+        .args(["--threading", level(plan.setup.threading)])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    match &plan.way {
+        Way::Library(path) => command.arg("--lib").arg(path),
+        Way::Rust => command.arg("--rust"),
+    };
+    let ending = match command.spawn() {
+        Ok(child) => watch(child, case.limit * plan.slow),
+        Err(e) => Ending::Failed(format!("the case's process did not start: {e}")),
+    };
+    Ran {
+        id: id.to_owned(),
+        case: *case,
+        ending,
+        took: start.elapsed(),
+    }
+}
+
+fn level(threading: Threading) -> &'static str {
+    match threading {
+        Threading::Safe => "safe",
+        _ => "domain",
+    }
+}
+
+/// Waits for a case's process, at most `limit`, and reads how it ended.
+fn watch(mut child: Child, limit: Duration) -> Ending {
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (out, err) = (read_all(out), read_all(err));
+    let end = Instant::now() + limit;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(2)),
+            Ok(None) | Err(_) => break None,
+        }
+    };
+    if status.is_none() {
+        // It may have ended this moment; either way it is gone afterwards.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let out = out.join().unwrap_or_default();
+    let err = err.join().unwrap_or_default();
+    let told = out.lines().rev().find_map(|l| serde_json::from_str(l).ok());
+    conclude(status, told, limit, &err)
+}
+
+/// What a process's end, its answer and its messages come to.
+fn conclude(
+    status: Option<ExitStatus>,
+    told: Option<Ending>,
+    limit: Duration,
+    err: &str,
+) -> Ending {
+    let with_words = |what: String| {
+        let last: Vec<_> = err.lines().rev().take(3).collect();
+        let last: Vec<_> = last.into_iter().rev().collect();
+        match last.is_empty() {
+            true => Ending::Failed(what),
+            false => Ending::Failed(format!("{what}; it said: {}", last.join(" / "))),
+        }
+    };
+    match (status, told) {
+        (None, _) => with_words(format!("not finished after {limit:?}")),
+        (Some(status), Some(told)) if status.success() => told,
+        (Some(status), told) => {
+            let when = match told {
+                Some(_) => "after its end, ",
+                None => "",
+            };
+            match (status.signal(), status.code()) {
+                (Some(signal), _) => with_words(format!("{when}killed by signal {signal}")),
+                (None, code) => with_words(format!("{when}exit status {}", code.unwrap_or(-1))),
+            }
+        }
+    }
+}
+
+fn read_all(from: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut from) = from {
+            // What could be read counts.
+            let _ = from.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Runs one case in this process and prints how it ended, as one line of JSON.
+#[must_use]
+pub fn child(plan: &Plan, id: &str) -> ExitCode {
+    let ending = match run_here(plan, id) {
+        Ok(Ok(())) => Ending::Passed,
+        Ok(Err(Stop::NotOffered(why))) => Ending::NotOffered(why),
+        Ok(Err(Stop::Fail(why))) => Ending::Failed(why),
+        Err(e) => Ending::Failed(format!("{e:#}")),
+    };
+    match serde_json::to_string(&ending) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
+    let found = selected(plan).into_iter().find(|(found, _)| found == id);
+    let (_, case) = found.with_context(|| format!("no case is called {id}"))?;
+    let ep_type = match id.starts_with("msg:") {
+        true => EpType::Msg,
+        false => EpType::Rdm,
+    };
+    let body = |s: &dyn Subject, threads| {
+        let cx = Cx {
+            s,
+            threads,
+            setup: &plan.setup,
+            ep_type,
+        };
+        panic::catch_unwind(panic::AssertUnwindSafe(|| (case.body)(&cx)))
+            .unwrap_or_else(|_| Err(Stop::Fail("the case panicked".to_owned())))
+    };
+    // A case that failed may have left the library in any state: the process ends without
+    // closing what is open.
+    match (&plan.way, plan.setup.threading) {
+        (Way::Library(path), Threading::Safe) => {
+            let s = Box::leak(Box::new(Foreign::<Shared>::new(Library::open_unguarded(
+                path,
+            )?)));
+            Ok(body(s, Some(s)))
+        }
+        (Way::Library(path), _) => {
+            let s = Box::leak(Box::new(Foreign::<Single>::new(Library::open_unguarded(
+                path,
+            )?)));
+            Ok(body(s, None))
+        }
+        (Way::Rust, _) => Ok(Err(Stop::NotOffered(
+            "the Rust object model has no provider yet".to_owned(),
+        ))),
+    }
+}

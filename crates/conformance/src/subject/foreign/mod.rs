@@ -1,0 +1,472 @@
+//! Any `libfabric.so.1`, through its C interface.
+
+mod cm;
+mod edge;
+mod post;
+mod table;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ripstop_core::{Address, Handle, Info};
+use ripstop_foreign as lib;
+use ripstop_foreign::{Bound, Close as _, Library};
+use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{
+    About, AvAttr, CEdge, Claimed, Completion, CqAttr, CqError, Direction, EpOption, EqError,
+    Error, Event, Fid, Inject, Post, Query, Result, Subject, Token,
+};
+use table::{Object, Table};
+
+/// A library, and the objects opened in it. With mode [`lib::Shared`] it may be used from
+/// several threads.
+pub struct Foreign<M: lib::Threading> {
+    library: Library,
+    table: Table<M>,
+}
+
+/// Marks an [`Info`] as the one with this number here.
+struct InfoKey(usize);
+
+/// Marks an [`Info`] as that of the connection request with this number.
+struct RequestKey(usize);
+
+/// How long a file descriptor is polled at most, in one go.
+fn timespec(timeout: Duration) -> Option<Timespec> {
+    Timespec::try_from(timeout).ok()
+}
+
+impl From<lib::Error> for Error {
+    fn from(error: lib::Error) -> Self {
+        Self::Call {
+            call: error.call,
+            errno: error.errno,
+        }
+    }
+}
+
+/// A call refused here, before the library.
+pub(super) fn refused(call: &'static str, errno: Errno) -> Error {
+    Error::Call { call, errno }
+}
+
+pub(super) fn to_lib(addr: &Address) -> lib::Addr {
+    lib::Addr::from_bytes(&addr.to_bytes())
+}
+
+/// The `FI_OPT_*` number and the bytes of the value.
+fn option_number(option: EpOption) -> i32 {
+    match option {
+        EpOption::MinMultiRecv => 0,
+        EpOption::CmDataSize => 1,
+        EpOption::MaxMsgSize => 12,
+        EpOption::InjectMsgSize => 16,
+        EpOption::Unknown => 12_345,
+    }
+}
+
+impl<M: lib::Threading> Foreign<M> {
+    /// The way into an opened library.
+    #[must_use]
+    pub fn new(library: Library) -> Self {
+        Self {
+            library,
+            table: Table::new(),
+        }
+    }
+
+    /// The info as the library gave it.
+    fn with_info<R>(&self, info: &Info, f: impl FnOnce(&lib::Info) -> Result<R>) -> Result<R> {
+        let handle = info.handle.as_ref();
+        if let Some(key) = handle.and_then(Handle::downcast::<InfoKey>) {
+            let info = self.table.with(|t| t.infos.get(key.0).cloned());
+            let info = info.ok_or(Error::Missing("open an info of another library"))?;
+            return f(&info);
+        }
+        if let Some(key) = handle.and_then(Handle::downcast::<RequestKey>) {
+            let request = self.table.with(|t| t.requests.remove(&key.0));
+            let request = request.ok_or(Error::Missing("use a request twice"))?;
+            let result = f(request.info());
+            self.table.with(|t| t.requests.insert(key.0, request));
+            return result;
+        }
+        Err(Error::Missing("open an info that getinfo did not give"))
+    }
+
+    fn keep_info(&self, info: lib::Info) -> Info {
+        let mut attrs = info.attrs();
+        let key = self.table.with(|t| {
+            t.infos.push(Arc::new(info));
+            t.infos.len() - 1
+        });
+        attrs.handle = Some(Handle::new(InfoKey(key)));
+        attrs
+    }
+}
+
+impl<M: lib::Threading> Subject for Foreign<M> {
+    fn about(&self) -> About {
+        About {
+            name: self.library.path().display().to_string(),
+            version: self.library.version(),
+        }
+    }
+
+    fn getinfo(&self, query: &Query) -> Result<Vec<Info>> {
+        let newest = self.library.version().min(ripstop_types::Version::CURRENT);
+        let infos = self.library.getinfo_attrs(
+            query.version.unwrap_or(newest),
+            query.node.as_deref(),
+            query.service.as_deref(),
+            query.flags,
+            query.hints.as_ref(),
+        )?;
+        Ok(infos.into_iter().map(|i| self.keep_info(i)).collect())
+    }
+
+    fn fabric(&self, info: &Info) -> Result<Fid> {
+        let fabric = self.with_info(info, |i| Ok(self.library.fabric(i)?))?;
+        Ok(self.table.insert(Object::Fabric(fabric), info.addr_format))
+    }
+
+    fn domain(&self, fabric: Fid, info: &Info) -> Result<Fid> {
+        let fabric = self.table.fabric(fabric)?;
+        let domain = self.with_info(info, |i| Ok(fabric.domain(i)?))?;
+        Ok(self.table.insert(Object::Domain(domain), info.addr_format))
+    }
+
+    fn endpoint(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let handle = info.handle.as_ref();
+        let builder = match handle.and_then(Handle::downcast::<RequestKey>) {
+            Some(key) => {
+                let request = self.table.with(|t| t.requests.remove(&key.0));
+                domain.accepting(request.ok_or(Error::Missing("use a request twice"))?)?
+            }
+            None => self.with_info(info, |i| Ok(domain.endpoint(i)?))?,
+        };
+        Ok(self
+            .table
+            .insert_ep(builder.without_enable()?, info.addr_format))
+    }
+
+    fn shared_rx(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let srx = self.with_info(info, |i| Ok(domain.shared_rx(i)?))?;
+        Ok(self
+            .table
+            .insert_ep(srx.without_enable()?, info.addr_format))
+    }
+
+    fn passive_ep(&self, fabric: Fid, info: &Info) -> Result<Fid> {
+        let fabric = self.table.fabric(fabric)?;
+        let pep = self.with_info(info, |i| Ok(fabric.passive_ep(i)?))?;
+        Ok(self.table.insert_pep(pep, info.addr_format))
+    }
+
+    fn eq(&self, fabric: Fid, wait: WaitObj) -> Result<Fid> {
+        let eq = self.table.fabric(fabric)?.eq(0, wait)?;
+        let format = self.table.format(fabric);
+        Ok(self.table.insert(Object::Eq(eq), format))
+    }
+
+    fn cq(&self, domain: Fid, attr: CqAttr) -> Result<Fid> {
+        let cq = self.table.domain(domain)?.cq(lib::CqAttr {
+            size: attr.size,
+            format: attr.format,
+            wait: attr.wait,
+            threshold: attr.threshold,
+        })?;
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Cq(cq), format))
+    }
+
+    fn cntr(&self, domain: Fid, wait: WaitObj) -> Result<Fid> {
+        let cntr = self.table.domain(domain)?.cntr(wait)?;
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Cntr(cntr), format))
+    }
+
+    fn av(&self, domain: Fid, attr: AvAttr) -> Result<Fid> {
+        let av = self.table.domain(domain)?.av(lib::AvAttr {
+            av_type: attr.av_type,
+            count: attr.count,
+        })?;
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Av(av), format))
+    }
+
+    fn close(&self, fid: Fid) -> Result<()> {
+        let (object, format) = self.table.take(fid)?;
+        let closed = match object {
+            Object::Fabric(o) => o.close().map_err(|(o, e)| (Object::Fabric(o), e.into())),
+            Object::Domain(o) => o.close().map_err(|(o, e)| (Object::Domain(o), e.into())),
+            Object::Eq(o) => o.close().map_err(|(o, e)| (Object::Eq(o), e.into())),
+            Object::Cq(o) => o.close().map_err(|(o, e)| (Object::Cq(o), e.into())),
+            Object::Cntr(o) => o.close().map_err(|(o, e)| (Object::Cntr(o), e.into())),
+            Object::Av(o) => o.close().map_err(|(o, e)| (Object::Av(o), e.into())),
+            Object::Pep(o) => table::close_shared(o).map_err(|(o, e)| (Object::Pep(o), e)),
+            Object::Ep(o) => table::close_ep(o).map_err(|(o, e)| (Object::Ep(o), e)),
+        };
+        closed.map_err(|(object, error)| {
+            self.table.put_back(fid, object, format);
+            error
+        })
+    }
+
+    fn bind(&self, fid: Fid, to: Fid, flags: Flags) -> Result<()> {
+        let to = self.table.get(to)?;
+        let ep = match self.table.get(fid)? {
+            Object::Ep(ep) => ep,
+            Object::Pep(pep) => {
+                return match to {
+                    Object::Eq(eq) => Ok(pep.bind(&eq)?),
+                    _ => Err(Error::Missing("bind that to a passive endpoint")),
+                };
+            }
+            _ => return Err(Error::Missing("bind something to that")),
+        };
+        let ep = table::read(&ep);
+        let other;
+        let to = match &to {
+            Object::Cq(o) => Bound::Cq(o),
+            Object::Cntr(o) => Bound::Cntr(o),
+            Object::Av(o) => Bound::Av(o),
+            Object::Eq(o) => Bound::Eq(o),
+            Object::Domain(o) => Bound::Domain(o),
+            Object::Fabric(o) => Bound::Fabric(o),
+            Object::Ep(o) => {
+                other = table::read(o);
+                Bound::Endpoint(&other)
+            }
+            Object::Pep(_) => return Err(Error::Missing("bind a passive endpoint")),
+        };
+        Ok(ep.bind(&to, flags)?)
+    }
+
+    fn enable(&self, ep: Fid) -> Result<()> {
+        Ok(table::read(&self.table.ep(ep)?).enable()?)
+    }
+
+    fn option(&self, ep: Fid, option: EpOption) -> Result<usize> {
+        let number = option_number(option);
+        let bytes = match self.table.get(ep)? {
+            Object::Pep(pep) => pep.getopt(number, size_of::<usize>())?,
+            _ => table::read(&self.table.ep(ep)?).getopt(number, size_of::<usize>())?,
+        };
+        let bytes = bytes.try_into();
+        bytes
+            .map(usize::from_ne_bytes)
+            .map_err(|_| refused("fi_getopt", Errno::EOTHER))
+    }
+
+    fn set_option(&self, ep: Fid, option: EpOption, value: usize) -> Result<()> {
+        let ep = self.table.ep(ep)?;
+        let mut ep = table::write(&ep);
+        Ok(ep.setopt(option_number(option), &value.to_ne_bytes())?)
+    }
+
+    fn op_flags(&self, ep: Fid, direction: Direction) -> Result<Flags> {
+        Ok(table::read(&self.table.ep(ep)?).op_flags(direction == Direction::Tx)?)
+    }
+
+    fn set_op_flags(&self, ep: Fid, direction: Direction, flags: Flags) -> Result<()> {
+        Ok(table::read(&self.table.ep(ep)?).set_op_flags(direction == Direction::Tx, flags)?)
+    }
+
+    fn cancel(&self, ep: Fid, token: Token) -> Result<()> {
+        let ep = self.table.ep(ep)?;
+        let op = self.table.with(|t| t.ops.get(&token).copied());
+        let op = op.ok_or(Error::Missing("cancel what was never posted"))?;
+        Ok(table::read(&ep).cancel(op)?)
+    }
+
+    fn av_insert(&self, av: Fid, addrs: &[Address]) -> Result<Vec<FiAddr>> {
+        let addrs: Vec<_> = addrs.iter().map(to_lib).collect();
+        Ok(self.table.av(av)?.insert_all(&addrs)?)
+    }
+
+    fn av_insertsvc(&self, av: Fid, node: &str, service: &str) -> Result<FiAddr> {
+        Ok(self.table.av(av)?.insert_service(node, service)?)
+    }
+
+    fn av_insertsym(
+        &self,
+        av: Fid,
+        node: (&str, usize),
+        service: (&str, usize),
+    ) -> Result<(usize, Vec<FiAddr>)> {
+        Ok(self.table.av(av)?.insert_symmetric(node, service)?)
+    }
+
+    fn av_remove(&self, av: Fid, addrs: &[FiAddr]) -> Result<()> {
+        Ok(self.table.av(av)?.remove(addrs)?)
+    }
+
+    fn av_lookup(&self, av: Fid, addr: FiAddr) -> Result<Address> {
+        let found = self.table.av(av)?.lookup(addr)?;
+        self.table.to_address("fi_av_lookup", av, &found)
+    }
+
+    fn av_straddr(&self, av: Fid, addr: &Address) -> Result<String> {
+        Ok(self.table.av(av)?.straddr(&to_lib(addr))?)
+    }
+
+    fn cq_read(&self, cq: Fid, max: usize) -> Result<Vec<Completion>> {
+        let mut out = Vec::new();
+        self.table.cq(cq)?.read_up_to(&mut out, max)?;
+        Ok(out.into_iter().map(|c| self.table.completion(c)).collect())
+    }
+
+    fn cq_sread(&self, cq: Fid, threshold: usize, timeout: Duration) -> Result<Vec<Completion>> {
+        let mut out = Vec::new();
+        self.table
+            .cq(cq)?
+            .sread(&mut out, threshold, Some(timeout))?;
+        Ok(out.into_iter().map(|c| self.table.completion(c)).collect())
+    }
+
+    fn cq_readerr(&self, cq: Fid) -> Result<CqError> {
+        let error = self.table.cq(cq)?.readerr()?;
+        Ok(CqError {
+            entry: self.table.completion(error.entry),
+            err: error.err,
+            olen: error.olen,
+            prov_errno: error.prov_errno,
+            err_data: error.err_data,
+        })
+    }
+
+    fn cq_signal(&self, cq: Fid) -> Result<()> {
+        Ok(self.table.cq(cq)?.signal()?)
+    }
+
+    fn cntr_read(&self, cntr: Fid) -> Result<u64> {
+        Ok(self.table.cntr(cntr)?.read())
+    }
+
+    fn cntr_readerr(&self, cntr: Fid) -> Result<u64> {
+        Ok(self.table.cntr(cntr)?.readerr())
+    }
+
+    fn cntr_add(&self, cntr: Fid, value: u64) -> Result<()> {
+        Ok(self.table.cntr(cntr)?.add(value)?)
+    }
+
+    fn cntr_set(&self, cntr: Fid, value: u64) -> Result<()> {
+        Ok(self.table.cntr(cntr)?.set(value)?)
+    }
+
+    fn cntr_adderr(&self, cntr: Fid, value: u64) -> Result<()> {
+        Ok(self.table.cntr(cntr)?.adderr(value)?)
+    }
+
+    fn cntr_seterr(&self, cntr: Fid, value: u64) -> Result<()> {
+        Ok(self.table.cntr(cntr)?.seterr(value)?)
+    }
+
+    fn cntr_wait(&self, cntr: Fid, threshold: u64, timeout: Duration) -> Result<()> {
+        Ok(self.table.cntr(cntr)?.wait(threshold, Some(timeout))?)
+    }
+
+    fn trywait(&self, fabric: Fid, fids: &[Fid]) -> Result<()> {
+        let fabric = self.table.fabric(fabric)?;
+        let objects = fids.iter().map(|f| self.table.get(*f));
+        let objects = objects.collect::<Result<Vec<_>>>()?;
+        let waitable = objects.iter().map(|o| -> Result<&dyn lib::Waitable<M>> {
+            match o {
+                Object::Cq(o) => Ok(o),
+                Object::Eq(o) => Ok(o),
+                Object::Cntr(o) => Ok(o),
+                _ => Err(Error::Missing("wait on that")),
+            }
+        });
+        Ok(fabric.trywait(&waitable.collect::<Result<Vec<_>>>()?)?)
+    }
+
+    fn poll_fd(&self, fid: Fid, timeout: Duration) -> Result<bool> {
+        let object = self.table.get(fid)?;
+        let fd = match &object {
+            Object::Cq(cq) => cq.wait_fd()?,
+            Object::Eq(eq) => eq.wait_fd()?,
+            _ => return Err(Error::Missing("give the descriptor of that")),
+        };
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+        let ready = poll(&mut fds, timespec(timeout).as_ref());
+        Ok(ready.map_err(|e| refused("poll", Errno(e.raw_os_error())))? > 0)
+    }
+
+    fn post(&self, ep: Fid, post: &Post) -> Result<()> {
+        self.do_post(ep, post)
+    }
+
+    fn inject(&self, ep: Fid, inject: Inject<'_>) -> Result<()> {
+        self.do_inject(ep, inject)
+    }
+
+    fn peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()> {
+        self.do_peek(ep, post, flags)
+    }
+
+    fn claim(&self, ep: Fid, claimed: Claimed, post: &Post) -> Result<()> {
+        self.do_claim(ep, claimed, post)
+    }
+
+    fn name(&self, fid: Fid) -> Result<Address> {
+        self.do_name(fid)
+    }
+
+    fn set_name(&self, fid: Fid, addr: &Address) -> Result<()> {
+        self.do_set_name(fid, addr)
+    }
+
+    fn peer(&self, ep: Fid) -> Result<Address> {
+        let found = table::read(&self.table.ep(ep)?).getpeer()?;
+        self.table.to_address("fi_getpeer", ep, &found)
+    }
+
+    fn listen(&self, pep: Fid) -> Result<()> {
+        Ok(self.table.pep(pep)?.listen()?)
+    }
+
+    fn connect(&self, ep: Fid, addr: &Address, data: &[u8]) -> Result<()> {
+        Ok(table::read(&self.table.ep(ep)?).connect(&to_lib(addr), data)?)
+    }
+
+    fn accept(&self, ep: Fid, data: &[u8]) -> Result<()> {
+        Ok(table::read(&self.table.ep(ep)?).accept(data)?)
+    }
+
+    fn reject(&self, pep: Fid, info: &Info, data: &[u8]) -> Result<()> {
+        self.do_reject(pep, info, data)
+    }
+
+    fn shutdown(&self, ep: Fid) -> Result<()> {
+        Ok(table::read(&self.table.ep(ep)?).shutdown()?)
+    }
+
+    fn eq_read(&self, eq: Fid) -> Result<Event> {
+        let event = self.table.eq(eq)?.read()?;
+        Ok(self.event(event))
+    }
+
+    fn eq_sread(&self, eq: Fid, timeout: Duration) -> Result<Event> {
+        let event = self.table.eq(eq)?.sread(Some(timeout))?;
+        Ok(self.event(event))
+    }
+
+    fn eq_readerr(&self, eq: Fid) -> Result<EqError> {
+        let error = self.table.eq(eq)?.readerr()?;
+        Ok(EqError {
+            fid: self.table.with(|t| t.ids.get(&error.id).copied()),
+            err: error.err,
+            data: error.err_data,
+        })
+    }
+
+    fn c_edge(&self) -> Option<&dyn CEdge> {
+        Some(self)
+    }
+}

@@ -1,0 +1,215 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use ripstop_core::Address;
+use ripstop_foreign as lib;
+use ripstop_foreign::Close as _;
+use ripstop_types::{AddrFormat, Errno};
+
+use super::refused;
+use crate::subject::{Completion, Error, Fid, Result, Token};
+
+/// An open object of the library.
+pub(super) enum Object<M: lib::Threading> {
+    Fabric(lib::Fabric<M>),
+    Domain(lib::Domain<M>),
+    Eq(lib::Eq<M>),
+    Cq(lib::Cq<M>),
+    Cntr(lib::Cntr<M>),
+    Av(lib::Av<M>),
+    Pep(Arc<lib::Pep<M>>),
+    Ep(SharedEp<M>),
+}
+
+/// An endpoint; setting options needs it alone.
+pub(super) type SharedEp<M> = Arc<RwLock<lib::Endpoint<M>>>;
+
+impl<M: lib::Threading> Clone for Object<M> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Fabric(o) => Self::Fabric(o.clone()),
+            Self::Domain(o) => Self::Domain(o.clone()),
+            Self::Eq(o) => Self::Eq(o.clone()),
+            Self::Cq(o) => Self::Cq(o.clone()),
+            Self::Cntr(o) => Self::Cntr(o.clone()),
+            Self::Av(o) => Self::Av(o.clone()),
+            Self::Pep(o) => Self::Pep(o.clone()),
+            Self::Ep(o) => Self::Ep(o.clone()),
+        }
+    }
+}
+
+pub(super) fn read<M: lib::Threading>(ep: &SharedEp<M>) -> RwLockReadGuard<'_, lib::Endpoint<M>> {
+    ep.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn write<M: lib::Threading>(ep: &SharedEp<M>) -> RwLockWriteGuard<'_, lib::Endpoint<M>> {
+    ep.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+const BUSY: Error = Error::Missing("close what another thread is using");
+
+pub(super) fn close_shared<M: lib::Threading>(
+    pep: Arc<lib::Pep<M>>,
+) -> std::result::Result<(), (Arc<lib::Pep<M>>, Error)> {
+    let pep = Arc::try_unwrap(pep).map_err(|pep| (pep, BUSY))?;
+    pep.close().map_err(|(o, e)| (Arc::new(o), e.into()))
+}
+
+pub(super) fn close_ep<M: lib::Threading>(
+    ep: SharedEp<M>,
+) -> std::result::Result<(), (SharedEp<M>, Error)> {
+    let ep = Arc::try_unwrap(ep).map_err(|ep| (ep, BUSY))?;
+    let ep = ep.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ep.close()
+        .map_err(|(o, e)| (Arc::new(RwLock::new(o)), e.into()))
+}
+
+/// Everything opened and posted so far.
+pub(super) struct Table<M: lib::Threading>(Mutex<Inner<M>>);
+
+pub(super) struct Inner<M: lib::Threading> {
+    objects: BTreeMap<Fid, (Object<M>, AddrFormat)>,
+    last: u32,
+    pub(super) ids: HashMap<lib::FidId, Fid>,
+    pub(super) infos: Vec<Arc<lib::Info>>,
+    pub(super) requests: HashMap<usize, lib::ConnReq<M>>,
+    pub(super) requests_seen: usize,
+    pub(super) ops: HashMap<Token, lib::OpId>,
+    pub(super) claims: HashMap<Token, lib::Claim>,
+}
+
+impl<M: lib::Threading> Table<M> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Inner {
+            objects: BTreeMap::new(),
+            last: 0,
+            ids: HashMap::new(),
+            infos: Vec::new(),
+            requests: HashMap::new(),
+            requests_seen: 0,
+            ops: HashMap::new(),
+            claims: HashMap::new(),
+        }))
+    }
+
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Inner<M>) -> R) -> R {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn insert(&self, object: Object<M>, format: AddrFormat) -> Fid {
+        self.with(|t| {
+            t.last += 1;
+            t.objects.insert(Fid(t.last), (object, format));
+            Fid(t.last)
+        })
+    }
+
+    pub(super) fn insert_ep(&self, ep: lib::Endpoint<M>, format: AddrFormat) -> Fid {
+        let id = ep.id();
+        let fid = self.insert(Object::Ep(Arc::new(RwLock::new(ep))), format);
+        self.with(|t| t.ids.insert(id, fid));
+        fid
+    }
+
+    pub(super) fn insert_pep(&self, pep: lib::Pep<M>, format: AddrFormat) -> Fid {
+        let id = pep.id();
+        let fid = self.insert(Object::Pep(Arc::new(pep)), format);
+        self.with(|t| t.ids.insert(id, fid));
+        fid
+    }
+
+    /// Takes an object out, for closing it.
+    pub(super) fn take(&self, fid: Fid) -> Result<(Object<M>, AddrFormat)> {
+        let taken = self.with(|t| {
+            t.ids.retain(|_, f| *f != fid);
+            t.objects.remove(&fid)
+        });
+        taken.ok_or(Error::Missing("close twice"))
+    }
+
+    pub(super) fn put_back(&self, fid: Fid, object: Object<M>, format: AddrFormat) {
+        let id = match &object {
+            Object::Ep(ep) => Some(read(ep).id()),
+            Object::Pep(pep) => Some(pep.id()),
+            _ => None,
+        };
+        self.with(|t| {
+            t.ids.extend(id.map(|id| (id, fid)));
+            t.objects.insert(fid, (object, format));
+        });
+    }
+
+    pub(super) fn get(&self, fid: Fid) -> Result<Object<M>> {
+        let found = self.with(|t| t.objects.get(&fid).map(|(o, _)| o.clone()));
+        found.ok_or(Error::Missing("use a closed object"))
+    }
+
+    /// The address format that belongs to an object.
+    pub(super) fn format(&self, fid: Fid) -> AddrFormat {
+        self.with(|t| t.objects.get(&fid).map(|(_, f)| *f))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn to_address(
+        &self,
+        call: &'static str,
+        fid: Fid,
+        addr: &lib::Addr,
+    ) -> Result<Address> {
+        Address::from_bytes(self.format(fid), addr.as_bytes())
+            .map_err(|_| refused(call, Errno::EOTHER))
+    }
+
+    /// A completion in the suite's words; keeps the claim it may bring.
+    pub(super) fn completion(&self, from: lib::Completion) -> Completion {
+        let token = from.op.map(|_| from.token);
+        let (mut bufs, mut piece) = (Vec::new(), None);
+        match from.returned {
+            lib::Returned::Nothing => {}
+            lib::Returned::Buf(buf) => bufs.push(buf.to_vec()),
+            lib::Returned::Bufs(all) => bufs.extend(all.iter().map(|b| b.to_vec())),
+            lib::Returned::Piece { bytes, released } => {
+                piece = Some(bytes);
+                bufs.extend(released.map(|b| b.to_vec()));
+            }
+            lib::Returned::Claim(claim) => {
+                self.with(|t| t.claims.insert(from.token, claim));
+            }
+        }
+        Completion {
+            token,
+            flags: from.flags,
+            len: from.len,
+            data: from.data,
+            tag: from.tag,
+            src: from.src,
+            bufs,
+            piece,
+        }
+    }
+}
+
+macro_rules! getters {
+    ($($name:ident: $variant:ident => $type:ty, $what:literal;)*) => {
+        impl<M: lib::Threading> Table<M> {
+            $(pub(super) fn $name(&self, fid: Fid) -> Result<$type> {
+                match self.get(fid)? {
+                    Object::$variant(o) => Ok(o),
+                    _ => Err(Error::Missing($what)),
+                }
+            })*
+        }
+    };
+}
+
+getters! {
+    fabric: Fabric => lib::Fabric<M>, "use that as a fabric";
+    domain: Domain => lib::Domain<M>, "use that as a domain";
+    eq: Eq => lib::Eq<M>, "use that as an event queue";
+    cq: Cq => lib::Cq<M>, "use that as a completion queue";
+    cntr: Cntr => lib::Cntr<M>, "use that as a counter";
+    av: Av => lib::Av<M>, "use that as an address vector";
+    pep: Pep => Arc<lib::Pep<M>>, "use that as a passive endpoint";
+    ep: Ep => SharedEp<M>, "use that as an endpoint";
+}

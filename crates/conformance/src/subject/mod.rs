@@ -1,0 +1,268 @@
+//! What a case sees of an implementation: OFI calls on numbered objects, with owned buffers.
+//!
+//! A [`Subject`] is one way into one implementation. Objects are numbers ([`Fid`]), so a case can
+//! also ask for what a typed interface would not let it say: close what is in use, bind the wrong
+//! thing, enable twice. Where a way in cannot say it either, the call is
+//! [`Error::Missing`] and the case counts as not offered.
+
+mod call;
+mod post;
+
+pub mod foreign;
+
+use std::fmt;
+use std::time::Duration;
+
+use ripstop_core::{Address, Hints, Info};
+use ripstop_types::{AvType, CqFormat, Errno, FiAddr, Flags, Threading, Version, WaitObj};
+
+pub use call::{Error, Result};
+pub use post::{Claimed, Completion, CqError, Inject, Kind, Post, Token};
+
+/// An open object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fid(pub u32);
+
+/// Which implementation, and how it is reached.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The file of a library, or `rust`.
+    pub name: String,
+    /// The interface version it implements (`fi_version`(3)).
+    pub version: Version,
+}
+
+/// The arguments of `fi_getinfo`(3).
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// The version the caller is written for; by default the newest both sides know.
+    pub version: Option<Version>,
+    /// Node name or address.
+    pub node: Option<String>,
+    /// Port or service name.
+    pub service: Option<String>,
+    /// `FI_SOURCE`, `FI_NUMERICHOST`, `FI_PROV_ATTR_ONLY`.
+    pub flags: Flags,
+    /// The hints; `None` is the null pointer of C.
+    pub hints: Option<Hints>,
+}
+
+/// Attributes of a completion queue (`struct fi_cq_attr`).
+#[derive(Clone, Copy, Debug)]
+pub struct CqAttr {
+    /// Entries; 0 for the provider's choice.
+    pub size: usize,
+    /// Entry format.
+    pub format: CqFormat,
+    /// How the caller waits.
+    pub wait: WaitObj,
+    /// Blocking reads name a number of entries (`FI_CQ_COND_THRESHOLD`).
+    pub threshold: bool,
+}
+
+impl Default for CqAttr {
+    fn default() -> Self {
+        Self {
+            size: 0,
+            format: CqFormat::Tagged,
+            wait: WaitObj::None,
+            threshold: false,
+        }
+    }
+}
+
+/// Attributes of an address vector (`struct fi_av_attr`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AvAttr {
+    /// Map, table or the provider's choice.
+    pub av_type: AvType,
+    /// Addresses expected.
+    pub count: usize,
+}
+
+/// An endpoint option (`FI_OPT_*` of level `FI_OPT_ENDPOINT`, `fi_endpoint`(3)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpOption {
+    /// `FI_OPT_MIN_MULTI_RECV`.
+    MinMultiRecv,
+    /// `FI_OPT_CM_DATA_SIZE`.
+    CmDataSize,
+    /// `FI_OPT_MAX_MSG_SIZE`.
+    MaxMsgSize,
+    /// `FI_OPT_INJECT_MSG_SIZE`.
+    InjectMsgSize,
+    /// A number that no release knows.
+    Unknown,
+}
+
+/// Transmit or receive side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// `FI_TRANSMIT`.
+    Tx,
+    /// `FI_RECV`.
+    Rx,
+}
+
+/// An event of an event queue.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// `FI_CONNREQ` at a passive endpoint.
+    ConnReq {
+        /// The passive endpoint.
+        pep: Fid,
+        /// What to open or reject; valid once.
+        info: Box<Info>,
+        /// The peer's connection data.
+        data: Vec<u8>,
+    },
+    /// `FI_CONNECTED`.
+    Connected {
+        /// The endpoint.
+        ep: Fid,
+        /// The peer's connection data.
+        data: Vec<u8>,
+    },
+    /// `FI_SHUTDOWN`.
+    Shutdown {
+        /// The endpoint.
+        ep: Fid,
+    },
+    /// Any other.
+    Other(u32),
+}
+
+/// A failed control operation (`struct fi_eq_err_entry`).
+#[derive(Clone, Debug)]
+pub struct EqError {
+    /// The object, if it is one of ours.
+    pub fid: Option<Fid>,
+    /// The reason.
+    pub err: Errno,
+    /// The data of a rejection.
+    pub data: Vec<u8>,
+}
+
+/// One way into one implementation. Every method is the call of the same name, described in its
+/// man page; its errors are what that call returns.
+#[allow(missing_docs)] // the man pages document the calls
+pub trait Subject {
+    fn about(&self) -> About;
+
+    // fi_getinfo(3)
+    fn getinfo(&self, query: &Query) -> Result<Vec<Info>>;
+
+    // fi_fabric(3), fi_domain(3), fi_endpoint(3): objects
+    fn fabric(&self, info: &Info) -> Result<Fid>;
+    fn domain(&self, fabric: Fid, info: &Info) -> Result<Fid>;
+    /// Opens an endpoint; with the info of a request, the one that accepts it.
+    fn endpoint(&self, domain: Fid, info: &Info) -> Result<Fid>;
+    fn shared_rx(&self, domain: Fid, info: &Info) -> Result<Fid>;
+    fn passive_ep(&self, fabric: Fid, info: &Info) -> Result<Fid>;
+    fn eq(&self, fabric: Fid, wait: WaitObj) -> Result<Fid>;
+    fn cq(&self, domain: Fid, attr: CqAttr) -> Result<Fid>;
+    fn cntr(&self, domain: Fid, wait: WaitObj) -> Result<Fid>;
+    fn av(&self, domain: Fid, attr: AvAttr) -> Result<Fid>;
+    fn close(&self, fid: Fid) -> Result<()>;
+    fn bind(&self, fid: Fid, to: Fid, flags: Flags) -> Result<()>;
+    fn enable(&self, ep: Fid) -> Result<()>;
+    fn option(&self, ep: Fid, option: EpOption) -> Result<usize>;
+    fn set_option(&self, ep: Fid, option: EpOption, value: usize) -> Result<()>;
+    fn op_flags(&self, ep: Fid, direction: Direction) -> Result<Flags>;
+    fn set_op_flags(&self, ep: Fid, direction: Direction, flags: Flags) -> Result<()>;
+    fn cancel(&self, ep: Fid, token: Token) -> Result<()>;
+
+    // fi_av(3)
+    fn av_insert(&self, av: Fid, addrs: &[Address]) -> Result<Vec<FiAddr>>;
+    fn av_insertsvc(&self, av: Fid, node: &str, service: &str) -> Result<FiAddr>;
+    /// Nodes and services are given by the first of each and how many.
+    fn av_insertsym(
+        &self,
+        av: Fid,
+        node: (&str, usize),
+        service: (&str, usize),
+    ) -> Result<(usize, Vec<FiAddr>)>;
+    fn av_remove(&self, av: Fid, addrs: &[FiAddr]) -> Result<()>;
+    fn av_lookup(&self, av: Fid, addr: FiAddr) -> Result<Address>;
+    fn av_straddr(&self, av: Fid, addr: &Address) -> Result<String>;
+
+    // fi_cq(3), fi_cntr(3), fi_poll(3)
+    /// At most `max` completions, itself at most 16.
+    fn cq_read(&self, cq: Fid, max: usize) -> Result<Vec<Completion>>;
+    /// `threshold` counts for a queue opened with one.
+    fn cq_sread(&self, cq: Fid, threshold: usize, timeout: Duration) -> Result<Vec<Completion>>;
+    fn cq_readerr(&self, cq: Fid) -> Result<CqError>;
+    fn cq_signal(&self, cq: Fid) -> Result<()>;
+    fn cntr_read(&self, cntr: Fid) -> Result<u64>;
+    fn cntr_readerr(&self, cntr: Fid) -> Result<u64>;
+    fn cntr_add(&self, cntr: Fid, value: u64) -> Result<()>;
+    fn cntr_set(&self, cntr: Fid, value: u64) -> Result<()>;
+    fn cntr_adderr(&self, cntr: Fid, value: u64) -> Result<()>;
+    fn cntr_seterr(&self, cntr: Fid, value: u64) -> Result<()>;
+    fn cntr_wait(&self, cntr: Fid, threshold: u64, timeout: Duration) -> Result<()>;
+    fn trywait(&self, fabric: Fid, fids: &[Fid]) -> Result<()>;
+    /// Waits until the descriptor of a queue is readable; says whether it is (`poll`(2)).
+    fn poll_fd(&self, fid: Fid, timeout: Duration) -> Result<bool>;
+
+    // fi_msg(3), fi_tagged(3)
+    fn post(&self, ep: Fid, post: &Post) -> Result<()>;
+    fn inject(&self, ep: Fid, inject: Inject<'_>) -> Result<()>;
+    /// Peeks for a tagged message; `flags` may carry `FI_CLAIM` and `FI_DISCARD`.
+    fn peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()>;
+    /// Receives, or with no buffer discards, what the peek with this token has claimed.
+    fn claim(&self, ep: Fid, claimed: Claimed, post: &Post) -> Result<()>;
+
+    // fi_cm(3), fi_eq(3)
+    fn name(&self, fid: Fid) -> Result<Address>;
+    fn set_name(&self, fid: Fid, addr: &Address) -> Result<()>;
+    fn peer(&self, ep: Fid) -> Result<Address>;
+    fn listen(&self, pep: Fid) -> Result<()>;
+    fn connect(&self, ep: Fid, addr: &Address, data: &[u8]) -> Result<()>;
+    fn accept(&self, ep: Fid, data: &[u8]) -> Result<()>;
+    fn reject(&self, pep: Fid, info: &Info, data: &[u8]) -> Result<()>;
+    fn shutdown(&self, ep: Fid) -> Result<()>;
+    fn eq_read(&self, eq: Fid) -> Result<Event>;
+    fn eq_sread(&self, eq: Fid, timeout: Duration) -> Result<Event>;
+    fn eq_readerr(&self, eq: Fid) -> Result<EqError>;
+
+    /// The calls that only the C interface has, where this is one.
+    fn c_edge(&self) -> Option<&dyn CEdge> {
+        None
+    }
+}
+
+/// Calls whose point is the C interface: buffers that are too short, bytes that are no address,
+/// events that a program writes itself.
+#[allow(missing_docs)] // the man pages document the calls
+pub trait CEdge {
+    /// The answer, and the length the library says the name needs.
+    fn name_into(&self, fid: Fid, len: usize) -> (Result<()>, usize);
+    /// The bytes written, and the length the library says the address needs.
+    fn lookup_into(&self, av: Fid, addr: FiAddr, len: usize) -> Result<(Vec<u8>, usize)>;
+    /// The text that fits, and the length the library says it needs.
+    fn straddr_into(&self, av: Fid, addr: &Address, len: usize) -> Result<(String, usize)>;
+    fn insert_bytes(&self, av: Fid, bytes: &[u8], count: usize) -> Result<(usize, Vec<FiAddr>)>;
+    fn backlog(&self, pep: Fid, backlog: i32) -> Result<()>;
+    fn eq_write(&self, eq: Fid, event: u32, data: u64) -> Result<()>;
+    /// Event, data and bytes of an event that `eq_write` wrote, read into `len` bytes.
+    fn eq_read_written(&self, eq: Fid, len: usize, flags: Flags) -> Result<(u32, u64, usize)>;
+    fn strerror(&self, errno: Errno) -> String;
+    fn cq_strerror(&self, cq: Fid, prov_errno: i32) -> Result<String>;
+    /// `fi_tostr` of an info.
+    fn info_text(&self, info: &Info) -> Result<String>;
+}
+
+/// How the cases open things, from the command line.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Provider name, alone (`tcp`) or layered (`tcp;ofi_rxm`).
+    pub provider: String,
+    /// What the application serialises.
+    pub threading: Threading,
+}
+
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.version)
+    }
+}

@@ -1,0 +1,186 @@
+use ripstop_types::{Errno, FiAddr, Flags};
+
+/// Names one operation; comes back with its completion. Chosen by the caller, never 0.
+pub type Token = u64;
+
+/// Which call posts an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `fi_send` and its forms.
+    Send,
+    /// `fi_recv` and its forms.
+    Recv,
+    /// `fi_tsend` and its forms.
+    Tsend,
+    /// `fi_trecv` and its forms.
+    Trecv,
+}
+
+impl Kind {
+    /// Whether it receives.
+    #[must_use]
+    pub fn receives(self) -> bool {
+        matches!(self, Self::Recv | Self::Trecv)
+    }
+}
+
+/// An operation to post.
+///
+/// Without flags and with one buffer this is `fi_send`, `fi_senddata`, `fi_recv` and so on; else
+/// `fi_sendmsg`, `fi_recvmsg` and so on.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// Which call.
+    pub kind: Kind,
+    /// The buffers: contents to send, or room to fill.
+    pub bufs: Vec<Vec<u8>>,
+    /// Destination, or the source a directed receive takes.
+    pub addr: FiAddr,
+    /// The tag.
+    pub tag: u64,
+    /// Bits of the tag that a receive ignores.
+    pub ignore: u64,
+    /// Remote CQ data of a send.
+    pub data: Option<u64>,
+    /// Flags of the call, as `fi_sendmsg` takes them.
+    pub flags: Option<Flags>,
+    /// Comes back with the completion; 0 until it is posted.
+    pub token: Token,
+}
+
+impl Post {
+    fn new(kind: Kind, bufs: Vec<Vec<u8>>) -> Self {
+        Self {
+            kind,
+            bufs,
+            addr: FiAddr::UNSPEC,
+            tag: 0,
+            ignore: 0,
+            data: None,
+            flags: None,
+            token: 0,
+        }
+    }
+
+    /// A message.
+    #[must_use]
+    pub fn send(bytes: impl Into<Vec<u8>>) -> Self {
+        Self::new(Kind::Send, vec![bytes.into()])
+    }
+
+    /// A tagged message.
+    #[must_use]
+    pub fn tsend(tag: u64, bytes: impl Into<Vec<u8>>) -> Self {
+        Self {
+            tag,
+            ..Self::new(Kind::Tsend, vec![bytes.into()])
+        }
+    }
+
+    /// Room for a message.
+    #[must_use]
+    pub fn recv(len: usize) -> Self {
+        Self::new(Kind::Recv, vec![vec![0; len]])
+    }
+
+    /// Room for a message with this tag, whose bits in `ignore` are free.
+    #[must_use]
+    pub fn trecv(tag: u64, ignore: u64, len: usize) -> Self {
+        Self {
+            tag,
+            ignore,
+            ..Self::new(Kind::Trecv, vec![vec![0; len]])
+        }
+    }
+
+    /// With these buffers instead.
+    #[must_use]
+    pub fn iov(mut self, bufs: Vec<Vec<u8>>) -> Self {
+        self.bufs = bufs;
+        self
+    }
+
+    /// To this peer, or from this peer only.
+    #[must_use]
+    pub fn with(mut self, addr: FiAddr) -> Self {
+        self.addr = addr;
+        self
+    }
+
+    /// With remote CQ data.
+    #[must_use]
+    pub fn data(mut self, data: u64) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// With flags of its own.
+    #[must_use]
+    pub fn flags(mut self, flags: Flags) -> Self {
+        self.flags = Some(self.flags.unwrap_or_default() | flags);
+        self
+    }
+}
+
+/// A message whose buffer is free when the call returns, without a completion.
+#[derive(Clone, Copy, Debug)]
+pub struct Inject<'a> {
+    /// The contents.
+    pub bytes: &'a [u8],
+    /// The tag of `fi_tinject`; `None` for `fi_inject`.
+    pub tag: Option<u64>,
+    /// Remote CQ data.
+    pub data: Option<u64>,
+    /// The destination.
+    pub addr: FiAddr,
+}
+
+/// A message claimed by the peek with this token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimed(pub Token);
+
+/// A successful completion.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    /// The operation's token, or `None` when the context is none of a posted operation.
+    pub token: Option<Token>,
+    /// What completed.
+    pub flags: Flags,
+    /// Bytes received.
+    pub len: usize,
+    /// Remote CQ data.
+    pub data: u64,
+    /// The message's tag.
+    pub tag: u64,
+    /// The sender, or [`FiAddr::NOTAVAIL`].
+    pub src: FiAddr,
+    /// The buffers of the operation, when this was its last completion.
+    pub bufs: Vec<Vec<u8>>,
+    /// One message out of a multi-receive buffer.
+    pub piece: Option<Vec<u8>>,
+}
+
+impl Completion {
+    /// The first `len` bytes of the buffers: what was received.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.bufs.concat();
+        bytes.truncate(self.len);
+        bytes
+    }
+}
+
+/// A failed operation (`struct fi_cq_err_entry`).
+#[derive(Clone, Debug)]
+pub struct CqError {
+    /// What is known of the operation, as for a success.
+    pub entry: Completion,
+    /// The reason.
+    pub err: Errno,
+    /// Bytes of a truncated message that did not fit.
+    pub olen: usize,
+    /// The provider's own code.
+    pub prov_errno: i32,
+    /// The provider's data.
+    pub err_data: Vec<u8>,
+}
