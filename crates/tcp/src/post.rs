@@ -172,9 +172,25 @@ impl State {
         }
         if wait {
             self.put_off(id);
-        } else {
-            self.flush(id);
+            return Ok(());
         }
+        if inline
+            && let Some(socket) = &stream.socket
+            && self.engine.conn(id).is_some_and(|conn| conn.only_staged())
+        {
+            // The frequent case of a flush.
+            let bytes = stream.stage.bytes();
+            let written = socket.send(bytes);
+            let all = written == Ok(bytes.len());
+            if let Ok(count) = written {
+                let staged = self.engine.sent(id, count);
+                stream.stage.advance(staged);
+            }
+            if all && self.waiters.is_empty() {
+                return Ok(());
+            }
+        }
+        self.flush(id);
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }

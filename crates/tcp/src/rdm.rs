@@ -137,7 +137,7 @@ impl State {
         socket.set_keepalive(Some(crate::params::KEEPALIVE))?;
         epoll.add(&socket, token::stream(id, generation), interest)?;
         stream.interest = interest;
-        stream.socket = Some(socket);
+        stream.socket = Some(std::sync::Arc::new(socket));
         Ok(())
     }
 

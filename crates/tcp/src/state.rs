@@ -21,6 +21,9 @@ use crate::stream::Stream;
 /// Bytes read from a socket at once when headers or small messages are expected.
 const READ: usize = 16 * 1024;
 
+/// Streams remembered as just active.
+const HOT: usize = 2;
+
 /// With streams that were just active, the poll of all others is left out this many times.
 const POLL_EVERY: u32 = 32;
 
@@ -88,6 +91,15 @@ pub(crate) struct EpState {
     pub(crate) msg: Msg,
 }
 
+/// A stream that was just active.
+#[derive(Debug)]
+struct Hot {
+    id: u32,
+    /// Its next bytes are a header, and it is not stalled: it can be read to the staging area.
+    plain: bool,
+    socket: Arc<Socket>,
+}
+
 /// Somebody to wake when a queue or counter changes.
 #[derive(Debug)]
 pub(crate) struct Waiter {
@@ -124,9 +136,9 @@ pub(crate) struct State {
     pub(crate) burst: u32,
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
-    hot: [u32; 2],
-    hot_count: u32,
-    hot_next: u32,
+    /// Streams that were just active: they are read before all others are polled.
+    hot: Vec<Hot>,
+    hot_next: usize,
     cold_for: u32,
     skipped: u32,
     generation: u32,
@@ -160,8 +172,7 @@ impl State {
             dirty: Vec::new(),
             burst: 0,
             unattended: false,
-            hot: [NIL; 2],
-            hot_count: 0,
+            hot: Vec::with_capacity(HOT),
             hot_next: 0,
             cold_for: 0,
             skipped: 0,
@@ -218,19 +229,37 @@ impl State {
         if !self.dirty.is_empty() {
             self.flush_dirty();
         }
-        if self.hot_count > 0 {
-            let id = self.hot[(self.hot_next & 1) as usize];
-            if self.read_hot(id) {
-                return;
+        let Self {
+            hot,
+            hot_next,
+            staging,
+            ..
+        } = self;
+        let Some(first) = hot.get(*hot_next) else {
+            return self.poll();
+        };
+        if first.plain {
+            let outcome = first.socket.recv(staging);
+            if !matches!(outcome, Err(Errno::EAGAIN)) {
+                let id = first.id;
+                return self.handle_hot(id, outcome);
             }
-            // Only after a miss: what was active stays first.
-            self.hot_next ^= self.hot_count >> 1;
-            self.skipped += 1;
-            if self.skipped < POLL_EVERY {
+        } else {
+            let id = first.id;
+            if self.read_stream(id) {
                 return;
             }
         }
-        self.poll();
+        // Only after a miss: what was active stays first.
+        self.hot_next = if self.hot_next + 1 < self.hot.len() {
+            self.hot_next + 1
+        } else {
+            0
+        };
+        self.skipped += 1;
+        if self.skipped >= POLL_EVERY {
+            self.poll();
+        }
     }
 
     /// Looks at all descriptors.
@@ -273,76 +302,64 @@ impl State {
     /// Remembers the stream that was just active, to be read first; with many active ones
     /// only the poll of all is worth it.
     fn note_active(&mut self, active: u32, last: u32) {
-        if active > 2 {
-            self.hot_count = 0;
+        if active as usize > HOT {
+            self.hot.clear();
+            self.hot_next = 0;
             self.cold_for = 64;
         } else if self.cold_for > 0 {
             self.cold_for -= 1;
-        } else if active > 0 && self.stream(last).is_some_and(|s| s.is_up()) {
-            let known = self
-                .hot
-                .iter()
-                .take(self.hot_count as usize)
-                .any(|id| *id == last);
-            if !known {
-                if self.hot_count < 2 {
-                    self.hot[self.hot_count as usize] = last;
-                    self.hot_count += 1;
-                } else {
-                    self.hot = [self.hot[1], last];
-                }
+        } else if active > 0 && self.hot.iter().all(|hot| hot.id != last) {
+            let Some(Some(stream)) = self.streams.get(last as usize) else {
+                return;
+            };
+            let (true, Some(socket)) = (stream.is_up(), &stream.socket) else {
+                return;
+            };
+            let hot = Hot {
+                id: last,
+                plain: false,
+                socket: Arc::clone(socket),
+            };
+            if self.hot.len() == HOT {
+                self.hot.remove(0);
             }
+            self.hot.push(hot);
         }
     }
 
     pub(crate) fn forget_hot(&mut self, id: u32) {
-        if self
-            .hot
-            .iter()
-            .take(self.hot_count as usize)
-            .any(|hot| *hot == id)
-        {
-            self.hot_count = 0;
+        self.hot.retain(|hot| hot.id != id);
+        self.hot_next = 0;
+    }
+
+    /// Notes whether a stream may be read without asking where its next bytes go.
+    fn set_plain(&mut self, id: u32) {
+        let plain = self.engine.rx_in_header(id)
+            && self.stream(id).is_some_and(|stream| stream.interest.read);
+        if let Some(hot) = self.hot.iter_mut().find(|hot| hot.id == id) {
+            hot.plain = plain;
         }
     }
 
-    #[inline]
-    fn read_hot(&mut self, id: u32) -> bool {
-        let Self {
-            engine,
-            streams,
-            staging,
-            ..
-        } = self;
-        let Some(Some(stream)) = streams.get(id as usize) else {
-            self.hot_count = 0;
-            return false;
-        };
-        if !stream.interest.read || !engine.rx_in_header(id) {
-            return self.read_stream(id);
-        }
-        let Some(socket) = &stream.socket else {
-            return false;
-        };
-        match socket.recv(staging) {
-            Err(Errno::EAGAIN) => return false,
+    /// Bytes of a stream that is read first, or its end.
+    #[inline(never)]
+    fn handle_hot(&mut self, id: u32, outcome: Result<usize>) {
+        match outcome {
             Ok(count) if count > 0 => {
-                let bytes = staging.get(..count).unwrap_or_default();
-                let rest = consume_whole(engine, id, bytes);
-                if rest == 0 {
-                    if count == staging.len() {
-                        self.read_stream(id);
-                    }
-                } else {
+                let bytes = self.staging.get(..count).unwrap_or_default();
+                let rest = consume_whole(&mut self.engine, id, bytes);
+                if rest > 0 {
                     self.handle_rest(id, count - rest, count);
+                } else if count == self.staging.len() {
+                    self.read_stream(id);
                 }
             }
             outcome => {
-                self.handle_read(id, outcome);
+                self.handle_read(id, read_to(outcome));
+                self.set_plain(id);
             }
         }
         self.after();
-        true
     }
 
     /// Handles what is left of a read: the staging area from `from` to `to`.
@@ -361,6 +378,7 @@ impl State {
             Ok(false) => {}
             Err(error) => self.protocol_error(id, error),
         }
+        self.set_plain(id);
     }
 
     fn handle_stream(&mut self, id: u32, event: ripstop_os::Event) {
@@ -398,6 +416,7 @@ impl State {
             }
         }
         self.after();
+        self.set_plain(id);
         any
     }
 
@@ -535,6 +554,7 @@ impl State {
         let mut leftover = rest.to_vec();
         leftover.append(&mut stream.leftover);
         stream.leftover = leftover;
+        self.forget_hot(id);
         self.watch(id, |interest| interest.read = false);
     }
 
@@ -733,7 +753,9 @@ impl State {
 #[inline]
 fn consume_whole(engine: &mut Engine<UserBuf>, id: u32, bytes: &[u8]) -> usize {
     let mut rest = bytes;
-    while let Some(whole) = engine.rx_whole(id, rest) {
+    while !rest.is_empty()
+        && let Some(whole) = engine.rx_whole(id, rest)
+    {
         let Some(payload) = rest.get(whole.header_len..whole.header_len + whole.len) else {
             break;
         };

@@ -1,6 +1,7 @@
 //! One TCP stream as the driver knows it; its protocol state is the engine's connection.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::xnet::cm::CmReader;
@@ -32,7 +33,8 @@ pub(crate) enum Role {
 
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) socket: Option<Socket>,
+    /// Shared with the short list of streams that are read first.
+    pub(crate) socket: Option<Arc<Socket>>,
     /// Tells events of this stream from those of an earlier one with the same id.
     pub(crate) generation: u32,
     pub(crate) phase: Phase,
