@@ -8,22 +8,34 @@ use ripstop_abi as abi;
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Result};
 
-/// A buffer of one segment.
+/// A source of one segment.
 ///
 /// # Errors
 /// [`Errno::EINVAL`] for null with a length.
 ///
 /// # Safety
 ///
-/// As `UserBuf::from_raw` says of memory that is not null.
+/// As `UserBuf::from_const` says of memory that is not null.
 #[inline(always)]
-pub(crate) unsafe fn one(buf: *const c_void, len: usize) -> Result<UserBuf> {
+pub(crate) unsafe fn source(buf: *const c_void, len: usize) -> Result<UserBuf> {
     if buf.is_null() & (len != 0) {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the caller's guarantee. Whether it is a source or a destination, the provider
-    // uses it only as such.
-    Ok(unsafe { UserBuf::from_raw(buf.cast::<u8>().cast_mut(), len) })
+    // SAFETY: the caller's guarantee.
+    Ok(unsafe { UserBuf::from_const(buf.cast(), len) })
+}
+
+/// A destination of one segment. Null is a buffer without room, whatever its length: programs
+/// that expect messages without data post such receives.
+///
+/// # Safety
+///
+/// As `UserBuf::from_raw` says of memory that is not null.
+#[inline(always)]
+pub(crate) unsafe fn destination(buf: *mut c_void, len: usize) -> UserBuf {
+    let room = if buf.is_null() { 0 } else { len };
+    // SAFETY: the caller's guarantee.
+    unsafe { UserBuf::from_raw(buf.cast(), room) }
 }
 
 /// The segments of an I/O vector.
@@ -40,18 +52,20 @@ impl Segments {
     }
 }
 
-/// The buffers of an I/O vector.
+/// The segments of an I/O vector, each made by `one`.
 ///
 /// # Errors
-/// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] segments, a null vector, or a null segment
-/// with a length.
+/// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] segments or a null vector; those of `one`.
 ///
 /// # Safety
 ///
-/// `iov` is null or valid for reads of `count` elements; as `UserBuf::from_raw` says of the
-/// memory of each.
-#[inline]
-pub(crate) unsafe fn many(iov: *const abi::iovec, count: usize) -> Result<Segments> {
+/// `iov` is null or valid for reads of `count` elements.
+#[inline(always)]
+unsafe fn many(
+    iov: *const abi::iovec,
+    count: usize,
+    one: impl Fn(&abi::iovec) -> Result<UserBuf>,
+) -> Result<Segments> {
     if count > IOV_LIMIT || (iov.is_null() && count != 0) {
         return Err(Errno::EINVAL);
     }
@@ -60,11 +74,47 @@ pub(crate) unsafe fn many(iov: *const abi::iovec, count: usize) -> Result<Segmen
         // SAFETY: not null, and the caller's guarantee.
         let iov = unsafe { slice::from_raw_parts(iov, count) };
         for (seg, part) in segs.iter_mut().zip(iov) {
-            // SAFETY: the caller's guarantee.
-            *seg = unsafe { one(part.iov_base, part.iov_len) }?;
+            *seg = one(part)?;
         }
     }
     Ok(Segments { segs, count })
+}
+
+/// The sources of an I/O vector.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] segments, a null vector, or a null segment
+/// with a length.
+///
+/// # Safety
+///
+/// `iov` is null or valid for reads of `count` elements; as [`source`] for each.
+#[inline]
+pub(crate) unsafe fn sources(iov: *const abi::iovec, count: usize) -> Result<Segments> {
+    let one = |part: &abi::iovec| {
+        // SAFETY: the caller's guarantee.
+        unsafe { source(part.iov_base, part.iov_len) }
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { many(iov, count, one) }
+}
+
+/// The destinations of an I/O vector.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] segments or a null vector.
+///
+/// # Safety
+///
+/// `iov` is null or valid for reads of `count` elements; as [`destination`] for each.
+#[inline]
+pub(crate) unsafe fn destinations(iov: *const abi::iovec, count: usize) -> Result<Segments> {
+    let one = |part: &abi::iovec| {
+        // SAFETY: the caller's guarantee.
+        Ok(unsafe { destination(part.iov_base, part.iov_len) })
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { many(iov, count, one) }
 }
 
 /// Data that a control call passes.
@@ -99,7 +149,7 @@ mod tests {
         let iov = [part; IOV_LIMIT + 1];
         let count = |iov: *const abi::iovec, count| {
             // SAFETY: the buffers are never touched.
-            unsafe { many(iov, count) }.map(|segs| segs.as_slice().len())
+            unsafe { sources(iov, count) }.map(|segs| segs.as_slice().len())
         };
         assert_eq!(count(iov.as_ptr(), IOV_LIMIT), Ok(IOV_LIMIT));
         assert_eq!(count(iov.as_ptr(), IOV_LIMIT + 1), Err(Errno::EINVAL));
@@ -110,5 +160,8 @@ mod tests {
             iov_len: 1,
         };
         assert_eq!(count(&raw const hole, 1), Err(Errno::EINVAL));
+        // SAFETY: the buffer is never touched.
+        let into = unsafe { destinations(&raw const hole, 1) }.unwrap();
+        assert!(into.as_slice()[0].is_empty(), "there is no room at null");
     }
 }

@@ -90,7 +90,7 @@ unsafe fn pieces(iov: *const abi::iovec, count: usize) -> Result<Vec<UserBuf>> {
     let iov = unsafe { slice::from_raw_parts(iov, count) };
     let piece = |part: &abi::iovec| {
         // SAFETY: the caller's guarantee.
-        unsafe { buffers::one(part.iov_base, part.iov_len) }
+        unsafe { buffers::source(part.iov_base, part.iov_len) }
     };
     iov.iter().map(piece).collect()
 }

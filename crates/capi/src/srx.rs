@@ -113,11 +113,9 @@ unsafe extern "C" fn recv<D: Domain>(
     // SAFETY: see the module.
     let this = unsafe { body::<SrxBody<D>>(ep) };
     // SAFETY: see the module.
-    let buf = unsafe { buffers::one(buf, len) };
-    status(buf.and_then(|buf| {
-        let (src, context) = (FiAddr(src_addr), context.expose_provenance());
-        this.srx.recv(RecvKind::Msg, &[buf], src, context, None)
-    }))
+    let buf = unsafe { buffers::destination(buf, len) };
+    let (src, context) = (FiAddr(src_addr), context.expose_provenance());
+    status(this.srx.recv(RecvKind::Msg, &[buf], src, context, None))
 }
 
 unsafe extern "C" fn recvv<D: Domain>(
@@ -131,7 +129,7 @@ unsafe extern "C" fn recvv<D: Domain>(
     // SAFETY: see the module.
     let this = unsafe { body::<SrxBody<D>>(ep) };
     // SAFETY: see the module.
-    let segs = unsafe { buffers::many(iov, count) };
+    let segs = unsafe { buffers::destinations(iov, count) };
     status(segs.and_then(|segs| {
         let (src, context) = (FiAddr(src_addr), context.expose_provenance());
         let segs = segs.as_slice();
@@ -166,12 +164,10 @@ unsafe extern "C" fn trecv<D: Domain>(
     // SAFETY: see the module.
     let this = unsafe { body::<SrxBody<D>>(ep) };
     // SAFETY: see the module.
-    let buf = unsafe { buffers::one(buf, len) };
-    status(buf.and_then(|buf| {
-        let (src, context) = (FiAddr(src_addr), context.expose_provenance());
-        let kind = RecvKind::Tagged { tag, ignore };
-        this.srx.recv(kind, &[buf], src, context, None)
-    }))
+    let buf = unsafe { buffers::destination(buf, len) };
+    let (src, context) = (FiAddr(src_addr), context.expose_provenance());
+    let kind = RecvKind::Tagged { tag, ignore };
+    status(this.srx.recv(kind, &[buf], src, context, None))
 }
 
 unsafe extern "C" fn trecvv<D: Domain>(
@@ -187,7 +183,7 @@ unsafe extern "C" fn trecvv<D: Domain>(
     // SAFETY: see the module.
     let this = unsafe { body::<SrxBody<D>>(ep) };
     // SAFETY: see the module.
-    let segs = unsafe { buffers::many(iov, count) };
+    let segs = unsafe { buffers::destinations(iov, count) };
     status(segs.and_then(|segs| {
         let (src, context) = (FiAddr(src_addr), context.expose_provenance());
         let kind = RecvKind::Tagged { tag, ignore };

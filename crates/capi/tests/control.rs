@@ -332,10 +332,6 @@ fn an_endpoint_checks_what_it_is_given() {
         invalid
     );
     assert_eq!(
-        op!(ep, msg.recv, NONE, 1, NONE, FI_ADDR_UNSPEC, NONE),
-        invalid
-    );
-    assert_eq!(
         op!(ep, msg.sendv, ptr::null(), ptr::null_mut(), 1, myself, NONE),
         invalid
     );

@@ -311,3 +311,64 @@ fn connections_refuse_bad_input() {
     assert_eq!(op!(pep, cm.reject, pep.cast(), ptr::null(), 0), -FI_EINVAL);
     assert_eq!(close(pep), 0);
 }
+
+#[test]
+fn a_shared_receive_context_serves_connections() {
+    let shared = |hints: &Info| hints.ep().rx_ctx_cnt = FI_SHARED_CONTEXT;
+    let info = loopback(FI_EP_MSG, shared);
+    let (server, client) = (Side::new(&info), Side::new(&info));
+    let (pep, addr) = listen(&server, &info);
+    let mut srx: *mut fid_ep = ptr::null_mut();
+    let attr = info.get().rx_attr;
+    assert_eq!(op!(server.domain, ops.srx_ctx, attr, &mut srx, NONE), 0);
+    let mut other: *mut fid_ep = ptr::null_mut();
+    assert_eq!(op!(client.domain, ops.srx_ctx, attr, &mut other, NONE), 0);
+    assert_eq!(
+        op!(server.domain, ops.srx_ctx, ptr::null_mut(), &mut srx, NONE),
+        -FI_EINVAL
+    );
+    let mut got = [[0_u8; 4]; 2];
+    for part in &mut got {
+        let buf = part.as_mut_ptr().cast::<c_void>();
+        assert_eq!(op!(srx, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, NONE), 0);
+    }
+    let send = op!(srx, msg.send, ptr::null(), 0, NONE, 0, NONE);
+    assert_eq!(send, -FI_ENOSYS as isize);
+    let open = |side: &Side, info: &Info, srx| {
+        let ep = endpoint(side.domain, info);
+        assert_eq!(bind(ep, side.eq, 0), 0);
+        assert_eq!(bind(ep, side.cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(bind(ep, srx, 0), 0);
+        assert_eq!(enable(ep), 0);
+        ep
+    };
+    let mut pairs = Vec::new();
+    for _ in 0..2 {
+        let active = open(&client, &info, other);
+        assert_eq!(connect(active, &addr, &[]), 0);
+        let (code, request, _) = event(server.eq, 0);
+        assert_eq!(code, FI_CONNREQ);
+        let offered = Info(request.info);
+        let passive = open(&server, &offered, srx);
+        assert_eq!(bind(passive, other, 0), -FI_EINVAL, "of another domain");
+        assert_eq!(op!(passive, cm.accept, ptr::null(), 0), 0);
+        assert_eq!(event(client.eq, 0).0, FI_CONNECTED);
+        assert_eq!(event(server.eq, 0).0, FI_CONNECTED);
+        pairs.push([active, passive]);
+    }
+    assert_eq!(close(srx), -FI_EBUSY);
+    for [active, _] in &pairs {
+        let buf = b"four".as_ptr().cast();
+        post(client.cq, || op!(*active, msg.inject, buf, 4, 0));
+        let drive = || {
+            let _progress = op!(client.cq, ops.read, NONE, 0);
+        };
+        let entry: fi_cq_msg_entry = completion_with(server.cq, drive);
+        assert_eq!(entry.len, 4);
+    }
+    assert_eq!(got, [*b"four"; 2]);
+    for ep in pairs.into_iter().flatten().chain([srx, other]) {
+        assert_eq!(close(ep), 0);
+    }
+    assert_eq!(close(pep), 0);
+}

@@ -377,6 +377,31 @@ fn a_cancelled_receive_is_an_error_entry() {
 }
 
 #[test]
+fn null_is_a_buffer_without_room() {
+    let pair = Pair::open(FI_CQ_FORMAT_MSG, FI_WAIT_NONE, serial);
+    let [a, b] = pair.eps;
+    let to = pair.addrs[1];
+    for (size, expected) in [(0, 1), (4, -FI_EAVAIL as isize)] {
+        assert_eq!(
+            op!(b, msg.recv, NONE, 64, NONE, FI_ADDR_UNSPEC, context(1)),
+            0
+        );
+        let text = b"four".as_ptr().cast::<c_void>();
+        post(pair.cq, || op!(a, msg.inject, text, size, to));
+        let mut entry = fi_cq_msg_entry::default();
+        let buf = ptr::from_mut(&mut entry).cast::<c_void>();
+        let read = until("a completion", || {
+            let read = op!(pair.cq, ops.read, buf, 1);
+            (read != -FI_EAGAIN as isize).then_some(read)
+        });
+        assert_eq!(read, expected);
+    }
+    let mut error = fi_cq_err_entry::default();
+    assert_eq!(op!(pair.cq, ops.readerr, &mut error, 0), 1);
+    assert_eq!((error.err, error.olen), (FI_ETRUNC, 4));
+}
+
+#[test]
 fn a_queue_can_be_waited_for() {
     let pair = Pair::open(FI_CQ_FORMAT_CONTEXT, FI_WAIT_FD, |_| ());
     let [a, b] = pair.eps;

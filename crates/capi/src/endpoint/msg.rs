@@ -50,7 +50,7 @@ unsafe extern "C" fn send<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    let buf = unsafe { buffers::one(buf, len) };
+    let buf = unsafe { buffers::source(buf, len) };
     status(buf.and_then(|buf| {
         let context = context.expose_provenance();
         let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
@@ -70,7 +70,7 @@ unsafe extern "C" fn sendv<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    let segs = unsafe { buffers::many(iov, count) };
+    let segs = unsafe { buffers::sources(iov, count) };
     status(segs.and_then(|segs| {
         let context = context.expose_provenance();
         let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
@@ -91,7 +91,7 @@ unsafe extern "C" fn sendmsg<D: Domain, M: Defaults>(
     let msg = unsafe { msg.as_ref() }.ok_or(Errno::EINVAL);
     status(msg.and_then(|msg| {
         // SAFETY: see the module.
-        let segs = unsafe { buffers::many(msg.msg_iov, msg.iov_count) }?;
+        let segs = unsafe { buffers::sources(msg.msg_iov, msg.iov_count) }?;
         let flags = Flags::from_bits_retain(flags);
         this.ep.send(
             SendKind::Msg,
@@ -116,7 +116,7 @@ unsafe extern "C" fn senddata<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    let buf = unsafe { buffers::one(buf, len) };
+    let buf = unsafe { buffers::source(buf, len) };
     status(buf.and_then(|buf| {
         let context = context.expose_provenance();
         let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
@@ -134,7 +134,7 @@ unsafe extern "C" fn inject<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    let buf = unsafe { buffers::one(buf, len) };
+    let buf = unsafe { buffers::source(buf, len) };
     let dest = FiAddr(dest_addr);
     status(buf.and_then(|buf| this.ep.inject(SendKind::Msg, buf, None, dest)))
 }
@@ -149,7 +149,7 @@ unsafe extern "C" fn injectdata<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    let buf = unsafe { buffers::one(buf, len) };
+    let buf = unsafe { buffers::source(buf, len) };
     let dest = FiAddr(dest_addr);
     status(buf.and_then(|buf| this.ep.inject(SendKind::Msg, buf, Some(data), dest)))
 }
@@ -165,12 +165,10 @@ unsafe extern "C" fn recv<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    let buf = unsafe { buffers::one(buf, len) };
-    status(buf.and_then(|buf| {
-        let context = context.expose_provenance();
-        let (flags, src) = (this.defaults.rx(), FiAddr(src_addr));
-        this.ep.recv(RecvKind::Msg, &[buf], src, context, flags)
-    }))
+    let buf = unsafe { buffers::destination(buf, len) };
+    let context = context.expose_provenance();
+    let (flags, src) = (this.defaults.rx(), FiAddr(src_addr));
+    status(this.ep.recv(RecvKind::Msg, &[buf], src, context, flags))
 }
 
 unsafe extern "C" fn recvv<D: Domain, M: Defaults>(
@@ -184,7 +182,7 @@ unsafe extern "C" fn recvv<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    let segs = unsafe { buffers::many(iov, count) };
+    let segs = unsafe { buffers::destinations(iov, count) };
     status(segs.and_then(|segs| {
         let context = context.expose_provenance();
         let (flags, src) = (this.defaults.rx(), FiAddr(src_addr));
@@ -238,7 +236,7 @@ pub(crate) unsafe fn recv_message(msg: *const abi::fi_msg, flags: u64) -> Result
     // SAFETY: the caller's guarantee, for this and the block below.
     let msg = unsafe { msg.as_ref() }.ok_or(Errno::EINVAL)?;
     // SAFETY: as above.
-    let segs = unsafe { buffers::many(msg.msg_iov, msg.iov_count) }?;
+    let segs = unsafe { buffers::destinations(msg.msg_iov, msg.iov_count) }?;
     Ok(Posted {
         kind: RecvKind::Msg,
         segs,
