@@ -174,3 +174,53 @@ fn a_rendezvous_into_a_multi_receive_buffer_goes_behind_what_is_there() {
     assert_eq!((first.buf, first.len), (0x4000, 100));
     assert_eq!((second.buf, second.len), (0x4000 + 100, 200));
 }
+
+#[test]
+fn what_was_not_asked_for_is_refused() {
+    let mut f = Fixture::new();
+    let data = |index, len| Header {
+        op_data: index,
+        ..Header::new(Op::Data, len)
+    };
+    assert_eq!(f.header(&Header::ack()), Err(Errno::EPROTO));
+    assert_eq!(f.header(&Header::cts(1)), Err(Errno::EPROTO));
+    assert_eq!(f.header(&data(1, 10)), Err(Errno::EPROTO));
+    f.rts(5, 1, 10).unwrap();
+    assert_eq!(f.header(&data(1, 10)), Err(Errno::EPROTO));
+    f.recv(1, TAG, 10);
+    assert_eq!(f.header(&data(1, 9)), Err(Errno::EPROTO));
+    assert_eq!(f.header(&data(2, 10)), Err(Errno::EPROTO));
+    assert_eq!(
+        f.header(&Header::new(Op::ReadReq, 0)),
+        Err(Errno::EKEYREJECTED)
+    );
+    f.header(&data(1, 10)).unwrap();
+    assert_eq!(f.done(), []);
+    f.engine.rx_placed(f.conn, 10);
+    assert_eq!(f.done(), [1]);
+}
+
+#[test]
+fn two_rendezvous_of_one_index_break_the_connection() {
+    let mut f = Fixture::new();
+    f.rts(5, 1, 10).unwrap();
+    f.rts(5, 1, 10).unwrap();
+    f.recv(1, TAG, 10);
+    assert_eq!(f.engine.pop_broken(), None);
+    f.recv(2, TAG, 10);
+    assert_eq!(f.failed(), [(2, Errno::EPROTO)]);
+    assert_eq!(f.engine.pop_broken(), Some((f.conn, Errno::EPROTO)));
+    f.engine.close_conn(f.conn, Errno::EPROTO);
+    assert_eq!(f.failed(), [(1, Errno::EPROTO)]);
+}
+
+#[test]
+fn a_bad_header_is_explained_once() {
+    let mut f = Fixture::new();
+    assert_eq!(
+        f.engine.rx_header(f.conn, &[9; 16]),
+        Err(Errno::ENOPROTOOPT)
+    );
+    assert!(f.engine.wire_error().is_some());
+    assert!(f.engine.wire_error().is_none());
+}
