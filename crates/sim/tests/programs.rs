@@ -213,6 +213,7 @@ fn node() -> impl Strategy<Value = NodeConfig> {
                     known: known.into_iter().map(address).collect(),
                     patience: 1_000_000,
                     shortage,
+                    hostile: Vec::new(),
                 }
             },
         )

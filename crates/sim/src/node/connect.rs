@@ -15,7 +15,7 @@ use crate::tap::Tap;
 const RETRY: Nanos = 10_000;
 
 impl Stream {
-    fn new(peer: u32, deadline: Nanos) -> Self {
+    fn new(peer: u32, watched: bool, deadline: Nanos) -> Self {
         Self {
             peer,
             peer_pid: None,
@@ -27,7 +27,7 @@ impl Stream {
             preamble: Default::default(),
             stage: Default::default(),
             inbox: Default::default(),
-            tap: Tap::default(),
+            tap: watched.then(Tap::default),
         }
     }
 }
@@ -37,10 +37,15 @@ impl Node {
     pub(super) fn connect(&mut self, net: &mut Network, peer: u32) -> Result<u32> {
         let conn = self.open_conn(peer)?;
         let deadline = net.now() + self.config.patience;
-        self.streams.insert(conn, Stream::new(peer, deadline));
+        let stream = Stream::new(peer, self.watches(peer), deadline);
+        self.streams.insert(conn, stream);
         self.peers.insert(peer, conn);
         self.ask(net, conn);
         Ok(conn)
+    }
+
+    fn watches(&self, peer: u32) -> bool {
+        !self.config.hostile.contains(&peer)
     }
 
     /// Opens a stream for a connection that waits, and asks for it.
@@ -81,7 +86,7 @@ impl Node {
             moved = true;
         }
         for mut accepting in std::mem::take(&mut self.accepting) {
-            match read_message(net, &mut accepting) {
+            match read_message(net, &mut accepting, &mut moved) {
                 Err(Errno::EAGAIN) => self.accepting.push(accepting),
                 Err(_) => {
                     net.close(accepting.end);
@@ -149,7 +154,7 @@ impl Node {
             return net.close(*end);
         }
         let conn = self.open_conn(peer).expect("memory");
-        let mut stream = Stream::new(peer, 0);
+        let mut stream = Stream::new(peer, self.watches(peer), 0);
         let answer = if self.config.rendezvous {
             greeting.answer(self.pid)
         } else {
@@ -245,13 +250,14 @@ impl Node {
 }
 
 /// Reads a request as far as it has arrived.
-fn read_message(net: &mut Network, accepting: &mut Accepting) -> Result<()> {
+fn read_message(net: &mut Network, accepting: &mut Accepting, moved: &mut bool) -> Result<()> {
     loop {
         let room = accepting.reader.room();
         if room.is_empty() {
             return Ok(());
         }
         let count = net.read(accepting.end, room)?;
+        *moved = true;
         let complete = accepting.reader.filled(count);
         if complete.map_err(|error| error.errno())? {
             return Ok(());

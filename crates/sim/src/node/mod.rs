@@ -48,6 +48,35 @@ pub struct NodeConfig {
     pub patience: Nanos,
     /// Of 256 slots that need memory, how many get none.
     pub shortage: u8,
+    /// Peers that do not keep to the protocol: what they send is in no [`Event`].
+    pub hostile: Vec<u32>,
+}
+
+impl NodeConfig {
+    /// A node like most, that knows these peers.
+    #[must_use]
+    pub fn new(known: &[u32]) -> Self {
+        Self {
+            limits: Limits {
+                stage: 4096,
+                inline: 256,
+                rendezvous: 1000,
+                kept_bytes: 4096,
+                kept_messages: 8,
+            },
+            order: ByteOrder::Little,
+            rendezvous: true,
+            directed: true,
+            source_err: false,
+            tx_size: 1000,
+            counted: true,
+            min_multi_recv: 64,
+            known: known.to_vec(),
+            patience: 1_000_000,
+            shortage: 0,
+            hostile: Vec::new(),
+        }
+    }
 }
 
 /// What happened in a node, in order; for the model.
@@ -132,7 +161,8 @@ struct Stream {
     stage: VecDeque<u8>,
     /// Bytes read and not yet handed on.
     inbox: VecDeque<u8>,
-    tap: Tap,
+    /// Watches what a peer sends that keeps to the protocol.
+    tap: Option<Tap>,
 }
 
 #[derive(Debug)]
@@ -330,9 +360,17 @@ impl Node {
                 assert!(self.engine.conn(conn).is_some(), "none is broken");
                 self.lost(net, conn, error);
             } else {
+                assert!(self.engine.is_quiet());
                 return;
             }
         }
+    }
+
+    /// How many streams to a peer are up.
+    #[must_use]
+    pub fn connections(&self, peer: u32) -> usize {
+        let up = |stream: &&Stream| stream.peer == peer && matches!(stream.phase, Phase::Up);
+        self.streams.values().filter(up).count()
     }
 
     fn open_conn(&mut self, peer: u32) -> Result<u32> {

@@ -1,5 +1,6 @@
 //! From the stream to user memory.
 
+use ripstop_engine::Iov;
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::xnet::{CopyOut, RecvFlags, RxWant};
 use ripstop_types::{Context, Errno, Result};
@@ -127,7 +128,10 @@ impl Node {
                 break;
             }
             let in_header = self.engine.rx_in_header(id);
-            let bytes = stream.inbox.make_contiguous();
+            let bytes = stream.inbox.make_contiguous().to_vec();
+            if in_header && self.rng.bool() && self.whole(id) {
+                continue;
+            }
             if in_header {
                 // Handed over in pieces of any size.
                 let some = self.rng.usize(1..=bytes.len());
@@ -137,7 +141,6 @@ impl Node {
                 }
                 continue;
             }
-            let bytes = bytes.to_vec();
             let taken = self.place(id, &bytes);
             if taken == 0 {
                 break;
@@ -149,6 +152,32 @@ impl Node {
         self.after(net);
     }
 
+    /// Takes a small message that has arrived whole, if the engine has a place for it.
+    fn whole(&mut self, id: u32) -> bool {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return false;
+        };
+        let bytes = stream.inbox.make_contiguous();
+        let Some(whole) = self.engine.rx_whole(id, bytes) else {
+            return false;
+        };
+        let Some(end) = stream.end else { return false };
+        let (header, rest) = bytes.split_at(whole.header_len);
+        let payload = &rest[..whole.len];
+        self.memory.scatter(&Iov::one(whole.memory), 0, payload);
+        if let Some(tap) = &mut stream.tap {
+            let seen = tap.take(stream.order, header);
+            let seen = seen.expect("a whole header");
+            self.events.push(Event::Header { end, seen });
+            if whole.len > 0 {
+                let bytes = whole.len as u64;
+                self.events.push(Event::Placed { end, bytes });
+            }
+        }
+        stream.inbox.drain(..whole.header_len + whole.len);
+        true
+    }
+
     /// Gives the engine some bytes of a header.
     fn header(&mut self, id: u32, some: usize) -> Result<()> {
         let stream = self.streams.get_mut(&id).ok_or(Errno::ENOTCONN)?;
@@ -157,7 +186,8 @@ impl Node {
         assert!(used > 0, "a header takes bytes");
         stream.inbox.drain(..used);
         let end = stream.end.ok_or(Errno::ENOTCONN)?;
-        if let Some(seen) = stream.tap.take(stream.order, &bytes[..used]) {
+        let tap = stream.tap.as_mut();
+        if let Some(seen) = tap.and_then(|tap| tap.take(stream.order, &bytes[..used])) {
             self.events.push(Event::Header { end, seen });
         }
         Ok(())
@@ -165,9 +195,10 @@ impl Node {
 
     /// Puts payload where the engine says; returns how many bytes it took.
     fn place(&mut self, id: u32, bytes: &[u8]) -> usize {
-        let Some(end) = self.streams.get(&id).and_then(|s| s.end) else {
+        let Some(stream) = self.streams.get(&id) else {
             return 0;
         };
+        let (end, watched) = (stream.end, stream.tap.is_some());
         let short = self.is_short();
         let fit = |len: u64| usize::try_from(len).map_or(bytes.len(), |len| len.min(bytes.len()));
         let taken = match self.engine.rx_want(id) {
@@ -197,7 +228,9 @@ impl Node {
             }
         };
         let bytes = taken as u64;
-        self.events.push(Event::Placed { end, bytes });
+        if let Some(end) = end.filter(|_| watched) {
+            self.events.push(Event::Placed { end, bytes });
+        }
         self.engine.rx_placed(id, bytes);
         taken
     }

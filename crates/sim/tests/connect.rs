@@ -1,0 +1,179 @@
+//! Connections of RDM endpoints: both sides at once, restarts, loopback, refusals, peers of
+//! every version and byte order.
+
+use ripstop_sim::World;
+use ripstop_sim::network::Timing;
+use ripstop_sim::node::NodeConfig;
+use ripstop_sim::world::{Op, Setup, address};
+use ripstop_wire::ByteOrder;
+
+const TIMING: Timing = Timing {
+    delay: 1000,
+    per_byte: 1,
+    capacity: 500,
+    choppy: true,
+};
+
+fn world(nodes: usize, seed: u64, change: impl Fn(usize, &mut NodeConfig)) -> World {
+    let known: Vec<u32> = (0..nodes).map(address).collect();
+    let nodes = (0..nodes)
+        .map(|host| {
+            let mut config = NodeConfig::new(&known);
+            change(host, &mut config);
+            config
+        })
+        .collect();
+    World::new(&Setup {
+        nodes,
+        timing: TIMING,
+        seed,
+    })
+}
+
+fn send(from: usize, to: usize, len: usize) -> Op {
+    Op::Send {
+        from,
+        to,
+        tag: Some(1),
+        data: None,
+        segments: vec![len],
+        inject: false,
+        completion: true,
+        ack: true,
+    }
+}
+
+fn recv(host: usize, src: usize) -> Op {
+    Op::Recv {
+        host,
+        tag: Some((1, 0)),
+        src: Some(src),
+        segments: vec![5000],
+        completion: true,
+        multi: false,
+    }
+}
+
+/// How many streams each of two nodes has to the other.
+fn streams(world: &World, a: usize, b: usize) -> [usize; 2] {
+    [
+        world.nodes[a].connections(address(b)),
+        world.nodes[b].connections(address(a)),
+    ]
+}
+
+#[test]
+fn of_two_connections_at_once_one_survives() {
+    for seed in 0..100 {
+        let mut world = world(2, seed, |_, _| {});
+        for len in [10, 1500] {
+            for (a, b) in [(0, 1), (1, 0)] {
+                world.perform(&recv(b, a));
+                world.perform(&send(a, b, len));
+                // The second node asks a little later, up to never on its own account.
+                world.perform(&Op::Run((seed % 23) as u32));
+            }
+        }
+        world.settle();
+        assert_eq!(streams(&world, 0, 1), [1, 1], "seed {seed}");
+        world.finish();
+    }
+}
+
+#[test]
+fn everybody_connects_to_everybody_at_once() {
+    for seed in 0..50 {
+        let mut world = world(5, seed, |_, _| {});
+        for a in 0..5 {
+            for b in 0..5 {
+                world.perform(&recv(b, a));
+                world.perform(&send(a, b, 100));
+            }
+        }
+        world.settle();
+        for a in 0..5 {
+            for b in 0..a {
+                assert_eq!(streams(&world, a, b), [1, 1], "seed {seed}");
+            }
+        }
+        world.finish();
+    }
+}
+
+#[test]
+fn an_endpoint_sends_to_itself() {
+    for seed in 0..50 {
+        let mut world = world(1, seed, |_, _| {});
+        for len in [0, 10, 1500] {
+            world.perform(&send(0, 0, len));
+            world.perform(&recv(0, 0));
+        }
+        world.settle();
+        // Both ends of one stream.
+        assert_eq!(streams(&world, 0, 0), [2, 2]);
+        world.finish();
+    }
+}
+
+#[test]
+fn a_restarted_peer_is_reached_and_reaches_others() {
+    for seed in 0..100 {
+        let mut world = world(2, seed, |_, _| {});
+        for (a, b) in [(0, 1), (1, 0)] {
+            world.perform(&recv(b, a));
+            world.perform(&send(a, b, 100));
+        }
+        world.settle();
+        let quietly = seed % 2 == 0;
+        world.perform(&Op::Restart { host: 1, quietly });
+        // Of a peer that vanished nobody knows until it asks again.
+        let (from, to) = if quietly { (1, 0) } else { (0, 1) };
+        if !quietly {
+            world.settle();
+        }
+        for len in [10, 1500] {
+            world.perform(&recv(to, from));
+            world.perform(&send(from, to, len));
+            world.perform(&Op::Run((seed % 17) as u32));
+        }
+        world.settle();
+        assert_eq!(streams(&world, 0, 1), [1, 1], "seed {seed}");
+        world.perform(&recv(from, to));
+        world.perform(&send(to, from, 10));
+        world.finish();
+    }
+}
+
+#[test]
+fn what_was_sent_to_a_peer_that_does_not_listen_fails() {
+    let mut world = world(2, 1, |_, _| {});
+    world.net.kill(address(1));
+    for len in [0, 100, 1500] {
+        world.perform(&send(0, 1, len));
+    }
+    // The model holds an error that names the peer against each of them.
+    world.settle();
+    assert!(world.net.now() >= 900_000);
+    assert!(world.net.now() <= 1_100_000);
+    assert_eq!(streams(&world, 0, 1), [0, 0]);
+}
+
+#[test]
+fn peers_of_every_version_and_byte_order_understand_each_other() {
+    for seed in 0..64 {
+        let mut world = world(2, seed, |host, config| {
+            config.rendezvous = seed & (1 << host) != 0;
+            if seed & (4 << host) != 0 {
+                config.order = ByteOrder::Big;
+            }
+        });
+        let (a, b) = if seed & 16 == 0 { (0, 1) } else { (1, 0) };
+        for len in [0, 10, 300, 1500] {
+            for (from, to) in [(a, b), (b, a)] {
+                world.perform(&send(from, to, len));
+                world.perform(&recv(to, from));
+            }
+        }
+        world.finish();
+    }
+}

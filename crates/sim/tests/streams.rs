@@ -1,0 +1,112 @@
+//! One stream between two nodes: split at every byte, and cut at every byte.
+
+use ripstop_sim::World;
+use ripstop_sim::network::Timing;
+use ripstop_sim::node::NodeConfig;
+use ripstop_sim::world::{Op, Setup, address};
+use ripstop_wire::ByteOrder;
+
+const TIMING: Timing = Timing {
+    delay: 10,
+    per_byte: 1,
+    capacity: 200,
+    choppy: false,
+};
+
+fn world(order: ByteOrder, timing: Timing) -> World {
+    let mut config = NodeConfig::new(&[address(0), address(1)]);
+    config.order = order;
+    config.limits.rendezvous = 150;
+    config.limits.inline = 20;
+    config.limits.kept_bytes = 60;
+    config.limits.kept_messages = 3;
+    World::new(&Setup {
+        nodes: vec![config.clone(), config],
+        timing,
+        seed: 7,
+    })
+}
+
+fn send(tag: Option<u64>, data: Option<u64>, segments: &[usize]) -> Op {
+    Op::Send {
+        from: 0,
+        to: 1,
+        tag,
+        data,
+        segments: segments.to_vec(),
+        inject: false,
+        completion: true,
+        ack: segments.len() > 1,
+    }
+}
+
+fn recv(tag: Option<u64>, segments: &[usize]) -> Op {
+    Op::Recv {
+        host: 1,
+        tag: tag.map(|tag| (tag, 0)),
+        src: None,
+        segments: segments.to_vec(),
+        completion: true,
+        multi: false,
+    }
+}
+
+/// Every kind of message, expected and unexpected, fitting and truncated.
+fn program() -> Vec<Op> {
+    vec![
+        recv(Some(1), &[8, 8]),
+        recv(None, &[30]),
+        send(Some(1), None, &[12]),
+        send(None, Some(9), &[10, 0, 15, 3]),
+        send(Some(2), Some(8), &[]),
+        send(Some(3), None, &[40]),
+        send(Some(4), None, &[170]),
+        send(Some(5), None, &[100, 100]),
+        Op::Run(40),
+        recv(Some(4), &[170]),
+        recv(Some(5), &[50]),
+        recv(Some(3), &[20, 30]),
+        recv(Some(2), &[]),
+        send(None, None, &[70]),
+        Op::Run(40),
+        recv(None, &[70]),
+    ]
+}
+
+#[test]
+fn runs_of_every_length_arrive() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        // The capacity bounds every run of bytes, so that headers and payloads are split at
+        // every place, in the request and its answer too.
+        for capacity in 1..=200 {
+            let timing = Timing { capacity, ..TIMING };
+            world(order, timing).run(&program());
+        }
+    }
+}
+
+#[test]
+fn a_stream_cut_at_any_byte_ends_what_was_on_it_and_nothing_else() {
+    // The stream towards the receiver has some 850 bytes, that towards the sender 100.
+    for (host, peer, bytes) in [(1, 0, 900), (0, 1, 150)] {
+        for after in 0..bytes {
+            let mut world = world(ByteOrder::Little, TIMING);
+            let mut ops = program().into_iter();
+            // Up to the first message, so that there is a stream.
+            for op in ops.by_ref().take(3) {
+                world.perform(&op);
+            }
+            while world.nodes[host].end_of(address(peer)).is_none() {
+                world.perform(&Op::Run(1));
+            }
+            world.perform(&Op::Cut { host, peer, after });
+            for op in ops {
+                world.perform(&op);
+            }
+            // Whatever it came to: the two can talk again.
+            world.perform(&recv(Some(9), &[10]));
+            world.perform(&send(Some(9), None, &[10]));
+            world.finish();
+        }
+    }
+}
