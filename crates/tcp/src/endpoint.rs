@@ -19,7 +19,7 @@ use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::{Domain, Mode, default_source};
 use crate::params::{BACKLOG, MAX_HELLO, MIN_MULTI_RECV};
-use crate::passive::ConnRequest;
+use crate::passive::{ConnRequest, PassiveEp};
 use crate::post::ACKED;
 use crate::srx::SharedRx;
 use crate::state::{EpState, Msg, Rdm, State, put, token};
@@ -87,8 +87,14 @@ impl<K: Mode> Endpoint<K> {
         let mut rdm = None;
         if is_msg {
             if let Some(handle) = &info.handle {
-                let request = handle.downcast::<ConnRequest>().ok_or(Errno::EINVAL)?;
-                msg.request = Some(request.take().ok_or(Errno::EINVAL)?);
+                if let Some(pep) = handle.downcast::<PassiveEp>() {
+                    let socket = pep.take_socket()?;
+                    msg.local = Some(socket.local_addr()?);
+                    msg.bound = Some(socket);
+                } else {
+                    let request = handle.downcast::<ConnRequest>().ok_or(Errno::EINVAL)?;
+                    msg.request = Some(request.take().ok_or(Errno::EINVAL)?);
+                }
             }
         } else {
             let wanted = source.unwrap_or_else(|| default_source(&domain.fabric, None));
@@ -408,7 +414,11 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
                     rdm.listener = Socket::tcp_bound(wanted, range)?;
                     rdm.addr = rdm.listener.local_addr()?;
                 }
-                None => ep.msg.source = Some(*wanted),
+                None => {
+                    ep.msg.source = Some(*wanted);
+                    ep.msg.bound = None;
+                    ep.msg.local = None;
+                }
             }
             Ok(())
         })

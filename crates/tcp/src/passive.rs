@@ -81,6 +81,26 @@ impl PassiveEp {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes the bound socket, and so the address, for an active endpoint that names this one
+    /// in `fi_info.handle`; this one has no address then.
+    pub(crate) fn take_socket(&self) -> Result<Socket> {
+        let mut listener = self.lock();
+        if listener.listening {
+            log_warn!(
+                EpCtrl,
+                "a passive endpoint that listens keeps its address; open another for the handle"
+            );
+            return Err(Errno::EINVAL);
+        }
+        listener.socket.take().ok_or_else(|| {
+            log_warn!(
+                EpCtrl,
+                "a passive endpoint without address was given as handle; call fi_setname first"
+            );
+            Errno::EINVAL
+        })
+    }
+
     fn accept_all(&self, listener: &mut Listener) {
         let patience = self.fabric.params.timeout;
         while let Some(socket) = &listener.socket {

@@ -102,13 +102,18 @@ impl State {
         let (ep, peer) = (stream.ep, stream.peer);
         stream.retry = None;
         let Some(state) = self.ep(ep) else { return };
+        let bound = state.msg.bound.take();
         let source = match &state.rdm {
             Some(rdm) => Some(SocketAddr::new(rdm.addr.ip(), 0)),
             None => state.msg.source,
         };
         let source = source
             .filter(|source| !source.ip().is_unspecified() && source.is_ipv4() == peer.is_ipv4());
-        match Socket::connect(&peer, source) {
+        let attempt = match bound {
+            Some(socket) => socket.connect_to(&peer),
+            None => Socket::connect(&peer, source),
+        };
+        match attempt {
             Ok((socket, progress)) => {
                 if let Err(error) = self.attach(id, socket, Interest::WRITE) {
                     return self.connect_failed(id, error, &[]);

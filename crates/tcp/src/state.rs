@@ -62,6 +62,8 @@ pub(crate) struct Msg {
     pub(crate) request: Option<crate::accept::Request>,
     /// Source address to connect from.
     pub(crate) source: Option<SocketAddr>,
+    /// A socket taken over from a passive endpoint, to connect with.
+    pub(crate) bound: Option<Socket>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     /// The connection has ended; the endpoint cannot be used again.

@@ -9,7 +9,7 @@ use ripstop_core::provider::{
     CompletionQueue, CqAttr, Domain, Endpoint, Fabric, PassiveEp, Provider, RecvKind, SendKind,
 };
 use ripstop_core::registry::ProviderInfo;
-use ripstop_core::{Address, EpAttr, FidToken, Hints, Info};
+use ripstop_core::{Address, EpAttr, FidToken, Handle, Hints, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Version};
@@ -144,6 +144,49 @@ fn connect_exchange_and_shut_down() {
     server_cq
         .read_error(|error, _| assert_eq!(error.err, Errno::ECANCELED))
         .unwrap();
+}
+
+#[test]
+fn an_endpoint_takes_over_the_address_of_a_passive_one() {
+    let provider = TcpProvider::new();
+    let mut info = msg_info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let eq = Arc::new(
+        EventQueue::open(&EqAttr {
+            wait_obj: ripstop_types::WaitObj::Fd,
+            ..EqAttr::default()
+        })
+        .unwrap(),
+    );
+    let listening = fabric.passive_ep(&info, FidToken(1)).unwrap();
+    listening.bind_eq(&eq).unwrap();
+    listening.listen().unwrap();
+    let domain = fabric.safe_domain(&info).unwrap();
+    let mut with = |pep: &Arc<_>| {
+        info.handle = Some(Handle(Arc::clone(pep) as _));
+        domain.endpoint(&info, FidToken(2))
+    };
+    assert_eq!(with(&listening).err(), Some(Errno::EINVAL));
+    let bound = fabric.passive_ep(&msg_info(&provider), FidToken(3)).unwrap();
+    let name = bound.name().unwrap();
+    let client = with(&bound).unwrap();
+    assert_eq!(with(&bound).err(), Some(Errno::EINVAL));
+    drop(bound);
+    assert_eq!(client.name().unwrap(), name);
+    let cq = domain.cq(&CqAttr::default()).unwrap();
+    client.bind_eq(&eq).unwrap();
+    client.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
+    client.connect(&listening.name().unwrap(), b"").unwrap();
+    let Event::ConnReq { info: asked, .. } = event(&eq).unwrap() else {
+        panic!("no request")
+    };
+    assert_eq!(asked.dest_addr, Some(name.clone()));
+    let (server, _cq) = open(&domain, &asked, &eq, 4);
+    server.accept(b"").unwrap();
+    for _ in 0..2 {
+        assert!(matches!(event(&eq).unwrap(), Event::Connected { .. }));
+    }
+    assert_eq!(client.name().unwrap(), name);
 }
 
 #[test]

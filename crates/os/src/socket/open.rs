@@ -141,11 +141,21 @@ impl Socket {
             }
             net::bind(&socket.0, &addr).map_err(errno)?;
         }
-        match net::connect(&socket.0, dest) {
-            Ok(()) => Ok((socket, Connect::Connected)),
+        socket.connect_to(dest)
+    }
+
+    /// Starts a connection from a socket that is bound already
+    /// ([`tcp_bound`](Self::tcp_bound)) and does not listen.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), and `EISCONN` if it listens.
+    pub fn connect_to(self, dest: &SocketAddr) -> Result<(Self, Connect)> {
+        match net::connect(&self.0, dest) {
+            Ok(()) => Ok((self, Connect::Connected)),
             // An interrupted connect goes on in the background, as a non-blocking one does.
             Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
-                Ok((socket, Connect::Connecting))
+                Ok((self, Connect::Connecting))
             }
             Err(err) => Err(errno(err)),
         }
