@@ -263,17 +263,27 @@ impl<M: Threading> Cq<M> {
     /// As [`Cq::read`].
     #[inline]
     pub fn reap(&self, max: usize) -> Result<usize> {
+        self.reap_each(max, |_| ())
+    }
+
+    /// Like [`Cq::reap`], and passes on the token of each operation.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cq::read`].
+    #[inline]
+    pub fn reap_each(&self, max: usize, mut each: impl FnMut(u64)) -> Result<usize> {
         let mut entries = NO_ENTRIES;
         let count = self.fetch(&mut entries, None, max.min(BATCH), Fetch::Now)?;
         let words = entry_size(self.core.attr.format) / 8;
-        self.domain().book(|book| {
-            for i in 0..count {
-                let entry = entries[i * words].as_ptr().cast::<*mut c_void>();
-                // SAFETY: the library has filled `count` entries, and each begins with its
-                // context.
-                book.finish(unsafe { entry.read() });
+        for i in 0..count {
+            let entry = entries[i * words].as_ptr().cast::<*mut c_void>();
+            // SAFETY: the library has filled `count` entries, and each begins with its context.
+            let context = unsafe { entry.read() };
+            if let Some(token) = self.domain().book(|book| book.finish(context)) {
+                each(token);
             }
-        });
+        }
         Ok(count)
     }
 

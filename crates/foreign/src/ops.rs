@@ -250,19 +250,20 @@ impl Book {
     }
 
     /// Books a success of an operation without a second thought for its memory: for plain
-    /// operations only. Says whether the context was of a posted operation.
+    /// operations only. Gives the token, or `None` for a context of no such operation.
     #[inline]
-    pub(crate) fn finish(&mut self, context: *mut c_void) -> bool {
-        match self.find(context) {
-            Some(index) if self.slots[index].kind == Kind::Plain => {
-                match self.leave(index) {
-                    Held::Nothing => {}
-                    held => drop(held),
-                }
-                true
-            }
-            _ => false,
+    pub(crate) fn finish(&mut self, context: *mut c_void) -> Option<u64> {
+        let index = self.find(context)?;
+        let slot = &self.slots[index];
+        let token = slot.token;
+        if slot.kind != Kind::Plain {
+            return None;
         }
+        match self.leave(index) {
+            Held::Nothing => {}
+            held => drop(held),
+        }
+        Some(token)
     }
 
     fn piece(&mut self, index: usize, outcome: Outcome) -> Returned {
