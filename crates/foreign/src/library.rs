@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
 //! Opening a library and its plain functions.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -81,7 +82,9 @@ impl Library {
         let opened = unsafe { unix::Library::open(Some(path), flags) };
         let library = opened.map_err(|e| OpenError::Load {
             path: path.to_owned(),
-            reason: e.to_string(),
+            reason: e
+                .source()
+                .map_or_else(|| e.to_string(), ToString::to_string),
         })?;
         let library = ManuallyDrop::new(library);
 
