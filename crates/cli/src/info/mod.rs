@@ -30,6 +30,14 @@ pub fn main() -> anyhow::Result<()> {
     run(&args)
 }
 
+/// `ripstop info`: everything that is there, with the reasons for what is not.
+///
+/// # Errors
+/// As for [`main`].
+pub fn print_json() -> anyhow::Result<()> {
+    run(&Args::parse_from(["fi_info", "--json", "--why"]))
+}
+
 /// `--version`.
 fn print_version() {
     println!("fi_info: {}", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,259 @@
+//! Two ends of a tagged connection and what is timed between them, whatever library is below.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::args::Side;
+use super::plan::{BATCH, WINDOW};
+use super::protocol::{Kind, Test};
+
+/// The tag of what is measured.
+pub(super) const DATA: u64 = 1;
+/// The tag of acknowledgements.
+pub(super) const ACK: u64 = 2;
+/// Bytes of an acknowledgement.
+pub(super) const ACK_SIZE: usize = 8;
+
+/// Messages up to this size are injected where their latency is taken, as applications do.
+const INJECTED: usize = 64;
+/// How long nothing may happen before a test is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Empty reads between two looks at the clock.
+const GLANCE: u32 = 1 << 14;
+
+/// Completions that one read found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Done {
+    /// Sends.
+    pub(super) sent: u32,
+    /// Receives.
+    pub(super) received: u32,
+}
+
+/// What is open before there is an endpoint: a library or Ripstop, and a domain of it.
+pub(super) trait Site {
+    /// Its endpoints.
+    type Lane: Lane;
+    /// The provider's full name.
+    fn provider(&self) -> String;
+    /// The interface version it has.
+    fn api(&self) -> String;
+    /// Opens an endpoint for messages up to this size.
+    fn lane(&self, largest: usize) -> Result<Self::Lane>;
+    /// The time to insert this many peers into a new address vector, which then stays.
+    fn insert(&self, count: u32) -> Result<Duration>;
+}
+
+/// One endpoint with one peer.
+///
+/// Posting says `false` when a queue is full, and may be tried again after a read. All sends
+/// are from one buffer and all receives into one other, whose contents do not matter.
+pub(super) trait Lane {
+    /// Its address, as bytes.
+    fn address(&self) -> Result<Vec<u8>>;
+    /// Makes the endpoint with this address the peer.
+    fn meet(&mut self, address: &[u8]) -> Result<()>;
+    /// Bytes that may be injected.
+    fn inject_size(&self) -> usize;
+    /// Sends without a completion.
+    fn inject(&mut self, tag: u64, size: usize) -> Result<bool>;
+    /// Sends with a completion.
+    fn send(&mut self, tag: u64, size: usize) -> Result<bool>;
+    /// Posts a receive.
+    fn recv(&mut self, tag: u64, size: usize) -> Result<bool>;
+    /// Reads the completion queue once.
+    fn poll(&mut self) -> Result<Done>;
+}
+
+/// Takes a sample, or the other side's part in it. Gives the time on the client's side.
+pub(super) fn take<L: Lane>(lane: &mut L, side: Side, test: Test) -> Result<Duration> {
+    let mut end = End {
+        lane,
+        done: Done::default(),
+        idle: 0,
+        since: Instant::now(),
+    };
+    let (size, count) = (test.size, test.count);
+    match (test.kind, side) {
+        (Kind::Latency, Side::Client) => {
+            end.ping(size, count / 10 + 10)?;
+            end.timed(|end| end.ping(size, count))
+        }
+        (Kind::Latency, Side::Server) => {
+            end.pong(size, count / 10 + 10)?;
+            end.timed(|end| end.pong(size, count))
+        }
+        (Kind::Stream, Side::Client) => {
+            end.source(size, BATCH)?;
+            end.timed(|end| end.source(size, count))
+        }
+        (Kind::Stream, Side::Server) => {
+            end.sink(size, BATCH)?;
+            end.timed(|end| end.sink(size, count))
+        }
+    }
+}
+
+struct End<'a, L> {
+    lane: &'a mut L,
+    /// Completions that were read and not yet used.
+    done: Done,
+    /// Empty reads since the last completion.
+    idle: u32,
+    since: Instant,
+}
+
+impl<L: Lane> End<'_, L> {
+    fn timed(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<Duration> {
+        let start = Instant::now();
+        work(self)?;
+        Ok(start.elapsed())
+    }
+
+    /// `count` messages there and back.
+    fn ping(&mut self, size: usize, count: u32) -> Result<()> {
+        self.recv(DATA, size)?;
+        for left in (0..count).rev() {
+            self.send_whole(size)?;
+            self.received()?;
+            if left > 0 {
+                self.recv(DATA, size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The other side of [`ping`](Self::ping).
+    fn pong(&mut self, size: usize, count: u32) -> Result<()> {
+        self.recv(DATA, size)?;
+        for left in (0..count).rev() {
+            self.received()?;
+            if left > 0 {
+                self.recv(DATA, size)?;
+                self.send_whole(size)?;
+            } else {
+                // An injected message may need further reads to leave; this one has left.
+                self.send(DATA, size)?;
+                self.sent()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `count` messages one way, a multiple of [`BATCH`]; at most [`WINDOW`] are not
+    /// acknowledged.
+    fn source(&mut self, size: usize, count: u32) -> Result<()> {
+        let (mut posted, mut sent, mut acknowledged, mut acks) = (0, 0, 0, 0);
+        while acknowledged < count || sent < count {
+            while acks * BATCH < count && acks * BATCH < acknowledged + WINDOW {
+                self.recv(ACK, ACK_SIZE)?;
+                acks += 1;
+            }
+            while posted < count && posted - acknowledged < WINDOW {
+                if !self.lane.send(DATA, size)? {
+                    break;
+                }
+                posted += 1;
+            }
+            self.poll()?;
+            let done = std::mem::take(&mut self.done);
+            sent += done.sent;
+            acknowledged += done.received * BATCH;
+        }
+        Ok(())
+    }
+
+    /// The other side of [`source`](Self::source).
+    fn sink(&mut self, size: usize, count: u32) -> Result<()> {
+        let (mut posted, mut received, mut acknowledged) = (0, 0, 0);
+        while received < count {
+            while posted < count && posted - received < WINDOW {
+                if !self.lane.recv(DATA, size)? {
+                    break;
+                }
+                posted += 1;
+            }
+            self.poll()?;
+            received += std::mem::take(&mut self.done.received);
+            while received - acknowledged >= BATCH {
+                acknowledged += BATCH;
+                if acknowledged < count {
+                    self.retry(|lane| lane.inject(ACK, ACK_SIZE))?;
+                } else {
+                    self.send(ACK, ACK_SIZE)?;
+                    self.sent()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message and waits for what its way of sending gives: nothing for a small one.
+    fn send_whole(&mut self, size: usize) -> Result<()> {
+        if size <= INJECTED.min(self.lane.inject_size()) {
+            return self.retry(|lane| lane.inject(DATA, size));
+        }
+        self.send(DATA, size)?;
+        self.sent()
+    }
+
+    fn send(&mut self, tag: u64, size: usize) -> Result<()> {
+        self.retry(|lane| lane.send(tag, size))
+    }
+
+    fn recv(&mut self, tag: u64, size: usize) -> Result<()> {
+        self.retry(|lane| lane.recv(tag, size))
+    }
+
+    fn retry(&mut self, mut post: impl FnMut(&mut L) -> Result<bool>) -> Result<()> {
+        while !post(self.lane)? {
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    fn sent(&mut self) -> Result<()> {
+        while self.done.sent == 0 {
+            self.poll()?;
+        }
+        self.done.sent -= 1;
+        Ok(())
+    }
+
+    fn received(&mut self) -> Result<()> {
+        while self.done.received == 0 {
+            self.poll()?;
+        }
+        self.done.received -= 1;
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<()> {
+        let Done { sent, received } = self.lane.poll()?;
+        self.done.sent += sent;
+        self.done.received += received;
+        if sent + received > 0 {
+            self.idle = 0;
+        } else {
+            self.idle += 1;
+            if self.idle.is_multiple_of(GLANCE) {
+                self.look_at_the_clock()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn look_at_the_clock(&mut self) -> Result<()> {
+        if self.idle == GLANCE {
+            self.since = Instant::now();
+        } else if self.since.elapsed() > PATIENCE {
+            bail!("nothing completed for {} s", PATIENCE.as_secs());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

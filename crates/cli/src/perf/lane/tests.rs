@@ -1,0 +1,137 @@
+//! The exchanges over a fake lane: two threads, channels, and queues that are often full.
+
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+
+use super::*;
+
+struct Fake {
+    to: Sender<(u64, usize)>,
+    from: Receiver<(u64, usize)>,
+    /// Messages that have come, and receives that were posted.
+    came: Vec<(u64, usize)>,
+    posted: Vec<(u64, usize)>,
+    sends: u32,
+    /// Every third post finds a full queue.
+    posts: u32,
+    delivered: u32,
+    most_posted: usize,
+}
+
+fn fakes() -> (Fake, Fake) {
+    let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+    let fake = |to, from| Fake {
+        to,
+        from,
+        came: Vec::new(),
+        posted: Vec::new(),
+        sends: 0,
+        posts: 0,
+        delivered: 0,
+        most_posted: 0,
+    };
+    (fake(to_b, from_b), fake(to_a, from_a))
+}
+
+impl Fake {
+    fn has_room(&mut self) -> bool {
+        self.posts += 1;
+        !self.posts.is_multiple_of(3)
+    }
+}
+
+impl Lane for Fake {
+    fn address(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn meet(&mut self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn inject_size(&self) -> usize {
+        32
+    }
+
+    fn inject(&mut self, tag: u64, size: usize) -> Result<bool> {
+        assert!(size <= self.inject_size());
+        // The other side may have ended, as a process may.
+        Ok(self.has_room() && self.to.send((tag, size)).is_ok())
+    }
+
+    fn send(&mut self, tag: u64, size: usize) -> Result<bool> {
+        let room = self.has_room() && self.to.send((tag, size)).is_ok();
+        self.sends += u32::from(room);
+        Ok(room)
+    }
+
+    fn recv(&mut self, tag: u64, size: usize) -> Result<bool> {
+        let room = self.has_room();
+        if room {
+            self.posted.push((tag, size));
+            self.most_posted = self.most_posted.max(self.posted.len());
+        }
+        Ok(room)
+    }
+
+    fn poll(&mut self) -> Result<Done> {
+        match self.from.try_recv() {
+            Ok(message) => self.came.push(message),
+            Err(TryRecvError::Empty) => thread::yield_now(),
+            Err(TryRecvError::Disconnected) => {}
+        }
+        let mut done = Done {
+            sent: std::mem::take(&mut self.sends),
+            received: 0,
+        };
+        if let Some(&message) = self.came.first()
+            && let Some(at) = self.posted.iter().position(|posted| *posted == message)
+        {
+            self.posted.remove(at);
+            self.came.remove(0);
+            self.delivered += 1;
+            done.received = 1;
+        }
+        Ok(done)
+    }
+}
+
+/// Both sides of a test; what was delivered to client and server.
+fn both(test: Test) -> (Fake, Fake) {
+    let (mut a, mut b) = fakes();
+    let server = thread::spawn(move || {
+        take(&mut b, Side::Server, test).expect("a server");
+        b
+    });
+    take(&mut a, Side::Client, test).expect("a client");
+    (a, server.join().expect("no panic"))
+}
+
+#[test]
+fn every_ping_is_answered() {
+    for size in [8, 100] {
+        let test = Test {
+            kind: Kind::Latency,
+            size,
+            count: 200,
+        };
+        let (a, b) = both(test);
+        assert_eq!((a.delivered, b.delivered), (230, 230));
+        assert!(a.posted.is_empty() && b.posted.is_empty());
+        assert!(a.came.is_empty() && b.came.is_empty());
+    }
+}
+
+#[test]
+fn a_stream_is_acknowledged_in_batches() {
+    let test = Test {
+        kind: Kind::Stream,
+        size: 8,
+        count: 10 * BATCH,
+    };
+    let (a, b) = both(test);
+    assert_eq!(b.delivered, 11 * BATCH);
+    assert_eq!(a.delivered, 11);
+    assert!(b.most_posted <= WINDOW as usize);
+    assert!(a.posted.is_empty() && b.posted.is_empty());
+}

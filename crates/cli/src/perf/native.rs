@@ -1,0 +1,241 @@
+//! Ripstop's own objects as a [`Lane`].
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use ripstop_core::hints::Request;
+use ripstop_core::provider::{
+    AddressVector as _, AvAttr, CompletionQueue as _, CqAttr, Domain, Endpoint as _, Fabric,
+    Provider, RecvKind, SendKind,
+};
+use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_mem::Parked;
+use ripstop_types::{AddrFormat, EpType, Errno, FiAddr, Flags, Progress, Threading, Version};
+
+use super::av::{CHUNK, peer};
+use super::lane::{Done, Lane, Site};
+use super::subject::home;
+
+/// Context of every send; receives have another.
+const SEND: usize = 1;
+const RECV: usize = 2;
+/// Completions read at once, as for a library.
+const BATCH: usize = 16;
+
+/// A domain without locks: one thread, manual progress.
+pub(super) struct Opened<P: Provider> {
+    info: Info,
+    domain: Arc<<P::Fabric as Fabric>::SerialDomain>,
+}
+
+impl<P: Provider> Opened<P> {
+    /// # Errors
+    /// When the provider offers no tagged RDM endpoint here.
+    pub(super) fn new(provider: &P) -> Result<Self> {
+        let info = find(provider)?;
+        let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
+        let domain = fabric.serial_domain(&info).context("fi_domain")?;
+        Ok(Self { info, domain })
+    }
+}
+
+impl<P: Provider> Site for Opened<P> {
+    type Lane = Native<<P::Fabric as Fabric>::SerialDomain>;
+
+    fn provider(&self) -> String {
+        self.info.prov_name().to_owned()
+    }
+
+    fn api(&self) -> String {
+        Version::CURRENT.to_string()
+    }
+
+    fn lane(&self, largest: usize) -> Result<Self::Lane> {
+        Native::open(&self.domain, &self.info, largest)
+    }
+
+    fn insert(&self, count: u32) -> Result<Duration> {
+        let attr = AvAttr {
+            count: count as usize,
+            ..AvAttr::default()
+        };
+        let av = self.domain.av(&attr).context("fi_av_open")?;
+        let mut took = Duration::ZERO;
+        for first in (0..count).step_by(CHUNK) {
+            let chunk: Vec<SocketAddrV4> = (first..count).take(CHUNK).map(peer).collect();
+            let mut found = Vec::with_capacity(chunk.len());
+            let start = Instant::now();
+            av.insert_ip(
+                &mut chunk.iter().map(|&addr| Ok(SocketAddr::V4(addr))),
+                &mut |addr| found.push(addr),
+            );
+            took += start.elapsed();
+            for addr in found {
+                addr.context("fi_av_insert")?;
+            }
+        }
+        // The process ends with the vector in place, so that its growth can be read.
+        std::mem::forget(av);
+        Ok(took)
+    }
+}
+
+/// An RDM endpoint that matches tags.
+fn find<P: Provider>(provider: &P) -> Result<Info> {
+    let hints = Hints {
+        caps: Flags::MSG | Flags::TAGGED,
+        ep: Some(EpAttr {
+            ep_type: EpType::Rdm,
+            ..EpAttr::default()
+        }),
+        domain: Some(DomainAttr {
+            threading: Threading::Domain,
+            progress: Progress::Manual,
+            control_progress: Progress::Manual,
+            ..DomainAttr::default()
+        }),
+        ..Hints::default()
+    };
+    let node = home(provider.name());
+    let request = Request {
+        version: Version::CURRENT,
+        node,
+        flags: if node.is_some() {
+            Flags::SOURCE
+        } else {
+            Flags::empty()
+        },
+        hints: Some(&hints),
+        ..Request::default()
+    };
+    let answer = provider.getinfo(&request);
+    let reasons = answer.refusals.iter().map(ToString::to_string);
+    let reasons = reasons.collect::<Vec<_>>().join("; ");
+    let first = answer.infos.into_iter().next();
+    first.ok_or_else(|| anyhow!("fi_getinfo: no tagged RDM endpoint: {reasons}"))
+}
+
+/// An endpoint of the object model.
+pub(super) struct Native<D: Domain> {
+    ep: Arc<D::Endpoint>,
+    cq: Arc<D::Cq>,
+    av: Arc<D::Av>,
+    inject_size: usize,
+    peer: FiAddr,
+    from: Parked,
+    into: Parked,
+}
+
+impl<D: Domain> Native<D> {
+    fn open(domain: &Arc<D>, info: &Info, largest: usize) -> Result<Self> {
+        let cq = domain.cq(&CqAttr::default()).context("fi_cq_open")?;
+        let av = domain.av(&AvAttr::default()).context("fi_av_open")?;
+        let ep = domain
+            .endpoint(info, FidToken::NONE)
+            .context("fi_endpoint")?;
+        ep.bind_cq(&cq, Flags::SEND | Flags::RECV)
+            .context("fi_ep_bind")?;
+        ep.bind_av(&av).context("fi_ep_bind")?;
+        ep.enable().context("fi_enable")?;
+        Ok(Self {
+            ep,
+            cq,
+            av,
+            inject_size: info.tx.inject_size,
+            peer: FiAddr::UNSPEC,
+            from: Parked::park(vec![1; largest]),
+            into: Parked::park(vec![2; largest]),
+        })
+    }
+
+    #[cold]
+    fn failure(&self) -> anyhow::Error {
+        let mut text = String::new();
+        let read = self.cq.read_error(|error, _| {
+            let what = if error.entry.context == SEND {
+                "send"
+            } else {
+                "receive"
+            };
+            text = format!("a {what} failed: {}", error.err);
+        });
+        match read {
+            Ok(()) => anyhow!(text),
+            Err(error) => anyhow!("fi_cq_readerr: {error}"),
+        }
+    }
+}
+
+/// Whether an operation was posted.
+#[inline]
+fn posted(call: &'static str, result: ripstop_types::Result<()>) -> Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(Errno::EAGAIN) => Ok(false),
+        Err(error) => bail!("{call}: {error}"),
+    }
+}
+
+impl<D: Domain> Lane for Native<D> {
+    fn address(&self) -> Result<Vec<u8>> {
+        Ok(self.ep.name().context("fi_getname")?.to_bytes())
+    }
+
+    fn meet(&mut self, address: &[u8]) -> Result<()> {
+        let address = Address::from_bytes(AddrFormat::Unspec, address)?;
+        self.peer = self.av.insert(&address).context("fi_av_insert")?;
+        Ok(())
+    }
+
+    fn inject_size(&self) -> usize {
+        self.inject_size
+    }
+
+    #[inline]
+    fn inject(&mut self, tag: u64, size: usize) -> Result<bool> {
+        let buf = self.from.buf().first(size);
+        posted(
+            "fi_tinject",
+            self.ep.inject(SendKind::Tagged(tag), buf, None, self.peer),
+        )
+    }
+
+    #[inline]
+    fn send(&mut self, tag: u64, size: usize) -> Result<bool> {
+        let buf = self.from.buf().first(size);
+        let kind = SendKind::Tagged(tag);
+        posted(
+            "fi_tsend",
+            self.ep.send(kind, &[buf], None, self.peer, SEND, None),
+        )
+    }
+
+    #[inline]
+    fn recv(&mut self, tag: u64, size: usize) -> Result<bool> {
+        let buf = self.into.buf().first(size);
+        let kind = RecvKind::Tagged { tag, ignore: 0 };
+        posted(
+            "fi_trecv",
+            self.ep.recv(kind, &[buf], self.peer, RECV, None),
+        )
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Result<Done> {
+        let mut done = Done::default();
+        let read = self.cq.read(BATCH, |entry| {
+            if entry.context == SEND {
+                done.sent += 1;
+            } else {
+                done.received += 1;
+            }
+        });
+        match read {
+            Ok(_) | Err(Errno::EAGAIN) => Ok(done),
+            Err(Errno::EAVAIL) => Err(self.failure()),
+            Err(error) => bail!("fi_cq_read: {error}"),
+        }
+    }
+}

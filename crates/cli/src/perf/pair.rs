@@ -1,0 +1,201 @@
+//! The measuring processes, seen from the one that starts them.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::args::{Side, WORKER};
+use super::protocol::{Answer, Order, Test};
+use super::subject::Subject;
+
+/// How to start the processes of a subject.
+#[derive(Clone, Debug)]
+pub(super) struct Start<'a> {
+    /// What they measure.
+    pub(super) subject: &'a Subject,
+    /// Over which provider.
+    pub(super) provider: &'a str,
+    /// Where client and server run.
+    pub(super) cores: Option<(usize, usize)>,
+    /// The largest message there will be.
+    pub(super) largest: usize,
+}
+
+/// One process. It is stopped when this is dropped.
+pub(super) struct Process {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    name: String,
+    address: Vec<u8>,
+    /// The provider's full name.
+    pub(super) provider: String,
+    /// The interface version of its library.
+    pub(super) api: String,
+}
+
+impl Process {
+    /// Starts a process and waits until it is open.
+    ///
+    /// # Errors
+    /// When it does not come so far, with its own words.
+    pub(super) fn start(start: &Start<'_>, side: Side) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(program);
+        command.args([WORKER, "--provider", start.provider]);
+        command.args(["--largest", &start.largest.to_string()]);
+        let name = match side {
+            Side::Client => "client",
+            Side::Server => "server",
+        };
+        command.args(["--side", name]);
+        if let Some(path) = start.subject.path() {
+            command.arg("--lib").arg(path);
+        }
+        if let Some((client, server)) = start.cores {
+            let core = if side == Side::Client { client } else { server };
+            command.args(["--core", &core.to_string()]);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start a second process")?;
+        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("cannot talk to a second process");
+        };
+        let mut process = Self {
+            child,
+            orders,
+            answers: BufReader::new(answers),
+            name: format!("{name} of {}", start.subject),
+            address: Vec::new(),
+            provider: String::new(),
+            api: String::new(),
+        };
+        match process.answer()? {
+            Answer::Ready {
+                address,
+                provider,
+                api,
+            } => {
+                process.address = address;
+                process.provider = provider;
+                process.api = api;
+                Ok(process)
+            }
+            other => bail!("{}: unexpected {other:?}", process.name),
+        }
+    }
+
+    /// Gives an order.
+    fn order(&mut self, order: &Order) -> Result<()> {
+        let line = serde_json::to_string(order)?;
+        // A process that is gone has said why, or says so by the end of its answers.
+        let _ = writeln!(self.orders, "{line}").and_then(|()| self.orders.flush());
+        Ok(())
+    }
+
+    /// Waits for the answer to the last order.
+    fn answer(&mut self) -> Result<Answer> {
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line);
+        if read.with_context(|| self.name.clone())? == 0 {
+            let status = self.child.wait()?;
+            bail!("{} ended without a word: {status}", self.name);
+        }
+        match serde_json::from_str(&line) {
+            Ok(Answer::Failed(why)) => bail!("{}: {why}", self.name),
+            Ok(answer) => Ok(answer),
+            // Libraries should not write here, but what they say may help.
+            Err(_) => bail!("{} printed {line:?}", self.name),
+        }
+    }
+
+    /// Inserts peers into an address vector: nanoseconds and bytes.
+    ///
+    /// # Errors
+    /// Its own words.
+    pub(super) fn insert(&mut self, count: u32) -> Result<(u64, u64)> {
+        self.order(&Order::Insert(count))?;
+        match self.answer()? {
+            Answer::Inserted { nanos, bytes } => Ok((nanos, bytes)),
+            other => bail!("{}: unexpected {other:?}", self.name),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be in the middle of a test that will not end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two processes of one subject that know each other.
+pub(super) struct Pair {
+    client: Process,
+    server: Process,
+}
+
+impl Pair {
+    /// Starts both.
+    ///
+    /// # Errors
+    /// What either says.
+    pub(super) fn start(start: &Start<'_>) -> Result<Self> {
+        let mut pair = Self {
+            server: Process::start(start, Side::Server)?,
+            client: Process::start(start, Side::Client)?,
+        };
+        pair.client
+            .order(&Order::Peer(pair.server.address.clone()))?;
+        pair.server
+            .order(&Order::Peer(pair.client.address.clone()))?;
+        for process in [&mut pair.client, &mut pair.server] {
+            match process.answer()? {
+                Answer::Introduced => {}
+                other => bail!("{}: unexpected {other:?}", process.name),
+            }
+        }
+        Ok(pair)
+    }
+
+    /// The client: both are alike.
+    pub(super) fn client(&self) -> &Process {
+        &self.client
+    }
+
+    /// Takes a sample: nanoseconds for all messages.
+    ///
+    /// # Errors
+    /// What either process says, and how it ended.
+    pub(super) fn take(&mut self, test: Test) -> Result<u64> {
+        self.server.order(&Order::Run(test))?;
+        self.client.order(&Order::Run(test))?;
+        let client = self.client.answer();
+        // The side that failed first knows why; the other one only waits in vain.
+        let server = match &client {
+            Ok(_) => self.server.answer(),
+            Err(_) => return Err(self.blame(client)),
+        };
+        match (client?, server?) {
+            (Answer::Took { nanos }, Answer::Took { .. }) => Ok(nanos),
+            (client, server) => bail!("unexpected {client:?}, {server:?}"),
+        }
+    }
+
+    /// The client's error, and the server's if it has ended too.
+    fn blame(&mut self, client: Result<Answer>) -> anyhow::Error {
+        let Err(error) = client else {
+            return anyhow::anyhow!("no error");
+        };
+        let ended = self.server.child.try_wait();
+        match ended {
+            Ok(Some(_)) => match self.server.answer() {
+                Err(server) => error.context(format!("{server:#}")),
+                Ok(_) => error,
+            },
+            _ => error,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What is measured, and with how many messages.
+
+use super::args::Options;
+use super::protocol::{Kind, Test};
+
+/// Messages that may be under way at once in a stream.
+pub(super) const WINDOW: u32 = 64;
+
+/// The receiver of a stream acknowledges this many messages at once.
+pub(super) const BATCH: u32 = WINDOW / 2;
+
+/// Sizes of a whole run, in bytes.
+const SIZES: [usize; 10] = [
+    1,
+    8,
+    64,
+    512,
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+];
+
+/// Sizes of a quick run, in bytes.
+const QUICK_SIZES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
+
+/// The tests of a run and how often each is done.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Message sizes in bytes, ascending.
+    pub(super) sizes: Vec<usize>,
+    /// Samples of each test.
+    pub(super) rounds: u32,
+    iterations: Option<u32>,
+    quick: bool,
+}
+
+impl Plan {
+    pub(super) fn new(options: &Options) -> Self {
+        let mut sizes = match (options.sizes.as_slice(), options.quick) {
+            ([], false) => SIZES.to_vec(),
+            ([], true) => QUICK_SIZES.to_vec(),
+            (given, _) => given.to_vec(),
+        };
+        sizes.sort_unstable();
+        sizes.dedup();
+        Self {
+            sizes,
+            rounds: options.pairs.unwrap_or(if options.quick { 3 } else { 5 }),
+            iterations: options.iterations,
+            quick: options.quick,
+        }
+    }
+
+    /// The largest message.
+    pub(super) fn largest(&self) -> usize {
+        self.sizes.last().copied().unwrap_or(1)
+    }
+
+    /// Latency and stream of each size.
+    pub(super) fn tests(&self) -> Vec<Test> {
+        let both = |&size: &usize| [Kind::Latency, Kind::Stream].map(|kind| self.test(kind, size));
+        self.sizes.iter().flat_map(both).collect()
+    }
+
+    fn test(&self, kind: Kind, size: usize) -> Test {
+        let count = self.iterations.unwrap_or_else(|| {
+            let count = match kind {
+                Kind::Latency => 20_000 / (1 + size / (16 << 10)),
+                Kind::Stream => 100_000 / (1 + size / (4 << 10)),
+            };
+            u32::try_from(if self.quick { count / 5 } else { count }).unwrap_or(u32::MAX)
+        });
+        let count = match kind {
+            Kind::Latency => count.max(20),
+            // The receiver acknowledges whole batches.
+            Kind::Stream => count.max(BATCH).next_multiple_of(BATCH),
+        };
+        Test { kind, size, count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::args::Options;
+
+    fn options() -> Options {
+        Options {
+            lib: Vec::new(),
+            provider: None,
+            sizes: Vec::new(),
+            iterations: None,
+            quick: false,
+            pairs: None,
+            av: None,
+            cores: None,
+            json: false,
+        }
+    }
+
+    #[test]
+    fn a_whole_run_goes_from_a_byte_to_four_mebibytes() {
+        let plan = Plan::new(&options());
+        assert_eq!(
+            (plan.sizes[0], plan.largest(), plan.rounds),
+            (1, 4 << 20, 5)
+        );
+        for test in plan.tests() {
+            assert!(test.count >= 20);
+            if test.kind == Kind::Stream {
+                assert!(test.count.is_multiple_of(BATCH));
+            }
+        }
+    }
+
+    #[test]
+    fn options_count() {
+        let plan = Plan::new(&Options {
+            sizes: vec![64, 8, 64],
+            iterations: Some(100),
+            pairs: Some(2),
+            ..options()
+        });
+        assert_eq!(
+            (plan.sizes.as_slice(), plan.rounds),
+            ([8, 64].as_slice(), 2)
+        );
+        let counts: Vec<u32> = plan.tests().iter().map(|test| test.count).collect();
+        assert_eq!(counts, [100, 128, 100, 128]);
+        assert!(
+            Plan::new(&Options {
+                quick: true,
+                ..options()
+            })
+            .sizes
+            .len()
+                < SIZES.len()
+        );
+    }
+}

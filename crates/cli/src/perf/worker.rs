@@ -1,0 +1,85 @@
+//! One of the two measuring processes.
+
+use std::io::{Write as _, stdin, stdout};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use ripstop_tcp::TcpProvider;
+
+use super::args::{Side, WorkerOptions};
+use super::av::resident;
+use super::lane::{self, Lane, Site};
+use super::protocol::{Answer, Order};
+use super::{cores, foreign, native};
+use crate::exit::Told;
+
+/// Obeys until its input ends.
+///
+/// # Errors
+/// [`Told`] after an error, which the starting process knows then.
+pub fn main(options: &WorkerOptions) -> Result<()> {
+    let Err(error) = measure(options) else {
+        return Ok(());
+    };
+    // If nobody listens any more there is nobody to tell.
+    let _ = say(&Answer::Failed(format!("{error:#}")));
+    Err(Told(1).into())
+}
+
+fn measure(options: &WorkerOptions) -> Result<()> {
+    if let Some(core) = options.core {
+        cores::pin(core)?;
+    }
+    match (&options.lib, options.provider.as_str()) {
+        (Some(path), provider) => obey(&foreign::Opened::new(path, provider)?, options),
+        (None, "tcp") => obey(&native::Opened::new(&TcpProvider::new())?, options),
+        (None, other) => bail!("Ripstop has no provider {other}: choose tcp"),
+    }
+}
+
+fn obey<S: Site>(site: &S, options: &WorkerOptions) -> Result<()> {
+    let mut lane = site.lane(options.largest.max(lane::ACK_SIZE))?;
+    say(&Answer::Ready {
+        address: lane.address()?,
+        provider: site.provider(),
+        api: site.api(),
+    })?;
+    for line in stdin().lines() {
+        let order = serde_json::from_str(&line?).context("an order that makes no sense")?;
+        say(&carry_out(site, &mut lane, options.side, order)?)?;
+    }
+    Ok(())
+}
+
+fn carry_out<S: Site>(site: &S, lane: &mut S::Lane, side: Side, order: Order) -> Result<Answer> {
+    Ok(match order {
+        Order::Peer(address) => {
+            lane.meet(&address)?;
+            Answer::Introduced
+        }
+        Order::Run(test) => {
+            let took = lane::take(lane, side, test);
+            let took = took.with_context(|| format!("{:?} of {} bytes", test.kind, test.size))?;
+            Answer::Took { nanos: nanos(took) }
+        }
+        Order::Insert(count) => {
+            let before = resident()?;
+            let took = site.insert(count)?;
+            Answer::Inserted {
+                nanos: nanos(took),
+                bytes: resident()?.saturating_sub(before),
+            }
+        }
+    })
+}
+
+fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn say(answer: &Answer) -> Result<()> {
+    let mut out = stdout().lock();
+    serde_json::to_writer(&mut out, answer)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}

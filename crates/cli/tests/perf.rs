@@ -1,0 +1,68 @@
+//! `ripstop perf` as a user runs it.
+
+use std::process::{Command, Output};
+
+fn perf(options: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ripstop"))
+        .arg("perf")
+        .args(options)
+        .output()
+        .expect("the program starts")
+}
+
+fn json(options: &[&str]) -> serde_json::Value {
+    let output = perf(&[&["--json", "--pairs", "1"], options].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn messages_are_measured() {
+    let report = json(&["--sizes", "8,100K", "--iterations", "32"]);
+    let series = &report["messages"][0];
+    assert_eq!(series["provider"], "tcp");
+    let results = series["results"].as_array().expect("results");
+    let sizes: Vec<_> = results.iter().map(|result| &result["bytes"]).collect();
+    assert_eq!(sizes, [8, 102_400]);
+    for result in results {
+        for quantity in ["latency_us", "messages_per_second", "bytes_per_second"] {
+            let median = result[quantity]["A"]["median"].as_f64().expect("a number");
+            assert!(median > 0.0, "{quantity} in {result}");
+        }
+    }
+}
+
+#[test]
+fn peers_are_counted() {
+    let report = json(&["--av", "10000"]);
+    let insertion = &report["address_vectors"][0];
+    assert_eq!(insertion["peers"], 10_000);
+    assert!(insertion["seconds"]["A"]["median"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn wrong_options_say_what_to_do() {
+    for (options, advice) in [
+        (
+            &["--lib", "/no/such"][..],
+            "give the path of a libfabric.so.1",
+        ),
+        (
+            &["--lib", "/etc/passwd"],
+            "give the path of a libfabric.so.1",
+        ),
+        (&["--provider", "nope"], "choose tcp"),
+        (&["--sizes", "8,x"], "such as 8, 4K or 1M"),
+        (&["--cores", "0,4000000"], "choose from"),
+        (
+            &["--lib", "/bin/sh", "--lib", "/bin/sh", "--lib", "/bin/sh"],
+            "once or twice",
+        ),
+    ] {
+        let output = perf(options);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{options:?}");
+        assert!(errors.contains(advice), "{options:?}: {errors}");
+    }
+}
