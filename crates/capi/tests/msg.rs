@@ -372,3 +372,33 @@ fn a_shared_receive_context_serves_connections() {
     }
     assert_eq!(close(pep), 0);
 }
+
+#[test]
+fn a_passive_endpoint_leaves_its_address_to_an_active_one() {
+    let info = loopback(FI_EP_MSG, |_| ());
+    let (server, client) = (Side::new(&info), Side::new(&info));
+    let (pep, addr) = listen(&server, &info);
+    let mut donor: *mut fid_pep = ptr::null_mut();
+    assert_eq!(
+        op!(client.fabric, ops.passive_ep, info.0, &mut donor, NONE),
+        0
+    );
+    let own = name(unsafe { (*donor).cm }, donor.cast());
+    let wanted = loopback(FI_EP_MSG, |hints| hints.get().handle = donor.cast());
+    assert_eq!(wanted.get().handle, donor.cast());
+    let ep = client.endpoint(&wanted);
+    assert_eq!(close(donor), 0);
+    assert_eq!(name(unsafe { (*ep).cm }, ep.cast()), own);
+    assert_eq!(connect(ep, &addr, &[]), 0);
+    let (code, request, _) = event(server.eq, 0);
+    assert_eq!(code, FI_CONNREQ);
+    let offered = Info(request.info);
+    let passive = server.endpoint(&offered);
+    assert_eq!(op!(passive, cm.accept, ptr::null(), 0), 0);
+    assert_eq!(event(client.eq, 0).0, FI_CONNECTED);
+    assert_eq!(name(unsafe { (*ep).cm }, ep.cast()), own);
+    for ep in [ep, passive] {
+        assert_eq!(close(ep), 0);
+    }
+    assert_eq!(close(pep), 0);
+}
