@@ -67,6 +67,8 @@ pub struct Recv<B> {
     pub filling: u32,
     /// Takes no more messages: matched, cancelled, or a multi-receive buffer that is full.
     pub released: bool,
+    /// It was put into the queue of posted receives.
+    pub(crate) listed: bool,
 }
 
 impl<B: Buffer> Recv<B> {
@@ -83,6 +85,7 @@ impl<B: Buffer> Recv<B> {
             used: 0,
             filling: 0,
             released: false,
+            listed: true,
         }
     }
 }
@@ -156,21 +159,41 @@ impl<B: Buffer> Matcher<B> {
     pub fn post(&mut self, recv: Recv<B>) -> Result<u32> {
         let tagged = recv.want.tag.is_some();
         let id = self.recvs.insert(recv)?;
+        self.list(id, tagged);
+        Ok(id)
+    }
+
+    #[inline]
+    fn list(&mut self, id: u32, tagged: bool) {
         let list = if tagged {
             &mut self.tagged
         } else {
             &mut self.msg
         };
         list.push_back(&mut self.recvs, id);
-        Ok(id)
     }
 
-    /// Keeps a receive out of the queue, for a message that is matched already.
+    /// Takes a receive without posting it: messages that wait come first.
     ///
     /// # Errors
     /// As [`Matcher::post`].
+    #[inline(never)]
     pub fn hold(&mut self, recv: Recv<B>) -> Result<u32> {
-        self.recvs.insert(recv)
+        self.recvs.insert(Recv {
+            listed: false,
+            ..recv
+        })
+    }
+
+    /// Posts a receive that was held, behind all others.
+    pub fn post_held(&mut self, id: u32) {
+        if let Some(recv) = self.recvs.get_mut(id)
+            && !recv.listed
+        {
+            recv.listed = true;
+            let tagged = recv.want.tag.is_some();
+            self.list(id, tagged);
+        }
     }
 
     /// The receive with this id.
@@ -246,9 +269,10 @@ impl<B: Buffer> Matcher<B> {
 
     /// Takes a receive out of its queue; it stays known by its id.
     pub fn unpost(&mut self, id: u32) -> bool {
-        let Some(tagged) = self.recvs.get(id).map(|recv| recv.want.tag.is_some()) else {
+        let Some(recv) = self.recvs.get(id).filter(|recv| recv.listed) else {
             return false;
         };
+        let tagged = recv.want.tag.is_some();
         let Self {
             recvs,
             msg,

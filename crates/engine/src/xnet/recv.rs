@@ -35,7 +35,7 @@ pub struct RecvFlags {
 
 impl<B: Buffer> Engine<B> {
     /// Posts a receive. If it returns an id, call [`Engine::next_match`] with it until that
-    /// gives `None`: messages may have been waiting.
+    /// gives `None`: messages may be waiting for it.
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] when the queue is full, [`Errno::ENOMEM`].
@@ -45,29 +45,32 @@ impl<B: Buffer> Engine<B> {
         if !matcher.directed {
             recv.want.src = ripstop_types::FiAddr::UNSPEC;
         }
-        let id = matcher.post(recv)?;
-        let quiet = matcher.nothing_unexpected();
-        Ok(if quiet { None } else { Some(id) })
+        if matcher.nothing_unexpected() {
+            matcher.post(recv)?;
+            return Ok(None);
+        }
+        matcher.hold(recv).map(Some)
     }
 
-    /// Gives a posted receive the next message that was waiting. The driver copies what this
-    /// says before it does anything else.
+    /// Gives a receive that was just posted the next message that was waiting. The driver
+    /// copies what this says before it does anything else. With `None` the receive takes its
+    /// place behind those posted before: only then it takes messages as they arrive, so that
+    /// none overtakes one that waits.
     pub fn next_match(&mut self, srx: u32, recv_id: u32) -> Option<CopyOut<B>> {
         loop {
             let matcher = self.srxs.get_mut(srx)?;
             let recv = matcher.recv(recv_id)?;
-            if recv.released {
+            if recv.released || recv.listed {
                 return None;
             }
-            let (want, multi) = (recv.want, recv.multi);
-            let id = matcher.find_unexpected(&self.unexpected, want, None)?;
-            matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
-            if !multi {
-                matcher.unpost(recv_id);
-                if let Some(recv) = matcher.recv_mut(recv_id) {
-                    recv.released = true;
-                }
+            let Some(id) = matcher.find_unexpected(&self.unexpected, recv.want, None) else {
+                matcher.post_held(recv_id);
+                return None;
+            };
+            if let Some(recv) = matcher.recv_mut(recv_id) {
+                recv.released = !recv.multi;
             }
+            matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
             if let Some(copy) = self.bind(srx, recv_id, id) {
                 return Some(copy);
             }

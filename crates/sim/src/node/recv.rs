@@ -16,9 +16,12 @@ impl Node {
     /// [`Errno::EAGAIN`] when the queue is full.
     pub fn post_recv(&mut self, net: &mut Network, recv: Recv<SimBuf>) -> Result<()> {
         if let Some(id) = self.engine.post_recv(self.srx, recv)? {
-            // Nothing else may come between: it could overtake a message that waits.
             while let Some(copy) = self.engine.next_match(self.srx, id) {
                 self.copy(&copy);
+                // What else is to be done may be done now or later.
+                if self.rng.bool() {
+                    self.after(net);
+                }
             }
         }
         self.after(net);

@@ -224,3 +224,34 @@ fn a_bad_header_is_explained_once() {
     assert!(f.engine.wire_error().is_some());
     assert!(f.engine.wire_error().is_none());
 }
+
+#[test]
+fn what_arrives_while_a_receive_is_matched_stays_behind_what_waits() {
+    let mut f = Fixture::new();
+    for tag in 1..=4 {
+        // The last one finds no room.
+        f.message(tag, 0);
+    }
+    let want = Want {
+        tag: Some((0, u64::MAX)),
+        src: FiAddr::UNSPEC,
+    };
+    let mut recv = Recv::new(Iov::one(Mem(0x4000, 1000)), want, 1);
+    recv.multi = true;
+    let id = f.engine.post_recv(f.srx, recv).unwrap().unwrap();
+    let take = |f: &mut Fixture| f.engine.next_match(f.srx, id).is_some();
+    f.conn = f.open_conn(f.ep, 8);
+    f.up();
+    f.message(5, 0);
+    assert!(!take(&mut f));
+    f.message(6, 0);
+    let tags: Vec<u64> = core::iter::from_fn(|| f.pop().ok())
+        .map(|c| c.tag)
+        .collect();
+    assert_eq!(tags, [1, 2, 3, 4, 5, 6]);
+    // Calling it again changes nothing.
+    assert!(!take(&mut f));
+    f.message(7, 0);
+    assert_eq!(f.pop().unwrap().tag, 7);
+    assert_eq!(f.pop(), Err(Errno::EAGAIN));
+}
