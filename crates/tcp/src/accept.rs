@@ -1,13 +1,14 @@
 //! Streams that others opened: from `accept` to the decision on their request.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use ripstop_engine::xnet::cm::CmReader;
 use ripstop_os::{Interest, Shutdown, Socket, clock};
 use ripstop_types::{Errno, Result};
-use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::cm::{Header, Kind};
+use ripstop_wire::{ByteOrder, WireError};
 
 use crate::state::{State, token};
 
@@ -39,6 +40,27 @@ pub(crate) enum Read {
     Bad,
 }
 
+/// Why a handshake came to nothing.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The stream ended.
+    Ended,
+    /// The message is not one.
+    Wrong(WireError),
+    /// The stream failed.
+    Failed(Errno),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("the stream ended in the handshake"),
+            Self::Wrong(error) => error.fmt(f),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
 impl Accepting {
     pub(crate) fn new(socket: Socket, peer: SocketAddr, ep: u32, patience: Duration) -> Self {
         Self {
@@ -67,6 +89,11 @@ impl Accepting {
                     Read::Bad
                 }
             },
+            Err(Broken::Ended) if !self.reader.has_started() => {
+                // A peer that gave up, as happens when both sides connect at once.
+                log_info!(EpCtrl, "{}: left before it asked to connect", self.peer);
+                Read::Bad
+            }
             Err(reason) => {
                 log_warn!(
                     EpCtrl,
@@ -83,21 +110,21 @@ impl Accepting {
 pub(crate) fn read_message(
     socket: &Socket,
     reader: &mut CmReader,
-) -> core::result::Result<bool, String> {
+) -> core::result::Result<bool, Broken> {
     loop {
         let room = reader.room();
         if room.is_empty() {
             return Ok(true);
         }
         match socket.recv(room) {
-            Ok(0) => return Err("the stream ended in the handshake".into()),
+            Ok(0) => return Err(Broken::Ended),
             Ok(count) => {
-                if reader.filled(count).map_err(|e| e.to_string())? {
+                if reader.filled(count).map_err(Broken::Wrong)? {
                     return Ok(true);
                 }
             }
             Err(Errno::EAGAIN) => return Ok(false),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(Broken::Failed(error)),
         }
     }
 }

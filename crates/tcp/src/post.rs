@@ -4,7 +4,7 @@ use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{CopyOut, RecvFlags, Send, SendPlan};
+use ripstop_engine::xnet::{CopyOut, RecvFlags, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
@@ -139,26 +139,27 @@ impl State {
         plan: &SendPlan,
         more: bool,
     ) -> Result<()> {
-        let (header, header_len, inline) = match plan {
+        let (header, header_len, inline, alone) = match plan {
             SendPlan::Stage {
                 header,
                 header_len,
                 inline,
-            } => (header, usize::from(*header_len), *inline),
+                alone,
+            } => (header, usize::from(*header_len), *inline, *alone),
             SendPlan::Defer { slot } => return self.defer(id, send, *slot),
         };
         let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
             return Err(Errno::ENOTCONN);
         };
         let payload = if inline { send.iov.len() as usize } else { 0 };
-        if let Err(error) = stream.stage.reserve(header_len + payload) {
+        if let Err(error) = stream.stage.reserve(SEND_HEADER + payload) {
             self.lost(id, error);
             // The message is queued, so its loss is reported once: in the completion queue,
             // or here when it has no entry there.
             let silent = send.inject && !send.completion;
             return if silent { Err(error) } else { Ok(()) };
         }
-        stream.stage.push(&header[..header_len]);
+        stream.stage.push_header(header, header_len);
         if inline {
             stream.stage.push_user(send.iov.segments());
         }
@@ -174,20 +175,19 @@ impl State {
             self.put_off(id);
             return Ok(());
         }
-        if inline
-            && let Some(socket) = &stream.socket
-            && self.engine.conn(id).is_some_and(|conn| conn.only_staged())
-        {
+        if alone && let Some(socket) = &stream.socket {
             // The frequent case of a flush.
             let bytes = stream.stage.bytes();
             let written = socket.send(bytes);
-            let all = written == Ok(bytes.len());
-            if let Ok(count) = written {
+            if written == Ok(bytes.len()) {
+                stream.stage.clear();
+                self.engine.sent_alone(id);
+                if self.waiters.is_empty() {
+                    return Ok(());
+                }
+            } else if let Ok(count) = written {
                 let staged = self.engine.sent(id, count);
                 stream.stage.advance(staged);
-            }
-            if all && self.waiters.is_empty() {
-                return Ok(());
             }
         }
         self.flush(id);
@@ -220,6 +220,7 @@ impl State {
             header,
             header_len,
             inline,
+            ..
         } = plan
         else {
             return false;
@@ -232,11 +233,11 @@ impl State {
         let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
             return false;
         };
-        if let Err(error) = stream.stage.reserve(usize::from(header_len) + payload) {
+        if let Err(error) = stream.stage.reserve(SEND_HEADER + payload) {
             self.lost(id, error);
             return false;
         }
-        stream.stage.push(&header[..usize::from(header_len)]);
+        stream.stage.push_header(&header, usize::from(header_len));
         if inline && deferred.slot == NIL {
             stream.stage.push_user(deferred.send.iov.segments());
         } else if inline {

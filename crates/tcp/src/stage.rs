@@ -1,5 +1,6 @@
 //! The staging buffer of a connection: headers and small payloads on their way out.
 
+use ripstop_engine::xnet::SEND_HEADER;
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Errno, Result};
 
@@ -49,6 +50,25 @@ impl Stage {
         Ok(())
     }
 
+    /// Appends the first `len` bytes of a header; there is room for all of it.
+    #[inline]
+    pub(crate) fn push_header(&mut self, header: &[u8; SEND_HEADER], len: usize) {
+        // Of fixed length, this is a few moves; what is too much is written over.
+        if let Some(room) = self.bytes.get_mut(self.tail..)
+            && let Some(room) = room.first_chunk_mut()
+        {
+            *room = *header;
+            self.tail += len;
+        }
+    }
+
+    /// Drops everything.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.head = 0;
+        self.tail = 0;
+    }
+
     /// Appends bytes for which there is room.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
@@ -61,6 +81,13 @@ impl Stage {
     /// Appends user memory for which there is room.
     #[inline]
     pub(crate) fn push_user(&mut self, segments: &[UserBuf]) {
+        if let [only] = segments {
+            // One call, without a loop around it.
+            if let Some(room) = self.bytes.get_mut(self.tail..) {
+                self.tail += copy_in(room, *only);
+            }
+            return;
+        }
         for segment in segments {
             if let Some(room) = self.bytes.get_mut(self.tail..self.tail + segment.len()) {
                 self.tail += copy_in(room, *segment);

@@ -167,7 +167,9 @@ fn an_endpoint_takes_over_the_address_of_a_passive_one() {
         domain.endpoint(&info, FidToken(2))
     };
     assert_eq!(with(&listening).err(), Some(Errno::EINVAL));
-    let bound = fabric.passive_ep(&msg_info(&provider), FidToken(3)).unwrap();
+    let bound = fabric
+        .passive_ep(&msg_info(&provider), FidToken(3))
+        .unwrap();
     let name = bound.name().unwrap();
     let client = with(&bound).unwrap();
     assert_eq!(with(&bound).err(), Some(Errno::EINVAL));

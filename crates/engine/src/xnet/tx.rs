@@ -41,6 +41,9 @@ pub enum SendPlan {
         header_len: u8,
         /// Whether the payload follows in the staging buffer.
         inline: bool,
+        /// Nothing else waits to be written, and all of this message is in the staging buffer:
+        /// one write of that does, and then [`Engine::sent_alone`] if it took all.
+        alone: bool,
     },
     /// The connection is not up yet, or earlier messages still wait for that. If this names a
     /// slot, copy the payload there; the message is sent when its turn comes, by
@@ -187,6 +190,7 @@ impl<B: Buffer> Engine<B> {
             header,
             header_len: header_len as u8,
             inline,
+            alone: inline && conn.only_staged() && conn.staged as u64 == staged,
         }))
     }
 
@@ -306,6 +310,7 @@ impl<B: Buffer> Engine<B> {
             header,
             header_len: header_len as u8,
             inline: false,
+            alone: false,
         })
     }
 
@@ -340,6 +345,21 @@ impl<B: Buffer> Engine<B> {
         conn.transmit(chunks)
     }
 
+    /// As [`Engine::sent`], for a message that was alone and was written whole.
+    #[inline]
+    pub fn sent_alone(&mut self, conn_id: u32) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.segments.pop();
+        conn.front_sent = 0;
+        conn.sent = conn.queued;
+        conn.staged = 0;
+        if !conn.dones.is_empty() {
+            self.finish_due(conn_id);
+        }
+    }
+
     /// Takes how many bytes of [`Engine::transmit`]'s list were written. Returns how many of
     /// them came from the staging buffer.
     #[inline]
@@ -357,9 +377,15 @@ impl<B: Buffer> Engine<B> {
         } else {
             conn.consume(bytes as u64)
         };
-        if conn.dones.is_empty() {
-            return staged;
+        if !conn.dones.is_empty() {
+            self.finish_due(conn_id);
         }
+        staged
+    }
+
+    /// Finishes the messages whose last byte has been written.
+    #[inline]
+    fn finish_due(&mut self, conn_id: u32) {
         while let Some(done) = self
             .conns
             .get_mut(conn_id)
@@ -376,7 +402,6 @@ impl<B: Buffer> Engine<B> {
             }
             self.finish_tx(conn_id, &done.info);
         }
-        staged
     }
 
     /// The peer acknowledged the oldest message that waits for it.

@@ -27,6 +27,7 @@ impl Node {
                 header,
                 header_len,
                 inline,
+                ..
             } => {
                 let header = &header[..usize::from(header_len)];
                 let payload = if inline {
@@ -85,6 +86,7 @@ impl Node {
                     header,
                     header_len,
                     inline,
+                    ..
                 } = plan
                 else {
                     panic!("deferred twice");

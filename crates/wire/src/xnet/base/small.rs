@@ -106,22 +106,32 @@ impl Small {
 #[inline]
 #[must_use]
 pub fn parse_small(order: ByteOrder, bytes: &[u8]) -> Option<Small> {
-    let (&[version, op, f0, f1, op_data, _, len, _, ref size @ ..], rest) =
-        bytes.split_first_chunk::<BASE_LEN>()?;
-    let flags = BaseFlags::from_bits(order.u16([f0, f1]));
-    if version != VERSION || op_data != 0 || flags.contains(BaseFlags::REMOTE_CQ_DATA) {
-        return None;
-    }
-    const MSG: (u8, u8) = (Op::Msg as u8, BASE_LEN as u8);
-    const TAG: (u8, u8) = (Op::Tag as u8, TAG_LEN as u8);
-    let tag = match (op, len) {
-        MSG => None,
-        TAG => Some(order.u64(*rest.first_chunk()?)),
+    let (&[first, size], rest) = bytes.as_chunks::<8>().0.split_first_chunk::<2>()?;
+    let first = u64::from_le_bytes(first);
+    // One comparison for version, operation, `op_data` and header length; byte order does not
+    // touch them.
+    const CHECKED: u64 = fixed(0xff, 0xff, 0xff, 0xff);
+    const MSG: u64 = fixed(VERSION, Op::Msg as u8, 0, BASE_LEN as u8);
+    const TAG: u64 = fixed(VERSION, Op::Tag as u8, 0, TAG_LEN as u8);
+    let (tag, len) = match first & CHECKED {
+        TAG => (Some(order.u64(*rest.first()?)), TAG_LEN),
+        MSG => (None, BASE_LEN),
         _ => return None,
     };
+    let [_, _, f0, f1, ..] = first.to_le_bytes();
+    let flags = BaseFlags::from_bits(order.u16([f0, f1]));
+    if flags.contains(BaseFlags::REMOTE_CQ_DATA) {
+        return None;
+    }
     Some(Small {
         flags,
         tag,
-        payload_len: order.u64(*size).checked_sub(u64::from(len))?,
+        payload_len: order.u64(size).checked_sub(len as u64)?,
     })
+}
+
+/// The first eight bytes of a header as a little-endian number, without flags, segment count
+/// and sequence number.
+const fn fixed(version: u8, op: u8, op_data: u8, len: u8) -> u64 {
+    u64::from_le_bytes([version, op, 0, 0, op_data, 0, len, 0])
 }
