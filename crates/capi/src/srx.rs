@@ -11,11 +11,13 @@ use std::sync::Arc;
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{Domain, RecvKind, SharedRx};
-use ripstop_types::{Errno, FiAddr};
+use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::buffers;
+use crate::counter::CounterBody;
+use crate::cq::CqBody;
 use crate::domain::DomainBody;
-use crate::endpoint::{self, message, tagged_message};
+use crate::endpoint::{self, message, same_domain, tagged_message};
 use crate::errno::{code, status};
 use crate::info::read;
 use crate::object::{self, Body, Room, body};
@@ -43,6 +45,7 @@ static NO_CM: abi::fi_ops_cm = tables::NO_CM_OPS;
 impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<SrxBody<D>>),
+        bind: Some(bind::<D>),
         ..tables::NO_FID_OPS
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
@@ -100,6 +103,38 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     };
     // SAFETY: the caller's guarantee.
     unsafe { object::open(ep, make) }
+}
+
+/// `fi_ep_bind` of a context: a completion queue or a counter, for receives.
+unsafe extern "C" fn bind<D: Domain>(
+    fid: *mut abi::fid,
+    other: *mut abi::fid,
+    flags: u64,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SrxBody<D>>(fid.cast()) };
+    let flags = Flags::from_bits_retain(flags);
+    // SAFETY: `other` is null or an open object, as `fi_ep_bind` asks.
+    let class = unsafe { object::class_of(other) };
+    code(match class {
+        Some(class @ abi::FI_CLASS_CQ) => {
+            // SAFETY: as above.
+            let cq = unsafe { object::cast::<CqBody<D>>(other, class) };
+            cq.and_then(|cq| {
+                same_domain(&this.domain, &cq.domain)?;
+                this.srx.bind_cq(&cq.cq, flags)
+            })
+        }
+        Some(class @ abi::FI_CLASS_CNTR) => {
+            // SAFETY: as above.
+            let counter = unsafe { object::cast::<CounterBody<D>>(other, class) };
+            counter.and_then(|counter| {
+                same_domain(&this.domain, &counter.domain)?;
+                this.srx.bind_counter(&counter.counter, flags)
+            })
+        }
+        _ => Err(Errno::EINVAL),
+    })
 }
 
 unsafe extern "C" fn recv<D: Domain>(

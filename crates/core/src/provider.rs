@@ -178,7 +178,7 @@ pub trait Domain: Sized + 'static {
     /// Its active endpoints.
     type Endpoint: Endpoint<Domain = Self>;
     /// Its shared receive contexts.
-    type SharedRx: SharedRx;
+    type SharedRx: SharedRx<Domain = Self>;
     /// Its completion queues.
     type Cq: CompletionQueue;
     /// Its counters.
@@ -442,7 +442,27 @@ pub trait Endpoint: Sized + 'static {
 }
 
 /// A shared receive context (man page `fi_endpoint(3)`, `fi_srx_context`).
-pub trait SharedRx: 'static {
+pub trait SharedRx: Sized + 'static {
+    /// The domain it belongs to.
+    type Domain: Domain<SharedRx = Self>;
+
+    /// Binds the queue that reports peeks and cancelled receives; `flags` is `RECV`.
+    ///
+    /// # Errors
+    /// [`Errno::EBADFLAGS`] for other flags, [`Errno::EDOMAIN`] for a queue of another domain,
+    /// [`Errno::EINVAL`] when one is bound already.
+    fn bind_cq(&self, cq: &Arc<<Self::Domain as Domain>::Cq>, flags: Flags) -> Result<()>;
+
+    /// Binds the counter for endpoints that have none of their own; `flags` is `RECV`.
+    ///
+    /// # Errors
+    /// As for [`SharedRx::bind_cq`].
+    fn bind_counter(
+        &self,
+        counter: &Arc<<Self::Domain as Domain>::Counter>,
+        flags: Flags,
+    ) -> Result<()>;
+
     /// Posts a receive, as [`Endpoint::recv`].
     ///
     /// # Errors

@@ -292,6 +292,14 @@ impl<B: Buffer> Matcher<B> {
         tagged.take(recvs, found).or_else(|| msg.take(recvs, found))
     }
 
+    /// Whether a posted receive with that property exists.
+    #[must_use]
+    pub fn any_posted(&self, wanted: impl Fn(&Recv<B>) -> bool) -> bool {
+        let found = |_, recv: &Recv<B>| wanted(recv);
+        self.tagged.find(&self.recvs, found).is_some()
+            || self.msg.find(&self.recvs, found).is_some()
+    }
+
     /// Takes any posted receive for which `wanted` holds out of its queue.
     pub fn take_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> Option<u32> {
         let Self {

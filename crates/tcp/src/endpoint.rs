@@ -370,6 +370,11 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         if self.ep_type == EpType::Msg && bound.eq.is_none() {
             return Err(Errno::ENOEQ);
         }
+        if bound.rx_counter == NIL
+            && let Some(counter) = bound.srx.as_ref().and_then(|srx| srx.counter())
+        {
+            bound.rx_counter = counter;
+        }
         let mut state = self.domain.lock();
         if self.ep_type == EpType::Rdm {
             self.enable_rdm(&mut state, &bound)?;

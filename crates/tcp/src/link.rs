@@ -2,7 +2,7 @@
 
 use ripstop_engine::xnet::cm::CmReader;
 use ripstop_os::{Interest, clock};
-use ripstop_types::Errno;
+use ripstop_types::{Errno, FiAddr};
 use ripstop_wire::xnet::cm::Kind;
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -118,7 +118,7 @@ impl State {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let (peer, is_rdm) = (stream.peer, stream.is_rdm);
+        let (peer, is_rdm, ep) = (stream.peer, stream.is_rdm, stream.ep);
         if is_rdm && error != Errno::EPROTO && self.retry_later(id) {
             return;
         }
@@ -130,7 +130,11 @@ impl State {
         } else {
             self.msg_failed(id, error, data);
         }
+        let src = self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src());
         self.close_stream(id, error);
+        if is_rdm {
+            self.engine.fail_directed(ep, src, error);
+        }
     }
 
     /// A stream that was up is gone.
@@ -151,10 +155,19 @@ impl State {
                 "{peer}: the connection ended with work in progress: {error}"
             );
         }
+        let (ep, src) = (
+            stream_ep,
+            self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src()),
+        );
         if !is_rdm {
             self.msg_lost(id);
         }
         self.close_stream(id, error);
+        if is_rdm && self.engine.waits_for(ep, src) {
+            // Receives that only this peer can fill: find out whether it is still there.
+            // An attempt that comes to nothing ends them.
+            let _ = self.open_route(ep, src);
+        }
     }
 
     /// The peer broke the protocol.

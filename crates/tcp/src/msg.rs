@@ -127,6 +127,10 @@ impl State {
     /// Ends the connection from this side.
     pub(crate) fn msg_shutdown(&mut self, ep: u32) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.msg.ended {
+            // The peer was first; the event that tells is in the queue.
+            return Ok(());
+        }
         let id = state.connection().ok_or(Errno::ENOTCONN)?;
         self.flush(id);
         if let Some(socket) = self.stream(id).and_then(|s| s.socket.as_ref()) {

@@ -309,10 +309,18 @@ impl State {
     }
 
     #[cold]
-    fn recv_special(
+    fn recv_special(&mut self, ep: u32, srx: u32, recv: Recv<UserBuf>, flags: Flags) -> Result<()> {
+        let config = *self.engine.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        self.recv_shared(srx, config.rx_cq, config.source, recv, flags)
+    }
+
+    /// Posts a receive on a receive context, or looks at its unexpected messages; `cq` is
+    /// where peeks and discards are reported.
+    pub(crate) fn recv_shared(
         &mut self,
-        ep: u32,
         srx: u32,
+        cq: u32,
+        source: bool,
         mut recv: Recv<UserBuf>,
         flags: Flags,
     ) -> Result<()> {
@@ -323,51 +331,25 @@ impl State {
         };
         if asked.peek {
             self.progress();
-            self.engine.peek(ep, recv.want, recv.context, asked)?;
+            self.engine
+                .peek_in(srx, cq, source, recv.want, recv.context, asked)?;
         } else if asked.claim {
-            let copy = self.engine.claim(ep, recv, asked)?;
-            if let Some(copy) = copy {
+            if let Some(copy) = self.engine.claim_in(srx, cq, source, recv, asked)? {
                 self.copy_kept(&copy);
             }
         } else if asked.discard {
             return Err(Errno::EINVAL);
         } else {
-            if recv.want.tag.is_some() || recv.iov.segments().len() > 1 {
-                return Err(Errno::EINVAL);
+            if flags.contains(Flags::MULTI_RECV) {
+                if recv.want.tag.is_some() || recv.iov.segments().len() > 1 {
+                    return Err(Errno::EINVAL);
+                }
+                recv.multi = true;
             }
-            recv.multi = true;
             return self.post_recv(srx, recv);
         }
         self.after();
         Ok(())
-    }
-
-    /// Posts a receive on a shared context.
-    pub(crate) fn recv_shared(
-        &mut self,
-        srx: u32,
-        recv: Recv<UserBuf>,
-        flags: Flags,
-    ) -> Result<()> {
-        if flags.intersects(Flags::PEEK | Flags::CLAIM | Flags::DISCARD) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        self.recv_special_or_plain(srx, recv, flags)
-    }
-
-    fn recv_special_or_plain(
-        &mut self,
-        srx: u32,
-        mut recv: Recv<UserBuf>,
-        flags: Flags,
-    ) -> Result<()> {
-        if flags.contains(Flags::MULTI_RECV) {
-            if recv.want.tag.is_some() || recv.iov.segments().len() > 1 {
-                return Err(Errno::EINVAL);
-            }
-            recv.multi = true;
-        }
-        self.post_recv(srx, recv)
     }
 }
 

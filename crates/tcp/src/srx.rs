@@ -1,7 +1,7 @@
 //! Shared receive contexts, for MSG endpoints.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ripstop_core::RxAttr;
 use ripstop_core::provider::{self, EpOption, RecvKind};
@@ -11,6 +11,8 @@ use ripstop_engine::pool::NIL;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
+use crate::counter::Counter;
+use crate::cq::Cq;
 use crate::domain::{Domain, Mode};
 use crate::params::MIN_MULTI_RECV;
 use crate::post::new_recv;
@@ -22,8 +24,17 @@ pub struct SharedRx<K: Mode> {
     pub(crate) domain: Arc<Domain<K>>,
     pub(crate) id: u32,
     flags: Flags,
-    /// Where cancelled receives are reported: the queue of the first endpoint.
+    /// Where peeks and cancelled receives are reported: the queue bound to the context, or
+    /// that of its first endpoint.
     cq: AtomicU32,
+    /// What is bound to the context; it lives as long.
+    bound: Mutex<Bound<K>>,
+}
+
+#[derive(Debug)]
+struct Bound<K: Mode> {
+    cq: Option<Arc<Cq<K>>>,
+    counter: Option<Arc<Counter<K>>>,
 }
 
 impl<K: Mode> SharedRx<K> {
@@ -40,7 +51,17 @@ impl<K: Mode> SharedRx<K> {
             id,
             flags: attr.op_flags,
             cq: AtomicU32::new(NIL),
+            bound: Mutex::new(Bound {
+                cq: None,
+                counter: None,
+            }),
         }))
+    }
+
+    /// The counter bound to the context, for an endpoint without one.
+    pub(crate) fn counter(&self) -> Option<u32> {
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.counter.as_ref().map(|counter| counter.id)
     }
 
     /// An endpoint with this receive queue uses the context.
@@ -60,6 +81,41 @@ impl<K: Mode> Drop for SharedRx<K> {
 }
 
 impl<K: Mode> provider::SharedRx for SharedRx<K> {
+    type Domain = Domain<K>;
+
+    fn bind_cq(&self, cq: &Arc<Cq<K>>, flags: Flags) -> Result<()> {
+        if flags != Flags::RECV {
+            return Err(Errno::EBADFLAGS);
+        }
+        if !Arc::ptr_eq(&cq.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        if bound.cq.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        bound.cq = Some(Arc::clone(cq));
+        self.cq.store(cq.id, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn bind_counter(&self, counter: &Arc<Counter<K>>, flags: Flags) -> Result<()> {
+        if flags != Flags::RECV {
+            return Err(Errno::EBADFLAGS);
+        }
+        if !Arc::ptr_eq(&counter.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        // Receives are counted by the endpoint that gets them; the context only keeps its own
+        // counter alive for endpoints that have none.
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        if bound.counter.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        bound.counter = Some(Arc::clone(counter));
+        Ok(())
+    }
+
     fn recv(
         &self,
         kind: RecvKind,
@@ -69,9 +125,14 @@ impl<K: Mode> provider::SharedRx for SharedRx<K> {
         flags: Option<Flags>,
     ) -> Result<()> {
         let recv = new_recv(kind, Iov::new(iov)?, src, context);
+        let flags = flags.unwrap_or(self.flags);
+        let cq = self.cq.load(Ordering::Relaxed);
+        if flags.contains(Flags::PEEK) && cq == NIL {
+            return Err(Errno::ENOCQ);
+        }
         self.domain
             .lock()
-            .recv_shared(self.id, recv, flags.unwrap_or(self.flags))
+            .recv_shared(self.id, cq, false, recv, flags)
     }
 
     fn cancel(&self, context: Context) -> Result<()> {

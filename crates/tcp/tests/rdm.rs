@@ -230,3 +230,34 @@ fn a_waiting_reader_is_woken_by_what_others_post() {
         });
     }
 }
+
+#[test]
+fn a_directed_receive_ends_when_its_peer_is_gone() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let (a, b) = pair(&domain, &info);
+    let hello = Parked::park(vec![1; 8]);
+    let first = Parked::park(vec![0; 8]);
+    let second = Parked::park(vec![0; 8]);
+    b.ep.recv(RecvKind::Msg, &[first.buf()], b.peer, 1, None)
+        .unwrap();
+    a.ep.send(SendKind::Msg, &[hello.buf()], None, a.peer, 2, None)
+        .unwrap();
+    assert_eq!(next(&b, &a).context, 1);
+    b.ep.recv(RecvKind::Msg, &[second.buf()], b.peer, 3, None)
+        .unwrap();
+    drop(a.ep);
+    let start = Instant::now();
+    loop {
+        match b.cq.read(1, |_| ()) {
+            Err(Errno::EAGAIN) => std::thread::sleep(Duration::from_millis(5)),
+            Err(Errno::EAVAIL) => break,
+            other => panic!("{other:?}"),
+        }
+        assert!(start.elapsed() < Duration::from_secs(8));
+    }
+    b.cq.read_error(|error, _| assert_eq!(error.entry.context, 3))
+        .unwrap();
+}

@@ -253,7 +253,7 @@ fn allowed_flags(class: usize) -> Flags {
     }
 }
 
-fn same_domain<D>(ours: &Arc<D>, theirs: &Arc<D>) -> Result<()> {
+pub(crate) fn same_domain<D>(ours: &Arc<D>, theirs: &Arc<D>) -> Result<()> {
     match Arc::ptr_eq(ours, theirs) {
         true => Ok(()),
         false => Err(Errno::EINVAL),

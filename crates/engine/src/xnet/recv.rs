@@ -3,7 +3,7 @@
 use ripstop_types::{Completion, CompletionError, Context, Errno, Flags, Result};
 
 use super::conn::is_slot;
-use super::engine::{Engine, NO_COMPLETION, error_entry};
+use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
@@ -127,15 +127,28 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for an unknown endpoint.
-    pub fn peek(
+    pub fn peek(&mut self, ep: u32, want: Want, context: Context, flags: RecvFlags) -> Result<()> {
+        let EpConfig {
+            srx, rx_cq, source, ..
+        } = *self.ep(ep).ok_or(Errno::EINVAL)?;
+        self.peek_in(srx, rx_cq, source, want, context, flags)
+    }
+
+    /// As [`Engine::peek`], on a receive context; reports to the queue `rx_cq`, with the
+    /// source of the message if `source` is set.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for an unknown receive context.
+    pub fn peek_in(
         &mut self,
-        ep: u32,
+        srx: u32,
+        rx_cq: u32,
+        source: bool,
         mut want: Want,
         context: Context,
         flags: RecvFlags,
     ) -> Result<()> {
-        let config = *self.ep(ep).ok_or(Errno::EINVAL)?;
-        let matcher = self.srxs.get(config.srx).ok_or(Errno::EINVAL)?;
+        let matcher = self.srxs.get(srx).ok_or(Errno::EINVAL)?;
         if !matcher.directed {
             want.src = ripstop_types::FiAddr::UNSPEC;
         }
@@ -147,7 +160,7 @@ impl<B: Buffer> Engine<B> {
                 tag: want.tag.map_or(0, |(tag, _)| tag),
                 ..NO_COMPLETION
             };
-            if let Some(cq) = self.cqs.get_mut(config.rx_cq) {
+            if let Some(cq) = self.cqs.get_mut(rx_cq) {
                 cq.push_error(ErrorEntry::new(CompletionError {
                     entry,
                     olen: 0,
@@ -159,14 +172,14 @@ impl<B: Buffer> Engine<B> {
         };
         let envelope = self.unexpected.get(id).ok_or(Errno::EINVAL)?.envelope;
         if flags.discard {
-            self.discard(config.srx, id);
+            self.discard(srx, id);
         } else if flags.claim
             && let Some(message) = self.unexpected.get_mut(id)
         {
             message.claimed = Some(context);
         }
-        if let Some(cq) = self.cqs.get_mut(config.rx_cq) {
-            cq.push(completion(context, &envelope, config.source, envelope.len));
+        if let Some(cq) = self.cqs.get_mut(rx_cq) {
+            cq.push(completion(context, &envelope, source, envelope.len));
         }
         Ok(())
     }
@@ -182,8 +195,25 @@ impl<B: Buffer> Engine<B> {
         recv: Recv<B>,
         flags: RecvFlags,
     ) -> Result<Option<CopyOut<B>>> {
-        let config = *self.ep(ep).ok_or(Errno::EINVAL)?;
-        let matcher = self.srxs.get_mut(config.srx).ok_or(Errno::EINVAL)?;
+        let EpConfig {
+            srx, rx_cq, source, ..
+        } = *self.ep(ep).ok_or(Errno::EINVAL)?;
+        self.claim_in(srx, rx_cq, source, recv, flags)
+    }
+
+    /// As [`Engine::claim`], on a receive context; see [`Engine::peek_in`].
+    ///
+    /// # Errors
+    /// As for [`Engine::claim`].
+    pub fn claim_in(
+        &mut self,
+        srx: u32,
+        rx_cq: u32,
+        source: bool,
+        recv: Recv<B>,
+        flags: RecvFlags,
+    ) -> Result<Option<CopyOut<B>>> {
+        let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         let any = Want {
             src: ripstop_types::FiAddr::UNSPEC,
             ..recv.want
@@ -193,14 +223,9 @@ impl<B: Buffer> Engine<B> {
             .ok_or(Errno::ENOMSG)?;
         if flags.discard {
             let envelope = self.unexpected.get(id).ok_or(Errno::ENOMSG)?.envelope;
-            self.discard(config.srx, id);
-            if let Some(cq) = self.cqs.get_mut(config.rx_cq) {
-                cq.push(completion(
-                    recv.context,
-                    &envelope,
-                    config.source,
-                    envelope.len,
-                ));
+            self.discard(srx, id);
+            if let Some(cq) = self.cqs.get_mut(rx_cq) {
+                cq.push(completion(recv.context, &envelope, source, envelope.len));
             }
             return Ok(None);
         }
@@ -210,7 +235,7 @@ impl<B: Buffer> Engine<B> {
         };
         let recv_id = matcher.hold(held)?;
         matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
-        Ok(self.bind(config.srx, recv_id, id))
+        Ok(self.bind(srx, recv_id, id))
     }
 
     fn discard(&mut self, srx: u32, id: u32) {
@@ -243,6 +268,14 @@ impl<B: Buffer> Engine<B> {
         let id = matcher.cancel(context).ok_or(Errno::ENOENT)?;
         self.fail_posted(srx, rx_cq, id, Errno::ECANCELED);
         Ok(())
+    }
+
+    /// Whether a posted receive names this peer as its only source.
+    #[must_use]
+    pub fn waits_for(&self, ep: u32, src: ripstop_types::FiAddr) -> bool {
+        let srx = self.ep(ep).and_then(|config| self.srxs.get(config.srx));
+        src.is_specified()
+            && srx.is_some_and(|matcher| matcher.any_posted(|recv| recv.want.src == src))
     }
 
     /// Fails all posted receives that name this peer as their only source.
