@@ -142,7 +142,7 @@ impl State {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let (peer, is_rdm) = (stream.peer, stream.is_rdm);
+        let (peer, is_rdm, stream_ep) = (stream.peer, stream.is_rdm, stream.ep);
         if !stream.is_up() {
             return self.connect_failed(id, error, &[]);
         }
