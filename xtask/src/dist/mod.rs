@@ -16,7 +16,7 @@ use exports::Export;
 use verify::Library;
 
 /// The name under which programs built for libfabric look for the library.
-const SONAME: &str = "libfabric.so.1";
+pub(crate) const SONAME: &str = "libfabric.so.1";
 
 /// The release of libfabric whose interface and symbols the library has.
 const API_RELEASE: &str = "2.6.0";

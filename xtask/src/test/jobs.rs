@@ -52,8 +52,11 @@ impl Job {
     }
 }
 
-/// Rooms whose tests are a job of their own.
-const OWN_JOB: [&str; 2] = ["conformance", "fuzz"];
+/// The room whose tests are a job of their own.
+const FUZZ: &str = "fuzz";
+
+/// Why a job that needs the library is skipped.
+const NO_LIBRARY: &str = "target/dist has no library: run `cargo xtask dist`";
 
 /// The table.
 pub(super) static JOBS: [Job; 11] = [
@@ -127,9 +130,9 @@ pub(super) static JOBS: [Job; 11] = [
     Job {
         name: "conformance",
         about: "every provider passes the common suite",
-        skipped: "without crates/conformance",
-        minutes: 45,
-        plan: |ws| tests_of(ws, "conformance"),
+        skipped: "without target/dist",
+        minutes: 30,
+        plan: conformance,
     },
     Job {
         name: "interop",
@@ -143,7 +146,7 @@ pub(super) static JOBS: [Job; 11] = [
         about: "every decoder survives a short run of hostile input",
         skipped: "without fuzz/",
         minutes: 20,
-        plan: |ws| tests_of(ws, "fuzz"),
+        plan: fuzz,
     },
     Job {
         name: "budget",
@@ -195,17 +198,18 @@ fn fmt(ws: &Workspace, manifest: &Path) -> Step {
 
 fn unit(ws: &Workspace) -> Plan {
     let mut command = cargo(ws, "test --workspace --no-fail-fast");
-    let apart = OWN_JOB.iter().filter_map(|room| ws.package(room));
-    apart.for_each(|package| _ = command.args(["--exclude", &package.name]));
+    if let Some(package) = ws.package(FUZZ) {
+        command.args(["--exclude", &package.name]);
+    }
     one(command, Voice::Harness)
 }
 
-/// The tests of the package in one room, if it exists.
-fn tests_of(ws: &Workspace, room: &str) -> Plan {
-    let Some(package) = ws.package(room) else {
-        return Plan::Skip(format!("{room} is not there"));
+/// The tests that run every decoder on random input.
+fn fuzz(ws: &Workspace) -> Plan {
+    let Some(package) = ws.package(FUZZ) else {
+        return Plan::Skip("fuzz/ is not there".to_owned());
     };
-    let mut command = cargo(ws, "test --no-fail-fast --package");
+    let mut command = cargo(ws, "test --package");
     command.arg(&package.name);
     one(command, Voice::Harness)
 }
@@ -214,6 +218,40 @@ fn rustdoc(ws: &Workspace) -> Command {
     let mut command = cargo(ws, "doc --workspace --no-deps --lib");
     command.env("RUSTDOCFLAGS", "-D warnings");
     command
+}
+
+/// The suite on our library through the C interface, at both kinds of threading level, and on the
+/// Rust object model.
+fn conformance(ws: &Workspace) -> Plan {
+    let Some(package) = ws.package("conformance") else {
+        return Plan::Skip("crates/conformance is not there".to_owned());
+    };
+    let Some(library) = library(ws) else {
+        return Plan::Skip(NO_LIBRARY.to_owned());
+    };
+    let suite = |arguments: &[&str]| {
+        let mut command = cargo(ws, "run --quiet --package");
+        command.arg(&package.name).arg("--").args(arguments);
+        command
+    };
+    let on_library = |level: &&str| {
+        let mut command = suite(&["--threading", level, "--lib"]);
+        command.arg(&library);
+        command
+    };
+    let levels = ["safe", "domain"];
+    let commands = levels.iter().map(on_library).chain([suite(&["--rust"])]);
+    let step = |command| Step {
+        command,
+        voice: Voice::Script,
+    };
+    Plan::Run(commands.map(step).collect())
+}
+
+/// The library that `cargo xtask dist` made, if it did.
+fn library(ws: &Workspace) -> Option<PathBuf> {
+    let library = dist::prefix(ws).join("lib").join(dist::SONAME);
+    library.exists().then_some(library)
 }
 
 /// Each executable file of `interop/`, and each `interop/NAME/run`.
@@ -237,8 +275,8 @@ fn interop(ws: &Workspace) -> Plan {
     if scripts.is_empty() {
         return Plan::Skip("interop/ has no scripts".to_owned());
     }
-    if !dist::prefix(ws).join("lib").is_dir() {
-        return Plan::Skip("target/dist is not there: run `cargo xtask dist`".to_owned());
+    if library(ws).is_none() {
+        return Plan::Skip(NO_LIBRARY.to_owned());
     }
     let step = |path| Step {
         command: Command::new(path),

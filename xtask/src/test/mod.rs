@@ -25,6 +25,9 @@ use tally::Tally;
 /// How much of a failed job's log is shown.
 const TAIL: usize = 40;
 
+/// How many remarks of a job are shown at the end.
+const REMARKS: usize = 20;
+
 /// What to run and how to tell it.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -200,8 +203,11 @@ impl Runner<'_> {
         } in outcomes
         {
             total += *tally;
-            for remark in remarks {
+            for remark in remarks.iter().take(REMARKS) {
                 self.say(&format!("{}: {remark}", job.name));
+            }
+            if let Some(more) = remarks.len().checked_sub(REMARKS).filter(|more| *more > 0) {
+                self.say(&format!("{}: and {more} more, in its log", job.name));
             }
         }
         if self.json {
