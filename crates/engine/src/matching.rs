@@ -112,6 +112,11 @@ pub struct Unexpected {
     pub claimed: Option<Context>,
 }
 
+/// What an unexpected message costs in bytes besides its payload.
+pub const ENTRY: u64 = 128;
+
+const _: () = assert!(size_of::<Unexpected>() <= ENTRY as usize);
+
 impl Unexpected {
     /// Bytes of payload that follow its header in the stream: none for a rendezvous.
     #[must_use]
@@ -120,6 +125,12 @@ impl Unexpected {
             Some(_) => 0,
             None => self.envelope.len,
         }
+    }
+
+    /// What keeping it costs, in bytes.
+    #[must_use]
+    pub const fn weight(&self) -> u64 {
+        self.payload().saturating_add(ENTRY)
     }
 }
 

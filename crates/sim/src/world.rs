@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use ripstop_engine::Iov;
-use ripstop_engine::matching::{Recv, Want};
+use ripstop_engine::matching::{ENTRY, Recv, Want};
 use ripstop_engine::xnet::{RecvFlags, Send};
 use ripstop_types::{Errno, FiAddr};
 
@@ -448,16 +448,30 @@ impl World {
         panic!("it does not come to rest at {}", self.net.now());
     }
 
-    /// Asserts that no stream is held up by a message there would be room for.
+    /// Asserts that what is kept is accounted for, and that no stream is held up by a message
+    /// there would be room for.
     fn assert_rightly_blocked(&self) {
         for (host, node) in self.nodes.iter().enumerate() {
-            let (limits, short) = (node.config().limits, node.config().shortage > 0);
+            let limits = node.config().limits;
+            let mut kept = self.model.kept(host);
+            let mut next = Vec::new();
             for end in node.blocked() {
-                let (count, bytes, next) = self.model.kept(host, end);
-                let full = count >= limits.kept_messages || bytes + next > limits.kept_bytes;
+                let last = kept.iter().rposition(|(other, _)| *other == end);
+                next.push(kept.remove(last.expect("it is blocked on something")));
+            }
+            let all: u64 = kept.iter().map(|(_, len)| len + ENTRY).sum();
+            assert_eq!(node.engine.kept(), all);
+            for (end, len) in next {
+                let own = kept.iter().filter(|(other, _)| *other == end);
+                let count = own.clone().count() as u32;
+                let bytes: u64 = own.map(|(_, len)| len).sum();
+                let full = count >= limits.kept_messages
+                    || bytes + len > limits.kept_bytes
+                    || all + len + ENTRY > limits.kept_total;
+                let short = node.config().shortage > 0;
                 assert!(
                     full || short,
-                    "blocked with {count} messages, {bytes} bytes"
+                    "blocked with {count}, {bytes} bytes of {all}"
                 );
             }
         }

@@ -41,6 +41,7 @@ pub(crate) struct Params {
     pub(crate) rendezvous: u64,
     pub(crate) kept_bytes: u64,
     pub(crate) kept_messages: u32,
+    pub(crate) kept_total: u64,
     pub(crate) nodelay: bool,
     pub(crate) no_thread: bool,
     pub(crate) timeout: Duration,
@@ -108,6 +109,13 @@ impl Params {
                  has to wait (default: 65536)",
             ))
             .unwrap_or(u32::MAX),
+            kept_total: p.declare::<usize>(
+                prov,
+                "max_saved_total",
+                1 << 30,
+                "how many bytes of messages without a posted buffer are kept for all peers of a \
+                 domain together, those that have left included (default: 1073741824)",
+            ) as u64,
             nodelay: p.declare(
                 prov,
                 "nodelay",

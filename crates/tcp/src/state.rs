@@ -158,6 +158,7 @@ impl State {
                 rendezvous: params.rendezvous,
                 kept_bytes: params.kept_bytes,
                 kept_messages: params.kept_messages,
+                kept_total: params.kept_total,
             }),
             streams: Vec::new(),
             eps: Vec::new(),

@@ -128,6 +128,8 @@ pub struct Conn<B> {
     pub(super) cts: Table<CtsEntry>,
     pub(super) kept: u64,
     pub(super) kept_count: u32,
+    /// Noted as waiting for room that other connections take.
+    pub(super) starved: bool,
 }
 
 impl<B: Copy> Conn<B> {
@@ -162,6 +164,7 @@ impl<B: Copy> Conn<B> {
             cts: Table::new(),
             kept: 0,
             kept_count: 0,
+            starved: false,
             config,
         }
     }

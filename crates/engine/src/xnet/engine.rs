@@ -25,6 +25,9 @@ pub struct Limits {
     pub kept_bytes: u64,
     /// Most unexpected messages kept for one connection.
     pub kept_messages: u32,
+    /// Most bytes kept for all connections together, those that have closed included. Each
+    /// message counts with its payload and [`ENTRY`](crate::matching::ENTRY) bytes.
+    pub kept_total: u64,
 }
 
 /// What an endpoint is made of. Ids are of objects of the same engine, or [`NIL`].
@@ -83,6 +86,10 @@ pub struct Engine<B> {
     pub(super) unexpected: Pool<Unexpected>,
     pub(super) slots: Pool<()>,
     pub(super) wire_error: Option<WireError>,
+    /// Weight of all messages that are kept.
+    pub(super) kept: u64,
+    /// Connections blocked because of that.
+    pub(super) starved: Ring<u32>,
     freed: Ring<u32>,
     resumed: Ring<u32>,
     output: Ring<u32>,
@@ -104,6 +111,8 @@ impl<B: Buffer> Engine<B> {
             unexpected: Pool::new(MANY),
             slots: Pool::new(MANY),
             wire_error: None,
+            kept: 0,
+            starved: Ring::new(),
             freed: Ring::new(),
             resumed: Ring::new(),
             output: Ring::new(),
@@ -292,6 +301,7 @@ impl<B: Buffer> Engine<B> {
         self.resumed.retain(|other| *other != id);
         self.output.retain(|other| *other != id);
         self.broken.retain(|(other, _)| *other != id);
+        self.starved.retain(|other| *other != id);
     }
 
     fn fail_all_rx(&mut self, id: u32, error: Errno) {
@@ -312,23 +322,13 @@ impl<B: Buffer> Engine<B> {
                 self.fail_recv(id, recv, &entry.envelope, error);
             }
         }
-        let Some(matcher) = self.srxs.get_mut(srx) else {
-            return;
-        };
-        matcher.each_unexpected(&mut self.unexpected, |_, message| {
-            let whole = message.rendezvous.is_none() && message.kept == message.envelope.len;
-            if message.conn == id && whole {
-                message.conn = NIL;
-                message.parked = false;
-            }
-        });
-        while let Some(lost) = self
-            .srxs
-            .get_mut(srx)
-            .and_then(|m| m.take_unexpected(&mut self.unexpected, |_, lost| lost.conn == id))
-        {
-            self.forget_unexpected(lost);
-        }
+        self.orphan(id, srx);
+    }
+
+    /// How much the unexpected messages that are kept count, see [`Limits::kept_total`].
+    #[must_use]
+    pub const fn kept(&self) -> u64 {
+        self.kept
     }
 
     /// Whether none of the `pop_` methods has anything.

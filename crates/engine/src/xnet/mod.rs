@@ -22,6 +22,7 @@ mod rx;
 #[cfg(test)]
 mod tests;
 mod tx;
+mod unexpected;
 
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits};

@@ -4,11 +4,10 @@ use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::WireError;
 use ripstop_wire::xnet::base::{BASE_LEN, Header, Op, parse_small, peek_len};
 
-use super::conn::{CtsEntry, is_slot};
+use super::conn::CtsEntry;
 use super::engine::Engine;
 use super::recv::rx_flags;
-use crate::matching::{Envelope, Unexpected};
-use crate::pool::NIL;
+use crate::matching::Envelope;
 use crate::{Buffer, Iov};
 
 /// Where the payload that is arriving goes.
@@ -367,107 +366,6 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// A message nobody waits for takes its place among the unexpected ones.
-    #[cold]
-    #[inline(never)]
-    fn start_unexpected(&mut self, conn_id: u32, rendezvous: Option<u8>) {
-        let Self {
-            conns,
-            srxs,
-            unexpected,
-            ..
-        } = self;
-        let Some(conn) = conns.get_mut(conn_id) else {
-            return;
-        };
-        let message = Unexpected {
-            envelope: conn.envelope,
-            ep: conn.config.ep,
-            conn: conn_id,
-            slot: NIL,
-            kept: 0,
-            parked: true,
-            rendezvous,
-            claimed: None,
-        };
-        let Ok(id) = unexpected.insert(message) else {
-            conn.rx = RxState::Blocked { message: NIL };
-            return self.break_conn(conn_id, Errno::ENOMEM);
-        };
-        conn.rx = RxState::Blocked { message: id };
-        if let Some(matcher) = srxs.get_mut(conn.srx) {
-            matcher.add_unexpected(unexpected, id);
-        }
-        self.keep(conn_id, id);
-    }
-
-    /// Keeps the message a connection is blocked on, if there is room. Without, the
-    /// connection waits until a receive takes the message or earlier ones are taken.
-    pub(super) fn keep(&mut self, conn_id: u32, id: u32) {
-        let Self {
-            conns,
-            limits,
-            slots,
-            unexpected,
-            ..
-        } = self;
-        let (Some(conn), Some(message)) = (conns.get_mut(conn_id), unexpected.get_mut(id)) else {
-            return;
-        };
-        let payload = message.payload();
-        let total = conn.kept.saturating_add(payload);
-        if total > limits.kept_bytes || conn.kept_count >= limits.kept_messages {
-            return;
-        }
-        if payload > 0 {
-            let Ok(slot) = slots.insert(()) else { return };
-            message.slot = slot;
-        }
-        message.parked = false;
-        conn.kept = total;
-        conn.kept_count = conn.kept_count.saturating_add(1);
-        if payload > 0 {
-            conn.rx = RxState::Payload {
-                target: Target::Unexpected(id),
-                done: 0,
-                left: payload,
-            };
-            return;
-        }
-        conn.rx = RxState::Header;
-        if message.rendezvous.is_none() && message.envelope.ack {
-            self.acknowledge(conn_id);
-        }
-    }
-
-    /// The driver has no memory for the slot it was told to fill: nothing of it has been
-    /// kept, and the connection is blocked on the message.
-    pub fn rx_no_memory(&mut self, conn_id: u32) {
-        let Self {
-            conns, unexpected, ..
-        } = self;
-        let Some(conn) = conns.get_mut(conn_id) else {
-            return;
-        };
-        let RxState::Payload {
-            target: Target::Unexpected(id),
-            done: 0,
-            ..
-        } = conn.rx
-        else {
-            return;
-        };
-        let Some(message) = unexpected.get_mut(id) else {
-            return;
-        };
-        conn.rx = RxState::Blocked { message: id };
-        conn.kept = conn.kept.saturating_sub(message.payload());
-        conn.kept_count = conn.kept_count.saturating_sub(1);
-        message.parked = true;
-        let slot = core::mem::replace(&mut message.slot, NIL);
-        self.release_slot(slot);
-    }
-
     fn handle_data(&mut self, conn_id: u32, header: &Header) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let expected = conn.cts.get(header.op_data).ok_or(Errno::EPROTO)?;
@@ -531,26 +429,6 @@ impl<B: Buffer> Engine<B> {
         self.mark_output(conn_id);
         if let Err(error) = pushed {
             self.break_conn(conn_id, error);
-        }
-    }
-
-    /// Forgets an unexpected message that is in no queue, and what it kept.
-    pub(super) fn forget_unexpected(&mut self, id: u32) {
-        let Some(message) = self.unexpected.remove(id) else {
-            return;
-        };
-        if is_slot(message.slot) {
-            self.release_slot(message.slot);
-        }
-        if message.parked {
-            return;
-        }
-        if let Some(conn) = self.conns.get_mut(message.conn) {
-            conn.kept = conn.kept.saturating_sub(message.payload());
-            conn.kept_count = conn.kept_count.saturating_sub(1);
-            if matches!(conn.rx, RxState::Blocked { .. }) {
-                self.resume(message.conn);
-            }
         }
     }
 }

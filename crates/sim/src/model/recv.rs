@@ -159,20 +159,17 @@ impl Model {
             .collect()
     }
 
-    /// How many messages are kept from an end, with how many bytes, and the bytes of the one
-    /// behind them, for a stream that is blocked on that one.
+    /// The payload of each message that waits, with the end it came to, in order of arrival;
+    /// that of a rendezvous is still at the sender.
     #[must_use]
-    pub fn kept(&self, host: Host, end: End) -> (u32, u64, u64) {
-        let waiting = self.hosts[host].unexpected.iter().copied();
-        let mut lens: Vec<u64> = waiting
-            .filter(|id| self.messages[*id].end == end)
-            .map(|id| match self.messages[id].index {
-                Some(_) => 0,
-                None => self.len(id),
+    pub fn kept(&self, host: Host) -> Vec<(End, u64)> {
+        let waiting = self.hosts[host].unexpected.iter();
+        waiting
+            .map(|id| match self.messages[*id].index {
+                Some(_) => (self.messages[*id].end, 0),
+                None => (self.messages[*id].end, self.len(*id)),
             })
-            .collect();
-        let last = lens.pop().expect("it is blocked on something");
-        (lens.len() as u32, lens.iter().sum(), last)
+            .collect()
     }
 
     fn len(&self, message: usize) -> u64 {

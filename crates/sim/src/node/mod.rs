@@ -63,6 +63,7 @@ impl NodeConfig {
                 rendezvous: 1000,
                 kept_bytes: 4096,
                 kept_messages: 8,
+                kept_total: 10_000,
             },
             order: ByteOrder::Little,
             rendezvous: true,
@@ -174,8 +175,10 @@ struct Accepting {
 #[derive(Debug, Default)]
 struct Slot {
     bytes: Vec<u8>,
-    /// The connection that fills it.
+    /// The connection that fills it, while there is one.
     conn: Option<u32>,
+    /// It holds a message to be sent.
+    outgoing: bool,
 }
 
 /// An entry of the completion queue.

@@ -1,7 +1,7 @@
 //! From the stream to user memory.
 
 use ripstop_engine::Iov;
-use ripstop_engine::matching::{Recv, Want};
+use ripstop_engine::matching::{ENTRY, Recv, Want};
 use ripstop_engine::xnet::{CopyOut, RecvFlags, RxWant};
 use ripstop_types::{Context, Errno, Result};
 
@@ -218,9 +218,12 @@ impl Node {
                         self.engine.rx_no_memory(id);
                         return 0;
                     }
-                    let bytes = vec![0; total as usize];
-                    let conn = Some(id);
-                    self.slots.insert(slot, Slot { bytes, conn });
+                    let empty = Slot {
+                        bytes: vec![0; total as usize],
+                        conn: Some(id),
+                        outgoing: false,
+                    };
+                    self.slots.insert(slot, empty);
                     self.assert_bounded(id);
                 }
                 let slot = self.slots.entry(slot).or_default();
@@ -238,16 +241,20 @@ impl Node {
         taken
     }
 
-    /// Asserts that no more is kept for a connection than allowed.
+    /// Asserts that no more is kept for a connection, and for all, than allowed.
     fn assert_bounded(&self, id: u32) {
-        let kept = self.slots.values().filter(|slot| slot.conn == Some(id));
-        let (mut count, mut bytes) = (0, 0);
-        for slot in kept {
-            count += 1;
-            bytes += slot.bytes.len() as u64;
-        }
         let limits = self.config.limits;
+        let (mut count, mut bytes, mut all) = (0, 0, 0);
+        for slot in self.slots.values().filter(|slot| !slot.outgoing) {
+            let len = slot.bytes.len() as u64;
+            all += len + ENTRY;
+            if slot.conn == Some(id) {
+                count += 1;
+                bytes += len;
+            }
+        }
         assert!(bytes <= limits.kept_bytes, "{bytes} bytes kept");
         assert!(count <= limits.kept_messages, "{count} messages kept");
+        assert!(all <= limits.kept_total, "{all} bytes kept for all");
     }
 }

@@ -47,7 +47,12 @@ impl Node {
                 }
                 if slot != NIL {
                     let bytes = self.memory.gather(&send.iov);
-                    self.slots.insert(slot, Slot { bytes, conn: None });
+                    let copy = Slot {
+                        bytes,
+                        conn: None,
+                        outgoing: true,
+                    };
+                    self.slots.insert(slot, copy);
                 }
                 let context = send.context;
                 self.events.push(Event::Deferred { conn, context });

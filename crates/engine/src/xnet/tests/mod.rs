@@ -39,6 +39,7 @@ const LIMITS: Limits = Limits {
     rendezvous: 4096,
     kept_bytes: 100,
     kept_messages: 3,
+    kept_total: 2000,
 };
 
 /// An engine with one endpoint and one connection to a peer at address 7.

@@ -255,3 +255,34 @@ fn what_arrives_while_a_receive_is_matched_stays_behind_what_waits() {
     assert_eq!(f.pop().unwrap().tag, 7);
     assert_eq!(f.pop(), Err(Errno::EAGAIN));
 }
+
+#[test]
+fn all_connections_together_keep_no_more_than_allowed_even_when_they_close() {
+    let mut f = Fixture::new();
+    let mut conns = Vec::from([f.conn]);
+    for src in 8..16 {
+        conns.push(f.open_conn(f.ep, src));
+    }
+    for conn in &conns {
+        f.conn = *conn;
+        f.up();
+        f.message(5, 100);
+        let last = conns.last() == Some(conn);
+        assert_eq!(is_blocked(&f), last, "9 times 228 is more than 2000");
+        f.engine.rx_placed(f.conn, 100);
+    }
+    let last = f.conn;
+    for conn in &conns[..8] {
+        f.engine.close_conn(*conn, Errno::ECONNRESET);
+    }
+    assert!(!f.engine.rx_retry(last));
+    // A message of a connection that is gone makes room for one that waits.
+    assert_eq!(f.recv(1, TAG, 100).len(), 1);
+    assert_eq!(resumed(&mut f), [last]);
+    assert_eq!(f.done(), [1]);
+    f.engine.rx_placed(last, 100);
+    for context in 2..10 {
+        f.recv(context, TAG, 100);
+    }
+    assert_eq!(f.done(), [2, 3, 4, 5, 6, 7, 8, 9]);
+}

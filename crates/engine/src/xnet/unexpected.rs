@@ -1,0 +1,191 @@
+//! Messages nobody waits for yet: kept within bounds, or left in the stream.
+
+use ripstop_types::Errno;
+
+use super::conn::is_slot;
+use super::engine::Engine;
+use super::rx::{RxState, Target};
+use crate::Buffer;
+use crate::matching::Unexpected;
+use crate::pool::NIL;
+
+impl<B: Buffer> Engine<B> {
+    /// A message nobody waits for takes its place among the unexpected ones.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn start_unexpected(&mut self, conn_id: u32, rendezvous: Option<u8>) {
+        let Self {
+            conns,
+            srxs,
+            unexpected,
+            ..
+        } = self;
+        let Some(conn) = conns.get_mut(conn_id) else {
+            return;
+        };
+        let message = Unexpected {
+            envelope: conn.envelope,
+            ep: conn.config.ep,
+            conn: conn_id,
+            slot: NIL,
+            kept: 0,
+            parked: true,
+            rendezvous,
+            claimed: None,
+        };
+        let Ok(id) = unexpected.insert(message) else {
+            conn.rx = RxState::Blocked { message: NIL };
+            return self.break_conn(conn_id, Errno::ENOMEM);
+        };
+        conn.rx = RxState::Blocked { message: id };
+        if let Some(matcher) = srxs.get_mut(conn.srx) {
+            matcher.add_unexpected(unexpected, id);
+        }
+        self.keep(conn_id, id);
+    }
+
+    /// Keeps the message a connection is blocked on, if there is room. Without, the
+    /// connection waits until a receive takes the message, earlier ones of the connection are
+    /// taken, or, where all connections together have too many, any.
+    pub(super) fn keep(&mut self, conn_id: u32, id: u32) {
+        let Self {
+            conns,
+            limits,
+            slots,
+            unexpected,
+            kept,
+            starved,
+            ..
+        } = self;
+        let (Some(conn), Some(message)) = (conns.get_mut(conn_id), unexpected.get_mut(id)) else {
+            return;
+        };
+        let payload = message.payload();
+        let own = conn.kept.saturating_add(payload);
+        if own > limits.kept_bytes || conn.kept_count >= limits.kept_messages {
+            return;
+        }
+        let all = kept.saturating_add(message.weight());
+        if all > limits.kept_total {
+            // Without memory for the note, only its own messages can make room.
+            conn.starved = conn.starved || starved.push(conn_id).is_ok();
+            return;
+        }
+        if payload > 0 {
+            let Ok(slot) = slots.insert(()) else { return };
+            message.slot = slot;
+        }
+        message.parked = false;
+        *kept = all;
+        conn.kept = own;
+        conn.kept_count = conn.kept_count.saturating_add(1);
+        if payload > 0 {
+            conn.rx = RxState::Payload {
+                target: Target::Unexpected(id),
+                done: 0,
+                left: payload,
+            };
+            return;
+        }
+        conn.rx = RxState::Header;
+        if message.rendezvous.is_none() && message.envelope.ack {
+            self.acknowledge(conn_id);
+        }
+    }
+
+    /// The driver has no memory for the slot it was told to fill: nothing of it has been
+    /// kept, and the connection is blocked on the message.
+    pub fn rx_no_memory(&mut self, conn_id: u32) {
+        let Self {
+            conns, unexpected, ..
+        } = self;
+        let Some(conn) = conns.get_mut(conn_id) else {
+            return;
+        };
+        let RxState::Payload {
+            target: Target::Unexpected(id),
+            done: 0,
+            ..
+        } = conn.rx
+        else {
+            return;
+        };
+        let Some(message) = unexpected.get_mut(id) else {
+            return;
+        };
+        conn.rx = RxState::Blocked { message: id };
+        conn.kept = conn.kept.saturating_sub(message.payload());
+        conn.kept_count = conn.kept_count.saturating_sub(1);
+        message.parked = true;
+        let slot = core::mem::replace(&mut message.slot, NIL);
+        let weight = message.weight();
+        self.release_slot(slot);
+        self.make_room(weight);
+    }
+
+    /// Forgets an unexpected message that is in no queue, and what it kept.
+    pub(super) fn forget_unexpected(&mut self, id: u32) {
+        let Some(message) = self.unexpected.remove(id) else {
+            return;
+        };
+        if is_slot(message.slot) {
+            self.release_slot(message.slot);
+        }
+        if message.parked {
+            return;
+        }
+        if let Some(conn) = self.conns.get_mut(message.conn) {
+            conn.kept = conn.kept.saturating_sub(message.payload());
+            conn.kept_count = conn.kept_count.saturating_sub(1);
+            if matches!(conn.rx, RxState::Blocked { .. }) {
+                self.resume(message.conn);
+            }
+        }
+        self.make_room(message.weight());
+    }
+
+    /// The connection of some messages closes; those that are whole stay, and count.
+    pub(super) fn orphan(&mut self, conn_id: u32, srx: u32) {
+        let Self {
+            srxs,
+            unexpected,
+            kept,
+            ..
+        } = self;
+        let Some(matcher) = srxs.get_mut(srx) else {
+            return;
+        };
+        matcher.each_unexpected(unexpected, |_, message| {
+            let whole = message.rendezvous.is_none() && message.kept == message.envelope.len;
+            if message.conn != conn_id || !whole {
+                return;
+            }
+            message.conn = NIL;
+            if core::mem::take(&mut message.parked) {
+                *kept = kept.saturating_add(message.weight());
+            }
+        });
+        while let Some(lost) = self
+            .srxs
+            .get_mut(srx)
+            .and_then(|m| m.take_unexpected(&mut self.unexpected, |_, lost| lost.conn == conn_id))
+        {
+            self.forget_unexpected(lost);
+        }
+    }
+
+    /// Less is kept: connections that wait for that try again.
+    fn make_room(&mut self, weight: u64) {
+        self.kept = self.kept.saturating_sub(weight);
+        for _ in 0..self.starved.len() {
+            let Some(id) = self.starved.pop() else { break };
+            let Some(conn) = self.conns.get_mut(id) else {
+                continue;
+            };
+            conn.starved = false;
+            if matches!(conn.rx, RxState::Blocked { .. }) {
+                self.resume(id);
+            }
+        }
+    }
+}
