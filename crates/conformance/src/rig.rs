@@ -5,6 +5,7 @@ mod open;
 mod spec;
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use ripstop_core::{Address, Info};
@@ -16,7 +17,7 @@ use crate::subject::{
     Token,
 };
 
-pub use open::{hints, listener, offer, prepare, query};
+pub use open::{hints, listener, of_provider, offer, prepare, query};
 pub use spec::Spec;
 
 /// The first side.
@@ -47,7 +48,7 @@ pub struct Side {
     /// The other side, in its address vector.
     pub peer: FiAddr,
     /// Completions that were read and not yet asked for.
-    done: RefCell<Vec<Done>>,
+    done: RefCell<VecDeque<Done>>,
 }
 
 /// How an operation ended.
@@ -202,7 +203,7 @@ impl<'a> Rig<'a> {
             Ok(read) => side.done.borrow_mut().extend(read.into_iter().map(Ok)),
             Err(e) if e.is(Errno::EAGAIN) => {}
             Err(e) if e.is(Errno::EAVAIL) => match self.s.cq_readerr(cq) {
-                Ok(error) => side.done.borrow_mut().push(Err(error)),
+                Ok(error) => side.done.borrow_mut().push_back(Err(error)),
                 Err(e) if e.is(Errno::EAGAIN) => {}
                 Err(e) => return Err(e.into()),
             },
@@ -299,12 +300,26 @@ impl<'a> Rig<'a> {
 
     /// The end of an operation, if it has come.
     fn take(&self, side: usize, token: Token) -> Option<Done> {
+        self.take_if(side, token, |_| true)
+    }
+
+    fn take_if(&self, side: usize, token: Token, wanted: impl Fn(&Done) -> bool) -> Option<Done> {
         let mut done = self.sides[side].done.borrow_mut();
         let found = done.iter().position(|d| {
             let entry = d.as_ref().unwrap_or_else(|e| &e.entry);
-            entry.token == Some(token)
+            entry.token == Some(token) && wanted(d)
         })?;
-        Some(done.remove(found))
+        done.remove(found)
+    }
+
+    /// The success of an operation, if it has been read.
+    pub fn take_done(&self, side: usize, token: Token) -> Option<Completion> {
+        self.take_if(side, token, |done| done.is_ok())?.ok()
+    }
+
+    /// The failure of an operation, if it has been read.
+    pub fn take_failed(&self, side: usize, token: Token) -> Option<CqError> {
+        self.take_if(side, token, |done| done.is_err())?.err()
     }
 
     /// Waits for an operation to end.
@@ -388,7 +403,7 @@ impl<'a> Rig<'a> {
             self.pump()?;
         }
         for (side, name) in self.sides.iter().zip(["A", "B", "C"]) {
-            if let Some(first) = side.done.borrow().first() {
+            if let Some(first) = side.done.borrow().front() {
                 return Err(Stop::fail(format!(
                     "an extra completion at {name}: {first:?}"
                 )));

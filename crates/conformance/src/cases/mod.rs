@@ -1,11 +1,20 @@
 //! The cases, by man page.
 
+mod getinfo;
 mod msg;
+mod tagged;
 
-use crate::case::Case;
+use crate::case::{Case, Cx, Step, Stop};
+use crate::subject::CEdge;
 
 /// Every case, in the order they run.
 #[must_use]
 pub fn all() -> Vec<Case> {
-    [msg::CASES].concat()
+    [getinfo::cases(), msg::cases(), tagged::cases()].concat()
+}
+
+/// The calls that only the C interface has.
+fn c_edge<'a>(cx: &Cx<'a>) -> Step<&'a dyn CEdge> {
+    let edge = cx.s.c_edge();
+    edge.ok_or_else(|| Stop::not_offered("only the C interface has this call"))
 }

@@ -1,11 +1,12 @@
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, Hints, Info};
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Mode, MrMode, Progress, Threading};
 
 use super::{A, B, Rig, Side, Spec};
 use crate::case::{Cx, Step, Stop};
-use crate::subject::{Fid, Query, Subject};
+use crate::subject::{Error, Fid, Query, Result as CallResult, Subject};
 
 /// Hints for the provider, endpoint type and threading level under test.
 #[must_use]
@@ -48,6 +49,25 @@ pub fn query(cx: &Cx<'_>, hints: Hints) -> Query {
     }
 }
 
+/// The answers of the provider under test: asking for `tcp` also finds what is layered on it.
+///
+/// # Errors
+///
+/// `FI_ENODATA` when all answers are of others, and what the call said.
+pub fn of_provider(cx: &Cx<'_>, answers: CallResult<Vec<Info>>) -> CallResult<Vec<Info>> {
+    let answers = answers?;
+    let any = !answers.is_empty();
+    let own = answers.into_iter();
+    let own: Vec<_> = own.filter(|i| i.prov_name() == cx.setup.provider).collect();
+    if any && own.is_empty() {
+        return Err(Error::Call {
+            call: "fi_getinfo",
+            errno: Errno::ENODATA,
+        });
+    }
+    Ok(own)
+}
+
 /// The first answer to what the spec asks.
 ///
 /// # Errors
@@ -57,7 +77,7 @@ pub fn query(cx: &Cx<'_>, hints: Hints) -> Query {
 pub fn offer(cx: &Cx<'_>, spec: &Spec) -> Step<Info> {
     let mut hints = hints(cx);
     spec.fill(&mut hints);
-    match cx.s.getinfo(&query(cx, hints)) {
+    match of_provider(cx, cx.s.getinfo(&query(cx, hints))) {
         Ok(infos) => infos
             .into_iter()
             .next()
@@ -179,7 +199,7 @@ pub fn prepare(s: &dyn Subject, spec: &Spec, domain: Fid, info: &Info) -> Step<S
         eq: None,
         name: None,
         peer: FiAddr::UNSPEC,
-        done: RefCell::new(Vec::new()),
+        done: RefCell::new(VecDeque::new()),
     })
 }
 

@@ -133,7 +133,9 @@ impl<M: lib::Threading> Subject for Foreign<M> {
 
     fn domain(&self, fabric: Fid, info: &Info) -> Result<Fid> {
         let fabric = self.table.fabric(fabric)?;
-        let domain = self.with_info(info, |i| Ok(fabric.domain(i)?))?;
+        // More than any queue that is tried holds.
+        let options = lib::DomainOptions { max_ops: 1 << 19 };
+        let domain = self.with_info(info, |i| Ok(fabric.domain_with(i, options)?))?;
         Ok(self.table.insert(Object::Domain(domain), info.addr_format))
     }
 

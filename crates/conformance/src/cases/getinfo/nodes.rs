@@ -1,0 +1,266 @@
+//! Node, service and addresses.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ripstop_core::{Address, Info};
+use ripstop_types::{Errno, Flags};
+
+use super::{ask, best};
+use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::ensure;
+use crate::subject::Query;
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_getinfo/dest_node",
+        "node and service become the destination, with a source to reach it",
+        dest_node,
+    ),
+    Case::both(
+        "fi_getinfo/source_node",
+        "with FI_SOURCE, node and service become the source",
+        source_node,
+    ),
+    Case::both(
+        "fi_getinfo/service_alone",
+        "with FI_SOURCE a service alone fixes the port",
+        service_alone,
+    ),
+    Case::both("fi_getinfo/ipv6", "IPv6 nodes work like IPv4 ones", ipv6),
+    Case::both("fi_getinfo/hostname", "a host name is resolved", hostname),
+    Case::both(
+        "fi_getinfo/numeric_host",
+        "FI_NUMERICHOST refuses a name and takes an address",
+        numeric_host,
+    ),
+    Case::both(
+        "fi_getinfo/unresolvable",
+        "a name that does not resolve finds nothing",
+        unresolvable,
+    ),
+    Case::both(
+        "fi_getinfo/bad_service",
+        "a service that is none finds nothing",
+        bad_service,
+    ),
+    Case::both(
+        "fi_getinfo/hints_src_addr",
+        "the source address of the hints is used",
+        hints_src_addr,
+    ),
+    Case::both(
+        "fi_getinfo/hints_dest_addr",
+        "the destination of the hints is used when no node is given",
+        hints_dest_addr,
+    ),
+    Case::both(
+        "fi_getinfo/node_over_dest_addr",
+        "a node takes the place of the destination in the hints",
+        node_over_dest_addr,
+    ),
+    Case::both(
+        "fi_getinfo/local_first",
+        "a peer on this host is first reached from a local address",
+        local_first,
+    ),
+    Case::both(
+        "fi_getinfo/all_interfaces",
+        "without an address there is an answer for the loopback interface, and it is not first",
+        all_interfaces,
+    ),
+];
+
+/// Only IP providers take these.
+fn ip(cx: &Cx<'_>) -> Outcome {
+    match best(cx)?.src_addr {
+        Some(Address::Ip(_)) => Ok(()),
+        other => Err(Stop::not_offered(format!("addresses are {other:?}"))),
+    }
+}
+
+fn of(addr: Option<&Address>) -> Option<SocketAddr> {
+    addr.and_then(Address::ip)
+}
+
+fn at(text: &str) -> Step<SocketAddr> {
+    text.parse().map_err(Stop::fail)
+}
+
+fn to(cx: &Cx<'_>, node: Option<&str>, service: Option<&str>, flags: Flags) -> Step<Vec<Info>> {
+    let infos = ask(cx, |q| towards(q, node, service, flags));
+    infos.map_err(|e| Stop::fail(format!("{node:?} {service:?}: {e}")))
+}
+
+fn towards(query: &mut Query, node: Option<&str>, service: Option<&str>, flags: Flags) {
+    query.node = node.map(str::to_owned);
+    query.service = service.map(str::to_owned);
+    query.flags = flags;
+}
+
+fn dest_node(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    for info in to(cx, Some("127.0.0.1"), Some("4711"), Flags::empty())? {
+        let dest = of(info.dest_addr.as_ref());
+        ensure!(dest == Some(at("127.0.0.1:4711")?), "dest_addr is {dest:?}");
+        let src = of(info.src_addr.as_ref());
+        ensure!(src.is_some_and(|s| s.ip().is_ipv4()), "src_addr is {src:?}");
+    }
+    Ok(())
+}
+
+fn source_node(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    for info in to(cx, Some("127.0.0.1"), Some("4711"), Flags::SOURCE)? {
+        let src = of(info.src_addr.as_ref());
+        ensure!(src == Some(at("127.0.0.1:4711")?), "src_addr is {src:?}");
+        ensure!(
+            info.dest_addr.is_none(),
+            "dest_addr is {:?}",
+            info.dest_addr
+        );
+    }
+    Ok(())
+}
+
+fn service_alone(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    for info in to(cx, None, Some("4711"), Flags::SOURCE)? {
+        let src = of(info.src_addr.as_ref());
+        ensure!(src.is_some_and(|s| s.port() == 4711), "src_addr is {src:?}");
+    }
+    Ok(())
+}
+
+fn ipv6(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return Err(Stop::not_offered(
+            "this machine has no IPv6 loopback address",
+        ));
+    }
+    for info in to(cx, Some("::1"), Some("4711"), Flags::empty())? {
+        let dest = of(info.dest_addr.as_ref());
+        ensure!(dest == Some(at("[::1]:4711")?), "dest_addr is {dest:?}");
+    }
+    for info in to(cx, Some("::1"), Some("4711"), Flags::SOURCE)? {
+        let src = of(info.src_addr.as_ref());
+        ensure!(src == Some(at("[::1]:4711")?), "src_addr is {src:?}");
+    }
+    Ok(())
+}
+
+fn hostname(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    for info in to(cx, Some("localhost"), Some("4711"), Flags::empty())? {
+        let dest = of(info.dest_addr.as_ref());
+        let local = dest.is_some_and(|d| d.ip().is_loopback() && d.port() == 4711);
+        ensure!(local, "dest_addr is {dest:?}");
+    }
+    Ok(())
+}
+
+fn numeric_host(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    to(cx, Some("127.0.0.1"), Some("4711"), Flags::NUMERICHOST)?;
+    let named = ask(cx, |q| {
+        towards(q, Some("localhost"), Some("4711"), Flags::NUMERICHOST)
+    });
+    refused(named, &[Errno::ENODATA], "localhost with FI_NUMERICHOST")
+}
+
+fn unresolvable(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    // A name longer than any may be: no query leaves this host.
+    let name = "a".repeat(300);
+    let asked = ask(cx, |q| towards(q, Some(&name), None, Flags::empty()));
+    refused(asked, &[Errno::ENODATA], "a name of 300 letters")
+}
+
+fn bad_service(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    let service = Some("no such service");
+    let asked = ask(cx, |q| {
+        towards(q, Some("127.0.0.1"), service, Flags::empty())
+    });
+    refused(asked, &[Errno::ENODATA], "a service that does not exist")
+}
+
+fn hints_src_addr(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    let src = Address::Ip(at("127.0.0.1:4711")?);
+    let infos = ask(cx, |q| {
+        if let Some(hints) = &mut q.hints {
+            hints.addr_format = src.format();
+            hints.src_addr = Some(src.clone());
+        }
+    })?;
+    for info in infos {
+        ensure!(
+            info.src_addr.as_ref() == Some(&src),
+            "src_addr is {:?}",
+            info.src_addr
+        );
+    }
+    Ok(())
+}
+
+fn hints_dest_addr(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    let dest = Address::Ip(at("127.0.0.1:4711")?);
+    let infos = ask(cx, |q| {
+        if let Some(hints) = &mut q.hints {
+            hints.addr_format = dest.format();
+            hints.dest_addr = Some(dest.clone());
+        }
+    })?;
+    for info in infos {
+        ensure!(
+            info.dest_addr.as_ref() == Some(&dest),
+            "dest_addr is {:?}",
+            info.dest_addr
+        );
+    }
+    Ok(())
+}
+
+fn node_over_dest_addr(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    let other = Address::Ip(at("127.0.0.2:1")?);
+    let infos = ask(cx, |q| {
+        towards(q, Some("127.0.0.1"), Some("4711"), Flags::empty());
+        if let Some(hints) = &mut q.hints {
+            hints.addr_format = other.format();
+            hints.dest_addr = Some(other.clone());
+        }
+    })?;
+    for info in infos {
+        let dest = of(info.dest_addr.as_ref());
+        ensure!(dest == Some(at("127.0.0.1:4711")?), "dest_addr is {dest:?}");
+    }
+    Ok(())
+}
+
+fn local_first(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    let infos = to(cx, Some("127.0.0.1"), Some("4711"), Flags::empty())?;
+    let src = infos.first().and_then(|i| of(i.src_addr.as_ref()));
+    let local = src
+        .map(|s| s.ip())
+        .is_some_and(|ip: IpAddr| ip.is_loopback());
+    ensure!(local, "the first answer's source is {src:?}");
+    Ok(())
+}
+
+fn all_interfaces(cx: &Cx<'_>) -> Outcome {
+    ip(cx)?;
+    let infos = ask(cx, |_| ())?;
+    let loopback = |i: &Info| of(i.src_addr.as_ref()).is_some_and(|s| s.ip().is_loopback());
+    ensure!(
+        infos.iter().any(loopback),
+        "no answer for the loopback interface"
+    );
+    let others = infos.iter().any(|i| !loopback(i));
+    let first = infos.first().is_some_and(loopback);
+    ensure!(!(first && others), "the loopback interface comes first");
+    Ok(())
+}

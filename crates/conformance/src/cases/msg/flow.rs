@@ -1,0 +1,170 @@
+//! Full queues and floods.
+
+use std::time::{Duration, Instant};
+
+use ripstop_types::Errno;
+
+use crate::case::{Case, Cx, Outcome, Stop};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Spec, pattern};
+use crate::subject::Post;
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_msg/recv_queue_full",
+        "a full receive queue says FI_EAGAIN and recovers",
+        recv_full,
+    ),
+    Case::both(
+        "fi_msg/send_queue_full",
+        "a full transmit queue says FI_EAGAIN and recovers",
+        send_full,
+    ),
+    Case::both(
+        "fi_msg/flood",
+        "a flood of unexpected messages is held back, not lost, and memory stays bounded",
+        flood,
+    )
+    .within(30),
+    Case::both(
+        "fi_msg/flood_large",
+        "a flood of unexpected large messages is held back, not lost",
+        flood_large,
+    )
+    .within(30),
+];
+
+fn recv_full(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        rx_size: 16,
+        ..Spec::default()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    rig.exchange(A, B, b"first")?;
+    let size = rig.info.rx.size;
+    let mut recvs = Vec::new();
+    let full = loop {
+        match rig.try_post(B, Post::recv(8)) {
+            Ok(token) => recvs.push(token),
+            Err(e) if e.is(Errno::EAGAIN) => break true,
+            Err(e) => return Err(e.into()),
+        }
+        if recvs.len() > 100_000 {
+            break false;
+        }
+    };
+    ensure!(
+        recvs.len() >= size,
+        "full after {} of {size} receives",
+        recvs.len()
+    );
+    if !full {
+        return Err(Stop::not_offered(format!("{} receives fit", recvs.len())));
+    }
+    for (i, recv) in recvs.drain(..20.min(size)).enumerate() {
+        let send = rig.post(A, Post::send(i.to_le_bytes()))?;
+        rig.done(A, send)?;
+        ensure!(
+            rig.done(B, recv)?.bytes() == i.to_le_bytes(),
+            "message {i} is another"
+        );
+        rig.post(B, Post::recv(8))?;
+    }
+    Ok(())
+}
+
+fn send_full(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        tx_size: 16,
+        ..Spec::default()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    rig.exchange(A, B, b"first")?;
+    let len = 40_000;
+    let mut sends = Vec::new();
+    // Nobody receives, so a queue fills in the end, the transmit queue at the latest.
+    loop {
+        match rig.try_post(A, Post::send(pattern(len, sends.len()))) {
+            Ok(token) => sends.push(token),
+            Err(e) if e.is(Errno::EAGAIN) => break,
+            Err(e) => return Err(e.into()),
+        }
+        if sends.len() > 20_000 {
+            return Err(Stop::fail("20000 sends of 40 kB fit where nobody receives"));
+        }
+    }
+    for i in 0..sends.len() {
+        let recv = rig.post(B, Post::recv(len))?;
+        ensure!(
+            rig.done(B, recv)?.bytes() == pattern(len, i),
+            "message {i} is another"
+        );
+    }
+    for send in sends {
+        rig.done(A, send)?;
+    }
+    rig.exchange(A, B, b"after")?;
+    rig.quiet()?;
+    rig.close()
+}
+
+/// Sends until nothing more is taken for a while, and at most `most` messages; then receives
+/// all.
+fn hold_back(cx: &Cx<'_>, len: usize, most: usize) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.exchange(A, B, b"first")?;
+    let before = resident();
+    let mut sends = Vec::new();
+    let mut since = Instant::now();
+    while sends.len() < most && since.elapsed() < Duration::from_millis(300) {
+        match rig.try_post(A, Post::send(pattern(len, sends.len()))) {
+            Ok(token) => {
+                sends.push(token);
+                since = Instant::now();
+            }
+            Err(e) if e.is(Errno::EAGAIN) => rig.pump()?,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    let grown = resident().saturating_sub(before);
+    // What is in flight may be kept once by this test, once by each side, and then some.
+    let bound = (256 << 20).max(sends.len() * len * 2 + (64 << 20));
+    ensure!(
+        grown < bound,
+        "{} messages of {len} B grew memory by {grown} B",
+        sends.len()
+    );
+    if sends.len() == most {
+        return Err(Stop::fail(format!(
+            "{most} messages of {len} B were taken and none held back"
+        )));
+    }
+    for i in 0..sends.len() {
+        let recv = rig.post(B, Post::recv(len))?;
+        ensure!(
+            rig.done(B, recv)?.bytes() == pattern(len, i),
+            "message {i} is another"
+        );
+    }
+    for send in sends {
+        rig.done(A, send)?;
+    }
+    rig.exchange(A, B, b"after")?;
+    rig.quiet()?;
+    rig.close()
+}
+
+/// Resident memory of this process in bytes; 0 where the system does not say.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = status.split(' ').nth(1).and_then(|p| p.parse().ok());
+    pages.unwrap_or(0_usize) * 4096
+}
+
+fn flood(cx: &Cx<'_>) -> Outcome {
+    hold_back(cx, 64, 1 << 20)
+}
+
+fn flood_large(cx: &Cx<'_>) -> Outcome {
+    hold_back(cx, 100_000, 20_000)
+}

@@ -1,0 +1,248 @@
+//! When a transmit completes (`fi_cq`(3), completion event semantics), and whether it reports.
+
+use std::time::{Duration, Instant};
+
+use ripstop_types::{Flags, Progress};
+
+use super::set_default;
+use crate::case::{Case, Cx, Outcome, Stop};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Spec, pattern};
+use crate::subject::{Direction, Post};
+
+pub(super) const CASES: &[Case] = &[
+    Case::both("fi_cq/levels", "each completion level completes", levels),
+    Case::both(
+        "fi_cq/level_by_default",
+        "the level in the hints holds for calls without flags",
+        by_default,
+    ),
+    Case::both(
+        "fi_cq/delivery_complete",
+        "delivery complete waits until the peer has processed the message",
+        delivery,
+    ),
+    Case::both(
+        "fi_cq/delivery_placed",
+        "after delivery complete the posted buffer holds the data",
+        placed,
+    ),
+    Case::both(
+        "fi_cq/inject_complete_unreceived",
+        "inject complete does not wait for a receive",
+        unreceived,
+    ),
+    Case::both(
+        "fi_endpoint/selective_completion",
+        "with FI_SELECTIVE_COMPLETION only flagged operations report",
+        selective,
+    ),
+    Case::both(
+        "fi_endpoint/selective_recv",
+        "receives can be selective as well",
+        selective_recv,
+    ),
+    Case::both(
+        "fi_endpoint/selective_error",
+        "an operation that fails reports though it asked for no completion",
+        selective_error,
+    ),
+    Case::both(
+        "fi_endpoint/op_flags",
+        "FI_SETOPSFLAG changes what calls without flags do",
+        op_flags,
+    ),
+];
+
+const LEVELS: [Flags; 3] = [
+    Flags::INJECT_COMPLETE,
+    Flags::TRANSMIT_COMPLETE,
+    Flags::DELIVERY_COMPLETE,
+];
+
+fn levels(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    for level in LEVELS {
+        for len in [0, 8, 1000, 300_000] {
+            let bytes = pattern(len, 1);
+            let recv = rig.post(B, Post::recv(len))?;
+            let send = rig.post(A, Post::send(&bytes[..]).flags(level))?;
+            rig.done(A, send)?;
+            ensure!(
+                rig.done(B, recv)?.bytes() == bytes,
+                "{level:?}: {len} bytes damaged"
+            );
+        }
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn by_default(cx: &Cx<'_>) -> Outcome {
+    for level in LEVELS {
+        let spec = Spec {
+            tx_op_flags: level,
+            ..Spec::default()
+        };
+        let rig = Rig::open(cx, &spec)?;
+        rig.exchange(A, B, &pattern(50, 1))?;
+        rig.exchange(B, A, &pattern(50_000, 2))?;
+        let recv = rig.post(B, Post::recv(8))?;
+        rig.inject(A, b"inject", None, None)?;
+        rig.done(B, recv)?;
+        rig.quiet()?;
+        rig.close()?;
+    }
+    Ok(())
+}
+
+/// Sides that make no progress unless their own queue is read.
+fn apart(level: Flags) -> Spec {
+    Spec {
+        two_domains: true,
+        progress: Progress::Manual,
+        tx_op_flags: level,
+        ..Spec::default()
+    }
+}
+
+/// Reads A's queue alone for a while and counts what comes.
+fn only_a(rig: &Rig<'_>) -> Result<usize, Stop> {
+    let end = Instant::now() + Duration::from_millis(60);
+    let mut count = 0;
+    while Instant::now() < end {
+        match rig.s.cq_read(rig.sides[A].cq, 16) {
+            Ok(read) => count += read.len(),
+            Err(e) if e.is(ripstop_types::Errno::EAGAIN) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(count)
+}
+
+fn delivery(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &apart(Flags::DELIVERY_COMPLETE))?;
+    rig.exchange(A, B, b"first")?;
+    for len in [8, 20_000] {
+        let recv = rig.post(B, Post::recv(len))?;
+        let send = rig.post(A, Post::send(pattern(len, 1)))?;
+        let early = only_a(&rig)?;
+        ensure!(early == 0, "{len} B: complete before the peer has looked");
+        rig.done(B, recv)?;
+        rig.done(A, send)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn placed(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &apart(Flags::DELIVERY_COMPLETE))?;
+    rig.exchange(A, B, b"first")?;
+    for len in [0, 8, 5000, 500_000] {
+        let recv = rig.post(B, Post::recv(len))?;
+        let send = rig.post(A, Post::send(pattern(len, 1)))?;
+        rig.done(A, send)?;
+        // The receive has completed by now: one look must do.
+        let got = rig.until_within(Duration::ZERO, "the receive's completion", || {
+            rig.pump()?;
+            Ok(rig.take_done(B, recv))
+        })?;
+        ensure!(
+            got.bytes() == pattern(len, 1),
+            "{len} bytes arrived damaged"
+        );
+    }
+    rig.close()
+}
+
+fn unreceived(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.exchange(A, B, b"first")?;
+    let post = Post::send(pattern(64, 1)).flags(Flags::INJECT_COMPLETE);
+    let send = rig.post(A, post)?;
+    rig.done(A, send)?;
+    let recv = rig.post(B, Post::recv(64))?;
+    rig.done(B, recv)?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn selective(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        selective: Flags::SEND,
+        ..Spec::default()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    let mut recvs = Vec::new();
+    for _ in 0..4 {
+        recvs.push(rig.post(B, Post::recv(8))?);
+    }
+    rig.post(A, Post::send(*b"silent"))?;
+    rig.post(A, Post::send(*b"silent").flags(Flags::TRANSMIT_COMPLETE))?;
+    rig.inject(A, b"silent", None, None)?;
+    let loud = rig.post(A, Post::send(*b"loud").flags(Flags::COMPLETION))?;
+    rig.done(A, loud)?;
+    for recv in recvs {
+        rig.done(B, recv)?;
+    }
+    // A completion of a silent send would be one too many.
+    rig.quiet()?;
+    rig.close()
+}
+
+fn selective_recv(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        selective: Flags::SEND | Flags::RECV,
+        ..Spec::default()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    rig.post(B, Post::recv(8))?;
+    let loud = rig.post(B, Post::recv(8).flags(Flags::COMPLETION))?;
+    rig.post(A, Post::send(*b"silent"))?;
+    rig.post(A, Post::send(*b"loud"))?;
+    ensure!(rig.done(B, loud)?.bytes() == b"loud", "the wrong message");
+    rig.quiet()?;
+    rig.close()
+}
+
+fn selective_error(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        selective: Flags::SEND | Flags::RECV,
+        ..Spec::default()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    let recv = rig.post(B, Post::recv(4))?;
+    rig.post(A, Post::send(*b"too long"))?;
+    let error = rig.failed(B, recv)?;
+    ensure!(
+        error.err == ripstop_types::Errno::ETRUNC,
+        "the error is {}",
+        error.err.name()
+    );
+    Ok(())
+}
+
+fn op_flags(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        selective: Flags::SEND,
+        ..Spec::default()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    let mut recvs = Vec::new();
+    for _ in 0..2 {
+        recvs.push(rig.post(B, Post::recv(8))?);
+    }
+    set_default(&rig, A, Flags::COMPLETION | Flags::INJECT_COMPLETE)?;
+    let flags = rig.s.op_flags(rig.sides[A].ep, Direction::Tx)?;
+    let wanted = Flags::COMPLETION | Flags::INJECT_COMPLETE;
+    ensure!(flags == wanted, "FI_GETOPSFLAG gives {flags:?}");
+    let loud = rig.post(A, Post::send(*b"loud"))?;
+    rig.done(A, loud)?;
+    set_default(&rig, A, Flags::empty())?;
+    rig.post(A, Post::send(*b"silent"))?;
+    for recv in recvs {
+        rig.done(B, recv)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}

@@ -1,0 +1,264 @@
+//! Multi-receive buffers.
+
+use ripstop_types::{Errno, Flags};
+
+use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Spec, pattern};
+use crate::subject::{Completion, EpOption, Post, Token};
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_msg/multi_recv",
+        "one buffer takes many messages, each named by its place",
+        many,
+    ),
+    Case::both(
+        "fi_msg/multi_recv_release",
+        "the buffer is released when less than the minimum is left",
+        release,
+    ),
+    Case::both(
+        "fi_msg/multi_recv_next",
+        "a message too long for what is left goes to the next buffer",
+        next,
+    ),
+    Case::both(
+        "fi_msg/multi_recv_unexpected",
+        "messages that waited fill the buffer too",
+        waited,
+    ),
+    Case::both(
+        "fi_msg/multi_recv_data",
+        "CQ data comes with each message",
+        data,
+    ),
+    Case::both(
+        "fi_msg/multi_recv_cancel",
+        "a canceled buffer is released",
+        cancel,
+    ),
+    Case::both(
+        "fi_msg/multi_recv_option",
+        "FI_OPT_MIN_MULTI_RECV is read back",
+        option,
+    ),
+];
+
+fn spec() -> Spec {
+    Spec::default().caps(Flags::MULTI_RECV)
+}
+
+fn open<'a>(cx: &Cx<'a>, min: usize) -> Step<Rig<'a>> {
+    let rig = Rig::open(cx, &spec())?;
+    rig.s
+        .set_option(rig.sides[B].ep, EpOption::MinMultiRecv, min)?;
+    Ok(rig)
+}
+
+fn buffer(len: usize) -> Post {
+    Post::recv(len).flags(Flags::MULTI_RECV)
+}
+
+/// The next message out of a multi-receive buffer, and whether the buffer is released with or
+/// after it.
+fn piece(rig: &Rig<'_>, token: Token) -> Step<Completion> {
+    let got = rig.done(B, token)?;
+    if got.piece.is_none() {
+        return Err(Stop::fail("a completion without its place in the buffer"));
+    }
+    Ok(got)
+}
+
+fn check(got: &Completion, i: usize, len: usize) -> Outcome {
+    ensure!(
+        got.len == len,
+        "message {i} has length {}, not {len}",
+        got.len
+    );
+    let bytes = got.piece.as_deref().unwrap_or_default();
+    ensure!(bytes == pattern(len, i), "message {i} arrived damaged");
+    ensure!(
+        got.flags.contains(Flags::RECV),
+        "message {i} has flags {:?}",
+        got.flags
+    );
+    Ok(())
+}
+
+fn many(cx: &Cx<'_>) -> Outcome {
+    let rig = open(cx, 64)?;
+    let token = rig.post(B, buffer(1 << 20))?;
+    for i in 0..100 {
+        let send = rig.post(A, Post::send(pattern(10 + i * 7, i)))?;
+        rig.done(A, send)?;
+    }
+    for i in 0..100 {
+        let got = piece(&rig, token)?;
+        check(&got, i, 10 + i * 7)?;
+        ensure!(
+            !got.flags.contains(Flags::MULTI_RECV),
+            "released with room left"
+        );
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+/// Waits for the release, with or after the last message.
+fn released(rig: &Rig<'_>, token: Token, last: &Completion) -> Outcome {
+    if last.flags.contains(Flags::MULTI_RECV) {
+        return Ok(());
+    }
+    let end = rig.done(B, token)?;
+    ensure!(
+        end.flags.contains(Flags::MULTI_RECV),
+        "no release: flags {:?}",
+        end.flags
+    );
+    ensure!(
+        !end.flags.contains(Flags::RECV),
+        "one message too many: {:?}",
+        end.flags
+    );
+    Ok(())
+}
+
+fn release(cx: &Cx<'_>) -> Outcome {
+    let rig = open(cx, 100)?;
+    // Four messages of 100 leave 99.
+    let token = rig.post(B, buffer(499))?;
+    for i in 0..4 {
+        let send = rig.post(A, Post::send(pattern(100, i)))?;
+        rig.done(A, send)?;
+    }
+    for i in 0..3 {
+        let got = piece(&rig, token)?;
+        check(&got, i, 100)?;
+        ensure!(
+            !got.flags.contains(Flags::MULTI_RECV),
+            "released after {} messages",
+            i + 1
+        );
+    }
+    let got = piece(&rig, token)?;
+    check(&got, 3, 100)?;
+    released(&rig, token, &got)?;
+    // What comes now needs another buffer.
+    rig.exchange(A, B, b"after")?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn next(cx: &Cx<'_>) -> Outcome {
+    let rig = open(cx, 8)?;
+    let first = rig.post(B, buffer(1000))?;
+    let second = rig.post(B, buffer(1000))?;
+    let send = rig.post(A, Post::send(pattern(900, 0)))?;
+    rig.done(A, send)?;
+    let got = piece(&rig, first)?;
+    check(&got, 0, 900)?;
+    let send = rig.post(A, Post::send(pattern(900, 1)))?;
+    rig.done(A, send)?;
+    // It does not fit: either the first buffer is released and the second takes it, or the
+    // message is cut off in the first and reported.
+    let got = rig.until("the second message or an error", || {
+        if let Some(got) = rig.take_done(B, second) {
+            return Ok(Some(Ok(got)));
+        }
+        Ok(rig.take_failed(B, first).map(Err))
+    })?;
+    match got {
+        Ok(got) => check(&got, 1, 900),
+        Err(error) => {
+            ensure!(
+                error.err == Errno::ETRUNC,
+                "the error is {}",
+                error.err.name()
+            );
+            ensure!(error.olen == 800, "olen is {}", error.olen);
+            Ok(())
+        }
+    }
+}
+
+fn waited(cx: &Cx<'_>) -> Outcome {
+    let rig = open(cx, 64)?;
+    rig.exchange(A, B, b"first")?;
+    let mut sends = Vec::new();
+    for i in 0..20 {
+        sends.push(rig.post(A, Post::send(pattern(200, i)))?);
+    }
+    for _ in 0..100 {
+        rig.pump()?;
+    }
+    let token = rig.post(B, buffer(100_000))?;
+    for i in 0..20 {
+        check(&piece(&rig, token)?, i, 200)?;
+    }
+    for send in sends {
+        rig.done(A, send)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn data(cx: &Cx<'_>) -> Outcome {
+    let rig = open(cx, 64)?;
+    let token = rig.post(B, buffer(100_000))?;
+    for i in 0..10_usize {
+        let post = Post::send(pattern(50, i));
+        let post = if i % 2 == 0 {
+            post.data(i as u64)
+        } else {
+            post
+        };
+        let send = rig.post(A, post)?;
+        rig.done(A, send)?;
+    }
+    for i in 0..10_usize {
+        let got = piece(&rig, token)?;
+        check(&got, i, 50)?;
+        let flagged = got.flags.contains(Flags::REMOTE_CQ_DATA);
+        ensure!(
+            flagged == (i % 2 == 0),
+            "message {i} has flags {:?}",
+            got.flags
+        );
+        ensure!(
+            !flagged || got.data == i as u64,
+            "message {i} has data {}",
+            got.data
+        );
+    }
+    rig.close()
+}
+
+fn cancel(cx: &Cx<'_>) -> Outcome {
+    let rig = open(cx, 64)?;
+    let token = rig.post(B, buffer(10_000))?;
+    let send = rig.post(A, Post::send(pattern(50, 0)))?;
+    rig.done(A, send)?;
+    check(&piece(&rig, token)?, 0, 50)?;
+    rig.s.cancel(rig.sides[B].ep, token)?;
+    let error = rig.failed(B, token)?;
+    ensure!(
+        error.err == Errno::ECANCELED,
+        "the error is {}",
+        error.err.name()
+    );
+    rig.exchange(A, B, b"after")?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn option(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec())?;
+    let ep = rig.sides[B].ep;
+    for value in [1, 64, 4096] {
+        rig.s.set_option(ep, EpOption::MinMultiRecv, value)?;
+        let read = rig.s.option(ep, EpOption::MinMultiRecv)?;
+        ensure!(read == value, "set to {value}, read as {read}");
+    }
+    Ok(())
+}

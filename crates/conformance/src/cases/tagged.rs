@@ -1,0 +1,746 @@
+//! `fi_tagged`(3).
+
+mod peek;
+
+use ripstop_types::{Errno, FiAddr, Flags, MsgOrder};
+
+use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Side, Spec, pattern};
+use crate::subject::Post;
+
+pub(super) fn cases() -> Vec<Case> {
+    [OWN, peek::CASES].concat()
+}
+
+const OWN: &[Case] = &[
+    Case::both(
+        "fi_tagged/small",
+        "a tagged message arrives with its tag",
+        small,
+    ),
+    Case::both(
+        "fi_tagged/sizes",
+        "tagged messages of 0 B to 4 MiB arrive whole, early and late",
+        sizes,
+    ),
+    Case::both(
+        "fi_tagged/matching",
+        "messages go to the buffers with their tag, whatever the order",
+        matching,
+    ),
+    Case::both(
+        "fi_tagged/ignore",
+        "bits in the mask do not matter, the others do",
+        ignore,
+    ),
+    Case::both(
+        "fi_tagged/wildcard",
+        "a mask of all bits takes any tag, and reports it",
+        wildcard,
+    ),
+    Case::both(
+        "fi_tagged/all_tag_bits",
+        "every bit of a tag counts",
+        all_tag_bits,
+    ),
+    Case::both(
+        "fi_tagged/first_posted",
+        "of several matching buffers the first posted is filled",
+        first_posted,
+    ),
+    Case::both(
+        "fi_tagged/first_arrived",
+        "of several waiting messages the first sent is received",
+        first_arrived,
+    ),
+    Case::both(
+        "fi_tagged/no_match",
+        "a message no buffer matches waits, and disturbs nothing",
+        no_match,
+    ),
+    Case::both(
+        "fi_tagged/apart_from_msg",
+        "tagged and plain messages never match each other",
+        apart_from_msg,
+    ),
+    Case::both(
+        "fi_tagged/order",
+        "tagged messages of one tag keep their order, hundreds in flight",
+        order,
+    ),
+    Case::both(
+        "fi_tagged/iov",
+        "tagged messages are gathered and scattered",
+        iov,
+    ),
+    Case::both(
+        "fi_tagged/inject",
+        "injected tagged messages arrive, without a completion",
+        inject,
+    ),
+    Case::both(
+        "fi_tagged/cq_data",
+        "tagged messages carry CQ data",
+        cq_data,
+    ),
+    Case::both(
+        "fi_tagged/inject_data",
+        "injected tagged messages carry CQ data",
+        inject_data,
+    ),
+    Case::both(
+        "fi_tagged/truncated",
+        "a tagged message that does not fit is cut off and reported",
+        truncated,
+    ),
+    Case::both(
+        "fi_tagged/truncated_unexpected",
+        "a waiting tagged message that does not fit is cut off and reported",
+        truncated_unexpected,
+    ),
+    Case::both(
+        "fi_tagged/completion_flags",
+        "completions say FI_TAGGED",
+        completion_flags,
+    ),
+    Case::both(
+        "fi_tagged/cancel",
+        "a canceled tagged receive ends with FI_ECANCELED and matches nothing",
+        cancel,
+    ),
+    Case::both(
+        "fi_tagged/levels",
+        "each completion level completes, small and large",
+        levels,
+    ),
+    Case::both(
+        "fi_tagged/delivery_rendezvous",
+        "a large message with delivery complete waits for its receive",
+        delivery_rendezvous,
+    ),
+    Case::both(
+        "fi_tagged/many_unmatched",
+        "a thousand waiting messages are found by their tags in any order",
+        many_unmatched,
+    ),
+    Case::rdm(
+        "fi_tagged/directed",
+        "a directed receive takes messages of its peer only",
+        directed,
+    ),
+    Case::rdm(
+        "fi_tagged/directed_waiting",
+        "a directed receive finds the waiting message of its peer",
+        directed_waiting,
+    ),
+    Case::rdm(
+        "fi_tagged/directed_any",
+        "FI_ADDR_UNSPEC takes messages of any peer",
+        directed_any,
+    ),
+];
+
+fn small(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let recv = rig.post(B, Post::trecv(0x1234, 0, 16))?;
+    let send = rig.post(A, Post::tsend(0x1234, *b"tagged"))?;
+    rig.done(A, send)?;
+    let got = rig.done(B, recv)?;
+    ensure!(got.bytes() == b"tagged", "the message arrived damaged");
+    ensure!(got.tag == 0x1234, "the tag is {:#x}", got.tag);
+    rig.quiet()?;
+    rig.close()
+}
+
+fn sizes(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let sizes = [
+        0,
+        1,
+        64,
+        127,
+        1025,
+        8191,
+        16_385,
+        65_536,
+        262_145,
+        1 << 20,
+        4 << 20,
+    ];
+    for (tag, len) in (0..).zip(sizes) {
+        let bytes = pattern(len, len);
+        for early in [true, false] {
+            let mut recv = None;
+            if early {
+                recv = Some(rig.post(B, Post::trecv(tag, 0, len))?);
+            }
+            let send = rig.post(A, Post::tsend(tag, &bytes[..]))?;
+            let recv = match recv {
+                Some(recv) => recv,
+                None => {
+                    for _ in 0..20 {
+                        rig.pump()?;
+                    }
+                    rig.post(B, Post::trecv(tag, 0, len))?
+                }
+            };
+            rig.done(A, send)?;
+            let got = rig.done(B, recv)?;
+            ensure!(got.len == len, "{len} bytes arrived as {}", got.len);
+            ensure!(
+                got.bytes() == bytes,
+                "{len} bytes arrived damaged, early: {early}"
+            );
+        }
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn matching(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let mut recvs = Vec::new();
+    for tag in 0..50 {
+        recvs.push((tag, rig.post(B, Post::trecv(tag, 0, 8))?));
+    }
+    let mut sends = Vec::new();
+    for tag in (0..50_u64).rev() {
+        sends.push(rig.post(A, Post::tsend(tag, tag.to_le_bytes()))?);
+    }
+    for (tag, recv) in recvs {
+        let got = rig.done(B, recv)?;
+        ensure!(
+            got.bytes() == tag.to_le_bytes(),
+            "tag {tag} got another message"
+        );
+        ensure!(got.tag == tag, "tag {tag} is reported as {}", got.tag);
+    }
+    for send in sends {
+        rig.done(A, send)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn ignore(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let low = rig.post(B, Post::trecv(0xab00, 0xff, 8))?;
+    let high = rig.post(B, Post::trecv(0x0012, 0xff00, 8))?;
+    // Matches the second only, then the first only.
+    let one = rig.post(A, Post::tsend(0x7712, *b"high"))?;
+    let two = rig.post(A, Post::tsend(0xab55, *b"low"))?;
+    let got = rig.done(B, high)?;
+    ensure!(
+        got.tag == 0x7712 && got.bytes() == b"high",
+        "tag {:#x} in the second",
+        got.tag
+    );
+    let got = rig.done(B, low)?;
+    ensure!(
+        got.tag == 0xab55 && got.bytes() == b"low",
+        "tag {:#x} in the first",
+        got.tag
+    );
+    for send in [one, two] {
+        rig.done(A, send)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn wildcard(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    for tag in [0, 1, 0xdead_beef, u64::MAX >> 1, 1 << 62] {
+        let recv = rig.post(B, Post::trecv(7, u64::MAX, 8))?;
+        let send = rig.post(A, Post::tsend(tag, *b"any"))?;
+        rig.done(A, send)?;
+        let got = rig.done(B, recv)?;
+        ensure!(got.tag == tag, "tag {tag:#x} is reported as {:#x}", got.tag);
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn all_tag_bits(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let bits = 64 - rig.info.ep.mem_tag_format.leading_zeros();
+    let mut recvs = Vec::new();
+    for bit in 0..bits {
+        recvs.push((bit, rig.post(B, Post::trecv(1 << bit, 0, 8))?));
+    }
+    let mut sends = Vec::new();
+    for bit in (0..bits).rev() {
+        sends.push(rig.post(A, Post::tsend(1 << bit, bit.to_le_bytes()))?);
+    }
+    for (bit, recv) in recvs {
+        let got = rig.done(B, recv)?;
+        ensure!(
+            got.bytes() == bit.to_le_bytes(),
+            "bit {bit} got another message"
+        );
+    }
+    for send in sends {
+        rig.done(A, send)?;
+    }
+    rig.close()
+}
+
+fn first_posted(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let any = rig.post(B, Post::trecv(0, u64::MAX, 8))?;
+    let exact = rig.post(B, Post::trecv(5, 0, 8))?;
+    let masked = rig.post(B, Post::trecv(4, 1, 8))?;
+    for i in 0..3_u64 {
+        let send = rig.post(A, Post::tsend(5, i.to_le_bytes()))?;
+        rig.done(A, send)?;
+    }
+    for (i, recv) in (0_u64..).zip([any, exact, masked]) {
+        let got = rig.done(B, recv)?;
+        ensure!(
+            got.bytes() == i.to_le_bytes(),
+            "buffer {i} has message {:?}",
+            got.bytes()
+        );
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn first_arrived(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let mut sends = Vec::new();
+    for i in 0..6_u64 {
+        sends.push(rig.post(A, Post::tsend(i % 2, i.to_le_bytes()))?);
+    }
+    for _ in 0..100 {
+        rig.pump()?;
+    }
+    // 1 is the first of tag 1, then 0 is the first of any, then in order.
+    for (tag, ignore, wanted) in [(1, 0, 1_u64), (0, u64::MAX, 0), (1, 0, 3), (9, u64::MAX, 2)] {
+        let recv = rig.post(B, Post::trecv(tag, ignore, 8))?;
+        let got = rig.done(B, recv)?;
+        ensure!(
+            got.bytes() == wanted.to_le_bytes(),
+            "message {wanted} was due: {:?}",
+            got.bytes()
+        );
+    }
+    for wanted in [4_u64, 5] {
+        let recv = rig.post(B, Post::trecv(wanted % 2, 0, 8))?;
+        let got = rig.done(B, recv)?;
+        ensure!(
+            got.bytes() == wanted.to_le_bytes(),
+            "message {wanted} was due: {:?}",
+            got.bytes()
+        );
+    }
+    for send in sends {
+        rig.done(A, send)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn no_match(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let other = rig.post(B, Post::trecv(1, 0, 8))?;
+    let waiting = rig.post(A, Post::tsend(2, *b"waits"))?;
+    let send = rig.post(A, Post::tsend(1, *b"goes by"))?;
+    ensure!(
+        rig.done(B, other)?.bytes() == b"goes by",
+        "the wrong message"
+    );
+    rig.done(A, send)?;
+    let recv = rig.post(B, Post::trecv(2, 0, 8))?;
+    ensure!(
+        rig.done(B, recv)?.bytes() == b"waits",
+        "the waiting message is lost"
+    );
+    rig.done(A, waiting)?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn apart_from_msg(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let plain = rig.post(B, Post::recv(8))?;
+    let tagged = rig.post(B, Post::trecv(0, u64::MAX, 8))?;
+    let one = rig.post(A, Post::tsend(0, *b"tagged"))?;
+    let two = rig.post(A, Post::send(*b"plain"))?;
+    ensure!(
+        rig.done(B, plain)?.bytes() == b"plain",
+        "fi_recv got a tagged message"
+    );
+    ensure!(
+        rig.done(B, tagged)?.bytes() == b"tagged",
+        "fi_trecv got a plain message"
+    );
+    for send in [one, two] {
+        rig.done(A, send)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn order(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        order: MsgOrder::SAS,
+        ..Spec::tagged()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    let count = 300.min(rig.info.tx.size).min(rig.info.rx.size);
+    // Sizes on both sides of any rendezvous limit.
+    let len = |i: usize| [8, 200, 20_000, 1, 70_000][i % 5];
+    let (mut recvs, mut sends) = (Vec::new(), Vec::new());
+    for i in 0..count {
+        if i % 3 > 0 {
+            recvs.push(rig.post(B, Post::trecv(1, 0, 70_000))?);
+        }
+        sends.push(rig.post(A, Post::tsend(1, pattern(len(i), i)))?);
+    }
+    while recvs.len() < count {
+        recvs.push(rig.post(B, Post::trecv(1, 0, 70_000))?);
+    }
+    for (i, recv) in recvs.into_iter().enumerate() {
+        let got = rig.done(B, recv)?;
+        ensure!(
+            got.bytes() == pattern(len(i), i),
+            "buffer {i} does not hold message {i}"
+        );
+    }
+    for send in sends {
+        rig.done(A, send)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn iov(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let (out, into) = (rig.info.tx.iov_limit, rig.info.rx.iov_limit);
+    for len in [400, 40_000, 400_000] {
+        let bytes = pattern(len, 9);
+        let pieces: Vec<_> = bytes
+            .chunks(len.div_ceil(out))
+            .map(<[u8]>::to_vec)
+            .collect();
+        let room: Vec<_> = vec![0; len]
+            .chunks(len.div_ceil(into))
+            .map(<[u8]>::to_vec)
+            .collect();
+        let recv = rig.post(B, Post::trecv(3, 0, 0).iov(room))?;
+        let send = rig.post(A, Post::tsend(3, *b"").iov(pieces))?;
+        rig.done(A, send)?;
+        ensure!(
+            rig.done(B, recv)?.bytes() == bytes,
+            "{len} bytes arrived damaged"
+        );
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn inject(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let limit = rig.info.tx.inject_size;
+    for len in [0, 1, limit / 2, limit] {
+        let bytes = pattern(len, len);
+        let recv = rig.post(B, Post::trecv(len as u64, 0, limit))?;
+        rig.inject(A, &bytes, Some(len as u64), None)?;
+        ensure!(
+            rig.done(B, recv)?.bytes() == bytes,
+            "{len} bytes arrived damaged"
+        );
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn cq_data(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    for len in [0, 10, 100_000] {
+        for data in [0, 0x0102_0304] {
+            let recv = rig.post(B, Post::trecv(1, 0, len))?;
+            let send = rig.post(A, Post::tsend(1, pattern(len, 1)).data(data))?;
+            rig.done(A, send)?;
+            let got = rig.done(B, recv)?;
+            ensure!(
+                got.data == data,
+                "{len} B: CQ data {data:#x} arrived as {:#x}",
+                got.data
+            );
+            ensure!(
+                got.flags.contains(Flags::REMOTE_CQ_DATA),
+                "{len} B: {:?}",
+                got.flags
+            );
+            ensure!(
+                got.bytes() == pattern(len, 1),
+                "{len} bytes arrived damaged"
+            );
+        }
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn inject_data(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let recv = rig.post(B, Post::trecv(1, 0, 8))?;
+    rig.inject(A, b"data", Some(1), Some(99))?;
+    let got = rig.done(B, recv)?;
+    ensure!(
+        got.data == 99 && got.tag == 1,
+        "data {}, tag {}",
+        got.data,
+        got.tag
+    );
+    ensure!(got.bytes() == b"data", "the message arrived damaged");
+    rig.quiet()?;
+    rig.close()
+}
+
+/// Checks the report of a message of `sent` bytes in a buffer of `room`.
+fn cut_off(rig: &Rig<'_>, token: u64, tag: u64, room: usize, sent: usize) -> Outcome {
+    let error = rig.failed(B, token)?;
+    ensure!(
+        error.err == Errno::ETRUNC,
+        "the error is {}",
+        error.err.name()
+    );
+    ensure!(
+        error.olen == sent - room,
+        "olen is {}, not {}",
+        error.olen,
+        sent - room
+    );
+    ensure!(
+        error.entry.tag == tag,
+        "the error entry has tag {}",
+        error.entry.tag
+    );
+    Ok(())
+}
+
+fn after(rig: &Rig<'_>) -> Outcome {
+    let recv = rig.post(B, Post::trecv(77, 0, 8))?;
+    let send = rig.post(A, Post::tsend(77, *b"after"))?;
+    rig.done(A, send)?;
+    ensure!(
+        rig.done(B, recv)?.bytes() == b"after",
+        "the next message arrived damaged"
+    );
+    rig.quiet()
+}
+
+fn truncated(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    for (room, len) in [(10, 11), (0, 5), (100, 4000), (1000, 300_000)] {
+        let recv = rig.post(B, Post::trecv(6, 0, room))?;
+        let send = rig.post(A, Post::tsend(6, pattern(len, 1)))?;
+        cut_off(&rig, recv, 6, room, len)?;
+        // The sender may be told as well.
+        drop(rig.end(A, send)?);
+        after(&rig)?;
+    }
+    rig.close()
+}
+
+fn truncated_unexpected(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    for (room, len) in [(10, 11), (100, 4000), (1000, 300_000)] {
+        let send = rig.post(A, Post::tsend(6, pattern(len, 1)))?;
+        for _ in 0..50 {
+            rig.pump()?;
+        }
+        let recv = rig.post(B, Post::trecv(6, 0, room))?;
+        cut_off(&rig, recv, 6, room, len)?;
+        drop(rig.end(A, send)?);
+        after(&rig)?;
+    }
+    rig.close()
+}
+
+fn completion_flags(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    for len in [5, 100_000] {
+        let recv = rig.post(B, Post::trecv(1, 0, len))?;
+        let send = rig.post(A, Post::tsend(1, pattern(len, 1)))?;
+        let (sent, got) = (rig.done(A, send)?, rig.done(B, recv)?);
+        ensure!(
+            sent.flags.contains(Flags::SEND | Flags::TAGGED),
+            "a send has {:?}",
+            sent.flags
+        );
+        ensure!(
+            got.flags.contains(Flags::RECV | Flags::TAGGED),
+            "a receive has {:?}",
+            got.flags
+        );
+        ensure!(
+            !(sent.flags | got.flags).contains(Flags::MSG),
+            "FI_MSG is set as well"
+        );
+    }
+    rig.close()
+}
+
+fn cancel(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let first = rig.post(B, Post::trecv(1, 0, 8))?;
+    let second = rig.post(B, Post::trecv(1, 0, 8))?;
+    rig.s.cancel(rig.sides[B].ep, first)?;
+    let error = rig.failed(B, first)?;
+    ensure!(
+        error.err == Errno::ECANCELED,
+        "the error is {}",
+        error.err.name()
+    );
+    let send = rig.post(A, Post::tsend(1, *b"second"))?;
+    rig.done(A, send)?;
+    ensure!(
+        rig.done(B, second)?.bytes() == b"second",
+        "the message arrived damaged"
+    );
+    rig.quiet()?;
+    rig.close()
+}
+
+fn levels(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    for level in [
+        Flags::INJECT_COMPLETE,
+        Flags::TRANSMIT_COMPLETE,
+        Flags::DELIVERY_COMPLETE,
+    ] {
+        for len in [0, 8, 9000, 300_000] {
+            let bytes = pattern(len, 1);
+            let recv = rig.post(B, Post::trecv(4, 0, len))?;
+            let send = rig.post(A, Post::tsend(4, &bytes[..]).flags(level))?;
+            rig.done(A, send)?;
+            ensure!(
+                rig.done(B, recv)?.bytes() == bytes,
+                "{level:?}: {len} bytes damaged"
+            );
+        }
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn delivery_rendezvous(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let len = 4 << 20;
+    let post = Post::tsend(4, pattern(len, 1)).flags(Flags::DELIVERY_COMPLETE);
+    let send = rig.post(A, post)?;
+    for _ in 0..50 {
+        rig.pump()?;
+    }
+    let recv = rig.post(B, Post::trecv(4, 0, len))?;
+    rig.done(A, send)?;
+    ensure!(
+        rig.done(B, recv)?.bytes() == pattern(len, 1),
+        "the message arrived damaged"
+    );
+    rig.quiet()?;
+    rig.close()
+}
+
+fn many_unmatched(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let count = 1000;
+    let mut sends = Vec::new();
+    for tag in 0..count {
+        sends.push(rig.post(A, Post::tsend(tag, tag.to_le_bytes()))?);
+        rig.pump()?;
+    }
+    // 7 and 1000 have no common factor: every tag once, far from in order.
+    for i in 0..count {
+        let tag = i * 7 % count;
+        let recv = rig.post(B, Post::trecv(tag, 0, 8))?;
+        ensure!(
+            rig.done(B, recv)?.bytes() == tag.to_le_bytes(),
+            "tag {tag} got another message"
+        );
+    }
+    for send in sends {
+        rig.done(A, send)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+/// A third side, `C`, that `B` knows too; gives its address in B's vector.
+fn third(rig: &mut Rig<'_>, spec: &Spec) -> Step<FiAddr> {
+    let domain = rig.sides[A].domain;
+    let side: Side = rig.add(spec, domain)?;
+    rig.sides.push(side);
+    let names: Vec<_> = rig.sides.iter().map(|s| s.name.clone()).collect();
+    rig.sides[2].peer = rig.insert(2, names[B].as_ref())?;
+    rig.insert(B, names[2].as_ref())
+}
+
+const C: usize = 2;
+
+fn directed_rig<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, FiAddr)> {
+    let spec = Spec::tagged().caps(Flags::DIRECTED_RECV);
+    let mut rig = Rig::open(cx, &spec)?;
+    let c = third(&mut rig, &spec)?;
+    Ok((rig, c))
+}
+
+fn directed(cx: &Cx<'_>) -> Outcome {
+    let (rig, c) = directed_rig(cx)?;
+    let a = rig.sides[B].peer;
+    let from_c = rig.post(B, Post::trecv(1, 0, 8).with(c))?;
+    let from_a = rig.post(B, Post::trecv(1, 0, 8).with(a))?;
+    let send = rig.post(A, Post::tsend(1, *b"of A"))?;
+    rig.done(A, send)?;
+    ensure!(rig.done(B, from_a)?.bytes() == b"of A", "the wrong message");
+    let send = rig.post(C, Post::tsend(1, *b"of C"))?;
+    rig.done(C, send)?;
+    ensure!(rig.done(B, from_c)?.bytes() == b"of C", "the wrong message");
+    rig.quiet()?;
+    rig.close()
+}
+
+fn directed_waiting(cx: &Cx<'_>) -> Outcome {
+    let (rig, c) = directed_rig(cx)?;
+    let a = rig.sides[B].peer;
+    let one = rig.post(A, Post::tsend(1, *b"of A"))?;
+    let two = rig.post(C, Post::tsend(1, *b"of C"))?;
+    for _ in 0..100 {
+        rig.pump()?;
+    }
+    let from_c = rig.post(B, Post::trecv(1, 0, 8).with(c))?;
+    ensure!(rig.done(B, from_c)?.bytes() == b"of C", "the wrong message");
+    let from_a = rig.post(B, Post::trecv(1, 0, 8).with(a))?;
+    ensure!(rig.done(B, from_a)?.bytes() == b"of A", "the wrong message");
+    rig.done(A, one)?;
+    rig.done(C, two)?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn directed_any(cx: &Cx<'_>) -> Outcome {
+    let (rig, _) = directed_rig(cx)?;
+    let mut recvs = Vec::new();
+    for _ in 0..2 {
+        recvs.push(rig.post(B, Post::trecv(1, 0, 8))?);
+    }
+    for side in [A, C] {
+        let send = rig.post(side, Post::tsend(1, [side as u8]))?;
+        rig.done(side, send)?;
+    }
+    let mut from = Vec::new();
+    for recv in recvs {
+        from.extend(rig.done(B, recv)?.bytes());
+    }
+    from.sort_unstable();
+    if from != [A as u8, C as u8] {
+        return Err(Stop::fail(format!("messages of {from:?}")));
+    }
+    rig.quiet()?;
+    rig.close()
+}
