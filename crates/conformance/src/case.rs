@@ -86,7 +86,8 @@ pub fn offered<T>(result: CallResult<T>, reasons: &[Errno], what: &str) -> Step<
         Err(Error::Call { errno, .. }) if reasons.contains(&errno) => {
             Err(Stop::not_offered(format!("{what}: {}", errno.name())))
         }
-        other => other.map_err(Stop::from),
+        Err(error) => Err(error.into()),
+        Ok(value) => Ok(value),
     }
 }
 

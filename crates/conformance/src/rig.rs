@@ -189,8 +189,11 @@ impl<'a> Rig<'a> {
                 Err(e) => return Err(e.into()),
             }
         }
-        for side in &self.sides {
-            self.pump_queue(side, side.cq)?;
+        for (i, side) in self.sides.iter().enumerate() {
+            // A queue that sides share is read for the first of them.
+            if self.sides[..i].iter().all(|s| s.cq != side.cq) {
+                self.pump_queue(side, side.cq)?;
+            }
             if side.rx_cq != side.cq {
                 self.pump_queue(side, side.rx_cq)?;
             }
@@ -244,6 +247,67 @@ impl<'a> Rig<'a> {
             }
             self.pump()?;
         }
+    }
+
+    /// Makes progress everywhere without taking a completion.
+    ///
+    /// # Errors
+    ///
+    /// Failed when a read says anything but `FI_EAGAIN` or `FI_EAVAIL`.
+    #[track_caller]
+    pub fn nudge(&self) -> Step<()> {
+        for side in &self.sides {
+            for cq in [side.cq, side.rx_cq] {
+                match self.s.cq_read(cq, 0) {
+                    Ok(_) => {}
+                    Err(e) if e.is(Errno::EAGAIN) || e.is(Errno::EAVAIL) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Rig::until`], but takes no completion while it waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::until`].
+    #[track_caller]
+    pub fn watch<T>(&self, what: &str, mut f: impl FnMut() -> Step<Option<T>>) -> Step<T> {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = f()? {
+                return Ok(found);
+            }
+            if start.elapsed() > SOON {
+                return Err(Stop::fail(format!("within {SOON:?}, not: {what}")));
+            }
+            self.nudge()?;
+        }
+    }
+
+    /// Waits for a transmit to complete, reading that side's queue only; whatever else
+    /// completes elsewhere has time to do so, and stays where it is.
+    ///
+    /// # Errors
+    ///
+    /// Failed when it does not complete.
+    #[track_caller]
+    pub fn sent(&self, side: usize, token: Token) -> Step<()> {
+        self.watch("a completion of the send", || {
+            self.pump_queue(&self.sides[side], self.sides[side].cq)?;
+            match self.take(side, token) {
+                Some(Ok(_)) => Ok(Some(())),
+                Some(Err(e)) => Err(Stop::fail(format!("the send failed: {}", e.err.name()))),
+                None => Ok(None),
+            }
+        })?;
+        let end = Instant::now() + Duration::from_millis(20);
+        while Instant::now() < end {
+            self.nudge()?;
+        }
+        Ok(())
     }
 
     /// Waits for what happens next on an event queue of [`Rig::eqs`].

@@ -1,5 +1,6 @@
 //! The cases, by man page.
 
+mod cq;
 mod getinfo;
 mod msg;
 mod tagged;
@@ -10,7 +11,7 @@ use crate::subject::CEdge;
 /// Every case, in the order they run.
 #[must_use]
 pub fn all() -> Vec<Case> {
-    [getinfo::cases(), msg::cases(), tagged::cases()].concat()
+    [getinfo::cases(), cq::cases(), msg::cases(), tagged::cases()].concat()
 }
 
 /// The calls that only the C interface has.

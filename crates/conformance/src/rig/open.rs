@@ -130,6 +130,16 @@ fn addressed(rig: &mut Rig<'_>, spec: &Spec, domain: Fid) -> Step<()> {
 }
 
 impl Rig<'_> {
+    /// An endpoint with its queues; with the first side's where the spec says so.
+    #[track_caller]
+    fn prepare(&self, spec: &Spec, domain: Fid, info: &Info) -> Step<Side> {
+        let cq = match (spec.one_cq, self.sides.first()) {
+            (true, Some(first)) => first.cq,
+            _ => self.s.cq(domain, spec.cq)?,
+        };
+        prepare_on(self.s, spec, domain, info, cq)
+    }
+
     /// Opens a reliable datagram endpoint with its queues, and enables it.
     ///
     /// # Errors
@@ -137,7 +147,7 @@ impl Rig<'_> {
     /// Failed when something does not open.
     #[track_caller]
     pub fn add(&self, spec: &Spec, domain: Fid) -> Step<Side> {
-        let mut side = prepare(self.s, spec, domain, &self.info)?;
+        let mut side = self.prepare(spec, domain, &self.info)?;
         let av = self.s.av(domain, spec.av)?;
         self.s.bind(side.ep, av, Flags::empty())?;
         self.s.enable(side.ep)?;
@@ -174,6 +184,11 @@ impl Rig<'_> {
 #[track_caller]
 pub fn prepare(s: &dyn Subject, spec: &Spec, domain: Fid, info: &Info) -> Step<Side> {
     let cq = s.cq(domain, spec.cq)?;
+    prepare_on(s, spec, domain, info, cq)
+}
+
+#[track_caller]
+fn prepare_on(s: &dyn Subject, spec: &Spec, domain: Fid, info: &Info, cq: Fid) -> Step<Side> {
     let rx_cq = match spec.split_cq {
         true => s.cq(domain, spec.cq)?,
         false => cq,
@@ -227,7 +242,7 @@ fn connected(rig: &mut Rig<'_>, spec: &Spec, domain: Fid) -> Step<()> {
     let (pep, name) = listener(s, rig.fabric, &rig.info, eq_b)?;
     rig.pep = Some(pep);
 
-    let mut a = prepare(s, spec, domain, &rig.info)?;
+    let mut a = rig.prepare(spec, domain, &rig.info)?;
     s.bind(a.ep, eq_a, Flags::empty())?;
     s.enable(a.ep)?;
     a.eq = Some(eq_a);
@@ -239,7 +254,7 @@ fn connected(rig: &mut Rig<'_>, spec: &Spec, domain: Fid) -> Step<()> {
         true => s.domain(rig.fabric, &request)?,
         false => domain,
     };
-    let mut b = prepare(s, spec, domain, &request)?;
+    let mut b = rig.prepare(spec, domain, &request)?;
     s.bind(b.ep, eq_b, Flags::empty())?;
     s.enable(b.ep)?;
     b.eq = Some(eq_b);

@@ -24,6 +24,8 @@ pub struct Spec {
     pub cq: CqAttr,
     /// A queue of their own for receives.
     pub split_cq: bool,
+    /// One completion queue for both sides.
+    pub one_cq: bool,
     /// Completions only where a flag asks, in these directions.
     pub selective: Flags,
     /// The address vectors.
@@ -48,6 +50,7 @@ impl Default for Spec {
             progress: Progress::Unspec,
             cq: CqAttr::default(),
             split_cq: false,
+            one_cq: false,
             selective: Flags::empty(),
             av: AvAttr::default(),
             two_domains: false,

@@ -28,6 +28,11 @@ pub(super) const CASES: &[Case] = &[
         placed,
     ),
     Case::both(
+        "fi_cq/transmit_complete_leaves",
+        "a message whose send has completed needs nothing more of the sender",
+        leaves,
+    ),
+    Case::both(
         "fi_cq/inject_complete_unreceived",
         "inject complete does not wait for a receive",
         unreceived,
@@ -153,6 +158,55 @@ fn placed(cx: &Cx<'_>) -> Outcome {
         );
     }
     rig.close()
+}
+
+/// Posts a send at A and reads its completion, and nothing else at A.
+fn completed(rig: &Rig<'_>, post: Post) -> Outcome {
+    let send = rig.try_post(A, post)?;
+    let end = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < end {
+        match rig.s.cq_read(rig.sides[A].cq, 1) {
+            Ok(read) if read.iter().any(|c| c.token == Some(send)) => return Ok(()),
+            Ok(_) => {}
+            Err(e) if e.is(ripstop_types::Errno::EAGAIN) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(Stop::fail("a small send did not complete within a second"))
+}
+
+fn leaves(cx: &Cx<'_>) -> Outcome {
+    // Without a level in hints or flags. With one, the peer's acknowledgement may be needed.
+    let rig = Rig::open(cx, &apart(Flags::empty()))?;
+    rig.exchange(A, B, b"first")?;
+    for i in 0..5 {
+        let mut recvs = Vec::new();
+        for _ in 0..=i {
+            recvs.push(rig.post(B, Post::recv(64))?);
+            completed(&rig, Post::send(pattern(64, i)))?;
+        }
+        // From here on the sender does nothing.
+        for recv in recvs {
+            alone(&rig, recv)?;
+        }
+    }
+    rig.close()
+}
+
+/// Waits for a receive at B, reading B's queue only.
+fn alone(rig: &Rig<'_>, recv: u64) -> Outcome {
+    let end = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < end {
+        match rig.s.cq_read(rig.sides[B].cq, 1) {
+            Ok(read) if read.iter().any(|c| c.token == Some(recv)) => return Ok(()),
+            Ok(_) => {}
+            Err(e) if e.is(ripstop_types::Errno::EAGAIN) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(Stop::fail(
+        "a message whose send has completed did not arrive within a second",
+    ))
 }
 
 fn unreceived(cx: &Cx<'_>) -> Outcome {
