@@ -39,6 +39,10 @@ pub struct Side {
     pub cq: Fid,
     /// Where its receives complete.
     pub rx_cq: Fid,
+    /// Counts its transmits.
+    pub tx_cntr: Option<Fid>,
+    /// Counts its receives.
+    pub rx_cntr: Option<Fid>,
     /// Its address vector, on reliable datagram endpoints.
     pub av: Option<Fid>,
     /// Its event queue, on connected endpoints.
@@ -491,6 +495,8 @@ impl<'a> Rig<'a> {
         fids.extend(self.pep);
         for side in &self.sides {
             fids.extend([side.cq, side.rx_cq]);
+            fids.extend(side.tx_cntr);
+            fids.extend(side.rx_cntr);
             fids.extend(side.av);
             fids.extend(side.eq);
         }

@@ -1,5 +1,7 @@
 //! The cases, by man page.
 
+mod av;
+mod cntr;
 mod cq;
 mod getinfo;
 mod msg;
@@ -11,7 +13,15 @@ use crate::subject::CEdge;
 /// Every case, in the order they run.
 #[must_use]
 pub fn all() -> Vec<Case> {
-    [getinfo::cases(), cq::cases(), msg::cases(), tagged::cases()].concat()
+    [
+        getinfo::cases(),
+        av::cases(),
+        cq::cases(),
+        cntr::CASES.to_vec(),
+        msg::cases(),
+        tagged::cases(),
+    ]
+    .concat()
 }
 
 /// The calls that only the C interface has.

@@ -137,7 +137,26 @@ impl Rig<'_> {
             (true, Some(first)) => first.cq,
             _ => self.s.cq(domain, spec.cq)?,
         };
-        prepare_on(self.s, spec, domain, info, cq)
+        let mut side = prepare_on(self.s, spec, domain, info, cq)?;
+        if let Some(wait) = spec.counters {
+            let first = self.sides.first().and_then(|s| s.tx_cntr);
+            let (tx, rx) = match (spec.one_cntr, first) {
+                (true, Some(cntr)) => (cntr, cntr),
+                (true, None) => {
+                    let cntr = self.s.cntr(domain, wait)?;
+                    (cntr, cntr)
+                }
+                _ => (self.s.cntr(domain, wait)?, self.s.cntr(domain, wait)?),
+            };
+            if tx == rx {
+                self.s.bind(side.ep, tx, Flags::SEND | Flags::RECV)?;
+            } else {
+                self.s.bind(side.ep, tx, Flags::SEND)?;
+                self.s.bind(side.ep, rx, Flags::RECV)?;
+            }
+            (side.tx_cntr, side.rx_cntr) = (Some(tx), Some(rx));
+        }
+        Ok(side)
     }
 
     /// Opens a reliable datagram endpoint with its queues, and enables it.
@@ -148,7 +167,10 @@ impl Rig<'_> {
     #[track_caller]
     pub fn add(&self, spec: &Spec, domain: Fid) -> Step<Side> {
         let mut side = self.prepare(spec, domain, &self.info)?;
-        let av = self.s.av(domain, spec.av)?;
+        let av = match (spec.one_av, self.sides.first().and_then(|s| s.av)) {
+            (true, Some(first)) => first,
+            _ => self.s.av(domain, spec.av)?,
+        };
         self.s.bind(side.ep, av, Flags::empty())?;
         self.s.enable(side.ep)?;
         side.av = Some(av);
@@ -210,6 +232,8 @@ fn prepare_on(s: &dyn Subject, spec: &Spec, domain: Fid, info: &Info, cq: Fid) -
         ep,
         cq,
         rx_cq,
+        tx_cntr: None,
+        rx_cntr: None,
         av: None,
         eq: None,
         name: None,

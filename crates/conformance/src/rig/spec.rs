@@ -24,6 +24,12 @@ pub struct Spec {
     pub cq: CqAttr,
     /// A queue of their own for receives.
     pub split_cq: bool,
+    /// Counters of each side's transmits and receives, waited on like this.
+    pub counters: Option<WaitObj>,
+    /// One counter for all of them.
+    pub one_cntr: bool,
+    /// One address vector for both sides.
+    pub one_av: bool,
     /// One completion queue for both sides.
     pub one_cq: bool,
     /// Completions only where a flag asks, in these directions.
@@ -51,6 +57,9 @@ impl Default for Spec {
             cq: CqAttr::default(),
             split_cq: false,
             one_cq: false,
+            one_av: false,
+            counters: None,
+            one_cntr: false,
             selective: Flags::empty(),
             av: AvAttr::default(),
             two_domains: false,

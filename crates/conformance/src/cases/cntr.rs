@@ -1,0 +1,356 @@
+//! `fi_cntr`(3).
+
+use std::time::{Duration, Instant};
+
+use ripstop_types::{Errno, Flags, WaitObj};
+
+use crate::case::{Case, Cx, Outcome, Step, offered, refused};
+use crate::ensure;
+use crate::rig::{A, B, Rig, SOON, Spec, offer};
+use crate::subject::{Fid, Post};
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_cntr/values",
+        "set, add and the error value are read back",
+        values,
+    ),
+    Case::both(
+        "fi_cntr/counts_sends",
+        "sends are counted when they complete",
+        sends,
+    ),
+    Case::both(
+        "fi_cntr/counts_receives",
+        "receives are counted when they complete",
+        receives,
+    ),
+    Case::both(
+        "fi_cntr/counts_silent",
+        "operations without a completion entry are counted",
+        silent,
+    ),
+    Case::both("fi_cntr/counts_inject", "injects are counted", injects),
+    Case::rdm(
+        "fi_cntr/counts_tagged",
+        "tagged messages are counted",
+        tagged,
+    ),
+    Case::both(
+        "fi_cntr/counts_errors",
+        "operations that fail raise the error value, not the value",
+        errors,
+    ),
+    Case::both(
+        "fi_cntr/progress",
+        "reading a counter makes progress",
+        progress,
+    ),
+    Case::both(
+        "fi_cntr/wait_reached",
+        "a wait for what is reached returns at once",
+        wait_reached,
+    ),
+    Case::both(
+        "fi_cntr/wait_timeout",
+        "a wait for what is not reached ends with FI_ETIMEDOUT in time",
+        wait_timeout,
+    ),
+    Case::both(
+        "fi_cntr/wait_counts",
+        "a wait ends when enough operations have completed",
+        wait_counts,
+    ),
+    Case::both(
+        "fi_cntr/wait_none",
+        "a wait on a counter without wait object ends with an error",
+        wait_none,
+    ),
+    Case::both(
+        "fi_cntr/wait_objects",
+        "counters open with every wait object",
+        wait_objects,
+    ),
+    Case::both(
+        "fi_cntr/shared",
+        "one counter counts both directions of both sides",
+        shared,
+    ),
+    Case::both("fi_cntr/busy", "a bound counter does not close", busy),
+];
+
+fn open(cx: &Cx<'_>, wait: WaitObj) -> Step<Fid> {
+    let info = offer(cx, &Spec::default())?;
+    let fabric = cx.s.fabric(&info)?;
+    let domain = cx.s.domain(fabric, &info)?;
+    offered(cx.s.cntr(domain, wait), &[Errno::ENOSYS], "fi_cntr_open")
+}
+
+/// A rig with a counter of A's sends and one of B's receives.
+fn counted<'a>(cx: &Cx<'a>, spec: Spec, wait: WaitObj) -> Step<(Rig<'a>, Fid, Fid)> {
+    open(cx, wait)?;
+    let spec = Spec {
+        counters: Some(wait),
+        ..spec
+    };
+    let rig = Rig::open(cx, &spec)?;
+    let tx = rig.sides[A].tx_cntr;
+    let rx = rig.sides[B].rx_cntr;
+    match (tx, rx) {
+        (Some(tx), Some(rx)) => Ok((rig, tx, rx)),
+        _ => Err(crate::case::Stop::fail("the suite opened no counters")),
+    }
+}
+
+/// A counter's value becomes this.
+fn becomes(rig: &Rig<'_>, cntr: Fid, value: u64) -> Outcome {
+    rig.until(&format!("a count of {value}"), || {
+        let now = rig.s.cntr_read(cntr)?;
+        ensure!(now <= value, "counted {now}, expected {value}");
+        Ok((now == value).then_some(()))
+    })
+}
+
+fn values(cx: &Cx<'_>) -> Outcome {
+    let cntr = open(cx, WaitObj::None)?;
+    let s = cx.s;
+    let eventually =
+        |what: &str, read: &dyn Fn() -> crate::subject::Result<u64>, value| -> Outcome {
+            let start = Instant::now();
+            loop {
+                let now = read()?;
+                if now == value {
+                    return Ok(());
+                }
+                ensure!(start.elapsed() < SOON, "{what} is {now}, not {value}");
+            }
+        };
+    let value = || s.cntr_read(cntr);
+    let error = || s.cntr_readerr(cntr);
+    eventually("a new counter", &value, 0)?;
+    eventually("a new error value", &error, 0)?;
+    s.cntr_set(cntr, 1000)?;
+    eventually("the value after set", &value, 1000)?;
+    s.cntr_add(cntr, 234)?;
+    eventually("the value after add", &value, 1234)?;
+    s.cntr_adderr(cntr, 7)?;
+    eventually("the error value after add", &error, 7)?;
+    s.cntr_seterr(cntr, 2)?;
+    eventually("the error value after set", &error, 2)?;
+    eventually("the value after all", &value, 1234)
+}
+
+fn sends(cx: &Cx<'_>) -> Outcome {
+    let (rig, tx, rx) = counted(cx, Spec::default(), WaitObj::None)?;
+    for i in 1..=20 {
+        rig.exchange(A, B, &[1; 100])?;
+        becomes(&rig, tx, i)?;
+        becomes(&rig, rx, i)?;
+    }
+    rig.close()
+}
+
+fn receives(cx: &Cx<'_>) -> Outcome {
+    let (rig, _, rx) = counted(cx, Spec::default(), WaitObj::None)?;
+    let mut recvs = Vec::new();
+    for _ in 0..10 {
+        recvs.push(rig.post(B, Post::recv(8))?);
+    }
+    becomes(&rig, rx, 0)?;
+    for i in 0..10_u8 {
+        let send = rig.post(A, Post::send([i]))?;
+        rig.done(A, send)?;
+    }
+    for recv in recvs {
+        rig.done(B, recv)?;
+    }
+    becomes(&rig, rx, 10)?;
+    rig.close()
+}
+
+fn silent(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        selective: Flags::SEND | Flags::RECV,
+        ..Spec::default()
+    };
+    let (rig, tx, rx) = counted(cx, spec, WaitObj::None)?;
+    for _ in 0..10 {
+        rig.post(B, Post::recv(8))?;
+        rig.post(A, Post::send(*b"silent"))?;
+    }
+    becomes(&rig, tx, 10)?;
+    becomes(&rig, rx, 10)?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn injects(cx: &Cx<'_>) -> Outcome {
+    let (rig, tx, rx) = counted(cx, Spec::default(), WaitObj::None)?;
+    for _ in 0..10 {
+        let recv = rig.post(B, Post::recv(8))?;
+        rig.inject(A, b"inject", None, None)?;
+        rig.done(B, recv)?;
+    }
+    becomes(&rig, tx, 10)?;
+    becomes(&rig, rx, 10)?;
+    rig.close()
+}
+
+fn tagged(cx: &Cx<'_>) -> Outcome {
+    let (rig, tx, rx) = counted(cx, Spec::tagged(), WaitObj::None)?;
+    for (i, len) in (1..).zip([0, 100, 300_000]) {
+        let recv = rig.post(B, Post::trecv(1, 0, len))?;
+        let send = rig.post(A, Post::tsend(1, vec![1; len]))?;
+        rig.done(A, send)?;
+        rig.done(B, recv)?;
+        becomes(&rig, tx, i)?;
+        becomes(&rig, rx, i)?;
+    }
+    rig.close()
+}
+
+fn errors(cx: &Cx<'_>) -> Outcome {
+    let (rig, _, rx) = counted(cx, Spec::default(), WaitObj::None)?;
+    rig.exchange(A, B, b"first")?;
+    becomes(&rig, rx, 1)?;
+    let recv = rig.post(B, Post::recv(1))?;
+    rig.post(A, Post::send(*b"too long"))?;
+    rig.failed(B, recv)?;
+    rig.until("an error count of 1", || {
+        Ok((rig.s.cntr_readerr(rx)? == 1).then_some(()))
+    })?;
+    becomes(&rig, rx, 1)?;
+    rig.close()
+}
+
+fn progress(cx: &Cx<'_>) -> Outcome {
+    let (rig, tx, rx) = counted(cx, Spec::default(), WaitObj::None)?;
+    rig.exchange(A, B, b"first")?;
+    for i in 2..10 {
+        rig.post(B, Post::recv(50_000))?;
+        rig.post(A, Post::send(vec![1; 50_000]))?;
+        let start = Instant::now();
+        // Only the counters are read.
+        while rig.s.cntr_read(tx)? < i || rig.s.cntr_read(rx)? < i {
+            ensure!(
+                start.elapsed() < SOON,
+                "no progress without reading the queues"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn wait_reached(cx: &Cx<'_>) -> Outcome {
+    let cntr = open(cx, WaitObj::Unspec)?;
+    cx.s.cntr_set(cntr, 5)?;
+    for threshold in [0, 4, 5] {
+        let start = Instant::now();
+        cx.s.cntr_wait(cntr, threshold, SOON)?;
+        ensure!(
+            start.elapsed() < SOON / 2,
+            "back only after {:?}",
+            start.elapsed()
+        );
+    }
+    Ok(())
+}
+
+fn wait_timeout(cx: &Cx<'_>) -> Outcome {
+    for wait in [WaitObj::Unspec, WaitObj::Fd] {
+        let cntr = open(cx, wait)?;
+        for millis in [0, 60] {
+            let timeout = Duration::from_millis(millis);
+            let start = Instant::now();
+            let waited = cx.s.cntr_wait(cntr, 1, timeout);
+            refused(waited, &[Errno::ETIMEDOUT], "a wait for more than there is")?;
+            let took = start.elapsed();
+            ensure!(
+                took + Duration::from_millis(5) >= timeout,
+                "back after {took:?}"
+            );
+            ensure!(took < SOON, "back only after {took:?}");
+        }
+        ensure!(
+            cx.s.cntr_readerr(cntr)? == 0,
+            "the timeout counts as an error"
+        );
+    }
+    Ok(())
+}
+
+fn wait_counts(cx: &Cx<'_>) -> Outcome {
+    let (rig, tx, rx) = counted(cx, Spec::default(), WaitObj::Unspec)?;
+    rig.exchange(A, B, b"first")?;
+    for _ in 0..5 {
+        rig.post(B, Post::recv(8))?;
+        rig.post(A, Post::send(*b"counted"))?;
+    }
+    rig.s.cntr_wait(tx, 6, SOON)?;
+    // The sender's progress may still be needed.
+    let start = Instant::now();
+    loop {
+        match rig.s.cntr_wait(rx, 6, Duration::from_millis(20)) {
+            Ok(()) => break,
+            Err(e) if e.is(Errno::ETIMEDOUT) && start.elapsed() < SOON => {
+                rig.s.cntr_read(tx)?;
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+fn wait_none(cx: &Cx<'_>) -> Outcome {
+    let cntr = open(cx, WaitObj::None)?;
+    let waited = cx.s.cntr_wait(cntr, 1, Duration::from_millis(50));
+    let reasons = [
+        Errno::EINVAL,
+        Errno::ENOSYS,
+        Errno::EOPNOTSUPP,
+        Errno::ETIMEDOUT,
+    ];
+    refused(waited, &reasons, "a wait without wait object")
+}
+
+fn wait_objects(cx: &Cx<'_>) -> Outcome {
+    for wait in [
+        WaitObj::None,
+        WaitObj::Unspec,
+        WaitObj::Fd,
+        WaitObj::MutexCond,
+        WaitObj::Yield,
+    ] {
+        let cntr = open(cx, wait)?;
+        cx.s.cntr_add(cntr, 1)?;
+        cx.s.close(cntr)?;
+    }
+    Ok(())
+}
+
+fn shared(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        counters: Some(WaitObj::None),
+        one_cntr: true,
+        ..Spec::default()
+    };
+    open(cx, WaitObj::None)?;
+    let rig = Rig::open(cx, &spec)?;
+    let Some(cntr) = rig.sides[A].tx_cntr else {
+        return Err(crate::case::Stop::fail("the suite opened no counter"));
+    };
+    for i in 1..=5 {
+        rig.exchange(A, B, b"ping")?;
+        rig.exchange(B, A, b"pong")?;
+        becomes(&rig, cntr, 4 * i)?;
+    }
+    rig.close()
+}
+
+fn busy(cx: &Cx<'_>) -> Outcome {
+    let (rig, tx, _) = counted(cx, Spec::default(), WaitObj::None)?;
+    refused(rig.s.close(tx), &[Errno::EBUSY], "closing a bound counter")?;
+    rig.exchange(A, B, b"still counted")?;
+    becomes(&rig, tx, 1)?;
+    rig.close()
+}
