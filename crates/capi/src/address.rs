@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use core::{ptr, slice};
 
 use ripstop_abi as abi;
-use ripstop_core::Address;
+use ripstop_core::{Address, sockaddr};
 use ripstop_types::{AddrFormat, Errno, Result};
 
 use crate::errno::{code, fail};
@@ -85,8 +85,16 @@ pub(crate) unsafe fn give(address: Result<Address>, addr: *mut c_void, len: *mut
     let Some(len) = (unsafe { len.as_mut() }) else {
         return fail(Errno::EINVAL);
     };
-    let bytes = match address {
-        Ok(address) => address.to_bytes(),
+    let (on_stack, on_heap);
+    let bytes: &[u8] = match address {
+        Ok(Address::Ip(addr)) => {
+            on_stack = sockaddr::encode(&addr);
+            &on_stack
+        }
+        Ok(address) => {
+            on_heap = address.to_bytes();
+            &on_heap
+        }
         Err(error) => return fail(error),
     };
     let room = *len;

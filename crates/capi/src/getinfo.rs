@@ -58,7 +58,10 @@ unsafe fn answer(call: &Call, layout: &Layout) -> Result<*mut abi::fi_info> {
         hints: hints.as_ref(),
     };
     let found = registry().getinfo(&request).map_err(|none| {
-        ripstop_core::fi_info!("core", Subsys::Core, "fi_getinfo: {none}");
+        // The registry has told why each provider refuses.
+        if none.errno != Errno::ENODATA {
+            ripstop_core::fi_warn!("core", Subsys::Core, "fi_getinfo: {none}");
+        }
         none.errno
     });
     let mut infos = found?;

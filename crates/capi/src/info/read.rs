@@ -5,8 +5,9 @@ use core::ffi::{CStr, c_char, c_void};
 use core::slice;
 
 use ripstop_abi as abi;
+use ripstop_core::log::Subsys;
 use ripstop_core::{
-    Address, DomainAttr, EpAttr, FabricAttr, FidToken, Hints, Info, RxAttr, TxAttr,
+    Address, DomainAttr, EpAttr, FabricAttr, FidToken, Hints, Info, RxAttr, TxAttr, fi_info,
 };
 use ripstop_types::{
     AddrFormat, AvType, EpType, Errno, Flags, Mode, MrMode, MsgOrder, Progress, Protocol,
@@ -25,7 +26,7 @@ use crate::handles;
 ///
 /// Every pointer in `info` is null or valid for what it points to.
 pub(crate) unsafe fn hints(info: &abi::fi_info) -> Result<Hints> {
-    let addr_format = value(AddrFormat::from_raw(info.addr_format))?;
+    let addr_format = value("addr_format", info.addr_format, AddrFormat::from_raw)?;
     // SAFETY: the caller's guarantee, for this and the blocks below.
     let src_addr = unsafe { address(addr_format, info.src_addr, info.src_addrlen) }?;
     // SAFETY: as above.
@@ -84,8 +85,15 @@ pub(crate) unsafe fn info(info: *const abi::fi_info) -> Result<Info> {
 }
 
 /// A value that an enumeration here has, or the answer that nobody matches it.
-fn value<T>(known: Option<T>) -> Result<T> {
-    known.ok_or(Errno::ENODATA)
+fn value<T>(attribute: &str, raw: u32, from_raw: fn(u32) -> Option<T>) -> Result<T> {
+    from_raw(raw).ok_or_else(|| {
+        fi_info!(
+            "core",
+            Subsys::Core,
+            "{attribute} is {raw}, which no provider here knows: leave it unspecified"
+        );
+        Errno::ENODATA
+    })
 }
 
 /// # Safety
@@ -109,8 +117,13 @@ unsafe fn address(format: AddrFormat, addr: *const c_void, len: usize) -> Result
     }
     // SAFETY: the caller's guarantee.
     let bytes = unsafe { slice::from_raw_parts(addr.cast::<u8>(), len) };
-    let address = Address::from_bytes(format, bytes).map_err(|_| Errno::ENODATA)?;
-    Ok(Some(address))
+    match Address::from_bytes(format, bytes) {
+        Ok(address) => Ok(Some(address)),
+        Err(error) => {
+            fi_info!("core", Subsys::Core, "src_addr or dest_addr: {error}");
+            Err(Errno::ENODATA)
+        }
+    }
 }
 
 /// A C string as text; bytes that are not UTF-8 are replaced, and so match nothing.
@@ -175,8 +188,8 @@ pub(crate) fn rx_attr(attr: &abi::fi_rx_attr) -> RxAttr {
 /// `auth_key` is null or valid for reads of `auth_key_size` bytes.
 unsafe fn ep_attr(attr: &abi::fi_ep_attr) -> Result<EpAttr> {
     Ok(EpAttr {
-        ep_type: value(EpType::from_raw(attr.type_))?,
-        protocol: value(Protocol::from_raw(attr.protocol))?,
+        ep_type: value("ep_attr->type", attr.type_, EpType::from_raw)?,
+        protocol: value("ep_attr->protocol", attr.protocol, Protocol::from_raw)?,
         protocol_version: attr.protocol_version,
         max_msg_size: attr.max_msg_size,
         msg_prefix_size: attr.msg_prefix_size,
@@ -200,11 +213,27 @@ unsafe fn domain_attr(attr: &abi::fi_domain_attr) -> Result<DomainAttr> {
         domain: token(attr.domain),
         // SAFETY: the caller's guarantee.
         name: unsafe { string(attr.name) },
-        threading: value(Threading::from_raw(attr.threading))?,
-        control_progress: value(Progress::from_raw(attr.control_progress))?,
-        progress: value(Progress::from_raw(attr.data_progress))?,
-        resource_mgmt: value(ResourceMgmt::from_raw(attr.resource_mgmt))?,
-        av_type: value(AvType::from_raw(attr.av_type))?,
+        threading: value(
+            "domain_attr->threading",
+            attr.threading,
+            Threading::from_raw,
+        )?,
+        control_progress: value(
+            "domain_attr->control_progress",
+            attr.control_progress,
+            Progress::from_raw,
+        )?,
+        progress: value(
+            "domain_attr->data_progress",
+            attr.data_progress,
+            Progress::from_raw,
+        )?,
+        resource_mgmt: value(
+            "domain_attr->resource_mgmt",
+            attr.resource_mgmt,
+            ResourceMgmt::from_raw,
+        )?,
+        av_type: value("domain_attr->av_type", attr.av_type, AvType::from_raw)?,
         mr_mode: MrMode::from_bits_retain(attr.mr_mode.cast_unsigned()),
         mr_key_size: attr.mr_key_size,
         cq_data_size: attr.cq_data_size,
