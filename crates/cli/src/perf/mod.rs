@@ -2,7 +2,7 @@
 //! every local provider.
 //!
 //! The processes are this program again, under a hidden subcommand. They obey the lines that
-//! they read from this process ([`protocol`]) and are blocked in that read while they are not
+//! they read from this process (`protocol`) and are blocked in that read while they are not
 //! measuring, so that a pair of one library never disturbs a pair of the other. Samples of two
 //! libraries alternate: A B, then B A, and so on.
 
