@@ -123,6 +123,9 @@ pub(crate) fn apply_defaults(info: &mut Info, params: &Params, hints: Option<&Hi
         info.caps -= Flags::SOURCE_ERR;
         info.rx.caps -= Flags::SOURCE_ERR;
     }
+    // A context can do no more than its interface.
+    info.tx.caps &= info.caps;
+    info.rx.caps &= info.caps;
     match hints.and_then(|hints| hints.tx.as_ref()) {
         Some(tx) if tx.size != 0 => {}
         Some(_) => info.tx.size = params.tx_size,

@@ -85,7 +85,10 @@ impl<K: Mode> CompletionQueue for Cq<K> {
             .engine
             .cq_mut(self.id)
             .is_some_and(|cq| !cq.is_empty());
-        if !waiting {
+        if waiting {
+            // No progress is needed, but what was put off must not wait for the next one.
+            state.end_burst();
+        } else {
             state.progress();
         }
         take(&mut state, self.id, max, &mut entry)

@@ -228,10 +228,7 @@ impl State {
     /// Makes progress without waiting: writes what is staged, reads what has arrived.
     #[inline]
     pub(crate) fn progress(&mut self) {
-        self.burst = 0;
-        if !self.dirty.is_empty() {
-            self.flush_dirty();
-        }
+        self.end_burst();
         let Self {
             hot,
             hot_next,
@@ -642,6 +639,15 @@ impl State {
         {
             stream.dirty = true;
             self.dirty.push(id);
+        }
+    }
+
+    /// Writes what was put off; the next message is written at once again.
+    #[inline]
+    pub(crate) fn end_burst(&mut self) {
+        self.burst = 0;
+        if !self.dirty.is_empty() {
+            self.flush_dirty();
         }
     }
 
