@@ -1,0 +1,288 @@
+//! The enabled providers behind one type each, chosen by name when a fabric is opened.
+//!
+//! A call costs one predictable branch: each variant holds a provider's own objects, so that
+//! the rest is the provider's own code. Adding a provider is a line in every enum here.
+
+#[cfg(not(feature = "tcp"))]
+compile_error!("without a provider there is nothing to open: enable the feature `tcp`");
+
+#[cfg(feature = "tcp")]
+use ripstop_tcp::TcpProvider;
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, LazyLock};
+
+use ripstop_core::eq::EventQueue;
+use ripstop_core::provider::{
+    self, AddressVector as _, AvAttr, CompletionQueue as _, CqAttr, Endpoint as _, Fabric as _,
+    PassiveEp as _, Provider, SendKind,
+};
+use ripstop_core::registry::{Priority, Registration, registry};
+use ripstop_core::{Address, FidToken, Info};
+use ripstop_mem::UserBuf;
+use ripstop_types::{
+    Completion, CompletionError, Context, EpType, Errno, FiAddr, Flags, Result, WaitObj,
+};
+
+use crate::message::Request;
+
+type FabricOf<P> = <P as Provider>::Fabric;
+type DomainOf<P> = <FabricOf<P> as provider::Fabric>::SafeDomain;
+type EndpointOf<P> = <DomainOf<P> as provider::Domain>::Endpoint;
+type PassiveOf<P> = <FabricOf<P> as provider::Fabric>::PassiveEp;
+
+/// Evaluates an expression for the object of whatever provider it is.
+macro_rules! each {
+    ($any:expr, $object:ident => $body:expr) => {
+        match *$any {
+            #[cfg(feature = "tcp")]
+            Self::Tcp(ref $object) => $body,
+        }
+    };
+}
+
+/// The providers of this crate, registered for `fi_getinfo`.
+struct Providers {
+    #[cfg(feature = "tcp")]
+    tcp: Arc<TcpProvider>,
+    _registrations: Vec<Registration>,
+}
+
+static PROVIDERS: LazyLock<Providers> = LazyLock::new(|| {
+    // First of all, so that logging is set up when providers read their parameters.
+    let registry = registry();
+    #[cfg(feature = "tcp")]
+    let tcp = Arc::new(TcpProvider::new());
+    let registrations = vec![
+        #[cfg(feature = "tcp")]
+        registry.register(Arc::clone(&tcp) as _, Priority::Version),
+    ];
+    Providers {
+        #[cfg(feature = "tcp")]
+        tcp,
+        _registrations: registrations,
+    }
+});
+
+/// Sees to it that the registry has the enabled providers.
+pub(crate) fn register() {
+    LazyLock::force(&PROVIDERS);
+}
+
+/// An open fabric.
+#[derive(Debug)]
+pub(crate) enum AnyFabric {
+    #[cfg(feature = "tcp")]
+    Tcp(Arc<FabricOf<TcpProvider>>),
+}
+
+impl AnyFabric {
+    /// Opens the fabric of an `fi_info` at the provider it names.
+    pub(crate) fn open(info: &Info) -> Result<Self> {
+        register();
+        match info.prov_name() {
+            #[cfg(feature = "tcp")]
+            "tcp" => PROVIDERS.tcp.fabric(&info.fabric).map(Self::Tcp),
+            _ => Err(Errno::ENODATA),
+        }
+    }
+
+    pub(crate) fn domain(&self, info: &Info) -> Result<AnyDomain> {
+        match *self {
+            #[cfg(feature = "tcp")]
+            Self::Tcp(ref fabric) => {
+                Objects::open(fabric.safe_domain(info)?, info).map(AnyDomain::Tcp)
+            }
+        }
+    }
+
+    pub(crate) fn listen(
+        &self,
+        info: &Info,
+        eq: &Arc<EventQueue>,
+        token: FidToken,
+    ) -> Result<AnyPassive> {
+        fn open<F: provider::Fabric>(
+            fabric: &Arc<F>,
+            info: &Info,
+            eq: &Arc<EventQueue>,
+            token: FidToken,
+        ) -> Result<Arc<F::PassiveEp>> {
+            let passive = fabric.passive_ep(info, token)?;
+            passive.bind_eq(eq)?;
+            passive.listen()?;
+            Ok(passive)
+        }
+        match *self {
+            #[cfg(feature = "tcp")]
+            Self::Tcp(ref fabric) => open(fabric, info, eq, token).map(AnyPassive::Tcp),
+        }
+    }
+}
+
+/// The objects a domain has one of.
+#[derive(Debug)]
+pub(crate) struct Objects<D: provider::Domain> {
+    domain: Arc<D>,
+    cq: Arc<D::Cq>,
+    av: Option<Arc<D::Av>>,
+}
+
+impl<D: provider::Domain> Objects<D> {
+    fn open(domain: Arc<D>, info: &Info) -> Result<Self> {
+        let cq = domain.cq(&CqAttr {
+            wait: WaitObj::Fd,
+            ..CqAttr::default()
+        })?;
+        let av = match info.ep.ep_type {
+            EpType::Msg => None,
+            _ => Some(domain.av(&AvAttr::default())?),
+        };
+        Ok(Self { domain, cq, av })
+    }
+
+    fn endpoint(
+        &self,
+        info: &Info,
+        eq: Option<&Arc<EventQueue>>,
+        token: FidToken,
+    ) -> Result<Arc<D::Endpoint>> {
+        let ep = self.domain.endpoint(info, token)?;
+        ep.bind_cq(&self.cq, Flags::SEND | Flags::RECV)?;
+        if let Some(av) = &self.av {
+            ep.bind_av(av)?;
+        }
+        if let Some(eq) = eq {
+            ep.bind_eq(eq)?;
+        }
+        ep.enable()?;
+        Ok(ep)
+    }
+}
+
+/// An open domain with its completion queue and address vector.
+#[derive(Debug)]
+pub(crate) enum AnyDomain {
+    #[cfg(feature = "tcp")]
+    Tcp(Objects<DomainOf<TcpProvider>>),
+}
+
+impl AnyDomain {
+    /// Opens an endpoint, bound and enabled.
+    pub(crate) fn endpoint(
+        &self,
+        info: &Info,
+        eq: Option<&Arc<EventQueue>>,
+        token: FidToken,
+    ) -> Result<AnyEndpoint> {
+        match *self {
+            #[cfg(feature = "tcp")]
+            Self::Tcp(ref objects) => objects.endpoint(info, eq, token).map(AnyEndpoint::Tcp),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn read(&self, max: usize, entry: impl FnMut(&Completion)) -> Result<usize> {
+        each!(self, objects => objects.cq.read(max, entry))
+    }
+
+    pub(crate) fn read_error(&self, entry: impl FnOnce(&CompletionError, &[u8])) -> Result<()> {
+        each!(self, objects => objects.cq.read_error(entry))
+    }
+
+    pub(crate) fn try_wait(&self) -> Result<()> {
+        each!(self, objects => objects.cq.try_wait())
+    }
+
+    pub(crate) fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
+        each!(self, objects => objects.cq.wait_fd())
+    }
+
+    pub(crate) fn insert(&self, address: &Address) -> Result<FiAddr> {
+        each!(self, objects => objects.av.as_ref().ok_or(Errno::ENOAV)?.insert(address))
+    }
+
+    pub(crate) fn remove(&self, peer: FiAddr) -> Result<()> {
+        each!(self, objects => objects.av.as_ref().ok_or(Errno::ENOAV)?.remove(peer))
+    }
+
+    pub(crate) fn lookup(&self, peer: FiAddr) -> Result<Address> {
+        each!(self, objects => objects.av.as_ref().ok_or(Errno::ENOAV)?.lookup(peer))
+    }
+}
+
+/// An active endpoint. Once it is dropped, its provider uses no buffer posted to it.
+#[derive(Debug)]
+pub(crate) enum AnyEndpoint {
+    #[cfg(feature = "tcp")]
+    Tcp(Arc<EndpointOf<TcpProvider>>),
+}
+
+impl AnyEndpoint {
+    #[inline]
+    pub(crate) fn post(&self, request: &Request, iov: &[UserBuf], context: Context) -> Result<()> {
+        match *request {
+            Request::Send {
+                kind,
+                data,
+                dest,
+                flags,
+            } => each!(self, ep => ep.send(kind, iov, data, dest, context, flags)),
+            Request::Recv { kind, src } => {
+                each!(self, ep => ep.recv(kind, iov, src, context, None))
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn inject(
+        &self,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+    ) -> Result<()> {
+        each!(self, ep => ep.inject(kind, buf, data, dest))
+    }
+
+    pub(crate) fn cancel(&self, context: Context) -> Result<()> {
+        each!(self, ep => ep.cancel(context))
+    }
+
+    pub(crate) fn name(&self) -> Result<Address> {
+        each!(self, ep => ep.name())
+    }
+
+    pub(crate) fn peer(&self) -> Result<Address> {
+        each!(self, ep => ep.peer())
+    }
+
+    pub(crate) fn connect(&self, address: &Address, data: &[u8]) -> Result<()> {
+        each!(self, ep => ep.connect(address, data))
+    }
+
+    pub(crate) fn accept(&self, data: &[u8]) -> Result<()> {
+        each!(self, ep => ep.accept(data))
+    }
+
+    pub(crate) fn shutdown(&self) -> Result<()> {
+        each!(self, ep => ep.shutdown())
+    }
+}
+
+/// A listening endpoint.
+#[derive(Debug)]
+pub(crate) enum AnyPassive {
+    #[cfg(feature = "tcp")]
+    Tcp(Arc<PassiveOf<TcpProvider>>),
+}
+
+impl AnyPassive {
+    pub(crate) fn name(&self) -> Result<Address> {
+        each!(self, passive => passive.name())
+    }
+
+    pub(crate) fn reject(&self, request: &Info, data: &[u8]) -> Result<()> {
+        each!(self, passive => passive.reject(request, data))
+    }
+}

@@ -1,0 +1,234 @@
+//! Buffers that operations own while they run.
+
+use ripstop_mem::{IOV_LIMIT, Parked, UserBuf};
+
+/// A buffer that can be lent to an operation: a value that can become a `Vec<u8>` and back,
+/// without copying where the type allows it.
+///
+/// The bytes an operation sends or fills are the first `len` ones of that vector, never its
+/// spare capacity: a receive into `Vec::with_capacity(4096)` has room for nothing, one into
+/// `vec![0; 4096]` for 4096 bytes. The vector comes back with the length it went with;
+/// [`Completion::len`](crate::Completion::len) says how much of it was received.
+///
+/// Anybody may implement this, with safe code only: while an operation runs it holds the
+/// vector itself, so that nothing an implementation does can move or free the bytes. A buffer
+/// whose future was dropped is not put together again; its vector is freed when the operation
+/// is over.
+pub trait Buf: Sized {
+    /// Gives up the bytes.
+    fn into_vec(self) -> Vec<u8>;
+
+    /// Takes them back.
+    fn from_vec(vec: Vec<u8>) -> Self;
+}
+
+impl Buf for Vec<u8> {
+    fn into_vec(self) -> Vec<u8> {
+        self
+    }
+
+    fn from_vec(vec: Vec<u8>) -> Self {
+        vec
+    }
+}
+
+impl Buf for Box<[u8]> {
+    fn into_vec(self) -> Vec<u8> {
+        self.into_vec()
+    }
+
+    fn from_vec(vec: Vec<u8>) -> Self {
+        vec.into_boxed_slice()
+    }
+}
+
+/// Copies its bytes only if it shares its memory with another part (after `split_to`, say).
+#[cfg(feature = "bytes")]
+impl Buf for bytes::BytesMut {
+    fn into_vec(self) -> Vec<u8> {
+        self.into()
+    }
+
+    fn from_vec(vec: Vec<u8>) -> Self {
+        bytes::Bytes::from(vec).into()
+    }
+}
+
+/// What an operation takes: one [`Buf`], or several that form one message in order, as an
+/// array `[B; N]` or a tuple of two to four.
+///
+/// An endpoint takes at most `iov_limit` buffers (`fi_endpoint(3)`; 4 for the providers here);
+/// an operation with more of them ends with `FI_EINVAL`. The trait is sealed: implement
+/// [`Buf`].
+pub trait Bufs: sealed::Sealed {}
+
+impl<T: sealed::Sealed> Bufs for T {}
+
+pub(crate) mod sealed {
+    use super::Pieces;
+
+    /// See [`Bufs`](super::Bufs).
+    pub trait Sealed: Sized {
+        #[doc(hidden)]
+        fn into_pieces(self) -> Pieces;
+        #[doc(hidden)]
+        fn from_pieces(pieces: Pieces) -> Self;
+    }
+}
+
+use sealed::Sealed;
+
+/// The vectors of one message; nearly always one.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    first: Vec<u8>,
+    rest: Vec<Vec<u8>>,
+}
+
+impl Pieces {
+    /// Puts the bytes where only an operation reaches them.
+    pub(crate) fn lend(self) -> Lent {
+        Lent {
+            first: Parked::park(self.first),
+            rest: self.rest.into_iter().map(Parked::park).collect(),
+        }
+    }
+}
+
+/// The vectors of a message that an operation may be using. Dropping it leaks them.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    first: Parked,
+    rest: Vec<Parked>,
+}
+
+impl Lent {
+    pub(crate) fn len(&self) -> usize {
+        let rest = self.rest.iter().map(|parked| parked.buf().len());
+        rest.fold(self.first.buf().len(), usize::saturating_add)
+    }
+
+    /// Takes the bytes back: the operation is over.
+    pub(crate) fn reclaim(self) -> Pieces {
+        Pieces {
+            first: self.first.unpark(),
+            rest: self.rest.into_iter().map(Parked::unpark).collect(),
+        }
+    }
+
+    /// Calls `act` with what the operation works on, or with nothing if that is too much.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(Option<&[UserBuf]>) -> T) -> T {
+        if self.rest.is_empty() {
+            return act(Some(&[self.first.buf()]));
+        }
+        let mut iov = [UserBuf::EMPTY; IOV_LIMIT];
+        let count = 1 + self.rest.len();
+        let Some(used) = iov.get_mut(..count) else {
+            return act(None);
+        };
+        let all = std::iter::once(&self.first).chain(&self.rest);
+        used.iter_mut()
+            .zip(all)
+            .for_each(|(to, from)| *to = from.buf());
+        act(Some(used))
+    }
+}
+
+impl<B: Buf> Sealed for B {
+    fn into_pieces(self) -> Pieces {
+        Pieces {
+            first: self.into_vec(),
+            rest: Vec::new(),
+        }
+    }
+
+    fn from_pieces(pieces: Pieces) -> Self {
+        Self::from_vec(pieces.first)
+    }
+}
+
+impl<B: Buf, const N: usize> Sealed for [B; N] {
+    fn into_pieces(self) -> Pieces {
+        let mut all = self.into_iter().map(Buf::into_vec);
+        Pieces {
+            first: all.next().unwrap_or_default(),
+            rest: all.collect(),
+        }
+    }
+
+    fn from_pieces(pieces: Pieces) -> Self {
+        let mut all = std::iter::once(pieces.first).chain(pieces.rest);
+        std::array::from_fn(|_| B::from_vec(all.next().unwrap_or_default()))
+    }
+}
+
+macro_rules! tuples {
+    ($($first:ident $($other:ident)+;)*) => {$(
+        impl<$first: Buf, $($other: Buf),+> Sealed for ($first, $($other),+) {
+            fn into_pieces(self) -> Pieces {
+                #[expect(non_snake_case, reason = "one name for a type and its value")]
+                let ($first, $($other),+) = self;
+                Pieces { first: $first.into_vec(), rest: vec![$($other.into_vec()),+] }
+            }
+
+            fn from_pieces(pieces: Pieces) -> Self {
+                let mut rest = pieces.rest.into_iter();
+                (
+                    $first::from_vec(pieces.first),
+                    $($other::from_vec(rest.next().unwrap_or_default())),+
+                )
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A B;
+    A B C;
+    A B C D;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn there_and_back<B: Bufs + Clone + PartialEq + std::fmt::Debug>(bufs: B, count: usize) {
+        let lent = bufs.clone().into_pieces().lend();
+        let len = lent.len();
+        lent.with(|iov| {
+            let iov = iov.expect("few enough");
+            assert_eq!(iov.len(), count);
+            assert_eq!(iov.iter().map(|buf| buf.len()).sum::<usize>(), len);
+        });
+        assert_eq!(B::from_pieces(lent.reclaim()), bufs);
+    }
+
+    #[test]
+    fn every_kind_comes_back_as_it_went() {
+        there_and_back(vec![1, 2, 3], 1);
+        there_and_back(Vec::new(), 1);
+        there_and_back(vec![1u8, 2, 3].into_boxed_slice(), 1);
+        there_and_back([vec![1], vec![], vec![2, 3]], 3);
+        there_and_back((vec![1], vec![2u8, 3].into_boxed_slice()), 2);
+        there_and_back((vec![1], vec![2], vec![3], vec![4]), 4);
+        there_and_back::<[Vec<u8>; 0]>([], 1);
+    }
+
+    #[test]
+    fn too_many_buffers_are_noticed_and_kept() {
+        let five: [Vec<u8>; 5] = std::array::from_fn(|i| vec![i as u8]);
+        let lent = five.clone().into_pieces().lend();
+        lent.with(|iov| assert!(iov.is_none()));
+        assert_eq!(<[Vec<u8>; 5]>::from_pieces(lent.reclaim()), five);
+    }
+
+    #[cfg(feature = "bytes")]
+    #[test]
+    fn bytes_come_back_without_a_copy() {
+        let buf = bytes::BytesMut::from(&[7u8; 100][..]);
+        let at = buf.as_ptr();
+        let vec = buf.into_vec();
+        let back = bytes::BytesMut::from_vec(vec);
+        assert_eq!((back.as_ptr(), &back[..]), (at, &[7u8; 100][..]));
+    }
+}

@@ -1,0 +1,280 @@
+//! Connected endpoints.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use ripstop_core::provider::RecvKind;
+use ripstop_core::{Address, Info};
+use ripstop_types::{EpType, Errno};
+
+use crate::backend::AnyEndpoint;
+use crate::buf::Bufs;
+use crate::cm::Phase;
+use crate::domain::Domain;
+use crate::driver::Running;
+use crate::error::{Error, Operation, Result};
+use crate::message::SendMsg;
+use crate::op::Op;
+use crate::port::Port;
+
+/// A connection that is being made: a future of the [`Connection`].
+///
+/// Dropping it gives the attempt up.
+#[derive(Debug)]
+#[must_use = "the attempt to connect ends when this is dropped"]
+pub struct Connecting {
+    /// The endpoint, or why there is none; nothing once it is ready.
+    port: Option<Result<Arc<Port>>>,
+    operation: Operation,
+    running: Arc<Running>,
+}
+
+impl Connecting {
+    pub(crate) fn start(domain: &Domain, address: &Address, data: &[u8]) -> Self {
+        let what = Operation::Connect;
+        let info = Info {
+            handle: None,
+            dest_addr: Some(address.clone()),
+            ..domain.info().clone()
+        };
+        Self::open(&domain.0, &info, what, |object| {
+            object.connect(address, data)
+        })
+    }
+
+    pub(crate) fn accept(running: &Arc<Running>, info: &Info, data: &[u8]) -> Self {
+        Self::open(running, info, Operation::Accept, |object| {
+            object.accept(data)
+        })
+    }
+
+    fn open(
+        running: &Arc<Running>,
+        info: &Info,
+        operation: Operation,
+        begin: impl FnOnce(&AnyEndpoint) -> std::result::Result<(), Errno>,
+    ) -> Self {
+        let peer = || info.dest_addr.clone();
+        let port = if info.ep.ep_type == EpType::Msg {
+            Port::open(running, info, operation)
+        } else {
+            Err(Error::new(Errno::EINVAL, operation))
+        };
+        let begun = port.and_then(|port| {
+            let begun = port.object(operation, begin);
+            begun.map(|()| port)
+        });
+        Self {
+            port: Some(begun.map_err(|error| error.with_peer(peer()))),
+            operation,
+            running: Arc::clone(running),
+        }
+    }
+
+    /// Waits for the connection, driving the domain meanwhile.
+    ///
+    /// # Errors
+    /// As for the future.
+    pub fn wait(mut self) -> Result<Connection> {
+        loop {
+            if let Some(result) = self.wait_until(None) {
+                return result;
+            }
+        }
+    }
+
+    /// As [`wait`](Self::wait), at most for `timeout`.
+    ///
+    /// # Errors
+    /// The attempt itself, still under way, when the time is over.
+    pub fn wait_timeout(
+        mut self,
+        timeout: Duration,
+    ) -> std::result::Result<Result<Connection>, Self> {
+        let end = Instant::now().checked_add(timeout);
+        self.wait_until(end).ok_or(self)
+    }
+
+    fn wait_until(&mut self, end: Option<Instant>) -> Option<Result<Connection>> {
+        let running = Arc::clone(&self.running);
+        running.core.block(end, |cx| Pin::new(&mut *self).poll(cx))
+    }
+}
+
+impl Future for Connecting {
+    /// The errors: `FI_ECONNREFUSED` when nobody listens or the listener rejects
+    /// ([`Error::data`] is what it said), `FI_ETIMEDOUT` when the peer does not answer, and
+    /// `FI_EINVAL` for data beyond 256 bytes.
+    type Output = Result<Connection>;
+
+    /// # Panics
+    /// When it is polled again after it was ready.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let port = match this.port.take().expect("polled after it was ready") {
+            Ok(port) => port,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let core = port.core();
+        let (phase, data) = core.with(|table, later| {
+            if table.connections.phase(port.token()) == Phase::Connecting {
+                core.advance_in(table, later);
+            }
+            let phase = table.connections.phase(port.token());
+            if phase == Phase::Connecting {
+                table.connections.watch(port.token(), cx.waker());
+                return (phase, Vec::new());
+            }
+            (phase, table.connections.take_data(port.token()))
+        });
+        match phase {
+            Phase::Connecting => {
+                this.port = Some(Ok(port));
+                Poll::Pending
+            }
+            Phase::Up | Phase::Ended => Poll::Ready(Ok(Connection {
+                port,
+                data: data.into(),
+            })),
+            Phase::Failed(errno) => {
+                let error = port.error(errno, this.operation);
+                Poll::Ready(Err(error.with_data(data)))
+            }
+        }
+    }
+}
+
+/// A connected endpoint (`FI_EP_MSG`, man pages `fi_endpoint(3)`, `fi_cm(3)`, `fi_msg(3)`,
+/// `fi_tagged(3)`).
+///
+/// A cheap handle, which any thread may use at any time; clones are the same connection. It
+/// ends by [`shutdown`](Self::shutdown), when its last handle and operation is gone, or with
+/// the peer; all its operations end then, with an error if they are not done.
+///
+/// As for an [`Endpoint`](crate::Endpoint), messages arrive in order, and there is no limit to
+/// what can be posted.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    port: Arc<Port>,
+    data: Arc<[u8]>,
+}
+
+impl Connection {
+    /// The domain it belongs to.
+    #[must_use]
+    pub fn domain(&self) -> Domain {
+        Domain(Arc::clone(self.port.running()))
+    }
+
+    /// What the listener said when it accepted; empty on its side.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The local address (`fi_getname(3)`).
+    ///
+    /// # Errors
+    /// `FI_EOPBADSTATE` when the domain has failed.
+    pub fn address(&self) -> Result<Address> {
+        self.port.address()
+    }
+
+    /// The peer's address (`fi_getpeer(3)`).
+    ///
+    /// # Errors
+    /// `FI_ENOTCONN` where the provider forgets it with the connection.
+    pub fn peer(&self) -> Result<Address> {
+        self.port.object(Operation::Address, AnyEndpoint::peer)
+    }
+
+    /// The most bytes that can be injected.
+    #[must_use]
+    pub fn inject_size(&self) -> usize {
+        self.port.inject_size()
+    }
+
+    /// The most bytes of a message.
+    #[must_use]
+    pub fn max_msg_size(&self) -> usize {
+        self.port.max_msg_size()
+    }
+
+    /// Sends a message; see [`Endpoint::send`](crate::Endpoint::send).
+    pub fn send<B: Bufs>(&self, buf: B) -> Op<B> {
+        self.sendmsg(buf, SendMsg::new())
+    }
+
+    /// Sends a tagged message; see [`Endpoint::tsend`](crate::Endpoint::tsend).
+    pub fn tsend<B: Bufs>(&self, buf: B, tag: u64) -> Op<B> {
+        self.sendmsg(buf, SendMsg::new().tag(tag))
+    }
+
+    /// Sends a message with tag, immediate data or completion level; see
+    /// [`Endpoint::sendmsg`](crate::Endpoint::sendmsg).
+    pub fn sendmsg<B: Bufs>(&self, buf: B, msg: SendMsg) -> Op<B> {
+        self.port.start(buf, None, |dest| msg.request(dest))
+    }
+
+    /// Sends a small message whose bytes are copied before the call returns; see
+    /// [`Endpoint::inject`](crate::Endpoint::inject).
+    ///
+    /// # Errors
+    /// As there, and `FI_ENOTCONN` when the connection has ended.
+    pub fn inject(&self, bytes: &[u8]) -> Result<()> {
+        self.injectmsg(bytes, SendMsg::new())
+    }
+
+    /// As [`inject`](Self::inject), with tag and immediate data.
+    ///
+    /// # Errors
+    /// As for [`inject`](Self::inject).
+    pub fn injectmsg(&self, bytes: &[u8], msg: SendMsg) -> Result<()> {
+        self.port.inject(bytes, None, msg)
+    }
+
+    /// Receives a message; see [`Endpoint::recv`](crate::Endpoint::recv).
+    pub fn recv<B: Bufs>(&self, buf: B) -> Op<B> {
+        self.port.recv(buf, RecvKind::Msg, None)
+    }
+
+    /// Receives a tagged message; see [`Endpoint::trecv`](crate::Endpoint::trecv).
+    pub fn trecv<B: Bufs>(&self, buf: B, tag: u64, ignore: u64) -> Op<B> {
+        self.port.recv(buf, RecvKind::Tagged { tag, ignore }, None)
+    }
+
+    /// Ends the connection (`fi_shutdown(3)`), on both sides. Await what must arrive before.
+    ///
+    /// # Errors
+    /// `FI_ENOTCONN` when it has ended already.
+    pub fn shutdown(&self) -> Result<()> {
+        self.port.object(Operation::Shutdown, AnyEndpoint::shutdown)
+    }
+
+    /// Whether the connection has ended, as far as is known without making progress.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let token = self.port.token();
+        let phase = |table: &mut crate::table::Table, _: &mut _| table.connections.phase(token);
+        self.port.core().with(phase) != Phase::Up
+    }
+
+    /// Ready when the connection has ended, from whichever side.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
+        let port = Arc::clone(&self.port);
+        std::future::poll_fn(move |cx| {
+            let core = port.core();
+            let phase = core.with(|table, _| {
+                table.connections.watch(port.token(), cx.waker());
+                table.connections.phase(port.token())
+            });
+            match phase {
+                Phase::Up | Phase::Connecting => Poll::Pending,
+                Phase::Ended | Phase::Failed(_) => Poll::Ready(()),
+            }
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! Domains.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ripstop_core::{Address, Info};
+use ripstop_types::{EpType, Errno};
+
+use crate::connection::Connecting;
+use crate::driver::{Core, Driver, Running};
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Operation, Result};
+use crate::fabric::Fabric;
+use crate::listener::Listener;
+use crate::message::Peer;
+use crate::port::Port;
+
+/// Who makes a domain's progress: moves what the socket or device has, and wakes tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// A thread of the library: it sleeps until the provider has something to do, and then
+    /// wakes the tasks concerned. Futures work on any runtime with it, and without one.
+    /// Calls of the program make progress as well.
+    #[default]
+    Background,
+    /// The calls of the program, and no thread. Waiting calls ([`Op::wait`](crate::Op::wait),
+    /// [`Domain::block_on`]) drive the domain themselves, which saves a change of threads per
+    /// message. Futures awaited elsewhere need something that drives: [`Domain::progress`] in
+    /// a loop, or a [`Driver`] in the program's event loop.
+    Manual,
+}
+
+/// A resource domain (man page `fi_domain(3)`): endpoints, their peers, and the progress of
+/// all of them.
+///
+/// A cheap handle, which any thread may use at any time; clones are the same domain. It closes
+/// when its last handle, endpoint, connection, listener and operation is gone. Calls of one
+/// domain take turns; open several domains to use several cores fully.
+#[derive(Clone, Debug)]
+pub struct Domain(pub(crate) Arc<Running>);
+
+impl Domain {
+    /// How long waiting calls poll before they sleep, by default.
+    pub const BUSY_POLL: Duration = Duration::from_micros(20);
+
+    /// The interface it was opened on.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.core().info
+    }
+
+    /// The fabric it belongs to.
+    #[must_use]
+    pub fn fabric(&self) -> &Fabric {
+        &self.core().fabric
+    }
+
+    /// Opens a reliable unconnected endpoint (`FI_EP_RDM`) at the source address of the
+    /// hints; its actual address is [`Endpoint::address`].
+    ///
+    /// # Errors
+    /// `FI_EINVAL` on a domain for connections; of `socket` and `bind`, such as
+    /// `FI_EADDRINUSE`.
+    pub fn endpoint(&self) -> Result<Endpoint> {
+        self.endpoint_with(self.info())
+    }
+
+    /// As [`endpoint`](Self::endpoint), with attributes of its own: an [`Info`] of this
+    /// domain with another source address, say.
+    ///
+    /// # Errors
+    /// As for [`endpoint`](Self::endpoint).
+    pub fn endpoint_with(&self, info: &Info) -> Result<Endpoint> {
+        if info.ep.ep_type != EpType::Rdm || self.info().ep.ep_type != EpType::Rdm {
+            return Err(Error::new(Errno::EINVAL, Operation::OpenEndpoint));
+        }
+        Port::open(&self.0, info, Operation::OpenEndpoint).map(Endpoint)
+    }
+
+    /// Starts to connect to a listener (`FI_EP_MSG`), with up to 256 bytes for it. The
+    /// connection is there when the future is; a failure to start is told there as well.
+    pub fn connect(&self, address: impl Into<Address>, data: &[u8]) -> Connecting {
+        Connecting::start(self, &address.into(), data)
+    }
+
+    /// Listens for connections (`FI_EP_MSG`) at the source address of the hints.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` on a domain of unconnected endpoints; of `bind` and `listen`, such as
+    /// `FI_EADDRINUSE`.
+    pub fn listen(&self) -> Result<Listener> {
+        Listener::open(self)
+    }
+
+    /// Adds a peer to the address vector (`fi_av_insert`), so that it can be sent to and is
+    /// recognised as a source. One address inserted twice has two handles.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for an address that is not of the provider's format; `FI_ENOAV` on a
+    /// domain for connections.
+    pub fn insert(&self, address: impl Into<Address>) -> Result<Peer> {
+        let address = address.into();
+        match self.core().domain.insert(&address) {
+            Ok(addr) => Ok(Peer {
+                addr,
+                domain: self.core().id,
+            }),
+            Err(errno) => Err(Error::new(errno, Operation::Address).with_peer(Some(address))),
+        }
+    }
+
+    /// Removes a peer (`fi_av_remove`). Its handle may be given to another peer later.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for a peer that this domain does not hold.
+    pub fn remove(&self, peer: Peer) -> Result<()> {
+        let addr = self.own(peer)?.addr;
+        let removed = self.core().domain.remove(addr);
+        removed.map_err(|errno| Error::new(errno, Operation::Address))
+    }
+
+    /// The address of a peer (`fi_av_lookup`).
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for a peer that this domain does not hold.
+    pub fn lookup(&self, peer: Peer) -> Result<Address> {
+        let addr = self.own(peer)?.addr;
+        let found = self.core().domain.lookup(addr);
+        found.map_err(|errno| Error::new(errno, Operation::Address))
+    }
+
+    fn own(&self, peer: Peer) -> Result<Peer> {
+        if peer.domain == self.core().id {
+            Ok(peer)
+        } else {
+            Err(Error::new(Errno::EINVAL, Operation::Address))
+        }
+    }
+
+    /// Makes progress once, without blocking, and wakes the tasks whose operations are done.
+    /// Returns whether anything came of it. For programs that poll in a loop of their own.
+    pub fn progress(&self) -> bool {
+        self.core().advance()
+    }
+
+    /// Runs a future on this thread, driving the domain while it waits: a runtime for one
+    /// future, with any kind of [`Progress`]. It polls for the time of
+    /// [`busy_poll`](crate::DomainBuilder::busy_poll), then sleeps.
+    ///
+    /// The future may wait for other things as well, if something else wakes it for them.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        loop {
+            if let Some(output) = self.core().block(None, |cx| future.as_mut().poll(cx)) {
+                return output;
+            }
+        }
+    }
+
+    /// What drives the domain from an event loop. With [`Progress::Background`] nobody needs
+    /// it.
+    #[must_use]
+    pub fn driver(&self) -> Driver {
+        Driver(Arc::clone(&self.0))
+    }
+
+    /// Operations whose outcome nobody has taken yet, dropped ones that still run included.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.core().with(|table, _| table.len())
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0.core
+    }
+}

@@ -1,0 +1,133 @@
+//! OpenFabrics Interfaces (OFI) in safe Rust: messages and tagged messages between endpoints,
+//! with owned buffers, awaited on any runtime or waited for without one.
+//!
+//! ```
+//! use std::net::SocketAddr;
+//! use ripstop::Hints;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Two domains with an endpoint each; they could as well be in two programs.
+//! let local = SocketAddr::from(([127, 0, 0, 1], 0));
+//! let here = Hints::rdm().source(local).open()?;
+//! let there = Hints::rdm().source(local).open()?;
+//! let (a, b) = (here.endpoint()?, there.endpoint()?);
+//!
+//! // Addresses travel by whatever way programs find each other; here they are at hand.
+//! let to_b = here.insert(b.address()?)?;
+//!
+//! // Operations begin with the call, and give the buffer back with their outcome.
+//! let receive = b.trecv(vec![0; 1024], 7, 0, None);
+//! let (sent, _hello) = a.tsend(b"hello".to_vec(), 7, to_b).wait();
+//! sent?;
+//! let (received, buf) = receive.wait();
+//! let received = received?;
+//! assert_eq!(&buf[..received.len], b"hello");
+//!
+//! // The same as futures; any runtime will do.
+//! pollster::block_on(async {
+//!     let receive = b.recv(vec![0; 1024], None);
+//!     let (sent, _) = a.send(b"again".to_vec(), to_b).await;
+//!     sent?;
+//!     let (received, buf) = receive.await;
+//!     assert_eq!(&buf[..received?.len], b"again");
+//!     Ok::<_, ripstop::Error>(())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The way in
+//!
+//! [`Hints`] say what is needed and open a [`Domain`] on the best interface that has it; or
+//! they list interfaces, and [`Fabric::open`] and [`Fabric::domain`] open the one chosen. A
+//! domain opens [`Endpoint`]s, which reach any peer that was [inserted](Domain::insert); a
+//! domain of [`Hints::msg`] [listens](Domain::listen) and [connects](Domain::connect), and
+//! gives [`Connection`]s. All of these are cheap handles that any thread may use at any time,
+//! and that close with their last clone.
+//!
+//! Providers are cargo features, chosen by name at run time. There is `tcp`, on by default,
+//! which speaks the protocol of libfabric's `tcp` provider on the wire.
+//!
+//! # Buffers
+//!
+//! A fabric reads and writes a buffer long after the call that posted it. So an operation takes
+//! its buffer by value ([`Buf`]: `Vec<u8>`, `Box<[u8]>`, `bytes::BytesMut`; or several as one
+//! message, [`Bufs`]) and gives it back with the outcome, on success and on error alike:
+//!
+//! ```
+//! # fn example(ep: ripstop::Endpoint, peer: ripstop::Peer) {
+//! let (outcome, buf) = ep.recv(vec![0; 4096], peer).wait();
+//! match outcome {
+//!     Ok(done) => println!("{:?}", &buf[..done.len]),
+//!     Err(error) => eprintln!("{error}"),
+//! }
+//! # }
+//! ```
+//!
+//! A borrowed buffer could not be sound: a future can be dropped or forgotten at any moment, and
+//! with it the borrow, while the message is still on its way. Here [dropping](Op#dropping) a
+//! future is sound: the operation keeps the buffer until it is over. Nothing in this crate is
+//! `unsafe`.
+//!
+//! # Waiting
+//!
+//! Each operation is an [`Op`]: a future, with [`wait`](Op::wait) and
+//! [`wait_timeout`](Op::wait_timeout) for threads and [`try_complete`](Op::try_complete) for
+//! loops. What makes progress meanwhile is the domain's [`Progress`]:
+//!
+//! | | who moves the bytes | for |
+//! |---|---|---|
+//! | [`Progress::Background`] | a thread of the library, asleep while nothing happens | futures on any runtime; the default |
+//! | [`Progress::Manual`] | waiting calls, [`Domain::block_on`], [`Domain::progress`] | the lowest latency; one thread, no change of threads |
+//! | the same, with a [`Driver`] | a task of the program's own event loop | tokio's `AsyncFd` and its like |
+//!
+//! # Errors
+//!
+//! [`Error`] names the operation, the peer and the [`Errno`], and says what to do. When no
+//! interface fits the hints it has for each provider the attribute, what was asked and what is
+//! offered. Every operation ends: a dead or unreachable peer is an error within seconds (for
+//! `tcp` see `FI_TCP_CONNECT_TIMEOUT`), not a hang. Only a receive without a message to come
+//! waits as long as its program does.
+//!
+//! Environment variables (`FI_PROVIDER`, `FI_LOG_LEVEL`, `FI_TCP_IFACE`, ...) are those of
+//! libfabric; `fi_fabric(7)` and `fi_tcp(7)` list them.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod buf;
+mod cm;
+mod connection;
+mod domain;
+mod driver;
+mod endpoint;
+mod error;
+mod fabric;
+mod hints;
+mod listener;
+mod message;
+mod op;
+mod port;
+mod table;
+
+pub use buf::{Buf, Bufs};
+pub use connection::{Connecting, Connection};
+pub use domain::{Domain, Progress};
+pub use driver::{Driver, Turn};
+pub use endpoint::Endpoint;
+pub use error::{Error, Operation, Result};
+pub use fabric::{DomainBuilder, Fabric};
+pub use hints::Hints;
+pub use listener::{Accept, Incoming, Listener};
+pub use message::{Completion, Peer, SendMsg, Source};
+pub use op::{Op, Outcome};
+pub use ripstop_core::{Address, AddressError, Info};
+pub use ripstop_types::{EpType, Errno, FiAddr, Flags, MsgOrder};
+
+/// Attributes of interfaces, fabrics, domains and endpoints (man page `fi_getinfo(3)`), for
+/// [`Hints::with`] and for what an [`Info`] says.
+pub mod attr {
+    pub use ripstop_core::hints::{Group, Mismatch};
+    pub use ripstop_core::registry::{NoInfo, Refusal};
+    pub use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, RxAttr, TxAttr};
+    pub use ripstop_types::{AddrFormat, AvType, Mode, MrMode, Protocol, Threading};
+}

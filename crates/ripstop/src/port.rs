@@ -1,0 +1,172 @@
+//! What endpoints and connections have in common.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use ripstop_core::provider::RecvKind;
+use ripstop_core::{Address, FidToken, Info};
+use ripstop_types::{EpType, Errno, FiAddr};
+
+use crate::backend::AnyEndpoint;
+use crate::buf::Bufs;
+use crate::driver::{Core, Running};
+use crate::error::{Error, Operation, Result};
+use crate::message::{Peer, Request, SendMsg};
+use crate::op::Op;
+
+/// An open endpoint of the provider, and its domain. Closes with the last handle, which may
+/// be that of an operation.
+#[derive(Debug)]
+pub(crate) struct Port {
+    running: Arc<Running>,
+    /// In the domain's table.
+    ep: usize,
+    /// What events call it; connections only.
+    token: FidToken,
+    inject_size: usize,
+    max_msg_size: usize,
+}
+
+impl Port {
+    pub(crate) fn open(running: &Arc<Running>, info: &Info, what: Operation) -> Result<Arc<Self>> {
+        let core = &running.core;
+        let is_msg = info.ep.ep_type == EpType::Msg;
+        let opened = core.with(|table, later| {
+            let token = if is_msg {
+                table.connections.add_connection()
+            } else {
+                FidToken::NONE
+            };
+            match core.domain.endpoint(info, core.eq.as_ref(), token) {
+                Ok(object) => Ok((table.open_port(object), token)),
+                Err(errno) => {
+                    table.connections.remove(token, later);
+                    Err(errno)
+                }
+            }
+        });
+        let (ep, token) = opened.map_err(|errno| Error::new(errno, what))?;
+        Ok(Arc::new(Self {
+            running: Arc::clone(running),
+            ep,
+            token,
+            inject_size: info.tx.inject_size,
+            max_msg_size: info.ep.max_msg_size,
+        }))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.running.core
+    }
+
+    pub(crate) const fn running(&self) -> &Arc<Running> {
+        &self.running
+    }
+
+    pub(crate) const fn token(&self) -> FidToken {
+        self.token
+    }
+
+    pub(crate) const fn inject_size(&self) -> usize {
+        self.inject_size
+    }
+
+    pub(crate) const fn max_msg_size(&self) -> usize {
+        self.max_msg_size
+    }
+
+    /// Calls the provider's endpoint.
+    pub(crate) fn object<T>(
+        &self,
+        what: Operation,
+        call: impl FnOnce(&AnyEndpoint) -> std::result::Result<T, Errno>,
+    ) -> Result<T> {
+        let called = self.core().with(|table, _| {
+            let object = table
+                .ports
+                .get(self.ep)
+                .and_then(|port| port.object.as_ref());
+            call(object.ok_or(Errno::EOPBADSTATE)?)
+        });
+        called.map_err(|errno| self.error(errno, what))
+    }
+
+    /// An error that names the peer, if there is one peer.
+    pub(crate) fn error(&self, errno: Errno, what: Operation) -> Error {
+        let peer = self.core().with(|table, _| {
+            let object = table.ports.get(self.ep)?.object.as_ref()?;
+            object.peer().ok()
+        });
+        Error::new(errno, what).with_peer(peer)
+    }
+
+    /// The address behind a peer of this domain.
+    pub(crate) fn resolve(&self, peer: Peer) -> std::result::Result<FiAddr, Errno> {
+        if peer.domain == self.core().id {
+            Ok(peer.addr)
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+
+    /// Starts an operation; `peer` is the one it concerns, if that is a matter of choice.
+    #[inline]
+    pub(crate) fn start<B: Bufs>(
+        self: &Arc<Self>,
+        bufs: B,
+        peer: Option<Peer>,
+        request: impl FnOnce(FiAddr) -> Request,
+    ) -> Op<B> {
+        let pieces = bufs.into_pieces();
+        let core = self.core();
+        let addr = peer.map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer));
+        let index = core.with(|table, later| match addr {
+            Ok(addr) => table.start(&core.domain, self.ep, request(addr), pieces, later),
+            Err(errno) => table.refuse(self.ep, request(FiAddr::UNSPEC), pieces, errno),
+        });
+        Op::new(Arc::clone(self), index, PhantomData)
+    }
+
+    pub(crate) fn recv<B: Bufs>(
+        self: &Arc<Self>,
+        bufs: B,
+        kind: RecvKind,
+        from: Option<Peer>,
+    ) -> Op<B> {
+        self.start(bufs, from, |src| Request::Recv { kind, src })
+    }
+
+    pub(crate) fn inject(&self, bytes: &[u8], to: Option<Peer>, msg: SendMsg) -> Result<()> {
+        let injected = to
+            .map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer))
+            .and_then(|dest| {
+                if bytes.len() > self.inject_size {
+                    return Err(Errno::EMSGSIZE);
+                }
+                let (kind, data) = (msg.kind(), msg.immediate());
+                self.core()
+                    .with(|table, _| table.inject(self.ep, bytes, kind, data, dest))
+            });
+        injected.map_err(|errno| {
+            let peer = to.and_then(|peer| self.core().domain.lookup(peer.addr).ok());
+            Error::new(errno, Operation::Inject).with_peer(peer)
+        })
+    }
+
+    pub(crate) fn address(&self) -> Result<Address> {
+        self.object(Operation::OpenEndpoint, AnyEndpoint::name)
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let core = &self.running.core;
+        core.with(|table, later| {
+            table.close_port(&core.domain, self.ep, later);
+            table.connections.remove(self.token, later);
+        });
+        if let Some(eq) = &core.eq {
+            eq.forget(self.token);
+        }
+    }
+}

@@ -1,0 +1,532 @@
+//! The operations of a domain, from the call to the moment somebody takes the outcome.
+//!
+//! A buffer is in exactly one place: here while the operation waits for room, lent to the
+//! provider while it is posted, here again when it is done. It leaves the table with whoever
+//! awaits the operation, or is freed here when nobody does any more.
+//!
+//! The table has one lock for a domain, held while the provider is called: so a completion is
+//! read and attributed in one step, and an endpoint closes with no completion under way.
+//! Nothing foreign runs under it: wakers are collected in [`Later`] and called afterwards.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use ripstop_core::Address;
+use ripstop_types::{
+    AddrFormat, Completion as Entry, CompletionError, Context, Errno, FiAddr, Flags,
+};
+use slab::Slab;
+
+use crate::backend::{AnyDomain, AnyEndpoint};
+use crate::buf::{Lent, Pieces};
+use crate::cm::Connections;
+use crate::error::{Error, Result};
+use crate::message::{Completion, Peer, Request, Source};
+
+/// Completions taken from the provider at once.
+const BATCH: usize = 16;
+
+/// Batches handled before the lock is given up, so that posting threads get their turn.
+const BATCHES: usize = 16;
+
+/// A context is the index of a slot plus one, and above it the slot's generation.
+const INDEX_BITS: u32 = usize::BITS / 2;
+const INDEX_MASK: usize = (1 << INDEX_BITS) - 1;
+
+const BLANK: Entry = Entry {
+    context: 0,
+    flags: Flags::empty(),
+    len: 0,
+    buf: 0,
+    data: 0,
+    tag: 0,
+    src: FiAddr::NOTAVAIL,
+};
+
+/// What must not happen under the lock: calling wakers, and dropping them (the last owner of
+/// a task may be its waker, and the task may own operations of this table).
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Later {
+    wake: Vec<Waker>,
+    waste: Vec<Waker>,
+}
+
+impl Later {
+    pub(crate) fn wake(&mut self, waker: impl IntoIterator<Item = Waker>) {
+        self.wake.extend(waker);
+    }
+
+    pub(crate) fn drop(&mut self, waker: impl IntoIterator<Item = Waker>) {
+        self.waste.extend(waker);
+    }
+
+    /// Does it, without the lock.
+    pub(crate) fn run(self) {
+        self.wake.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// The endpoint's queue was full: to be posted in its turn.
+    Waiting(Pieces),
+    /// The provider has it.
+    Posted(Lent),
+    /// Over.
+    Done(Pieces, Result<Completion>),
+}
+
+#[derive(Debug)]
+struct Slot {
+    state: State,
+    request: Request,
+    ep: usize,
+    generation: usize,
+    waker: Option<Waker>,
+    /// Nobody will ask for the outcome.
+    abandoned: bool,
+}
+
+/// An endpoint of the domain.
+#[derive(Debug)]
+pub(crate) struct Port {
+    /// Gone when the domain has failed.
+    pub(crate) object: Option<AnyEndpoint>,
+    /// Operations that wait for room: sends, receives.
+    waiting: [VecDeque<usize>; 2],
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    slots: Slab<Slot>,
+    pub(crate) ports: Slab<Port>,
+    pub(crate) connections: Connections,
+    generation: usize,
+    /// Operations in all `waiting` queues.
+    backlog: usize,
+    /// For bytes that are injected.
+    scratch: Vec<u8>,
+    domain_id: u32,
+}
+
+impl Table {
+    pub(crate) fn new(domain_id: u32) -> Self {
+        Self {
+            domain_id,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.backlog > 0
+    }
+
+    pub(crate) fn open_port(&mut self, object: AnyEndpoint) -> usize {
+        self.ports.insert(Port {
+            object: Some(object),
+            waiting: [VecDeque::new(), VecDeque::new()],
+        })
+    }
+
+    /// Takes an endpoint out of use. All its operations are over then.
+    pub(crate) fn close_port(&mut self, domain: &AnyDomain, ep: usize, later: &mut Later) {
+        if let Some(port) = self.ports.get_mut(ep) {
+            port.object = None;
+        }
+        self.end_all(ep, Errno::ECANCELED, later);
+        // Entries it left in the queue are of nothing now: out with them.
+        self.reap(domain, later);
+        self.ports.try_remove(ep);
+    }
+
+    /// Ends what an endpoint without a provider's object still has.
+    fn end_all(&mut self, ep: usize, errno: Errno, later: &mut Later) {
+        if let Some(port) = self.ports.get_mut(ep) {
+            let waiting: usize = port.waiting.iter().map(VecDeque::len).sum();
+            self.backlog -= waiting;
+            port.waiting.iter_mut().for_each(VecDeque::clear);
+        }
+        let of_ep = |(index, slot): (usize, &Slot)| (slot.ep == ep).then_some(index);
+        let indices: Vec<usize> = self.slots.iter().filter_map(of_ep).collect();
+        for index in indices {
+            let error = Error::new(errno, self.slots[index].request.operation());
+            self.settle(index, Err(error), later);
+        }
+    }
+
+    /// Starts an operation and returns its index. It is posted, waits for room, or is over
+    /// already because the provider refused it.
+    pub(crate) fn start(
+        &mut self,
+        domain: &AnyDomain,
+        ep: usize,
+        request: Request,
+        pieces: Pieces,
+        later: &mut Later,
+    ) -> usize {
+        self.generation = self.generation.wrapping_add(1);
+        let index = self.slots.insert(Slot {
+            state: State::Waiting(pieces),
+            request,
+            ep,
+            generation: self.generation & INDEX_MASK,
+            waker: None,
+            abandoned: false,
+        });
+        let first = self
+            .ports
+            .get(ep)
+            .is_some_and(|port| port.waiting[queue(&request)].is_empty());
+        if !first || !self.post(domain, index, later) {
+            self.ports[ep].waiting[queue(&request)].push_back(index);
+            self.backlog += 1;
+        }
+        index
+    }
+
+    /// An operation that is over before it began. Returns its index.
+    pub(crate) fn refuse(
+        &mut self,
+        ep: usize,
+        request: Request,
+        pieces: Pieces,
+        errno: Errno,
+    ) -> usize {
+        let error = Error::new(errno, request.operation());
+        self.slots.insert(Slot {
+            state: State::Done(pieces, Err(error)),
+            request,
+            ep,
+            generation: 0,
+            waker: None,
+            abandoned: false,
+        })
+    }
+
+    /// Hands an operation to the provider; returns whether it had room.
+    #[inline]
+    fn post(&mut self, domain: &AnyDomain, index: usize, later: &mut Later) -> bool {
+        let slot = &mut self.slots[index];
+        let State::Waiting(pieces) = &mut slot.state else {
+            return true;
+        };
+        let lent = std::mem::take(pieces).lend();
+        let posted = match &self.ports[slot.ep].object {
+            None => Err(Errno::EOPBADSTATE),
+            Some(_) if index >= INDEX_MASK => Err(Errno::EAGAIN),
+            Some(object) => lent.with(|iov| {
+                let context = (slot.generation << INDEX_BITS) | (index + 1);
+                object.post(&slot.request, iov.ok_or(Errno::EINVAL)?, context)
+            }),
+        };
+        match posted {
+            Ok(()) => {
+                slot.state = State::Posted(lent);
+                true
+            }
+            // Refused, so that the provider keeps nothing of it.
+            Err(Errno::EAGAIN) => {
+                slot.state = State::Waiting(lent.reclaim());
+                false
+            }
+            Err(errno) => {
+                slot.state = State::Waiting(lent.reclaim());
+                let error = self.error(domain, index, errno);
+                self.settle(index, Err(error), later);
+                true
+            }
+        }
+    }
+
+    /// Posts what waited, as far as there is room now.
+    fn post_waiting(&mut self, domain: &AnyDomain, later: &mut Later) {
+        for ep in 0..self.ports.capacity() {
+            for queue in 0..2 {
+                while let Some(port) = self.ports.get_mut(ep)
+                    && let Some(index) = port.waiting[queue].pop_front()
+                {
+                    if !self.post(domain, index, later) {
+                        self.ports[ep].waiting[queue].push_front(index);
+                        break;
+                    }
+                    self.backlog -= 1;
+                }
+            }
+        }
+    }
+
+    /// Copies a small message into the provider.
+    pub(crate) fn inject(
+        &mut self,
+        ep: usize,
+        bytes: &[u8],
+        kind: ripstop_core::provider::SendKind,
+        data: Option<u64>,
+        dest: FiAddr,
+    ) -> std::result::Result<(), Errno> {
+        let port = self.ports.get(ep).ok_or(Errno::EOPBADSTATE)?;
+        let object = port.object.as_ref().ok_or(Errno::EOPBADSTATE)?;
+        if !port.waiting[0].is_empty() {
+            // It would overtake them.
+            return Err(Errno::EAGAIN);
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(bytes);
+        let lent = ripstop_mem::Parked::park(scratch);
+        let done = object.inject(kind, lent.buf(), data, dest);
+        // Injected bytes are the provider's own copy by now.
+        self.scratch = lent.unpark();
+        done
+    }
+
+    /// Makes progress: takes completions from the provider, and posts what waits for room.
+    /// Returns whether anything was over.
+    pub(crate) fn reap(&mut self, domain: &AnyDomain, later: &mut Later) -> bool {
+        let mut any = false;
+        for _ in 0..BATCHES {
+            let mut batch = [BLANK; BATCH];
+            let mut count = 0;
+            let read = domain.read(BATCH, |entry| {
+                batch[count] = *entry;
+                count += 1;
+            });
+            any |= count > 0;
+            for entry in &batch[..count] {
+                self.complete(entry, later);
+            }
+            match read {
+                Ok(_) if count == BATCH => {}
+                Ok(_) | Err(Errno::EAGAIN) => break,
+                Err(Errno::EAVAIL) => {
+                    any = true;
+                    self.take_error(domain, later);
+                }
+                Err(errno) => {
+                    self.fail_all(errno, later);
+                    break;
+                }
+            }
+        }
+        if self.backlog > 0 {
+            self.post_waiting(domain, later);
+        }
+        any
+    }
+
+    /// The queue has lost completions. Only closing all endpoints ends the operations then.
+    #[cold]
+    fn fail_all(&mut self, errno: Errno, later: &mut Later) {
+        let eps: Vec<usize> = self.ports.iter().map(|(ep, _)| ep).collect();
+        for ep in eps {
+            self.ports[ep].object = None;
+            self.end_all(ep, errno, later);
+        }
+    }
+
+    /// The index of a posted operation.
+    fn posted(&self, context: Context) -> Option<usize> {
+        let index = (context & INDEX_MASK).checked_sub(1)?;
+        let slot = self.slots.get(index)?;
+        let same = slot.generation == context >> INDEX_BITS;
+        (same && matches!(slot.state, State::Posted(_))).then_some(index)
+    }
+
+    #[inline]
+    fn complete(&mut self, entry: &Entry, later: &mut Later) {
+        let Some(index) = self.posted(entry.context) else {
+            return;
+        };
+        let completion = self.completion(index, entry);
+        self.settle(index, Ok(completion), later);
+    }
+
+    fn completion(&self, index: usize, entry: &Entry) -> Completion {
+        let slot = &self.slots[index];
+        if !slot.request.is_recv() {
+            let len = match &slot.state {
+                State::Posted(lent) => lent.len(),
+                _ => 0,
+            };
+            return Completion {
+                len,
+                tag: None,
+                data: None,
+                source: Source::Unknown,
+            };
+        }
+        let has = |flag: Flags| entry.flags.contains(flag);
+        Completion {
+            len: entry.len,
+            tag: has(Flags::TAGGED).then_some(entry.tag),
+            data: has(Flags::REMOTE_CQ_DATA).then_some(entry.data),
+            source: if entry.src.is_specified() {
+                Source::Peer(Peer {
+                    addr: entry.src,
+                    domain: self.domain_id,
+                })
+            } else {
+                Source::Unknown
+            },
+        }
+    }
+
+    #[cold]
+    fn take_error(&mut self, domain: &AnyDomain, later: &mut Later) {
+        let mut taken = None;
+        // The entry may be gone again only if somebody else reads the queue, which nobody does.
+        let _ = domain.read_error(|error, data| {
+            taken = Some((*error, Address::from_bytes(AddrFormat::Unspec, data).ok()));
+        });
+        let Some((
+            CompletionError {
+                entry, olen, err, ..
+            },
+            address,
+        )) = taken
+        else {
+            return;
+        };
+        // Without an index it was injected, and nobody waits for it.
+        let Some(index) = self.posted(entry.context) else {
+            return;
+        };
+        let received = self.slots[index].request.is_recv() && err == Errno::EADDRNOTAVAIL;
+        let outcome = match address {
+            // The message is there; only its sender has no place in the address vector.
+            Some(address) if received => Ok(Completion {
+                source: Source::Address(address),
+                ..self.completion(index, &entry)
+            }),
+            address => {
+                let error = self.error(domain, index, err).with_missing(olen);
+                Err(match address {
+                    Some(_) => error.with_peer(address),
+                    None => error,
+                })
+            }
+        };
+        self.settle(index, outcome, later);
+    }
+
+    /// An error of an operation, with the peer it names.
+    #[cold]
+    fn error(&self, domain: &AnyDomain, index: usize, errno: Errno) -> Error {
+        let slot = &self.slots[index];
+        let object = self
+            .ports
+            .get(slot.ep)
+            .and_then(|port| port.object.as_ref());
+        let peer = match slot.request.peer() {
+            named if named.is_specified() => domain.lookup(named).ok(),
+            _ => object.and_then(|object| object.peer().ok()),
+        };
+        Error::new(errno, slot.request.operation()).with_peer(peer)
+    }
+
+    /// An operation is over, and the provider has nothing of it any more.
+    fn settle(&mut self, index: usize, outcome: Result<Completion>, later: &mut Later) {
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        let nothing = State::Waiting(Pieces::default());
+        let pieces = match std::mem::replace(&mut slot.state, nothing) {
+            State::Posted(lent) => lent.reclaim(),
+            State::Waiting(pieces) => pieces,
+            done @ State::Done(..) => {
+                slot.state = done;
+                return;
+            }
+        };
+        if slot.abandoned {
+            self.slots.remove(index);
+            return;
+        }
+        slot.state = State::Done(pieces, outcome);
+        later.wake(slot.waker.take());
+    }
+
+    /// The outcome of an operation, once.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        index: usize,
+        later: &mut Later,
+    ) -> Option<(Result<Completion>, Pieces)> {
+        if !matches!(self.slots.get(index)?.state, State::Done(..)) {
+            return None;
+        }
+        let slot = self.slots.remove(index);
+        later.drop(slot.waker);
+        match slot.state {
+            State::Done(pieces, outcome) => Some((outcome, pieces)),
+            State::Waiting(_) | State::Posted(_) => None,
+        }
+    }
+
+    /// Wakes `waker` when the operation is over.
+    pub(crate) fn set_waker(&mut self, index: usize, waker: &Waker, later: &mut Later) {
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        if !slot.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            later.drop(slot.waker.replace(waker.clone()));
+        }
+    }
+
+    /// Cancels what can be cancelled: what waits, and a receive that no message has matched.
+    pub(crate) fn cancel(&mut self, domain: &AnyDomain, index: usize, later: &mut Later) {
+        let Some(slot) = self.slots.get(index) else {
+            return;
+        };
+        let (request, ep, generation) = (slot.request, slot.ep, slot.generation);
+        match slot.state {
+            State::Done(..) => {}
+            State::Waiting(_) => {
+                if let Some(port) = self.ports.get_mut(ep) {
+                    let queue = &mut port.waiting[queue(&request)];
+                    let before = queue.len();
+                    queue.retain(|other| *other != index);
+                    self.backlog -= before - queue.len();
+                }
+                let error = self.error(domain, index, Errno::ECANCELED);
+                self.settle(index, Err(error), later);
+            }
+            State::Posted(_) if request.is_recv() => {
+                let object = self.ports.get(ep).and_then(|port| port.object.as_ref());
+                let context = (generation << INDEX_BITS) | (index + 1);
+                // A receive that is matched already completes by itself.
+                if object.is_some_and(|object| object.cancel(context).is_ok()) {
+                    self.reap(domain, later);
+                }
+            }
+            State::Posted(_) => {}
+        }
+    }
+
+    /// Nobody will ask for the outcome: a receive is cancelled, a send goes on.
+    pub(crate) fn abandon(&mut self, domain: &AnyDomain, index: usize, later: &mut Later) {
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        slot.abandoned = true;
+        later.drop(slot.waker.take());
+        if matches!(slot.state, State::Done(..)) {
+            self.slots.remove(index);
+        } else if slot.request.is_recv() {
+            self.cancel(domain, index, later);
+        }
+    }
+
+    /// Operations that are not over, or whose outcome nobody took yet.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+/// Which of the two queues of an endpoint an operation waits in.
+const fn queue(request: &Request) -> usize {
+    request.is_recv() as usize
+}
