@@ -90,7 +90,7 @@ impl State {
         };
         let Some(state) = self.ep(ep) else { return };
         state.routes = vec![NIL];
-        state.msg.ended = true;
+        state.end();
         let token = state.token;
         if let Some(eq) = &state.msg.eq {
             events::failed(eq, token, error, data);
@@ -105,7 +105,7 @@ impl State {
         };
         if let Some(state) = self.ep(ep) {
             state.routes = vec![NIL];
-            state.msg.ended = true;
+            state.end();
         }
         self.fail_posted(ep);
         self.tell(ep, events::shut_down);

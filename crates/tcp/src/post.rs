@@ -15,6 +15,12 @@ pub(crate) const ACKED: Flags = Flags::TRANSMIT_COMPLETE
     .union(Flags::DELIVERY_COMPLETE)
     .union(Flags::COMMIT_COMPLETE);
 
+/// Flags that make more of a receive than one message into one buffer.
+const SPECIAL: Flags = Flags::PEEK
+    .union(Flags::CLAIM)
+    .union(Flags::DISCARD)
+    .union(Flags::MULTI_RECV);
+
 /// Longest header plus what the staging buffer takes of a payload.
 const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
 
@@ -265,22 +271,44 @@ impl State {
         let Some(Some(state)) = self.eps.get(ep as usize) else {
             return Err(Errno::EOPBADSTATE);
         };
-        if !state.has_rx {
-            return Err(Errno::EOPBADSTATE);
-        }
         let given = flags.unwrap_or(state.rx_flags);
         let completion = !state.rx_selective || given.contains(Flags::COMPLETION);
         let mut recv = new_recv(kind, iov, src, context);
         recv.completion = completion;
+        if !state.has_rx {
+            return self.recv_late(ep, recv, given);
+        }
         let srx = state.srx;
-        const SPECIAL: Flags = Flags::PEEK
-            .union(Flags::CLAIM)
-            .union(Flags::DISCARD)
-            .union(Flags::MULTI_RECV);
         if given.intersects(SPECIAL) {
             return self.recv_special(ep, srx, recv, given);
         }
         self.post_recv(srx, recv)
+    }
+
+    /// Receives what had arrived whole before the connection ended; nothing else will come.
+    #[cold]
+    #[inline(never)]
+    fn recv_late(&mut self, ep: u32, recv: Recv<UserBuf>, flags: Flags) -> Result<()> {
+        let Some(state) = self.ep(ep) else {
+            return Err(Errno::EOPBADSTATE);
+        };
+        if !state.msg.ended {
+            return Err(Errno::EOPBADSTATE);
+        }
+        let (srx, context) = (state.srx, recv.context);
+        if state.shared_srx || flags.intersects(SPECIAL) {
+            return Err(Errno::ENOTCONN);
+        }
+        self.post_recv(srx, recv)?;
+        // The end of the connection has left no other receive there.
+        let unmatched = self.engine.srx_mut(srx).and_then(|matcher| {
+            let id = matcher.cancel(context)?;
+            matcher.finish(id)
+        });
+        match unmatched {
+            Some(_) => Err(Errno::ENOTCONN),
+            None => Ok(()),
+        }
     }
 
     /// Posts a receive on a receive context.
@@ -369,6 +397,12 @@ pub(crate) fn new_recv(
 }
 
 impl EpState {
+    /// The connection has ended: no message will come any more.
+    pub(crate) fn end(&mut self) {
+        self.msg.ended = true;
+        self.has_rx = false;
+    }
+
     /// Whether it has a connection or can make one.
     pub(crate) fn connection(&self) -> Option<u32> {
         self.routes
