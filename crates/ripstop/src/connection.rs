@@ -246,10 +246,11 @@ impl Connection {
         self.port.recv(buf, RecvKind::Tagged { tag, ignore }, None)
     }
 
-    /// Ends the connection (`fi_shutdown(3)`), on both sides. Await what must arrive before.
+    /// Ends the connection (`fi_shutdown(3)`), on both sides; fine if it has ended already.
+    /// Await what must arrive before.
     ///
     /// # Errors
-    /// `FI_ENOTCONN` when it has ended already.
+    /// `FI_EOPBADSTATE` when the domain has failed; of the provider.
     pub fn shutdown(&self) -> Result<()> {
         self.port.object(Operation::Shutdown, AnyEndpoint::shutdown)
     }

@@ -126,7 +126,7 @@ fn the_end_of_a_connection_ends_what_waits() {
         (outcome.unwrap_err().errno(), buf),
         (Errno::ENOTCONN, vec![9; 10])
     );
-    assert_eq!(a.shutdown().unwrap_err().errno(), Errno::ENOTCONN);
+    a.shutdown().unwrap();
     assert!(a.inject(b"x").is_err());
 }
 
@@ -140,6 +140,25 @@ fn dropping_the_last_handle_ends_a_connection() {
     assert_eq!(receive.wait().1, b"last");
     drop(clone);
     pollster::block_on(b.closed());
+}
+
+#[test]
+fn what_came_before_the_end_is_received_after_it() {
+    let (_listener, a, b) = connect(Progress::Background);
+    for size in [4, 50_000] {
+        a.send(pattern(size, 1)).wait().0.unwrap();
+    }
+    drop(a);
+    pollster::block_on(b.closed());
+    for size in [4, 50_000] {
+        let (outcome, buf) = b.recv(vec![0; size]).wait();
+        assert_eq!((outcome.unwrap().len, buf), (size, pattern(size, 1)));
+    }
+    let (outcome, buf) = b.recv(vec![5; 9]).wait();
+    assert_eq!(
+        (outcome.unwrap_err().errno(), buf),
+        (Errno::ENOTCONN, vec![5; 9])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{LONG, Side, pair, pattern, rdm};
+use common::{LONG, Side, pair, pattern};
 use ripstop::{Domain, Driver, Progress, Turn};
 use tokio::io::unix::AsyncFd;
 
@@ -232,24 +232,4 @@ fn time_limits_hold() {
             b.domain().progress();
         }
     }
-}
-
-#[test]
-fn the_library_s_thread_ends_with_the_domain() {
-    let domain = rdm(Progress::Background);
-    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
-    let before = threads();
-    let more: Vec<_> = (0..20).map(|_| rdm(Progress::Background)).collect();
-    assert!(threads() >= before + 20);
-    drop(more);
-    // Other tests of this process start and end threads of theirs.
-    let end = Instant::now() + LONG;
-    while threads() > before + 15 {
-        assert!(
-            Instant::now() < end,
-            "{} threads, {before} before",
-            threads()
-        );
-    }
-    drop(domain);
 }
