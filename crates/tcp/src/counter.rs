@@ -9,7 +9,7 @@ use ripstop_engine::counter::Counter as Values;
 use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
-use crate::state::Waited;
+use crate::state::{State, Waited};
 use crate::wait::Wait;
 
 /// A counter of the tcp provider.
@@ -39,11 +39,21 @@ impl<K: Mode> Counter<K> {
     fn poll(&self) -> Values {
         self.domain.inner.note_activity();
         let mut state = self.domain.lock();
+        let before = self.values(&mut state);
         state.progress();
-        state
-            .engine
-            .counter_mut(self.id)
-            .map_or_else(Values::default, |c| *c)
+        let now = self.values(&mut state);
+        if now != before {
+            state.polls.found();
+        } else if state.polls.in_vain() {
+            drop(state);
+            std::thread::yield_now();
+        }
+        now
+    }
+
+    fn values(&self, state: &mut State) -> Values {
+        let values = state.engine.counter_mut(self.id);
+        values.map_or_else(Values::default, |c| *c)
     }
 
     fn change(&self, change: impl FnOnce(&mut Values)) {

@@ -91,7 +91,14 @@ impl<K: Mode> CompletionQueue for Cq<K> {
         } else {
             state.progress();
         }
-        take(&mut state, self.id, max, &mut entry)
+        let taken = take(&mut state, self.id, max, &mut entry);
+        if matches!(taken, Ok(1..)) {
+            state.polls.found();
+        } else if state.polls.in_vain() {
+            drop(state);
+            std::thread::yield_now();
+        }
+        taken
     }
 
     fn sread(

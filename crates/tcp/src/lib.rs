@@ -23,6 +23,7 @@ mod msg;
 mod params;
 mod passive;
 mod place;
+mod polls;
 mod post;
 mod rdm;
 mod srx;

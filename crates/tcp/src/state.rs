@@ -15,6 +15,7 @@ use ripstop_types::{Errno, Flags, Result};
 
 use crate::accept::Accepting;
 use crate::params::Params;
+use crate::polls::Polls;
 use crate::stage::STAGE;
 use crate::stream::Stream;
 
@@ -145,6 +146,7 @@ pub(crate) struct State {
     skipped: u32,
     generation: u32,
     pub(crate) waiters: Vec<Waiter>,
+    pub(crate) polls: Polls,
 }
 
 impl State {
@@ -181,6 +183,7 @@ impl State {
             skipped: 0,
             generation: 0,
             waiters: Vec::new(),
+            polls: Polls::default(),
         })
     }
 
