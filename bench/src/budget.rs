@@ -1,0 +1,186 @@
+//! The committed budget: `bench/budget.toml`, whose numbers may only fall.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::operation::Operation;
+use crate::{callgrind, existing, top};
+
+/// The file, seen from the top of the tree.
+const FILE: &str = "bench/budget.toml";
+
+/// The comment at its top.
+const HEADER: &str = "\
+# Most user-space instructions that libfabric.so.1 may spend on a message of 8 bytes, by provider:
+# two endpoints in one domain, FI_THREAD_DOMAIN, manual progress, counted by callgrind.
+# Numbers may only fall: `bench/budget --lower` writes what is counted now.
+";
+
+/// A count may be this much over: addresses differ from run to run, and with them a few
+/// branches of copies and allocations.
+const SLACK: f64 = 1.01;
+
+/// Counts of operations by their key, by provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Budget(BTreeMap<String, BTreeMap<String, u32>>);
+
+impl Budget {
+    fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).with_context(|| format!("{FILE} makes no sense"))
+    }
+
+    fn text(&self) -> Result<String> {
+        Ok(format!("{HEADER}\n{}", toml::to_string(self)?))
+    }
+
+    /// Entries that are higher than in an earlier version, or gone.
+    fn raised_since(&self, earlier: &Self) -> Vec<String> {
+        let mut raised = Vec::new();
+        for (provider, entries) in &earlier.0 {
+            for (key, was) in entries {
+                match self.0.get(provider).and_then(|entries| entries.get(key)) {
+                    Some(is) if is <= was => {}
+                    Some(is) => raised.push(format!("{provider} {key} from {was} to {is}")),
+                    None => raised.push(format!("{provider} {key}, which is gone")),
+                }
+            }
+        }
+        raised
+    }
+}
+
+/// Counts everything in the budget and prints `PASS`, `FAIL` and `SKIP` lines; `false` when
+/// something is over.
+///
+/// # Errors
+/// When the file or the library is not there, or counting fails.
+pub(crate) fn check(lib: &Path, lower: bool) -> Result<bool> {
+    let path = top().join(FILE);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;
+    let mut budget = Budget::parse(&text)?;
+    let mut good = has_only_fallen(&budget);
+    if !callgrind::is_there() {
+        println!("SKIP counts: valgrind is not installed");
+        return Ok(good);
+    }
+    let lib = existing(lib)?;
+    for (provider, entries) in &mut budget.0 {
+        for (key, allowed) in entries {
+            good &= check_one(&lib, provider, key, allowed)?;
+        }
+    }
+    if lower {
+        std::fs::write(&path, budget.text()?)?;
+    }
+    Ok(good)
+}
+
+/// Compares one count, and takes it into the budget if it is lower.
+fn check_one(lib: &Path, provider: &str, key: &str, allowed: &mut u32) -> Result<bool> {
+    let operation = Operation::ALL
+        .into_iter()
+        .find(|operation| operation.key() == key);
+    let operation = operation.with_context(|| format!("{FILE}: there is no operation {key}"))?;
+    let cost = callgrind::measure(lib, provider, operation)?;
+    let (count, most) = (cost.instructions, f64::from(*allowed));
+    let good = count <= most * SLACK;
+    let word = if good { "PASS" } else { "FAIL" };
+    println!("{word} {provider} {key}: {count:.0} instructions, budget {allowed}");
+    if cost.late > 0.01 {
+        println!("     {:.0} % of the messages were late", cost.late * 100.0);
+    }
+    if count < most / SLACK {
+        println!("     the budget can fall: bench/budget --lower");
+    }
+    // The slack is not handed on: only what was counted enters the file.
+    *allowed = (*allowed).min(count.ceil() as u32);
+    Ok(good)
+}
+
+/// Compares the file with the versions that were committed last, where git is there.
+fn has_only_fallen(budget: &Budget) -> bool {
+    let mut later = budget.clone();
+    let mut good = true;
+    for commit in git(&["log", "-2", "--format=%H", "--", FILE])
+        .unwrap_or_default()
+        .lines()
+    {
+        let Some(text) = git(&["show", &format!("{commit}:{FILE}")]) else {
+            continue;
+        };
+        let Ok(earlier) = Budget::parse(&text) else {
+            continue;
+        };
+        for raised in later.raised_since(&earlier) {
+            println!("FAIL the budget may only fall: {raised} since {commit}");
+            good = false;
+        }
+        later = earlier;
+    }
+    if good {
+        println!("PASS the budget has not risen");
+    }
+    good
+}
+
+/// What git prints at the top of the tree.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(top())
+        .output()
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(text: &str) -> Budget {
+        Budget::parse(text).expect("a budget")
+    }
+
+    #[test]
+    fn only_falling_is_fine() {
+        let was = budget("[tcp]\ntsend = 100\ntrecv = 50\n");
+        assert_eq!(
+            budget("[tcp]\ntsend = 90\ntrecv = 50\nx = 1\n")
+                .raised_since(&was)
+                .len(),
+            0
+        );
+        assert_eq!(
+            budget("[tcp]\ntsend = 101\ntrecv = 50\n")
+                .raised_since(&was)
+                .len(),
+            1
+        );
+        assert_eq!(budget("[tcp]\ntsend = 100\n").raised_since(&was).len(), 1);
+        assert_eq!(budget("").raised_since(&was).len(), 2);
+    }
+
+    #[test]
+    fn the_file_is_a_budget_of_known_operations() {
+        let text = std::fs::read_to_string(top().join(FILE)).expect("the file");
+        let committed = budget(&text);
+        assert!(committed.0.contains_key("tcp"));
+        for key in committed.0.values().flat_map(BTreeMap::keys) {
+            assert!(
+                Operation::ALL
+                    .iter()
+                    .any(|operation| operation.key() == key),
+                "{key}"
+            );
+        }
+        assert_eq!(budget(&committed.text().expect("text")), committed);
+    }
+}

@@ -1,0 +1,128 @@
+//! Counts the user-space instructions that a `libfabric.so.1` spends on a message of 8 bytes.
+//!
+//! One process with one thread has two reliable datagram endpoints in one domain
+//! (`FI_THREAD_DOMAIN`, manual progress). It runs under callgrind, once for N messages and once
+//! for 2N; the difference is what N messages cost. Instructions of this program itself are told
+//! apart by the file they lie in and left out, so a count is that of the library and of the C
+//! library below it. Counts do not depend on the machine's speed or load.
+#![forbid(unsafe_code)]
+
+mod budget;
+mod callgrind;
+mod client;
+mod count;
+mod operation;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand};
+
+use operation::Operation;
+
+/// Counts instructions of a libfabric.so.1.
+#[derive(Parser)]
+#[command(disable_help_subcommand = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the counts of one or more libraries side by side.
+    Count {
+        /// A libfabric.so.1; that of target/dist without one.
+        #[arg(long, value_name = "PATH")]
+        lib: Vec<PathBuf>,
+        /// The provider.
+        #[arg(short, long, default_value = "tcp")]
+        provider: String,
+    },
+    /// Compare the counts of target/dist with bench/budget.toml.
+    Budget {
+        /// Another library.
+        #[arg(long, value_name = "PATH")]
+        lib: Option<PathBuf>,
+        /// Write counts that are below the budget into the file.
+        #[arg(long)]
+        lower: bool,
+    },
+    /// What runs under callgrind.
+    #[command(hide = true)]
+    Client {
+        #[arg(long)]
+        lib: PathBuf,
+        #[arg(long)]
+        provider: String,
+        #[arg(long, value_enum)]
+        operation: Operation,
+        #[arg(long)]
+        messages: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command; `false` when a count is over its budget.
+fn run(command: Command) -> Result<bool> {
+    match command {
+        Command::Count { lib, provider } => {
+            let libs = match lib.as_slice() {
+                [] => vec![built()],
+                _ => lib,
+            };
+            count::print(&libs, &provider)?;
+            Ok(true)
+        }
+        Command::Budget { lib, lower } => budget::check(&lib.unwrap_or_else(built), lower),
+        Command::Client {
+            lib,
+            provider,
+            operation,
+            messages,
+        } => {
+            let lib = existing(&lib)?;
+            client::run(&lib, &provider, operation, messages)?;
+            Ok(true)
+        }
+    }
+}
+
+/// The top of the tree.
+fn top() -> &'static Path {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    home.parent().unwrap_or(home)
+}
+
+/// The library that `cargo xtask dist` makes.
+fn built() -> PathBuf {
+    let prefix = std::env::var_os("RIPSTOP_DIST").map_or_else(
+        || {
+            let target = std::env::var_os("CARGO_TARGET_DIR");
+            target
+                .map_or_else(|| top().join("target"), PathBuf::from)
+                .join("dist")
+        },
+        PathBuf::from,
+    );
+    prefix.join("lib/libfabric.so.1")
+}
+
+/// The whole path of a library, so that two of one name are told apart.
+fn existing(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().with_context(|| {
+        let path = path.display();
+        format!("{path} is not there: make it with `cargo xtask dist`, or name another with --lib")
+    })
+}

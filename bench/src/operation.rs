@@ -1,0 +1,73 @@
+//! What is counted.
+
+use clap::ValueEnum;
+
+/// A part of a message's way, or all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Operation {
+    /// `fi_trecv`, `fi_tinject` and the read that completes the receive.
+    InjectMessage,
+    /// `fi_trecv`, `fi_tsend` and the reads that complete both.
+    SendMessage,
+    /// `fi_tinject`.
+    Tinject,
+    /// `fi_tsend`.
+    Tsend,
+    /// `fi_trecv`.
+    Trecv,
+    /// A `fi_cq_read` that makes progress, matches and returns the completion.
+    MatchingRead,
+    /// A `fi_cq_read` that finds nothing.
+    EmptyRead,
+}
+
+impl Operation {
+    /// All of them.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::InjectMessage,
+        Self::SendMessage,
+        Self::Tinject,
+        Self::Tsend,
+        Self::Trecv,
+        Self::MatchingRead,
+        Self::EmptyRead,
+    ];
+
+    /// Its name in the budget.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::InjectMessage => "inject-message",
+            Self::SendMessage => "send-message",
+            Self::Tinject => "tinject",
+            Self::Tsend => "tsend",
+            Self::Trecv => "trecv",
+            Self::MatchingRead => "matching-read",
+            Self::EmptyRead => "empty-read",
+        }
+    }
+
+    /// The function of [`client`](crate::client) inside which callgrind counts.
+    pub(crate) const fn function(self) -> &'static str {
+        match self {
+            Self::InjectMessage => "*client*inject_message*",
+            Self::SendMessage => "*client*send_message*",
+            Self::Tinject => "*client*call_tinject*",
+            Self::Tsend => "*client*call_tsend*",
+            Self::Trecv => "*client*call_trecv*",
+            Self::MatchingRead => "*client*first_read*",
+            Self::EmptyRead => "*client*empty_read*",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_what_the_command_line_takes() {
+        for operation in Operation::ALL {
+            assert_eq!(Operation::from_str(operation.key(), false), Ok(operation));
+        }
+    }
+}
