@@ -2,7 +2,7 @@ use core::fmt;
 
 use ripstop_types::{Errno, Version};
 
-use crate::hints::Mismatch;
+use crate::hints::{Group, Mismatch};
 use crate::info::Info;
 
 /// Why a provider does not offer something.
@@ -69,6 +69,25 @@ impl Answer {
             }
         }
         all
+    }
+}
+
+impl Answer {
+    /// The refusals that tell a caller most: each reason once, and those of offers with
+    /// another endpoint type only if there are no others.
+    pub(super) fn closest(&self) -> Vec<&Refusal> {
+        let of_type = |why: &Refusal| match why {
+            Refusal::Mismatch(why) => why.group == Group::Ep && why.attribute == "type",
+            _ => false,
+        };
+        let far = self.refusals.iter().all(of_type);
+        let mut closest: Vec<&Refusal> = Vec::new();
+        for why in &self.refusals {
+            if (far || !of_type(why)) && !closest.contains(&why) {
+                closest.push(why);
+            }
+        }
+        closest
     }
 }
 

@@ -276,14 +276,19 @@ fn winner<'a>(entries: &'a [Arc<Entry>], name: &str) -> Option<&'a Arc<Entry>> {
         .reduce(|best, next| if next.hides(best) { next } else { best })
 }
 
-/// Refusals of a provider that the caller named are warnings, others are details.
+/// Refusals of a provider that the caller named and that offers nothing are warnings, as far
+/// as they help; others are details.
 fn log_refusals(name: &str, answer: &Answer, request: &Request<'_>) {
     let asked = request
         .hints
         .and_then(|h| h.fabric.as_ref()?.prov_name.as_deref());
     let named = asked.is_some_and(|asked| asked.eq_ignore_ascii_case(name));
+    let helpful = match named && answer.infos.is_empty() {
+        true => answer.closest(),
+        false => Vec::new(),
+    };
     for why in &answer.refusals {
-        if named && answer.infos.is_empty() {
+        if helpful.iter().any(|&one| core::ptr::eq(one, why)) {
             crate::fi_warn!("core", Subsys::Core, "fi_getinfo: provider {name}: {why}");
         } else {
             crate::fi_info!("core", Subsys::Core, "fi_getinfo: provider {name}: {why}");

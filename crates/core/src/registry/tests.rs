@@ -2,7 +2,7 @@ use ripstop_types::{EpType, Flags};
 
 use super::*;
 use crate::attr::{EpAttr, FabricAttr};
-use crate::hints::Group;
+use crate::hints::{Group, Mismatch};
 use crate::info::Hints;
 
 struct Fake {
@@ -170,6 +170,30 @@ fn refusals_tell_why() {
         ..any()
     };
     assert_eq!(set.getinfo(&newer).unwrap_err().errno, Errno::ENOSYS);
+}
+
+#[test]
+fn the_closest_refusals_are_told_once() {
+    let why = |group, attribute| {
+        Refusal::Mismatch(Mismatch {
+            group,
+            attribute,
+            asked: String::new(),
+            offered: String::new(),
+            remedy: String::new(),
+        })
+    };
+    let (of_type, of_caps) = (why(Group::Ep, "type"), why(Group::Info, "caps"));
+    let closest = |refusals: &[&Refusal]| {
+        let answer = Answer {
+            refusals: refusals.iter().copied().cloned().collect(),
+            ..Answer::default()
+        };
+        answer.closest().into_iter().cloned().collect::<Vec<_>>()
+    };
+    let told = closest(&[&of_type, &of_type, &of_caps, &of_caps]);
+    assert_eq!(told, [of_caps]);
+    assert_eq!(closest(&[&of_type, &of_type]), [of_type]);
 }
 
 #[test]
