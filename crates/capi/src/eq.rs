@@ -8,21 +8,21 @@ use core::any::Any;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ripstop_abi as abi;
 use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
 use ripstop_core::provider::Fabric;
-use ripstop_core::{FidToken, Info};
+use ripstop_core::{FidToken, Handle, Info};
 use ripstop_types::{CmEvent, Errno, Flags, Result, Version};
 
-use crate::buffers;
 use crate::errno::{code, count as counted, describe, fail};
 use crate::fabric::FabricBody;
 use crate::info::{self, write};
 use crate::object::{self, Body, Room, body, pointer};
 use crate::tables::{self, table};
 use crate::wait::{self, timeout};
+use crate::{buffers, handles};
 
 /// The version from which the caller may bring a buffer for error data.
 const WITH_BUFFER: Version = Version::new(1, 5);
@@ -48,39 +48,64 @@ struct Kept {
     /// The `fi_info` of a connection request that was only looked at: reading the event hands
     /// out the same one.
     peeked: Peeked,
+    /// One whose event went without being read, until the queue's lock is free.
+    stale: Option<Peeked>,
 }
 
 /// An `fi_info` that waits for its event to be read.
-struct Peeked(*mut abi::fi_info);
+struct Peeked {
+    info: *mut abi::fi_info,
+    /// The request it is about: another event may have come to the front meanwhile.
+    request: Option<Handle>,
+}
 
 // SAFETY: nobody else has the memory until it is handed out.
 unsafe impl Send for Peeked {}
 
 impl Default for Peeked {
     fn default() -> Self {
-        Self(ptr::null_mut())
+        Self {
+            info: ptr::null_mut(),
+            request: None,
+        }
     }
 }
 
 impl Drop for Peeked {
     fn drop(&mut self) {
-        // SAFETY: null or made here, and the program that looked at it has no queue any more.
-        unsafe { info::free_list(self.0) };
+        // SAFETY: null, or made here and never handed out by a read.
+        if let Some(info) = unsafe { self.info.as_ref() } {
+            handles::forget_request(info.handle);
+        }
+        // SAFETY: as above; the event that would hand it out is gone.
+        unsafe { info::free_list(self.info) };
     }
 }
 
 impl Peeked {
+    /// The `fi_info` for a request.
+    fn of(info: &Info) -> Self {
+        Self {
+            info: write::info(info),
+            request: info.handle.clone(),
+        }
+    }
+}
+
+impl Kept {
     /// The `fi_info` for an event that is looked at, or taken.
     fn hand_out(&mut self, info: &Info, consume: bool) -> Result<*mut abi::fi_info> {
-        if self.0.is_null() {
-            self.0 = write::info(info);
+        if self.peeked.info.is_null() || self.peeked.request != info.handle {
+            self.stale = Some(core::mem::replace(&mut self.peeked, Peeked::of(info)));
         }
-        let made = self.0;
+        let made = self.peeked.info;
         if made.is_null() {
             return Err(Errno::ENOMEM);
         }
         if consume {
-            self.0 = ptr::null_mut();
+            // From now on it is the program's.
+            self.peeked.info = ptr::null_mut();
+            self.peeked.request = None;
         }
         Ok(made)
     }
@@ -162,6 +187,12 @@ impl EqBody {
         self.eq.try_wait()
     }
 
+    /// Drops what a read replaced, with no lock held: the request in it may look for its queue.
+    fn drop_stale(&self) {
+        let stale = self.kept().stale.take();
+        drop(stale);
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         // What is kept is whole even after a panic.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
@@ -209,7 +240,7 @@ impl Target {
         let size = match event {
             Event::ConnReq { pep, info, data } => {
                 self.room_for::<abi::fi_eq_cm_entry>()?;
-                let info = kept.peeked.hand_out(info, self.consume)?;
+                let info = kept.hand_out(info, self.consume)?;
                 // SAFETY: the caller's guarantee, for each arm; there is room.
                 unsafe { self.connection(*pep, info, data) }
             }
@@ -287,12 +318,14 @@ unsafe extern "C" fn read(
 ) -> isize {
     // SAFETY: see the module.
     let this = unsafe { body::<EqBody>(eq) };
-    counted(Target::new(event, buf, len, flags).and_then(|target| {
+    let read = Target::new(event, buf, len, flags).and_then(|target| {
         this.eq.read_with(target.consume, |event| {
             // SAFETY: see the module.
             unsafe { target.take(event, &mut this.kept()) }
         })
-    }))
+    });
+    this.drop_stale();
+    counted(read)
 }
 
 unsafe extern "C" fn sread(
@@ -305,12 +338,14 @@ unsafe extern "C" fn sread(
 ) -> isize {
     // SAFETY: see the module.
     let this = unsafe { body::<EqBody>(eq) };
-    counted(Target::new(event, buf, len, flags).and_then(|target| {
+    let read = Target::new(event, buf, len, flags).and_then(|target| {
         this.eq.sread_with(timeout(wait), target.consume, |event| {
             // SAFETY: see the module.
             unsafe { target.take(event, &mut this.kept()) }
         })
-    }))
+    });
+    this.drop_stale();
+    counted(read)
 }
 
 unsafe extern "C" fn readerr(
@@ -401,6 +436,38 @@ unsafe extern "C" fn control(fid: *mut abi::fid, command: c_int, arg: *mut c_voi
     let fd = || this.eq.wait_fd().map(|fd| fd.as_raw_fd());
     // SAFETY: the argument is as the command asks.
     code(unsafe { wait::control(command, arg, this.eq.attr().wait_obj, fd) })
+}
+
+/// The event queue of an endpoint. When the endpoint has gone, so do its events: the program
+/// could not tell its address from that of the next object.
+pub(crate) struct Bound {
+    fid: FidToken,
+    queue: Mutex<Weak<EventQueue>>,
+}
+
+impl Bound {
+    /// No queue yet.
+    pub(crate) const fn new(fid: FidToken) -> Self {
+        Self {
+            fid,
+            queue: Mutex::new(Weak::new()),
+        }
+    }
+
+    /// The endpoint was bound to a queue.
+    pub(crate) fn to(&self, queue: &Arc<EventQueue>) {
+        // One assignment is whole even after a panic.
+        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(queue);
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let queue = self.queue.get_mut();
+        if let Some(queue) = queue.unwrap_or_else(PoisonError::into_inner).upgrade() {
+            queue.forget(self.fid);
+        }
+    }
 }
 
 /// Reports an address that an address vector with `FI_EVENT` did not take.

@@ -15,7 +15,7 @@ use ripstop_core::provider::{Fabric, PassiveEp};
 use ripstop_types::{AddrFormat, Errno};
 
 use crate::endpoint::{get_option, set_option};
-use crate::eq::EqBody;
+use crate::eq::{Bound, EqBody};
 use crate::errno::{code, fail};
 use crate::fabric::FabricBody;
 use crate::info::read;
@@ -29,6 +29,8 @@ const CM_DATA_SIZE: usize = 256;
 /// What a passive endpoint's object holds.
 struct PepBody<F: Fabric> {
     pep: Arc<F::PassiveEp>,
+    /// Goes after the endpoint, which may have requests.
+    events: Bound,
     format: AddrFormat,
     /// The fabric stays while the endpoint does.
     _fabric: Arc<F>,
@@ -95,6 +97,7 @@ pub(crate) unsafe extern "C" fn open<F: Fabric>(
         };
         let body = PepBody {
             pep: Arc::clone(&pep),
+            events: Bound::new(room.token()),
             format: info.addr_format,
             _fabric: Arc::clone(&parent.fabric),
         };
@@ -118,7 +121,11 @@ unsafe extern "C" fn bind<F: Fabric>(
     }
     // SAFETY: `other` is null or an open object, as `fi_pep_bind` asks.
     let eq = unsafe { object::cast::<EqBody>(other, abi::FI_CLASS_EQ) };
-    code(eq.and_then(|eq| this.pep.bind_eq(&eq.eq)))
+    code(eq.and_then(|eq| {
+        this.pep.bind_eq(&eq.eq)?;
+        this.events.to(&eq.eq);
+        Ok(())
+    }))
 }
 
 unsafe extern "C" fn control<F: Fabric>(

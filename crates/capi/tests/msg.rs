@@ -232,6 +232,40 @@ fn a_rejection_carries_data() {
 }
 
 #[test]
+fn events_go_with_their_endpoint() {
+    let info = loopback(FI_EP_MSG, |_| ());
+    let (server, client) = (Side::new(&info), Side::new(&info));
+    let (pep, addr) = listen(&server, &info);
+    let active = client.endpoint(&info);
+    assert_eq!(connect(active, &addr, &[]), 0);
+    let (code, peeked, _) = event(server.eq, FI_PEEK);
+    assert_eq!(code, FI_CONNREQ);
+    let stale = unsafe { (*peeked.info).handle };
+    assert_eq!(close(pep), 0);
+    let mut entry = CmEntry::default();
+    let mut event = 0;
+    let buf = ptr::from_mut(&mut entry).cast::<c_void>();
+    let size = size_of::<CmEntry>();
+    let read = op!(server.eq, ops.read, &mut event, buf, size, 0);
+    assert_eq!(read, -FI_EAGAIN as isize);
+    assert_eq!(close(active), 0);
+    let read = op!(client.eq, ops.read, &mut event, buf, size, 0);
+    assert_eq!(read, -FI_EAGAIN as isize);
+
+    // The next request has an info of its own.
+    let (pep, addr) = listen(&server, &info);
+    let active = client.endpoint(&info);
+    assert_eq!(connect(active, &addr, &[]), 0);
+    let (code, request, _) = self::event(server.eq, 0);
+    assert_eq!((code, request.fid), (FI_CONNREQ, pep.cast()));
+    let offered = Info(request.info);
+    assert_eq!(op!(pep, cm.reject, stale, ptr::null(), 0), -FI_EINVAL);
+    assert_eq!(op!(pep, cm.reject, offered.get().handle, ptr::null(), 0), 0);
+    assert_eq!(close(pep), 0);
+    assert_eq!(close(active), 0);
+}
+
+#[test]
 fn nobody_listens() {
     let info = loopback(FI_EP_MSG, |_| ());
     let client = Side::new(&info);

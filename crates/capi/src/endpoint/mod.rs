@@ -22,7 +22,7 @@ use crate::av::AvBody;
 use crate::counter::CounterBody;
 use crate::cq::CqBody;
 use crate::domain::DomainBody;
-use crate::eq::EqBody;
+use crate::eq::{Bound, EqBody};
 use crate::errno::{code, fail};
 use crate::info::read;
 use crate::object::{self, Body, Room};
@@ -71,6 +71,8 @@ impl Defaults for Alias {
 /// What an endpoint's object holds.
 pub(crate) struct EpBody<D: Domain, M: Defaults> {
     ep: Arc<D::Endpoint>,
+    /// Goes after the endpoint, which may report its end.
+    events: Bound,
     defaults: M,
     domain: Arc<D>,
     /// Format of the addresses it takes.
@@ -147,6 +149,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
         let ep = parent.domain.endpoint(&wanted, room.token())?;
         let body = EpBody::<D, Own> {
             ep,
+            events: Bound::new(room.token()),
             defaults: Own,
             domain: Arc::clone(&parent.domain),
             format: wanted.addr_format,
@@ -228,7 +231,9 @@ unsafe fn bind_to<D: Domain, M: Defaults>(
         abi::FI_CLASS_EQ => {
             // SAFETY: as above.
             let eq = unsafe { object::cast::<EqBody>(other, class) }?;
-            this.ep.bind_eq(&eq.eq)
+            this.ep.bind_eq(&eq.eq)?;
+            this.events.to(&eq.eq);
+            Ok(())
         }
         abi::FI_CLASS_SRX_CTX => {
             // SAFETY: as above.
@@ -344,12 +349,14 @@ fn alias<D: Domain, M: Defaults>(
             rx: Some(own),
         },
     };
+    let room = Room::new();
     let body = EpBody::<D, Alias> {
         ep: Arc::clone(&this.ep),
+        events: Bound::new(room.token()),
         defaults,
         domain: Arc::clone(&this.domain),
         format: this.format,
         request: core::ptr::null_mut(),
     };
-    Ok(Room::new().fill(head::<D, Alias>(context), body))
+    Ok(room.fill(head::<D, Alias>(context), body))
 }
