@@ -9,7 +9,7 @@ mod order;
 
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Once, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError, RwLock};
 
 use ripstop_types::{Errno, Version};
 
@@ -37,6 +37,9 @@ pub trait ProviderInfo: Send + Sync + 'static {
     /// What it offers to a request, and why not more.
     fn getinfo(&self, request: &Request<'_>) -> Answer;
 }
+
+/// Refusals that are warned of at most.
+const TOLD: usize = 16;
 
 /// Which of two providers of one name counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +79,8 @@ pub struct Registry {
     entries: RwLock<Vec<Arc<Entry>>>,
     filter: Filter,
     filter_checked: Once,
+    /// Refusals that were warned of.
+    told: Mutex<Vec<Refusal>>,
 }
 
 impl core::fmt::Debug for Registry {
@@ -109,6 +114,7 @@ impl Registry {
             entries: RwLock::new(Vec::new()),
             filter,
             filter_checked: Once::new(),
+            told: Mutex::new(Vec::new()),
         }
     }
 
@@ -179,7 +185,7 @@ impl Registry {
         let ask = |entry: &Arc<Entry>| {
             let name = entry.provider.name().to_owned();
             let answer = self.ask_one(entry, request);
-            log_refusals(&name, &answer, request);
+            self.log_refusals(&name, &answer, request);
             (name, answer)
         };
         self.visible().iter().map(ask).collect()
@@ -216,6 +222,38 @@ impl Registry {
             answer.refusals.push(Refusal::Filtered);
         }
         answer
+    }
+
+    /// Refusals of a provider that the caller named and that offers nothing are warnings, as
+    /// far as they help and are news; others are details. A program that tries one question
+    /// after the other is not told the same again and again.
+    fn log_refusals(&self, name: &str, answer: &Answer, request: &Request<'_>) {
+        let asked = request
+            .hints
+            .and_then(|h| h.fabric.as_ref()?.prov_name.as_deref());
+        let named = asked.is_some_and(|asked| asked.eq_ignore_ascii_case(name));
+        let helpful = match named && answer.infos.is_empty() {
+            true => answer.closest(),
+            false => Vec::new(),
+        };
+        for why in &answer.refusals {
+            let helps = helpful.iter().any(|&one| core::ptr::eq(one, why));
+            if helps && self.is_news(why) {
+                crate::fi_warn!("core", Subsys::Core, "fi_getinfo: provider {name}: {why}");
+            } else {
+                crate::fi_info!("core", Subsys::Core, "fi_getinfo: provider {name}: {why}");
+            }
+        }
+    }
+
+    /// Whether a refusal was not warned of yet; it counts as warned of from now on.
+    fn is_news(&self, why: &Refusal) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = told.len() < TOLD && !told.contains(why);
+        if news {
+            told.push(why.clone());
+        }
+        news
     }
 
     /// Warns of names in `FI_PROVIDER` that no provider has.
@@ -274,26 +312,6 @@ fn winner<'a>(entries: &'a [Arc<Entry>], name: &str) -> Option<&'a Arc<Entry>> {
         .iter()
         .filter(|entry| entry.is_named(name))
         .reduce(|best, next| if next.hides(best) { next } else { best })
-}
-
-/// Refusals of a provider that the caller named and that offers nothing are warnings, as far
-/// as they help; others are details.
-fn log_refusals(name: &str, answer: &Answer, request: &Request<'_>) {
-    let asked = request
-        .hints
-        .and_then(|h| h.fabric.as_ref()?.prov_name.as_deref());
-    let named = asked.is_some_and(|asked| asked.eq_ignore_ascii_case(name));
-    let helpful = match named && answer.infos.is_empty() {
-        true => answer.closest(),
-        false => Vec::new(),
-    };
-    for why in &answer.refusals {
-        if helpful.iter().any(|&one| core::ptr::eq(one, why)) {
-            crate::fi_warn!("core", Subsys::Core, "fi_getinfo: provider {name}: {why}");
-        } else {
-            crate::fi_info!("core", Subsys::Core, "fi_getinfo: provider {name}: {why}");
-        }
-    }
 }
 
 fn provider_only(entry: &Arc<Entry>) -> Info {

@@ -197,6 +197,16 @@ fn the_closest_refusals_are_told_once() {
 }
 
 #[test]
+fn a_refusal_is_news_once() {
+    let set = set(None);
+    let failed = |text: usize| Refusal::Failed(Errno::EIO, text.to_string());
+    assert!(set.is_news(&failed(0)));
+    assert!(!set.is_news(&failed(0)));
+    let news = (0..100).filter(|&text| set.is_news(&failed(text)));
+    assert_eq!(news.count(), TOLD - 1);
+}
+
+#[test]
 fn one_of_two_providers_of_a_name_counts() {
     let set = set(None);
     let of = |major| {
