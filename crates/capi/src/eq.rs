@@ -11,18 +11,22 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ripstop_abi as abi;
+use ripstop_core::FidToken;
 use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
 use ripstop_core::provider::Fabric;
-use ripstop_core::{FidToken, Handle, Info};
 use ripstop_types::{CmEvent, Errno, Flags, Result, Version};
 
+mod kept;
+mod target;
+
+use crate::buffers;
 use crate::errno::{code, count as counted, describe, fail};
 use crate::fabric::FabricBody;
-use crate::info::{self, write};
 use crate::object::{self, Body, Room, body, pointer};
 use crate::tables::{self, table};
 use crate::wait::{self, timeout};
-use crate::{buffers, handles};
+use kept::Kept;
+use target::Target;
 
 /// The version from which the caller may bring a buffer for error data.
 const WITH_BUFFER: Version = Version::new(1, 5);
@@ -38,77 +42,6 @@ pub(crate) struct EqBody {
     kept: Mutex<Kept>,
     /// The fabric stays while the queue does.
     _fabric: Arc<dyn Any + Send + Sync>,
-}
-
-/// What a queue keeps between calls.
-#[derive(Default)]
-struct Kept {
-    /// Error data of the last error, for programs that gave no buffer.
-    err_data: Vec<u8>,
-    /// The `fi_info` of a connection request that was only looked at: reading the event hands
-    /// out the same one.
-    peeked: Peeked,
-    /// One whose event went without being read, until the queue's lock is free.
-    stale: Option<Peeked>,
-}
-
-/// An `fi_info` that waits for its event to be read.
-struct Peeked {
-    info: *mut abi::fi_info,
-    /// The request it is about: another event may have come to the front meanwhile.
-    request: Option<Handle>,
-}
-
-// SAFETY: nobody else has the memory until it is handed out.
-unsafe impl Send for Peeked {}
-
-impl Default for Peeked {
-    fn default() -> Self {
-        Self {
-            info: ptr::null_mut(),
-            request: None,
-        }
-    }
-}
-
-impl Drop for Peeked {
-    fn drop(&mut self) {
-        // SAFETY: null, or made here and never handed out by a read.
-        if let Some(info) = unsafe { self.info.as_ref() } {
-            handles::forget_request(info.handle);
-        }
-        // SAFETY: as above; the event that would hand it out is gone.
-        unsafe { info::free_list(self.info) };
-    }
-}
-
-impl Peeked {
-    /// The `fi_info` for a request.
-    fn of(info: &Info) -> Self {
-        Self {
-            info: write::info(info),
-            request: info.handle.clone(),
-        }
-    }
-}
-
-impl Kept {
-    /// The `fi_info` for an event that is looked at, or taken.
-    fn hand_out(&mut self, info: &Info, consume: bool) -> Result<*mut abi::fi_info> {
-        if self.peeked.info.is_null() || self.peeked.request != info.handle {
-            self.stale = Some(core::mem::replace(&mut self.peeked, Peeked::of(info)));
-        }
-        let made = self.peeked.info;
-        if made.is_null() {
-            return Err(Errno::ENOMEM);
-        }
-        if consume {
-            // From now on it is the program's.
-            self.peeked.info = ptr::null_mut();
-            self.peeked.request = None;
-        }
-        Ok(made)
-    }
 }
 
 impl Body for EqBody {
@@ -196,116 +129,6 @@ impl EqBody {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         // What is kept is whole even after a panic.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Where an event goes.
-#[derive(Clone, Copy)]
-struct Target {
-    event: *mut u32,
-    buf: *mut c_void,
-    len: usize,
-    consume: bool,
-}
-
-impl Target {
-    /// # Errors
-    /// [`Errno::EINVAL`] for null, [`Errno::EBADFLAGS`] for other flags than `FI_PEEK`.
-    fn new(event: *mut u32, buf: *mut c_void, len: usize, flags: u64) -> Result<Self> {
-        if event.is_null() || buf.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        if flags & !abi::FI_PEEK != 0 {
-            return Err(Errno::EBADFLAGS);
-        }
-        let consume = flags == 0;
-        Ok(Self {
-            event,
-            buf,
-            len,
-            consume,
-        })
-    }
-
-    /// Writes an event, and returns the number of bytes.
-    ///
-    /// # Errors
-    /// [`Errno::ETOOSMALL`] for a buffer without room for the fixed part; connection data is
-    /// cut to what fits.
-    ///
-    /// # Safety
-    ///
-    /// `event` and the `len` bytes of `buf` are valid for writes.
-    unsafe fn take(self, event: &Event, kept: &mut Kept) -> Result<usize> {
-        let size = match event {
-            Event::ConnReq { pep, info, data } => {
-                self.room_for::<abi::fi_eq_cm_entry>()?;
-                let info = kept.hand_out(info, self.consume)?;
-                // SAFETY: the caller's guarantee, for each arm; there is room.
-                unsafe { self.connection(*pep, info, data) }
-            }
-            Event::Connected { ep, data } => {
-                self.room_for::<abi::fi_eq_cm_entry>()?;
-                // SAFETY: as above.
-                unsafe { self.connection(*ep, ptr::null_mut(), data) }
-            }
-            Event::Shutdown { ep } => {
-                self.room_for::<abi::fi_eq_cm_entry>()?;
-                // SAFETY: as above.
-                unsafe { self.connection(*ep, ptr::null_mut(), &[]) }
-            }
-            &Event::Done {
-                fid, context, data, ..
-            } => {
-                self.room_for::<abi::fi_eq_entry>()?;
-                let entry = abi::fi_eq_entry {
-                    fid: pointer(fid),
-                    context: ptr::with_exposed_provenance_mut(context),
-                    data,
-                };
-                // SAFETY: as above.
-                unsafe { self.buf.cast::<abi::fi_eq_entry>().write_unaligned(entry) };
-                size_of::<abi::fi_eq_entry>()
-            }
-            Event::Written { bytes, .. } => {
-                if self.len < bytes.len() {
-                    return Err(Errno::ETOOSMALL);
-                }
-                // SAFETY: as above.
-                unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.buf.cast(), bytes.len()) };
-                bytes.len()
-            }
-        };
-        // SAFETY: as above.
-        unsafe { self.event.write(event.code()) };
-        Ok(size)
-    }
-
-    fn room_for<T>(&self) -> Result<()> {
-        match self.len >= size_of::<T>() {
-            true => Ok(()),
-            false => Err(Errno::ETOOSMALL),
-        }
-    }
-
-    /// # Safety
-    ///
-    /// The `len` bytes of `buf` are valid for writes and have room for the entry.
-    unsafe fn connection(self, fid: FidToken, info: *mut abi::fi_info, data: &[u8]) -> usize {
-        let fixed = size_of::<abi::fi_eq_cm_entry>();
-        let entry = abi::fi_eq_cm_entry {
-            fid: pointer(fid),
-            info,
-            data: [],
-        };
-        let to = self.buf.cast::<abi::fi_eq_cm_entry>();
-        // SAFETY: the caller's guarantee.
-        unsafe { to.write_unaligned(entry) };
-        let fits = data.len().min(self.len.saturating_sub(fixed));
-        let rest = self.buf.cast::<u8>().wrapping_add(fixed);
-        // SAFETY: `fits` bytes are left in the buffer.
-        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), rest, fits) };
-        fixed.saturating_add(fits)
     }
 }
 
