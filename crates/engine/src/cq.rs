@@ -146,3 +146,56 @@ impl CompletionQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn success(context: usize) -> Completion {
+        Completion { context, ..BLANK }
+    }
+
+    fn failure(context: usize) -> ErrorEntry {
+        ErrorEntry::new(CompletionError {
+            entry: success(context),
+            olen: 0,
+            err: Errno::EIO,
+            prov_errno: 5,
+        })
+    }
+
+    #[test]
+    fn errors_stand_where_they_happened() {
+        let mut cq = CompletionQueue::new(2).unwrap();
+        cq.push(success(1));
+        cq.push_error(failure(2));
+        cq.push_error(failure(3));
+        cq.push(success(4));
+        assert_eq!((cq.len(), cq.written), (4, 4));
+        assert_eq!(cq.pop_error().unwrap_err(), Errno::EAGAIN);
+        assert_eq!(cq.pop().unwrap().context, 1);
+        for context in [2, 3] {
+            assert_eq!(cq.pop(), Err(Errno::EAVAIL));
+            assert!(cq.has_error());
+            let entry = cq.pop_error().unwrap();
+            assert_eq!(entry.error.entry.context, context);
+            assert_eq!(entry.data(), []);
+        }
+        assert!(!cq.has_error());
+        assert_eq!(cq.pop().unwrap().context, 4);
+        assert_eq!(cq.pop(), Err(Errno::EAGAIN));
+        assert!(cq.is_empty());
+    }
+
+    #[test]
+    fn it_grows_rather_than_lose_an_entry() {
+        let mut cq = CompletionQueue::new(1).unwrap();
+        for context in 0..1000 {
+            cq.push(success(context));
+        }
+        for context in 0..1000 {
+            assert_eq!(cq.pop().unwrap().context, context);
+        }
+        assert!(cq.is_empty());
+    }
+}

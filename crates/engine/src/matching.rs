@@ -376,3 +376,150 @@ impl<B: Buffer> Matcher<B> {
         self.recvs.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Mem(usize);
+
+    impl Buffer for Mem {
+        const EMPTY: Self = Self(0);
+
+        fn len(self) -> usize {
+            self.0
+        }
+
+        fn address(self) -> usize {
+            0
+        }
+    }
+
+    const ANY: FiAddr = FiAddr::UNSPEC;
+    const STRANGER: FiAddr = FiAddr::NOTAVAIL;
+
+    fn want(tag: Option<(u64, u64)>, src: FiAddr) -> Want {
+        Want { tag, src }
+    }
+
+    fn recv(context: Context, tag: Option<(u64, u64)>, src: FiAddr) -> Recv<Mem> {
+        Recv::new(Iov::one(Mem(10)), want(tag, src), context)
+    }
+
+    fn matcher(recvs: impl IntoIterator<Item = Recv<Mem>>) -> Matcher<Mem> {
+        let mut matcher = Matcher::new(16, 0, true);
+        for recv in recvs {
+            matcher.post(recv).unwrap();
+        }
+        matcher
+    }
+
+    /// The context of the receive a message goes to.
+    fn matched(matcher: &mut Matcher<Mem>, tag: Option<u64>, src: FiAddr) -> Option<Context> {
+        let id = matcher.match_message(tag, src)?;
+        Some(matcher.recv(id)?.context)
+    }
+
+    #[test]
+    fn a_message_fits_by_kind_tag_and_source() {
+        let peer = FiAddr(3);
+        for (tag, src, message, from, fits) in [
+            (None, ANY, None, peer, true),
+            (None, ANY, Some(0), peer, false),
+            (Some((0, u64::MAX)), ANY, None, peer, false),
+            (Some((0, u64::MAX)), ANY, Some(9), peer, true),
+            (Some((5, 0)), ANY, Some(5), peer, true),
+            (Some((5, 0)), ANY, Some(4), peer, false),
+            (Some((5, 1)), ANY, Some(4), peer, true),
+            (Some((4, 1)), ANY, Some(5), peer, true),
+            (Some((5, 1)), ANY, Some(7), peer, false),
+            (None, peer, None, peer, true),
+            (None, peer, None, FiAddr(4), false),
+            (None, peer, None, STRANGER, false),
+            (None, ANY, None, STRANGER, true),
+        ] {
+            let want = want(tag, src);
+            assert_eq!(want.accepts(message, from), fits, "{want:?} {message:?}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_receive_that_fits_is_taken() {
+        let mut matcher = matcher([
+            recv(1, Some((1, 0)), FiAddr(9)),
+            recv(2, Some((2, 0)), ANY),
+            recv(3, None, ANY),
+            recv(4, Some((0, 3)), ANY),
+            recv(5, Some((2, 0)), ANY),
+        ]);
+        assert_eq!(matched(&mut matcher, Some(2), ANY), Some(2));
+        assert_eq!(matched(&mut matcher, Some(2), ANY), Some(4));
+        assert_eq!(matched(&mut matcher, Some(2), ANY), Some(5));
+        assert_eq!(matched(&mut matcher, Some(2), ANY), None);
+        assert_eq!(matched(&mut matcher, Some(1), FiAddr(8)), None);
+        assert_eq!(matched(&mut matcher, Some(1), FiAddr(9)), Some(1));
+        assert_eq!(matched(&mut matcher, None, STRANGER), Some(3));
+    }
+
+    #[test]
+    fn a_multi_receive_buffer_stays_in_its_place() {
+        let multi = Recv {
+            multi: true,
+            ..recv(2, None, ANY)
+        };
+        let first = recv(1, None, FiAddr(9));
+        let mut matcher = matcher([first, multi, recv(3, None, ANY)]);
+        for _ in 0..2 {
+            assert_eq!(matched(&mut matcher, None, ANY), Some(2));
+        }
+        assert_eq!(matched(&mut matcher, None, FiAddr(9)), Some(1));
+        let id = matcher.match_message(None, ANY).unwrap();
+        assert!(matcher.unpost(id) && !matcher.unpost(id));
+        assert_eq!(matched(&mut matcher, None, ANY), Some(3));
+    }
+
+    #[test]
+    fn the_frequent_case_is_the_first_receive_with_room() {
+        let mut matcher = matcher([recv(1, None, FiAddr(9)), recv(2, None, ANY)]);
+        assert_eq!(matcher.match_first(None, ANY, 5), None);
+        assert_eq!(matcher.match_first(None, FiAddr(9), 11), None);
+        assert_eq!(matcher.match_first(Some(1), FiAddr(9), 5), None);
+        let found = matcher.match_first(None, FiAddr(9), 10);
+        assert_eq!(found, Some((Mem(10), 1, true)));
+        assert_eq!(matcher.len(), 1);
+        assert!(matcher.match_first(None, ANY, 0).is_some());
+        assert!(matcher.is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_receive_is_out_of_its_queue() {
+        let mut matcher = matcher([recv(1, None, ANY), recv(2, Some((0, 0)), ANY)]);
+        let id = matcher.cancel(2).unwrap();
+        assert_eq!(matcher.finish(id).unwrap().context, 2);
+        assert_eq!(matcher.cancel(2), None);
+        assert_eq!(matched(&mut matcher, Some(0), ANY), None);
+        let id = matcher.take_posted(|recv| recv.context == 1).unwrap();
+        assert!(matcher.finish(id).is_some());
+        assert!(matcher.is_empty());
+    }
+
+    #[test]
+    fn a_held_receive_takes_its_place_once() {
+        let mut matcher = matcher([]);
+        let held = matcher.hold(recv(1, None, ANY)).unwrap();
+        let mut full = (2..17).map(|context| matcher.post(recv(context, None, ANY)));
+        assert!(full.all(|posted| posted.is_ok()));
+        assert_eq!(
+            matcher.post(recv(17, None, ANY)),
+            Err(ripstop_types::Errno::EAGAIN)
+        );
+        for _ in 0..2 {
+            matcher.post_held(held);
+        }
+        for context in (2..17).chain([1]) {
+            assert_eq!(matched(&mut matcher, None, ANY), Some(context));
+        }
+        assert_eq!(matched(&mut matcher, None, ANY), None);
+    }
+}
