@@ -27,7 +27,7 @@ impl Node {
                 header,
                 header_len,
                 inline,
-                ..
+                alone,
             } => {
                 let header = &header[..usize::from(header_len)];
                 let payload = if inline {
@@ -37,6 +37,9 @@ impl Node {
                     Vec::new()
                 };
                 self.stage(conn, header, &payload, send.context);
+                if alone && self.rng.bool() {
+                    self.write_alone(net, conn, header.len() + payload.len());
+                }
             }
             SendPlan::Defer { slot } => {
                 assert_eq!(slot != NIL, send.inject && !send.iov.is_empty());
@@ -65,6 +68,27 @@ impl Node {
             stream.dirty = true;
         }
         Ok(())
+    }
+
+    /// Writes the only message there is, which the staging buffer holds.
+    fn write_alone(&mut self, net: &mut Network, id: u32, len: usize) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        assert_eq!(stream.stage.len(), len);
+        let Some(end) = stream.end.filter(|_| stream.preamble.is_empty()) else {
+            return;
+        };
+        // An error shows again when the rest is written.
+        let Ok(count) = net.write(end, stream.stage.make_contiguous()) else {
+            return;
+        };
+        stream.stage.drain(..count);
+        if count == len {
+            self.engine.sent_alone(id);
+        } else {
+            assert_eq!(self.engine.sent(id, count), count);
+        }
     }
 
     fn stage(&mut self, conn: u32, header: &[u8], payload: &[u8], context: usize) {
