@@ -63,14 +63,18 @@ impl<B: Buffer> Engine<B> {
             if recv.released || recv.listed {
                 return None;
             }
-            let Some(id) = matcher.find_unexpected(&self.unexpected, recv.want, None) else {
+            let want = recv.want;
+            let fits = |_, message: &Unexpected| {
+                let envelope = &message.envelope;
+                message.claimed.is_none() && want.accepts(envelope.tag, envelope.src)
+            };
+            let Some(id) = matcher.take_unexpected(&mut self.unexpected, fits) else {
                 matcher.post_held(recv_id);
                 return None;
             };
             if let Some(recv) = matcher.recv_mut(recv_id) {
                 recv.released = !recv.multi;
             }
-            matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
             if let Some(copy) = self.bind(srx, recv_id, id) {
                 return Some(copy);
             }
