@@ -6,6 +6,7 @@
 //! `cargo test` on stable Rust covers a little of what fuzzing covers.
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod xnet;
 
 /// One body with what a random generator starts from.
@@ -44,5 +45,10 @@ pub const BODIES: &[Body] = &[
         name: "xnet_rdm",
         run: xnet::rdm,
         seeds: xnet::rdm_seeds,
+    },
+    Body {
+        name: "xnet_engine",
+        run: engine::receive,
+        seeds: engine::receive_seeds,
     },
 ];

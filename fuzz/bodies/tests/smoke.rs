@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use ripstop_fuzz_bodies::{BODIES, Body};
 
-/// Between a tenth and half of a second a body.
+/// Between a tenth of a second and a few seconds a body.
 const ROUNDS: u32 = 1_000_000;
 
 const SEED: u64 = 0x5eed_0f1a_b0de_cade;

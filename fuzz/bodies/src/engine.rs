@@ -1,0 +1,261 @@
+//! Body for the engine that receives what a peer sends, `ripstop_engine::xnet`.
+
+use ripstop_engine::matching::{Matcher, Recv, Want};
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::{ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Send};
+use ripstop_engine::{Buffer, Iov};
+use ripstop_types::{Errno, FiAddr};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
+
+/// Memory of which only the length matters.
+#[derive(Clone, Copy)]
+struct Mem(usize);
+
+impl Buffer for Mem {
+    const EMPTY: Self = Self(0);
+
+    fn len(self) -> usize {
+        self.0
+    }
+
+    fn address(self) -> usize {
+        0x1000
+    }
+}
+
+const LIMITS: Limits = Limits {
+    stage: 1024,
+    inline: 64,
+    rendezvous: 100,
+    kept_bytes: 200,
+    kept_messages: 3,
+    kept_total: 700,
+};
+
+/// How often each posted operation has ended, by its context.
+type Ended = [u32; 6];
+
+/// The operations that were posted, of which the last is a multi-receive buffer.
+const MULTI: usize = 5;
+
+struct Fixture {
+    engine: Engine<Mem>,
+    srx: u32,
+    cq: u32,
+    ep: u32,
+    conn: u32,
+    ended: Ended,
+}
+
+impl Fixture {
+    fn new(order: ByteOrder) -> Self {
+        let mut engine = Engine::new(LIMITS);
+        let srx = engine.open_srx(Matcher::new(8, 16, false)).unwrap();
+        let cq = engine.open_cq(8).unwrap();
+        let ep = engine.open_ep(EpConfig {
+            srx,
+            tx_cq: cq,
+            rx_cq: cq,
+            tx_counter: NIL,
+            rx_counter: NIL,
+            tx_size: 8,
+            source: false,
+            source_err: false,
+        });
+        let ep = ep.unwrap();
+        let conn = engine.open_conn(ConnConfig {
+            ep,
+            src: FiAddr::NOTAVAIL,
+            name: [0; PEER_NAME],
+            name_len: 0,
+        });
+        let conn = conn.unwrap();
+        engine.conn_up(conn, order, true);
+        Self {
+            engine,
+            srx,
+            cq,
+            ep,
+            conn,
+            ended: [0; 6],
+        }
+    }
+
+    /// A message that waits for an acknowledgement, and a rendezvous.
+    fn send(&mut self) {
+        for (context, len) in [(0, 10), (1, 500)] {
+            let send = Send {
+                tag: Some(7),
+                data: None,
+                iov: Iov::one(Mem(len)),
+                context,
+                completion: true,
+                inject: false,
+                ack: true,
+            };
+            self.engine.send(self.conn, &send).unwrap();
+        }
+        let staged = self.engine.conn(self.conn).unwrap().staged();
+        assert_eq!(self.engine.sent(self.conn, staged), staged);
+    }
+
+    /// Receives for tags 0 and 1, one for any tag, and a buffer for plain messages.
+    fn post(&mut self, context: usize) {
+        let tag = [Some((0, 0)), Some((1, 0)), Some((0, u64::MAX)), None][context - 2];
+        let want = Want {
+            tag,
+            src: FiAddr::UNSPEC,
+        };
+        let mut recv = Recv::new(Iov::one(Mem(300)), want, context);
+        recv.multi = context == MULTI;
+        if let Some(id) = self.engine.post_recv(self.srx, recv).unwrap() {
+            while let Some(copy) = self.engine.next_match(self.srx, id) {
+                assert!(copy.at + copy.len <= copy.iov.len());
+            }
+        }
+    }
+
+    /// Takes bytes of the stream; an error ends it.
+    fn take(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        let len = bytes.len() as u64;
+        let placed = match self.engine.rx_want(self.conn) {
+            RxWant::Header => {
+                let used = self.engine.rx_header(self.conn, bytes)?;
+                assert!(0 < used && used <= bytes.len());
+                return Ok(used);
+            }
+            RxWant::Blocked => return Ok(0),
+            RxWant::Place(iov, at, room) => {
+                assert!(0 < room && at + room <= iov.len());
+                room.min(len)
+            }
+            RxWant::Keep(_, total, at, room) => {
+                assert!(at + room == total && total <= LIMITS.kept_bytes);
+                room.min(len)
+            }
+            RxWant::Discard(left) => left.min(len),
+        };
+        self.engine.rx_placed(self.conn, placed);
+        Ok(placed as usize)
+    }
+
+    /// Does what the engine asks for; returns why the connection cannot go on, if so.
+    fn after(&mut self) -> Option<Errno> {
+        assert!(self.engine.kept() <= LIMITS.kept_total);
+        while self.engine.pop_freed().is_some() {}
+        while let Some(conn) = self.engine.pop_resumed() {
+            self.engine.rx_retry(conn);
+        }
+        while self.engine.pop_output().is_some() {
+            while self.engine.conn(self.conn).unwrap().has_output() {
+                self.engine.sent(self.conn, 1000);
+            }
+        }
+        self.note();
+        self.engine.pop_broken().map(|(_, error)| error)
+    }
+
+    fn note(&mut self) {
+        let cq = self.engine.cq_mut(self.cq).unwrap();
+        loop {
+            let context = match cq.pop() {
+                Ok(completion) => completion.context,
+                Err(Errno::EAVAIL) => cq.pop_error().unwrap().error.entry.context,
+                Err(_) => break,
+            };
+            self.ended[context] += 1;
+        }
+        for (context, ended) in self.ended.iter().enumerate() {
+            assert!(*ended <= 1 || context == MULTI, "{context} ended twice");
+        }
+    }
+}
+
+/// Any stream, after one byte that says what it meets: in which byte order it is read, in
+/// pieces of which length, and how much of it comes before the receives are posted.
+pub fn receive(data: &[u8]) {
+    let Some((how, mut stream)) = data.split_first() else {
+        return;
+    };
+    let order = [ByteOrder::Little, ByteOrder::Big][usize::from(how & 1)];
+    let piece = [1, 3, 16, 24, 40, 1000, 7, 17][usize::from((how >> 1) & 7)];
+    let mut late = usize::from(how >> 4) * 8;
+    let mut f = Fixture::new(order);
+    f.send();
+    let mut posted = 2;
+    let mut reason = None;
+    while reason.is_none() && !stream.is_empty() {
+        let taken = match f.take(&stream[..piece.min(stream.len())]) {
+            Ok(taken) => taken,
+            Err(error) => {
+                reason = Some(error);
+                break;
+            }
+        };
+        stream = &stream[taken..];
+        if (taken == 0 || late < taken) && posted < f.ended.len() {
+            f.post(posted);
+            posted += 1;
+        } else if taken == 0 {
+            break;
+        }
+        late = late.saturating_sub(taken);
+        reason = f.after();
+    }
+    let conn = f.conn;
+    f.engine
+        .close_conn(conn, reason.unwrap_or(Errno::ECONNRESET));
+    f.note();
+    assert_eq!(f.ended[..2], [1, 1], "sends end");
+    let left = (2..posted).filter(|context| f.ended[*context] == 0);
+    for context in left.collect::<Vec<_>>() {
+        f.engine.cancel(f.srx, f.cq, context).expect("it is posted");
+    }
+    let (srx, ep) = (f.srx, f.ep);
+    f.engine.close_ep(ep);
+    assert_eq!(f.engine.kept(), 0);
+    assert!(f.engine.srx_mut(srx).unwrap().nothing_unexpected());
+}
+
+/// Seeds for [`receive()`].
+pub fn receive_seeds() -> Vec<Vec<u8>> {
+    let message = |op, tag, len| {
+        let header = Header {
+            tag,
+            ..Header::new(op, len)
+        };
+        (header, len)
+    };
+    let rts = Header {
+        op_data: 3,
+        rts_size: 40,
+        tag: 1,
+        ..Header::new(Op::TagRts, 0)
+    };
+    let data = Header {
+        op_data: 3,
+        ..Header::new(Op::Data, 40)
+    };
+    let streams: [&[(Header, u64)]; 4] = [
+        &[message(Op::Tag, 0, 20), message(Op::Tag, 9, 30)],
+        &[message(Op::Msg, 0, 50), message(Op::Msg, 0, 260)],
+        &[(rts, 0), (data, 40), (Header::ack(), 0)],
+        &[(Header::cts(1), 0), message(Op::Tag, 1, 150), (rts, 0)],
+    ];
+    let mut seeds = Vec::new();
+    for (index, stream) in streams.into_iter().enumerate() {
+        for how in [0x0a, 0x26, 0x4c, 0xf3] {
+            let mut seed = vec![how ^ ((index as u8) << 1)];
+            for (header, payload) in stream {
+                let order = [ByteOrder::Little, ByteOrder::Big][usize::from(how & 1)];
+                let mut bytes = [0; MAX_HEADER];
+                let len = header.emit(order, &mut bytes).unwrap();
+                seed.extend(&bytes[..len]);
+                seed.extend(vec![0; *payload as usize]);
+            }
+            seeds.push(seed);
+        }
+    }
+    seeds
+}
