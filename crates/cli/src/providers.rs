@@ -1,15 +1,34 @@
 //! The providers that the tools bring.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 use ripstop_core::registry::{Priority, Registration, Registry, registry};
 use ripstop_tcp::TcpProvider;
 
-/// The registry of this process with every provider in it.
-pub fn load() -> &'static Registry {
-    static LISTED: OnceLock<Vec<Registration>> = OnceLock::new();
+/// The providers with their types, and what keeps them listed.
+struct Listed {
+    tcp: Arc<TcpProvider>,
+    _registration: Registration,
+}
+
+static LISTED: LazyLock<Listed> = LazyLock::new(|| {
     // The registry reads the parameters of the core first, those of logging among them.
     let registry = registry();
-    LISTED.get_or_init(|| vec![registry.register(Arc::new(TcpProvider::new()), Priority::Version)]);
-    registry
+    let tcp = Arc::new(TcpProvider::new());
+    Listed {
+        _registration: registry.register(tcp.clone(), Priority::Version),
+        tcp,
+    }
+});
+
+/// The registry of this process with every provider in it.
+pub fn load() -> &'static Registry {
+    LazyLock::force(&LISTED);
+    registry()
+}
+
+/// The tcp provider.
+#[must_use]
+pub fn tcp() -> Arc<TcpProvider> {
+    LISTED.tcp.clone()
 }

@@ -1,0 +1,307 @@
+//! An endpoint with a peer, one message at a time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ripstop_core::provider::{
+    CompletionQueue as _, CqAttr, Domain, Endpoint as _, RecvKind, SendKind,
+};
+use ripstop_core::{FidToken, Info};
+use ripstop_mem::Parked;
+use ripstop_types::{Errno, FiAddr, Flags};
+
+use super::control::{Control, PATIENCE};
+use super::data::Pattern;
+
+/// The tag of tagged messages.
+const TAG: u64 = 1234;
+/// Room that every receive has, for words such as the last one.
+const LEAST: usize = 64;
+/// What both sides send last.
+const FINISHED: &[u8] = b"fin\0";
+/// Contexts of the operations.
+const SEND: usize = 1;
+const RECV: usize = 2;
+/// Empty reads between two looks at the clock, and the time between two at the other side.
+const GLANCE: u32 = 1 << 12;
+const LOOK: Duration = Duration::from_millis(100);
+
+/// An endpoint that is not enabled yet.
+pub(super) struct Opening<D: Domain> {
+    /// The endpoint, to be bound to what its type needs.
+    pub(super) ep: Arc<D::Endpoint>,
+    cq: Arc<D::Cq>,
+}
+
+impl<D: Domain> Opening<D> {
+    /// Opens an endpoint with a completion queue.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub(super) fn new(domain: &Arc<D>, info: &Info, token: FidToken) -> Result<Self> {
+        let attr = CqAttr {
+            size: info.tx.size + info.rx.size,
+            ..CqAttr::default()
+        };
+        let cq = domain.cq(&attr).context("fi_cq_open")?;
+        let ep = domain.endpoint(info, token).context("fi_endpoint")?;
+        ep.bind_cq(&cq, Flags::SEND | Flags::RECV)
+            .context("fi_ep_bind")?;
+        Ok(Self { ep, cq })
+    }
+
+    /// Enables the endpoint and posts a receive for messages of up to `largest` bytes.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub(super) fn enable(self, info: &Info, tagged: bool, largest: usize) -> Result<Link<D>> {
+        let Self { ep, cq } = self;
+        ep.enable().context("fi_enable")?;
+        let mut link = Link {
+            ep,
+            cq,
+            peer: FiAddr::UNSPEC,
+            tagged,
+            inject_size: info.tx.inject_size,
+            from: vec![0; largest.max(LEAST)],
+            into: None,
+            checks: None,
+            sent: 0,
+            received: None,
+            idle: 0,
+            since: Instant::now(),
+            looked: Instant::now(),
+        };
+        link.post(vec![0; largest.max(LEAST)])?;
+        Ok(link)
+    }
+}
+
+/// The two directions of checked data.
+#[derive(Debug, Default)]
+struct Checks {
+    out: Pattern,
+    back: Pattern,
+}
+
+/// An enabled endpoint. There is always one receive posted, except while a message is looked at.
+pub(super) struct Link<D: Domain> {
+    pub(super) ep: Arc<D::Endpoint>,
+    cq: Arc<D::Cq>,
+    /// The other side; not used by connected endpoints.
+    pub(super) peer: FiAddr,
+    tagged: bool,
+    inject_size: usize,
+    from: Vec<u8>,
+    into: Option<Parked>,
+    checks: Option<Checks>,
+    /// Completed sends that nobody waited for yet.
+    sent: u32,
+    /// Bytes of a received message.
+    received: Option<usize>,
+    idle: u32,
+    since: Instant,
+    looked: Instant,
+}
+
+impl<D: Domain> Link<D> {
+    /// Checks data from now on.
+    pub(super) fn check_data(&mut self) {
+        self.checks = Some(Checks::default());
+    }
+
+    /// Sends a message. A small one is injected, for the others this waits for the completion.
+    ///
+    /// # Errors
+    /// What the provider says; when the other side is gone.
+    pub(super) fn send(&mut self, size: usize, control: &Control) -> Result<()> {
+        let Some(message) = self.from.get_mut(..size) else {
+            bail!("{size} bytes are too many");
+        };
+        if let Some(checks) = &mut self.checks {
+            checks.out.fill(message);
+        }
+        if size < self.inject_size {
+            return self.transmit(size, None, control);
+        }
+        self.transmit(size, Some(Flags::empty()), control)
+    }
+
+    /// Posts the first `size` bytes: injected without flags, else with a completion that this
+    /// waits for.
+    fn transmit(&mut self, size: usize, flags: Option<Flags>, control: &Control) -> Result<()> {
+        let kind = if self.tagged {
+            SendKind::Tagged(TAG)
+        } else {
+            SendKind::Msg
+        };
+        let parked = Parked::park(std::mem::take(&mut self.from));
+        let buf = parked.buf().first(size);
+        let posted = loop {
+            let posted = match flags {
+                None => self.ep.inject(kind, buf, None, self.peer),
+                Some(flags) => {
+                    let flags = (!flags.is_empty()).then_some(flags);
+                    self.ep.send(kind, &[buf], None, self.peer, SEND, flags)
+                }
+            };
+            match posted {
+                Err(Errno::EAGAIN) => self.progress(control)?,
+                posted => break posted,
+            }
+        };
+        posted.context(if flags.is_none() {
+            "fi_inject"
+        } else {
+            "fi_send"
+        })?;
+        while flags.is_some() && self.sent == 0 {
+            self.progress(control)?;
+        }
+        self.sent = 0;
+        self.from = parked.unpark();
+        Ok(())
+    }
+
+    /// Waits for a message of `size` bytes and posts the receive for the next one.
+    ///
+    /// # Errors
+    /// What the provider says; another size, or wrong data; when the other side is gone.
+    pub(super) fn recv(&mut self, size: usize, control: &Control) -> Result<()> {
+        let message = self.arrived(control)?;
+        let (bytes, length) = message;
+        ensure!(
+            length == size,
+            "received {length} bytes instead of {size}: give both sides the same options"
+        );
+        if let Some(checks) = &mut self.checks {
+            checks.back.check(&bytes[..length])?;
+        }
+        self.post(bytes)
+    }
+
+    /// Exchanges the last words, after which nothing is missing on either side.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send) and [`recv`](Self::recv).
+    pub(super) fn finish(&mut self, control: &Control) -> Result<()> {
+        self.from[..FINISHED.len()].copy_from_slice(FINISHED);
+        self.transmit(FINISHED.len(), Some(Flags::TRANSMIT_COMPLETE), control)?;
+        let (bytes, length) = self.arrived(control)?;
+        ensure!(
+            self.checks.is_none() || bytes[..length] == *FINISHED,
+            "the last message is not the expected one: give both sides the same options"
+        );
+        // What the other side still waits for may need this side's progress.
+        control.finish();
+        let end = Instant::now() + Duration::from_secs(1);
+        while !control.is_gone() && Instant::now() < end {
+            self.read()?;
+        }
+        Ok(())
+    }
+
+    /// The buffer of the next message and the length of the message.
+    fn arrived(&mut self, control: &Control) -> Result<(Vec<u8>, usize)> {
+        loop {
+            if let Some(length) = self.received.take()
+                && let Some(into) = self.into.take()
+            {
+                return Ok((into.unpark(), length));
+            }
+            self.progress(control)?;
+        }
+    }
+
+    fn post(&mut self, buffer: Vec<u8>) -> Result<()> {
+        let kind = match self.tagged {
+            true => RecvKind::Tagged {
+                tag: TAG,
+                ignore: 0,
+            },
+            false => RecvKind::Msg,
+        };
+        let parked = Parked::park(buffer);
+        let posted = self
+            .ep
+            .recv(kind, &[parked.buf()], FiAddr::UNSPEC, RECV, None);
+        self.into = Some(parked);
+        posted.context("fi_recv")
+    }
+
+    /// Reads the completion queue, and looks at the other side when nothing comes.
+    fn progress(&mut self, control: &Control) -> Result<()> {
+        let read = self.read().with_context(|| {
+            let peer = control.peer;
+            format!("the fi_pingpong at {peer} has ended or was given other options")
+        });
+        if read? {
+            self.idle = 0;
+            return Ok(());
+        }
+        self.idle = self.idle.wrapping_add(1);
+        if self.idle.is_multiple_of(GLANCE) {
+            self.look(control)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the completion queue once; `false` when there was nothing.
+    ///
+    /// # Errors
+    /// When an operation failed.
+    pub(super) fn read(&mut self) -> Result<bool> {
+        let (sent, received) = (&mut self.sent, &mut self.received);
+        let read = self.cq.read(2, |entry| match entry.context {
+            SEND => *sent += 1,
+            _ => *received = Some(entry.len),
+        });
+        match read {
+            Ok(_) => Ok(true),
+            Err(Errno::EAGAIN) => Ok(false),
+            Err(Errno::EAVAIL) => Err(self.failure()),
+            Err(error) => Err(error).context("fi_cq_read"),
+        }
+    }
+
+    #[cold]
+    fn failure(&self) -> anyhow::Error {
+        let mut text = String::new();
+        let read = self.cq.read_error(|error, _| {
+            let what = if error.entry.context == SEND {
+                "send"
+            } else {
+                "receive"
+            };
+            text = format!("a {what} failed: {}", error.err);
+        });
+        match read {
+            Ok(()) => anyhow::anyhow!(text),
+            Err(error) => anyhow::anyhow!("fi_cq_readerr: {error}"),
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, control: &Control) -> Result<()> {
+        if self.idle == GLANCE {
+            self.since = Instant::now();
+        }
+        if self.looked.elapsed() < LOOK {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        ensure!(
+            !control.is_gone(),
+            "the fi_pingpong at {} has ended",
+            control.peer
+        );
+        ensure!(
+            self.since.elapsed() < PATIENCE,
+            "nothing came from {} for {} s: give both sides the same options",
+            control.peer,
+            PATIENCE.as_secs()
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! `fi_pingpong`: messages there and back between two programs (man page `fi_pingpong(1)`).
+//!
+//! Either side may be libfabric's own tool: options, table, control connection and data are the
+//! same.
+
+mod args;
+mod control;
+mod data;
+mod link;
+mod msg;
+mod rdm;
+mod show;
+mod suite;
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use clap::Parser as _;
+use ripstop_core::hints::Request;
+use ripstop_core::provider::Provider;
+use ripstop_core::{Hints, Info};
+use ripstop_types::{EpType, Errno, Version};
+
+use crate::exit::Told;
+use crate::providers;
+use args::Args;
+
+/// The tool.
+///
+/// # Errors
+/// What stands in the way, with what to do about it.
+pub fn main() -> Result<()> {
+    let args = Args::parse();
+    let hints = args.hints()?;
+    // A wrong option ends the program now and not when the other side is there.
+    let info = find(&hints)?;
+    match info.prov_name() {
+        "tcp" => run(&providers::tcp(), &args, hints, info),
+        other => bail!("fi_pingpong cannot open provider {other}: choose another one with -p"),
+    }
+}
+
+fn run<P: Provider>(provider: &Arc<P>, args: &Args, hints: Hints, info: Info) -> Result<()> {
+    match args.ep_type() {
+        EpType::Msg => msg::run(provider, args, hints, info),
+        _ => rdm::run(provider, args, hints, info),
+    }
+}
+
+/// The best interface that meets the hints.
+fn find(hints: &Hints) -> Result<Info> {
+    let request = Request {
+        version: Version::CURRENT,
+        hints: Some(hints),
+        ..Request::default()
+    };
+    let none = match providers::load().getinfo(&request) {
+        Ok(infos) => match infos.into_iter().next() {
+            Some(info) => return Ok(info),
+            None => return Err(Told::from(Errno::ENODATA).into()),
+        },
+        Err(none) => none,
+    };
+    eprintln!("error: fi_getinfo: {none}");
+    if hints
+        .ep
+        .as_ref()
+        .is_some_and(|ep| ep.ep_type == EpType::Dgram)
+    {
+        eprintln!("no provider has datagram endpoints: give -e rdm or -e msg on both sides");
+    }
+    Err(Told::from(none.errno).into())
+}
+
+/// Says what is being done, with `-v`.
+fn say(args: &Args, what: &str) {
+    if args.verbose {
+        let side = if args.is_client() { "client" } else { "server" };
+        eprintln!("{side}: {what}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Reliable datagram endpoints: no connection, an address vector.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use ripstop_core::provider::{AddressVector as _, AvAttr, Domain, Endpoint as _, Fabric, Provider};
+use ripstop_core::{FidToken, Hints, Info};
+
+use super::args::Args;
+use super::control::Control;
+use super::link::Opening;
+use super::{find, say, suite};
+
+/// Runs either side.
+///
+/// # Errors
+/// What stands in the way.
+pub(super) fn run<P: Provider>(
+    provider: &Arc<P>,
+    args: &Args,
+    hints: Hints,
+    info: Info,
+) -> Result<()> {
+    let Some(server) = &args.server else {
+        say(args, "waiting for a client");
+        let control = Control::accept(args)?;
+        return exchange(provider, args, &info, control);
+    };
+    let mut control = Control::connect(server, args)?;
+    let peer = control.recv_address()?;
+    say(args, &format!("the server is at {peer}"));
+    let info = find(&Hints {
+        addr_format: peer.format(),
+        dest_addr: Some(peer),
+        ..hints
+    })?;
+    exchange(provider, args, &info, control)
+}
+
+/// Opens everything, tells the own address, and starts. The client knows the peer by now.
+fn exchange<P: Provider>(
+    provider: &Arc<P>,
+    args: &Args,
+    info: &Info,
+    mut control: Control,
+) -> Result<()> {
+    let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
+    let domain = fabric.serial_domain(info).context("fi_domain")?;
+    let av = domain.av(&AvAttr::default()).context("fi_av_open")?;
+    let opening = Opening::new(&domain, info, FidToken::NONE)?;
+    opening.ep.bind_av(&av).context("fi_ep_bind")?;
+    let largest = suite::largest(args, info.ep.max_msg_size);
+    let mut link = opening.enable(info, args.is_tagged(), largest)?;
+
+    let own = link.ep.name().context("fi_getname")?;
+    say(args, &format!("this side is at {own}"));
+    control.send_address(&own)?;
+    let peer = match &info.dest_addr {
+        Some(peer) => peer.clone(),
+        None => control.recv_address()?,
+    };
+    link.peer = av.insert(&peer).context("fi_av_insert")?;
+    suite::run(&mut link, &mut control, args, largest)
+}
