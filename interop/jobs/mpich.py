@@ -1,0 +1,83 @@
+"""MPICH 5 from PyPI, whose device ch4 speaks to OFI, with the tests of mpi4py."""
+
+import re
+
+from rig import peers
+from rig.case import Case, Failed
+from rig.library import Witness
+from rig.peers import HERE
+
+NAME = "mpich"
+
+SETTINGS = {
+    "MPIR_CVAR_CH4_NETMOD": "ofi",
+    # Between processes of one machine too.
+    "MPIR_CVAR_NOLOCAL": "1",
+    "FI_PROVIDER": "tcp",
+    # Says which provider was taken.
+    "MPIR_CVAR_DEBUG_SUMMARY": "1",
+}
+
+P2P = ("p2p_buf", "p2p_buf_matched", "p2p_buf_part", "p2p_obj", "p2p_obj_matched", "msgspec", "util_pkl5")
+COLLECTIVE = ("cco_buf", "cco_buf_inter", "cco_nb_buf", "cco_nb_vec", "cco_ngh_buf", "cco_ngh_obj", "cco_obj",
+              "cco_obj_inter", "cco_pr_buf", "cco_pr_ngh_buf", "cco_pr_vec", "cco_vec", "cco_vec_inter")
+OTHER = ("comm", "comm_topo", "request", "threads", "rma", "rma_nb")
+
+
+def cases():
+    """mpi4py's tests of messages and collectives on 2 and 3 ranks, and our own programs."""
+    found = []
+    for ranks in (2, 3):
+        found += [Case(f"{NAME}/mpi4py/{module}/{ranks}", tests(module, ranks)) for module in P2P + COLLECTIVE]
+        found += [Case(f"{NAME}/mpi4py/{module}/{ranks}", tests(module, ranks), full=True) for module in OTHER]
+        found += [Case(f"{NAME}/collectives/{ranks}", own("collectives", ranks, ["16384"])),
+                  Case(f"{NAME}/traffic/{ranks}", own("traffic", ranks, ["20", "1048576"])),
+                  Case(f"{NAME}/matched-probe/{ranks}", own("traffic", ranks, ["6", "1048576", "matched"]))]
+    found += [Case(f"{NAME}/mpi4py/{module}/4", tests(module, 4), full=True) for module in P2P + COLLECTIVE]
+    return found
+
+
+def prepare(bench):
+    """Gets MPICH and mpi4py, and compiles our programs for this MPI."""
+    global venv, suite
+    peers.packages(bench, "gcc", "libc6-dev")
+    venv, suite = peers.python_mpi(bench)
+    for name in ("collectives", "traffic"):
+        # The wheel's compiler wrapper names folders of the machine it was made on.
+        peers.compile_c(bench, ["cc"], [HERE / "mpi" / f"{name}.c"], bench.scratch / f"{name}-mpich",
+                        f"-I{venv}/include", f"-L{venv}/lib", f"-Wl,-rpath,{venv}/lib", "-lmpi")
+
+
+def launch(bench, ranks, command, seconds):
+    """Runs a command on so many ranks, with the proof that each used the library."""
+    witness = Witness(bench)
+    environment = bench.environment(**witness.environment, **SETTINGS, TMPDIR=str(bench.scratch))
+    said = bench.succeed([venv / "bin" / "mpiexec", "-n", str(ranks), *command], seconds, environment)
+    if (taken := set(re.findall(r"^libfabric provider: (\S+) ", said, re.M))) != {"tcp"}:
+        raise Failed(f"MPICH took {sorted(taken)} instead of tcp")
+    witness.require(command[0].name, ranks)
+    return said
+
+
+def tests(module, ranks):
+    """A case: one module of mpi4py's tests."""
+
+    def body(bench):
+        said = launch(bench, ranks, [venv / "bin" / "python3", suite / "main.py", "-i", rf"^test_{module}\.py$"], 120)
+        # The ranks' lines may run into each other.
+        ran = [int(count) for count in re.findall(r"Ran (\d+) tests? in", said)]
+        if len(ran) != ranks or not all(ran) or "FAILED" in said:
+            raise Failed(f"tests run on each rank: {ran}; not all of them passed")
+
+    return body
+
+
+def own(name, ranks, arguments):
+    """A case: one of our programs."""
+
+    def body(bench):
+        said = launch(bench, ranks, [bench.scratch / f"{name}-mpich", *arguments], 240)
+        if not re.search(r"ranks, .* are right$", said, re.M):
+            raise Failed("the program did not reach its end")
+
+    return body

@@ -1,0 +1,83 @@
+"""Cases, and the bench they run on."""
+
+import shutil
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from . import process
+
+
+class Failed(Exception):
+    """The case ran and did not do what it should."""
+
+
+class Missing(Exception):
+    """Something that is not part of the project cannot be had here: the case is skipped."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to try: `job/name`."""
+
+    name: str
+    body: Callable[["Bench"], None]
+    full: bool = False
+
+
+class Bench:
+    """Where cases run: the library under test, a folder to keep things, one to throw away, and the log of the case."""
+
+    def __init__(self, kept, library):
+        self.kept = Path(kept).resolve()
+        self.library = library
+        self.logs = self.kept / "logs"
+        self.log = self.logs / "prepare.log"
+
+    def __enter__(self):
+        self.logs.mkdir(parents=True, exist_ok=True)
+        # Short, because Open MPI puts sockets below it.
+        self.scratch = Path(tempfile.mkdtemp(prefix="interop-"))
+        self.library.stage(self.scratch / "lib")
+        return self
+
+    def __exit__(self, *_):
+        process.end_all()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def folder(self, name):
+        """An empty folder that goes away with the bench."""
+        path = self.scratch / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        return path
+
+    def environment(self, library=None, **more):
+        """The environment of a program that loads `library`: the one under test if not said."""
+        return process.clean_environment() | {"LD_LIBRARY_PATH": str((library or self.library).staged)} | more
+
+    def run(self, command, seconds, environment, beside=()):
+        """Runs a program to its end, for `seconds` at most; what it printed goes to the log too.
+
+        It leaves no process behind; only those `beside` it go on.
+        """
+        done = process.run(command, seconds, environment, self.scratch, beside)
+        with open(self.log, "a", encoding="utf-8") as log:
+            log.write(f"$ {' '.join(map(str, command))}\n{done.output}\n[{done.ending}]\n")
+        return done
+
+    def succeed(self, command, seconds, environment):
+        """Like `run`, and the program must say that it succeeded."""
+        done = self.run(command, seconds, environment)
+        if not done.success:
+            raise Failed(f"{Path(command[0]).name}: {done.ending}{done.telling_line()}")
+        return done.output
+
+
+def free_port():
+    """A TCP port that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

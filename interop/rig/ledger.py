@@ -1,0 +1,90 @@
+"""What was tried, how it ended, and what had to pass."""
+
+import itertools
+import re
+import time
+import tomllib
+import traceback
+
+from .case import Failed, Missing
+
+
+class Expected:
+    """The committed list: cases that must pass, and cases that cannot, with the reason."""
+
+    def __init__(self, path):
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        self.must = {name for patterns in table["must"].values() for p in patterns for name in expand(p)}
+        self.cannot = {name: why for p, why in table.get("cannot", {}).items() for name in expand(p)}
+
+    def complaint(self, name):
+        """What is wrong with a case that passed."""
+        if name in self.cannot:
+            return "passes now: move it to [must] in expected.toml"
+        if name not in self.must:
+            return "passes, but expected.toml does not name it: add it to [must]"
+        return None
+
+
+def expand(pattern):
+    """Every name that `a/{b,c}` stands for."""
+    parts = [part.split(",") if n % 2 else [part] for n, part in enumerate(re.split(r"[{}]", pattern))]
+    return ["".join(choice) for choice in itertools.product(*parts)]
+
+
+class Ledger:
+    """Prints a line for each case, and counts."""
+
+    def __init__(self, expected):
+        self.expected = expected
+        self.passed = self.failed = self.skipped = 0
+
+    def require_known(self, names):
+        """The list names no case that is not there any more."""
+        if self.expected:
+            for name in sorted({*self.expected.must, *self.expected.cannot} - set(names)):
+                self.failed += 1
+                print(f"FAIL {name}: expected.toml names it, but no job has it", flush=True)
+
+    def run(self, case, bench):
+        bench.log = bench.logs / (case.name.replace("/", "-") + ".log")
+        bench.log.unlink(missing_ok=True)
+        began = time.monotonic()
+        try:
+            case.body(bench)
+        except Missing as why:
+            self.skip(case, str(why))
+        except Failed as why:
+            self.fail(case, str(why), bench.log)
+        except Exception:  # a broken case is a failure of its own, and the others still run
+            with open(bench.log, "a", encoding="utf-8") as log:
+                log.write(traceback.format_exc())
+            self.fail(case, "the script itself failed", bench.log)
+        else:
+            self.succeed(case, time.monotonic() - began)
+
+    def succeed(self, case, seconds):
+        complaint = self.expected and self.expected.complaint(case.name)
+        if complaint:
+            self.failed += 1
+            print(f"FAIL {case.name}: {complaint}", flush=True)
+        else:
+            self.passed += 1
+            print(f"PASS {case.name} ({seconds:.1f})", flush=True)
+
+    def fail(self, case, why, log):
+        reason = self.expected and self.expected.cannot.get(case.name)
+        if reason:
+            self.skip(case, f"known not to work: {reason}")
+            return
+        self.failed += 1
+        print(f"FAIL {case.name}: {why}", flush=True)
+        print(f"     log: {log}", flush=True)
+
+    def skip(self, case, why):
+        self.skipped += 1
+        print(f"SKIP {case.name}: {why}", flush=True)
+
+    def close(self):
+        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
+        return 1 if self.failed else 0

@@ -1,0 +1,109 @@
+"""Getting peers from the registries: Debian packages, and a Python environment below the target folder."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+from .case import Failed, Missing
+from .process import clean_environment
+
+# The folder `interop`.
+HERE = Path(__file__).resolve().parent.parent
+
+# The newest that were tried.
+MPICH = "mpich==5.0.2"
+MPI4PY = "mpi4py==4.1.2"
+
+
+def packages(bench, *names):
+    """Installs Debian packages that are not there yet."""
+    lacking = [name for name in names if not installed(name)]
+    if not lacking:
+        return
+    if not shutil.which("apt-get"):
+        raise Missing(f"needs {' '.join(lacking)}, and there is no apt-get to install them")
+    root = [] if os.getuid() == 0 else ["sudo", "-n"]
+    with alone(bench):
+        install = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y",
+                   "-o", "DPkg::Lock::Timeout=300", "--no-install-recommends", "install", *lacking]
+        # The package lists may be missing or old: only then are they fetched.
+        if not quietly(bench, install, 900):
+            quietly(bench, [*root, "apt-get", "-q", "update"], 300)
+            quietly(bench, install, 900)
+    if lacking := [name for name in names if not installed(name)]:
+        raise Missing(f"cannot install {' '.join(lacking)} (see {bench.kept / 'install.log'})")
+
+
+def installed(package):
+    query = ["dpkg-query", "-W", "-f", "${db:Status-Status}", package]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=False).stdout == "installed"
+    except FileNotFoundError:
+        return False
+
+
+def python_mpi(bench):
+    """A Python environment with MPICH and mpi4py, and mpi4py's own tests. Returns both folders."""
+    home, tests = bench.kept / "venv", bench.kept / MPI4PY.replace("==", "-") / "test"
+    mark = bench.kept / "venv.complete"
+    wanted = f"{MPICH} {MPI4PY} python {sys.version_info[0]}.{sys.version_info[1]}\n"
+    with alone(bench):
+        if mark.exists() and mark.read_text() == wanted:
+            return home, tests
+        mark.unlink(missing_ok=True)
+    if not has_venv():
+        packages(bench, "python3-venv")
+    with alone(bench):
+        pip = [str(home / "bin" / "python3"), "-m", "pip", "-q", "--disable-pip-version-check"]
+        steps = (
+            [sys.executable, "-m", "venv", "--clear", str(home)],
+            # The tests are in the source archive only. Its metadata needs setuptools; nothing is built.
+            [*pip, "install", "setuptools>=77", MPICH, MPI4PY],
+            [*pip, "download", "--no-deps", "--no-build-isolation", "--no-binary", ":all:",
+             "-d", str(bench.kept), MPI4PY],
+            ["tar", "-C", str(bench.kept), "-xzf", str(bench.kept / MPI4PY.replace("==", "-")) + ".tar.gz"],
+        )
+        for step in steps:
+            if not quietly(bench, step, 600):
+                raise Missing(f"cannot get {MPICH} and {MPI4PY} (see {bench.kept / 'install.log'})")
+        mark.write_text(wanted)
+    return home, tests
+
+
+def has_venv():
+    probe = [sys.executable, "-c", "import venv, ensurepip"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def compile_c(bench, compiler, sources, product, *flags):
+    """Compiles one of our own C programs, with warnings as errors."""
+    command = [*compiler, "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", *sources, "-o", product, *flags]
+    done = bench.run(command, 120, clean_environment())
+    if not done.success:
+        raise Failed(f"{product.name} does not compile (see {bench.log})")
+    return product
+
+
+@contextmanager
+def alone(bench):
+    """Keeps two runs from installing at the same time."""
+    with open(bench.kept / "install.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def quietly(bench, command, seconds):
+    """Runs a command with its output in the log of installations."""
+    with open(bench.kept / "install.log", "ab") as log:
+        log.write(f"$ {' '.join(command)}\n".encode())
+        log.flush()
+        try:
+            return subprocess.run(command, env=clean_environment() | {"PIP_NO_INPUT": "1"}, timeout=seconds,
+                                  stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode == 0
+        except (OSError, subprocess.TimeoutExpired) as why:
+            log.write(f"{why}\n".encode())
+            return False

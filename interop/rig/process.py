@@ -1,0 +1,135 @@
+"""Running programs so that nothing of them is left behind, however they end."""
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LIBC = ctypes.CDLL(None)
+
+# Seconds between being asked to end and being killed.
+GRACE = 1.0
+
+# Settings of the caller that would change what a case tests.
+FOREIGN = ("FI_", "OMPI_", "MPIR_", "MPICH_", "PMIX_", "PMI_", "LD_", "PYTHON")
+
+
+@dataclass(frozen=True)
+class Done:
+    """A program that ended: its exit status, or None if its time was over, and what it printed."""
+
+    status: int | None
+    output: str
+    seconds: float
+
+    @property
+    def success(self):
+        return self.status == 0
+
+    @property
+    def ending(self):
+        if self.status is None:
+            return f"not finished after {self.seconds:.0f} s"
+        if self.status < 0:
+            return f"killed by {signal.Signals(-self.status).name}"
+        return f"exit status {self.status}"
+
+    def telling_line(self):
+        """The first line that names an error, or else the last one, to follow the ending."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        errors = [line for line in lines if re.search(r"^rank \d+: |error|^FAIL", line, re.I)]
+        told = errors[:1] or lines[-1:]
+        return f": {told[0][:160]}" if told else ""
+
+
+def adopt_strays():
+    """Makes this process the parent of whatever its children leave behind, so that `end_all` finds it."""
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_us():
+    """In a child, before its program starts: dies when we do."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def clean_environment():
+    return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+
+
+def start(command, environment, folder, **pipes):
+    """Starts a program; `end_all` ends it."""
+    return subprocess.Popen([str(word) for word in command], env=environment, cwd=folder,
+                            preexec_fn=end_with_us, **pipes)
+
+
+def run(command, seconds, environment, folder, beside=()):
+    """Runs a program to its end, for `seconds` at most, and then ends whatever it left, but not those `beside` it."""
+    began = time.monotonic()
+    output = Path(folder) / "output"
+    with open(output, "wb") as sink:
+        child = start(command, environment, folder, stdin=subprocess.DEVNULL, stdout=sink,
+                      stderr=subprocess.STDOUT)
+        try:
+            status = child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            end_all(beside)
+    text = output.read_text(encoding="utf-8", errors="replace")
+    return Done(status, text, time.monotonic() - began)
+
+
+def end_all(beside=()):
+    """Asks every process below this one to end, then kills it; not those `beside`. Returns when they are gone."""
+    for number, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 10.0)):
+        limit = time.monotonic() + patience
+        asked = set()
+        while below := descendants({child.pid for child in beside}):
+            for pid in below - asked:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
+            asked |= below
+            collect(below)
+            if time.monotonic() > limit:
+                break
+            time.sleep(0.02)
+        else:
+            return
+
+
+def collect(pids):
+    """Takes note of children that ended."""
+    for pid in pids:
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            pass
+
+
+def descendants(spared):
+    """The processes below this one that have not ended, without `spared` and those below them."""
+    children = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            # pid (name) state parent ...; the name may hold anything.
+            state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue
+        if state == "Z" and int(parent) != os.getpid():
+            continue
+        children.setdefault(int(parent), []).append(int(entry.name))
+    found, pending = set(), [os.getpid()]
+    while pending:
+        below = set(children.get(pending.pop(), ())) - spared
+        found |= below
+        pending += below
+    return found

@@ -1,0 +1,88 @@
+/*
+ * One side of a conversation over whichever libfabric.so.1 the linker finds. interop/jobs/wire.py starts two of
+ * them, on two libraries, and carries addresses from one to the other:
+ *
+ *   says   LIB version path         the library
+ *          ADDR hex                 where it can be reached
+ *          STARTED                  the script may kill somebody now
+ *          DONE text, ENDED text    the work is done, or ended with an error as it should; exit status 0
+ *          ERROR text               exit status 1
+ *   hears  PEER hex                 where the other one can be reached
+ *          GO                       the other one is there again
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "work.h"
+
+const struct work works[] = {
+	{ "msg", ping_pong, false, PLAIN },        { "tagged", ping_pong, true, PLAIN },
+	{ "inject", ping_pong, false, INJECT },    { "tagged-inject", ping_pong, true, INJECT },
+	{ "data", ping_pong, false, DATA },        { "tagged-data", ping_pong, true, DATA },
+	{ "delivery", ping_pong, false, DELIVERY }, { "tagged-delivery", ping_pong, true, DELIVERY },
+	{ "iov", ping_pong, false, IOV },          { "tagged-iov", ping_pong, true, IOV },
+	{ "late", late, false, DELIVERY },         { "tagged-late", late, true, DELIVERY },
+	{ "stream", stream, false, PLAIN },        { "tagged-stream", stream, true, PLAIN },
+	{ "multi", multi, false, PLAIN },          { "peek", peek, true, PLAIN },
+	{ "drain", drain, false, PLAIN },          { "tagged-drain", drain, true, PLAIN },
+	{ "stuck", stuck, true, PLAIN },           { "await", await, true, PLAIN },
+	{ "restart", restart, false, PLAIN },
+	{ 0 },
+};
+
+static const struct work *work_named(const char *name)
+{
+	for (const struct work *w = works; w->name; w++)
+		if (!strcmp(w->name, name))
+			return w;
+	fail("no work is called %s", name);
+}
+
+static struct options read_options(int argc, char **argv)
+{
+	struct options opt = { .type = FI_EP_RDM, .node = "127.0.0.1", .work = "msg", .largest = 4u << 20, .seconds = 60 };
+	int letter;
+
+	while ((letter = getopt(argc, argv, "csrwa:p:l:t:")) != -1) {
+		switch (letter) {
+		case 'c': opt.type = FI_EP_MSG; break;
+		case 's': opt.server = true; break;
+		case 'r': opt.shared_rx = true; break;
+		case 'w': opt.wait = true; break;
+		case 'a': opt.node = optarg; break;
+		case 'p': opt.service = optarg; break;
+		case 'l': opt.largest = strtoul(optarg, NULL, 0); break;
+		case 't': opt.seconds = (unsigned)atoi(optarg); break;
+		default: exit(2);
+		}
+	}
+	if (optind < argc)
+		opt.work = argv[optind];
+	return opt;
+}
+
+/*
+ * c: connected endpoints (else connectionless), s: server, r: shared receive context, w: blocking waits,
+ * a: own address, p: own port, l: largest message, t: seconds; then the work.
+ */
+int main(int argc, char **argv)
+{
+	static struct side side;
+	const struct work *work;
+
+	side.opt = read_options(argc, argv);
+	work = work_named(side.opt.work);
+	signal(SIGPIPE, SIG_IGN);
+	side_open(&side);
+	work->run(&side, work);
+	/* Neither side leaves before both are done, and until then each still answers the other. */
+	while (!poll(&(struct pollfd){ .fd = 0, .events = POLLIN }, 1, 0))
+		progress(&side);
+	hear("GO");
+	side_close(&side);
+	return 0;
+}
