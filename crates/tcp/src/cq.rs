@@ -88,15 +88,16 @@ impl<K: Mode> CompletionQueue for Cq<K> {
         if waiting {
             // No progress is needed, but what was put off must not wait for the next one.
             state.end_burst();
-        } else {
-            state.progress();
+        } else if !state.progress() {
+            if state.polls.in_vain() {
+                drop(state);
+                std::thread::yield_now();
+            }
+            return Err(Errno::EAGAIN);
         }
         let taken = take(&mut state, self.id, max, &mut entry);
-        if matches!(taken, Ok(1..)) {
+        if taken.is_ok() {
             state.polls.found();
-        } else if state.polls.in_vain() {
-            drop(state);
-            std::thread::yield_now();
         }
         taken
     }

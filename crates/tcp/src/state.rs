@@ -229,39 +229,44 @@ impl State {
     }
 
     /// Makes progress without waiting: writes what is staged, reads what has arrived.
+    /// `false` says that nothing has, and no queue has changed.
     #[inline]
-    pub(crate) fn progress(&mut self) {
-        self.end_burst();
-        let Self {
-            hot,
-            hot_next,
-            staging,
-            ..
-        } = self;
-        let Some(first) = hot.get(*hot_next) else {
-            return self.poll();
-        };
-        if first.plain {
-            let outcome = first.socket.recv(staging);
-            if !matches!(outcome, Err(Errno::EAGAIN)) {
-                let id = first.id;
-                return self.handle_hot(id, outcome);
+    pub(crate) fn progress(&mut self) -> bool {
+        self.burst = 0;
+        if self.dirty.is_empty()
+            && let Some(first) = self.hot.get(self.hot_next)
+            && first.plain
+            && self.skipped < POLL_EVERY
+        {
+            let outcome = first.socket.recv(&mut self.staging);
+            if outcome == Err(Errno::EAGAIN) {
+                // What was active stays first until it has nothing.
+                let next = self.hot_next + 1;
+                self.hot_next = if next < self.hot.len() { next } else { 0 };
+                self.skipped += 1;
+                return false;
             }
-        } else {
             let id = first.id;
-            if self.read_stream(id) {
-                return;
-            }
-        }
-        // Only after a miss: what was active stays first.
-        self.hot_next = if self.hot_next + 1 < self.hot.len() {
-            self.hot_next + 1
+            self.handle_hot(id, outcome);
         } else {
-            0
-        };
-        self.skipped += 1;
-        if self.skipped >= POLL_EVERY {
-            self.poll();
+            self.progress_all();
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn progress_all(&mut self) {
+        self.end_burst();
+        match self.hot.get(self.hot_next) {
+            Some(first) if self.skipped < POLL_EVERY => {
+                let id = first.id;
+                if !self.read_stream(id) {
+                    let next = self.hot_next + 1;
+                    self.hot_next = if next < self.hot.len() { next } else { 0 };
+                    self.skipped += 1;
+                }
+            }
+            _ => self.poll(),
         }
     }
 
