@@ -63,6 +63,7 @@ pub(super) fn check(offer: &Info, hints: &Hints, version: Version, found: &mut V
         found,
     };
     check_models(&mut checks, &offer.domain, asked);
+    checks.size("mr_key_size", asked.mr_key_size, offer.domain.mr_key_size);
     checks.size(
         "cq_data_size",
         asked.cq_data_size,
