@@ -220,8 +220,7 @@ fn rustdoc(ws: &Workspace) -> Command {
     command
 }
 
-/// The suite on our library through the C interface, at both kinds of threading level, and on the
-/// Rust object model.
+/// The suite on our library through the C interface, at both kinds of threading level.
 fn conformance(ws: &Workspace) -> Plan {
     let Some(package) = ws.package("conformance") else {
         return Plan::Skip("crates/conformance is not there".to_owned());
@@ -240,7 +239,7 @@ fn conformance(ws: &Workspace) -> Plan {
         command
     };
     let levels = ["safe", "domain"];
-    let commands = levels.iter().map(on_library).chain([suite(&["--rust"])]);
+    let commands = levels.iter().map(on_library);
     let step = |command| Step {
         command,
         voice: Voice::Script,
