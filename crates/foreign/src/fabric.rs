@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ripstop_abi::history::fi_info_1_1;
 use ripstop_abi::{fi_eq_attr, fi_ops_fabric, fid, fid_domain, fid_eq, fid_fabric, fid_pep};
-use ripstop_types::{Errno, Threading as Level, WaitObj};
+use ripstop_types::{Errno, Flags, Threading as Level, WaitObj};
 
 use crate::call::{ENOSYS, op};
 use crate::domain::DomainOptions;
@@ -103,8 +103,13 @@ impl<M: Threading> Fabric<M> {
     ///
     /// What the library says.
     pub fn eq(&self, size: usize, wait: WaitObj) -> Result<Eq<M>> {
+        self.open_eq(size, wait, Flags::empty())
+    }
+
+    pub(crate) fn open_eq(&self, size: usize, wait: WaitObj, flags: Flags) -> Result<Eq<M>> {
         let mut attr = fi_eq_attr {
             size,
+            flags: flags.bits(),
             wait_obj: wait.raw(),
             ..Default::default()
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ripstop_abi::{
     FI_BACKLOG, FI_ENABLE, FI_GETOPSFLAG, FI_SETOPSFLAG, fi_eq_entry, fi_ops_cm, fid,
 };
-use ripstop_types::{Errno, FiAddr, Flags};
+use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
 
 use crate::av::AvCore;
 use crate::call::{self, ENOSYS, op};
@@ -352,6 +352,17 @@ impl<M: Threading> Av<M> {
             None => return Err(Error::new("fi_av_straddr", Errno::ENOSYS)),
         };
         Ok((copy_text(said), need))
+    }
+}
+
+impl<M: Threading> Fabric<M> {
+    /// Opens an event queue to which the program writes as well (`fi_eq_open`, `FI_WRITE`).
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn eq_for_writing(&self, wait: WaitObj) -> Result<Eq<M>> {
+        self.open_eq(0, wait, Flags::WRITE)
     }
 }
 
