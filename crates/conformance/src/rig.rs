@@ -17,7 +17,7 @@ use crate::subject::{
     Token,
 };
 
-pub use open::{hints, listener, of_provider, offer, prepare, query};
+pub use open::{bare, hints, listener, listening, of_provider, offer, prepare, query};
 pub use spec::Spec;
 
 /// The first side.
@@ -183,15 +183,7 @@ impl<'a> Rig<'a> {
     #[track_caller]
     pub fn pump(&self) -> Step<()> {
         for eq in &self.eqs {
-            match self.s.eq_read(*eq) {
-                Ok(event) => self.events.borrow_mut().push((*eq, Ok(event))),
-                Err(e) if e.is(Errno::EAGAIN) => {}
-                Err(e) if e.is(Errno::EAVAIL) => {
-                    let error = self.s.eq_readerr(*eq)?;
-                    self.events.borrow_mut().push((*eq, Err(error)));
-                }
-                Err(e) => return Err(e.into()),
-            }
+            self.pump_eq(*eq)?;
         }
         for (i, side) in self.sides.iter().enumerate() {
             // A queue that sides share is read for the first of them.
@@ -201,6 +193,25 @@ impl<'a> Rig<'a> {
             if side.rx_cq != side.cq {
                 self.pump_queue(side, side.rx_cq)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Reads one event queue once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::pump`].
+    #[track_caller]
+    pub fn pump_eq(&self, eq: Fid) -> Step<()> {
+        match self.s.eq_read(eq) {
+            Ok(event) => self.events.borrow_mut().push((eq, Ok(event))),
+            Err(e) if e.is(Errno::EAGAIN) => {}
+            Err(e) if e.is(Errno::EAVAIL) => {
+                let error = self.s.eq_readerr(eq)?;
+                self.events.borrow_mut().push((eq, Err(error)));
+            }
+            Err(e) => return Err(e.into()),
         }
         Ok(())
     }
@@ -331,11 +342,14 @@ impl<'a> Rig<'a> {
     /// As [`Rig::event`].
     #[track_caller]
     pub fn event_within(&self, bound: Duration, eq: Fid) -> Step<Happened> {
-        self.until_within(bound, "an event", || {
-            let mut events = self.events.borrow_mut();
-            let found = events.iter().position(|(at, _)| *at == eq);
-            Ok(found.map(|i| events.remove(i).1))
-        })
+        self.until_within(bound, "an event", || Ok(self.take_event(eq)))
+    }
+
+    /// What has happened on an event queue of [`Rig::eqs`], if it has been read.
+    pub fn take_event(&self, eq: Fid) -> Option<Happened> {
+        let mut events = self.events.borrow_mut();
+        let found = events.iter().position(|(at, _)| *at == eq)?;
+        Some(events.remove(found).1)
     }
 
     /// Waits for `FI_CONNREQ`: the request and its data.

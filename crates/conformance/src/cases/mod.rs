@@ -1,10 +1,13 @@
 //! The cases, by man page.
 
 mod av;
+mod cm;
 mod cntr;
 mod cq;
+mod eq;
 mod getinfo;
 mod msg;
+mod objects;
 mod tagged;
 
 use crate::case::{Case, Cx, Step, Stop};
@@ -16,6 +19,9 @@ pub fn all() -> Vec<Case> {
     [
         getinfo::cases(),
         av::cases(),
+        cm::cases(),
+        eq::CASES.to_vec(),
+        objects::cases(),
         cq::cases(),
         cntr::CASES.to_vec(),
         msg::cases(),

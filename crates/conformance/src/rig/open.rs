@@ -92,23 +92,18 @@ pub fn offer(cx: &Cx<'_>, spec: &Spec) -> Step<Info> {
 
 #[track_caller]
 pub(super) fn rig<'a>(cx: &Cx<'a>, spec: &Spec) -> Step<Rig<'a>> {
-    let info = offer(cx, spec)?;
-    let fabric = cx.s.fabric(&info)?;
-    let domain = cx.s.domain(fabric, &info)?;
-    let mut rig = Rig {
-        s: cx.s,
-        info,
-        fabric,
-        sides: Vec::new(),
-        pep: None,
-        eqs: Vec::new(),
-        events: RefCell::new(Vec::new()),
-        tokens: Cell::new(0),
-    };
-    match cx.ep_type {
-        EpType::Msg => connected(&mut rig, spec, domain)?,
-        _ => addressed(&mut rig, spec, domain)?,
+    if cx.ep_type == EpType::Msg {
+        let (mut rig, name) = listening(cx, spec)?;
+        rig.dial(spec, &name, &[])?;
+        let (request, _) = rig.request(rig.eqs[B])?;
+        rig.answer(spec, &request, &[])?;
+        rig.connected(A)?;
+        rig.connected(B)?;
+        return Ok(rig);
     }
+    let mut rig = bare(cx, spec)?;
+    let domain = rig.s.domain(rig.fabric, &rig.info)?;
+    addressed(&mut rig, spec, domain)?;
     Ok(rig)
 }
 
@@ -256,35 +251,88 @@ pub fn listener(s: &dyn Subject, fabric: Fid, info: &Info, eq: Fid) -> Step<(Fid
     Ok((pep, name))
 }
 
-/// The two sides of a connection.
+impl Rig<'_> {
+    /// Opens an endpoint that connects, and asks for the connection.
+    ///
+    /// # Errors
+    ///
+    /// Failed when something does not open or the call is refused.
+    #[track_caller]
+    pub fn dial(&mut self, spec: &Spec, to: &Address, data: &[u8]) -> Step<usize> {
+        let domain = self.domain(spec, &self.info.clone())?;
+        let mut side = self.prepare(spec, domain, &self.info)?;
+        let eq = self.eqs[A];
+        self.s.bind(side.ep, eq, Flags::empty())?;
+        self.s.enable(side.ep)?;
+        side.eq = Some(eq);
+        self.s.connect(side.ep, to, data)?;
+        self.sides.push(side);
+        Ok(self.sides.len() - 1)
+    }
+
+    /// Opens the endpoint that accepts a request, and accepts it.
+    ///
+    /// # Errors
+    ///
+    /// Failed when something does not open or the call is refused.
+    #[track_caller]
+    pub fn answer(&mut self, spec: &Spec, request: &Info, data: &[u8]) -> Step<usize> {
+        let domain = self.domain(spec, request)?;
+        let mut side = self.prepare(spec, domain, request)?;
+        let eq = self.eqs[B];
+        self.s.bind(side.ep, eq, Flags::empty())?;
+        self.s.enable(side.ep)?;
+        side.eq = Some(eq);
+        self.s.accept(side.ep, data)?;
+        self.sides.push(side);
+        Ok(self.sides.len() - 1)
+    }
+
+    /// The first side's domain, or one of its own where there is none or the spec says so.
+    #[track_caller]
+    fn domain(&self, spec: &Spec, info: &Info) -> Step<Fid> {
+        match self.sides.first() {
+            Some(first) if !spec.two_domains => Ok(first.domain),
+            _ => Ok(self.s.domain(self.fabric, info)?),
+        }
+    }
+}
+
+/// A fabric with a listener, its address, and no endpoint yet. `A`'s event queue is
+/// `rig.eqs[A]`, the listener's `rig.eqs[B]`.
+///
+/// # Errors
+///
+/// As [`Rig::open`].
 #[track_caller]
-fn connected(rig: &mut Rig<'_>, spec: &Spec, domain: Fid) -> Step<()> {
-    let s = rig.s;
-    let eq_a = s.eq(rig.fabric, spec.eq_wait)?;
-    let eq_b = s.eq(rig.fabric, spec.eq_wait)?;
-    rig.eqs = vec![eq_a, eq_b];
-    let (pep, name) = listener(s, rig.fabric, &rig.info, eq_b)?;
+pub fn listening<'a>(cx: &Cx<'a>, spec: &Spec) -> Step<(Rig<'a>, Address)> {
+    let mut rig = bare(cx, spec)?;
+    rig.eqs = vec![
+        cx.s.eq(rig.fabric, spec.eq_wait)?,
+        cx.s.eq(rig.fabric, spec.eq_wait)?,
+    ];
+    let (pep, name) = listener(cx.s, rig.fabric, &rig.info, rig.eqs[B])?;
     rig.pep = Some(pep);
+    Ok((rig, name))
+}
 
-    let mut a = rig.prepare(spec, domain, &rig.info)?;
-    s.bind(a.ep, eq_a, Flags::empty())?;
-    s.enable(a.ep)?;
-    a.eq = Some(eq_a);
-    s.connect(a.ep, &name, &[])?;
-    rig.sides.push(a);
-    let (request, _) = rig.request(eq_b)?;
-
-    let domain = match spec.two_domains {
-        true => s.domain(rig.fabric, &request)?,
-        false => domain,
-    };
-    let mut b = rig.prepare(spec, domain, &request)?;
-    s.bind(b.ep, eq_b, Flags::empty())?;
-    s.enable(b.ep)?;
-    b.eq = Some(eq_b);
-    s.accept(b.ep, &[])?;
-    rig.sides.push(b);
-    rig.connected(A)?;
-    rig.connected(B)?;
-    Ok(())
+/// A fabric and nothing in it.
+///
+/// # Errors
+///
+/// As [`Rig::open`].
+#[track_caller]
+pub fn bare<'a>(cx: &Cx<'a>, spec: &Spec) -> Step<Rig<'a>> {
+    let info = offer(cx, spec)?;
+    let fabric = cx.s.fabric(&info)?;
+    Ok(Rig {
+        s: cx.s,
+        info,
+        fabric,
+        sides: Vec::new(),
+        pep: None,
+        eqs: Vec::new(),
+        events: RefCell::new(Vec::new()),
+        tokens: Cell::new(0),
+    })
 }

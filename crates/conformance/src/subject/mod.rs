@@ -243,6 +243,8 @@ pub trait CEdge {
     fn straddr_into(&self, av: Fid, addr: &Address, len: usize) -> Result<(String, usize)>;
     fn insert_bytes(&self, av: Fid, bytes: &[u8], count: usize) -> Result<(usize, Vec<FiAddr>)>;
     fn backlog(&self, pep: Fid, backlog: i32) -> Result<()>;
+    /// An event queue opened with `FI_WRITE`.
+    fn eq_for_writing(&self, fabric: Fid, wait: WaitObj) -> Result<Fid>;
     fn eq_write(&self, eq: Fid, event: u32, data: u64) -> Result<()>;
     /// Event, data and bytes of an event that `eq_write` wrote, read into `len` bytes.
     fn eq_read_written(&self, eq: Fid, len: usize, flags: Flags) -> Result<(u32, u64, usize)>;

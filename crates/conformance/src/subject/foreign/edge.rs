@@ -1,6 +1,6 @@
 use ripstop_core::{Address, Info};
 use ripstop_foreign as lib;
-use ripstop_types::{Errno, FiAddr, Flags};
+use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
 
 use super::table::Object;
 use super::{Foreign, table, to_lib};
@@ -32,6 +32,12 @@ impl<M: lib::Threading> CEdge for Foreign<M> {
 
     fn backlog(&self, pep: Fid, backlog: i32) -> Result<()> {
         Ok(self.table.pep(pep)?.backlog(backlog)?)
+    }
+
+    fn eq_for_writing(&self, fabric: Fid, wait: WaitObj) -> Result<Fid> {
+        let eq = self.table.fabric(fabric)?.eq_for_writing(wait)?;
+        let format = self.table.format(fabric);
+        Ok(self.table.insert(Object::Eq(eq), format))
     }
 
     fn eq_write(&self, eq: Fid, event: u32, data: u64) -> Result<()> {

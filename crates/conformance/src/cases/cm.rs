@@ -1,0 +1,634 @@
+//! `fi_cm`(3).
+
+mod failing;
+
+use ripstop_core::Address;
+use ripstop_types::{Errno, WaitObj};
+
+use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Spec, bare, listener, listening, pattern, prepare};
+use crate::subject::{EpOption, Event, Fid, Post};
+
+pub(super) fn cases() -> Vec<Case> {
+    [OWN, failing::CASES].concat()
+}
+
+const OWN: &[Case] = &[
+    Case::msg(
+        "fi_cm/connect",
+        "request, acceptance and connection are reported in order, on the right objects",
+        connect,
+    ),
+    Case::msg(
+        "fi_cm/connect_data",
+        "up to FI_OPT_CM_DATA_SIZE bytes go with a request",
+        connect_data,
+    ),
+    Case::msg(
+        "fi_cm/accept_data",
+        "as many go with an acceptance",
+        accept_data,
+    ),
+    Case::msg(
+        "fi_cm/data_too_long",
+        "one byte more is refused by every call",
+        data_too_long,
+    ),
+    Case::msg(
+        "fi_cm/reject",
+        "a rejected request ends with FI_ECONNREFUSED",
+        reject,
+    ),
+    Case::msg(
+        "fi_cm/reject_data",
+        "the data of a rejection arrives",
+        reject_data,
+    ),
+    Case::msg(
+        "fi_cm/shutdown",
+        "a shutdown is reported once, to the peer",
+        shutdown,
+    ),
+    Case::msg(
+        "fi_cm/close_is_shutdown",
+        "closing an endpoint is reported to the peer",
+        close_is_shutdown,
+    ),
+    Case::msg(
+        "fi_cm/shutdown_after_data",
+        "what was sent before a shutdown arrives before it",
+        shutdown_after_data,
+    ),
+    Case::msg(
+        "fi_cm/shutdown_both",
+        "both sides may end the connection at once",
+        shutdown_both,
+    ),
+    Case::msg(
+        "fi_cm/shutdown_ends_receives",
+        "receives that wait end when the peer is gone, or are dropped, and none succeeds",
+        shutdown_ends_receives,
+    ),
+    Case::msg(
+        "fi_cm/after_shutdown",
+        "sends on an ended connection fail, and none hangs",
+        after_shutdown,
+    ),
+    Case::msg(
+        "fi_cm/receive_before_connect",
+        "receives posted before the connection are filled",
+        receive_before_connect,
+    ),
+    Case::msg(
+        "fi_cm/names",
+        "each side knows its own and its peer's address",
+        names,
+    ),
+    Case::msg(
+        "fi_cm/setname",
+        "a passive endpoint listens at the address it is given",
+        setname,
+    ),
+    Case::msg(
+        "fi_cm/name_short",
+        "a name that does not fit says FI_ETOOSMALL and the length",
+        name_short,
+    ),
+    Case::msg(
+        "fi_cm/many",
+        "many connections to one listener work side by side",
+        many,
+    ),
+    Case::msg(
+        "fi_cm/any_order",
+        "requests may be answered in any order",
+        any_order,
+    ),
+    Case::msg(
+        "fi_cm/again",
+        "connections come and go at one listener",
+        again,
+    ),
+    Case::msg(
+        "fi_cm/backlog",
+        "the backlog can be set before listening",
+        backlog,
+    ),
+    Case::msg("fi_cm/ipv6", "connections work over IPv6", ipv6),
+    Case::rdm(
+        "fi_cm/name_rdm",
+        "an enabled endpoint has an address with a port",
+        name_rdm,
+    ),
+    Case::rdm(
+        "fi_cm/name_short_rdm",
+        "a name that does not fit says FI_ETOOSMALL and the length",
+        name_short_rdm,
+    ),
+    Case::rdm(
+        "fi_cm/setname_rdm",
+        "an endpoint takes the address it is given",
+        setname_rdm,
+    ),
+];
+
+/// Bytes of connection data that are offered.
+fn limit(rig: &Rig<'_>) -> Step<usize> {
+    let Some(pep) = rig.pep else {
+        return Err(Stop::fail("no passive endpoint"));
+    };
+    let size = rig.s.option(pep, EpOption::CmDataSize)?;
+    ensure!(size >= 16, "FI_OPT_CM_DATA_SIZE is {size}");
+    Ok(size)
+}
+
+fn connect(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    rig.dial(&spec, &name, &[])?;
+    let eq = rig.eqs[B];
+    let (request, data) = match rig.event(eq)? {
+        Ok(Event::ConnReq { pep, info, data }) => {
+            ensure!(Some(pep) == rig.pep, "the request is reported on {pep:?}");
+            (info, data)
+        }
+        other => return Err(Stop::fail(format!("expected FI_CONNREQ, got {other:?}"))),
+    };
+    ensure!(data.is_empty(), "{} bytes of data out of none", data.len());
+    ensure!(
+        request.ep.ep_type == cx.ep_type,
+        "a request for {:?}",
+        request.ep.ep_type
+    );
+    rig.answer(&spec, &request, &[])?;
+    rig.connected(A)?;
+    rig.connected(B)?;
+    rig.exchange(A, B, b"there")?;
+    rig.exchange(B, A, b"and back")?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn connect_data(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    let limit = limit(&rig)?;
+    for len in [1, 16, limit - 1, limit] {
+        let bytes = pattern(len, len);
+        let dialed = rig.dial(&spec, &name, &bytes)?;
+        let (request, data) = rig.request(rig.eqs[B])?;
+        ensure!(data == bytes, "{len} bytes arrived as {}", data.len());
+        let answered = rig.answer(&spec, &request, &[])?;
+        let data = rig.connected(dialed)?;
+        ensure!(data.is_empty(), "{} bytes of data out of none", data.len());
+        rig.connected(answered)?;
+    }
+    rig.close()
+}
+
+fn accept_data(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    let limit = limit(&rig)?;
+    for len in [1, 16, limit - 1, limit] {
+        let bytes = pattern(len, len);
+        let dialed = rig.dial(&spec, &name, b"hello")?;
+        let (request, _) = rig.request(rig.eqs[B])?;
+        let answered = rig.answer(&spec, &request, &bytes)?;
+        let data = rig.connected(dialed)?;
+        ensure!(data == bytes, "{len} bytes arrived as {}", data.len());
+        rig.connected(answered)?;
+    }
+    rig.close()
+}
+
+fn data_too_long(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    let bytes = vec![1; limit(&rig)? + 1];
+    let s = rig.s;
+    let domain = s.domain(rig.fabric, &rig.info)?;
+    let side = prepare(s, &spec, domain, &rig.info)?;
+    s.bind(side.ep, rig.eqs[A], ripstop_types::Flags::empty())?;
+    s.enable(side.ep)?;
+    refused(
+        s.connect(side.ep, &name, &bytes),
+        &[Errno::EINVAL],
+        "too much data for a request",
+    )?;
+
+    rig.dial(&spec, &name, &[])?;
+    let (request, _) = rig.request(rig.eqs[B])?;
+    let domain = rig.sides[A].domain;
+    let side = prepare(s, &spec, domain, &request)?;
+    s.bind(side.ep, rig.eqs[B], ripstop_types::Flags::empty())?;
+    s.enable(side.ep)?;
+    refused(
+        s.accept(side.ep, &bytes),
+        &[Errno::EINVAL],
+        "too much data for an acceptance",
+    )
+}
+
+/// Waits for a failed connection of a side: the reason and the data.
+fn fails(rig: &Rig<'_>, side: usize) -> Step<(Errno, Vec<u8>)> {
+    match rig.event(rig.eqs[A])? {
+        Err(error) => {
+            let ep = rig.sides[side].ep;
+            ensure!(error.fid == Some(ep), "the error is of {:?}", error.fid);
+            Ok((error.err, error.data))
+        }
+        Ok(event) => Err(Stop::fail(format!("expected an error, got {event:?}"))),
+    }
+}
+
+fn reject(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    let dialed = rig.dial(&spec, &name, &[])?;
+    let (request, _) = rig.request(rig.eqs[B])?;
+    let Some(pep) = rig.pep else {
+        return Err(Stop::fail("no passive endpoint"));
+    };
+    rig.s.reject(pep, &request, &[])?;
+    let (err, data) = fails(&rig, dialed)?;
+    ensure!(err == Errno::ECONNREFUSED, "the error is {}", err.name());
+    ensure!(data.is_empty(), "{} bytes of data out of none", data.len());
+    // The listener goes on.
+    let dialed = rig.dial(&spec, &name, &[])?;
+    let (request, _) = rig.request(rig.eqs[B])?;
+    let answered = rig.answer(&spec, &request, &[])?;
+    rig.connected(dialed)?;
+    rig.connected(answered)?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn reject_data(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    let limit = limit(&rig)?;
+    for len in [1, 16, limit] {
+        let bytes = pattern(len, len);
+        let dialed = rig.dial(&spec, &name, &[])?;
+        let (request, _) = rig.request(rig.eqs[B])?;
+        let Some(pep) = rig.pep else {
+            return Err(Stop::fail("no passive endpoint"));
+        };
+        rig.s.reject(pep, &request, &bytes)?;
+        let (err, data) = fails(&rig, dialed)?;
+        ensure!(err == Errno::ECONNREFUSED, "the error is {}", err.name());
+        ensure!(data == bytes, "{len} bytes arrived as {}", data.len());
+    }
+    rig.quiet()
+}
+
+/// Waits for the report that a side's peer has gone.
+fn gone(rig: &Rig<'_>, side: usize) -> Outcome {
+    let ep = rig.sides[side].ep;
+    match rig.event(rig.eqs[side])? {
+        Ok(Event::Shutdown { ep: of }) if of == ep => Ok(()),
+        other => Err(Stop::fail(format!("expected FI_SHUTDOWN, got {other:?}"))),
+    }
+}
+
+fn shutdown(cx: &Cx<'_>) -> Outcome {
+    for side in [A, B] {
+        let rig = Rig::open(cx, &Spec::default())?;
+        rig.exchange(A, B, b"first")?;
+        rig.s.shutdown(rig.sides[side].ep)?;
+        gone(&rig, 1 - side)?;
+        for _ in 0..100 {
+            rig.pump()?;
+        }
+        rig.close()?;
+    }
+    Ok(())
+}
+
+fn close_is_shutdown(cx: &Cx<'_>) -> Outcome {
+    for side in [A, B] {
+        let rig = Rig::open(cx, &Spec::default())?;
+        rig.exchange(A, B, b"first")?;
+        rig.s.close(rig.sides[side].ep)?;
+        gone(&rig, 1 - side)?;
+    }
+    Ok(())
+}
+
+fn shutdown_after_data(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let mut recvs = Vec::new();
+    for _ in 0..10 {
+        recvs.push(rig.post(B, Post::recv(20_000))?);
+    }
+    for i in 0..10 {
+        let send = rig.post(A, Post::send(pattern(20_000, i)))?;
+        rig.done(A, send)?;
+    }
+    rig.s.shutdown(rig.sides[A].ep)?;
+    for (i, recv) in recvs.into_iter().enumerate() {
+        ensure!(
+            rig.done(B, recv)?.bytes() == pattern(20_000, i),
+            "message {i} is damaged"
+        );
+    }
+    gone(&rig, B)
+}
+
+fn shutdown_both(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.s.shutdown(rig.sides[A].ep)?;
+    // The other may have heard of it already.
+    match rig.s.shutdown(rig.sides[B].ep) {
+        Ok(()) => {}
+        Err(e) if e.errno().is_some() => {}
+        Err(e) => return Err(e.into()),
+    }
+    for _ in 0..100 {
+        rig.pump()?;
+    }
+    rig.close()
+}
+
+fn shutdown_ends_receives(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.exchange(A, B, b"first")?;
+    let mut recvs = Vec::new();
+    for _ in 0..5 {
+        recvs.push(rig.post(B, Post::recv(8))?);
+    }
+    rig.s.shutdown(rig.sides[A].ep)?;
+    gone(&rig, B)?;
+    for _ in 0..100 {
+        rig.pump()?;
+    }
+    for recv in recvs {
+        ensure!(rig.take_done(B, recv).is_none(), "a receive succeeded");
+    }
+    rig.close()
+}
+
+fn after_shutdown(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.exchange(A, B, b"first")?;
+    rig.s.shutdown(rig.sides[A].ep)?;
+    gone(&rig, B)?;
+    for side in [A, B] {
+        for _ in 0..3 {
+            match rig.try_post(side, Post::send(*b"late")) {
+                Ok(send) => drop(rig.failed(side, send)?),
+                Err(e) if e.is(Errno::EAGAIN) => {
+                    return Err(Stop::fail(
+                        "a send on an ended connection says FI_EAGAIN for ever",
+                    ));
+                }
+                Err(e) if e.errno().is_some() => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+    rig.close()
+}
+
+fn receive_before_connect(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    rig.dial(&spec, &name, &[])?;
+    let early = rig.post(A, Post::recv(16))?;
+    let (request, _) = rig.request(rig.eqs[B])?;
+    rig.answer(&spec, &request, &[])?;
+    rig.connected(A)?;
+    rig.connected(B)?;
+    let send = rig.post(B, Post::send(*b"early bird"))?;
+    rig.done(B, send)?;
+    ensure!(
+        rig.done(A, early)?.bytes() == b"early bird",
+        "the message arrived damaged"
+    );
+    rig.quiet()?;
+    rig.close()
+}
+
+fn names(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let (s, a, b) = (rig.s, rig.sides[A].ep, rig.sides[B].ep);
+    let Some(pep) = rig.pep else {
+        return Err(Stop::fail("no passive endpoint"));
+    };
+    let (a_name, a_peer) = (s.name(a)?, s.peer(a)?);
+    let b_peer = s.peer(b)?;
+    ensure!(
+        a_peer == s.name(pep)?,
+        "A's peer is {a_peer}, the listener {}",
+        s.name(pep)?
+    );
+    ensure!(b_peer == a_name, "B's peer is {b_peer}, A is {a_name}");
+    Ok(())
+}
+
+fn setname(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let mut rig = bare(cx, &spec)?;
+    rig.eqs = vec![
+        cx.s.eq(rig.fabric, WaitObj::None)?,
+        cx.s.eq(rig.fabric, WaitObj::None)?,
+    ];
+    let pep = cx.s.passive_ep(rig.fabric, &rig.info)?;
+    cx.s.bind(pep, rig.eqs[B], ripstop_types::Flags::empty())?;
+    // A port the system has just given out and taken back.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    let addr = Address::Ip(free.map_err(Stop::fail)?);
+    offered(cx.s.set_name(pep, &addr), &[Errno::ENOSYS], "fi_setname")?;
+    cx.s.listen(pep)?;
+    let name = cx.s.name(pep)?;
+    ensure!(name == addr, "set to {addr}, it is {name}");
+    rig.pep = Some(pep);
+    rig.dial(&spec, &addr, &[])?;
+    let (request, _) = rig.request(rig.eqs[B])?;
+    rig.answer(&spec, &request, &[])?;
+    rig.connected(A)?;
+    rig.connected(B)?;
+    rig.close()
+}
+
+fn short(cx: &Cx<'_>, fid: Fid) -> Outcome {
+    let edge = super::c_edge(cx)?;
+    let whole = cx.s.name(fid)?.to_bytes().len();
+    for len in [0, 1, whole - 1] {
+        let (answer, need) = edge.name_into(fid, len);
+        refused(
+            answer,
+            &[Errno::ETOOSMALL],
+            &format!("a name into {len} bytes"),
+        )?;
+        ensure!(
+            need == whole,
+            "{len} bytes: told to need {need}, not {whole}"
+        );
+    }
+    for len in [whole, whole + 20] {
+        let (answer, need) = edge.name_into(fid, len);
+        answer?;
+        ensure!(need == whole, "{len} bytes: told {need}, not {whole}");
+    }
+    Ok(())
+}
+
+fn name_short(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let Some(pep) = rig.pep else {
+        return Err(Stop::fail("no passive endpoint"));
+    };
+    short(cx, pep)?;
+    short(cx, rig.sides[A].ep)
+}
+
+fn name_short_rdm(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    short(cx, rig.sides[A].ep)
+}
+
+fn name_rdm(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    for side in &rig.sides {
+        match &side.name {
+            Some(Address::Ip(addr)) => ensure!(addr.port() != 0, "the address is {addr}"),
+            Some(other) => ensure!(!other.is_empty(), "an empty address"),
+            None => return Err(Stop::fail("no address")),
+        }
+    }
+    ensure!(
+        rig.sides[A].name != rig.sides[B].name,
+        "two endpoints with one address"
+    );
+    Ok(())
+}
+
+fn setname_rdm(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let info = crate::rig::offer(cx, &spec)?;
+    let fabric = cx.s.fabric(&info)?;
+    let domain = cx.s.domain(fabric, &info)?;
+    let side = prepare(cx.s, &spec, domain, &info)?;
+    let av = cx.s.av(domain, spec.av)?;
+    cx.s.bind(side.ep, av, ripstop_types::Flags::empty())?;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    let addr = Address::Ip(free.map_err(Stop::fail)?);
+    offered(
+        cx.s.set_name(side.ep, &addr),
+        &[Errno::ENOSYS],
+        "fi_setname",
+    )?;
+    cx.s.enable(side.ep)?;
+    let name = cx.s.name(side.ep)?;
+    ensure!(name == addr, "set to {addr}, it is {name}");
+    Ok(())
+}
+
+fn many(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    let mut pairs = Vec::new();
+    for i in 0..20_u8 {
+        let dialed = rig.dial(&spec, &name, &[i])?;
+        let (request, data) = rig.request(rig.eqs[B])?;
+        ensure!(data == [i], "request {i} has data {data:?}");
+        let answered = rig.answer(&spec, &request, &[])?;
+        rig.connected(dialed)?;
+        rig.connected(answered)?;
+        pairs.push((dialed, answered));
+    }
+    for (i, (a, b)) in pairs.iter().enumerate() {
+        rig.exchange(*a, *b, &pattern(100 + i, i))?;
+        rig.exchange(*b, *a, &pattern(200 + i, i))?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn any_order(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    let mut dialed = Vec::new();
+    let mut requests = Vec::new();
+    for i in 0..4_u8 {
+        dialed.push(rig.dial(&spec, &name, &[i])?);
+        requests.push(rig.request(rig.eqs[B])?);
+    }
+    for (request, data) in requests.iter().rev() {
+        let answered = rig.answer(&spec, request, data)?;
+        rig.connected(answered)?;
+        let side = dialed[usize::from(data[0])];
+        let back = rig.connected(side)?;
+        ensure!(back == *data, "request {data:?} was answered with {back:?}");
+        rig.exchange(side, answered, data)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn again(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    for i in 0..30 {
+        let dialed = rig.dial(&spec, &name, &[])?;
+        let (request, _) = rig.request(rig.eqs[B])?;
+        let answered = rig.answer(&spec, &request, &[])?;
+        rig.connected(dialed)?;
+        rig.connected(answered)?;
+        rig.exchange(dialed, answered, &pattern(50, i))?;
+        let (a, b) = (rig.sides[dialed].ep, rig.sides[answered].ep);
+        rig.s.close(a)?;
+        match rig.event(rig.eqs[B])? {
+            Ok(Event::Shutdown { ep }) if ep == b => {}
+            other => return Err(Stop::fail(format!("expected FI_SHUTDOWN, got {other:?}"))),
+        }
+        rig.s.close(b)?;
+    }
+    Ok(())
+}
+
+fn backlog(cx: &Cx<'_>) -> Outcome {
+    let edge = super::c_edge(cx)?;
+    let rig = bare(cx, &Spec::default())?;
+    let eq = cx.s.eq(rig.fabric, WaitObj::None)?;
+    let pep = cx.s.passive_ep(rig.fabric, &rig.info)?;
+    edge.backlog(pep, 5)?;
+    cx.s.bind(pep, eq, ripstop_types::Flags::empty())?;
+    cx.s.listen(pep)?;
+    Ok(())
+}
+
+fn ipv6(cx: &Cx<'_>) -> Outcome {
+    let query = crate::subject::Query {
+        node: Some("::1".to_owned()),
+        flags: ripstop_types::Flags::SOURCE,
+        hints: Some(crate::rig::hints(cx)),
+        ..crate::subject::Query::default()
+    };
+    let infos = crate::rig::of_provider(cx, cx.s.getinfo(&query));
+    let infos = offered(infos, &[Errno::ENODATA], "IPv6")?;
+    let spec = Spec::default();
+    let (mut rig, _) = listening(cx, &spec)?;
+    rig.info = infos[0].clone();
+    rig.fabric = cx.s.fabric(&rig.info)?;
+    rig.eqs = vec![
+        cx.s.eq(rig.fabric, WaitObj::None)?,
+        cx.s.eq(rig.fabric, WaitObj::None)?,
+    ];
+    let (pep, name) = listener(cx.s, rig.fabric, &rig.info, rig.eqs[B])?;
+    rig.pep = Some(pep);
+    ensure!(
+        name.ip().is_some_and(|a| a.is_ipv6()),
+        "it listens on {name}"
+    );
+    rig.dial(&spec, &name, &[])?;
+    let (request, _) = rig.request(rig.eqs[B])?;
+    rig.answer(&spec, &request, &[])?;
+    rig.connected(A)?;
+    rig.connected(B)?;
+    rig.exchange(A, B, b"over IPv6")?;
+    Ok(())
+}

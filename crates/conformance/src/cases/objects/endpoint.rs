@@ -1,0 +1,521 @@
+//! Endpoints: binding, enabling, options, cancelling, shared contexts.
+
+use ripstop_core::SHARED_CONTEXT;
+use ripstop_types::{Errno, Flags};
+
+use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Spec, bare, hints, listening, pattern, prepare, query};
+use crate::subject::{CqAttr, EpOption, Fid, Post};
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_endpoint/open_close",
+        "an endpoint opens and closes again and again",
+        open_close,
+    ),
+    Case::both(
+        "fi_endpoint/enable_no_cq",
+        "without completion queues enabling says FI_ENOCQ",
+        enable_no_cq,
+    ),
+    Case::both(
+        "fi_endpoint/enable_tx_only",
+        "without a queue for receives enabling says FI_ENOCQ",
+        enable_tx_only,
+    ),
+    Case::both(
+        "fi_endpoint/enable_rx_only",
+        "without a queue for transmits enabling says FI_ENOCQ",
+        enable_rx_only,
+    ),
+    Case::rdm(
+        "fi_endpoint/enable_no_av",
+        "without an address vector enabling says FI_ENOAV",
+        enable_no_av,
+    ),
+    Case::msg(
+        "fi_endpoint/enable_no_eq",
+        "without an event queue enabling says FI_ENOEQ",
+        enable_no_eq,
+    ),
+    Case::both(
+        "fi_endpoint/enable_later",
+        "an endpoint that could not be enabled can be after binding more",
+        enable_later,
+    ),
+    Case::both(
+        "fi_endpoint/bind_wrong_object",
+        "an endpoint does not take a fabric, a domain or itself",
+        bind_wrong_object,
+    ),
+    Case::both(
+        "fi_endpoint/bind_wrong_flags",
+        "flags that make no sense for a queue are refused",
+        bind_wrong_flags,
+    ),
+    Case::both(
+        "fi_endpoint/bind_twice",
+        "a second queue for one direction is refused",
+        bind_twice,
+    ),
+    Case::both(
+        "fi_endpoint/bind_other_domain",
+        "a queue of another domain is refused",
+        bind_other_domain,
+    ),
+    Case::both(
+        "fi_endpoint/bind_enabled",
+        "an enabled endpoint takes no further queue",
+        bind_enabled,
+    ),
+    Case::both(
+        "fi_endpoint/option_unknown",
+        "an unknown option is FI_ENOPROTOOPT",
+        option_unknown,
+    ),
+    Case::both(
+        "fi_endpoint/options",
+        "the options that tell limits agree with the info",
+        options,
+    ),
+    Case::both(
+        "fi_endpoint/cancel",
+        "a canceled receive ends with FI_ECANCELED, the others go on",
+        cancel,
+    ),
+    Case::both(
+        "fi_endpoint/cancel_done",
+        "canceling what has ended changes nothing",
+        cancel_done,
+    ),
+    Case::both(
+        "fi_endpoint/cancel_all",
+        "hundreds of receives are canceled in any order",
+        cancel_all,
+    ),
+    Case::both(
+        "fi_endpoint/close_pending",
+        "an endpoint closes with receives posted",
+        close_pending,
+    ),
+    Case::both(
+        "fi_endpoint/close_sending",
+        "an endpoint closes with sends under way",
+        close_sending,
+    ),
+    Case::msg(
+        "fi_endpoint/shared_rx",
+        "endpoints receive from a shared context",
+        shared_rx,
+    ),
+    Case::msg(
+        "fi_endpoint/shared_rx_busy",
+        "a shared context does not close while bound",
+        shared_rx_busy,
+    ),
+];
+
+/// A fabric with one endpoint that has no bindings, and its domain.
+fn unbound<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, Fid, Fid)> {
+    let rig = bare(cx, &Spec::default())?;
+    let domain = cx.s.domain(rig.fabric, &rig.info)?;
+    let ep = cx.s.endpoint(domain, &rig.info)?;
+    Ok((rig, domain, ep))
+}
+
+/// Binds what an endpoint needs besides completion queues.
+fn bind_rest(cx: &Cx<'_>, rig: &Rig<'_>, domain: Fid, ep: Fid) -> Outcome {
+    let other = match cx.is_rdm() {
+        true => cx.s.av(domain, Spec::default().av)?,
+        false => cx.s.eq(rig.fabric, ripstop_types::WaitObj::None)?,
+    };
+    Ok(cx.s.bind(ep, other, Flags::empty())?)
+}
+
+const BOTH: Flags = Flags::SEND.union(Flags::RECV);
+
+fn open_close(cx: &Cx<'_>) -> Outcome {
+    let rig = bare(cx, &Spec::default())?;
+    let domain = cx.s.domain(rig.fabric, &rig.info)?;
+    for _ in 0..50 {
+        let ep = cx.s.endpoint(domain, &rig.info)?;
+        cx.s.close(ep)?;
+    }
+    cx.s.close(domain)?;
+    cx.s.close(rig.fabric)?;
+    Ok(())
+}
+
+fn enable_no_cq(cx: &Cx<'_>) -> Outcome {
+    let (rig, domain, ep) = unbound(cx)?;
+    bind_rest(cx, &rig, domain, ep)?;
+    refused(cx.s.enable(ep), &[Errno::ENOCQ], "enabling without queues")
+}
+
+fn enable_tx_only(cx: &Cx<'_>) -> Outcome {
+    let (rig, domain, ep) = unbound(cx)?;
+    bind_rest(cx, &rig, domain, ep)?;
+    let cq = cx.s.cq(domain, CqAttr::default())?;
+    cx.s.bind(ep, cq, Flags::SEND)?;
+    refused(
+        cx.s.enable(ep),
+        &[Errno::ENOCQ],
+        "enabling without a queue for receives",
+    )
+}
+
+fn enable_rx_only(cx: &Cx<'_>) -> Outcome {
+    let (rig, domain, ep) = unbound(cx)?;
+    bind_rest(cx, &rig, domain, ep)?;
+    let cq = cx.s.cq(domain, CqAttr::default())?;
+    cx.s.bind(ep, cq, Flags::RECV)?;
+    refused(
+        cx.s.enable(ep),
+        &[Errno::ENOCQ],
+        "enabling without a queue for transmits",
+    )
+}
+
+fn enable_no_av(cx: &Cx<'_>) -> Outcome {
+    let (_rig, domain, ep) = unbound(cx)?;
+    let cq = cx.s.cq(domain, CqAttr::default())?;
+    cx.s.bind(ep, cq, BOTH)?;
+    refused(
+        cx.s.enable(ep),
+        &[Errno::ENOAV],
+        "enabling without an address vector",
+    )
+}
+
+fn enable_no_eq(cx: &Cx<'_>) -> Outcome {
+    let (_rig, domain, ep) = unbound(cx)?;
+    let cq = cx.s.cq(domain, CqAttr::default())?;
+    cx.s.bind(ep, cq, BOTH)?;
+    refused(
+        cx.s.enable(ep),
+        &[Errno::ENOEQ],
+        "enabling without an event queue",
+    )
+}
+
+fn enable_later(cx: &Cx<'_>) -> Outcome {
+    let (rig, domain, ep) = unbound(cx)?;
+    bind_rest(cx, &rig, domain, ep)?;
+    refused(cx.s.enable(ep), &[Errno::ENOCQ], "enabling without queues")?;
+    let cq = cx.s.cq(domain, CqAttr::default())?;
+    cx.s.bind(ep, cq, BOTH)?;
+    cx.s.enable(ep)?;
+    let mut post = Post::recv(8);
+    post.token = 1;
+    cx.s.post(ep, &post)?;
+    cx.s.close(ep)?;
+    Ok(())
+}
+
+fn bind_wrong_object(cx: &Cx<'_>) -> Outcome {
+    let (rig, domain, ep) = unbound(cx)?;
+    let reasons = [Errno::EINVAL, Errno::ENOSYS, Errno::EBADFLAGS];
+    for (wrong, what) in [
+        (rig.fabric, "a fabric"),
+        (domain, "a domain"),
+        (ep, "itself"),
+    ] {
+        refused(
+            cx.s.bind(ep, wrong, Flags::empty()),
+            &reasons,
+            &format!("binding {what}"),
+        )?;
+    }
+    Ok(())
+}
+
+fn bind_wrong_flags(cx: &Cx<'_>) -> Outcome {
+    let (_rig, domain, ep) = unbound(cx)?;
+    let cq = cx.s.cq(domain, CqAttr::default())?;
+    let reasons = [Errno::EINVAL, Errno::EBADFLAGS];
+    for flags in [
+        Flags::empty(),
+        Flags::SELECTIVE_COMPLETION,
+        BOTH | Flags::MULTI_RECV,
+        Flags::PEEK,
+    ] {
+        refused(
+            cx.s.bind(ep, cq, flags),
+            &reasons,
+            &format!("a queue with {flags:?}"),
+        )?;
+    }
+    cx.s.bind(ep, cq, BOTH)?;
+    Ok(())
+}
+
+fn bind_twice(cx: &Cx<'_>) -> Outcome {
+    let (_rig, domain, ep) = unbound(cx)?;
+    let (one, two) = (
+        cx.s.cq(domain, CqAttr::default())?,
+        cx.s.cq(domain, CqAttr::default())?,
+    );
+    cx.s.bind(ep, one, BOTH)?;
+    let reasons = [Errno::EINVAL, Errno::EBUSY];
+    for flags in [Flags::SEND, Flags::RECV] {
+        refused(
+            cx.s.bind(ep, two, flags),
+            &reasons,
+            &format!("a second queue for {flags:?}"),
+        )?;
+    }
+    Ok(())
+}
+
+fn bind_other_domain(cx: &Cx<'_>) -> Outcome {
+    let (rig, _domain, ep) = unbound(cx)?;
+    let other = cx.s.domain(rig.fabric, &rig.info)?;
+    let cq = cx.s.cq(other, CqAttr::default())?;
+    let reasons = [Errno::EINVAL, Errno::EDOMAIN];
+    refused(
+        cx.s.bind(ep, cq, BOTH),
+        &reasons,
+        "a queue of another domain",
+    )
+}
+
+fn bind_enabled(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let cq = cx.s.cq(rig.sides[A].domain, CqAttr::default())?;
+    let reasons = [Errno::EINVAL, Errno::EBUSY, Errno::EOPBADSTATE];
+    let bound = cx.s.bind(rig.sides[A].ep, cq, BOTH);
+    refused(bound, &reasons, "a queue for an enabled endpoint")?;
+    rig.exchange(A, B, b"as before")?;
+    rig.exchange(B, A, b"as before")?;
+    Ok(())
+}
+
+fn option_unknown(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let ep = rig.sides[A].ep;
+    let reasons = [Errno::ENOPROTOOPT];
+    refused(
+        cx.s.option(ep, EpOption::Unknown),
+        &reasons,
+        "reading an unknown option",
+    )?;
+    refused(
+        cx.s.set_option(ep, EpOption::Unknown, 1),
+        &reasons,
+        "setting an unknown option",
+    )
+}
+
+fn options(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let ep = rig.sides[A].ep;
+    let missing = [Errno::ENOPROTOOPT];
+    for (option, limit) in [
+        (EpOption::MaxMsgSize, rig.info.ep.max_msg_size),
+        (EpOption::InjectMsgSize, rig.info.tx.inject_size),
+    ] {
+        match cx.s.option(ep, option) {
+            Err(e) if e.is(Errno::ENOPROTOOPT) => {}
+            read => {
+                let read = offered(read, &missing, "FI_OPT_MAX_MSG_SIZE")?;
+                ensure!(
+                    read <= limit && read > 0,
+                    "{option:?} is {read}, the info says {limit}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn cancel(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let mut recvs = Vec::new();
+    for _ in 0..5 {
+        recvs.push(rig.post(B, Post::recv(64))?);
+    }
+    for i in [2, 0] {
+        let canceled = recvs.remove(i);
+        rig.s.cancel(rig.sides[B].ep, canceled)?;
+        let error = rig.failed(B, canceled)?;
+        ensure!(
+            error.err == Errno::ECANCELED,
+            "the error is {}",
+            error.err.name()
+        );
+    }
+    for (i, recv) in recvs.into_iter().enumerate() {
+        let send = rig.post(A, Post::send(pattern(64, i)))?;
+        rig.done(A, send)?;
+        ensure!(
+            rig.done(B, recv)?.bytes() == pattern(64, i),
+            "message {i} is another"
+        );
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn cancel_done(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let recv = rig.post(B, Post::recv(8))?;
+    let send = rig.post(A, Post::send(*b"done"))?;
+    rig.sent(A, send)?;
+    // It has completed; whether that was read does not matter.
+    match rig.s.cancel(rig.sides[B].ep, recv) {
+        Ok(()) => {}
+        Err(e) if e.errno().is_some() => {}
+        Err(e) => return Err(e.into()),
+    }
+    ensure!(
+        rig.done(B, recv)?.bytes() == b"done",
+        "the message arrived damaged"
+    );
+    rig.quiet()?;
+    rig.close()
+}
+
+fn cancel_all(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let count = 200.min(rig.info.rx.size);
+    let mut recvs = Vec::new();
+    for _ in 0..count {
+        recvs.push(rig.post(B, Post::recv(8))?);
+    }
+    for i in 0..count {
+        // 7 and 200 have no common factor.
+        let recv = recvs[i * 7 % count];
+        rig.s.cancel(rig.sides[B].ep, recv)?;
+    }
+    for recv in recvs {
+        let error = rig.failed(B, recv)?;
+        ensure!(
+            error.err == Errno::ECANCELED,
+            "the error is {}",
+            error.err.name()
+        );
+    }
+    rig.exchange(A, B, b"after")?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn close_pending(cx: &Cx<'_>) -> Outcome {
+    for _ in 0..5 {
+        let rig = Rig::open(cx, &Spec::default())?;
+        rig.exchange(A, B, b"first")?;
+        for side in [A, B] {
+            for _ in 0..10 {
+                rig.post(side, Post::recv(100))?;
+            }
+        }
+        rig.close()?;
+    }
+    Ok(())
+}
+
+fn close_sending(cx: &Cx<'_>) -> Outcome {
+    for len in [64, 100_000, 8 << 20] {
+        let rig = Rig::open(cx, &Spec::default())?;
+        rig.exchange(A, B, b"first")?;
+        for _ in 0..5 {
+            rig.post(A, Post::send(vec![1; len]))?;
+        }
+        rig.close()?;
+    }
+    Ok(())
+}
+
+/// An info for endpoints that receive from a shared context.
+fn with_shared_rx(cx: &Cx<'_>) -> Step<ripstop_core::Info> {
+    let mut hints = hints(cx);
+    hints.caps = Flags::MSG;
+    if let Some(ep) = &mut hints.ep {
+        ep.rx_ctx_cnt = SHARED_CONTEXT;
+    }
+    let infos = crate::rig::of_provider(cx, cx.s.getinfo(&query(cx, hints)));
+    let infos = offered(infos, &[Errno::ENODATA], "a shared receive context")?;
+    infos
+        .into_iter()
+        .next()
+        .ok_or_else(|| Stop::fail("success with an empty list"))
+}
+
+fn shared_rx(cx: &Cx<'_>) -> Outcome {
+    let info = with_shared_rx(cx)?;
+    let spec = Spec::default();
+    let (mut rig, name) = listening(cx, &spec)?;
+    let s = cx.s;
+    // Two clients of their own, two servers with one shared context.
+    let domain = s.domain(rig.fabric, &info)?;
+    let srx = offered(
+        s.shared_rx(domain, &info),
+        &[Errno::ENOSYS],
+        "fi_srx_context",
+    )?;
+    let mut servers = Vec::new();
+    for _ in 0..2 {
+        let dialed = rig.dial(&spec, &name, &[])?;
+        let (mut request, _) = rig.request(rig.eqs[B])?;
+        request.ep.rx_ctx_cnt = SHARED_CONTEXT;
+        let mut side = prepare(s, &spec, domain, &request)?;
+        s.bind(side.ep, rig.eqs[B], Flags::empty())?;
+        s.bind(side.ep, srx, Flags::empty())?;
+        s.enable(side.ep)?;
+        s.accept(side.ep, &[])?;
+        side.eq = Some(rig.eqs[B]);
+        rig.sides.push(side);
+        servers.push(rig.sides.len() - 1);
+        rig.connected(dialed)?;
+        rig.connected(rig.sides.len() - 1)?;
+    }
+    let clients: Vec<_> = (0..rig.sides.len())
+        .filter(|i| !servers.contains(i))
+        .collect();
+    let mut recvs = Vec::new();
+    for _ in 0..6 {
+        let mut post = Post::recv(8);
+        post.token = rig.token();
+        s.post(srx, &post)?;
+        recvs.push(post.token);
+    }
+    for i in 0..6_u8 {
+        let client = clients[usize::from(i) % 2];
+        let send = rig.post(client, Post::send([i]))?;
+        rig.done(client, send)?;
+        // The receive posted first is used first, whoever sent.
+        let recv = recvs[usize::from(i)];
+        let got = rig.until("the message at either server", || {
+            Ok(servers
+                .iter()
+                .find_map(|server| rig.take_done(*server, recv)))
+        })?;
+        ensure!(got.bytes() == [i], "message {i} is {:?}", got.bytes());
+    }
+    Ok(())
+}
+
+fn shared_rx_busy(cx: &Cx<'_>) -> Outcome {
+    let info = with_shared_rx(cx)?;
+    let s = cx.s;
+    let fabric = s.fabric(&info)?;
+    let domain = s.domain(fabric, &info)?;
+    let srx = offered(
+        s.shared_rx(domain, &info),
+        &[Errno::ENOSYS],
+        "fi_srx_context",
+    )?;
+    let ep = s.endpoint(domain, &info)?;
+    s.bind(ep, srx, Flags::empty())?;
+    refused(
+        s.close(srx),
+        &[Errno::EBUSY],
+        "closing a bound shared context",
+    )?;
+    s.close(ep)?;
+    s.close(srx)?;
+    s.close(domain)?;
+    s.close(fabric)?;
+    Ok(())
+}
