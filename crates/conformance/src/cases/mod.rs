@@ -8,7 +8,9 @@ mod eq;
 mod getinfo;
 mod msg;
 mod objects;
+mod peers;
 mod tagged;
+mod threads;
 
 use crate::case::{Case, Cx, Step, Stop};
 use crate::subject::CEdge;
@@ -26,6 +28,8 @@ pub fn all() -> Vec<Case> {
         cntr::CASES.to_vec(),
         msg::cases(),
         tagged::cases(),
+        peers::CASES.to_vec(),
+        threads::CASES.to_vec(),
     ]
     .concat()
 }

@@ -1,0 +1,632 @@
+//! Peers of reliable datagram endpoints: first contact, loss, return. The rules are those of
+//! `fi_endpoint`(3), `fi_msg`(3) and `fi_av`(3); the times are those the README of the providers
+//! states.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use ripstop_core::{Address, Hints, Info};
+use ripstop_types::{Errno, FiAddr, Flags};
+
+use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Side, Spec, bare, of_provider, pattern};
+use crate::subject::{Inject, Post, Query};
+
+pub(super) const CASES: &[Case] = &[
+    Case::rdm(
+        "fi_endpoint/self_send",
+        "an endpoint sends to itself",
+        self_send,
+    ),
+    Case::rdm(
+        "fi_endpoint/self_unexpected",
+        "messages to oneself wait like others",
+        self_unexpected,
+    ),
+    Case::rdm(
+        "fi_endpoint/both_connect",
+        "two endpoints that speak at once for the first time both get through",
+        both_connect,
+    )
+    .within(20),
+    Case::rdm(
+        "fi_endpoint/all_to_all",
+        "every endpoint of a group speaks to every other",
+        all_to_all,
+    ),
+    Case::rdm(
+        "fi_endpoint/peer_restarts",
+        "a peer that closes and opens again at its address is reached again",
+        peer_restarts,
+    )
+    .within(20),
+    Case::rdm(
+        "fi_endpoint/peer_restarts_and_speaks",
+        "a peer that came back is heard",
+        peer_speaks,
+    )
+    .within(20),
+    Case::rdm(
+        "fi_endpoint/nobody_there",
+        "sends to an address where nobody listens fail within 5.5 s",
+        nobody_there,
+    ),
+    Case::rdm(
+        "fi_endpoint/nobody_then_somebody",
+        "an address that refused is reached once somebody listens",
+        nobody_then_somebody,
+    )
+    .within(20),
+    Case::rdm(
+        "fi_endpoint/peer_comes_late",
+        "a message to a peer that starts a moment later arrives, or fails and can be repeated",
+        peer_comes_late,
+    ),
+    Case::rdm(
+        "fi_endpoint/silent_peer",
+        "sends to a peer that never answers fail within 10 s",
+        silent_peer,
+    )
+    .within(15),
+    Case::rdm(
+        "fi_endpoint/peer_closes_in_transfer",
+        "transfers that a closing peer interrupts end",
+        peer_closes,
+    )
+    .within(20),
+    Case::rdm(
+        "fi_endpoint/others_go_on",
+        "the loss of one peer disturbs no other",
+        others_go_on,
+    )
+    .within(15),
+    Case::rdm(
+        "fi_endpoint/directed_recv_of_lost_peer",
+        "a receive from a lost peer only ends with an error",
+        directed_lost,
+    )
+    .within(25),
+    Case::rdm(
+        "fi_endpoint/inject_then_close",
+        "what was injected before closing arrives",
+        inject_then_close,
+    ),
+    Case::rdm(
+        "fi_endpoint/unknown_address",
+        "sends to what is not in the address vector are refused",
+        unknown_address,
+    ),
+];
+
+fn self_rig<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
+    let spec = Spec::tagged();
+    let mut rig = bare(cx, &spec)?;
+    let domain = cx.s.domain(rig.fabric, &rig.info)?;
+    let side = rig.add(&spec, domain)?;
+    rig.sides.push(side);
+    let name = rig.sides[A].name.clone();
+    rig.sides[A].peer = rig.insert(A, name.as_ref())?;
+    Ok(rig)
+}
+
+fn self_send(cx: &Cx<'_>) -> Outcome {
+    let rig = self_rig(cx)?;
+    for len in [0, 8, 5000, 400_000, 2 << 20] {
+        let bytes = pattern(len, len);
+        let recv = rig.post(A, Post::recv(len))?;
+        let send = rig.post(A, Post::send(&bytes[..]))?;
+        rig.done(A, send)?;
+        ensure!(
+            rig.done(A, recv)?.bytes() == bytes,
+            "{len} bytes arrived damaged"
+        );
+        let recv = rig.post(A, Post::trecv(7, 0, len))?;
+        let send = rig.post(A, Post::tsend(7, &bytes[..]))?;
+        rig.done(A, send)?;
+        ensure!(
+            rig.done(A, recv)?.bytes() == bytes,
+            "{len} tagged bytes arrived damaged"
+        );
+    }
+    let recv = rig.post(A, Post::recv(8))?;
+    rig.inject(A, b"me", None, None)?;
+    ensure!(
+        rig.done(A, recv)?.bytes() == b"me",
+        "the inject arrived damaged"
+    );
+    rig.quiet()?;
+    rig.close()
+}
+
+fn self_unexpected(cx: &Cx<'_>) -> Outcome {
+    let rig = self_rig(cx)?;
+    let mut sends = Vec::new();
+    for tag in 0..10 {
+        sends.push(rig.post(A, Post::tsend(tag, pattern(10_000, tag as usize)))?);
+    }
+    for _ in 0..50 {
+        rig.pump()?;
+    }
+    for tag in (0..10).rev() {
+        let recv = rig.post(A, Post::trecv(tag, 0, 10_000))?;
+        let got = rig.done(A, recv)?;
+        ensure!(
+            got.bytes() == pattern(10_000, tag as usize),
+            "tag {tag} is damaged"
+        );
+    }
+    for send in sends {
+        rig.done(A, send)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn both_connect(cx: &Cx<'_>) -> Outcome {
+    for round in 0..20 {
+        let spec = Spec {
+            two_domains: round % 2 == 1,
+            ..Spec::default()
+        };
+        let rig = Rig::open(cx, &spec)?;
+        let len = [1, 100, 60_000][round % 3];
+        let mut open = Vec::new();
+        for side in [A, B] {
+            let recv = rig.post(side, Post::recv(len))?;
+            open.push((side, recv));
+        }
+        // No progress between the two, so that each connects of its own accord.
+        let mut sends = [None, None];
+        let start = Instant::now();
+        while sends.contains(&None) {
+            for side in [A, B] {
+                if sends[side].is_none() {
+                    match rig.try_post(side, Post::send(pattern(len, side))) {
+                        Ok(send) => sends[side] = Some(send),
+                        Err(e) if e.is(Errno::EAGAIN) => {}
+                        Err(e) => return Err(e.into()),
+                    }
+                }
+            }
+            if sends.contains(&None) {
+                rig.pump()?;
+            }
+            ensure!(
+                start.elapsed() < Duration::from_secs(5),
+                "round {round}: FI_EAGAIN for 5 s"
+            );
+        }
+        for (side, recv) in open {
+            let got = rig.done(side, recv)?;
+            ensure!(
+                got.bytes() == pattern(len, 1 - side),
+                "round {round}: damaged"
+            );
+            if let Some(send) = sends[side] {
+                rig.done(side, send)?;
+            }
+        }
+        rig.quiet()?;
+        rig.close()?;
+    }
+    Ok(())
+}
+
+fn all_to_all(cx: &Cx<'_>) -> Outcome {
+    const COUNT: usize = 8;
+    let spec = Spec {
+        one_av: true,
+        ..Spec::tagged()
+    };
+    let mut rig = Rig::open(cx, &spec)?;
+    let domain = rig.sides[A].domain;
+    while rig.sides.len() < COUNT {
+        let side = rig.add(&spec, domain)?;
+        rig.sides.push(side);
+    }
+    let mut addrs = Vec::new();
+    for side in 0..COUNT {
+        let name = rig.sides[side].name.clone();
+        addrs.push(rig.insert(A, name.as_ref())?);
+    }
+    let mut open = Vec::new();
+    for from in 0..COUNT {
+        for (to, addr) in addrs.iter().enumerate() {
+            let (tag, bytes) = ((from * COUNT + to) as u64, pattern(300, from * COUNT + to));
+            let recv = rig.post(to, Post::trecv(tag, 0, 300))?;
+            let send = rig.post(from, Post::tsend(tag, &bytes[..]).with(*addr))?;
+            open.push((from, send, to, recv, bytes));
+        }
+    }
+    for (from, send, to, recv, bytes) in open {
+        rig.done(from, send)?;
+        ensure!(
+            rig.done(to, recv)?.bytes() == bytes,
+            "from {from} to {to}: damaged"
+        );
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+/// An info whose endpoints open at an address.
+fn info_at(cx: &Cx<'_>, rig: &Rig<'_>, addr: &Address) -> Step<Info> {
+    let ip = addr
+        .ip()
+        .ok_or_else(|| Stop::not_offered("addresses are not of IP"))?;
+    let mut hints = Hints::from(rig.info.clone());
+    hints.handle = None;
+    hints.src_addr = None;
+    let query = Query {
+        node: Some(ip.ip().to_string()),
+        service: Some(ip.port().to_string()),
+        flags: Flags::SOURCE,
+        hints: Some(hints),
+        ..Query::default()
+    };
+    let infos = of_provider(cx, cx.s.getinfo(&query))?;
+    infos
+        .into_iter()
+        .next()
+        .ok_or_else(|| Stop::fail("no answer"))
+}
+
+/// Opens a side at an address, in place of a closed one.
+fn reopen(cx: &Cx<'_>, rig: &mut Rig<'_>, spec: &Spec, addr: &Address) -> Step<Side> {
+    let info = info_at(cx, rig, addr)?;
+    let domain = cx.s.domain(rig.fabric, &info)?;
+    let old = std::mem::replace(&mut rig.info, info);
+    let side = rig.add(spec, domain);
+    rig.info = old;
+    let side = side?;
+    ensure!(
+        side.name.as_ref() == Some(addr),
+        "opened at {:?}, not {addr}",
+        side.name
+    );
+    Ok(side)
+}
+
+fn name_of(rig: &Rig<'_>, side: usize) -> Step<Address> {
+    let name = rig.sides[side].name.clone();
+    name.ok_or_else(|| Stop::fail("no address"))
+}
+
+/// Closes B and opens it again at its address; it knows A.
+fn restart<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
+    let spec = Spec {
+        two_domains: true,
+        ..Spec::default()
+    };
+    let mut rig = Rig::open(cx, &spec)?;
+    rig.exchange(A, B, b"before")?;
+    rig.exchange(B, A, b"before")?;
+    let addr = name_of(&rig, B)?;
+    rig.s.close(rig.sides[B].ep)?;
+    let side = reopen(cx, &mut rig, &spec, &addr)?;
+    rig.sides[B] = side;
+    let name = rig.sides[A].name.clone();
+    rig.sides[B].peer = rig.insert(B, name.as_ref())?;
+    Ok(rig)
+}
+
+/// Sends from A until it succeeds: what was under way when the peer closed may fail.
+fn reaches(rig: &Rig<'_>, bytes: &[u8]) -> Outcome {
+    let start = Instant::now();
+    loop {
+        let send = rig.post(A, Post::send(bytes))?;
+        match rig.end_within(Duration::from_millis(5500), A, send)? {
+            Ok(_) => return Ok(()),
+            Err(e) => {
+                let elapsed = start.elapsed();
+                let name = e.err.name();
+                ensure!(
+                    elapsed < Duration::from_secs(8),
+                    "still {name} after {elapsed:?}"
+                );
+            }
+        }
+    }
+}
+
+fn peer_restarts(cx: &Cx<'_>) -> Outcome {
+    let rig = restart(cx)?;
+    let recv = rig.post(B, Post::recv(16))?;
+    reaches(&rig, b"after")?;
+    // A message sent into the old connection may be lost without an error at the sender.
+    let start = Instant::now();
+    let got = loop {
+        if let Some(got) = rig.take_done(B, recv) {
+            break got;
+        }
+        ensure!(
+            start.elapsed() < Duration::from_secs(6),
+            "nothing arrives at the new peer"
+        );
+        rig.pump()?;
+        if start.elapsed() > Duration::from_millis(500) {
+            reaches(&rig, b"after")?;
+        }
+    };
+    ensure!(got.bytes() == b"after", "the message arrived damaged");
+    Ok(())
+}
+
+fn peer_speaks(cx: &Cx<'_>) -> Outcome {
+    let rig = restart(cx)?;
+    let recv = rig.post(A, Post::recv(16))?;
+    let send = rig.post(B, Post::send(*b"back again"))?;
+    rig.end_within(Duration::from_millis(5500), B, send)?
+        .map_err(|e| Stop::fail(format!("the new peer's send failed: {}", e.err.name())))?;
+    ensure!(
+        rig.done(A, recv)?.bytes() == b"back again",
+        "the message arrived damaged"
+    );
+    // And now the other way, over the same connection or a new one.
+    let recv = rig.post(B, Post::recv(16))?;
+    reaches(&rig, b"welcome")?;
+    ensure!(
+        rig.done(B, recv)?.bytes() == b"welcome",
+        "the answer arrived damaged"
+    );
+    Ok(())
+}
+
+fn free_port() -> Step<Address> {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    Ok(Address::Ip(free.map_err(Stop::fail)?))
+}
+
+/// Posts where the queue may stay full while nothing connects.
+fn posted(rig: &Rig<'_>, post: impl Fn() -> Post, bound: Duration) -> Step<Option<u64>> {
+    let start = Instant::now();
+    while start.elapsed() < bound {
+        match rig.try_post(A, post()) {
+            Ok(token) => return Ok(Some(token)),
+            Err(e) if e.is(Errno::EAGAIN) => rig.pump()?,
+            // A refusal that names the reason is an end as well.
+            Err(e) if e.errno().is_some() => return Ok(None),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(Stop::fail(format!(
+        "FI_EAGAIN for {bound:?}, with nobody there"
+    )))
+}
+
+const BOUND: Duration = Duration::from_millis(5500);
+
+fn nobody_there(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let nobody = rig.insert(A, Some(&free_port()?))?;
+    let start = Instant::now();
+    let mut open = Vec::new();
+    open.extend(posted(
+        &rig,
+        || Post::send(*b"anybody?").with(nobody),
+        BOUND,
+    )?);
+    open.extend(posted(
+        &rig,
+        || Post::tsend(1, *b"anybody?").with(nobody),
+        BOUND,
+    )?);
+    open.extend(posted(
+        &rig,
+        || Post::send(vec![1; 1 << 20]).with(nobody),
+        BOUND,
+    )?);
+    for token in open {
+        let left = BOUND.saturating_sub(start.elapsed());
+        match rig.end_within(left, A, token)? {
+            Err(e) => ensure!(
+                e.err == Errno::ECONNREFUSED,
+                "the error is {}",
+                e.err.name()
+            ),
+            Ok(_) => return Err(Stop::fail("a send to nobody succeeded")),
+        }
+    }
+    // Others are still reached.
+    rig.exchange(A, B, b"you there")?;
+    Ok(())
+}
+
+fn nobody_then_somebody(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let mut rig = Rig::open(cx, &spec)?;
+    let addr = free_port()?;
+    let late = rig.insert(A, Some(&addr))?;
+    if let Some(token) = posted(&rig, || Post::send(*b"anybody?").with(late), BOUND)? {
+        match rig.end_within(BOUND, A, token)? {
+            Err(_) => {}
+            Ok(_) => return Err(Stop::fail("a send to nobody succeeded")),
+        }
+    }
+    let side = reopen(cx, &mut rig, &spec, &addr)?;
+    rig.sides.push(side);
+    rig.sides[A].peer = late;
+    let recv = rig.post(2, Post::recv(16))?;
+    reaches(&rig, b"now")?;
+    ensure!(
+        rig.done(2, recv)?.bytes() == b"now",
+        "the message arrived damaged"
+    );
+    Ok(())
+}
+
+fn peer_comes_late(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let mut rig = Rig::open(cx, &spec)?;
+    let addr = free_port()?;
+    rig.sides[A].peer = rig.insert(A, Some(&addr))?;
+    let early = rig.try_post(A, Post::send(*b"early"));
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(200) {
+        rig.pump()?;
+    }
+    let side = reopen(cx, &mut rig, &spec, &addr)?;
+    rig.sides.push(side);
+    let recv = rig.post(2, Post::recv(16))?;
+    let arrived = match early {
+        Ok(token) => rig.end_within(BOUND, A, token)?.is_ok(),
+        Err(e) if e.is(Errno::EAGAIN) => false,
+        Err(e) => return Err(e.into()),
+    };
+    if !arrived {
+        reaches(&rig, b"early")?;
+    }
+    ensure!(
+        rig.done(2, recv)?.bytes() == b"early",
+        "the message arrived damaged"
+    );
+    Ok(())
+}
+
+fn silent_peer(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
+    let addr = stranger.local_addr().map_err(Stop::fail)?;
+    let silent = rig.insert(A, Some(&Address::Ip(addr)))?;
+    let bound = Duration::from_secs(10);
+    let start = Instant::now();
+    if let Some(token) = posted(&rig, || Post::send(*b"hello?").with(silent), bound)? {
+        let left = bound.saturating_sub(start.elapsed());
+        match rig.end_within(left, A, token)? {
+            Err(_) => {}
+            Ok(_) => return Err(Stop::fail("a send to a silent peer succeeded")),
+        }
+    }
+    rig.exchange(A, B, b"you there")?;
+    Ok(())
+}
+
+fn peer_closes(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        two_domains: true,
+        ..Spec::tagged()
+    };
+    for (len, tagged) in [(64, false), (4 << 20, false), (4 << 20, true)] {
+        let rig = Rig::open(cx, &spec)?;
+        rig.exchange(A, B, b"first")?;
+        let mut open = Vec::new();
+        for _ in 0..20 {
+            let post = match tagged {
+                true => Post::tsend(1, vec![1; len]),
+                false => Post::send(vec![1; len]),
+            };
+            match rig.try_post(A, post.flags(Flags::DELIVERY_COMPLETE)) {
+                Ok(token) => open.push(token),
+                Err(e) if e.is(Errno::EAGAIN) => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        // One is being received when the peer goes.
+        let recv = match tagged {
+            true => Post::trecv(1, 0, len),
+            false => Post::recv(len),
+        };
+        rig.post(B, recv)?;
+        for _ in 0..5 {
+            rig.pump()?;
+        }
+        rig.s.close(rig.sides[B].ep)?;
+        let start = Instant::now();
+        for token in open {
+            let left = Duration::from_secs(7).saturating_sub(start.elapsed());
+            // Delivered before the end, or failed.
+            drop(rig.end_within(left, A, token)?);
+        }
+    }
+    Ok(())
+}
+
+fn others_go_on(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let mut rig = Rig::open(cx, &spec)?;
+    let domain = rig.sides[A].domain;
+    let side = rig.add(&spec, domain)?;
+    rig.sides.push(side);
+    let name = rig.sides[2].name.clone();
+    let third = rig.insert(A, name.as_ref())?;
+    let recv = rig.post(2, Post::recv(8))?;
+    let send = rig.post(A, Post::send(*b"third").with(third))?;
+    rig.done(A, send)?;
+    rig.done(2, recv)?;
+    rig.s.close(rig.sides[2].ep)?;
+    for i in 0..50 {
+        // What goes to the lost one may fail; what goes to the other must not.
+        if i % 10 == 0 {
+            let _ = rig.try_post(A, Post::send(*b"lost").with(third));
+        }
+        rig.exchange(A, B, &pattern(1000, i))?;
+        rig.exchange(B, A, &pattern(1000, i))?;
+    }
+    Ok(())
+}
+
+fn directed_lost(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::tagged().caps(Flags::DIRECTED_RECV);
+    let rig = Rig::open(cx, &spec)?;
+    rig.exchange(A, B, b"first")?;
+    let from = rig.sides[B].peer;
+    let recv = rig.post(B, Post::trecv(1, 0, 8).with(from))?;
+    let any = rig.post(B, Post::trecv(2, 0, 8))?;
+    rig.s.close(rig.sides[A].ep)?;
+    match rig.end_within(Duration::from_secs(15), B, recv)? {
+        Err(e) => ensure!(e.err != Errno::ECANCELED, "the error is {}", e.err.name()),
+        Ok(_) => return Err(Stop::fail("a receive from a lost peer succeeded")),
+    }
+    // What anybody may fill goes on waiting.
+    ensure!(
+        rig.take_failed(B, any).is_none(),
+        "a receive from anybody ended as well"
+    );
+    Ok(())
+}
+
+fn inject_then_close(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        two_domains: true,
+        ..Spec::default()
+    };
+    for count in [1, 20] {
+        let rig = Rig::open(cx, &spec)?;
+        rig.exchange(A, B, b"first")?;
+        let mut recvs = Vec::new();
+        for _ in 0..count {
+            recvs.push(rig.post(B, Post::recv(64))?);
+        }
+        let Side { ep, peer, .. } = rig.sides[A];
+        for i in 0..count {
+            let inject = Inject {
+                bytes: &pattern(64, i),
+                tag: None,
+                data: None,
+                addr: peer,
+            };
+            rig.s.inject(ep, inject)?;
+        }
+        rig.s.close(ep)?;
+        for (i, recv) in recvs.into_iter().enumerate() {
+            ensure!(
+                rig.done(B, recv)?.bytes() == pattern(64, i),
+                "message {i} is damaged"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn unknown_address(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.exchange(A, B, b"first")?;
+    let reasons = [Errno::EINVAL, Errno::EADDRNOTAVAIL];
+    for addr in [FiAddr(77), FiAddr(1 << 33), FiAddr(u64::MAX - 1)] {
+        let sent = rig.try_post(A, Post::send(*b"nowhere").with(addr));
+        crate::case::refused(sent, &reasons, &format!("a send to {addr:?}"))?;
+    }
+    rig.exchange(A, B, b"after")?;
+    Ok(())
+}
