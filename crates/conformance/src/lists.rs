@@ -27,6 +27,15 @@ pub struct Difference {
     pub why: String,
 }
 
+impl Difference {
+    /// Why, on one line.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let words: Vec<_> = self.why.split_whitespace().collect();
+        words.join(" ")
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Differences {

@@ -71,7 +71,7 @@ fn judge(lists: &Lists, ran: Ran) -> Row {
         (Ending::NotOffered(why), _) => (Verdict::Skipped, format!("not offered: {why}")),
         (Ending::Failed(what), Some(difference)) => (
             Verdict::Skipped,
-            format!("known difference: {} [{what}]", difference.why.trim()),
+            format!("known difference: {} [{what}]", difference.reason()),
         ),
         (Ending::Failed(what), None) => (Verdict::Failed, what.clone()),
     };
