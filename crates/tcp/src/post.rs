@@ -203,8 +203,14 @@ impl State {
         Ok(())
     }
 
+    /// Keeps a message until its connection is up. A connected endpoint sends none before.
     #[cold]
     fn defer(&mut self, id: u32, send: &Send<UserBuf>, slot: u32) -> Result<()> {
+        let ep = self.stream(id).map(|stream| stream.ep);
+        if ep.and_then(|ep| self.ep(ep)).is_some_and(|ep| ep.is_msg) {
+            self.engine.take_back(id);
+            return Err(Errno::ENOTCONN);
+        }
         if slot != NIL
             && let Err(error) = self.fill_slot(slot, send.iov.segments())
         {
