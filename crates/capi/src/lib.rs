@@ -37,6 +37,7 @@ mod param;
 mod passive;
 mod providers;
 mod srx;
+mod stx;
 mod tables;
 mod tostr;
 mod varargs;

@@ -22,7 +22,7 @@ use ripstop_types::{
 
 use crate::eq::EventQueue;
 use crate::registry::ProviderInfo;
-use crate::{Address, FabricAttr, Info, RxAttr};
+use crate::{Address, FabricAttr, Info, RxAttr, TxAttr};
 
 /// What identifies an object in events: the C layer puts the `fid` pointer here, the Rust API
 /// an id of its own. Never interpreted by a provider.
@@ -179,6 +179,9 @@ pub trait Domain: Sized + 'static {
     type Endpoint: Endpoint<Domain = Self>;
     /// Its shared receive contexts.
     type SharedRx: SharedRx<Domain = Self>;
+    /// Its shared transmit contexts. Operations are posted to the endpoints that share one, so
+    /// it is only opened, bound and closed.
+    type SharedTx: 'static;
     /// Its completion queues.
     type Cq: CompletionQueue;
     /// Its counters.
@@ -199,6 +202,13 @@ pub trait Domain: Sized + 'static {
     /// # Errors
     /// [`Errno::ENOSYS`] where the endpoint type has none.
     fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<Self::SharedRx>>;
+
+    /// Opens a shared transmit context (`fi_stx_context(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for attributes beyond those the domain offers; [`Errno::ENOSYS`] where
+    /// the endpoint type has none.
+    fn shared_tx(self: &Arc<Self>, attr: &TxAttr) -> Result<Arc<Self::SharedTx>>;
 
     /// Opens a completion queue (`fi_cq_open(3)`).
     ///
@@ -334,8 +344,16 @@ pub trait Endpoint: Sized + 'static {
     /// Receives from a shared context instead of its own queue.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] as above.
+    /// [`Errno::EINVAL`] as above. Endpoints with address vectors that share a context must
+    /// have the same one, or [`Endpoint::enable`] refuses.
     fn bind_srx(&self, srx: &Arc<<Self::Domain as Domain>::SharedRx>) -> Result<()>;
+
+    /// Sends through a shared context. It has no queue or counter of its own: completions go
+    /// to those of the endpoint.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] as above.
+    fn bind_stx(&self, stx: &Arc<<Self::Domain as Domain>::SharedTx>) -> Result<()>;
 
     /// Takes the endpoint into use.
     ///

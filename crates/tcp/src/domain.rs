@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use ripstop_core::lock::{Lock, Locking, Serial, Shared};
 use ripstop_core::provider::{self, AvAttr, CounterAttr, CqAttr, MrAttr, Token};
-use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr};
+use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
 use ripstop_os::{Epoll, EventFd, Events, Interest};
-use ripstop_types::{EpType, Errno, Progress, Result};
+use ripstop_types::{Errno, Progress, Result};
 
 use crate::av::Av;
 use crate::counter::Counter;
@@ -22,6 +22,7 @@ use crate::fabric::Fabric;
 use crate::mr::Mr;
 use crate::srx::SharedRx;
 use crate::state::{State, token};
+use crate::stx::SharedTx;
 
 /// How long the progress thread leaves a domain alone that the application polls itself.
 const STANDBY: Duration = Duration::from_millis(1);
@@ -206,6 +207,7 @@ impl<K: Mode> Drop for Domain<K> {
 impl<K: Mode> provider::Domain for Domain<K> {
     type Endpoint = Endpoint<K>;
     type SharedRx = SharedRx<K>;
+    type SharedTx = SharedTx<K>;
     type Cq = Cq<K>;
     type Counter = Counter<K>;
     type Av = Av<K>;
@@ -216,10 +218,11 @@ impl<K: Mode> provider::Domain for Domain<K> {
     }
 
     fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<SharedRx<K>>> {
-        if self.info.ep.ep_type == EpType::Rdm {
-            return Err(Errno::ENOSYS);
-        }
         SharedRx::open(self, attr)
+    }
+
+    fn shared_tx(self: &Arc<Self>, attr: &TxAttr) -> Result<Arc<SharedTx<K>>> {
+        SharedTx::open(self, attr)
     }
 
     fn cq(self: &Arc<Self>, attr: &CqAttr) -> Result<Arc<Cq<K>>> {

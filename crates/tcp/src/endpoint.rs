@@ -23,6 +23,7 @@ use crate::passive::{ConnRequest, PassiveEp};
 use crate::post::ACKED;
 use crate::srx::SharedRx;
 use crate::state::{EpState, Msg, Rdm, State, put, token};
+use crate::stx::SharedTx;
 
 /// How long a closing endpoint tries to hand over messages that were injected.
 const LINGER: Duration = Duration::from_millis(500);
@@ -45,6 +46,7 @@ struct Bound<K: Mode> {
     av: Option<Arc<Av<K>>>,
     eq: Option<Arc<EventQueue>>,
     srx: Option<Arc<SharedRx<K>>>,
+    stx: Option<Arc<SharedTx<K>>>,
     tx_counter: u32,
     rx_counter: u32,
     enabled: bool,
@@ -159,6 +161,7 @@ impl<K: Mode> Endpoint<K> {
                 av: None,
                 eq: None,
                 srx: None,
+                stx: None,
                 tx_counter: NIL,
                 rx_counter: NIL,
                 enabled: false,
@@ -335,7 +338,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
     }
 
     fn bind_srx(&self, srx: &Arc<SharedRx<K>>) -> Result<()> {
-        if self.ep_type != EpType::Msg || !Arc::ptr_eq(&srx.domain, &self.domain) {
+        if !Arc::ptr_eq(&srx.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
         let mut bound = self.bound.lock();
@@ -351,6 +354,18 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
             .engine
             .change_ep(self.id, |config| config.srx = srx.id);
         state.engine.close_srx(own);
+        Ok(())
+    }
+
+    fn bind_stx(&self, stx: &Arc<SharedTx<K>>) -> Result<()> {
+        if !Arc::ptr_eq(&stx.domain, &self.domain) {
+            return Err(Errno::EINVAL);
+        }
+        let mut bound = self.bound.lock();
+        if bound.stx.is_some() || bound.enabled {
+            return Err(Errno::EINVAL);
+        }
+        bound.stx = Some(Arc::clone(stx));
         Ok(())
     }
 
@@ -377,6 +392,9 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         }
         let mut state = self.domain.lock();
         if self.ep_type == EpType::Rdm {
+            if let (Some(srx), Some(av)) = (&bound.srx, &bound.av) {
+                srx.share_av(av.id)?;
+            }
             self.enable_rdm(&mut state, &bound)?;
         }
         state.engine.change_ep(self.id, |config| {

@@ -30,6 +30,7 @@ mod srx;
 mod stage;
 mod state;
 mod stream;
+mod stx;
 mod wait;
 
 pub use av::Av;
@@ -41,3 +42,4 @@ pub use fabric::{Fabric, TcpProvider};
 pub use mr::Mr;
 pub use passive::PassiveEp;
 pub use srx::SharedRx;
+pub use stx::SharedTx;

@@ -1,4 +1,4 @@
-//! Shared receive contexts, for MSG endpoints.
+//! Shared receive contexts.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,9 +24,13 @@ pub struct SharedRx<K: Mode> {
     pub(crate) domain: Arc<Domain<K>>,
     pub(crate) id: u32,
     flags: Flags,
+    /// Peeks report the source.
+    source: bool,
     /// Where peeks and cancelled receives are reported: the queue bound to the context, or
     /// that of its first endpoint.
     cq: AtomicU32,
+    /// The address vector that the endpoints with one have in common.
+    av: AtomicU32,
     /// What is bound to the context; it lives as long.
     bound: Mutex<Bound<K>>,
 }
@@ -44,13 +48,16 @@ impl<K: Mode> SharedRx<K> {
         } else {
             attr.size
         };
-        let matcher = Matcher::new(size, MIN_MULTI_RECV, false);
+        let caps = domain.info.caps;
+        let matcher = Matcher::new(size, MIN_MULTI_RECV, caps.contains(Flags::DIRECTED_RECV));
         let id = domain.lock().engine.open_srx(matcher)?;
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),
             id,
             flags: attr.op_flags,
+            source: caps.contains(Flags::SOURCE),
             cq: AtomicU32::new(NIL),
+            av: AtomicU32::new(NIL),
             bound: Mutex::new(Bound {
                 cq: None,
                 counter: None,
@@ -62,6 +69,21 @@ impl<K: Mode> SharedRx<K> {
     pub(crate) fn counter(&self) -> Option<u32> {
         let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         bound.counter.as_ref().map(|counter| counter.id)
+    }
+
+    /// An endpoint with this address vector uses the context: sources have one meaning.
+    pub(crate) fn share_av(&self, av: u32) -> Result<()> {
+        let order = Ordering::Relaxed;
+        match self.av.compare_exchange(NIL, av, order, order) {
+            Err(known) if known != av => {
+                log_warn!(
+                    EpCtrl,
+                    "endpoints that share a receive context must be bound to one address vector"
+                );
+                Err(Errno::EINVAL)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// An endpoint with this receive queue uses the context.
@@ -132,7 +154,7 @@ impl<K: Mode> provider::SharedRx for SharedRx<K> {
         }
         self.domain
             .lock()
-            .recv_shared(self.id, cq, false, recv, flags)
+            .recv_shared(self.id, cq, self.source, recv, flags)
     }
 
     fn cancel(&self, context: Context) -> Result<()> {

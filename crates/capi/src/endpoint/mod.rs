@@ -27,6 +27,7 @@ use crate::errno::{code, fail};
 use crate::info::read;
 use crate::object::{self, Body, Room};
 use crate::srx::SrxBody;
+use crate::stx::StxBody;
 use crate::tables::{self, table};
 
 /// Where the flags of calls without flags come from.
@@ -241,7 +242,12 @@ unsafe fn bind_to<D: Domain, M: Defaults>(
             same_domain(&this.domain, &srx.domain)?;
             this.ep.bind_srx(&srx.srx)
         }
-        abi::FI_CLASS_STX_CTX => Err(Errno::ENOSYS),
+        abi::FI_CLASS_STX_CTX => {
+            // SAFETY: as above.
+            let stx = unsafe { object::cast::<StxBody<D>>(other, class) }?;
+            same_domain(&this.domain, &stx.domain)?;
+            this.ep.bind_stx(&stx.stx)
+        }
         _ => Err(Errno::EINVAL),
     }
 }

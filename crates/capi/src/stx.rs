@@ -1,0 +1,73 @@
+#![allow(unsafe_code)]
+//! Shared transmit contexts (`fi_stx_context`, `fi_endpoint(3)`): endpoints bind them, and
+//! operations are posted to the endpoints.
+
+use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use ripstop_abi as abi;
+use ripstop_core::provider::Domain;
+use ripstop_types::Errno;
+
+use crate::domain::DomainBody;
+use crate::info::read;
+use crate::object::{self, Body, Room, body};
+use crate::tables::{self, table};
+
+/// What the object of a shared transmit context holds.
+pub(crate) struct StxBody<D: Domain> {
+    pub(crate) stx: Arc<D::SharedTx>,
+    pub(crate) domain: Arc<D>,
+}
+
+impl<D: Domain> Body for StxBody<D> {
+    type Head = abi::fid_stx;
+
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.stx) > 1
+    }
+}
+
+struct Tables<D>(PhantomData<D>);
+
+/// A context has no options, and nothing to cancel.
+static NO_EP: abi::fi_ops_ep = tables::NO_EP_OPS;
+
+impl<D: Domain> Tables<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<StxBody<D>>),
+        ..tables::NO_FID_OPS
+    };
+}
+
+/// `fi_stx_context`.
+///
+/// # Safety
+///
+/// `domain` is an open domain of this type; `attr` is null or valid; `stx` is null or valid for
+/// writes.
+pub(crate) unsafe extern "C" fn open<D: Domain>(
+    domain: *mut abi::fid_domain,
+    attr: *mut abi::fi_tx_attr,
+    stx: *mut *mut abi::fid_stx,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's guarantee.
+    let parent = unsafe { body::<DomainBody<D>>(domain) };
+    let make = || {
+        // SAFETY: the caller's guarantee.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let head = abi::fid_stx {
+            fid: object::fid(abi::FI_CLASS_STX_CTX, context, Tables::<D>::FID),
+            ops: table(&NO_EP),
+        };
+        let body = StxBody {
+            stx: parent.domain.shared_tx(&read::tx_attr(attr))?,
+            domain: Arc::clone(&parent.domain),
+        };
+        Ok(Room::<StxBody<D>>::new().fill(head, body))
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { object::open(stx, make) }
+}

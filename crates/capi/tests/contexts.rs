@@ -1,0 +1,135 @@
+//! A C program whose endpoints share contexts.
+// Everything a C program does is unsafe; the tests keep to what the man pages ask.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::macro_metavars_in_unsafe
+)]
+
+mod c;
+
+use core::ffi::c_void;
+use core::ptr;
+
+use c::*;
+use ripstop_abi::*;
+
+const NONE: *mut c_void = ptr::null_mut();
+
+fn shared(hints: &Info) {
+    hints.ep().tx_ctx_cnt = FI_SHARED_CONTEXT;
+    hints.ep().rx_ctx_cnt = FI_SHARED_CONTEXT;
+}
+
+fn stx(domain: *mut fid_domain, info: &Info) -> *mut fid_stx {
+    let mut stx = ptr::null_mut();
+    assert_eq!(
+        op!(domain, ops.stx_ctx, info.get().tx_attr, &mut stx, NONE),
+        0
+    );
+    stx
+}
+
+fn srx(domain: *mut fid_domain, info: &Info) -> *mut fid_ep {
+    let mut srx = ptr::null_mut();
+    assert_eq!(
+        op!(domain, ops.srx_ctx, info.get().rx_attr, &mut srx, NONE),
+        0
+    );
+    srx
+}
+
+#[test]
+fn datagram_endpoints_share_both_contexts() {
+    let info = loopback(FI_EP_RDM, shared);
+    assert_eq!(info.ep().tx_ctx_cnt, FI_SHARED_CONTEXT);
+    assert_eq!(info.ep().rx_ctx_cnt, FI_SHARED_CONTEXT);
+    let fabric = fabric(&info);
+    let domain = domain(fabric, &info);
+    let (av, cq) = (
+        av(domain, FI_AV_UNSPEC, 0),
+        cq(domain, FI_CQ_FORMAT_MSG, FI_WAIT_NONE),
+    );
+    let (stx, srx) = (stx(domain, &info), srx(domain, &info));
+    let eps = [(); 3].map(|()| {
+        let ep = endpoint(domain, &info);
+        assert_eq!(bind(ep, av, 0), 0);
+        assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(bind(ep, stx, 0), 0);
+        assert_eq!(bind(ep, stx, 0), -FI_EINVAL, "a second one");
+        assert_eq!(bind(ep, srx, 0), 0);
+        assert_eq!(enable(ep), 0);
+        ep
+    });
+    let addrs = eps.map(|ep| insert(av, &name(unsafe { (*ep).cm }, ep.cast())));
+    let mut got = [[0_u8; 4]; 2];
+    for part in &mut got {
+        let buf = part.as_mut_ptr().cast::<c_void>();
+        assert_eq!(op!(srx, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, NONE), 0);
+    }
+    for to in &addrs[1..] {
+        let buf = b"four".as_ptr().cast();
+        post(cq, || op!(eps[0], msg.send, buf, 4, NONE, *to, NONE));
+    }
+    let mut received = 0;
+    for _ in 0..4 {
+        let entry: fi_cq_msg_entry = completion(cq);
+        received += usize::from(entry.flags & FI_RECV != 0);
+    }
+    assert_eq!((received, got), (2, [*b"four"; 2]));
+    assert_eq!(close(stx), -FI_EBUSY);
+    assert_eq!(close(srx), -FI_EBUSY);
+    for ep in eps {
+        assert_eq!(close(ep), 0);
+    }
+    assert_eq!((close(stx), close(srx)), (0, 0));
+    for code in [close(cq), close(av), close(domain), close(fabric)] {
+        assert_eq!(code, 0);
+    }
+}
+
+#[test]
+fn a_shared_receive_context_has_one_address_vector() {
+    let info = loopback(FI_EP_RDM, shared);
+    let fabric = fabric(&info);
+    let domain = domain(fabric, &info);
+    let cq = cq(domain, FI_CQ_FORMAT_MSG, FI_WAIT_NONE);
+    let srx = srx(domain, &info);
+    let avs = [(); 2].map(|()| av(domain, FI_AV_UNSPEC, 0));
+    let codes = [0, -FI_EINVAL];
+    let eps = [0, 1].map(|n| {
+        let ep = endpoint(domain, &info);
+        assert_eq!(bind(ep, avs[n], 0), 0);
+        assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(bind(ep, srx, 0), 0);
+        assert_eq!(enable(ep), codes[n]);
+        ep
+    });
+    for ep in eps {
+        assert_eq!(close(ep), 0);
+    }
+    for code in [close(srx), close(cq), close(avs[0]), close(avs[1])] {
+        assert_eq!(code, 0);
+    }
+    assert_eq!((close(domain), close(fabric)), (0, 0));
+}
+
+#[test]
+fn a_shared_transmit_context_has_what_the_domain_has() {
+    let info = loopback(FI_EP_MSG, shared);
+    let fabric = fabric(&info);
+    let domain = domain(fabric, &info);
+    let mut made: *mut fid_stx = ptr::null_mut();
+    let null = ptr::null_mut();
+    assert_eq!(op!(domain, ops.stx_ctx, null, &mut made, NONE), -FI_EINVAL);
+    info.tx().inject_size = 1 << 30;
+    let attr = info.get().tx_attr;
+    assert_eq!(op!(domain, ops.stx_ctx, attr, &mut made, NONE), -FI_EINVAL);
+    info.tx().inject_size = 0;
+    let stx = stx(domain, &info);
+    assert_eq!(unsafe { (*stx).fid.fclass }, FI_CLASS_STX_CTX);
+    let code = fid!(stx, bind, ptr::null_mut(), 0);
+    assert_eq!(code, -FI_ENOSYS, "it has no queues of its own");
+    assert_eq!(close(stx), 0);
+    assert_eq!((close(domain), close(fabric)), (0, 0));
+}
