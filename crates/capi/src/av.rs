@@ -122,6 +122,7 @@ fn attributes(attr: &abi::fi_av_attr, domain: AvType) -> Result<AvAttr> {
             },
             count: attr.count,
             flags,
+            rx_ctx_bits: u8::try_from(attr.rx_ctx_bits).map_err(|_| Errno::EINVAL)?,
         }),
         _ => Err(Errno::EINVAL),
     }

@@ -36,6 +36,7 @@ mod opened;
 mod param;
 mod passive;
 mod providers;
+mod sep;
 mod srx;
 mod stx;
 mod tables;

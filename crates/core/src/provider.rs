@@ -24,6 +24,10 @@ use crate::eq::EventQueue;
 use crate::registry::ProviderInfo;
 use crate::{Address, FabricAttr, Info, RxAttr, TxAttr};
 
+mod scalable;
+
+pub use scalable::{RxContext, ScalableEp, TxContext};
+
 /// What identifies an object in events: the C layer puts the `fid` pointer here, the Rust API
 /// an id of its own. Never interpreted by a provider.
 pub use crate::info::FidToken as Token;
@@ -156,6 +160,8 @@ pub struct AvAttr {
     pub count: usize,
     /// `FI_EVENT`: insertions report to the event queue.
     pub flags: Flags,
+    /// Upper bits of a fabric address that name a receive context of the peer (`fi_rx_addr`).
+    pub rx_ctx_bits: u8,
 }
 
 /// A memory registration request (`struct fi_mr_attr`).
@@ -177,6 +183,8 @@ pub struct MrAttr {
 pub trait Domain: Sized + 'static {
     /// Its active endpoints.
     type Endpoint: Endpoint<Domain = Self>;
+    /// Its scalable endpoints.
+    type ScalableEp: ScalableEp<Domain = Self>;
     /// Its shared receive contexts.
     type SharedRx: SharedRx<Domain = Self>;
     /// Its shared transmit contexts. Operations are posted to the endpoints that share one, so
@@ -196,6 +204,13 @@ pub trait Domain: Sized + 'static {
     /// # Errors
     /// [`Errno::EINVAL`] for attributes `getinfo` did not offer; resource errors.
     fn endpoint(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Self::Endpoint>>;
+
+    /// Opens a scalable endpoint (`fi_scalable_ep(3)`) with as many contexts as `info.ep` says.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for attributes `getinfo` did not offer; [`Errno::ENOSYS`] where the
+    /// endpoint type has none; resource errors.
+    fn scalable_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Self::ScalableEp>>;
 
     /// Opens a shared receive context (`fi_srx_context(3)`).
     ///

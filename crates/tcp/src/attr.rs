@@ -8,6 +8,7 @@ use ripstop_types::{
 };
 
 use crate::params::{NAME, Params};
+use crate::scalable::MAX_CONTEXTS;
 
 const COMM: Flags = Flags::LOCAL_COMM.union(Flags::REMOTE_COMM);
 const TX_OPS: Flags = Flags::INJECT
@@ -38,13 +39,17 @@ pub(crate) fn offers(params: &Params) -> [Info; 3] {
 
 fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_caps: Flags) -> Info {
     let rdm = ep_type == EpType::Rdm;
+    let named = match rdm {
+        true => Flags::NAMED_RX_CTX,
+        false => Flags::empty(),
+    };
     let (max_tx, max_rx) = (65536.max(params.tx_size), 65536.max(params.rx_size));
     Info {
-        caps: COMM | ops | Flags::SEND | rx_caps,
+        caps: COMM | ops | Flags::SEND | rx_caps | named,
         mode: Mode::empty(),
         addr_format: AddrFormat::SockaddrIp,
         tx: TxAttr {
-            caps: ops | Flags::SEND,
+            caps: ops | Flags::SEND | named,
             op_flags: TX_OPS,
             msg_order: MsgOrder::SAS,
             inject_size: params.max_inject,
@@ -89,8 +94,8 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
             rx_ctx_cnt: if rdm { 256 } else { 8192 },
             max_ep_srx_ctx: 8192,
             max_ep_stx_ctx: 8192,
-            max_ep_tx_ctx: 1,
-            max_ep_rx_ctx: 1,
+            max_ep_tx_ctx: if rdm { MAX_CONTEXTS } else { 1 },
+            max_ep_rx_ctx: if rdm { MAX_CONTEXTS } else { 1 },
             cntr_cnt: 8192,
             mr_iov_limit: 1,
             caps: COMM,

@@ -10,12 +10,17 @@ use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 use crate::domain::{Domain, Mode};
 use crate::state::State;
 
+/// Most upper bits of a fabric address that may name a receive context.
+const MAX_CTX_BITS: u8 = 16;
+
 /// An address vector of the tcp provider. A fabric address is an index, for a map as well as
 /// for a table.
 #[derive(Debug)]
 pub struct Av<K: Mode> {
     pub(crate) domain: Arc<Domain<K>>,
     pub(crate) id: u32,
+    /// Upper bits of a fabric address that name a receive context of the peer.
+    pub(crate) rx_ctx_bits: u8,
     av_type: AvType,
     wants_events: bool,
     eq: OnceLock<Arc<EventQueue>>,
@@ -29,6 +34,9 @@ impl<K: Mode> Av<K> {
         {
             return Err(Errno::ENOSYS);
         }
+        if attr.rx_ctx_bits > MAX_CTX_BITS {
+            return Err(Errno::EINVAL);
+        }
         let mut state = domain.lock();
         let free = state.avs.iter().position(Option::is_none);
         let id = free.unwrap_or(state.avs.len());
@@ -40,6 +48,7 @@ impl<K: Mode> Av<K> {
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),
             id: id as u32,
+            rx_ctx_bits: attr.rx_ctx_bits,
             av_type: match attr.av_type {
                 AvType::Unspec => AvType::Table,
                 given => given,

@@ -20,6 +20,7 @@ use crate::cq::Cq;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::mr::Mr;
+use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::{State, token};
 use crate::stx::SharedTx;
@@ -206,6 +207,7 @@ impl<K: Mode> Drop for Domain<K> {
 
 impl<K: Mode> provider::Domain for Domain<K> {
     type Endpoint = Endpoint<K>;
+    type ScalableEp = ScalableEp<K>;
     type SharedRx = SharedRx<K>;
     type SharedTx = SharedTx<K>;
     type Cq = Cq<K>;
@@ -215,6 +217,10 @@ impl<K: Mode> provider::Domain for Domain<K> {
 
     fn endpoint(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Endpoint<K>>> {
         Endpoint::open(self, info, token)
+    }
+
+    fn scalable_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<ScalableEp<K>>> {
+        ScalableEp::open(self, info, token)
     }
 
     fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<SharedRx<K>>> {

@@ -1,41 +1,36 @@
 //! Active endpoints.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ripstop_core::lock::{Lock, Locking};
 use ripstop_core::provider::{self, Direction, EpOption, RecvKind, SendKind, Token};
 use ripstop_core::{Address, EventQueue, Info};
 use ripstop_engine::Iov;
-use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::EpConfig;
 use ripstop_mem::UserBuf;
-use ripstop_os::{Interest, Socket};
+use ripstop_os::Socket;
 use ripstop_types::{Context, EpType, Errno, FiAddr, Flags, Result};
 
 use crate::av::Av;
+use crate::core_ep::{Core, bind_rdm, rdm_source};
 use crate::counter::Counter;
 use crate::cq::Cq;
-use crate::domain::{Domain, Mode, default_source};
-use crate::params::{BACKLOG, MAX_HELLO, MIN_MULTI_RECV};
-use crate::passive::{ConnRequest, PassiveEp};
+use crate::domain::{Domain, Mode};
+use crate::params::MAX_HELLO;
 use crate::post::ACKED;
+use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
-use crate::state::{EpState, Msg, Rdm, State, put, token};
+use crate::state::EpState;
 use crate::stx::SharedTx;
 
-/// How long a closing endpoint tries to hand over messages that were injected.
-const LINGER: Duration = Duration::from_millis(500);
-
 /// Flags an endpoint may have as its default for sends.
-const TX_FLAGS: Flags = ACKED
+pub(crate) const TX_FLAGS: Flags = ACKED
     .union(Flags::INJECT)
     .union(Flags::INJECT_COMPLETE)
     .union(Flags::COMPLETION);
 
 /// Flags an endpoint may have as its default for receives.
-const RX_FLAGS: Flags = Flags::COMPLETION.union(Flags::MULTI_RECV);
+pub(crate) const RX_FLAGS: Flags = Flags::COMPLETION.union(Flags::MULTI_RECV);
 
 /// What is bound to an endpoint; it lives as long as the endpoint.
 #[derive(Debug)]
@@ -52,13 +47,29 @@ struct Bound<K: Mode> {
     enabled: bool,
 }
 
-/// An active endpoint of the tcp provider.
+/// Which part of an endpoint an object stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// A transmit context of a scalable endpoint.
+    Tx,
+    /// A receive context of a scalable endpoint.
+    Rx,
+}
+
+/// An active endpoint of the tcp provider, or a context of a scalable one.
 pub struct Endpoint<K: Mode> {
     domain: Arc<Domain<K>>,
     id: u32,
     ep_type: EpType,
     caps: Flags,
+    part: Part,
+    /// Goes before what is bound.
+    core: Arc<Core<K>>,
     bound: <K as Locking>::Lock<Bound<K>>,
+    /// The scalable endpoint of a context.
+    sep: Option<Arc<ScalableEp<K>>>,
 }
 
 impl<K: Mode> std::fmt::Debug for Endpoint<K> {
@@ -72,88 +83,31 @@ impl<K: Mode> std::fmt::Debug for Endpoint<K> {
 
 impl<K: Mode> Endpoint<K> {
     pub(crate) fn open(domain: &Arc<Domain<K>>, info: &Info, token: Token) -> Result<Arc<Self>> {
-        let is_msg = match info.ep.ep_type {
-            EpType::Msg => true,
-            EpType::Rdm => false,
-            EpType::Unspec | EpType::Dgram => return Err(Errno::EINVAL),
-        };
-        let source = match &info.src_addr {
-            Some(Address::Ip(addr)) => Some(*addr),
-            Some(_) => return Err(Errno::EINVAL),
-            None => None,
-        };
-        let mut msg = Msg {
-            source,
-            ..Msg::default()
-        };
-        let mut rdm = None;
-        if is_msg {
-            if let Some(handle) = &info.handle {
-                if let Some(pep) = handle.downcast::<PassiveEp>() {
-                    let socket = pep.take_socket()?;
-                    msg.local = Some(socket.local_addr()?);
-                    msg.bound = Some(socket);
-                } else {
-                    let request = handle.downcast::<ConnRequest>().ok_or(Errno::EINVAL)?;
-                    msg.request = Some(request.take().ok_or(Errno::EINVAL)?);
-                }
+        let core = match info.ep.ep_type {
+            EpType::Msg => Core::open_msg(domain, info, token),
+            EpType::Rdm => {
+                let listener = bind_rdm(domain, &rdm_source(domain, info)?)?;
+                Core::open_rdm(domain, info, token, listener, 0)
             }
-        } else {
-            let wanted = source.unwrap_or_else(|| default_source(&domain.fabric, None));
-            let listener = Socket::tcp_bound(&wanted, domain.fabric.params.range_for(&wanted))
-                .inspect_err(|error| {
-                    log_warn!(
-                        EpCtrl,
-                        "{wanted}: cannot be bound: {error}; choose another source address"
-                    );
-                })?;
-            let addr = listener.local_addr()?;
-            rdm = Some(Rdm {
-                listener,
-                addr,
-                av: NIL,
-                peers: std::collections::HashMap::new(),
-            });
-        }
-        let rx_size = info.rx.size.max(1);
-        let directed = info.caps.contains(Flags::DIRECTED_RECV);
-        let mut state = domain.lock();
-        let matcher = Matcher::new(rx_size, MIN_MULTI_RECV, directed);
-        let srx = state.engine.open_srx(matcher)?;
-        let id = state.engine.open_ep(EpConfig {
-            srx,
-            tx_cq: NIL,
-            rx_cq: NIL,
-            tx_counter: NIL,
-            rx_counter: NIL,
-            tx_size: info.tx.size.max(1),
-            source: info.caps.contains(Flags::SOURCE) && !is_msg,
-            source_err: info.caps.contains(Flags::SOURCE_ERR) && !is_msg,
-        })?;
-        let ep = EpState {
-            token,
-            routes: Vec::new(),
-            is_msg,
-            inject_size: info.tx.inject_size,
-            max_msg_size: info.ep.max_msg_size,
-            tx_flags: info.tx.op_flags & TX_FLAGS,
-            rx_flags: info.rx.op_flags & RX_FLAGS,
-            tx_selective: false,
-            rx_selective: false,
-            has_tx: false,
-            has_rx: false,
-            shared_srx: false,
-            srx,
-            rdm,
-            msg,
-        };
-        put(&mut state.eps, id, ep);
-        drop(state);
-        Ok(Arc::new(Self {
-            domain: Arc::clone(domain),
-            id,
+            EpType::Unspec | EpType::Dgram => Err(Errno::EINVAL),
+        }?;
+        Ok(Self::part_of(core, info, Part::Whole, None))
+    }
+
+    /// An object for all or part of what `core` is.
+    pub(crate) fn part_of(
+        core: Arc<Core<K>>,
+        info: &Info,
+        part: Part,
+        sep: Option<Arc<ScalableEp<K>>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            domain: Arc::clone(&core.domain),
+            id: core.id,
             ep_type: info.ep.ep_type,
             caps: info.caps,
+            part,
+            core,
             bound: <K as Locking>::Lock::new(Bound {
                 tx_cq: None,
                 rx_cq: None,
@@ -166,70 +120,32 @@ impl<K: Mode> Endpoint<K> {
                 rx_counter: NIL,
                 enabled: false,
             }),
-        }))
+            sep,
+        })
     }
 
     fn with_ep<T>(&self, act: impl FnOnce(&mut EpState) -> Result<T>) -> Result<T> {
         act(self.domain.lock().ep(self.id).ok_or(Errno::EOPBADSTATE)?)
     }
 
-    /// Writes what is staged, so that injected messages are not lost with the endpoint.
-    fn drain(&self, state: &mut State) {
-        let end = ripstop_os::clock::now() + LINGER;
-        let ids: Vec<u32> = state.engine.conns_of(self.id).collect();
-        for id in ids {
-            loop {
-                state.flush(id);
-                let waits = state
-                    .engine
-                    .conn(id)
-                    .is_some_and(|conn| conn.is_up() && conn.staged() > 0);
-                if !waits || ripstop_os::clock::now() >= end {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
+    /// Whether it sends, and whether it receives.
+    fn directions(&self) -> (bool, bool) {
+        match self.part {
+            Part::Whole => (
+                self.caps.intersects(Flags::SEND) || !self.caps.intersects(Flags::RECV),
+                self.caps.intersects(Flags::RECV) || !self.caps.intersects(Flags::SEND),
+            ),
+            Part::Tx => (true, false),
+            Part::Rx => (false, true),
         }
-    }
-
-    fn enable_rdm(&self, state: &mut State, bound: &Bound<K>) -> Result<()> {
-        let av = bound.av.as_ref().ok_or(Errno::ENOAV)?;
-        let epoll = Arc::clone(&state.epoll);
-        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        let rdm = ep.rdm.as_mut().ok_or(Errno::EOPBADSTATE)?;
-        rdm.av = av.id;
-        rdm.listener.listen(BACKLOG)?;
-        epoll.add(
-            &rdm.listener,
-            token::LISTENER | u64::from(self.id),
-            Interest::READ,
-        )
     }
 }
 
 impl<K: Mode> Drop for Endpoint<K> {
     fn drop(&mut self) {
-        let mut state = self.domain.lock();
-        self.drain(&mut state);
-        state
-            .accepting
-            .retain(|_, accepting| accepting.ep != self.id);
-        let ids: Vec<u32> = state.engine.conns_of(self.id).collect();
-        let (srx, shared) = state
-            .ep(self.id)
-            .map_or((NIL, true), |ep| (ep.srx, ep.shared_srx));
-        // Without the endpoint nothing is reported for what still waits.
-        state.engine.close_ep(self.id);
-        for id in ids {
-            state.drop_stream(id, Errno::ECANCELED);
+        if self.part != Part::Whole {
+            self.core.leave(self.part);
         }
-        if !shared {
-            state.engine.close_srx(srx);
-        }
-        if let Some(slot) = state.eps.get_mut(self.id as usize) {
-            *slot = None;
-        }
-        state.after();
     }
 }
 
@@ -248,6 +164,12 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
             return Err(Errno::EBADFLAGS);
         }
         if !flags.intersects(Flags::SEND | Flags::RECV) {
+            return Err(Errno::EINVAL);
+        }
+        let (sends, receives) = self.directions();
+        let wrong = (flags.contains(Flags::SEND) && !sends && self.part != Part::Whole)
+            || (flags.contains(Flags::RECV) && !receives && self.part != Part::Whole);
+        if wrong {
             return Err(Errno::EINVAL);
         }
         if !Arc::ptr_eq(&cq.domain, &self.domain) {
@@ -311,7 +233,8 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
     }
 
     fn bind_av(&self, av: &Arc<Av<K>>) -> Result<()> {
-        if self.ep_type != EpType::Rdm || !Arc::ptr_eq(&av.domain, &self.domain) {
+        let plain = self.ep_type == EpType::Rdm && self.part == Part::Whole;
+        if !plain || !Arc::ptr_eq(&av.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
         let mut bound = self.bound.lock();
@@ -338,7 +261,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
     }
 
     fn bind_srx(&self, srx: &Arc<SharedRx<K>>) -> Result<()> {
-        if !Arc::ptr_eq(&srx.domain, &self.domain) {
+        if self.part != Part::Whole || !Arc::ptr_eq(&srx.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
         let mut bound = self.bound.lock();
@@ -358,7 +281,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
     }
 
     fn bind_stx(&self, stx: &Arc<SharedTx<K>>) -> Result<()> {
-        if !Arc::ptr_eq(&stx.domain, &self.domain) {
+        if self.part == Part::Rx || !Arc::ptr_eq(&stx.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
         let mut bound = self.bound.lock();
@@ -374,8 +297,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         if bound.enabled {
             return Ok(());
         }
-        let sends = self.caps.intersects(Flags::SEND) || !self.caps.intersects(Flags::RECV);
-        let receives = self.caps.intersects(Flags::RECV) || !self.caps.intersects(Flags::SEND);
+        let (sends, receives) = self.directions();
         if sends && bound.tx_cq.is_none() && bound.tx_counter == NIL {
             return Err(Errno::ENOCQ);
         }
@@ -390,30 +312,45 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         {
             bound.rx_counter = counter;
         }
+        if let Some(sep) = &self.sep {
+            sep.listen(&self.core)?;
+        }
         let mut state = self.domain.lock();
-        if self.ep_type == EpType::Rdm {
-            if let (Some(srx), Some(av)) = (&bound.srx, &bound.av) {
+        if self.ep_type == EpType::Rdm && self.part == Part::Whole {
+            let av = bound.av.as_ref().ok_or(Errno::ENOAV)?;
+            if let Some(srx) = &bound.srx {
                 srx.share_av(av.id)?;
             }
-            self.enable_rdm(&mut state, &bound)?;
+            self.core.listen(&mut state, av)?;
         }
         state.engine.change_ep(self.id, |config| {
-            config.tx_cq = bound.tx_cq.as_ref().map_or(NIL, |cq| cq.id);
-            config.rx_cq = bound.rx_cq.as_ref().map_or(NIL, |cq| cq.id);
-            config.tx_counter = bound.tx_counter;
-            config.rx_counter = bound.rx_counter;
+            if sends || self.part == Part::Whole {
+                config.tx_cq = bound.tx_cq.as_ref().map_or(NIL, |cq| cq.id);
+                config.tx_counter = bound.tx_counter;
+            }
+            if receives || self.part == Part::Whole {
+                config.rx_cq = bound.rx_cq.as_ref().map_or(NIL, |cq| cq.id);
+                config.rx_counter = bound.rx_counter;
+            }
         });
         if let (Some(srx), Some(cq)) = (&bound.srx, &bound.rx_cq) {
             srx.note_cq(&mut state, cq.id);
         }
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        ep.has_tx = sends;
-        ep.has_rx = receives;
+        if self.part != Part::Rx {
+            ep.has_tx = sends;
+        }
+        if self.part != Part::Tx {
+            ep.has_rx = receives;
+        }
         bound.enabled = true;
         Ok(())
     }
 
     fn name(&self) -> Result<Address> {
+        if let Some(sep) = &self.sep {
+            return provider::ScalableEp::name(&**sep);
+        }
         self.with_ep(|ep| {
             let addr = match &ep.rdm {
                 Some(rdm) => Some(rdm.addr),
@@ -427,6 +364,9 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         let Address::Ip(wanted) = address else {
             return Err(Errno::EINVAL);
         };
+        if self.part != Part::Whole {
+            return Err(Errno::EINVAL);
+        }
         if self.bound.lock().enabled {
             return Err(Errno::EOPBADSTATE);
         }
@@ -484,7 +424,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
             return Err(Errno::ENOSYS);
         }
         let mut state = self.domain.lock();
-        self.drain(&mut state);
+        state.drain(self.id);
         state.msg_shutdown(self.id)?;
         state.after();
         Ok(())

@@ -58,7 +58,7 @@ impl State {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let (peer, is_rdm) = (stream.peer, stream.is_rdm);
+        let (peer, is_rdm, context) = (stream.peer, stream.is_rdm, stream.context);
         let (Some(socket), Phase::Asked(reader)) = (&stream.socket, &mut stream.phase) else {
             return;
         };
@@ -87,9 +87,17 @@ impl State {
         }
         let mut rendezvous = false;
         if is_rdm {
-            let granted = Greeting::parse(&data).and_then(|g| Ok((g.granted()?, g.pid)));
+            let granted = Greeting::parse(&data).and_then(|g| Ok((g.granted()?, g)));
             match granted {
-                Ok((protocol, pid)) => {
+                Ok((_, greeting)) if greeting.context() != context => {
+                    log_warn!(
+                        EpCtrl,
+                        "{peer}: dropped, it is not context {context} of the endpoint it was \
+                         taken for; check how many receive contexts the peer has"
+                    );
+                    return self.give_up(id, Errno::ECONNREFUSED);
+                }
+                Ok((protocol, Greeting { pid, .. })) => {
                     rendezvous = protocol.has_rendezvous();
                     if let Some(stream) = self.stream(id) {
                         stream.peer_pid = Some(pid);
@@ -118,21 +126,32 @@ impl State {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let (peer, is_rdm, ep) = (stream.peer, stream.is_rdm, stream.ep);
+        let is_rdm = stream.is_rdm;
         if is_rdm && error != Errno::EPROTO && self.retry_later(id) {
             return;
         }
+        if !is_rdm {
+            self.msg_failed(id, error, data);
+        }
+        self.give_up(id, error);
+    }
+
+    /// Ends an attempt to connect for good.
+    fn give_up(&mut self, id: u32, error: Errno) {
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
+        let (peer, is_rdm, ep) = (stream.peer, stream.is_rdm, stream.ep);
+        let whole = stream.context == 0;
         if is_rdm {
             log_warn!(
                 EpCtrl,
                 "{peer}: not reached: {error}; check that the peer runs and that the address is right"
             );
-        } else {
-            self.msg_failed(id, error, data);
         }
         let src = self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src());
         self.close_stream(id, error);
-        if is_rdm {
+        if is_rdm && whole {
             self.engine.fail_directed(ep, src, error);
         }
     }

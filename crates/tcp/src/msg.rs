@@ -12,6 +12,7 @@ use ripstop_wire::xnet::cm::Kind;
 use crate::accept::{Request, write_message};
 use crate::events;
 use crate::params::MAX_HELLO;
+use crate::rdm::Named;
 use crate::state::State;
 use crate::stream::Phase;
 
@@ -27,7 +28,7 @@ impl State {
         }
         state.msg.hello = data.to_vec();
         state.msg.peer = Some(peer);
-        let id = self.open_stream(ep, FiAddr::NOTAVAIL, peer)?;
+        let id = self.open_stream(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
         let deadline = clock::now() + self.params.timeout;
         if let Some(stream) = self.stream(id) {
             stream.deadline = Some(deadline);
@@ -53,7 +54,7 @@ impl State {
         } = state.msg.request.take().ok_or(Errno::EINVAL)?;
         state.msg.peer = Some(peer);
         state.msg.local = socket.local_addr().ok();
-        let id = self.open_stream(ep, FiAddr::NOTAVAIL, peer)?;
+        let id = self.open_stream(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
         let accepted = write_message(&socket, Kind::Response, data)
             .and_then(|()| self.attach(id, socket, Interest::READ));
         if let Err(error) = accepted {

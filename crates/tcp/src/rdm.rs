@@ -1,5 +1,6 @@
 //! Connections of RDM endpoints: made when first needed, by either side.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use ripstop_core::sockaddr;
@@ -9,12 +10,71 @@ use ripstop_engine::xnet::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest, Socket, clock, pid};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
-use ripstop_wire::xnet::rdm::Greeting;
+use ripstop_wire::xnet::rdm::{CONTEXTS, Greeting};
 
 use crate::accept::{Request, reject, write_message};
 use crate::params::FIRST_RETRY;
 use crate::state::{State, token};
 use crate::stream::{Phase, Role, Stream};
+
+/// The part of an endpoint that RDM has.
+#[derive(Debug)]
+pub(crate) struct Rdm {
+    pub(crate) listener: Socket,
+    pub(crate) addr: SocketAddr,
+    /// The address vector, [`NIL`] before the endpoint is enabled.
+    pub(crate) av: u32,
+    /// Which context of a scalable endpoint it is; 0 for a plain one.
+    pub(crate) context: u8,
+    /// Upper bits of a fabric address that name a context of the peer.
+    pub(crate) ctx_bits: u8,
+    /// The connection for each peer's address.
+    pub(crate) peers: HashMap<SocketAddr, u32>,
+}
+
+/// A context of a peer, as it stands in an address vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The peer.
+    pub(crate) addr: FiAddr,
+    /// Which of its contexts; 0 for a plain endpoint.
+    pub(crate) context: u8,
+}
+
+impl Named {
+    /// What `fi_rx_addr` has put together.
+    fn split(dest: FiAddr, bits: u8) -> Result<Self> {
+        let bits = u32::from(bits);
+        if bits == 0 {
+            return Ok(Self::whole(dest));
+        }
+        let context = dest.0.checked_shr(u64::BITS - bits).unwrap_or(0);
+        Ok(Self {
+            addr: FiAddr(dest.0 & (u64::MAX >> bits)),
+            context: u8::try_from(context)
+                .ok()
+                .filter(|context| *context < CONTEXTS)
+                .ok_or(Errno::EINVAL)?,
+        })
+    }
+
+    /// A peer as a whole.
+    pub(crate) const fn whole(addr: FiAddr) -> Self {
+        Self { addr, context: 0 }
+    }
+
+    /// Where the context of the endpoint with this address listens.
+    fn listens_at(self, endpoint: SocketAddr) -> Option<SocketAddr> {
+        let port = endpoint.port().checked_add(u16::from(self.context))?;
+        Some(SocketAddr::new(endpoint.ip(), port))
+    }
+
+    /// The address of the endpoint whose context listens at `peer`.
+    fn endpoint_of(self, peer: SocketAddr) -> SocketAddr {
+        let port = peer.port().saturating_sub(u16::from(self.context));
+        SocketAddr::new(peer.ip(), port)
+    }
+}
 
 impl State {
     /// The connection for a fabric address, made if there is none.
@@ -25,20 +85,23 @@ impl State {
         let Some(rdm) = &state.rdm else {
             return Err(Errno::ENOTCONN);
         };
-        let av = rdm.av;
-        let peer = self
+        let (av, named) = (rdm.av, Named::split(dest, rdm.ctx_bits)?);
+        let base = self
             .avs
             .get(av as usize)
-            .and_then(|av| av.as_ref()?.lookup(dest))
+            .and_then(|av| av.as_ref()?.lookup(named.addr))
             .ok_or(Errno::EINVAL)?;
+        let peer = named.listens_at(base).ok_or(Errno::EINVAL)?;
         let known = self
             .ep(ep)
             .and_then(|e| e.rdm.as_ref()?.peers.get(&peer).copied());
         let id = match known {
             Some(id) => id,
-            None => self.connect_rdm(ep, peer, dest)?,
+            None => self.connect_rdm(ep, peer, named)?,
         };
-        self.set_route(ep, dest, id);
+        if named.context == 0 {
+            self.set_route(ep, named.addr, id);
+        }
         Ok(id)
     }
 
@@ -71,17 +134,23 @@ impl State {
         }
     }
 
-    /// A connection of the engine with its stream, not up.
-    pub(crate) fn open_stream(&mut self, ep: u32, src: FiAddr, peer: SocketAddr) -> Result<u32> {
-        let id = self.engine.open_conn(Self::conn_config(ep, src, &peer))?;
+    /// A connection of the engine with its stream, not up. `peer` is where the other side
+    /// listens, with the context that `from` says.
+    pub(crate) fn open_stream(&mut self, ep: u32, from: Named, peer: SocketAddr) -> Result<u32> {
+        let name = from.endpoint_of(peer);
+        let id = self
+            .engine
+            .open_conn(Self::conn_config(ep, from.addr, &name))?;
         let generation = self.next_generation();
         let is_rdm = self.ep(ep).is_some_and(|e| e.rdm.is_some());
-        self.put_stream(id, Stream::new(ep, is_rdm, peer, generation));
+        let stream = Stream::new(ep, is_rdm, peer, from.context, generation);
+        self.put_stream(id, stream);
+        self.max_context = self.max_context.max(from.context);
         Ok(id)
     }
 
-    fn connect_rdm(&mut self, ep: u32, peer: SocketAddr, src: FiAddr) -> Result<u32> {
-        let id = self.open_stream(ep, src, peer)?;
+    fn connect_rdm(&mut self, ep: u32, peer: SocketAddr, to: Named) -> Result<u32> {
+        let id = self.open_stream(ep, to, peer)?;
         let deadline = clock::now() + self.params.timeout;
         if let Some(stream) = self.stream(id) {
             stream.deadline = Some(deadline);
@@ -149,7 +218,8 @@ impl State {
     /// The greeting of an RDM endpoint that connects.
     pub(crate) fn greeting(&mut self, ep: u32) -> Option<[u8; 8]> {
         let rdm = self.ep(ep)?.rdm.as_ref()?;
-        Some(Greeting::request(0, rdm.addr.port(), pid()).emit())
+        let greeting = Greeting::request(0, rdm.addr.port(), pid());
+        Some(greeting.with_context(rdm.context).emit())
     }
 
     /// A peer asks to connect to an RDM endpoint.
@@ -174,7 +244,7 @@ impl State {
             return;
         };
         let order_of_addresses = (peer.ip(), peer.port()).cmp(&(rdm.addr.ip(), rdm.addr.port()));
-        let (av, old) = (rdm.av, rdm.peers.get(&peer).copied());
+        let (av, own, old) = (rdm.av, rdm.context, rdm.peers.get(&peer).copied());
         let progress = match old.and_then(|id| self.stream(id)) {
             None => Progress::None,
             Some(stream) => match stream.phase {
@@ -195,22 +265,24 @@ impl State {
         if decision == Decision::Refuse {
             return reject(&socket, &from, data);
         }
-        let src = self
-            .avs
-            .get(av as usize)
-            .and_then(Option::as_ref)
-            .map_or(FiAddr::NOTAVAIL, |av| av.find(&peer));
+        let mut from_peer = Named {
+            addr: FiAddr::NOTAVAIL,
+            context: greeting.context(),
+        };
+        if let Some(av) = self.avs.get(av as usize).and_then(Option::as_ref) {
+            from_peer.addr = av.find(&from_peer.endpoint_of(peer));
+        }
         if let (Decision::Replace, Some(old)) = (decision, old) {
             self.close_stream(old, Errno::ECONNRESET);
         }
-        let id = match self.open_stream(ep, src, peer) {
+        let id = match self.open_stream(ep, from_peer, peer) {
             Ok(id) => id,
             Err(error) => {
                 log_warn!(EpCtrl, "{peer}: refused: {error}");
                 return reject(&socket, &from, data);
             }
         };
-        let answer = greeting.answer(pid());
+        let answer = greeting.answer(pid()).with_context(own);
         let accepted = write_message(&socket, Kind::Response, &answer.emit())
             .and_then(|()| self.attach(id, socket, Interest::READ));
         if let Err(error) = accepted {
@@ -236,7 +308,9 @@ impl State {
         if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
             rdm.peers.insert(peer, id);
         }
-        self.set_route(ep, src, id);
+        if from_peer.context == 0 {
+            self.set_route(ep, from_peer.addr, id);
+        }
         self.flush(id);
     }
 
@@ -268,9 +342,11 @@ impl State {
             if rdm.av != av {
                 continue;
             }
-            if let Some(id) = rdm.peers.get(peer).copied() {
+            for (id, context) in self.connections_with(ep, peer) {
                 self.engine.set_source(id, addr);
-                self.set_route(ep, addr, id);
+                if context == 0 {
+                    self.set_route(ep, addr, id);
+                }
             }
         }
     }
@@ -285,14 +361,25 @@ impl State {
             if let Some(route) = state.routes.get_mut(addr.0 as usize) {
                 *route = NIL;
             }
-            let known = state
-                .rdm
-                .as_ref()
-                .and_then(|rdm| rdm.peers.get(peer).copied());
-            if let Some(id) = known {
+            for (id, _) in self.connections_with(ep, peer) {
                 self.engine.set_source(id, FiAddr::NOTAVAIL);
             }
         }
+    }
+
+    /// The connections of an endpoint with the contexts of a peer, with their indices.
+    fn connections_with(&self, ep: u32, peer: &SocketAddr) -> Vec<(u32, u8)> {
+        let rdm = self.eps.get(ep as usize).and_then(Option::as_ref);
+        let Some(rdm) = rdm.and_then(|ep| ep.rdm.as_ref()) else {
+            return Vec::new();
+        };
+        let of_context = |context: u8| {
+            let port = peer.port().checked_add(u16::from(context))?;
+            let id = *rdm.peers.get(&SocketAddr::new(peer.ip(), port))?;
+            let stream = self.streams.get(id as usize)?.as_ref()?;
+            (stream.context == context).then_some((id, context))
+        };
+        (0..=self.max_context).filter_map(of_context).collect()
     }
 
     /// What to do with a failed attempt: once more a little later, until the time is over.

@@ -16,6 +16,7 @@ use ripstop_types::{Errno, Flags, Result};
 use crate::accept::Accepting;
 use crate::params::Params;
 use crate::polls::Polls;
+use crate::rdm::Rdm;
 use crate::stage::STAGE;
 use crate::stream::Stream;
 
@@ -43,16 +44,6 @@ pub(crate) mod token {
     pub(crate) const fn stream(id: u32, generation: u32) -> u64 {
         STREAM | (((generation & 0xff_ffff) as u64) << 32) | id as u64
     }
-}
-
-/// The part of an endpoint that RDM has.
-#[derive(Debug)]
-pub(crate) struct Rdm {
-    pub(crate) listener: Socket,
-    pub(crate) addr: SocketAddr,
-    pub(crate) av: u32,
-    /// The connection for each peer's address.
-    pub(crate) peers: HashMap<SocketAddr, u32>,
 }
 
 /// The part of an endpoint that MSG has.
@@ -145,6 +136,8 @@ pub(crate) struct State {
     cold_for: u32,
     skipped: u32,
     generation: u32,
+    /// The highest context of a peer that any connection was with.
+    pub(crate) max_context: u8,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) polls: Polls,
 }
@@ -182,6 +175,7 @@ impl State {
             cold_for: 0,
             skipped: 0,
             generation: 0,
+            max_context: 0,
             waiters: Vec::new(),
             polls: Polls::default(),
         })

@@ -42,6 +42,8 @@ pub(crate) struct Stream {
     pub(crate) ep: u32,
     pub(crate) is_rdm: bool,
     pub(crate) peer: SocketAddr,
+    /// The context of the peer at the other end; its port is that of the peer plus this.
+    pub(crate) context: u8,
     /// The process at the other end, once it has said so.
     pub(crate) peer_pid: Option<u32>,
     pub(crate) stage: Stage,
@@ -62,7 +64,13 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(ep: u32, is_rdm: bool, peer: SocketAddr, generation: u32) -> Self {
+    pub(crate) fn new(
+        ep: u32,
+        is_rdm: bool,
+        peer: SocketAddr,
+        context: u8,
+        generation: u32,
+    ) -> Self {
         Self {
             socket: None,
             generation,
@@ -71,6 +79,7 @@ impl Stream {
             ep,
             is_rdm,
             peer,
+            context,
             peer_pid: None,
             stage: Stage::default(),
             leftover: Vec::new(),

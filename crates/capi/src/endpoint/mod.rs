@@ -115,9 +115,9 @@ impl<D: Domain, M: Defaults> Tables<D, M> {
     };
 }
 
-fn head<D: Domain, M: Defaults>(context: *mut c_void) -> abi::fid_ep {
+fn head<D: Domain, M: Defaults>(class: usize, context: *mut c_void) -> abi::fid_ep {
     abi::fid_ep {
-        fid: object::fid(abi::FI_CLASS_EP, context, Tables::<D, M>::FID),
+        fid: object::fid(class, context, Tables::<D, M>::FID),
         ops: table(Tables::<D, M>::EP),
         cm: table(Tables::<D, M>::CM),
         msg: table(Tables::<D, M>::MSG),
@@ -156,10 +156,42 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
             format: wanted.addr_format,
             request,
         };
-        Ok(room.fill(head::<D, Own>(context), body))
+        Ok(room.fill(head::<D, Own>(abi::FI_CLASS_EP, context), body))
     };
     // SAFETY: the caller's guarantee.
     unsafe { object::open(ep, make) }
+}
+
+/// Makes the object of a context of a scalable endpoint.
+pub(crate) fn context_of<D: Domain>(
+    ep: Arc<D::Endpoint>,
+    domain: &Arc<D>,
+    format: AddrFormat,
+    class: usize,
+    context: *mut c_void,
+) -> *mut abi::fid_ep {
+    let room = Room::new();
+    let body = EpBody::<D, Own> {
+        ep,
+        events: Bound::new(room.token()),
+        defaults: Own,
+        domain: Arc::clone(domain),
+        format,
+        request: core::ptr::null_mut(),
+    };
+    let mut head = head::<D, Own>(class, context);
+    let sends = class == abi::FI_CLASS_TX_CTX;
+    (head.msg, head.tagged) = match sends {
+        true => (
+            table(Tables::<D, Own>::MSG_TX),
+            table(Tables::<D, Own>::TAGGED_TX),
+        ),
+        false => (
+            table(Tables::<D, Own>::MSG_RX),
+            table(Tables::<D, Own>::TAGGED_RX),
+        ),
+    };
+    room.fill(head, body)
 }
 
 /// `fi_endpoint2`: flags would ask for what no provider here has.
@@ -364,5 +396,5 @@ fn alias<D: Domain, M: Defaults>(
         format: this.format,
         request: core::ptr::null_mut(),
     };
-    Ok(room.fill(head::<D, Alias>(context), body))
+    Ok(room.fill(head::<D, Alias>(abi::FI_CLASS_EP, context), body))
 }

@@ -31,6 +31,22 @@ impl<D: Domain, M: Defaults> Tables<D, M> {
         injectdata: Some(injectdata::<D, M>),
         ..tables::NO_MSG_OPS
     };
+
+    /// Of a context that only sends.
+    pub(super) const MSG_TX: &'static abi::fi_ops_msg = &abi::fi_ops_msg {
+        recv: tables::NO_MSG_OPS.recv,
+        recvv: tables::NO_MSG_OPS.recvv,
+        recvmsg: tables::NO_MSG_OPS.recvmsg,
+        ..*Self::MSG
+    };
+
+    /// Of a context that only receives.
+    pub(super) const MSG_RX: &'static abi::fi_ops_msg = &abi::fi_ops_msg {
+        recv: Self::MSG.recv,
+        recvv: Self::MSG.recvv,
+        recvmsg: Self::MSG.recvmsg,
+        ..tables::NO_MSG_OPS
+    };
 }
 
 /// Remote CQ data of a call that takes flags: there only if the flags say so.

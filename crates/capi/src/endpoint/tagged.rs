@@ -31,6 +31,22 @@ impl<D: Domain, M: Defaults> Tables<D, M> {
         injectdata: Some(injectdata::<D, M>),
         ..tables::NO_TAGGED_OPS
     };
+
+    /// Of a context that only sends.
+    pub(super) const TAGGED_TX: &'static abi::fi_ops_tagged = &abi::fi_ops_tagged {
+        recv: tables::NO_TAGGED_OPS.recv,
+        recvv: tables::NO_TAGGED_OPS.recvv,
+        recvmsg: tables::NO_TAGGED_OPS.recvmsg,
+        ..*Self::TAGGED
+    };
+
+    /// Of a context that only receives.
+    pub(super) const TAGGED_RX: &'static abi::fi_ops_tagged = &abi::fi_ops_tagged {
+        recv: Self::TAGGED.recv,
+        recvv: Self::TAGGED.recvv,
+        recvmsg: Self::TAGGED.recvmsg,
+        ..tables::NO_TAGGED_OPS
+    };
 }
 
 unsafe extern "C" fn send<D: Domain, M: Defaults>(

@@ -257,6 +257,22 @@ impl<B: Copy> Conn<B> {
         self.header_have > 0
     }
 
+    /// Whether what it has to send may still be read from user memory.
+    #[must_use]
+    pub const fn reads_memory(&self) -> bool {
+        self.has_output() || !self.deferred.is_empty() || !self.rts.is_empty()
+    }
+
+    /// Whether a message on its way goes to a posted receive.
+    #[must_use]
+    pub const fn fills_receives(&self) -> bool {
+        let target = match self.rx {
+            RxState::Payload { target, .. } => matches!(target, Target::Recv(..)),
+            RxState::Header | RxState::Blocked { .. } => false,
+        };
+        target || !self.cts.is_empty()
+    }
+
     /// Whether nothing was posted on it, received by it or waits for it.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -19,6 +19,13 @@ pub const FIREWALL_ADDR: u8 = 1;
 /// Every feature known here.
 pub const FEATURES: u8 = FIREWALL_ADDR;
 
+/// Contexts a scalable endpoint may have, each with a greeting of its own.
+pub const CONTEXTS: u8 = 16;
+
+/// Where the index of a context stands among the features.
+const CONTEXT_SHIFT: u32 = 3;
+const CONTEXT_MASK: u8 = (CONTEXTS - 1) << CONTEXT_SHIFT;
+
 /// What two peers agreed to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
@@ -79,6 +86,24 @@ impl Greeting {
             port: self.port,
             pid,
         }
+    }
+
+    /// The same, spoken by the context with this index of a scalable endpoint. The upper bits
+    /// of an index beyond [`CONTEXTS`] are lost.
+    #[must_use]
+    pub const fn with_context(self, index: u8) -> Self {
+        let bits = (index << CONTEXT_SHIFT) & CONTEXT_MASK;
+        Self {
+            features: (self.features & !CONTEXT_MASK) | bits,
+            ..self
+        }
+    }
+
+    /// The context of a scalable endpoint that speaks; 0 for any other endpoint. A context
+    /// listens on the port of its endpoint plus its index.
+    #[must_use]
+    pub const fn context(self) -> u8 {
+        (self.features & CONTEXT_MASK) >> CONTEXT_SHIFT
     }
 
     /// What a response to a request for [`VERSION`] grants. A response without the mark comes
@@ -153,6 +178,17 @@ mod tests {
             .answer(7);
         assert_eq!(answer.emit(), [0x81, 1, 0x1f, 0x90, 0, 0, 0, 7]);
         assert_eq!(answer.granted(), Ok(Protocol::V1));
+    }
+
+    #[test]
+    fn a_context_says_its_index_and_a_c_peer_drops_it() {
+        let plain = Greeting::request(FIREWALL_ADDR, 1, 1);
+        assert_eq!(plain.context(), 0);
+        let spoken = plain.with_context(5);
+        assert_eq!((spoken.features, spoken.context()), (0x29, 5));
+        assert_eq!(spoken.with_context(0), plain);
+        assert_eq!(spoken.answer(2).context(), 0);
+        assert_eq!(plain.with_context(CONTEXTS - 1).context(), CONTEXTS - 1);
     }
 
     #[test]

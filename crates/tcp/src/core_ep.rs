@@ -1,0 +1,270 @@
+//! What an endpoint is to its domain, from open to close: a part of the engine, and for RDM a
+//! listener.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ripstop_core::provider::Token;
+use ripstop_core::{Address, Info};
+use ripstop_engine::matching::Matcher;
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::EpConfig;
+use ripstop_os::{Interest, Socket};
+use ripstop_types::{EpType, Errno, Flags, Result};
+
+use crate::av::Av;
+use crate::domain::{Domain, Mode, default_source};
+use crate::endpoint::{Part, RX_FLAGS, TX_FLAGS};
+use crate::params::{BACKLOG, MIN_MULTI_RECV};
+use crate::passive::{ConnRequest, PassiveEp};
+use crate::rdm::Rdm;
+use crate::state::{EpState, Msg, State, put, token};
+
+/// How long a closing endpoint tries to hand over messages that were injected.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// See the module. A plain endpoint has one to itself; the transmit and the receive context of
+/// one index of a scalable endpoint share one.
+#[derive(Debug)]
+pub(crate) struct Core<K: Mode> {
+    pub(crate) domain: Arc<Domain<K>>,
+    pub(crate) id: u32,
+    /// Contexts that are open.
+    tx_open: AtomicBool,
+    rx_open: AtomicBool,
+}
+
+/// The source address of an `fi_info`.
+pub(crate) fn source_of(info: &Info) -> Result<Option<SocketAddr>> {
+    match &info.src_addr {
+        Some(Address::Ip(addr)) => Ok(Some(*addr)),
+        Some(_) => Err(Errno::EINVAL),
+        None => Ok(None),
+    }
+}
+
+/// The address an RDM endpoint of this `fi_info` listens on.
+pub(crate) fn rdm_source<K: Mode>(domain: &Domain<K>, info: &Info) -> Result<SocketAddr> {
+    Ok(source_of(info)?.unwrap_or_else(|| default_source(&domain.fabric, None)))
+}
+
+/// A socket for an RDM endpoint to listen on.
+pub(crate) fn bind_rdm<K: Mode>(domain: &Domain<K>, wanted: &SocketAddr) -> Result<Socket> {
+    let range = domain.fabric.params.range_for(wanted);
+    Socket::tcp_bound(wanted, range).inspect_err(|error| {
+        log_warn!(
+            EpCtrl,
+            "{wanted}: cannot be bound: {error}; choose another source address"
+        );
+    })
+}
+
+impl<K: Mode> Core<K> {
+    pub(crate) fn open_msg(
+        domain: &Arc<Domain<K>>,
+        info: &Info,
+        token: Token,
+    ) -> Result<Arc<Self>> {
+        let mut msg = Msg {
+            source: source_of(info)?,
+            ..Msg::default()
+        };
+        if let Some(handle) = &info.handle {
+            if let Some(pep) = handle.downcast::<PassiveEp>() {
+                let socket = pep.take_socket()?;
+                msg.local = Some(socket.local_addr()?);
+                msg.bound = Some(socket);
+            } else {
+                let request = handle.downcast::<ConnRequest>().ok_or(Errno::EINVAL)?;
+                msg.request = Some(request.take().ok_or(Errno::EINVAL)?);
+            }
+        }
+        Self::open(domain, info, token, msg, None)
+    }
+
+    /// `context` is the index among those of a scalable endpoint, 0 for a plain one.
+    pub(crate) fn open_rdm(
+        domain: &Arc<Domain<K>>,
+        info: &Info,
+        token: Token,
+        listener: Socket,
+        context: u8,
+    ) -> Result<Arc<Self>> {
+        let rdm = Rdm {
+            addr: listener.local_addr()?,
+            listener,
+            av: NIL,
+            context,
+            ctx_bits: 0,
+            peers: HashMap::new(),
+        };
+        Self::open(domain, info, token, Msg::default(), Some(rdm))
+    }
+
+    fn open(
+        domain: &Arc<Domain<K>>,
+        info: &Info,
+        token: Token,
+        msg: Msg,
+        rdm: Option<Rdm>,
+    ) -> Result<Arc<Self>> {
+        let is_msg = info.ep.ep_type == EpType::Msg;
+        let directed = info.caps.contains(Flags::DIRECTED_RECV);
+        let matcher = Matcher::new(info.rx.size.max(1), MIN_MULTI_RECV, directed);
+        let mut state = domain.lock();
+        let srx = state.engine.open_srx(matcher)?;
+        let id = state.engine.open_ep(EpConfig {
+            srx,
+            tx_cq: NIL,
+            rx_cq: NIL,
+            tx_counter: NIL,
+            rx_counter: NIL,
+            tx_size: info.tx.size.max(1),
+            source: info.caps.contains(Flags::SOURCE) && !is_msg,
+            source_err: info.caps.contains(Flags::SOURCE_ERR) && !is_msg,
+        })?;
+        let ep = EpState {
+            token,
+            routes: Vec::new(),
+            is_msg,
+            inject_size: info.tx.inject_size,
+            max_msg_size: info.ep.max_msg_size,
+            tx_flags: info.tx.op_flags & TX_FLAGS,
+            rx_flags: info.rx.op_flags & RX_FLAGS,
+            tx_selective: false,
+            rx_selective: false,
+            has_tx: false,
+            has_rx: false,
+            shared_srx: false,
+            srx,
+            rdm,
+            msg,
+        };
+        put(&mut state.eps, id, ep);
+        drop(state);
+        Ok(Arc::new(Self {
+            domain: Arc::clone(domain),
+            id,
+            tx_open: AtomicBool::new(false),
+            rx_open: AtomicBool::new(false),
+        }))
+    }
+
+    fn is_open(&self, part: Part) -> &AtomicBool {
+        match part {
+            Part::Rx => &self.rx_open,
+            Part::Tx | Part::Whole => &self.tx_open,
+        }
+    }
+
+    /// Opens a context, which [`Core::leave`] ends.
+    pub(crate) fn enter(&self, part: Part) -> Result<()> {
+        match self.is_open(part).swap(true, Ordering::AcqRel) {
+            true => Err(Errno::EBUSY),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends a context: nothing uses the caller's memory or its queues any more. Connections
+    /// stay for the other context of the same index, unless they are in the middle of that.
+    pub(crate) fn leave(&self, part: Part) {
+        let mut state = self.domain.lock();
+        state.drain(self.id);
+        let Some(ep) = state.ep(self.id) else { return };
+        let srx = ep.srx;
+        match part {
+            Part::Rx => ep.has_rx = false,
+            Part::Tx | Part::Whole => ep.has_tx = false,
+        }
+        state.engine.change_ep(self.id, |config| match part {
+            Part::Rx => (config.rx_cq, config.rx_counter) = (NIL, NIL),
+            Part::Tx | Part::Whole => (config.tx_cq, config.tx_counter) = (NIL, NIL),
+        });
+        let busy: Vec<u32> = state
+            .engine
+            .conns_of(self.id)
+            .filter(|id| {
+                state.engine.conn(*id).is_some_and(|conn| match part {
+                    Part::Rx => conn.fills_receives(),
+                    Part::Tx | Part::Whole => conn.reads_memory(),
+                })
+            })
+            .collect();
+        for id in busy {
+            state.close_stream(id, Errno::ECANCELED);
+        }
+        if part == Part::Rx {
+            state.engine.fail_receives(srx, NIL, Errno::ECANCELED);
+        }
+        state.after();
+        self.is_open(part).store(false, Ordering::Release);
+    }
+
+    /// Lets peers connect, and gives them names. Does nothing the second time.
+    pub(crate) fn listen(&self, state: &mut State, av: &Av<K>) -> Result<()> {
+        let epoll = Arc::clone(&state.epoll);
+        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
+        let rdm = ep.rdm.as_mut().ok_or(Errno::EOPBADSTATE)?;
+        if rdm.av != NIL {
+            return Ok(());
+        }
+        rdm.av = av.id;
+        rdm.ctx_bits = av.rx_ctx_bits;
+        rdm.listener.listen(BACKLOG)?;
+        epoll.add(
+            &rdm.listener,
+            token::LISTENER | u64::from(self.id),
+            Interest::READ,
+        )
+    }
+}
+
+impl State {
+    /// Writes what is staged, so that injected messages are not lost with the endpoint.
+    pub(crate) fn drain(&mut self, ep: u32) {
+        let end = ripstop_os::clock::now() + LINGER;
+        let ids: Vec<u32> = self.engine.conns_of(ep).collect();
+        for id in ids {
+            loop {
+                self.flush(id);
+                let waits = self
+                    .engine
+                    .conn(id)
+                    .is_some_and(|conn| conn.is_up() && conn.staged() > 0);
+                if !waits || ripstop_os::clock::now() >= end {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+impl<K: Mode> Drop for Core<K> {
+    fn drop(&mut self) {
+        let mut state = self.domain.lock();
+        state.drain(self.id);
+        state
+            .accepting
+            .retain(|_, accepting| accepting.ep != self.id);
+        let ids: Vec<u32> = state.engine.conns_of(self.id).collect();
+        let (srx, shared) = state
+            .ep(self.id)
+            .map_or((NIL, true), |ep| (ep.srx, ep.shared_srx));
+        // Without the endpoint nothing is reported for what still waits.
+        state.engine.close_ep(self.id);
+        for id in ids {
+            state.drop_stream(id, Errno::ECANCELED);
+        }
+        if !shared {
+            state.engine.close_srx(srx);
+        }
+        if let Some(slot) = state.eps.get_mut(self.id as usize) {
+            *slot = None;
+        }
+        state.after();
+    }
+}

@@ -1,0 +1,261 @@
+//! Scalable endpoints: several contexts under one address, each with a port of its own
+//! (`docs/design/named-receive-contexts.md`).
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ripstop_core::provider::{self, RxContext, Token, TxContext};
+use ripstop_core::{Address, Info, RxAttr, SHARED_CONTEXT, TxAttr};
+use ripstop_os::Socket;
+use ripstop_types::{EpType, Errno, Result};
+use ripstop_wire::xnet::rdm::CONTEXTS;
+
+use crate::av::Av;
+use crate::core_ep::{Core, bind_rdm, rdm_source};
+use crate::domain::{Domain, Mode};
+use crate::endpoint::{Endpoint, Part, RX_FLAGS, TX_FLAGS};
+use crate::params::BACKLOG;
+
+/// Most transmit contexts, and most receive contexts, of one endpoint.
+pub(crate) const MAX_CONTEXTS: usize = CONTEXTS as usize;
+
+/// How often another row of ports is tried when one of it is taken.
+const ROWS: usize = 64;
+
+/// A scalable endpoint of the tcp provider.
+#[derive(Debug)]
+pub struct ScalableEp<K: Mode> {
+    info: Info,
+    tx_count: usize,
+    rx_count: usize,
+    /// By index of the context; before the address vector they use.
+    cores: Vec<Arc<Core<K>>>,
+    domain: Arc<Domain<K>>,
+    av: Mutex<Option<Arc<Av<K>>>>,
+}
+
+impl<K: Mode> ScalableEp<K> {
+    pub(crate) fn open(domain: &Arc<Domain<K>>, info: &Info, token: Token) -> Result<Arc<Self>> {
+        if info.ep.ep_type != EpType::Rdm {
+            return Err(Errno::ENOSYS);
+        }
+        let tx_count = count(info.ep.tx_ctx_cnt)?;
+        let rx_count = count(info.ep.rx_ctx_cnt)?;
+        let source = rdm_source(domain, info)?;
+        let row = bind_row(domain, &source, tx_count.max(rx_count))?;
+        let mut cores = Vec::with_capacity(row.len());
+        for (index, listener) in row.into_iter().enumerate() {
+            cores.push(Core::open_rdm(domain, info, token, listener, index as u8)?);
+        }
+        Ok(Arc::new(Self {
+            info: info.clone(),
+            tx_count,
+            rx_count,
+            cores,
+            domain: Arc::clone(domain),
+            av: Mutex::new(None),
+        }))
+    }
+
+    fn av(&self) -> Option<Arc<Av<K>>> {
+        let av = self.av.lock().unwrap_or_else(PoisonError::into_inner);
+        av.clone()
+    }
+
+    /// Takes a context into use, so that peers can connect to it.
+    pub(crate) fn listen(&self, core: &Core<K>) -> Result<()> {
+        let av = self.av().ok_or(Errno::ENOAV)?;
+        core.listen(&mut self.domain.lock(), &av)
+    }
+
+    fn core(&self, index: usize, count: usize) -> Result<&Arc<Core<K>>> {
+        if index >= count {
+            log_warn!(
+                EpCtrl,
+                "context {index} is asked for, the scalable endpoint has {count}; \
+                 set tx_ctx_cnt and rx_ctx_cnt of ep_attr before it is opened"
+            );
+            return Err(Errno::EINVAL);
+        }
+        self.cores.get(index).ok_or(Errno::EINVAL)
+    }
+
+    fn context(self: &Arc<Self>, core: &Arc<Core<K>>, part: Part) -> Result<Arc<Endpoint<K>>> {
+        core.enter(part)?;
+        let sep = Some(Arc::clone(self));
+        Ok(Endpoint::part_of(Arc::clone(core), &self.info, part, sep))
+    }
+}
+
+/// How many contexts a count of `fi_ep_attr` means.
+fn count(asked: usize) -> Result<usize> {
+    match asked {
+        0 => Ok(1),
+        SHARED_CONTEXT => {
+            log_warn!(
+                EpCtrl,
+                "a scalable endpoint cannot share contexts; ask for a number of them"
+            );
+            Err(Errno::EINVAL)
+        }
+        asked if asked <= MAX_CONTEXTS => Ok(asked),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Sockets that listen on `count` ports in a row, the first of which is that of `wanted` or,
+/// without one, any.
+fn bind_row<K: Mode>(domain: &Domain<K>, wanted: &SocketAddr, count: usize) -> Result<Vec<Socket>> {
+    // First sockets of rows that were not free stay until the end: the next is another one.
+    let mut tried = Vec::new();
+    loop {
+        let first = bind_rdm(domain, wanted)?;
+        let addr = first.local_addr()?;
+        match row_after(&first, &addr, count) {
+            Ok(mut rest) => {
+                rest.insert(0, first);
+                return Ok(rest);
+            }
+            Err(Errno::EADDRINUSE) if wanted.port() == 0 && tried.len() < ROWS => {
+                tried.push(first);
+            }
+            Err(error) => {
+                log_warn!(
+                    EpCtrl,
+                    "{addr}: {count} ports in a row from here cannot be bound: {error}; \
+                     choose another source address or fewer contexts"
+                );
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn row_after(first: &Socket, addr: &SocketAddr, count: usize) -> Result<Vec<Socket>> {
+    // Listening at once: two sockets may be bound to a port, but only one listens.
+    first.listen(BACKLOG)?;
+    let ports = (addr.port()..=u16::MAX).skip(1);
+    let rest: Vec<Socket> = ports
+        .take(count.saturating_sub(1))
+        .map(|port| Socket::tcp_listener(&SocketAddr::new(addr.ip(), port), None, BACKLOG))
+        .collect::<Result<_>>()?;
+    match rest.len() + 1 == count {
+        true => Ok(rest),
+        // The row ends with the ports there are.
+        false => Err(Errno::EADDRINUSE),
+    }
+}
+
+impl<K: Mode> provider::ScalableEp for ScalableEp<K> {
+    type Domain = Domain<K>;
+
+    fn bind_av(&self, av: &Arc<Av<K>>) -> Result<()> {
+        if !Arc::ptr_eq(&av.domain, &self.domain) {
+            return Err(Errno::EINVAL);
+        }
+        let mut bound = self.av.lock().unwrap_or_else(PoisonError::into_inner);
+        if bound.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        *bound = Some(Arc::clone(av));
+        Ok(())
+    }
+
+    fn enable(&self) -> Result<()> {
+        self.cores.iter().try_for_each(|core| self.listen(core))
+    }
+
+    fn name(&self) -> Result<Address> {
+        let core = self.cores.first().ok_or(Errno::EOPBADSTATE)?;
+        let mut state = self.domain.lock();
+        let rdm = state.ep(core.id).and_then(|ep| ep.rdm.as_ref());
+        rdm.map(|rdm| Address::Ip(rdm.addr))
+            .ok_or(Errno::EOPBADSTATE)
+    }
+
+    fn set_name(&self, address: &Address) -> Result<()> {
+        let Address::Ip(wanted) = address else {
+            return Err(Errno::EINVAL);
+        };
+        let row = bind_row(&self.domain, wanted, self.cores.len())?;
+        let mut state = self.domain.lock();
+        let used = |state: &mut crate::state::State, core: &Core<K>| {
+            let rdm = state.ep(core.id).and_then(|ep| ep.rdm.as_ref());
+            rdm.is_none_or(|rdm| rdm.av != ripstop_engine::pool::NIL)
+        };
+        if self.cores.iter().any(|core| used(&mut state, core)) {
+            return Err(Errno::EOPBADSTATE);
+        }
+        for (core, listener) in self.cores.iter().zip(row) {
+            let rdm = state.ep(core.id).and_then(|ep| ep.rdm.as_mut());
+            let rdm = rdm.ok_or(Errno::EOPBADSTATE)?;
+            rdm.addr = listener.local_addr()?;
+            rdm.listener = listener;
+        }
+        Ok(())
+    }
+
+    fn tx_context(
+        self: &Arc<Self>,
+        index: usize,
+        attr: Option<&TxAttr>,
+    ) -> Result<TxContext<Domain<K>>> {
+        let core = self.core(index, self.tx_count)?;
+        let mut made = self.info.tx.clone();
+        if let Some(attr) = attr {
+            let fits = self.info.caps.contains(attr.caps)
+                && attr.inject_size <= made.inject_size
+                && attr.size <= made.size.max(self.domain.info.tx.size)
+                && attr.iov_limit <= ripstop_engine::IOV_LIMIT
+                && TX_FLAGS.contains(attr.op_flags);
+            if !fits {
+                return Err(Errno::EINVAL);
+            }
+            made.op_flags = attr.op_flags;
+            if attr.size != 0 {
+                made.size = attr.size;
+            }
+            if attr.inject_size != 0 {
+                made.inject_size = attr.inject_size;
+            }
+        }
+        let context = self.context(core, Part::Tx)?;
+        let mut state = self.domain.lock();
+        if let Some(ep) = state.ep(core.id) {
+            ep.tx_flags = made.op_flags & TX_FLAGS;
+            ep.inject_size = made.inject_size;
+            ep.tx_selective = false;
+        }
+        let size = made.size.max(1);
+        state
+            .engine
+            .change_ep(core.id, |config| config.tx_size = size);
+        drop(state);
+        Ok((context, made))
+    }
+
+    fn rx_context(
+        self: &Arc<Self>,
+        index: usize,
+        attr: Option<&RxAttr>,
+    ) -> Result<RxContext<Domain<K>>> {
+        let core = self.core(index, self.rx_count)?;
+        let mut made = self.info.rx.clone();
+        if let Some(attr) = attr {
+            let fits = self.info.caps.contains(attr.caps)
+                && attr.size <= made.size
+                && attr.iov_limit <= ripstop_engine::IOV_LIMIT
+                && RX_FLAGS.contains(attr.op_flags);
+            if !fits {
+                return Err(Errno::EINVAL);
+            }
+            made.op_flags = attr.op_flags;
+        }
+        let context = self.context(core, Part::Rx)?;
+        if let Some(ep) = self.domain.lock().ep(core.id) {
+            ep.rx_flags = made.op_flags & RX_FLAGS;
+            ep.rx_selective = false;
+        }
+        Ok((context, made))
+    }
+}

@@ -1,0 +1,307 @@
+//! Scalable endpoints in one process, through the object model.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ripstop_core::hints::Request;
+use ripstop_core::provider::{
+    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, Provider, RecvKind,
+    ScalableEp, SendKind,
+};
+use ripstop_core::registry::ProviderInfo;
+use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info, TxAttr};
+use ripstop_mem::Parked;
+use ripstop_tcp::TcpProvider;
+use ripstop_types::{
+    Completion, EpType, Errno, FiAddr, Flags, Progress, Threading, Version, WaitObj,
+};
+
+const CONTEXTS: usize = 3;
+const BITS: u8 = 2;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn info(provider: &TcpProvider) -> Info {
+    let hints = Hints {
+        caps: Flags::MSG | Flags::SOURCE | Flags::DIRECTED_RECV | Flags::NAMED_RX_CTX,
+        ep: Some(EpAttr {
+            ep_type: EpType::Rdm,
+            tx_ctx_cnt: CONTEXTS,
+            rx_ctx_cnt: CONTEXTS,
+            ..EpAttr::default()
+        }),
+        domain: Some(DomainAttr {
+            threading: Threading::Domain,
+            progress: Progress::Manual,
+            control_progress: Progress::Manual,
+            ..DomainAttr::default()
+        }),
+        ..Hints::default()
+    };
+    let request = Request {
+        version: Version::CURRENT,
+        node: Some("127.0.0.1"),
+        flags: Flags::SOURCE,
+        hints: Some(&hints),
+        ..Request::default()
+    };
+    let answer = provider.getinfo(&request);
+    let info = answer.infos.into_iter().next().expect("an RDM interface");
+    assert!(info.caps.contains(Flags::NAMED_RX_CTX));
+    info
+}
+
+/// One queue for each context.
+struct Context<D: Domain> {
+    ep: Arc<D::Endpoint>,
+    cq: Arc<D::Cq>,
+}
+
+struct Side<D: Domain> {
+    tx: Vec<Context<D>>,
+    rx: Vec<Context<D>>,
+    sep: Arc<D::ScalableEp>,
+    av: Arc<D::Av>,
+}
+
+fn cq<D: Domain>(domain: &Arc<D>) -> Arc<D::Cq> {
+    let attr = CqAttr {
+        wait: WaitObj::None,
+        ..CqAttr::default()
+    };
+    domain.cq(&attr).unwrap()
+}
+
+fn av<D: Domain>(domain: &Arc<D>) -> Arc<D::Av> {
+    let attr = AvAttr {
+        rx_ctx_bits: BITS,
+        ..AvAttr::default()
+    };
+    domain.av(&attr).unwrap()
+}
+
+fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> Side<D> {
+    let sep = domain.scalable_ep(info, FidToken(0)).unwrap();
+    let av = av(domain);
+    sep.bind_av(&av).unwrap();
+    let context = |ep: Arc<D::Endpoint>, flags| {
+        let cq = cq(domain);
+        ep.bind_cq(&cq, flags).unwrap();
+        ep.enable().unwrap();
+        Context { ep, cq }
+    };
+    let tx = (0..CONTEXTS)
+        .map(|i| context(sep.tx_context(i, None).unwrap().0, Flags::SEND))
+        .collect();
+    let rx = (0..CONTEXTS)
+        .map(|i| context(sep.rx_context(i, None).unwrap().0, Flags::RECV))
+        .collect();
+    sep.enable().unwrap();
+    Side { tx, rx, sep, av }
+}
+
+impl<D: Domain> Side<D> {
+    fn insert(&self, other: &Self) -> FiAddr {
+        self.av.insert(&other.sep.name().unwrap()).unwrap()
+    }
+}
+
+fn named(peer: FiAddr, context: usize) -> FiAddr {
+    FiAddr(((context as u64) << (u64::BITS - u32::from(BITS))) | peer.0)
+}
+
+fn next<Q: CompletionQueue>(cq: &Q) -> Completion {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut found = None;
+        match cq.read(1, |c| found = Some(*c)) {
+            Ok(_) => return found.unwrap(),
+            Err(Errno::EAGAIN) => assert!(Instant::now() < end, "no completion"),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+fn error<Q: CompletionQueue>(cq: &Q) -> Errno {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match cq.read(1, |c| panic!("{c:?}")) {
+            Err(Errno::EAVAIL) => break,
+            Err(Errno::EAGAIN) => assert!(Instant::now() < end, "no completion"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut found = Errno(0);
+    cq.read_error(|error, _| found = error.err).unwrap();
+    found
+}
+
+#[test]
+fn every_context_reaches_every_context() {
+    let provider = TcpProvider::new();
+    let info = info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let (a, b) = (open(&domain, &info), open(&domain, &info));
+    let (to_b, to_a) = (a.insert(&b), b.insert(&a));
+    for (from, to, dest, source) in [(&a, &b, to_b, to_a), (&b, &a, to_a, to_b)] {
+        for (i, tx) in from.tx.iter().enumerate() {
+            for (j, rx) in to.rx.iter().enumerate() {
+                let text = Parked::park(vec![i as u8, j as u8]);
+                let room = Parked::park(vec![0; 2]);
+                rx.ep
+                    .recv(RecvKind::Msg, &[room.buf()], source, j, None)
+                    .unwrap();
+                tx.ep
+                    .send(SendKind::Msg, &[text.buf()], None, named(dest, j), i, None)
+                    .unwrap();
+                assert_eq!(next(&*tx.cq).context, i);
+                let got = next(&*rx.cq);
+                assert_eq!((got.context, got.len, got.src), (j, 2, source));
+                assert_eq!(room.unpark(), text.unpark());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_source_has_a_name_when_it_gets_one() {
+    let provider = TcpProvider::new();
+    let info = info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let (a, b) = (open(&domain, &info), open(&domain, &info));
+    let to_b = a.insert(&b);
+    // The connection comes from context 2, and goes to context 1, before b knows a.
+    let (tx, rx) = (&a.tx[2], &b.rx[1]);
+    let text = Parked::park(vec![7; 4]);
+    let room = Parked::park(vec![0; 4]);
+    let send = || {
+        let dest = named(to_b, 1);
+        tx.ep.inject(SendKind::Msg, text.buf(), None, dest).unwrap();
+    };
+    let receive = |from| {
+        let buf = [room.buf()];
+        rx.ep.recv(RecvKind::Msg, &buf, from, 0, None).unwrap();
+        next(&*rx.cq).src
+    };
+    send();
+    assert_eq!(receive(FiAddr::UNSPEC), FiAddr::NOTAVAIL);
+    let to_a = b.insert(&a);
+    send();
+    assert_eq!(receive(to_a), to_a);
+    b.av.remove(to_a).unwrap();
+    send();
+    assert_eq!(receive(FiAddr::UNSPEC), FiAddr::NOTAVAIL);
+}
+
+#[test]
+fn the_neighbour_of_a_plain_endpoint_is_not_its_context() {
+    let provider = TcpProvider::new();
+    let info = info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let a = open(&domain, &info);
+    let plain = |port: u16| {
+        let mut info = info.clone();
+        info.src_addr = Some(Address::Ip(SocketAddr::from(([127, 0, 0, 1], port))));
+        let ep = domain.endpoint(&info, FidToken(0))?;
+        let queue = cq(&domain);
+        ep.bind_cq(&queue, Flags::SEND | Flags::RECV).unwrap();
+        ep.bind_av(&av(&domain)).unwrap();
+        ep.enable()?;
+        Ok::<_, Errno>((ep, queue))
+    };
+    let (first, neighbour) = (0..50)
+        .find_map(|_| {
+            let (first, _) = plain(0).unwrap();
+            let Ok(Address::Ip(addr)) = first.name() else {
+                panic!("no address");
+            };
+            Some((first, plain(addr.port().checked_add(1)?).ok()?))
+        })
+        .expect("two ports in a row");
+    let peer = a.av.insert(&first.name().unwrap()).unwrap();
+    let text = Parked::park(vec![7; 4]);
+    let tx = &a.tx[0];
+    let send = |context| {
+        let dest = named(peer, context);
+        tx.ep
+            .send(SendKind::Msg, &[text.buf()], None, dest, 0, None)
+    };
+    send(1).unwrap();
+    assert_eq!(error(&*tx.cq), Errno::ECONNREFUSED);
+    assert_eq!(neighbour.1.read(1, |_| ()), Err(Errno::EAGAIN));
+    send(0).unwrap();
+    assert_eq!(next(&*tx.cq).context, 0);
+    // The bits have room for an index that is not there, and no more.
+    let outside = FiAddr(peer.0 | 1 << 40);
+    let buf = [text.buf()];
+    let sent = tx.ep.send(SendKind::Msg, &buf, None, outside, 0, None);
+    assert_eq!(sent, Err(Errno::EINVAL));
+}
+
+#[test]
+fn contexts_open_once_and_close_by_themselves() {
+    let provider = TcpProvider::new();
+    let info = info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let (a, mut b) = (open(&domain, &info), open(&domain, &info));
+    assert_eq!(a.sep.tx_context(0, None).err(), Some(Errno::EBUSY));
+    assert_eq!(a.sep.rx_context(CONTEXTS, None).err(), Some(Errno::EINVAL));
+    let (to_b, _) = (a.insert(&b), b.insert(&a));
+    let lost = Parked::park(vec![0; 4]);
+    let buf = [lost.buf()];
+    let old = b.rx.remove(0);
+    old.ep
+        .recv(RecvKind::Msg, &buf, FiAddr::UNSPEC, 1, None)
+        .unwrap();
+    drop(old);
+    let text = Parked::park(vec![7; 4]);
+    let send = || {
+        let tx = &a.tx[1];
+        tx.ep
+            .send(SendKind::Msg, &[text.buf()], None, to_b, 1, None)
+            .unwrap();
+        next(&*tx.cq);
+    };
+    send();
+    // The message waits for a receive of the context that is opened next.
+    let (ep, got) = b.sep.rx_context(0, None).unwrap();
+    assert_eq!(got, info.rx);
+    let queue = cq(&domain);
+    assert_eq!(ep.bind_cq(&queue, Flags::SEND), Err(Errno::EINVAL));
+    ep.bind_cq(&queue, Flags::RECV).unwrap();
+    ep.enable().unwrap();
+    let room = Parked::park(vec![0; 4]);
+    ep.recv(RecvKind::Msg, &[room.buf()], FiAddr::UNSPEC, 2, None)
+        .unwrap();
+    assert_eq!(next(&*queue).context, 2);
+    assert_eq!((room.unpark(), lost.unpark()), (vec![7; 4], vec![0; 4]));
+}
+
+#[test]
+fn attributes_of_a_context_are_at_most_those_of_the_endpoint() {
+    let provider = TcpProvider::new();
+    let mut info = info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let sep = domain.scalable_ep(&info, FidToken(0)).unwrap();
+    assert_eq!(sep.enable(), Err(Errno::ENOAV));
+    let attr = |inject_size| TxAttr {
+        inject_size,
+        ..TxAttr::default()
+    };
+    let (_, got) = sep.tx_context(0, Some(&attr(16))).unwrap();
+    assert_eq!(got.inject_size, 16);
+    let refused = sep.tx_context(1, Some(&attr(1 << 20)));
+    assert_eq!(refused.err(), Some(Errno::EINVAL));
+    assert!(
+        sep.tx_context(1, None).is_ok(),
+        "a refusal takes no context"
+    );
+    info.ep.tx_ctx_cnt = 17;
+    let refused = domain.scalable_ep(&info, FidToken(0));
+    assert_eq!(refused.err(), Some(Errno::EINVAL));
+}
