@@ -1,7 +1,8 @@
 //! The operating system as Ripstop uses it.
 //!
 //! Sockets that move callers' buffers ([`Socket`], [`IoVec`]), readiness ([`Epoll`],
-//! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]). It knows no protocol, and
+//! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]), memory that processes share
+//! ([`NamedMemory`]). It knows no protocol, and
 //! it is the only crate that calls the operating system.
 //!
 //! Errors are [`ripstop_types::Errno`], whose numbers are those of Linux. A call that would
@@ -16,6 +17,7 @@ mod eventfd;
 mod host;
 mod iovec;
 pub mod net;
+mod shared;
 mod socket;
 mod timer;
 
@@ -23,5 +25,6 @@ pub use epoll::{Epoll, Event, Events, Interest};
 pub use eventfd::EventFd;
 pub use host::{hostname, pid};
 pub use iovec::{IoVec, IoVecMut};
+pub use shared::NamedMemory;
 pub use socket::{Connect, Keepalive, PortRange, Shutdown, Socket};
 pub use timer::Timer;
