@@ -81,7 +81,8 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let make = || {
         // SAFETY: the caller's guarantee.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
-        let wanted = attributes(attr, parent.av_type)?;
+        // SAFETY: the caller's guarantee.
+        let wanted = unsafe { attributes(attr, parent.av_type) }?;
         let head = abi::fid_av {
             fid: object::fid(abi::FI_CLASS_AV, context, Tables::<D>::FID),
             ops: table(Tables::<D>::AV),
@@ -94,6 +95,9 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
         };
         // A program that left the choice to us may look at what it got.
         attr.type_ = body.av.av_type().raw();
+        if !body.av.map().is_empty() && attr.map_addr.is_null() {
+            attr.map_addr = body.av.map().as_ptr().cast_mut().cast();
+        }
         Ok(Room::<AvBody<D>>::new().fill(head, body))
     };
     // SAFETY: the caller's guarantee.
@@ -101,14 +105,14 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
 }
 
 /// Attributes as a provider takes them.
-fn attributes(attr: &abi::fi_av_attr, domain: AvType) -> Result<AvAttr> {
+///
+/// # Safety
+///
+/// The name is null or a C string.
+unsafe fn attributes(attr: &abi::fi_av_attr, domain: AvType) -> Result<AvAttr> {
     let av_type = AvType::from_raw(attr.type_).ok_or(Errno::EINVAL)?;
     if domain != AvType::Unspec && av_type != AvType::Unspec && av_type != domain {
         return Err(Errno::EINVAL);
-    }
-    if !attr.name.is_null() {
-        // Vectors shared between processes.
-        return Err(Errno::ENOSYS);
     }
     // `FI_EVENT` has the value of `FI_COMPLETION`.
     let symmetric = Flags::from_bits_retain(abi::FI_SYMMETRIC);
@@ -122,6 +126,8 @@ fn attributes(attr: &abi::fi_av_attr, domain: AvType) -> Result<AvAttr> {
             },
             count: attr.count,
             flags,
+            // SAFETY: the caller's guarantee.
+            name: unsafe { string(attr.name) },
             rx_ctx_bits: u8::try_from(attr.rx_ctx_bits).map_err(|_| Errno::EINVAL)?,
         }),
         _ => Err(Errno::EINVAL),

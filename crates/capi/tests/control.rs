@@ -269,12 +269,18 @@ fn a_domain_checks_what_it_opens() {
         -FI_EINVAL
     );
     attr.type_ = FI_AV_MAP;
-    attr.name = c"shared".as_ptr();
+    attr.name = c"a/b".as_ptr();
     assert_eq!(
         op!(domain, ops.av_open, &mut attr, &mut av, NONE),
-        -FI_ENOSYS
+        -FI_EINVAL
     );
     attr.name = ptr::null();
+    attr.flags = FI_READ;
+    assert_eq!(
+        op!(domain, ops.av_open, &mut attr, &mut av, NONE),
+        -FI_EINVAL,
+        "without a name"
+    );
     attr.flags = 1;
     assert_eq!(
         op!(domain, ops.av_open, &mut attr, &mut av, NONE),

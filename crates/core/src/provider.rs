@@ -162,6 +162,9 @@ pub struct AvAttr {
     pub flags: Flags,
     /// Upper bits of a fabric address that name a receive context of the peer (`fi_rx_addr`).
     pub rx_ctx_bits: u8,
+    /// Processes of this machine that open an address vector of this name share it
+    /// (`FI_SHARED_AV`); with `FI_READ` in `flags` it must exist, and cannot be changed.
+    pub name: Option<String>,
 }
 
 /// A memory registration request (`struct fi_mr_attr`).
@@ -653,6 +656,12 @@ pub trait AddressVector: 'static {
     /// # Errors
     /// [`Errno::EINVAL`] when one is bound already.
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()>;
+
+    /// The fabric addresses of a shared address vector by order of insertion, which
+    /// `fi_av_attr::map_addr` leads to. Empty for one that is not shared.
+    fn map(&self) -> &[u64] {
+        &[]
+    }
 
     /// The bound event queue, if insertions report to it.
     fn event_queue(&self) -> Option<Arc<EventQueue>>;

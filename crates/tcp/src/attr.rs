@@ -39,13 +39,13 @@ pub(crate) fn offers(params: &Params) -> [Info; 3] {
 
 fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_caps: Flags) -> Info {
     let rdm = ep_type == EpType::Rdm;
-    let named = match rdm {
-        true => Flags::NAMED_RX_CTX,
-        false => Flags::empty(),
+    let (named, domain_caps) = match rdm {
+        true => (Flags::NAMED_RX_CTX, COMM | Flags::SHARED_AV),
+        false => (Flags::empty(), COMM),
     };
     let (max_tx, max_rx) = (65536.max(params.tx_size), 65536.max(params.rx_size));
     Info {
-        caps: COMM | ops | Flags::SEND | rx_caps | named,
+        caps: domain_caps | ops | Flags::SEND | rx_caps | named,
         mode: Mode::empty(),
         addr_format: AddrFormat::SockaddrIp,
         tx: TxAttr {
@@ -98,7 +98,7 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
             max_ep_rx_ctx: if rdm { MAX_CONTEXTS } else { 1 },
             cntr_cnt: 8192,
             mr_iov_limit: 1,
-            caps: COMM,
+            caps: domain_caps,
             max_err_data: ripstop_engine::cq::ERROR_DATA,
             max_cntr_value: u64::MAX,
             max_err_cntr_value: u64::MAX,

@@ -3,12 +3,69 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use ripstop_core::av::SharedTable;
 use ripstop_core::provider::{AddressVector, AvAttr};
 use ripstop_core::{Address, AddressTable, EventQueue};
 use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
 use crate::domain::{Domain, Mode};
+use crate::params::NAME;
 use crate::state::State;
+
+/// The peers of an address vector.
+#[derive(Debug)]
+pub(crate) enum Table {
+    /// Of this one alone.
+    Own(AddressTable),
+    /// Of all that have its name.
+    Shared(SharedTable),
+}
+
+impl Table {
+    pub(crate) fn lookup(&self, peer: FiAddr) -> Option<SocketAddr> {
+        match self {
+            Self::Own(table) => table.lookup(peer),
+            Self::Shared(table) => table.lookup(peer),
+        }
+    }
+
+    pub(crate) fn find(&mut self, addr: &SocketAddr) -> FiAddr {
+        match self {
+            Self::Own(table) => table.find(addr),
+            Self::Shared(table) => table.find(addr),
+        }
+    }
+
+    fn insert(&mut self, addr: &SocketAddr) -> Result<FiAddr> {
+        match self {
+            Self::Own(table) => table.insert(addr),
+            Self::Shared(table) => table.insert(addr),
+        }
+    }
+
+    fn remove(&mut self, peer: FiAddr) -> Result<Option<SocketAddr>> {
+        match self {
+            Self::Own(table) => table.remove(peer),
+            Self::Shared(table) => table.remove(peer),
+        }
+    }
+}
+
+/// Opens an address vector that processes share. Names are those of one interface.
+fn open_shared<K: Mode>(
+    domain: &Domain<K>,
+    name: &str,
+    count: usize,
+    read_only: bool,
+) -> Result<SharedTable> {
+    let interface = domain.info.domain.name.as_deref().unwrap_or(NAME);
+    SharedTable::open(&format!("{interface}-{name}"), count, read_only).inspect_err(|error| {
+        log_warn!(
+            Av,
+            "the shared address vector {name} cannot be opened: {error}"
+        );
+    })
+}
 
 /// Most upper bits of a fabric address that may name a receive context.
 const MAX_CTX_BITS: u8 = 16;
@@ -24,16 +81,25 @@ pub struct Av<K: Mode> {
     av_type: AvType,
     wants_events: bool,
     eq: OnceLock<Arc<EventQueue>>,
+    /// See [`AddressVector::map`].
+    map: Box<[u64]>,
 }
 
 impl<K: Mode> Av<K> {
     pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &AvAttr) -> Result<Arc<Self>> {
-        if attr
-            .flags
-            .intersects(Flags::READ | Flags::SHARED_AV | Flags::AV_USER_ID)
-        {
+        if attr.flags.intersects(Flags::AV_USER_ID) {
             return Err(Errno::ENOSYS);
         }
+        let read_only = attr.flags.contains(Flags::READ);
+        let table = match &attr.name {
+            None if read_only => return Err(Errno::EINVAL),
+            None => Table::Own(AddressTable::new()),
+            Some(name) => Table::Shared(open_shared(domain, name, attr.count, read_only)?),
+        };
+        let map = match &table {
+            Table::Own(_) => Box::default(),
+            Table::Shared(shared) => shared.map().into(),
+        };
         if attr.rx_ctx_bits > MAX_CTX_BITS {
             return Err(Errno::EINVAL);
         }
@@ -43,7 +109,7 @@ impl<K: Mode> Av<K> {
         if id == state.avs.len() {
             state.avs.push(None);
         }
-        state.avs[id] = Some(AddressTable::new());
+        state.avs[id] = Some(table);
         drop(state);
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),
@@ -55,10 +121,11 @@ impl<K: Mode> Av<K> {
             },
             wants_events: attr.flags.contains(Flags::COMPLETION),
             eq: OnceLock::new(),
+            map,
         }))
     }
 
-    fn table(state: &mut State, id: u32) -> Result<&mut AddressTable> {
+    fn table(state: &mut State, id: u32) -> Result<&mut Table> {
         state
             .avs
             .get_mut(id as usize)
@@ -125,6 +192,10 @@ impl<K: Mode> AddressVector for Av<K> {
 
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
         self.eq.set(Arc::clone(eq)).map_err(|_| Errno::EINVAL)
+    }
+
+    fn map(&self) -> &[u64] {
+        &self.map
     }
 
     fn event_queue(&self) -> Option<Arc<EventQueue>> {

@@ -269,7 +269,7 @@ impl State {
             addr: FiAddr::NOTAVAIL,
             context: greeting.context(),
         };
-        if let Some(av) = self.avs.get(av as usize).and_then(Option::as_ref) {
+        if let Some(av) = self.avs.get_mut(av as usize).and_then(Option::as_mut) {
             from_peer.addr = av.find(&from_peer.endpoint_of(peer));
         }
         if let (Decision::Replace, Some(old)) = (decision, old) {

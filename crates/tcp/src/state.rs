@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
-use ripstop_core::{AddressTable, EventQueue};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Engine, Limits};
 use ripstop_mem::UserBuf;
@@ -14,6 +14,7 @@ use ripstop_os::{Epoll, EventFd, Events, Interest, Socket, Timer};
 use ripstop_types::{Errno, Flags, Result};
 
 use crate::accept::Accepting;
+use crate::av::Table;
 use crate::params::Params;
 use crate::polls::Polls;
 use crate::rdm::Rdm;
@@ -114,7 +115,7 @@ pub(crate) struct State {
     pub(crate) engine: Engine<UserBuf>,
     pub(crate) streams: Vec<Option<Stream>>,
     pub(crate) eps: Vec<Option<EpState>>,
-    pub(crate) avs: Vec<Option<AddressTable>>,
+    pub(crate) avs: Vec<Option<Table>>,
     pub(crate) accepting: HashMap<u32, Accepting>,
     pub(crate) next_accepting: u32,
     slots: Vec<Box<[u8]>>,
