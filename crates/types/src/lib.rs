@@ -11,6 +11,7 @@ mod completion;
 mod enums;
 mod errno;
 mod flags;
+mod rma;
 mod version;
 
 pub use addr::FiAddr;
@@ -21,4 +22,5 @@ pub use enums::{
 };
 pub use errno::{Errno, Result};
 pub use flags::{Flags, Mode, MrMode, MsgOrder};
+pub use rma::RmaIov;
 pub use version::Version;

@@ -114,6 +114,13 @@ pub enum WireError {
         /// The operation.
         op: Op,
     },
+    /// A refusal that says something nobody knows, or nothing.
+    Refusal {
+        /// What it stands for.
+        answer: u8,
+        /// The reason.
+        reason: u8,
+    },
     /// The version of a connection message.
     CmVersion {
         /// The byte on the wire.
@@ -240,6 +247,11 @@ impl fmt::Display for WireError {
                 "write payload of {found} bytes, expected the {expected} of its RMA segments"
             ),
             Self::Index { op } => write!(f, "{op} with index 0, expected 1 to 255"),
+            Self::Refusal { answer, reason } => write!(
+                f,
+                "refusal of kind {answer} for reason {reason}, expected kinds 1 to 3 and \
+                 reasons 1 to 4"
+            ),
             Self::CmVersion { found, expected } => {
                 write!(f, "connection message version {found}, expected {expected}")
             }

@@ -1,12 +1,12 @@
 //! Body for the engine that receives what a peer sends, `ripstop_engine::xnet`.
 
 use ripstop_engine::matching::{Matcher, Recv, Want};
-use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Send};
+use ripstop_engine::xnet::{ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Send, Terms};
 use ripstop_engine::{Buffer, Iov};
 use ripstop_types::{Errno, FiAddr};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
+use ripstop_wire::xnet::cm::Extensions;
 
 /// Memory of which only the length matters.
 #[derive(Clone, Copy)]
@@ -21,6 +21,10 @@ impl Buffer for Mem {
 
     fn address(self) -> usize {
         0x1000
+    }
+
+    fn slice(self, off: usize, len: usize) -> Option<Self> {
+        (off.checked_add(len)? <= self.0).then_some(Self(len))
     }
 }
 
@@ -57,11 +61,8 @@ impl Fixture {
             srx,
             tx_cq: cq,
             rx_cq: cq,
-            tx_counter: NIL,
-            rx_counter: NIL,
             tx_size: 8,
-            source: false,
-            source_err: false,
+            ..EpConfig::NONE
         });
         let ep = ep.unwrap();
         let conn = engine.open_conn(ConnConfig {
@@ -71,7 +72,14 @@ impl Fixture {
             name_len: 0,
         });
         let conn = conn.unwrap();
-        engine.conn_up(conn, order, true);
+        engine.conn_up(
+            conn,
+            Terms {
+                order,
+                rendezvous: true,
+                extensions: Extensions::ALL,
+            },
+        );
         Self {
             engine,
             srx,
@@ -126,7 +134,7 @@ impl Fixture {
                 return Ok(used);
             }
             RxWant::Blocked => return Ok(0),
-            RxWant::Place(iov, at, room) => {
+            RxWant::Place(iov, at, room) | RxWant::Store(iov, at, room) => {
                 assert!(0 < room && at + room <= iov.len());
                 room.min(len)
             }

@@ -1,7 +1,7 @@
 //! Bodies for the tcp provider's protocol, `ripstop_wire::xnet`.
 
 use ripstop_wire::xnet::base::{
-    self, BASE_LEN, BaseFlags, Header, MAX_HEADER, OP_ACK, Op, RmaIov, RmaIovs,
+    self, Answer, BASE_LEN, BaseFlags, Header, MAX_HEADER, OP_ACK, Op, Reason, RmaIov, RmaIovs,
 };
 use ripstop_wire::xnet::cm;
 use ripstop_wire::xnet::rdm::{self, Greeting};
@@ -120,6 +120,7 @@ fn samples() -> Vec<Header> {
             ..Header::new(Op::Msg, 3)
         },
         Header::ack(),
+        Header::refuse(Answer::Ack, Reason::Bounds),
         tagged(Op::Tag, 3),
         Header {
             cq_data: Some(9),
@@ -161,9 +162,9 @@ fn samples() -> Vec<Header> {
 pub fn base_emit(data: &[u8]) {
     let mut bytes = Bytes(data);
     let order = ORDERS[usize::from(bytes.u8() & 1)];
-    let Ok(op) = Op::from_byte(bytes.u8() & 7) else {
-        return;
-    };
+    let number = bytes.u8() & 15;
+    let op = Op::from_byte(number).unwrap_or(Op::Refuse);
+    let refusal = Answer::from_byte(number & 3).zip(Reason::from_byte(number >> 1));
     let iovs: Vec<_> = (0..bytes.u8() % 6)
         .map(|_| RmaIov {
             addr: bytes.u64(),
@@ -184,6 +185,7 @@ pub fn base_emit(data: &[u8]) {
         tag: bytes.u64(),
         rts_size: bytes.u64(),
         rma,
+        refusal,
         payload_len: bytes.u64(),
     };
 
@@ -198,6 +200,8 @@ pub fn base_emit(data: &[u8]) {
         flags: header.flags.without(BaseFlags::REMOTE_CQ_DATA),
         tag: if op.has_tag() { header.tag } else { 0 },
         rts_size: if op == Op::TagRts { header.rts_size } else { 0 },
+        op_data: if op == Op::Refuse { 0 } else { header.op_data },
+        refusal: refusal.filter(|_| op == Op::Refuse),
         ..header
     };
     assert_eq!(seen, sent);
@@ -332,6 +336,7 @@ pub fn cm_seeds() -> Vec<Vec<u8>> {
             let header = cm::Header {
                 kind,
                 host,
+                extensions: cm::Extensions::ALL,
                 data_len: rdm::LEN as u16,
             };
             let mut bytes = header.emit().unwrap().to_vec();

@@ -40,6 +40,52 @@ impl Kind {
     }
 }
 
+/// What a sender speaks beyond the protocol of the C library. C peers never read the field and
+/// send zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Extensions(u32);
+
+impl Extensions {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// A refused one-sided operation is answered by [`Op::Refuse`](super::base::Op::Refuse),
+    /// and the connection lives on.
+    pub const REFUSE: Self = Self(1);
+    /// All this version speaks.
+    pub const ALL: Self = Self::REFUSE;
+
+    /// Stands before the bits, so that nothing else is taken for them.
+    const MARK: [u8; 4] = *b"RSTP";
+
+    /// Whether all of `other` are spoken.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// What both speak.
+    #[must_use]
+    pub const fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    const fn parse(mark: [u8; 4], bits: [u8; 4]) -> Self {
+        match mark {
+            [b'R', b'S', b'T', b'P'] => Self(u32::from_be_bytes(bits)),
+            _ => Self::NONE,
+        }
+    }
+
+    const fn emit(self) -> [u8; 8] {
+        if self.0 == 0 {
+            return [0; 8];
+        }
+        let [m0, m1, m2, m3] = Self::MARK;
+        let [b0, b1, b2, b3] = self.0.to_be_bytes();
+        [m0, m1, m2, m3, b0, b1, b2, b3]
+    }
+}
+
 /// A connection message's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
@@ -48,12 +94,14 @@ pub struct Header {
     /// The byte order of the sender's machine. A reject does not tell: there it is
     /// [`ByteOrder::NATIVE`] and of no use.
     pub host: ByteOrder,
+    /// What the sender of a request speaks, or the sender of a response agrees to.
+    pub extensions: Extensions,
     /// How many bytes of connection data follow, at most [`MAX_DATA`].
     pub data_len: u16,
 }
 
 impl Header {
-    /// A header for `data` from this machine.
+    /// A header for `data` from this machine, without extensions.
     ///
     /// # Errors
     ///
@@ -62,6 +110,7 @@ impl Header {
         let header = Self {
             kind,
             host: ByteOrder::NATIVE,
+            extensions: Extensions::NONE,
             data_len: u16::try_from(data.len()).unwrap_or(u16::MAX),
         };
         header.check()
@@ -86,19 +135,21 @@ impl Header {
                 kind,
                 s0,
                 s1,
-                // Segment number, connection id and message id: zero, and never read.
+                // Segment number: zero, and never read.
                 _,
                 _,
                 _,
                 _,
-                _,
-                _,
-                _,
-                _,
-                _,
-                _,
-                _,
-                _,
+                // Connection id: zero, and never read by C peers.
+                x0,
+                x1,
+                x2,
+                x3,
+                x4,
+                x5,
+                x6,
+                x7,
+                // Message id: zero, and never read.
                 _,
                 _,
                 _,
@@ -126,6 +177,7 @@ impl Header {
         Self {
             kind,
             host: host_order(kind, *mark)?,
+            extensions: Extensions::parse([x0, x1, x2, x3], [x4, x5, x6, x7]),
             data_len: u16::from_be_bytes([s0, s1]),
         }
         .check()
@@ -140,6 +192,7 @@ impl Header {
         let Self {
             kind,
             host,
+            extensions,
             data_len,
         } = match self.check() {
             Ok(header) => header,
@@ -151,10 +204,11 @@ impl Header {
         };
         let [s0, s1] = data_len.to_be_bytes();
         let [m0, m1, m2, m3, m4, m5, m6, m7] = host.bytes64(mark);
+        let [x0, x1, x2, x3, x4, x5, x6, x7] = extensions.emit();
         #[rustfmt::skip]
         let bytes = [
             VERSION, kind as u8, s0, s1, 0, 0, 0, 0,
-            0, 0, 0, 0, 0, 0, 0, 0,
+            x0, x1, x2, x3, x4, x5, x6, x7,
             0, 0, 0, 0, 0, 0, 0, 0,
             m0, m1, m2, m3, m4, m5, m6, m7,
         ];
@@ -222,6 +276,7 @@ mod tests {
             let header = Header {
                 kind,
                 host,
+                extensions: Extensions::NONE,
                 data_len,
             };
             assert_eq!(Header::parse(&bytes), Ok(header));
@@ -265,6 +320,18 @@ mod tests {
                 Header::parse(&REQUEST_LE)
             );
         }
+    }
+
+    #[test]
+    fn extensions_stand_behind_their_mark() {
+        let mut header = Header::new(Kind::Request, &[]).unwrap();
+        header.extensions = Extensions::REFUSE;
+        let bytes = header.emit().unwrap();
+        assert_eq!(bytes[8..16], *b"RSTP\0\0\0\x01");
+        assert_eq!(Header::parse(&bytes), Ok(header));
+        let ours = Extensions::ALL;
+        assert_eq!(ours.both(Extensions::NONE), Extensions::NONE);
+        assert!(ours.both(header.extensions).contains(Extensions::REFUSE));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 use crate::cursor::{Reader, Writer};
 use crate::{ByteOrder, WireError};
 
-use super::{BASE_LEN, BaseFlags, MAX_RMA, OP_ACK, Op, RmaIov, RmaIovs, VERSION};
+use super::{
+    Answer, BASE_LEN, BaseFlags, MAX_RMA, OP_ACK, Op, Reason, RmaIov, RmaIovs, VERSION, refusal,
+};
 
 /// A data header, as a plain value.
 ///
@@ -30,6 +32,8 @@ pub struct Header {
     pub rts_size: u64,
     /// The segments of `ReadReq` and `Write`.
     pub rma: RmaIovs,
+    /// What a `Refuse` stands for, and why.
+    pub refusal: Option<(Answer, Reason)>,
     /// How many bytes of payload follow the header.
     pub payload_len: u64,
 }
@@ -47,6 +51,7 @@ impl Header {
             tag: 0,
             rts_size: 0,
             rma: RmaIovs::NONE,
+            refusal: None,
             payload_len,
         }
     }
@@ -66,6 +71,15 @@ impl Header {
         Self {
             op_data: index,
             ..Self::new(Op::Cts, 0)
+        }
+    }
+
+    /// The refusal of a one-sided operation.
+    #[must_use]
+    pub const fn refuse(answer: Answer, reason: Reason) -> Self {
+        Self {
+            refusal: Some((answer, reason)),
+            ..Self::new(Op::Refuse, 0)
         }
     }
 
@@ -107,7 +121,11 @@ impl Header {
                 })?;
         let [f0, f1] = order.bytes16(self.wire_flags().bits());
         let op = self.op as u8;
-        let rma_count = self.rma.count();
+        // A refusal has no segments, and its two numbers stand where those of others are.
+        let (op_data, rma_count) = match (self.op, self.refusal) {
+            (Op::Refuse, Some((answer, reason))) => (answer as u8, reason as u8),
+            _ => (self.op_data, self.rma.count()),
+        };
 
         let room = out.len();
         let out = out.get_mut(..usize::from(len)).ok_or(WireError::NoRoom {
@@ -115,7 +133,7 @@ impl Header {
             needed: usize::from(len),
         })?;
         let mut out = Writer::new(order, out);
-        out.array([VERSION, op, f0, f1, self.op_data, rma_count, len, self.id])?;
+        out.array([VERSION, op, f0, f1, op_data, rma_count, len, self.id])?;
         out.u64(size)?;
         if let Some(data) = self.cq_data {
             out.u64(data)?;
@@ -177,6 +195,10 @@ impl Header {
         let op = Op::from_byte(op)?;
         let flags = BaseFlags::from_bits(order.u16([f0, f1]));
         let has_cq_data = op.may_carry_cq_data() && flags.contains(BaseFlags::REMOTE_CQ_DATA);
+        let (refusal, op_data) = match op {
+            Op::Refuse => (Some(refusal::parse(op_data, rma_count)?), 0),
+            _ => (None, op_data),
+        };
         let rma_count = if op.has_rma() { rma_count } else { 0 };
         if rma_count > MAX_RMA {
             return Err(WireError::RmaCount {
@@ -214,6 +236,7 @@ impl Header {
             tag: optional(op.has_tag(), &mut rest)?.unwrap_or(0),
             rts_size: optional(op == Op::TagRts, &mut rest)?.unwrap_or(0),
             rma: RmaIovs::read(rma_count, core::iter::repeat_with(|| read_iov(&mut rest)))?,
+            refusal,
             payload_len,
         };
         header.check()?;
@@ -248,7 +271,11 @@ impl Header {
             }),
             Op::ReadReq => check_room_for_base(self.rma.total_len()?).ok_or(WireError::RmaOverflow),
             Op::Write => self.check_write(),
-            Op::Msg | Op::Tag | Op::ReadRsp | Op::Cts | Op::Data => Ok(()),
+            Op::Refuse if self.refusal.is_none() => Err(WireError::Refusal {
+                answer: 0,
+                reason: 0,
+            }),
+            Op::Msg | Op::Tag | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse => Ok(()),
         }
     }
 
@@ -318,7 +345,7 @@ const fn check_version(found: u8) -> Result<(), WireError> {
 fn header_len(op: Op, has_cq_data: bool, rma_count: u8) -> u8 {
     let cq_data: u8 = if has_cq_data { 8 } else { 0 };
     let rest = match op {
-        Op::Msg | Op::ReadRsp | Op::Cts | Op::Data => 0,
+        Op::Msg | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse => 0,
         Op::Tag => 8,
         Op::TagRts => 16,
         Op::ReadReq | Op::Write => rma_count.saturating_mul(24),

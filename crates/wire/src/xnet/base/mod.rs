@@ -5,6 +5,7 @@
 //! [`peek_len`] how long the header is, reads the rest of it, and calls [`Header::parse`].
 
 mod header;
+mod refusal;
 mod rma;
 mod small;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use core::fmt;
 use core::ops::BitOr;
 
 pub use header::{Header, peek_len};
+pub use refusal::{Answer, Reason};
 pub use rma::{RmaIov, RmaIovs};
 pub use small::{Small, emit_msg, emit_tag, parse_small};
 
@@ -55,10 +57,13 @@ pub enum Op {
     Cts = 6,
     /// The payload of a [`Op::TagRts`].
     Data = 7,
+    /// A one-sided operation was refused, see [`Answer`] and [`Reason`]. Only between peers
+    /// that agreed on [`Extensions::REFUSE`](super::cm::Extensions::REFUSE).
+    Refuse = 64,
 }
 
 impl Op {
-    /// The highest operation's number.
+    /// The highest number of an operation that needs no agreement.
     pub const MAX: u8 = Self::Data as u8;
 
     /// The operation of this number.
@@ -77,6 +82,7 @@ impl Op {
             5 => Self::TagRts,
             6 => Self::Cts,
             7 => Self::Data,
+            64 => Self::Refuse,
             found => {
                 return Err(WireError::Op {
                     found,
@@ -109,7 +115,10 @@ impl Op {
     /// Whether a payload may follow its header.
     #[must_use]
     pub const fn may_have_payload(self) -> bool {
-        !matches!(self, Self::ReadReq | Self::TagRts | Self::Cts)
+        !matches!(
+            self,
+            Self::ReadReq | Self::TagRts | Self::Cts | Self::Refuse
+        )
     }
 
     /// Whether [`Header::op_data`] is a rendezvous index.
@@ -130,6 +139,7 @@ impl fmt::Display for Op {
             Self::TagRts => "tag RTS",
             Self::Cts => "CTS",
             Self::Data => "data",
+            Self::Refuse => "refusal",
         })
     }
 }

@@ -2,16 +2,7 @@ use crate::WireError;
 
 use super::MAX_RMA;
 
-/// One segment of the peer's memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct RmaIov {
-    /// Address, or offset into the region, as the peer registered it.
-    pub addr: u64,
-    /// Length in bytes.
-    pub len: u64,
-    /// The key of the region.
-    pub key: u64,
-}
+pub use ripstop_types::RmaIov;
 
 /// Up to four segments, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -324,6 +324,27 @@ fn fields_without_a_place_cannot_be_emitted() {
 }
 
 #[test]
+fn refusals() {
+    let bytes = [3, 64, 0, 0, 3, 2, 16, 0, 16, 0, 0, 0, 0, 0, 0, 0];
+    let header = Header::refuse(Answer::Response, Reason::Access);
+    let mut out = [0; BASE_LEN];
+    assert_eq!(header.emit(Little, &mut out), Ok(BASE_LEN));
+    assert_eq!(out, bytes);
+    assert_eq!(Header::parse(Little, &bytes), Ok(header));
+    for (at, found) in [(4, 0), (4, 4), (5, 0), (5, 5)] {
+        let mut wrong = bytes;
+        wrong[at] = found;
+        let (answer, reason) = (wrong[4], wrong[5]);
+        assert_eq!(
+            Header::parse(Little, &wrong),
+            Err(WireError::Refusal { answer, reason })
+        );
+    }
+    let nothing = Header::new(Op::Refuse, 0);
+    assert!(nothing.emit(Little, &mut out).is_err());
+}
+
+#[test]
 fn peek_bounds_the_header_before_it_arrived() {
     let peek = |op, len| peek_len(&[3, op, 0, 0, 0, 0, len, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let range = |op, found, min, max| {
@@ -357,13 +378,13 @@ fn headers() -> impl Strategy<Value = Header> {
     let numbers = (any::<u64>(), any::<u64>(), 0..=u64::MAX - 128);
     let segment = (any::<u64>(), 0..=u64::MAX / 8, any::<u64>());
     (
-        (0..=Op::MAX, any::<u16>(), any::<u8>(), any::<u8>()),
+        (0..=Op::MAX + 1, any::<u16>(), any::<u8>(), any::<u8>()),
         (any::<bool>(), numbers),
         prop::collection::vec(segment, 0..=4),
     )
         .prop_map(
             |((op, flags, op_data, id), (has_cq_data, (data, tag, len)), iovs)| {
-                let op = Op::from_byte(op).unwrap();
+                let op = Op::from_byte(op).unwrap_or(Op::Refuse);
                 let iovs: Vec<_> = iovs
                     .into_iter()
                     .map(|(addr, len, key)| RmaIov { addr, len, key })
@@ -377,16 +398,21 @@ fn headers() -> impl Strategy<Value = Header> {
                 Header {
                     op,
                     flags: BaseFlags::from_bits(flags).without(BaseFlags::REMOTE_CQ_DATA),
-                    op_data: if op.has_index() {
-                        op_data.max(1)
-                    } else {
-                        op_data
+                    op_data: match op {
+                        Op::Refuse => 0,
+                        op if op.has_index() => op_data.max(1),
+                        _ => op_data,
                     },
                     id,
                     cq_data: (has_cq_data && op.may_carry_cq_data() && !ack).then_some(data),
                     tag: if op.has_tag() { tag } else { 0 },
                     rts_size: if op == Op::TagRts { len } else { 0 },
                     rma,
+                    refusal: (op == Op::Refuse).then(|| {
+                        let answers = [Answer::None, Answer::Ack, Answer::Response];
+                        let reasons = [Reason::Key, Reason::Access, Reason::Bounds, Reason::Failed];
+                        (answers[data as usize % 3], reasons[tag as usize % 4])
+                    }),
                     payload_len: match op {
                         Op::Write => rma.total_len().unwrap(),
                         op if op.may_have_payload() && !ack => len,
