@@ -19,6 +19,9 @@ pub trait Buffer: Copy {
 
     /// The number reported as the start of the memory in completions (its address).
     fn address(self) -> usize;
+
+    /// The `len` bytes from `off`, or `None` if they are not all inside.
+    fn slice(self, off: usize, len: usize) -> Option<Self>;
 }
 
 /// The segments of one operation, at most [`IOV_LIMIT`].

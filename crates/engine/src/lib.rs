@@ -35,6 +35,7 @@ mod buffer;
 pub mod counter;
 pub mod cq;
 pub mod matching;
+pub mod mr;
 pub mod pool;
 pub mod ring;
 pub mod xnet;

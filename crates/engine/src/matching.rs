@@ -394,6 +394,10 @@ mod tests {
         fn address(self) -> usize {
             0
         }
+
+        fn slice(self, off: usize, len: usize) -> Option<Self> {
+            (off.checked_add(len)? <= self.0).then_some(Self(len))
+        }
     }
 
     const ANY: FiAddr = FiAddr::UNSPEC;

@@ -50,6 +50,13 @@ impl<T> Pool<T> {
         self.len == 0
     }
 
+    /// One more than the highest id there is or was.
+    #[must_use]
+    pub const fn end(&self) -> u32 {
+        // Ids are 32 bits wide.
+        self.nodes.len() as u32
+    }
+
     /// Whether the limit is reached.
     #[inline]
     #[must_use]

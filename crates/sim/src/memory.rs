@@ -24,12 +24,17 @@ impl Buffer for SimBuf {
     fn address(self) -> usize {
         ((self.block as usize) << 32) | self.at as usize
     }
+
+    fn slice(self, at: usize, len: usize) -> Option<Self> {
+        let inside = at.checked_add(len)? <= self.len();
+        inside.then(|| self.part(at, len))
+    }
 }
 
 impl SimBuf {
     /// A part of the range, cut off at its end.
     #[must_use]
-    pub fn slice(self, at: usize, len: usize) -> Self {
+    pub fn part(self, at: usize, len: usize) -> Self {
         let at = at.min(self.len());
         let len = len.min(self.len() - at);
         Self {
@@ -63,7 +68,7 @@ impl Memory {
         let len = bytes.len();
         bytes.insert(0, guard);
         bytes.push(guard);
-        self.block(bytes).slice(1, len)
+        self.block(bytes).part(1, len)
     }
 
     /// Asserts that nothing was written beside a guarded range.
@@ -114,7 +119,7 @@ impl Memory {
     pub fn scatter(&mut self, iov: &Iov<SimBuf>, at: u64, bytes: &[u8]) {
         let (mut skip, mut rest) = (at as usize, bytes);
         for segment in iov.segments() {
-            let part = segment.slice(skip, rest.len());
+            let part = segment.part(skip, rest.len());
             skip -= skip.min(segment.len());
             let (now, later) = rest.split_at(part.len());
             self.bytes_mut(part).copy_from_slice(now);

@@ -5,9 +5,12 @@ use alloc::vec::Vec;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{BASE_LEN, MAX_HEADER};
+use ripstop_wire::xnet::cm::Extensions;
 
+use super::rma::{Arriving, ReadEntry};
 use super::rx::{RxState, Target};
 use super::tx::{Deferred, RtsEntry};
+use crate::Buffer;
 use crate::matching::Envelope;
 use crate::pool::NIL;
 use crate::ring::{Ring, try_push};
@@ -108,6 +111,7 @@ pub struct Conn<B> {
     pub(super) direct: bool,
     pub(super) order: ByteOrder,
     pub(super) rendezvous: bool,
+    pub(super) extensions: Extensions,
 
     pub(super) segments: Ring<Segment<B>>,
     pub(super) front_sent: u64,
@@ -117,6 +121,10 @@ pub struct Conn<B> {
     pub(super) dones: Ring<TxDone>,
     pub(super) acks: Ring<TxInfo>,
     pub(super) rts: Table<RtsEntry<B>>,
+    /// Reads whose response has not come whole, in order.
+    pub(super) reads: Ring<ReadEntry<B>>,
+    /// Responses to the peer's reads that have not left whole.
+    pub(super) owed: u32,
     pub(super) deferred: Ring<Deferred<B>>,
     pub(super) control: Ring<[u8; BASE_LEN]>,
     pub(super) control_sent: u8,
@@ -126,13 +134,15 @@ pub struct Conn<B> {
     pub(super) rx: RxState,
     pub(super) envelope: Envelope,
     pub(super) cts: Table<CtsEntry>,
+    /// The write that is arriving.
+    pub(super) write: Arriving<B>,
     pub(super) kept: u64,
     pub(super) kept_count: u32,
     /// Noted as waiting for room that other connections take.
     pub(super) starved: bool,
 }
 
-impl<B: Copy> Conn<B> {
+impl<B: Buffer> Conn<B> {
     pub(super) fn new(config: ConnConfig, srx: u32) -> Self {
         Self {
             srx,
@@ -140,6 +150,7 @@ impl<B: Copy> Conn<B> {
             direct: false,
             order: ByteOrder::NATIVE,
             rendezvous: false,
+            extensions: Extensions::NONE,
             segments: Ring::new(),
             front_sent: 0,
             staged: 0,
@@ -148,6 +159,8 @@ impl<B: Copy> Conn<B> {
             dones: Ring::new(),
             acks: Ring::new(),
             rts: Table::new(),
+            reads: Ring::new(),
+            owed: 0,
             deferred: Ring::new(),
             control: Ring::new(),
             control_sent: 0,
@@ -162,6 +175,7 @@ impl<B: Copy> Conn<B> {
                 ack: false,
             },
             cts: Table::new(),
+            write: Arriving::NOTHING,
             kept: 0,
             kept_count: 0,
             starved: false,
@@ -239,6 +253,30 @@ impl<B: Copy> Conn<B> {
                 .is_some_and(|s| matches!(s.source, Source::Stage | Source::Sealed))
     }
 
+    /// Whether all that waits to be written is this many staged bytes.
+    #[inline]
+    pub(super) fn is_alone(&self, staged: u64) -> bool {
+        self.only_staged() && self.staged as u64 == staged
+    }
+
+    /// Whether a response is arriving.
+    pub(super) const fn rx_is_read(&self) -> bool {
+        matches!(
+            self.rx,
+            RxState::Payload {
+                target: Target::Read,
+                ..
+            }
+        )
+    }
+
+    /// The rest of the write that is arriving goes nowhere.
+    pub(super) const fn refuse_rest(&mut self) {
+        if let RxState::Payload { target, .. } = &mut self.rx {
+            *target = Target::Refused;
+        }
+    }
+
     /// Queues a control message, to go out at the next end of a message. Messages sent later
     /// must not move that end away.
     pub(super) fn queue_control(&mut self, bytes: [u8; BASE_LEN]) -> Result<()> {
@@ -257,10 +295,14 @@ impl<B: Copy> Conn<B> {
         self.header_have > 0
     }
 
-    /// Whether what it has to send may still be read from user memory.
+    /// Whether what it has to send may still be read from user memory, or what it reads is yet
+    /// to be put there.
     #[must_use]
     pub const fn reads_memory(&self) -> bool {
-        self.has_output() || !self.deferred.is_empty() || !self.rts.is_empty()
+        self.has_output()
+            || !self.deferred.is_empty()
+            || !self.rts.is_empty()
+            || !self.reads.is_empty()
     }
 
     /// Whether a message on its way goes to a posted receive.
@@ -281,6 +323,7 @@ impl<B: Copy> Conn<B> {
             && self.acks.is_empty()
             && self.deferred.is_empty()
             && self.rts.is_empty()
+            && self.reads.is_empty()
             && self.cts.is_empty()
             && matches!(self.rx, RxState::Header)
             && self.header_have == 0

@@ -1,14 +1,17 @@
 //! The objects of a domain, and what happens to them as a whole.
 
 use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
+use ripstop_wire::xnet::cm::Extensions;
 use ripstop_wire::{ByteOrder, WireError};
 
 use super::conn::{Conn, ConnConfig, is_slot};
+use super::rma::{Refusal, Response};
 use super::rx::{RxState, Target};
 use crate::Buffer;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
 use crate::matching::{Matcher, Unexpected};
+use crate::mr::MrTable;
 use crate::pool::{NIL, Pool};
 use crate::ring::Ring;
 
@@ -43,12 +46,68 @@ pub struct EpConfig {
     pub tx_counter: u32,
     /// Counter of receives.
     pub rx_counter: u32,
+    /// Counter of reads.
+    pub read_counter: u32,
+    /// Counter of writes.
+    pub write_counter: u32,
+    /// Counter of reads by peers.
+    pub remote_read_counter: u32,
+    /// Counter of writes by peers.
+    pub remote_write_counter: u32,
     /// Most sends not yet completed.
     pub tx_size: usize,
     /// Report the source of messages (`FI_SOURCE`).
     pub source: bool,
     /// Report messages from unknown peers as errors (`FI_SOURCE_ERR`).
     pub source_err: bool,
+}
+
+impl EpConfig {
+    /// Without any object, and without room for sends.
+    pub const NONE: Self = Self {
+        srx: NIL,
+        tx_cq: NIL,
+        rx_cq: NIL,
+        tx_counter: NIL,
+        rx_counter: NIL,
+        read_counter: NIL,
+        write_counter: NIL,
+        remote_read_counter: NIL,
+        remote_write_counter: NIL,
+        tx_size: 0,
+        source: false,
+        source_err: false,
+    };
+
+    /// The counters of what the endpoint starts: sends, reads and writes.
+    #[must_use]
+    pub const fn tx_counters(&self) -> [u32; 3] {
+        [self.tx_counter, self.read_counter, self.write_counter]
+    }
+
+    /// The counters of what peers do: receives, reads and writes.
+    #[must_use]
+    pub const fn rx_counters(&self) -> [u32; 3] {
+        [
+            self.rx_counter,
+            self.remote_read_counter,
+            self.remote_write_counter,
+        ]
+    }
+
+    /// Takes over the counters of what the endpoint starts.
+    pub const fn count_tx_as(&mut self, other: &Self) {
+        [self.tx_counter, self.read_counter, self.write_counter] = other.tx_counters();
+    }
+
+    /// Takes over the counters of what peers do.
+    pub const fn count_rx_as(&mut self, other: &Self) {
+        [
+            self.rx_counter,
+            self.remote_read_counter,
+            self.remote_write_counter,
+        ] = other.rx_counters();
+    }
 }
 
 #[derive(Debug)]
@@ -85,6 +144,11 @@ pub struct Engine<B> {
     pub(super) conns: Pool<Conn<B>>,
     pub(super) unexpected: Pool<Unexpected>,
     pub(super) slots: Pool<()>,
+    /// Memory that peers may reach.
+    pub(super) regions: MrTable<B>,
+    /// Reads by peers that are being answered.
+    pub(super) responses: Pool<Response>,
+    pub(super) refusals: Ring<Refusal>,
     pub(super) wire_error: Option<WireError>,
     /// Weight of all messages that are kept.
     pub(super) kept: u64,
@@ -110,6 +174,9 @@ impl<B: Buffer> Engine<B> {
             conns: Pool::new(MANY),
             unexpected: Pool::new(MANY),
             slots: Pool::new(MANY),
+            regions: MrTable::new(),
+            responses: Pool::new(MANY),
+            refusals: Ring::new(),
             wire_error: None,
             kept: 0,
             starved: Ring::new(),
@@ -252,14 +319,14 @@ impl<B: Buffer> Engine<B> {
             .filter(move |id| self.conns.get(*id).is_some_and(|c| c.config.ep == ep))
     }
 
-    /// The handshake is done: the byte order of headers, and whether the peer knows the
-    /// tagged rendezvous.
-    pub fn conn_up(&mut self, id: u32, order: ByteOrder, rendezvous: bool) {
+    /// The handshake is done.
+    pub fn conn_up(&mut self, id: u32, terms: Terms) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.up = true;
             conn.direct = conn.deferred.is_empty();
-            conn.order = order;
-            conn.rendezvous = rendezvous;
+            conn.order = terms.order;
+            conn.rendezvous = terms.rendezvous;
+            conn.extensions = terms.extensions;
         }
     }
 
@@ -310,12 +377,16 @@ impl<B: Buffer> Engine<B> {
         };
         let (envelope, rx, srx) = (conn.envelope, conn.rx, conn.srx);
         conn.rx = RxState::Header;
-        if let RxState::Payload {
-            target: Target::Recv(recv, _),
-            ..
-        } = rx
-        {
-            self.fail_recv(id, recv, &envelope, error);
+        match rx {
+            RxState::Payload {
+                target: Target::Recv(recv, _),
+                ..
+            } => self.fail_recv(id, recv, &envelope, error),
+            RxState::Payload {
+                target: Target::Write,
+                ..
+            } => self.release_write(id),
+            _ => {}
         }
         while let Some(entry) = self.conns.get_mut(id).and_then(|conn| conn.cts.take_any()) {
             if let Target::Recv(recv, _) = entry.target {
@@ -339,6 +410,7 @@ impl<B: Buffer> Engine<B> {
             && self.freed.is_empty()
             && self.resumed.is_empty()
             && self.broken.is_empty()
+            && self.refusals.is_empty()
     }
 
     /// A slot whose payload is no longer needed; the driver drops the memory behind it.
@@ -424,8 +496,19 @@ impl<B: Buffer> Engine<B> {
     }
 }
 
+/// What the two ends of a connection agreed on.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The byte order of headers.
+    pub order: ByteOrder,
+    /// The peer knows the tagged rendezvous.
+    pub rendezvous: bool,
+    /// What goes beyond the protocol of the C library.
+    pub extensions: Extensions,
+}
+
 /// An error entry that names the connection's peer.
-pub(super) fn error_entry<B: Copy>(entry: Completion, err: Errno, conn: &Conn<B>) -> ErrorEntry {
+pub(super) fn error_entry<B: Buffer>(entry: Completion, err: Errno, conn: &Conn<B>) -> ErrorEntry {
     let mut entry = ErrorEntry::new(CompletionError {
         entry,
         olen: 0,

@@ -18,6 +18,7 @@ mod conn;
 mod engine;
 pub mod rdm;
 mod recv;
+mod rma;
 mod rx;
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,8 @@ mod tx;
 mod unexpected;
 
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
-pub use engine::{Engine, EpConfig, Limits};
+pub use engine::{Engine, EpConfig, Limits, Terms};
 pub use recv::{CopyOut, RecvFlags};
+pub use rma::{Level, Refusal, Rma, RmaKind, RmaPlan, Staged};
 pub use rx::{RxWant, Whole};
-pub use tx::{Deferred, SEND_HEADER, Send, SendPlan};
+pub use tx::{Deferred, Posted, Replayed, SEND_HEADER, Send, SendPlan};

@@ -17,6 +17,12 @@ pub(super) enum Target {
     Recv(u32, u64),
     /// An unexpected message.
     Unexpected(u32),
+    /// The regions of the write that is arriving.
+    Write,
+    /// The memory of the oldest read.
+    Read,
+    /// Nowhere: a write that was refused.
+    Refused,
     /// Nowhere.
     Discard,
 }
@@ -55,6 +61,9 @@ pub enum RxWant<'a, B> {
     Header,
     /// Into user memory: segments, offset in them, and how many bytes.
     Place(&'a Iov<B>, u64, u64),
+    /// Into registered memory, which others may use meanwhile: segments, offset in them, and
+    /// how many bytes.
+    Store(&'a Iov<B>, u64, u64),
     /// Into a slot: which, how many bytes it must hold in all, offset, and how many bytes.
     Keep(u32, u64, u64, u64),
     /// Nowhere; this many bytes are dropped.
@@ -84,7 +93,12 @@ impl<B: Buffer> Engine<B> {
             RxState::Header => RxWant::Header,
             RxState::Blocked { .. } => RxWant::Blocked,
             RxState::Payload { target, done, left } => match target {
-                Target::Discard => RxWant::Discard(left),
+                Target::Discard | Target::Refused => RxWant::Discard(left),
+                Target::Write => RxWant::Store(&conn.write.iov, done, left),
+                Target::Read => match conn.reads.front() {
+                    Some(read) => RxWant::Place(&read.iov, done, left),
+                    None => RxWant::Discard(left),
+                },
                 Target::Unexpected(id) => match self.unexpected.get(id) {
                     Some(message) => RxWant::Keep(message.slot, message.envelope.len, done, left),
                     None => RxWant::Discard(left),
@@ -254,8 +268,10 @@ impl<B: Buffer> Engine<B> {
             }
             Op::Cts => self.handle_cts(conn_id, header.op_data),
             Op::Data => self.handle_data(conn_id, header),
-            // One-sided operations need a key, and this endpoint type gives none out.
-            Op::ReadReq | Op::ReadRsp | Op::Write => Err(Errno::EKEYREJECTED),
+            Op::Write => self.start_write(conn_id, header),
+            Op::ReadReq => self.start_response(conn_id, header),
+            Op::ReadRsp => self.start_read(conn_id, header),
+            Op::Refuse => self.handle_refusal(conn_id, header),
         }
     }
 
@@ -409,8 +425,12 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let (ep, srx, envelope) = (conn.config.ep, conn.srx, conn.envelope);
-        if let Target::Recv(id, base) = target {
-            self.finish_recv(ep, srx, conn_id, id, base, &envelope);
+        match target {
+            Target::Recv(id, base) => self.finish_recv(ep, srx, conn_id, id, base, &envelope),
+            Target::Unexpected(_) | Target::Discard => {}
+            Target::Write => self.finish_write(conn_id),
+            Target::Read => self.finish_read(conn_id),
+            Target::Refused => self.finish_refused(conn_id),
         }
         if envelope.ack {
             self.acknowledge(conn_id);

@@ -1,10 +1,11 @@
 //! The sending side of a connection.
 
 use ripstop_types::{Completion, Context, Errno, Flags, Result};
-use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, Op, emit_msg, emit_tag};
+use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, emit_msg, emit_tag};
 
 use super::conn::{Chunk, Conn, Segment, Source, TxDone, TxInfo, is_slot};
 use super::engine::{Engine, Ep, Limits};
+use super::rma::Rma;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
 
@@ -54,13 +55,68 @@ pub enum SendPlan {
     },
 }
 
-/// A message accepted before its connection was up.
+/// What was posted.
+#[derive(Clone, Copy, Debug)]
+pub enum Posted<B> {
+    /// A message.
+    Send(Send<B>),
+    /// A read or write.
+    Rma(Rma<B>),
+}
+
+/// An operation accepted before its connection was up, or behind one that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Deferred<B> {
-    /// The message.
-    pub send: Send<B>,
+    /// The operation.
+    pub posted: Posted<B>,
     /// Where its payload was copied, or [`NIL`].
     pub slot: u32,
+}
+
+/// An operation whose turn has come, see [`Engine::replay`].
+#[derive(Clone, Copy, Debug)]
+pub struct Replayed<B> {
+    /// The operation, with the slot of its payload.
+    pub deferred: Deferred<B>,
+    /// The length of its header, in bytes.
+    pub header_len: usize,
+    /// Whether the payload goes to the staging buffer behind the header.
+    pub inline: bool,
+}
+
+impl<B: Buffer> Posted<B> {
+    /// The memory it sends from, or reads into.
+    #[must_use]
+    pub const fn iov(&self) -> &Iov<B> {
+        match self {
+            Self::Send(send) => &send.iov,
+            Self::Rma(rma) => &rma.iov,
+        }
+    }
+
+    /// The caller's context.
+    #[must_use]
+    pub const fn context(&self) -> Context {
+        match self {
+            Self::Send(send) => send.context,
+            Self::Rma(rma) => rma.context,
+        }
+    }
+
+    /// Whether its payload must be copied before the call that posts it returns.
+    const fn is_injected(&self) -> bool {
+        match self {
+            Self::Send(send) => send.inject,
+            Self::Rma(rma) => rma.inject,
+        }
+    }
+
+    fn info(&self) -> TxInfo {
+        match self {
+            Self::Send(send) => send.info(),
+            Self::Rma(rma) => rma.info(),
+        }
+    }
 }
 
 /// A message whose receiver has been asked for leave to send the payload.
@@ -100,7 +156,8 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EAGAIN);
         }
         if !conn.direct {
-            return self.defer(conn_id, send);
+            let slot = self.defer(conn_id, Posted::Send(*send))?;
+            return Ok(SendPlan::Defer { slot });
         }
         match Self::stage(conn, ep, limits, send) {
             Ok(None) => self.send_rts(conn_id, send),
@@ -194,12 +251,13 @@ impl<B: Buffer> Engine<B> {
         }))
     }
 
+    /// Puts an operation off; returns the slot for its payload, or [`NIL`].
     #[cold]
-    fn defer(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
-        let inline = send.inject && !send.iov.is_empty();
+    pub(super) fn defer(&mut self, conn_id: u32, posted: Posted<B>) -> Result<u32> {
+        let inline = posted.is_injected() && !posted.iov().is_empty();
         let slot = if inline { self.slots.insert(())? } else { NIL };
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let deferred = Deferred { send: *send, slot };
+        let deferred = Deferred { posted, slot };
         if let Err(error) = conn.deferred.push(deferred) {
             self.slots.remove(slot);
             return Err(error);
@@ -207,18 +265,24 @@ impl<B: Buffer> Engine<B> {
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_add(1);
         }
-        Ok(SendPlan::Defer { slot })
+        Ok(slot)
     }
 
-    /// On a connection that is up, sends the next message that was accepted before it was.
-    /// The driver carries out the plan, with the payload from the slot if there is one, and
-    /// then calls [`Engine::free_slot`]. `None` when no message is left. Sends go out directly
-    /// once the last one has, so that none overtakes another.
+    /// On a connection that is up, sends the next message that was accepted before it was, or
+    /// starts the next such read or write. The driver stages the header, which is put into
+    /// `header`, and the payload if so told, from the slot if there is one, and then calls
+    /// [`Engine::free_slot`]. `None` when none is left, or the next one waits for answers that
+    /// are under way. Operations go out directly once the last one has, so that none overtakes
+    /// another.
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] when the staging buffer is full, or too many rendezvous wait: write
     /// what there is, and come again when the connection had output.
-    pub fn replay(&mut self, conn_id: u32) -> Result<Option<(Deferred<B>, SendPlan)>> {
+    pub fn replay(
+        &mut self,
+        conn_id: u32,
+        header: &mut [u8; MAX_HEADER],
+    ) -> Result<Option<Replayed<B>>> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.up {
             return Ok(None);
@@ -226,7 +290,27 @@ impl<B: Buffer> Engine<B> {
         let Some(deferred) = conn.deferred.front().copied() else {
             return Ok(None);
         };
-        let plan = self.send_now(conn_id, &deferred.send)?;
+        let (header_len, inline) = match &deferred.posted {
+            Posted::Send(send) => match self.send_now(conn_id, send)? {
+                SendPlan::Stage {
+                    header: bytes,
+                    header_len,
+                    inline,
+                    ..
+                } => {
+                    if let Some(front) = header.first_chunk_mut() {
+                        *front = bytes;
+                    }
+                    (usize::from(header_len), inline)
+                }
+                SendPlan::Defer { .. } => return Ok(None),
+            },
+            Posted::Rma(rma) if rma.fence && conn.is_fenced() => return Ok(None),
+            Posted::Rma(rma) => {
+                let staged = self.rma_now(conn_id, rma, header)?;
+                (staged.header_len, staged.inline)
+            }
+        };
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return Err(Errno::ENOTCONN);
         };
@@ -235,7 +319,11 @@ impl<B: Buffer> Engine<B> {
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
-        Ok(Some((deferred, plan)))
+        Ok(Some(Replayed {
+            deferred,
+            header_len,
+            inline,
+        }))
     }
 
     /// Takes back the message that [`Engine::send`] just deferred: the driver has no memory
@@ -400,7 +488,11 @@ impl<B: Buffer> Engine<B> {
                     continue;
                 }
             }
-            self.finish_tx(conn_id, &done.info);
+            if done.info.flags.contains(Flags::REMOTE_READ) {
+                self.finish_response(conn_id, &done.info);
+            } else {
+                self.finish_tx(conn_id, &done.info);
+            }
         }
     }
 
@@ -413,7 +505,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[inline]
-    fn finish_tx(&mut self, conn_id: u32, info: &TxInfo) {
+    pub(super) fn finish_tx(&mut self, conn_id: u32, info: &TxInfo) {
         let Self {
             conns,
             eps,
@@ -425,7 +517,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         ep.outstanding = ep.outstanding.wrapping_sub(1);
-        if let Some(counter) = counters.get_mut(ep.config.tx_counter) {
+        if let Some(counter) = counters.get_mut(ep.config.counter_of(info.flags)) {
             counter.success(info.len);
         }
         if info.completion
@@ -454,7 +546,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         ep.outstanding = ep.outstanding.wrapping_sub(1);
-        if let Some(counter) = counters.get_mut(ep.config.tx_counter) {
+        if let Some(counter) = counters.get_mut(ep.config.counter_of(info.flags)) {
             counter.failure();
         }
         if let Some(cq) = cqs.get_mut(ep.config.tx_cq) {
@@ -471,20 +563,18 @@ impl<B: Buffer> Engine<B> {
         if is_slot(deferred.slot) {
             self.free_slot(deferred.slot);
         }
-        let info = TxInfo {
-            context: deferred.send.context,
-            flags: tx_flags(deferred.send.tag.is_some()),
-            completion: true,
-            ack: false,
-            len: deferred.send.iov.len(),
-        };
+        let info = deferred.posted.info();
         self.fail_tx(conn_id, &info, error);
     }
 
     /// Everything waiting to be sent, or sent and not acknowledged, fails.
     pub(super) fn fail_all_tx(&mut self, conn_id: u32, error: Errno) {
         while let Some(info) = self.conns.get_mut(conn_id).and_then(Conn::pop_unfinished) {
-            self.fail_tx(conn_id, &info, error);
+            if info.flags.contains(Flags::REMOTE_READ) {
+                self.release_response(conn_id, info.context);
+            } else {
+                self.fail_tx(conn_id, &info, error);
+            }
         }
         while let Some(deferred) = self.conns.get_mut(conn_id).and_then(|c| c.deferred.pop()) {
             self.fail_deferred(conn_id, deferred, error);
@@ -511,7 +601,7 @@ fn put<const N: usize>(header: &mut [u8; SEND_HEADER], bytes: &[u8; N]) -> usize
 impl<B: Buffer> Conn<B> {
     /// Queues one message that is wholly in the staging buffer.
     #[inline]
-    fn queue_staged(&mut self, staged: u64) -> Result<()> {
+    pub(super) fn queue_staged(&mut self, staged: u64) -> Result<()> {
         match self.segments.back_mut() {
             Some(back) if matches!(back.source, Source::Stage) => {
                 back.len = back.len.wrapping_add(staged);
@@ -529,7 +619,7 @@ impl<B: Buffer> Conn<B> {
 
     /// Queues one message: `staged` bytes of the staging buffer, then user memory.
     #[inline]
-    fn queue(&mut self, staged: u64, user: Option<&Iov<B>>) -> Result<()> {
+    pub(super) fn queue(&mut self, staged: u64, user: Option<&Iov<B>>) -> Result<()> {
         self.reserve(user.map_or(0, |iov| iov.segments().len()))?;
         match self.segments.back_mut() {
             Some(back) if matches!(back.source, Source::Stage) => {
@@ -550,7 +640,7 @@ impl<B: Buffer> Conn<B> {
     }
 
     /// Queues the payload of a rendezvous behind its header.
-    fn queue_data(&mut self, header: [u8; BASE_LEN], payload: &Iov<B>) -> Result<()> {
+    pub(super) fn queue_data(&mut self, header: [u8; BASE_LEN], payload: &Iov<B>) -> Result<()> {
         self.reserve(payload.segments().len())?;
         self.segments.push(Segment {
             source: Source::Header(header),
@@ -688,5 +778,6 @@ impl<B: Buffer> Conn<B> {
             .pop()
             .or_else(|| self.dones.pop().map(|done| done.info))
             .or_else(|| self.rts.take_any().map(|entry| entry.info))
+            .or_else(|| self.reads.pop().map(|entry| entry.info))
     }
 }

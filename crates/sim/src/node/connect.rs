@@ -1,10 +1,11 @@
 //! Connections made when first needed, by either side.
 
+use ripstop_engine::xnet::Terms;
 use ripstop_engine::xnet::cm::CmReader;
 use ripstop_engine::xnet::rdm::{Decision, Progress, decide};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::cm::{Header, Kind};
+use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
 use super::{Accepting, Event, Node, Phase, Stream};
@@ -68,6 +69,7 @@ impl Node {
 
     fn message(&self, kind: Kind, data: &[u8]) -> Vec<u8> {
         let header = Header {
+            extensions: Extensions::NONE,
             kind,
             host: self.config.order,
             data_len: data.len() as u16,
@@ -170,7 +172,7 @@ impl Node {
         stream.peer_pid = Some(greeting.pid);
         self.streams.insert(conn, stream);
         let granted = answer.granted().is_ok_and(|p| p.has_rendezvous());
-        self.engine.conn_up(conn, order, granted);
+        self.engine.conn_up(conn, terms(order, granted));
         if let Some(old) = old.filter(|_| decision != Decision::Loopback) {
             // What has not touched the old stream goes over to the new one.
             self.engine.move_deferred(old, conn);
@@ -226,7 +228,7 @@ impl Node {
         stream.peer_pid = Some(greeting.pid);
         stream.order = order;
         stream.phase = Phase::Up;
-        self.engine.conn_up(id, order, granted);
+        self.engine.conn_up(id, terms(order, granted));
         self.flush(net, id);
         false
     }
@@ -271,5 +273,13 @@ impl Node {
     #[must_use]
     pub fn end_of(&self, peer: u32) -> Option<End> {
         self.streams.get(self.peers.get(&peer)?)?.end
+    }
+}
+
+const fn terms(order: ByteOrder, rendezvous: bool) -> Terms {
+    Terms {
+        order,
+        rendezvous,
+        extensions: Extensions::NONE,
     }
 }

@@ -241,6 +241,7 @@ impl Node {
             tx_size: config.tx_size,
             source: true,
             source_err: config.source_err,
+            ..EpConfig::NONE
         };
         let ep = engine.open_ep(ep).expect("endpoint");
         Self {

@@ -102,7 +102,10 @@ impl Node {
             return false;
         };
         let len = match self.engine.rx_want(id) {
-            RxWant::Place(_, _, len) | RxWant::Keep(_, _, _, len) | RxWant::Discard(len) => len,
+            RxWant::Place(_, _, len)
+            | RxWant::Store(_, _, len)
+            | RxWant::Keep(_, _, _, len)
+            | RxWant::Discard(len) => len,
             RxWant::Header | RxWant::Blocked => return false,
         };
         let mut bytes = vec![0; len.min(600) as usize];
@@ -207,7 +210,7 @@ impl Node {
         let taken = match self.engine.rx_want(id) {
             RxWant::Blocked | RxWant::Header => return 0,
             RxWant::Discard(len) => fit(len),
-            RxWant::Place(iov, at, len) => {
+            RxWant::Place(iov, at, len) | RxWant::Store(iov, at, len) => {
                 let len = fit(len);
                 self.memory.scatter(iov, at, &bytes[..len]);
                 len

@@ -2,8 +2,9 @@
 
 use ripstop_engine::Buffer as _;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Chunk, Send, SendPlan};
+use ripstop_engine::xnet::{Chunk, Replayed, Send, SendPlan};
 use ripstop_types::{Errno, Result};
+use ripstop_wire::xnet::base::MAX_HEADER;
 
 use super::{Event, Node, Phase, Slot};
 use crate::memory::SimBuf;
@@ -104,30 +105,26 @@ impl Node {
     /// Sends one message that was accepted before the connection was up; returns whether
     /// there was one and it could be.
     fn replay(&mut self, conn: u32) -> bool {
-        match self.engine.replay(conn) {
+        let mut header = [0; MAX_HEADER];
+        match self.engine.replay(conn, &mut header) {
             Ok(None) => false,
             Err(error) => {
                 assert_eq!(error, Errno::EAGAIN);
                 false
             }
-            Ok(Some((deferred, plan))) => {
-                let SendPlan::Stage {
-                    header,
-                    header_len,
-                    inline,
-                    ..
-                } = plan
-                else {
-                    panic!("deferred twice");
-                };
+            Ok(Some(Replayed {
+                deferred,
+                header_len,
+                inline,
+            })) => {
                 let payload = match self.slots.get(&deferred.slot) {
                     Some(slot) => slot.bytes.clone(),
-                    None if inline => self.memory.gather(&deferred.send.iov),
+                    None if inline => self.memory.gather(deferred.posted.iov()),
                     None => Vec::new(),
                 };
                 assert!(inline || payload.is_empty(), "a copy that is not used");
-                let header = &header[..usize::from(header_len)];
-                self.stage(conn, header, &payload, deferred.send.context);
+                let header = &header[..header_len];
+                self.stage(conn, header, &payload, deferred.posted.context());
                 self.engine.free_slot(deferred.slot);
                 while let Some(slot) = self.engine.pop_freed() {
                     self.slots.remove(&slot);
@@ -180,7 +177,7 @@ impl Node {
                 Chunk::Control(control, skip) => bytes.extend(&control[usize::from(*skip)..]),
                 Chunk::Stage(len) => bytes.extend(stage.by_ref().take(*len)),
                 Chunk::User(buf, skip, len) => {
-                    let part = buf.slice(*skip, *len);
+                    let part = buf.part(*skip, *len);
                     assert_eq!(part.len(), *len, "outside of the buffer");
                     bytes.extend(self.memory.bytes(part));
                 }

@@ -2,6 +2,7 @@
 //! of engines are in `crates/sim`.
 
 mod close;
+mod rma;
 mod rx;
 mod tx;
 
@@ -10,6 +11,7 @@ use alloc::vec::Vec;
 use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
+use ripstop_wire::xnet::cm::Extensions;
 
 use super::*;
 use crate::counter::Counter;
@@ -30,6 +32,10 @@ impl Buffer for Mem {
 
     fn address(self) -> usize {
         self.0
+    }
+
+    fn slice(self, off: usize, len: usize) -> Option<Self> {
+        (off.checked_add(len)? <= self.1).then(|| Self(self.0 + off, len))
     }
 }
 
@@ -83,11 +89,10 @@ impl Fixture {
             srx: self.srx,
             tx_cq: self.cq,
             rx_cq: self.cq,
-            tx_counter: NIL,
             rx_counter: self.counter,
             tx_size: 1000,
             source: true,
-            source_err: false,
+            ..EpConfig::NONE
         };
         self.engine.open_ep(config).unwrap()
     }
@@ -103,7 +108,12 @@ impl Fixture {
     }
 
     fn up(&mut self) {
-        self.engine.conn_up(self.conn, ByteOrder::Little, true);
+        let terms = Terms {
+            order: ByteOrder::Little,
+            rendezvous: true,
+            extensions: Extensions::ALL,
+        };
+        self.engine.conn_up(self.conn, terms);
     }
 
     fn send(&mut self, context: usize, tag: Option<u64>, len: usize) -> Result<SendPlan> {
@@ -117,6 +127,13 @@ impl Fixture {
             ack: false,
         };
         self.engine.send(self.conn, &send)
+    }
+
+    /// The context of the next operation whose turn has come.
+    fn replay(&mut self) -> Result<Option<usize>> {
+        let mut header = [0; MAX_HEADER];
+        let replayed = self.engine.replay(self.conn, &mut header)?;
+        Ok(replayed.map(|replayed| replayed.deferred.posted.context()))
     }
 
     /// Posts a receive for a tag, or for plain messages; returns what to copy.

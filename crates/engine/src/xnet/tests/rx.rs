@@ -190,10 +190,7 @@ fn what_was_not_asked_for_is_refused() {
     f.recv(1, TAG, 10);
     assert_eq!(f.header(&data(1, 9)), Err(Errno::EPROTO));
     assert_eq!(f.header(&data(2, 10)), Err(Errno::EPROTO));
-    assert_eq!(
-        f.header(&Header::new(Op::ReadReq, 0)),
-        Err(Errno::EKEYREJECTED)
-    );
+    assert_eq!(f.header(&Header::new(Op::ReadRsp, 0)), Err(Errno::EPROTO));
     f.header(&data(1, 10)).unwrap();
     assert_eq!(f.done(), []);
     f.engine.rx_placed(f.conn, 10);

@@ -13,11 +13,9 @@ fn messages_deferred_before_the_connection_is_up_are_not_overtaken() {
     let plan = f.send(4, Some(0), 1).unwrap();
     assert!(matches!(plan, SendPlan::Defer { .. }));
     for context in 1..=4 {
-        let (deferred, plan) = f.engine.replay(f.conn).unwrap().unwrap();
-        assert_eq!(deferred.send.context, context);
-        assert!(matches!(plan, SendPlan::Stage { .. }));
+        assert_eq!(f.replay().unwrap(), Some(context));
     }
-    assert!(f.engine.replay(f.conn).unwrap().is_none());
+    assert_eq!(f.replay(), Ok(None));
     let plan = f.send(5, Some(0), 1).unwrap();
     assert!(matches!(plan, SendPlan::Stage { .. }));
     f.flush();
@@ -45,10 +43,12 @@ fn a_deferred_message_that_finds_no_room_stays_the_first() {
         }
     }
     f.up();
-    let (first, _) = f.engine.replay(f.conn).unwrap().unwrap();
-    assert_eq!((first.send.context, first.slot), (1, slots[0]));
+    let mut header = [0; MAX_HEADER];
+    let first = f.engine.replay(f.conn, &mut header).unwrap().unwrap();
+    let first = first.deferred;
+    assert_eq!((first.posted.context(), first.slot), (1, slots[0]));
     f.engine.free_slot(first.slot);
-    assert_eq!(f.engine.replay(f.conn).err(), Some(Errno::EAGAIN));
+    assert_eq!(f.replay(), Err(Errno::EAGAIN));
     assert!(f.engine.conn(f.conn).unwrap().has_deferred());
     assert_eq!(f.engine.outstanding(f.ep), 2);
     f.engine.close_conn(f.conn, Errno::ECONNRESET);

@@ -1,0 +1,327 @@
+use ripstop_types::{Flags, RmaIov};
+use ripstop_wire::xnet::base::{Answer, BaseFlags, Reason, RmaIovs};
+
+use super::*;
+use crate::mr::{Access, Mr};
+
+const BOTH: Access = Access {
+    read: true,
+    write: true,
+};
+
+fn iov(addr: u64, len: u64, key: u64) -> RmaIov {
+    RmaIov { addr, len, key }
+}
+
+fn rma(kind: RmaKind, context: usize, len: usize) -> Rma<Mem> {
+    Rma {
+        kind,
+        iov: Iov::one(Mem(0x1000, len)),
+        remote: RmaIovs::one(iov(0x40, len as u64, 9)),
+        data: None,
+        context,
+        completion: true,
+        inject: false,
+        level: Level::Sent,
+        fence: false,
+    }
+}
+
+fn write_of(segments: &[RmaIov]) -> Header {
+    let rma = RmaIovs::new(segments).unwrap();
+    Header {
+        rma,
+        ..Header::new(Op::Write, rma.total_len().unwrap())
+    }
+}
+
+fn read_of(segments: &[RmaIov]) -> Header {
+    Header {
+        rma: RmaIovs::new(segments).unwrap(),
+        ..Header::new(Op::ReadReq, 0)
+    }
+}
+
+impl Fixture {
+    fn start(&mut self, rma: &Rma<Mem>) -> Result<RmaPlan> {
+        self.engine.rma(self.conn, rma, &mut [0; MAX_HEADER])
+    }
+
+    fn open_mr(&mut self, memory: Mem, key: u64, access: Access) -> u32 {
+        self.engine
+            .open_mr(Mr::new(memory, 0, key, access))
+            .unwrap()
+    }
+
+    /// The segments the next payload bytes go to, all of one kind.
+    fn stores(&self) -> Vec<Mem> {
+        match self.engine.rx_want(self.conn) {
+            RxWant::Store(iov, 0, _) => iov.segments().to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn control(&self) -> Vec<Header> {
+        let mut chunks = [Chunk::Stage(0); 32];
+        let count = self.engine.transmit(self.conn, &mut chunks);
+        chunks[..count]
+            .iter()
+            .filter_map(|chunk| match chunk {
+                Chunk::Control(bytes, 0) => Some(Header::parse(ByteOrder::Little, bytes).unwrap()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// As `new`, with a peer that knows only the C library's protocol.
+    fn plain() -> Self {
+        let mut f = Self::down();
+        let terms = Terms {
+            order: ByteOrder::Little,
+            rendezvous: false,
+            extensions: Extensions::NONE,
+        };
+        f.engine.conn_up(f.conn, terms);
+        f
+    }
+}
+
+#[test]
+fn a_write_is_done_when_it_has_left_or_was_acknowledged() {
+    let mut f = Fixture::new();
+    f.start(&rma(RmaKind::Write, 1, 10)).unwrap();
+    let delivered = Rma {
+        level: Level::Delivered,
+        ..rma(RmaKind::Write, 2, 500)
+    };
+    f.start(&delivered).unwrap();
+    assert_eq!(f.output(), [('s', 40 + 10 + 40), ('u', 500)]);
+    f.flush();
+    let done = f.pop().unwrap();
+    assert_eq!((done.context, done.flags), (1, Flags::RMA | Flags::WRITE));
+    assert_eq!(f.done(), []);
+    f.header(&Header::ack()).unwrap();
+    assert_eq!(f.done(), [2]);
+    assert_eq!(f.engine.outstanding(f.ep), 0);
+}
+
+#[test]
+fn the_two_sides_are_equally_long() {
+    let mut f = Fixture::new();
+    let mut wrong = rma(RmaKind::Write, 1, 10);
+    wrong.remote = RmaIovs::new(&[iov(0, 4, 1), iov(0, 5, 1)]).unwrap();
+    assert_eq!(f.start(&wrong).err(), Some(Errno::EINVAL));
+    wrong.remote = RmaIovs::NONE;
+    assert_eq!(f.start(&wrong).err(), Some(Errno::EINVAL));
+    assert_eq!(f.engine.outstanding(f.ep), 0);
+}
+
+#[test]
+fn reads_are_done_in_the_order_of_their_responses() {
+    let mut f = Fixture::new();
+    for context in [1, 2] {
+        f.start(&rma(RmaKind::Read, context, 10 * context)).unwrap();
+    }
+    f.flush();
+    assert_eq!(f.header(&Header::new(Op::ReadRsp, 20)), Err(Errno::EPROTO));
+    for context in [1, 2] {
+        let len = 10 * context as u64;
+        f.header(&Header::new(Op::ReadRsp, len)).unwrap();
+        assert!(matches!(
+            f.engine.rx_want(f.conn),
+            RxWant::Place(_, 0, left) if left == len
+        ));
+        f.engine.rx_placed(f.conn, len);
+        assert_eq!(f.done(), [context]);
+    }
+    assert_eq!(f.header(&Header::new(Op::ReadRsp, 0)), Err(Errno::EPROTO));
+}
+
+#[test]
+fn a_write_lands_in_all_its_segments() {
+    let mut f = Fixture::new();
+    let mr = f.open_mr(Mem(0x5000, 100), 9, BOTH);
+    let counter = f.engine.open_counter(Counter::default()).unwrap();
+    f.engine.mr_mut(mr).unwrap().counter = counter;
+    let header = Header {
+        cq_data: Some(77),
+        flags: BaseFlags::DELIVERY_COMPLETE,
+        ..write_of(&[iov(90, 10, 9), iov(0, 3, 9)])
+    };
+    f.header(&header).unwrap();
+    assert_eq!(f.stores(), [Mem(0x5000 + 90, 10), Mem(0x5000, 3)]);
+    assert!(f.engine.mr_is_busy(mr));
+    f.engine.rx_placed(f.conn, 13);
+    assert!(!f.engine.mr_is_busy(mr));
+    let done = f.pop().unwrap();
+    let flags = Flags::RMA | Flags::REMOTE_WRITE | Flags::REMOTE_CQ_DATA;
+    assert_eq!((done.flags, done.data, done.len), (flags, 77, 13));
+    assert_eq!(f.engine.counter_mut(counter).unwrap().value, 1);
+    assert_eq!(f.control(), [Header::ack()]);
+}
+
+#[test]
+fn what_is_denied_changes_nothing_and_the_connection_goes_on() {
+    let mut f = Fixture::new();
+    f.open_mr(Mem(0x5000, 100), 9, Access::READ);
+    f.open_mr(Mem(0x6000, 100), 8, BOTH);
+    let denied = [
+        (iov(0, 5, 7), Reason::Key),
+        (iov(0, 5, 9), Reason::Access),
+        (iov(96, 5, 8), Reason::Bounds),
+        (iov(u64::MAX, 5, 8), Reason::Bounds),
+    ];
+    for (segment, reason) in denied {
+        for ack in [false, true] {
+            let flags = if ack {
+                BaseFlags::DELIVERY_COMPLETE
+            } else {
+                BaseFlags::NONE
+            };
+            // One good segment does not help.
+            let header = Header {
+                flags,
+                cq_data: Some(1),
+                ..write_of(&[iov(0, 5, 8), segment])
+            };
+            f.header(&header).unwrap();
+            assert!(matches!(f.engine.rx_want(f.conn), RxWant::Discard(10)));
+            f.engine.rx_placed(f.conn, 10);
+            let answer = if ack { Answer::Ack } else { Answer::None };
+            assert_eq!(f.control(), [Header::refuse(answer, reason)]);
+            f.flush();
+            let refusal = f.engine.pop_refusal().unwrap();
+            assert_eq!((refusal.iov, refusal.reason), (segment, reason));
+        }
+    }
+    for key in [7, 8] {
+        f.header(&read_of(&[iov(100, 1, key)])).unwrap();
+    }
+    f.header(&read_of(&[iov(0, 2, 8)])).unwrap();
+    let refuse = |reason| Header::refuse(Answer::Response, reason);
+    let response = Header::new(Op::ReadRsp, 2);
+    let expected = [refuse(Reason::Key), refuse(Reason::Bounds), response];
+    assert_eq!(f.control(), expected);
+    f.flush();
+    assert_eq!(f.done(), []);
+}
+
+#[test]
+fn a_peer_without_refusals_is_dropped() {
+    for header in [write_of(&[iov(0, 5, 7)]), read_of(&[iov(0, 5, 7)])] {
+        let mut f = Fixture::plain();
+        assert_eq!(f.header(&header), Err(Errno::EKEYREJECTED));
+        assert!(f.engine.pop_refusal().is_some());
+    }
+    let mut f = Fixture::plain();
+    let refusal = Header::refuse(Answer::None, Reason::Key);
+    assert_eq!(f.header(&refusal), Err(Errno::EPROTO));
+}
+
+#[test]
+fn a_refusal_ends_the_operation_it_stands_for() {
+    let mut f = Fixture::new();
+    let delivered = Rma {
+        level: Level::Delivered,
+        ..rma(RmaKind::Write, 1, 10)
+    };
+    f.start(&delivered).unwrap();
+    f.start(&rma(RmaKind::Read, 2, 10)).unwrap();
+    f.start(&rma(RmaKind::Read, 3, 10)).unwrap();
+    f.start(&rma(RmaKind::Write, 4, 10)).unwrap();
+    f.flush();
+    assert_eq!(f.done(), [4]);
+    f.header(&Header::refuse(Answer::Response, Reason::Key))
+        .unwrap();
+    f.header(&Header::refuse(Answer::Ack, Reason::Access))
+        .unwrap();
+    f.header(&Header::refuse(Answer::None, Reason::Bounds))
+        .unwrap();
+    let failed = [
+        (2, Errno::EKEYREJECTED),
+        (1, Errno::EACCES),
+        (0, Errno::EFAULT),
+    ];
+    assert_eq!(f.failed(), failed);
+    let ack = Header::refuse(Answer::Ack, Reason::Key);
+    assert_eq!(f.header(&ack), Err(Errno::EPROTO), "nothing waits for it");
+    f.header(&Header::new(Op::ReadRsp, 10)).unwrap();
+    f.engine.rx_placed(f.conn, 4);
+    let late = Header::refuse(Answer::Response, Reason::Key);
+    f.engine.rx_placed(f.conn, 6);
+    assert_eq!(f.done(), [3]);
+    assert_eq!(f.header(&late), Err(Errno::EPROTO));
+    assert_eq!(f.engine.outstanding(f.ep), 0);
+}
+
+#[test]
+fn a_closed_region_is_out_of_reach_at_once() {
+    let mut f = Fixture::new();
+    let mr = f.open_mr(Mem(0x5000, 100), 9, BOTH);
+    f.header(&write_of(&[iov(0, 50, 9)])).unwrap();
+    f.engine.rx_placed(f.conn, 20);
+    assert!(f.engine.mr_is_busy(mr));
+    f.engine.close_mr(mr);
+    assert!(matches!(f.engine.rx_want(f.conn), RxWant::Discard(30)));
+    f.engine.rx_placed(f.conn, 30);
+    assert_eq!(f.control(), [Header::refuse(Answer::None, Reason::Key)]);
+    f.flush();
+
+    let mr = f.open_mr(Mem(0x5000, 100), 9, BOTH);
+    f.header(&read_of(&[iov(0, 50, 9)])).unwrap();
+    assert!(f.engine.mr_is_busy(mr));
+    f.engine.close_mr(mr);
+    assert_eq!(f.engine.pop_broken(), Some((f.conn, Errno::ECANCELED)));
+}
+
+#[test]
+fn a_response_that_has_left_lets_go_of_its_region() {
+    let mut f = Fixture::new();
+    let mr = f.open_mr(Mem(0x5000, 100), 9, BOTH);
+    for _ in 0..3 {
+        f.header(&read_of(&[iov(0, 50, 9), iov(60, 40, 9)]))
+            .unwrap();
+    }
+    let one = [('c', 16), ('u', 50), ('u', 40)];
+    assert_eq!(f.output(), [one, one, one].concat());
+    f.flush();
+    assert!(!f.engine.mr_is_busy(mr));
+    f.header(&read_of(&[iov(0, 50, 9)])).unwrap();
+    f.engine.close_conn(f.conn, Errno::ECONNRESET);
+    assert!(!f.engine.mr_is_busy(mr));
+    assert_eq!(f.failed(), []);
+}
+
+#[test]
+fn a_fence_waits_for_reads_and_holds_back_what_follows() {
+    let mut f = Fixture::new();
+    f.start(&rma(RmaKind::Read, 1, 10)).unwrap();
+    f.flush();
+    let fenced = Rma {
+        fence: true,
+        ..rma(RmaKind::Write, 2, 10)
+    };
+    assert!(matches!(f.start(&fenced), Ok(RmaPlan::Defer { .. })));
+    assert!(matches!(f.send(3, None, 5), Ok(SendPlan::Defer { .. })));
+    assert_eq!(f.replay(), Ok(None));
+    f.header(&Header::new(Op::ReadRsp, 10)).unwrap();
+    f.engine.rx_placed(f.conn, 10);
+    assert_eq!(f.engine.pop_output(), Some(f.conn));
+    assert_eq!(f.replay(), Ok(Some(2)));
+    assert_eq!(f.replay(), Ok(Some(3)));
+    f.flush();
+    assert_eq!(f.done(), [1, 2, 3]);
+    assert!(matches!(f.start(&fenced), Ok(RmaPlan::Stage(_))));
+}
+
+#[test]
+fn an_end_of_the_connection_ends_reads_and_writes() {
+    let mut f = Fixture::new();
+    f.start(&rma(RmaKind::Read, 1, 10)).unwrap();
+    f.start(&rma(RmaKind::Write, 2, 500)).unwrap();
+    f.engine.close_conn(f.conn, Errno::ECONNRESET);
+    let mut failed = f.failed();
+    failed.sort_unstable_by_key(|(context, _)| *context);
+    assert_eq!(failed, [(1, Errno::ECONNRESET), (2, Errno::ECONNRESET)]);
+    assert_eq!(f.engine.outstanding(f.ep), 0);
+}
