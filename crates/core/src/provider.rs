@@ -17,7 +17,7 @@ use std::time::Duration;
 use ripstop_mem::UserBuf;
 use ripstop_types::{
     AvType, Completion, CompletionError, Context, CqFormat, EpType, Errno, FiAddr, Flags, Progress,
-    Result, Threading, WaitObj,
+    Result, RmaIov, Threading, WaitObj,
 };
 
 use crate::eq::EventQueue;
@@ -200,7 +200,7 @@ pub trait Domain: Sized + 'static {
     /// Its address vectors.
     type Av: AddressVector;
     /// Its memory regions.
-    type Mr: MemoryRegion;
+    type Mr: MemoryRegion<Domain = Self>;
 
     /// Opens an endpoint; `info.handle` of a connection request makes it the accepting side.
     ///
@@ -266,6 +266,21 @@ pub enum SendKind {
     Msg,
     /// `fi_tsend` and its forms, with the tag.
     Tagged(u64),
+}
+
+/// What a read or write of a peer's memory is, besides the memory (man page `fi_rma(3)`).
+#[derive(Clone, Copy, Debug)]
+pub struct RmaCall<'a> {
+    /// The peer's memory, at most `rma_iov_limit` pieces, as long as the local memory in all.
+    pub remote: &'a [RmaIov],
+    /// The peer; ignored on connected endpoints.
+    pub peer: FiAddr,
+    /// Remote CQ data of a write.
+    pub data: Option<u64>,
+    /// The caller's context.
+    pub context: Context,
+    /// Operation flags; `None` for the endpoint's own.
+    pub flags: Option<Flags>,
 }
 
 /// Plain or tagged receive.
@@ -469,6 +484,34 @@ pub trait Endpoint: Sized + 'static {
         flags: Option<Flags>,
     ) -> Result<()>;
 
+    /// Reads a peer's memory into up to `iov_limit` segments.
+    ///
+    /// # Errors
+    /// See the trait; [`Errno::EINVAL`] when the two sides are not equally long. What the peer
+    /// denies is an error entry: [`Errno::EKEYREJECTED`] for a key it does not know,
+    /// [`Errno::EACCES`] for memory not registered for that, [`Errno::EFAULT`] for bytes
+    /// outside the region.
+    fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()>;
+
+    /// Writes up to `iov_limit` segments to a peer's memory.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::read`]. A write that had been completed before the peer denied it
+    /// has context 0 in its error entry; one with [`Flags::DELIVERY_COMPLETE`] has its own.
+    fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()>;
+
+    /// Writes a small buffer that is free on return; no completion is written.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::write`].
+    fn inject_write(
+        &self,
+        buf: UserBuf,
+        remote: RmaIov,
+        data: Option<u64>,
+        peer: FiAddr,
+    ) -> Result<()>;
+
     /// Cancels the oldest receive posted with this context; it completes with
     /// [`Errno::ECANCELED`] in the error queue.
     ///
@@ -667,8 +710,24 @@ pub trait AddressVector: 'static {
     fn event_queue(&self) -> Option<Arc<EventQueue>>;
 }
 
-/// A memory region (man page `fi_mr(3)`).
-pub trait MemoryRegion: 'static {
+/// A memory region (man page `fi_mr(3)`). While it is open, peers that know its key may read
+/// and write its memory as it was registered for. The last owner's drop waits for operations
+/// that are under way there, at most a second, and ends those that take longer.
+pub trait MemoryRegion: Sized + 'static {
+    /// The domain it belongs to.
+    type Domain: Domain<Mr = Self>;
+
     /// The protection key peers use.
     fn key(&self) -> u64;
+
+    /// Counts what peers do to the memory; `flags` is `REMOTE_WRITE` (`fi_mr_bind`).
+    ///
+    /// # Errors
+    /// [`Errno::EBADFLAGS`] for other flags, [`Errno::EDOMAIN`] for a counter of another
+    /// domain, [`Errno::EINVAL`] when one is bound already.
+    fn bind_counter(
+        &self,
+        counter: &Arc<<Self::Domain as Domain>::Counter>,
+        flags: Flags,
+    ) -> Result<()>;
 }

@@ -16,4 +16,10 @@ impl Buffer for UserBuf {
     fn address(self) -> usize {
         self.addr()
     }
+
+    #[inline]
+    fn slice(self, off: usize, len: usize) -> Option<Self> {
+        // The inherent method.
+        Self::slice(self, off, len)
+    }
 }

@@ -40,7 +40,7 @@ mod user;
 pub use copy::{copy, copy_in, copy_out};
 pub use iov::{IOV_LIMIT, Segments, UserIov};
 pub use parked::Parked;
-pub use region::{Region, RegionError};
+pub use region::{Region, RegionError, store};
 pub use user::UserBuf;
 
 #[cfg(test)]

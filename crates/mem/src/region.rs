@@ -259,6 +259,17 @@ impl fmt::Debug for Region<'_> {
     }
 }
 
+/// Copies `src` into memory that is registered for peers, and returns the number of bytes: the
+/// smaller of the two lengths. As in a [`Region`], aligned words are stored whole, so that the
+/// memory's owner may look at it meanwhile by atomics of at most a word.
+#[inline]
+pub fn store(dst: UserBuf, src: &[u8]) -> usize {
+    let n = dst.len().min(src.len());
+    // SAFETY: `dst` is writable by `UserBuf::from_raw` and `src` readable; `n` is within both.
+    unsafe { store_bytes(dst.as_ptr(), src.as_ptr(), n) };
+    n
+}
+
 /// How many single bytes come before the first aligned word of the shared side.
 #[inline]
 fn head_len(shared: *const u8, n: usize) -> usize {
