@@ -187,7 +187,8 @@ fn name(info: &mut Info, local: &LocalAddress) {
     info.nic.clone_from(&local.nic);
 }
 
-/// Names an answer after the interface that has its source address. One whose source is any
+/// Names an answer after the interface that has its source address, and gives it the reach of
+/// that interface unless more is asked: an answer can be the hints of the next request. One whose source is any
 /// address takes the name that is asked, if there is such an interface; otherwise it keeps
 /// the names of the offer.
 fn name_by_source(mut info: Info, hints: Option<&Hints>, addresses: &[LocalAddress]) -> Info {
@@ -203,6 +204,8 @@ fn name_by_source(mut info: Info, hints: Option<&Hints>, addresses: &[LocalAddre
     };
     if let Some(local) = addresses.iter().find(has_source) {
         name(&mut info, local);
+        let asked = hints.map_or(Flags::empty(), |hints| hints.caps);
+        info.caps -= COMM - (local.comm | asked);
     }
     info
 }
