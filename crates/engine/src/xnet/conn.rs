@@ -253,12 +253,6 @@ impl<B: Buffer> Conn<B> {
                 .is_some_and(|s| matches!(s.source, Source::Stage | Source::Sealed))
     }
 
-    /// Whether all that waits to be written is this many staged bytes.
-    #[inline]
-    pub(super) fn is_alone(&self, staged: u64) -> bool {
-        self.only_staged() && self.staged as u64 == staged
-    }
-
     /// Whether a response is arriving.
     pub(super) const fn rx_is_read(&self) -> bool {
         matches!(

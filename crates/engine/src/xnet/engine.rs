@@ -369,6 +369,7 @@ impl<B: Buffer> Engine<B> {
         self.output.retain(|other| *other != id);
         self.broken.retain(|(other, _)| *other != id);
         self.starved.retain(|other| *other != id);
+        self.refusals.retain(|refusal| refusal.conn != id);
     }
 
     fn fail_all_rx(&mut self, id: u32, error: Errno) {

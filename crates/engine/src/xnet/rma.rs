@@ -105,8 +105,6 @@ pub struct Staged {
     pub header_len: usize,
     /// Whether the payload follows in the staging buffer.
     pub inline: bool,
-    /// As in [`SendPlan::Stage`](super::SendPlan::Stage).
-    pub alone: bool,
 }
 
 /// A read that waits for its response.
@@ -291,11 +289,7 @@ impl<B: Buffer> Engine<B> {
         if !silent {
             ep.outstanding = ep.outstanding.wrapping_add(1);
         }
-        Ok(Staged {
-            header_len,
-            inline,
-            alone: inline && conn.is_alone(staged),
-        })
+        Ok(Staged { header_len, inline })
     }
 
     fn stage_read(
@@ -323,7 +317,6 @@ impl<B: Buffer> Engine<B> {
         Ok(Staged {
             header_len,
             inline: false,
-            alone: conn.is_alone(header_len as u64),
         })
     }
 
@@ -344,7 +337,39 @@ impl<B: Buffer> Engine<B> {
 
     pub(super) fn finish_read(&mut self, conn_id: u32) {
         if let Some(read) = self.take_read(conn_id) {
-            self.finish_tx(conn_id, &read.info);
+            self.finish_rma(conn_id, &read.info);
+        }
+    }
+
+    /// A read or write is done, or a response has left whole.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn finish_rma(&mut self, conn_id: u32, info: &TxInfo) {
+        if info.flags.contains(Flags::REMOTE_READ) {
+            return self.finish_response(conn_id, info);
+        }
+        let Self {
+            conns,
+            eps,
+            cqs,
+            counters,
+            ..
+        } = self;
+        let Some(ep) = conns.get(conn_id).and_then(|c| eps.get_mut(c.config.ep)) else {
+            return;
+        };
+        ep.outstanding = ep.outstanding.wrapping_sub(1);
+        if let Some(counter) = counters.get_mut(ep.config.counter_of(info.flags)) {
+            counter.success(info.len);
+        }
+        if info.completion
+            && let Some(cq) = cqs.get_mut(ep.config.tx_cq)
+        {
+            cq.push(Completion {
+                context: info.context,
+                flags: info.flags,
+                ..NO_COMPLETION
+            });
         }
     }
 
@@ -555,7 +580,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// An operation of a peer that was refused, to be told to the target's user. Not all of
-    /// them, if there are many.
+    /// them, if there are many; those of a connection are gone when that is closed.
     pub fn pop_refusal(&mut self) -> Option<Refusal> {
         self.refusals.pop()
     }
@@ -680,7 +705,7 @@ impl<B: Buffer> Engine<B> {
         let queued = conn.queue_data(bytes, memory).and_then(|()| {
             let info = TxInfo {
                 context: id as Context,
-                flags: Flags::REMOTE_READ,
+                flags: Flags::RMA.union(Flags::REMOTE_READ),
                 completion: false,
                 ack: false,
                 len: memory.len(),
@@ -710,8 +735,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A response has left whole.
-    #[cold]
-    pub(super) fn finish_response(&mut self, conn_id: u32, info: &TxInfo) {
+    fn finish_response(&mut self, conn_id: u32, info: &TxInfo) {
         self.release_response(conn_id, info.context);
         let Self {
             conns,

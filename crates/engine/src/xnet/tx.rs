@@ -488,11 +488,16 @@ impl<B: Buffer> Engine<B> {
                     continue;
                 }
             }
-            if done.info.flags.contains(Flags::REMOTE_READ) {
-                self.finish_response(conn_id, &done.info);
-            } else {
-                self.finish_tx(conn_id, &done.info);
-            }
+            self.finish(conn_id, &done.info);
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self, conn_id: u32, info: &TxInfo) {
+        if info.flags.contains(Flags::RMA) {
+            self.finish_rma(conn_id, info);
+        } else {
+            self.finish_tx(conn_id, info);
         }
     }
 
@@ -500,12 +505,12 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn handle_ack(&mut self, conn_id: u32) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let info = conn.acks.pop().ok_or(Errno::EPROTO)?;
-        self.finish_tx(conn_id, &info);
+        self.finish(conn_id, &info);
         Ok(())
     }
 
     #[inline]
-    pub(super) fn finish_tx(&mut self, conn_id: u32, info: &TxInfo) {
+    fn finish_tx(&mut self, conn_id: u32, info: &TxInfo) {
         let Self {
             conns,
             eps,
@@ -517,7 +522,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         ep.outstanding = ep.outstanding.wrapping_sub(1);
-        if let Some(counter) = counters.get_mut(ep.config.counter_of(info.flags)) {
+        if let Some(counter) = counters.get_mut(ep.config.tx_counter) {
             counter.success(info.len);
         }
         if info.completion
