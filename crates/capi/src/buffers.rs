@@ -38,6 +38,22 @@ pub(crate) unsafe fn destination(buf: *mut c_void, len: usize) -> UserBuf {
     unsafe { UserBuf::from_raw(buf.cast(), room) }
 }
 
+/// A destination of one segment that must be there: what is fetched has to go somewhere.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for null with a length.
+///
+/// # Safety
+///
+/// As `UserBuf::from_raw` says of memory that is not null.
+pub(crate) unsafe fn result(buf: *mut c_void, len: usize) -> Result<UserBuf> {
+    if buf.is_null() && len != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's guarantee.
+    Ok(unsafe { UserBuf::from_raw(buf.cast(), len) })
+}
+
 /// The segments of an I/O vector.
 pub(crate) struct Segments {
     segs: [UserBuf; IOV_LIMIT],
@@ -112,6 +128,23 @@ pub(crate) unsafe fn destinations(iov: *const abi::iovec, count: usize) -> Resul
     let one = |part: &abi::iovec| {
         // SAFETY: the caller's guarantee.
         Ok(unsafe { destination(part.iov_base, part.iov_len) })
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { many(iov, count, one) }
+}
+
+/// The destinations of an I/O vector that must all be there.
+///
+/// # Errors
+/// As for [`sources`].
+///
+/// # Safety
+///
+/// `iov` is null or valid for reads of `count` elements; as [`result`] for each.
+pub(crate) unsafe fn results(iov: *const abi::iovec, count: usize) -> Result<Segments> {
+    let one = |part: &abi::iovec| {
+        // SAFETY: the caller's guarantee.
+        unsafe { result(part.iov_base, part.iov_len) }
     };
     // SAFETY: the caller's guarantee.
     unsafe { many(iov, count, one) }

@@ -49,6 +49,7 @@ impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<DomainBody<D>>),
         bind: Some(bind::<D>),
+        control: Some(mr::domain_control),
         ..tables::NO_FID_OPS
     };
     const DOMAIN: &'static abi::fi_ops_domain = &abi::fi_ops_domain {

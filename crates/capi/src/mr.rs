@@ -11,7 +11,9 @@ use ripstop_core::provider::{Domain, MemoryRegion, MrAttr};
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Flags, Result};
 
+use crate::counter::CounterBody;
 use crate::domain::DomainBody;
+use crate::errno::{code, fail};
 use crate::object::{self, Body, Room, body};
 use crate::{buffers, tables};
 
@@ -35,6 +37,8 @@ pub(crate) struct Tables<D>(PhantomData<D>);
 impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<MrBody<D>>),
+        bind: Some(bind::<D>),
+        control: Some(control),
         ..tables::NO_FID_OPS
     };
     /// Registration, an operation of the domain.
@@ -79,6 +83,98 @@ fn register<D: Domain>(
     Ok(room.fill(head, body))
 }
 
+/// `fi_mr_bind`: `fid` is a region of this type, `other` null or an open object.
+unsafe extern "C" fn bind<D: Domain>(
+    fid: *mut abi::fid,
+    other: *mut abi::fid,
+    flags: u64,
+) -> c_int {
+    // SAFETY: this operation belongs to regions of this type.
+    let this = unsafe { body::<MrBody<D>>(fid.cast()) };
+    // SAFETY: null or an open object.
+    let class = unsafe { object::class_of(other) };
+    code(match class {
+        Some(class @ abi::FI_CLASS_CNTR) => {
+            // SAFETY: as above.
+            unsafe { object::cast::<CounterBody<D>>(other, class) }.and_then(|counter| {
+                let flags = Flags::from_bits_retain(flags);
+                this.mr.bind_counter(&counter.counter, flags)
+            })
+        }
+        // A region is reached through every endpoint of its domain, this one among them.
+        Some(abi::FI_CLASS_EP) if flags != 0 => Err(Errno::EBADFLAGS),
+        Some(abi::FI_CLASS_EP) => Ok(()),
+        _ => Err(Errno::EINVAL),
+    })
+}
+
+/// `fi_mr_enable`, `fi_mr_refresh` and `fi_mr_raw_attr`.
+unsafe extern "C" fn control(fid: *mut abi::fid, command: c_int, arg: *mut c_void) -> c_int {
+    match command {
+        // Regions can be reached from the start, and pages are found when they are touched.
+        abi::FI_ENABLE | abi::FI_REFRESH => 0,
+        abi::FI_GET_RAW_MR => {
+            // SAFETY: this operation belongs to regions, whose key is read as C reads it.
+            let key = unsafe { (*fid.cast::<abi::fid_mr>()).key };
+            // SAFETY: null or the argument that this command takes.
+            code(unsafe { raw_attr(key, arg.cast()) })
+        }
+        _ => fail(Errno::ENOSYS),
+    }
+}
+
+/// `fi_mr_map_raw` and `fi_mr_unmap_key`, operations of the domain: raw keys are the keys.
+pub(crate) unsafe extern "C" fn domain_control(
+    _domain: *mut abi::fid,
+    command: c_int,
+    arg: *mut c_void,
+) -> c_int {
+    match command {
+        // SAFETY: null or the argument that this command takes.
+        abi::FI_MAP_RAW_MR => code(unsafe { map_raw(arg.cast()) }),
+        abi::FI_UNMAP_KEY => 0,
+        _ => fail(Errno::ENOSYS),
+    }
+}
+
+/// # Safety
+///
+/// `map` is null or valid, with the raw key and room for the key.
+unsafe fn map_raw(map: *mut abi::fi_mr_map_raw) -> Result<()> {
+    // SAFETY: the caller's guarantee.
+    let map = unsafe { map.as_ref() }.ok_or(Errno::EINVAL)?;
+    if map.key_size != size_of::<u64>() || map.raw_key.is_null() || map.key.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: not null, and of this length.
+    let key = unsafe { map.raw_key.cast::<u64>().read_unaligned() };
+    // SAFETY: not null, and valid by the caller's guarantee.
+    unsafe { *map.key = key };
+    Ok(())
+}
+
+/// # Safety
+///
+/// `attr` is null or valid, with its key size and room for the key.
+unsafe fn raw_attr(key: u64, attr: *mut abi::fi_mr_raw_attr) -> Result<()> {
+    // SAFETY: the caller's guarantee.
+    let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
+    // SAFETY: as above.
+    let size = unsafe { attr.key_size.as_mut() }.ok_or(Errno::EINVAL)?;
+    let room = core::mem::replace(size, size_of::<u64>());
+    if room < size_of::<u64>() {
+        return Err(Errno::ETOOSMALL);
+    }
+    if attr.raw_key.is_null() || attr.base_addr.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: not null, and as long as the key by the check.
+    unsafe { attr.raw_key.cast::<u64>().write_unaligned(key) };
+    // SAFETY: not null, and valid by the caller's guarantee. The peer adds nothing to addresses.
+    unsafe { *attr.base_addr = 0 };
+    Ok(())
+}
+
 /// # Safety
 ///
 /// `iov` is null or has `count` elements; the memory stays valid while it is registered.
@@ -90,7 +186,7 @@ unsafe fn pieces(iov: *const abi::iovec, count: usize) -> Result<Vec<UserBuf>> {
     let iov = unsafe { slice::from_raw_parts(iov, count) };
     let piece = |part: &abi::iovec| {
         // SAFETY: the caller's guarantee.
-        unsafe { buffers::source(part.iov_base, part.iov_len) }
+        unsafe { buffers::result(part.iov_base, part.iov_len) }
     };
     iov.iter().map(piece).collect()
 }

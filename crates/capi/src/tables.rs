@@ -119,7 +119,7 @@ empty! {
 /// An object that can do nothing.
 #[cfg(test)]
 pub(crate) static NO_FID: abi::fi_ops = NO_FID_OPS;
-/// RMA of an endpoint without it.
+/// RMA of a receive context, which starts nothing.
 pub(crate) static NO_RMA: abi::fi_ops_rma = NO_RMA_OPS;
 /// Atomics of an endpoint without them.
 pub(crate) static NO_ATOMIC: abi::fi_ops_atomic = NO_ATOMIC_OPS;

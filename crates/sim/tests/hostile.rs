@@ -222,6 +222,17 @@ impl Scene {
                 Entry::Success(completion) => completion,
                 Entry::Failure(entry) => entry.error.entry,
             };
+            if completion
+                .flags
+                .contains(ripstop_types::Flags::REMOTE_WRITE)
+            {
+                // A write of nothing needs no key, and may bring data for the queue.
+                assert_eq!(
+                    completion.len, 0,
+                    "memory that is not registered was written"
+                );
+                continue;
+            }
             let fate = self.fates.get_mut(&completion.context);
             let fate = fate.expect("a completion of nothing");
             match entry {

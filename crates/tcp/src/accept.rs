@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ripstop_engine::xnet::Terms;
 use ripstop_engine::xnet::cm::CmReader;
 use ripstop_os::{Interest, Shutdown, Socket, clock};
 use ripstop_types::{Errno, Result};
-use ripstop_wire::xnet::cm::{Header, Kind};
-use ripstop_wire::{ByteOrder, WireError};
+use ripstop_wire::WireError;
+use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 
 use crate::state::{State, token};
 
@@ -27,7 +28,7 @@ pub(crate) struct Accepting {
 pub(crate) struct Request {
     pub(crate) socket: Socket,
     pub(crate) peer: SocketAddr,
-    pub(crate) order: ByteOrder,
+    pub(crate) header: Header,
 }
 
 /// What reading a request came to.
@@ -35,7 +36,7 @@ pub(crate) enum Read {
     /// More is to come.
     Partial,
     /// It is whole.
-    Whole(ByteOrder, Vec<u8>),
+    Whole(Header, Vec<u8>),
     /// The stream is of no use; the log has the reason.
     Bad,
 }
@@ -61,6 +62,15 @@ impl fmt::Display for Broken {
     }
 }
 
+/// What two peers agree on, after the header that one of them sent.
+pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
+    Terms {
+        order: header.data_order(),
+        rendezvous,
+        extensions: header.extensions.both(Extensions::ALL),
+    }
+}
+
 impl Accepting {
     pub(crate) fn new(socket: Socket, peer: SocketAddr, ep: u32, patience: Duration) -> Self {
         Self {
@@ -78,7 +88,7 @@ impl Accepting {
             Ok(false) => Read::Partial,
             Ok(true) => match self.reader.message() {
                 Some((header, data)) if header.kind == Kind::Request => {
-                    Read::Whole(header.data_order(), data.to_vec())
+                    Read::Whole(*header, data.to_vec())
                 }
                 _ => {
                     log_warn!(
@@ -130,9 +140,21 @@ pub(crate) fn read_message(
 }
 
 /// Writes a connection message; it is the first on its stream, so it fits.
-pub(crate) fn write_message(socket: &Socket, kind: Kind, data: &[u8]) -> Result<()> {
+pub(crate) fn write_message(
+    socket: &Socket,
+    kind: Kind,
+    extensions: Extensions,
+    data: &[u8],
+) -> Result<()> {
+    let emit = |header: Header| {
+        Header {
+            extensions,
+            ..header
+        }
+        .emit()
+    };
     let header = Header::new(kind, data)
-        .and_then(|header| header.emit())
+        .and_then(emit)
         .map_err(|error| error.errno())?;
     let mut message = header.to_vec();
     message.extend_from_slice(data);
@@ -145,8 +167,8 @@ pub(crate) fn write_message(socket: &Socket, kind: Kind, data: &[u8]) -> Result<
 
 /// Refuses a request, with data for the peer.
 pub(crate) fn reject(socket: &Socket, peer: &SocketAddr, data: &[u8]) {
-    let told =
-        write_message(socket, Kind::Reject, data).and_then(|()| socket.shutdown(Shutdown::Both));
+    let told = write_message(socket, Kind::Reject, Extensions::NONE, data)
+        .and_then(|()| socket.shutdown(Shutdown::Both));
     if let Err(error) = told {
         log_info!(
             EpCtrl,
@@ -205,14 +227,14 @@ impl State {
             log_warn!(EpCtrl, "{}: dropped: {error}", accepting.peer);
             return;
         }
-        if let Read::Whole(order, data) = read {
+        if let Read::Whole(header, data) = read {
             let Accepting {
                 socket, peer, ep, ..
             } = accepting;
             let request = Request {
                 socket,
                 peer,
-                order,
+                header,
             };
             self.handle_request(ep, request, &data);
         }

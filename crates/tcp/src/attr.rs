@@ -18,13 +18,35 @@ const TX_OPS: Flags = Flags::INJECT
     .union(Flags::COMPLETION);
 
 /// Capabilities of plain connected endpoints.
-const MSG: Flags = Flags::MSG;
+const MSG: Flags = Flags::MSG.union(Flags::RMA);
+/// What a transmit context starts.
+const STARTS: Flags = Flags::SEND.union(Flags::READ).union(Flags::WRITE);
+/// What peers do through a receive context.
+const SERVES: Flags = Flags::REMOTE_READ
+    .union(Flags::REMOTE_WRITE)
+    .union(Flags::RMA_EVENT);
 /// Capabilities of a receive context that endpoints share, or that belongs to RDM.
-const MATCHED_RX: Flags = Flags::RECV.union(Flags::MULTI_RECV);
+const MATCHED_RX: Flags = SERVES.union(Flags::RECV).union(Flags::MULTI_RECV);
 /// What only endpoints with an address vector know.
 const SOURCES: Flags = Flags::DIRECTED_RECV
     .union(Flags::SOURCE)
     .union(Flags::SOURCE_ERR);
+
+/// Operations are carried out in the order of the stream, except that a read fetches its data
+/// some time before its response leaves: a write behind it may come first.
+const ORDER: MsgOrder = MsgOrder::RAR
+    .union(MsgOrder::RMA_RAR)
+    .union(MsgOrder::ATOMIC_RAR)
+    .union(MsgOrder::RAW)
+    .union(MsgOrder::RMA_RAW)
+    .union(MsgOrder::ATOMIC_RAW)
+    .union(MsgOrder::WAW)
+    .union(MsgOrder::RMA_WAW)
+    .union(MsgOrder::ATOMIC_WAW)
+    .union(MsgOrder::RAS)
+    .union(MsgOrder::WAS)
+    .union(MsgOrder::SAW)
+    .union(MsgOrder::SAS);
 
 /// The offers, most basic first: connected endpoints, connected endpoints with a shared
 /// receive context, reliable datagram endpoints.
@@ -45,22 +67,23 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
     };
     let (max_tx, max_rx) = (65536.max(params.tx_size), 65536.max(params.rx_size));
     Info {
-        caps: domain_caps | ops | Flags::SEND | rx_caps | named,
+        caps: domain_caps | ops | STARTS | rx_caps | named,
         mode: Mode::empty(),
         addr_format: AddrFormat::SockaddrIp,
         tx: TxAttr {
-            caps: ops | Flags::SEND | named,
+            caps: ops | STARTS | named,
             op_flags: TX_OPS,
-            msg_order: MsgOrder::SAS,
+            msg_order: ORDER,
             inject_size: params.max_inject,
             size: max_tx,
             iov_limit: IOV_LIMIT,
+            rma_iov_limit: IOV_LIMIT,
             ..TxAttr::default()
         },
         rx: RxAttr {
             caps: ops | rx_caps,
             op_flags: Flags::COMPLETION | Flags::MULTI_RECV,
-            msg_order: MsgOrder::SAS,
+            msg_order: ORDER,
             size: max_rx,
             iov_limit: IOV_LIMIT,
             ..RxAttr::default()
@@ -74,6 +97,8 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
             },
             protocol_version: u32::from(rdm),
             max_msg_size: usize::MAX >> 1,
+            max_order_raw_size: usize::MAX,
+            max_order_waw_size: usize::MAX,
             mem_tag_format: 0xAAAA_AAAA_AAAA_AAAA,
             tx_ctx_cnt: 1,
             rx_ctx_cnt,

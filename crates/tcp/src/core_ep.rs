@@ -118,13 +118,10 @@ impl<K: Mode> Core<K> {
         let srx = state.engine.open_srx(matcher)?;
         let id = state.engine.open_ep(EpConfig {
             srx,
-            tx_cq: NIL,
-            rx_cq: NIL,
-            tx_counter: NIL,
-            rx_counter: NIL,
             tx_size: info.tx.size.max(1),
             source: info.caps.contains(Flags::SOURCE) && !is_msg,
             source_err: info.caps.contains(Flags::SOURCE_ERR) && !is_msg,
+            ..EpConfig::NONE
         })?;
         let ep = EpState {
             token,
@@ -134,6 +131,7 @@ impl<K: Mode> Core<K> {
             max_msg_size: info.ep.max_msg_size,
             tx_flags: info.tx.op_flags & TX_FLAGS,
             rx_flags: info.rx.op_flags & RX_FLAGS,
+            has_rma: info.caps.contains(Flags::RMA),
             tx_selective: false,
             rx_selective: false,
             has_tx: false,
@@ -180,8 +178,14 @@ impl<K: Mode> Core<K> {
             Part::Tx | Part::Whole => ep.has_tx = false,
         }
         state.engine.change_ep(self.id, |config| match part {
-            Part::Rx => (config.rx_cq, config.rx_counter) = (NIL, NIL),
-            Part::Tx | Part::Whole => (config.tx_cq, config.tx_counter) = (NIL, NIL),
+            Part::Rx => {
+                config.rx_cq = NIL;
+                config.count_rx_as(&EpConfig::NONE);
+            }
+            Part::Tx | Part::Whole => {
+                config.tx_cq = NIL;
+                config.count_tx_as(&EpConfig::NONE);
+            }
         });
         let busy: Vec<u32> = state
             .engine

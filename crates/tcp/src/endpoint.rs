@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use ripstop_core::lock::{Lock, Locking};
-use ripstop_core::provider::{self, Direction, EpOption, RecvKind, SendKind, Token};
+use ripstop_core::provider::{self, Direction, EpOption, RecvKind, RmaCall, SendKind, Token};
 use ripstop_core::{Address, EventQueue, Info};
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::{EpConfig, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_os::Socket;
-use ripstop_types::{Context, EpType, Errno, FiAddr, Flags, Result};
+use ripstop_types::{Context, EpType, Errno, FiAddr, Flags, Result, RmaIov};
 
 use crate::av::Av;
 use crate::core_ep::{Core, bind_rdm, rdm_source};
@@ -42,8 +43,8 @@ struct Bound<K: Mode> {
     eq: Option<Arc<EventQueue>>,
     srx: Option<Arc<SharedRx<K>>>,
     stx: Option<Arc<SharedTx<K>>>,
-    tx_counter: u32,
-    rx_counter: u32,
+    /// Which counter counts what; the rest of it is not used.
+    counting: EpConfig,
     enabled: bool,
 }
 
@@ -116,8 +117,7 @@ impl<K: Mode> Endpoint<K> {
                 eq: None,
                 srx: None,
                 stx: None,
-                tx_counter: NIL,
-                rx_counter: NIL,
+                counting: EpConfig::NONE,
                 enabled: false,
             }),
             sep,
@@ -216,18 +216,21 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         if bound.enabled {
             return Err(Errno::EINVAL);
         }
-        if flags.contains(Flags::SEND) {
-            if bound.tx_counter != NIL {
+        let mut counting = bound.counting;
+        let places = [
+            (Flags::SEND, &mut counting.tx_counter),
+            (Flags::RECV, &mut counting.rx_counter),
+            (Flags::READ, &mut counting.read_counter),
+            (Flags::WRITE, &mut counting.write_counter),
+            (Flags::REMOTE_READ, &mut counting.remote_read_counter),
+            (Flags::REMOTE_WRITE, &mut counting.remote_write_counter),
+        ];
+        for (what, place) in places {
+            if flags.contains(what) && std::mem::replace(place, counter.id) != NIL {
                 return Err(Errno::EINVAL);
             }
-            bound.tx_counter = counter.id;
         }
-        if flags.contains(Flags::RECV) {
-            if bound.rx_counter != NIL {
-                return Err(Errno::EINVAL);
-            }
-            bound.rx_counter = counter.id;
-        }
+        bound.counting = counting;
         bound.counters.push(Arc::clone(counter));
         Ok(())
     }
@@ -298,19 +301,19 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
             return Ok(());
         }
         let (sends, receives) = self.directions();
-        if sends && bound.tx_cq.is_none() && bound.tx_counter == NIL {
+        if sends && bound.tx_cq.is_none() && bound.counting.tx_counters() == [NIL; 3] {
             return Err(Errno::ENOCQ);
         }
-        if receives && bound.rx_cq.is_none() && bound.rx_counter == NIL {
+        if receives && bound.rx_cq.is_none() && bound.counting.rx_counters() == [NIL; 3] {
             return Err(Errno::ENOCQ);
         }
         if self.ep_type == EpType::Msg && bound.eq.is_none() {
             return Err(Errno::ENOEQ);
         }
-        if bound.rx_counter == NIL
+        if bound.counting.rx_counter == NIL
             && let Some(counter) = bound.srx.as_ref().and_then(|srx| srx.counter())
         {
-            bound.rx_counter = counter;
+            bound.counting.rx_counter = counter;
         }
         if let Some(sep) = &self.sep {
             sep.listen(&self.core)?;
@@ -326,11 +329,11 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         state.engine.change_ep(self.id, |config| {
             if sends || self.part == Part::Whole {
                 config.tx_cq = bound.tx_cq.as_ref().map_or(NIL, |cq| cq.id);
-                config.tx_counter = bound.tx_counter;
+                config.count_tx_as(&bound.counting);
             }
             if receives || self.part == Part::Whole {
                 config.rx_cq = bound.rx_cq.as_ref().map_or(NIL, |cq| cq.id);
-                config.rx_counter = bound.rx_counter;
+                config.count_rx_as(&bound.counting);
             }
         });
         if let (Some(srx), Some(cq)) = (&bound.srx, &bound.rx_cq) {
@@ -440,8 +443,12 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
                 Ok(matcher.min_multi_recv as usize)
             }
             EpOption::CmDataSize if ep.is_msg => Ok(MAX_HELLO),
-            EpOption::MaxMsgSize | EpOption::MaxTaggedSize => Ok(ep.max_msg_size),
-            EpOption::InjectMsgSize | EpOption::InjectTaggedSize => Ok(ep.inject_size),
+            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
+                Ok(ep.max_msg_size)
+            }
+            EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
+                Ok(ep.inject_size)
+            }
             _ => Err(Errno::ENOPROTOOPT),
         }
     }
@@ -456,11 +463,11 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
                 matcher.min_multi_recv = value as u64;
                 Ok(())
             }
-            EpOption::MaxMsgSize | EpOption::MaxTaggedSize => {
+            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
                 ep.max_msg_size = value;
                 Ok(())
             }
-            EpOption::InjectMsgSize | EpOption::InjectTaggedSize => {
+            EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
                 if value > self.domain.info.tx.inject_size.max(ep.inject_size) {
                     return Err(Errno::EINVAL);
                 }
@@ -532,6 +539,29 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         self.domain
             .lock()
             .recv(self.id, kind, iov, src, context, flags)
+    }
+
+    fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        let iov = Iov::new(iov)?;
+        let mut state = self.domain.lock();
+        state.post_rma(self.id, RmaKind::Read, iov, call)
+    }
+
+    fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        let iov = Iov::new(iov)?;
+        let mut state = self.domain.lock();
+        state.post_rma(self.id, RmaKind::Write, iov, call)
+    }
+
+    fn inject_write(
+        &self,
+        buf: UserBuf,
+        remote: RmaIov,
+        data: Option<u64>,
+        peer: FiAddr,
+    ) -> Result<()> {
+        let mut state = self.domain.lock();
+        state.inject_write(self.id, buf, remote, data, peer)
     }
 
     fn cancel(&self, context: Context) -> Result<()> {

@@ -3,10 +3,10 @@
 use ripstop_engine::xnet::cm::CmReader;
 use ripstop_os::{Interest, clock};
 use ripstop_types::{Errno, FiAddr};
-use ripstop_wire::xnet::cm::Kind;
+use ripstop_wire::xnet::cm::{Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
-use crate::accept::{read_message, write_message};
+use crate::accept::{read_message, terms, write_message};
 use crate::state::State;
 use crate::stream::Phase;
 
@@ -47,7 +47,7 @@ impl State {
             return;
         };
         let Some(socket) = &stream.socket else { return };
-        if let Err(error) = write_message(socket, Kind::Request, &hello) {
+        if let Err(error) = write_message(socket, Kind::Request, Extensions::ALL, &hello) {
             return self.connect_failed(id, error, &[]);
         }
         stream.phase = Phase::Asked(Box::new(CmReader::new()));
@@ -73,8 +73,8 @@ impl State {
         let Some((header, data)) = reader.message() else {
             return;
         };
-        let (kind, order, data) = (header.kind, header.data_order(), data.to_vec());
-        match kind {
+        let (header, data) = (*header, data.to_vec());
+        match header.kind {
             Kind::Response => {}
             Kind::Reject => return self.connect_failed(id, Errno::ECONNREFUSED, &data),
             Kind::Request => {
@@ -113,7 +113,7 @@ impl State {
             stream.phase = Phase::Up;
             stream.deadline = None;
         }
-        self.engine.conn_up(id, order, rendezvous);
+        self.engine.conn_up(id, terms(&header, rendezvous));
         log_info!(EpCtrl, "{peer}: connected");
         if !is_rdm {
             self.msg_connected(id, &data);
@@ -192,6 +192,7 @@ impl State {
     /// The peer broke the protocol.
     #[cold]
     pub(crate) fn protocol_error(&mut self, id: u32, error: Errno) {
+        self.log_refusals();
         let reason = self.engine.wire_error();
         let Some(stream) = self.stream(id) else {
             return;

@@ -1,21 +1,36 @@
-//! Memory regions. Messages need no registration; a region here only has its key.
+//! Memory regions: memory that peers may reach has its place in the engine, other memory only
+//! has a key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ripstop_core::lock::{Lock, Locking};
 use ripstop_core::provider::{MemoryRegion, MrAttr};
+use ripstop_engine::mr::{Access, Mr as Region};
+use ripstop_engine::pool::NIL;
 use ripstop_types::{Errno, Flags, MrMode, Result};
 
+use crate::counter::Counter;
 use crate::domain::{Domain, Mode};
 
 /// Keys given out to callers that let the provider choose.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
 /// A memory region of the tcp provider.
-#[derive(Debug)]
 pub struct Mr<K: Mode> {
     key: u64,
-    _domain: Arc<Domain<K>>,
+    /// Its place in the engine, or [`NIL`] if no peer may reach it.
+    id: u32,
+    counter: <K as Locking>::Lock<Option<Arc<Counter<K>>>>,
+    domain: Arc<Domain<K>>,
+}
+
+impl<K: Mode> std::fmt::Debug for Mr<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mr")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<K: Mode> Mr<K> {
@@ -27,7 +42,10 @@ impl<K: Mode> Mr<K> {
             .union(Flags::REMOTE_READ)
             .union(Flags::REMOTE_WRITE)
             .union(Flags::COLLECTIVE);
-        if !ACCESS.contains(attr.access) || attr.iov.is_empty() {
+        let [memory] = attr.iov[..] else {
+            return Err(Errno::EINVAL);
+        };
+        if !ACCESS.contains(attr.access) {
             return Err(Errno::EINVAL);
         }
         let mode = domain.info.domain.mr_mode;
@@ -36,15 +54,60 @@ impl<K: Mode> Mr<K> {
         } else {
             attr.requested_key
         };
+        let access = Access {
+            read: attr.access.contains(Flags::REMOTE_READ),
+            write: attr.access.contains(Flags::REMOTE_WRITE),
+        };
+        let base = if mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
+            memory.addr() as u64
+        } else {
+            0
+        };
+        let id = if access == Access::default() {
+            NIL
+        } else {
+            let region = Region::new(memory, base, key, access);
+            domain.lock().engine.open_mr(region)?
+        };
         Ok(Arc::new(Self {
             key,
-            _domain: Arc::clone(domain),
+            id,
+            counter: <K as Locking>::Lock::new(None),
+            domain: Arc::clone(domain),
         }))
     }
 }
 
+impl<K: Mode> Drop for Mr<K> {
+    fn drop(&mut self) {
+        if self.id != NIL {
+            self.domain.lock().close_mr(self.id);
+        }
+    }
+}
+
 impl<K: Mode> MemoryRegion for Mr<K> {
+    type Domain = Domain<K>;
+
     fn key(&self) -> u64 {
         self.key
+    }
+
+    fn bind_counter(&self, counter: &Arc<Counter<K>>, flags: Flags) -> Result<()> {
+        if flags != Flags::REMOTE_WRITE {
+            return Err(Errno::EBADFLAGS);
+        }
+        if !Arc::ptr_eq(&counter.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        let mut bound = self.counter.lock();
+        if bound.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(region) = self.domain.lock().engine.mr_mut(self.id) {
+            region.counter = counter.id;
+        }
+        *bound = Some(Arc::clone(counter));
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use ripstop_os::{Interest, Shutdown, clock};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
 
-use crate::accept::{Request, write_message};
+use crate::accept::{Request, terms, write_message};
 use crate::events;
 use crate::params::MAX_HELLO;
 use crate::rdm::Named;
@@ -50,12 +50,13 @@ impl State {
         let Request {
             socket,
             peer,
-            order,
+            header,
         } = state.msg.request.take().ok_or(Errno::EINVAL)?;
         state.msg.peer = Some(peer);
         state.msg.local = socket.local_addr().ok();
         let id = self.open_stream(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
-        let accepted = write_message(&socket, Kind::Response, data)
+        let terms = terms(&header, false);
+        let accepted = write_message(&socket, Kind::Response, terms.extensions, data)
             .and_then(|()| self.attach(id, socket, Interest::READ));
         if let Err(error) = accepted {
             self.drop_stream(id, error);
@@ -64,7 +65,7 @@ impl State {
         if let Some(stream) = self.stream(id) {
             stream.phase = Phase::Up;
         }
-        self.engine.conn_up(id, order, false);
+        self.engine.conn_up(id, terms);
         if let Some(state) = self.ep(ep) {
             state.routes = vec![id];
         }

@@ -138,7 +138,7 @@ impl PassiveEp {
         let Some(Accepting { socket, peer, .. }) = listener.accepting.remove(&id) else {
             return;
         };
-        let Read::Whole(order, data) = read else {
+        let Read::Whole(header, data) = read else {
             return;
         };
         if let Err(error) = self.epoll.remove(&socket) {
@@ -150,7 +150,7 @@ impl PassiveEp {
         let request = Request {
             socket,
             peer,
-            order,
+            header,
         };
         let mut info = self.info.clone();
         info.src_addr = local.map(Address::Ip).or(info.src_addr);

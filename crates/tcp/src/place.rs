@@ -88,6 +88,16 @@ pub(crate) fn copy_user(iov: &Iov<UserBuf>, at: u64, len: u64, bytes: &[u8]) -> 
     done
 }
 
+/// As [`copy_user`], for registered memory, which its owner may look at meanwhile.
+pub(crate) fn store(iov: &Iov<UserBuf>, at: u64, len: u64, bytes: &[u8]) -> usize {
+    let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
+    let mut done = 0;
+    for piece in pieces(iov, at, len as u64) {
+        done += ripstop_mem::store(piece, &bytes[done..]);
+    }
+    done
+}
+
 /// Copies the front of `bytes` to a slot; returns how many.
 pub(crate) fn copy_slot(memory: &mut [u8], at: u64, len: u64, bytes: &[u8]) -> usize {
     let room = slot_range(memory, at, len);

@@ -4,7 +4,7 @@ use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{CopyOut, RecvFlags, SEND_HEADER, Send, SendPlan};
+use ripstop_engine::xnet::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
@@ -106,7 +106,7 @@ impl State {
     }
 
     #[inline]
-    fn route(&self, ep: u32, dest: FiAddr) -> u32 {
+    pub(crate) fn route(&self, ep: u32, dest: FiAddr) -> u32 {
         let Some(Some(state)) = self.eps.get(ep as usize) else {
             return NIL;
         };
@@ -152,7 +152,7 @@ impl State {
                 inline,
                 alone,
             } => (header, usize::from(*header_len), *inline, *alone),
-            SendPlan::Defer { slot } => return self.defer(id, send, *slot),
+            SendPlan::Defer { slot } => return self.defer(id, &send.iov, *slot),
         };
         let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
             return Err(Errno::ENOTCONN);
@@ -203,16 +203,33 @@ impl State {
         Ok(())
     }
 
+    /// Writes what a stream has now that something was staged, or puts that off.
+    pub(crate) fn write_out(&mut self, id: u32, small: bool, more: bool) {
+        let asleep = self.unattended || !self.waiters.is_empty();
+        let wait = more || (self.burst > 0 && small && !asleep);
+        self.burst += 1;
+        match self.stream(id) {
+            // The kernel said no; it will say when.
+            Some(stream) if stream.interest.write => return,
+            _ if wait => return self.put_off(id),
+            _ => self.flush(id),
+        }
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+    }
+
     /// Keeps a message until its connection is up. A connected endpoint sends none before.
     #[cold]
-    fn defer(&mut self, id: u32, send: &Send<UserBuf>, slot: u32) -> Result<()> {
+    pub(crate) fn defer(&mut self, id: u32, iov: &Iov<UserBuf>, slot: u32) -> Result<()> {
         let ep = self.stream(id).map(|stream| stream.ep);
-        if ep.and_then(|ep| self.ep(ep)).is_some_and(|ep| ep.is_msg) {
+        let is_msg = ep.and_then(|ep| self.ep(ep)).is_some_and(|ep| ep.is_msg);
+        if is_msg && !self.engine.conn(id).is_some_and(|conn| conn.is_up()) {
             self.engine.take_back(id);
             return Err(Errno::ENOTCONN);
         }
         if slot != NIL
-            && let Err(error) = self.fill_slot(slot, send.iov.segments())
+            && let Err(error) = self.fill_slot(slot, iov.segments())
         {
             self.engine.take_back(id);
             return Err(error);
@@ -225,33 +242,29 @@ impl State {
     /// and it could be.
     #[cold]
     pub(crate) fn replay(&mut self, id: u32) -> bool {
-        let Ok(Some((deferred, plan))) = self.engine.replay(id) else {
+        let mut header = [0; HEADER];
+        let Ok(Some(replayed)) = self.engine.replay(id, &mut header) else {
             return false;
         };
-        let SendPlan::Stage {
-            header,
+        let Replayed {
+            deferred,
             header_len,
             inline,
-            ..
-        } = plan
-        else {
-            return false;
-        };
-        let payload = if inline {
-            deferred.send.iov.len() as usize
-        } else {
-            0
-        };
+        } = replayed;
+        let iov = deferred.posted.iov();
+        let payload = if inline { iov.len() as usize } else { 0 };
         let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
             return false;
         };
-        if let Err(error) = stream.stage.reserve(SEND_HEADER + payload) {
+        if let Err(error) = stream.stage.reserve(HEADER + payload) {
             self.lost(id, error);
             return false;
         }
-        stream.stage.push_header(&header, usize::from(header_len));
+        stream
+            .stage
+            .push(header.get(..header_len).unwrap_or_default());
         if inline && deferred.slot == NIL {
-            stream.stage.push_user(deferred.send.iov.segments());
+            stream.stage.push_user(iov.segments());
         } else if inline {
             let mut stage = std::mem::take(&mut stream.stage);
             stage.push(self.slot(deferred.slot));

@@ -12,7 +12,7 @@ use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
 use ripstop_wire::xnet::rdm::{CONTEXTS, Greeting};
 
-use crate::accept::{Request, reject, write_message};
+use crate::accept::{Request, reject, terms, write_message};
 use crate::params::FIRST_RETRY;
 use crate::state::{State, token};
 use crate::stream::{Phase, Role, Stream};
@@ -227,7 +227,7 @@ impl State {
         let Request {
             socket,
             peer: from,
-            order,
+            header,
         } = request;
         let greeting = match Greeting::parse(data) {
             Ok(greeting) => greeting,
@@ -283,7 +283,9 @@ impl State {
             }
         };
         let answer = greeting.answer(pid()).with_context(own);
-        let accepted = write_message(&socket, Kind::Response, &answer.emit())
+        let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
+        let terms = terms(&header, rendezvous);
+        let accepted = write_message(&socket, Kind::Response, terms.extensions, &answer.emit())
             .and_then(|()| self.attach(id, socket, Interest::READ));
         if let Err(error) = accepted {
             log_warn!(EpCtrl, "{peer}: could not be accepted: {error}");
@@ -296,8 +298,7 @@ impl State {
                 stream.role = Role::Loopback;
             }
         }
-        let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
-        self.engine.conn_up(id, order, rendezvous);
+        self.engine.conn_up(id, terms);
         if decision == Decision::Loopback {
             return;
         }

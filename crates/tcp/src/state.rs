@@ -1,23 +1,20 @@
 //! What a domain owns behind its lock: the engine, the streams, and how they make progress.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_core::EventQueue;
-use ripstop_core::provider::Token;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Engine, Limits};
 use ripstop_mem::UserBuf;
 use ripstop_os::{Epoll, EventFd, Events, Interest, Socket, Timer};
-use ripstop_types::{Errno, Flags, Result};
+use ripstop_types::{Errno, Result};
 
 use crate::accept::Accepting;
 use crate::av::Table;
+pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::params::Params;
 use crate::polls::Polls;
-use crate::rdm::Rdm;
 use crate::stage::STAGE;
 use crate::stream::Stream;
 
@@ -45,45 +42,6 @@ pub(crate) mod token {
     pub(crate) const fn stream(id: u32, generation: u32) -> u64 {
         STREAM | (((generation & 0xff_ffff) as u64) << 32) | id as u64
     }
-}
-
-/// The part of an endpoint that MSG has.
-#[derive(Debug, Default)]
-pub(crate) struct Msg {
-    pub(crate) eq: Option<Arc<EventQueue>>,
-    /// The stream of a request that may be accepted.
-    pub(crate) request: Option<crate::accept::Request>,
-    /// Source address to connect from.
-    pub(crate) source: Option<SocketAddr>,
-    /// A socket taken over from a passive endpoint, to connect with.
-    pub(crate) bound: Option<Socket>,
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) peer: Option<SocketAddr>,
-    /// The connection has ended; the endpoint cannot be used again.
-    pub(crate) ended: bool,
-    /// Data for the peer, to be sent with the request.
-    pub(crate) hello: Vec<u8>,
-}
-
-/// An endpoint as the driver knows it, by the engine's id.
-#[derive(Debug)]
-pub(crate) struct EpState {
-    pub(crate) token: Token,
-    /// Connection by fabric address, or for MSG the only one; [`NIL`] where there is none.
-    pub(crate) routes: Vec<u32>,
-    pub(crate) is_msg: bool,
-    pub(crate) inject_size: usize,
-    pub(crate) max_msg_size: usize,
-    pub(crate) tx_flags: Flags,
-    pub(crate) rx_flags: Flags,
-    pub(crate) tx_selective: bool,
-    pub(crate) rx_selective: bool,
-    pub(crate) has_tx: bool,
-    pub(crate) has_rx: bool,
-    pub(crate) shared_srx: bool,
-    pub(crate) srx: u32,
-    pub(crate) rdm: Option<Rdm>,
-    pub(crate) msg: Msg,
 }
 
 /// A stream that was just active.
@@ -443,7 +401,9 @@ impl State {
         let (placed, read) = match engine.rx_want(id) {
             RxWant::Blocked => return Err(Errno::EAGAIN),
             RxWant::Header => return read_to(socket.recv(staging)),
-            RxWant::Place(iov, at, len) => crate::place::read_user(socket, iov, at, len, staging)?,
+            RxWant::Place(iov, at, len) | RxWant::Store(iov, at, len) => {
+                crate::place::read_user(socket, iov, at, len, staging)?
+            }
             RxWant::Keep(slot, total, at, len) => match crate::place::slot(slots, slot, total) {
                 Ok(memory) => crate::place::read_slot(socket, memory, at, len, staging)?,
                 Err(_) => {
@@ -506,6 +466,7 @@ impl State {
             let taken = match engine.rx_want(id) {
                 RxWant::Header => 0,
                 RxWant::Place(iov, at, len) => crate::place::copy_user(iov, at, len, rest),
+                RxWant::Store(iov, at, len) => crate::place::store(iov, at, len, rest),
                 RxWant::Keep(slot, total, at, len) => {
                     match crate::place::slot(slots, slot, total) {
                         Ok(memory) => crate::place::copy_slot(memory, at, len, rest),
@@ -583,6 +544,7 @@ impl State {
         while let Some(id) = self.engine.pop_resumed() {
             self.resume(id);
         }
+        self.log_refusals();
         while let Some((id, error)) = self.engine.pop_broken() {
             self.lost(id, error);
         }

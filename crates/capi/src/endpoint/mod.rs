@@ -12,6 +12,7 @@ use ripstop_types::{AddrFormat, Errno, Flags, Result};
 mod cm;
 mod msg;
 mod options;
+mod rma;
 mod tagged;
 
 pub(crate) use msg::recv_message as message;
@@ -121,7 +122,7 @@ fn head<D: Domain, M: Defaults>(class: usize, context: *mut c_void) -> abi::fid_
         ops: table(Tables::<D, M>::EP),
         cm: table(Tables::<D, M>::CM),
         msg: table(Tables::<D, M>::MSG),
-        rma: table(&tables::NO_RMA),
+        rma: table(Tables::<D, M>::RMA),
         tagged: table(Tables::<D, M>::TAGGED),
         atomic: table(&tables::NO_ATOMIC),
         collective: table(&tables::NO_COLLECTIVE),

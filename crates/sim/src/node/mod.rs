@@ -360,6 +360,8 @@ impl Node {
                 if self.engine.rx_retry(conn) {
                     self.consume(net, conn);
                 }
+            } else if let Some(refusal) = self.engine.pop_refusal() {
+                assert!(self.engine.conn(refusal.conn).is_some(), "refused to none");
             } else if let Some((conn, error)) = self.engine.pop_broken() {
                 assert!(self.engine.conn(conn).is_some(), "none is broken");
                 self.lost(net, conn, error);

@@ -1,0 +1,51 @@
+//! Endpoints as the driver knows them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ripstop_core::EventQueue;
+use ripstop_core::provider::Token;
+use ripstop_os::Socket;
+use ripstop_types::Flags;
+
+use crate::rdm::Rdm;
+
+/// The part of an endpoint that MSG has.
+#[derive(Debug, Default)]
+pub(crate) struct Msg {
+    pub(crate) eq: Option<Arc<EventQueue>>,
+    /// The stream of a request that may be accepted.
+    pub(crate) request: Option<crate::accept::Request>,
+    /// Source address to connect from.
+    pub(crate) source: Option<SocketAddr>,
+    /// A socket taken over from a passive endpoint, to connect with.
+    pub(crate) bound: Option<Socket>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    /// The connection has ended; the endpoint cannot be used again.
+    pub(crate) ended: bool,
+    /// Data for the peer, to be sent with the request.
+    pub(crate) hello: Vec<u8>,
+}
+
+/// An endpoint as the driver knows it, by the engine's id.
+#[derive(Debug)]
+pub(crate) struct EpState {
+    pub(crate) token: Token,
+    /// Connection by fabric address, or for MSG the only one; [`NIL`] where there is none.
+    pub(crate) routes: Vec<u32>,
+    pub(crate) is_msg: bool,
+    pub(crate) inject_size: usize,
+    pub(crate) max_msg_size: usize,
+    pub(crate) tx_flags: Flags,
+    pub(crate) rx_flags: Flags,
+    pub(crate) has_rma: bool,
+    pub(crate) tx_selective: bool,
+    pub(crate) rx_selective: bool,
+    pub(crate) has_tx: bool,
+    pub(crate) has_rx: bool,
+    pub(crate) shared_srx: bool,
+    pub(crate) srx: u32,
+    pub(crate) rdm: Option<Rdm>,
+    pub(crate) msg: Msg,
+}
