@@ -24,6 +24,9 @@ WORKS = {
     "msg": [(work, ["-c"]) for work in PLAIN] + [(work, ["-c", "-r"]) for work in (*TAGGED, "multi", "peek")],
     "rdm": [(work, []) for work in (*PLAIN, *TAGGED, "multi", "peek")],
 }
+# Reads and writes of remote memory: by offset with keys of our choice, and by address with the provider's.
+ONE_SIDED = ("rma", "rma-inject", "rma-data", "rma-delivery", "rma-iov")
+ADDRESSING = {"offset": "-m", "address": "-v"}
 # Not with the C library as server: it dies when a tagged message on a connected endpoint finds no receive.
 OURS_SERVES = {("msg", "peek")}
 # The same with blocking waits, and over IPv6.
@@ -43,6 +46,10 @@ def cases():
             for name, more in VARIANTS.items():
                 found += [Case(f"{place}/{work}-{name}", talk(role, work, flags + more),
                                full=work != "tagged-stream") for work, flags in works]
+    for kind, flags in (("msg", ["-c"]), ("rdm", [])):
+        for role in ("server", "client"):
+            found += [Case(f"{NAME}/{kind}/{role}/{work}-{how}", talk(role, work, [*flags, option]))
+                      for work in ONE_SIDED for how, option in ADDRESSING.items()]
     for kind, works in LOSSES.items():
         for survivor in ("ours", "theirs"):
             for work, flags in works:

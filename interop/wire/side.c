@@ -126,9 +126,13 @@ static struct fi_info *hints_for(const struct options *opt)
 		hints->caps |= FI_TAGGED | FI_MULTI_RECV;
 		hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
 	}
+	if (opt->rma)
+		hints->caps |= FI_RMA;
+	if (opt->virtual_addr)
+		hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = opt->type;
-	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
+	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS | (opt->rma ? FI_ORDER_SAW : 0);
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->control_progress = hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->cq_data_size = 8;
@@ -307,10 +311,18 @@ void side_close(struct side *s)
 	fi_freeinfo(s->info);
 }
 
-static void complete(const struct fi_cq_tagged_entry *entry, fi_addr_t source)
+static void complete(struct side *s, const struct fi_cq_tagged_entry *entry, fi_addr_t source)
 {
 	struct op *op = entry->op_context;
 
+	if (entry->flags & FI_REMOTE_WRITE) {
+		if ((entry->flags & (FI_RMA | FI_REMOTE_CQ_DATA)) != (FI_RMA | FI_REMOTE_CQ_DATA))
+			fail("a write of the peer came with flags 0x%lx", entry->flags);
+		s->written++;
+		s->written_data = entry->data;
+		s->written_len = entry->len;
+		return;
+	}
 	if (!op)
 		fail("a completion without context, flags 0x%lx", entry->flags);
 	if (op->arrived && entry->flags & FI_RECV && entry->len)
@@ -372,7 +384,7 @@ void progress(struct side *s)
 		if (!n)
 			fail("fi_cq_read says 0");
 		for (ssize_t i = 0; i < n; i++)
-			complete(&entries[i], sources[i]);
+			complete(s, &entries[i], sources[i]);
 	}
 }
 

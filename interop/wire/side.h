@@ -19,6 +19,8 @@ struct options {
 	enum fi_ep_type type;
 	bool server;
 	bool shared_rx;         /* connected endpoints receive from a shared context */
+	bool rma;               /* the endpoint reads and writes remote memory */
+	bool virtual_addr;      /* which is named by its address, with a key of the provider's choice */
 	bool wait;              /* wait in fi_cq_sread instead of reading again and again */
 	const char *node;       /* our own address */
 	const char *service;    /* our port, or NULL for any */
@@ -55,6 +57,9 @@ struct side {
 	struct fid_ep *ep;
 	struct fid_ep *rx;      /* where receives are posted: `ep` or `srx` */
 	fi_addr_t to;           /* the peer, for calls that name it */
+	unsigned written;       /* writes of the peer with CQ data, not yet looked at; the last one's data and length */
+	uint64_t written_data;
+	size_t written_len;
 	int broken;             /* the first error that an operation ended with */
 };
 

@@ -41,6 +41,8 @@ void late(struct side *s, const struct work *w);
 void stream(struct side *s, const struct work *w);
 void multi(struct side *s, const struct work *w);
 void peek(struct side *s, const struct work *w);
+/* rma.c */
+void one_sided(struct side *s, const struct work *w);
 /* loss.c */
 void drain(struct side *s, const struct work *w);
 void stuck(struct side *s, const struct work *w);
