@@ -597,6 +597,9 @@ pub trait CompletionQueue: 'static {
         entry: impl FnMut(&Completion),
     ) -> Result<usize>;
 
+    /// Makes progress; whether there is an entry to be read (`fi_poll(3)`).
+    fn poll(&self) -> bool;
+
     /// Takes the next error entry; `data` receives bytes that describe it (the peer's
     /// address for [`Flags::SOURCE_ERR`]), borrowed for the call.
     ///

@@ -126,6 +126,14 @@ impl<K: Mode> CompletionQueue for Cq<K> {
         )?
     }
 
+    fn poll(&self) -> bool {
+        self.domain.inner.note_activity();
+        let mut state = self.domain.lock();
+        state.progress();
+        let cq = state.engine.cq_mut(self.id);
+        cq.is_some_and(|cq| !cq.is_empty())
+    }
+
     fn read_error(&self, entry: impl FnOnce(&CompletionError, &[u8])) -> Result<()> {
         let mut state = self.domain.lock();
         let cq = state.engine.cq_mut(self.id).ok_or(Errno::EINVAL)?;
