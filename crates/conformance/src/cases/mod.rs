@@ -12,9 +12,7 @@ mod peers;
 mod tagged;
 mod threads;
 
-use std::net::{TcpListener, UdpSocket};
-
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Case, Cx, Step, Stop};
 use crate::subject::CEdge;
 
 /// Every case, in the order they run.
@@ -40,18 +38,4 @@ pub fn all() -> Vec<Case> {
 fn c_edge<'a>(cx: &Cx<'a>) -> Step<&'a dyn CEdge> {
     let edge = cx.s.c_edge();
     edge.ok_or_else(|| Stop::not_offered("only the C interface has this call"))
-}
-
-/// Ends the case where IPv6 is switched off.
-fn has_ipv6() -> Outcome {
-    match TcpListener::bind("[::1]:0") {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Stop::not_here("this machine has no IPv6 loopback address")),
-    }
-}
-
-/// Whether there is a network beyond this machine. Nothing is sent to find out.
-fn has_network() -> bool {
-    let outside = ("192.0.2.1", 9);
-    UdpSocket::bind(("0.0.0.0", 0)).is_ok_and(|socket| socket.connect(outside).is_ok())
 }

@@ -9,14 +9,12 @@ mod call;
 mod post;
 
 pub mod foreign;
-pub mod rust;
 
 use std::fmt;
 use std::time::Duration;
 
 use ripstop_core::{Address, Hints, Info};
 use ripstop_types::{AvType, CqFormat, Errno, FiAddr, Flags, Threading, Version, WaitObj};
-use rustix::event::Timespec;
 
 pub use call::{Error, Result};
 pub use post::{Claimed, Completion, CqError, Inject, Kind, Post, Token};
@@ -263,11 +261,6 @@ pub struct Setup {
     pub provider: String,
     /// What the application serialises.
     pub threading: Threading,
-}
-
-/// How long a file descriptor is polled at most, in one go.
-fn timespec(timeout: Duration) -> Option<Timespec> {
-    Timespec::try_from(timeout).ok()
 }
 
 impl fmt::Display for About {

@@ -12,11 +12,11 @@ use ripstop_core::{Address, Handle, Info};
 use ripstop_foreign as lib;
 use ripstop_foreign::{Bound, Close as _, Library};
 use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
     About, AvAttr, CEdge, Claimed, Completion, CqAttr, CqError, Direction, EpOption, EqError,
-    Error, Event, Fid, Inject, Post, Query, Result, Subject, Token, timespec,
+    Error, Event, Fid, Inject, Post, Query, Result, Subject, Token,
 };
 use table::{Object, Table};
 
@@ -32,6 +32,11 @@ struct InfoKey(usize);
 
 /// Marks an [`Info`] as that of the connection request with this number.
 struct RequestKey(usize);
+
+/// How long a file descriptor is polled at most, in one go.
+fn timespec(timeout: Duration) -> Option<Timespec> {
+    Timespec::try_from(timeout).ok()
+}
 
 impl From<lib::Error> for Error {
     fn from(error: lib::Error) -> Self {
@@ -128,7 +133,9 @@ impl<M: lib::Threading> Subject for Foreign<M> {
 
     fn domain(&self, fabric: Fid, info: &Info) -> Result<Fid> {
         let fabric = self.table.fabric(fabric)?;
-        let domain = self.with_info(info, |i| Ok(fabric.domain(i)?))?;
+        // More than any queue that is tried holds.
+        let options = lib::DomainOptions { max_ops: 1 << 19 };
+        let domain = self.with_info(info, |i| Ok(fabric.domain_with(i, options)?))?;
         Ok(self.table.insert(Object::Domain(domain), info.addr_format))
     }
 
