@@ -107,7 +107,7 @@ pub(crate) enum Kept<M: Threading> {
 }
 
 impl<M: Threading> Bound<'_, M> {
-    fn keep(&self) -> (Kept<M>, *mut fid) {
+    pub(crate) fn keep(&self) -> (Kept<M>, *mut fid) {
         match self {
             Self::Cq(o) => (Kept::Cq(o.core.clone()), o.core.owned.fid()),
             Self::Cntr(o) => (Kept::Cntr(o.core.clone()), o.core.owned.fid()),

@@ -9,14 +9,15 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
-use ripstop_abi::{FI_KEY_NOTAVAIL, fi_ops_mr, fid, fid_mr, iovec};
+use ripstop_abi::{FI_KEY_NOTAVAIL, fid_mr, iovec};
 use ripstop_types::{Errno, Flags};
 
 use crate::buf;
-use crate::call::{ENOSYS, op};
 use crate::domain::DomainCore;
 use crate::fabric::opened;
-use crate::threading::{Ptr, Threading};
+use crate::probe::Kept;
+use crate::registration::Registration;
+use crate::threading::{Lock as _, Ptr, Threading};
 use crate::{Error, Result};
 
 /// Bytes that C, and through it a peer, may write at any time.
@@ -159,30 +160,21 @@ impl<M: Threading> Region<M> {
     ///
     /// What the library says.
     pub fn register(&self, access: Flags, key: u64) -> Result<Mr<M>> {
-        let domain = self.domain.get();
-        // SAFETY: the domain is open.
-        let table: *const fi_ops_mr = unsafe { (*domain).mr };
-        let mut mr: *mut fid_mr = ptr::null_mut();
-        let fid: *mut fid = domain.cast();
-        let base = self.memory.base.as_ptr().cast_const().cast();
-        let ret = match op!(table, fi_ops_mr.reg) {
-            // SAFETY: the memory outlives the domain, `mr` takes the result.
-            Some(reg) => unsafe {
-                reg(
-                    fid,
-                    base,
-                    self.memory.len,
-                    access.bits(),
-                    0,
-                    key,
-                    0,
-                    &raw mut mr,
-                    ptr::null_mut(),
-                )
-            },
-            None => ENOSYS,
-        };
-        let ptr = opened("fi_mr_reg", ret, mr)?;
+        self.register_as(&Registration {
+            access,
+            key,
+            ..Registration::default()
+        })
+    }
+
+    /// Keeps a registration of this memory.
+    pub(crate) fn registered(
+        &self,
+        call: &'static str,
+        ret: i32,
+        mr: *mut fid_mr,
+    ) -> Result<Mr<M>> {
+        let ptr = opened(call, ret, mr)?;
         if self.domain.mr_local {
             // SAFETY: the registration is live.
             let desc = unsafe { (*mr).mem_desc };
@@ -191,7 +183,24 @@ impl<M: Threading> Region<M> {
         Ok(Mr {
             ptr: Some(ptr),
             region: self.clone(),
+            bound: M::Lock::new(Vec::new()),
         })
+    }
+
+    /// The address of its first byte, for peers where `FI_MR_VIRT_ADDR` is in force.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.base().addr() as u64
+    }
+
+    /// The domain it belongs to.
+    pub(crate) fn domain(&self) -> &DomainCore<M> {
+        &self.domain
+    }
+
+    /// The address of its first byte.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.memory.base.as_ptr()
     }
 }
 
@@ -257,8 +266,10 @@ impl<M: Threading> Slice<'_, M> {
 /// A registered region. Dropping it ends the registration, unless the provider needs
 /// `FI_MR_LOCAL`: then posted operations may refer to it and it ends with the domain.
 pub struct Mr<M: Threading> {
-    ptr: Option<Ptr<fid_mr, M>>,
+    pub(crate) ptr: Option<Ptr<fid_mr, M>>,
     region: Region<M>,
+    /// What it is bound to.
+    pub(crate) bound: M::Lock<Vec<Kept<M>>>,
 }
 
 impl<M: Threading> Mr<M> {
@@ -283,7 +294,7 @@ impl<M: Threading> Mr<M> {
     /// elsewhere they start at 0.
     #[must_use]
     pub fn address(&self) -> u64 {
-        self.region.memory.base.as_ptr().addr() as u64
+        self.region.address()
     }
 
     /// The memory.

@@ -3,16 +3,39 @@
 
 use std::ffi::c_void;
 
-use ripstop_abi::fi_ops_rma;
-use ripstop_types::FiAddr;
+use ripstop_abi::{fi_msg_rma, fi_ops_rma, fi_rma_iov};
+use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::call::op;
 use crate::guard::Op;
-use crate::msg::{NONE, Posted};
+use crate::msg::{NONE, Posted, refused};
 use crate::ops::Kind;
-use crate::payload::Contiguous;
+use crate::payload::{Contiguous, Parts, Payload};
 use crate::threading::Threading;
 use crate::{Endpoint, Error, Result};
+
+/// Pieces of a peer's memory that one operation may name here.
+const MAX_REMOTE: usize = 16;
+
+/// A piece of a peer's memory (`struct fi_rma_iov`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// Where it starts: an address, or an offset into the region.
+    pub address: u64,
+    /// Bytes.
+    pub len: usize,
+    /// The region's key.
+    pub key: u64,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the peer's memory into ours.
+    Read,
+    /// From our memory into the peer's.
+    Write,
+}
 
 impl<M: Threading> Endpoint<M> {
     #[inline]
@@ -130,5 +153,125 @@ impl<M: Threading> Endpoint<M> {
             None => NONE,
         };
         Error::check_count("fi_inject_write", ret).map(|_| ())
+    }
+
+    /// As [`Endpoint::inject_write`], with remote CQ data (`fi_inject_writedata`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::inject`].
+    pub fn inject_writedata(
+        &self,
+        bytes: &[u8],
+        data: u64,
+        to: FiAddr,
+        address: u64,
+        key: u64,
+    ) -> Result<()> {
+        self.may_inject("fi_inject_writedata", bytes.len(), to)?;
+        let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
+        let ret = match op!(self.rma_ops(), fi_ops_rma.injectdata) {
+            // SAFETY: the endpoint is open; the call copies the bytes before it returns.
+            Some(inject) => unsafe { inject(self.raw(), from, len, data, to.0, address, key) },
+            None => NONE,
+        };
+        Error::check_count("fi_inject_writedata", ret).map(|_| ())
+    }
+
+    /// Moves any pieces of memory from or to one place of a peer's (`fi_readv`, `fi_writev`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::sendmsg`].
+    pub fn rmav<P: Payload>(
+        &self,
+        direction: Direction,
+        payload: P,
+        peer: FiAddr,
+        (address, key): (u64, u64),
+        token: u64,
+    ) -> Posted<P> {
+        let call = match direction {
+            Direction::Read => "fi_readv",
+            Direction::Write => "fi_writev",
+        };
+        let mut parts = match payload.parts() {
+            Ok(parts) => parts,
+            Err(errno) => return Err(refused(call, errno, payload)),
+        };
+        let gate = self.may_transmit(parts.op(Flags::empty()), peer);
+        let (ep, table) = (self.raw(), self.rma_ops());
+        self.post(call, Kind::Plain, token, payload, gate, |context| {
+            let found = match direction {
+                Direction::Read => op!(table, fi_ops_rma.readv),
+                Direction::Write => op!(table, fi_ops_rma.writev),
+            };
+            let Parts { iov, desc, count } = &mut parts;
+            let (iov, desc) = (iov.as_ptr(), desc.as_mut_ptr());
+            match found {
+                // SAFETY: the endpoint is open; memory and context are booked until completion.
+                Some(rma) => unsafe { rma(ep, iov, desc, *count, peer.0, address, key, context) },
+                None => NONE,
+            }
+        })
+    }
+
+    /// Moves any pieces of memory from or to any places of a peer's, with flags of its own
+    /// (`fi_readmsg`, `fi_writemsg`). `data` counts with [`Flags::REMOTE_CQ_DATA`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::sendmsg`]; `FI_EINVAL` for more than 16 places.
+    pub fn rmamsg<P: Payload>(
+        &self,
+        direction: Direction,
+        payload: P,
+        peer: FiAddr,
+        remote: &[Remote],
+        (data, flags): (u64, Flags),
+        token: u64,
+    ) -> Posted<P> {
+        let call = match direction {
+            Direction::Read => "fi_readmsg",
+            Direction::Write => "fi_writemsg",
+        };
+        let mut places = [fi_rma_iov::default(); MAX_REMOTE];
+        let parts = match (payload.parts(), places.get_mut(..remote.len())) {
+            (Ok(parts), Some(places)) => {
+                for (place, piece) in places.iter_mut().zip(remote) {
+                    (place.addr, place.len, place.key) = (piece.address, piece.len, piece.key);
+                }
+                Ok(parts)
+            }
+            (Err(errno), _) => Err(errno),
+            (_, None) => Err(Errno::EINVAL),
+        };
+        let mut parts = match parts {
+            Ok(parts) => parts,
+            Err(errno) => return Err(refused(call, errno, payload)),
+        };
+        let gate = self.may_transmit(parts.op(flags), peer);
+        let (ep, table) = (self.raw(), self.rma_ops());
+        self.post(call, Kind::Plain, token, payload, gate, |context| {
+            let found = match direction {
+                Direction::Read => op!(table, fi_ops_rma.readmsg),
+                Direction::Write => op!(table, fi_ops_rma.writemsg),
+            };
+            let msg = fi_msg_rma {
+                msg_iov: parts.iov.as_ptr(),
+                desc: parts.desc.as_mut_ptr(),
+                iov_count: parts.count,
+                addr: peer.0,
+                rma_iov: places.as_ptr(),
+                rma_iov_count: remote.len(),
+                context,
+                data,
+            };
+            match found {
+                // SAFETY: the endpoint is open; memory and context are booked until completion.
+                Some(rma) => unsafe { rma(ep, &raw const msg, flags.bits()) },
+                None => NONE,
+            }
+        })
     }
 }
