@@ -293,18 +293,27 @@ fn cntr_wakes_for_error(cx: &Cx<'_>) -> Outcome {
     let s = cx.threads()?;
     let rig = counted(cx)?;
     rig.exchange(A, B, b"first")?;
-    rig.post(B, Post::recv(1))?;
     let (cntr, ep, to, cq) = (
         rx_cntr(&rig)?,
         rig.sides[A].ep,
         rig.sides[A].peer,
         rig.sides[A].cq,
     );
+    const ERRORS: u64 = 20;
+    for _ in 0..ERRORS {
+        rig.post(B, Post::recv(1))?;
+    }
     thread::scope(|scope| {
         let waiter = scope.spawn(move || block_cntr(s, cntr, 100));
-        thread::sleep(NAP);
-        post(s, ep, &token(Post::send(*b"too long"), 900, to))?;
-        wait(s, cq, 900)?;
+        // Only what goes wrong while the thread waits wakes it, and nobody knows when it does.
+        for error in 0..ERRORS {
+            thread::sleep(NAP);
+            if waiter.is_finished() {
+                break;
+            }
+            post(s, ep, &token(Post::send(*b"too long"), 900 + error, to))?;
+            wait(s, cq, 900 + error)?;
+        }
         let (took, said) = join(waiter)?;
         ensure!(said == Some(Errno::EAVAIL), "the wait said {said:?}");
         ensure!(took < LONG / 2, "woken only after {took:?}");
