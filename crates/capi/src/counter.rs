@@ -18,11 +18,14 @@ use crate::errno::code;
 use crate::object::{self, Body, Room, body};
 use crate::tables::{self, table};
 use crate::wait;
+use crate::waitset::{self, WaitSet};
 
 /// What a counter's object holds.
 pub(crate) struct CounterBody<D: Domain> {
     pub(crate) counter: Arc<D::Counter>,
     pub(crate) domain: Arc<D>,
+    /// The wait set it is part of.
+    set: Option<Arc<WaitSet>>,
 }
 
 impl<D: Domain> Body for CounterBody<D> {
@@ -74,8 +77,25 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
             fid: object::fid(abi::FI_CLASS_CNTR, context, Tables::<D>::FID),
             ops: table(Tables::<D>::CNTR),
         };
+        // SAFETY: the caller's guarantee.
+        let (wanted, set) = unsafe { attributes(attr) }?;
+        let counter = parent.domain.counter(&wanted)?;
+        if let Some(set) = &set {
+            let mut seen = [0; 2];
+            let changed = move |counter: &D::Counter| {
+                counter.try_wait()?;
+                // What others' progress brought counts as well.
+                let now = [counter.read(), counter.read_error()];
+                match core::mem::replace(&mut seen, now) == now {
+                    true => Ok(()),
+                    false => Err(Errno::EAGAIN),
+                }
+            };
+            set.add(counter.wait_fd()?, &counter, changed)?;
+        }
         let body = CounterBody {
-            counter: parent.domain.counter(&attributes(attr)?)?,
+            counter,
+            set,
             domain: Arc::clone(&parent.domain),
         };
         Ok(Room::<CounterBody<D>>::new().fill(head, body))
@@ -84,20 +104,28 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     unsafe { object::open(cntr, make) }
 }
 
-fn attributes(attr: &abi::fi_cntr_attr) -> Result<CounterAttr> {
+/// Attributes as a provider takes them, and the wait set.
+///
+/// # Safety
+///
+/// The wait set is null or open.
+unsafe fn attributes(attr: &abi::fi_cntr_attr) -> Result<(CounterAttr, Option<Arc<WaitSet>>)> {
     match Flags::from_bits_retain(attr.flags) {
         flags if flags.is_empty() => {}
         Flags::PEER => return Err(Errno::ENOSYS),
         _ => return Err(Errno::EINVAL),
     }
-    Ok(CounterAttr {
+    // SAFETY: the caller's guarantee.
+    let (wait, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;
+    let wanted = CounterAttr {
         bytes: match attr.events {
             abi::FI_CNTR_EVENTS_COMP => false,
             abi::FI_CNTR_EVENTS_BYTES => true,
             _ => return Err(Errno::EINVAL),
         },
-        wait: wait::object(attr.wait_obj, attr.wait_set)?,
-    })
+        wait,
+    };
+    Ok((wanted, set))
 }
 
 unsafe extern "C" fn read<D: Domain>(cntr: *mut abi::fid_cntr) -> u64 {
@@ -154,6 +182,7 @@ unsafe extern "C" fn control<D: Domain>(
     // SAFETY: see the module.
     let this = unsafe { body::<CounterBody<D>>(fid.cast()) };
     let fd = || this.counter.wait_fd().map(|fd| fd.as_raw_fd());
+    let object = wait::shown(this.set.as_ref(), this.counter.wait_obj());
     // SAFETY: the argument is as the command asks.
-    code(unsafe { wait::control(command, arg, this.counter.wait_obj(), fd) })
+    code(unsafe { wait::control(command, arg, object, fd) })
 }

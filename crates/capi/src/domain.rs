@@ -16,7 +16,7 @@ use crate::errno::{code, fail};
 use crate::object::{self, Body, Room, body};
 use crate::opened;
 use crate::tables::{self, table};
-use crate::{av, counter, cq, endpoint, mr, sep, srx, stx};
+use crate::{av, counter, cq, endpoint, mr, poll, sep, srx, stx};
 
 /// What a domain's object holds.
 pub(crate) struct DomainBody<D: Domain> {
@@ -57,6 +57,7 @@ impl<D: Domain> Tables<D> {
         cq_open: Some(cq::open::<D>),
         endpoint: Some(endpoint::open::<D>),
         cntr_open: Some(counter::open::<D>),
+        poll_open: Some(poll::open::<D>),
         scalable_ep: Some(sep::open::<D>),
         srx_ctx: Some(srx::open::<D>),
         stx_ctx: Some(stx::open::<D>),

@@ -25,6 +25,7 @@ use crate::fabric::FabricBody;
 use crate::object::{self, Body, Room, body, pointer};
 use crate::tables::{self, table};
 use crate::wait::{self, timeout};
+use crate::waitset::{self, WaitSet};
 use kept::Kept;
 use target::Target;
 
@@ -34,6 +35,8 @@ const WITH_BUFFER: Version = Version::new(1, 5);
 /// What an event queue's object holds.
 pub(crate) struct EqBody {
     pub(crate) eq: Arc<EventQueue>,
+    /// The wait set it is part of.
+    set: Option<Arc<WaitSet>>,
     /// The version the program was written for.
     api: Version,
     /// The program inserts events of its own (`FI_WRITE`).
@@ -88,18 +91,25 @@ pub(crate) unsafe extern "C" fn open<F: Fabric>(
         if flags.contains(Flags::PEER) {
             return Err(Errno::ENOSYS);
         }
+        // SAFETY: the caller's guarantee.
+        let (wait_obj, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;
         let queue = EventQueue::open(&EqAttr {
             size: attr.size,
             flags,
-            wait_obj: wait::object(attr.wait_obj, attr.wait_set)?,
+            wait_obj,
             signaling_vector: attr.signaling_vector,
         })?;
+        let eq = Arc::new(queue);
+        if let Some(set) = &set {
+            set.add(eq.wait_fd()?, &eq, EventQueue::try_wait)?;
+        }
         let head = abi::fid_eq {
             fid: object::fid(abi::FI_CLASS_EQ, context, &FID),
             ops: table(&EQ),
         };
         let body = EqBody {
-            eq: Arc::new(queue),
+            eq,
+            set,
             api: parent.api,
             writable: flags.contains(Flags::WRITE),
             kept: Mutex::default(),
@@ -257,8 +267,9 @@ unsafe extern "C" fn control(fid: *mut abi::fid, command: c_int, arg: *mut c_voi
     // SAFETY: see the module.
     let this = unsafe { body::<EqBody>(fid.cast()) };
     let fd = || this.eq.wait_fd().map(|fd| fd.as_raw_fd());
+    let object = wait::shown(this.set.as_ref(), this.eq.attr().wait_obj);
     // SAFETY: the argument is as the command asks.
-    code(unsafe { wait::control(command, arg, this.eq.attr().wait_obj, fd) })
+    code(unsafe { wait::control(command, arg, object, fd) })
 }
 
 /// The event queue of an endpoint. When the endpoint has gone, so do its events: the program

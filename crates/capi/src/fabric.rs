@@ -20,7 +20,8 @@ use crate::info::layout::{FABRIC_1_0, widen};
 use crate::info::read;
 use crate::object::{self, Body, Room, body};
 use crate::tables::{self, table};
-use crate::{domain, opened, passive, providers};
+use crate::waitset::SetBody;
+use crate::{domain, opened, passive, providers, waitset};
 
 /// What a fabric's object holds.
 pub(crate) struct FabricBody<F: Fabric> {
@@ -54,6 +55,7 @@ impl<F: Fabric> Tables<F> {
         domain: Some(domain::<F>),
         passive_ep: Some(passive::open::<F>),
         eq_open: Some(eq::open::<F>),
+        wait_open: Some(waitset::open::<F>),
         trywait: Some(trywait::<F>),
         domain2: Some(domain2::<F>),
         ..tables::NO_FABRIC_OPS
@@ -167,6 +169,10 @@ unsafe fn trywait_one<F: Fabric>(fid: *mut abi::fid) -> Result<()> {
     if class == abi::FI_CLASS_EQ {
         // SAFETY: as above.
         return unsafe { object::cast::<EqBody>(fid, class) }?.try_wait();
+    }
+    if class == abi::FI_CLASS_WAIT {
+        // SAFETY: as above.
+        return unsafe { object::cast::<SetBody>(fid, class) }?.try_wait();
     }
     // A queue belongs to a domain of one of the two kinds.
     // SAFETY: as above.

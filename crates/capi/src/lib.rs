@@ -35,6 +35,7 @@ mod open;
 mod opened;
 mod param;
 mod passive;
+mod poll;
 mod providers;
 mod sep;
 mod srx;
@@ -43,6 +44,7 @@ mod tables;
 mod tostr;
 mod varargs;
 mod wait;
+mod waitset;
 
 pub use errno::ripstop_fi_strerror_1_0;
 pub use fabric::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_fabric2_1_8};

@@ -11,17 +11,11 @@ use ripstop_types::{Errno, Result, WaitObj};
 /// `POLLIN` on Linux.
 const POLLIN: c_short = 1;
 
-/// The wait object of an attribute.
-///
-/// # Errors
-/// [`Errno::EINVAL`] for one that does not exist or a wait set that is not there;
-/// [`Errno::ENOSYS`] for a wait set.
-pub(crate) fn object(raw: abi::fi_wait_obj, set: *const abi::fid_wait) -> Result<WaitObj> {
-    match WaitObj::from_raw(raw) {
-        None => Err(Errno::EINVAL),
-        Some(WaitObj::Set) if set.is_null() => Err(Errno::EINVAL),
-        Some(WaitObj::Set) => Err(Errno::ENOSYS),
-        Some(object) => Ok(object),
+/// The wait object that a program sees: its own, or that of the set it is part of.
+pub(crate) fn shown<T>(set: Option<&T>, own: WaitObj) -> WaitObj {
+    match set {
+        Some(_) => WaitObj::Set,
+        None => own,
     }
 }
 
@@ -146,11 +140,5 @@ mod tests {
     fn timeouts_are_milliseconds() {
         assert_eq!(timeout(5), Some(Duration::from_millis(5)));
         assert_eq!(timeout(-1), None);
-        assert_eq!(object(abi::FI_WAIT_SET, ptr::null()), Err(Errno::EINVAL));
-        assert_eq!(
-            object(abi::FI_WAIT_SET, ptr::dangling()),
-            Err(Errno::ENOSYS)
-        );
-        assert_eq!(object(7, ptr::null()), Err(Errno::EINVAL));
     }
 }

@@ -201,7 +201,7 @@ fn opening_checks_its_arguments() {
     let mut set: *mut fid_wait = ptr::null_mut();
     assert_eq!(
         op!(fabric, ops.wait_open, ptr::null_mut(), &mut set),
-        -FI_ENOSYS
+        -FI_EINVAL
     );
     assert_eq!(
         control(fabric, FI_GETWAIT, ptr::null_mut::<u8>()),
@@ -238,9 +238,10 @@ fn a_domain_checks_what_it_opens() {
         -FI_EINVAL
     );
     let mut set = ptr::null_mut();
+    let mut attr = fi_poll_attr { flags: 1 };
     assert_eq!(
-        op!(domain, ops.poll_open, ptr::null_mut(), &mut set),
-        -FI_ENOSYS
+        op!(domain, ops.poll_open, &mut attr, &mut set),
+        -FI_EBADFLAGS
     );
     let mut cq = ptr::null_mut();
     assert_eq!(

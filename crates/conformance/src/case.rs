@@ -13,6 +13,8 @@ use crate::subject::{Error, Result as CallResult, Setup, Subject};
 pub enum Stop {
     /// The implementation, or the way into it, does not offer what the case is about.
     NotOffered(String),
+    /// This machine has not what the case needs, whoever the implementation is.
+    NotHere(String),
     /// The implementation does not keep the rule.
     Fail(String),
 }
@@ -46,6 +48,11 @@ impl Stop {
     /// Not offered.
     pub fn not_offered(why: impl fmt::Display) -> Self {
         Self::NotOffered(why.to_string())
+    }
+
+    /// Not on this machine.
+    pub fn not_here(why: impl fmt::Display) -> Self {
+        Self::NotHere(why.to_string())
     }
 }
 

@@ -50,6 +50,9 @@ struct Options {
     /// The implementation is the C library: what `differences.toml` explains is no failure.
     #[arg(long)]
     reference: bool,
+    /// Leave out what `differences.toml` explains.
+    #[arg(long, requires = "reference")]
+    agreed: bool,
     /// Write the list of required cases anew from what passes.
     #[arg(long, conflicts_with_all = ["reference", "filter", "ep"])]
     update: bool,
@@ -126,7 +129,8 @@ fn main() -> anyhow::Result<ExitCode> {
 
     let lists = Lists::load(&plan, options.reference)?;
     let progress = std::io::stderr().is_terminal() && !options.json;
-    let results = run::all(&plan, progress)?;
+    let wanted = |id: &str| !options.agreed || lists.difference(id).is_none();
+    let results = run::all(&plan, wanted, progress)?;
     let report = Report::new(&plan, &lists, results);
     if options.update {
         lists.update(&report)?;

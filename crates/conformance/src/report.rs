@@ -68,6 +68,7 @@ fn judge(lists: &Lists, ran: Ran) -> Row {
         (Ending::NotOffered(why), _) if required => {
             (Verdict::Failed, format!("required, but not offered: {why}"))
         }
+        (Ending::NotHere(why), _) => (Verdict::Skipped, why.clone()),
         (Ending::NotOffered(why), _) => (Verdict::Skipped, format!("not offered: {why}")),
         (Ending::Failed(what), Some(difference)) => (
             Verdict::Skipped,

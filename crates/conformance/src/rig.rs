@@ -2,6 +2,7 @@
 //! with a bound, progress on both sides.
 
 mod open;
+mod remote;
 mod spec;
 
 use std::cell::{Cell, RefCell};
@@ -18,6 +19,7 @@ use crate::subject::{
 };
 
 pub use open::{bare, hints, listener, listening, of_provider, offer, prepare, query};
+pub use remote::{RmaCounters, Target};
 pub use spec::Spec;
 
 /// The first side.
@@ -43,6 +45,8 @@ pub struct Side {
     pub tx_cntr: Option<Fid>,
     /// Counts its receives.
     pub rx_cntr: Option<Fid>,
+    /// Count its reads and writes, and those that reach it.
+    pub rma_cntrs: Option<RmaCounters>,
     /// Its address vector, on reliable datagram endpoints.
     pub av: Option<Fid>,
     /// Its event queue, on connected endpoints.
@@ -71,6 +75,8 @@ pub struct Rig<'a> {
     pub fabric: Fid,
     /// The endpoints: `A`, `B`, and more if a case opens them.
     pub sides: Vec<Side>,
+    /// Memory that peers reach, and its registrations.
+    exposed: RefCell<Vec<Fid>>,
     /// The listener, on connected endpoints.
     pub pep: Option<Fid>,
     /// The event queues to read when making progress.
@@ -507,10 +513,12 @@ impl<'a> Rig<'a> {
         let mut fids = Vec::new();
         fids.extend(self.sides.iter().map(|s| s.ep));
         fids.extend(self.pep);
+        fids.extend(self.exposed.take());
         for side in &self.sides {
             fids.extend([side.cq, side.rx_cq]);
             fids.extend(side.tx_cntr);
             fids.extend(side.rx_cntr);
+            fids.extend(side.rma_cntrs.iter().flat_map(RmaCounters::all));
             fids.extend(side.av);
             fids.extend(side.eq);
         }

@@ -1,5 +1,6 @@
 //! Running cases, each in a process of its own.
 
+use std::cmp::Reverse;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt as _;
 use std::panic;
@@ -11,13 +12,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use ripstop_core::registry::registry;
 use ripstop_foreign::{Library, Shared, Single};
+use ripstop_tcp::TcpProvider;
 use ripstop_types::{EpType, Threading};
 use serde::{Deserialize, Serialize};
 
 use crate::case::{self, Case, Cx, Outcome, Stop};
 use crate::cases;
 use crate::subject::foreign::Foreign;
+use crate::subject::rust::{Rust, Safe, Serial};
 use crate::subject::{Setup, Subject};
 
 /// How an implementation is reached.
@@ -56,6 +60,8 @@ pub enum Ending {
     Passed,
     /// What the rule is about is not offered.
     NotOffered(String),
+    /// This machine has not what it takes to try the rule.
+    NotHere(String),
     /// The rule does not hold.
     Failed(String),
 }
@@ -94,14 +100,18 @@ pub fn selected(plan: &Plan) -> Vec<(String, Case)> {
     selected
 }
 
-/// Runs the cases of a plan.
+/// Runs the cases of a plan, as far as they are wanted.
 ///
 /// # Errors
 ///
 /// When this program cannot start itself.
-pub fn all(plan: &Plan, progress: bool) -> anyhow::Result<Vec<Ran>> {
+pub fn all(plan: &Plan, wanted: impl Fn(&str) -> bool, progress: bool) -> anyhow::Result<Vec<Ran>> {
     let exe = std::env::current_exe().context("cannot find this program to start it again")?;
-    let work = selected(plan);
+    let mut work = selected(plan);
+    work.retain(|(id, _)| wanted(id));
+    let ids: Vec<_> = work.iter().map(|(id, _)| id.clone()).collect();
+    // The longest first, so that none is left alone at the end.
+    work.sort_by_key(|(_, case)| Reverse(case.limit));
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -123,7 +133,7 @@ pub fn all(plan: &Plan, progress: bool) -> anyhow::Result<Vec<Ran>> {
     }
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut ordered = Vec::new();
-    for (id, _) in &work {
+    for id in &ids {
         for (found, ran) in &results {
             if found == id {
                 ordered.push(ran.clone());
@@ -252,6 +262,7 @@ pub fn child(plan: &Plan, id: &str) -> ExitCode {
     let ending = match run_here(plan, id) {
         Ok(Ok(())) => Ending::Passed,
         Ok(Err(Stop::NotOffered(why))) => Ending::NotOffered(why),
+        Ok(Err(Stop::NotHere(why))) => Ending::NotHere(why),
         Ok(Err(Stop::Fail(why))) => Ending::Failed(why),
         Err(e) => Ending::Failed(format!("{e:#}")),
     };
@@ -265,6 +276,13 @@ pub fn child(plan: &Plan, id: &str) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The provider of this name in the Rust object model.
+fn provider(name: &str) -> Option<TcpProvider> {
+    // The registry reads the parameters of the core first, those of logging among them.
+    let _ready = registry();
+    (name == "tcp").then(TcpProvider::new)
 }
 
 fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
@@ -299,8 +317,19 @@ fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
             )?)));
             Ok(body(s, None))
         }
-        (Way::Rust, _) => Ok(Err(Stop::NotOffered(
-            "the Rust object model has no provider yet".to_owned(),
-        ))),
+        (Way::Rust, threading) => {
+            let Some(provider) = provider(&plan.setup.provider) else {
+                let name = &plan.setup.provider;
+                anyhow::bail!("the Rust object model has no provider {name}; it has tcp");
+            };
+            // Connected endpoints always lock.
+            if threading == Threading::Domain && ep_type == EpType::Rdm {
+                let s = Box::leak(Box::new(Rust::<_, Serial>::new(provider)));
+                return Ok(body(s, None));
+            }
+            let s = Box::leak(Box::new(Rust::<_, Safe>::new(provider)));
+            let threads = (threading == Threading::Safe).then_some(&*s as &(dyn Subject + Sync));
+            Ok(body(s, threads))
+        }
     }
 }

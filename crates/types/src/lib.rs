@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod addr;
-mod atomic;
 mod completion;
 mod enums;
 mod errno;
@@ -16,7 +15,6 @@ mod rma;
 mod version;
 
 pub use addr::FiAddr;
-pub use atomic::{AtomicKind, AtomicOp, Datatype};
 pub use completion::{Completion, CompletionError, Context};
 pub use enums::{
     AddrFormat, AvType, CmEvent, CqFormat, EpType, Progress, Protocol, ResourceMgmt, Threading,

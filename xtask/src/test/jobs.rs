@@ -55,11 +55,14 @@ impl Job {
 /// The room whose tests are a job of their own.
 const FUZZ: &str = "fuzz";
 
+/// The C library that `interop` fetches, below the target folder.
+const C_LIBRARY: &str = "interop/venv/lib/mpich/libfabric.so.1";
+
 /// Why a job that needs the library is skipped.
 const NO_LIBRARY: &str = "target/dist has no library: run `cargo xtask dist`";
 
 /// The table.
-pub(super) static JOBS: [Job; 11] = [
+pub(super) static JOBS: [Job; 12] = [
     Job {
         name: "fmt",
         about: "the code is formatted",
@@ -142,6 +145,13 @@ pub(super) static JOBS: [Job; 11] = [
         plan: interop,
     },
     Job {
+        name: "reference",
+        about: "the common suite says of the C library what is known of it",
+        skipped: "where interop could not get MPICH, which brings a C library",
+        minutes: 10,
+        plan: reference,
+    },
+    Job {
         name: "fuzz",
         about: "every decoder survives a short run of hostile input",
         skipped: "without fuzz/",
@@ -220,7 +230,8 @@ fn rustdoc(ws: &Workspace) -> Command {
     command
 }
 
-/// The suite on our library through the C interface, at both kinds of threading level.
+/// The suite on our library through the C interface and on the Rust object model, at both kinds
+/// of threading level.
 fn conformance(ws: &Workspace) -> Plan {
     let Some(package) = ws.package("conformance") else {
         return Plan::Skip("crates/conformance is not there".to_owned());
@@ -228,23 +239,39 @@ fn conformance(ws: &Workspace) -> Plan {
     let Some(library) = library(ws) else {
         return Plan::Skip(NO_LIBRARY.to_owned());
     };
-    let suite = |arguments: &[&str]| {
-        let mut command = cargo(ws, "run --quiet --package");
-        command.arg(&package.name).arg("--").args(arguments);
-        command
+    let mut steps = Vec::new();
+    for level in ["safe", "domain"] {
+        let mut on_library = suite(ws, &package.name, &["--threading", level, "--lib"]);
+        on_library.arg(&library);
+        let on_rust = suite(ws, &package.name, &["--threading", level, "--rust"]);
+        steps.extend([on_library, on_rust].map(|command| Step {
+            command,
+            voice: Voice::Script,
+        }));
+    }
+    Plan::Run(steps)
+}
+
+/// The suite on the C library that `interop` has fetched: it shows whether the cases read the
+/// man pages right.
+fn reference(ws: &Workspace) -> Plan {
+    let Some(package) = ws.package("conformance") else {
+        return Plan::Skip("crates/conformance is not there".to_owned());
     };
-    let on_library = |level: &&str| {
-        let mut command = suite(&["--threading", level, "--lib"]);
-        command.arg(&library);
-        command
-    };
-    let levels = ["safe", "domain"];
-    let commands = levels.iter().map(on_library);
-    let step = |command| Step {
-        command,
-        voice: Voice::Script,
-    };
-    Plan::Run(commands.map(step).collect())
+    let library = ws.target.join(C_LIBRARY);
+    if !library.exists() {
+        return Plan::Skip(format!("{C_LIBRARY} is not there: interop fetches it"));
+    }
+    let mut command = suite(ws, &package.name, &["--reference", "--agreed", "--lib"]);
+    command.arg(&library);
+    one(command, Voice::Script)
+}
+
+/// The conformance suite with `arguments`.
+fn suite(ws: &Workspace, package: &str, arguments: &[&str]) -> Command {
+    let mut command = cargo(ws, "run --quiet --package");
+    command.arg(package).arg("--").args(arguments);
+    command
 }
 
 /// The library that `cargo xtask dist` made, if it did.

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 
 use ripstop_abi as abi;
-use ripstop_core::provider::{CompletionQueue, CqAttr, Domain, Look};
+use ripstop_core::provider::{CompletionQueue, CqAttr, Domain};
 use ripstop_types::{Completion, CqFormat, Errno, Flags, Result, Version, WaitObj};
 
 mod error;
@@ -26,12 +26,15 @@ use crate::errno::{code, count as counted, describe, fail};
 use crate::object::{self, Body, Room, body};
 use crate::tables::{self, table};
 use crate::wait::{self, timeout};
+use crate::waitset::{self, WaitSet};
 use format::{Context, Data, Format, Msg, Tagged};
 
 /// What a completion queue's object holds.
 pub(crate) struct CqBody<D: Domain> {
     pub(crate) cq: Arc<D::Cq>,
     pub(crate) domain: Arc<D>,
+    /// The wait set it is part of.
+    set: Option<Arc<WaitSet>>,
     /// The version the program was written for: how long its error entries are.
     api: Version,
     /// Blocking reads take a threshold.
@@ -85,7 +88,8 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let make = || {
         // SAFETY: the caller's guarantee.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
-        let (wanted, threshold) = attributes(attr)?;
+        // SAFETY: the caller's guarantee.
+        let (wanted, threshold, set) = unsafe { attributes(attr) }?;
         let (fid_ops, ops) = match wanted.format {
             CqFormat::Unspec | CqFormat::Context => both::<D, Context>(),
             CqFormat::Msg => both::<D, Msg>(),
@@ -96,8 +100,13 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
             fid: object::fid(abi::FI_CLASS_CQ, context, fid_ops),
             ops: table(ops),
         };
+        let cq = parent.domain.cq(&wanted)?;
+        if let Some(set) = &set {
+            set.add(cq.wait_fd()?, &cq, D::Cq::try_wait)?;
+        }
         let body = CqBody {
-            cq: parent.domain.cq(&wanted)?,
+            cq,
+            set,
             domain: Arc::clone(&parent.domain),
             api: parent.api,
             threshold,
@@ -113,8 +122,13 @@ fn both<D: Domain, F: Format>() -> (&'static abi::fi_ops, &'static abi::fi_ops_c
     (Tables::<D, F>::FID, Tables::<D, F>::CQ)
 }
 
-/// Attributes as a provider takes them, and whether blocking reads take a threshold.
-fn attributes(attr: &abi::fi_cq_attr) -> Result<(CqAttr, bool)> {
+/// Attributes as a provider takes them, whether blocking reads take a threshold, and the wait
+/// set.
+///
+/// # Safety
+///
+/// The wait set is null or open.
+unsafe fn attributes(attr: &abi::fi_cq_attr) -> Result<(CqAttr, bool, Option<Arc<WaitSet>>)> {
     let flags = Flags::from_bits_retain(attr.flags);
     if flags.contains(Flags::PEER) {
         return Err(Errno::ENOSYS);
@@ -123,7 +137,8 @@ fn attributes(attr: &abi::fi_cq_attr) -> Result<(CqAttr, bool)> {
         return Err(Errno::EINVAL);
     }
     let format = CqFormat::from_raw(attr.format).ok_or(Errno::EINVAL)?;
-    let wait = wait::object(attr.wait_obj, attr.wait_set)?;
+    // SAFETY: the caller's guarantee.
+    let (wait, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;
     let threshold = match attr.wait_cond {
         abi::FI_CQ_COND_NONE => false,
         abi::FI_CQ_COND_THRESHOLD => true,
@@ -140,7 +155,7 @@ fn attributes(attr: &abi::fi_cq_attr) -> Result<(CqAttr, bool)> {
         },
         wait,
     };
-    Ok((wanted, threshold))
+    Ok((wanted, threshold, set))
 }
 
 /// Writes completions to a caller's array.
@@ -188,52 +203,11 @@ unsafe extern "C" fn read<D: Domain, F: Format>(
 ) -> isize {
     // SAFETY: see the module.
     let this = unsafe { body::<CqBody<D>>(cq) };
-    match this.cq.look() {
-        Look::Nothing => fail(Errno::EAGAIN) as isize,
-        Look::Pause => pause(this),
-        // SAFETY: see the module.
-        Look::More(found) => unsafe { read_more::<D, F>(cq, buf, count, found) },
-    }
-}
-
-/// The rest of a read, where there is more to it than to say that there is nothing.
-///
-/// # Safety
-///
-/// As for [`read`].
-#[inline(never)]
-unsafe fn read_more<D: Domain, F: Format>(
-    cq: *mut abi::fid_cq,
-    buf: *mut c_void,
-    count: usize,
-    found: isize,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<CqBody<D>>(cq) };
-    if buf.is_null() {
-        return read_nowhere(this, found, count);
+    if buf.is_null() & (count != 0) {
+        return fail(Errno::EINVAL) as isize;
     }
     // SAFETY: see the module; the provider hands out `count` at most.
-    let write = unsafe { entries::<F>(buf) };
-    counted(this.cq.read_more(found, count, write))
-}
-
-/// A read that found nothing, as many before it.
-#[cold]
-#[inline(never)]
-fn pause<D: Domain>(this: &CqBody<D>) -> isize {
-    this.cq.pause();
-    fail(Errno::EAGAIN) as isize
-}
-
-/// A read without an array: progress, and no entries.
-#[cold]
-#[inline(never)]
-fn read_nowhere<D: Domain>(this: &CqBody<D>, found: isize, count: usize) -> isize {
-    match this.cq.read_more(found, 0, |_| {}) {
-        Ok(_) if count > 0 => fail(Errno::EINVAL) as isize,
-        read => counted(read),
-    }
+    counted(this.cq.read(count, unsafe { entries::<F>(buf) }))
 }
 
 unsafe extern "C" fn readfrom<D: Domain, F: Format>(
@@ -244,16 +218,11 @@ unsafe extern "C" fn readfrom<D: Domain, F: Format>(
 ) -> isize {
     // SAFETY: see the module.
     let this = unsafe { body::<CqBody<D>>(cq) };
-    match this.cq.look() {
-        Look::Nothing => fail(Errno::EAGAIN) as isize,
-        Look::Pause => pause(this),
-        Look::More(found) if buf.is_null() => read_nowhere(this, found, count),
-        Look::More(found) => {
-            // SAFETY: see the module; the provider hands out `count` at most.
-            let write = unsafe { entries_from::<F>(buf, src) };
-            counted(this.cq.read_more(found, count, write))
-        }
+    if buf.is_null() & (count != 0) {
+        return fail(Errno::EINVAL) as isize;
     }
+    // SAFETY: see the module; the provider hands out `count` at most.
+    counted(this.cq.read(count, unsafe { entries_from::<F>(buf, src) }))
 }
 
 unsafe extern "C" fn sread<D: Domain, F: Format>(
@@ -346,6 +315,7 @@ unsafe extern "C" fn control<D: Domain>(
     // SAFETY: see the module.
     let this = unsafe { body::<CqBody<D>>(fid.cast()) };
     let fd = || this.cq.wait_fd().map(|fd| fd.as_raw_fd());
+    let object = wait::shown(this.set.as_ref(), this.cq.wait_obj());
     // SAFETY: the argument is as the command asks.
-    code(unsafe { wait::control(command, arg, this.cq.wait_obj(), fd) })
+    code(unsafe { wait::control(command, arg, object, fd) })
 }

@@ -132,7 +132,10 @@ fn attributes_are_checked() {
         wait_cond: abi::FI_CQ_COND_THRESHOLD,
         ..Default::default()
     };
-    let (wanted, threshold) = attributes(&good).unwrap();
+    // SAFETY: no attribute of this test has a wait set.
+    let attributes = |attr: &abi::fi_cq_attr| unsafe { attributes(attr) };
+    let (wanted, threshold, set) = attributes(&good).unwrap();
+    assert!(set.is_none());
     assert_eq!(
         (wanted.format, wanted.wait),
         (CqFormat::Context, WaitObj::Fd)

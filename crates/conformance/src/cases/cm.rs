@@ -602,6 +602,7 @@ fn backlog(cx: &Cx<'_>) -> Outcome {
 }
 
 fn ipv6(cx: &Cx<'_>) -> Outcome {
+    super::has_ipv6()?;
     let query = crate::subject::Query {
         node: Some("::1".to_owned()),
         flags: ripstop_types::Flags::SOURCE,

@@ -6,13 +6,17 @@ mod cntr;
 mod cq;
 mod eq;
 mod getinfo;
+mod mr;
 mod msg;
 mod objects;
 mod peers;
+mod rma;
 mod tagged;
 mod threads;
 
-use crate::case::{Case, Cx, Step, Stop};
+use std::net::{TcpListener, UdpSocket};
+
+use crate::case::{Case, Cx, Outcome, Step, Stop};
 use crate::subject::CEdge;
 
 /// Every case, in the order they run.
@@ -28,6 +32,8 @@ pub fn all() -> Vec<Case> {
         cntr::CASES.to_vec(),
         msg::cases(),
         tagged::cases(),
+        rma::cases(),
+        mr::CASES.to_vec(),
         peers::CASES.to_vec(),
         threads::CASES.to_vec(),
     ]
@@ -38,4 +44,18 @@ pub fn all() -> Vec<Case> {
 fn c_edge<'a>(cx: &Cx<'a>) -> Step<&'a dyn CEdge> {
     let edge = cx.s.c_edge();
     edge.ok_or_else(|| Stop::not_offered("only the C interface has this call"))
+}
+
+/// Ends the case where IPv6 is switched off.
+fn has_ipv6() -> Outcome {
+    match TcpListener::bind("[::1]:0") {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Stop::not_here("this machine has no IPv6 loopback address")),
+    }
+}
+
+/// Whether there is a network beyond this machine. Nothing is sent to find out.
+fn has_network() -> bool {
+    let outside = ("192.0.2.1", 9);
+    UdpSocket::bind(("0.0.0.0", 0)).is_ok_and(|socket| socket.connect(outside).is_ok())
 }

@@ -2,9 +2,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, Hints, Info};
-use ripstop_types::{EpType, Errno, FiAddr, Flags, Mode, MrMode, Progress, Threading};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Mode, MrMode, Progress, Threading, WaitObj};
 
-use super::{A, B, Rig, Side, Spec};
+use super::{A, B, Rig, RmaCounters, Side, Spec};
 use crate::case::{Cx, Step, Stop};
 use crate::subject::{Error, Fid, Query, Result as CallResult, Subject};
 
@@ -77,7 +77,9 @@ pub fn of_provider(cx: &Cx<'_>, answers: CallResult<Vec<Info>>) -> CallResult<Ve
 pub fn offer(cx: &Cx<'_>, spec: &Spec) -> Step<Info> {
     let mut hints = hints(cx);
     spec.fill(&mut hints);
-    match of_provider(cx, cx.s.getinfo(&query(cx, hints))) {
+    let mut query = query(cx, hints);
+    query.version = spec.version;
+    match of_provider(cx, cx.s.getinfo(&query)) {
         Ok(infos) => infos
             .into_iter()
             .next()
@@ -150,6 +152,19 @@ impl Rig<'_> {
                 self.s.bind(side.ep, rx, Flags::RECV)?;
             }
             (side.tx_cntr, side.rx_cntr) = (Some(tx), Some(rx));
+        }
+        if spec.rma_counters {
+            let counter = |flags| -> Step<Fid> {
+                let cntr = self.s.cntr(domain, WaitObj::None)?;
+                self.s.bind(side.ep, cntr, flags)?;
+                Ok(cntr)
+            };
+            side.rma_cntrs = Some(RmaCounters {
+                reads: counter(Flags::READ)?,
+                writes: counter(Flags::WRITE)?,
+                read_by_peers: counter(Flags::REMOTE_READ)?,
+                written_by_peers: counter(Flags::REMOTE_WRITE)?,
+            });
         }
         Ok(side)
     }
@@ -229,6 +244,7 @@ fn prepare_on(s: &dyn Subject, spec: &Spec, domain: Fid, info: &Info, cq: Fid) -
         rx_cq,
         tx_cntr: None,
         rx_cntr: None,
+        rma_cntrs: None,
         av: None,
         eq: None,
         name: None,
@@ -330,6 +346,7 @@ pub fn bare<'a>(cx: &Cx<'a>, spec: &Spec) -> Step<Rig<'a>> {
         info,
         fabric,
         sides: Vec::new(),
+        exposed: RefCell::new(Vec::new()),
         pep: None,
         eqs: Vec::new(),
         events: RefCell::new(Vec::new()),

@@ -1,5 +1,7 @@
 use ripstop_core::Hints;
-use ripstop_types::{AvType, CqFormat, Flags, MsgOrder, Progress, WaitObj};
+use ripstop_types::{
+    AvType, CqFormat, Flags, MrMode, MsgOrder, Progress, Threading, Version, WaitObj,
+};
 
 use crate::subject::{AvAttr, CqAttr};
 
@@ -42,6 +44,14 @@ pub struct Spec {
     pub cq_data: usize,
     /// The event queues' wait object.
     pub eq_wait: WaitObj,
+    /// Counters of each side's reads and writes, and of those that reach it.
+    pub rma_counters: bool,
+    /// Registration modes to offer instead of the usual ones.
+    pub mr_mode: Option<MrMode>,
+    /// The interface version to ask for instead of the newest.
+    pub version: Option<Version>,
+    /// What the case serialises, instead of the level of the run.
+    pub threading: Option<Threading>,
 }
 
 impl Default for Spec {
@@ -65,11 +75,21 @@ impl Default for Spec {
             two_domains: false,
             cq_data: 0,
             eq_wait: WaitObj::Unspec,
+            rma_counters: false,
+            mr_mode: None,
+            version: None,
+            threading: None,
         }
     }
 }
 
 impl Spec {
+    /// Messages, and reads and writes of the peer's memory.
+    #[must_use]
+    pub fn rma() -> Self {
+        Self::default().caps(Flags::RMA)
+    }
+
     /// Messages and tagged messages.
     #[must_use]
     pub fn tagged() -> Self {
@@ -127,6 +147,8 @@ impl Spec {
         let mut domain = hints.domain.take().unwrap_or_default();
         domain.av_type = self.av.av_type;
         domain.cq_data_size = self.cq_data;
+        domain.mr_mode = self.mr_mode.unwrap_or(domain.mr_mode);
+        domain.threading = self.threading.unwrap_or(domain.threading);
         if self.progress != Progress::Unspec {
             domain.progress = self.progress;
             domain.control_progress = self.progress;

@@ -9,15 +9,17 @@ mod call;
 mod post;
 
 pub mod foreign;
+pub mod rust;
 
 use std::fmt;
 use std::time::Duration;
 
 use ripstop_core::{Address, Hints, Info};
 use ripstop_types::{AvType, CqFormat, Errno, FiAddr, Flags, Threading, Version, WaitObj};
+use rustix::event::Timespec;
 
 pub use call::{Error, Result};
-pub use post::{Claimed, Completion, CqError, Inject, Kind, Post, Token};
+pub use post::{Claimed, Completion, CqError, Form, Inject, Kind, MrAttr, Post, Remote, Token};
 
 /// An open object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -212,6 +214,18 @@ pub trait Subject {
     /// Receives, or with no buffer discards, what the peek with this token has claimed.
     fn claim(&self, ep: Fid, claimed: Claimed, post: &Post) -> Result<()>;
 
+    // fi_mr(3), fi_rma(3)
+    /// Memory of zeroes, to register. It stays when the registration is closed.
+    fn memory(&self, domain: Fid, len: usize) -> Result<Fid>;
+    fn register(&self, memory: Fid, attr: &MrAttr) -> Result<Fid>;
+    fn mr_key(&self, mr: Fid) -> Result<u64>;
+    /// The address of its first byte.
+    fn memory_address(&self, memory: Fid) -> Result<u64>;
+    fn memory_read(&self, memory: Fid) -> Result<Vec<u8>>;
+    fn memory_write(&self, memory: Fid, offset: usize, bytes: &[u8]) -> Result<()>;
+    /// `fi_inject_write`, or with data `fi_inject_writedata`; `inject` has no tag.
+    fn inject_write(&self, ep: Fid, inject: Inject<'_>, to: Remote) -> Result<()>;
+
     // fi_cm(3), fi_eq(3)
     fn name(&self, fid: Fid) -> Result<Address>;
     fn set_name(&self, fid: Fid, addr: &Address) -> Result<()>;
@@ -261,6 +275,11 @@ pub struct Setup {
     pub provider: String,
     /// What the application serialises.
     pub threading: Threading,
+}
+
+/// How long a file descriptor is polled at most, in one go.
+fn timespec(timeout: Duration) -> Option<Timespec> {
+    Timespec::try_from(timeout).ok()
 }
 
 impl fmt::Display for About {

@@ -14,6 +14,10 @@ pub enum Kind {
     Tsend,
     /// `fi_trecv` and its forms.
     Trecv,
+    /// `fi_read` and its forms.
+    Read,
+    /// `fi_write` and its forms.
+    Write,
 }
 
 impl Kind {
@@ -22,6 +26,50 @@ impl Kind {
     pub fn receives(self) -> bool {
         matches!(self, Self::Recv | Self::Trecv)
     }
+
+    /// Whether it reaches a peer's memory.
+    #[must_use]
+    pub fn is_rma(self) -> bool {
+        matches!(self, Self::Read | Self::Write)
+    }
+}
+
+/// A piece of a peer's memory (`struct fi_rma_iov`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// Where it starts: an address, or an offset into the region.
+    pub address: u64,
+    /// Bytes.
+    pub len: usize,
+    /// The region's key.
+    pub key: u64,
+}
+
+/// Which call registers memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// `fi_mr_reg`.
+    #[default]
+    Reg,
+    /// `fi_mr_regv`.
+    Regv,
+    /// `fi_mr_regattr`.
+    Regattr,
+}
+
+/// How to register memory (`struct fi_mr_attr`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MrAttr {
+    /// Which call.
+    pub form: Form,
+    /// What the memory may be used for.
+    pub access: Flags,
+    /// The reserved field.
+    pub offset: u64,
+    /// The key to ask for.
+    pub key: u64,
+    /// Flags of the call.
+    pub flags: Flags,
 }
 
 /// An operation to post.
@@ -42,6 +90,8 @@ pub struct Post {
     pub ignore: u64,
     /// Remote CQ data of a send.
     pub data: Option<u64>,
+    /// The peer's memory, of reads and writes.
+    pub remote: Vec<Remote>,
     /// Flags of the call, as `fi_sendmsg` takes them.
     pub flags: Option<Flags>,
     /// Comes back with the completion; 0 until it is posted.
@@ -57,6 +107,7 @@ impl Post {
             tag: 0,
             ignore: 0,
             data: None,
+            remote: Vec::new(),
             flags: None,
             token: 0,
         }
@@ -91,6 +142,31 @@ impl Post {
             ignore,
             ..Self::new(Kind::Trecv, vec![vec![0; len]])
         }
+    }
+
+    /// Bytes for a peer's memory.
+    #[must_use]
+    pub fn write(bytes: impl Into<Vec<u8>>, to: Remote) -> Self {
+        Self {
+            remote: vec![to],
+            ..Self::new(Kind::Write, vec![bytes.into()])
+        }
+    }
+
+    /// Room for bytes of a peer's memory.
+    #[must_use]
+    pub fn read(from: Remote) -> Self {
+        Self {
+            remote: vec![from],
+            ..Self::new(Kind::Read, vec![vec![0; from.len]])
+        }
+    }
+
+    /// At these places of a peer's memory instead.
+    #[must_use]
+    pub fn remote(mut self, remote: Vec<Remote>) -> Self {
+        self.remote = remote;
+        self
     }
 
     /// With these buffers instead.

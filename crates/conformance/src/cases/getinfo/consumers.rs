@@ -4,9 +4,11 @@
 
 use ripstop_core::{Hints, Info};
 use ripstop_types::{
-    AvType, EpType, Flags, Mode, MrMode, MsgOrder, Progress, ResourceMgmt, Threading, Version,
+    AvType, EpType, Errno, Flags, Mode, MrMode, MsgOrder, Progress, ResourceMgmt, Threading,
+    Version,
 };
 
+use super::super::has_network;
 use super::{best, domain, ep, fabric, rx, tx};
 use crate::case::{Case, Cx, Outcome, Step, Stop};
 use crate::ensure;
@@ -64,7 +66,14 @@ fn as_program(cx: &Cx<'_>, version: Version, change: impl FnOnce(&mut Hints)) ->
         hints: Some(hints),
         ..Query::default()
     };
-    of_provider(cx, cx.s.getinfo(&query)).map_err(Stop::from)
+    let remote = query
+        .hints
+        .as_ref()
+        .is_some_and(|h| h.caps.contains(Flags::REMOTE_COMM));
+    of_provider(cx, cx.s.getinfo(&query)).map_err(|error| match error.is(Errno::ENODATA) {
+        true if remote && !has_network() => Stop::not_here("this machine has no network"),
+        _ => error.into(),
+    })
 }
 
 fn mpich(cx: &Cx<'_>) -> Outcome {

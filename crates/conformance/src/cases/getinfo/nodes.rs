@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use ripstop_core::{Address, Info};
 use ripstop_types::{Errno, Flags};
 
+use super::super::has_ipv6;
 use super::{ask, best};
 use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
 use crate::ensure;
@@ -133,11 +134,7 @@ fn service_alone(cx: &Cx<'_>) -> Outcome {
 
 fn ipv6(cx: &Cx<'_>) -> Outcome {
     ip(cx)?;
-    if std::net::TcpListener::bind("[::1]:0").is_err() {
-        return Err(Stop::not_offered(
-            "this machine has no IPv6 loopback address",
-        ));
-    }
+    has_ipv6()?;
     for info in to(cx, Some("::1"), Some("4711"), Flags::empty())? {
         let dest = of(info.dest_addr.as_ref());
         ensure!(dest == Some(at("[::1]:4711")?), "dest_addr is {dest:?}");

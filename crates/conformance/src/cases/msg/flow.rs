@@ -49,7 +49,7 @@ fn recv_full(cx: &Cx<'_>) -> Outcome {
             Err(e) if e.is(Errno::EAGAIN) => break true,
             Err(e) => return Err(e.into()),
         }
-        if recvs.len() > 100_000 {
+        if recvs.len() > 30_000 {
             break false;
         }
     };

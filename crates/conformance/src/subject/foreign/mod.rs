@@ -3,6 +3,7 @@
 mod cm;
 mod edge;
 mod post;
+mod rma;
 mod table;
 
 use std::sync::Arc;
@@ -12,11 +13,11 @@ use ripstop_core::{Address, Handle, Info};
 use ripstop_foreign as lib;
 use ripstop_foreign::{Bound, Close as _, Library};
 use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{
     About, AvAttr, CEdge, Claimed, Completion, CqAttr, CqError, Direction, EpOption, EqError,
-    Error, Event, Fid, Inject, Post, Query, Result, Subject, Token,
+    Error, Event, Fid, Inject, MrAttr, Post, Query, Remote, Result, Subject, Token, timespec,
 };
 use table::{Object, Table};
 
@@ -32,11 +33,6 @@ struct InfoKey(usize);
 
 /// Marks an [`Info`] as that of the connection request with this number.
 struct RequestKey(usize);
-
-/// How long a file descriptor is polled at most, in one go.
-fn timespec(timeout: Duration) -> Option<Timespec> {
-    Timespec::try_from(timeout).ok()
-}
 
 impl From<lib::Error> for Error {
     fn from(error: lib::Error) -> Self {
@@ -133,9 +129,7 @@ impl<M: lib::Threading> Subject for Foreign<M> {
 
     fn domain(&self, fabric: Fid, info: &Info) -> Result<Fid> {
         let fabric = self.table.fabric(fabric)?;
-        // More than any queue that is tried holds.
-        let options = lib::DomainOptions { max_ops: 1 << 19 };
-        let domain = self.with_info(info, |i| Ok(fabric.domain_with(i, options)?))?;
+        let domain = self.with_info(info, |i| Ok(fabric.domain(i)?))?;
         Ok(self.table.insert(Object::Domain(domain), info.addr_format))
     }
 
@@ -211,6 +205,9 @@ impl<M: lib::Threading> Subject for Foreign<M> {
             Object::Av(o) => o.close().map_err(|(o, e)| (Object::Av(o), e.into())),
             Object::Pep(o) => table::close_shared(o).map_err(|(o, e)| (Object::Pep(o), e)),
             Object::Ep(o) => table::close_ep(o).map_err(|(o, e)| (Object::Ep(o), e)),
+            Object::Mr(o) => table::close_mr(o).map_err(|(o, e)| (Object::Mr(o), e)),
+            // Freed with its domain.
+            Object::Memory(_) => Ok(()),
         };
         closed.map_err(|(object, error)| {
             self.table.put_back(fid, object, format);
@@ -228,6 +225,7 @@ impl<M: lib::Threading> Subject for Foreign<M> {
                     _ => Err(Error::Missing("bind that to a passive endpoint")),
                 };
             }
+            Object::Mr(mr) => return rma::bind(&mr, &to, flags),
             _ => return Err(Error::Missing("bind something to that")),
         };
         let ep = table::read(&ep);
@@ -244,12 +242,16 @@ impl<M: lib::Threading> Subject for Foreign<M> {
                 Bound::Endpoint(&other)
             }
             Object::Pep(_) => return Err(Error::Missing("bind a passive endpoint")),
+            Object::Memory(_) | Object::Mr(_) => return Err(Error::Missing("bind memory")),
         };
         Ok(ep.bind(&to, flags)?)
     }
 
     fn enable(&self, ep: Fid) -> Result<()> {
-        Ok(table::read(&self.table.ep(ep)?).enable()?)
+        match self.table.get(ep)? {
+            Object::Mr(mr) => Ok(mr.enable()?),
+            _ => Ok(table::read(&self.table.ep(ep)?).enable()?),
+        }
     }
 
     fn option(&self, ep: Fid, option: EpOption) -> Result<usize> {
@@ -414,6 +416,48 @@ impl<M: lib::Threading> Subject for Foreign<M> {
 
     fn claim(&self, ep: Fid, claimed: Claimed, post: &Post) -> Result<()> {
         self.do_claim(ep, claimed, post)
+    }
+
+    fn memory(&self, domain: Fid, len: usize) -> Result<Fid> {
+        let memory = self.table.domain(domain)?.region(len);
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Memory(memory), format))
+    }
+
+    fn register(&self, memory: Fid, attr: &MrAttr) -> Result<Fid> {
+        let mr = rma::register(&self.table.memory(memory)?, attr)?;
+        let format = self.table.format(memory);
+        Ok(self.table.insert(Object::Mr(Arc::new(mr)), format))
+    }
+
+    fn mr_key(&self, mr: Fid) -> Result<u64> {
+        Ok(self.table.mr(mr)?.key()?)
+    }
+
+    fn memory_address(&self, memory: Fid) -> Result<u64> {
+        Ok(self.table.memory(memory)?.address())
+    }
+
+    fn memory_read(&self, memory: Fid) -> Result<Vec<u8>> {
+        let memory = self.table.memory(memory)?;
+        let mut bytes = vec![0; memory.len()];
+        memory.read(0, &mut bytes);
+        Ok(bytes)
+    }
+
+    fn memory_write(&self, memory: Fid, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.table.memory(memory)?.write(offset, bytes);
+        Ok(())
+    }
+
+    fn inject_write(&self, ep: Fid, inject: Inject<'_>, to: Remote) -> Result<()> {
+        let ep = self.table.ep(ep)?;
+        let ep = table::read(&ep);
+        let Inject { bytes, addr, .. } = inject;
+        Ok(match inject.data {
+            None => ep.inject_write(bytes, addr, to.address, to.key),
+            Some(data) => ep.inject_writedata(bytes, data, addr, to.address, to.key),
+        }?)
     }
 
     fn name(&self, fid: Fid) -> Result<Address> {

@@ -19,6 +19,8 @@ pub(super) enum Object<M: lib::Threading> {
     Av(lib::Av<M>),
     Pep(Arc<lib::Pep<M>>),
     Ep(SharedEp<M>),
+    Memory(lib::Region<M>),
+    Mr(Arc<lib::Mr<M>>),
 }
 
 /// An endpoint; setting options needs it alone.
@@ -35,6 +37,8 @@ impl<M: lib::Threading> Clone for Object<M> {
             Self::Av(o) => Self::Av(o.clone()),
             Self::Pep(o) => Self::Pep(o.clone()),
             Self::Ep(o) => Self::Ep(o.clone()),
+            Self::Memory(o) => Self::Memory(o.clone()),
+            Self::Mr(o) => Self::Mr(o.clone()),
         }
     }
 }
@@ -54,6 +58,13 @@ pub(super) fn close_shared<M: lib::Threading>(
 ) -> std::result::Result<(), (Arc<lib::Pep<M>>, Error)> {
     let pep = Arc::try_unwrap(pep).map_err(|pep| (pep, BUSY))?;
     pep.close().map_err(|(o, e)| (Arc::new(o), e.into()))
+}
+
+pub(super) fn close_mr<M: lib::Threading>(
+    mr: Arc<lib::Mr<M>>,
+) -> std::result::Result<(), (Arc<lib::Mr<M>>, Error)> {
+    let mr = Arc::try_unwrap(mr).map_err(|mr| (mr, BUSY))?;
+    mr.close().map_err(|(o, e)| (Arc::new(o), e.into()))
 }
 
 pub(super) fn close_ep<M: lib::Threading>(
@@ -212,4 +223,6 @@ getters! {
     av: Av => lib::Av<M>, "use that as an address vector";
     pep: Pep => Arc<lib::Pep<M>>, "use that as a passive endpoint";
     ep: Ep => SharedEp<M>, "use that as an endpoint";
+    memory: Memory => lib::Region<M>, "use that as memory";
+    mr: Mr => Arc<lib::Mr<M>>, "use that as a registration";
 }

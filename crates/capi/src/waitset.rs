@@ -1,0 +1,217 @@
+#![allow(unsafe_code)]
+//! Wait sets (`fi_poll(3)`): one wait object for many queues and counters, which name it when
+//! they are opened (`FI_WAIT_SET`).
+//!
+//! These operations belong to wait sets and are called through them. Every `SAFETY` remark of
+//! an operation rests on this.
+
+use core::any::Any;
+use core::ffi::{c_int, c_void};
+use core::fmt;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+
+use ripstop_abi as abi;
+use ripstop_core::provider::Fabric;
+use ripstop_os::{Epoll, Events, Interest};
+use ripstop_types::{Errno, Result, WaitObj};
+
+use crate::errno::code;
+use crate::fabric::FabricBody;
+use crate::object::{self, Body, Room, body};
+use crate::tables::{self, table};
+use crate::wait;
+
+/// A wait set, which the objects in it hold.
+pub(crate) struct WaitSet {
+    /// Readable while a member is to be looked at; a member that closes leaves it.
+    epoll: Epoll,
+    members: Mutex<Vec<Check>>,
+}
+
+/// Asks a member whether it is safe to wait for it, as `fi_trywait`; `None` once it is closed.
+type Check = Box<dyn FnMut() -> Option<Result<()>>>;
+
+impl fmt::Debug for WaitSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitSet").finish_non_exhaustive()
+    }
+}
+
+impl WaitSet {
+    /// Takes in a queue or counter: its descriptor, and how to ask it.
+    ///
+    /// # Errors
+    /// Of `epoll_ctl`.
+    pub(crate) fn add<T: 'static>(
+        &self,
+        fd: BorrowedFd<'_>,
+        member: &Arc<T>,
+        mut try_wait: impl FnMut(&T) -> Result<()> + 'static,
+    ) -> Result<()> {
+        self.epoll.add(fd, 0, Interest::READ)?;
+        let member: Weak<T> = Arc::downgrade(member);
+        let check: Check = Box::new(move || Some(try_wait(&*member.upgrade()?)));
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.push(check);
+        Ok(())
+    }
+
+    /// Whether it is safe to wait.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when a member should be read first.
+    pub(crate) fn try_wait(&self) -> Result<()> {
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = Ok(());
+        // All are asked, so that all make progress.
+        members.retain_mut(|check| match check() {
+            Some(asked) => {
+                outcome = outcome.and(asked);
+                true
+            }
+            None => false,
+        });
+        outcome
+    }
+
+    /// Waits until a member has something.
+    ///
+    /// # Errors
+    /// [`Errno::ETIMEDOUT`].
+    fn wait(&self, timeout: c_int) -> Result<()> {
+        let end = wait::timeout(timeout).map(|time| Instant::now() + time);
+        let mut events = Events::with_capacity(1);
+        loop {
+            match self.try_wait() {
+                Ok(()) => {}
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Errno::ETIMEDOUT);
+            }
+            match self.epoll.wait(&mut events, left) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// What a wait set's object holds.
+pub(crate) struct SetBody {
+    set: Arc<WaitSet>,
+    obj: WaitObj,
+    /// The fabric stays while the set does.
+    _fabric: Arc<dyn Any + Send + Sync>,
+}
+
+impl Body for SetBody {
+    type Head = abi::fid_wait;
+
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.set) > 1
+    }
+}
+
+impl SetBody {
+    /// `fi_trywait` of this set.
+    ///
+    /// # Errors
+    /// As [`WaitSet::try_wait`].
+    pub(crate) fn try_wait(&self) -> Result<()> {
+        self.set.try_wait()
+    }
+}
+
+static FID: abi::fi_ops = abi::fi_ops {
+    close: Some(object::close::<SetBody>),
+    control: Some(control),
+    ..tables::NO_FID_OPS
+};
+
+static WAIT: abi::fi_ops_wait = abi::fi_ops_wait {
+    size: size_of::<abi::fi_ops_wait>(),
+    wait: Some(wait_for),
+};
+
+/// `fi_wait_open`.
+///
+/// # Safety
+///
+/// `fabric` is an open fabric of this type; `attr` is null or valid; `waitset` is null or valid
+/// for writes.
+pub(crate) unsafe extern "C" fn open<F: Fabric>(
+    fabric: *mut abi::fid_fabric,
+    attr: *mut abi::fi_wait_attr,
+    waitset: *mut *mut abi::fid_wait,
+) -> c_int {
+    // SAFETY: the caller's guarantee.
+    let parent = unsafe { body::<FabricBody<F>>(fabric) };
+    let make = || {
+        // SAFETY: the caller's guarantee.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        if attr.flags != 0 {
+            return Err(Errno::EBADFLAGS);
+        }
+        let obj = match WaitObj::from_raw(attr.wait_obj) {
+            None | Some(WaitObj::None | WaitObj::Set) => return Err(Errno::EINVAL),
+            Some(obj) => obj,
+        };
+        let set = WaitSet {
+            epoll: Epoll::new()?,
+            members: Mutex::default(),
+        };
+        let head = abi::fid_wait {
+            fid: object::fid(abi::FI_CLASS_WAIT, core::ptr::null_mut(), &FID),
+            ops: table(&WAIT),
+        };
+        let body = SetBody {
+            set: Arc::new(set),
+            obj,
+            _fabric: Arc::clone(&parent.fabric) as Arc<dyn Any + Send + Sync>,
+        };
+        Ok(Room::<SetBody>::new().fill(head, body))
+    };
+    // SAFETY: the caller's guarantee.
+    unsafe { object::open(waitset, make) }
+}
+
+/// The wait object that an attribute asks a provider for, and the set it is to be part of.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for an object that does not exist, or a wait set that is not there.
+///
+/// # Safety
+///
+/// `set` is null or an open wait set; only looked at for `FI_WAIT_SET`.
+pub(crate) unsafe fn wanted(
+    raw: abi::fi_wait_obj,
+    set: *mut abi::fid_wait,
+) -> Result<(WaitObj, Option<Arc<WaitSet>>)> {
+    match WaitObj::from_raw(raw).ok_or(Errno::EINVAL)? {
+        WaitObj::Set => {
+            // SAFETY: the caller's guarantee.
+            let set = unsafe { object::cast::<SetBody>(set.cast(), abi::FI_CLASS_WAIT) }?;
+            Ok((WaitObj::Fd, Some(Arc::clone(&set.set))))
+        }
+        object => Ok((object, None)),
+    }
+}
+
+unsafe extern "C" fn wait_for(waitset: *mut abi::fid_wait, timeout: c_int) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SetBody>(waitset) };
+    code(this.set.wait(timeout))
+}
+
+unsafe extern "C" fn control(fid: *mut abi::fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<SetBody>(fid.cast()) };
+    let fd = || Ok(this.set.epoll.as_raw_fd());
+    // SAFETY: the argument is as the command asks.
+    code(unsafe { wait::control(command, arg, this.obj, fd) })
+}

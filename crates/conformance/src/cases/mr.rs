@@ -1,0 +1,329 @@
+//! `fi_mr`(3).
+
+use ripstop_types::{Errno, Flags, MrMode, Version};
+
+use super::rma::{OPEN, overlaid};
+use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Spec, Target, bare, pattern};
+use crate::subject::{Form, MrAttr, Post};
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_mr/forms",
+        "fi_mr_reg, fi_mr_regv and fi_mr_regattr register alike",
+        forms,
+    ),
+    Case::both(
+        "fi_mr/key_requested",
+        "without FI_MR_PROV_KEY a region has the key asked for, 0 among them",
+        key_requested,
+    ),
+    Case::both(
+        "fi_mr/key_taken",
+        "a key in use is refused with FI_ENOKEY, and free again after closing",
+        key_taken,
+    ),
+    Case::both(
+        "fi_mr/key_provider",
+        "with FI_MR_PROV_KEY regions get keys that differ, whatever is asked for",
+        key_provider,
+    ),
+    Case::both(
+        "fi_mr/addressing",
+        "peers count from the address with FI_MR_VIRT_ADDR, else from 0",
+        addressing,
+    ),
+    Case::both(
+        "fi_mr/basic",
+        "before 1.5, FI_MR_BASIC is addresses and the provider's keys",
+        basic,
+    ),
+    Case::both(
+        "fi_mr/scalable",
+        "before 1.5, FI_MR_SCALABLE is offsets and keys of one's own",
+        scalable,
+    ),
+    Case::both(
+        "fi_mr/overlapping",
+        "memory may be registered more than once, for different use",
+        overlapping,
+    ),
+    Case::both(
+        "fi_mr/many",
+        "thousands of regions are registered and reached",
+        many,
+    ),
+    Case::both("fi_mr/busy", "a domain does not close under a region", busy),
+    Case::both(
+        "fi_mr/close_while_written",
+        "a region that closes while a peer writes is not written afterwards",
+        close_while_written,
+    ),
+    Case::both(
+        "fi_mr/close_while_read",
+        "a region that closes while a peer reads ends the reads or fails them",
+        close_while_read,
+    ),
+    Case::both(
+        "fi_mr/access_unknown",
+        "access bits that are none are refused",
+        access_unknown,
+    ),
+];
+
+/// Writes and reads through a registration.
+#[track_caller]
+fn works(rig: &Rig<'_>, target: &Target, len: usize, seed: usize) -> Outcome {
+    let bytes = pattern(len, seed);
+    let token = rig.post(A, Post::write(&bytes[..], target.at(0, len)))?;
+    rig.done(A, token)?;
+    rig.holds(target, &bytes)?;
+    let token = rig.post(A, Post::read(target.at(0, len)))?;
+    ensure!(
+        rig.done(A, token)?.bufs.concat() == bytes,
+        "read otherwise than written"
+    );
+    Ok(())
+}
+
+fn open<'a>(cx: &Cx<'a>, mode: MrMode) -> Step<Rig<'a>> {
+    let spec = Spec {
+        mr_mode: Some(mode),
+        ..Spec::rma()
+    };
+    Rig::open(cx, &spec)
+}
+
+fn keyed(key: u64) -> MrAttr {
+    MrAttr {
+        access: OPEN,
+        key,
+        ..MrAttr::default()
+    }
+}
+
+fn forms(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    for (key, form) in [(1, Form::Reg), (2, Form::Regv), (3, Form::Regattr)] {
+        let attr = MrAttr { form, ..keyed(key) };
+        let target = rig.expose_as(B, &[0; 5000], &attr)?;
+        works(&rig, &target, 5000, 1)?;
+        rig.revoke(&target)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn key_requested(cx: &Cx<'_>) -> Outcome {
+    let rig = open(cx, MrMode::empty())?;
+    let bits = 8 * rig.info.domain.mr_key_size.min(8);
+    ensure!(bits > 0, "mr_key_size is 0");
+    let largest = u64::MAX >> (64 - bits);
+    // All ones is the value for no key.
+    for key in [0, 1, 0x1234, largest - 1] {
+        let target = rig.expose_as(B, &[0; 100], &keyed(key))?;
+        ensure!(target.key == key, "key {key:#x} became {:#x}", target.key);
+        works(&rig, &target, 100, 2)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn key_taken(cx: &Cx<'_>) -> Outcome {
+    let rig = open(cx, MrMode::empty())?;
+    let first = rig.expose_as(B, &[0; 100], &keyed(5))?;
+    let memory = rig.memory(B, &[0; 100])?;
+    let second = rig.s.register(memory, &keyed(5));
+    refused(second, &[Errno::ENOKEY], "a key in use")?;
+    works(&rig, &first, 100, 3)?;
+    rig.revoke(&first)?;
+    let again = rig.expose_as(B, &[0; 100], &keyed(5))?;
+    works(&rig, &again, 100, 4)?;
+    rig.close()
+}
+
+fn key_provider(cx: &Cx<'_>) -> Outcome {
+    let rig = open(cx, MrMode::PROV_KEY)?;
+    if !rig.info.domain.mr_mode.contains(MrMode::PROV_KEY) {
+        return Err(Stop::not_offered("keys are always the caller's"));
+    }
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        let target = rig.expose_as(B, &[0; 100], &keyed(7))?;
+        ensure!(!seen.contains(&target.key), "{:#x} came twice", target.key);
+        works(&rig, &target, 100, 5)?;
+        seen.push(target.key);
+    }
+    rig.close()
+}
+
+fn addressing(cx: &Cx<'_>) -> Outcome {
+    for mode in [
+        MrMode::empty(),
+        MrMode::VIRT_ADDR,
+        MrMode::PROV_KEY,
+        MrMode::VIRT_ADDR | MrMode::PROV_KEY | MrMode::ALLOCATED,
+        MrMode::VIRT_ADDR | MrMode::PROV_KEY | MrMode::ALLOCATED | MrMode::RMA_EVENT,
+    ] {
+        let rig = open(cx, mode)?;
+        let found = rig.info.domain.mr_mode;
+        ensure!(mode.contains(found), "{mode:?} became {found:?}");
+        let target = rig.expose_as(B, &[0; 3000], &keyed(6))?;
+        works(&rig, &target, 3000, 6)?;
+        rig.close()?;
+    }
+    Ok(())
+}
+
+/// A rig as programs of an old version open it.
+fn old<'a>(cx: &Cx<'a>, mode: MrMode) -> Step<Rig<'a>> {
+    let spec = Spec {
+        mr_mode: Some(mode),
+        version: Some(Version::new(1, 4)),
+        ..Spec::rma()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    let found = rig.info.domain.mr_mode;
+    ensure!(found == mode, "{mode:?} became {found:?}");
+    Ok(rig)
+}
+
+fn basic(cx: &Cx<'_>) -> Outcome {
+    let rig = old(cx, MrMode::BASIC)?;
+    let one = rig.expose_as(B, &[0; 3000], &keyed(6))?;
+    let two = rig.expose_as(B, &[0; 3000], &keyed(6))?;
+    ensure!(one.key != two.key, "two regions have one key");
+    works(&rig, &one, 3000, 7)?;
+    works(&rig, &two, 3000, 8)?;
+    rig.close()
+}
+
+fn scalable(cx: &Cx<'_>) -> Outcome {
+    let rig = old(cx, MrMode::SCALABLE)?;
+    let target = rig.expose_as(B, &[0; 3000], &keyed(6))?;
+    ensure!(target.key == 6, "key 6 became {:#x}", target.key);
+    works(&rig, &target, 3000, 7)?;
+    rig.close()
+}
+
+fn overlapping(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    let bytes = pattern(1000, 1);
+    let write = rig.expose(B, &bytes, Flags::REMOTE_WRITE)?;
+    let attr = MrAttr {
+        access: Flags::REMOTE_READ,
+        key: 0x77,
+        ..MrAttr::default()
+    };
+    let mr = rig.s.register(write.memory, &attr)?;
+    let read = rig.target(B, write.memory, mr)?;
+    ensure!(read.key != write.key, "two registrations have one key");
+    let token = rig.post(A, Post::write(*b"in", write.at(10, 2)))?;
+    rig.done(A, token)?;
+    rig.holds(&write, &overlaid(&bytes, 10, b"in"))?;
+    let token = rig.post(A, Post::read(read.at(10, 2)))?;
+    ensure!(rig.done(A, token)?.bufs.concat() == b"in", "damaged");
+    // One goes, the other stays.
+    rig.revoke(&write)?;
+    let token = rig.post(A, Post::read(read.at(10, 2)))?;
+    ensure!(rig.done(A, token)?.bufs.concat() == b"in", "damaged");
+    rig.s.close(mr)?;
+    rig.close()
+}
+
+fn many(cx: &Cx<'_>) -> Outcome {
+    const COUNT: usize = 2000;
+    let rig = Rig::open(cx, &Spec::rma())?;
+    let mut targets = Vec::new();
+    for i in 0..COUNT {
+        targets.push(rig.expose_as(B, &[0; 16], &keyed(i as u64 + 1))?);
+    }
+    for i in [0, 1, 17, COUNT / 2, COUNT - 1] {
+        works(&rig, &targets[i], 16, i)?;
+    }
+    rig.unchanged(&targets[2], &[0; 16])?;
+    rig.close()
+}
+
+fn busy(cx: &Cx<'_>) -> Outcome {
+    let rig = bare(cx, &Spec::rma())?;
+    let domain = cx.s.domain(rig.fabric, &rig.info)?;
+    let memory = cx.s.memory(domain, 100)?;
+    let mr = cx.s.register(memory, &keyed(1))?;
+    let closed = cx.s.close(domain);
+    refused(closed, &[Errno::EBUSY], "closing a domain with a region")?;
+    cx.s.close(mr)?;
+    cx.s.close(memory)?;
+    cx.s.close(domain)?;
+    Ok(())
+}
+
+/// Posts transfers, closes the region in their midst, and waits for each to end.
+fn under_fire(rig: &Rig<'_>, target: &Target, round: usize, posts: Vec<Post>) -> Outcome {
+    let mut open = Vec::new();
+    for post in posts {
+        open.push(rig.post(A, post)?);
+    }
+    for _ in 0..round * 3 {
+        rig.pump()?;
+    }
+    rig.revoke(target)?;
+    for token in open {
+        // Either end will do.
+        if let Err(error) = rig.end(A, token)? {
+            ensure!(error.err != Errno(0), "an error without a reason");
+        }
+    }
+    Ok(())
+}
+
+fn close_while_written(cx: &Cx<'_>) -> Outcome {
+    for (len, count) in [(100, 100), (60_000, 30)] {
+        let rig = Rig::open(cx, &Spec::rma())?;
+        rig.exchange(A, B, b"first")?;
+        for round in 0..6 {
+            let target = rig.expose(B, &vec![0; len * count], OPEN)?;
+            let write = |i: usize| {
+                let place = target.at(i * len, len);
+                Post::write(vec![0x11; len], place).flags(Flags::DELIVERY_COMPLETE)
+            };
+            under_fire(&rig, &target, round, (0..count).map(write).collect())?;
+            let after = rig.s.memory_read(target.memory)?;
+            // Whatever has come stays; nothing more comes.
+            rig.exchange(A, B, b"go on")?;
+            rig.unchanged(&target, &after)?;
+            for piece in after.chunks(len) {
+                let whole = piece.iter().all(|b| *b == piece[0]);
+                ensure!(whole, "a write of {len} bytes landed in part");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn close_while_read(cx: &Cx<'_>) -> Outcome {
+    for (len, count) in [(100, 100), (60_000, 30)] {
+        let rig = Rig::open(cx, &Spec::rma())?;
+        rig.exchange(A, B, b"first")?;
+        for round in 0..6 {
+            let target = rig.expose(B, &pattern(len * count, round), OPEN)?;
+            let read = |i: usize| Post::read(target.at(i * len, len));
+            under_fire(&rig, &target, round, (0..count).map(read).collect())?;
+            rig.exchange(A, B, b"go on")?;
+        }
+    }
+    Ok(())
+}
+
+fn access_unknown(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    let memory = rig.memory(B, &[0; 100])?;
+    let attr = MrAttr {
+        access: OPEN | Flags::MULTI_RECV,
+        ..keyed(1)
+    };
+    let registered = rig.s.register(memory, &attr);
+    let reasons = [Errno::EINVAL, Errno::EBADFLAGS];
+    refused(registered, &reasons, "unknown access bits")
+}

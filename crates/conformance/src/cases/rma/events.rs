@@ -1,0 +1,330 @@
+//! What tells either side of reads and writes: completions, remote CQ data, counters.
+
+use ripstop_types::{CqFormat, Flags, WaitObj};
+
+use super::{OPEN, inject_at, overlaid};
+use crate::case::{Case, Cx, Outcome, Step, Stop, offered};
+use crate::ensure;
+use crate::rig::{A, B, Rig, RmaCounters, Spec, pattern};
+use crate::subject::{Fid, MrAttr, Post};
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_rma/writedata",
+        "remote CQ data of a write is announced at the target when the bytes are there",
+        writedata,
+    ),
+    Case::both(
+        "fi_rma/writedata_msg",
+        "FI_REMOTE_CQ_DATA is a flag of fi_writemsg too",
+        writedata_msg,
+    ),
+    Case::both(
+        "fi_rma/inject_writedata",
+        "fi_inject_writedata is announced at the target and silent at home",
+        inject_writedata,
+    ),
+    Case::both(
+        "fi_rma/silent_target",
+        "without CQ data the target's queue hears of nothing",
+        silent_target,
+    ),
+    Case::both(
+        "fi_rma/delivery_complete",
+        "after delivery complete the bytes are in the peer's memory",
+        delivery_complete,
+    ),
+    Case::both(
+        "fi_rma/levels",
+        "each completion level completes a write",
+        levels,
+    ),
+    Case::both(
+        "fi_rma/completion_flags",
+        "completions say what completed, in every format that can",
+        completion_flags,
+    ),
+    Case::both(
+        "fi_rma/selective",
+        "with FI_SELECTIVE_COMPLETION only flagged reads and writes report",
+        selective,
+    ),
+    Case::both(
+        "fi_cntr/counts_rma",
+        "reads and writes are counted at home",
+        counts,
+    ),
+    Case::both(
+        "fi_cntr/counts_remote",
+        "with FI_RMA_EVENT reads and writes are counted at the target",
+        counts_remote,
+    ),
+    Case::both(
+        "fi_cntr/counts_denied",
+        "a denied write raises the error value at home",
+        counts_denied,
+    ),
+    Case::both(
+        "fi_mr/counts_writes",
+        "a counter bound to a region counts the writes to it",
+        counts_region,
+    ),
+];
+
+const DATA: u64 = 0x0102_0304_a5a6_a7a8;
+
+/// As much of [`DATA`] as fits.
+fn fitting(rig: &Rig<'_>) -> u64 {
+    match rig.info.domain.cq_data_size {
+        size @ 1..8 => DATA & ((1 << (8 * size)) - 1),
+        _ => DATA,
+    }
+}
+
+/// The target is told of a write with this CQ data.
+#[track_caller]
+fn announced(rig: &Rig<'_>, data: u64) -> Outcome {
+    let told = rig.announced(B)?;
+    let wanted = Flags::REMOTE_CQ_DATA | Flags::REMOTE_WRITE;
+    ensure!(told.flags.contains(wanted), "flags are {:?}", told.flags);
+    ensure!(told.data == data, "the data is {:#x}", told.data);
+    Ok(())
+}
+
+fn writedata(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    let data = fitting(&rig);
+    for len in [10, 0, 5000, 300_000] {
+        let target = rig.expose(B, &vec![0; len + 1], OPEN)?;
+        let bytes = pattern(len, 8);
+        let write = Post::write(&bytes[..], target.at(0, len)).data(data);
+        let token = rig.post(A, write)?;
+        announced(&rig, data)?;
+        let found = rig.s.memory_read(target.memory)?;
+        ensure!(
+            found[..len] == bytes,
+            "{len} bytes were announced before they came"
+        );
+        rig.done(A, token)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn writedata_msg(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    let data = fitting(&rig);
+    let target = rig.expose(B, &[0; 40], OPEN)?;
+    let write = Post::write(*b"with data", target.at(4, 9)).data(data);
+    let token = rig.post(A, write.flags(Flags::COMPLETION))?;
+    rig.done(A, token)?;
+    announced(&rig, data)?;
+    rig.holds(&target, &overlaid(&[0; 40], 4, b"with data"))?;
+    // A receive is not used up by it.
+    rig.exchange(A, B, b"a message")?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn inject_writedata(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    let data = fitting(&rig);
+    let target = rig.expose(B, &[0; 40], OPEN)?;
+    for round in 0..3 {
+        inject_at(&rig, &target, round, b"injected", Some(data))?;
+        announced(&rig, data)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn silent_target(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma().caps(Flags::RMA_EVENT))?;
+    let target = rig.expose(B, &[0; 40], OPEN)?;
+    for _ in 0..3 {
+        let token = rig.post(A, Post::write([1; 40], target.at(0, 40)))?;
+        rig.done(A, token)?;
+        let token = rig.post(A, Post::read(target.at(0, 40)))?;
+        rig.done(A, token)?;
+        inject_at(&rig, &target, 0, &[2; 40], None)?;
+        rig.holds(&target, &[2; 40])?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn delivery_complete(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    for len in [1, 100, 20_000, 2 << 20] {
+        let target = rig.expose(B, &vec![0; len], OPEN)?;
+        let bytes = pattern(len, 6);
+        let write = Post::write(&bytes[..], target.at(0, len)).flags(Flags::DELIVERY_COMPLETE);
+        let token = rig.post(A, write)?;
+        rig.done(A, token)?;
+        let found = rig.s.memory_read(target.memory)?;
+        ensure!(found == bytes, "{len} bytes are complete and not there");
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn levels(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    for flags in [
+        Flags::INJECT_COMPLETE,
+        Flags::TRANSMIT_COMPLETE,
+        Flags::DELIVERY_COMPLETE,
+    ] {
+        for len in [3, 1000, 100_000] {
+            let target = rig.expose(B, &vec![0; len], OPEN)?;
+            let bytes = pattern(len, 2);
+            let write = Post::write(&bytes[..], target.at(0, len)).flags(flags);
+            let token = rig.post(A, write)?;
+            rig.done(A, token)?;
+            rig.holds(&target, &bytes)?;
+        }
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn completion_flags(cx: &Cx<'_>) -> Outcome {
+    for format in [CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
+        let rig = Rig::open(cx, &Spec::rma().format(format))?;
+        let target = rig.expose(B, &[0; 64], OPEN)?;
+        let write = rig.post(A, Post::write([1; 64], target.at(0, 64)))?;
+        let done = rig.done(A, write)?.flags;
+        let wanted = Flags::RMA | Flags::WRITE;
+        ensure!(done.contains(wanted), "{format:?}: a write has {done:?}");
+        ensure!(
+            !done.intersects(Flags::READ | Flags::SEND | Flags::RECV),
+            "{format:?}: a write has {done:?}"
+        );
+        let read = rig.post(A, Post::read(target.at(0, 64)))?;
+        let done = rig.done(A, read)?.flags;
+        let wanted = Flags::RMA | Flags::READ;
+        ensure!(done.contains(wanted), "{format:?}: a read has {done:?}");
+        rig.close()?;
+    }
+    Ok(())
+}
+
+fn selective(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        selective: Flags::SEND,
+        ..Spec::rma()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    let target = rig.expose(B, &[0; 64], OPEN)?;
+    for value in 1..5 {
+        rig.post(A, Post::write([value; 64], target.at(0, 64)))?;
+        rig.holds(&target, &[value; 64])?;
+        rig.quiet()?;
+        let place = target.at(0, 64);
+        let write = Post::write([value + 100; 64], place).flags(Flags::COMPLETION);
+        let token = rig.post(A, write)?;
+        rig.done(A, token)?;
+        let token = rig.post(A, Post::read(place).flags(Flags::COMPLETION))?;
+        rig.done(A, token)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+/// Two sides with counters for all reads and writes.
+fn counted<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, RmaCounters, RmaCounters)> {
+    let spec = Spec {
+        rma_counters: true,
+        ..Spec::rma().caps(Flags::RMA_EVENT)
+    };
+    let rig = Rig::open(cx, &spec)?;
+    let counters = |side: usize| {
+        let found = rig.sides[side].rma_cntrs;
+        found.ok_or_else(|| Stop::fail("no counters"))
+    };
+    let (a, b) = (counters(A)?, counters(B)?);
+    Ok((rig, a, b))
+}
+
+/// Waits until a counter has this value, and no more.
+#[track_caller]
+fn counts_to(rig: &Rig<'_>, cntr: Fid, value: u64, what: &str) -> Outcome {
+    rig.until(&format!("{what} counted to {value}"), || {
+        Ok((rig.s.cntr_read(cntr)? >= value).then_some(()))
+    })?;
+    for _ in 0..20 {
+        rig.pump()?;
+    }
+    let found = rig.s.cntr_read(cntr)?;
+    ensure!(found == value, "{what} counted to {found}, not {value}");
+    Ok(())
+}
+
+/// Three writes, one of them injected, and two reads.
+fn five(rig: &Rig<'_>) -> Outcome {
+    let target = rig.expose(B, &[0; 3000], OPEN)?;
+    let mut open = Vec::new();
+    for len in [8, 3000] {
+        open.push(rig.post(A, Post::write(pattern(len, 1), target.at(0, len)))?);
+        open.push(rig.post(A, Post::read(target.at(0, len)))?);
+    }
+    inject_at(rig, &target, 0, b"third", None)?;
+    for token in open {
+        rig.done(A, token)?;
+    }
+    Ok(())
+}
+
+fn counts(cx: &Cx<'_>) -> Outcome {
+    let (rig, a, b) = counted(cx)?;
+    five(&rig)?;
+    counts_to(&rig, a.writes, 3, "writes")?;
+    counts_to(&rig, a.reads, 2, "reads")?;
+    counts_to(&rig, b.writes, 0, "the target's own writes")?;
+    rig.close()
+}
+
+fn counts_remote(cx: &Cx<'_>) -> Outcome {
+    let (rig, a, b) = counted(cx)?;
+    five(&rig)?;
+    counts_to(&rig, b.written_by_peers, 3, "writes at the target")?;
+    counts_to(&rig, b.read_by_peers, 2, "reads at the target")?;
+    counts_to(&rig, a.written_by_peers, 0, "writes at home")?;
+    rig.close()
+}
+
+fn counts_denied(cx: &Cx<'_>) -> Outcome {
+    let (rig, a, b) = counted(cx)?;
+    rig.exchange(A, B, b"first")?;
+    let target = rig.expose(B, &[0; 64], Flags::REMOTE_READ)?;
+    let write = Post::write([1; 64], target.at(0, 64)).flags(Flags::DELIVERY_COMPLETE);
+    let token = rig.post(A, write)?;
+    rig.failed(A, token)?;
+    let errors = rig.s.cntr_readerr(a.writes)?;
+    ensure!(errors == 1, "{errors} errors were counted");
+    counts_to(&rig, a.writes, 0, "successful writes")?;
+    counts_to(&rig, b.written_by_peers, 0, "writes at the target")
+}
+
+fn counts_region(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma().caps(Flags::RMA_EVENT))?;
+    let attr = MrAttr {
+        access: OPEN,
+        key: 9,
+        flags: Flags::RMA_EVENT,
+        ..MrAttr::default()
+    };
+    let target = rig.expose_as(B, &[0; 100], &attr)?;
+    let cntr = rig.s.cntr(rig.sides[B].domain, WaitObj::None)?;
+    let bound = rig.s.bind(target.mr, cntr, Flags::REMOTE_WRITE);
+    offered(bound, &[ripstop_types::Errno::ENOSYS], "fi_mr_bind")?;
+    let other = rig.expose(B, &[0; 100], OPEN)?;
+    for (i, target) in [&target, &other, &target].into_iter().enumerate() {
+        let token = rig.post(A, Post::write([3; 10], target.at(i, 10)))?;
+        rig.done(A, token)?;
+    }
+    counts_to(&rig, cntr, 2, "writes to the region")?;
+    rig.revoke(&target)?;
+    rig.s.close(cntr)?;
+    rig.close()
+}

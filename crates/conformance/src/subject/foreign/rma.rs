@@ -1,0 +1,75 @@
+use ripstop_foreign as lib;
+use ripstop_foreign::{Bound, Buf};
+use ripstop_types::Flags;
+
+use super::table::{self, Object};
+use crate::subject::{Error, Form, Kind, MrAttr, Post, Result};
+
+pub(super) fn register<M: lib::Threading>(
+    memory: &lib::Region<M>,
+    attr: &MrAttr,
+) -> Result<lib::Mr<M>> {
+    Ok(memory.register_as(&lib::Registration {
+        form: match attr.form {
+            Form::Reg => lib::Form::Reg,
+            Form::Regv => lib::Form::Regv,
+            Form::Regattr => lib::Form::Regattr,
+        },
+        access: attr.access,
+        offset: attr.offset,
+        key: attr.key,
+        flags: attr.flags,
+    })?)
+}
+
+pub(super) fn bind<M: lib::Threading>(mr: &lib::Mr<M>, to: &Object<M>, flags: Flags) -> Result<()> {
+    Ok(match to {
+        Object::Cntr(o) => mr.bind(&Bound::Cntr(o), flags),
+        Object::Cq(o) => mr.bind(&Bound::Cq(o), flags),
+        Object::Ep(o) => mr.bind(&Bound::Endpoint(&table::read(o)), flags),
+        _ => return Err(Error::Missing("bind that to memory")),
+    }?)
+}
+
+/// Posts a read or write by the plainest call that can say it.
+pub(super) fn post<M: lib::Threading>(ep: &lib::Endpoint<M>, post: &Post) -> Result<lib::OpId> {
+    let (addr, token) = (post.addr, post.token);
+    let reads = post.kind == Kind::Read;
+    let direction = match reads {
+        true => lib::Direction::Read,
+        false => lib::Direction::Write,
+    };
+    let bufs = || -> Vec<Buf> { post.bufs.iter().map(|b| Buf::from(&b[..])).collect() };
+    let posted = match (post.flags, &post.bufs[..], &post.remote[..], post.data) {
+        (None, [bytes], [to], data) => {
+            let (buf, address, key) = (Buf::from(&bytes[..]), to.address, to.key);
+            let posted = match (reads, data) {
+                (true, _) => ep.read(buf, addr, address, key, token),
+                (false, None) => ep.write(buf, addr, address, key, token),
+                (false, Some(data)) => ep.writedata(buf, data, addr, address, key, token),
+            };
+            return Ok(posted.map_err(lib::Error::from)?);
+        }
+        (None, _, [to], None) => {
+            let place = (to.address, to.key);
+            ep.rmav(direction, bufs(), addr, place, token)
+        }
+        (flags, _, remote, data) => {
+            let mut flags = flags.unwrap_or_default();
+            if data.is_some() {
+                flags |= Flags::REMOTE_CQ_DATA;
+            }
+            let remote: Vec<_> = remote
+                .iter()
+                .map(|r| lib::Remote {
+                    address: r.address,
+                    len: r.len,
+                    key: r.key,
+                })
+                .collect();
+            let extra = (data.unwrap_or_default(), flags);
+            ep.rmamsg(direction, bufs(), addr, &remote, extra, token)
+        }
+    };
+    Ok(posted.map_err(lib::Error::from)?)
+}

@@ -1,0 +1,340 @@
+//! Opening, binding and posting.
+
+use std::sync::Arc;
+
+use ripstop_core::eq::EqAttr;
+use ripstop_core::provider::{
+    self, CounterAttr, Domain, Endpoint, Fabric, MemoryRegion, PassiveEp, Provider, RecvKind,
+    RmaCall, SendKind, SharedRx,
+};
+use ripstop_core::{EventQueue, FidToken, Info};
+use ripstop_mem::Parked;
+use ripstop_types::{Errno, Flags, RmaIov, WaitObj};
+
+use super::table::{Memory, Object, Queue};
+use super::{Kind, Rust, of, refused};
+use crate::subject::{
+    AvAttr, Claimed, CqAttr, Error, Fid, Inject, Kind as PostKind, MrAttr, Post, Remote, Result,
+    Token,
+};
+
+/// What an object is called in events.
+pub(super) fn event_token(fid: Fid) -> Result<FidToken> {
+    let number = usize::try_from(fid.0);
+    number
+        .map(FidToken)
+        .map_err(|_| Error::Missing("name so many objects"))
+}
+
+fn send_kind(tag: Option<u64>) -> SendKind {
+    tag.map_or(SendKind::Msg, SendKind::Tagged)
+}
+
+fn call_name(kind: PostKind) -> &'static str {
+    match kind {
+        PostKind::Send => "send",
+        PostKind::Recv => "recv",
+        PostKind::Tsend => "tagged send",
+        PostKind::Trecv => "tagged recv",
+        PostKind::Read => "read",
+        PostKind::Write => "write",
+    }
+}
+
+fn rma_iov(remote: &Remote) -> RmaIov {
+    RmaIov {
+        addr: remote.address,
+        len: remote.len as u64,
+        key: remote.key,
+    }
+}
+
+fn parked(post: &Post) -> Vec<Parked> {
+    let bufs = post.bufs.iter();
+    bufs.map(|b| Parked::park(b.clone())).collect()
+}
+
+impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
+    pub(super) fn open_fabric(&self, info: &Info) -> Result<Fid> {
+        if info.prov_name() != self.provider.name() {
+            return Err(refused("fabric", Errno::ENODEV));
+        }
+        let fabric = of("fabric", self.provider.fabric(&info.fabric))?;
+        let fid = self.table.number();
+        Ok(self.table.put(fid, Object::Fabric(fabric), None, None))
+    }
+
+    pub(super) fn open_domain(&self, fabric: Fid, info: &Info) -> Result<Fid> {
+        if !K::fits(info) {
+            return Err(Error::Missing("open that without a lock"));
+        }
+        let fabric = self.table.fabric(fabric)?;
+        // A connection request belongs to the endpoint.
+        let info = Info {
+            handle: None,
+            ..info.clone()
+        };
+        let domain = of("domain", K::open(&fabric, &info))?;
+        let fid = self.table.number();
+        Ok(self
+            .table
+            .put(fid, Object::Domain(domain), Some(fabric), None))
+    }
+
+    pub(super) fn open_endpoint(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let fid = self.table.number();
+        let ep = of("endpoint", domain.endpoint(info, event_token(fid)?))?;
+        Ok(self.table.put(fid, Object::Ep(ep), None, Some(domain)))
+    }
+
+    pub(super) fn open_srx(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let srx = of("shared_rx", domain.shared_rx(&info.rx))?;
+        let fid = self.table.number();
+        Ok(self.table.put(fid, Object::Srx(srx), None, Some(domain)))
+    }
+
+    pub(super) fn open_pep(&self, fabric: Fid, info: &Info) -> Result<Fid> {
+        let fabric = self.table.fabric(fabric)?;
+        let fid = self.table.number();
+        let pep = of("passive_ep", fabric.passive_ep(info, event_token(fid)?))?;
+        Ok(self.table.put(fid, Object::Pep(pep), Some(fabric), None))
+    }
+
+    pub(super) fn open_eq(&self, fabric: Fid, wait: WaitObj) -> Result<Fid> {
+        let fabric = self.table.fabric(fabric)?;
+        let attr = EqAttr {
+            wait_obj: wait,
+            ..EqAttr::default()
+        };
+        let eq = Arc::new(of("eq", EventQueue::open(&attr))?);
+        let fid = self.table.number();
+        Ok(self.table.put(fid, Object::Eq(eq), Some(fabric), None))
+    }
+
+    pub(super) fn open_cq(&self, domain: Fid, attr: CqAttr) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let wanted = provider::CqAttr {
+            size: attr.size,
+            format: attr.format,
+            wait: attr.wait,
+            ..provider::CqAttr::default()
+        };
+        let queue = Queue {
+            cq: of("cq", domain.cq(&wanted))?,
+            threshold: attr.threshold,
+        };
+        let fid = self.table.number();
+        Ok(self.table.put(fid, Object::Cq(queue), None, Some(domain)))
+    }
+
+    pub(super) fn open_cntr(&self, domain: Fid, wait: WaitObj) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let attr = CounterAttr { bytes: false, wait };
+        let counter = of("counter", domain.counter(&attr))?;
+        let fid = self.table.number();
+        Ok(self
+            .table
+            .put(fid, Object::Cntr(counter), None, Some(domain)))
+    }
+
+    pub(super) fn open_av(&self, domain: Fid, attr: AvAttr) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let wanted = provider::AvAttr {
+            av_type: attr.av_type,
+            count: attr.count,
+            ..provider::AvAttr::default()
+        };
+        let av = of("av", domain.av(&wanted))?;
+        let fid = self.table.number();
+        Ok(self.table.put(fid, Object::Av(av), None, Some(domain)))
+    }
+
+    pub(super) fn new_memory(&self, domain: Fid, len: usize) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let memory = Memory {
+            parked: Arc::new(Parked::park(vec![0; len])),
+            domain,
+        };
+        let fid = self.table.number();
+        Ok(self.table.put(fid, Object::Memory(memory), None, None))
+    }
+
+    pub(super) fn do_register(&self, memory: Fid, attr: &MrAttr) -> Result<Fid> {
+        let memory = self.table.memory(memory)?;
+        let wanted = provider::MrAttr {
+            iov: vec![memory.parked.buf()],
+            access: attr.access,
+            offset: attr.offset,
+            requested_key: attr.key,
+            flags: attr.flags,
+        };
+        let mr = of("mr", memory.domain.mr(&wanted))?;
+        let fid = self.table.number();
+        Ok(self
+            .table
+            .put(fid, Object::Mr(mr), None, Some(memory.domain.clone())))
+    }
+
+    pub(super) fn do_close(&self, fid: Fid) -> Result<()> {
+        let Some(closing) = self.table.take(fid)? else {
+            return Err(refused("close", Errno::EBUSY));
+        };
+        drop(closing.entry);
+        if let Some(eq) = closing.events {
+            eq.forget(event_token(fid)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn do_bind(&self, fid: Fid, to: Fid, flags: Flags) -> Result<()> {
+        let other = self.table.get(to)?;
+        let object = self.table.get(fid)?;
+        let takes_flags = matches!(other, Object::Cq(_) | Object::Cntr(_));
+        if !takes_flags && !flags.is_empty() {
+            return Err(Error::Missing("bind that with flags"));
+        }
+        let bound = match (&object, &other) {
+            (Object::Ep(ep), Object::Cq(o)) => ep.bind_cq(&o.cq, flags),
+            (Object::Ep(ep), Object::Cntr(o)) => ep.bind_counter(o, flags),
+            (Object::Ep(ep), Object::Av(o)) => ep.bind_av(o),
+            (Object::Ep(ep), Object::Eq(o)) => ep.bind_eq(o),
+            (Object::Ep(ep), Object::Srx(o)) => ep.bind_srx(o),
+            (Object::Srx(srx), Object::Cq(o)) => srx.bind_cq(&o.cq, flags),
+            (Object::Srx(srx), Object::Cntr(o)) => srx.bind_counter(o, flags),
+            (Object::Pep(pep), Object::Eq(o)) => pep.bind_eq(o),
+            (Object::Mr(mr), Object::Cntr(o)) => mr.bind_counter(o, flags),
+            _ => return Err(Error::Missing("bind these two")),
+        };
+        of("bind", bound)?;
+        if let Object::Eq(eq) = &other {
+            self.table.reports_to(fid, eq);
+        }
+        Ok(())
+    }
+
+    pub(super) fn do_inject_write(&self, ep: Fid, inject: Inject<'_>, to: Remote) -> Result<()> {
+        let ep = self.table.ep(ep)?;
+        let parked = Parked::park(inject.bytes.to_vec());
+        let done = ep.inject_write(parked.buf(), rma_iov(&to), inject.data, inject.addr);
+        parked.unpark().fill(0xee);
+        of("inject_write", done)
+    }
+
+    /// Posts a read or write of a peer's memory.
+    fn do_rma(&self, fid: Fid, post: &Post) -> Result<()> {
+        let ep = self.table.ep(fid)?;
+        let (context, iov) = self.table.lend(fid, post.token, parked(post));
+        let remote: Vec<_> = post.remote.iter().map(rma_iov).collect();
+        let call = RmaCall {
+            remote: &remote,
+            peer: post.addr,
+            data: post.data,
+            context,
+            flags: post.flags.map(|flags| match post.data {
+                Some(_) => flags | Flags::REMOTE_CQ_DATA,
+                None => flags,
+            }),
+        };
+        let posted = match post.kind {
+            PostKind::Read => ep.read(&iov, &call),
+            _ => ep.write(&iov, &call),
+        };
+        of(call_name(post.kind), posted).inspect_err(|_| self.table.forget(context))
+    }
+
+    pub(super) fn do_post(&self, ep: Fid, post: &Post) -> Result<()> {
+        if post.kind.is_rma() {
+            return self.do_rma(ep, post);
+        }
+        let object = self.table.get(ep)?;
+        let (context, iov) = self.table.lend(ep, post.token, parked(post));
+        let flags = post.flags.map(|flags| match post.data {
+            Some(_) => flags | Flags::REMOTE_CQ_DATA,
+            None => flags,
+        });
+        let tag = matches!(post.kind, PostKind::Tsend | PostKind::Trecv).then_some(post.tag);
+        let posted = if post.kind.receives() {
+            if flags.is_some_and(|f| f.contains(Flags::MULTI_RECV)) {
+                self.table.set_multi(context);
+            }
+            let kind = tag.map_or(RecvKind::Msg, |tag| RecvKind::Tagged {
+                tag,
+                ignore: post.ignore,
+            });
+            match &object {
+                Object::Ep(ep) => ep.recv(kind, &iov, post.addr, context, flags),
+                Object::Srx(srx) => srx.recv(kind, &iov, post.addr, context, flags),
+                _ => return Err(Error::Missing("post to that")),
+            }
+        } else {
+            let Object::Ep(ep) = &object else {
+                return Err(Error::Missing("send from that"));
+            };
+            ep.send(send_kind(tag), &iov, post.data, post.addr, context, flags)
+        };
+        of(call_name(post.kind), posted).inspect_err(|_| self.table.forget(context))
+    }
+
+    pub(super) fn do_inject(&self, ep: Fid, inject: Inject<'_>) -> Result<()> {
+        let ep = self.table.ep(ep)?;
+        let parked = Parked::park(inject.bytes.to_vec());
+        let kind = send_kind(inject.tag);
+        let done = ep.inject(kind, parked.buf(), inject.data, inject.addr);
+        // The buffer is free when the call returns: whoever still uses it shows.
+        parked.unpark().fill(0xee);
+        of("inject", done)
+    }
+
+    pub(super) fn do_peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()> {
+        let object = self.table.get(ep)?;
+        let (context, _) = self.table.lend(ep, post.token, Vec::new());
+        if flags.contains(Flags::CLAIM) {
+            self.table.set_claims(context);
+        }
+        let kind = RecvKind::Tagged {
+            tag: post.tag,
+            ignore: post.ignore,
+        };
+        let flags = Some(flags | Flags::PEEK);
+        let posted = match &object {
+            Object::Ep(ep) => ep.recv(kind, &[], post.addr, context, flags),
+            Object::Srx(srx) => srx.recv(kind, &[], post.addr, context, flags),
+            _ => return Err(Error::Missing("peek at that")),
+        };
+        of("peek", posted).inspect_err(|_| self.table.forget(context))
+    }
+
+    pub(super) fn do_claim(&self, fid: Fid, claimed: Claimed, post: &Post) -> Result<()> {
+        let ep = self.table.ep(fid)?;
+        let context = self.table.take_claim(fid, claimed.0);
+        let context = context.ok_or(Error::Missing("claim what no peek has claimed"))?;
+        let (token, bufs) = (post.token, parked(post));
+        let iov = self.table.lend_again(context, fid, token, bufs);
+        let kind = RecvKind::Tagged {
+            tag: post.tag,
+            ignore: post.ignore,
+        };
+        let flags = match iov.is_empty() {
+            true => Flags::CLAIM | Flags::DISCARD,
+            false => Flags::CLAIM,
+        };
+        let posted = ep.recv(kind, &iov, post.addr, context, Some(flags));
+        of("claim", posted).inspect_err(|_| {
+            self.table.forget(context);
+            self.table.put_claim(fid, claimed.0, context);
+        })
+    }
+
+    pub(super) fn do_cancel(&self, ep: Fid, token: Token) -> Result<()> {
+        let context = self.table.context(ep, token);
+        let context = context.ok_or(Error::Missing("cancel what was never posted"))?;
+        let cancelled = match self.table.get(ep)? {
+            Object::Ep(ep) => ep.cancel(context),
+            Object::Srx(srx) => srx.cancel(context),
+            _ => return Err(Error::Missing("cancel at that")),
+        };
+        of("cancel", cancelled)
+    }
+}
