@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+mod atomic;
 mod completion;
 mod enums;
 mod errno;
@@ -15,6 +16,7 @@ mod rma;
 mod version;
 
 pub use addr::FiAddr;
+pub use atomic::{AtomicKind, AtomicOp, Datatype};
 pub use completion::{Completion, CompletionError, Context};
 pub use enums::{
     AddrFormat, AvType, CmEvent, CqFormat, EpType, Progress, Protocol, ResourceMgmt, Threading,
