@@ -30,6 +30,7 @@
 
 extern crate alloc;
 
+pub mod atomic;
 mod buffer;
 mod copy;
 mod iov;
@@ -37,6 +38,7 @@ mod parked;
 mod region;
 mod user;
 
+pub use atomic::AtomicError;
 pub use copy::{copy, copy_in, copy_out};
 pub use iov::{IOV_LIMIT, Segments, UserIov};
 pub use parked::Parked;

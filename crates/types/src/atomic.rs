@@ -236,6 +236,28 @@ impl AtomicOp {
         self as u32
     }
 
+    /// Whether the operation takes an operand: all but [`AtomicRead`](Self::AtomicRead) do.
+    #[must_use]
+    pub const fn takes_operand(self) -> bool {
+        !matches!(self, Self::AtomicRead)
+    }
+
+    /// Whether the operation takes a comparison besides: those of
+    /// [`AtomicKind::Compare`] do.
+    #[must_use]
+    pub const fn takes_comparison(self) -> bool {
+        matches!(
+            self,
+            Self::Cswap
+                | Self::CswapNe
+                | Self::CswapLe
+                | Self::CswapLt
+                | Self::CswapGe
+                | Self::CswapGt
+                | Self::Mswap
+        )
+    }
+
     /// Whether the operation is defined on this datatype: bits only on integers, an order only
     /// on what is not complex.
     #[must_use]
@@ -294,16 +316,10 @@ impl AtomicKind {
     /// bits of floating point, which its providers refuse, are allowed.
     #[must_use]
     pub const fn allows(self, op: AtomicOp, datatype: Datatype) -> bool {
-        let taken = match op {
-            AtomicOp::Cswap
-            | AtomicOp::CswapNe
-            | AtomicOp::CswapLe
-            | AtomicOp::CswapLt
-            | AtomicOp::CswapGe
-            | AtomicOp::CswapGt
-            | AtomicOp::Mswap => matches!(self, Self::Compare),
-            AtomicOp::AtomicRead => matches!(self, Self::Fetch),
-            _ => matches!(self, Self::Plain | Self::Fetch),
+        let taken = match self {
+            Self::Plain => op.takes_operand() && !op.takes_comparison(),
+            Self::Fetch => !op.takes_comparison(),
+            Self::Compare => op.takes_comparison(),
         };
         taken && op.acts_on(datatype)
     }
