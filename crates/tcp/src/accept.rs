@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::xnet::Terms;
@@ -11,6 +12,7 @@ use ripstop_types::{Errno, Result};
 use ripstop_wire::WireError;
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 
+use crate::params::Params;
 use crate::state::{State, token};
 
 /// A stream whose request has not arrived whole.
@@ -21,6 +23,8 @@ pub(crate) struct Accepting {
     pub(crate) ep: u32,
     pub(crate) reader: Box<CmReader>,
     pub(crate) deadline: Duration,
+    /// How long the rest of the request may take once it has begun.
+    rest: Option<Duration>,
 }
 
 /// A stream whose request has arrived: to be accepted by an endpoint, or rejected.
@@ -72,20 +76,29 @@ pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
 }
 
 impl Accepting {
-    pub(crate) fn new(socket: Socket, peer: SocketAddr, ep: u32, patience: Duration) -> Self {
+    pub(crate) fn new(socket: Socket, peer: SocketAddr, ep: u32, params: &Params) -> Self {
         Self {
             socket,
             peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
             ep,
             reader: Box::new(CmReader::new()),
-            deadline: clock::now() + patience,
+            // A peer that connected asks when it makes progress.
+            deadline: clock::now() + params.answer,
+            rest: Some(params.timeout),
         }
     }
 
     /// Reads what has arrived of the request.
     pub(crate) fn read(&mut self) -> Read {
         match read_message(&self.socket, &mut self.reader) {
-            Ok(false) => Read::Partial,
+            Ok(false) => {
+                if self.reader.has_started()
+                    && let Some(rest) = self.rest.take()
+                {
+                    self.deadline = self.deadline.min(clock::now() + rest);
+                }
+                Read::Partial
+            }
             Ok(true) => match self.reader.message() {
                 Some((header, data)) if header.kind == Kind::Request => {
                     Read::Whole(*header, data.to_vec())
@@ -180,7 +193,7 @@ pub(crate) fn reject(socket: &Socket, peer: &SocketAddr, data: &[u8]) {
 impl State {
     /// Somebody connects to an RDM endpoint.
     pub(crate) fn handle_listener(&mut self, ep: u32) {
-        let patience = self.params.timeout;
+        let params = Arc::clone(&self.params);
         loop {
             let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
                 return;
@@ -205,7 +218,7 @@ impl State {
                 log_warn!(EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
-            let accepting = Accepting::new(socket, peer, ep, patience);
+            let accepting = Accepting::new(socket, peer, ep, &params);
             self.accepting.insert(id, accepting);
             self.start_timer();
             self.handle_accepting(id);

@@ -43,6 +43,7 @@ impl State {
                 .map(|e| std::mem::take(&mut e.msg.hello))
                 .unwrap_or_default(),
         };
+        let answer = self.params.answer;
         let Some(stream) = self.stream(id) else {
             return;
         };
@@ -51,10 +52,12 @@ impl State {
             return self.connect_failed(id, error, &[]);
         }
         stream.phase = Phase::Asked(Box::new(CmReader::new()));
+        stream.await_answer(clock::now(), answer);
         self.watch(id, |interest| *interest = Interest::READ);
     }
 
     fn handle_answer(&mut self, id: u32) {
+        let timeout = self.params.timeout;
         let Some(stream) = self.stream(id) else {
             return;
         };
@@ -63,7 +66,12 @@ impl State {
             return;
         };
         match read_message(socket, reader) {
-            Ok(false) => return,
+            Ok(false) => {
+                if reader.has_started() {
+                    stream.await_rest(clock::now(), timeout);
+                }
+                return;
+            }
             Ok(true) => {}
             Err(reason) => {
                 log_info!(EpCtrl, "{peer}: no connection: {reason}");
@@ -266,6 +274,14 @@ impl State {
                 self.connect_failed(id, Errno::ETIMEDOUT, &[]);
             } else if stream.retry.is_some_and(|at| now >= at) {
                 self.try_connect(id);
+            } else if stream.tell.is_some_and(|at| now >= at) {
+                stream.tell = None;
+                let peer = stream.peer;
+                log_warn_sparse!(
+                    EpCtrl,
+                    "{peer}: connected, but it does not answer; it is waited for until it makes \
+                     progress (FI_TCP_ANSWER_TIMEOUT)"
+                );
             }
         }
         if !waiting {

@@ -45,6 +45,8 @@ pub(crate) struct Params {
     pub(crate) nodelay: bool,
     pub(crate) no_thread: bool,
     pub(crate) timeout: Duration,
+    /// How long a peer that is connected may take to start its part of a handshake.
+    pub(crate) answer: Duration,
 }
 
 impl Params {
@@ -67,6 +69,13 @@ impl Params {
             5000,
             "how long to try to reach a peer, or to wait for the rest of a handshake or header, \
              in milliseconds (default: 5000)",
+        );
+        let answer = p.declare::<usize>(
+            prov,
+            "answer_timeout",
+            600_000,
+            "how long a process that is connected may take before it answers, as one does that \
+             computes and makes no progress, in milliseconds (default: 600000)",
         );
         // What is injected must fit into the staging buffer together with its header.
         let max_inject = max_inject.min(crate::stage::STAGE / 2);
@@ -129,6 +138,7 @@ impl Params {
                 "prevent auto-progress thread from starting",
             ),
             timeout: Duration::from_millis(timeout.max(1) as u64),
+            answer: Duration::from_millis(answer.max(1) as u64),
         }
     }
 

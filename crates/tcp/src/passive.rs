@@ -102,7 +102,6 @@ impl PassiveEp {
     }
 
     fn accept_all(&self, listener: &mut Listener) {
-        let patience = self.fabric.params.timeout;
         while let Some(socket) = &listener.socket {
             let (socket, peer) = match socket.accept() {
                 Ok(Some(accepted)) => accepted,
@@ -121,7 +120,7 @@ impl PassiveEp {
                 log_warn!(EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
-            let accepting = Accepting::new(socket, peer, 0, patience);
+            let accepting = Accepting::new(socket, peer, 0, &self.fabric.params);
             listener.accepting.insert(id, accepting);
             self.read_request(listener, id);
         }

@@ -390,6 +390,7 @@ impl State {
         let Some(stream) = self.stream(id) else {
             return false;
         };
+        stream.await_nothing(now);
         let Some(deadline) = stream.deadline else {
             return false;
         };

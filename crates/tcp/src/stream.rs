@@ -53,8 +53,14 @@ pub(crate) struct Stream {
     pub(crate) dirty: bool,
     /// What epoll watches.
     pub(crate) interest: Interest,
-    /// When to give up connecting.
+    /// When to give up connecting, or waiting for an answer.
     pub(crate) deadline: Option<Duration>,
+    /// What was left of the time to connect when the waiting for an answer began.
+    left: Option<Duration>,
+    /// Part of an answer has come.
+    answering: bool,
+    /// When to say that the peer is waited for.
+    pub(crate) tell: Option<Duration>,
     /// When to connect again.
     pub(crate) retry: Option<Duration>,
     /// How long to wait after the next failure.
@@ -86,9 +92,38 @@ impl Stream {
             dirty: false,
             interest: Interest::default(),
             deadline: None,
+            left: None,
+            answering: false,
+            tell: None,
             retry: None,
             retry_pause: None,
             partial_since: None,
+        }
+    }
+
+    /// The request is out. Whether the process at the other end answers depends on when it makes
+    /// progress, and that it lives is known from its socket: it has more time than the way there.
+    pub(crate) fn await_answer(&mut self, now: Duration, answer: Duration) {
+        self.left = self.deadline.map(|deadline| deadline.saturating_sub(now));
+        self.answering = false;
+        self.tell = self.deadline;
+        self.deadline = Some(now + answer);
+    }
+
+    /// Part of an answer has come; the rest is to follow.
+    pub(crate) fn await_rest(&mut self, now: Duration, timeout: Duration) {
+        if !self.answering {
+            self.answering = true;
+            self.tell = None;
+            self.deadline = self.deadline.map(|deadline| deadline.min(now + timeout));
+        }
+    }
+
+    /// The attempt failed before its time was over: the rest of the time to connect goes on.
+    pub(crate) fn await_nothing(&mut self, now: Duration) {
+        self.tell = None;
+        if let Some(left) = self.left.take() {
+            self.deadline = self.deadline.map(|_| now + left);
         }
     }
 

@@ -261,3 +261,27 @@ fn a_directed_receive_ends_when_its_peer_is_gone() {
     b.cq.read_error(|error, _| assert_eq!(error.entry.context, 3))
         .unwrap();
 }
+
+#[test]
+fn a_peer_that_computes_is_waited_for() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Safe, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let near = fabric.safe_domain(&info).unwrap();
+    // Nobody drives the other domain for longer than a peer may take to be reached.
+    let far = fabric.safe_domain(&info).unwrap();
+    let (mut a, b) = (open(&near, &info), open(&far, &info));
+    a.peer = a.av.insert(&b.ep.name().unwrap()).unwrap();
+    let text = Parked::park(vec![1; 8]);
+    a.ep.send(SendKind::Msg, &[text.buf()], None, a.peer, 3, None)
+        .unwrap();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(5500) {
+        assert_eq!(a.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    while a.cq.read(1, |_| ()) == Err(Errno::EAGAIN) {
+        assert_eq!(b.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+        assert!(start.elapsed() < Duration::from_secs(15));
+    }
+}

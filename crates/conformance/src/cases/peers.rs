@@ -484,6 +484,7 @@ fn peer_comes_late(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
+/// See `fi_cm/silent` for how long a provider waits by default.
 fn silent_peer(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
