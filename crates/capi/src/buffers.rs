@@ -18,11 +18,21 @@ use ripstop_types::{Errno, Result};
 /// As `UserBuf::from_const` says of memory that is not null.
 #[inline(always)]
 pub(crate) unsafe fn source(buf: *const c_void, len: usize) -> Result<UserBuf> {
-    if buf.is_null() & (len != 0) {
-        return Err(Errno::EINVAL);
+    if buf.is_null() {
+        return nothing(len);
     }
     // SAFETY: the caller's guarantee.
     Ok(unsafe { UserBuf::from_const(buf.cast(), len) })
+}
+
+/// A source at null: out of the way of those that are not.
+#[cold]
+#[inline(never)]
+fn nothing(len: usize) -> Result<UserBuf> {
+    match len {
+        0 => Ok(UserBuf::EMPTY),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// A destination of one segment. Null is a buffer without room, whatever its length: programs

@@ -42,6 +42,13 @@ impl ErrorEntry {
 /// belongs to the range of `Flags` the interface leaves to providers.
 const ERROR_MARK: Flags = Flags::from_bits_retain(1 << 63);
 
+/// Marks, by its context, the place where completions were lost.
+const LOST: Completion = Completion {
+    context: 1,
+    flags: ERROR_MARK,
+    ..BLANK
+};
+
 /// A queue of completions. It never loses one: beyond its nominal size it grows, and when
 /// memory runs out as well it says [`Errno::EOVERRUN`].
 #[derive(Debug, Default)]
@@ -70,7 +77,8 @@ impl CompletionQueue {
     /// [`Errno::ENOMEM`].
     pub fn new(size: usize) -> Result<Self> {
         let mut queue = Self::default();
-        queue.entries.reserve(size, BLANK)?;
+        // Room for one at least, to mark that others were lost.
+        queue.entries.reserve(size.max(1), BLANK)?;
         Ok(queue)
     }
 
@@ -85,7 +93,7 @@ impl CompletionQueue {
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.entries.is_empty() && !self.overrun
+        self.entries.is_empty()
     }
 
     /// Whether an error is among the entries, or some were lost.
@@ -95,11 +103,11 @@ impl CompletionQueue {
     }
 
     /// Appends a success.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, completion: Completion) {
         self.written = self.written.wrapping_add(1);
         if self.entries.push(completion).is_err() {
-            self.overrun = true;
+            self.lose();
         }
     }
 
@@ -110,8 +118,41 @@ impl CompletionQueue {
             flags: ERROR_MARK,
             ..BLANK
         };
-        if self.errors.push(entry).is_err() || self.entries.push(mark).is_err() {
-            self.overrun = true;
+        if self.errors.push(entry).is_err() {
+            self.lose();
+        } else if self.entries.push(mark).is_err() {
+            self.errors.pop_back();
+            self.lose();
+        }
+    }
+
+    /// Marks that there was no memory for an entry, in the place of the newest.
+    #[cold]
+    #[inline(never)]
+    fn lose(&mut self) {
+        self.overrun = true;
+        if let Some(back) = self.entries.back_mut() {
+            if back.flags.bits() == ERROR_MARK.bits() && back.context != LOST.context {
+                self.errors.pop_back();
+            }
+            *back = LOST;
+        }
+    }
+
+    /// Takes the next success and shows it to `entry`; cheaper than [`CompletionQueue::pop`].
+    ///
+    /// # Errors
+    /// As for [`CompletionQueue::pop`].
+    #[inline]
+    pub fn take(&mut self, entry: impl FnOnce(&Completion)) -> Result<()> {
+        match self.entries.front() {
+            Some(front) if front.flags.bits() != ERROR_MARK.bits() => {
+                entry(front);
+                self.entries.skip();
+                Ok(())
+            }
+            Some(_) => self.pop_marked().map(|completion| entry(&completion)),
+            None => Err(Errno::EAGAIN),
         }
     }
 
@@ -126,10 +167,26 @@ impl CompletionQueue {
             Some(entry) if entry.flags.bits() != ERROR_MARK.bits() => {
                 self.entries.pop().ok_or(Errno::EAGAIN)
             }
-            Some(_) => Err(Errno::EAVAIL),
-            None if self.overrun => Err(Errno::EOVERRUN),
+            Some(_) => self.pop_marked(),
             None => Err(Errno::EAGAIN),
         }
+    }
+
+    /// The next entry is an error, or says that others were lost: that stays behind all others.
+    #[cold]
+    #[inline(never)]
+    fn pop_marked(&mut self) -> Result<Completion> {
+        let is_lost = |entry: &&Completion| entry.context == LOST.context;
+        if self.entries.front().filter(is_lost).is_none() {
+            return Err(Errno::EAVAIL);
+        }
+        if self.entries.len() == 1 {
+            return Err(Errno::EOVERRUN);
+        }
+        self.entries.pop();
+        // It has the place it had.
+        self.entries.push(LOST)?;
+        self.pop()
     }
 
     /// Takes the error at the front.
@@ -138,7 +195,9 @@ impl CompletionQueue {
     /// [`Errno::EAGAIN`] when the next entry is not an error.
     pub fn pop_error(&mut self) -> Result<ErrorEntry> {
         match self.entries.front() {
-            Some(entry) if entry.flags.bits() == ERROR_MARK.bits() => {
+            Some(entry)
+                if entry.flags.bits() == ERROR_MARK.bits() && entry.context != LOST.context =>
+            {
                 self.entries.pop();
                 self.errors.pop().ok_or(Errno::EAGAIN)
             }
@@ -197,5 +256,35 @@ mod tests {
             assert_eq!(cq.pop().unwrap().context, context);
         }
         assert!(cq.is_empty());
+    }
+
+    #[test]
+    fn lost_entries_are_told_behind_all_others() {
+        let mut cq = CompletionQueue::new(0).unwrap();
+        cq.push(success(1));
+        cq.push(success(2));
+        cq.lose();
+        cq.push(success(3));
+        assert!(cq.has_error());
+        assert_eq!(cq.pop().unwrap().context, 1);
+        assert_eq!(cq.pop_error().unwrap_err(), Errno::EAGAIN);
+        assert_eq!(cq.pop().unwrap().context, 3);
+        cq.push_error(failure(4));
+        assert_eq!(cq.pop(), Err(Errno::EAVAIL));
+        assert_eq!(cq.pop_error().unwrap().error.entry.context, 4);
+        for _ in 0..2 {
+            assert_eq!(cq.pop(), Err(Errno::EOVERRUN));
+            assert_eq!(cq.pop_error().unwrap_err(), Errno::EAGAIN);
+        }
+        assert!(!cq.is_empty());
+    }
+
+    #[test]
+    fn an_error_may_be_what_is_lost() {
+        let mut cq = CompletionQueue::new(4).unwrap();
+        cq.push_error(failure(1));
+        cq.lose();
+        assert_eq!(cq.pop(), Err(Errno::EOVERRUN));
+        assert!(cq.errors.is_empty());
     }
 }

@@ -253,7 +253,7 @@ impl<B: Buffer> Matcher<B> {
     /// The frequent case of [`Matcher::match_message`]: takes the first posted receive, and
     /// forgets it, if it has one segment and the message fits it. Returns the segment, the
     /// context, and whether success is reported.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn match_first(
         &mut self,
         tag: Option<u64>,

@@ -73,33 +73,35 @@ impl<T> Pool<T> {
         if self.is_full() {
             return Err(Errno::EAGAIN);
         }
-        let id = self.free;
-        if let Some(node) = self.nodes.get_mut(id as usize) {
-            self.free = node.next;
-            *node = Node {
-                next: NIL,
-                item: Some(item),
-            };
-            self.len = self.len.wrapping_add(1);
-            return Ok(id);
+        if self.free == NIL {
+            self.grow()?;
         }
-        self.insert_new(item)
+        let id = self.free;
+        let node = self.nodes.get_mut(id as usize).ok_or(Errno::ENOMEM)?;
+        self.free = node.next;
+        *node = Node {
+            next: NIL,
+            item: Some(item),
+        };
+        self.len = self.len.wrapping_add(1);
+        Ok(id)
     }
 
+    /// Adds a place. It does not take the item, which so can stay in registers.
     #[cold]
     #[inline(never)]
-    fn insert_new(&mut self, item: T) -> Result<u32> {
+    fn grow(&mut self) -> Result<()> {
         let id = u32::try_from(self.nodes.len()).map_err(|_| Errno::ENOMEM)?;
         if id == NIL {
             return Err(Errno::ENOMEM);
         }
         let node = Node {
-            next: NIL,
-            item: Some(item),
+            next: self.free,
+            item: None,
         };
         try_push(&mut self.nodes, node)?;
-        self.len = self.len.wrapping_add(1);
-        Ok(id)
+        self.free = id;
+        Ok(())
     }
 
     /// Takes an item out; its id may be given to another.
@@ -158,6 +160,75 @@ impl<T> Pool<T> {
         if let Some(node) = self.nodes.get_mut(id as usize) {
             node.next = next;
         }
+    }
+}
+
+/// Items with ids as in a [`Pool`], few and looked up often: a place without an item has a blank
+/// one, so that a look-up is a comparison of the id.
+#[derive(Debug)]
+pub struct Places<T> {
+    items: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Places<T> {
+    /// No items.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            items: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// The item with this id, or the blank that was left there.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, id: u32) -> Option<&T> {
+        self.items.get(id as usize)
+    }
+
+    /// The item with this id, or the blank that was left there, to be changed.
+    #[inline]
+    #[must_use]
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+        self.items.get_mut(id as usize)
+    }
+}
+
+impl<T: Default> Places<T> {
+    /// Puts an item in.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn insert(&mut self, item: T) -> Result<u32> {
+        if let Some(id) = self.free.pop() {
+            if let Some(place) = self.get_mut(id) {
+                *place = item;
+            }
+            return Ok(id);
+        }
+        let id = u32::try_from(self.items.len()).map_err(|_| Errno::ENOMEM)?;
+        if id == NIL {
+            return Err(Errno::ENOMEM);
+        }
+        try_push(&mut self.items, item)?;
+        Ok(id)
+    }
+
+    /// Takes an item out and leaves a blank; its id may be given to another. Each id is taken
+    /// out once.
+    pub fn remove(&mut self, id: u32) -> Option<T> {
+        let item = core::mem::take(self.get_mut(id)?);
+        // Without memory the place stays unused.
+        let _ = try_push(&mut self.free, id);
+        Some(item)
     }
 }
 
@@ -302,6 +373,19 @@ mod tests {
         }
         assert_eq!(left, [1, 3, 9]);
         assert!(list.is_empty() && pool.is_empty());
+    }
+
+    #[test]
+    fn places_are_used_again() {
+        let mut places = Places::new();
+        let ids = [7, 8, 9].map(|item| places.insert(item).unwrap());
+        assert_eq!(places.remove(ids[1]), Some(8));
+        assert_eq!(places.get(ids[1]), Some(&0));
+        assert_eq!(places.insert(5), Ok(ids[1]));
+        assert_eq!(places.get_mut(ids[1]), Some(&mut 5));
+        assert_eq!(places.get(ids[2]), Some(&9));
+        assert_eq!(places.get(NIL), None);
+        assert_eq!(places.remove(NIL), None);
     }
 
     #[test]

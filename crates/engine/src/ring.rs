@@ -94,7 +94,7 @@ impl<T: Copy> Ring<T> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`], with the queue unchanged.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, value: T) -> Result<()> {
         if self.len == self.slots.len() {
             self.grow(value)?;
@@ -159,6 +159,15 @@ impl<T: Copy> Ring<T> {
         self.head = self.slot(1);
         self.len = self.len.wrapping_sub(1);
         Some(value)
+    }
+
+    /// Drops the oldest value, if there is one.
+    #[inline]
+    pub fn skip(&mut self) {
+        if self.len > 0 {
+            self.head = self.slot(1);
+            self.len = self.len.wrapping_sub(1);
+        }
     }
 
     /// Takes the newest value.

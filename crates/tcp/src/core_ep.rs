@@ -21,6 +21,7 @@ use crate::endpoint::{Part, RX_FLAGS, TX_FLAGS};
 use crate::params::{BACKLOG, MIN_MULTI_RECV};
 use crate::passive::{ConnRequest, PassiveEp};
 use crate::rdm::Rdm;
+use crate::small::Small;
 use crate::state::{EpState, Msg, State, put, token};
 
 /// How long a closing endpoint tries to hand over messages that were injected.
@@ -136,8 +137,10 @@ impl<K: Mode> Core<K> {
             rx_selective: false,
             has_tx: false,
             has_rx: false,
+            counted: false,
             shared_srx: false,
             srx,
+            small: Small::default(),
             rdm,
             msg,
         };
@@ -177,6 +180,7 @@ impl<K: Mode> Core<K> {
             Part::Rx => ep.has_rx = false,
             Part::Tx | Part::Whole => ep.has_tx = false,
         }
+        state.settle(self.id);
         state.engine.change_ep(self.id, |config| match part {
             Part::Rx => {
                 config.rx_cq = NIL;

@@ -45,6 +45,7 @@ impl<K: Mode> Counter<K> {
         if now != before {
             state.polls.found();
         } else if state.polls.in_vain() {
+            state.polls.have_run();
             drop(state);
             std::thread::yield_now();
         }

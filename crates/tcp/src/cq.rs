@@ -4,10 +4,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_core::provider::{CompletionQueue, CqAttr};
+use ripstop_core::lock::Lock;
+use ripstop_core::provider::{CompletionQueue, CqAttr, Look};
 use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 
-use crate::domain::{Domain, Mode};
+use crate::domain::{Domain, Inner, Mode};
+use crate::hot::{Found, NOTHING, Quick};
 use crate::state::{State, Waited};
 use crate::wait::Wait;
 
@@ -21,6 +23,7 @@ const RESERVE: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Cq<K: Mode> {
     pub(crate) domain: Arc<Domain<K>>,
+    inner: Arc<Inner<K>>,
     pub(crate) id: u32,
     wait: Wait,
 }
@@ -39,6 +42,7 @@ impl<K: Mode> Cq<K> {
         drop(state);
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),
+            inner: Arc::clone(&domain.inner),
             id,
             wait,
         }))
@@ -64,11 +68,8 @@ fn take(
     let cq = state.engine.cq_mut(id).ok_or(Errno::EINVAL)?;
     let mut count = 0;
     while count < max {
-        match cq.pop() {
-            Ok(completion) => {
-                entry(&completion);
-                count += 1;
-            }
+        match cq.take(&mut *entry) {
+            Ok(()) => count += 1,
             Err(_) if count > 0 => break,
             Err(error) => return Err(error),
         }
@@ -76,30 +77,90 @@ fn take(
     Ok(count)
 }
 
+/// Whether an entry waits.
+#[inline]
+fn waits(state: &State, id: u32) -> bool {
+    state.engine.cq(id).is_some_and(|cq| !cq.is_empty())
+}
+
+/// What a read does when it does not find at once that there is nothing: goes on after a quick
+/// one, and takes up to `max` entries.
+#[inline(never)]
+fn read_rest(
+    state: &mut State,
+    id: u32,
+    found: Found,
+    max: usize,
+    mut entry: impl FnMut(&Completion),
+) -> Result<usize> {
+    if found != NOTHING {
+        state.handle_found(found);
+    } else if waits(state, id) {
+        // No progress is needed, but what was put off must not wait for the next one.
+        state.end_burst();
+    } else {
+        state.progress_all();
+    }
+    let taken = take(state, id, max, &mut entry);
+    if taken.is_ok() {
+        state.polls.found();
+    }
+    taken
+}
+
 impl<K: Mode> CompletionQueue for Cq<K> {
-    #[inline]
-    fn read(&self, max: usize, mut entry: impl FnMut(&Completion)) -> Result<usize> {
-        self.domain.inner.note_activity();
-        let mut state = self.domain.lock();
-        let waiting = state
-            .engine
-            .cq_mut(self.id)
-            .is_some_and(|cq| !cq.is_empty());
-        if waiting {
-            // No progress is needed, but what was put off must not wait for the next one.
-            state.end_burst();
-        } else if !state.progress() {
-            if state.polls.in_vain() {
+    #[inline(always)]
+    fn look(&self) -> Look {
+        if K::SHARED {
+            // The lock is not free: it is taken once.
+            return Look::More(NOTHING);
+        }
+        let mut state = self.inner.state.lock();
+        if waits(&state, self.id) {
+            return Look::More(NOTHING);
+        }
+        match state.read_quick() {
+            Quick::Found(found) => Look::More(found),
+            Quick::Nothing => {
+                let many = state.polls.in_vain();
                 drop(state);
-                std::thread::yield_now();
+                if many { Look::Pause } else { Look::Nothing }
             }
-            return Err(Errno::EAGAIN);
         }
-        let taken = take(&mut state, self.id, max, &mut entry);
-        if taken.is_ok() {
-            state.polls.found();
+    }
+
+    fn pause(&self) {
+        self.inner.state.lock().polls.have_run();
+        std::thread::yield_now();
+    }
+
+    #[inline]
+    fn read_more(&self, found: Found, max: usize, entry: impl FnMut(&Completion)) -> Result<usize> {
+        if K::SHARED {
+            return self.read(max, entry);
         }
-        taken
+        read_rest(&mut self.inner.state.lock(), self.id, found, max, entry)
+    }
+
+    #[inline]
+    fn read(&self, max: usize, entry: impl FnMut(&Completion)) -> Result<usize> {
+        self.inner.note_activity();
+        let mut state = self.inner.state.lock();
+        let mut found = NOTHING;
+        if !waits(&state, self.id) {
+            match state.read_quick() {
+                Quick::Nothing => {
+                    let pause = state.polls.in_vain();
+                    drop(state);
+                    if pause {
+                        self.pause();
+                    }
+                    return Err(Errno::EAGAIN);
+                }
+                Quick::Found(something) => found = something,
+            }
+        }
+        read_rest(&mut state, self.id, found, max, entry)
     }
 
     fn sread(

@@ -125,7 +125,10 @@ impl<K: Mode> Endpoint<K> {
     }
 
     fn with_ep<T>(&self, act: impl FnOnce(&mut EpState) -> Result<T>) -> Result<T> {
-        act(self.domain.lock().ep(self.id).ok_or(Errno::EOPBADSTATE)?)
+        let mut state = self.domain.lock();
+        let done = act(state.ep(self.id).ok_or(Errno::EOPBADSTATE)?);
+        state.settle(self.id);
+        done
     }
 
     /// Whether it sends, and whether it receives.
@@ -342,10 +345,12 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         if self.part != Part::Rx {
             ep.has_tx = sends;
+            ep.counted = bound.counting.tx_counter != NIL;
         }
         if self.part != Part::Tx {
             ep.has_rx = receives;
         }
+        state.settle(self.id);
         bound.enabled = true;
         Ok(())
     }
@@ -515,15 +520,18 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
+        let mut state = self.domain.lock();
+        if let [buf] = iov {
+            return state.send_one(self.id, kind, *buf, data, dest, context, flags);
+        }
         let iov = Iov::new(iov)?;
-        self.domain
-            .lock()
-            .send(self.id, kind, iov, data, dest, context, flags)
+        state.send(self.id, kind, &iov, data, dest, context, flags, 0)
     }
 
     #[inline]
     fn inject(&self, kind: SendKind, buf: UserBuf, data: Option<u64>, dest: FiAddr) -> Result<()> {
-        self.domain.lock().inject(self.id, kind, buf, data, dest)
+        let mut state = self.domain.lock();
+        state.inject_one(self.id, kind, buf, data, dest)
     }
 
     #[inline]
@@ -535,10 +543,11 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
-        let iov = Iov::new(iov)?;
-        self.domain
-            .lock()
-            .recv(self.id, kind, iov, src, context, flags)
+        let mut state = self.domain.lock();
+        if let [buf] = iov {
+            return state.recv_one(self.id, kind, *buf, src, context, flags);
+        }
+        state.recv(self.id, kind, Iov::new(iov)?, src, context, flags)
     }
 
     fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {

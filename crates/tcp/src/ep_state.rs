@@ -9,6 +9,7 @@ use ripstop_os::Socket;
 use ripstop_types::Flags;
 
 use crate::rdm::Rdm;
+use crate::small::Small;
 
 /// The part of an endpoint that MSG has.
 #[derive(Debug, Default)]
@@ -44,8 +45,11 @@ pub(crate) struct EpState {
     pub(crate) rx_selective: bool,
     pub(crate) has_tx: bool,
     pub(crate) has_rx: bool,
+    /// It has a counter of sends.
+    pub(crate) counted: bool,
     pub(crate) shared_srx: bool,
     pub(crate) srx: u32,
+    pub(crate) small: Small,
     pub(crate) rdm: Option<Rdm>,
     pub(crate) msg: Msg,
 }

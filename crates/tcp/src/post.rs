@@ -16,7 +16,7 @@ pub(crate) const ACKED: Flags = Flags::TRANSMIT_COMPLETE
     .union(Flags::COMMIT_COMPLETE);
 
 /// Flags that make more of a receive than one message into one buffer.
-const SPECIAL: Flags = Flags::PEEK
+pub(crate) const SPECIAL: Flags = Flags::PEEK
     .union(Flags::CLAIM)
     .union(Flags::DISCARD)
     .union(Flags::MULTI_RECV);
@@ -25,8 +25,9 @@ const SPECIAL: Flags = Flags::PEEK
 const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
 
 impl State {
-    /// Posts a message.
-    #[inline]
+    /// Posts a message. Of one that [`State::write_at_once`] began, `written` bytes are with the
+    /// kernel.
+    #[inline(never)]
     #[expect(
         clippy::too_many_arguments,
         reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
@@ -35,11 +36,12 @@ impl State {
         &mut self,
         ep: u32,
         kind: SendKind,
-        iov: Iov<UserBuf>,
+        iov: &Iov<UserBuf>,
         data: Option<u64>,
         dest: FiAddr,
         context: Context,
         flags: Option<Flags>,
+        written: usize,
     ) -> Result<()> {
         let Some(Some(state)) = self.eps.get(ep as usize) else {
             return Err(Errno::EOPBADSTATE);
@@ -61,18 +63,19 @@ impl State {
                 SendKind::Tagged(tag) => Some(tag),
             },
             data,
-            iov,
+            iov: *iov,
             context,
             completion: !state.tx_selective || given.contains(Flags::COMPLETION),
             inject,
             ack: given.intersects(ACKED),
         };
         let more = given.contains(Flags::MORE);
-        self.post(ep, dest, &send, more)
+        self.post(ep, dest, &send, more, written)
     }
 
-    /// Posts a small message whose buffer is free at once.
-    #[inline]
+    /// Posts a small message whose buffer is free at once; `written` is as for
+    /// [`State::send`].
+    #[inline(never)]
     pub(crate) fn inject(
         &mut self,
         ep: u32,
@@ -80,6 +83,7 @@ impl State {
         buf: UserBuf,
         data: Option<u64>,
         dest: FiAddr,
+        written: usize,
     ) -> Result<()> {
         let Some(Some(state)) = self.eps.get(ep as usize) else {
             return Err(Errno::EOPBADSTATE);
@@ -102,23 +106,27 @@ impl State {
             inject: true,
             ack: false,
         };
-        self.post(ep, dest, &send, false)
+        self.post(ep, dest, &send, false, written)
     }
 
     #[inline]
-    pub(crate) fn route(&self, ep: u32, dest: FiAddr) -> u32 {
+    fn post(
+        &mut self,
+        ep: u32,
+        dest: FiAddr,
+        send: &Send<UserBuf>,
+        more: bool,
+        written: usize,
+    ) -> Result<()> {
         let Some(Some(state)) = self.eps.get(ep as usize) else {
-            return NIL;
+            return Err(Errno::EOPBADSTATE);
         };
-        let index = if state.is_msg { 0 } else { dest.0 as usize };
-        state.routes.get(index).copied().unwrap_or(NIL)
-    }
-
-    #[inline]
-    fn post(&mut self, ep: u32, dest: FiAddr, send: &Send<UserBuf>, more: bool) -> Result<()> {
-        let mut id = self.route(ep, dest);
+        let mut id = state.route(dest);
         if id == NIL {
             id = self.open_route(ep, dest)?;
+        }
+        if written > 0 {
+            return self.post_begun(id, send, written);
         }
         let plan = match self.engine.send(id, send) {
             Err(Errno::EAGAIN) => {
@@ -137,6 +145,25 @@ impl State {
         self.carry_out(id, send, &plan, more)
     }
 
+    /// Queues a message of which the kernel took the front only.
+    #[cold]
+    fn post_begun(&mut self, id: u32, send: &Send<UserBuf>, written: usize) -> Result<()> {
+        let plan = match self.engine.send_begun(id, send) {
+            Ok(plan) => plan,
+            Err(error) => {
+                self.lost(id, error);
+                return Err(error);
+            }
+        };
+        self.stage(id, send, &plan)?;
+        let staged = self.engine.sent(id, written);
+        if let Some(stream) = self.stream(id) {
+            stream.stage.advance(staged);
+        }
+        self.flush(id);
+        Ok(())
+    }
+
     #[inline]
     fn carry_out(
         &mut self,
@@ -145,19 +172,30 @@ impl State {
         plan: &SendPlan,
         more: bool,
     ) -> Result<()> {
-        let (header, header_len, inline, alone) = match plan {
-            SendPlan::Stage {
-                header,
-                header_len,
-                inline,
-                alone,
-            } => (header, usize::from(*header_len), *inline, *alone),
+        let inline = match plan {
+            SendPlan::Stage { inline, .. } => *inline,
             SendPlan::Defer { slot } => return self.defer(id, &send.iov, *slot),
+        };
+        self.stage(id, send, plan)?;
+        self.write_out(id, inline, more);
+        Ok(())
+    }
+
+    /// Puts what a plan says into the staging buffer.
+    #[inline]
+    fn stage(&mut self, id: u32, send: &Send<UserBuf>, plan: &SendPlan) -> Result<()> {
+        let SendPlan::Stage {
+            header,
+            header_len,
+            inline,
+        } = plan
+        else {
+            return Ok(());
         };
         let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
             return Err(Errno::ENOTCONN);
         };
-        let payload = if inline { send.iov.len() as usize } else { 0 };
+        let payload = if *inline { send.iov.len() as usize } else { 0 };
         if let Err(error) = stream.stage.reserve(SEND_HEADER + payload) {
             self.lost(id, error);
             // The message is queued, so its loss is reported once: in the completion queue,
@@ -165,46 +203,17 @@ impl State {
             let silent = send.inject && !send.completion;
             return if silent { Err(error) } else { Ok(()) };
         }
-        stream.stage.push_header(header, header_len);
-        if inline {
+        stream.stage.push_header(header, usize::from(*header_len));
+        if *inline {
             stream.stage.push_user(send.iov.segments());
-        }
-        // Whoever sleeps makes no progress that would write what is put off.
-        let asleep = self.unattended || !self.waiters.is_empty();
-        let wait = more || (self.burst > 0 && inline && !asleep);
-        self.burst += 1;
-        if stream.interest.write {
-            // The kernel said no; it will say when.
-            return Ok(());
-        }
-        if wait {
-            self.put_off(id);
-            return Ok(());
-        }
-        if alone && let Some(socket) = &stream.socket {
-            // The frequent case of a flush.
-            let bytes = stream.stage.bytes();
-            let written = socket.send(bytes);
-            if written == Ok(bytes.len()) {
-                stream.stage.clear();
-                self.engine.sent_alone(id);
-                if self.waiters.is_empty() {
-                    return Ok(());
-                }
-            } else if let Ok(count) = written {
-                let staged = self.engine.sent(id, count);
-                stream.stage.advance(staged);
-            }
-        }
-        self.flush(id);
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
         }
         Ok(())
     }
 
     /// Writes what a stream has now that something was staged, or puts that off.
+    #[inline]
     pub(crate) fn write_out(&mut self, id: u32, small: bool, more: bool) {
+        // Whoever sleeps makes no progress that would write what is put off.
         let asleep = self.unattended || !self.waiters.is_empty();
         let wait = more || (self.burst > 0 && small && !asleep);
         self.burst += 1;
@@ -277,7 +286,7 @@ impl State {
     }
 
     /// Posts a receive on an endpoint.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn recv(
         &mut self,
         ep: u32,
@@ -420,6 +429,7 @@ impl EpState {
     pub(crate) fn end(&mut self) {
         self.msg.ended = true;
         self.has_rx = false;
+        self.small.plain_recv = false;
     }
 
     /// Whether it has a connection or can make one.

@@ -88,7 +88,7 @@ impl State {
     }
 
     fn start_rma(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>, more: bool) -> Result<()> {
-        let mut id = self.route(ep, peer);
+        let mut id = self.ep(ep).map_or(NIL, |state| state.route(peer));
         if id == NIL {
             id = self.open_route(ep, peer)?;
         }

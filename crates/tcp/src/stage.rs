@@ -62,13 +62,6 @@ impl Stage {
         }
     }
 
-    /// Drops everything.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        self.head = 0;
-        self.tail = 0;
-    }
-
     /// Appends bytes for which there is room.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {

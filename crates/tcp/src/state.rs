@@ -4,28 +4,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Engine, Limits};
 use ripstop_mem::UserBuf;
-use ripstop_os::{Epoll, EventFd, Events, Interest, Socket, Timer};
+use ripstop_os::{Epoll, EventFd, Events, Interest, Timer};
 use ripstop_types::{Errno, Result};
 
 use crate::accept::Accepting;
 use crate::av::Table;
 pub(crate) use crate::ep_state::{EpState, Msg};
+use crate::hot::{Hot, consume_whole, read_to};
 use crate::params::Params;
 use crate::polls::Polls;
+use crate::small::SCRATCH;
 use crate::stage::STAGE;
 use crate::stream::Stream;
 
 /// Bytes read from a socket at once when headers or small messages are expected.
 const READ: usize = 16 * 1024;
-
-/// Streams remembered as just active.
-const HOT: usize = 2;
-
-/// With streams that were just active, the poll of all others is left out this many times.
-const POLL_EVERY: u32 = 32;
 
 /// How often deadlines are looked at while there are any.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
@@ -42,15 +37,6 @@ pub(crate) mod token {
     pub(crate) const fn stream(id: u32, generation: u32) -> u64 {
         STREAM | (((generation & 0xff_ffff) as u64) << 32) | id as u64
     }
-}
-
-/// A stream that was just active.
-#[derive(Debug)]
-struct Hot {
-    id: u32,
-    /// Its next bytes are a header, and it is not stalled: it can be read to the staging area.
-    plain: bool,
-    socket: Arc<Socket>,
 }
 
 /// Somebody to wake when a queue or counter changes.
@@ -81,19 +67,18 @@ pub(crate) struct State {
     pub(crate) params: Arc<Params>,
     timer: Timer,
     pub(crate) timer_on: bool,
-    events: Events,
-    staging: Box<[u8]>,
+    /// Taken while a poll of all is under way.
+    pub(crate) events: Option<Events>,
+    pub(crate) staging: Box<[u8]>,
+    /// Where a small message is put together.
+    pub(crate) scratch: Box<[u8; SCRATCH]>,
     /// Streams with staged bytes that were not written at once.
     dirty: Vec<u32>,
     /// Sends since the last progress.
     pub(crate) burst: u32,
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
-    /// Streams that were just active: they are read before all others are polled.
-    hot: Vec<Hot>,
-    hot_next: usize,
-    cold_for: u32,
-    skipped: u32,
+    pub(crate) hot: Hot,
     generation: u32,
     /// The highest context of a peer that any connection was with.
     pub(crate) max_context: u8,
@@ -124,15 +109,13 @@ impl State {
             params,
             timer,
             timer_on: false,
-            events: Events::with_capacity(64),
+            events: Some(Events::with_capacity(64)),
             staging: vec![0; READ].into_boxed_slice(),
+            scratch: Box::new([0; SCRATCH]),
             dirty: Vec::new(),
             burst: 0,
             unattended: false,
-            hot: Vec::with_capacity(HOT),
-            hot_next: 0,
-            cold_for: 0,
-            skipped: 0,
+            hot: Hot::default(),
             generation: 0,
             max_context: 0,
             waiters: Vec::new(),
@@ -181,168 +164,7 @@ impl State {
         self.timer.drain();
     }
 
-    /// Makes progress without waiting: writes what is staged, reads what has arrived.
-    /// `false` says that nothing has, and no queue has changed.
-    #[inline]
-    pub(crate) fn progress(&mut self) -> bool {
-        self.burst = 0;
-        if self.dirty.is_empty()
-            && let Some(first) = self.hot.get(self.hot_next)
-            && first.plain
-            && self.skipped < POLL_EVERY
-        {
-            let outcome = first.socket.recv(&mut self.staging);
-            if outcome == Err(Errno::EAGAIN) {
-                // What was active stays first until it has nothing.
-                let next = self.hot_next + 1;
-                self.hot_next = if next < self.hot.len() { next } else { 0 };
-                self.skipped += 1;
-                return false;
-            }
-            let id = first.id;
-            self.handle_hot(id, outcome);
-        } else {
-            self.progress_all();
-        }
-        true
-    }
-
-    #[inline(never)]
-    fn progress_all(&mut self) {
-        self.end_burst();
-        match self.hot.get(self.hot_next) {
-            Some(first) if self.skipped < POLL_EVERY => {
-                let id = first.id;
-                if !self.read_stream(id) {
-                    let next = self.hot_next + 1;
-                    self.hot_next = if next < self.hot.len() { next } else { 0 };
-                    self.skipped += 1;
-                }
-            }
-            _ => self.poll(),
-        }
-    }
-
-    /// Looks at all descriptors.
-    pub(crate) fn poll(&mut self) {
-        self.skipped = 0;
-        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        if self.epoll.poll(&mut events).is_ok() && !events.is_empty() {
-            let mut active = 0;
-            let mut last = NIL;
-            for index in 0..events.len() {
-                let Some(event) = events.at(index) else { break };
-                let id = event.token as u32;
-                match event.token & token::KIND {
-                    token::STREAM => {
-                        let known = self
-                            .stream(id)
-                            .is_some_and(|s| token::stream(id, s.generation) == event.token);
-                        if known {
-                            self.handle_stream(id, event);
-                            active += 1;
-                            last = id;
-                        }
-                    }
-                    token::LISTENER => self.handle_listener(id),
-                    token::ACCEPTING => self.handle_accepting(id),
-                    token::TIMER => self.handle_timer(),
-                    _ => {}
-                }
-            }
-            self.note_active(active, last);
-        } else if self.cold_for > 0 {
-            self.cold_for -= 1;
-        }
-        self.events = events;
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
-    }
-
-    /// Remembers the stream that was just active, to be read first; with many active ones
-    /// only the poll of all is worth it.
-    fn note_active(&mut self, active: u32, last: u32) {
-        if active as usize > HOT {
-            self.hot.clear();
-            self.hot_next = 0;
-            self.cold_for = 64;
-        } else if self.cold_for > 0 {
-            self.cold_for -= 1;
-        } else if active > 0 && self.hot.iter().all(|hot| hot.id != last) {
-            let Some(Some(stream)) = self.streams.get(last as usize) else {
-                return;
-            };
-            let (true, Some(socket)) = (stream.is_up(), &stream.socket) else {
-                return;
-            };
-            let hot = Hot {
-                id: last,
-                plain: false,
-                socket: Arc::clone(socket),
-            };
-            if self.hot.len() == HOT {
-                self.hot.remove(0);
-            }
-            self.hot.push(hot);
-        }
-    }
-
-    pub(crate) fn forget_hot(&mut self, id: u32) {
-        self.hot.retain(|hot| hot.id != id);
-        self.hot_next = 0;
-    }
-
-    /// Notes whether a stream may be read without asking where its next bytes go.
-    fn set_plain(&mut self, id: u32) {
-        let plain = self.engine.rx_in_header(id)
-            && self.stream(id).is_some_and(|stream| stream.interest.read);
-        if let Some(hot) = self.hot.iter_mut().find(|hot| hot.id == id) {
-            hot.plain = plain;
-        }
-    }
-
-    /// Bytes of a stream that is read first, or its end.
-    #[inline(never)]
-    fn handle_hot(&mut self, id: u32, outcome: Result<usize>) {
-        match outcome {
-            Ok(count) if count > 0 => {
-                let bytes = self.staging.get(..count).unwrap_or_default();
-                let rest = consume_whole(&mut self.engine, id, bytes);
-                if rest > 0 {
-                    self.handle_rest(id, count - rest, count);
-                } else if count == self.staging.len() {
-                    self.read_stream(id);
-                }
-            }
-            outcome => {
-                self.handle_read(id, read_to(outcome));
-                self.set_plain(id);
-            }
-        }
-        self.after();
-    }
-
-    /// Handles what is left of a read: the staging area from `from` to `to`.
-    #[inline(never)]
-    fn handle_rest(&mut self, id: u32, from: usize, to: usize) {
-        let staging = std::mem::take(&mut self.staging);
-        let done = self.consume(id, &staging[from..to]);
-        let full = to == staging.len();
-        self.staging = staging;
-        match done {
-            Ok(true) => {
-                if full || !self.engine.rx_in_header(id) {
-                    self.read_stream(id);
-                }
-            }
-            Ok(false) => {}
-            Err(error) => self.protocol_error(id, error),
-        }
-        self.set_plain(id);
-    }
-
-    fn handle_stream(&mut self, id: u32, event: ripstop_os::Event) {
+    pub(crate) fn handle_stream(&mut self, id: u32, event: ripstop_os::Event) {
         let Some(stream) = self.stream(id) else {
             return;
         };
@@ -424,7 +246,7 @@ impl State {
     }
 
     /// Handles the outcome of a read; returns whether to read on.
-    fn handle_read(&mut self, id: u32, outcome: Result<usize>) -> bool {
+    pub(crate) fn handle_read(&mut self, id: u32, outcome: Result<usize>) -> bool {
         match outcome {
             Ok(count) => {
                 let staging = std::mem::take(&mut self.staging);
@@ -448,7 +270,7 @@ impl State {
 
     /// Hands bytes of the stream to the engine and its payload to memory. Returns whether all
     /// were taken; else the rest is kept and the stream is not read until the engine says so.
-    fn consume(&mut self, id: u32, bytes: &[u8]) -> Result<bool> {
+    pub(crate) fn consume(&mut self, id: u32, bytes: &[u8]) -> Result<bool> {
         use ripstop_engine::xnet::RxWant;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -604,6 +426,7 @@ impl State {
         {
             stream.dirty = true;
             self.dirty.push(id);
+            self.hot.hold();
         }
     }
 
@@ -623,6 +446,7 @@ impl State {
                 self.flush(id);
             }
         }
+        self.release_hot();
     }
 
     /// Whether bytes wait for the next progress.
@@ -719,31 +543,6 @@ impl State {
             }
             !changed
         });
-    }
-}
-
-/// Takes whole small messages with a posted receive from the front of `bytes`; returns how
-/// many bytes are left.
-#[inline]
-fn consume_whole(engine: &mut Engine<UserBuf>, id: u32, bytes: &[u8]) -> usize {
-    let mut rest = bytes;
-    while !rest.is_empty()
-        && let Some(whole) = engine.rx_whole(id, rest)
-    {
-        let Some(payload) = rest.get(whole.header_len..whole.header_len + whole.len) else {
-            break;
-        };
-        ripstop_mem::copy_out(whole.memory, payload);
-        rest = &rest[whole.header_len + whole.len..];
-    }
-    rest.len()
-}
-
-/// A read of nothing is the end of the stream.
-fn read_to(outcome: Result<usize>) -> Result<usize> {
-    match outcome {
-        Ok(0) => Err(Errno::ECONNRESET),
-        outcome => outcome,
     }
 }
 

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 
 use ripstop_abi as abi;
-use ripstop_core::provider::{CompletionQueue, CqAttr, Domain};
+use ripstop_core::provider::{CompletionQueue, CqAttr, Domain, Look};
 use ripstop_types::{Completion, CqFormat, Errno, Flags, Result, Version, WaitObj};
 
 mod error;
@@ -203,11 +203,52 @@ unsafe extern "C" fn read<D: Domain, F: Format>(
 ) -> isize {
     // SAFETY: see the module.
     let this = unsafe { body::<CqBody<D>>(cq) };
-    if buf.is_null() & (count != 0) {
-        return fail(Errno::EINVAL) as isize;
+    match this.cq.look() {
+        Look::Nothing => fail(Errno::EAGAIN) as isize,
+        Look::Pause => pause(this),
+        // SAFETY: see the module.
+        Look::More(found) => unsafe { read_more::<D, F>(cq, buf, count, found) },
+    }
+}
+
+/// The rest of a read, where there is more to it than to say that there is nothing.
+///
+/// # Safety
+///
+/// As for [`read`].
+#[inline(never)]
+unsafe fn read_more<D: Domain, F: Format>(
+    cq: *mut abi::fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    found: isize,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CqBody<D>>(cq) };
+    if buf.is_null() {
+        return read_nowhere(this, found, count);
     }
     // SAFETY: see the module; the provider hands out `count` at most.
-    counted(this.cq.read(count, unsafe { entries::<F>(buf) }))
+    let write = unsafe { entries::<F>(buf) };
+    counted(this.cq.read_more(found, count, write))
+}
+
+/// A read that found nothing, as many before it.
+#[cold]
+#[inline(never)]
+fn pause<D: Domain>(this: &CqBody<D>) -> isize {
+    this.cq.pause();
+    fail(Errno::EAGAIN) as isize
+}
+
+/// A read without an array: progress, and no entries.
+#[cold]
+#[inline(never)]
+fn read_nowhere<D: Domain>(this: &CqBody<D>, found: isize, count: usize) -> isize {
+    match this.cq.read_more(found, 0, |_| {}) {
+        Ok(_) if count > 0 => fail(Errno::EINVAL) as isize,
+        read => counted(read),
+    }
 }
 
 unsafe extern "C" fn readfrom<D: Domain, F: Format>(
@@ -218,11 +259,16 @@ unsafe extern "C" fn readfrom<D: Domain, F: Format>(
 ) -> isize {
     // SAFETY: see the module.
     let this = unsafe { body::<CqBody<D>>(cq) };
-    if buf.is_null() & (count != 0) {
-        return fail(Errno::EINVAL) as isize;
+    match this.cq.look() {
+        Look::Nothing => fail(Errno::EAGAIN) as isize,
+        Look::Pause => pause(this),
+        Look::More(found) if buf.is_null() => read_nowhere(this, found, count),
+        Look::More(found) => {
+            // SAFETY: see the module; the provider hands out `count` at most.
+            let write = unsafe { entries_from::<F>(buf, src) };
+            counted(this.cq.read_more(found, count, write))
+        }
     }
-    // SAFETY: see the module; the provider hands out `count` at most.
-    counted(this.cq.read(count, unsafe { entries_from::<F>(buf, src) }))
 }
 
 unsafe extern "C" fn sread<D: Domain, F: Format>(

@@ -12,7 +12,7 @@ use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
 use crate::matching::{Matcher, Unexpected};
 use crate::mr::MrTable;
-use crate::pool::{NIL, Pool};
+use crate::pool::{NIL, Places, Pool};
 use crate::ring::Ring;
 
 /// Bounds of a domain.
@@ -137,7 +137,7 @@ pub(super) const NO_COMPLETION: Completion = Completion {
 #[derive(Debug)]
 pub struct Engine<B> {
     pub(super) limits: Limits,
-    pub(super) cqs: Pool<CompletionQueue>,
+    pub(super) cqs: Places<CompletionQueue>,
     pub(super) counters: Pool<Counter>,
     pub(super) srxs: Pool<Matcher<B>>,
     pub(super) eps: Pool<Ep>,
@@ -167,7 +167,7 @@ impl<B: Buffer> Engine<B> {
         const MANY: usize = u32::MAX as usize;
         Self {
             limits,
-            cqs: Pool::new(MANY),
+            cqs: Places::new(),
             counters: Pool::new(MANY),
             srxs: Pool::new(MANY),
             eps: Pool::new(MANY),
@@ -198,6 +198,13 @@ impl<B: Buffer> Engine<B> {
     /// Closes a completion queue.
     pub fn close_cq(&mut self, id: u32) {
         self.cqs.remove(id);
+    }
+
+    /// A completion queue, to be looked at.
+    #[inline]
+    #[must_use]
+    pub fn cq(&self, id: u32) -> Option<&CompletionQueue> {
+        self.cqs.get(id)
     }
 
     /// A completion queue.

@@ -6,6 +6,7 @@
 //! * Sending: [`Engine::send`] says which header to put into the connection's staging buffer
 //!   and whether the payload goes there too ([`SendPlan`]). [`Engine::transmit`] lists what to
 //!   write next, [`Engine::sent`] takes how much was written and reports completions.
+//!   [`Engine::at_once`] is the short way of a small message when nothing waits.
 //! * Receiving: while [`Engine::rx_in_header`], feed bytes to [`Engine::rx_header`]; else
 //!   [`Engine::rx_want`] says where the next bytes go and [`Engine::rx_placed`] takes how many
 //!   went there. A blocked connection is not read until [`Engine::pop_resumed`] names it.
@@ -20,6 +21,7 @@ pub mod rdm;
 mod recv;
 mod rma;
 mod rx;
+mod small;
 #[cfg(test)]
 mod tests;
 mod tx;

@@ -1,6 +1,7 @@
 //! The sending side of a connection.
 
 use ripstop_types::{Completion, Context, Errno, Flags, Result};
+use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, emit_msg, emit_tag};
 
 use super::conn::{Chunk, Conn, Segment, Source, TxDone, TxInfo, is_slot};
@@ -42,9 +43,6 @@ pub enum SendPlan {
         header_len: u8,
         /// Whether the payload follows in the staging buffer.
         inline: bool,
-        /// Nothing else waits to be written, and all of this message is in the staging buffer:
-        /// one write of that does, and then [`Engine::sent_alone`] if it took all.
-        alone: bool,
     },
     /// The connection is not up yet, or earlier messages still wait for that. If this names a
     /// slot, copy the payload there; the message is sent when its turn comes, by
@@ -180,7 +178,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Queues an eager message; `None` for one that needs a rendezvous.
     #[inline]
-    fn stage(
+    pub(super) fn stage(
         conn: &mut Conn<B>,
         ep: &mut Ep,
         limits: &Limits,
@@ -201,26 +199,9 @@ impl<B: Buffer> Engine<B> {
         }
         let inline = inline && fits;
 
-        let flags = if send.ack {
-            BaseFlags::DELIVERY_COMPLETE
-        } else {
-            BaseFlags::NONE
-        };
         let mut header = [0; SEND_HEADER];
-        let header_len = match (send.data, send.tag) {
-            (None, Some(tag)) => put(&mut header, &emit_tag(conn.order, flags, 0, tag, len)),
-            (None, None) => put(&mut header, &emit_msg(conn.order, flags, 0, len)),
-            (Some(_), tag) => {
-                let op = if tag.is_some() { Op::Tag } else { Op::Msg };
-                let full = Header {
-                    flags,
-                    cq_data: send.data,
-                    tag: tag.unwrap_or_default(),
-                    ..Header::new(op, len)
-                };
-                full.emit(conn.order, &mut header).map_err(|e| e.errno())?
-            }
-        };
+        let header_len = put_header(conn.order, send.tag, send.data, send.ack, len, &mut header)
+            .ok_or(Errno::EMSGSIZE)?;
         let inline_len = if inline { len } else { 0 };
         let staged = inline_len.saturating_add(header_len as u64);
         let silent = send.inject && !send.completion && !ep.counts_sends() && !send.ack;
@@ -247,7 +228,6 @@ impl<B: Buffer> Engine<B> {
             header,
             header_len: header_len as u8,
             inline,
-            alone: inline && conn.only_staged() && conn.staged as u64 == staged,
         }))
     }
 
@@ -398,7 +378,6 @@ impl<B: Buffer> Engine<B> {
             header,
             header_len: header_len as u8,
             inline: false,
-            alone: false,
         })
     }
 
@@ -431,21 +410,6 @@ impl<B: Buffer> Engine<B> {
             return 0;
         };
         conn.transmit(chunks)
-    }
-
-    /// As [`Engine::sent`], for a message that was alone and was written whole.
-    #[inline]
-    pub fn sent_alone(&mut self, conn_id: u32) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
-            return;
-        };
-        conn.segments.pop();
-        conn.front_sent = 0;
-        conn.sent = conn.queued;
-        conn.staged = 0;
-        if !conn.dones.is_empty() {
-            self.finish_due(conn_id);
-        }
     }
 
     /// Takes how many bytes of [`Engine::transmit`]'s list were written. Returns how many of
@@ -587,11 +551,44 @@ impl<B: Buffer> Engine<B> {
     }
 }
 
-const fn tx_flags(tagged: bool) -> Flags {
+#[inline]
+pub(super) const fn tx_flags(tagged: bool) -> Flags {
     if tagged {
         Flags::SEND.union(Flags::TAGGED)
     } else {
         Flags::SEND.union(Flags::MSG)
+    }
+}
+
+/// Writes the header of an eager message and returns its length in bytes; `None` for a length
+/// that no header can say.
+#[inline]
+pub(super) fn put_header(
+    order: ByteOrder,
+    tag: Option<u64>,
+    data: Option<u64>,
+    ack: bool,
+    len: u64,
+    header: &mut [u8; SEND_HEADER],
+) -> Option<usize> {
+    let flags = if ack {
+        BaseFlags::DELIVERY_COMPLETE
+    } else {
+        BaseFlags::NONE
+    };
+    match (data, tag) {
+        (None, Some(tag)) => Some(put(header, &emit_tag(order, flags, 0, tag, len))),
+        (None, None) => Some(put(header, &emit_msg(order, flags, 0, len))),
+        (Some(_), tag) => {
+            let op = if tag.is_some() { Op::Tag } else { Op::Msg };
+            let full = Header {
+                flags,
+                cq_data: data,
+                tag: tag.unwrap_or_default(),
+                ..Header::new(op, len)
+            };
+            full.emit(order, header).ok()
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use ripstop_types::Result;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::Socket;
-use crate::errno::retry;
+use crate::errno::{errno, retry};
 use crate::iovec::{IoVec, IoVecMut, slices, slices_mut};
 
 /// No `SIGPIPE`, no waiting.
@@ -48,6 +48,19 @@ impl Socket {
     #[inline]
     pub fn recv(&self, bytes: &mut [u8]) -> Result<usize> {
         retry(|| rustix::io::read(&self.0, &mut *bytes))
+    }
+
+    /// As [`recv`](Self::recv), for one that polls: a signal ends the call.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv), and `EINTR`: try again.
+    #[inline]
+    pub fn recv_once(&self, bytes: &mut [u8]) -> Result<usize> {
+        match rustix::io::read(&self.0, bytes) {
+            Ok(count) => Ok(count),
+            Err(err) => Err(errno(err)),
+        }
     }
 
     /// Receives into several buffers, in order, in one call and returns how many bytes came.

@@ -2,7 +2,7 @@
 
 use ripstop_engine::Buffer as _;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Chunk, Replayed, Send, SendPlan};
+use ripstop_engine::xnet::{Chunk, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::MAX_HEADER;
 
@@ -23,12 +23,14 @@ impl Node {
             Some(conn) => *conn,
             None => self.connect(net, peer)?,
         };
+        if self.rng.bool() && self.write_at_once(net, conn, send) {
+            return Ok(());
+        }
         match self.engine.send(conn, send)? {
             SendPlan::Stage {
                 header,
                 header_len,
                 inline,
-                alone,
             } => {
                 let header = &header[..usize::from(header_len)];
                 let payload = if inline {
@@ -38,9 +40,6 @@ impl Node {
                     Vec::new()
                 };
                 self.stage(conn, header, &payload, send.context);
-                if alone && self.rng.bool() {
-                    self.write_alone(net, conn, header.len() + payload.len());
-                }
             }
             SendPlan::Defer { slot } => {
                 assert_eq!(slot != NIL, send.inject && !send.iov.is_empty());
@@ -71,25 +70,48 @@ impl Node {
         Ok(())
     }
 
-    /// Writes the only message there is, which the staging buffer holds.
-    fn write_alone(&mut self, net: &mut Network, id: u32, len: usize) {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        assert_eq!(stream.stage.len(), len);
-        let Some(end) = stream.end.filter(|_| stream.preamble.is_empty()) else {
-            return;
-        };
-        // An error shows again when the rest is written.
-        let Ok(count) = net.write(end, stream.stage.make_contiguous()) else {
-            return;
-        };
-        stream.stage.drain(..count);
-        if count == len {
-            self.engine.sent_alone(id);
-        } else {
-            assert_eq!(self.engine.sent(id, count), count);
+    /// Writes a message before the engine notes anything of it, if that may be; a part of it
+    /// at least.
+    fn write_at_once(&mut self, net: &mut Network, id: u32, send: &Send<SimBuf>) -> bool {
+        let mut header = [0; SEND_HEADER];
+        let (tag, data, len) = (send.tag, send.data, send.iov.len());
+        if send.ack || len > self.engine.longest_at_once(send.inject) {
+            return false;
         }
+        let header_len = self.engine.at_once(id, tag, data, len, &mut header);
+        let Some(header_len) = header_len else {
+            return false;
+        };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return false;
+        };
+        let Some(end) = stream.end.filter(|_| stream.preamble.is_empty()) else {
+            return false;
+        };
+        assert!(stream.stage.is_empty(), "something waits");
+        let payload = self.memory.gather(&send.iov);
+        let bytes = [&header[..header_len], &payload].concat();
+        // An error shows again when the message is written the usual way.
+        let Ok(count) = net.write(end, &bytes) else {
+            return false;
+        };
+        if count < bytes.len() {
+            let plan = self.engine.send_begun(id, send);
+            assert!(matches!(plan, Ok(SendPlan::Stage { inline: true, .. })));
+        }
+        self.stage(id, &header[..header_len], &payload, send.context);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.stage.drain(..count);
+            stream.dirty |= count < bytes.len();
+        }
+        if count < bytes.len() {
+            assert_eq!(self.engine.sent(id, count), count);
+        } else {
+            let (tagged, completion) = (tag.is_some(), send.completion);
+            self.engine
+                .sent_at_once(self.ep, tagged, send.context, len, completion);
+        }
+        true
     }
 
     fn stage(&mut self, conn: u32, header: &[u8], payload: &[u8], context: usize) {

@@ -116,3 +116,42 @@ fn a_steady_flow_of_messages_does_not_hold_back_an_acknowledgement() {
     f.flush();
     assert_eq!(f.done(), [1, 2, 3, 4]);
 }
+
+#[test]
+fn a_message_goes_at_once_where_nothing_waits() {
+    let mut f = Fixture::new();
+    let mut header = [0; SEND_HEADER];
+    let mut at_once = |f: &Fixture, tag| f.engine.at_once(f.conn, tag, None, 8, &mut header);
+    assert_eq!(at_once(&f, None), Some(16));
+    assert_eq!(at_once(&f, Some(5)), Some(24));
+    // Nothing was noted: the next message has the stream to itself.
+    f.engine.sent_at_once(f.ep, true, 1, 8, true);
+    assert_eq!(f.done(), [1]);
+    f.send(2, None, 8).unwrap();
+    assert_eq!(at_once(&f, None), None);
+    assert_eq!(f.engine.sent(f.conn, 24), 24);
+    assert_eq!(f.done(), [2]);
+    assert_eq!(at_once(&f, None), Some(16));
+}
+
+#[test]
+fn a_message_that_was_begun_is_queued_whatever_the_limit() {
+    let mut f = Fixture::new();
+    f.engine.change_ep(f.ep, |config| config.tx_size = 0);
+    assert_eq!(f.send(1, None, 8).err(), Some(Errno::EAGAIN));
+    let send = Send {
+        tag: None,
+        data: None,
+        iov: Iov::one(Mem(0x1000, 8)),
+        context: 1,
+        completion: true,
+        inject: false,
+        ack: false,
+    };
+    let plan = f.engine.send_begun(f.conn, &send).unwrap();
+    assert!(matches!(plan, SendPlan::Stage { inline: true, .. }));
+    assert_eq!(f.engine.sent(f.conn, 7), 7);
+    assert_eq!(f.done(), []);
+    assert_eq!(f.engine.sent(f.conn, 17), 17);
+    assert_eq!(f.done(), [1]);
+}

@@ -1,0 +1,121 @@
+//! Small messages past the queues: where nothing waits, nothing has to be noted.
+
+use ripstop_types::{Completion, Context, Errno, Result};
+
+use super::engine::{Engine, Limits, NO_COMPLETION};
+use super::tx::{SEND_HEADER, Send, SendPlan, put_header, tx_flags};
+use crate::matching::{Recv, Want};
+use crate::{Buffer, Iov};
+
+impl<B: Buffer> Engine<B> {
+    /// The longest payload in bytes for [`Engine::at_once`]: it fits the staging buffer if only
+    /// a part is written, and needs no rendezvous.
+    #[must_use]
+    pub fn longest_at_once(&self, inject: bool) -> u64 {
+        let Limits {
+            stage,
+            inline,
+            rendezvous,
+            ..
+        } = self.limits;
+        let fits = stage.saturating_sub(SEND_HEADER) as u64;
+        if inject {
+            return fits;
+        }
+        fits.min(inline as u64).min(rendezvous)
+    }
+
+    /// Writes the header of a message that may be written to the stream before the engine
+    /// notes anything of it, and returns its length in bytes: the connection is up and nothing
+    /// else waits to be written. `None` says that [`Engine::send`] is the way.
+    ///
+    /// If all of header and payload was written, [`Engine::sent_at_once`] reports it, and for
+    /// an injected message on an endpoint without a counter nothing is to be done. If only a
+    /// part was, [`Engine::send_begun`] queues the message and [`Engine::sent`] takes the part.
+    /// If nothing was, it is as if this had not been called. The message must be no longer than
+    /// [`Engine::longest_at_once`] and need no acknowledgement.
+    #[inline]
+    #[must_use]
+    pub fn at_once(
+        &self,
+        conn_id: u32,
+        tag: Option<u64>,
+        data: Option<u64>,
+        len: u64,
+        header: &mut [u8; SEND_HEADER],
+    ) -> Option<usize> {
+        let conn = self.conns.get(conn_id)?;
+        if !conn.direct || conn.has_output() {
+            return None;
+        }
+        put_header(conn.order, tag, data, false, len, header)
+    }
+
+    /// Reports a message of [`Engine::at_once`] that was written whole.
+    #[inline]
+    pub fn sent_at_once(
+        &mut self,
+        ep: u32,
+        tagged: bool,
+        context: Context,
+        len: u64,
+        completion: bool,
+    ) {
+        let Self {
+            eps, cqs, counters, ..
+        } = self;
+        let Some(ep) = eps.get(ep) else { return };
+        if let Some(counter) = counters.get_mut(ep.config.tx_counter) {
+            counter.success(len);
+        }
+        if completion && let Some(cq) = cqs.get_mut(ep.config.tx_cq) {
+            cq.push(Completion {
+                context,
+                flags: tx_flags(tagged),
+                ..NO_COMPLETION
+            });
+        }
+    }
+
+    /// Queues a message of [`Engine::at_once`] of which the front has been written. As
+    /// [`Engine::send`], whatever the number of sends not yet completed.
+    ///
+    /// # Errors
+    /// [`Errno::ENOTCONN`] for an unknown connection, [`Errno::ENOMEM`]: the stream has ended
+    /// in the middle of a message, and the connection is to be closed.
+    pub fn send_begun(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
+        let Self {
+            conns, eps, limits, ..
+        } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        Self::stage(conn, ep, limits, send)?.ok_or(Errno::EMSGSIZE)
+    }
+
+    /// Posts a receive of one segment where no message waits for it; `false` says that
+    /// [`Engine::post_recv`] is the way.
+    ///
+    /// # Errors
+    /// As for [`Engine::post_recv`].
+    #[inline]
+    pub fn post_one(
+        &mut self,
+        srx: u32,
+        segment: B,
+        mut want: Want,
+        context: Context,
+        completion: bool,
+    ) -> Result<bool> {
+        let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
+        if !matcher.nothing_unexpected() {
+            return Ok(false);
+        }
+        if !matcher.directed {
+            want.src = ripstop_types::FiAddr::UNSPEC;
+        }
+        let mut recv = Recv::new(Iov::one(segment), want, context);
+        recv.completion = completion;
+        matcher.post(recv)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,392 @@
+//! Progress: streams that were just active are read before all others are polled.
+
+use std::sync::Arc;
+
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::Engine;
+use ripstop_mem::UserBuf;
+use ripstop_os::Socket;
+use ripstop_types::{Errno, Result};
+
+use crate::state::{State, token};
+
+/// Streams remembered as just active.
+const HOT: usize = 2;
+
+/// With streams that were just active, the poll of all others is left out this many times.
+const POLL_EVERY: u32 = 32;
+
+/// Polls of all that find nothing before streams are remembered again, after there were many.
+const COLD: u32 = 64;
+
+/// The streams that were just active, and how often they are read before all are polled.
+#[derive(Debug)]
+pub(crate) struct Hot {
+    /// Their sockets, all or none; one that is alone is there twice.
+    sockets: [Option<Arc<Socket>>; HOT],
+    /// Their ids.
+    ids: [u32; HOT],
+    /// Whether their next bytes are a header, and they are not stalled: they can be read to the
+    /// staging area.
+    plain: [bool; HOT],
+    /// Whether it is the second one's turn. What was active stays first until it has nothing.
+    turn: bool,
+    /// One more than the reads in vain until the next poll, while all streams are plain and
+    /// nothing staged waits to be written; else 1.
+    quick: u32,
+    /// Reads in vain until the next poll that are not in `quick`.
+    left: u32,
+    /// Polls until streams are remembered again.
+    cold_for: u32,
+}
+
+/// What a quick read has found, for [`State::handle_found`]: this many bytes at the front of the
+/// staging area; or [`NOTHING`]; or, below, an error with its sign changed.
+pub(crate) type Found = isize;
+
+/// It was not read: more is to be done, by [`State::progress_all`].
+pub(crate) const NOTHING: Found = 0;
+
+/// The outcome of [`State::read_quick`].
+pub(crate) enum Quick {
+    /// Nothing has arrived, and nothing else is to be done.
+    Nothing,
+    /// Go on with this.
+    Found(Found),
+}
+
+impl Default for Hot {
+    fn default() -> Self {
+        Self {
+            sockets: Default::default(),
+            ids: [NIL; HOT],
+            plain: [false; HOT],
+            turn: false,
+            quick: 1,
+            left: 0,
+            cold_for: 0,
+        }
+    }
+}
+
+impl Hot {
+    /// The stream whose turn it is.
+    #[inline]
+    fn first(&self) -> Option<u32> {
+        let turn = usize::from(self.turn);
+        self.sockets[turn].is_some().then_some(self.ids[turn])
+    }
+
+    /// A quick read was not in vain.
+    #[inline]
+    fn found(&mut self) {
+        self.quick += 1;
+        self.turn = !self.turn;
+    }
+
+    /// A read was in vain.
+    #[inline]
+    fn next(&mut self) {
+        self.turn = !self.turn;
+    }
+
+    fn has(&self, id: u32) -> bool {
+        self.sockets[0].is_some() && self.ids.contains(&id)
+    }
+
+    /// Adds a stream in the place of the oldest.
+    fn remember(&mut self, id: u32, socket: &Arc<Socket>, plain: bool) {
+        if self.sockets[1].is_none() {
+            self.put(0, id, socket, plain);
+        } else {
+            self.sockets.swap(0, 1);
+            (self.ids[0], self.plain[0]) = (self.ids[1], self.plain[1]);
+        }
+        self.put(1, id, socket, plain);
+    }
+
+    fn put(&mut self, place: usize, id: u32, socket: &Arc<Socket>, plain: bool) {
+        self.sockets[place] = Some(Arc::clone(socket));
+        (self.ids[place], self.plain[place]) = (id, plain);
+    }
+
+    fn forget(&mut self, id: u32) {
+        if self.ids == [id; HOT] {
+            self.sockets = Default::default();
+            return;
+        }
+        for (place, other) in [(0, 1), (1, 0)] {
+            if self.ids[place] == id {
+                self.sockets[place] = self.sockets[other].clone();
+                (self.ids[place], self.plain[place]) = (self.ids[other], self.plain[other]);
+            }
+        }
+    }
+
+    /// Something is to be done before the next quick read.
+    #[inline]
+    pub(crate) fn hold(&mut self) {
+        self.left += self.quick - 1;
+        self.quick = 1;
+    }
+
+    /// Allows quick reads again, if every stream is plain.
+    fn release(&mut self) {
+        self.hold();
+        if self.sockets[0].is_some() && self.plain == [true; HOT] {
+            self.quick += std::mem::take(&mut self.left);
+        }
+    }
+
+    /// It takes so many reads in vain until the next poll.
+    fn restart(&mut self) {
+        (self.quick, self.left) = (1, POLL_EVERY);
+    }
+}
+
+impl State {
+    /// Makes progress without waiting: writes what is staged, reads what has arrived.
+    #[inline(never)]
+    pub(crate) fn progress(&mut self) {
+        match self.read_quick() {
+            Quick::Nothing => {}
+            Quick::Found(NOTHING) => self.progress_all(),
+            Quick::Found(found) => self.handle_found(found),
+        }
+    }
+
+    /// Reads the stream that is first, if that is all there is to do.
+    #[inline(always)]
+    pub(crate) fn read_quick(&mut self) -> Quick {
+        self.burst = 0;
+        let hot = &mut self.hot;
+        // As if it were in vain: then nothing is left to do.
+        hot.quick -= 1;
+        if hot.quick == 0 {
+            hot.quick = 1;
+            return Quick::Found(NOTHING);
+        }
+        let Some(socket) = &hot.sockets[usize::from(hot.turn)] else {
+            return Quick::Found(NOTHING);
+        };
+        hot.turn = !hot.turn;
+        match socket.recv_once(&mut self.staging) {
+            Err(Errno::EAGAIN) => Quick::Nothing,
+            Ok(0) => Quick::Found(Found::from(-(Errno::ECONNRESET.0 as i16))),
+            Ok(count) => Quick::Found(count.cast_signed()),
+            Err(error) => Quick::Found(Found::from(-(error.0 as i16))),
+        }
+    }
+
+    /// Goes on after a quick read that has found something.
+    #[inline(always)]
+    pub(crate) fn handle_found(&mut self, found: Found) {
+        self.hot.found();
+        match usize::try_from(found) {
+            Ok(count) => self.handle_hot(count),
+            Err(_) => self.end_hot(Errno(-found as i32)),
+        }
+    }
+
+    /// The stream that was read has ended.
+    #[cold]
+    #[inline(never)]
+    fn end_hot(&mut self, error: Errno) {
+        match self.hot.first() {
+            Some(id) if error != Errno::EINTR => {
+                self.lost(id, error);
+                self.after();
+            }
+            _ => self.progress_all(),
+        }
+    }
+
+    /// Makes progress where a quick read is not all.
+    #[inline(never)]
+    pub(crate) fn progress_all(&mut self) {
+        self.end_burst();
+        self.hot.hold();
+        match self.hot.first() {
+            Some(id) if self.hot.left > 0 => {
+                if !self.read_stream(id) {
+                    self.hot.next();
+                    self.hot.hold();
+                    self.hot.left = self.hot.left.saturating_sub(1);
+                    self.release_hot();
+                }
+            }
+            _ => self.poll(),
+        }
+    }
+
+    /// Looks at all descriptors.
+    pub(crate) fn poll(&mut self) {
+        let Some(mut events) = self.events.take() else {
+            return;
+        };
+        if self.epoll.poll(&mut events).is_ok() && !events.is_empty() {
+            let mut active = 0;
+            let mut last = NIL;
+            for index in 0..events.len() {
+                let Some(event) = events.at(index) else { break };
+                let id = event.token as u32;
+                match event.token & token::KIND {
+                    token::STREAM => {
+                        let known = self
+                            .stream(id)
+                            .is_some_and(|s| token::stream(id, s.generation) == event.token);
+                        if known {
+                            self.handle_stream(id, event);
+                            active += 1;
+                            last = id;
+                        }
+                    }
+                    token::LISTENER => self.handle_listener(id),
+                    token::ACCEPTING => self.handle_accepting(id),
+                    token::TIMER => self.handle_timer(),
+                    _ => {}
+                }
+            }
+            self.note_active(active, last);
+        } else if self.hot.cold_for > 0 {
+            self.hot.cold_for -= 1;
+        }
+        self.events = Some(events);
+        self.hot.restart();
+        self.release_hot();
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+    }
+
+    /// Remembers the stream that was just active, to be read first; with many active ones
+    /// only the poll of all is worth it.
+    fn note_active(&mut self, active: u32, last: u32) {
+        if active as usize > HOT {
+            self.hot = Hot {
+                cold_for: COLD,
+                ..Hot::default()
+            };
+        } else if self.hot.cold_for > 0 {
+            self.hot.cold_for -= 1;
+        } else if active > 0 && !self.hot.has(last) {
+            let Some(Some(stream)) = self.streams.get(last as usize) else {
+                return;
+            };
+            let (true, Some(socket)) = (stream.is_up(), &stream.socket) else {
+                return;
+            };
+            let socket = Arc::clone(socket);
+            let plain = self.is_plain(last);
+            self.hot.remember(last, &socket, plain);
+        }
+    }
+
+    pub(crate) fn forget_hot(&mut self, id: u32) {
+        self.hot.forget(id);
+        self.release_hot();
+    }
+
+    /// Allows quick reads again, if nothing stands against it.
+    pub(crate) fn release_hot(&mut self) {
+        if self.has_dirty() {
+            self.hot.hold();
+        } else {
+            self.hot.release();
+        }
+    }
+
+    /// Whether a stream may be read without asking where its next bytes go.
+    fn is_plain(&self, id: u32) -> bool {
+        let stream = self.streams.get(id as usize).and_then(Option::as_ref);
+        self.engine.rx_in_header(id) && stream.is_some_and(|stream| stream.interest.read)
+    }
+
+    /// Notes whether a stream may be read without asking where its next bytes go.
+    pub(crate) fn set_plain(&mut self, id: u32) {
+        if !self.hot.has(id) {
+            return;
+        }
+        let plain = self.is_plain(id);
+        for place in 0..HOT {
+            if self.hot.ids[place] == id {
+                self.hot.plain[place] = plain;
+            }
+        }
+        self.release_hot();
+    }
+
+    /// Handles bytes of the stream that is first, at the front of the staging area.
+    #[inline(always)]
+    fn handle_hot(&mut self, count: usize) {
+        let Some(id) = self.hot.first() else {
+            return;
+        };
+        let bytes = self.staging.get(..count).unwrap_or_default();
+        let rest = consume_whole(&mut self.engine, id, bytes);
+        if rest > 0 {
+            self.handle_rest(id, count - rest, count);
+        } else if count == self.staging.len() {
+            self.read_stream(id);
+        }
+        // Whole messages leave the engine quiet.
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+    }
+
+    /// Handles what is left of a read: the staging area from `from` to `to`.
+    #[inline(never)]
+    fn handle_rest(&mut self, id: u32, from: usize, to: usize) {
+        let staging = std::mem::take(&mut self.staging);
+        let done = self.consume(id, &staging[from..to]);
+        let full = to == staging.len();
+        self.staging = staging;
+        match done {
+            Ok(true) => {
+                if full || !self.engine.rx_in_header(id) {
+                    self.read_stream(id);
+                }
+            }
+            Ok(false) => {}
+            Err(error) => self.protocol_error(id, error),
+        }
+        self.set_plain(id);
+        self.after();
+    }
+}
+
+/// Takes whole small messages with a posted receive from the front of `bytes`; returns how
+/// many bytes are left.
+#[inline]
+pub(crate) fn consume_whole(engine: &mut Engine<UserBuf>, id: u32, bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    loop {
+        let taken = take_whole(engine, id, rest);
+        rest = rest.get(taken..).unwrap_or_default();
+        if taken == 0 || rest.is_empty() {
+            return rest.len();
+        }
+    }
+}
+
+/// Takes one such message; returns its length in bytes, 0 if it is another case.
+#[inline(never)]
+fn take_whole(engine: &mut Engine<UserBuf>, id: u32, bytes: &[u8]) -> usize {
+    let Some(whole) = engine.rx_whole(id, bytes) else {
+        return 0;
+    };
+    let end = whole.header_len + whole.len;
+    if let Some(payload) = bytes.get(whole.header_len..end) {
+        ripstop_mem::copy_out(whole.memory, payload);
+    }
+    end
+}
+
+/// A read of nothing is the end of the stream.
+pub(crate) fn read_to(outcome: Result<usize>) -> Result<usize> {
+    match outcome {
+        Ok(0) => Err(Errno::ECONNRESET),
+        outcome => outcome,
+    }
+}

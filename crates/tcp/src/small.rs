@@ -1,0 +1,261 @@
+//! Small messages and receives of one buffer: the frequent case of a post, without the queues.
+//!
+//! What an endpoint's calls have in common is worked out when the endpoint changes, into
+//! [`Small`], so that a call compares a length and goes. Everything else is in `post.rs`.
+
+use ripstop_core::provider::{RecvKind, SendKind};
+use ripstop_engine::Iov;
+use ripstop_engine::matching::Want;
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::SEND_HEADER;
+use ripstop_mem::{UserBuf, copy_in};
+use ripstop_types::{Context, FiAddr, Flags, Result};
+
+use crate::post::{ACKED, SPECIAL};
+use crate::stage::STAGE;
+use crate::state::{EpState, State};
+
+/// Bytes of the area where a small message is put together.
+pub(crate) const SCRATCH: usize = SEND_HEADER + STAGE / 2;
+
+/// Flags of a send that goes another way. An injected one has a limit of its own.
+const OTHERWISE: Flags = ACKED.union(Flags::MORE).union(Flags::INJECT);
+
+/// What an endpoint's frequent calls need to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Small {
+    /// Injected messages shorter than this many bytes are small; 0 when none are.
+    inject: usize,
+    /// The same for messages that are sent.
+    send: usize,
+    /// The same for those sent without flags of their own.
+    plain_send: usize,
+    /// Those complete with an entry.
+    send_completes: bool,
+    /// Somebody counts sends.
+    counted: bool,
+    /// Receives without flags of their own are for one message.
+    pub(crate) plain_recv: bool,
+    /// Those complete with an entry.
+    recv_completes: bool,
+}
+
+impl Small {
+    /// For an endpoint as it is now; injected and other messages are small up to these lengths
+    /// in bytes.
+    pub(crate) fn of(ep: &EpState, inject: u64, send: u64) -> Self {
+        let bound = |longest: u64, most: usize| {
+            let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+            longest.min(most).min(SCRATCH - SEND_HEADER) + 1
+        };
+        let mut small = Self {
+            send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),
+            counted: ep.counted,
+            plain_recv: ep.has_rx && !ep.rx_flags.intersects(SPECIAL),
+            recv_completes: !ep.rx_selective || ep.rx_flags.contains(Flags::COMPLETION),
+            ..Self::default()
+        };
+        if ep.has_tx {
+            small.inject = bound(inject, ep.inject_size);
+            small.send = bound(send, ep.max_msg_size);
+        }
+        if !ep.tx_flags.intersects(OTHERWISE) {
+            small.plain_send = small.send;
+        }
+        small
+    }
+}
+
+impl State {
+    /// Works out what the frequent calls of an endpoint need, after it has changed.
+    pub(crate) fn settle(&mut self, ep: u32) {
+        let (inject, send) = (
+            self.engine.longest_at_once(true),
+            self.engine.longest_at_once(false),
+        );
+        if let Some(state) = self.ep(ep) {
+            state.small = Small::of(state, inject, send);
+        }
+    }
+
+    /// Posts a message of one buffer.
+    #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
+    )]
+    pub(crate) fn send_one(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        let mut written = 0;
+        if let Some(Some(state)) = self.eps.get(ep as usize) {
+            let small = &state.small;
+            let (limit, completes) = match flags {
+                None => (small.plain_send, small.send_completes),
+                Some(flags) if flags.intersects(OTHERWISE) => (0, false),
+                Some(flags) => {
+                    let completes = !state.tx_selective || flags.contains(Flags::COMPLETION);
+                    (small.send, completes)
+                }
+            };
+            let (noted, id) = (completes || small.counted, state.route(dest));
+            if buf.len() < limit && self.burst == 0 {
+                match self.write_at_once(id, kind, buf, data) {
+                    Ok(()) => {
+                        if noted {
+                            self.note_sent(ep, kind, buf.len(), context, completes);
+                        }
+                        return Ok(());
+                    }
+                    Err(part) => written = part,
+                }
+            }
+        }
+        let iov = Iov::one(buf);
+        self.send(ep, kind, &iov, data, dest, context, flags, written)
+    }
+
+    /// Posts a small message whose buffer is free at once.
+    #[inline]
+    pub(crate) fn inject_one(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+    ) -> Result<()> {
+        let mut written = 0;
+        if let Some(Some(state)) = self.eps.get(ep as usize)
+            && buf.len() < state.small.inject
+            && self.burst == 0
+        {
+            let (counted, id) = (state.small.counted, state.route(dest));
+            match self.write_at_once(id, kind, buf, data) {
+                Ok(()) => {
+                    if counted {
+                        self.note_sent(ep, kind, buf.len(), 0, false);
+                    }
+                    return Ok(());
+                }
+                Err(part) => written = part,
+            }
+        }
+        self.inject(ep, kind, buf, data, dest, written)
+    }
+
+    /// Writes a message before anything is noted of it, if its connection has nothing else to
+    /// write.
+    ///
+    /// # Errors
+    /// How many bytes of header and payload were written, when that is not all.
+    #[inline]
+    fn write_at_once(
+        &mut self,
+        id: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+    ) -> core::result::Result<(), usize> {
+        let Self {
+            engine,
+            streams,
+            scratch,
+            ..
+        } = self;
+        let Some(Some(stream)) = streams.get(id as usize) else {
+            return Err(0);
+        };
+        let Some(socket) = &stream.socket else {
+            return Err(0);
+        };
+        let Some(header) = scratch.first_chunk_mut() else {
+            return Err(0);
+        };
+        let tag = match kind {
+            SendKind::Msg => None,
+            SendKind::Tagged(tag) => Some(tag),
+        };
+        let Some(header_len) = engine.at_once(id, tag, data, buf.len() as u64, header) else {
+            return Err(0);
+        };
+        let Some(room) = scratch.get_mut(header_len..) else {
+            return Err(0);
+        };
+        let len = header_len + copy_in(room, buf);
+        let Some(bytes) = scratch.get(..len) else {
+            return Err(0);
+        };
+        let written = socket.send(bytes);
+        if written == Ok(len) {
+            self.burst = 1;
+            return Ok(());
+        }
+        // An error shows again when the message is sent the usual way.
+        Err(written.unwrap_or(0))
+    }
+
+    /// Reports a message that was written at once.
+    #[inline]
+    fn note_sent(&mut self, ep: u32, kind: SendKind, len: usize, context: Context, entry: bool) {
+        let tagged = matches!(kind, SendKind::Tagged(_));
+        self.engine
+            .sent_at_once(ep, tagged, context, len as u64, entry);
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+    }
+
+    /// Posts a receive of one buffer on an endpoint.
+    #[inline]
+    pub(crate) fn recv_one(
+        &mut self,
+        ep: u32,
+        kind: RecvKind,
+        buf: UserBuf,
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        if flags.is_none()
+            && let Some(Some(state)) = self.eps.get(ep as usize)
+            && state.small.plain_recv
+        {
+            let tag = match kind {
+                RecvKind::Msg => None,
+                RecvKind::Tagged { tag, ignore } => Some((tag, ignore)),
+            };
+            let (want, completes) = (Want { tag, src }, state.small.recv_completes);
+            match self
+                .engine
+                .post_one(state.srx, buf, want, context, completes)
+            {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.recv(ep, kind, Iov::one(buf), src, context, flags)
+    }
+}
+
+impl EpState {
+    /// The connection to a peer, or [`NIL`] where there is none yet.
+    #[inline]
+    pub(crate) fn route(&self, dest: FiAddr) -> u32 {
+        let index = if self.is_msg { 0 } else { dest.0 as usize };
+        self.routes.get(index).copied().unwrap_or(NIL)
+    }
+}
+
+const _: () = assert!(
+    SCRATCH <= STAGE,
+    "what was begun must fit the staging buffer"
+);
