@@ -16,6 +16,8 @@ use crate::operation::Operation;
 /// Bytes of a message.
 const SIZE: usize = 8;
 const TAG: u64 = 7;
+/// Messages of a burst.
+const BURST: usize = 64;
 /// Messages before those that are counted: they connect and fill caches of the library.
 const WARM_UP: u32 = 100;
 /// Reads after which a message counts as lost.
@@ -39,6 +41,7 @@ pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u3
     for _ in 0..messages {
         match operation {
             Operation::SendMessage | Operation::Tsend => both.send_message()?,
+            Operation::Burst => both.send_burst()?,
             Operation::EmptyRead => both.empty_read()?,
             _ => both.inject_message()?,
         }
@@ -143,6 +146,18 @@ impl Both {
     }
 
     #[inline(never)]
+    fn send_burst(&mut self) -> Result<()> {
+        for _ in 0..BURST {
+            self.call_trecv()?;
+        }
+        for _ in 0..BURST {
+            self.call_tsend()?;
+        }
+        read_all(&self.from.cq)?;
+        read_all(&self.to.cq)
+    }
+
+    #[inline(never)]
     fn call_trecv(&self) -> Result<()> {
         let into = self.region.slice(SIZE..2 * SIZE);
         let posted = self.to.ep.trecv(into, FiAddr::UNSPEC, TAG, 0, 0);
@@ -190,6 +205,22 @@ impl Both {
         ensure!(read(&self.to.cq)? == 0, "a completion out of nowhere");
         Ok(())
     }
+}
+
+/// Reads until a burst is complete.
+fn read_all(cq: &Cq<Single>) -> Result<()> {
+    let mut left = BURST;
+    for _ in 0..PATIENCE {
+        match cq.reap(left) {
+            Ok(count) => left -= count,
+            Err(error) if error.is_again() => {}
+            Err(error) => return Err(error.into()),
+        }
+        if left == 0 {
+            return Ok(());
+        }
+    }
+    bail!("a burst did not arrive")
 }
 
 /// One read; 0 when there was nothing.

@@ -9,6 +9,8 @@ pub(crate) enum Operation {
     InjectMessage,
     /// `fi_trecv`, `fi_tsend` and the reads that complete both.
     SendMessage,
+    /// 64 of `fi_trecv` and `fi_tsend` each, and the reads that complete all of them.
+    Burst,
     /// `fi_tinject`.
     Tinject,
     /// `fi_tsend`.
@@ -23,9 +25,10 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// All of them.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::InjectMessage,
         Self::SendMessage,
+        Self::Burst,
         Self::Tinject,
         Self::Tsend,
         Self::Trecv,
@@ -38,6 +41,7 @@ impl Operation {
         match self {
             Self::InjectMessage => "inject-message",
             Self::SendMessage => "send-message",
+            Self::Burst => "burst",
             Self::Tinject => "tinject",
             Self::Tsend => "tsend",
             Self::Trecv => "trecv",
@@ -51,6 +55,7 @@ impl Operation {
         match self {
             Self::InjectMessage => "*client*inject_message*",
             Self::SendMessage => "*client*send_message*",
+            Self::Burst => "*client*send_burst*",
             Self::Tinject => "*client*call_tinject*",
             Self::Tsend => "*client*call_tsend*",
             Self::Trecv => "*client*call_trecv*",
