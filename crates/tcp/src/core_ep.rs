@@ -21,7 +21,7 @@ use crate::endpoint::{Part, RX_FLAGS, TX_FLAGS};
 use crate::params::{BACKLOG, MIN_MULTI_RECV};
 use crate::passive::{ConnRequest, PassiveEp};
 use crate::rdm::Rdm;
-use crate::small::Small;
+use crate::small::Calls;
 use crate::state::{EpState, Msg, State, put, token};
 
 /// How long a closing endpoint tries to hand over messages that were injected.
@@ -140,7 +140,7 @@ impl<K: Mode> Core<K> {
             counted: false,
             shared_srx: false,
             srx,
-            small: Small::default(),
+            calls: Calls::default(),
             rdm,
             msg,
         };

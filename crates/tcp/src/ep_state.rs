@@ -9,7 +9,7 @@ use ripstop_os::Socket;
 use ripstop_types::Flags;
 
 use crate::rdm::Rdm;
-use crate::small::Small;
+use crate::small::Calls;
 
 /// The part of an endpoint that MSG has.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ pub(crate) struct EpState {
     pub(crate) counted: bool,
     pub(crate) shared_srx: bool,
     pub(crate) srx: u32,
-    pub(crate) small: Small,
+    pub(crate) calls: Calls,
     pub(crate) rdm: Option<Rdm>,
     pub(crate) msg: Msg,
 }

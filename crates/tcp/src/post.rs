@@ -429,7 +429,7 @@ impl EpState {
     pub(crate) fn end(&mut self) {
         self.msg.ended = true;
         self.has_rx = false;
-        self.small.plain_recv = false;
+        self.calls.plain_recv = false;
     }
 
     /// Whether it has a connection or can make one.

@@ -1,13 +1,13 @@
-//! Small messages and receives of one buffer: the frequent case of a post, without the queues.
+//! Calls messages and receives of one buffer: the frequent case of a post, without the queues.
 //!
 //! What an endpoint's calls have in common is worked out when the endpoint changes, into
-//! [`Small`], so that a call compares a length and goes. Everything else is in `post.rs`.
+//! [`Calls`], so that a call compares a length and goes. Everything else is in `post.rs`.
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
 use ripstop_engine::matching::Want;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::SEND_HEADER;
+use ripstop_engine::xnet::{SEND_HEADER, Small};
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, FiAddr, Flags, Result};
 
@@ -23,7 +23,7 @@ const OTHERWISE: Flags = ACKED.union(Flags::MORE).union(Flags::INJECT);
 
 /// What an endpoint's frequent calls need to know.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Small {
+pub(crate) struct Calls {
     /// Injected messages shorter than this many bytes are small; 0 when none are.
     inject: usize,
     /// The same for messages that are sent.
@@ -40,7 +40,7 @@ pub(crate) struct Small {
     recv_completes: bool,
 }
 
-impl Small {
+impl Calls {
     /// For an endpoint as it is now; injected and other messages are small up to these lengths
     /// in bytes.
     pub(crate) fn of(ep: &EpState, inject: u64, send: u64) -> Self {
@@ -74,7 +74,7 @@ impl State {
             self.engine.longest_at_once(false),
         );
         if let Some(state) = self.ep(ep) {
-            state.small = Small::of(state, inject, send);
+            state.calls = Calls::of(state, inject, send);
         }
     }
 
@@ -96,17 +96,23 @@ impl State {
     ) -> Result<()> {
         let mut written = 0;
         if let Some(Some(state)) = self.eps.get(ep as usize) {
-            let small = &state.small;
+            let calls = &state.calls;
             let (limit, completes) = match flags {
-                None => (small.plain_send, small.send_completes),
+                None => (calls.plain_send, calls.send_completes),
                 Some(flags) if flags.intersects(OTHERWISE) => (0, false),
                 Some(flags) => {
                     let completes = !state.tx_selective || flags.contains(Flags::COMPLETION);
-                    (small.send, completes)
+                    (calls.send, completes)
                 }
             };
-            let (noted, id) = (completes || small.counted, state.route(dest));
-            if buf.len() < limit && self.burst == 0 {
+            let (noted, id) = (completes || calls.counted, state.route(dest));
+            if buf.len() >= limit {
+                // It goes the usual way.
+            } else if self.burst > 0 {
+                if self.join(id, kind, buf, data, context, completes) {
+                    return Ok(());
+                }
+            } else {
                 match self.write_at_once(id, kind, buf, data) {
                     Ok(()) => {
                         if noted {
@@ -134,10 +140,15 @@ impl State {
     ) -> Result<()> {
         let mut written = 0;
         if let Some(Some(state)) = self.eps.get(ep as usize)
-            && buf.len() < state.small.inject
-            && self.burst == 0
+            && buf.len() < state.calls.inject
         {
-            let (counted, id) = (state.small.counted, state.route(dest));
+            let (counted, id) = (state.calls.counted, state.route(dest));
+            if self.burst > 0 {
+                return match self.join(id, kind, buf, data, 0, false) {
+                    true => Ok(()),
+                    false => self.inject(ep, kind, buf, data, dest, 0),
+                };
+            }
             match self.write_at_once(id, kind, buf, data) {
                 Ok(()) => {
                     if counted {
@@ -156,7 +167,7 @@ impl State {
     ///
     /// # Errors
     /// How many bytes of header and payload were written, when that is not all.
-    #[inline]
+    #[inline(always)]
     fn write_at_once(
         &mut self,
         id: u32,
@@ -202,8 +213,56 @@ impl State {
         Err(written.unwrap_or(0))
     }
 
-    /// Reports a message that was written at once.
+    /// Puts off a message that follows another of the same burst; `false` when it cannot be.
     #[inline]
+    fn join(
+        &mut self,
+        id: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        context: Context,
+        completion: bool,
+    ) -> bool {
+        if self.unattended || !self.waiters.is_empty() {
+            // Whoever sleeps makes no progress that would write it.
+            return false;
+        }
+        let Self {
+            engine, streams, ..
+        } = self;
+        let Some(Some(stream)) = streams.get_mut(id as usize) else {
+            return false;
+        };
+        let room = stream.stage.room();
+        let enough = room.len() >= SEND_HEADER + buf.len();
+        let (true, Some(header)) = (enough, room.first_chunk_mut()) else {
+            return false;
+        };
+        let message = Small {
+            tag: match kind {
+                SendKind::Msg => None,
+                SendKind::Tagged(tag) => Some(tag),
+            },
+            data,
+            len: buf.len() as u64,
+            context,
+            completion,
+        };
+        let Some(header_len) = engine.join(id, &message, header) else {
+            return false;
+        };
+        let copied = room.get_mut(header_len..).map(|room| copy_in(room, buf));
+        stream.stage.grow(header_len + copied.unwrap_or(0));
+        // A kernel that said no will say when.
+        if !stream.dirty && !stream.interest.write {
+            self.put_off(id);
+        }
+        true
+    }
+
+    /// Reports a message that was written at once.
+    #[inline(always)]
     fn note_sent(&mut self, ep: u32, kind: SendKind, len: usize, context: Context, entry: bool) {
         let tagged = matches!(kind, SendKind::Tagged(_));
         self.engine
@@ -226,13 +285,13 @@ impl State {
     ) -> Result<()> {
         if flags.is_none()
             && let Some(Some(state)) = self.eps.get(ep as usize)
-            && state.small.plain_recv
+            && state.calls.plain_recv
         {
             let tag = match kind {
                 RecvKind::Msg => None,
                 RecvKind::Tagged { tag, ignore } => Some((tag, ignore)),
             };
-            let (want, completes) = (Want { tag, src }, state.small.recv_completes);
+            let (want, completes) = (Want { tag, src }, state.calls.recv_completes);
             match self
                 .engine
                 .post_one(state.srx, buf, want, context, completes)

@@ -62,6 +62,18 @@ impl Stage {
         }
     }
 
+    /// The room behind the bytes that wait; [`Stage::grow`] says how much of it was used.
+    #[inline]
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.tail..).unwrap_or_default()
+    }
+
+    /// Appends the first `len` bytes of [`Stage::room`].
+    #[inline]
+    pub(crate) fn grow(&mut self, len: usize) {
+        self.tail = (self.tail + len).min(self.bytes.len());
+    }
+
     /// Appends bytes for which there is room.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {

@@ -6,7 +6,8 @@
 //! * Sending: [`Engine::send`] says which header to put into the connection's staging buffer
 //!   and whether the payload goes there too ([`SendPlan`]). [`Engine::transmit`] lists what to
 //!   write next, [`Engine::sent`] takes how much was written and reports completions.
-//!   [`Engine::at_once`] is the short way of a small message when nothing waits.
+//!   [`Engine::at_once`] is the short way of a small message when nothing waits, and
+//!   [`Engine::join`] the one behind others.
 //! * Receiving: while [`Engine::rx_in_header`], feed bytes to [`Engine::rx_header`]; else
 //!   [`Engine::rx_want`] says where the next bytes go and [`Engine::rx_placed`] takes how many
 //!   went there. A blocked connection is not read until [`Engine::pop_resumed`] names it.
@@ -32,4 +33,5 @@ pub use engine::{Engine, EpConfig, Limits, Terms};
 pub use recv::{CopyOut, RecvFlags};
 pub use rma::{Level, Refusal, Rma, RmaKind, RmaPlan, Staged};
 pub use rx::{RxWant, Whole};
+pub use small::Small;
 pub use tx::{Deferred, Posted, Replayed, SEND_HEADER, Send, SendPlan};

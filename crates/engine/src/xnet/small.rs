@@ -2,10 +2,26 @@
 
 use ripstop_types::{Completion, Context, Errno, Result};
 
+use super::conn::{TxDone, TxInfo};
 use super::engine::{Engine, Limits, NO_COMPLETION};
 use super::tx::{SEND_HEADER, Send, SendPlan, put_header, tx_flags};
 use crate::matching::{Recv, Want};
 use crate::{Buffer, Iov};
+
+/// A small message for [`Engine::join`].
+#[derive(Clone, Copy, Debug)]
+pub struct Small {
+    /// The tag of a tagged message.
+    pub tag: Option<u64>,
+    /// Remote CQ data.
+    pub data: Option<u64>,
+    /// Bytes of payload.
+    pub len: u64,
+    /// The caller's context.
+    pub context: Context,
+    /// Whether success is reported.
+    pub completion: bool,
+}
 
 impl<B: Buffer> Engine<B> {
     /// The longest payload in bytes for [`Engine::at_once`]: it fits the staging buffer if only
@@ -34,7 +50,7 @@ impl<B: Buffer> Engine<B> {
     /// part was, [`Engine::send_begun`] queues the message and [`Engine::sent`] takes the part.
     /// If nothing was, it is as if this had not been called. The message must be no longer than
     /// [`Engine::longest_at_once`] and need no acknowledgement.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn at_once(
         &self,
@@ -52,7 +68,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Reports a message of [`Engine::at_once`] that was written whole.
-    #[inline]
+    #[inline(always)]
     pub fn sent_at_once(
         &mut self,
         ep: u32,
@@ -75,6 +91,55 @@ impl<B: Buffer> Engine<B> {
                 ..NO_COMPLETION
             });
         }
+    }
+
+    /// Queues a small message behind others that were put off, and writes its header to the front
+    /// of the free room of the connection's staging buffer; the payload belongs behind it.
+    /// Returns the header's length in bytes. `None` says that [`Engine::send`] is the way.
+    ///
+    /// The message must be no longer than [`Engine::longest_at_once`] and need no
+    /// acknowledgement.
+    #[inline]
+    #[must_use]
+    pub fn join(
+        &mut self,
+        conn_id: u32,
+        message: &Small,
+        header: &mut [u8; SEND_HEADER],
+    ) -> Option<usize> {
+        let Self {
+            conns, eps, limits, ..
+        } = self;
+        let conn = conns.get_mut(conn_id)?;
+        let ep = eps.get_mut(conn.config.ep)?;
+        let room = limits.stage.saturating_sub(conn.staged) as u64;
+        let full = ep.outstanding >= ep.config.tx_size;
+        if !conn.direct || full || room < message.len.saturating_add(SEND_HEADER as u64) {
+            return None;
+        }
+        let (tag, len) = (message.tag, message.len);
+        let header_len = put_header(conn.order, tag, message.data, false, len, header)?;
+        let staged = len.wrapping_add(header_len as u64);
+        let noted = message.completion || ep.counts_sends();
+        if noted {
+            let end = conn.queued.wrapping_add(staged);
+            let info = TxInfo {
+                context: message.context,
+                flags: tx_flags(tag.is_some()),
+                completion: message.completion,
+                ack: false,
+                len,
+            };
+            conn.dones.push(TxDone { end, info }).ok()?;
+        }
+        if conn.queue_staged(staged).is_err() {
+            if noted {
+                conn.dones.pop_back();
+            }
+            return None;
+        }
+        ep.outstanding = ep.outstanding.wrapping_add(usize::from(noted));
+        Some(header_len)
     }
 
     /// Queues a message of [`Engine::at_once`] of which the front has been written. As

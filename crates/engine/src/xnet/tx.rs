@@ -435,24 +435,57 @@ impl<B: Buffer> Engine<B> {
         staged
     }
 
-    /// Finishes the messages whose last byte has been written.
-    #[inline]
+    /// Finishes the operations whose last byte has been written.
     fn finish_due(&mut self, conn_id: u32) {
-        while let Some(done) = self
-            .conns
-            .get_mut(conn_id)
-            .and_then(|conn| conn.dones_due())
-        {
-            if done.info.ack {
-                let kept = self
-                    .conns
-                    .get_mut(conn_id)
-                    .is_some_and(|conn| conn.acks.push(done.info).is_ok());
-                if kept {
-                    continue;
-                }
+        loop {
+            self.finish_plain(conn_id);
+            let Some(conn) = self.conns.get_mut(conn_id) else {
+                return;
+            };
+            let Some(TxDone { info, .. }) = conn.dones_due() else {
+                return;
+            };
+            if !info.ack || conn.acks.push(info).is_err() {
+                self.finish(conn_id, &info);
             }
-            self.finish(conn_id, &done.info);
+        }
+    }
+
+    /// The frequent case: messages that wait for nothing else, as many as come first.
+    fn finish_plain(&mut self, conn_id: u32) {
+        let Self {
+            conns,
+            eps,
+            cqs,
+            counters,
+            ..
+        } = self;
+        let Some(conn) = conns.get_mut(conn_id) else {
+            return;
+        };
+        let Some(ep) = eps.get_mut(conn.config.ep) else {
+            return;
+        };
+        let mut cq = cqs.get_mut(ep.config.tx_cq);
+        let mut counter = counters.get_mut(ep.config.tx_counter);
+        while let Some(TxDone { end, info }) = conn.dones.front() {
+            if *end > conn.sent || info.ack || info.flags.contains(Flags::RMA) {
+                return;
+            }
+            ep.outstanding = ep.outstanding.wrapping_sub(1);
+            if let Some(counter) = &mut counter {
+                counter.success(info.len);
+            }
+            if info.completion
+                && let Some(cq) = &mut cq
+            {
+                cq.push(Completion {
+                    context: info.context,
+                    flags: info.flags,
+                    ..super::engine::NO_COMPLETION
+                });
+            }
+            conn.dones.skip();
         }
     }
 
@@ -562,7 +595,7 @@ pub(super) const fn tx_flags(tagged: bool) -> Flags {
 
 /// Writes the header of an eager message and returns its length in bytes; `None` for a length
 /// that no header can say.
-#[inline]
+#[inline(always)]
 pub(super) fn put_header(
     order: ByteOrder,
     tag: Option<u64>,

@@ -2,7 +2,7 @@
 
 use ripstop_engine::Buffer as _;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Chunk, Replayed, SEND_HEADER, Send, SendPlan};
+use ripstop_engine::xnet::{Chunk, Replayed, SEND_HEADER, Send, SendPlan, Small};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::MAX_HEADER;
 
@@ -24,6 +24,9 @@ impl Node {
             None => self.connect(net, peer)?,
         };
         if self.rng.bool() && self.write_at_once(net, conn, send) {
+            return Ok(());
+        }
+        if self.rng.bool() && self.join(conn, send) {
             return Ok(());
         }
         match self.engine.send(conn, send)? {
@@ -110,6 +113,33 @@ impl Node {
             let (tagged, completion) = (tag.is_some(), send.completion);
             self.engine
                 .sent_at_once(self.ep, tagged, send.context, len, completion);
+        }
+        true
+    }
+
+    /// Puts a small message behind those that wait to be written.
+    fn join(&mut self, id: u32, send: &Send<SimBuf>) -> bool {
+        let len = send.iov.len();
+        let silent = send.inject && !send.completion;
+        let noted = send.completion || silent;
+        if send.ack || !noted || len > self.engine.longest_at_once(send.inject) {
+            return false;
+        }
+        let message = Small {
+            tag: send.tag,
+            data: send.data,
+            len,
+            context: send.context,
+            completion: send.completion,
+        };
+        let mut header = [0; SEND_HEADER];
+        let Some(header_len) = self.engine.join(id, &message, &mut header) else {
+            return false;
+        };
+        let payload = self.memory.gather(&send.iov);
+        self.stage(id, &header[..header_len], &payload, send.context);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.dirty = true;
         }
         true
     }

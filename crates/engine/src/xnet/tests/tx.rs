@@ -155,3 +155,31 @@ fn a_message_that_was_begun_is_queued_whatever_the_limit() {
     assert_eq!(f.engine.sent(f.conn, 17), 17);
     assert_eq!(f.done(), [1]);
 }
+
+#[test]
+fn a_small_message_joins_those_that_wait() {
+    let mut f = Fixture::new();
+    let mut header = [0; SEND_HEADER];
+    let mut join = |f: &mut Fixture, context, len| {
+        let message = Small {
+            tag: Some(3),
+            data: None,
+            len,
+            context,
+            completion: true,
+        };
+        f.engine.join(f.conn, &message, &mut header)
+    };
+    for context in 0..10 {
+        assert_eq!(join(&mut f, context, 64), Some(24));
+    }
+    assert_eq!(join(&mut f, 10, 105), None, "it does not fit");
+    assert_eq!(f.output(), [('s', 880)]);
+    assert_eq!(f.engine.outstanding(f.ep), 10);
+    f.engine.sent(f.conn, 880 - 1);
+    assert_eq!(f.done(), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    f.flush();
+    assert_eq!(f.done(), [9]);
+    f.engine.change_ep(f.ep, |config| config.tx_size = 0);
+    assert_eq!(join(&mut f, 10, 8), None, "the queue is full");
+}
