@@ -102,8 +102,10 @@ unsafe extern "C" fn bind<D: Domain>(
             })
         }
         // A region is reached through every endpoint of its domain, this one among them.
-        Some(abi::FI_CLASS_EP) if flags != 0 => Err(Errno::EBADFLAGS),
-        Some(abi::FI_CLASS_EP) => Ok(()),
+        Some(abi::FI_CLASS_EP | abi::FI_CLASS_SEP | abi::FI_CLASS_RX_CTX) => match flags {
+            0 => Ok(()),
+            _ => Err(Errno::EBADFLAGS),
+        },
         _ => Err(Errno::EINVAL),
     })
 }

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, Provider, RecvKind,
-    ScalableEp, SendKind,
+    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MemoryRegion, MrAttr,
+    Provider, RecvKind, RmaCall, ScalableEp, SendKind,
 };
 use ripstop_core::registry::ProviderInfo;
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info, TxAttr};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{
-    Completion, EpType, Errno, FiAddr, Flags, Progress, Threading, Version, WaitObj,
+    Completion, EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, Version, WaitObj,
 };
 
 const CONTEXTS: usize = 3;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 fn info(provider: &TcpProvider) -> Info {
     let hints = Hints {
-        caps: Flags::MSG | Flags::SOURCE | Flags::DIRECTED_RECV | Flags::NAMED_RX_CTX,
+        caps: Flags::MSG | Flags::RMA | Flags::SOURCE | Flags::DIRECTED_RECV | Flags::NAMED_RX_CTX,
         ep: Some(EpAttr {
             ep_type: EpType::Rdm,
             tx_ctx_cnt: CONTEXTS,
@@ -162,6 +162,45 @@ fn every_context_reaches_every_context() {
             }
         }
     }
+}
+
+#[test]
+fn a_write_tells_the_context_it_names() {
+    let provider = TcpProvider::new();
+    let info = info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let (a, b) = (open(&domain, &info), open(&domain, &info));
+    let to_b = a.insert(&b);
+    let region = Parked::park(vec![0; 4]);
+    let attr = MrAttr {
+        iov: vec![region.buf()],
+        access: Flags::REMOTE_WRITE,
+        offset: 0,
+        requested_key: 5,
+        flags: Flags::empty(),
+    };
+    let mr = domain.mr(&attr).unwrap();
+    let remote = [RmaIov {
+        addr: 0,
+        len: 4,
+        key: mr.key(),
+    }];
+    let text = Parked::park(vec![7; 4]);
+    for context in 0..CONTEXTS {
+        let call = RmaCall {
+            remote: &remote,
+            peer: named(to_b, context),
+            data: Some(context as u64),
+            context: 0,
+            flags: Some(Flags::COMPLETION),
+        };
+        a.tx[0].ep.write(&[text.buf()], &call).unwrap();
+        next(&*a.tx[0].cq);
+        assert_eq!(next(&*b.rx[context].cq).data, context as u64);
+    }
+    drop(mr);
+    assert_eq!(region.unpark(), text.unpark());
 }
 
 #[test]

@@ -181,17 +181,17 @@ pub(crate) fn context_of<D: Domain>(
         request: core::ptr::null_mut(),
     };
     let mut head = head::<D, Own>(class, context);
-    let sends = class == abi::FI_CLASS_TX_CTX;
-    (head.msg, head.tagged) = match sends {
-        true => (
-            table(Tables::<D, Own>::MSG_TX),
-            table(Tables::<D, Own>::TAGGED_TX),
-        ),
-        false => (
-            table(Tables::<D, Own>::MSG_RX),
-            table(Tables::<D, Own>::TAGGED_RX),
-        ),
-    };
+    match class {
+        abi::FI_CLASS_TX_CTX => {
+            head.msg = table(Tables::<D, Own>::MSG_TX);
+            head.tagged = table(Tables::<D, Own>::TAGGED_TX);
+        }
+        _ => {
+            head.msg = table(Tables::<D, Own>::MSG_RX);
+            head.tagged = table(Tables::<D, Own>::TAGGED_RX);
+            head.rma = table(&tables::NO_RMA);
+        }
+    }
     room.fill(head, body)
 }
 
