@@ -199,7 +199,7 @@ unsafe extern "C" fn poll<D: Domain>(
             // SAFETY: open as long as it is a member.
             let context = unsafe { (*member.fid).context };
             // SAFETY: `contexts` has `count` elements, as `fi_poll` asks, and fewer are used.
-            unsafe { contexts.add(found as usize).write(context) };
+            unsafe { contexts.wrapping_add(found as usize).write(context) };
             found += 1;
         }
     }

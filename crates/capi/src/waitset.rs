@@ -161,16 +161,20 @@ pub(crate) unsafe extern "C" fn open<F: Fabric>(
             None | Some(WaitObj::None | WaitObj::Set) => return Err(Errno::EINVAL),
             Some(obj) => obj,
         };
-        let set = WaitSet {
+        #[expect(
+            clippy::arc_with_non_send_sync,
+            reason = "a program calls from any thread, and serialises what has no lock"
+        )]
+        let set = Arc::new(WaitSet {
             epoll: Epoll::new()?,
             members: Mutex::default(),
-        };
+        });
         let head = abi::fid_wait {
             fid: object::fid(abi::FI_CLASS_WAIT, core::ptr::null_mut(), &FID),
             ops: table(&WAIT),
         };
         let body = SetBody {
-            set: Arc::new(set),
+            set,
             obj,
             _fabric: Arc::clone(&parent.fabric) as Arc<dyn Any + Send + Sync>,
         };
