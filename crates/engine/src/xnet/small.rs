@@ -1,10 +1,12 @@
 //! Small messages past the queues: where nothing waits, nothing has to be noted.
 
 use ripstop_types::{Completion, Context, Errno, Result};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::xnet::base::{BaseFlags, Header, Op, emit_msg, emit_tag};
 
 use super::conn::{TxDone, TxInfo};
 use super::engine::{Engine, Limits, NO_COMPLETION};
-use super::tx::{SEND_HEADER, Send, SendPlan, put_header, tx_flags};
+use super::tx::{SEND_HEADER, Send, SendPlan, tx_flags};
 use crate::matching::{Recv, Want};
 use crate::{Buffer, Iov};
 
@@ -183,4 +185,44 @@ impl<B: Buffer> Engine<B> {
         matcher.post(recv)?;
         Ok(true)
     }
+}
+
+/// Writes the header of an eager message and returns its length in bytes; `None` for a length
+/// that no header can say.
+#[inline(always)]
+pub(super) fn put_header(
+    order: ByteOrder,
+    tag: Option<u64>,
+    data: Option<u64>,
+    ack: bool,
+    len: u64,
+    header: &mut [u8; SEND_HEADER],
+) -> Option<usize> {
+    let flags = if ack {
+        BaseFlags::DELIVERY_COMPLETE
+    } else {
+        BaseFlags::NONE
+    };
+    match (data, tag) {
+        (None, Some(tag)) => Some(put(header, &emit_tag(order, flags, 0, tag, len))),
+        (None, None) => Some(put(header, &emit_msg(order, flags, 0, len))),
+        (Some(_), tag) => {
+            let op = if tag.is_some() { Op::Tag } else { Op::Msg };
+            let full = Header {
+                flags,
+                cq_data: data,
+                tag: tag.unwrap_or_default(),
+                ..Header::new(op, len)
+            };
+            full.emit(order, header).ok()
+        }
+    }
+}
+
+#[inline]
+fn put<const N: usize>(header: &mut [u8; SEND_HEADER], bytes: &[u8; N]) -> usize {
+    if let Some(front) = header.first_chunk_mut::<N>() {
+        *front = *bytes;
+    }
+    N
 }

@@ -1,12 +1,12 @@
 //! The sending side of a connection.
 
 use ripstop_types::{Completion, Context, Errno, Flags, Result};
-use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, emit_msg, emit_tag};
+use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, MAX_HEADER, Op};
 
 use super::conn::{Chunk, Conn, Segment, Source, TxDone, TxInfo, is_slot};
 use super::engine::{Engine, Ep, Limits};
 use super::rma::Rma;
+use super::small::put_header;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
 
@@ -591,46 +591,6 @@ pub(super) const fn tx_flags(tagged: bool) -> Flags {
     } else {
         Flags::SEND.union(Flags::MSG)
     }
-}
-
-/// Writes the header of an eager message and returns its length in bytes; `None` for a length
-/// that no header can say.
-#[inline(always)]
-pub(super) fn put_header(
-    order: ByteOrder,
-    tag: Option<u64>,
-    data: Option<u64>,
-    ack: bool,
-    len: u64,
-    header: &mut [u8; SEND_HEADER],
-) -> Option<usize> {
-    let flags = if ack {
-        BaseFlags::DELIVERY_COMPLETE
-    } else {
-        BaseFlags::NONE
-    };
-    match (data, tag) {
-        (None, Some(tag)) => Some(put(header, &emit_tag(order, flags, 0, tag, len))),
-        (None, None) => Some(put(header, &emit_msg(order, flags, 0, len))),
-        (Some(_), tag) => {
-            let op = if tag.is_some() { Op::Tag } else { Op::Msg };
-            let full = Header {
-                flags,
-                cq_data: data,
-                tag: tag.unwrap_or_default(),
-                ..Header::new(op, len)
-            };
-            full.emit(order, header).ok()
-        }
-    }
-}
-
-#[inline]
-fn put<const N: usize>(header: &mut [u8; SEND_HEADER], bytes: &[u8; N]) -> usize {
-    if let Some(front) = header.first_chunk_mut::<N>() {
-        *front = *bytes;
-    }
-    N
 }
 
 impl<B: Buffer> Conn<B> {
