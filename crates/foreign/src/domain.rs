@@ -167,7 +167,7 @@ impl<M: Threading> Domain<M> {
         self.core.fabric().parent()
     }
 
-    fn table(&self) -> *const fi_ops_domain {
+    pub(crate) fn table(&self) -> *const fi_ops_domain {
         // SAFETY: the domain is open.
         unsafe { (*self.core.get()).ops }
     }

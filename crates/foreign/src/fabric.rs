@@ -64,7 +64,8 @@ impl<M: Threading> Fabric<M> {
     /// # Errors
     ///
     /// `FI_EINVAL` when the objects are [`Shared`](crate::Shared) and `info` is not for
-    /// `FI_THREAD_SAFE`: ask for that level in the hints. Else what the library says.
+    /// `FI_THREAD_SAFE`: ask for that level in the hints, or serialise the calls yourself on a
+    /// library opened unguarded. Else what the library says.
     pub fn domain(&self, info: &Info) -> Result<Domain<M>> {
         self.domain_with(info, DomainOptions::default())
     }
@@ -75,7 +76,8 @@ impl<M: Threading> Fabric<M> {
     ///
     /// As [`Fabric::domain`].
     pub fn domain_with(&self, info: &Info, options: DomainOptions) -> Result<Domain<M>> {
-        if M::SHARED && info.threading() != Level::Safe {
+        let serialised = info.threading() != Level::Safe;
+        if M::SHARED && serialised && self.core.parent().guarded {
             return Err(Error::new("fi_domain", Errno::EINVAL));
         }
         let mut copy = info.duplicate("fi_domain", self.core.parent())?;

@@ -1,0 +1,332 @@
+#![allow(unsafe_code)]
+//! Calls that a careless C program makes: null pointers, unknown commands, buffers of another
+//! length. Each gives what the library says.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use ripstop_abi::{
+    FI_ALIAS, FI_GETWAIT, FI_GETWAITOBJ, FI_OPT_ENDPOINT, fi_alias, fi_cq_err_entry, fi_ops,
+    fi_ops_msg, fid,
+};
+use ripstop_types::Flags;
+
+use crate::call::{self, ENOSYS, op};
+use crate::threading::Threading;
+use crate::{Cntr, Cq, Domain, Endpoint, Eq, Error, Fabric, Library, Result};
+
+/// A call and what it returned.
+pub type Said = (&'static str, i64);
+
+/// A command of `fi_control`(3) that no release knows.
+const UNKNOWN: c_int = 12_345;
+
+/// What the byte of an error entry has that nobody wrote.
+pub const UNTOUCHED: u8 = 0xa5;
+
+/// `fi_control`(3) with null as argument.
+fn control_null(fid: *mut fid, command: c_int) -> i64 {
+    match call::command("fi_control", fid, command) {
+        Ok(()) => 0,
+        Err(error) => -i64::from(error.errno.0),
+    }
+}
+
+fn controls(fid: *mut fid) -> [Said; 3] {
+    [
+        ("FI_GETWAIT into null", control_null(fid, FI_GETWAIT)),
+        ("FI_GETWAITOBJ into null", control_null(fid, FI_GETWAITOBJ)),
+        ("an unknown command", control_null(fid, UNKNOWN)),
+    ]
+}
+
+/// The wait object an object says it has (`FI_GETWAITOBJ`).
+fn wait_object(fid: *mut fid) -> Result<i32> {
+    let mut object: c_int = -1;
+    let arg: *mut c_void = (&raw mut object).cast();
+    // SAFETY: the caller passes a live object.
+    let table: *const fi_ops = unsafe { (*fid).ops };
+    let ret = match op!(table, fi_ops.control) {
+        // SAFETY: the object is live, and the command writes one `enum fi_wait_obj`.
+        Some(control) => unsafe { control(fid, FI_GETWAITOBJ, arg) },
+        None => ENOSYS,
+    };
+    Error::check("fi_control", ret)?;
+    Ok(object)
+}
+
+impl Library {
+    /// Null where the answer or the attributes should be.
+    #[must_use]
+    pub fn null_calls(&self) -> Vec<Said> {
+        let functions = self.functions();
+        let version = self.version().0;
+        // SAFETY: a library must look at its arguments; what it does else ends this process.
+        let getinfo = unsafe {
+            (functions.getinfo)(
+                version,
+                ptr::null(),
+                ptr::null(),
+                0,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        let mut out = ptr::null_mut();
+        // SAFETY: as above.
+        let fabric = unsafe { (functions.fabric)(ptr::null_mut(), &raw mut out, ptr::null_mut()) };
+        vec![
+            ("fi_getinfo into null", i64::from(getinfo)),
+            ("fi_fabric without attributes", i64::from(fabric)),
+        ]
+    }
+}
+
+impl<M: Threading> Fabric<M> {
+    /// Null where attributes or the new object should be.
+    #[must_use]
+    pub fn null_calls(&self) -> Vec<Said> {
+        let (fabric, table) = (self.core.get(), self.table());
+        let none = ptr::null_mut();
+        let mut said = Vec::new();
+        if let Some(open) = op!(table, fi_ops_fabric.domain) {
+            let mut out = ptr::null_mut();
+            // SAFETY: a library must look at its arguments; what it does else ends this process.
+            let ret = unsafe { open(fabric, ptr::null_mut(), &raw mut out, none) };
+            said.push(("fi_domain without info", i64::from(ret)));
+        }
+        if let Some(open) = op!(table, fi_ops_fabric.passive_ep) {
+            let mut out = ptr::null_mut();
+            // SAFETY: as above.
+            let ret = unsafe { open(fabric, ptr::null_mut(), &raw mut out, none) };
+            said.push(("fi_passive_ep without info", i64::from(ret)));
+        }
+        if let Some(open) = op!(table, fi_ops_fabric.eq_open) {
+            // SAFETY: as above.
+            let ret = unsafe { open(fabric, ptr::null_mut(), ptr::null_mut(), none) };
+            said.push(("fi_eq_open into null", i64::from(ret)));
+        }
+        if let Some(trywait) = op!(table, fi_ops_fabric.trywait) {
+            // SAFETY: as above.
+            let ret = unsafe { trywait(fabric, ptr::null_mut(), 1) };
+            said.push(("fi_trywait of null", i64::from(ret)));
+        }
+        said
+    }
+}
+
+impl<M: Threading> Domain<M> {
+    /// Null where attributes or the new object should be.
+    #[must_use]
+    pub fn null_calls(&self) -> Vec<Said> {
+        let (domain, table) = (self.core.get(), self.table());
+        let none = ptr::null_mut();
+        let mut said = Vec::new();
+        if let Some(open) = op!(table, fi_ops_domain.endpoint) {
+            let mut out = ptr::null_mut();
+            // SAFETY: a library must look at its arguments; what it does else ends this process.
+            let ret = unsafe { open(domain, ptr::null_mut(), &raw mut out, none) };
+            said.push(("fi_endpoint without info", i64::from(ret)));
+        }
+        if let Some(open) = op!(table, fi_ops_domain.cq_open) {
+            let mut out = ptr::null_mut();
+            // SAFETY: as above.
+            let ret = unsafe { open(domain, ptr::null_mut(), &raw mut out, none) };
+            said.push(("fi_cq_open without attributes", i64::from(ret)));
+        }
+        if let Some(open) = op!(table, fi_ops_domain.av_open) {
+            let mut out = ptr::null_mut();
+            // SAFETY: as above.
+            let ret = unsafe { open(domain, ptr::null_mut(), &raw mut out, none) };
+            said.push(("fi_av_open without attributes", i64::from(ret)));
+        }
+        if let Some(open) = op!(table, fi_ops_domain.cntr_open) {
+            // SAFETY: as above.
+            let ret = unsafe { open(domain, ptr::null_mut(), ptr::null_mut(), none) };
+            said.push(("fi_cntr_open into null", i64::from(ret)));
+        }
+        said
+    }
+}
+
+impl<M: Threading> Cq<M> {
+    /// Null where entries should go, and commands that are none.
+    #[must_use]
+    pub fn null_calls(&self) -> Vec<Said> {
+        let (cq, table) = (self.core.owned.get(), self.table());
+        let mut said = controls(self.core.owned.fid()).to_vec();
+        if let Some(read) = op!(table, fi_ops_cq.read) {
+            // SAFETY: a library must look at its arguments; what it does else ends this process.
+            let ret = unsafe { read(cq, ptr::null_mut(), 1) };
+            said.push(("fi_cq_read into null", ret as i64));
+        }
+        if let Some(readerr) = op!(table, fi_ops_cq.readerr) {
+            // SAFETY: as above.
+            let ret = unsafe { readerr(cq, ptr::null_mut(), 0) };
+            said.push(("fi_cq_readerr into null", ret as i64));
+        }
+        said
+    }
+
+    /// The bytes of an error entry as a program has it whose entry has `known` bytes: those are
+    /// zero before, and the others [`UNTOUCHED`].
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn readerr_bytes(&self, known: usize) -> Result<Vec<u8>> {
+        const ROOM: usize = 2 * size_of::<fi_cq_err_entry>();
+        #[repr(align(16))]
+        struct Entry([u8; ROOM]);
+        let mut entry = Entry([UNTOUCHED; ROOM]);
+        entry.0.iter_mut().take(known).for_each(|byte| *byte = 0);
+        let into = (&raw mut entry).cast();
+        let ret = match op!(self.table(), fi_ops_cq.readerr) {
+            // SAFETY: the queue is open, and there is more room than the longest entry needs; no
+            // buffer for error data is named.
+            Some(readerr) => unsafe { readerr(self.core.owned.get(), into, 0) },
+            None => ENOSYS as isize,
+        };
+        Error::check_count("fi_cq_readerr", ret)?;
+        Ok(entry.0.to_vec())
+    }
+
+    /// The wait object it says it has (`fi_control`, `FI_GETWAITOBJ`).
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn wait_object(&self) -> Result<i32> {
+        wait_object(self.core.owned.fid())
+    }
+}
+
+impl<M: Threading> Eq<M> {
+    /// Null where events should go, and commands that are none.
+    #[must_use]
+    pub fn null_calls(&self) -> Vec<Said> {
+        let (eq, table) = (self.core.owned.get(), self.table());
+        let mut said = controls(self.core.owned.fid()).to_vec();
+        if let Some(read) = op!(table, fi_ops_eq.read) {
+            let mut event = 0;
+            // SAFETY: a library must look at its arguments; what it does else ends this process.
+            let ret = unsafe { read(eq, &raw mut event, ptr::null_mut(), 64, 0) };
+            said.push(("fi_eq_read into null", ret as i64));
+        }
+        if let Some(readerr) = op!(table, fi_ops_eq.readerr) {
+            // SAFETY: as above.
+            let ret = unsafe { readerr(eq, ptr::null_mut(), 0) };
+            said.push(("fi_eq_readerr into null", ret as i64));
+        }
+        said
+    }
+
+    /// As [`Cq::wait_object`].
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn wait_object(&self) -> Result<i32> {
+        wait_object(self.core.owned.fid())
+    }
+}
+
+impl<M: Threading> Cntr<M> {
+    /// Commands that are none.
+    #[must_use]
+    pub fn null_calls(&self) -> Vec<Said> {
+        controls(self.core.owned.fid()).to_vec()
+    }
+}
+
+impl<M: Threading> Endpoint<M> {
+    /// Null where an object, a message or a value should be, and a command that is none.
+    #[must_use]
+    pub fn null_calls(&self) -> Vec<Said> {
+        let fid = self.core.owned.fid();
+        let mut said = vec![("an unknown command", control_null(fid, UNKNOWN))];
+        let bound = call::bind("fi_ep_bind", fid, ptr::null_mut(), 0);
+        let bound = bound.map_or_else(|e| -i64::from(e.errno.0), |()| 0);
+        said.push(("fi_ep_bind of null", bound));
+        if let Some(getopt) = op!(self.core.ops(), fi_ops_ep.getopt) {
+            // SAFETY: a library must look at its arguments; what it does else ends this process.
+            let ret = unsafe { getopt(fid, FI_OPT_ENDPOINT, 0, ptr::null_mut(), ptr::null_mut()) };
+            said.push(("fi_getopt into null", i64::from(ret)));
+        }
+        if let Some(setopt) = op!(self.core.ops(), fi_ops_ep.setopt) {
+            // SAFETY: as above.
+            let ret = unsafe { setopt(fid, FI_OPT_ENDPOINT, 0, ptr::null(), 8) };
+            said.push(("fi_setopt from null", i64::from(ret)));
+        }
+        // SAFETY: the endpoint is open.
+        let table: *const fi_ops_msg = unsafe { (*self.raw()).msg };
+        if let Some(sendmsg) = op!(table, fi_ops_msg.sendmsg) {
+            // SAFETY: as above.
+            let ret = unsafe { sendmsg(self.raw(), ptr::null(), 0) };
+            said.push(("fi_sendmsg of null", ret as i64));
+        }
+        if let Some(recvmsg) = op!(table, fi_ops_msg.recvmsg) {
+            // SAFETY: as above.
+            let ret = unsafe { recvmsg(self.raw(), ptr::null(), 0) };
+            said.push(("fi_recvmsg of null", ret as i64));
+        }
+        said
+    }
+
+    /// An option into a buffer of `len` bytes, at most 8 (`fi_getopt`): the answer, and the
+    /// length the library says it needs.
+    pub fn getopt_into(&self, name: i32, len: usize) -> (Result<()>, usize) {
+        let mut value = 0_u64;
+        let mut need = len.min(size_of::<u64>());
+        let out: *mut c_void = (&raw mut value).cast();
+        let ret = match op!(self.core.ops(), fi_ops_ep.getopt) {
+            // SAFETY: the endpoint is open and `value` has at least the length said.
+            Some(getopt) => unsafe {
+                getopt(
+                    self.core.owned.fid(),
+                    FI_OPT_ENDPOINT,
+                    name,
+                    out,
+                    &raw mut need,
+                )
+            },
+            None => ENOSYS,
+        };
+        (Error::check("fi_getopt", ret), need)
+    }
+
+    /// Opens another endpoint on the same queues (`fi_ep_alias`), tries to close this one under
+    /// it, and closes it: what each call returned.
+    ///
+    /// # Errors
+    ///
+    /// What opening it said.
+    pub fn alias_and_close(&self, flags: Flags) -> Result<[Said; 2]> {
+        let this = self.core.owned.fid();
+        let mut out: *mut fid = ptr::null_mut();
+        let mut alias = fi_alias {
+            fid: (&raw mut out).cast(),
+            flags: flags.bits(),
+        };
+        let arg: *mut c_void = (&raw mut alias).cast();
+        // SAFETY: the endpoint is open.
+        let table: *const fi_ops = unsafe { (*this).ops };
+        let ret = match op!(table, fi_ops.control) {
+            // SAFETY: the command takes this struct, and writes the alias where it says.
+            Some(control) => unsafe { control(this, FI_ALIAS, arg) },
+            None => ENOSYS,
+        };
+        Error::check("fi_ep_alias", ret)?;
+        let code = |closed: Result<()>| closed.map_or_else(|e| -i64::from(e.errno.0), |()| 0);
+        let parent = code(call::close(this));
+        if parent == 0 {
+            eprintln!("fi_close closed an endpoint that has an alias; it must say FI_EBUSY");
+            std::process::abort();
+        }
+        let alias = code(call::close(out));
+        Ok([
+            ("closing what has an alias", parent),
+            ("closing the alias", alias),
+        ])
+    }
+}
