@@ -1,6 +1,7 @@
 //! Running cases, each in a process of its own.
 
 use std::cmp::Reverse;
+use std::env;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt as _;
 use std::panic;
@@ -23,6 +24,10 @@ use crate::cases;
 use crate::subject::foreign::Foreign;
 use crate::subject::rust::{Rust, Safe, Serial};
 use crate::subject::{Setup, Subject};
+
+/// Variables that cases need, where nobody has set them: some try a peer that never answers, and
+/// give it 10 s.
+const SETTINGS: [(&str, &str); 1] = [("FI_TCP_ANSWER_TIMEOUT", "5000")];
 
 /// How an implementation is reached.
 #[derive(Clone, Debug)]
@@ -106,7 +111,7 @@ pub fn selected(plan: &Plan) -> Vec<(String, Case)> {
 ///
 /// When this program cannot start itself.
 pub fn all(plan: &Plan, wanted: impl Fn(&str) -> bool, progress: bool) -> anyhow::Result<Vec<Ran>> {
-    let exe = std::env::current_exe().context("cannot find this program to start it again")?;
+    let exe = env::current_exe().context("cannot find this program to start it again")?;
     let mut work = selected(plan);
     work.retain(|(id, _)| wanted(id));
     let ids: Vec<_> = work.iter().map(|(id, _)| id.clone()).collect();
@@ -168,6 +173,11 @@ fn once(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    for (name, value) in SETTINGS {
+        if env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    }
     match &plan.way {
         Way::Library(path) => command.arg("--lib").arg(path),
         Way::Rust => command.arg("--rust"),

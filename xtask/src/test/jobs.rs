@@ -271,8 +271,6 @@ fn reference(ws: &Workspace) -> Plan {
 fn suite(ws: &Workspace, package: &str, arguments: &[&str]) -> Command {
     let mut command = cargo(ws, "run --quiet --package");
     command.arg(package).arg("--").args(arguments);
-    // It tries a peer that never answers, and gives it 10 s.
-    command.env("FI_TCP_ANSWER_TIMEOUT", "5000");
     command
 }
 

@@ -115,8 +115,8 @@ fn nobody(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-/// A provider may wait longer by default, for a process that computes; `cargo xtask test` sets
-/// `FI_TCP_ANSWER_TIMEOUT` to 5000.
+/// A provider may wait longer by default, for a process that computes: the suite sets
+/// `FI_TCP_ANSWER_TIMEOUT`.
 fn silent(cx: &Cx<'_>) -> Outcome {
     let spec = Spec::default();
     let (mut rig, _) = listening(cx, &spec)?;
