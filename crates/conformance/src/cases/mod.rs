@@ -1,6 +1,7 @@
 //! The cases, by man page.
 
 mod av;
+mod careless;
 mod cm;
 mod cntr;
 mod cq;
@@ -34,8 +35,9 @@ pub fn all() -> Vec<Case> {
         tagged::cases(),
         rma::cases(),
         mr::CASES.to_vec(),
+        careless::CASES.to_vec(),
         peers::CASES.to_vec(),
-        threads::CASES.to_vec(),
+        threads::cases(),
     ]
     .concat()
 }

@@ -1,5 +1,7 @@
 //! Several threads, and progress without calls: `fi_domain`(3), threading and progress.
 
+mod levels;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +13,11 @@ use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, bare, listening, pattern};
 use crate::subject::{Completion, Fid, Inject, Post, Subject};
 
-pub(super) const CASES: &[Case] = &[
+pub(super) fn cases() -> Vec<Case> {
+    [OWN, levels::CASES].concat()
+}
+
+const OWN: &[Case] = &[
     Case::both(
         "fi_domain/read_wakes_for_message",
         "a thread blocked in fi_cq_sread wakes for a message",

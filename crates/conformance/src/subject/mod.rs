@@ -262,6 +262,19 @@ pub trait CEdge {
     fn eq_write(&self, eq: Fid, event: u32, data: u64) -> Result<()>;
     /// Event, data and bytes of an event that `eq_write` wrote, read into `len` bytes.
     fn eq_read_written(&self, eq: Fid, len: usize, flags: Flags) -> Result<(u32, u64, usize)>;
+    /// Calls with null where something is wanted, and what each returned: of the library, or
+    /// of an object.
+    fn null_calls(&self, fid: Option<Fid>) -> Result<Vec<(&'static str, i64)>>;
+    /// An error entry as read by a program whose entry has `known` bytes; the others are 0xa5
+    /// before.
+    fn readerr_bytes(&self, cq: Fid, known: usize) -> Result<Vec<u8>>;
+    /// `FI_GETWAITOBJ`.
+    fn wait_object(&self, fid: Fid) -> Result<WaitObj>;
+    /// The answer, and the length the library says the option needs.
+    fn option_into(&self, ep: Fid, option: EpOption, len: usize) -> (Result<()>, usize);
+    fn set_option_bytes(&self, ep: Fid, option: EpOption, bytes: &[u8]) -> Result<()>;
+    /// Opens an alias, closes the endpoint under it, closes the alias.
+    fn alias_and_close(&self, ep: Fid, flags: Flags) -> Result<[(&'static str, i64); 2]>;
     fn strerror(&self, errno: Errno) -> String;
     fn cq_strerror(&self, cq: Fid, prov_errno: i32) -> Result<String>;
     /// `fi_tostr` of an info.

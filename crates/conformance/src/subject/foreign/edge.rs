@@ -3,8 +3,8 @@ use ripstop_foreign as lib;
 use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
 
 use super::table::Object;
-use super::{Foreign, table, to_lib};
-use crate::subject::{CEdge, Error, Fid, Result};
+use super::{Foreign, option_number, refused, table, to_lib};
+use crate::subject::{CEdge, EpOption, Error, Fid, Result};
 
 impl<M: lib::Threading> CEdge for Foreign<M> {
     fn name_into(&self, fid: Fid, len: usize) -> (Result<()>, usize) {
@@ -46,6 +46,54 @@ impl<M: lib::Threading> CEdge for Foreign<M> {
 
     fn eq_read_written(&self, eq: Fid, len: usize, flags: Flags) -> Result<(u32, u64, usize)> {
         Ok(self.table.eq(eq)?.read_written(len, None, flags)?)
+    }
+
+    fn null_calls(&self, fid: Option<Fid>) -> Result<Vec<(&'static str, i64)>> {
+        let Some(fid) = fid else {
+            return Ok(self.library.null_calls());
+        };
+        Ok(match self.table.get(fid)? {
+            Object::Fabric(o) => o.null_calls(),
+            Object::Domain(o) => o.null_calls(),
+            Object::Cq(o) => o.null_calls(),
+            Object::Eq(o) => o.null_calls(),
+            Object::Cntr(o) => o.null_calls(),
+            Object::Ep(o) => table::read(&o).null_calls(),
+            _ => return Err(Error::Missing("give null to that")),
+        })
+    }
+
+    fn readerr_bytes(&self, cq: Fid, known: usize) -> Result<Vec<u8>> {
+        Ok(self.table.cq(cq)?.readerr_bytes(known)?)
+    }
+
+    fn wait_object(&self, fid: Fid) -> Result<WaitObj> {
+        let raw = match self.table.get(fid)? {
+            Object::Cq(o) => o.wait_object()?,
+            Object::Eq(o) => o.wait_object()?,
+            _ => return Err(Error::Missing("ask for the wait object of that")),
+        };
+        let object = u32::try_from(raw).ok().and_then(WaitObj::from_raw);
+        object.ok_or(refused("fi_control", Errno::EOTHER))
+    }
+
+    fn option_into(&self, ep: Fid, option: EpOption, len: usize) -> (Result<()>, usize) {
+        match self.table.ep(ep) {
+            Ok(ep) => {
+                let (answer, need) = table::read(&ep).getopt_into(option_number(option), len);
+                (answer.map_err(Error::from), need)
+            }
+            Err(error) => (Err(error), 0),
+        }
+    }
+
+    fn set_option_bytes(&self, ep: Fid, option: EpOption, bytes: &[u8]) -> Result<()> {
+        let ep = self.table.ep(ep)?;
+        Ok(table::write(&ep).setopt(option_number(option), bytes)?)
+    }
+
+    fn alias_and_close(&self, ep: Fid, flags: Flags) -> Result<[(&'static str, i64); 2]> {
+        Ok(table::read(&self.table.ep(ep)?).alias_and_close(flags)?)
     }
 
     fn strerror(&self, errno: Errno) -> String {

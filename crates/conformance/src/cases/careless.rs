@@ -1,0 +1,267 @@
+//! What careless and old programs do through the C interface.
+
+use ripstop_types::{Errno, Flags, MrMode, Version, WaitObj};
+
+use super::c_edge;
+use crate::case::{Case, Cx, Outcome, Stop, offered, refused};
+use crate::ensure;
+use crate::rig::{A, B, Rig, SOON, Spec};
+use crate::subject::{CqAttr, EpOption, Fid, Post};
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_getinfo/null",
+        "null for the answer or the attributes is an error",
+        null_library,
+    ),
+    Case::both(
+        "fi_fabric/null",
+        "null where a fabric's calls want something is an error",
+        null_fabric,
+    ),
+    Case::both(
+        "fi_domain/null",
+        "null where a domain's calls want something is an error",
+        null_domain,
+    ),
+    Case::both(
+        "fi_endpoint/null",
+        "null where an endpoint's calls want something is an error",
+        null_endpoint,
+    ),
+    Case::both(
+        "fi_cq/null",
+        "null for entries or an unknown command is an error",
+        null_cq,
+    ),
+    Case::both(
+        "fi_eq/null",
+        "null for an event or an unknown command is an error",
+        null_eq,
+    ),
+    Case::both("fi_cntr/null", "an unknown command is an error", null_cntr),
+    Case::both(
+        "fi_cq/err_entry",
+        "an error entry is as long as the program's version knows it",
+        err_entry,
+    ),
+    Case::both(
+        "fi_cq/wait_object",
+        "FI_GETWAITOBJ tells what a queue was opened with",
+        cq_wait_object,
+    ),
+    Case::both(
+        "fi_eq/wait_object",
+        "FI_GETWAITOBJ tells what a queue was opened with",
+        eq_wait_object,
+    ),
+    Case::both(
+        "fi_endpoint/option_short",
+        "an option that does not fit says FI_ETOOSMALL and the length",
+        option_short,
+    ),
+    Case::both(
+        "fi_endpoint/option_set_short",
+        "an option set from too few bytes is refused",
+        option_set_short,
+    ),
+    Case::both(
+        "fi_endpoint/alias",
+        "an endpoint with an alias does not close before it",
+        alias,
+    ),
+];
+
+/// Each of these calls ends in an error.
+fn all_refused(cx: &Cx<'_>, fid: Option<Fid>) -> Outcome {
+    for (call, said) in c_edge(cx)?.null_calls(fid)? {
+        ensure!(said < 0, "{call} said {said}");
+    }
+    Ok(())
+}
+
+fn null_library(cx: &Cx<'_>) -> Outcome {
+    all_refused(cx, None)
+}
+
+fn null_fabric(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    all_refused(cx, Some(rig.fabric))?;
+    rig.exchange(A, B, b"after")?;
+    rig.close()
+}
+
+fn null_domain(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    all_refused(cx, Some(rig.sides[A].domain))?;
+    rig.exchange(A, B, b"after")?;
+    rig.close()
+}
+
+fn null_endpoint(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.exchange(A, B, b"first")?;
+    all_refused(cx, Some(rig.sides[A].ep))?;
+    rig.exchange(A, B, b"after")?;
+    rig.close()
+}
+
+fn null_cq(cx: &Cx<'_>) -> Outcome {
+    for wait in [WaitObj::None, WaitObj::Fd] {
+        let rig = Rig::open(cx, &Spec::default().wait(wait))?;
+        all_refused(cx, Some(rig.sides[A].cq))?;
+        rig.exchange(A, B, b"after")?;
+        rig.close()?;
+    }
+    Ok(())
+}
+
+fn null_eq(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let eq = cx.s.eq(rig.fabric, WaitObj::Unspec)?;
+    all_refused(cx, Some(eq))?;
+    cx.s.close(eq)?;
+    rig.close()
+}
+
+fn null_cntr(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let cntr = cx.s.cntr(rig.sides[A].domain, WaitObj::Unspec)?;
+    all_refused(cx, Some(cntr))?;
+    cx.s.close(cntr)?;
+    rig.close()
+}
+
+/// Where an error entry has its reason.
+const ERR: std::ops::Range<usize> = 56..60;
+
+fn err_entry(cx: &Cx<'_>) -> Outcome {
+    let edge = c_edge(cx)?;
+    // `err_data_size` came with 1.5, `src_addr` with 1.20.
+    for (minor, known) in [(0, 72), (4, 72), (5, 80), (19, 80), (20, 88)] {
+        let version = Version::new(1, minor);
+        let spec = Spec {
+            version: Some(version),
+            mr_mode: Some(MrMode::empty()),
+            ..Spec::default()
+        };
+        let rig = Rig::open(cx, &spec)?;
+        rig.exchange(A, B, b"first")?;
+        let token = rig.post(B, Post::recv(1))?;
+        rig.post(A, Post::send(*b"too long"))?;
+        let start = std::time::Instant::now();
+        loop {
+            match cx.s.cq_read(rig.sides[B].rx_cq, 1) {
+                Err(e) if e.is(Errno::EAVAIL) => break,
+                Err(e) if e.is(Errno::EAGAIN) => {}
+                Err(e) => return Err(e.into()),
+                Ok(_) => return Err(Stop::fail(format!("operation {token} succeeded"))),
+            }
+            ensure!(start.elapsed() < SOON, "no error");
+            rig.s.cq_read(rig.sides[A].cq, 0).ok();
+        }
+        let entry = edge.readerr_bytes(rig.sides[B].rx_cq, known)?;
+        let err = entry[ERR].iter().rev();
+        let err = err.fold(0, |sum, byte| sum << 8 | i32::from(*byte));
+        ensure!(err == Errno::ETRUNC.0, "{version}: the error is {err}");
+        let beyond = entry[known..].iter().position(|byte| *byte != 0xa5);
+        if let Some(at) = beyond {
+            let at = known + at;
+            return Err(Stop::fail(format!("{version}: byte {at} was written")));
+        }
+    }
+    Ok(())
+}
+
+/// What `FI_GETWAITOBJ` says fits how the queue was opened.
+fn fits(opened: WaitObj, said: WaitObj) -> Outcome {
+    let fits = match opened {
+        WaitObj::Unspec => !matches!(said, WaitObj::None | WaitObj::Set),
+        _ => said == opened,
+    };
+    ensure!(fits, "a queue opened with {opened:?} says {said:?}");
+    Ok(())
+}
+
+fn cq_wait_object(cx: &Cx<'_>) -> Outcome {
+    let edge = c_edge(cx)?;
+    let rig = Rig::open(cx, &Spec::default())?;
+    for wait in [WaitObj::Unspec, WaitObj::Fd] {
+        let attr = CqAttr {
+            wait,
+            ..CqAttr::default()
+        };
+        let cq = cx.s.cq(rig.sides[A].domain, attr)?;
+        fits(wait, edge.wait_object(cq)?)?;
+        cx.s.close(cq)?;
+    }
+    let none = cx.s.cq(rig.sides[A].domain, CqAttr::default())?;
+    if let Ok(said) = edge.wait_object(none) {
+        ensure!(said == WaitObj::None, "no wait object is {said:?}");
+    }
+    cx.s.close(none)?;
+    rig.close()
+}
+
+fn eq_wait_object(cx: &Cx<'_>) -> Outcome {
+    let edge = c_edge(cx)?;
+    let rig = Rig::open(cx, &Spec::default())?;
+    for wait in [WaitObj::Unspec, WaitObj::Fd] {
+        let eq = cx.s.eq(rig.fabric, wait)?;
+        fits(wait, edge.wait_object(eq)?)?;
+        cx.s.close(eq)?;
+    }
+    rig.close()
+}
+
+fn option_short(cx: &Cx<'_>) -> Outcome {
+    let edge = c_edge(cx)?;
+    let rig = Rig::open(cx, &Spec::default())?;
+    let ep = rig.sides[A].ep;
+    let missing = [Errno::ENOPROTOOPT];
+    let option = cx.s.option(ep, EpOption::MinMultiRecv);
+    offered(option, &missing, "FI_OPT_MIN_MULTI_RECV")?;
+    for len in [0, 4, 7] {
+        let (said, need) = edge.option_into(ep, EpOption::MinMultiRecv, len);
+        refused(said, &[Errno::ETOOSMALL], "an option of 8 bytes")?;
+        ensure!(need == 8, "the option needs {need} bytes");
+    }
+    rig.close()
+}
+
+fn option_set_short(cx: &Cx<'_>) -> Outcome {
+    let edge = c_edge(cx)?;
+    let rig = Rig::open(cx, &Spec::default())?;
+    let ep = rig.sides[A].ep;
+    let missing = [Errno::ENOPROTOOPT];
+    let before = cx.s.option(ep, EpOption::MinMultiRecv);
+    let before = offered(before, &missing, "FI_OPT_MIN_MULTI_RECV")?;
+    for len in [0, 4, 7] {
+        let set = edge.set_option_bytes(ep, EpOption::MinMultiRecv, &[1; 8][..len]);
+        let reasons = [Errno::EINVAL, Errno::ETOOSMALL];
+        refused(set, &reasons, "an option of too few bytes")?;
+    }
+    let after = cx.s.option(ep, EpOption::MinMultiRecv)?;
+    ensure!(
+        after == before,
+        "the option changed from {before} to {after}"
+    );
+    rig.close()
+}
+
+fn alias(cx: &Cx<'_>) -> Outcome {
+    let edge = c_edge(cx)?;
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.exchange(A, B, b"first")?;
+    let flags = Flags::SEND | Flags::INJECT_COMPLETE;
+    let opened = edge.alias_and_close(rig.sides[A].ep, flags);
+    let missing = [Errno::ENOSYS];
+    let [(_, parent), (_, own)] = offered(opened, &missing, "fi_ep_alias")?;
+    ensure!(
+        parent == -i64::from(Errno::EBUSY.0),
+        "closing an endpoint with an alias said {parent}"
+    );
+    ensure!(own == 0, "closing the alias said {own}");
+    rig.exchange(A, B, b"after")?;
+    rig.close()
+}
