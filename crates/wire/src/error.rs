@@ -250,7 +250,7 @@ impl fmt::Display for WireError {
             Self::Refusal { answer, reason } => write!(
                 f,
                 "refusal of kind {answer} for reason {reason}, expected kinds 1 to 3 and \
-                 reasons 1 to 4"
+                 reasons 1 to 6"
             ),
             Self::CmVersion { found, expected } => {
                 write!(f, "connection message version {found}, expected {expected}")

@@ -163,7 +163,8 @@ pub fn base_emit(data: &[u8]) {
     let mut bytes = Bytes(data);
     let order = ORDERS[usize::from(bytes.u8() & 1)];
     let number = bytes.u8() & 15;
-    let op = Op::from_byte(number).unwrap_or(Op::Refuse);
+    let extended = [Op::Refuse, Op::Atomic, Op::FetchAtomic, Op::CompareAtomic];
+    let op = Op::from_byte(number).unwrap_or(extended[usize::from(number & 3)]);
     let refusal = Answer::from_byte(number & 3).zip(Reason::from_byte(number >> 1));
     let iovs: Vec<_> = (0..bytes.u8() % 6)
         .map(|_| RmaIov {
@@ -180,6 +181,7 @@ pub fn base_emit(data: &[u8]) {
         op,
         flags: BaseFlags::from_bits(order.u16([bytes.u8(), bytes.u8()])),
         op_data: bytes.u8(),
+        atomic: bytes.u8(),
         id: bytes.u8(),
         cq_data: (bytes.u8() & 1 == 1).then(|| bytes.u64()),
         tag: bytes.u64(),
@@ -196,8 +198,13 @@ pub fn base_emit(data: &[u8]) {
     };
     assert_eq!(len, header.len());
     let seen = Header::parse(order, &out[..len]).unwrap();
+    let flags = header.flags.without(BaseFlags::REMOTE_CQ_DATA);
     let sent = Header {
-        flags: header.flags.without(BaseFlags::REMOTE_CQ_DATA),
+        flags: match op.is_atomic() {
+            true => BaseFlags::from_bits(flags.bits() & 0xff),
+            false => flags,
+        },
+        atomic: if op.is_atomic() { header.atomic } else { 0 },
         tag: if op.has_tag() { header.tag } else { 0 },
         rts_size: if op == Op::TagRts { header.rts_size } else { 0 },
         op_data: if op == Op::Refuse { 0 } else { header.op_data },

@@ -51,8 +51,11 @@ impl Extensions {
     /// A refused one-sided operation is answered by [`Op::Refuse`](super::base::Op::Refuse),
     /// and the connection lives on.
     pub const REFUSE: Self = Self(1);
+    /// Atomics of [`Op::Atomic`](super::base::Op::Atomic) and its kind. Only with
+    /// [`Extensions::REFUSE`], and between machines of one byte order: operands are not swapped.
+    pub const ATOMIC: Self = Self(2);
     /// All this version speaks.
-    pub const ALL: Self = Self::REFUSE;
+    pub const ALL: Self = Self(Self::REFUSE.0 | Self::ATOMIC.0);
 
     /// Stands before the bits, so that nothing else is taken for them.
     const MARK: [u8; 4] = *b"RSTP";
@@ -67,6 +70,12 @@ impl Extensions {
     #[must_use]
     pub const fn both(self, other: Self) -> Self {
         Self(self.0 & other.0)
+    }
+
+    /// These without `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     const fn parse(mark: [u8; 4], bits: [u8; 4]) -> Self {

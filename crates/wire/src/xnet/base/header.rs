@@ -18,8 +18,11 @@ pub struct Header {
     /// ignored in emitting: see [`Header::cq_data`].
     pub flags: BaseFlags,
     /// For `Msg`, [`OP_ACK`] marks an acknowledgement. For `TagRts`, `Cts` and `Data` the
-    /// index that ties the three together, chosen by the sender of the `TagRts`, never 0.
+    /// index that ties the three together, chosen by the sender of the `TagRts`, never 0. For
+    /// atomics the datatype (`enum fi_datatype`).
     pub op_data: u8,
+    /// The operation of an atomic (`enum fi_op`).
+    pub atomic: u8,
     /// How many headers went before it in this direction of the connection, modulo 256. C
     /// peers built for debugging close the connection if it is wrong; others leave it unset,
     /// so it cannot be relied on.
@@ -30,7 +33,7 @@ pub struct Header {
     pub tag: u64,
     /// The payload length in bytes `TagRts` announces.
     pub rts_size: u64,
-    /// The segments of `ReadReq` and `Write`.
+    /// The segments of `ReadReq`, `Write` and atomics.
     pub rma: RmaIovs,
     /// What a `Refuse` stands for, and why.
     pub refusal: Option<(Answer, Reason)>,
@@ -46,6 +49,7 @@ impl Header {
             op,
             flags: BaseFlags::NONE,
             op_data: 0,
+            atomic: 0,
             id: 0,
             cq_data: None,
             tag: 0,
@@ -119,7 +123,7 @@ impl Header {
                     found: self.payload_len,
                     max: u64::MAX.saturating_sub(u64::from(len)),
                 })?;
-        let [f0, f1] = order.bytes16(self.wire_flags().bits());
+        let [f0, f1] = order.bytes16(self.wire_flags());
         let op = self.op as u8;
         // A refusal has no segments, and its two numbers stand where those of others are.
         let (op_data, rma_count) = match (self.op, self.refusal) {
@@ -152,13 +156,19 @@ impl Header {
         Ok(usize::from(len))
     }
 
-    fn wire_flags(&self) -> BaseFlags {
+    fn wire_flags(&self) -> u16 {
         let flags = self.flags.without(BaseFlags::REMOTE_CQ_DATA);
-        if self.cq_data.is_some() {
+        let flags = if self.cq_data.is_some() {
             flags | BaseFlags::REMOTE_CQ_DATA
         } else {
             flags
+        };
+        if self.op.is_atomic() {
+            // The upper half holds the operation.
+            let [_, low] = flags.bits().to_be_bytes();
+            return u16::from_be_bytes([self.atomic, low]);
         }
+        flags.bits()
     }
 
     /// Reads the header at the front of `bytes`, which may go on after it: [`Header::len`]
@@ -193,7 +203,14 @@ impl Header {
 
         check_version(version)?;
         let op = Op::from_byte(op)?;
-        let flags = BaseFlags::from_bits(order.u16([f0, f1]));
+        let bits = order.u16([f0, f1]);
+        let (atomic, bits) = if op.is_atomic() {
+            let [atomic, low] = bits.to_be_bytes();
+            (atomic, u16::from(low))
+        } else {
+            (0, bits)
+        };
+        let flags = BaseFlags::from_bits(bits);
         let has_cq_data = op.may_carry_cq_data() && flags.contains(BaseFlags::REMOTE_CQ_DATA);
         let (refusal, op_data) = match op {
             Op::Refuse => (Some(refusal::parse(op_data, rma_count)?), 0),
@@ -231,6 +248,7 @@ impl Header {
             op,
             flags: flags.without(BaseFlags::REMOTE_CQ_DATA),
             op_data,
+            atomic,
             id,
             cq_data: optional(has_cq_data, &mut rest)?,
             tag: optional(op.has_tag(), &mut rest)?.unwrap_or(0),
@@ -270,7 +288,10 @@ impl Header {
                 max: MAX_AFTER_BASE,
             }),
             Op::ReadReq => check_room_for_base(self.rma.total_len()?).ok_or(WireError::RmaOverflow),
-            Op::Write => self.check_write(),
+            Op::Write | Op::Atomic => self.check_write(1),
+            Op::FetchAtomic if self.payload_len == 0 => self.rma.total_len().map(|_| ()),
+            Op::FetchAtomic => self.check_write(1),
+            Op::CompareAtomic => self.check_write(2),
             Op::Refuse if self.refusal.is_none() => Err(WireError::Refusal {
                 answer: 0,
                 reason: 0,
@@ -279,8 +300,10 @@ impl Header {
         }
     }
 
-    fn check_write(&self) -> Result<(), WireError> {
-        let expected = self.rma.total_len()?;
+    /// Whether the payload is `times` as long as the segments together.
+    fn check_write(&self, times: u64) -> Result<(), WireError> {
+        let len = self.rma.total_len()?;
+        let expected = len.checked_mul(times).ok_or(WireError::RmaOverflow)?;
         if self.payload_len != expected {
             return Err(WireError::RmaLength {
                 found: self.payload_len,
@@ -348,7 +371,9 @@ fn header_len(op: Op, has_cq_data: bool, rma_count: u8) -> u8 {
         Op::Msg | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse => 0,
         Op::Tag => 8,
         Op::TagRts => 16,
-        Op::ReadReq | Op::Write => rma_count.saturating_mul(24),
+        Op::ReadReq | Op::Write | Op::Atomic | Op::FetchAtomic | Op::CompareAtomic => {
+            rma_count.saturating_mul(24)
+        }
     };
     cq_data.saturating_add(rest).saturating_add(BASE_LEN as u8)
 }

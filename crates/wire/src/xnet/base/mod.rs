@@ -60,6 +60,13 @@ pub enum Op {
     /// A one-sided operation was refused, see [`Answer`] and [`Reason`]. Only between peers
     /// that agreed on [`Extensions::REFUSE`](super::cm::Extensions::REFUSE).
     Refuse = 64,
+    /// An atomic that fetches nothing. This and the next two only between peers that agreed on
+    /// [`Extensions::ATOMIC`](super::cm::Extensions::ATOMIC).
+    Atomic = 65,
+    /// An atomic answered by a [`Op::ReadRsp`] with what was there before.
+    FetchAtomic = 66,
+    /// The same with operands to compare or mask, which follow the others.
+    CompareAtomic = 67,
 }
 
 impl Op {
@@ -83,6 +90,9 @@ impl Op {
             6 => Self::Cts,
             7 => Self::Data,
             64 => Self::Refuse,
+            65 => Self::Atomic,
+            66 => Self::FetchAtomic,
+            67 => Self::CompareAtomic,
             found => {
                 return Err(WireError::Op {
                     found,
@@ -96,7 +106,7 @@ impl Op {
     /// [`BaseFlags::REMOTE_CQ_DATA`] says nothing: C peers leave it set on `Data`.
     #[must_use]
     pub const fn may_carry_cq_data(self) -> bool {
-        matches!(self, Self::Msg | Self::Tag | Self::Write | Self::TagRts)
+        matches!(self, Self::Msg | Self::Tag | Self::Write | Self::TagRts) || self.is_atomic()
     }
 
     /// Whether its header carries a tag.
@@ -109,7 +119,13 @@ impl Op {
     /// leave it at whatever the buffer held before.
     #[must_use]
     pub const fn has_rma(self) -> bool {
-        matches!(self, Self::ReadReq | Self::Write)
+        matches!(self, Self::ReadReq | Self::Write) || self.is_atomic()
+    }
+
+    /// Whether it is an atomic, with a datatype and an operation of its own.
+    #[must_use]
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::Atomic | Self::FetchAtomic | Self::CompareAtomic)
     }
 
     /// Whether a payload may follow its header.
@@ -140,6 +156,9 @@ impl fmt::Display for Op {
             Self::Cts => "CTS",
             Self::Data => "data",
             Self::Refuse => "refusal",
+            Self::Atomic => "atomic",
+            Self::FetchAtomic => "fetching atomic",
+            Self::CompareAtomic => "comparing atomic",
         })
     }
 }

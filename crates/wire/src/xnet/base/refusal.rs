@@ -13,9 +13,9 @@ pub enum Answer {
     /// None: the initiator had not asked for one.
     #[default]
     None = 1,
-    /// The acknowledgement of a write.
+    /// The acknowledgement of a write, or of an atomic that fetches nothing.
     Ack = 2,
-    /// The response to a read.
+    /// The response to a read, or to an atomic that fetches.
     Response = 3,
 }
 
@@ -32,6 +32,10 @@ pub enum Reason {
     Bounds = 3,
     /// The target could not do it.
     Failed = 4,
+    /// The target has no such operation on this datatype.
+    Unsupported = 5,
+    /// The memory of an atomic is not aligned to its datatype, or not a whole number of them.
+    Misaligned = 6,
 }
 
 impl Answer {
@@ -56,6 +60,8 @@ impl Reason {
             2 => Some(Self::Access),
             3 => Some(Self::Bounds),
             4 => Some(Self::Failed),
+            5 => Some(Self::Unsupported),
+            6 => Some(Self::Misaligned),
             _ => None,
         }
     }
@@ -68,6 +74,8 @@ impl Reason {
             Self::Access => Errno::EACCES,
             Self::Bounds => Errno::EFAULT,
             Self::Failed => Errno::EREMOTEIO,
+            Self::Unsupported => Errno::EOPNOTSUPP,
+            Self::Misaligned => Errno::EINVAL,
         }
     }
 }
@@ -79,6 +87,8 @@ impl fmt::Display for Reason {
             Self::Access => "the region is not registered for this access",
             Self::Bounds => "not all of it is inside the region",
             Self::Failed => "it could not be done",
+            Self::Unsupported => "there is no such operation on this datatype",
+            Self::Misaligned => "it is not aligned to its datatype",
         })
     }
 }

@@ -331,7 +331,7 @@ fn refusals() {
     assert_eq!(header.emit(Little, &mut out), Ok(BASE_LEN));
     assert_eq!(out, bytes);
     assert_eq!(Header::parse(Little, &bytes), Ok(header));
-    for (at, found) in [(4, 0), (4, 4), (5, 0), (5, 5)] {
+    for (at, found) in [(4, 0), (4, 4), (5, 0), (5, 7)] {
         let mut wrong = bytes;
         wrong[at] = found;
         let (answer, reason) = (wrong[4], wrong[5]);
@@ -376,15 +376,18 @@ fn orders() -> impl Strategy<Value = ByteOrder> {
 /// Any header that can be emitted, in the form parsing gives it.
 fn headers() -> impl Strategy<Value = Header> {
     let numbers = (any::<u64>(), any::<u64>(), 0..=u64::MAX - 128);
-    let segment = (any::<u64>(), 0..=u64::MAX / 8, any::<u64>());
+    let segment = (any::<u64>(), 0..=u64::MAX / 16, any::<u64>());
     (
-        (0..=Op::MAX + 1, any::<u16>(), any::<u8>(), any::<u8>()),
+        (0..=Op::MAX + 4, any::<u16>(), any::<u8>(), any::<u8>()),
         (any::<bool>(), numbers),
         prop::collection::vec(segment, 0..=4),
     )
         .prop_map(
             |((op, flags, op_data, id), (has_cq_data, (data, tag, len)), iovs)| {
-                let op = Op::from_byte(op).unwrap_or(Op::Refuse);
+                let op = Op::from_byte(op).unwrap_or_else(|_| {
+                    let extended = [Op::Refuse, Op::Atomic, Op::FetchAtomic, Op::CompareAtomic];
+                    extended[usize::from(op - Op::MAX - 1)]
+                });
                 let iovs: Vec<_> = iovs
                     .into_iter()
                     .map(|(addr, len, key)| RmaIov { addr, len, key })
@@ -397,7 +400,13 @@ fn headers() -> impl Strategy<Value = Header> {
                 let ack = op == Op::Msg && op_data == OP_ACK;
                 Header {
                     op,
-                    flags: BaseFlags::from_bits(flags).without(BaseFlags::REMOTE_CQ_DATA),
+                    flags: BaseFlags::from_bits(if op.is_atomic() { flags & 0xff } else { flags })
+                        .without(BaseFlags::REMOTE_CQ_DATA),
+                    atomic: if op.is_atomic() {
+                        (flags >> 8) as u8
+                    } else {
+                        0
+                    },
                     op_data: match op {
                         Op::Refuse => 0,
                         op if op.has_index() => op_data.max(1),
@@ -414,7 +423,10 @@ fn headers() -> impl Strategy<Value = Header> {
                         (answers[data as usize % 3], reasons[tag as usize % 4])
                     }),
                     payload_len: match op {
-                        Op::Write => rma.total_len().unwrap(),
+                        Op::Write | Op::Atomic => rma.total_len().unwrap(),
+                        Op::FetchAtomic if has_cq_data => 0,
+                        Op::FetchAtomic => rma.total_len().unwrap(),
+                        Op::CompareAtomic => 2 * rma.total_len().unwrap(),
                         op if op.may_have_payload() && !ack => len,
                         _ => 0,
                     },
