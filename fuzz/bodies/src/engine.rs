@@ -1,11 +1,17 @@
 //! Body for the engine that receives what a peer sends, `ripstop_engine::xnet`.
 
 use ripstop_engine::matching::{Matcher, Recv, Want};
-use ripstop_engine::xnet::{ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Send, Terms};
+use ripstop_engine::mr::{Access, Mr};
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::{
+    ConnConfig, Engine, EpConfig, Job, Limits, MAX_ATOMIC, PEER_NAME, RxWant, Send, Terms,
+};
 use ripstop_engine::{Buffer, Iov};
-use ripstop_types::{Errno, FiAddr};
+use ripstop_types::{Errno, FiAddr, Flags};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
+use ripstop_wire::xnet::base::{
+    Answer, BaseFlags, Header, MAX_HEADER, Op, Reason, RmaIov, RmaIovs,
+};
 use ripstop_wire::xnet::cm::Extensions;
 
 /// Memory of which only the length matters.
@@ -43,6 +49,10 @@ type Ended = [u32; 6];
 /// The operations that were posted, of which the last is a multi-receive buffer.
 const MULTI: usize = 5;
 
+/// The length of memory that the peer may reach, and its key.
+const REGION: usize = 300;
+const KEY: u64 = 7;
+
 struct Fixture {
     engine: Engine<Mem>,
     srx: u32,
@@ -65,6 +75,12 @@ impl Fixture {
             ..EpConfig::NONE
         });
         let ep = ep.unwrap();
+        let access = Access {
+            read: true,
+            write: true,
+        };
+        let region = Mr::new(Mem(REGION), 0, KEY, access);
+        engine.open_mr(region).unwrap();
         let conn = engine.open_conn(ConnConfig {
             ep,
             src: FiAddr::NOTAVAIL,
@@ -134,12 +150,26 @@ impl Fixture {
                 return Ok(used);
             }
             RxWant::Blocked => return Ok(0),
+            RxWant::Job => {
+                let fetch = matches!(
+                    self.engine.job(self.conn),
+                    Some(Job::Atomic { fetch: true, .. })
+                );
+                let slot = if fetch {
+                    self.engine.fetched_slot().unwrap()
+                } else {
+                    NIL
+                };
+                self.engine.job_done(self.conn, true, slot);
+                return self.take(bytes);
+            }
             RxWant::Place(iov, at, room) | RxWant::Store(iov, at, room) => {
                 assert!(0 < room && at + room <= iov.len());
                 room.min(len)
             }
             RxWant::Keep(_, total, at, room) => {
-                assert!(at + room == total && total <= LIMITS.kept_bytes);
+                let most = LIMITS.kept_bytes.max(2 * MAX_ATOMIC as u64);
+                assert!(at + room == total && total <= most);
                 room.min(len)
             }
             RxWant::Discard(left) => left.min(len),
@@ -167,12 +197,15 @@ impl Fixture {
     fn note(&mut self) {
         let cq = self.engine.cq_mut(self.cq).unwrap();
         loop {
-            let context = match cq.pop() {
-                Ok(completion) => completion.context,
-                Err(Errno::EAVAIL) => cq.pop_error().unwrap().error.entry.context,
+            let entry = match cq.pop() {
+                Ok(completion) => completion,
+                Err(Errno::EAVAIL) => cq.pop_error().unwrap().error.entry,
                 Err(_) => break,
             };
-            self.ended[context] += 1;
+            // Writes by the peer, and refusals of what nobody waits for, have no context.
+            if !entry.flags.intersects(Flags::REMOTE_WRITE | Flags::WRITE) {
+                self.ended[entry.context] += 1;
+            }
         }
         for (context, ended) in self.ended.iter().enumerate() {
             assert!(*ended <= 1 || context == MULTI, "{context} ended twice");
@@ -245,7 +278,36 @@ pub fn receive_seeds() -> Vec<Vec<u8>> {
         op_data: 3,
         ..Header::new(Op::Data, 40)
     };
-    let streams: [&[(Header, u64)]; 4] = [
+    let place = |addr, len| {
+        let key = KEY;
+        RmaIovs::one(RmaIov { addr, len, key })
+    };
+    let write = |addr, len| Header {
+        rma: place(addr, len),
+        flags: BaseFlags::DELIVERY_COMPLETE,
+        ..Header::new(Op::Write, len)
+    };
+    let read = Header {
+        rma: place(8, 64),
+        ..Header::new(Op::ReadReq, 0)
+    };
+    // Sums of 64-bit integers, and a compare and swap.
+    let sum = Header {
+        rma: place(0, 16),
+        op_data: 7,
+        atomic: 2,
+        ..Header::new(Op::FetchAtomic, 16)
+    };
+    let swap = Header {
+        rma: place(8, 8),
+        op_data: 7,
+        atomic: 12,
+        ..Header::new(Op::CompareAtomic, 16)
+    };
+    let streams: [&[(Header, u64)]; 7] = [
+        &[(write(4, 40), 40), (read, 0), (write(290, 20), 20)],
+        &[(sum, 16), (swap, 16), (read, 0)],
+        &[(Header::refuse(Answer::None, Reason::Key), 0), (swap, 16)],
         &[message(Op::Tag, 0, 20), message(Op::Tag, 9, 30)],
         &[message(Op::Msg, 0, 50), message(Op::Msg, 0, 260)],
         &[(rts, 0), (data, 40), (Header::ack(), 0)],

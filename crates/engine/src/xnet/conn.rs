@@ -70,8 +70,10 @@ pub(super) enum Source<B> {
     Sealed,
     /// User memory.
     User(B),
-    /// The header of a rendezvous payload.
+    /// A header of its own.
     Header([u8; BASE_LEN]),
+    /// A slot.
+    Kept(u32),
 }
 
 /// A run of bytes of the stream to be sent.
@@ -92,6 +94,8 @@ pub enum Chunk<B> {
     Stage(usize),
     /// Bytes of user memory: buffer, offset, length.
     User(B, usize, usize),
+    /// Bytes of a slot: which, offset, length.
+    Kept(u32, usize, usize),
 }
 
 /// A rendezvous this side has asked the sender to go on with.
@@ -109,6 +113,8 @@ pub struct Conn<B> {
     pub(super) up: bool,
     /// Up, and nothing accepted before that waits.
     pub(super) direct: bool,
+    /// What is posted next waits for what was posted before.
+    pub(super) fence: bool,
     pub(super) order: ByteOrder,
     pub(super) rendezvous: bool,
     pub(super) extensions: Extensions,
@@ -125,6 +131,8 @@ pub struct Conn<B> {
     pub(super) reads: Ring<ReadEntry<B>>,
     /// Responses to the peer's reads that have not left whole.
     pub(super) owed: u32,
+    /// Bytes of those that are kept for that.
+    pub(super) fetched: u64,
     pub(super) deferred: Ring<Deferred<B>>,
     pub(super) control: Ring<[u8; BASE_LEN]>,
     pub(super) control_sent: u8,
@@ -148,6 +156,7 @@ impl<B: Buffer> Conn<B> {
             srx,
             up: false,
             direct: false,
+            fence: false,
             order: ByteOrder::NATIVE,
             rendezvous: false,
             extensions: Extensions::NONE,
@@ -161,6 +170,7 @@ impl<B: Buffer> Conn<B> {
             rts: Table::new(),
             reads: Ring::new(),
             owed: 0,
+            fetched: 0,
             deferred: Ring::new(),
             control: Ring::new(),
             control_sent: 0,
@@ -304,7 +314,7 @@ impl<B: Buffer> Conn<B> {
     pub const fn fills_receives(&self) -> bool {
         let target = match self.rx {
             RxState::Payload { target, .. } => matches!(target, Target::Recv(..)),
-            RxState::Header | RxState::Blocked { .. } => false,
+            RxState::Header | RxState::Job | RxState::Blocked { .. } => false,
         };
         target || !self.cts.is_empty()
     }

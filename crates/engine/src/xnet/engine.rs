@@ -390,8 +390,9 @@ impl<B: Buffer> Engine<B> {
                 target: Target::Recv(recv, _),
                 ..
             } => self.fail_recv(id, recv, &envelope, error),
-            RxState::Payload {
-                target: Target::Write,
+            RxState::Job
+            | RxState::Payload {
+                target: Target::Write | Target::Operands,
                 ..
             } => self.release_write(id),
             _ => {}

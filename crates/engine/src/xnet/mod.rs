@@ -15,19 +15,23 @@
 //!   [`Engine::pop_freed`] names those no longer needed.
 //! * Completions are read from [`Engine::cq_mut`].
 
+mod atomic;
 pub mod cm;
 mod conn;
 mod engine;
+mod output;
 pub mod rdm;
 mod recv;
 mod rma;
 mod rx;
 mod small;
+mod target;
 #[cfg(test)]
 mod tests;
 mod tx;
 mod unexpected;
 
+pub use atomic::{Atomic, Job, MAX_ATOMIC};
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits, Terms};
 pub use recv::{CopyOut, RecvFlags};

@@ -7,25 +7,26 @@
 
 use ripstop_types::{Completion, Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{
-    Answer, BASE_LEN, BaseFlags, Header, MAX_HEADER, MAX_RMA, Op, Reason, RmaIovs,
+    Answer, BaseFlags, Header, MAX_HEADER, MAX_RMA, Op, Reason, RmaIovs,
 };
 use ripstop_wire::xnet::cm::Extensions;
 
+use super::atomic::Operation;
 use super::conn::{Conn, TxDone, TxInfo};
 use super::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION};
 use super::rx::Target;
 use super::tx::Posted;
 use crate::matching::Envelope;
-use crate::mr::{Access, Denied, Mr};
+use crate::mr::Denied;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
 
 /// Most responses to reads that wait to be sent on one connection: a peer that asks for more
 /// and takes none is dropped. No endpoint has room for so many reads.
-const MAX_OWED: u32 = 1 << 17;
+pub(super) const MAX_OWED: u32 = 1 << 17;
 
 /// Refusals kept for the log until the driver takes them.
-const MAX_REFUSALS: usize = 16;
+pub(super) const MAX_REFUSALS: usize = 16;
 
 /// What a one-sided operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,12 @@ pub enum RmaKind {
     Read,
     /// Changes the peer's memory.
     Write,
+    /// An atomic, which is posted in its own way.
+    Atomic,
 }
+
+/// What marks the completion flags of one-sided operations.
+pub(super) const ONE_SIDED: Flags = Flags::RMA.union(Flags::ATOMIC);
 
 /// When a write is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,8 +73,6 @@ pub struct Rma<B> {
     pub inject: bool,
     /// When a write is done.
     pub level: Level,
-    /// Wait until what was posted before is done (`FI_FENCE`).
-    pub fence: bool,
 }
 
 impl<B: Buffer> Rma<B> {
@@ -77,7 +81,7 @@ impl<B: Buffer> Rma<B> {
             context: self.context,
             flags: match self.kind {
                 RmaKind::Read => Flags::RMA.union(Flags::READ),
-                RmaKind::Write => Flags::RMA.union(Flags::WRITE),
+                RmaKind::Write | RmaKind::Atomic => Flags::RMA.union(Flags::WRITE),
             },
             completion: self.completion,
             ack: self.level != Level::Sent,
@@ -115,16 +119,21 @@ pub(super) struct ReadEntry<B> {
 }
 
 /// The regions that one operation of a peer uses.
-type Regions = [u32; MAX_RMA as usize];
+pub(super) type Regions = [u32; MAX_RMA as usize];
 
-const NO_REGIONS: Regions = [NIL; MAX_RMA as usize];
+pub(super) const NO_REGIONS: Regions = [NIL; MAX_RMA as usize];
 
 /// A write that is arriving.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arriving<B> {
     pub(super) iov: Iov<B>,
-    regions: Regions,
-    refusal: (Answer, Reason),
+    pub(super) regions: Regions,
+    /// What is answered if it is refused.
+    pub(super) refusal: (Answer, Reason),
+    /// What is done with the memory, if it is not just written.
+    pub(super) operation: Option<Operation>,
+    /// It is to be durable before it is acknowledged.
+    pub(super) commit: bool,
 }
 
 impl<B: Buffer> Arriving<B> {
@@ -132,13 +141,19 @@ impl<B: Buffer> Arriving<B> {
         iov: Iov::EMPTY,
         regions: NO_REGIONS,
         refusal: (Answer::None, Reason::Key),
+        operation: None,
+        commit: false,
     };
 }
 
 /// A read by a peer that is being answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Response {
-    regions: Regions,
+    pub(super) regions: Regions,
+    /// Where it is kept, if not in a region.
+    pub(super) slot: u32,
+    /// How many bytes are kept.
+    pub(super) fetched: u64,
 }
 
 /// A one-sided operation of a peer that was refused, for the log.
@@ -168,7 +183,7 @@ impl EpConfig {
     /// The counter of a posted operation with these completion flags.
     #[inline]
     pub(super) fn counter_of(&self, flags: Flags) -> u32 {
-        if flags.contains(Flags::RMA) {
+        if flags.intersects(ONE_SIDED) {
             return if flags.contains(Flags::READ) {
                 self.read_counter
             } else {
@@ -209,11 +224,8 @@ impl<B: Buffer> Engine<B> {
         if ep.outstanding >= ep.config.tx_size {
             return Err(Errno::EAGAIN);
         }
-        if !conn.direct || (rma.fence && conn.is_fenced()) {
+        if !conn.direct {
             let slot = self.defer(conn_id, Posted::Rma(*rma))?;
-            if let Some(conn) = self.conns.get_mut(conn_id) {
-                conn.direct = false;
-            }
             return Ok(RmaPlan::Defer { slot });
         }
         Self::stage_rma(conn, ep, limits, rma, header).map(RmaPlan::Stage)
@@ -435,336 +447,8 @@ impl<B: Buffer> Engine<B> {
     }
 }
 
-// The target.
-impl<B: Buffer> Engine<B> {
-    /// Lets peers reach memory; returns the region's id.
-    ///
-    /// # Errors
-    /// [`Errno::ENOKEY`] when the key is in use, [`Errno::ENOMEM`].
-    pub fn open_mr(&mut self, mr: Mr<B>) -> Result<u32> {
-        self.regions.insert(mr)
-    }
-
-    /// A region, to be changed. Its key is not for changing.
-    pub fn mr_mut(&mut self, id: u32) -> Option<&mut Mr<B>> {
-        self.regions.get_mut(id)
-    }
-
-    /// Whether operations of peers use a region's memory now.
-    #[must_use]
-    pub fn mr_is_busy(&self, id: u32) -> bool {
-        self.regions.get(id).is_some_and(|mr| mr.users > 0)
-    }
-
-    /// The connections there are.
-    pub fn conns(&self) -> impl Iterator<Item = u32> + '_ {
-        self.conns.ids()
-    }
-
-    /// Takes a region away from peers. A write that is arriving there is refused from here
-    /// on; a connection on which a response from there waits breaks. Wait until
-    /// [`Engine::mr_is_busy`] says no, to lose nothing. Handle [`Engine::pop_broken`] before
-    /// the memory is given back.
-    pub fn close_mr(&mut self, id: u32) {
-        if self.mr_is_busy(id) {
-            self.evict(id);
-        }
-        self.regions.remove(id);
-    }
-
-    #[cold]
-    fn evict(&mut self, id: u32) {
-        for conn_id in 0..self.conns.end() {
-            let Some(conn) = self.conns.get_mut(conn_id) else {
-                continue;
-            };
-            if conn.write.regions.contains(&id) {
-                let ack = core::mem::take(&mut conn.envelope.ack);
-                conn.write.refusal = (answer_to_write(ack), Reason::Key);
-                conn.refuse_rest();
-                let spoken = conn.extensions.contains(Extensions::REFUSE);
-                self.release_write(conn_id);
-                if !spoken {
-                    self.break_conn(conn_id, Errno::EKEYREJECTED);
-                }
-            }
-            let Some(conn) = self.conns.get(conn_id) else {
-                continue;
-            };
-            let answers = (0..conn.dones.len())
-                .filter_map(|index| conn.dones.get(index))
-                .filter(|done| done.info.flags.contains(Flags::REMOTE_READ))
-                .filter_map(|done| self.responses.get(u32::try_from(done.info.context).ok()?))
-                .any(|response| response.regions.contains(&id));
-            if answers {
-                self.break_conn(conn_id, Errno::ECANCELED);
-            }
-        }
-    }
-
-    /// The memory that the segments name, counted as used.
-    fn resolve(
-        &mut self,
-        remote: &RmaIovs,
-        access: Access,
-    ) -> core::result::Result<(Iov<B>, Regions), (RmaIov, Reason)> {
-        let mut parts = [B::EMPTY; MAX_RMA as usize];
-        let mut regions = NO_REGIONS;
-        let places = parts.iter_mut().zip(&mut regions);
-        for (iov, (part, region)) in remote.as_slice().iter().zip(places) {
-            (*part, *region) = self
-                .regions
-                .resolve(iov, access)
-                .map_err(|denied| (*iov, denied.into()))?;
-        }
-        let count = usize::from(remote.count());
-        let Ok(memory) = Iov::new(parts.get(..count).unwrap_or_default()) else {
-            let first = remote.as_slice().first().copied().unwrap_or_default();
-            return Err((first, Reason::Bounds));
-        };
-        for id in regions {
-            if let Some(mr) = self.regions.get_mut(id) {
-                mr.users = mr.users.saturating_add(1);
-            }
-        }
-        Ok((memory, regions))
-    }
-
-    fn release(&mut self, regions: Regions) {
-        for id in regions {
-            if let Some(mr) = self.regions.get_mut(id) {
-                mr.users = mr.users.saturating_sub(1);
-            }
-        }
-    }
-
-    /// A peer writes.
-    pub(super) fn start_write(&mut self, conn_id: u32, header: &Header) -> Result<()> {
-        let found = self.resolve(&header.rma, Access::WRITE);
-        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        conn.envelope = one_sided(header, conn.config.src);
-        let target = match found {
-            Ok((iov, regions)) => {
-                conn.write = Arriving {
-                    iov,
-                    regions,
-                    ..Arriving::NOTHING
-                };
-                Target::Write
-            }
-            Err((iov, reason)) => {
-                let ack = core::mem::take(&mut conn.envelope.ack);
-                conn.write.refusal = (answer_to_write(ack), reason);
-                let spoken = conn.extensions.contains(Extensions::REFUSE);
-                self.note_refusal(conn_id, RmaKind::Write, iov, reason);
-                if !spoken {
-                    return Err(reason.errno());
-                }
-                Target::Refused
-            }
-        };
-        self.start_payload(conn_id, target, None);
-        Ok(())
-    }
-
-    fn note_refusal(&mut self, conn: u32, kind: RmaKind, iov: RmaIov, reason: Reason) {
-        if self.refusals.len() < MAX_REFUSALS {
-            // Only a line in the log is lost.
-            let _ = self.refusals.push(Refusal {
-                conn,
-                kind,
-                iov,
-                reason,
-            });
-        }
-    }
-
-    /// An operation of a peer that was refused, to be told to the target's user. Not all of
-    /// them, if there are many; those of a connection are gone when that is closed.
-    pub fn pop_refusal(&mut self) -> Option<Refusal> {
-        self.refusals.pop()
-    }
-
-    pub(super) fn finish_refused(&mut self, conn_id: u32) {
-        if let Some((answer, reason)) = self.conns.get(conn_id).map(|conn| conn.write.refusal) {
-            self.refuse(conn_id, answer, reason);
-        }
-    }
-
-    fn refuse(&mut self, conn_id: u32, answer: Answer, reason: Reason) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
-            return;
-        };
-        let mut bytes = [0; BASE_LEN];
-        let queued = Header::refuse(answer, reason)
-            .emit(conn.order, &mut bytes)
-            .map_err(|e| e.errno())
-            .and_then(|_| conn.queue_control(bytes));
-        self.mark_output(conn_id);
-        if let Err(error) = queued {
-            self.break_conn(conn_id, error);
-        }
-    }
-
-    /// A peer's write is in place.
-    pub(super) fn finish_write(&mut self, conn_id: u32) {
-        let Self {
-            conns,
-            eps,
-            cqs,
-            counters,
-            regions,
-            ..
-        } = self;
-        let Some(conn) = conns.get_mut(conn_id) else {
-            return;
-        };
-        let written = core::mem::replace(&mut conn.write.regions, NO_REGIONS);
-        let envelope = conn.envelope;
-        let mut before = NIL;
-        for id in written {
-            let Some(mr) = regions.get_mut(id) else {
-                continue;
-            };
-            mr.users = mr.users.saturating_sub(1);
-            // Once for each operation: segments of one region are mostly neighbours.
-            if id != before
-                && let Some(counter) = counters.get_mut(mr.counter)
-            {
-                counter.success(envelope.len);
-            }
-            before = id;
-        }
-        let Some(ep) = eps.get(conn.config.ep) else {
-            return;
-        };
-        if let Some(counter) = counters.get_mut(ep.config.remote_write_counter) {
-            counter.success(envelope.len);
-        }
-        if let Some(data) = envelope.data
-            && let Some(cq) = cqs.get_mut(ep.config.rx_cq)
-        {
-            let flags = Flags::RMA | Flags::REMOTE_WRITE | Flags::REMOTE_CQ_DATA;
-            cq.push(Completion {
-                flags,
-                len: usize::try_from(envelope.len).unwrap_or(usize::MAX),
-                data,
-                src: if ep.config.source {
-                    envelope.src
-                } else {
-                    FiAddr::NOTAVAIL
-                },
-                ..NO_COMPLETION
-            });
-        }
-    }
-
-    /// A write that was arriving will not come whole.
-    pub(super) fn release_write(&mut self, conn_id: u32) {
-        if let Some(conn) = self.conns.get_mut(conn_id) {
-            let regions = core::mem::replace(&mut conn.write.regions, NO_REGIONS);
-            self.release(regions);
-        }
-    }
-
-    /// A peer reads: queue the response.
-    pub(super) fn start_response(&mut self, conn_id: u32, header: &Header) -> Result<()> {
-        let conn = self.conns.get(conn_id).ok_or(Errno::ENOTCONN)?;
-        if conn.owed >= MAX_OWED {
-            return Err(Errno::ENOBUFS);
-        }
-        let spoken = conn.extensions.contains(Extensions::REFUSE);
-        match self.resolve(&header.rma, Access::READ) {
-            Ok((memory, regions)) => {
-                let queued = self.respond(conn_id, &memory, regions);
-                if queued.is_err() {
-                    self.release(regions);
-                }
-                queued
-            }
-            Err((iov, reason)) => {
-                self.note_refusal(conn_id, RmaKind::Read, iov, reason);
-                if !spoken {
-                    return Err(reason.errno());
-                }
-                self.queue_refusal(conn_id, reason)
-            }
-        }
-    }
-
-    fn respond(&mut self, conn_id: u32, memory: &Iov<B>, regions: Regions) -> Result<()> {
-        let Self {
-            conns, responses, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let mut bytes = [0; BASE_LEN];
-        Header::new(Op::ReadRsp, memory.len())
-            .emit(conn.order, &mut bytes)
-            .map_err(|e| e.errno())?;
-        let id = responses.insert(Response { regions })?;
-        let queued = conn.queue_data(bytes, memory).and_then(|()| {
-            let info = TxInfo {
-                context: id as Context,
-                flags: Flags::RMA.union(Flags::REMOTE_READ),
-                completion: false,
-                ack: false,
-                len: memory.len(),
-            };
-            let end = conn.queued;
-            conn.dones.push(TxDone { end, info })
-        });
-        if let Err(error) = queued {
-            responses.remove(id);
-            return Err(error);
-        }
-        conn.owed = conn.owed.saturating_add(1);
-        self.mark_output(conn_id);
-        Ok(())
-    }
-
-    /// Refuses a read in its place among the responses: they have no numbers.
-    fn queue_refusal(&mut self, conn_id: u32, reason: Reason) -> Result<()> {
-        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let mut bytes = [0; BASE_LEN];
-        Header::refuse(Answer::Response, reason)
-            .emit(conn.order, &mut bytes)
-            .map_err(|e| e.errno())?;
-        conn.queue_data(bytes, &Iov::EMPTY)?;
-        self.mark_output(conn_id);
-        Ok(())
-    }
-
-    /// A response has left whole.
-    fn finish_response(&mut self, conn_id: u32, info: &TxInfo) {
-        self.release_response(conn_id, info.context);
-        let Self {
-            conns,
-            eps,
-            counters,
-            ..
-        } = self;
-        let config = conns
-            .get(conn_id)
-            .and_then(|conn| Some(&eps.get(conn.config.ep)?.config));
-        if let Some(counter) = config.and_then(|c| counters.get_mut(c.remote_read_counter)) {
-            counter.success(info.len);
-        }
-    }
-
-    pub(super) fn release_response(&mut self, conn_id: u32, id: Context) {
-        let response = u32::try_from(id)
-            .ok()
-            .and_then(|id| self.responses.remove(id));
-        let Some(response) = response else { return };
-        self.release(response.regions);
-        if let Some(conn) = self.conns.get_mut(conn_id) {
-            conn.owed = conn.owed.saturating_sub(1);
-        }
-    }
-}
-
 /// What is known of a one-sided operation, in the terms of a message.
-const fn one_sided(header: &Header, src: FiAddr) -> Envelope {
+pub(super) const fn one_sided(header: &Header, src: FiAddr) -> Envelope {
     Envelope {
         tag: None,
         src,
@@ -772,8 +456,4 @@ const fn one_sided(header: &Header, src: FiAddr) -> Envelope {
         len: header.payload_len,
         ack: header.flags.wants_ack(),
     }
-}
-
-const fn answer_to_write(ack: bool) -> Answer {
-    if ack { Answer::Ack } else { Answer::None }
 }

@@ -19,6 +19,8 @@ pub(super) enum Target {
     Unexpected(u32),
     /// The regions of the write that is arriving.
     Write,
+    /// The slot for the operands of the atomic that is arriving.
+    Operands,
     /// The memory of the oldest read.
     Read,
     /// Nowhere: a write that was refused.
@@ -36,6 +38,8 @@ pub(super) enum RxState {
         done: u64,
         left: u64,
     },
+    /// The driver has something to do before it reads on.
+    Job,
     /// A message nobody waits for and that there is no room to keep: its place among the
     /// unexpected ones.
     Blocked {
@@ -70,6 +74,8 @@ pub enum RxWant<'a, B> {
     Discard(u64),
     /// Do not read: see [`Engine::pop_resumed`].
     Blocked,
+    /// First do what [`Engine::job`] says.
+    Job,
 }
 
 impl<B: Buffer> Engine<B> {
@@ -91,10 +97,15 @@ impl<B: Buffer> Engine<B> {
         };
         match conn.rx {
             RxState::Header => RxWant::Header,
+            RxState::Job => RxWant::Job,
             RxState::Blocked { .. } => RxWant::Blocked,
             RxState::Payload { target, done, left } => match target {
                 Target::Discard | Target::Refused => RxWant::Discard(left),
                 Target::Write => RxWant::Store(&conn.write.iov, done, left),
+                Target::Operands => match conn.write.operation {
+                    Some(operation) => RxWant::Keep(operation.slot, conn.envelope.len, done, left),
+                    None => RxWant::Discard(left),
+                },
                 Target::Read => match conn.reads.front() {
                     Some(read) => RxWant::Place(&read.iov, done, left),
                     None => RxWant::Discard(left),
@@ -272,6 +283,7 @@ impl<B: Buffer> Engine<B> {
             Op::ReadReq => self.start_response(conn_id, header),
             Op::ReadRsp => self.start_read(conn_id, header),
             Op::Refuse => self.handle_refusal(conn_id, header),
+            Op::Atomic | Op::FetchAtomic | Op::CompareAtomic => self.start_atomic(conn_id, header),
         }
     }
 
@@ -428,7 +440,9 @@ impl<B: Buffer> Engine<B> {
         match target {
             Target::Recv(id, base) => self.finish_recv(ep, srx, conn_id, id, base, &envelope),
             Target::Unexpected(_) | Target::Discard => {}
-            Target::Write => self.finish_write(conn_id),
+            Target::Write if self.is_to_commit(conn_id) => return self.await_job(conn_id),
+            Target::Operands => return self.await_job(conn_id),
+            Target::Write => self.finish_write(conn_id, None),
             Target::Read => self.finish_read(conn_id),
             Target::Refused => self.finish_refused(conn_id),
         }

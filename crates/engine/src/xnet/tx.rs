@@ -2,10 +2,12 @@
 
 use ripstop_types::{Completion, Context, Errno, Flags, Result};
 use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, MAX_HEADER, Op};
+use ripstop_wire::xnet::cm::Extensions;
 
-use super::conn::{Chunk, Conn, Segment, Source, TxDone, TxInfo, is_slot};
+use super::atomic::Atomic;
+use super::conn::{Chunk, Conn, TxDone, TxInfo, is_slot};
 use super::engine::{Engine, Ep, Limits};
-use super::rma::Rma;
+use super::rma::{ONE_SIDED, Rma};
 use super::small::put_header;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
@@ -60,6 +62,8 @@ pub enum Posted<B> {
     Send(Send<B>),
     /// A read or write.
     Rma(Rma<B>),
+    /// An atomic.
+    Atomic(Atomic<B>),
 }
 
 /// An operation accepted before its connection was up, or behind one that waits.
@@ -69,6 +73,8 @@ pub struct Deferred<B> {
     pub posted: Posted<B>,
     /// Where its payload was copied, or [`NIL`].
     pub slot: u32,
+    /// It waits until what was posted before is done (`FI_FENCE`).
+    pub(super) fence: bool,
 }
 
 /// An operation whose turn has come, see [`Engine::replay`].
@@ -89,6 +95,16 @@ impl<B: Buffer> Posted<B> {
         match self {
             Self::Send(send) => &send.iov,
             Self::Rma(rma) => &rma.iov,
+            Self::Atomic(atomic) => &atomic.operand,
+        }
+    }
+
+    /// What it sends behind that.
+    #[must_use]
+    pub fn more(&self) -> &[B] {
+        match self {
+            Self::Send(_) | Self::Rma(_) => &[],
+            Self::Atomic(atomic) => atomic.compare.segments(),
         }
     }
 
@@ -98,6 +114,7 @@ impl<B: Buffer> Posted<B> {
         match self {
             Self::Send(send) => send.context,
             Self::Rma(rma) => rma.context,
+            Self::Atomic(atomic) => atomic.context,
         }
     }
 
@@ -106,6 +123,7 @@ impl<B: Buffer> Posted<B> {
         match self {
             Self::Send(send) => send.inject,
             Self::Rma(rma) => rma.inject,
+            Self::Atomic(atomic) => atomic.inject,
         }
     }
 
@@ -113,6 +131,7 @@ impl<B: Buffer> Posted<B> {
         match self {
             Self::Send(send) => send.info(),
             Self::Rma(rma) => rma.info(),
+            Self::Atomic(atomic) => atomic.info(),
         }
     }
 }
@@ -121,7 +140,7 @@ impl<B: Buffer> Posted<B> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RtsEntry<B> {
     iov: Iov<B>,
-    info: TxInfo,
+    pub(super) info: TxInfo,
 }
 
 impl<B: Buffer> Send<B> {
@@ -234,10 +253,19 @@ impl<B: Buffer> Engine<B> {
     /// Puts an operation off; returns the slot for its payload, or [`NIL`].
     #[cold]
     pub(super) fn defer(&mut self, conn_id: u32, posted: Posted<B>) -> Result<u32> {
+        let fence = self
+            .conns
+            .get_mut(conn_id)
+            .is_some_and(|conn| core::mem::take(&mut conn.fence));
         let inline = posted.is_injected() && !posted.iov().is_empty();
         let slot = if inline { self.slots.insert(())? } else { NIL };
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let deferred = Deferred { posted, slot };
+        let deferred = Deferred {
+            posted,
+            slot,
+            fence,
+        };
+        conn.direct = false;
         if let Err(error) = conn.deferred.push(deferred) {
             self.slots.remove(slot);
             return Err(error);
@@ -246,6 +274,18 @@ impl<B: Buffer> Engine<B> {
             ep.outstanding = ep.outstanding.wrapping_add(1);
         }
         Ok(slot)
+    }
+
+    /// What is posted next waits until what was posted before is done at the peer
+    /// (`FI_FENCE`), and what follows it too.
+    #[cold]
+    pub fn fence(&mut self, conn_id: u32) {
+        if let Some(conn) = self.conns.get_mut(conn_id)
+            && (conn.is_fenced() || !conn.direct)
+        {
+            conn.direct = false;
+            conn.fence = true;
+        }
     }
 
     /// On a connection that is up, sends the next message that was accepted before it was, or
@@ -267,9 +307,14 @@ impl<B: Buffer> Engine<B> {
         if !conn.up {
             return Ok(None);
         }
+        self.fail_impossible(conn_id);
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let Some(deferred) = conn.deferred.front().copied() else {
             return Ok(None);
         };
+        if deferred.fence && conn.is_fenced() {
+            return Ok(None);
+        }
         let (header_len, inline) = match &deferred.posted {
             Posted::Send(send) => match self.send_now(conn_id, send)? {
                 SendPlan::Stage {
@@ -285,9 +330,12 @@ impl<B: Buffer> Engine<B> {
                 }
                 SendPlan::Defer { .. } => return Ok(None),
             },
-            Posted::Rma(rma) if rma.fence && conn.is_fenced() => return Ok(None),
             Posted::Rma(rma) => {
                 let staged = self.rma_now(conn_id, rma, header)?;
+                (staged.header_len, staged.inline)
+            }
+            Posted::Atomic(atomic) => {
+                let staged = self.atomic_now(conn_id, atomic, header)?;
                 (staged.header_len, staged.inline)
             }
         };
@@ -304,6 +352,18 @@ impl<B: Buffer> Engine<B> {
             header_len,
             inline,
         }))
+    }
+
+    /// Fails the atomics whose turn has come towards a peer that has none.
+    fn fail_impossible(&mut self, conn_id: u32) {
+        while let Some(conn) = self.conns.get_mut(conn_id)
+            && !conn.extensions.contains(Extensions::ATOMIC)
+            && let Some(Posted::Atomic(_)) = conn.deferred.front().map(|next| next.posted)
+            && let Some(deferred) = conn.deferred.pop()
+        {
+            conn.direct = conn.deferred.is_empty();
+            self.fail_deferred(conn_id, deferred, Errno::EOPNOTSUPP);
+        }
     }
 
     /// Takes back the message that [`Engine::send`] just deferred: the driver has no memory
@@ -491,7 +551,7 @@ impl<B: Buffer> Engine<B> {
 
     #[inline]
     fn finish(&mut self, conn_id: u32, info: &TxInfo) {
-        if info.flags.contains(Flags::RMA) {
+        if info.flags.intersects(ONE_SIDED) {
             self.finish_rma(conn_id, info);
         } else {
             self.finish_tx(conn_id, info);
@@ -590,189 +650,5 @@ pub(super) const fn tx_flags(tagged: bool) -> Flags {
         Flags::SEND.union(Flags::TAGGED)
     } else {
         Flags::SEND.union(Flags::MSG)
-    }
-}
-
-impl<B: Buffer> Conn<B> {
-    /// Queues one message that is wholly in the staging buffer.
-    #[inline]
-    pub(super) fn queue_staged(&mut self, staged: u64) -> Result<()> {
-        match self.segments.back_mut() {
-            Some(back) if matches!(back.source, Source::Stage) => {
-                back.len = back.len.wrapping_add(staged);
-            }
-            _ => self.segments.push(Segment {
-                source: Source::Stage,
-                len: staged,
-                start: true,
-            })?,
-        }
-        self.staged = self.staged.wrapping_add(staged as usize);
-        self.queued = self.queued.wrapping_add(staged);
-        Ok(())
-    }
-
-    /// Queues one message: `staged` bytes of the staging buffer, then user memory.
-    #[inline]
-    pub(super) fn queue(&mut self, staged: u64, user: Option<&Iov<B>>) -> Result<()> {
-        self.reserve(user.map_or(0, |iov| iov.segments().len()))?;
-        match self.segments.back_mut() {
-            Some(back) if matches!(back.source, Source::Stage) => {
-                back.len = back.len.wrapping_add(staged);
-            }
-            _ => self.segments.push(Segment {
-                source: Source::Stage,
-                len: staged,
-                start: true,
-            })?,
-        }
-        self.staged = self.staged.wrapping_add(staged as usize);
-        self.queued = self.queued.wrapping_add(staged);
-        if let Some(payload) = user {
-            self.queue_user(payload)?;
-        }
-        Ok(())
-    }
-
-    /// Queues the payload of a rendezvous behind its header.
-    pub(super) fn queue_data(&mut self, header: [u8; BASE_LEN], payload: &Iov<B>) -> Result<()> {
-        self.reserve(payload.segments().len())?;
-        self.segments.push(Segment {
-            source: Source::Header(header),
-            len: BASE_LEN as u64,
-            start: true,
-        })?;
-        self.queued = self.queued.wrapping_add(BASE_LEN as u64);
-        self.queue_user(payload)
-    }
-
-    fn queue_user(&mut self, payload: &Iov<B>) -> Result<()> {
-        for segment in payload.segments() {
-            if !segment.is_empty() {
-                self.segments.push(Segment {
-                    source: Source::User(*segment),
-                    len: segment.len() as u64,
-                    start: false,
-                })?;
-            }
-        }
-        self.queued = self.queued.wrapping_add(payload.len());
-        Ok(())
-    }
-
-    /// Makes sure that queuing a message cannot fail half-way.
-    #[inline]
-    fn reserve(&mut self, user: usize) -> Result<()> {
-        let blank = Segment {
-            source: Source::Stage,
-            len: 0,
-            start: false,
-        };
-        let segments = self.segments.len().wrapping_add(user).wrapping_add(1);
-        self.segments.reserve(segments, blank)?;
-        let dones = self.dones.len().wrapping_add(1);
-        self.dones.reserve(dones, TxDone::BLANK)
-    }
-
-    #[inline]
-    fn at_boundary(&self) -> bool {
-        self.front_sent == 0 && self.segments.front().is_none_or(|front| front.start)
-    }
-
-    fn transmit(&self, chunks: &mut [Chunk<B>]) -> usize {
-        let mut count = 0usize;
-        let mut put = |chunk| match chunks.get_mut(count) {
-            Some(slot) => {
-                *slot = chunk;
-                count = count.wrapping_add(1);
-                true
-            }
-            None => false,
-        };
-        let control_waits = !self.control.is_empty();
-        if control_waits && self.at_boundary() {
-            for index in 0..self.control.len() {
-                let Some(bytes) = self.control.get(index) else {
-                    break;
-                };
-                let skip = if index == 0 { self.control_sent } else { 0 };
-                if !put(Chunk::Control(bytes, skip)) {
-                    return count;
-                }
-            }
-        }
-        let stop_at_boundary = control_waits && !self.at_boundary();
-        for index in 0..self.segments.len() {
-            let Some(segment) = self.segments.get(index) else {
-                break;
-            };
-            let skip = if index == 0 { self.front_sent } else { 0 };
-            if stop_at_boundary && index > 0 && segment.start {
-                break;
-            }
-            let left = segment.len.saturating_sub(skip) as usize;
-            let chunk = match segment.source {
-                Source::Stage | Source::Sealed => Chunk::Stage(left),
-                Source::User(buffer) => Chunk::User(buffer, skip as usize, left),
-                Source::Header(bytes) => Chunk::Control(bytes, skip as u8),
-            };
-            if !put(chunk) {
-                break;
-            }
-        }
-        count
-    }
-
-    /// Drops `bytes` from the front of the output; returns how many were staged ones.
-    #[inline]
-    fn consume(&mut self, bytes: u64) -> usize {
-        let mut bytes = bytes;
-        let mut staged = 0u64;
-        while bytes > 0 {
-            if !self.control.is_empty() && self.at_boundary() {
-                let left = 16u64.saturating_sub(u64::from(self.control_sent));
-                let step = left.min(bytes);
-                bytes = bytes.wrapping_sub(step);
-                if step == left {
-                    self.control.pop();
-                    self.control_sent = 0;
-                } else {
-                    self.control_sent = self.control_sent.wrapping_add(step as u8);
-                }
-                continue;
-            }
-            let Some(front) = self.segments.front() else {
-                break;
-            };
-            let left = front.len.saturating_sub(self.front_sent);
-            let step = left.min(bytes);
-            if matches!(front.source, Source::Stage | Source::Sealed) {
-                staged = staged.wrapping_add(step);
-            }
-            bytes = bytes.wrapping_sub(step);
-            self.sent = self.sent.wrapping_add(step);
-            if step == left {
-                self.segments.pop();
-                self.front_sent = 0;
-            } else {
-                self.front_sent = self.front_sent.wrapping_add(step);
-            }
-        }
-        self.staged = self.staged.wrapping_sub(staged as usize);
-        staged as usize
-    }
-
-    #[inline]
-    fn dones_due(&mut self) -> Option<TxDone> {
-        let due = self.dones.front()?.end <= self.sent;
-        if due { self.dones.pop() } else { None }
-    }
-
-    fn pop_unfinished(&mut self) -> Option<TxInfo> {
-        self.acks
-            .pop()
-            .or_else(|| self.dones.pop().map(|done| done.info))
-            .or_else(|| self.rts.take_any().map(|entry| entry.info))
-            .or_else(|| self.reads.pop().map(|entry| entry.info))
     }
 }

@@ -1,6 +1,7 @@
 //! Messages nobody waits for yet: kept within bounds, or left in the stream.
 
 use ripstop_types::Errno;
+use ripstop_wire::xnet::base::Reason;
 
 use super::conn::is_slot;
 use super::engine::Engine;
@@ -94,7 +95,8 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The driver has no memory for the slot it was told to fill: nothing of it has been
-    /// kept, and the connection is blocked on the message.
+    /// kept, and the connection is blocked on the message. An atomic without memory for its
+    /// operands is refused.
     pub fn rx_no_memory(&mut self, conn_id: u32) {
         let Self {
             conns, unexpected, ..
@@ -102,13 +104,22 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = conns.get_mut(conn_id) else {
             return;
         };
-        let RxState::Payload {
-            target: Target::Unexpected(id),
-            done: 0,
-            ..
-        } = conn.rx
-        else {
-            return;
+        let id = match conn.rx {
+            RxState::Payload {
+                target: Target::Unexpected(id),
+                done: 0,
+                ..
+            } => id,
+            RxState::Payload {
+                target: Target::Operands,
+                ..
+            } => {
+                conn.write.refusal.1 = Reason::Failed;
+                conn.envelope.ack = false;
+                conn.refuse_rest();
+                return self.release_write(conn_id);
+            }
+            _ => return,
         };
         let Some(message) = unexpected.get_mut(id) else {
             return;

@@ -107,6 +107,7 @@ impl Node {
             | RxWant::Keep(_, _, _, len)
             | RxWant::Discard(len) => len,
             RxWant::Header | RxWant::Blocked => return false,
+            RxWant::Job => panic!("atomics were not agreed on"),
         };
         let mut bytes = vec![0; len.min(600) as usize];
         let outcome = net.read(end, &mut bytes);
@@ -209,6 +210,7 @@ impl Node {
         let fit = |len: u64| usize::try_from(len).map_or(bytes.len(), |len| len.min(bytes.len()));
         let taken = match self.engine.rx_want(id) {
             RxWant::Blocked | RxWant::Header => return 0,
+            RxWant::Job => panic!("atomics were not agreed on"),
             RxWant::Discard(len) => fit(len),
             RxWant::Place(iov, at, len) | RxWant::Store(iov, at, len) => {
                 let len = fit(len);

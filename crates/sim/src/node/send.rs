@@ -228,6 +228,7 @@ impl Node {
             match chunk {
                 Chunk::Control(control, skip) => bytes.extend(&control[usize::from(*skip)..]),
                 Chunk::Stage(len) => bytes.extend(stage.by_ref().take(*len)),
+                Chunk::Kept(..) => panic!("atomics were not agreed on"),
                 Chunk::User(buf, skip, len) => {
                     let part = buf.part(*skip, *len);
                     assert_eq!(part.len(), *len, "outside of the buffer");

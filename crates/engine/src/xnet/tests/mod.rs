@@ -1,6 +1,7 @@
 //! One engine, its peer played by hand: headers in, what it says to do out. Whole networks
 //! of engines are in `crates/sim`.
 
+mod atomic;
 mod close;
 mod rma;
 mod rx;
@@ -211,6 +212,7 @@ impl Fixture {
                 Chunk::Control(bytes, skip) => ('c', bytes.len() - usize::from(*skip)),
                 Chunk::Stage(len) => ('s', *len),
                 Chunk::User(_, _, len) => ('u', *len),
+                Chunk::Kept(_, _, len) => ('k', *len),
             })
             .collect()
     }

@@ -23,7 +23,6 @@ fn rma(kind: RmaKind, context: usize, len: usize) -> Rma<Mem> {
         completion: true,
         inject: false,
         level: Level::Sent,
-        fence: false,
     }
 }
 
@@ -61,7 +60,7 @@ impl Fixture {
         }
     }
 
-    fn control(&self) -> Vec<Header> {
+    pub(super) fn control(&self) -> Vec<Header> {
         let mut chunks = [Chunk::Stage(0); 32];
         let count = self.engine.transmit(self.conn, &mut chunks);
         chunks[..count]
@@ -74,7 +73,7 @@ impl Fixture {
     }
 
     /// As `new`, with a peer that knows only the C library's protocol.
-    fn plain() -> Self {
+    pub(super) fn plain() -> Self {
         let mut f = Self::down();
         let terms = Terms {
             order: ByteOrder::Little,
@@ -297,10 +296,8 @@ fn a_fence_waits_for_reads_and_holds_back_what_follows() {
     let mut f = Fixture::new();
     f.start(&rma(RmaKind::Read, 1, 10)).unwrap();
     f.flush();
-    let fenced = Rma {
-        fence: true,
-        ..rma(RmaKind::Write, 2, 10)
-    };
+    let fenced = rma(RmaKind::Write, 2, 10);
+    f.engine.fence(f.conn);
     assert!(matches!(f.start(&fenced), Ok(RmaPlan::Defer { .. })));
     assert!(matches!(f.send(3, None, 5), Ok(SendPlan::Defer { .. })));
     assert_eq!(f.replay(), Ok(None));
@@ -311,6 +308,7 @@ fn a_fence_waits_for_reads_and_holds_back_what_follows() {
     assert_eq!(f.replay(), Ok(Some(3)));
     f.flush();
     assert_eq!(f.done(), [1, 2, 3]);
+    f.engine.fence(f.conn);
     assert!(matches!(f.start(&fenced), Ok(RmaPlan::Stage(_))));
 }
 

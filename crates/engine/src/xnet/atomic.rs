@@ -1,0 +1,472 @@
+//! Atomics on a peer's memory (man page `fi_atomic(3)`): both ends of them.
+//!
+//! They are an extension of the protocol ([`Extensions::ATOMIC`]). The operands are collected
+//! in a slot; then the driver, which has the memory, carries the operation out at once
+//! ([`Job`]), before anything that follows in the stream. What is fetched goes back as the
+//! response to a read does.
+
+use ripstop_types::{AtomicKind, AtomicOp, Context, Datatype, Errno, Flags, Result};
+use ripstop_wire::xnet::base::{
+    Answer, BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, Reason, RmaIovs,
+};
+use ripstop_wire::xnet::cm::Extensions;
+
+use super::conn::{Conn, TxDone, TxInfo, is_slot};
+use super::engine::{Engine, Ep, Limits};
+use super::rma::{Level, NO_REGIONS, ReadEntry, Response, RmaKind, RmaPlan, Staged, one_sided};
+use super::rx::{RxState, Target};
+use super::tx::Posted;
+use crate::mr::Access;
+use crate::pool::NIL;
+use crate::{Buffer, Iov};
+
+/// Most bytes of memory that one atomic changes.
+pub const MAX_ATOMIC: usize = 64 * 1024;
+
+/// Most fetched bytes that wait to be sent on one connection; more is refused.
+const MAX_FETCHED: u64 = 64 << 20;
+
+/// An atomic to be posted.
+#[derive(Clone, Copy, Debug)]
+pub struct Atomic<B> {
+    /// Whether it fetches, and compares.
+    pub kind: AtomicKind,
+    /// What the memory holds.
+    pub datatype: Datatype,
+    /// What is done with it.
+    pub op: AtomicOp,
+    /// The operands; none for [`AtomicOp::AtomicRead`].
+    pub operand: Iov<B>,
+    /// What to compare with, or masks; as long as the operands.
+    pub compare: Iov<B>,
+    /// Where to put what was there before, for those that fetch.
+    pub result: Iov<B>,
+    /// The peer's memory.
+    pub remote: RmaIovs,
+    /// Remote CQ data.
+    pub data: Option<u64>,
+    /// The caller's context.
+    pub context: Context,
+    /// Whether success is reported.
+    pub completion: bool,
+    /// The operands must be copied before the call returns.
+    pub inject: bool,
+    /// When one that fetches nothing is done.
+    pub level: Level,
+}
+
+impl<B: Buffer> Atomic<B> {
+    pub(super) fn info(&self) -> TxInfo {
+        let fetches = self.kind != AtomicKind::Plain;
+        TxInfo {
+            context: self.context,
+            flags: if fetches {
+                Flags::ATOMIC.union(Flags::READ)
+            } else {
+                Flags::ATOMIC.union(Flags::WRITE)
+            },
+            completion: self.completion,
+            ack: !fetches && self.level != Level::Sent,
+            len: self.remote.total_len().unwrap_or_default(),
+        }
+    }
+
+    /// Whether the lengths fit each other, the kind and the datatype.
+    fn check(&self) -> Result<()> {
+        if !self.kind.allows(self.op, self.datatype) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let len = self.remote.total_len().map_err(|e| e.errno())?;
+        let size = self.datatype.size() as u64;
+        let whole = |len: u64| len.checked_rem(size) == Some(0);
+        if len == 0 || !self.remote.as_slice().iter().all(|iov| whole(iov.len)) {
+            return Err(Errno::EINVAL);
+        }
+        if len > MAX_ATOMIC as u64 {
+            return Err(Errno::EMSGSIZE);
+        }
+        let lengths = (self.operand.len(), self.compare.len(), self.result.len());
+        let expected = match (self.kind, self.op) {
+            (AtomicKind::Plain, _) => (len, 0, 0),
+            (AtomicKind::Fetch, AtomicOp::AtomicRead) => (0, 0, len),
+            (AtomicKind::Fetch, _) => (len, 0, len),
+            (AtomicKind::Compare, _) => (len, len, len),
+        };
+        if lengths == expected {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+/// What an arriving atomic is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub(super) kind: AtomicKind,
+    pub(super) datatype: Datatype,
+    pub(super) op: AtomicOp,
+    /// Where its operands are collected, or [`NIL`].
+    pub(super) slot: u32,
+}
+
+/// What the driver is to do at once, before it reads on; then [`Engine::job_done`].
+#[derive(Debug)]
+pub enum Job<'a, B> {
+    /// Carry out an atomic.
+    Atomic {
+        /// The memory, which is registered; each segment a whole number of aligned elements.
+        target: &'a Iov<B>,
+        /// What it holds.
+        datatype: Datatype,
+        /// What to do.
+        op: AtomicOp,
+        /// The slot with the operands, as many bytes as the target, and behind them those to
+        /// compare with if `compare`; [`NIL`] if there are none.
+        operands: u32,
+        /// Whether the slot has the second half.
+        compare: bool,
+        /// Whether what was there before is fetched, into a new slot.
+        fetch: bool,
+    },
+    /// Make what was written durable.
+    Commit(&'a Iov<B>),
+}
+
+// The initiator.
+impl<B: Buffer> Engine<B> {
+    /// Accepts an atomic for a connection. Its header is put into `header`; the payload is the
+    /// operands and then those to compare with.
+    ///
+    /// # Errors
+    /// [`Errno::EOPNOTSUPP`] for an operation that the datatype does not have, or if the peer
+    /// has no atomics; [`Errno::EINVAL`] for lengths that do not fit each other;
+    /// [`Errno::EMSGSIZE`] above [`MAX_ATOMIC`]; otherwise as [`Engine::send`].
+    pub fn atomic(
+        &mut self,
+        conn_id: u32,
+        atomic: &Atomic<B>,
+        header: &mut [u8; MAX_HEADER],
+    ) -> Result<RmaPlan> {
+        atomic.check()?;
+        let Self {
+            conns, eps, limits, ..
+        } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        if ep.outstanding >= ep.config.tx_size {
+            return Err(Errno::EAGAIN);
+        }
+        if conn.up && !conn.extensions.contains(Extensions::ATOMIC) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !conn.direct {
+            let slot = self.defer(conn_id, Posted::Atomic(*atomic))?;
+            return Ok(RmaPlan::Defer { slot });
+        }
+        Self::stage_atomic(conn, ep, limits, atomic, header).map(RmaPlan::Stage)
+    }
+
+    /// As [`Engine::atomic`], whatever waits on the connection.
+    pub(super) fn atomic_now(
+        &mut self,
+        conn_id: u32,
+        atomic: &Atomic<B>,
+        header: &mut [u8; MAX_HEADER],
+    ) -> Result<Staged> {
+        let Self {
+            conns, eps, limits, ..
+        } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        if !conn.extensions.contains(Extensions::ATOMIC) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Self::stage_atomic(conn, ep, limits, atomic, header)
+    }
+
+    fn stage_atomic(
+        conn: &mut Conn<B>,
+        ep: &mut Ep,
+        limits: &Limits,
+        atomic: &Atomic<B>,
+        header: &mut [u8; MAX_HEADER],
+    ) -> Result<Staged> {
+        let room = limits.stage.saturating_sub(conn.staged);
+        let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
+        let len = atomic.operand.len().saturating_add(atomic.compare.len());
+        let fits = len <= room as u64;
+        if atomic.inject && !fits {
+            return Err(Errno::EAGAIN);
+        }
+        let inline = (atomic.inject || len <= limits.inline as u64) && fits;
+        let fetches = atomic.kind != AtomicKind::Plain;
+        let full = Header {
+            op_data: atomic.datatype as u8,
+            atomic: atomic.op as u8,
+            flags: if fetches || atomic.level == Level::Sent {
+                BaseFlags::NONE
+            } else {
+                BaseFlags::DELIVERY_COMPLETE
+            },
+            cq_data: atomic.data,
+            rma: atomic.remote,
+            ..Header::new(op_of(atomic.kind), len)
+        };
+        let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
+        let info = atomic.info();
+        let (staged, user) = if inline {
+            (len.saturating_add(header_len as u64), 0)
+        } else {
+            (header_len as u64, len)
+        };
+        let uncounted = ep.config.write_counter == NIL && atomic.level == Level::Sent;
+        let silent = !fetches && atomic.inject && !atomic.completion && uncounted;
+        if fetches {
+            conn.reads.push(ReadEntry {
+                iov: atomic.result,
+                info,
+            })?;
+        } else if !silent {
+            let end = conn.queued.wrapping_add(staged).wrapping_add(user);
+            conn.dones.push(TxDone { end, info })?;
+        }
+        let queued = if inline {
+            conn.queue_staged(staged)
+        } else {
+            conn.queue_both(staged, &atomic.operand, &atomic.compare)
+        };
+        if let Err(error) = queued {
+            if fetches {
+                conn.reads.pop_back();
+            } else if !silent {
+                conn.dones.pop_back();
+            }
+            return Err(error);
+        }
+        if !silent {
+            ep.outstanding = ep.outstanding.wrapping_add(1);
+        }
+        Ok(Staged { header_len, inline })
+    }
+}
+
+const fn op_of(kind: AtomicKind) -> Op {
+    match kind {
+        AtomicKind::Plain => Op::Atomic,
+        AtomicKind::Fetch => Op::FetchAtomic,
+        AtomicKind::Compare => Op::CompareAtomic,
+    }
+}
+
+const fn kind_of(op: Op) -> Option<AtomicKind> {
+    match op {
+        Op::Atomic => Some(AtomicKind::Plain),
+        Op::FetchAtomic => Some(AtomicKind::Fetch),
+        Op::CompareAtomic => Some(AtomicKind::Compare),
+        _ => None,
+    }
+}
+
+/// What peers must be allowed to do with memory for this.
+const fn access_of(kind: AtomicKind, op: AtomicOp) -> Access {
+    match (kind, op) {
+        (AtomicKind::Plain, _) => Access::WRITE,
+        (AtomicKind::Fetch, AtomicOp::AtomicRead) => Access::READ,
+        _ => Access {
+            read: true,
+            write: true,
+        },
+    }
+}
+
+/// What a header asks for, if it makes sense.
+fn operation(header: &Header) -> Option<Operation> {
+    let kind = kind_of(header.op)?;
+    let datatype = Datatype::from_number(header.op_data.into())?;
+    let op = AtomicOp::from_number(header.atomic.into())?;
+    let fetches_only = matches!(op, AtomicOp::AtomicRead);
+    if !kind.allows(op, datatype) || fetches_only != (header.payload_len == 0) {
+        return None;
+    }
+    Some(Operation {
+        kind,
+        datatype,
+        op,
+        slot: NIL,
+    })
+}
+
+// The target.
+impl<B: Buffer> Engine<B> {
+    /// An atomic of a peer starts.
+    pub(super) fn start_atomic(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        if !conn.extensions.contains(Extensions::ATOMIC) {
+            return Err(Errno::EPROTO);
+        }
+        let fetches = header.op != Op::Atomic;
+        conn.envelope = one_sided(header, conn.config.src);
+        let ack = !fetches && conn.envelope.ack;
+        conn.envelope.ack = ack;
+        let answer = match (fetches, ack) {
+            (true, _) => Answer::Response,
+            (false, true) => Answer::Ack,
+            (false, false) => Answer::None,
+        };
+        conn.write.refusal = (answer, Reason::Key);
+        let target = match self.admit(conn_id, header) {
+            Ok(()) => Target::Operands,
+            Err(reason) => {
+                if let Some(conn) = self.conns.get_mut(conn_id) {
+                    conn.write.refusal.1 = reason;
+                    conn.envelope.ack = false;
+                }
+                let first = header.rma.as_slice().first().copied().unwrap_or_default();
+                self.note_refusal(conn_id, RmaKind::Atomic, first, reason);
+                Target::Refused
+            }
+        };
+        self.start_payload(conn_id, target, None);
+        Ok(())
+    }
+
+    /// Finds the memory of an atomic, and a slot for its operands.
+    fn admit(&mut self, conn_id: u32, header: &Header) -> core::result::Result<(), Reason> {
+        let mut operation = operation(header).ok_or(Reason::Unsupported)?;
+        let len = header.rma.total_len().map_err(|_| Reason::Bounds)?;
+        let fetched = self.conns.get(conn_id).map_or(0, |conn| conn.fetched);
+        if len == 0 || len > MAX_ATOMIC as u64 || fetched > MAX_FETCHED {
+            return Err(Reason::Failed);
+        }
+        let access = access_of(operation.kind, operation.op);
+        let (iov, regions) = self
+            .resolve(&header.rma, access)
+            .map_err(|(_, reason)| reason)?;
+        let (align, size) = (operation.datatype.align(), operation.datatype.size());
+        let fits = |part: &B| {
+            part.address().checked_rem(align) == Some(0) && part.len().checked_rem(size) == Some(0)
+        };
+        if !iov.segments().iter().all(fits) {
+            self.release(regions);
+            return Err(Reason::Misaligned);
+        }
+        if header.payload_len > 0 {
+            let Ok(slot) = self.slots.insert(()) else {
+                self.release(regions);
+                return Err(Reason::Failed);
+            };
+            operation.slot = slot;
+        }
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.write.iov = iov;
+            conn.write.regions = regions;
+            conn.write.operation = Some(operation);
+        }
+        Ok(())
+    }
+
+    /// The operands are there: the driver's turn.
+    pub(super) fn await_job(&mut self, conn_id: u32) {
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.rx = RxState::Job;
+        }
+    }
+
+    /// What is to be done on a connection whose [`RxWant`](super::RxWant) is a job.
+    #[must_use]
+    pub fn job(&self, conn_id: u32) -> Option<Job<'_, B>> {
+        let conn = self.conns.get(conn_id)?;
+        if conn.rx != RxState::Job {
+            return None;
+        }
+        let target = &conn.write.iov;
+        let Some(operation) = conn.write.operation else {
+            return Some(Job::Commit(target));
+        };
+        Some(Job::Atomic {
+            target,
+            datatype: operation.datatype,
+            op: operation.op,
+            operands: operation.slot,
+            compare: operation.kind == AtomicKind::Compare,
+            fetch: operation.kind != AtomicKind::Plain,
+        })
+    }
+
+    /// A slot for what an atomic fetches; give it to [`Engine::job_done`].
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn fetched_slot(&mut self) -> Result<u32> {
+        self.slots.insert(())
+    }
+
+    /// The job is done, or could not be. `fetched` is the slot with what an atomic found, as
+    /// many bytes as its target, or [`NIL`].
+    pub fn job_done(&mut self, conn_id: u32, done: bool, fetched: u32) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return self.free_slot(fetched);
+        };
+        if conn.rx != RxState::Job {
+            return self.free_slot(fetched);
+        }
+        conn.rx = RxState::Header;
+        let ack = core::mem::take(&mut conn.envelope.ack);
+        if !done {
+            conn.write.refusal.1 = Reason::Failed;
+            self.release_write(conn_id);
+            self.free_slot(fetched);
+            return self.finish_refused(conn_id);
+        }
+        let operation = conn.write.operation.take();
+        self.finish_write(conn_id, operation.map(|operation| operation.kind));
+        if let Some(operation) = operation {
+            self.free_slot(operation.slot);
+        }
+        if is_slot(fetched) {
+            if let Err(error) = self.respond_fetched(conn_id, fetched) {
+                self.free_slot(fetched);
+                self.break_conn(conn_id, error);
+            }
+        } else if ack {
+            self.acknowledge(conn_id);
+        }
+    }
+
+    fn respond_fetched(&mut self, conn_id: u32, slot: u32) -> Result<()> {
+        let Self {
+            conns, responses, ..
+        } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let len = conn.write.iov.len();
+        let mut bytes = [0; BASE_LEN];
+        Header::new(Op::ReadRsp, len)
+            .emit(conn.order, &mut bytes)
+            .map_err(|e| e.errno())?;
+        let id = responses.insert(Response {
+            regions: NO_REGIONS,
+            slot,
+            fetched: len,
+        })?;
+        let queued = conn.queue_kept(bytes, slot, len).and_then(|()| {
+            let info = TxInfo {
+                context: id as Context,
+                flags: Flags::RMA.union(Flags::REMOTE_READ),
+                completion: false,
+                ack: false,
+                len,
+            };
+            let end = conn.queued;
+            conn.dones.push(TxDone { end, info })
+        });
+        if let Err(error) = queued {
+            responses.remove(id);
+            return Err(error);
+        }
+        conn.owed = conn.owed.saturating_add(1);
+        conn.fetched = conn.fetched.saturating_add(len);
+        self.mark_output(conn_id);
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! What a connection has to write, and in which order.
+
+use ripstop_types::Result;
+use ripstop_wire::xnet::base::BASE_LEN;
+
+use super::conn::{Chunk, Conn, Segment, Source, TxDone, TxInfo};
+use crate::{Buffer, Iov};
+
+impl<B: Buffer> Conn<B> {
+    /// Queues one message that is wholly in the staging buffer.
+    #[inline]
+    pub(super) fn queue_staged(&mut self, staged: u64) -> Result<()> {
+        match self.segments.back_mut() {
+            Some(back) if matches!(back.source, Source::Stage) => {
+                back.len = back.len.wrapping_add(staged);
+            }
+            _ => self.segments.push(Segment {
+                source: Source::Stage,
+                len: staged,
+                start: true,
+            })?,
+        }
+        self.staged = self.staged.wrapping_add(staged as usize);
+        self.queued = self.queued.wrapping_add(staged);
+        Ok(())
+    }
+
+    /// Queues one message: `staged` bytes of the staging buffer, then user memory.
+    #[inline]
+    pub(super) fn queue(&mut self, staged: u64, user: Option<&Iov<B>>) -> Result<()> {
+        self.reserve(user.map_or(0, |iov| iov.segments().len()))?;
+        match self.segments.back_mut() {
+            Some(back) if matches!(back.source, Source::Stage) => {
+                back.len = back.len.wrapping_add(staged);
+            }
+            _ => self.segments.push(Segment {
+                source: Source::Stage,
+                len: staged,
+                start: true,
+            })?,
+        }
+        self.staged = self.staged.wrapping_add(staged as usize);
+        self.queued = self.queued.wrapping_add(staged);
+        if let Some(payload) = user {
+            self.queue_user(payload)?;
+        }
+        Ok(())
+    }
+
+    /// Queues the payload of a rendezvous behind its header.
+    pub(super) fn queue_data(&mut self, header: [u8; BASE_LEN], payload: &Iov<B>) -> Result<()> {
+        self.reserve(payload.segments().len())?;
+        self.segments.push(Segment {
+            source: Source::Header(header),
+            len: BASE_LEN as u64,
+            start: true,
+        })?;
+        self.queued = self.queued.wrapping_add(BASE_LEN as u64);
+        self.queue_user(payload)
+    }
+
+    /// Queues a message whose payload is in two vectors of user memory.
+    pub(super) fn queue_both(
+        &mut self,
+        staged: u64,
+        first: &Iov<B>,
+        second: &Iov<B>,
+    ) -> Result<()> {
+        let segments = first.segments().len();
+        self.reserve(segments.wrapping_add(second.segments().len()))?;
+        self.queue(staged, Some(first))?;
+        self.queue_user(second)
+    }
+
+    /// Queues the contents of a slot behind their header.
+    pub(super) fn queue_kept(&mut self, header: [u8; BASE_LEN], slot: u32, len: u64) -> Result<()> {
+        self.reserve(1)?;
+        self.queue_data(header, &Iov::EMPTY)?;
+        self.segments.push(Segment {
+            source: Source::Kept(slot),
+            len,
+            start: false,
+        })?;
+        self.queued = self.queued.wrapping_add(len);
+        Ok(())
+    }
+
+    pub(super) fn queue_user(&mut self, payload: &Iov<B>) -> Result<()> {
+        for segment in payload.segments() {
+            if !segment.is_empty() {
+                self.segments.push(Segment {
+                    source: Source::User(*segment),
+                    len: segment.len() as u64,
+                    start: false,
+                })?;
+            }
+        }
+        self.queued = self.queued.wrapping_add(payload.len());
+        Ok(())
+    }
+
+    /// Makes sure that queuing a message cannot fail half-way.
+    #[inline]
+    pub(super) fn reserve(&mut self, user: usize) -> Result<()> {
+        let blank = Segment {
+            source: Source::Stage,
+            len: 0,
+            start: false,
+        };
+        let segments = self.segments.len().wrapping_add(user).wrapping_add(1);
+        self.segments.reserve(segments, blank)?;
+        let dones = self.dones.len().wrapping_add(1);
+        self.dones.reserve(dones, TxDone::BLANK)
+    }
+
+    #[inline]
+    pub(super) fn at_boundary(&self) -> bool {
+        self.front_sent == 0 && self.segments.front().is_none_or(|front| front.start)
+    }
+
+    pub(super) fn transmit(&self, chunks: &mut [Chunk<B>]) -> usize {
+        let mut count = 0usize;
+        let mut put = |chunk| match chunks.get_mut(count) {
+            Some(slot) => {
+                *slot = chunk;
+                count = count.wrapping_add(1);
+                true
+            }
+            None => false,
+        };
+        let control_waits = !self.control.is_empty();
+        if control_waits && self.at_boundary() {
+            for index in 0..self.control.len() {
+                let Some(bytes) = self.control.get(index) else {
+                    break;
+                };
+                let skip = if index == 0 { self.control_sent } else { 0 };
+                if !put(Chunk::Control(bytes, skip)) {
+                    return count;
+                }
+            }
+        }
+        let stop_at_boundary = control_waits && !self.at_boundary();
+        for index in 0..self.segments.len() {
+            let Some(segment) = self.segments.get(index) else {
+                break;
+            };
+            let skip = if index == 0 { self.front_sent } else { 0 };
+            if stop_at_boundary && index > 0 && segment.start {
+                break;
+            }
+            let left = segment.len.saturating_sub(skip) as usize;
+            let chunk = match segment.source {
+                Source::Stage | Source::Sealed => Chunk::Stage(left),
+                Source::User(buffer) => Chunk::User(buffer, skip as usize, left),
+                Source::Header(bytes) => Chunk::Control(bytes, skip as u8),
+                Source::Kept(slot) => Chunk::Kept(slot, skip as usize, left),
+            };
+            if !put(chunk) {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Drops `bytes` from the front of the output; returns how many were staged ones.
+    #[inline]
+    pub(super) fn consume(&mut self, bytes: u64) -> usize {
+        let mut bytes = bytes;
+        let mut staged = 0u64;
+        while bytes > 0 {
+            if !self.control.is_empty() && self.at_boundary() {
+                let left = 16u64.saturating_sub(u64::from(self.control_sent));
+                let step = left.min(bytes);
+                bytes = bytes.wrapping_sub(step);
+                if step == left {
+                    self.control.pop();
+                    self.control_sent = 0;
+                } else {
+                    self.control_sent = self.control_sent.wrapping_add(step as u8);
+                }
+                continue;
+            }
+            let Some(front) = self.segments.front() else {
+                break;
+            };
+            let left = front.len.saturating_sub(self.front_sent);
+            let step = left.min(bytes);
+            if matches!(front.source, Source::Stage | Source::Sealed) {
+                staged = staged.wrapping_add(step);
+            }
+            bytes = bytes.wrapping_sub(step);
+            self.sent = self.sent.wrapping_add(step);
+            if step == left {
+                self.segments.pop();
+                self.front_sent = 0;
+            } else {
+                self.front_sent = self.front_sent.wrapping_add(step);
+            }
+        }
+        self.staged = self.staged.wrapping_sub(staged as usize);
+        staged as usize
+    }
+
+    #[inline]
+    pub(super) fn dones_due(&mut self) -> Option<TxDone> {
+        let due = self.dones.front()?.end <= self.sent;
+        if due { self.dones.pop() } else { None }
+    }
+
+    pub(super) fn pop_unfinished(&mut self) -> Option<TxInfo> {
+        self.acks
+            .pop()
+            .or_else(|| self.dones.pop().map(|done| done.info))
+            .or_else(|| self.rts.take_any().map(|entry| entry.info))
+            .or_else(|| self.reads.pop().map(|entry| entry.info))
+    }
+}
