@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+mod durable;
 mod epoll;
 mod errno;
 mod eventfd;
@@ -21,6 +22,7 @@ mod shared;
 mod socket;
 mod timer;
 
+pub use durable::make_durable;
 pub use epoll::{Epoll, Event, Events, Interest};
 pub use eventfd::EventFd;
 pub use host::{hostname, pid};
