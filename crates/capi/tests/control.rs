@@ -300,8 +300,20 @@ fn a_domain_checks_what_it_opens() {
         op!(domain, ops.cntr_open, &mut attr, &mut cntr, NONE),
         -FI_EINVAL
     );
-    let code = op!(domain, ops.query_atomic, 0, 0, ptr::null_mut(), 0);
-    assert_eq!(code, -FI_ENOSYS);
+    let query = |datatype, op, flags| {
+        op!(
+            domain,
+            ops.query_atomic,
+            datatype,
+            op,
+            ptr::null_mut(),
+            flags
+        )
+    };
+    assert_eq!(query(0, 0, 0), 0);
+    assert_eq!(query(99, 0, 0), -FI_EOPNOTSUPP);
+    assert_eq!(query(FI_DOUBLE, FI_BOR, 0), -FI_EOPNOTSUPP);
+    assert_eq!(query(0, 0, FI_COMPARE_ATOMIC), -FI_EOPNOTSUPP);
     assert_eq!(close(domain), 0);
     assert_eq!(close(fabric), 0);
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use ripstop_mem::UserBuf;
 use ripstop_types::{
-    AvType, Completion, CompletionError, Context, CqFormat, EpType, Errno, FiAddr, Flags, Progress,
-    Result, RmaIov, Threading, WaitObj,
+    AtomicKind, AtomicOp, AvType, Completion, CompletionError, Context, CqFormat, Datatype, EpType,
+    Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading, WaitObj,
 };
 
 use crate::eq::EventQueue;
@@ -252,6 +252,12 @@ pub trait Domain: Sized + 'static {
     /// [`Errno::ENOKEY`] for a key in use; [`Errno::EINVAL`].
     fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Self::Mr>>;
 
+    /// The most elements of one atomic (`fi_query_atomic(3)`, `fi_atomicvalid(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::EOPNOTSUPP`] for what the provider does not do.
+    fn atomic_limit(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize>;
+
     /// Binds the event queue for asynchronous events of the domain (`fi_domain_bind(3)`).
     ///
     /// # Errors
@@ -276,6 +282,31 @@ pub struct RmaCall<'a> {
     /// The peer; ignored on connected endpoints.
     pub peer: FiAddr,
     /// Remote CQ data of a write.
+    pub data: Option<u64>,
+    /// The caller's context.
+    pub context: Context,
+    /// Operation flags; `None` for the endpoint's own.
+    pub flags: Option<Flags>,
+}
+
+/// What an atomic on a peer's memory is, besides the operands (man page `fi_atomic(3)`).
+#[derive(Clone, Copy, Debug)]
+pub struct AtomicCall<'a> {
+    /// Whether it fetches, and compares.
+    pub kind: AtomicKind,
+    /// What the memory holds.
+    pub datatype: Datatype,
+    /// What is done with it.
+    pub op: AtomicOp,
+    /// What to compare with, or masks, for [`AtomicKind::Compare`]; else nothing.
+    pub compare: &'a [UserBuf],
+    /// Where what was there before goes; nothing for [`AtomicKind::Plain`].
+    pub result: &'a [UserBuf],
+    /// The peer's memory, with lengths in bytes, as many as there are operands.
+    pub remote: &'a [RmaIov],
+    /// The peer; ignored on connected endpoints.
+    pub peer: FiAddr,
+    /// Remote CQ data.
     pub data: Option<u64>,
     /// The caller's context.
     pub context: Context,
@@ -509,6 +540,29 @@ pub trait Endpoint: Sized + 'static {
         buf: UserBuf,
         remote: RmaIov,
         data: Option<u64>,
+        peer: FiAddr,
+    ) -> Result<()>;
+
+    /// Carries out an atomic on a peer's memory.
+    ///
+    /// # Errors
+    /// See the trait; [`Errno::EOPNOTSUPP`] for an operation the datatype does not have, or
+    /// when the peer has no atomics (also as an error entry, if it is not connected yet);
+    /// [`Errno::EINVAL`] for lengths that do not fit each other. What the peer denies is an
+    /// error entry as for [`Endpoint::read`], with [`Errno::EINVAL`] for memory that is not
+    /// aligned to the datatype.
+    fn atomic(&self, operand: &[UserBuf], call: &AtomicCall<'_>) -> Result<()>;
+
+    /// Carries out a plain atomic whose operands are free on return; no completion is written.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::atomic`].
+    fn inject_atomic(
+        &self,
+        operand: UserBuf,
+        datatype: Datatype,
+        op: AtomicOp,
+        remote: RmaIov,
         peer: FiAddr,
     ) -> Result<()>;
 

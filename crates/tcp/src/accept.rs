@@ -9,8 +9,8 @@ use ripstop_engine::xnet::Terms;
 use ripstop_engine::xnet::cm::CmReader;
 use ripstop_os::{Interest, Shutdown, Socket, clock};
 use ripstop_types::{Errno, Result};
-use ripstop_wire::WireError;
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
+use ripstop_wire::{ByteOrder, WireError};
 
 use crate::params::Params;
 use crate::state::{State, token};
@@ -68,10 +68,14 @@ impl fmt::Display for Broken {
 
 /// What two peers agree on, after the header that one of them sent.
 pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
+    let both = header.extensions.both(Extensions::ALL);
     Terms {
         order: header.data_order(),
         rendezvous,
-        extensions: header.extensions.both(Extensions::ALL),
+        extensions: match header.host == ByteOrder::NATIVE {
+            true => both,
+            false => both.without(Extensions::ATOMIC),
+        },
     }
 }
 

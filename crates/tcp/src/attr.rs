@@ -12,13 +12,18 @@ use crate::scalable::MAX_CONTEXTS;
 
 const COMM: Flags = Flags::LOCAL_COMM.union(Flags::REMOTE_COMM);
 const TX_OPS: Flags = Flags::INJECT
+    .union(Flags::COMMIT_COMPLETE)
     .union(Flags::INJECT_COMPLETE)
     .union(Flags::TRANSMIT_COMPLETE)
     .union(Flags::DELIVERY_COMPLETE)
     .union(Flags::COMPLETION);
 
 /// Capabilities of plain connected endpoints.
-const MSG: Flags = Flags::MSG.union(Flags::RMA);
+const MSG: Flags = Flags::MSG
+    .union(Flags::RMA)
+    .union(Flags::RMA_PMEM)
+    .union(Flags::ATOMIC)
+    .union(Flags::FENCE);
 /// What a transmit context starts.
 const STARTS: Flags = Flags::SEND.union(Flags::READ).union(Flags::WRITE);
 /// What peers do through a receive context.

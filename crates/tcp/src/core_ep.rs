@@ -133,6 +133,7 @@ impl<K: Mode> Core<K> {
             tx_flags: info.tx.op_flags & TX_FLAGS,
             rx_flags: info.rx.op_flags & RX_FLAGS,
             has_rma: info.caps.contains(Flags::RMA),
+            has_atomics: info.caps.contains(Flags::ATOMIC),
             tx_selective: false,
             rx_selective: false,
             has_tx: false,

@@ -11,8 +11,9 @@ use std::time::Duration;
 use ripstop_core::lock::{Lock, Locking, Serial, Shared};
 use ripstop_core::provider::{self, AvAttr, CounterAttr, CqAttr, MrAttr, Token};
 use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
+use ripstop_engine::xnet::MAX_ATOMIC;
 use ripstop_os::{Epoll, EventFd, Events, Interest};
-use ripstop_types::{Errno, Progress, Result};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Progress, Result};
 
 use crate::av::Av;
 use crate::counter::Counter;
@@ -245,6 +246,13 @@ impl<K: Mode> provider::Domain for Domain<K> {
 
     fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Mr<K>>> {
         Mr::register(self, attr)
+    }
+
+    fn atomic_limit(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize> {
+        if !kind.allows(op, datatype) || !ripstop_mem::atomic::supported(datatype) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Ok(MAX_ATOMIC / datatype.size())
     }
 
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use ripstop_core::lock::{Lock, Locking};
-use ripstop_core::provider::{self, Direction, EpOption, RecvKind, RmaCall, SendKind, Token};
+use ripstop_core::provider::{
+    self, AtomicCall, Direction, EpOption, RecvKind, RmaCall, SendKind, Token,
+};
 use ripstop_core::{Address, EventQueue, Info};
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{EpConfig, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_os::Socket;
-use ripstop_types::{Context, EpType, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
 
 use crate::av::Av;
 use crate::core_ep::{Core, bind_rdm, rdm_source};
@@ -571,6 +573,24 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
     ) -> Result<()> {
         let mut state = self.domain.lock();
         state.inject_write(self.id, buf, remote, data, peer)
+    }
+
+    fn atomic(&self, operand: &[UserBuf], call: &AtomicCall<'_>) -> Result<()> {
+        let operand = Iov::new(operand)?;
+        let mut state = self.domain.lock();
+        state.post_atomic(self.id, operand, call)
+    }
+
+    fn inject_atomic(
+        &self,
+        operand: UserBuf,
+        datatype: Datatype,
+        op: AtomicOp,
+        remote: RmaIov,
+        peer: FiAddr,
+    ) -> Result<()> {
+        let mut state = self.domain.lock();
+        state.inject_atomic(self.id, operand, (datatype, op), remote, peer)
     }
 
     fn cancel(&self, context: Context) -> Result<()> {

@@ -41,6 +41,7 @@ pub(crate) struct EpState {
     pub(crate) tx_flags: Flags,
     pub(crate) rx_flags: Flags,
     pub(crate) has_rma: bool,
+    pub(crate) has_atomics: bool,
     pub(crate) tx_selective: bool,
     pub(crate) rx_selective: bool,
     pub(crate) has_tx: bool,

@@ -9,6 +9,7 @@
 #[macro_use]
 mod logging;
 mod accept;
+mod atomic;
 mod attr;
 mod av;
 mod core_ep;

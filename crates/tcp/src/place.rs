@@ -132,6 +132,7 @@ pub(crate) fn write(
     engine: &Engine<UserBuf>,
     id: u32,
     stage: &[u8],
+    slots: &[Box<[u8]>],
 ) -> Result<usize> {
     let mut chunks = [Chunk::Stage(0); PIECES];
     let count = engine.transmit(id, &mut chunks);
@@ -145,6 +146,10 @@ pub(crate) fn write(
                 let (now, later) = stage.split_at((*len).min(stage.len()));
                 stage = later;
                 IoVec::from_slice(now)
+            }
+            Chunk::Kept(slot, skip, len) => {
+                let kept = slots.get(*slot as usize).map_or(&[][..], |memory| memory);
+                IoVec::from_slice(kept.get(*skip..*skip + *len).unwrap_or_default())
             }
             Chunk::User(buffer, skip, len) => {
                 IoVec::from_user(buffer.slice(*skip, *len).unwrap_or(UserBuf::EMPTY))

@@ -243,6 +243,10 @@ impl State {
             self.engine.take_back(id);
             return Err(error);
         }
+        if self.engine.conn(id).is_some_and(|conn| conn.is_up()) {
+            // Its turn may have come already.
+            self.flush(id);
+        }
         self.progress();
         Ok(())
     }
@@ -260,8 +264,11 @@ impl State {
             header_len,
             inline,
         } = replayed;
-        let iov = deferred.posted.iov();
-        let payload = if inline { iov.len() as usize } else { 0 };
+        let (iov, behind) = (deferred.posted.iov(), deferred.posted.more());
+        let payload = match inline {
+            true => iov.len() as usize + behind.iter().map(|buf| buf.len()).sum::<usize>(),
+            false => 0,
+        };
         let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
             return false;
         };
@@ -274,6 +281,7 @@ impl State {
             .push(header.get(..header_len).unwrap_or_default());
         if inline && deferred.slot == NIL {
             stream.stage.push_user(iov.segments());
+            stream.stage.push_user(behind);
         } else if inline {
             let mut stage = std::mem::take(&mut stream.stage);
             stage.push(self.slot(deferred.slot));

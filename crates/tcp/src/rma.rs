@@ -5,7 +5,7 @@ use std::time::Duration;
 use ripstop_core::provider::RmaCall;
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Level, Refusal, Rma, RmaKind, RmaPlan};
+use ripstop_engine::xnet::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
 use ripstop_types::{Errno, FiAddr, Flags, Result, RmaIov};
@@ -49,8 +49,8 @@ impl State {
             completion: !state.tx_selective || given.contains(Flags::COMPLETION),
             inject,
             level: level(kind, given),
-            fence: given.contains(Flags::FENCE),
         };
+        self.fence(ep, call.peer, given)?;
         self.start_rma(ep, call.peer, &rma, given.contains(Flags::MORE))
     }
 
@@ -82,22 +82,50 @@ impl State {
             completion: false,
             inject: true,
             level: Level::Sent,
-            fence: false,
         };
         self.start_rma(ep, peer, &rma, false)
     }
 
+    /// Holds back what is posted next, if the flags say so.
+    pub(crate) fn fence(&mut self, ep: u32, peer: FiAddr, flags: Flags) -> Result<()> {
+        if flags.contains(Flags::FENCE) {
+            let id = match self.ep(ep).map_or(NIL, |state| state.route(peer)) {
+                NIL => self.open_route(ep, peer)?,
+                id => id,
+            };
+            self.engine.fence(id);
+        }
+        Ok(())
+    }
+
     fn start_rma(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>, more: bool) -> Result<()> {
+        let payload = [&rma.iov, &Iov::EMPTY];
+        let small = rma.kind == RmaKind::Read;
+        let silent = rma.inject && !rma.completion;
+        let start = |engine: &mut Engine<UserBuf>, id, header: &mut _| engine.rma(id, rma, header);
+        self.start(ep, peer, payload, (small, silent, more), start)
+    }
+
+    /// Starts what the engine accepts: `payload` is what it sends, if it sends any; `small`
+    /// that it sends none, `silent` that nothing is reported of it.
+    pub(crate) fn start(
+        &mut self,
+        ep: u32,
+        peer: FiAddr,
+        payload: [&Iov<UserBuf>; 2],
+        (small, silent, more): (bool, bool, bool),
+        accept: impl Fn(&mut Engine<UserBuf>, u32, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
+    ) -> Result<()> {
         let mut id = self.ep(ep).map_or(NIL, |state| state.route(peer));
         if id == NIL {
             id = self.open_route(ep, peer)?;
         }
         let mut header = [0; MAX_HEADER];
-        let plan = match self.engine.rma(id, rma, &mut header) {
+        let plan = match accept(&mut self.engine, id, &mut header) {
             Err(Errno::EAGAIN) => {
                 // The queue may be full only because writing was put off.
                 self.flush_dirty();
-                match self.engine.rma(id, rma, &mut header) {
+                match accept(&mut self.engine, id, &mut header) {
                     Err(Errno::EAGAIN) => {
                         self.progress();
                         return Err(Errno::EAGAIN);
@@ -109,30 +137,29 @@ impl State {
         };
         let staged = match plan {
             RmaPlan::Stage(staged) => staged,
-            RmaPlan::Defer { slot } => return self.defer(id, &rma.iov, slot),
+            RmaPlan::Defer { slot } => return self.defer(id, payload[0], slot),
         };
         let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
             return Err(Errno::ENOTCONN);
         };
-        let payload = if staged.inline {
-            rma.iov.len() as usize
-        } else {
-            0
+        let len = match staged.inline {
+            true => payload.iter().map(|iov| iov.len() as usize).sum(),
+            false => 0,
         };
-        if let Err(error) = stream.stage.reserve(MAX_HEADER + payload) {
+        if let Err(error) = stream.stage.reserve(MAX_HEADER + len) {
             self.lost(id, error);
             // As for a message: reported once.
-            let silent = rma.inject && !rma.completion;
             return if silent { Err(error) } else { Ok(()) };
         }
         stream
             .stage
             .push(header.get(..staged.header_len).unwrap_or_default());
         if staged.inline {
-            stream.stage.push_user(rma.iov.segments());
+            for iov in payload {
+                stream.stage.push_user(iov.segments());
+            }
         }
-        let small = staged.inline || rma.kind == RmaKind::Read;
-        self.write_out(id, small, more);
+        self.write_out(id, staged.inline || small, more);
         Ok(())
     }
 
@@ -151,6 +178,7 @@ impl State {
         let what = match refusal.kind {
             RmaKind::Read => "read",
             RmaKind::Write => "write",
+            RmaKind::Atomic => "atomic",
         };
         let RmaIov { addr, len, key } = refusal.iov;
         log_warn!(
@@ -177,7 +205,7 @@ impl State {
 }
 
 /// The level that flags ask for. A read is done when its data is here.
-fn level(kind: RmaKind, flags: Flags) -> Level {
+pub(crate) fn level(kind: RmaKind, flags: Flags) -> Level {
     if kind == RmaKind::Read {
         Level::Sent
     } else if flags.contains(Flags::COMMIT_COMPLETE) {

@@ -62,7 +62,7 @@ pub(crate) struct State {
     pub(crate) avs: Vec<Option<Table>>,
     pub(crate) accepting: HashMap<u32, Accepting>,
     pub(crate) next_accepting: u32,
-    slots: Vec<Box<[u8]>>,
+    pub(crate) slots: Vec<Box<[u8]>>,
     pub(crate) epoll: Arc<Epoll>,
     pub(crate) params: Arc<Params>,
     timer: Timer,
@@ -221,7 +221,7 @@ impl State {
             return Err(Errno::EAGAIN);
         };
         let (placed, read) = match engine.rx_want(id) {
-            RxWant::Blocked => return Err(Errno::EAGAIN),
+            RxWant::Blocked | RxWant::Job => return Err(Errno::EAGAIN),
             RxWant::Header => return read_to(socket.recv(staging)),
             RxWant::Place(iov, at, len) | RxWant::Store(iov, at, len) => {
                 crate::place::read_user(socket, iov, at, len, staging)?
@@ -301,6 +301,10 @@ impl State {
                 RxWant::Discard(left) => {
                     usize::try_from(left).unwrap_or(usize::MAX).min(rest.len())
                 }
+                RxWant::Job => {
+                    self.run_job(id);
+                    continue;
+                }
                 RxWant::Blocked => {
                     self.stall(id, rest);
                     return Ok(false);
@@ -308,6 +312,9 @@ impl State {
             };
             self.engine.rx_placed(id, taken as u64);
             rest = &rest[taken..];
+        }
+        if matches!(self.engine.rx_want(id), RxWant::Job) {
+            self.run_job(id);
         }
         if matches!(self.engine.rx_want(id), RxWant::Blocked) {
             self.stall(id, rest);
@@ -459,7 +466,10 @@ impl State {
     pub(crate) fn flush(&mut self, id: u32) {
         loop {
             let Self {
-                engine, streams, ..
+                engine,
+                streams,
+                slots,
+                ..
             } = self;
             let (Some(conn), Some(Some(stream))) = (engine.conn(id), streams.get_mut(id as usize))
             else {
@@ -484,7 +494,7 @@ impl State {
             let written = if conn.only_staged() {
                 socket.send(stream.stage.bytes())
             } else {
-                crate::place::write(socket, engine, id, stream.stage.bytes())
+                crate::place::write(socket, engine, id, stream.stage.bytes(), slots)
             };
             match written {
                 Ok(count) => {

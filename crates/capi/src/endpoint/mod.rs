@@ -9,6 +9,7 @@ use ripstop_abi as abi;
 use ripstop_core::provider::{Direction, Domain, Endpoint};
 use ripstop_types::{AddrFormat, Errno, Flags, Result};
 
+pub(crate) mod atomic;
 mod cm;
 mod msg;
 mod options;
@@ -124,7 +125,7 @@ fn head<D: Domain, M: Defaults>(class: usize, context: *mut c_void) -> abi::fid_
         msg: table(Tables::<D, M>::MSG),
         rma: table(Tables::<D, M>::RMA),
         tagged: table(Tables::<D, M>::TAGGED),
-        atomic: table(&tables::NO_ATOMIC),
+        atomic: table(Tables::<D, M>::ATOMIC),
         collective: table(&tables::NO_COLLECTIVE),
     }
 }

@@ -1,0 +1,193 @@
+//! Atomics on a peer's memory, and what the engine asks to be done with that of this process.
+
+use ripstop_core::provider::AtomicCall;
+use ripstop_engine::Iov;
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::{Atomic, Engine, Job, Level, RmaKind};
+use ripstop_mem::{UserBuf, atomic};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_wire::xnet::base::RmaIovs;
+
+use crate::rma::level;
+use crate::state::State;
+
+impl State {
+    /// Posts an atomic.
+    pub(crate) fn post_atomic(
+        &mut self,
+        ep: u32,
+        operand: Iov<UserBuf>,
+        call: &AtomicCall<'_>,
+    ) -> Result<()> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        if !state.has_tx {
+            return Err(Errno::EOPBADSTATE);
+        }
+        if !state.has_atomics {
+            return Err(Errno::ENOSYS);
+        }
+        let given = call.flags.unwrap_or(state.tx_flags);
+        let plain = call.kind == AtomicKind::Plain;
+        let inject = plain && given.contains(Flags::INJECT);
+        if inject && operand.len() > state.inject_size as u64 {
+            return Err(Errno::EMSGSIZE);
+        }
+        let atomic = Atomic {
+            kind: call.kind,
+            datatype: call.datatype,
+            op: call.op,
+            operand,
+            compare: Iov::new(call.compare)?,
+            result: Iov::new(call.result)?,
+            remote: RmaIovs::new(call.remote).map_err(|_| Errno::EINVAL)?,
+            data: call.data,
+            context: call.context,
+            completion: !state.tx_selective || given.contains(Flags::COMPLETION),
+            inject,
+            level: level(RmaKind::Atomic, given),
+        };
+        self.fence(ep, call.peer, given)?;
+        self.start_atomic(ep, call.peer, &atomic, given.contains(Flags::MORE))
+    }
+
+    /// Posts a plain atomic whose operands are free at once.
+    pub(crate) fn inject_atomic(
+        &mut self,
+        ep: u32,
+        operand: UserBuf,
+        (datatype, op): (Datatype, AtomicOp),
+        remote: RmaIov,
+        peer: FiAddr,
+    ) -> Result<()> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        if !state.has_tx {
+            return Err(Errno::EOPBADSTATE);
+        }
+        if !state.has_atomics {
+            return Err(Errno::ENOSYS);
+        }
+        if operand.len() > state.inject_size {
+            return Err(Errno::EMSGSIZE);
+        }
+        let atomic = Atomic {
+            kind: AtomicKind::Plain,
+            datatype,
+            op,
+            operand: Iov::one(operand),
+            compare: Iov::EMPTY,
+            result: Iov::EMPTY,
+            remote: RmaIovs::one(remote),
+            data: None,
+            context: 0,
+            completion: false,
+            inject: true,
+            level: Level::Sent,
+        };
+        self.start_atomic(ep, peer, &atomic, false)
+    }
+
+    fn start_atomic(
+        &mut self,
+        ep: u32,
+        peer: FiAddr,
+        atomic: &Atomic<UserBuf>,
+        more: bool,
+    ) -> Result<()> {
+        if !atomic::supported(atomic.datatype) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let payload = [&atomic.operand, &atomic.compare];
+        let small = atomic.op == AtomicOp::AtomicRead;
+        let silent = atomic.inject && !atomic.completion;
+        let start =
+            |engine: &mut Engine<UserBuf>, id, header: &mut _| engine.atomic(id, atomic, header);
+        self.start(ep, peer, payload, (small, silent, more), start)
+    }
+
+    /// Does what the engine asks for before the stream is read on.
+    pub(crate) fn run_job(&mut self, id: u32) {
+        let Some(job) = self.engine.job(id) else {
+            return;
+        };
+        match job {
+            Job::Atomic {
+                target,
+                datatype,
+                op,
+                operands,
+                compare,
+                fetch,
+            } => {
+                let work = Work {
+                    target: *target,
+                    datatype,
+                    op,
+                    operands,
+                    compare,
+                };
+                self.run_atomic(id, &work, fetch);
+            }
+            Job::Commit(target) => {
+                let target = *target;
+                let commit = |part: &UserBuf| ripstop_os::make_durable(*part);
+                let done = target.segments().iter().try_for_each(commit);
+                if let Err(error) = done {
+                    log_warn!(EpData, "a write could not be made durable: {error}");
+                }
+                self.engine.job_done(id, done.is_ok(), NIL);
+            }
+        }
+    }
+
+    fn run_atomic(&mut self, id: u32, work: &Work, fetch: bool) {
+        if !fetch {
+            let done = self.execute(work, None);
+            return self.engine.job_done(id, done.is_ok(), NIL);
+        }
+        let Ok(slot) = self.engine.fetched_slot() else {
+            return self.engine.job_done(id, false, NIL);
+        };
+        let done = self.fetch_into(slot, work);
+        self.engine.job_done(id, done.is_ok(), slot);
+    }
+
+    fn fetch_into(&mut self, slot: u32, work: &Work) -> Result<()> {
+        // Out of the table while the operands are read from there.
+        crate::place::slot(&mut self.slots, slot, work.target.len())?;
+        let mut result = std::mem::take(&mut self.slots[slot as usize]);
+        let done = self.execute(work, Some(&mut result));
+        self.slots[slot as usize] = result;
+        done
+    }
+
+    fn execute(&self, work: &Work, mut result: Option<&mut [u8]>) -> Result<()> {
+        let len = work.target.len() as usize;
+        let (operand, compare) = self
+            .slot(work.operands)
+            .split_at_checked(len)
+            .unwrap_or_default();
+        let mut at = 0;
+        for part in work.target.segments() {
+            let range = at..at + part.len();
+            at = range.end;
+            let operand = operand.get(range.clone()).unwrap_or_default();
+            let compare = match work.compare {
+                true => compare.get(range.clone()).unwrap_or_default(),
+                false => &[],
+            };
+            let result = result.as_deref_mut().and_then(|bytes| bytes.get_mut(range));
+            atomic::execute(work.datatype, work.op, *part, operand, compare, result)
+                .map_err(|_| Errno::EINVAL)?;
+        }
+        Ok(())
+    }
+}
+
+/// An atomic to be carried out.
+struct Work {
+    target: Iov<UserBuf>,
+    datatype: Datatype,
+    op: AtomicOp,
+    operands: u32,
+    compare: bool,
+}
