@@ -1,0 +1,67 @@
+//! What data calls are, besides the local memory.
+
+use ripstop_mem::UserBuf;
+use ripstop_types::{AtomicKind, AtomicOp, Context, Datatype, FiAddr, Flags, RmaIov};
+
+/// Plain or tagged message, with the tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendKind {
+    /// `fi_send` and its forms.
+    Msg,
+    /// `fi_tsend` and its forms, with the tag.
+    Tagged(u64),
+}
+
+/// What a read or write of a peer's memory is, besides the memory (man page `fi_rma(3)`).
+#[derive(Clone, Copy, Debug)]
+pub struct RmaCall<'a> {
+    /// The peer's memory, at most `rma_iov_limit` pieces, as long as the local memory in all.
+    pub remote: &'a [RmaIov],
+    /// The peer; ignored on connected endpoints.
+    pub peer: FiAddr,
+    /// Remote CQ data of a write.
+    pub data: Option<u64>,
+    /// The caller's context.
+    pub context: Context,
+    /// Operation flags; `None` for the endpoint's own.
+    pub flags: Option<Flags>,
+}
+
+/// What an atomic on a peer's memory is, besides the operands (man page `fi_atomic(3)`).
+#[derive(Clone, Copy, Debug)]
+pub struct AtomicCall<'a> {
+    /// Whether it fetches, and compares.
+    pub kind: AtomicKind,
+    /// What the memory holds.
+    pub datatype: Datatype,
+    /// What is done with it.
+    pub op: AtomicOp,
+    /// What to compare with, or masks, for [`AtomicKind::Compare`]; else nothing.
+    pub compare: &'a [UserBuf],
+    /// Where what was there before goes; nothing for [`AtomicKind::Plain`].
+    pub result: &'a [UserBuf],
+    /// The peer's memory, with lengths in bytes, as many as there are operands.
+    pub remote: &'a [RmaIov],
+    /// The peer; ignored on connected endpoints.
+    pub peer: FiAddr,
+    /// Remote CQ data.
+    pub data: Option<u64>,
+    /// The caller's context.
+    pub context: Context,
+    /// Operation flags; `None` for the endpoint's own.
+    pub flags: Option<Flags>,
+}
+
+/// Plain or tagged receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecvKind {
+    /// `fi_recv` and its forms.
+    Msg,
+    /// `fi_trecv` and its forms.
+    Tagged {
+        /// The wanted tag.
+        tag: u64,
+        /// Bits of the tag that do not matter.
+        ignore: u64,
+    },
+}
