@@ -50,6 +50,10 @@ def cases():
         for role in ("server", "client"):
             found += [Case(f"{NAME}/{kind}/{role}/{work}-{how}", talk(role, work, [*flags, option]))
                       for work in ONE_SIDED for how, option in ADDRESSING.items()]
+    # A context of a scalable endpoint of ours is a plain endpoint to the C library.
+    for role in ("server", "client"):
+        found += [Case(f"{NAME}/rdm/{role}/{work}-context", talk(role, work, flags, ["-x"])) for work, flags in WORKS["rdm"]]
+        found += [Case(f"{NAME}/rdm/{role}/{work}-context", talk(role, work, ["-m"], ["-x"])) for work in ONE_SIDED]
     for kind, works in LOSSES.items():
         for survivor in ("ours", "theirs"):
             for work, flags in works:
@@ -142,11 +146,12 @@ class Side:
             raise Failed(f"{self.name}: {ending}")
 
 
-def meet(bench, server_library, client_library, flags, port=None):
-    """A server and a client that know each other's address. Returns both."""
-    server = Side(bench, server_library, ["-s", *(["-p", str(port)] if port else []), *flags])
+def meet(bench, server_library, client_library, flags, port=None, ours=()):
+    """A server and a client that know each other's address. Returns both. `ours` is for our side alone."""
+    more = {library: [] if library is theirs else [*ours] for library in (server_library, client_library)}
+    server = Side(bench, server_library, ["-s", *(["-p", str(port)] if port else []), *more[server_library], *flags])
     server_address = server.hear("ADDR")
-    client = Side(bench, client_library, flags)
+    client = Side(bench, client_library, [*more[client_library], *flags])
     client_address = client.hear("ADDR")
     # A server of connected endpoints must be ready first: it does not need the client's address.
     server.say(f"PEER {client_address}")
@@ -154,12 +159,12 @@ def meet(bench, server_library, client_library, flags, port=None):
     return server, client, client_address
 
 
-def talk(role, work, flags):
-    """Both sides do `work` to its end; ours is the server or the client."""
+def talk(role, work, flags, ours=()):
+    """Both sides do `work` to its end; ours is the server or the client, and has some flags alone."""
 
     def body(bench):
         libraries = (bench.library, theirs) if role == "server" else (theirs, bench.library)
-        server, client, _ = meet(bench, *libraries, [*flags, work])
+        server, client, _ = meet(bench, *libraries, [*flags, work], ours=ours)
         # An error is reported by the side that has it, whichever that is.
         for side in first_to_speak(client, server):
             side.hear("DONE")

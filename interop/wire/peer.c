@@ -50,13 +50,14 @@ static struct options read_options(int argc, char **argv)
 	struct options opt = { .type = FI_EP_RDM, .node = "127.0.0.1", .work = "msg", .largest = 4u << 20, .seconds = 60 };
 	int letter;
 
-	while ((letter = getopt(argc, argv, "csrmvwa:p:l:t:")) != -1) {
+	while ((letter = getopt(argc, argv, "csrmvxwa:p:l:t:")) != -1) {
 		switch (letter) {
 		case 'c': opt.type = FI_EP_MSG; break;
 		case 's': opt.server = true; break;
 		case 'r': opt.shared_rx = true; break;
 		case 'm': opt.rma = true; break;
 		case 'v': opt.rma = opt.virtual_addr = true; break;
+		case 'x': opt.context = true; break;
 		case 'w': opt.wait = true; break;
 		case 'a': opt.node = optarg; break;
 		case 'p': opt.service = optarg; break;
@@ -72,7 +73,7 @@ static struct options read_options(int argc, char **argv)
 
 /*
  * c: connected endpoints (else connectionless), s: server, r: shared receive context, m: RMA, v: RMA by virtual
- * address, w: blocking waits,
+ * address, x: a context of a scalable endpoint, w: blocking waits,
  * a: own address, p: own port, l: largest message, t: seconds; then the work.
  */
 int main(int argc, char **argv)

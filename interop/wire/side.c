@@ -6,11 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <netinet/in.h>
 
 #include "side.h"
 
 #define CM_WORDS "connection parameters travel with the request and the answer"
 #define CM_SECONDS 10
+
+/* Of a scalable endpoint. */
+#define CONTEXTS 2
 
 static double started;
 static unsigned limit;
@@ -104,12 +108,15 @@ static size_t hear_address(uint8_t *address, size_t room)
 	return len;
 }
 
-static void say_own_address(struct fid *fid)
+/* A context of a scalable endpoint is found on the port of the endpoint plus its index. */
+static void say_own_address(struct fid *fid, unsigned short context)
 {
 	uint8_t address[128];
 	size_t len = sizeof address;
 
 	check(fi_getname(fid, address, &len), "fi_getname");
+	if (context)
+		((struct sockaddr_in *)address)->sin_port = htons(ntohs(((struct sockaddr_in *)address)->sin_port) + context);
 	say_address(address, len);
 }
 
@@ -125,6 +132,10 @@ static struct fi_info *hints_for(const struct options *opt)
 	if (opt->shared_rx) {
 		hints->caps |= FI_TAGGED | FI_MULTI_RECV;
 		hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+	}
+	if (opt->context) {
+		hints->caps |= FI_NAMED_RX_CTX;
+		hints->ep_attr->tx_ctx_cnt = hints->ep_attr->rx_ctx_cnt = CONTEXTS;
 	}
 	if (opt->rma)
 		hints->caps |= FI_RMA;
@@ -167,6 +178,23 @@ static void open_event_queue(struct side *s)
 	check(fi_eq_open(s->fabric, &attr, &s->eq, NULL), "fi_eq_open");
 }
 
+/* Opens the last contexts of a scalable endpoint. */
+static void open_contexts(struct side *s)
+{
+	struct fi_av_attr av = { .type = FI_AV_TABLE, .count = 1, .rx_ctx_bits = 1 };
+
+	check(fi_scalable_ep(s->domain, s->info, &s->sep, NULL), "fi_scalable_ep");
+	check(fi_av_open(s->domain, &av, &s->av, NULL), "fi_av_open");
+	check(fi_scalable_ep_bind(s->sep, &s->av->fid, 0), "fi_scalable_ep_bind to the AV");
+	check(fi_tx_context(s->sep, CONTEXTS - 1, NULL, &s->ep, NULL), "fi_tx_context");
+	check(fi_ep_bind(s->ep, &s->cq->fid, FI_SEND), "fi_ep_bind of the transmit context to the CQ");
+	check(fi_enable(s->ep), "fi_enable of the transmit context");
+	check(fi_rx_context(s->sep, CONTEXTS - 1, NULL, &s->rx, NULL), "fi_rx_context");
+	check(fi_ep_bind(s->rx, &s->cq->fid, FI_RECV), "fi_ep_bind of the receive context to the CQ");
+	check(fi_enable(s->rx), "fi_enable of the receive context");
+	check(fi_enable(s->sep), "fi_enable of the scalable endpoint");
+}
+
 static void open_endpoint(struct side *s)
 {
 	struct fi_cq_attr attr = {
@@ -177,6 +205,10 @@ static void open_endpoint(struct side *s)
 
 	check(fi_domain(s->fabric, s->info, &s->domain, NULL), "fi_domain");
 	check(fi_cq_open(s->domain, &attr, &s->cq, NULL), "fi_cq_open");
+	if (s->opt.context) {
+		open_contexts(s);
+		return;
+	}
 	check(fi_endpoint(s->domain, s->info, &s->ep, NULL), "fi_endpoint");
 	check(fi_ep_bind(s->ep, &s->cq->fid, FI_SEND | FI_RECV), "fi_ep_bind to the CQ");
 	s->rx = s->ep;
@@ -229,7 +261,7 @@ static void listen_and_accept(struct side *s)
 	check(fi_passive_ep(s->fabric, s->info, &s->pep, NULL), "fi_passive_ep");
 	check(fi_pep_bind(s->pep, &s->eq->fid, 0), "fi_pep_bind");
 	check(fi_listen(s->pep), "fi_listen");
-	say_own_address(&s->pep->fid);
+	say_own_address(&s->pep->fid, 0);
 	hear_address((uint8_t[128]){ 0 }, 128);
 	expect_event(s, FI_CONNREQ, &request, CM_WORDS);
 	fi_freeinfo(s->info);
@@ -257,7 +289,7 @@ static void insert_peer(struct side *s)
 {
 	uint8_t peer[128];
 
-	say_own_address(&s->ep->fid);
+	say_own_address(&s->ep->fid, s->opt.context);
 	hear_address(peer, sizeof peer);
 	if (fi_av_insert(s->av, peer, 1, &s->to, 0, NULL) != 1)
 		fail("fi_av_insert did not take the peer's address");
@@ -299,6 +331,10 @@ void side_close(struct side *s)
 	close_fid(&s->ep->fid, "fi_close of the endpoint");
 	if (s->srx)
 		close_fid(&s->srx->fid, "fi_close of the shared context");
+	if (s->sep) {
+		close_fid(&s->rx->fid, "fi_close of the receive context");
+		close_fid(&s->sep->fid, "fi_close of the scalable endpoint");
+	}
 	if (s->av)
 		close_fid(&s->av->fid, "fi_close of the AV");
 	close_fid(&s->cq->fid, "fi_close of the CQ");

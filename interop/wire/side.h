@@ -21,6 +21,7 @@ struct options {
 	bool shared_rx;         /* connected endpoints receive from a shared context */
 	bool rma;               /* the endpoint reads and writes remote memory */
 	bool virtual_addr;      /* which is named by its address, with a key of the provider's choice */
+	bool context;           /* send and receive through context 1 of a scalable endpoint */
 	bool wait;              /* wait in fi_cq_sread instead of reading again and again */
 	const char *node;       /* our own address */
 	const char *service;    /* our port, or NULL for any */
@@ -54,8 +55,9 @@ struct side {
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *srx;
+	struct fid_ep *sep;
 	struct fid_ep *ep;
-	struct fid_ep *rx;      /* where receives are posted: `ep` or `srx` */
+	struct fid_ep *rx;      /* where receives are posted: `ep`, `srx` or a receive context */
 	fi_addr_t to;           /* the peer, for calls that name it */
 	unsigned written;       /* writes of the peer with CQ data, not yet looked at; the last one's data and length */
 	uint64_t written_data;
