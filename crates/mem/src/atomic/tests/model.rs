@@ -48,8 +48,7 @@ fn integers(size: usize) -> Vec<Vec<u8>> {
     let top = 1u128 << (8 * size - 1);
     let mut values = vec![0, 1, 2, 3, 100, top - 1, top, top + 1, top - 3];
     values.extend([u128::MAX, u128::MAX - 1, u128::MAX - 99]);
-    let rounds = if cfg!(miri) { 1 } else { 10 };
-    for _ in 0..rounds {
+    for _ in 0..10 {
         values.push(u128::from(random.next()) << 64 | u128::from(random.next()));
     }
     values.into_iter().map(|v| cut(v, size)).collect()
@@ -57,7 +56,7 @@ fn integers(size: usize) -> Vec<Vec<u8>> {
 
 fn reals(part: Datatype) -> Vec<f64> {
     let mut values = vec![0.0, 1.0, 2.5, -0.0, -1.0, f64::NAN, 3.0, -96.0, 448.0];
-    if part != Datatype::LongDouble {
+    if part != Datatype::LongDouble && !cfg!(miri) {
         // These have no exact products in a double; a test of its own looks at `long double`.
         values.extend([65504.0, 57344.0, f64::MAX, f64::MIN_POSITIVE, 1e-40, 0.1]);
         values.extend([f64::MIN, 3.4e38, 1e-30, 6e-8, -2e-8, 0.015_625]);
@@ -179,6 +178,12 @@ fn layout(datatype: Datatype) -> (u32, u32) {
     }
 }
 
+/// Two to a power, exactly; Miri's `powi` is not.
+fn power_of_two(exponent: i32) -> f64 {
+    let factor = if exponent < 0 { 0.5 } else { 2.0 };
+    (0..exponent.abs()).fold(1.0, |power, _| power * factor)
+}
+
 /// The value of a small format's bits.
 fn value(datatype: Datatype, bits: u16) -> f64 {
     let (exponent, fraction) = layout(datatype);
@@ -203,9 +208,9 @@ fn value(datatype: Datatype, bits: u16) -> f64 {
         };
     }
     if field == 0 {
-        sign * part * 2f64.powi(1 - bias)
+        sign * part * power_of_two(1 - bias)
     } else {
-        sign * (1.0 + part) * 2f64.powi(field - bias)
+        sign * (1.0 + part) * power_of_two(field - bias)
     }
 }
 
@@ -261,7 +266,7 @@ fn decode(datatype: Datatype, bytes: &[u8]) -> f64 {
                 0x7fff => f64::NAN,
                 field => {
                     assert_eq!(digits & 0x7ff, 0, "a double has no room for this");
-                    sign * digits as f64 * 2f64.powi((field - 16383 - 63).max(-1000))
+                    sign * digits as f64 * power_of_two((field - 16383 - 63).max(-1000))
                 }
             }
         }
