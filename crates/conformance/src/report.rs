@@ -119,6 +119,22 @@ impl Report {
         }
     }
 
+    /// A line for each reason to skip, with the cases it is the reason for.
+    fn skipped(&self) -> String {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for row in self.rows.iter().filter(|r| r.verdict == Verdict::Skipped) {
+            match reasons.iter_mut().find(|(why, _)| *why == row.reason) {
+                Some((_, ids)) => ids.push(&row.ran.id),
+                None => reasons.push((&row.reason, vec![&row.ran.id])),
+            }
+        }
+        let line = |(why, ids): (&str, Vec<&str>)| match ids[..] {
+            [id] => format!("SKIP: {id}: {why}\n"),
+            _ => format!("SKIP: {} cases: {why}: {}\n", ids.len(), ids.join(" ")),
+        };
+        reasons.into_iter().map(line).collect()
+    }
+
     /// The report for people; the last line has the counts.
     #[must_use]
     pub fn text(&self, verbose: bool) -> String {
@@ -128,7 +144,8 @@ impl Report {
                 Verdict::Passed if verbose || !row.reason.is_empty() => "PASS",
                 Verdict::Passed => continue,
                 Verdict::Failed => "FAIL",
-                Verdict::Skipped => "SKIP",
+                Verdict::Skipped if verbose => "SKIP",
+                Verdict::Skipped => continue,
             };
             let rule = match row.verdict {
                 Verdict::Failed => format!(" (rule: {})", row.ran.case.rule),
@@ -137,6 +154,9 @@ impl Report {
             let took = row.ran.took.as_millis();
             let id = &row.ran.id;
             let _ = writeln!(text, "{word}: {id}: {}{rule} [{took} ms]", row.reason);
+        }
+        if !verbose {
+            text.push_str(&self.skipped());
         }
         let Tally {
             passed,
