@@ -169,7 +169,7 @@ fn elements<const N: usize>(bytes: &[u8], off: usize) -> [u8; N] {
 
 /// An element that is one machine word. Its address is aligned to its size.
 #[derive(Clone, Copy)]
-struct Word<T>(*mut T);
+pub(super) struct Word<T>(*mut T);
 
 macro_rules! words {
     ($($int:ty, $atomic:ty, $size:literal;)*) => {$(

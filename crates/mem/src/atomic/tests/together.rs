@@ -3,6 +3,7 @@
 
 extern crate std;
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::vec;
@@ -13,9 +14,10 @@ use ripstop_types::{AtomicOp, Datatype};
 use super::{datatypes, model};
 use crate::UserBuf;
 use crate::atomic::execute;
+use crate::atomic::place::{Place, Word};
 
 /// How often each thread does it.
-const ROUNDS: u64 = if cfg!(miri) { 20 } else { 50_000 };
+const ROUNDS: u64 = if cfg!(miri) { 20 } else { 100_000 };
 
 /// Memory that several threads update, aligned for every datatype.
 #[repr(align(64))]
@@ -75,8 +77,10 @@ fn adding_together_with_the_processors_atomics() {
 fn loops_together_with_the_processors_atomics() {
     // A maximum has no instruction of its own; the processor adds meanwhile.
     let shared = Shared::new();
+    let start = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {
+            start.wait();
             for i in 0..ROUNDS {
                 let (op, operand) = (AtomicOp::Lxor, u64::from(i % 2 == 0).to_ne_bytes());
                 execute(
@@ -99,11 +103,50 @@ fn loops_together_with_the_processors_atomics() {
                 .unwrap();
             }
         });
+        start.wait();
         for _ in 0..ROUNDS {
             shared.0[1].fetch_add(1, Ordering::Relaxed);
         }
     });
     assert_eq!(shared.0[1].load(Ordering::Relaxed), ROUNDS);
+}
+
+/// Adds 1 to an element of zeros, while somebody else adds 1 as well: between the load and the
+/// exchange, as often as that can happen.
+fn interrupt<const N: usize, P: Place<N>>() {
+    let shared = Shared::new();
+    let place = P::at(shared.target(16, N).as_ptr());
+    let add = |old: &[u8; N]| {
+        let mut new = *old;
+        new[0] += 1;
+        new
+    };
+    // SAFETY: an element of `shared` at an address that suits every size.
+    let other = || unsafe { place.update(add) };
+    let mut others = 0;
+    let change = |old: &[u8; N]| {
+        if others < 3 {
+            others += 1;
+            other();
+        }
+        add(old)
+    };
+    // SAFETY: as above.
+    let old = unsafe { place.update(change) };
+    assert_eq!(old[0], 3, "the value before is the one that was replaced");
+    assert_eq!(shared.read(16, N)[0], 4, "nothing is lost");
+}
+
+#[test]
+fn an_update_that_is_overtaken_begins_anew() {
+    interrupt::<1, Word<u8>>();
+    interrupt::<2, Word<u16>>();
+    interrupt::<4, Word<u32>>();
+    interrupt::<8, Word<u64>>();
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if crate::atomic::wide::available() {
+        interrupt::<16, crate::atomic::wide::Pair>();
+    }
 }
 
 #[test]
@@ -114,13 +157,15 @@ fn no_sum_is_lost_on_any_datatype() {
             let rounds = match datatype.size() {
                 1 => ROUNDS.min(8),
                 2 => ROUNDS.min(128),
-                _ => ROUNDS.min(2000),
+                _ => ROUNDS.min(20_000),
             };
             let shared = Shared::new();
             let one = one(datatype);
+            let start = Barrier::new(2);
             thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {
+                        start.wait();
                         for _ in 0..rounds {
                             let target = shared.target(off, datatype.size());
                             execute(datatype, AtomicOp::Sum, target, &one, &[], None).unwrap();
@@ -205,8 +250,10 @@ fn sixteen_bytes_together_with_the_processors_exchange() {
     let shared = Shared::new();
     // The carry into the upper half happens on the way.
     shared.0[2].store(u64::MAX - ROUNDS, Ordering::Relaxed);
+    let start = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {
+            start.wait();
             let one = 1u128.to_ne_bytes();
             for _ in 0..ROUNDS {
                 let target = shared.target(16, 16);
@@ -215,6 +262,7 @@ fn sixteen_bytes_together_with_the_processors_exchange() {
         });
         let ptr = shared.target(16, 16).as_ptr().cast();
         let mut old = 0;
+        start.wait();
         for _ in 0..ROUNDS {
             loop {
                 // SAFETY: 16 aligned bytes of `shared`, accessed atomically only.
