@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector, AtomicCall, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric,
-    MemoryRegion, MrAttr, Provider, RmaCall,
+    AddressVector, AtomicCall, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MrAttr,
+    Provider, RmaCall,
 };
 use ripstop_core::registry::ProviderInfo;
 use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info};
