@@ -21,6 +21,12 @@ pub(crate) const SPECIAL: Flags = Flags::PEEK
     .union(Flags::DISCARD)
     .union(Flags::MULTI_RECV);
 
+/// Messages up to this many bytes are put off behind others of the same burst.
+const SHORT: u64 = 16 * 1024;
+
+/// Most bytes of one stream that are put off so.
+const BACKLOG: u64 = 128 * 1024;
+
 /// Longest header plus what the staging buffer takes of a payload.
 const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
 
@@ -177,8 +183,17 @@ impl State {
             SendPlan::Defer { slot } => return self.defer(id, &send.iov, *slot),
         };
         self.stage(id, send, plan)?;
-        self.write_out(id, inline, more);
+        // What is not copied goes out with others as well, as long as it is not much.
+        let short = inline || send.iov.len() <= SHORT && self.waits_little(id);
+        self.write_out(id, short, more);
         Ok(())
+    }
+
+    /// Whether another message may wait behind those that a stream has to write.
+    #[inline]
+    fn waits_little(&self, id: u32) -> bool {
+        let conn = self.engine.conn(id);
+        conn.is_some_and(|conn| conn.unsent() <= BACKLOG)
     }
 
     /// Puts what a plan says into the staging buffer.

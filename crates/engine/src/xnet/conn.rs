@@ -244,6 +244,13 @@ impl<B: Buffer> Conn<B> {
         !self.has_output() && self.deferred.is_empty()
     }
 
+    /// Bytes of messages not yet written.
+    #[inline]
+    #[must_use]
+    pub const fn unsent(&self) -> u64 {
+        self.queued.wrapping_sub(self.sent)
+    }
+
     /// Bytes in the staging buffer not yet written.
     #[inline]
     #[must_use]
