@@ -22,10 +22,12 @@ const TX_OPS: Flags = Flags::INJECT
 const MSG: Flags = Flags::MSG
     .union(Flags::RMA)
     .union(Flags::RMA_PMEM)
-    .union(Flags::ATOMIC)
-    .union(Flags::FENCE);
+    .union(Flags::ATOMIC);
 /// What a transmit context starts.
-const STARTS: Flags = Flags::SEND.union(Flags::READ).union(Flags::WRITE);
+const STARTS: Flags = Flags::SEND
+    .union(Flags::READ)
+    .union(Flags::WRITE)
+    .union(Flags::FENCE);
 /// What peers do through a receive context.
 const SERVES: Flags = Flags::REMOTE_READ
     .union(Flags::REMOTE_WRITE)
