@@ -76,6 +76,7 @@ impl State {
             ack: given.intersects(ACKED),
         };
         let more = given.contains(Flags::MORE);
+        self.fence(ep, dest, given)?;
         self.post(ep, dest, &send, more, written)
     }
 

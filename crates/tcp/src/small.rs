@@ -19,7 +19,10 @@ use crate::state::{EpState, State};
 pub(crate) const SCRATCH: usize = SEND_HEADER + STAGE / 2;
 
 /// Flags of a send that goes another way. An injected one has a limit of its own.
-const OTHERWISE: Flags = ACKED.union(Flags::MORE).union(Flags::INJECT);
+const OTHERWISE: Flags = ACKED
+    .union(Flags::MORE)
+    .union(Flags::INJECT)
+    .union(Flags::FENCE);
 
 /// What an endpoint's frequent calls need to know.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector, AtomicCall, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MrAttr,
-    Provider, RmaCall,
+    Provider, RecvKind, RmaCall, SendKind,
 };
 use ripstop_core::registry::ProviderInfo;
 use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info};
@@ -196,6 +196,32 @@ fn sums_are_fetched_in_order_and_fences_hold() {
         }
         assert_eq!(target.unpark()[8..16], 1u64.to_ne_bytes());
         drop(one.unpark());
+    });
+}
+
+#[test]
+fn a_fenced_message_waits_for_what_is_read() {
+    with_end(|memory, end| {
+        let (target, result, inbox) = (memory(), memory(), memory());
+        let mr = end.register(target.buf());
+        let (kind, any) = (RecvKind::Msg, FiAddr::UNSPEC);
+        end.ep.recv(kind, &[inbox.buf()], any, 3, None).unwrap();
+        let remote = [at(0, 100_000)];
+        let call = end.call(&remote, 1, Flags::empty());
+        end.ep.read(&[result.buf()], &call).unwrap();
+        let word = Parked::park(vec![7; 8]);
+        let (kind, flags) = (SendKind::Msg, Some(Flags::FENCE));
+        end.ep
+            .send(kind, &[word.buf()], None, end.to, 2, flags)
+            .unwrap();
+        assert_eq!(end.next(), Ok(1));
+        let mut rest = [end.next().unwrap(), end.next().unwrap()];
+        rest.sort_unstable();
+        assert_eq!(rest, [2, 3]);
+        drop(mr);
+        for parked in [target, result, inbox, word] {
+            drop(parked.unpark());
+        }
     });
 }
 
