@@ -134,6 +134,13 @@ impl Events {
         self.0.len()
     }
 
+    /// Whether there was no room for more: others may be ready as well.
+    #[must_use]
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
+
     /// Whether the last [`Epoll::wait`] gave none.
     #[must_use]
     #[inline]

@@ -138,6 +138,11 @@ impl Hot {
         }
     }
 
+    /// The next progress polls.
+    pub(crate) const fn poll_next(&mut self) {
+        (self.quick, self.left) = (1, 0);
+    }
+
     /// It takes so many reads in vain until the next poll.
     fn restart(&mut self) {
         (self.quick, self.left) = (1, POLL_EVERY);
@@ -194,8 +199,8 @@ impl State {
     fn end_hot(&mut self, error: Errno) {
         match self.hot.first() {
             Some(id) if error != Errno::EINTR => {
-                self.lost(id, error);
-                self.after();
+                self.note_end(id, error);
+                self.poll();
             }
             _ => self.progress_all(),
         }
@@ -224,6 +229,7 @@ impl State {
         let Some(mut events) = self.events.take() else {
             return;
         };
+        let ended = self.ending.len();
         if self.epoll.poll(&mut events).is_ok() && !events.is_empty() {
             let mut active = 0;
             let mut last = NIL;
@@ -250,6 +256,9 @@ impl State {
             self.note_active(active, last);
         } else if self.hot.cold_for > 0 {
             self.hot.cold_for -= 1;
+        }
+        if !self.ending.is_empty() {
+            self.end_streams(if events.is_full() { ended } else { usize::MAX });
         }
         self.events = Some(events);
         self.hot.restart();

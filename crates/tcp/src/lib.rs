@@ -16,6 +16,7 @@ mod core_ep;
 mod counter;
 mod cq;
 mod domain;
+mod ending;
 mod endpoint;
 mod ep_state;
 mod events;

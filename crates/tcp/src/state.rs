@@ -11,6 +11,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::accept::Accepting;
 use crate::av::Table;
+use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::hot::{Hot, consume_whole, read_to};
 use crate::params::Params;
@@ -80,6 +81,8 @@ pub(crate) struct State {
     pub(crate) unattended: bool,
     pub(crate) hot: Hot,
     generation: u32,
+    /// Streams that have ended, and are closed once all others were looked at.
+    pub(crate) ending: Vec<Ending>,
     /// The highest context of a peer that any connection was with.
     pub(crate) max_context: u8,
     pub(crate) waiters: Vec<Waiter>,
@@ -117,6 +120,7 @@ impl State {
             unattended: false,
             hot: Hot::default(),
             generation: 0,
+            ending: Vec::new(),
             max_context: 0,
             waiters: Vec::new(),
             polls: Polls::default(),
@@ -262,7 +266,7 @@ impl State {
                 }
             }
             Err(error) => {
-                self.lost(id, error);
+                self.note_end(id, error);
                 false
             }
         }

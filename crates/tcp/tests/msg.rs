@@ -222,3 +222,93 @@ fn a_reject_carries_data() {
     assert_eq!(error.err, Errno::ECONNREFUSED);
     assert_eq!(error.err_data, b"not today");
 }
+
+/// What a peer sent before it left is received before anything fails because it left, whichever
+/// of its streams is looked at first.
+#[test]
+fn what_was_sent_on_one_stream_comes_before_the_end_of_another() {
+    let provider = TcpProvider::new();
+    let info = msg_info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let eq = Arc::new(
+        EventQueue::open(&EqAttr {
+            wait_obj: ripstop_types::WaitObj::Unspec,
+            ..EqAttr::default()
+        })
+        .unwrap(),
+    );
+    let pep = fabric.passive_ep(&info, FidToken(1)).unwrap();
+    pep.bind_eq(&eq).unwrap();
+    pep.listen().unwrap();
+    let address = pep.name().unwrap();
+    let (near, far) = (
+        fabric.safe_domain(&info).unwrap(),
+        fabric.safe_domain(&info).unwrap(),
+    );
+    let cq = near.cq(&CqAttr::default()).unwrap();
+    let mut ends = Vec::new();
+    for token in [2, 4] {
+        let client = near.endpoint(&info, FidToken(token)).unwrap();
+        client.bind_eq(&eq).unwrap();
+        client.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
+        client.enable().unwrap();
+        client.connect(&address, &[]).unwrap();
+        let Event::ConnReq { info: asked, .. } = event(&eq).unwrap() else {
+            panic!("no request")
+        };
+        let (server, _cq) = open(&far, &asked, &eq, token + 1);
+        server.accept(&[]).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(event(&eq), Ok(Event::Connected { .. })));
+        }
+        ends.push((client, server));
+    }
+    let memory = Parked::park(vec![0; 8]);
+    let next = || {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            let mut context = 0;
+            match cq.read(1, |c| context = c.context) {
+                Ok(_) => return Ok(context),
+                Err(Errno::EAGAIN) => assert!(Instant::now() < end),
+                Err(_) => {
+                    cq.read_error(|error, _| context = error.entry.context)
+                        .unwrap();
+                    return Err(context);
+                }
+            }
+        }
+    };
+    let receive = |client: &Arc<_>, context| {
+        Endpoint::recv(
+            &**client,
+            RecvKind::Msg,
+            &[memory.buf()],
+            FiAddr::UNSPEC,
+            context,
+            None,
+        )
+    };
+    // The first stream is the one that was just active, so it is read first.
+    for round in 0..100 {
+        receive(&ends[0].0, round).unwrap();
+        ends[0]
+            .1
+            .inject(SendKind::Msg, memory.buf(), None, FiAddr::UNSPEC)
+            .unwrap();
+        assert_eq!(next(), Ok(round));
+    }
+    receive(&ends[0].0, 1000).unwrap();
+    receive(&ends[1].0, 1001).unwrap();
+    ends[1]
+        .1
+        .inject(SendKind::Msg, memory.buf(), None, FiAddr::UNSPEC)
+        .unwrap();
+    let (client, server) = ends.swap_remove(0);
+    server.shutdown().unwrap();
+    drop(server);
+    assert_eq!(next(), Ok(1001));
+    assert_eq!(next(), Err(1000));
+    drop(client);
+    drop(memory.unpark());
+}

@@ -1,0 +1,61 @@
+//! Streams that have ended are closed after all others were looked at.
+//!
+//! A peer that sends on several streams and then leaves ends them all at about the same time.
+//! What it sent before it left is delivered before any operation fails because it did.
+
+use ripstop_types::Errno;
+
+use crate::state::State;
+
+/// A stream to be closed.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    id: u32,
+    /// Of the stream, in case its id is given to another before this is looked at.
+    generation: u32,
+    error: Errno,
+}
+
+impl State {
+    /// Nothing more comes from a stream: it is closed by the poll that is under way, or else by
+    /// the next progress.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_end(&mut self, id: u32, error: Errno) {
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
+        if !stream.is_up() {
+            return self.lost(id, error);
+        }
+        let ending = Ending {
+            id,
+            generation: stream.generation,
+            error,
+        };
+        // It stays readable, so it may be found again; that also keeps a waiter from sleeping.
+        let known = |e: &Ending| (e.id, e.generation) == (id, ending.generation);
+        if !self.ending.iter().any(known) {
+            self.ending.push(ending);
+        }
+        self.forget_hot(id);
+        self.hot.poll_next();
+    }
+
+    /// Closes the first `count` of the streams that have ended.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_streams(&mut self, count: usize) {
+        let count = count.min(self.ending.len());
+        let ended: Vec<_> = self.ending.drain(..count).collect();
+        for ending in ended {
+            let same = self
+                .stream(ending.id)
+                .is_some_and(|stream| stream.generation == ending.generation);
+            if same {
+                self.lost(ending.id, ending.error);
+            }
+        }
+        self.after();
+    }
+}
