@@ -13,7 +13,9 @@ use ripstop_wire::xnet::cm::Extensions;
 
 use super::conn::{Conn, TxDone, TxInfo, is_slot};
 use super::engine::{Engine, Ep, Limits};
-use super::rma::{Level, NO_REGIONS, ReadEntry, Response, RmaKind, RmaPlan, Staged, one_sided};
+use super::rma::{
+    Level, NO_REGIONS, ReadEntry, Response, RmaKind, RmaPlan, Staged, Until, one_sided, post,
+};
 use super::rx::{RxState, Target};
 use super::tx::Posted;
 use crate::mr::Access;
@@ -149,14 +151,7 @@ impl<B: Buffer> Engine<B> {
         header: &mut [u8; MAX_HEADER],
     ) -> Result<RmaPlan> {
         atomic.check()?;
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
-        if ep.outstanding >= ep.config.tx_size {
-            return Err(Errno::EAGAIN);
-        }
+        let (conn, ep, limits) = self.with_room(conn_id)?;
         if conn.up && !conn.extensions.contains(Extensions::ATOMIC) {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -174,11 +169,7 @@ impl<B: Buffer> Engine<B> {
         atomic: &Atomic<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Staged> {
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        let (conn, ep, limits) = self.parts(conn_id)?;
         if !conn.extensions.contains(Extensions::ATOMIC) {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -215,39 +206,19 @@ impl<B: Buffer> Engine<B> {
         };
         let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
         let info = atomic.info();
-        let (staged, user) = if inline {
-            (len.saturating_add(header_len as u64), 0)
-        } else {
-            (header_len as u64, len)
-        };
         let uncounted = ep.config.write_counter == NIL && atomic.level == Level::Sent;
-        let silent = !fetches && atomic.inject && !atomic.completion && uncounted;
-        if fetches {
-            conn.reads.push(ReadEntry {
+        let until = if fetches {
+            Until::Answered(ReadEntry {
                 iov: atomic.result,
                 info,
-            })?;
-        } else if !silent {
-            let end = conn.queued.wrapping_add(staged).wrapping_add(user);
-            conn.dones.push(TxDone { end, info })?;
-        }
-        let queued = if inline {
-            conn.queue_staged(staged)
+            })
+        } else if atomic.inject && !atomic.completion && uncounted {
+            Until::Nothing
         } else {
-            conn.queue_both(staged, &atomic.operand, &atomic.compare)
+            Until::Written(info)
         };
-        if let Err(error) = queued {
-            if fetches {
-                conn.reads.pop_back();
-            } else if !silent {
-                conn.dones.pop_back();
-            }
-            return Err(error);
-        }
-        if !silent {
-            ep.outstanding = ep.outstanding.wrapping_add(1);
-        }
-        Ok(Staged { header_len, inline })
+        let staged = Staged { header_len, inline };
+        post(conn, ep, staged, [&atomic.operand, &atomic.compare], until)
     }
 }
 

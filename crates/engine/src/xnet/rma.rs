@@ -118,6 +118,55 @@ pub(super) struct ReadEntry<B> {
     pub(super) info: TxInfo,
 }
 
+/// When an operation that is posted will be done.
+pub(super) enum Until<B> {
+    /// Nobody asks.
+    Nothing,
+    /// When its last byte has been written, and acknowledged if it says so.
+    Written(TxInfo),
+    /// When its response has come.
+    Answered(ReadEntry<B>),
+}
+
+/// Queues an operation with its payload behind the header, and notes when it will be done.
+/// Nothing is left of it if that fails.
+pub(super) fn post<B: Buffer>(
+    conn: &mut Conn<B>,
+    ep: &mut Ep,
+    staged: Staged,
+    payload: [&Iov<B>; 2],
+    until: Until<B>,
+) -> Result<Staged> {
+    let [first, second] = payload;
+    let len = first.len().saturating_add(second.len());
+    let header_len = staged.header_len as u64;
+    match until {
+        Until::Nothing => {}
+        Until::Written(info) => {
+            let end = conn.queued.wrapping_add(header_len).wrapping_add(len);
+            conn.dones.push(TxDone { end, info })?;
+        }
+        Until::Answered(read) => conn.reads.push(read)?,
+    }
+    let queued = if staged.inline {
+        conn.queue_staged(header_len.saturating_add(len))
+    } else {
+        conn.queue_both(header_len, first, second)
+    };
+    if let Err(error) = queued {
+        match until {
+            Until::Nothing => {}
+            Until::Written(_) => drop(conn.dones.pop_back()),
+            Until::Answered(_) => drop(conn.reads.pop_back()),
+        }
+        return Err(error);
+    }
+    if !matches!(until, Until::Nothing) {
+        ep.outstanding = ep.outstanding.wrapping_add(1);
+    }
+    Ok(staged)
+}
+
 /// The regions that one operation of a peer uses.
 pub(super) type Regions = [u32; MAX_RMA as usize];
 
@@ -216,14 +265,7 @@ impl<B: Buffer> Engine<B> {
         if rma.remote.is_empty() || rma.remote.total_len() != Ok(rma.iov.len()) {
             return Err(Errno::EINVAL);
         }
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
-        if ep.outstanding >= ep.config.tx_size {
-            return Err(Errno::EAGAIN);
-        }
+        let (conn, ep, limits) = self.with_room(conn_id)?;
         if !conn.direct {
             let slot = self.defer(conn_id, Posted::Rma(*rma))?;
             return Ok(RmaPlan::Defer { slot });
@@ -238,11 +280,7 @@ impl<B: Buffer> Engine<B> {
         rma: &Rma<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Staged> {
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        let (conn, ep, limits) = self.parts(conn_id)?;
         Self::stage_rma(conn, ep, limits, rma, header)
     }
 
@@ -275,33 +313,14 @@ impl<B: Buffer> Engine<B> {
             ..Header::new(Op::Write, len)
         };
         let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
-        let info = rma.info();
-        let (staged, user) = if inline {
-            (len.saturating_add(header_len as u64), 0)
-        } else {
-            (header_len as u64, len)
-        };
         let uncounted = ep.config.write_counter == NIL && rma.level == Level::Sent;
-        let silent = rma.inject && !rma.completion && uncounted;
-        if !silent {
-            let end = conn.queued.wrapping_add(staged).wrapping_add(user);
-            conn.dones.push(TxDone { end, info })?;
-        }
-        let queued = if inline {
-            conn.queue_staged(staged)
+        let until = if rma.inject && !rma.completion && uncounted {
+            Until::Nothing
         } else {
-            conn.queue(staged, Some(&rma.iov))
+            Until::Written(rma.info())
         };
-        if let Err(error) = queued {
-            if !silent {
-                conn.dones.pop_back();
-            }
-            return Err(error);
-        }
-        if !silent {
-            ep.outstanding = ep.outstanding.wrapping_add(1);
-        }
-        Ok(Staged { header_len, inline })
+        let staged = Staged { header_len, inline };
+        post(conn, ep, staged, [&rma.iov, &Iov::EMPTY], until)
     }
 
     fn stage_read(
@@ -317,19 +336,15 @@ impl<B: Buffer> Engine<B> {
             ..Header::new(Op::ReadReq, 0)
         };
         let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
-        conn.reads.push(ReadEntry {
+        let until = Until::Answered(ReadEntry {
             iov: rma.iov,
             info: rma.info(),
-        })?;
-        if let Err(error) = conn.queue_staged(header_len as u64) {
-            conn.reads.pop_back();
-            return Err(error);
-        }
-        ep.outstanding = ep.outstanding.wrapping_add(1);
-        Ok(Staged {
+        });
+        let staged = Staged {
             header_len,
             inline: false,
-        })
+        };
+        post(conn, ep, staged, [&Iov::EMPTY; 2], until)
     }
 
     /// The response to the oldest read starts.
@@ -349,39 +364,7 @@ impl<B: Buffer> Engine<B> {
 
     pub(super) fn finish_read(&mut self, conn_id: u32) {
         if let Some(read) = self.take_read(conn_id) {
-            self.finish_rma(conn_id, &read.info);
-        }
-    }
-
-    /// A read or write is done, or a response has left whole.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn finish_rma(&mut self, conn_id: u32, info: &TxInfo) {
-        if info.flags.contains(Flags::REMOTE_READ) {
-            return self.finish_response(conn_id, info);
-        }
-        let Self {
-            conns,
-            eps,
-            cqs,
-            counters,
-            ..
-        } = self;
-        let Some(ep) = conns.get(conn_id).and_then(|c| eps.get_mut(c.config.ep)) else {
-            return;
-        };
-        ep.outstanding = ep.outstanding.wrapping_sub(1);
-        if let Some(counter) = counters.get_mut(ep.config.counter_of(info.flags)) {
-            counter.success(info.len);
-        }
-        if info.completion
-            && let Some(cq) = cqs.get_mut(ep.config.tx_cq)
-        {
-            cq.push(Completion {
-                context: info.context,
-                flags: info.flags,
-                ..NO_COMPLETION
-            });
+            self.finish(conn_id, &read.info);
         }
     }
 

@@ -7,7 +7,7 @@ use ripstop_wire::xnet::cm::Extensions;
 use super::atomic::Atomic;
 use super::conn::{Chunk, Conn, TxDone, TxInfo, is_slot};
 use super::engine::{Engine, Ep, Limits};
-use super::rma::{ONE_SIDED, Rma};
+use super::rma::Rma;
 use super::small::put_header;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
@@ -157,6 +157,27 @@ impl<B: Buffer> Send<B> {
 }
 
 impl<B: Buffer> Engine<B> {
+    /// A connection, its endpoint, and the bounds on both.
+    #[inline]
+    pub(super) fn parts(&mut self, conn_id: u32) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
+        let Self {
+            conns, eps, limits, ..
+        } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        Ok((conn, ep, limits))
+    }
+
+    /// As [`Engine::parts`], if the endpoint has room for one more operation.
+    #[inline]
+    pub(super) fn with_room(&mut self, conn_id: u32) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
+        let (conn, ep, limits) = self.parts(conn_id)?;
+        if ep.outstanding >= ep.config.tx_size {
+            return Err(Errno::EAGAIN);
+        }
+        Ok((conn, ep, limits))
+    }
+
     /// Accepts a message for a connection.
     ///
     /// # Errors
@@ -164,14 +185,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::ENOMEM`]. Nothing is queued then.
     #[inline]
     pub fn send(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
-        if ep.outstanding >= ep.config.tx_size {
-            return Err(Errno::EAGAIN);
-        }
+        let (conn, ep, limits) = self.with_room(conn_id)?;
         if !conn.direct {
             let slot = self.defer(conn_id, Posted::Send(*send))?;
             return Ok(SendPlan::Defer { slot });
@@ -184,11 +198,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn send_now(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        let (conn, ep, limits) = self.parts(conn_id)?;
         match Self::stage(conn, ep, limits, send)? {
             None => self.send_rts(conn_id, send),
             Some(plan) => Ok(plan),
@@ -549,15 +559,6 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    #[inline]
-    fn finish(&mut self, conn_id: u32, info: &TxInfo) {
-        if info.flags.intersects(ONE_SIDED) {
-            self.finish_rma(conn_id, info);
-        } else {
-            self.finish_tx(conn_id, info);
-        }
-    }
-
     /// The peer acknowledged the oldest message that waits for it.
     pub(super) fn handle_ack(&mut self, conn_id: u32) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
@@ -566,8 +567,11 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
-    #[inline]
-    fn finish_tx(&mut self, conn_id: u32, info: &TxInfo) {
+    /// An operation is done, or a response has left whole.
+    pub(super) fn finish(&mut self, conn_id: u32, info: &TxInfo) {
+        if info.flags.contains(Flags::REMOTE_READ) {
+            return self.finish_response(conn_id, info);
+        }
         let Self {
             conns,
             eps,
@@ -579,7 +583,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         ep.outstanding = ep.outstanding.wrapping_sub(1);
-        if let Some(counter) = counters.get_mut(ep.config.tx_counter) {
+        if let Some(counter) = counters.get_mut(ep.config.counter_of(info.flags)) {
             counter.success(info.len);
         }
         if info.completion
