@@ -7,7 +7,7 @@ use ripstop_wire::xnet::cm::Extensions;
 use super::atomic::Atomic;
 use super::conn::{Chunk, Conn, TxDone, TxInfo, is_slot};
 use super::engine::{Engine, Ep, Limits};
-use super::rma::Rma;
+use super::rma::{ONE_SIDED, Rma};
 use super::small::put_header;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
@@ -539,7 +539,7 @@ impl<B: Buffer> Engine<B> {
         let mut cq = cqs.get_mut(ep.config.tx_cq);
         let mut counter = counters.get_mut(ep.config.tx_counter);
         while let Some(TxDone { end, info }) = conn.dones.front() {
-            if *end > conn.sent || info.ack || info.flags.contains(Flags::RMA) {
+            if *end > conn.sent || info.ack || info.flags.intersects(ONE_SIDED) {
                 return;
             }
             ep.outstanding = ep.outstanding.wrapping_sub(1);

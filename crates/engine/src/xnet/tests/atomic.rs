@@ -257,3 +257,32 @@ fn the_end_of_a_connection_frees_what_was_collected() {
     f.engine.close_conn(f.conn, Errno::ECONNRESET);
     assert_eq!((f.freed(), f.engine.mr_is_busy(mr)), (3, false));
 }
+
+#[test]
+fn those_that_fetch_count_as_reads_and_others_as_writes() {
+    let mut f = Fixture::new();
+    let [reads, writes, sends] =
+        [(); 3].map(|()| f.engine.open_counter(Counter::default()).unwrap());
+    f.engine.change_ep(f.ep, |ep| {
+        (ep.read_counter, ep.write_counter, ep.tx_counter) = (reads, writes, sends);
+    });
+    let plain = atomic(AtomicKind::Plain, AtomicOp::Sum, 1);
+    let injected = Atomic {
+        completion: false,
+        inject: true,
+        ..plain
+    };
+    for posted in [plain, injected] {
+        f.start_atomic(&posted).unwrap();
+        f.flush();
+    }
+    let counts =
+        |f: &mut Fixture| [reads, writes, sends].map(|id| f.engine.counter_mut(id).unwrap().value);
+    assert_eq!(counts(&mut f), [0, 2, 0]);
+    f.start_atomic(&atomic(AtomicKind::Fetch, AtomicOp::Sum, 2))
+        .unwrap();
+    f.flush();
+    f.header(&Header::new(Op::ReadRsp, 16)).unwrap();
+    f.engine.rx_placed(f.conn, 16);
+    assert_eq!(counts(&mut f), [1, 2, 0]);
+}
