@@ -1,6 +1,7 @@
 //! What an operation makes of one element.
 
 use core::cmp::Ordering;
+use core::ops::{BitAnd, BitOr, BitXor, Not};
 
 use ripstop_types::{AtomicOp, Datatype};
 
@@ -61,32 +62,32 @@ pub(super) fn element(datatype: Datatype, op: AtomicOp, b: &[u8], c: &[u8], t: &
     }
 }
 
-/// An integer as the operations need it.
-trait Integer: Copy + Ord {
+/// A number as the operations need it. The value keeps its bits, a NaN's too, as long as it is
+/// only moved.
+pub(super) trait Number: Copy {
     const ZERO: Self;
     const ONE: Self;
     /// Reads the first bytes; 0 where there are too few.
     fn get(bytes: &[u8]) -> Self;
-    /// Writes the first bytes; nothing where there are too few.
+    /// Writes the first bytes, but no padding; nothing where there are too few.
     fn put(self, bytes: &mut [u8]);
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
-    fn and(self, other: Self) -> Self;
-    fn or(self, other: Self) -> Self;
-    fn xor(self, other: Self) -> Self;
-    fn not(self) -> Self;
+    /// How `self` stands to `other`; `None` if one of them is a NaN.
+    fn order(self, other: Self) -> Option<Ordering>;
 }
 
-macro_rules! integers {
-    ($($int:ty)*) => {$(
-        impl Integer for $int {
-            const ZERO: Self = 0;
-            const ONE: Self = 1;
+/// Implements [`Number`] for types of the language, with these methods to calculate.
+macro_rules! numbers {
+    ($zero:literal $one:literal $plus:ident $minus:ident $times:ident: $($number:ty)*) => {$(
+        impl Number for $number {
+            const ZERO: Self = $zero;
+            const ONE: Self = $one;
 
             #[inline]
             fn get(bytes: &[u8]) -> Self {
-                bytes.first_chunk().map_or(0, |bytes| Self::from_ne_bytes(*bytes))
+                bytes.first_chunk().map_or($zero, |bytes| Self::from_ne_bytes(*bytes))
             }
 
             #[inline]
@@ -98,83 +99,76 @@ macro_rules! integers {
 
             #[inline]
             fn plus(self, other: Self) -> Self {
-                self.wrapping_add(other)
+                self.$plus(other)
             }
 
             #[inline]
             fn minus(self, other: Self) -> Self {
-                self.wrapping_sub(other)
+                self.$minus(other)
             }
 
             #[inline]
             fn times(self, other: Self) -> Self {
-                self.wrapping_mul(other)
+                self.$times(other)
             }
 
             #[inline]
-            fn and(self, other: Self) -> Self {
-                self & other
-            }
-
-            #[inline]
-            fn or(self, other: Self) -> Self {
-                self | other
-            }
-
-            #[inline]
-            fn xor(self, other: Self) -> Self {
-                self ^ other
-            }
-
-            #[inline]
-            fn not(self) -> Self {
-                !self
+            fn order(self, other: Self) -> Option<Ordering> {
+                self.partial_cmp(&other)
             }
         }
     )*};
 }
 
-integers! { i8 u8 i16 u16 i32 u32 i64 u64 i128 u128 }
+#[cfg(not(target_os = "none"))]
+pub(super) use numbers;
+
+numbers! { 0 1 wrapping_add wrapping_sub wrapping_mul: i8 u8 i16 u16 i32 u32 i64 u64 i128 u128 }
 
 /// [`element`] for an integer.
-fn integer<T: Integer>(op: AtomicOp, operand: &[u8], compare: &[u8], target: &mut [u8]) {
+fn integer<T>(op: AtomicOp, operand: &[u8], compare: &[u8], target: &mut [u8])
+where
+    T: Number + BitAnd<Output = T> + BitOr<Output = T> + BitXor<Output = T> + Not<Output = T>,
+{
     let (t, b) = (T::get(target), T::get(operand));
     let c = || T::get(compare);
-    let logical = |truth| if truth { T::ONE } else { T::ZERO };
+    let new = match op {
+        AtomicOp::Bor => t | b,
+        AtomicOp::Band => t & b,
+        AtomicOp::Bxor => t ^ b,
+        AtomicOp::Mswap => (b & c()) | (t & !c()),
+        _ => return number::<T>(op, operand, compare, target),
+    };
+    new.put(target);
+}
+
+/// [`element`] for any number, without the operations on bits.
+#[inline]
+pub(super) fn number<T: Number>(op: AtomicOp, operand: &[u8], compare: &[u8], target: &mut [u8]) {
+    let (t, b) = (T::get(target), T::get(operand));
     let new = match op {
         AtomicOp::Sum => t.plus(b),
         AtomicOp::Diff => t.minus(b),
         AtomicOp::Prod => t.times(b),
-        AtomicOp::Lor | AtomicOp::Land | AtomicOp::Lxor => {
-            logical(connect(op, t != T::ZERO, b != T::ZERO))
-        }
-        AtomicOp::Bor => t.or(b),
-        AtomicOp::Band => t.and(b),
-        AtomicOp::Bxor => t.xor(b),
-        AtomicOp::Mswap => b.and(c()).or(t.and(c().not())),
+        AtomicOp::Lor | AtomicOp::Land | AtomicOp::Lxor => logical(connect(op, truth(t), truth(b))),
         AtomicOp::AtomicWrite => b,
-        AtomicOp::AtomicRead => t,
-        AtomicOp::Min | AtomicOp::Max => {
-            if replaces(op, Some(b.cmp(&t))) {
-                b
-            } else {
-                t
-            }
-        }
-        AtomicOp::Cswap
-        | AtomicOp::CswapNe
-        | AtomicOp::CswapLe
-        | AtomicOp::CswapLt
-        | AtomicOp::CswapGe
-        | AtomicOp::CswapGt => {
-            if replaces(op, Some(c().cmp(&t))) {
-                b
-            } else {
-                t
-            }
-        }
+        AtomicOp::Min | AtomicOp::Max if replaces(op, b.order(t)) => b,
+        _ if op.takes_comparison() && replaces(op, T::get(compare).order(t)) => b,
+        _ => return,
     };
     new.put(target);
+}
+
+/// Whether a number counts as true: a NaN does, -0.0 does not.
+#[inline]
+pub(super) fn truth<T: Number>(number: T) -> bool {
+    number.order(T::ZERO) != Some(Ordering::Equal)
+}
+
+/// The number for a truth.
+#[inline]
+pub(super) fn logical<T: Number>(truth: bool) -> T {
+    if truth { T::ONE } else { T::ZERO }
 }
 
 /// What a logical operation makes of the truth of the target and of the operand.
@@ -190,7 +184,7 @@ pub(super) fn connect(op: AtomicOp, t: bool, b: bool) -> bool {
 /// Whether a conditional operation replaces the target, by how the operand (of a minimum or
 /// maximum) or the comparison (of a swap) stands to it. `None` is unordered: a NaN.
 #[inline]
-pub(super) fn replaces(op: AtomicOp, order: Option<Ordering>) -> bool {
+fn replaces(op: AtomicOp, order: Option<Ordering>) -> bool {
     match op {
         AtomicOp::Min | AtomicOp::CswapLt => order == Some(Ordering::Less),
         AtomicOp::Max | AtomicOp::CswapGt => order == Some(Ordering::Greater),

@@ -4,7 +4,7 @@
 use core::arch::asm;
 use core::cmp::Ordering;
 
-use super::float::Real;
+use super::compute::Number;
 
 /// The bytes of a value, without the padding behind it.
 const BYTES: usize = 10;
@@ -38,7 +38,7 @@ macro_rules! x87 {
     }};
 }
 
-impl Real for LongDouble {
+impl Number for LongDouble {
     const ZERO: Self = Self([0; BYTES]);
     // The digits 1.000 with their leading bit, and the bias as exponent.
     const ONE: Self = Self([0, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0x3f]);

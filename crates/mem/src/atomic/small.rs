@@ -7,7 +7,7 @@
 use core::cmp::Ordering;
 use core::marker::PhantomData;
 
-use super::float::Real;
+use super::compute::Number;
 
 /// A layout of sign, exponent and fraction, from the highest bit down.
 pub(super) trait Format: Copy {
@@ -175,7 +175,7 @@ fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + DOUBLE_BIAS) as u64) << DOUBLE_FRACTION)
 }
 
-impl<F: Format> Real for Small<F> {
+impl<F: Format> Number for Small<F> {
     const ZERO: Self = Self::new(0);
     // The bias as exponent field.
     const ONE: Self = Self::new(((1 << (F::EXPONENT - 1)) - 1) << F::FRACTION);
