@@ -236,7 +236,10 @@ impl<B: Buffer> Engine<B> {
         let Some(ep) = eps.get(conn.config.ep) else {
             return;
         };
-        if let Some(counter) = counters.get_mut(ep.config.remote_write_counter) {
+        // What is fetched counts as a read, when it has left.
+        if matches!(atomic, None | Some(AtomicKind::Plain))
+            && let Some(counter) = counters.get_mut(ep.config.remote_write_counter)
+        {
             counter.success(len);
         }
         if let Some(data) = envelope.data
