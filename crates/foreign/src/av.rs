@@ -38,6 +38,8 @@ pub struct AvAttr {
     pub av_type: AvType,
     /// Addresses expected, 0 for the provider's choice.
     pub count: usize,
+    /// Upper bits of an address that name a receive context of the peer (`fi_rx_addr`).
+    pub rx_ctx_bits: u8,
 }
 
 /// An address vector. Clones share it.

@@ -12,6 +12,7 @@ use crate::domain::DomainCore;
 use crate::fabric::{FabricCore, private};
 use crate::guard;
 use crate::owned::Owned;
+use crate::sets::WaitCore;
 use crate::threading::Threading;
 use crate::{Error, Result};
 
@@ -20,6 +21,8 @@ type Owner<M> = Owned<fid_cntr, M, Arc<DomainCore<M>>>;
 pub(crate) struct CntrCore<M: Threading> {
     pub(crate) owned: Owner<M>,
     wait: WaitObj,
+    /// The set it is waited for in, which closes after it.
+    _set: Option<Arc<WaitCore<M>>>,
 }
 
 /// A counter of completions. Clones share it.
@@ -38,7 +41,22 @@ impl<M: Threading> Clone for Cntr<M> {
 impl<M: Threading> Cntr<M> {
     pub(crate) fn new(owned: Owner<M>, wait: WaitObj) -> Self {
         Self {
-            core: Arc::new(CntrCore { owned, wait }),
+            core: Arc::new(CntrCore {
+                owned,
+                wait,
+                _set: None,
+            }),
+        }
+    }
+
+    /// One that is part of a wait set.
+    pub(crate) fn in_set(owned: Owner<M>, set: Arc<WaitCore<M>>) -> Self {
+        Self {
+            core: Arc::new(CntrCore {
+                owned,
+                wait: WaitObj::None,
+                _set: Some(set),
+            }),
         }
     }
 

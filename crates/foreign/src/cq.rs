@@ -22,6 +22,7 @@ use crate::guard;
 use crate::library::copy_text;
 use crate::ops::{OpId, Outcome, Returned};
 use crate::owned::Owned;
+use crate::sets::WaitCore;
 use crate::threading::Threading;
 use crate::{Error, Result};
 
@@ -131,6 +132,8 @@ impl From<Error> for Failure {
 pub(crate) struct CqCore<M: Threading> {
     pub(crate) owned: Owned<fid_cq, M, Arc<DomainCore<M>>>,
     attr: CqAttr,
+    /// The set it is waited for in, which closes after it.
+    _set: Option<Arc<WaitCore<M>>>,
 }
 
 /// A completion queue. Clones share it.
@@ -163,7 +166,26 @@ pub(crate) enum Fetch {
 impl<M: Threading> Cq<M> {
     pub(crate) fn new(owned: Owned<fid_cq, M, Arc<DomainCore<M>>>, attr: CqAttr) -> Self {
         Self {
-            core: Arc::new(CqCore { owned, attr }),
+            core: Arc::new(CqCore {
+                owned,
+                attr,
+                _set: None,
+            }),
+        }
+    }
+
+    /// One that is part of a wait set.
+    pub(crate) fn in_set(
+        owned: Owned<fid_cq, M, Arc<DomainCore<M>>>,
+        attr: CqAttr,
+        set: Arc<WaitCore<M>>,
+    ) -> Self {
+        Self {
+            core: Arc::new(CqCore {
+                owned,
+                attr,
+                _set: Some(set),
+            }),
         }
     }
 

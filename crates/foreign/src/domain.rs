@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
 //! `fi_domain`(3).
 
+use std::ffi::{CStr, CString};
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
@@ -297,9 +298,31 @@ impl<M: Threading> Domain<M> {
     ///
     /// What the library says.
     pub fn av(&self, attr: AvAttr) -> Result<Av<M>> {
+        self.open_av(attr, None, Flags::empty())
+    }
+
+    /// Opens an address vector that processes of this machine share by its name
+    /// (`fi_av_open`); one that is `read_only` must exist.
+    ///
+    /// # Errors
+    ///
+    /// `FI_EINVAL` for a name with a zero byte, and what the library says.
+    pub fn av_named(&self, attr: AvAttr, name: &str, read_only: bool) -> Result<Av<M>> {
+        let name = CString::new(name).map_err(|_| Error::new("fi_av_open", Errno::EINVAL))?;
+        let flags = match read_only {
+            true => Flags::READ,
+            false => Flags::empty(),
+        };
+        self.open_av(attr, Some(&name), flags)
+    }
+
+    fn open_av(&self, attr: AvAttr, name: Option<&CStr>, flags: Flags) -> Result<Av<M>> {
         let mut c_attr = fi_av_attr {
             type_: attr.av_type.raw(),
             count: attr.count,
+            rx_ctx_bits: i32::from(attr.rx_ctx_bits),
+            name: name.map_or(ptr::null(), CStr::as_ptr),
+            flags: flags.bits(),
             ..Default::default()
         };
         let mut av: *mut fid_av = ptr::null_mut();

@@ -2,7 +2,8 @@
 //!
 //! Benchmarks, the conformance suite and `ripstop perf --lib` drive other libraries with this
 //! crate, so that two libraries are measured and tested by the same code. It is no binding for
-//! applications: it covers messages, tagged messages, RMA, connections, queues and counters.
+//! applications: it covers messages, tagged messages, RMA, atomics, connections, queues, counters,
+//! scalable endpoints, shared contexts, poll sets and wait sets.
 //!
 //! # Ownership
 //!
@@ -28,11 +29,13 @@
 #![deny(unsafe_code)]
 
 mod addr;
+mod atomic;
 mod attrs;
 mod av;
 mod buf;
 mod call;
 mod cntr;
+mod contexts;
 mod cq;
 mod domain;
 mod endpoint;
@@ -53,13 +56,16 @@ mod probe;
 mod region;
 mod registration;
 mod rma;
+mod sets;
 mod tagged;
 mod threading;
 
 pub use addr::Addr;
+pub use atomic::Atomic;
 pub use av::{Av, AvAttr};
 pub use buf::Buf;
 pub use cntr::Cntr;
+pub use contexts::SharedTx;
 pub use cq::{Completion, Cq, CqAttr, CqError, Failure};
 pub use domain::{Domain, DomainOptions};
 pub use endpoint::{Endpoint, EndpointBuilder};
@@ -77,4 +83,5 @@ pub use probe::{Bound, Close};
 pub use region::{Mr, Region, Slice};
 pub use registration::{Form, Registration};
 pub use rma::{Direction, Remote};
+pub use sets::{PollSet, WaitSet};
 pub use threading::{Shared, Single, Threading};

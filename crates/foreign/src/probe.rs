@@ -15,6 +15,7 @@ use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
 use crate::av::AvCore;
 use crate::call::{self, ENOSYS, op};
 use crate::cntr::CntrCore;
+use crate::contexts::StxCore;
 use crate::cq::{CqCore, Fetch};
 use crate::domain::DomainCore;
 use crate::endpoint::EpCore;
@@ -24,7 +25,7 @@ use crate::library::copy_text;
 use crate::threading::{Lock, Threading};
 use crate::{
     Addr, Av, Cntr, Completion, Cq, Domain, Endpoint, EndpointBuilder, Eq, Error, Fabric, Pep,
-    Result,
+    Result, SharedTx, WaitSet,
 };
 
 /// `fi_close`(3) with its answer. Dropping an object closes it too, when its last user is gone.
@@ -69,6 +70,8 @@ close! {
     Eq: "an event queue", core => core.owned, core.owned.fid();
     Pep: "a passive endpoint", core => core.owned, core.owned.fid();
     Endpoint: "an endpoint", core => core.owned, core.owned.fid();
+    SharedTx: "a shared transmit context", core => core, core.fid();
+    WaitSet: "a wait set", core => core, core.fid();
 }
 
 fn destroyed(what: &str) -> ! {
@@ -88,6 +91,8 @@ pub enum Bound<'a, M: Threading> {
     Eq(&'a Eq<M>),
     /// An endpoint, such as a shared receive context.
     Endpoint(&'a Endpoint<M>),
+    /// A shared transmit context.
+    SharedTx(&'a SharedTx<M>),
     /// A domain, which no endpoint takes.
     Domain(&'a Domain<M>),
     /// A fabric, which no endpoint takes.
@@ -102,6 +107,7 @@ pub(crate) enum Kept<M: Threading> {
     Av(Arc<AvCore<M>>),
     Eq(Arc<EqCore<M>>),
     Ep(Arc<EpCore<M>>),
+    Stx(Arc<StxCore<M>>),
     Domain(Arc<DomainCore<M>>),
     Fabric(Arc<FabricCore<M>>),
 }
@@ -114,6 +120,7 @@ impl<M: Threading> Bound<'_, M> {
             Self::Av(o) => (Kept::Av(o.core.clone()), o.core.owned.fid()),
             Self::Eq(o) => (Kept::Eq(o.core.clone()), o.core.owned.fid()),
             Self::Endpoint(o) => (Kept::Ep(o.core.clone()), o.core.owned.fid()),
+            Self::SharedTx(o) => (Kept::Stx(o.core.clone()), o.core.fid()),
             Self::Domain(o) => (Kept::Domain(o.core.clone()), o.core.get().cast()),
             Self::Fabric(o) => (Kept::Fabric(o.core.clone()), o.core.fid()),
         }

@@ -1,0 +1,475 @@
+#![allow(unsafe_code)]
+//! Atomics on a peer's memory, `fi_atomic`(3).
+
+use std::ffi::c_void;
+use std::ptr;
+
+use ripstop_abi::{
+    FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC, fi_atomic_attr, fi_ioc, fi_msg_atomic, fi_ops_atomic,
+    fi_rma_ioc,
+};
+use ripstop_types::{AtomicKind, Datatype, Errno, FiAddr, Flags};
+
+use crate::buf::Buf;
+use crate::call::{ENOSYS, op};
+use crate::guard::Op;
+use crate::msg::{NONE, Posted, refused};
+use crate::ops::Kind;
+use crate::payload::private::Sealed as _;
+use crate::payload::{MAX_PARTS, Parts};
+use crate::threading::Threading;
+use crate::{Domain, Endpoint, Error, Remote, Result};
+
+/// What an atomic is, besides its memory. The buffers of one operation are given in one vector:
+/// first the operands, then what to compare with, then room for the result.
+#[derive(Clone, Copy, Debug)]
+pub struct Atomic<'a> {
+    /// Which family of calls.
+    pub kind: AtomicKind,
+    /// `enum fi_datatype`: any number, known or not.
+    pub datatype: u32,
+    /// `enum fi_op`: any number, known or not.
+    pub op: u32,
+    /// How many buffers are operands, comparisons, and results.
+    pub shape: [usize; 3],
+    /// The peer's memory, with lengths in bytes.
+    pub remote: &'a [Remote],
+    /// The peer.
+    pub peer: FiAddr,
+    /// Remote CQ data; counts with [`Flags::REMOTE_CQ_DATA`].
+    pub data: u64,
+    /// The flags of the message forms; `None` for the plain ones.
+    pub flags: Option<Flags>,
+}
+
+/// The call's arguments as C takes them.
+struct Args {
+    ioc: [fi_ioc; MAX_PARTS],
+    desc: [*mut c_void; MAX_PARTS],
+    shape: [usize; 3],
+    remote: [fi_rma_ioc; MAX_PARTS],
+    remotes: usize,
+    /// Elements in the peer's memory.
+    count: usize,
+}
+
+impl Args {
+    fn new(call: &Atomic<'_>, parts: &Parts) -> std::result::Result<Self, Errno> {
+        let size = Datatype::from_number(call.datatype).map_or(1, Datatype::size);
+        let given = call
+            .shape
+            .iter()
+            .try_fold(0_usize, |sum, n| sum.checked_add(*n));
+        if given != Some(parts.count) || call.remote.len() > MAX_PARTS {
+            return Err(Errno::EINVAL);
+        }
+        let mut args = Self {
+            ioc: [fi_ioc::default(); MAX_PARTS],
+            desc: parts.desc,
+            shape: call.shape,
+            remote: [fi_rma_ioc::default(); MAX_PARTS],
+            remotes: call.remote.len(),
+            count: call.remote.iter().map(|r| r.len / size).sum(),
+        };
+        for (ioc, iov) in args.ioc.iter_mut().zip(&parts.iov[..parts.count]) {
+            (ioc.addr, ioc.count) = (iov.iov_base, iov.iov_len / size);
+        }
+        for (ioc, remote) in args.remote.iter_mut().zip(call.remote) {
+            (ioc.addr, ioc.count, ioc.key) = (remote.address, remote.len / size, remote.key);
+        }
+        Ok(args)
+    }
+
+    /// Where the buffers of a group begin: operands, comparisons or results.
+    fn start(&self, group: usize) -> usize {
+        self.shape[..group].iter().sum()
+    }
+
+    fn iocs(&mut self, group: usize) -> *mut fi_ioc {
+        let start = self.start(group);
+        self.ioc[start..].as_mut_ptr()
+    }
+
+    fn descs(&mut self, group: usize) -> *mut *mut c_void {
+        let start = self.start(group);
+        self.desc[start..].as_mut_ptr()
+    }
+
+    /// The address of a group's first buffer; null when it has none.
+    fn first(&self, group: usize) -> *mut c_void {
+        match self.shape[group] {
+            0 => ptr::null_mut(),
+            _ => self.ioc[self.start(group)].addr,
+        }
+    }
+
+    fn first_desc(&self, group: usize) -> *mut c_void {
+        match self.shape[group] {
+            0 => ptr::null_mut(),
+            _ => self.desc[self.start(group)],
+        }
+    }
+
+    /// Whether each group is one buffer at most.
+    fn single(&self) -> bool {
+        self.shape.iter().all(|n| *n <= 1)
+    }
+}
+
+/// The forms of the calls.
+#[derive(Clone, Copy)]
+enum Form {
+    /// One buffer a group, one remote place.
+    Plain,
+    /// One remote place.
+    Vector,
+    /// Any, with flags.
+    Message(Flags),
+}
+
+fn call_name(kind: AtomicKind, form: Form) -> &'static str {
+    match (kind, form) {
+        (AtomicKind::Plain, Form::Plain) => "fi_atomic",
+        (AtomicKind::Plain, Form::Vector) => "fi_atomicv",
+        (AtomicKind::Plain, Form::Message(_)) => "fi_atomicmsg",
+        (AtomicKind::Fetch, Form::Plain) => "fi_fetch_atomic",
+        (AtomicKind::Fetch, Form::Vector) => "fi_fetch_atomicv",
+        (AtomicKind::Fetch, Form::Message(_)) => "fi_fetch_atomicmsg",
+        (AtomicKind::Compare, Form::Plain) => "fi_compare_atomic",
+        (AtomicKind::Compare, Form::Vector) => "fi_compare_atomicv",
+        (AtomicKind::Compare, Form::Message(_)) => "fi_compare_atomicmsg",
+    }
+}
+
+impl<M: Threading> Endpoint<M> {
+    #[inline]
+    fn atomic_ops(&self) -> *const fi_ops_atomic {
+        // SAFETY: the endpoint is open.
+        unsafe { (*self.raw()).atomic }
+    }
+
+    /// Carries out an atomic on a peer's memory, by the plainest call that can say it:
+    /// `fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`, their vector forms, and with flags
+    /// or several remote places their message forms.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::sendmsg`]; `FI_EINVAL` for a shape that is not that of the buffers.
+    pub fn atomic(&self, bufs: Vec<Buf>, call: &Atomic<'_>, token: u64) -> Posted<Vec<Buf>> {
+        let args = bufs.parts().and_then(|parts| {
+            let mut operands = parts.op(call.flags.unwrap_or_default());
+            operands.parts = call.shape[0];
+            Ok((Args::new(call, &parts)?, operands))
+        });
+        let form = |args: &Args| match (call.flags, args.remotes) {
+            (None, 1) if args.single() => Form::Plain,
+            (None, 1) => Form::Vector,
+            (flags, _) => Form::Message(flags.unwrap_or_default()),
+        };
+        let (mut args, operands): (Args, Op) = match args {
+            Ok(args) => args,
+            Err(errno) => return Err(refused("fi_atomic", errno, bufs)),
+        };
+        let form = form(&args);
+        let gate = self.may_transmit(operands, call.peer);
+        let name = call_name(call.kind, form);
+        self.post(name, Kind::Plain, token, bufs, gate, |context| {
+            match call.kind {
+                AtomicKind::Plain => self.plain_atomic(call, &mut args, form, context),
+                AtomicKind::Fetch => self.fetch_atomic(call, &mut args, form, context),
+                AtomicKind::Compare => self.compare_atomic(call, &mut args, form, context),
+            }
+        })
+    }
+
+    fn plain_atomic(
+        &self,
+        call: &Atomic<'_>,
+        args: &mut Args,
+        form: Form,
+        context: *mut c_void,
+    ) -> isize {
+        let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
+        let Remote { address, key, .. } = call.remote.first().copied().unwrap_or_default();
+        let (datatype, op) = (call.datatype, call.op);
+        let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
+        let (iocs, descs, parts) = (args.iocs(0), args.descs(0), args.shape[0]);
+        match form {
+            Form::Plain => op!(table, fi_ops_atomic.write).map_or(NONE, |write| {
+                // SAFETY: the endpoint is open; memory and context are booked until completion.
+                unsafe {
+                    write(
+                        ep, buf, count, desc, peer, address, key, datatype, op, context,
+                    )
+                }
+            }),
+            Form::Vector => op!(table, fi_ops_atomic.writev).map_or(NONE, |writev| {
+                // SAFETY: as above, and the vectors have `parts` elements.
+                unsafe {
+                    writev(
+                        ep, iocs, descs, parts, peer, address, key, datatype, op, context,
+                    )
+                }
+            }),
+            Form::Message(flags) => op!(table, fi_ops_atomic.writemsg).map_or(NONE, |writemsg| {
+                let msg = message(call, args, context);
+                // SAFETY: as above, and the message is whole.
+                unsafe { writemsg(ep, &raw const msg, flags.bits()) }
+            }),
+        }
+    }
+
+    fn fetch_atomic(
+        &self,
+        call: &Atomic<'_>,
+        args: &mut Args,
+        form: Form,
+        context: *mut c_void,
+    ) -> isize {
+        let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
+        let Remote { address, key, .. } = call.remote.first().copied().unwrap_or_default();
+        let (datatype, op) = (call.datatype, call.op);
+        let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
+        let (result, result_desc) = (args.first(2), args.first_desc(2));
+        let (iocs, descs, parts) = (args.iocs(0), args.descs(0), args.shape[0]);
+        let (results, result_descs, result_parts) = (args.iocs(2), args.descs(2), args.shape[2]);
+        match form {
+            Form::Plain => op!(table, fi_ops_atomic.readwrite).map_or(NONE, |readwrite| {
+                // SAFETY: the endpoint is open; memory and context are booked until completion.
+                unsafe {
+                    readwrite(
+                        ep,
+                        buf,
+                        count,
+                        desc,
+                        result,
+                        result_desc,
+                        peer,
+                        address,
+                        key,
+                        datatype,
+                        op,
+                        context,
+                    )
+                }
+            }),
+            Form::Vector => op!(table, fi_ops_atomic.readwritev).map_or(NONE, |readwritev| {
+                // SAFETY: as above, and the vectors have as many elements as said.
+                unsafe {
+                    readwritev(
+                        ep,
+                        iocs,
+                        descs,
+                        parts,
+                        results,
+                        result_descs,
+                        result_parts,
+                        peer,
+                        address,
+                        key,
+                        datatype,
+                        op,
+                        context,
+                    )
+                }
+            }),
+            Form::Message(flags) => {
+                op!(table, fi_ops_atomic.readwritemsg).map_or(NONE, |call_it| {
+                    let msg = message(call, args, context);
+                    // SAFETY: as above, and the message is whole.
+                    unsafe {
+                        call_it(
+                            ep,
+                            &raw const msg,
+                            results,
+                            result_descs,
+                            result_parts,
+                            flags.bits(),
+                        )
+                    }
+                })
+            }
+        }
+    }
+
+    fn compare_atomic(
+        &self,
+        call: &Atomic<'_>,
+        args: &mut Args,
+        form: Form,
+        context: *mut c_void,
+    ) -> isize {
+        let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
+        let Remote { address, key, .. } = call.remote.first().copied().unwrap_or_default();
+        let (datatype, op) = (call.datatype, call.op);
+        let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
+        let (compare, compare_desc) = (args.first(1), args.first_desc(1));
+        let (result, result_desc) = (args.first(2), args.first_desc(2));
+        let (iocs, descs, parts) = (args.iocs(0), args.descs(0), args.shape[0]);
+        let (compares, compare_descs) = (args.iocs(1), args.descs(1));
+        let (results, result_descs) = (args.iocs(2), args.descs(2));
+        let [_, compare_parts, result_parts] = args.shape;
+        match form {
+            Form::Plain => op!(table, fi_ops_atomic.compwrite).map_or(NONE, |compwrite| {
+                // SAFETY: the endpoint is open; memory and context are booked until completion.
+                unsafe {
+                    compwrite(
+                        ep,
+                        buf,
+                        count,
+                        desc,
+                        compare,
+                        compare_desc,
+                        result,
+                        result_desc,
+                        peer,
+                        address,
+                        key,
+                        datatype,
+                        op,
+                        context,
+                    )
+                }
+            }),
+            Form::Vector => op!(table, fi_ops_atomic.compwritev).map_or(NONE, |compwritev| {
+                // SAFETY: as above, and the vectors have as many elements as said.
+                unsafe {
+                    compwritev(
+                        ep,
+                        iocs,
+                        descs,
+                        parts,
+                        compares,
+                        compare_descs,
+                        compare_parts,
+                        results,
+                        result_descs,
+                        result_parts,
+                        peer,
+                        address,
+                        key,
+                        datatype,
+                        op,
+                        context,
+                    )
+                }
+            }),
+            Form::Message(flags) => {
+                op!(table, fi_ops_atomic.compwritemsg).map_or(NONE, |call_it| {
+                    let msg = message(call, args, context);
+                    // SAFETY: as above, and the message is whole.
+                    unsafe {
+                        call_it(
+                            ep,
+                            &raw const msg,
+                            compares,
+                            compare_descs,
+                            compare_parts,
+                            results,
+                            result_descs,
+                            result_parts,
+                            flags.bits(),
+                        )
+                    }
+                })
+            }
+        }
+    }
+
+    /// Carries out a plain atomic on a copy of its operands, without a completion
+    /// (`fi_inject_atomic`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::inject`].
+    pub fn inject_atomic(
+        &self,
+        bytes: &[u8],
+        (datatype, op): (u32, u32),
+        to: FiAddr,
+        address: u64,
+        key: u64,
+    ) -> Result<()> {
+        self.may_inject("fi_inject_atomic", bytes.len(), to)?;
+        let size = Datatype::from_number(datatype).map_or(1, Datatype::size);
+        let (from, count) = (bytes.as_ptr().cast::<c_void>(), bytes.len() / size);
+        let ret = match op!(self.atomic_ops(), fi_ops_atomic.inject) {
+            // SAFETY: the endpoint is open; the call copies the elements before it returns.
+            Some(inject) => unsafe {
+                inject(self.raw(), from, count, to.0, address, key, datatype, op)
+            },
+            None => NONE,
+        };
+        Error::check_count("fi_inject_atomic", ret).map(|_| ())
+    }
+
+    /// The most elements of one atomic of this kind (`fi_atomicvalid`, `fi_fetch_atomicvalid`,
+    /// `fi_compare_atomicvalid`).
+    ///
+    /// # Errors
+    ///
+    /// `FI_EOPNOTSUPP` for what is not offered.
+    pub fn atomic_valid(&self, kind: AtomicKind, datatype: u32, op: u32) -> Result<usize> {
+        let (call, found) = match kind {
+            AtomicKind::Plain => (
+                "fi_atomicvalid",
+                op!(self.atomic_ops(), fi_ops_atomic.writevalid),
+            ),
+            AtomicKind::Fetch => (
+                "fi_fetch_atomicvalid",
+                op!(self.atomic_ops(), fi_ops_atomic.readwritevalid),
+            ),
+            AtomicKind::Compare => (
+                "fi_compare_atomicvalid",
+                op!(self.atomic_ops(), fi_ops_atomic.compwritevalid),
+            ),
+        };
+        let mut count = 0;
+        let ret = match found {
+            // SAFETY: the endpoint is open, `count` takes the result.
+            Some(valid) => unsafe { valid(self.raw(), datatype, op, &raw mut count) },
+            None => ENOSYS,
+        };
+        Error::check(call, ret)?;
+        Ok(count)
+    }
+}
+
+fn message(call: &Atomic<'_>, args: &mut Args, context: *mut c_void) -> fi_msg_atomic {
+    fi_msg_atomic {
+        msg_iov: args.iocs(0),
+        desc: args.descs(0),
+        iov_count: args.shape[0],
+        addr: call.peer.0,
+        rma_iov: args.remote.as_ptr(),
+        rma_iov_count: args.remotes,
+        datatype: call.datatype,
+        op: call.op,
+        context,
+        data: call.data,
+    }
+}
+
+impl<M: Threading> Domain<M> {
+    /// The most elements of one atomic of this kind, and the bytes of an element
+    /// (`fi_query_atomic`).
+    ///
+    /// # Errors
+    ///
+    /// `FI_EOPNOTSUPP` for what is not offered.
+    pub fn query_atomic(&self, kind: AtomicKind, datatype: u32, op: u32) -> Result<(usize, usize)> {
+        let flags = match kind {
+            AtomicKind::Plain => 0,
+            AtomicKind::Fetch => FI_FETCH_ATOMIC,
+            AtomicKind::Compare => FI_COMPARE_ATOMIC,
+        };
+        let mut attr = fi_atomic_attr::default();
+        let ret = match op!(self.table(), fi_ops_domain.query_atomic) {
+            // SAFETY: the domain is open, `attr` takes the result.
+            Some(query) => unsafe { query(self.core.get(), datatype, op, &raw mut attr, flags) },
+            None => ENOSYS,
+        };
+        Error::check("fi_query_atomic", ret)?;
+        Ok((attr.count, attr.size))
+    }
+}
