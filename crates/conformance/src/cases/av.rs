@@ -1,6 +1,7 @@
 //! `fi_av`(3).
 
 mod many;
+mod shared;
 
 use ripstop_core::Address;
 use ripstop_types::{AvType, Errno, FiAddr};
@@ -11,7 +12,7 @@ use crate::rig::{A, B, Rig, Spec, offer};
 use crate::subject::{AvAttr, Fid};
 
 pub(super) fn cases() -> Vec<Case> {
-    [OWN, many::CASES].concat()
+    [OWN, many::CASES, shared::CASES].concat()
 }
 
 const OWN: &[Case] = &[

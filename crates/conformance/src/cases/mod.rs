@@ -1,9 +1,11 @@
 //! The cases, by man page.
 
+mod atomic;
 mod av;
 mod careless;
 mod cm;
 mod cntr;
+mod contexts;
 mod cq;
 mod eq;
 mod getinfo;
@@ -12,6 +14,7 @@ mod msg;
 mod objects;
 mod peers;
 mod rma;
+mod sets;
 mod tagged;
 mod threads;
 
@@ -29,11 +32,14 @@ pub fn all() -> Vec<Case> {
         cm::cases(),
         eq::CASES.to_vec(),
         objects::cases(),
+        contexts::CASES.to_vec(),
         cq::cases(),
         cntr::CASES.to_vec(),
+        sets::CASES.to_vec(),
         msg::cases(),
         tagged::cases(),
         rma::cases(),
+        atomic::cases(),
         mr::CASES.to_vec(),
         careless::CASES.to_vec(),
         peers::CASES.to_vec(),

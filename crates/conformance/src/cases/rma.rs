@@ -2,6 +2,7 @@
 
 mod denied;
 mod events;
+mod fence;
 
 use ripstop_types::{Errno, FiAddr, Flags, MsgOrder};
 
@@ -11,7 +12,7 @@ use crate::rig::{A, B, Rig, Spec, Target, offer, pattern, prepare};
 use crate::subject::{Inject, Post, Remote};
 
 pub(super) fn cases() -> Vec<Case> {
-    [OWN, denied::CASES, events::CASES].concat()
+    [OWN, denied::CASES, events::CASES, fence::CASES].concat()
 }
 
 /// What peers may do to most memory here.

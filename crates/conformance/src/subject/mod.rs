@@ -15,11 +15,15 @@ use std::fmt;
 use std::time::Duration;
 
 use ripstop_core::{Address, Hints, Info};
-use ripstop_types::{AvType, CqFormat, Errno, FiAddr, Flags, Threading, Version, WaitObj};
+use ripstop_types::{
+    AtomicKind, AvType, CqFormat, Errno, FiAddr, Flags, Threading, Version, WaitObj,
+};
 use rustix::event::Timespec;
 
 pub use call::{Error, Result};
-pub use post::{Claimed, Completion, CqError, Form, Inject, Kind, MrAttr, Post, Remote, Token};
+pub use post::{
+    Atomic, Claimed, Completion, CqError, Form, Inject, Kind, MrAttr, Post, Remote, Token,
+};
 
 /// An open object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,6 +84,8 @@ pub struct AvAttr {
     pub av_type: AvType,
     /// Addresses expected.
     pub count: usize,
+    /// Upper bits of an address that name a receive context of the peer (`fi_rx_addr`).
+    pub rx_ctx_bits: u8,
 }
 
 /// An endpoint option (`FI_OPT_*` of level `FI_OPT_ENDPOINT`, `fi_endpoint`(3)).
@@ -160,11 +166,17 @@ pub trait Subject {
     /// Opens an endpoint; with the info of a request, the one that accepts it.
     fn endpoint(&self, domain: Fid, info: &Info) -> Result<Fid>;
     fn shared_rx(&self, domain: Fid, info: &Info) -> Result<Fid>;
+    fn shared_tx(&self, domain: Fid, info: &Info) -> Result<Fid>;
+    fn scalable_ep(&self, domain: Fid, info: &Info) -> Result<Fid>;
+    /// `fi_tx_context` or `fi_rx_context`.
+    fn context(&self, sep: Fid, direction: Direction, index: usize, info: &Info) -> Result<Fid>;
     fn passive_ep(&self, fabric: Fid, info: &Info) -> Result<Fid>;
     fn eq(&self, fabric: Fid, wait: WaitObj) -> Result<Fid>;
     fn cq(&self, domain: Fid, attr: CqAttr) -> Result<Fid>;
     fn cntr(&self, domain: Fid, wait: WaitObj) -> Result<Fid>;
     fn av(&self, domain: Fid, attr: AvAttr) -> Result<Fid>;
+    /// One that is shared by its name; one that is read only must exist.
+    fn av_named(&self, domain: Fid, attr: AvAttr, name: &str, read_only: bool) -> Result<Fid>;
     fn close(&self, fid: Fid) -> Result<()>;
     fn bind(&self, fid: Fid, to: Fid, flags: Flags) -> Result<()>;
     fn enable(&self, ep: Fid) -> Result<()>;
@@ -226,6 +238,18 @@ pub trait Subject {
     /// `fi_inject_write`, or with data `fi_inject_writedata`; `inject` has no tag.
     fn inject_write(&self, ep: Fid, inject: Inject<'_>, to: Remote) -> Result<()>;
 
+    // fi_atomic(3)
+    /// `fi_inject_atomic` on a datatype with an operation; `inject` has no tag and no data.
+    fn inject_atomic(
+        &self,
+        ep: Fid,
+        inject: Inject<'_>,
+        what: (u32, u32),
+        to: Remote,
+    ) -> Result<()>;
+    /// The most elements of one atomic on a datatype with an operation.
+    fn query_atomic(&self, domain: Fid, kind: AtomicKind, what: (u32, u32)) -> Result<usize>;
+
     // fi_cm(3), fi_eq(3)
     fn name(&self, fid: Fid) -> Result<Address>;
     fn set_name(&self, fid: Fid, addr: &Address) -> Result<()>;
@@ -275,6 +299,24 @@ pub trait CEdge {
     fn set_option_bytes(&self, ep: Fid, option: EpOption, bytes: &[u8]) -> Result<()>;
     /// Opens an alias, closes the endpoint under it, closes the alias.
     fn alias_and_close(&self, ep: Fid, flags: Flags) -> Result<[(&'static str, i64); 2]>;
+    /// `fi_atomicvalid` and its like, and the size of an element as `fi_query_atomic` says.
+    fn atomic_valid(
+        &self,
+        ep: Fid,
+        domain: Fid,
+        kind: AtomicKind,
+        what: (u32, u32),
+    ) -> Result<(usize, usize)>;
+    fn poll_set(&self, domain: Fid) -> Result<Fid>;
+    fn poll_add(&self, set: Fid, member: Fid) -> Result<()>;
+    fn poll_del(&self, set: Fid, member: Fid) -> Result<()>;
+    fn poll_all(&self, set: Fid, max: usize) -> Result<Vec<Fid>>;
+    fn wait_set(&self, fabric: Fid, wait: WaitObj) -> Result<Fid>;
+    /// A queue whose wait object is the set.
+    fn cq_in(&self, domain: Fid, set: Fid, attr: CqAttr) -> Result<Fid>;
+    /// A counter whose wait object is the set.
+    fn cntr_in(&self, domain: Fid, set: Fid) -> Result<Fid>;
+    fn wait_for(&self, set: Fid, timeout: Duration) -> Result<()>;
     fn strerror(&self, errno: Errno) -> String;
     fn cq_strerror(&self, cq: Fid, prov_errno: i32) -> Result<String>;
     /// `fi_tostr` of an info.

@@ -1,4 +1,4 @@
-use ripstop_types::{Errno, FiAddr, Flags};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags};
 
 /// Names one operation; comes back with its completion. Chosen by the caller, never 0.
 pub type Token = u64;
@@ -18,6 +18,8 @@ pub enum Kind {
     Read,
     /// `fi_write` and its forms.
     Write,
+    /// `fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic` and their forms.
+    Atomic(AtomicKind),
 }
 
 impl Kind {
@@ -72,6 +74,19 @@ pub struct MrAttr {
     pub flags: Flags,
 }
 
+/// What an atomic is, besides its operands.
+#[derive(Clone, Debug)]
+pub struct Atomic {
+    /// `enum fi_datatype`: any number, known or not.
+    pub datatype: u32,
+    /// `enum fi_op`: any number, known or not.
+    pub op: u32,
+    /// What to compare with.
+    pub compare: Vec<Vec<u8>>,
+    /// Room for what was there before.
+    pub result: Vec<Vec<u8>>,
+}
+
 /// An operation to post.
 ///
 /// Without flags and with one buffer this is `fi_send`, `fi_senddata`, `fi_recv` and so on; else
@@ -90,8 +105,10 @@ pub struct Post {
     pub ignore: u64,
     /// Remote CQ data of a send.
     pub data: Option<u64>,
-    /// The peer's memory, of reads and writes.
+    /// The peer's memory, of reads, writes and atomics.
     pub remote: Vec<Remote>,
+    /// Of atomics. Its buffers come back behind the operands.
+    pub atomic: Option<Box<Atomic>>,
     /// Flags of the call, as `fi_sendmsg` takes them.
     pub flags: Option<Flags>,
     /// Comes back with the completion; 0 until it is posted.
@@ -108,6 +125,7 @@ impl Post {
             ignore: 0,
             data: None,
             remote: Vec::new(),
+            atomic: None,
             flags: None,
             token: 0,
         }
@@ -159,6 +177,33 @@ impl Post {
         Self {
             remote: vec![from],
             ..Self::new(Kind::Read, vec![vec![0; from.len]])
+        }
+    }
+
+    /// An atomic on a place of a peer's memory: operands, if it has some, comparisons and room
+    /// for the result in one buffer each.
+    #[must_use]
+    pub fn atomic(
+        kind: AtomicKind,
+        (datatype, op): (Datatype, AtomicOp),
+        [operand, compare]: [&[u8]; 2],
+        to: Remote,
+    ) -> Self {
+        let given = |bytes: &[u8], takes: bool| match takes {
+            true => vec![bytes.to_vec()],
+            false => Vec::new(),
+        };
+        let fetches = kind != AtomicKind::Plain;
+        let atomic = Atomic {
+            datatype: datatype.number(),
+            op: op.number(),
+            compare: given(compare, kind == AtomicKind::Compare),
+            result: given(&vec![0; to.len], fetches),
+        };
+        Self {
+            remote: vec![to],
+            atomic: Some(Box::new(atomic)),
+            ..Self::new(Kind::Atomic(kind), given(operand, op.takes_operand()))
         }
     }
 

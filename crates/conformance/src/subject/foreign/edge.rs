@@ -1,10 +1,40 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use ripstop_core::{Address, Info};
 use ripstop_foreign as lib;
-use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
+use ripstop_foreign::Bound;
+use ripstop_types::{AtomicKind, Errno, FiAddr, Flags, WaitObj};
 
 use super::table::Object;
 use super::{Foreign, option_number, refused, table, to_lib};
-use crate::subject::{CEdge, EpOption, Error, Fid, Result};
+use crate::subject::{CEdge, CqAttr, EpOption, Error, Fid, Result};
+
+impl<M: lib::Threading> Foreign<M> {
+    /// Calls `f` with what may be in a poll set.
+    fn with_member<R>(
+        &self,
+        fid: Fid,
+        f: impl FnOnce(&Bound<'_, M>) -> lib::Result<R>,
+    ) -> Result<R> {
+        Ok(match self.table.get(fid)? {
+            Object::Cq(o) => f(&Bound::Cq(&o)),
+            Object::Cntr(o) => f(&Bound::Cntr(&o)),
+            Object::Av(o) => f(&Bound::Av(&o)),
+            _ => return Err(Error::Missing("put that into a poll set")),
+        }?)
+    }
+}
+
+/// How the suite opens a queue, in the library's words.
+pub(super) fn cq_attr(attr: CqAttr) -> lib::CqAttr {
+    lib::CqAttr {
+        size: attr.size,
+        format: attr.format,
+        wait: attr.wait,
+        threshold: attr.threshold,
+    }
+}
 
 impl<M: lib::Threading> CEdge for Foreign<M> {
     fn name_into(&self, fid: Fid, len: usize) -> (Result<()>, usize) {
@@ -94,6 +124,74 @@ impl<M: lib::Threading> CEdge for Foreign<M> {
 
     fn alias_and_close(&self, ep: Fid, flags: Flags) -> Result<[(&'static str, i64); 2]> {
         Ok(table::read(&self.table.ep(ep)?).alias_and_close(flags)?)
+    }
+
+    fn atomic_valid(
+        &self,
+        ep: Fid,
+        domain: Fid,
+        kind: AtomicKind,
+        (datatype, op): (u32, u32),
+    ) -> Result<(usize, usize)> {
+        let ep = self.table.ep(ep)?;
+        let count = table::read(&ep).atomic_valid(kind, datatype, op)?;
+        let (_, size) = self
+            .table
+            .domain(domain)?
+            .query_atomic(kind, datatype, op)?;
+        Ok((count, size))
+    }
+
+    fn poll_set(&self, domain: Fid) -> Result<Fid> {
+        let set = self.table.domain(domain)?.poll_set()?;
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Polls(Arc::new(set)), format))
+    }
+
+    fn poll_add(&self, set: Fid, member: Fid) -> Result<()> {
+        let set = self.table.polls(set)?;
+        let id = self.with_member(member, |bound| set.add(bound))?;
+        self.table.with(|t| t.ids.insert(id, member));
+        Ok(())
+    }
+
+    fn poll_del(&self, set: Fid, member: Fid) -> Result<()> {
+        let set = self.table.polls(set)?;
+        self.with_member(member, |bound| set.remove(bound))
+    }
+
+    fn poll_all(&self, set: Fid, max: usize) -> Result<Vec<Fid>> {
+        let found = self.table.polls(set)?.poll(max)?;
+        let known = |id| self.table.with(|t| t.ids.get(&id).copied());
+        let unknown = refused("fi_poll", Errno::EOTHER);
+        found
+            .into_iter()
+            .map(|id| known(id).ok_or(unknown))
+            .collect()
+    }
+
+    fn wait_set(&self, fabric: Fid, wait: WaitObj) -> Result<Fid> {
+        let set = self.table.fabric(fabric)?.wait_set(wait)?;
+        let format = self.table.format(fabric);
+        Ok(self.table.insert(Object::Waits(set), format))
+    }
+
+    fn cq_in(&self, domain: Fid, set: Fid, attr: CqAttr) -> Result<Fid> {
+        let set = self.table.waits(set)?;
+        let cq = self.table.domain(domain)?.cq_in(&set, cq_attr(attr))?;
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Cq(cq), format))
+    }
+
+    fn cntr_in(&self, domain: Fid, set: Fid) -> Result<Fid> {
+        let set = self.table.waits(set)?;
+        let cntr = self.table.domain(domain)?.cntr_in(&set)?;
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Cntr(cntr), format))
+    }
+
+    fn wait_for(&self, set: Fid, timeout: Duration) -> Result<()> {
+        Ok(self.table.waits(set)?.wait(Some(timeout))?)
     }
 
     fn strerror(&self, errno: Errno) -> String {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ripstop_core::{Address, Handle, Info};
 use ripstop_foreign as lib;
 use ripstop_foreign::{Bound, Close as _, Library};
-use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
+use ripstop_types::{AtomicKind, Errno, FiAddr, Flags, WaitObj};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{
@@ -156,6 +156,30 @@ impl<M: lib::Threading> Subject for Foreign<M> {
             .insert_ep(srx.without_enable()?, info.addr_format))
     }
 
+    fn shared_tx(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        let stx = self.table.domain(domain)?;
+        let stx = self.with_info(info, |i| Ok(stx.shared_tx(i)?))?;
+        Ok(self.table.insert(Object::Stx(stx), info.addr_format))
+    }
+
+    fn scalable_ep(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let sep = self.with_info(info, |i| Ok(domain.scalable_ep(i)?))?;
+        Ok(self
+            .table
+            .insert_ep(sep.without_enable()?, info.addr_format))
+    }
+
+    fn context(&self, sep: Fid, direction: Direction, index: usize, info: &Info) -> Result<Fid> {
+        let transmit = direction == Direction::Tx;
+        let sep = self.table.ep(sep)?;
+        let sep = table::read(&sep);
+        let context = self.with_info(info, |i| Ok(sep.context(transmit, index, i)?))?;
+        Ok(self
+            .table
+            .insert_ep(context.without_enable()?, info.addr_format))
+    }
+
     fn passive_ep(&self, fabric: Fid, info: &Info) -> Result<Fid> {
         let fabric = self.table.fabric(fabric)?;
         let pep = self.with_info(info, |i| Ok(fabric.passive_ep(i)?))?;
@@ -169,12 +193,7 @@ impl<M: lib::Threading> Subject for Foreign<M> {
     }
 
     fn cq(&self, domain: Fid, attr: CqAttr) -> Result<Fid> {
-        let cq = self.table.domain(domain)?.cq(lib::CqAttr {
-            size: attr.size,
-            format: attr.format,
-            wait: attr.wait,
-            threshold: attr.threshold,
-        })?;
+        let cq = self.table.domain(domain)?.cq(edge::cq_attr(attr))?;
         let format = self.table.format(domain);
         Ok(self.table.insert(Object::Cq(cq), format))
     }
@@ -189,7 +208,19 @@ impl<M: lib::Threading> Subject for Foreign<M> {
         let av = self.table.domain(domain)?.av(lib::AvAttr {
             av_type: attr.av_type,
             count: attr.count,
+            rx_ctx_bits: attr.rx_ctx_bits,
         })?;
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Av(av), format))
+    }
+
+    fn av_named(&self, domain: Fid, attr: AvAttr, name: &str, read_only: bool) -> Result<Fid> {
+        let attr = lib::AvAttr {
+            av_type: attr.av_type,
+            count: attr.count,
+            rx_ctx_bits: attr.rx_ctx_bits,
+        };
+        let av = self.table.domain(domain)?.av_named(attr, name, read_only)?;
         let format = self.table.format(domain);
         Ok(self.table.insert(Object::Av(av), format))
     }
@@ -206,6 +237,9 @@ impl<M: lib::Threading> Subject for Foreign<M> {
             Object::Pep(o) => table::close_shared(o).map_err(|(o, e)| (Object::Pep(o), e)),
             Object::Ep(o) => table::close_ep(o).map_err(|(o, e)| (Object::Ep(o), e)),
             Object::Mr(o) => table::close_mr(o).map_err(|(o, e)| (Object::Mr(o), e)),
+            Object::Stx(o) => o.close().map_err(|(o, e)| (Object::Stx(o), e.into())),
+            Object::Polls(o) => table::close_polls(o).map_err(|(o, e)| (Object::Polls(o), e)),
+            Object::Waits(o) => o.close().map_err(|(o, e)| (Object::Waits(o), e.into())),
             // Freed with its domain.
             Object::Memory(_) => Ok(()),
         };
@@ -242,7 +276,9 @@ impl<M: lib::Threading> Subject for Foreign<M> {
                 Bound::Endpoint(&other)
             }
             Object::Pep(_) => return Err(Error::Missing("bind a passive endpoint")),
+            Object::Stx(o) => Bound::SharedTx(o),
             Object::Memory(_) | Object::Mr(_) => return Err(Error::Missing("bind memory")),
+            Object::Polls(_) | Object::Waits(_) => return Err(Error::Missing("bind a set")),
         };
         Ok(ep.bind(&to, flags)?)
     }
@@ -458,6 +494,31 @@ impl<M: lib::Threading> Subject for Foreign<M> {
             None => ep.inject_write(bytes, addr, to.address, to.key),
             Some(data) => ep.inject_writedata(bytes, data, addr, to.address, to.key),
         }?)
+    }
+
+    fn inject_atomic(
+        &self,
+        ep: Fid,
+        inject: Inject<'_>,
+        what: (u32, u32),
+        to: Remote,
+    ) -> Result<()> {
+        let ep = self.table.ep(ep)?;
+        let ep = table::read(&ep);
+        Ok(ep.inject_atomic(inject.bytes, what, inject.addr, to.address, to.key)?)
+    }
+
+    fn query_atomic(
+        &self,
+        domain: Fid,
+        kind: AtomicKind,
+        (datatype, op): (u32, u32),
+    ) -> Result<usize> {
+        let (count, _) = self
+            .table
+            .domain(domain)?
+            .query_atomic(kind, datatype, op)?;
+        Ok(count)
     }
 
     fn name(&self, fid: Fid) -> Result<Address> {

@@ -15,6 +15,7 @@ impl<M: lib::Threading> Foreign<M> {
         let ep = table::read(&ep);
         let op = match (post.flags, &post.bufs[..]) {
             _ if post.kind.is_rma() => super::rma::post(&ep, post),
+            _ if post.atomic.is_some() => super::rma::atomic(&ep, post),
             (None, [bytes]) => plain(&ep, post, Buf::from(&bytes[..])).map_err(Error::from),
             (flags, _) => with_flags(&ep, post, flags.unwrap_or_default()),
         }?;
@@ -92,7 +93,7 @@ fn plain<M: lib::Threading>(
         (Kind::Tsend, Some(data)) => ep.tsenddata(buf, data, addr, tag, token),
         (Kind::Recv, _) => ep.recv(buf, addr, token),
         (Kind::Trecv, _) => ep.trecv(buf, addr, tag, ignore, token),
-        (Kind::Read | Kind::Write, _) => unreachable!("posted elsewhere"),
+        (Kind::Read | Kind::Write | Kind::Atomic(_), _) => unreachable!("posted elsewhere"),
     }?)
 }
 
@@ -126,7 +127,7 @@ fn with_flags<M: lib::Threading>(
         Kind::Tsend => ep.tsendmsg(bufs, addr, tag, data, flags, token),
         Kind::Recv => ep.recvmsg(bufs, addr, flags, token),
         Kind::Trecv => ep.trecvmsg(bufs, addr, tag, ignore, flags, token),
-        Kind::Read | Kind::Write => unreachable!("posted elsewhere"),
+        Kind::Read | Kind::Write | Kind::Atomic(_) => unreachable!("posted elsewhere"),
     };
     Ok(posted.map_err(lib::Error::from)?)
 }

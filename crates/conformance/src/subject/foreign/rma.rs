@@ -3,7 +3,7 @@ use ripstop_foreign::{Bound, Buf};
 use ripstop_types::Flags;
 
 use super::table::{self, Object};
-use crate::subject::{Error, Form, Kind, MrAttr, Post, Result};
+use crate::subject::{Error, Form, Kind, MrAttr, Post, Remote, Result};
 
 pub(super) fn register<M: lib::Threading>(
     memory: &lib::Region<M>,
@@ -31,6 +31,41 @@ pub(super) fn bind<M: lib::Threading>(mr: &lib::Mr<M>, to: &Object<M>, flags: Fl
     }?)
 }
 
+fn remote(post: &Post) -> Vec<lib::Remote> {
+    let of = |r: &Remote| lib::Remote {
+        address: r.address,
+        len: r.len,
+        key: r.key,
+    };
+    post.remote.iter().map(of).collect()
+}
+
+/// Posts an atomic by the plainest call that can say it.
+pub(super) fn atomic<M: lib::Threading>(ep: &lib::Endpoint<M>, post: &Post) -> Result<lib::OpId> {
+    let (Kind::Atomic(kind), Some(atomic)) = (post.kind, &post.atomic) else {
+        return Err(Error::Missing("post that as an atomic"));
+    };
+    let groups = [&post.bufs, &atomic.compare, &atomic.result];
+    let bufs = groups.iter().flat_map(|group| group.iter());
+    let flags = match post.data {
+        Some(_) => Some(post.flags.unwrap_or_default() | Flags::REMOTE_CQ_DATA),
+        None => post.flags,
+    };
+    let call = lib::Atomic {
+        kind,
+        datatype: atomic.datatype,
+        op: atomic.op,
+        shape: groups.map(Vec::len),
+        remote: &remote(post),
+        peer: post.addr,
+        data: post.data.unwrap_or_default(),
+        flags,
+    };
+    let bufs = bufs.map(|b| Buf::from(&b[..])).collect();
+    let posted = ep.atomic(bufs, &call, post.token);
+    Ok(posted.map_err(lib::Error::from)?)
+}
+
 /// Posts a read or write by the plainest call that can say it.
 pub(super) fn post<M: lib::Threading>(ep: &lib::Endpoint<M>, post: &Post) -> Result<lib::OpId> {
     let (addr, token) = (post.addr, post.token);
@@ -54,21 +89,13 @@ pub(super) fn post<M: lib::Threading>(ep: &lib::Endpoint<M>, post: &Post) -> Res
             let place = (to.address, to.key);
             ep.rmav(direction, bufs(), addr, place, token)
         }
-        (flags, _, remote, data) => {
+        (flags, _, _, data) => {
             let mut flags = flags.unwrap_or_default();
             if data.is_some() {
                 flags |= Flags::REMOTE_CQ_DATA;
             }
-            let remote: Vec<_> = remote
-                .iter()
-                .map(|r| lib::Remote {
-                    address: r.address,
-                    len: r.len,
-                    key: r.key,
-                })
-                .collect();
             let extra = (data.unwrap_or_default(), flags);
-            ep.rmamsg(direction, bufs(), addr, &remote, extra, token)
+            ep.rmamsg(direction, bufs(), addr, &remote(post), extra, token)
         }
     };
     Ok(posted.map_err(lib::Error::from)?)

@@ -21,6 +21,9 @@ pub(super) enum Object<M: lib::Threading> {
     Ep(SharedEp<M>),
     Memory(lib::Region<M>),
     Mr(Arc<lib::Mr<M>>),
+    Stx(lib::SharedTx<M>),
+    Polls(Arc<lib::PollSet<M>>),
+    Waits(lib::WaitSet<M>),
 }
 
 /// An endpoint; setting options needs it alone.
@@ -39,6 +42,9 @@ impl<M: lib::Threading> Clone for Object<M> {
             Self::Ep(o) => Self::Ep(o.clone()),
             Self::Memory(o) => Self::Memory(o.clone()),
             Self::Mr(o) => Self::Mr(o.clone()),
+            Self::Stx(o) => Self::Stx(o.clone()),
+            Self::Polls(o) => Self::Polls(o.clone()),
+            Self::Waits(o) => Self::Waits(o.clone()),
         }
     }
 }
@@ -58,6 +64,13 @@ pub(super) fn close_shared<M: lib::Threading>(
 ) -> std::result::Result<(), (Arc<lib::Pep<M>>, Error)> {
     let pep = Arc::try_unwrap(pep).map_err(|pep| (pep, BUSY))?;
     pep.close().map_err(|(o, e)| (Arc::new(o), e.into()))
+}
+
+pub(super) fn close_polls<M: lib::Threading>(
+    set: Arc<lib::PollSet<M>>,
+) -> std::result::Result<(), (Arc<lib::PollSet<M>>, Error)> {
+    let set = Arc::try_unwrap(set).map_err(|set| (set, BUSY))?;
+    set.close().map_err(|(o, e)| (Arc::new(o), e.into()))
 }
 
 pub(super) fn close_mr<M: lib::Threading>(
@@ -225,4 +238,6 @@ getters! {
     ep: Ep => SharedEp<M>, "use that as an endpoint";
     memory: Memory => lib::Region<M>, "use that as memory";
     mr: Mr => Arc<lib::Mr<M>>, "use that as a registration";
+    polls: Polls => Arc<lib::PollSet<M>>, "use that as a poll set";
+    waits: Waits => lib::WaitSet<M>, "use that as a wait set";
 }

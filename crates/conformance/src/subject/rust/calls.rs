@@ -4,15 +4,16 @@ use ripstop_core::av::Symmetric;
 use ripstop_core::eq::Event as CoreEvent;
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    self, AddressVector, CompletionQueue, Counter, Endpoint, MemoryRegion, PassiveEp, Provider,
-    SharedRx,
+    self, AddressVector, CompletionQueue, Counter, Domain, Endpoint, MemoryRegion, PassiveEp,
+    Provider, ScalableEp, SharedRx,
 };
 use ripstop_core::registry::registry;
 use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::{copy_in, copy_out};
-use ripstop_types::{AddrFormat, Errno, FiAddr, Flags, Version, WaitObj};
+use ripstop_types::{AddrFormat, AtomicKind, Errno, FiAddr, Flags, Version, WaitObj};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::atomic;
 use super::open::event_token;
 use super::table::Object;
 use super::{Kind, Rust, of, refused};
@@ -111,6 +112,18 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         self.open_srx(domain, info)
     }
 
+    fn shared_tx(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        self.open_stx(domain, info)
+    }
+
+    fn scalable_ep(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        self.open_sep(domain, info)
+    }
+
+    fn context(&self, sep: Fid, direction: Direction, index: usize, _info: &Info) -> Result<Fid> {
+        self.open_context(sep, direction, index)
+    }
+
     fn passive_ep(&self, fabric: Fid, info: &Info) -> Result<Fid> {
         self.open_pep(fabric, info)
     }
@@ -128,7 +141,11 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
     }
 
     fn av(&self, domain: Fid, attr: AvAttr) -> Result<Fid> {
-        self.open_av(domain, attr)
+        self.open_av(domain, attr, None)
+    }
+
+    fn av_named(&self, domain: Fid, attr: AvAttr, name: &str, read_only: bool) -> Result<Fid> {
+        self.open_av(domain, attr, Some((name, read_only)))
     }
 
     fn close(&self, fid: Fid) -> Result<()> {
@@ -144,6 +161,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
             // A shared context is in use as soon as it is open.
             Object::Srx(_) => Ok(()),
             Object::Ep(ep) => of("enable", ep.enable()),
+            Object::Sep(sep) => of("enable", sep.enable()),
             _ => Err(Error::Missing("enable that")),
         }
     }
@@ -379,10 +397,28 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         self.do_inject_write(ep, inject, to)
     }
 
+    fn inject_atomic(
+        &self,
+        ep: Fid,
+        inject: Inject<'_>,
+        what: (u32, u32),
+        to: Remote,
+    ) -> Result<()> {
+        self.do_inject_atomic(ep, inject, what, to)
+    }
+
+    fn query_atomic(&self, domain: Fid, kind: AtomicKind, what: (u32, u32)) -> Result<usize> {
+        let domain = self.table.domain(domain)?;
+        let (datatype, op) = atomic::known(what)?;
+        let limit = domain.atomic_limit(kind, datatype, op);
+        of("atomic_limit", limit)
+    }
+
     fn name(&self, fid: Fid) -> Result<Address> {
         let name = match self.table.get(fid)? {
             Object::Pep(pep) => pep.name(),
             Object::Ep(ep) => ep.name(),
+            Object::Sep(sep) => sep.name(),
             _ => return Err(Error::Missing("name that")),
         };
         of("name", name)

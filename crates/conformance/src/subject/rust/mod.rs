@@ -3,6 +3,7 @@
 //! It adds what every front end adds: numbers for objects, `FI_EBUSY` for an object that
 //! others hold, and buffers that stay put until their operation has ended.
 
+mod atomic;
 mod calls;
 mod open;
 mod table;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ripstop_core::eq::EqAttr;
 use ripstop_core::provider::{
     self, CounterAttr, Domain, Endpoint, Fabric, MemoryRegion, PassiveEp, Provider, RecvKind,
-    RmaCall, SendKind, SharedRx,
+    RmaCall, ScalableEp, SendKind, SharedRx,
 };
 use ripstop_core::{EventQueue, FidToken, Info};
 use ripstop_mem::Parked;
@@ -14,8 +14,8 @@ use ripstop_types::{Errno, Flags, RmaIov, WaitObj};
 use super::table::{Memory, Object, Queue};
 use super::{Kind, Rust, of, refused};
 use crate::subject::{
-    AvAttr, Claimed, CqAttr, Error, Fid, Inject, Kind as PostKind, MrAttr, Post, Remote, Result,
-    Token,
+    AvAttr, Claimed, CqAttr, Direction, Error, Fid, Inject, Kind as PostKind, MrAttr, Post, Remote,
+    Result, Token,
 };
 
 /// What an object is called in events.
@@ -38,10 +38,11 @@ fn call_name(kind: PostKind) -> &'static str {
         PostKind::Trecv => "tagged recv",
         PostKind::Read => "read",
         PostKind::Write => "write",
+        PostKind::Atomic(_) => "atomic",
     }
 }
 
-fn rma_iov(remote: &Remote) -> RmaIov {
+pub(super) fn rma_iov(remote: &Remote) -> RmaIov {
     RmaIov {
         addr: remote.address,
         len: remote.len as u64,
@@ -49,7 +50,7 @@ fn rma_iov(remote: &Remote) -> RmaIov {
     }
 }
 
-fn parked(post: &Post) -> Vec<Parked> {
+pub(super) fn parked(post: &Post) -> Vec<Parked> {
     let bufs = post.bufs.iter();
     bufs.map(|b| Parked::park(b.clone())).collect()
 }
@@ -93,6 +94,30 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let srx = of("shared_rx", domain.shared_rx(&info.rx))?;
         let fid = self.table.number();
         Ok(self.table.put(fid, Object::Srx(srx), None, Some(domain)))
+    }
+
+    pub(super) fn open_stx(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let stx = of("shared_tx", domain.shared_tx(&info.tx))?;
+        let fid = self.table.number();
+        Ok(self.table.put(fid, Object::Stx(stx), None, Some(domain)))
+    }
+
+    pub(super) fn open_sep(&self, domain: Fid, info: &Info) -> Result<Fid> {
+        let domain = self.table.domain(domain)?;
+        let fid = self.table.number();
+        let sep = of("scalable_ep", domain.scalable_ep(info, event_token(fid)?))?;
+        Ok(self.table.put(fid, Object::Sep(sep), None, Some(domain)))
+    }
+
+    pub(super) fn open_context(&self, sep: Fid, direction: Direction, index: usize) -> Result<Fid> {
+        let sep = self.table.sep(sep)?;
+        let ep = match direction {
+            Direction::Tx => of("tx_context", sep.tx_context(index, None))?.0,
+            Direction::Rx => of("rx_context", sep.rx_context(index, None))?.0,
+        };
+        let fid = self.table.number();
+        Ok(self.table.put(fid, Object::Ep(ep), None, None))
     }
 
     pub(super) fn open_pep(&self, fabric: Fid, info: &Info) -> Result<Fid> {
@@ -139,12 +164,23 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             .put(fid, Object::Cntr(counter), None, Some(domain)))
     }
 
-    pub(super) fn open_av(&self, domain: Fid, attr: AvAttr) -> Result<Fid> {
+    /// `shared` is the name of one that is shared, and whether it is read only.
+    pub(super) fn open_av(
+        &self,
+        domain: Fid,
+        attr: AvAttr,
+        shared: Option<(&str, bool)>,
+    ) -> Result<Fid> {
         let domain = self.table.domain(domain)?;
         let wanted = provider::AvAttr {
             av_type: attr.av_type,
             count: attr.count,
-            ..provider::AvAttr::default()
+            rx_ctx_bits: attr.rx_ctx_bits,
+            name: shared.map(|(name, _)| name.to_owned()),
+            flags: match shared {
+                Some((_, true)) => Flags::READ,
+                _ => Flags::empty(),
+            },
         };
         let av = of("av", domain.av(&wanted))?;
         let fid = self.table.number();
@@ -201,6 +237,8 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             (Object::Ep(ep), Object::Av(o)) => ep.bind_av(o),
             (Object::Ep(ep), Object::Eq(o)) => ep.bind_eq(o),
             (Object::Ep(ep), Object::Srx(o)) => ep.bind_srx(o),
+            (Object::Ep(ep), Object::Stx(o)) => ep.bind_stx(o),
+            (Object::Sep(sep), Object::Av(o)) => sep.bind_av(o),
             (Object::Srx(srx), Object::Cq(o)) => srx.bind_cq(&o.cq, flags),
             (Object::Srx(srx), Object::Cntr(o)) => srx.bind_counter(o, flags),
             (Object::Pep(pep), Object::Eq(o)) => pep.bind_eq(o),
@@ -247,6 +285,9 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
     pub(super) fn do_post(&self, ep: Fid, post: &Post) -> Result<()> {
         if post.kind.is_rma() {
             return self.do_rma(ep, post);
+        }
+        if let Some(atomic) = &post.atomic {
+            return self.do_atomic(ep, post, atomic);
         }
         let object = self.table.get(ep)?;
         let (context, iov) = self.table.lend(ep, post.token, parked(post));

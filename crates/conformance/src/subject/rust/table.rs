@@ -34,6 +34,8 @@ pub(super) enum Object<F: Fabric, D: Domain> {
     Srx(Arc<D::SharedRx>),
     Memory(Memory<D>),
     Mr(Arc<D::Mr>),
+    Stx(Arc<D::SharedTx>),
+    Sep(Arc<D::ScalableEp>),
 }
 
 impl<F: Fabric, D: Domain> Clone for Object<F, D> {
@@ -56,6 +58,8 @@ impl<F: Fabric, D: Domain> Clone for Object<F, D> {
                 domain: o.domain.clone(),
             }),
             Self::Mr(o) => Self::Mr(o.clone()),
+            Self::Stx(o) => Self::Stx(o.clone()),
+            Self::Sep(o) => Self::Sep(o.clone()),
         }
     }
 }
@@ -75,6 +79,8 @@ impl<F: Fabric, D: Domain> Object<F, D> {
             Self::Srx(o) => Arc::strong_count(o),
             Self::Memory(o) => Arc::strong_count(&o.parked),
             Self::Mr(o) => Arc::strong_count(o),
+            Self::Stx(o) => Arc::strong_count(o),
+            Self::Sep(o) => Arc::strong_count(o),
         };
         owners > 1
     }
@@ -335,4 +341,5 @@ getters! {
     ep: Ep => Arc<D::Endpoint>, "use that as an endpoint";
     memory: Memory => Memory<D>, "use that as memory";
     mr: Mr => Arc<D::Mr>, "use that as a registration";
+    sep: Sep => Arc<D::ScalableEp>, "use that as a scalable endpoint";
 }
