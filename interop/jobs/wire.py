@@ -31,6 +31,8 @@ ADDRESSING = {"offset": "-m", "address": "-v"}
 OURS_SERVES = {("msg", "peek")}
 # The same with blocking waits, and over IPv6.
 VARIANTS = {"wait": ["-w"], "ipv6": ["-a", "::1"]}
+# Open files with which a process can start, and with which it can do all of its work.
+FEWEST_FILES, ENOUGH_FILES = 4, 40
 # Works in which one side is killed.
 LOSSES = {"msg": [("drain", ["-c"])], "rdm": [("drain", []), ("tagged-drain", [])]}
 
@@ -64,6 +66,8 @@ def cases():
               Case(f"{NAME}/killed/rdm/await/ours-receives", loss(True, True, "await", [])),
               Case(f"{NAME}/restarted/rdm/ours-stays", restart(True)),
               Case(f"{NAME}/restarted/rdm/theirs-stays", restart(False))]
+    found += [Case(f"{NAME}/scarce/{kind}/{role}", scarce(role, flags))
+              for kind, flags in (("msg", ["-c"]), ("rdm", [])) for role in ("server", "client")]
     return found
 
 
@@ -80,10 +84,10 @@ def prepare(bench):
 class Side:
     """A running peer, and what it says."""
 
-    def __init__(self, bench, library, flags):
+    def __init__(self, bench, library, flags, files=None):
         self.name = "theirs" if library is theirs else "ours"
         self.bench = bench
-        command = [peer, *flags]
+        command = [*(["prlimit", f"--nofile={files}"] if files else []), peer, *flags]
         self.child = process.start(command, bench.environment(library), bench.scratch, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.unread = b""
@@ -176,11 +180,59 @@ def talk(role, work, flags, ours=()):
     return cleanly(body)
 
 
-def first_to_speak(*sides):
+def scarce(role, flags):
+    """One side may open few files, and ever more: until it has enough, both end with an error, and soon."""
+
+    def body(bench):
+        began = time.monotonic()
+        for files in range(FEWEST_FILES, ENOUGH_FILES):
+            limits = {role: files}
+            try:
+                sides = [Side(bench, bench.library, [*(["-s"] if name == "server" else []), *flags, "msg"], limits.get(name))
+                         for name in ("server", "client")]
+                addresses = [side.hear("ADDR", NOTICE) for side in sides]
+                for side, address in zip(sides, reversed(addresses)):
+                    side.say(f"PEER {address}")
+                enough = both_done(sides)
+            except Failed as failed:
+                # A side that gets an error says which.
+                if "silent" in str(failed) or "killed" in str(failed):
+                    raise Failed(f"with {files} files: {failed}") from failed
+                enough = False
+            finally:
+                process.end_all()
+            if enough and files == FEWEST_FILES:
+                raise Failed(f"{files} files are enough: this tries nothing")
+            if enough:
+                return
+        raise Failed(f"{ENOUGH_FILES} files are not enough, after {time.monotonic() - began:.0f} s")
+
+    return cleanly(body)
+
+
+def both_done(sides):
+    """Hears the first side that has come to an end, whichever it is; whether it is done, and then the other too."""
+    limit = time.monotonic() + NOTICE
+    while time.monotonic() < limit:
+        for side in first_to_speak(*sides, seconds=NOTICE):
+            if b"\n" not in side.unread and not select.select([side.child.stdout], [], [], 0)[0]:
+                continue
+            line = side.line(NOTICE)
+            if line is None or line.startswith("ERROR"):
+                raise Failed(f"{side.name}: {line or side.ending()}")
+            if line.startswith("DONE"):
+                for other in sides:
+                    if other is not side:
+                        other.hear("DONE", NOTICE)
+                return True
+    raise Failed("both sides are silent")
+
+
+def first_to_speak(*sides, seconds=70):
     """The sides, the one that has something to say first."""
     if any(b"\n" in side.unread for side in sides):
         return sides
-    ready, _, _ = select.select([side.child.stdout for side in sides], [], [], 70)
+    ready, _, _ = select.select([side.child.stdout for side in sides], [], [], seconds)
     return sorted(sides, key=lambda side: side.child.stdout not in ready)
 
 

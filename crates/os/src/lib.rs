@@ -28,5 +28,5 @@ pub use eventfd::EventFd;
 pub use host::{hostname, pid};
 pub use iovec::{IoVec, IoVecMut};
 pub use shared::NamedMemory;
-pub use socket::{Connect, Keepalive, PortRange, Shutdown, Socket};
+pub use socket::{Connect, Keepalive, PortRange, Shutdown, Socket, Spare};
 pub use timer::Timer;

@@ -4,6 +4,7 @@ mod data;
 mod no_port;
 mod open;
 mod options;
+mod spare;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -15,6 +16,7 @@ use crate::errno::{errno, retry};
 
 pub use open::{Connect, PortRange};
 pub use options::Keepalive;
+pub use spare::Spare;
 
 /// A non-blocking TCP socket over IPv4 or IPv6: a listener, a connection, or on its way to be
 /// one.

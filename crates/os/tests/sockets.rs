@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use common::{V4, connect, loopbacks, pair, ready};
-use ripstop_os::{Connect, Interest, Keepalive, PortRange, Socket};
+use ripstop_os::{Connect, Interest, Keepalive, PortRange, Socket, Spare};
 use ripstop_types::Errno;
 
 #[test]
@@ -235,4 +235,18 @@ fn the_descriptor_can_be_given_away() {
     let socket = Socket::tcp_bound(&V4, None).unwrap();
     let raw = socket.as_raw_fd();
     assert_eq!(OwnedFd::from(socket).as_raw_fd(), raw);
+}
+
+#[test]
+fn a_spare_descriptor_turns_a_connection_away() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let listener = Socket::tcp_listener(&any, None, 8).unwrap();
+    let mut spare = Spare::new().unwrap();
+    assert_eq!(spare.turn_away(&listener), None);
+    let (peer, _) = Socket::connect(&listener.local_addr().unwrap(), None).unwrap();
+    assert_eq!(spare.turn_away(&listener), peer.local_addr().ok());
+    // The end of the stream is there for the peer to read.
+    let mut byte = [0];
+    assert_eq!(peer.recv(&mut byte), Ok(0));
+    assert!(listener.accept().unwrap().is_none());
 }

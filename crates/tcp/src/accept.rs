@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ripstop_engine::xnet::Terms;
 use ripstop_engine::xnet::cm::CmReader;
-use ripstop_os::{Interest, Shutdown, Socket, clock};
+use ripstop_os::{Interest, Shutdown, Socket, Spare, clock};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 use ripstop_wire::{ByteOrder, WireError};
@@ -133,6 +133,23 @@ impl Accepting {
     }
 }
 
+/// The next connection that waits on a listening socket. Those for which there is no descriptor
+/// are turned away, so that their peers know.
+pub(crate) fn next_accepted(listener: &Socket, spare: &mut Spare) -> Option<(Socket, SocketAddr)> {
+    loop {
+        match listener.accept() {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                let peer = spare.turn_away(listener)?;
+                log_warn_sparse!(
+                    EpCtrl,
+                    "{peer}: turned away: {error}; raise the limit of open files"
+                );
+            }
+        }
+    }
+}
+
 /// Reads a connection message as far as it has arrived; returns whether it is whole.
 pub(crate) fn read_message(
     socket: &Socket,
@@ -199,19 +216,12 @@ impl State {
     pub(crate) fn handle_listener(&mut self, ep: u32) {
         let params = Arc::clone(&self.params);
         loop {
-            let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
+            let state = self.eps.get(ep as usize).and_then(Option::as_ref);
+            let Some(rdm) = state.and_then(|state| state.rdm.as_ref()) else {
                 return;
             };
-            let (socket, peer) = match rdm.listener.accept() {
-                Ok(Some(accepted)) => accepted,
-                Ok(None) => return,
-                Err(error) => {
-                    log_warn_sparse!(
-                        EpCtrl,
-                        "a connection could not be accepted: {error}; raise the limit of open files"
-                    );
-                    return;
-                }
+            let Some((socket, peer)) = next_accepted(&rdm.listener, &mut self.spare) else {
+                return;
             };
             self.next_accepting = self.next_accepting.wrapping_add(1);
             let id = self.next_accepting;

@@ -20,7 +20,7 @@ use crate::domain::{Domain, Mode, default_source};
 use crate::endpoint::{Part, RX_FLAGS, TX_FLAGS};
 use crate::params::{BACKLOG, MIN_MULTI_RECV};
 use crate::passive::{ConnRequest, PassiveEp};
-use crate::rdm::Rdm;
+use crate::rdm::{Rdm, bind_advice};
 use crate::small::Calls;
 use crate::state::{EpState, Msg, State, put, token};
 
@@ -58,7 +58,8 @@ pub(crate) fn bind_rdm<K: Mode>(domain: &Domain<K>, wanted: &SocketAddr) -> Resu
     Socket::tcp_bound(wanted, range).inspect_err(|error| {
         log_warn!(
             EpCtrl,
-            "{wanted}: cannot be bound: {error}; choose another source address"
+            "{wanted}: cannot be bound: {error}; {}",
+            bind_advice(*error)
         );
     })
 }

@@ -7,6 +7,7 @@ use ripstop_wire::xnet::cm::{Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::accept::{read_message, terms, write_message};
+use crate::rdm::advice;
 use crate::state::State;
 use crate::stream::Phase;
 
@@ -152,10 +153,7 @@ impl State {
         let (peer, is_rdm, ep) = (stream.peer, stream.is_rdm, stream.ep);
         let whole = stream.context == 0;
         if is_rdm {
-            log_warn!(
-                EpCtrl,
-                "{peer}: not reached: {error}; check that the peer runs and that the address is right"
-            );
+            log_warn!(EpCtrl, "{peer}: not reached: {error}; {}", advice(error));
         }
         let src = self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src());
         self.close_stream(id, error);
@@ -193,7 +191,9 @@ impl State {
         if is_rdm && self.engine.waits_for(ep, src) {
             // Receives that only this peer can fill: find out whether it is still there.
             // An attempt that comes to nothing ends them.
-            let _ = self.open_route(ep, src);
+            if self.open_route(ep, src).is_err() {
+                self.engine.fail_directed(ep, src, error);
+            }
         }
     }
 

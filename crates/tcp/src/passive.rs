@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use ripstop_core::provider::{self, Token};
 use ripstop_core::{Address, EventQueue, Handle, Info, ProgressSource};
-use ripstop_os::{Epoll, Events, Interest, Socket, clock};
+use ripstop_os::{Epoll, Events, Interest, Socket, Spare, clock};
 use ripstop_types::{EpType, Errno, Result};
 
-use crate::accept::{Accepting, Read, Request, reject};
+use crate::accept::{Accepting, Read, Request, next_accepted, reject};
 use crate::domain::default_source;
 use crate::events;
 use crate::fabric::Fabric;
 use crate::params::{BACKLOG, MAX_HELLO};
+use crate::rdm::bind_advice;
 
 /// The epoll token of the listening socket; others are ids of accepted ones.
 const LISTENER: u64 = u64::MAX;
@@ -31,9 +32,10 @@ impl ConnRequest {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Listener {
     socket: Option<Socket>,
+    spare: Spare,
     listening: bool,
     backlog: i32,
     eq: Option<Arc<EventQueue>>,
@@ -63,6 +65,7 @@ impl PassiveEp {
             None => None,
         };
         let epoll = Epoll::new()?;
+        let spare = Spare::new()?;
         Ok(Arc::new_cyclic(|this| Self {
             fabric: Arc::clone(fabric),
             info: info.clone(),
@@ -70,8 +73,12 @@ impl PassiveEp {
             epoll,
             listener: Mutex::new(Listener {
                 socket,
+                spare,
+                listening: false,
                 backlog: BACKLOG,
-                ..Listener::default()
+                eq: None,
+                accepting: HashMap::new(),
+                next: 0,
             }),
             this: Weak::clone(this),
         }))
@@ -103,16 +110,8 @@ impl PassiveEp {
 
     fn accept_all(&self, listener: &mut Listener) {
         while let Some(socket) = &listener.socket {
-            let (socket, peer) = match socket.accept() {
-                Ok(Some(accepted)) => accepted,
-                Ok(None) => return,
-                Err(error) => {
-                    log_warn_sparse!(
-                        EpCtrl,
-                        "a connection could not be accepted: {error}; raise the limit of open files"
-                    );
-                    return;
-                }
+            let Some((socket, peer)) = next_accepted(socket, &mut listener.spare) else {
+                return;
             };
             listener.next = listener.next.wrapping_add(1) & (LISTENER >> 1);
             let id = listener.next;
@@ -163,7 +162,8 @@ fn bind(fabric: &Fabric, addr: &SocketAddr) -> Result<Socket> {
     Socket::tcp_bound(addr, fabric.params.range_for(addr)).inspect_err(|error| {
         log_warn!(
             EpCtrl,
-            "{addr}: cannot be bound: {error}; choose another source address"
+            "{addr}: cannot be bound: {error}; {}",
+            bind_advice(*error)
         );
     })
 }

@@ -159,18 +159,31 @@ impl State {
             rdm.peers.insert(peer, id);
         }
         self.start_timer();
-        self.try_connect(id);
+        match self.attempt(id) {
+            // Nothing of it is known to the peer: the caller is told at once, even one that
+            // injects and reads no queue.
+            Err(error) if is_scarcity(error) => {
+                self.close_stream(id, error);
+                return Err(error);
+            }
+            Err(error) => self.connect_failed(id, error, &[]),
+            Ok(()) => {}
+        }
         Ok(id)
     }
 
     /// Starts to connect a stream that waits.
     pub(crate) fn try_connect(&mut self, id: u32) {
-        let Some(stream) = self.stream(id) else {
-            return;
-        };
+        if let Err(error) = self.attempt(id) {
+            self.connect_failed(id, error, &[]);
+        }
+    }
+
+    fn attempt(&mut self, id: u32) -> Result<()> {
+        let stream = self.stream(id).ok_or(Errno::ENOTCONN)?;
         let (ep, peer) = (stream.ep, stream.peer);
         stream.retry = None;
-        let Some(state) = self.ep(ep) else { return };
+        let state = self.ep(ep).ok_or(Errno::ENOTCONN)?;
         let bound = state.msg.bound.take();
         let source = match &state.rdm {
             Some(rdm) => Some(SocketAddr::new(rdm.addr.ip(), 0)),
@@ -178,24 +191,18 @@ impl State {
         };
         let source = source
             .filter(|source| !source.ip().is_unspecified() && source.is_ipv4() == peer.is_ipv4());
-        let attempt = match bound {
+        let (socket, progress) = match bound {
             Some(socket) => socket.connect_to(&peer),
             None => Socket::connect(&peer, source),
-        };
-        match attempt {
-            Ok((socket, progress)) => {
-                if let Err(error) = self.attach(id, socket, Interest::WRITE) {
-                    return self.connect_failed(id, error, &[]);
-                }
-                if let Some(stream) = self.stream(id) {
-                    stream.phase = Phase::Connecting;
-                }
-                if matches!(progress, Connect::Connected) {
-                    self.handle_handshake(id);
-                }
-            }
-            Err(error) => self.connect_failed(id, error, &[]),
+        }?;
+        self.attach(id, socket, Interest::WRITE)?;
+        if let Some(stream) = self.stream(id) {
+            stream.phase = Phase::Connecting;
         }
+        if matches!(progress, Connect::Connected) {
+            self.handle_handshake(id);
+        }
+        Ok(())
     }
 
     /// Gives a stream its socket, and epoll the socket.
@@ -405,5 +412,30 @@ impl State {
         stream.retry_pause = Some(pause * 2);
         self.start_timer();
         true
+    }
+}
+
+/// Whether an attempt failed for want of something on this machine.
+const fn is_scarcity(error: Errno) -> bool {
+    matches!(error, Errno::EMFILE | Errno::ENOMEM | Errno::ENOBUFS)
+}
+
+const RAISE_LIMITS: &str = "raise the limits on open files and memory";
+
+/// What to do about a peer that was not reached.
+pub(crate) const fn advice(error: Errno) -> &'static str {
+    if is_scarcity(error) {
+        RAISE_LIMITS
+    } else {
+        "check that the peer runs and that the address is right"
+    }
+}
+
+/// What to do about an address that could not be bound.
+pub(crate) const fn bind_advice(error: Errno) -> &'static str {
+    if is_scarcity(error) {
+        RAISE_LIMITS
+    } else {
+        "choose another source address"
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ripstop_engine::xnet::{Engine, Limits};
 use ripstop_mem::UserBuf;
-use ripstop_os::{Epoll, EventFd, Events, Interest, Timer};
+use ripstop_os::{Epoll, EventFd, Events, Interest, Spare, Timer};
 use ripstop_types::{Errno, Result};
 
 use crate::accept::Accepting;
@@ -63,6 +63,7 @@ pub(crate) struct State {
     pub(crate) avs: Vec<Option<Table>>,
     pub(crate) accepting: HashMap<u32, Accepting>,
     pub(crate) next_accepting: u32,
+    pub(crate) spare: Spare,
     pub(crate) slots: Vec<Box<[u8]>>,
     pub(crate) epoll: Arc<Epoll>,
     pub(crate) params: Arc<Params>,
@@ -107,6 +108,7 @@ impl State {
             avs: Vec::new(),
             accepting: HashMap::new(),
             next_accepting: 0,
+            spare: Spare::new()?,
             slots: Vec::new(),
             epoll,
             params,
