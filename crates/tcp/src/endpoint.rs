@@ -309,7 +309,9 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         if sends && bound.tx_cq.is_none() && bound.counting.tx_counters() == [NIL; 3] {
             return Err(Errno::ENOCQ);
         }
-        if receives && bound.rx_cq.is_none() && bound.counting.rx_counters() == [NIL; 3] {
+        let reports = bound.rx_cq.is_some() || bound.counting.rx_counters() != [NIL; 3];
+        // What only peers start needs no queue here.
+        if receives && !reports && self.caps.intersects(Flags::MSG | Flags::TAGGED) {
             return Err(Errno::ENOCQ);
         }
         if self.ep_type == EpType::Msg && bound.eq.is_none() {
@@ -350,7 +352,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
             ep.counted = bound.counting.tx_counter != NIL;
         }
         if self.part != Part::Tx {
-            ep.has_rx = receives;
+            ep.has_rx = receives && reports;
         }
         state.settle(self.id);
         bound.enabled = true;

@@ -29,6 +29,11 @@ pub(super) const CASES: &[Case] = &[
         "without a queue for transmits enabling says FI_ENOCQ",
         enable_rx_only,
     ),
+    Case::both(
+        "fi_endpoint/enable_one_sided",
+        "an endpoint that only reads and writes needs no queue for receives",
+        enable_one_sided,
+    ),
     Case::rdm(
         "fi_endpoint/enable_no_av",
         "without an address vector enabling says FI_ENOAV",
@@ -175,6 +180,23 @@ fn enable_rx_only(cx: &Cx<'_>) -> Outcome {
         &[Errno::ENOCQ],
         "enabling without a queue for transmits",
     )
+}
+
+fn enable_one_sided(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        caps: Flags::RMA,
+        ..Spec::default()
+    };
+    let rig = bare(cx, &spec)?;
+    if rig.info.caps.intersects(Flags::MSG | Flags::TAGGED) {
+        return Err(Stop::not_offered("messages come unasked"));
+    }
+    let domain = cx.s.domain(rig.fabric, &rig.info)?;
+    let ep = cx.s.endpoint(domain, &rig.info)?;
+    bind_rest(cx, &rig, domain, ep)?;
+    let cq = cx.s.cq(domain, CqAttr::default())?;
+    cx.s.bind(ep, cq, Flags::SEND)?;
+    Ok(cx.s.enable(ep)?)
 }
 
 fn enable_no_av(cx: &Cx<'_>) -> Outcome {
