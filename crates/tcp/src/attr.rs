@@ -40,13 +40,15 @@ const SOURCES: Flags = Flags::DIRECTED_RECV
     .union(Flags::SOURCE_ERR);
 
 /// Operations are carried out in the order of the stream, except that a read fetches its data
-/// some time before its response leaves: a write behind it may come first.
+/// some time before its response leaves: a write behind it may come first. What an atomic fetches
+/// is copied when it is carried out.
 const ORDER: MsgOrder = MsgOrder::RAR
     .union(MsgOrder::RMA_RAR)
     .union(MsgOrder::ATOMIC_RAR)
     .union(MsgOrder::RAW)
     .union(MsgOrder::RMA_RAW)
     .union(MsgOrder::ATOMIC_RAW)
+    .union(MsgOrder::ATOMIC_WAR)
     .union(MsgOrder::WAW)
     .union(MsgOrder::RMA_WAW)
     .union(MsgOrder::ATOMIC_WAW)
