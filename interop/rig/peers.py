@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,6 +73,29 @@ def python_mpi(bench):
                 raise Missing(f"cannot get {MPICH} and {MPI4PY} (see {bench.kept / 'install.log'})")
         mark.write_text(wanted)
     return home, tests
+
+
+def python_openmpi(bench):
+    """A Python environment with mpi4py, built for Debian's Open MPI. Returns its folder."""
+    home, mark = bench.kept / "venv-openmpi", bench.kept / "venv-openmpi.complete"
+    wanted = f"{MPI4PY} python {sys.version_info[0]}.{sys.version_info[1]}\n"
+    with alone(bench):
+        if mark.exists() and mark.read_text() == wanted:
+            return home
+        mark.unlink(missing_ok=True)
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        packages(bench, "python3-dev")
+    with alone(bench):
+        steps = (
+            [sys.executable, "-m", "venv", "--clear", str(home)],
+            ["env", "MPICC=mpicc", "CFLAGS=-O0", str(home / "bin" / "python3"), "-m", "pip", "-q", "--disable-pip-version-check",
+             "install", "--no-cache-dir", "--no-binary", "mpi4py", MPI4PY],
+        )
+        for step in steps:
+            if not quietly(bench, step, 900):
+                raise Missing(f"cannot build {MPI4PY} for Open MPI (see {bench.kept / 'install.log'})")
+        mark.write_text(wanted)
+    return home
 
 
 def has_venv():
