@@ -5,7 +5,8 @@
 //! [`Engine`](ripstop_engine::xnet::Engine) over it, by the engine's public interface only:
 //! it is the smallest complete driver, and shows which call follows which. A [`World`] runs
 //! programs of posts on several nodes in any interleaving, and holds every completion
-//! against a [`Model`] that was written from the man pages.
+//! against a [`Model`] that was written from the man pages; reads, writes and atomics against
+//! a plain model of memory, [`model::onesided`].
 //!
 //! Only tests use this crate.
 #![forbid(unsafe_code)]

@@ -25,12 +25,15 @@ pub enum Seen {
     ClearToSend(u8),
     /// An acknowledgement.
     Ack,
+    /// Of reads, writes and atomics.
+    Other,
 }
 
 /// Gathers the bytes of one header after the other.
 #[derive(Debug, Default)]
 pub struct Tap {
     bytes: Vec<u8>,
+    in_message: bool,
 }
 
 impl Tap {
@@ -40,6 +43,18 @@ impl Tap {
     /// # Panics
     /// If the bytes are no header of the protocol, or more than one.
     pub fn take(&mut self, order: ByteOrder, bytes: &[u8]) -> Option<Seen> {
+        let seen = self.complete(order, bytes)?;
+        self.in_message = matches!(seen, Seen::Message { .. } | Seen::Data(_));
+        Some(seen)
+    }
+
+    /// Whether the payload behind the last header is that of a message.
+    #[must_use]
+    pub const fn in_message(&self) -> bool {
+        self.in_message
+    }
+
+    fn complete(&mut self, order: ByteOrder, bytes: &[u8]) -> Option<Seen> {
         self.bytes.extend_from_slice(bytes);
         let len = usize::from(*self.bytes.get(6)?);
         if self.bytes.len() < len.max(16) {
@@ -66,6 +81,7 @@ impl Tap {
             6 => return Some(Seen::ClearToSend(op_data)),
             7 => return Some(Seen::Data(op_data)),
             0 | 1 | 5 => {}
+            2..=4 | 64..=67 => return Some(Seen::Other),
             _ => panic!("operation {op} is not expected here"),
         }
         let data = (flags & 1 != 0).then(&mut word);

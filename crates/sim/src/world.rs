@@ -1,5 +1,9 @@
 //! Programs of posts on several nodes, in any interleaving, checked by the model.
 
+mod onesided;
+
+use std::collections::HashMap;
+
 use fastrand::Rng;
 use ripstop_engine::Iov;
 use ripstop_engine::matching::{ENTRY, Recv, Want};
@@ -7,9 +11,12 @@ use ripstop_engine::xnet::{RecvFlags, Send};
 use ripstop_types::{Errno, FiAddr};
 
 use crate::memory::SimBuf;
+use crate::model::onesided::OneSided as Sided;
 use crate::model::{CANARY, Facts, Host, Model};
 use crate::network::{Nanos, Network, Timing};
-use crate::node::{Node, NodeConfig};
+use crate::node::{Entry, Event, Node, NodeConfig};
+
+pub use onesided::{MARKED, Manner, OneSided, STRIPE, SWAPPED, Wrong};
 
 /// One step of a program. Hosts are taken modulo their number.
 #[derive(Clone, Debug)]
@@ -79,6 +86,8 @@ pub enum Op {
         /// Which of those posted.
         which: usize,
     },
+    /// Reads or changes the memory of a host.
+    OneSided(Manner, OneSided),
     /// Puts a peer into the address vector.
     Learn {
         /// Whose.
@@ -137,6 +146,12 @@ pub struct World {
     pub model: Model,
     /// Contexts of messages set aside, by node.
     claims: Vec<(Host, usize, Want)>,
+    /// What reads, writes and atomics must do.
+    sided: Sided,
+    /// What each node lets others reach.
+    exposed: Vec<onesided::Exposed>,
+    /// Buffers of operations that are under way, by context.
+    lent: HashMap<usize, Iov<SimBuf>>,
     rng: Rng,
     pids: u32,
     /// Nodes that did not end well: their peers may hold streams to nobody.
@@ -169,6 +184,12 @@ impl World {
             min_multi_recv: config.min_multi_recv,
         });
         let mut model = Model::new(facts);
+        // Errors that belong to no operation any more have context 0.
+        model.context();
+        let hosts = nodes.len();
+        let exposed = nodes.iter_mut();
+        let exposed = exposed.map(|node| onesided::Exposed::new(node, hosts));
+        let exposed = exposed.collect();
         for (host, config) in setup.nodes.iter().enumerate() {
             for peer in &config.known {
                 model.learned(host, *peer);
@@ -179,6 +200,9 @@ impl World {
             nodes,
             model,
             claims: Vec::new(),
+            sided: Sided::new(hosts),
+            exposed,
+            lent: HashMap::new(),
             rng,
             pids: 1000,
             vanished: false,
@@ -257,6 +281,7 @@ impl World {
                 discard,
             } => self.claim(self.host(*host), *which, *len, *discard),
             Op::Cancel { host, which } => self.cancel(self.host(*host), *which),
+            Op::OneSided(manner, op) => self.perform_onesided(manner, op),
             Op::Learn { host, peer } => self.learn(self.host(*host), self.host(*peer)),
             Op::Cut { host, peer, after } => {
                 if let Some(end) = self.end(*host, *peer) {
@@ -402,17 +427,51 @@ impl World {
         let config = self.nodes[host].config().clone();
         self.nodes[host] = Node::new(address, self.pids, config, self.rng.u64(..));
         self.model.restarted(host);
+        self.sided.restarted(host);
+        let hosts = self.nodes.len();
+        // What was not sent yet may reach the new one: its bits and names are not given again.
+        self.exposed[host].again(&mut self.nodes[host], hosts);
         self.claims.retain(|(owner, ..)| *owner != host);
         self.net.listen(address);
     }
 
     /// Tells the model what happened in a node, and compares.
     fn sync(&mut self, host: Host) {
-        let node = &mut self.nodes[host];
-        for event in node.take_events() {
-            self.model.happened(host, node, event);
+        for event in self.nodes[host].take_events() {
+            match event {
+                Event::Staged { conn, context, .. } if self.sided.has(context) => {
+                    self.sided.staged(host, conn, context);
+                }
+                Event::Deferred { context, .. } if self.sided.has(context) => {}
+                Event::Completed(entry) if self.completed(host, &entry) => {}
+                event => {
+                    if let Event::Closed { conn, .. } = event {
+                        self.sided.closed(host, conn);
+                    }
+                    self.model.happened(host, &mut self.nodes[host], event);
+                }
+            }
         }
         self.model.check(host, &mut self.nodes[host]);
+    }
+
+    /// An operation that is no message has ended, or completion data of one came; returns
+    /// whether it was one.
+    fn completed(&mut self, host: Host, entry: &Entry) -> bool {
+        let Some(done) = self.sided.completed(host, &self.nodes[host], entry) else {
+            return false;
+        };
+        if let Some(context) = done {
+            let target = self.sided.target(context);
+            let regions = &self.exposed[target].regions;
+            self.sided.check_done(context, &self.nodes[target], regions);
+        }
+        if let Entry::Success(completion) = entry
+            && let Some(local) = self.lent.remove(&completion.context)
+        {
+            self.overwrite(host, &local);
+        }
+        true
     }
 
     /// One node makes progress, or time passes. Returns whether anything moved.
@@ -498,6 +557,7 @@ impl World {
         self.receive_the_rest();
         for host in 0..self.nodes.len() {
             self.model.check_over(host, &mut self.nodes[host]);
+            self.check_exposed(host);
         }
         for host in 0..self.nodes.len() {
             self.nodes[host].close_all(&mut self.net, Errno::ESHUTDOWN);

@@ -2,11 +2,12 @@
 //! any mood: what comes of them is what the interface promises.
 
 use proptest::prelude::*;
-use ripstop_engine::xnet::Limits;
+use ripstop_engine::xnet::{Level, Limits};
 use ripstop_sim::World;
 use ripstop_sim::network::Timing;
 use ripstop_sim::node::NodeConfig;
-use ripstop_sim::world::{Op, Setup, address};
+use ripstop_sim::world::{Manner, OneSided, Op, Setup, Wrong, address};
+use ripstop_types::AtomicOp;
 use ripstop_wire::ByteOrder;
 
 /// Few tags, so that they meet.
@@ -125,6 +126,75 @@ fn look() -> impl Strategy<Value = Op> {
     prop_oneof![2 => peek, 1 => claim]
 }
 
+fn parts() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
+    let len = prop_oneof![1 => Just(0usize), 6 => 1..40usize, 3 => 40..257usize];
+    prop::collection::vec((0..2usize, 0..256usize, len), 1..=4)
+}
+
+fn remote() -> impl Strategy<Value = OneSided> {
+    let level = prop_oneof![
+        3 => Just(Level::Sent),
+        2 => Just(Level::Delivered),
+        2 => Just(Level::Committed)
+    ];
+    let write = (
+        parts(),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.2),
+        level,
+    )
+        .prop_map(|(parts, data, inject, level)| OneSided::Write {
+            parts,
+            data,
+            inject,
+            level,
+        });
+    let way = prop_oneof![
+        Just(AtomicOp::Sum),
+        Just(AtomicOp::Bor),
+        Just(AtomicOp::Bxor)
+    ];
+    let flags = (any::<bool>(), prop::bool::weighted(0.2), any::<bool>());
+    let mark = (any::<(usize, usize)>(), way, flags).prop_map(
+        |((cell, count), op, (fetch, inject, ack))| OneSided::Mark {
+            cell,
+            count,
+            op,
+            fetch,
+            inject,
+            ack,
+        },
+    );
+    let swap = (any::<usize>(), prop::option::of(any::<usize>()))
+        .prop_map(|(cell, compare)| OneSided::Swap { cell, compare });
+    let look = any::<(usize, usize)>().prop_map(|(cell, count)| OneSided::Look { cell, count });
+    prop_oneof![
+        4 => write,
+        3 => parts().prop_map(|parts| OneSided::Read { parts }),
+        4 => mark,
+        3 => swap,
+        1 => look
+    ]
+}
+
+fn onesided() -> impl Strategy<Value = Op> {
+    let wrong = prop_oneof![Just(Wrong::Key), Just(Wrong::Access), Just(Wrong::Bounds)];
+    let manner = (
+        (host(), host()),
+        prop::bool::weighted(0.9),
+        prop::bool::weighted(0.1),
+        prop::option::weighted(0.1, wrong),
+    )
+        .prop_map(|((from, to), completion, fence, wrong)| Manner {
+            from,
+            to,
+            completion,
+            fence,
+            wrong,
+        });
+    (manner, remote()).prop_map(|(manner, op)| Op::OneSided(manner, op))
+}
+
 fn mishap() -> impl Strategy<Value = Op> {
     let cut =
         (host(), host(), 0..600u64).prop_map(|(host, peer, after)| Op::Cut { host, peer, after });
@@ -137,7 +207,8 @@ fn mishap() -> impl Strategy<Value = Op> {
     prop_oneof![3 => cut, 3 => stall, 1 => restart]
 }
 
-fn op(mishaps: bool) -> impl Strategy<Value = Op> {
+/// One step, with so many of the memory of others, and mishaps, among 91 others.
+fn op(remote: u32, mishaps: u32) -> impl Strategy<Value = Op> {
     let cancel = (host(), any::<usize>()).prop_map(|(host, which)| Op::Cancel { host, which });
     let learn = (host(), host()).prop_map(|(host, peer)| Op::Learn { host, peer });
     prop_oneof![
@@ -147,7 +218,8 @@ fn op(mishaps: bool) -> impl Strategy<Value = Op> {
         2 => cancel,
         1 => learn,
         20 => (1..30u32).prop_map(Op::Run),
-        if mishaps { 6 } else { 0 } => mishap(),
+        remote => onesided(),
+        mishaps => mishap(),
     ]
 }
 
@@ -167,7 +239,8 @@ fn timing() -> impl Strategy<Value = Timing> {
 }
 
 fn node() -> impl Strategy<Value = NodeConfig> {
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let extended = prop::bool::weighted(0.9);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), extended);
     let limits = (
         prop_oneof![Just(256usize), Just(2048)],
         prop_oneof![Just(0usize), Just(64), Just(300)],
@@ -198,7 +271,7 @@ fn node() -> impl Strategy<Value = NodeConfig> {
     )
         .prop_map(
             |(limits, little, rendezvous, flags, tx_size, min, shortage, known)| {
-                let (directed, source_err, counted, _) = flags;
+                let (directed, source_err, counted, extended) = flags;
                 NodeConfig {
                     limits,
                     order: if little {
@@ -207,6 +280,7 @@ fn node() -> impl Strategy<Value = NodeConfig> {
                         ByteOrder::Big
                     },
                     rendezvous,
+                    extended,
                     directed,
                     source_err,
                     tx_size,
@@ -237,7 +311,7 @@ proptest! {
     #[test]
     fn every_operation_ends_as_promised(
         setup in setup(),
-        program in prop::collection::vec(op(false), 0..80),
+        program in prop::collection::vec(op(0, 0), 0..80),
     ) {
         World::new(&setup).run(&program);
     }
@@ -245,7 +319,23 @@ proptest! {
     #[test]
     fn every_operation_ends_when_streams_are_cut_and_processes_die(
         setup in setup(),
-        program in prop::collection::vec(op(true), 0..80),
+        program in prop::collection::vec(op(0, 6), 0..80),
+    ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn memory_of_others_is_changed_as_promised(
+        setup in setup(),
+        program in prop::collection::vec(op(120, 0), 0..100),
+    ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn memory_of_others_is_changed_as_promised_when_streams_are_cut_and_processes_die(
+        setup in setup(),
+        program in prop::collection::vec(op(120, 8), 0..100),
     ) {
         World::new(&setup).run(&program);
     }

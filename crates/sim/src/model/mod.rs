@@ -10,9 +10,10 @@
 //! * What a receive gets are the bytes that were sent, from its start, and nothing else of
 //!   the buffer changes.
 //!
-//! `recv.rs` predicts the completions of receives exactly. Those of sends may come at several
+//! `onesided.rs` has the rest: reads, writes and atomics. `recv.rs` predicts the completions of receives exactly. Those of sends may come at several
 //! times, so for them `Model::check_sent` asks whether the one that came may come.
 
+pub mod onesided;
 mod recv;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -267,7 +268,7 @@ impl Model {
                 });
             }
             Seen::Data(index) => self.data(end, index),
-            Seen::ClearToSend(_) | Seen::Ack => {}
+            Seen::ClearToSend(_) | Seen::Ack | Seen::Other => {}
         }
     }
 

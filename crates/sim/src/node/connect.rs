@@ -8,7 +8,7 @@ use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
-use super::{Accepting, Event, Node, Phase, Stream};
+use super::{Accepting, Event, Node, NodeConfig, Phase, Stream};
 use crate::network::{End, Nanos, Network};
 use crate::tap::Tap;
 
@@ -69,7 +69,7 @@ impl Node {
 
     fn message(&self, kind: Kind, data: &[u8]) -> Vec<u8> {
         let header = Header {
-            extensions: Extensions::NONE,
+            extensions: spoken(&self.config),
             kind,
             host: self.config.order,
             data_len: data.len() as u16,
@@ -172,7 +172,8 @@ impl Node {
         stream.peer_pid = Some(greeting.pid);
         self.streams.insert(conn, stream);
         let granted = answer.granted().is_ok_and(|p| p.has_rendezvous());
-        self.engine.conn_up(conn, terms(order, granted));
+        let agreed = agreed(&self.config, header.host, header.extensions);
+        self.engine.conn_up(conn, terms(order, granted, agreed));
         if let Some(old) = old.filter(|_| decision != Decision::Loopback) {
             // What has not touched the old stream goes over to the new one.
             self.engine.move_deferred(old, conn);
@@ -218,6 +219,7 @@ impl Node {
             return true;
         };
         let order = ByteOrder::negotiated(self.config.order, header.host);
+        let agreed = agreed(&self.config, header.host, header.extensions);
         let granted = match greeting.granted() {
             Ok(protocol) => protocol.has_rendezvous() && self.config.rendezvous,
             Err(_) => {
@@ -228,7 +230,7 @@ impl Node {
         stream.peer_pid = Some(greeting.pid);
         stream.order = order;
         stream.phase = Phase::Up;
-        self.engine.conn_up(id, terms(order, granted));
+        self.engine.conn_up(id, terms(order, granted, agreed));
         self.flush(net, id);
         false
     }
@@ -276,10 +278,26 @@ impl Node {
     }
 }
 
-const fn terms(order: ByteOrder, rendezvous: bool) -> Terms {
+const fn spoken(config: &NodeConfig) -> Extensions {
+    match config.extended {
+        true => Extensions::ALL,
+        false => Extensions::NONE,
+    }
+}
+
+/// What is spoken with who sent a header that says this.
+fn agreed(config: &NodeConfig, host: ByteOrder, theirs: Extensions) -> Extensions {
+    let both = spoken(config).both(theirs);
+    match host == config.order {
+        true => both,
+        false => both.without(Extensions::ATOMIC),
+    }
+}
+
+const fn terms(order: ByteOrder, rendezvous: bool, extensions: Extensions) -> Terms {
     Terms {
         order,
         rendezvous,
-        extensions: Extensions::NONE,
+        extensions,
     }
 }

@@ -2,13 +2,17 @@
 //!
 //! * `send.rs`: from a post to the stream
 //! * `recv.rs`: from the stream to user memory
+//! * `onesided.rs`: reads, writes and atomics, on either end
 //! * `connect.rs`: connections made when first needed, by either side
 
 mod connect;
+mod onesided;
 mod recv;
 mod send;
 
 use std::collections::{BTreeMap, VecDeque};
+
+pub use onesided::CELL;
 
 use fastrand::Rng;
 use ripstop_engine::counter::Counter;
@@ -32,6 +36,8 @@ pub struct NodeConfig {
     pub order: ByteOrder,
     /// Whether it speaks the version of the protocol with the rendezvous.
     pub rendezvous: bool,
+    /// Whether it speaks what goes beyond the protocol of the C library.
+    pub extended: bool,
     /// Whether receives may name their source.
     pub directed: bool,
     /// Whether completions of messages from strangers are errors.
@@ -67,6 +73,7 @@ impl NodeConfig {
             },
             order: ByteOrder::Little,
             rendezvous: true,
+            extended: true,
             directed: true,
             source_err: false,
             tx_size: 1000,
@@ -85,20 +92,20 @@ impl NodeConfig {
 pub enum Event {
     /// The completion queue had an entry.
     Completed(Entry),
-    /// A message, by its context, was put on the stream written at `end`.
+    /// A message or another operation, by its context, was put on the stream written at `end`.
     Staged {
         /// Connection.
         conn: u32,
         /// Stream.
         end: End,
-        /// The send's context.
+        /// Its context.
         context: usize,
     },
-    /// A message, by its context, waits until its connection is up.
+    /// A message or another operation, by its context, waits until its connection is up.
     Deferred {
         /// Connection.
         conn: u32,
-        /// The send's context.
+        /// Its context.
         context: usize,
     },
     /// What waited for one connection waits for another.
@@ -177,8 +184,19 @@ struct Slot {
     bytes: Vec<u8>,
     /// The connection that fills it, while there is one.
     conn: Option<u32>,
-    /// It holds a message to be sent.
-    outgoing: bool,
+    /// It holds a message to be sent, operands of an atomic, or what one fetched.
+    other: bool,
+}
+
+impl Slot {
+    /// One that holds no message that waits for a receive.
+    const fn of(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            conn: None,
+            other: true,
+        }
+    }
 }
 
 /// An entry of the completion queue.
@@ -211,6 +229,10 @@ pub struct Node {
     peers: BTreeMap<u32, u32>,
     accepting: Vec<Accepting>,
     slots: BTreeMap<u32, Slot>,
+    /// Memory that peers reach.
+    regions: Vec<u32>,
+    /// What a crash would leave of it, by its address.
+    durable: BTreeMap<usize, Vec<u8>>,
     events: Vec<Event>,
     rng: Rng,
 }
@@ -259,6 +281,8 @@ impl Node {
             peers: BTreeMap::new(),
             accepting: Vec::new(),
             slots: BTreeMap::new(),
+            regions: Vec::new(),
+            durable: BTreeMap::new(),
             events: Vec::new(),
             rng: Rng::with_seed(seed),
         }
@@ -451,6 +475,7 @@ impl Node {
         assert!(srx.is_empty(), "{} receives left", srx.len());
         assert!(srx.nothing_unexpected(), "messages left");
         assert!(self.slots.is_empty(), "slots left: {:?}", self.slots);
+        self.assert_idle();
         assert!(self.take_events().is_empty(), "completions left");
         assert!(self.engine.pop_freed().is_none());
         assert!(self.engine.pop_output().is_none());

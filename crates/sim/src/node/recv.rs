@@ -8,6 +8,7 @@ use ripstop_types::{Context, Errno, Result};
 use super::{Event, Node, Phase, Slot};
 use crate::memory::SimBuf;
 use crate::network::Network;
+use crate::tap::{Seen, Tap};
 
 impl Node {
     /// Posts a receive.
@@ -107,12 +108,13 @@ impl Node {
             | RxWant::Keep(_, _, _, len)
             | RxWant::Discard(len) => len,
             RxWant::Header | RxWant::Blocked => return false,
-            RxWant::Job => panic!("atomics were not agreed on"),
+            RxWant::Job => panic!("a job was left"),
         };
         let mut bytes = vec![0; len.min(600) as usize];
         let outcome = net.read(end, &mut bytes);
         if let Ok(count) = outcome {
             let taken = self.place(id, &bytes[..count]);
+            self.run_job(id);
             // The bytes are read: what could not be placed waits.
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.inbox.extend(&bytes[taken..count]);
@@ -128,6 +130,7 @@ impl Node {
             return;
         }
         loop {
+            self.run_job(id);
             let Some(stream) = self.streams.get_mut(&id) else {
                 return;
             };
@@ -194,7 +197,8 @@ impl Node {
         stream.inbox.drain(..used);
         let end = stream.end.ok_or(Errno::ENOTCONN)?;
         let tap = stream.tap.as_mut();
-        if let Some(seen) = tap.and_then(|tap| tap.take(stream.order, &bytes[..used])) {
+        let seen = tap.and_then(|tap| tap.take(stream.order, &bytes[..used]));
+        if let Some(seen) = seen.filter(|seen| *seen != Seen::Other) {
             self.events.push(Event::Header { end, seen });
         }
         Ok(())
@@ -205,12 +209,14 @@ impl Node {
         let Some(stream) = self.streams.get(&id) else {
             return 0;
         };
-        let (end, watched) = (stream.end, stream.tap.is_some());
+        let (end, tap) = (stream.end, stream.tap.as_ref());
+        let watched = tap.is_some_and(Tap::in_message);
+        let other = tap.is_some_and(|tap| !tap.in_message());
         let short = self.is_short();
         let fit = |len: u64| usize::try_from(len).map_or(bytes.len(), |len| len.min(bytes.len()));
         let taken = match self.engine.rx_want(id) {
             RxWant::Blocked | RxWant::Header => return 0,
-            RxWant::Job => panic!("atomics were not agreed on"),
+            RxWant::Job => panic!("a job was left"),
             RxWant::Discard(len) => fit(len),
             RxWant::Place(iov, at, len) | RxWant::Store(iov, at, len) => {
                 let len = fit(len);
@@ -221,12 +227,13 @@ impl Node {
                 if !self.slots.contains_key(&slot) {
                     if short && at == 0 {
                         self.engine.rx_no_memory(id);
-                        return 0;
+                        // A message waits; an atomic is refused.
+                        return self.place(id, bytes);
                     }
                     let empty = Slot {
                         bytes: vec![0; total as usize],
                         conn: Some(id),
-                        outgoing: false,
+                        other,
                     };
                     self.slots.insert(slot, empty);
                     self.assert_bounded(id);
@@ -250,7 +257,7 @@ impl Node {
     fn assert_bounded(&self, id: u32) {
         let limits = self.config.limits;
         let (mut count, mut bytes, mut all) = (0, 0, 0);
-        for slot in self.slots.values().filter(|slot| !slot.outgoing) {
+        for slot in self.slots.values().filter(|slot| !slot.other) {
             let len = slot.bytes.len() as u64;
             all += len + ENTRY;
             if slot.conn == Some(id) {

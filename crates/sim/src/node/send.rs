@@ -53,12 +53,7 @@ impl Node {
                 }
                 if slot != NIL {
                     let bytes = self.memory.gather(&send.iov);
-                    let copy = Slot {
-                        bytes,
-                        conn: None,
-                        outgoing: true,
-                    };
-                    self.slots.insert(slot, copy);
+                    self.slots.insert(slot, Slot::of(bytes));
                 }
                 let context = send.context;
                 self.events.push(Event::Deferred { conn, context });
@@ -144,7 +139,7 @@ impl Node {
         true
     }
 
-    fn stage(&mut self, conn: u32, header: &[u8], payload: &[u8], context: usize) {
+    pub(super) fn stage(&mut self, conn: u32, header: &[u8], payload: &[u8], context: usize) {
         let stream = self.streams.get_mut(&conn).expect("it is up");
         stream.stage.extend(header);
         stream.stage.extend(payload);
@@ -171,7 +166,13 @@ impl Node {
             })) => {
                 let payload = match self.slots.get(&deferred.slot) {
                     Some(slot) => slot.bytes.clone(),
-                    None if inline => self.memory.gather(deferred.posted.iov()),
+                    None if inline => {
+                        let mut bytes = self.memory.gather(deferred.posted.iov());
+                        for more in deferred.posted.more() {
+                            bytes.extend(self.memory.bytes(*more));
+                        }
+                        bytes
+                    }
                     None => Vec::new(),
                 };
                 assert!(inline || payload.is_empty(), "a copy that is not used");
@@ -228,7 +229,9 @@ impl Node {
             match chunk {
                 Chunk::Control(control, skip) => bytes.extend(&control[usize::from(*skip)..]),
                 Chunk::Stage(len) => bytes.extend(stage.by_ref().take(*len)),
-                Chunk::Kept(..) => panic!("atomics were not agreed on"),
+                Chunk::Kept(slot, skip, len) => {
+                    bytes.extend(&self.slots[slot].bytes[*skip..*skip + *len]);
+                }
                 Chunk::User(buf, skip, len) => {
                     let part = buf.part(*skip, *len);
                     assert_eq!(part.len(), *len, "outside of the buffer");
