@@ -4,7 +4,7 @@ use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, SHARED_C
 use ripstop_engine::IOV_LIMIT;
 use ripstop_types::{
     AddrFormat, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Protocol, ResourceMgmt, Threading,
-    Version,
+    Version, tclass,
 };
 
 use crate::params::{NAME, Params};
@@ -87,6 +87,7 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
             size: max_tx,
             iov_limit: IOV_LIMIT,
             rma_iov_limit: IOV_LIMIT,
+            tclass: tclass::BEST_EFFORT,
             ..TxAttr::default()
         },
         rx: RxAttr {
@@ -133,6 +134,7 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
             cntr_cnt: 8192,
             mr_iov_limit: 1,
             caps: domain_caps,
+            tclass: tclass::BEST_EFFORT,
             max_err_data: ripstop_engine::cq::ERROR_DATA,
             max_cntr_value: u64::MAX,
             max_err_cntr_value: u64::MAX,

@@ -13,7 +13,7 @@ use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::EpConfig;
 use ripstop_os::{Interest, Socket};
-use ripstop_types::{EpType, Errno, Flags, Result};
+use ripstop_types::{EpType, Errno, Flags, Result, tclass};
 
 use crate::av::Av;
 use crate::domain::{Domain, Mode, default_source};
@@ -62,6 +62,15 @@ pub(crate) fn bind_rdm<K: Mode>(domain: &Domain<K>, wanted: &SocketAddr) -> Resu
             bind_advice(*error)
         );
     })
+}
+
+/// The code point of an endpoint's packets: of its own class, else of the domain's.
+fn dscp<K: Mode>(domain: &Domain<K>, info: &Info) -> Result<Option<u8>> {
+    let classes = [info.tx.tclass, domain.info.domain.tclass];
+    match classes.into_iter().find(|class| *class != 0) {
+        Some(class) => tclass::dscp(class).map(Some).ok_or(Errno::EINVAL),
+        None => Ok(None),
+    }
 }
 
 impl<K: Mode> Core<K> {
@@ -116,6 +125,7 @@ impl<K: Mode> Core<K> {
         let is_msg = info.ep.ep_type == EpType::Msg;
         let directed = info.caps.contains(Flags::DIRECTED_RECV);
         let matcher = Matcher::new(info.rx.size.max(1), MIN_MULTI_RECV, directed);
+        let dscp = dscp(domain, info)?;
         let mut state = domain.lock();
         let srx = state.engine.open_srx(matcher)?;
         let id = state.engine.open_ep(EpConfig {
@@ -139,6 +149,7 @@ impl<K: Mode> Core<K> {
             rx_selective: false,
             has_tx: false,
             has_rx: false,
+            dscp,
             counted: false,
             shared_srx: false,
             srx,
@@ -278,3 +289,6 @@ impl<K: Mode> Drop for Core<K> {
         state.after();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,8 @@ pub(crate) struct EpState {
     pub(crate) rx_selective: bool,
     pub(crate) has_tx: bool,
     pub(crate) has_rx: bool,
+    /// The code point of its packets (`tclass`), or none for the system's own.
+    pub(crate) dscp: Option<u8>,
     /// It has a counter of sends.
     pub(crate) counted: bool,
     pub(crate) shared_srx: bool,

@@ -210,6 +210,11 @@ impl State {
         let epoll = std::sync::Arc::clone(&self.epoll);
         let nodelay = self.params.nodelay;
         let generation = self.next_generation();
+        let ep = self.stream(id).ok_or(Errno::ENOTCONN)?.ep;
+        if let Some(dscp) = self.ep(ep).and_then(|ep| ep.dscp) {
+            // The lower two bits are for congestion notification.
+            socket.set_tos(dscp << 2)?;
+        }
         let stream = self.stream(id).ok_or(Errno::ENOTCONN)?;
         stream.generation = generation;
         if nodelay {

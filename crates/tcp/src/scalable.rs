@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ripstop_core::provider::{self, RxContext, Token, TxContext};
 use ripstop_core::{Address, Info, RxAttr, SHARED_CONTEXT, TxAttr};
 use ripstop_os::Socket;
-use ripstop_types::{EpType, Errno, Result};
+use ripstop_types::{EpType, Errno, Result, tclass};
 use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::av::Av;
@@ -207,11 +207,15 @@ impl<K: Mode> provider::ScalableEp for ScalableEp<K> {
                 && attr.inject_size <= made.inject_size
                 && attr.size <= made.size.max(self.domain.info.tx.size)
                 && attr.iov_limit <= ripstop_engine::IOV_LIMIT
+                && tclass::dscp(attr.tclass).is_some()
                 && TX_FLAGS.contains(attr.op_flags);
             if !fits {
                 return Err(Errno::EINVAL);
             }
             made.op_flags = attr.op_flags;
+            if attr.tclass != 0 {
+                made.tclass = attr.tclass;
+            }
             if attr.size != 0 {
                 made.size = attr.size;
             }
@@ -224,6 +228,10 @@ impl<K: Mode> provider::ScalableEp for ScalableEp<K> {
         if let Some(ep) = state.ep(core.id) {
             ep.tx_flags = made.op_flags & TX_FLAGS;
             ep.inject_size = made.inject_size;
+            if made.tclass != 0 {
+                // For the connections that are made from now on.
+                ep.dscp = tclass::dscp(made.tclass);
+            }
             ep.tx_selective = false;
         }
         let size = made.size.max(1);

@@ -13,6 +13,7 @@ mod enums;
 mod errno;
 mod flags;
 mod rma;
+pub mod tclass;
 mod version;
 
 pub use addr::FiAddr;

@@ -109,6 +109,7 @@ pub(super) fn check_tx(offer: &TxAttr, hints: &Hints, found: &mut Vec<Mismatch>)
     Common::from(offer).check(&mut checks, &asked.into(), hints);
     checks.size("inject_size", asked.inject_size, offer.inject_size);
     checks.size("rma_iov_limit", asked.rma_iov_limit, offer.rma_iov_limit);
+    checks.class(asked.tclass, offer.tclass);
 }
 
 /// Makes the receive group of the answer from the final capabilities of the interface.
@@ -132,8 +133,10 @@ pub(super) fn adapt_tx(tx: &mut TxAttr, hints: Option<&TxAttr>, info_caps: Flags
         echo(&mut tx.size, hints.size);
         echo(&mut tx.iov_limit, hints.iov_limit);
         echo(&mut tx.rma_iov_limit, hints.rma_iov_limit);
-        if tx.tclass != 0 && hints.tclass != 0 {
-            tx.tclass = hints.tclass;
-        }
     }
+    // As for the domain.
+    tx.tclass = match hints {
+        Some(hints) if tx.tclass != 0 => hints.tclass,
+        _ => 0,
+    };
 }

@@ -80,6 +80,7 @@ pub(super) fn check(offer: &Info, hints: &Hints, version: Version, found: &mut V
         check_limits(&mut checks, &offer.domain, asked);
         check_promises(&mut checks, &offer.domain, asked, hints);
         check_auth_key(&mut checks, &offer.domain, asked, version);
+        checks.class(asked.tclass, offer.domain.tclass);
     }
     if version >= V2_5 {
         check_counter_range(&mut checks, &offer.domain, asked);
@@ -165,6 +166,11 @@ pub(super) fn adapt(info: &mut Info, hints: Option<&Hints>, version: Version) {
     if domain.max_err_cntr_value == 0 {
         domain.max_err_cntr_value = u64::MAX;
     }
+    // The class of an offer says that there are classes; what was not asked is the default.
+    domain.tclass = match hints {
+        Some(hints) if domain.tclass != 0 => hints.tclass,
+        _ => 0,
+    };
     if let Some(hints) = hints {
         echo(domain, hints);
     }
@@ -191,8 +197,5 @@ fn echo(domain: &mut DomainAttr, hints: &DomainAttr) {
     if !hints.auth_key.is_empty() {
         domain.auth_key.clone_from(&hints.auth_key);
         domain.auth_key_size = hints.auth_key.len();
-    }
-    if domain.tclass != 0 && hints.tclass != 0 {
-        domain.tclass = hints.tclass;
     }
 }

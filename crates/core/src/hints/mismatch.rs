@@ -1,5 +1,7 @@
 use core::fmt;
 
+use ripstop_types::tclass;
+
 use crate::attr::SHARED_CONTEXT;
 use crate::names::CNames;
 
@@ -115,6 +117,18 @@ impl Checks<'_> {
     /// [`Checks::at_most`] for counts and sizes.
     pub(super) fn size(&mut self, attribute: &'static str, asked: usize, offered: usize) {
         self.at_most(attribute, asked as u64, offered as u64);
+    }
+
+    /// A traffic class must be one, where the offer has some.
+    pub(super) fn class(&mut self, asked: u32, offered: u32) {
+        if offered != 0 && tclass::dscp(asked).is_none() {
+            self.refuse(
+                "tclass",
+                format!("{asked:#x}"),
+                "a label or a code point",
+                "ask for an FI_TC_ label, or fi_tc_dscp_set of at most 63",
+            );
+        }
     }
 
     /// Every asked bit must be offered.

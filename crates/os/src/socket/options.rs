@@ -68,6 +68,21 @@ impl Socket {
         .map_err(errno)
     }
 
+    /// What [`Socket::set_tos`] has set.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn tos(&self) -> Result<u8> {
+        match sockopt::socket_domain(&self.0).map_err(errno)? {
+            AddressFamily::INET6 => {
+                sockopt::ipv6_tclass(&self.0).map(|class| u8::try_from(class).unwrap_or(u8::MAX))
+            }
+            _ => sockopt::ip_tos(&self.0),
+        }
+        .map_err(errno)
+    }
+
     /// Asks for `bytes` of room to send (`SO_SNDBUF`). The kernel keeps to its own limits and
     /// no longer adapts the size itself.
     ///
