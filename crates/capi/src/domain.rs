@@ -4,11 +4,11 @@
 use core::any::Any;
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ripstop_abi as abi;
-use ripstop_core::Info;
 use ripstop_core::provider::Domain;
+use ripstop_core::{EventQueue, Info};
 use ripstop_types::{AddrFormat, AvType, Errno, Flags, Result, Version};
 
 use crate::eq::EqBody;
@@ -27,6 +27,8 @@ pub(crate) struct DomainBody<D: Domain> {
     pub(crate) format: AddrFormat,
     /// Type of its address vectors.
     pub(crate) av_type: AvType,
+    /// Where registrations report that they are done (`FI_REG_MR`).
+    pub(crate) registrations: OnceLock<Arc<EventQueue>>,
     /// The fabric stays while the domain does.
     _fabric: Arc<dyn Any + Send + Sync>,
 }
@@ -87,6 +89,7 @@ pub(crate) fn object<D: Domain>(
             api,
             format: info.addr_format,
             av_type: info.domain.av_type,
+            registrations: OnceLock::new(),
             _fabric: fabric,
         },
     )
@@ -100,13 +103,19 @@ unsafe extern "C" fn bind<D: Domain>(
 ) -> c_int {
     // SAFETY: this operation belongs to domains of this type.
     let this = unsafe { body::<DomainBody<D>>(fid.cast()) };
-    // `FI_REG_MR` asks for registrations to report; they are done when the call returns.
     if flags & !abi::FI_REG_MR != 0 {
         return fail(Errno::EBADFLAGS);
     }
     // SAFETY: `other` is null or an open object, as `fi_domain_bind` asks.
     let eq = unsafe { object::cast::<EqBody>(other, abi::FI_CLASS_EQ) };
-    code(eq.and_then(|eq| this.domain.bind_eq(&eq.eq)))
+    code(eq.and_then(|eq| {
+        this.domain.bind_eq(&eq.eq)?;
+        if flags & abi::FI_REG_MR != 0 {
+            // The first one stays; a provider refuses a second if it minds.
+            let _ = this.registrations.set(Arc::clone(&eq.eq));
+        }
+        Ok(())
+    }))
 }
 
 /// What a domain can be opened with.

@@ -320,6 +320,17 @@ pub(crate) fn insertion_failed(
     });
 }
 
+/// Reports a registration in a domain that was bound with `FI_REG_MR`.
+pub(crate) fn registration_done(queue: &EventQueue, mr: FidToken, context: *mut c_void) {
+    // A queue that has been overrun says so itself.
+    let _overrun = queue.push(Event::Done {
+        event: CmEvent::MrComplete,
+        fid: mr,
+        context: context.expose_provenance(),
+        data: 0,
+    });
+}
+
 /// Reports the end of an insertion into an address vector with `FI_EVENT`.
 ///
 /// # Errors

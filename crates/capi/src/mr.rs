@@ -7,6 +7,7 @@ use core::slice;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
+use ripstop_core::EventQueue;
 use ripstop_core::provider::{Domain, MemoryRegion, MrAttr};
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Flags, Result};
@@ -15,7 +16,7 @@ use crate::counter::CounterBody;
 use crate::domain::DomainBody;
 use crate::errno::{code, fail};
 use crate::object::{self, Body, Room, body};
-use crate::{buffers, tables};
+use crate::{buffers, eq, tables};
 
 /// What a region's object holds.
 struct MrBody<D: Domain> {
@@ -280,5 +281,23 @@ unsafe extern "C" fn regattr<D: Domain>(
         register(domain, &wanted, attr.context)
     };
     // SAFETY: `mr` is null or valid for writes.
-    unsafe { object::open(mr, make) }
+    let opened = unsafe { object::open(mr, make) };
+    if let (0, Some(queue)) = (opened, domain.registrations.get()) {
+        // SAFETY: the attributes are there and `mr` was written, else nothing had opened.
+        unsafe { tell(queue, attr, mr) };
+    }
+    opened
+}
+
+/// Tells of a registration whose object the program has, as `FI_REG_MR` asks.
+///
+/// # Safety
+///
+/// `attr` and `mr` are valid.
+unsafe fn tell(queue: &EventQueue, attr: *const abi::fi_mr_attr, mr: *mut *mut abi::fid_mr) {
+    // SAFETY: the caller's guarantee.
+    let region = unsafe { *mr };
+    // SAFETY: as above.
+    let context = unsafe { (*attr).context };
+    eq::registration_done(queue, object::token(region), context);
 }
