@@ -14,21 +14,24 @@ use std::sync::{Arc, LazyLock};
 
 use ripstop_core::eq::EventQueue;
 use ripstop_core::provider::{
-    self, AddressVector as _, AvAttr, CompletionQueue as _, CqAttr, Endpoint as _, Fabric as _,
-    PassiveEp as _, Provider, SendKind,
+    self, AddressVector as _, AtomicCall, AvAttr, CompletionQueue as _, CqAttr, Domain as _,
+    Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, PassiveEp as _, Provider, RmaCall,
+    SendKind,
 };
 use ripstop_core::registry::{Priority, Registration, registry};
 use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::UserBuf;
 use ripstop_types::{
-    Completion, CompletionError, Context, EpType, Errno, FiAddr, Flags, Result, WaitObj,
+    Completion, CompletionError, Context, EpType, Errno, FiAddr, Flags, Result, RmaIov, WaitObj,
 };
 
 use crate::message::Request;
+use crate::rma::Remote;
 
 type FabricOf<P> = <P as Provider>::Fabric;
 type DomainOf<P> = <FabricOf<P> as provider::Fabric>::SafeDomain;
 type EndpointOf<P> = <DomainOf<P> as provider::Domain>::Endpoint;
+type MrOf<P> = <DomainOf<P> as provider::Domain>::Mr;
 type PassiveOf<P> = <FabricOf<P> as provider::Fabric>::PassiveEp;
 
 /// Evaluates an expression for the object of whatever provider it is.
@@ -198,6 +201,13 @@ impl AnyDomain {
         each!(self, objects => objects.cq.wait_fd())
     }
 
+    pub(crate) fn register(&self, attr: &MrAttr) -> Result<AnyMr> {
+        match *self {
+            #[cfg(feature = "tcp")]
+            Self::Tcp(ref objects) => objects.domain.mr(attr).map(AnyMr::Tcp),
+        }
+    }
+
     pub(crate) fn insert(&self, address: &Address) -> Result<FiAddr> {
         each!(self, objects => objects.av.as_ref().ok_or(Errno::ENOAV)?.insert(address))
     }
@@ -208,6 +218,47 @@ impl AnyDomain {
 
     pub(crate) fn lookup(&self, peer: FiAddr) -> Result<Address> {
         each!(self, objects => objects.av.as_ref().ok_or(Errno::ENOAV)?.lookup(peer))
+    }
+}
+
+/// A registered region. Once it is dropped, no peer reaches its memory.
+#[derive(Debug)]
+pub(crate) enum AnyMr {
+    #[cfg(feature = "tcp")]
+    Tcp(Arc<MrOf<TcpProvider>>),
+}
+
+impl AnyMr {
+    pub(crate) fn key(&self) -> u64 {
+        each!(self, mr => mr.key())
+    }
+}
+
+/// A buffer of an atomic, or none.
+fn given(buf: &UserBuf) -> &[UserBuf] {
+    match std::slice::from_ref(buf) {
+        [only] if only.is_empty() => &[],
+        some => some,
+    }
+}
+
+/// What a read or write is, in the provider's words.
+fn rma(
+    remote: &[RmaIov],
+    peer: FiAddr,
+    data: Option<u64>,
+    context: Context,
+    flags: Option<Flags>,
+) -> RmaCall<'_> {
+    RmaCall {
+        remote,
+        peer,
+        data,
+        context,
+        flags: flags.map(|flags| match data {
+            Some(_) => flags | Flags::REMOTE_CQ_DATA,
+            None => flags,
+        }),
     }
 }
 
@@ -231,7 +282,60 @@ impl AnyEndpoint {
             Request::Recv { kind, src } => {
                 each!(self, ep => ep.recv(kind, iov, src, context, None))
             }
+            _ => self.post_one_sided(request, iov, context),
         }
+    }
+
+    fn post_one_sided(&self, request: &Request, iov: &[UserBuf], context: Context) -> Result<()> {
+        let len = || iov.iter().map(|buf| buf.len() as u64).sum();
+        match *request {
+            Request::Read { at, dest } => {
+                let remote = [at.iov(len())];
+                let call = rma(&remote, dest, None, context, None);
+                each!(self, ep => ep.read(iov, &call))
+            }
+            Request::Write {
+                to,
+                data,
+                dest,
+                flags,
+            } => {
+                let remote = [to.iov(len())];
+                let call = rma(&remote, dest, data, context, Some(flags));
+                each!(self, ep => ep.write(iov, &call))
+            }
+            Request::Atomic {
+                kind,
+                datatype,
+                op,
+                at,
+                dest,
+                flags,
+            } => {
+                let [operand, compare, result] = iov else {
+                    return Err(Errno::EINVAL);
+                };
+                let call = AtomicCall {
+                    kind,
+                    datatype,
+                    op,
+                    compare: given(compare),
+                    result: given(result),
+                    remote: &[at],
+                    peer: dest,
+                    data: None,
+                    context,
+                    flags: Some(flags),
+                };
+                each!(self, ep => ep.atomic(given(operand), &call))
+            }
+            Request::Send { .. } | Request::Recv { .. } => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(crate) fn inject_write(&self, buf: UserBuf, to: Remote, dest: FiAddr) -> Result<()> {
+        let remote = to.iov(buf.len() as u64);
+        each!(self, ep => ep.inject_write(buf, remote, None, dest))
     }
 
     #[inline]

@@ -8,17 +8,19 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::provider::RecvKind;
 use ripstop_core::{Address, Info};
-use ripstop_types::{EpType, Errno};
+use ripstop_types::{AtomicKind, AtomicOp, EpType, Errno};
 
+use crate::atomic::{Atomic, Element};
 use crate::backend::AnyEndpoint;
 use crate::buf::Bufs;
 use crate::cm::Phase;
 use crate::domain::Domain;
 use crate::driver::Running;
 use crate::error::{Error, Operation, Result};
-use crate::message::SendMsg;
+use crate::message::{Request, SendMsg};
 use crate::op::Op;
 use crate::port::Port;
+use crate::rma::{Remote, WriteMsg};
 
 /// A connection that is being made: a future of the [`Connection`].
 ///
@@ -244,6 +246,78 @@ impl Connection {
     /// Receives a tagged message; see [`Endpoint::trecv`](crate::Endpoint::trecv).
     pub fn trecv<B: Bufs>(&self, buf: B, tag: u64, ignore: u64) -> Op<B> {
         self.port.recv(buf, RecvKind::Tagged { tag, ignore }, None)
+    }
+
+    /// See [`Endpoint::read`](crate::Endpoint::read).
+    pub fn read<B: Bufs>(&self, buf: B, at: Remote) -> Op<B> {
+        self.port
+            .start(buf, None, |dest| Request::Read { at, dest })
+    }
+
+    /// See [`Endpoint::write`](crate::Endpoint::write).
+    pub fn write<B: Bufs>(&self, buf: B, at: Remote) -> Op<B> {
+        self.writemsg(buf, at, WriteMsg::new())
+    }
+
+    /// See [`Endpoint::writemsg`](crate::Endpoint::writemsg).
+    pub fn writemsg<B: Bufs>(&self, buf: B, at: Remote, msg: WriteMsg) -> Op<B> {
+        self.port.start(buf, None, |dest| msg.request(at, dest))
+    }
+
+    /// See [`Endpoint::inject_write`](crate::Endpoint::inject_write).
+    ///
+    /// # Errors
+    /// As there, and `FI_ENOTCONN` when the connection has ended.
+    pub fn inject_write(&self, bytes: &[u8], at: Remote) -> Result<()> {
+        self.port.inject_write(bytes, None, at)
+    }
+
+    /// See [`Endpoint::atomic`](crate::Endpoint::atomic).
+    pub fn atomic<T: Element>(&self, op: AtomicOp, operands: &[T], at: Remote) -> Atomic<T> {
+        let what = (AtomicKind::Plain, op);
+        Atomic::start(
+            &self.port,
+            what,
+            [operands, &[]],
+            operands.len(),
+            (None, at),
+        )
+    }
+
+    /// See [`Endpoint::fetch_atomic`](crate::Endpoint::fetch_atomic).
+    pub fn fetch_atomic<T: Element>(&self, op: AtomicOp, operands: &[T], at: Remote) -> Atomic<T> {
+        let what = (AtomicKind::Fetch, op);
+        Atomic::start(
+            &self.port,
+            what,
+            [operands, &[]],
+            operands.len(),
+            (None, at),
+        )
+    }
+
+    /// See [`Endpoint::atomic_read`](crate::Endpoint::atomic_read).
+    pub fn atomic_read<T: Element>(&self, count: usize, at: Remote) -> Atomic<T> {
+        let what = (AtomicKind::Fetch, AtomicOp::AtomicRead);
+        Atomic::start(&self.port, what, [&[], &[]], count, (None, at))
+    }
+
+    /// See [`Endpoint::compare_atomic`](crate::Endpoint::compare_atomic).
+    pub fn compare_atomic<T: Element>(
+        &self,
+        op: AtomicOp,
+        operands: &[T],
+        compare: &[T],
+        at: Remote,
+    ) -> Atomic<T> {
+        let what = (AtomicKind::Compare, op);
+        Atomic::start(
+            &self.port,
+            what,
+            [operands, compare],
+            operands.len(),
+            (None, at),
+        )
     }
 
     /// Ends the connection (`fi_shutdown(3)`), on both sides; fine if it has ended already.

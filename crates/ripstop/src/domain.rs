@@ -8,6 +8,7 @@ use std::time::Duration;
 use ripstop_core::{Address, Info};
 use ripstop_types::{EpType, Errno};
 
+use crate::buf::Buf;
 use crate::connection::Connecting;
 use crate::driver::{Core, Driver, Running};
 use crate::endpoint::Endpoint;
@@ -16,6 +17,7 @@ use crate::fabric::Fabric;
 use crate::listener::Listener;
 use crate::message::Peer;
 use crate::port::Port;
+use crate::region::{Access, Region};
 
 /// Who makes a domain's progress: moves what the socket or device has, and wakes tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +95,15 @@ impl Domain {
     /// `FI_EADDRINUSE`.
     pub fn listen(&self) -> Result<Listener> {
         Listener::open(self)
+    }
+
+    /// Registers a buffer, which peers may then read and write (`fi_mr_reg`, capability
+    /// [`rma`](crate::Hints::rma)). It belongs to the [`Region`] until that gives it back.
+    ///
+    /// # Errors
+    /// Of the provider, such as `FI_ENOMEM`; the buffer is lost with it.
+    pub fn register<B: Buf>(&self, buf: B, access: Access) -> Result<Region<B>> {
+        Region::register(self, buf, access)
     }
 
     /// Adds a peer to the address vector (`fi_av_insert`), so that it can be sent to and is

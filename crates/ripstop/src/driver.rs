@@ -142,6 +142,8 @@ impl Core {
 
     /// Whether it is safe to block on the descriptor (`fi_trywait(3)`).
     fn try_wait(&self) -> bool {
+        // It may move bytes, which happens only under this lock.
+        let _table = self.table.lock();
         let queue = |eq: &Arc<EventQueue>| eq.try_wait().is_ok();
         self.domain.try_wait().is_ok() && self.eq.as_ref().is_none_or(queue)
     }

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use ripstop_core::Address;
 use ripstop_core::provider::RecvKind;
+use ripstop_types::{AtomicKind, AtomicOp};
 
+use crate::atomic::{Atomic, Element};
 use crate::buf::Bufs;
 use crate::domain::Domain;
 use crate::error::Result;
-use crate::message::{Peer, SendMsg};
+use crate::message::{Peer, Request, SendMsg};
 use crate::op::Op;
 use crate::port::Port;
+use crate::rma::{Remote, WriteMsg};
 
 /// An endpoint that reaches any peer of its domain without connecting (`FI_EP_RDM`, man pages
 /// `fi_endpoint(3)`, `fi_msg(3)`, `fi_tagged(3)`).
@@ -117,5 +120,136 @@ impl Endpoint {
     ) -> Op<B> {
         let kind = RecvKind::Tagged { tag, ignore };
         self.0.recv(buf, kind, from.into())
+    }
+    /// Reads a peer's memory into the buffer (`fi_read`), as many bytes as that has. Done when
+    /// they are there.
+    ///
+    /// What the peer does not allow is an error, and reads nothing: `FI_EKEYREJECTED` for a key
+    /// it does not know, `FI_EACCES` for memory that is not for reading, `FI_EFAULT` for bytes
+    /// outside the region.
+    ///
+    /// ```
+    /// # use ripstop::{Access, Hints};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    /// let domain = Hints::rdm().rma().source(local).open()?;
+    /// let (a, b) = (domain.endpoint()?, domain.endpoint()?);
+    /// let to_b = domain.insert(b.address()?)?;
+    /// let region = b.domain().register(vec![0; 4096], Access::ALL)?;
+    ///
+    /// // `remote` is what a peer must know: an address and a key.
+    /// let (written, _) = a.write(b"hello".to_vec(), to_b, region.remote(100)).wait();
+    /// written?;
+    /// let (read, buf) = a.read(vec![0; 7], to_b, region.remote(99)).wait();
+    /// read?;
+    /// assert_eq!(buf, b"\0hello\0");
+    /// assert_eq!(&region.into_buf()[100..105], b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read<B: Bufs>(&self, buf: B, to: Peer, at: Remote) -> Op<B> {
+        self.0
+            .start(buf, Some(to), |dest| Request::Read { at, dest })
+    }
+
+    /// Writes the buffer to a peer's memory (`fi_write`). Done when it is there.
+    ///
+    /// What the peer does not allow is an error, as for [`read`](Self::read), and changes nothing.
+    pub fn write<B: Bufs>(&self, buf: B, to: Peer, at: Remote) -> Op<B> {
+        self.writemsg(buf, to, at, WriteMsg::new())
+    }
+
+    /// Writes with more to say (`fi_writemsg`): immediate data, completion level, fence.
+    pub fn writemsg<B: Bufs>(&self, buf: B, to: Peer, at: Remote, msg: WriteMsg) -> Op<B> {
+        self.0.start(buf, Some(to), |dest| msg.request(at, dest))
+    }
+
+    /// Writes a few bytes that are copied before the call returns (`fi_inject_write`). It has no
+    /// outcome: if it is refused, only the log tells.
+    ///
+    /// # Errors
+    /// As for [`inject`](Self::inject).
+    pub fn inject_write(&self, bytes: &[u8], to: Peer, at: Remote) -> Result<()> {
+        self.0.inject_write(bytes, Some(to), at)
+    }
+
+    /// Combines elements of a peer's memory with operands (`fi_atomic`), each in one step that no
+    /// other atomic interrupts. Done when that has happened; the outcome has no values.
+    pub fn atomic<T: Element>(
+        &self,
+        op: AtomicOp,
+        operands: &[T],
+        to: Peer,
+        at: Remote,
+    ) -> Atomic<T> {
+        let what = (AtomicKind::Plain, op);
+        Atomic::start(
+            &self.0,
+            what,
+            [operands, &[]],
+            operands.len(),
+            (Some(to), at),
+        )
+    }
+
+    /// As [`atomic`](Self::atomic), and gives the values from before (`fi_fetch_atomic`).
+    ///
+    /// ```
+    /// # use ripstop::{Access, AtomicOp, Hints};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    /// let domain = Hints::rdm().rma().atomic().source(local).open()?;
+    /// let (a, b) = (domain.endpoint()?, domain.endpoint()?);
+    /// let to_b = domain.insert(b.address()?)?;
+    /// let counter = domain.register(vec![0; 8], Access::ALL)?;
+    /// for expected in 0..3 {
+    ///     let before = a.fetch_atomic(AtomicOp::Sum, &[1_u64], to_b, counter.remote(0));
+    ///     assert_eq!(before.wait()?, [expected]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fetch_atomic<T: Element>(
+        &self,
+        op: AtomicOp,
+        operands: &[T],
+        to: Peer,
+        at: Remote,
+    ) -> Atomic<T> {
+        let what = (AtomicKind::Fetch, op);
+        Atomic::start(
+            &self.0,
+            what,
+            [operands, &[]],
+            operands.len(),
+            (Some(to), at),
+        )
+    }
+
+    /// Reads `count` elements of a peer's memory, each in one step (`fi_fetch_atomic` with
+    /// `FI_ATOMIC_READ`).
+    pub fn atomic_read<T: Element>(&self, count: usize, to: Peer, at: Remote) -> Atomic<T> {
+        let what = (AtomicKind::Fetch, AtomicOp::AtomicRead);
+        Atomic::start(&self.0, what, [&[], &[]], count, (Some(to), at))
+    }
+
+    /// Replaces elements of a peer's memory by operands where they compare (`fi_compare_atomic`):
+    /// with [`AtomicOp::Cswap`] where they equal `compare`. Gives the values from before.
+    pub fn compare_atomic<T: Element>(
+        &self,
+        op: AtomicOp,
+        operands: &[T],
+        compare: &[T],
+        to: Peer,
+        at: Remote,
+    ) -> Atomic<T> {
+        let what = (AtomicKind::Compare, op);
+        Atomic::start(
+            &self.0,
+            what,
+            [operands, compare],
+            operands.len(),
+            (Some(to), at),
+        )
     }
 }

@@ -40,6 +40,14 @@ pub enum Operation {
     Recv,
     /// Receiving by tag (`fi_trecv(3)`).
     TaggedRecv,
+    /// Registering memory (`fi_mr(3)`).
+    Register,
+    /// Reading a peer's memory (`fi_rma(3)`).
+    Read,
+    /// Writing a peer's memory (`fi_rma(3)`).
+    Write,
+    /// An atomic on a peer's memory (`fi_atomic(3)`).
+    Atomic,
     /// Making progress, or waiting for it (`fi_cq(3)`, `fi_eq(3)`).
     Progress,
 }
@@ -62,6 +70,10 @@ impl fmt::Display for Operation {
             Self::Inject => "injecting",
             Self::Recv => "receiving",
             Self::TaggedRecv => "receiving by tag",
+            Self::Register => "registering memory",
+            Self::Read => "reading remote memory",
+            Self::Write => "writing remote memory",
+            Self::Atomic => "an atomic on remote memory",
             Self::Progress => "making progress",
         })
     }

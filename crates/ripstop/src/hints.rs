@@ -5,7 +5,7 @@ use std::time::Duration;
 use ripstop_core::hints::Request;
 use ripstop_core::registry::registry;
 use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, Info, RxAttr, TxAttr};
-use ripstop_types::{EpType, Flags, MsgOrder, Progress as Driven, Threading, Version};
+use ripstop_types::{EpType, Flags, MrMode, MsgOrder, Progress as Driven, Threading, Version};
 
 use crate::backend;
 use crate::domain::{Domain, Progress};
@@ -64,6 +64,8 @@ impl Hints {
                     threading: Threading::Safe,
                     progress: Driven::Manual,
                     control_progress: Driven::Manual,
+                    // Regions know their address and ask for their key.
+                    mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
                     ..DomainAttr::default()
                 }),
                 ..ripstop_core::Hints::default()
@@ -84,6 +86,20 @@ impl Hints {
     /// The domain, by name; for IP providers the network interface (`"eth0"`).
     pub fn interface(mut self, name: impl Into<String>) -> Self {
         self.domain_attr().name = Some(name.into());
+        self
+    }
+
+    /// Reads and writes of the memory of peers as well (`FI_RMA`); see
+    /// [`Endpoint::write`](crate::Endpoint::write).
+    pub fn rma(mut self) -> Self {
+        self.attributes.caps |= Flags::RMA;
+        self
+    }
+
+    /// Atomics on the memory of peers as well (`FI_ATOMIC`); see
+    /// [`Endpoint::fetch_atomic`](crate::Endpoint::fetch_atomic).
+    pub fn atomic(mut self) -> Self {
+        self.attributes.caps |= Flags::ATOMIC;
         self
     }
 

@@ -1,5 +1,5 @@
-//! OpenFabrics Interfaces (OFI) in safe Rust: messages and tagged messages between endpoints,
-//! with owned buffers, awaited on any runtime or waited for without one.
+//! OpenFabrics Interfaces (OFI) in safe Rust: messages, tagged messages and remote memory access
+//! between endpoints, with owned buffers, awaited on any runtime or waited for without one.
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -69,6 +69,13 @@
 //! future is sound: the operation keeps the buffer until it is over. Nothing in this crate is
 //! `unsafe`.
 //!
+//! # Memory of peers
+//!
+//! With [`Hints::rma`] a domain [registers](Domain::register) buffers that peers
+//! [read](Endpoint::read) and [write](Endpoint::write) without a receive, and with
+//! [`Hints::atomic`] they change it by [atomics](Endpoint::fetch_atomic). A [`Region`] owns such a
+//! buffer until nobody reaches it any more.
+//!
 //! # Waiting
 //!
 //! Each operation is an [`Op`]: a future, with [`wait`](Op::wait) and
@@ -93,6 +100,7 @@
 //! libfabric; `fi_fabric(7)` and `fi_tcp(7)` list them.
 #![forbid(unsafe_code)]
 
+mod atomic;
 mod backend;
 mod buf;
 mod cm;
@@ -107,8 +115,11 @@ mod listener;
 mod message;
 mod op;
 mod port;
+mod region;
+mod rma;
 mod table;
 
+pub use atomic::{Atomic, Element};
 pub use buf::{Buf, Bufs};
 pub use connection::{Connecting, Connection};
 pub use domain::{Domain, Progress};
@@ -120,8 +131,10 @@ pub use hints::Hints;
 pub use listener::{Accept, Incoming, Listener};
 pub use message::{Completion, Peer, SendMsg, Source};
 pub use op::{Op, Outcome};
+pub use region::{Access, Region};
 pub use ripstop_core::{Address, AddressError, Info};
-pub use ripstop_types::{EpType, Errno, FiAddr, Flags, MsgOrder};
+pub use ripstop_types::{AtomicOp, EpType, Errno, FiAddr, Flags, MsgOrder};
+pub use rma::{Remote, WriteMsg};
 
 /// Attributes of interfaces, fabrics, domains and endpoints (man page `fi_getinfo(3)`), for
 /// [`Hints::with`] and for what an [`Info`] says.

@@ -2,9 +2,10 @@
 
 use ripstop_core::Address;
 use ripstop_core::provider::{RecvKind, SendKind};
-use ripstop_types::{FiAddr, Flags};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, FiAddr, Flags, RmaIov};
 
 use crate::error::Operation;
+use crate::rma::Remote;
 
 /// A peer in a domain's address vector, from [`Domain::insert`](crate::Domain::insert)
 /// (`fi_addr_t`, man page `fi_av(3)`). Valid for all endpoints of that domain until it is
@@ -159,6 +160,25 @@ pub(crate) enum Request {
     },
     /// A receive.
     Recv { kind: RecvKind, src: FiAddr },
+    /// A read of a peer's memory.
+    Read { at: Remote, dest: FiAddr },
+    /// A write of a peer's memory.
+    Write {
+        to: Remote,
+        data: Option<u64>,
+        dest: FiAddr,
+        flags: Flags,
+    },
+    /// An atomic on a peer's memory; its buffers are operands, comparisons and room for the
+    /// result, each empty if there is none.
+    Atomic {
+        kind: AtomicKind,
+        datatype: Datatype,
+        op: AtomicOp,
+        at: RmaIov,
+        dest: FiAddr,
+        flags: Flags,
+    },
 }
 
 impl Request {
@@ -172,13 +192,19 @@ impl Request {
                 RecvKind::Msg => Operation::Recv,
                 RecvKind::Tagged { .. } => Operation::TaggedRecv,
             },
+            Self::Read { .. } => Operation::Read,
+            Self::Write { .. } => Operation::Write,
+            Self::Atomic { .. } => Operation::Atomic,
         }
     }
 
     /// The peer it names, or [`FiAddr::UNSPEC`].
     pub(crate) const fn peer(&self) -> FiAddr {
         match self {
-            Self::Send { dest, .. } => *dest,
+            Self::Send { dest, .. }
+            | Self::Read { dest, .. }
+            | Self::Write { dest, .. }
+            | Self::Atomic { dest, .. } => *dest,
             Self::Recv { src, .. } => *src,
         }
     }

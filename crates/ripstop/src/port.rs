@@ -13,6 +13,7 @@ use crate::driver::{Core, Running};
 use crate::error::{Error, Operation, Result};
 use crate::message::{Peer, Request, SendMsg};
 use crate::op::Op;
+use crate::rma::Remote;
 
 /// An open endpoint of the provider, and its domain. Closes with the last handle, which may
 /// be that of an operation.
@@ -146,6 +147,22 @@ impl Port {
                 let (kind, data) = (msg.kind(), msg.immediate());
                 self.core()
                     .with(|table, _| table.inject(self.ep, bytes, kind, data, dest))
+            });
+        injected.map_err(|errno| {
+            let peer = to.and_then(|peer| self.core().domain.lookup(peer.addr).ok());
+            Error::new(errno, Operation::Inject).with_peer(peer)
+        })
+    }
+
+    pub(crate) fn inject_write(&self, bytes: &[u8], to: Option<Peer>, at: Remote) -> Result<()> {
+        let injected = to
+            .map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer))
+            .and_then(|dest| {
+                if bytes.len() > self.inject_size {
+                    return Err(Errno::EMSGSIZE);
+                }
+                self.core()
+                    .with(|table, _| table.inject_write(self.ep, bytes, at, dest))
             });
         injected.map_err(|errno| {
             let peer = to.and_then(|peer| self.core().domain.lookup(peer.addr).ok());

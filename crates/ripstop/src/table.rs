@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 use ripstop_core::Address;
+use ripstop_mem::{Parked, UserBuf};
 use ripstop_types::{
     AddrFormat, Completion as Entry, CompletionError, Context, Errno, FiAddr, Flags,
 };
@@ -22,6 +23,7 @@ use crate::buf::{Lent, Pieces};
 use crate::cm::Connections;
 use crate::error::{Error, Result};
 use crate::message::{Completion, Peer, Request, Source};
+use crate::rma::Remote;
 
 /// Completions taken from the provider at once.
 const BATCH: usize = 16;
@@ -266,6 +268,17 @@ impl Table {
         data: Option<u64>,
         dest: FiAddr,
     ) -> std::result::Result<(), Errno> {
+        self.injecting(ep, bytes, |object, buf| {
+            object.inject(kind, buf, data, dest)
+        })
+    }
+
+    fn injecting(
+        &mut self,
+        ep: usize,
+        bytes: &[u8],
+        call: impl FnOnce(&AnyEndpoint, UserBuf) -> std::result::Result<(), Errno>,
+    ) -> std::result::Result<(), Errno> {
         let port = self.ports.get(ep).ok_or(Errno::EOPBADSTATE)?;
         let object = port.object.as_ref().ok_or(Errno::EOPBADSTATE)?;
         if !port.waiting[0].is_empty() {
@@ -275,11 +288,22 @@ impl Table {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(bytes);
-        let lent = ripstop_mem::Parked::park(scratch);
-        let done = object.inject(kind, lent.buf(), data, dest);
+        let lent = Parked::park(scratch);
+        let done = call(object, lent.buf());
         // Injected bytes are the provider's own copy by now.
         self.scratch = lent.unpark();
         done
+    }
+
+    /// As [`Table::inject`], into a peer's memory.
+    pub(crate) fn inject_write(
+        &mut self,
+        ep: usize,
+        bytes: &[u8],
+        to: Remote,
+        dest: FiAddr,
+    ) -> std::result::Result<(), Errno> {
+        self.injecting(ep, bytes, |object, buf| object.inject_write(buf, to, dest))
     }
 
     /// Makes progress: takes completions from the provider, and posts what waits for room.

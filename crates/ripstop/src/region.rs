@@ -1,0 +1,176 @@
+//! Memory that peers reach.
+
+use std::sync::Arc;
+
+use ripstop_core::provider::MrAttr;
+use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
+use ripstop_types::{Errno, Flags, MrMode};
+
+use crate::backend::AnyMr;
+use crate::buf::Buf;
+use crate::domain::Domain;
+use crate::driver::Running;
+use crate::error::{Error, Operation, Result};
+use crate::rma::Remote;
+
+/// What peers may do with a [`Region`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access(Flags);
+
+impl Access {
+    /// Read it (`FI_REMOTE_READ`).
+    pub const READ: Self = Self(Flags::REMOTE_READ);
+    /// Write it (`FI_REMOTE_WRITE`).
+    pub const WRITE: Self = Self(Flags::REMOTE_WRITE);
+    /// Read it, write it, and carry out atomics.
+    pub const ALL: Self = Self(Flags::REMOTE_READ.union(Flags::REMOTE_WRITE));
+}
+
+/// A buffer that peers may read and write while it is registered (man page `fi_mr(3)`).
+///
+/// It owns the buffer: [`read`](Self::read) and [`write`](Self::write) copy, and
+/// [`into_buf`](Self::into_buf) ends the registration and gives the buffer back. Dropping it ends
+/// the registration too. Either waits for what peers are doing there, at most a second; what
+/// takes longer is refused, so nothing is written afterwards.
+///
+/// What peers write appears while the domain makes progress: they can announce it by a message
+/// (RMA writes arrive before the message that follows them), or with data for a completion.
+pub struct Region<B: Buf> {
+    mr: Option<AnyMr>,
+    /// Lent to the domain while `mr` is there.
+    parked: Option<Parked>,
+    base: u64,
+    len: usize,
+    running: Arc<Running>,
+    buf: std::marker::PhantomData<fn() -> B>,
+}
+
+/// What a caller's key is, where the provider does not choose keys.
+fn next_key() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl<B: Buf> Region<B> {
+    /// Registers the bytes of a buffer (its length, not its spare capacity).
+    pub(crate) fn register(domain: &Domain, buf: B, access: Access) -> Result<Self> {
+        let parked = Parked::park(buf.into_vec());
+        let memory = parked.buf();
+        let attr = MrAttr {
+            iov: vec![memory],
+            access: access.0,
+            offset: 0,
+            requested_key: next_key(),
+            flags: Flags::empty(),
+        };
+        let core = domain.core();
+        let mode = core.info.domain.mr_mode;
+        let base = if mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
+            memory.addr() as u64
+        } else {
+            0
+        };
+        match core.with(|_, _| core.domain.register(&attr)) {
+            Ok(mr) => Ok(Self {
+                mr: Some(mr),
+                parked: Some(parked),
+                base,
+                len: memory.len(),
+                running: Arc::clone(&domain.0),
+                buf: std::marker::PhantomData,
+            }),
+            Err(errno) => {
+                // Refused, so that the provider keeps nothing of it.
+                drop(parked.unpark());
+                Err(Error::new(errno, Operation::Register))
+            }
+        }
+    }
+
+    /// Bytes it has.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The place of the byte at `offset`, for peers. It may lie outside: what peers do there is
+    /// refused.
+    #[must_use]
+    pub fn remote(&self, offset: usize) -> Remote {
+        Remote {
+            addr: self.base.wrapping_add(offset as u64),
+            key: self.mr.as_ref().map_or(0, AnyMr::key),
+        }
+    }
+
+    /// Copies bytes out, from `offset` on.
+    ///
+    /// No operation of a peer falls in the middle of the copy.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for bytes that are not all inside.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        let len = into.len();
+        self.with(offset, len, |part| {
+            copy_in(into, part);
+        })
+    }
+
+    /// Copies bytes in, from `offset` on.
+    ///
+    /// No operation of a peer falls in the middle of the copy.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for bytes that are not all inside.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.with(offset, bytes.len(), |part| {
+            copy_out(part, bytes);
+        })
+    }
+
+    /// Calls `act` with a part of the memory while nobody else touches it: a domain of this crate
+    /// moves bytes only under this lock.
+    fn with(&self, offset: usize, len: usize, act: impl FnOnce(UserBuf)) -> Result<()> {
+        let memory = self.parked.as_ref().map(Parked::buf);
+        let part = memory.and_then(|memory| memory.slice(offset, len));
+        let part = part.ok_or(Error::new(Errno::EINVAL, Operation::Register))?;
+        self.running.core.with(|_, _| act(part));
+        Ok(())
+    }
+
+    /// Ends the registration and gives the buffer back, as peers have left it.
+    #[must_use]
+    pub fn into_buf(mut self) -> B {
+        B::from_vec(self.revoke())
+    }
+
+    /// Peers have no way to the memory any more.
+    fn revoke(&mut self) -> Vec<u8> {
+        if let Some(mr) = self.mr.take() {
+            self.running.core.with(|_, _| drop(mr));
+        }
+        self.parked.take().map(Parked::unpark).unwrap_or_default()
+    }
+}
+
+impl<B: Buf> Drop for Region<B> {
+    fn drop(&mut self) {
+        drop(self.revoke());
+    }
+}
+
+impl<B: Buf> std::fmt::Debug for Region<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Region")
+            .field("len", &self.len)
+            .field("remote", &self.remote(0))
+            .finish_non_exhaustive()
+    }
+}
