@@ -8,9 +8,11 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::marker::PhantomData;
 use core::ptr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
+use ripstop_core::Address;
 use ripstop_core::av::Symmetric;
 use ripstop_core::provider::{AddressVector, AvAttr, Domain};
 use ripstop_types::{AddrFormat, AvType, Errno, FiAddr, Flags, Result};
@@ -60,6 +62,7 @@ impl<D: Domain> Tables<D> {
         remove: Some(remove::<D>),
         lookup: Some(lookup::<D>),
         straddr: Some(straddr::<D>),
+        set_user_id: Some(set_user_id::<D>),
         ..tables::NO_AV_OPS
     };
 }
@@ -116,7 +119,7 @@ unsafe fn attributes(attr: &abi::fi_av_attr, domain: AvType) -> Result<AvAttr> {
     }
     // `FI_EVENT` has the value of `FI_COMPLETION`.
     let symmetric = Flags::from_bits_retain(abi::FI_SYMMETRIC);
-    let known = Flags::COMPLETION | Flags::READ | symmetric;
+    let known = Flags::COMPLETION | Flags::READ | Flags::AV_USER_ID | symmetric;
     match Flags::from_bits_retain(attr.flags) {
         flags if flags.contains(Flags::PEER) => Err(Errno::ENOSYS),
         flags if known.contains(flags) => Ok(AvAttr {
@@ -169,12 +172,11 @@ unsafe extern "C" fn insert<D: Domain>(
         if this.format == AddrFormat::Str {
             // SAFETY: see the module: for this format, one string after the other.
             let strings = unsafe { insert::strings(addr.cast(), count) };
-            strings.for_each(|text| insertion.put(this.av.insert(&text)));
+            strings.for_each(|text| insertion.put(this.insert_one(&text, insertion.id())));
         } else {
             // SAFETY: see the module: addresses of one size in an array.
             let mut addresses = unsafe { Addresses::new(this.format, addr.cast(), count) };
-            let mut each = |outcome| insertion.put(outcome);
-            this.av.insert_ip(&mut addresses, &mut each);
+            this.insert_all(&mut addresses, &mut insertion);
         }
         insertion.finish()
     });
@@ -220,15 +222,37 @@ unsafe extern "C" fn insertsym<D: Domain>(
             services,
             format: this.format,
         };
-        let mut addresses = pattern.addresses()?;
-        let mut each = |outcome| insertion.put(outcome);
-        this.av.insert_ip(&mut addresses, &mut each);
+        this.insert_all(&mut pattern.addresses()?, &mut insertion);
         insertion.finish()
     };
     begin().unwrap_or_else(fail)
 }
 
 impl<D: Domain> AvBody<D> {
+    fn insert_one(&self, address: &Address, id: Option<FiAddr>) -> Result<FiAddr> {
+        match id {
+            Some(id) => self.av.insert_as(address, id),
+            None => self.av.insert(address),
+        }
+    }
+
+    /// Inserts IP addresses: all under one lock, unless they come with ids.
+    fn insert_all(
+        &self,
+        addresses: &mut dyn Iterator<Item = Result<SocketAddr>>,
+        insertion: &mut Insertion,
+    ) {
+        if insertion.id().is_none() {
+            let mut each = |outcome| insertion.put(outcome);
+            return self.av.insert_ip(addresses, &mut each);
+        }
+        for address in addresses {
+            let id = insertion.id();
+            let insert = |address| self.insert_one(&Address::Ip(address), id);
+            insertion.put(address.and_then(insert));
+        }
+    }
+
     /// Checks what all insertions have in common.
     ///
     /// # Safety
@@ -272,6 +296,21 @@ unsafe extern "C" fn remove<D: Domain>(
         }
     }
     code(result)
+}
+
+unsafe extern "C" fn set_user_id<D: Domain>(
+    av: *mut abi::fid_av,
+    fi_addr: abi::fi_addr_t,
+    user_id: abi::fi_addr_t,
+    flags: u64,
+) -> c_int {
+    // SAFETY: see the module.
+    let this = unsafe { body::<AvBody<D>>(av) };
+    // There are no authorization keys, the only thing a flag could name.
+    if flags != 0 {
+        return fail(Errno::EBADFLAGS);
+    }
+    code(this.av.set_user_id(FiAddr(fi_addr), FiAddr(user_id)))
 }
 
 unsafe extern "C" fn lookup<D: Domain>(

@@ -161,7 +161,8 @@ pub struct AvAttr {
     pub av_type: AvType,
     /// Expected number of addresses; 0 if unknown.
     pub count: usize,
-    /// `FI_EVENT`: insertions report to the event queue.
+    /// `FI_EVENT`: insertions report to the event queue. `FI_AV_USER_ID`: completions report
+    /// peers by the ids of [`AddressVector::set_user_id`], and those without as nobody.
     pub flags: Flags,
     /// Upper bits of a fabric address that name a receive context of the peer (`fi_rx_addr`).
     pub rx_ctx_bits: u8,
@@ -707,6 +708,24 @@ pub trait AddressVector: 'static {
     /// # Errors
     /// [`Errno::EINVAL`] for a format the provider does not use; [`Errno::ENOMEM`].
     fn insert(&self, address: &Address) -> Result<FiAddr>;
+
+    /// Inserts one address that completions report as `id` (`FI_AV_USER_ID` of an insertion).
+    ///
+    /// # Errors
+    /// As for [`AddressVector::insert`]; [`Errno::EBADFLAGS`] where the provider has no ids,
+    /// [`Errno::EINVAL`] when the address vector was opened with `FI_AV_USER_ID`.
+    fn insert_as(&self, _address: &Address, _id: FiAddr) -> Result<FiAddr> {
+        Err(Errno::EBADFLAGS)
+    }
+
+    /// Gives a peer the id that completions report (`fi_av_set_user_id`).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for an address it does not hold, or when it was opened without
+    /// `FI_AV_USER_ID`; [`Errno::ENOMEM`]; [`Errno::ENOSYS`] where the provider has no ids.
+    fn set_user_id(&self, _addr: FiAddr, _id: FiAddr) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
 
     /// Inserts many IP addresses under one lock; `each` gets the outcome of each.
     fn insert_ip(

@@ -34,6 +34,7 @@ extern crate alloc;
 mod buffer;
 pub mod counter;
 pub mod cq;
+pub mod ids;
 pub mod matching;
 pub mod mr;
 pub mod pool;

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use ripstop_abi::{fi_ops_av, fid_av};
-use ripstop_types::{AvType, Errno, FiAddr};
+use ripstop_types::{AvType, Errno, FiAddr, Flags};
 
 use crate::call::{ENOSYS, op};
 use crate::domain::DomainCore;
@@ -38,6 +38,8 @@ pub struct AvAttr {
     pub av_type: AvType,
     /// Addresses expected, 0 for the provider's choice.
     pub count: usize,
+    /// Completions report peers by the ids of [`Av::set_user_id`] (`FI_AV_USER_ID`).
+    pub user_ids: bool,
     /// Upper bits of an address that name a receive context of the peer (`fi_rx_addr`).
     pub rx_ctx_bits: u8,
 }
@@ -83,6 +85,47 @@ impl<M: Threading> Av<M> {
             [found] if found.is_specified() => Ok(*found),
             _ => Err(Error::new("fi_av_insert", Errno::EINVAL)),
         }
+    }
+
+    /// Inserts one peer that completions report as `id` (`fi_av_insert`, `FI_AV_USER_ID`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Av::insert`].
+    pub fn insert_as(&self, addr: &Addr, id: FiAddr) -> Result<FiAddr> {
+        let packed = Addr::pack(std::slice::from_ref(addr), self.format())?;
+        let mut found = id;
+        let flags = Flags::AV_USER_ID.bits();
+        let (from, out) = (packed.as_ptr().cast(), (&raw mut found).cast());
+        let ret = match op!(self.table(), fi_ops_av.insert) {
+            // SAFETY: the vector is open; `packed` holds an address of the domain's format and
+            // padding; `found`, a transparent `u64`, is the id and takes the result.
+            Some(insert) => unsafe {
+                insert(self.core.owned.get(), from, 1, out, flags, ptr::null_mut())
+            },
+            None => ENOSYS,
+        };
+        match Error::check_count("fi_av_insert", ret as isize)? {
+            1 => {
+                self.core.known.with(|known| known.insert(found));
+                Ok(found)
+            }
+            _ => Err(Error::new("fi_av_insert", Errno::EINVAL)),
+        }
+    }
+
+    /// Gives a peer the id that completions report (`fi_av_set_user_id`).
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn set_user_id(&self, addr: FiAddr, id: FiAddr) -> Result<()> {
+        let ret = match op!(self.table(), fi_ops_av.set_user_id) {
+            // SAFETY: the vector is open.
+            Some(set) => unsafe { set(self.core.owned.get(), addr.0, id.0, 0) },
+            None => ENOSYS,
+        };
+        Error::check("fi_av_set_user_id", ret)
     }
 
     /// Inserts peers in one call (`fi_av_insert`). One that was not accepted comes back as

@@ -317,12 +317,16 @@ impl<M: Threading> Domain<M> {
     }
 
     fn open_av(&self, attr: AvAttr, name: Option<&CStr>, flags: Flags) -> Result<Av<M>> {
+        let ids = match attr.user_ids {
+            true => Flags::AV_USER_ID,
+            false => Flags::empty(),
+        };
         let mut c_attr = fi_av_attr {
             type_: attr.av_type.raw(),
             count: attr.count,
             rx_ctx_bits: i32::from(attr.rx_ctx_bits),
             name: name.map_or(ptr::null(), CStr::as_ptr),
-            flags: flags.bits(),
+            flags: (flags | ids).bits(),
             ..Default::default()
         };
         let mut av: *mut fid_av = ptr::null_mut();

@@ -71,7 +71,10 @@ pub(crate) fn offers(params: &Params) -> [Info; 3] {
 fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_caps: Flags) -> Info {
     let rdm = ep_type == EpType::Rdm;
     let (named, domain_caps) = match rdm {
-        true => (Flags::NAMED_RX_CTX, COMM | Flags::SHARED_AV),
+        true => (
+            Flags::NAMED_RX_CTX,
+            COMM | Flags::SHARED_AV | Flags::AV_USER_ID,
+        ),
         false => (Flags::empty(), COMM),
     };
     let (max_tx, max_rx) = (65536.max(params.tx_size), 65536.max(params.rx_size));

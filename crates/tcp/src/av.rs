@@ -1,11 +1,14 @@
 //! Address vectors.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ripstop_core::av::SharedTable;
 use ripstop_core::provider::{AddressVector, AvAttr};
 use ripstop_core::{Address, AddressTable, EventQueue};
+use ripstop_engine::ids::UserIds;
+use ripstop_engine::pool::NIL;
 use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
 use crate::domain::{Domain, Mode};
@@ -83,12 +86,17 @@ pub struct Av<K: Mode> {
     eq: OnceLock<Arc<EventQueue>>,
     /// See [`AddressVector::map`].
     map: Box<[u64]>,
+    /// It was opened for ids of the program's own.
+    strict: bool,
+    /// These ids in the engine, once there are some. Only changed under the domain's lock.
+    ids: AtomicU32,
 }
 
 impl<K: Mode> Av<K> {
     pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &AvAttr) -> Result<Arc<Self>> {
-        if attr.flags.intersects(Flags::AV_USER_ID) {
-            return Err(Errno::ENOSYS);
+        let strict = attr.flags.contains(Flags::AV_USER_ID);
+        if strict && !domain.info.domain.caps.contains(Flags::AV_USER_ID) {
+            return Err(Errno::EINVAL);
         }
         let read_only = attr.flags.contains(Flags::READ);
         let table = match &attr.name {
@@ -104,6 +112,10 @@ impl<K: Mode> Av<K> {
             return Err(Errno::EINVAL);
         }
         let mut state = domain.lock();
+        let ids = match strict {
+            true => state.engine.open_ids(UserIds::new(true))?,
+            false => NIL,
+        };
         let free = state.avs.iter().position(Option::is_none);
         let id = free.unwrap_or(state.avs.len());
         if id == state.avs.len() {
@@ -122,6 +134,8 @@ impl<K: Mode> Av<K> {
             wants_events: attr.flags.contains(Flags::COMPLETION),
             eq: OnceLock::new(),
             map,
+            strict,
+            ids: AtomicU32::new(ids),
         }))
     }
 
@@ -143,9 +157,28 @@ impl<K: Mode> Av<K> {
     }
 }
 
+impl<K: Mode> Av<K> {
+    /// The ids of its peers in the engine, or [`NIL`].
+    pub(crate) fn ids(&self) -> u32 {
+        self.ids.load(Ordering::Relaxed)
+    }
+
+    fn set_id(&self, state: &mut State, peer: FiAddr, id: FiAddr) -> Result<()> {
+        if self.ids() == NIL {
+            let ids = state.engine.open_ids(UserIds::new(false))?;
+            self.ids.store(ids, Ordering::Relaxed);
+            state.name_by(self.id, ids);
+        }
+        let ids = state.engine.ids_mut(self.ids()).ok_or(Errno::EINVAL)?;
+        ids.set(peer, id)
+    }
+}
+
 impl<K: Mode> Drop for Av<K> {
     fn drop(&mut self) {
-        self.domain.lock().avs[self.id as usize] = None;
+        let mut state = self.domain.lock();
+        state.avs[self.id as usize] = None;
+        state.engine.close_ids(self.ids());
     }
 }
 
@@ -159,6 +192,25 @@ impl<K: Mode> AddressVector for Av<K> {
             return Err(Errno::EINVAL);
         };
         self.insert_one(&mut self.domain.lock(), *addr)
+    }
+
+    fn insert_as(&self, address: &Address, id: FiAddr) -> Result<FiAddr> {
+        let (Address::Ip(addr), false) = (address, self.strict) else {
+            return Err(Errno::EINVAL);
+        };
+        let mut state = self.domain.lock();
+        let peer = self.insert_one(&mut state, *addr)?;
+        self.set_id(&mut state, peer, id)?;
+        Ok(peer)
+    }
+
+    fn set_user_id(&self, addr: FiAddr, id: FiAddr) -> Result<()> {
+        let mut state = self.domain.lock();
+        let known = Self::table(&mut state, self.id)?.lookup(addr).is_some();
+        if !known || !self.strict {
+            return Err(Errno::EINVAL);
+        }
+        self.set_id(&mut state, addr, id)
     }
 
     fn insert_ip(
@@ -177,6 +229,9 @@ impl<K: Mode> AddressVector for Av<K> {
         let table = Self::table(&mut state, self.id)?;
         if let Some(peer) = table.remove(addr)? {
             state.unname_peer(self.id, &peer, addr);
+            if let Some(ids) = state.engine.ids_mut(self.ids()) {
+                ids.forget(addr);
+            }
         }
         state.after();
         Ok(())

@@ -239,7 +239,10 @@ impl<K: Mode> Core<K> {
             &rdm.listener,
             token::LISTENER | u64::from(self.id),
             Interest::READ,
-        )
+        )?;
+        let ids = av.ids();
+        state.engine.change_ep(self.id, |config| config.ids = ids);
+        Ok(())
     }
 }
 

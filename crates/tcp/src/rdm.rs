@@ -364,6 +364,16 @@ impl State {
         }
     }
 
+    /// Endpoints with this address vector report peers by ids of the program's own.
+    pub(crate) fn name_by(&mut self, av: u32, ids: u32) {
+        for ep in 0..self.eps.len() as u32 {
+            let rdm = self.ep(ep).and_then(|e| e.rdm.as_ref());
+            if rdm.is_some_and(|rdm| rdm.av == av) {
+                self.engine.change_ep(ep, |config| config.ids = ids);
+            }
+        }
+    }
+
     /// A peer lost its place in an address vector.
     pub(crate) fn unname_peer(&mut self, av: u32, peer: &SocketAddr, addr: FiAddr) {
         for ep in 0..self.eps.len() as u32 {

@@ -84,6 +84,8 @@ pub(super) struct Insertion {
     count: usize,
     seen: usize,
     good: c_int,
+    /// The results begin as ids that the program gives the peers.
+    named: bool,
     report: Option<Arc<EventQueue>>,
 }
 
@@ -92,12 +94,13 @@ impl Insertion {
     ///
     /// # Errors
     /// [`Errno::EBADFLAGS`] for flags that no vector here knows, [`Errno::EINVAL`] for
-    /// `FI_SYNC_ERR` without an array or more addresses than the call can count.
+    /// `FI_SYNC_ERR` or `FI_AV_USER_ID` without an array, or more addresses than the call can
+    /// count.
     ///
     /// # Safety
     ///
     /// `fi_addr` is null or has `count` elements, as `context` does with `FI_SYNC_ERR`; they
-    /// are valid for writes as long as `self` is used.
+    /// are valid for writes, and with `FI_AV_USER_ID` for reads, as long as `self` is used.
     pub(super) unsafe fn new(
         av: *mut abi::fid_av,
         count: usize,
@@ -106,11 +109,15 @@ impl Insertion {
         context: *mut c_void,
         report: Option<Arc<EventQueue>>,
     ) -> Result<Self> {
-        if flags & !(abi::FI_MORE | abi::FI_SYNC_ERR) != 0 {
+        if flags & !(abi::FI_MORE | abi::FI_SYNC_ERR | abi::FI_AV_USER_ID) != 0 {
             return Err(Errno::EBADFLAGS);
         }
         let in_sync = flags & abi::FI_SYNC_ERR != 0;
-        if (in_sync && context.is_null()) || c_int::try_from(count).is_err() {
+        let named = flags & abi::FI_AV_USER_ID != 0;
+        if (in_sync && context.is_null()) || (named && fi_addr.is_null() && count != 0) {
+            return Err(Errno::EINVAL);
+        }
+        if c_int::try_from(count).is_err() {
             return Err(Errno::EINVAL);
         }
         let sync_err = match in_sync {
@@ -125,8 +132,20 @@ impl Insertion {
             count,
             seen: 0,
             good: 0,
+            named,
             report,
         })
+    }
+
+    /// The id that the program gives the next peer, if it gives some.
+    pub(super) fn id(&self) -> Option<FiAddr> {
+        if !self.named || self.seen >= self.count {
+            return None;
+        }
+        // SAFETY: the guarantee of `new`; not null by its check, and `seen` is below `count`.
+        Some(FiAddr(unsafe {
+            self.fi_addr.wrapping_add(self.seen).read()
+        }))
     }
 
     /// Tells what became of the next address.
@@ -234,7 +253,8 @@ mod tests {
         let null = ptr::null_mut();
         let refused = |count, flags| new(count, flags, null).map(|_| ()).unwrap_err();
         assert_eq!(refused(1, abi::FI_SYNC_ERR), Errno::EINVAL);
-        assert_eq!(refused(1, abi::FI_AV_USER_ID), Errno::EBADFLAGS);
+        assert_eq!(refused(1, abi::FI_AV_USER_ID), Errno::EINVAL);
+        assert_eq!(refused(1, abi::FI_AUTH_KEY), Errno::EBADFLAGS);
         assert_eq!(refused(usize::MAX, 0), Errno::EINVAL);
     }
 }

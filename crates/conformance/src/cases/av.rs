@@ -1,5 +1,6 @@
 //! `fi_av`(3).
 
+mod ids;
 mod many;
 mod shared;
 
@@ -12,7 +13,7 @@ use crate::rig::{A, B, Rig, Spec, offer};
 use crate::subject::{AvAttr, Fid};
 
 pub(super) fn cases() -> Vec<Case> {
-    [OWN, many::CASES, shared::CASES].concat()
+    [OWN, many::CASES, ids::CASES, shared::CASES].concat()
 }
 
 const OWN: &[Case] = &[

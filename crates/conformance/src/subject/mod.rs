@@ -84,6 +84,8 @@ pub struct AvAttr {
     pub av_type: AvType,
     /// Addresses expected.
     pub count: usize,
+    /// Completions report peers by ids of the program's own (`FI_AV_USER_ID`).
+    pub user_ids: bool,
     /// Upper bits of an address that name a receive context of the peer (`fi_rx_addr`).
     pub rx_ctx_bits: u8,
 }
@@ -188,6 +190,9 @@ pub trait Subject {
 
     // fi_av(3)
     fn av_insert(&self, av: Fid, addrs: &[Address]) -> Result<Vec<FiAddr>>;
+    /// With the id that completions report (`FI_AV_USER_ID`).
+    fn av_insert_as(&self, av: Fid, addr: &Address, id: FiAddr) -> Result<FiAddr>;
+    fn av_set_user_id(&self, av: Fid, addr: FiAddr, id: FiAddr) -> Result<()>;
     fn av_insertsvc(&self, av: Fid, node: &str, service: &str) -> Result<FiAddr>;
     /// Nodes and services are given by the first of each and how many.
     fn av_insertsym(

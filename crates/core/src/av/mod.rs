@@ -29,8 +29,6 @@ pub struct AddressTable {
     index: HashTable<u32>,
     /// Insertions of a peer beyond those its slot can count.
     more_uses: HashMap<u32, u32>,
-    /// What completions report of a peer instead of its index, where the program said so.
-    user_ids: HashMap<u32, u64>,
 }
 
 impl core::fmt::Debug for AddressTable {
@@ -102,7 +100,6 @@ impl AddressTable {
             entry.remove();
         }
         self.slots.remove(index);
-        self.user_ids.remove(&index);
         Ok(Some(known.into()))
     }
 
@@ -126,33 +123,6 @@ impl AddressTable {
             None if canonical != addr.ip() => self.find(&SocketAddr::new(canonical, addr.port())),
             None => FiAddr::NOTAVAIL,
         }
-    }
-
-    /// What completions report as the source of a message from `addr`: the id that the
-    /// program gave the peer (`fi_av_set_user_id`), otherwise its index.
-    #[must_use]
-    pub fn source(&self, addr: &SocketAddr) -> FiAddr {
-        let peer = self.find(addr);
-        self.user_id(peer).unwrap_or(peer)
-    }
-
-    /// Gives a peer an id to be reported instead of its index (`FI_AV_USER_ID`).
-    ///
-    /// # Errors
-    /// [`Errno::EINVAL`] when there is no such peer, [`Errno::ENOMEM`].
-    pub fn set_user_id(&mut self, peer: FiAddr, id: u64) -> Result<()> {
-        let index = u32::try_from(peer.0).map_err(|_| Errno::EINVAL)?;
-        self.slots.get(index).ok_or(Errno::EINVAL)?;
-        self.user_ids.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        self.user_ids.insert(index, id);
-        Ok(())
-    }
-
-    /// The id that the program gave a peer.
-    #[must_use]
-    pub fn user_id(&self, peer: FiAddr) -> Option<FiAddr> {
-        let index = u32::try_from(peer.0).ok()?;
-        self.user_ids.get(&index).map(|&id| FiAddr(id))
     }
 
     /// Number of peers.

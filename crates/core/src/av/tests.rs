@@ -88,20 +88,6 @@ fn zones_are_part_of_an_address_and_flows_are_kept() {
 }
 
 #[test]
-fn user_ids_stand_in_for_indices() {
-    let mut av = AddressTable::new();
-    let peer = av.insert(&addr("10.0.0.1:7")).unwrap();
-    assert_eq!(av.source(&addr("10.0.0.1:7")), peer);
-    av.set_user_id(peer, 1 << 50).unwrap();
-    assert_eq!(av.source(&addr("10.0.0.1:7")), FiAddr(1 << 50));
-    assert_eq!(av.source(&addr("10.0.0.1:8")), FiAddr::NOTAVAIL);
-    assert_eq!(av.set_user_id(FiAddr(9), 1), Err(Errno::EINVAL));
-    av.remove(peer).unwrap();
-    let again = av.insert(&addr("10.0.0.1:7")).unwrap();
-    assert_eq!(av.user_id(again), None);
-}
-
-#[test]
 fn room_made_beforehand_is_used() {
     let mut av = AddressTable::with_capacity(10_000).unwrap();
     for i in 0..10_000_u32 {

@@ -10,6 +10,7 @@ use super::rx::{RxState, Target};
 use crate::Buffer;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
+use crate::ids::UserIds;
 use crate::matching::{Matcher, Unexpected};
 use crate::mr::MrTable;
 use crate::pool::{NIL, Places, Pool};
@@ -60,6 +61,8 @@ pub struct EpConfig {
     pub source: bool,
     /// Report messages from unknown peers as errors (`FI_SOURCE_ERR`).
     pub source_err: bool,
+    /// What peers are reported as, instead of their addresses.
+    pub ids: u32,
 }
 
 impl EpConfig {
@@ -77,6 +80,7 @@ impl EpConfig {
         tx_size: 0,
         source: false,
         source_err: false,
+        ids: NIL,
     };
 
     /// The counters of what the endpoint starts: sends, reads and writes.
@@ -114,9 +118,25 @@ impl EpConfig {
 pub(super) struct Ep {
     pub(super) config: EpConfig,
     pub(super) outstanding: usize,
+    /// Sources of messages are looked at: unknown ones are errors, or known ones have ids.
+    pub(super) screens: bool,
 }
 
 impl Ep {
+    const fn new(config: EpConfig) -> Self {
+        let mut ep = Self {
+            config,
+            outstanding: 0,
+            screens: false,
+        };
+        ep.settle();
+        ep
+    }
+
+    const fn settle(&mut self) {
+        self.screens = self.config.source_err || self.config.ids != NIL;
+    }
+
     #[inline]
     pub(super) const fn counts_sends(&self) -> bool {
         self.config.tx_counter != NIL
@@ -139,6 +159,7 @@ pub struct Engine<B> {
     pub(super) limits: Limits,
     pub(super) cqs: Places<CompletionQueue>,
     pub(super) counters: Pool<Counter>,
+    pub(super) ids: Pool<UserIds>,
     pub(super) srxs: Pool<Matcher<B>>,
     pub(super) eps: Pool<Ep>,
     pub(super) conns: Pool<Conn<B>>,
@@ -169,6 +190,7 @@ impl<B: Buffer> Engine<B> {
             limits,
             cqs: Places::new(),
             counters: Pool::new(MANY),
+            ids: Pool::new(MANY),
             srxs: Pool::new(MANY),
             eps: Pool::new(MANY),
             conns: Pool::new(MANY),
@@ -232,6 +254,24 @@ impl<B: Buffer> Engine<B> {
         self.counters.get_mut(id)
     }
 
+    /// Opens ids for the peers of an address vector.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn open_ids(&mut self, ids: UserIds) -> Result<u32> {
+        self.ids.insert(ids)
+    }
+
+    /// The ids of peers.
+    pub fn ids_mut(&mut self, id: u32) -> Option<&mut UserIds> {
+        self.ids.get_mut(id)
+    }
+
+    /// Closes ids. Peers are reported by their addresses again.
+    pub fn close_ids(&mut self, id: u32) {
+        self.ids.remove(id);
+    }
+
     /// Opens a receive context.
     ///
     /// # Errors
@@ -262,10 +302,7 @@ impl<B: Buffer> Engine<B> {
     /// # Errors
     /// [`Errno::ENOMEM`].
     pub fn open_ep(&mut self, config: EpConfig) -> Result<u32> {
-        self.eps.insert(Ep {
-            config,
-            outstanding: 0,
-        })
+        self.eps.insert(Ep::new(config))
     }
 
     /// Closes an endpoint; messages that wait for a receive there are forgotten, also in a
@@ -294,6 +331,7 @@ impl<B: Buffer> Engine<B> {
     pub fn change_ep(&mut self, id: u32, change: impl FnOnce(&mut EpConfig)) {
         if let Some(ep) = self.eps.get_mut(id) {
             change(&mut ep.config);
+            ep.settle();
         }
     }
 

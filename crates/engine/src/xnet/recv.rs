@@ -1,12 +1,14 @@
 //! Posting receives, looking at unexpected messages, and finishing receives.
 
-use ripstop_types::{Completion, CompletionError, Context, Errno, Flags, Result};
+use ripstop_types::{Completion, CompletionError, Context, Errno, FiAddr, Flags, Result};
 
 use super::conn::is_slot;
 use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
+use crate::ids::UserIds;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
+use crate::pool::{NIL, Pool};
 use crate::{Buffer, Iov};
 
 /// Payload the driver copies from a slot to user memory, at once.
@@ -43,7 +45,7 @@ impl<B: Buffer> Engine<B> {
     pub fn post_recv(&mut self, srx: u32, mut recv: Recv<B>) -> Result<Option<u32>> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         if !matcher.directed {
-            recv.want.src = ripstop_types::FiAddr::UNSPEC;
+            recv.want.src = FiAddr::UNSPEC;
         }
         if matcher.nothing_unexpected() {
             matcher.post(recv)?;
@@ -154,7 +156,7 @@ impl<B: Buffer> Engine<B> {
     ) -> Result<()> {
         let matcher = self.srxs.get(srx).ok_or(Errno::EINVAL)?;
         if !matcher.directed {
-            want.src = ripstop_types::FiAddr::UNSPEC;
+            want.src = FiAddr::UNSPEC;
         }
         let found = matcher.find_unexpected(&self.unexpected, want, None);
         let Some(id) = found else {
@@ -174,7 +176,9 @@ impl<B: Buffer> Engine<B> {
             }
             return Ok(());
         };
-        let envelope = self.unexpected.get(id).ok_or(Errno::EINVAL)?.envelope;
+        let message = self.unexpected.get(id).ok_or(Errno::EINVAL)?;
+        let envelope = message.envelope;
+        let src = self.source_of(message.ep, source, envelope.src);
         if flags.discard {
             self.discard(srx, id);
         } else if flags.claim
@@ -183,7 +187,7 @@ impl<B: Buffer> Engine<B> {
             message.claimed = Some(context);
         }
         if let Some(cq) = self.cqs.get_mut(rx_cq) {
-            cq.push(completion(context, &envelope, source, envelope.len));
+            cq.push(completion(context, &envelope, src, envelope.len));
         }
         Ok(())
     }
@@ -219,17 +223,19 @@ impl<B: Buffer> Engine<B> {
     ) -> Result<Option<CopyOut<B>>> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         let any = Want {
-            src: ripstop_types::FiAddr::UNSPEC,
+            src: FiAddr::UNSPEC,
             ..recv.want
         };
         let id = matcher
             .find_unexpected(&self.unexpected, any, Some(recv.context))
             .ok_or(Errno::ENOMSG)?;
         if flags.discard {
-            let envelope = self.unexpected.get(id).ok_or(Errno::ENOMSG)?.envelope;
+            let message = self.unexpected.get(id).ok_or(Errno::ENOMSG)?;
+            let envelope = message.envelope;
+            let src = self.source_of(message.ep, source, envelope.src);
             self.discard(srx, id);
             if let Some(cq) = self.cqs.get_mut(rx_cq) {
-                cq.push(completion(recv.context, &envelope, source, envelope.len));
+                cq.push(completion(recv.context, &envelope, src, envelope.len));
             }
             return Ok(None);
         }
@@ -333,6 +339,15 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
+    /// What is reported as the source of a message that an endpoint has got.
+    fn source_of(&self, ep: u32, wanted: bool, src: FiAddr) -> FiAddr {
+        match self.eps.get(ep) {
+            Some(ep) if wanted => reported(&self.ids, ep.config.ids, src),
+            _ if wanted => src,
+            _ => FiAddr::NOTAVAIL,
+        }
+    }
+
     /// The whole message is in place.
     #[inline]
     pub(super) fn finish_recv(
@@ -350,6 +365,7 @@ impl<B: Buffer> Engine<B> {
             cqs,
             counters,
             conns,
+            ids,
             ..
         } = self;
         let Some(matcher) = srxs.get_mut(srx) else {
@@ -376,7 +392,8 @@ impl<B: Buffer> Engine<B> {
         let config = &ep.config;
         let room = iov_len.saturating_sub(base);
         let placed = envelope.len.min(room);
-        let mut entry = completion(context, envelope, config.source, placed);
+        let src = config.reported(ids, envelope.src);
+        let mut entry = completion(context, envelope, src, placed);
         entry.buf = address.wrapping_add(base as usize);
         if last {
             entry.flags |= Flags::MULTI_RECV;
@@ -429,6 +446,7 @@ impl<B: Buffer> Engine<B> {
             cqs,
             counters,
             conns,
+            ids,
             ..
         } = self;
         let Some(conn) = conns.get(conn_id) else {
@@ -455,7 +473,8 @@ impl<B: Buffer> Engine<B> {
         if let Some(counter) = counters.get_mut(ep.config.rx_counter) {
             counter.failure();
         }
-        let mut entry = completion(context, envelope, ep.config.source, 0);
+        let src = ep.config.reported(ids, envelope.src);
+        let mut entry = completion(context, envelope, src, 0);
         if last {
             entry.flags |= Flags::MULTI_RECV;
         }
@@ -474,8 +493,34 @@ pub(super) const fn rx_flags(tagged: bool) -> Flags {
     }
 }
 
+impl EpConfig {
+    /// What the endpoint reports as the source of a message.
+    #[inline]
+    pub(super) fn reported(&self, ids: &Pool<UserIds>, src: FiAddr) -> FiAddr {
+        if self.source {
+            reported(ids, self.ids, src)
+        } else {
+            FiAddr::NOTAVAIL
+        }
+    }
+}
+
 #[inline]
-fn completion(context: Context, envelope: &Envelope, source: bool, len: u64) -> Completion {
+fn reported(ids: &Pool<UserIds>, id: u32, src: FiAddr) -> FiAddr {
+    if id == NIL {
+        return src;
+    }
+    by_id(ids, id, src)
+}
+
+#[cold]
+#[inline(never)]
+fn by_id(ids: &Pool<UserIds>, id: u32, src: FiAddr) -> FiAddr {
+    ids.get(id).map_or(src, |ids| ids.reported(src))
+}
+
+#[inline]
+fn completion(context: Context, envelope: &Envelope, src: FiAddr, len: u64) -> Completion {
     let mut flags = rx_flags(envelope.tag.is_some());
     if envelope.data.is_some() {
         flags |= Flags::REMOTE_CQ_DATA;
@@ -487,10 +532,6 @@ fn completion(context: Context, envelope: &Envelope, source: bool, len: u64) -> 
         buf: 0,
         data: envelope.data.unwrap_or_default(),
         tag: envelope.tag.unwrap_or_default(),
-        src: if source {
-            envelope.src
-        } else {
-            ripstop_types::FiAddr::NOTAVAIL
-        },
+        src,
     }
 }

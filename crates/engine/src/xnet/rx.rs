@@ -8,6 +8,7 @@ use super::conn::CtsEntry;
 use super::engine::Engine;
 use super::recv::rx_flags;
 use crate::matching::Envelope;
+use crate::pool::NIL;
 use crate::{Buffer, Iov};
 
 /// Where the payload that is arriving goes.
@@ -155,9 +156,10 @@ impl<B: Buffer> Engine<B> {
         if small.flags.wants_ack() || len > bytes.len().saturating_sub(header_len) as u64 {
             return None;
         }
-        let config = &eps.get(conn.config.ep)?.config;
+        let ep = eps.get(conn.config.ep)?;
+        let config = &ep.config;
         let src = conn.config.src;
-        if config.source_err && !src.is_specified() {
+        if ep.screens && (config.ids != NIL || !src.is_specified()) {
             return None;
         }
         let (memory, context, reported) =

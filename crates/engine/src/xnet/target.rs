@@ -1,6 +1,6 @@
 //! The target of reads and writes: regions, checks, responses and refusals.
 
-use ripstop_types::{AtomicKind, Completion, Context, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_types::{AtomicKind, Completion, Context, Errno, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{Answer, BASE_LEN, BaseFlags, Header, MAX_RMA, Op, Reason, RmaIovs};
 use ripstop_wire::xnet::cm::Extensions;
 
@@ -210,6 +210,7 @@ impl<B: Buffer> Engine<B> {
             cqs,
             counters,
             regions,
+            ids,
             ..
         } = self;
         let Some(conn) = conns.get_mut(conn_id) else {
@@ -253,11 +254,7 @@ impl<B: Buffer> Engine<B> {
                 flags: what | Flags::REMOTE_WRITE | Flags::REMOTE_CQ_DATA,
                 len: usize::try_from(len).unwrap_or(usize::MAX),
                 data,
-                src: if ep.config.source {
-                    envelope.src
-                } else {
-                    FiAddr::NOTAVAIL
-                },
+                src: ep.config.reported(ids, envelope.src),
                 ..NO_COMPLETION
             });
         }

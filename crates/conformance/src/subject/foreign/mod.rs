@@ -208,6 +208,7 @@ impl<M: lib::Threading> Subject for Foreign<M> {
         let av = self.table.domain(domain)?.av(lib::AvAttr {
             av_type: attr.av_type,
             count: attr.count,
+            user_ids: attr.user_ids,
             rx_ctx_bits: attr.rx_ctx_bits,
         })?;
         let format = self.table.format(domain);
@@ -218,6 +219,7 @@ impl<M: lib::Threading> Subject for Foreign<M> {
         let attr = lib::AvAttr {
             av_type: attr.av_type,
             count: attr.count,
+            user_ids: attr.user_ids,
             rx_ctx_bits: attr.rx_ctx_bits,
         };
         let av = self.table.domain(domain)?.av_named(attr, name, read_only)?;
@@ -326,6 +328,14 @@ impl<M: lib::Threading> Subject for Foreign<M> {
     fn av_insert(&self, av: Fid, addrs: &[Address]) -> Result<Vec<FiAddr>> {
         let addrs: Vec<_> = addrs.iter().map(to_lib).collect();
         Ok(self.table.av(av)?.insert_all(&addrs)?)
+    }
+
+    fn av_insert_as(&self, av: Fid, addr: &Address, id: FiAddr) -> Result<FiAddr> {
+        Ok(self.table.av(av)?.insert_as(&to_lib(addr), id)?)
+    }
+
+    fn av_set_user_id(&self, av: Fid, addr: FiAddr, id: FiAddr) -> Result<()> {
+        Ok(self.table.av(av)?.set_user_id(addr, id)?)
     }
 
     fn av_insertsvc(&self, av: Fid, node: &str, service: &str) -> Result<FiAddr> {

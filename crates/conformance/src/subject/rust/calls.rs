@@ -208,6 +208,14 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         Ok(addrs.iter().map(one).collect())
     }
 
+    fn av_insert_as(&self, av: Fid, addr: &Address, id: FiAddr) -> Result<FiAddr> {
+        of("av insert_as", self.table.av(av)?.insert_as(addr, id))
+    }
+
+    fn av_set_user_id(&self, av: Fid, addr: FiAddr, id: FiAddr) -> Result<()> {
+        of("av set_user_id", self.table.av(av)?.set_user_id(addr, id))
+    }
+
     fn av_insertsvc(&self, av: Fid, node: &str, service: &str) -> Result<FiAddr> {
         let (_, found) = self.av_insertsym(av, (node, 1), (service, 1))?;
         match found[..] {

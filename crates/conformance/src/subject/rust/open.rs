@@ -177,9 +177,10 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             count: attr.count,
             rx_ctx_bits: attr.rx_ctx_bits,
             name: shared.map(|(name, _)| name.to_owned()),
-            flags: match shared {
-                Some((_, true)) => Flags::READ,
-                _ => Flags::empty(),
+            flags: {
+                let ids = attr.user_ids.then_some(Flags::AV_USER_ID);
+                let read_only = matches!(shared, Some((_, true))).then_some(Flags::READ);
+                ids.unwrap_or_default() | read_only.unwrap_or_default()
             },
         };
         let av = of("av", domain.av(&wanted))?;

@@ -1,0 +1,140 @@
+//! `FI_AV_USER_ID`: completions report peers by ids of the program's own.
+
+use ripstop_types::{Errno, FiAddr, Flags};
+
+use crate::case::{Case, Cx, Outcome, refused};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Spec};
+use crate::subject::Post;
+
+pub(super) const CASES: &[Case] = &[
+    Case::rdm(
+        "fi_av/user_id",
+        "a peer is reported as nobody until it has an id, and by that from then on",
+        set,
+    ),
+    Case::rdm(
+        "fi_av/user_id_inserted",
+        "a peer that was inserted with an id is reported by that",
+        inserted,
+    ),
+    Case::rdm(
+        "fi_av/user_id_directed",
+        "receives from one peer name it by its address, whatever its id is",
+        directed,
+    ),
+    Case::rdm(
+        "fi_av/user_id_peek",
+        "a peek reports the id too, and so does what arrived before the receive",
+        peek,
+    ),
+    Case::rdm(
+        "fi_av/user_id_refused",
+        "ids are for peers that are there, and given in the way the vector was opened for",
+        not_there,
+    ),
+];
+
+const ID: FiAddr = FiAddr(0xfeed_beef_0bad_cafe);
+
+fn spec(opened: bool) -> Spec {
+    let caps = Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV | Flags::AV_USER_ID;
+    let mut spec = Spec::default().caps(caps);
+    spec.av.user_ids = opened;
+    spec
+}
+
+fn set(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec(true))?;
+    let nobody = rig.exchange(A, B, b"before")?.src;
+    ensure!(nobody == FiAddr::NOTAVAIL, "the source is {nobody:?}");
+    let Some(av) = rig.sides[B].av else {
+        return Ok(());
+    };
+    for id in [ID, FiAddr(0), FiAddr(7)] {
+        rig.s.av_set_user_id(av, rig.sides[B].peer, id)?;
+        for len in [1, 5000, 300_000] {
+            let src = rig.exchange(A, B, &vec![1; len])?.src;
+            ensure!(src == id, "the source of {len} bytes is {src:?}");
+        }
+    }
+    let other = rig.exchange(B, A, b"back")?.src;
+    ensure!(other == FiAddr::NOTAVAIL, "at A the source is {other:?}");
+    rig.quiet()?;
+    rig.close()
+}
+
+fn inserted(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec(false))?;
+    let own = rig.exchange(A, B, b"before")?.src;
+    ensure!(own == rig.sides[B].peer, "the source is {own:?}");
+    let (Some(av), Some(name)) = (rig.sides[B].av, rig.sides[A].name.clone()) else {
+        return Ok(());
+    };
+    rig.s.av_remove(av, &[rig.sides[B].peer])?;
+    let peer = rig.s.av_insert_as(av, &name, ID)?;
+    ensure!(peer != ID, "the id is not the address");
+    let src = rig.exchange(A, B, b"after")?.src;
+    ensure!(src == ID, "the source is {src:?}");
+    let recv = rig.post(A, Post::recv(4))?;
+    let send = rig.post(B, Post::send(*b"back").with(peer))?;
+    rig.done(B, send)?;
+    rig.done(A, recv)?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn directed(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec(true))?;
+    let (Some(av), peer) = (rig.sides[B].av, rig.sides[B].peer) else {
+        return Ok(());
+    };
+    rig.s.av_set_user_id(av, peer, ID)?;
+    let recv = rig.post(B, Post::recv(4).with(peer))?;
+    let send = rig.post(A, Post::send(*b"dear"))?;
+    rig.done(A, send)?;
+    let got = rig.done(B, recv)?;
+    ensure!(got.src == ID, "the source is {:?}", got.src);
+    rig.quiet()?;
+    rig.close()
+}
+
+fn peek(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec(true))?;
+    let Some(av) = rig.sides[B].av else {
+        return Ok(());
+    };
+    rig.s.av_set_user_id(av, rig.sides[B].peer, ID)?;
+    let send = rig.post(A, Post::tsend(5, *b"early"))?;
+    rig.sent(A, send)?;
+    let mut look = Post::trecv(5, 0, 0);
+    look.token = rig.token();
+    rig.s.peek(rig.sides[B].ep, &look, Flags::empty())?;
+    let seen = rig.done(B, look.token)?;
+    ensure!(seen.src == ID, "the peek names {:?}", seen.src);
+    let recv = rig.post(B, Post::trecv(5, 0, 5))?;
+    let got = rig.done(B, recv)?;
+    ensure!(
+        got.src == ID && got.bytes() == b"early",
+        "the source is {:?}",
+        got.src
+    );
+    rig.close()
+}
+
+fn not_there(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec(true))?;
+    let (Some(av), Some(name)) = (rig.sides[B].av, rig.sides[A].name.clone()) else {
+        return Ok(());
+    };
+    let unknown = rig.s.av_set_user_id(av, FiAddr(99), ID);
+    refused(
+        unknown,
+        &[Errno::EINVAL],
+        "an id for a peer that is not there",
+    )?;
+    let twice = rig.s.av_insert_as(av, &name, ID);
+    let no = [Errno::EINVAL, Errno::EBADFLAGS];
+    refused(twice, &no, "an insertion with an id there")?;
+    rig.close()
+}
