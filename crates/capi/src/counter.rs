@@ -6,6 +6,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
+use core::ptr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use ripstop_types::{Errno, Flags, Result};
 use crate::domain::DomainBody;
 use crate::errno::code;
 use crate::object::{self, Body, Room, body};
+use crate::peer::CounterOwner;
 use crate::tables::{self, table};
 use crate::wait;
 use crate::waitset::{self, WaitSet};
@@ -26,6 +28,8 @@ pub(crate) struct CounterBody<D: Domain> {
     pub(crate) domain: Arc<D>,
     /// The wait set it is part of.
     set: Option<Arc<WaitSet>>,
+    /// The counter of another provider that counts what it sees.
+    owner: Option<CounterOwner>,
 }
 
 impl<D: Domain> Body for CounterBody<D> {
@@ -56,12 +60,22 @@ impl<D: Domain> Tables<D> {
     };
 }
 
+/// The operations of a counter that feeds another provider's.
+struct Owned<D>(PhantomData<D>);
+
+impl<D: Domain> Owned<D> {
+    const CNTR: &'static abi::fi_ops_cntr = &abi::fi_ops_cntr {
+        read: Some(forward::<D>),
+        ..tables::NO_CNTR_OPS
+    };
+}
+
 /// `fi_cntr_open`.
 ///
 /// # Safety
 ///
 /// `domain` is an open domain of this type; `attr` is null or valid; `cntr` is null or valid
-/// for writes.
+/// for writes; with `FI_PEER`, `context` is as `fi_peer(3)` asks.
 pub(crate) unsafe extern "C" fn open<D: Domain>(
     domain: *mut abi::fid_domain,
     attr: *mut abi::fi_cntr_attr,
@@ -73,9 +87,18 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let make = || {
         // SAFETY: the caller's guarantee.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let owner = match attr.flags == abi::FI_PEER {
+            // SAFETY: the caller's guarantee.
+            true => Some(unsafe { CounterOwner::new(context) }?),
+            false => None,
+        };
+        let (context, ops) = match owner {
+            Some(_) => (ptr::null_mut(), Owned::<D>::CNTR),
+            None => (context, Tables::<D>::CNTR),
+        };
         let head = abi::fid_cntr {
             fid: object::fid(abi::FI_CLASS_CNTR, context, Tables::<D>::FID),
-            ops: table(Tables::<D>::CNTR),
+            ops: table(ops),
         };
         // SAFETY: the caller's guarantee.
         let (wanted, set) = unsafe { attributes(attr) }?;
@@ -96,6 +119,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
         let body = CounterBody {
             counter,
             set,
+            owner,
             domain: Arc::clone(&parent.domain),
         };
         Ok(Room::<CounterBody<D>>::new().fill(head, body))
@@ -110,22 +134,33 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
 ///
 /// The wait set is null or open.
 unsafe fn attributes(attr: &abi::fi_cntr_attr) -> Result<(CounterAttr, Option<Arc<WaitSet>>)> {
-    match Flags::from_bits_retain(attr.flags) {
-        flags if flags.is_empty() => {}
-        Flags::PEER => return Err(Errno::ENOSYS),
+    let peer = match Flags::from_bits_retain(attr.flags) {
+        flags if flags.is_empty() => false,
+        Flags::PEER => true,
         _ => return Err(Errno::EINVAL),
-    }
+    };
     // SAFETY: the caller's guarantee.
     let (wait, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;
     let wanted = CounterAttr {
         bytes: match attr.events {
             abi::FI_CNTR_EVENTS_COMP => false,
-            abi::FI_CNTR_EVENTS_BYTES => true,
+            // An owner is told one by one.
+            abi::FI_CNTR_EVENTS_BYTES if !peer => true,
             _ => return Err(Errno::EINVAL),
         },
         wait,
     };
     Ok((wanted, set))
+}
+
+/// A read of a counter that feeds another provider's: only progress.
+unsafe extern "C" fn forward<D: Domain>(cntr: *mut abi::fid_cntr) -> u64 {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CounterBody<D>>(cntr) };
+    if let Some(owner) = &this.owner {
+        owner.forward(&*this.counter);
+    }
+    0
 }
 
 unsafe extern "C" fn read<D: Domain>(cntr: *mut abi::fid_cntr) -> u64 {

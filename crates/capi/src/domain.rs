@@ -121,10 +121,12 @@ unsafe extern "C" fn bind<D: Domain>(
 /// What a domain can be opened with.
 ///
 /// # Errors
-/// [`Errno::ENOSYS`] for `FI_PEER` and other flags.
+/// [`Errno::EINVAL`] for `FI_PEER`, as `fi_peer(3)` asks of who has no peer domains;
+/// [`Errno::ENOSYS`] for other flags.
 pub(crate) fn check_flags(flags: u64) -> Result<()> {
-    match Flags::from_bits_retain(flags).is_empty() {
-        true => Ok(()),
-        false => Err(Errno::ENOSYS),
+    match Flags::from_bits_retain(flags) {
+        none if none.is_empty() => Ok(()),
+        Flags::PEER => Err(Errno::EINVAL),
+        _ => Err(Errno::ENOSYS),
     }
 }

@@ -89,7 +89,8 @@ pub(crate) unsafe extern "C" fn open<F: Fabric>(
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
         let flags = Flags::from_bits_retain(attr.flags);
         if flags.contains(Flags::PEER) {
-            return Err(Errno::ENOSYS);
+            // As `fi_peer(3)` asks of who has no peer event queues.
+            return Err(Errno::EINVAL);
         }
         // SAFETY: the caller's guarantee.
         let (wait_obj, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;

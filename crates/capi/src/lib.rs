@@ -35,6 +35,7 @@ mod open;
 mod opened;
 mod param;
 mod passive;
+mod peer;
 mod poll;
 mod providers;
 mod sep;

@@ -110,6 +110,8 @@ empty! {
         barrier broadcast alltoall allreduce allgather reduce_scatter reduce scatter gather msg
         barrier2
     }
+    NO_CQ_OPS: fi_ops_cq { read readfrom readerr sread sreadfrom signal strerror }
+    NO_CNTR_OPS: fi_ops_cntr { read readerr add set wait adderr seterr }
     NO_AV_OPS: fi_ops_av {
         insert insertsvc insertsym remove lookup straddr av_set insert_auth_key lookup_auth_key
         set_user_id

@@ -191,7 +191,7 @@ fn opening_checks_its_arguments() {
     );
     assert_eq!(
         op!(fabric, ops.domain2, info.0, &mut domain, FI_PEER, NONE),
-        -FI_ENOSYS
+        -FI_EINVAL
     );
     let mut empty = fi_info::default();
     assert_eq!(

@@ -59,8 +59,19 @@ pub(super) unsafe fn write(
             }
         }
     };
+    let entry = entry(error, (err_data, err_data_size));
+    let (from, to) = (ptr::from_ref(&entry).cast::<u8>(), out.cast::<u8>());
+    // SAFETY: both have at least this many bytes, and the entry is not the caller's.
+    unsafe { ptr::copy_nonoverlapping(from, to, entry_size(api)) };
+}
+
+/// An error as C has it, with the bytes that describe it.
+pub(crate) fn entry(
+    error: &CompletionError,
+    (err_data, err_data_size): (*mut u8, usize),
+) -> abi::fi_cq_err_entry {
     let completion = &error.entry;
-    let entry = abi::fi_cq_err_entry {
+    abi::fi_cq_err_entry {
         op_context: ptr::with_exposed_provenance_mut(completion.context),
         flags: completion.flags.bits(),
         len: completion.len,
@@ -73,10 +84,7 @@ pub(super) unsafe fn write(
         err_data: err_data.cast(),
         err_data_size,
         src_addr: completion.src.0,
-    };
-    let (from, to) = (ptr::from_ref(&entry).cast::<u8>(), out.cast::<u8>());
-    // SAFETY: both have at least this many bytes, and the entry is not the caller's.
-    unsafe { ptr::copy_nonoverlapping(from, to, entry_size(api)) };
+    }
 }
 
 /// The buffer for error data that a caller brought.

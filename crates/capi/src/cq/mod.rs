@@ -8,6 +8,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::marker::PhantomData;
+use core::ptr;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +16,7 @@ use ripstop_abi as abi;
 use ripstop_core::provider::{CompletionQueue, CqAttr, Domain, Look};
 use ripstop_types::{Completion, CqFormat, Errno, Flags, Result, Version, WaitObj};
 
-mod error;
+pub(crate) mod error;
 mod format;
 
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod tests;
 use crate::domain::DomainBody;
 use crate::errno::{code, count as counted, describe, fail};
 use crate::object::{self, Body, Room, body};
+use crate::peer::CqOwner;
 use crate::tables::{self, table};
 use crate::wait::{self, timeout};
 use crate::waitset::{self, WaitSet};
@@ -39,6 +41,8 @@ pub(crate) struct CqBody<D: Domain> {
     api: Version,
     /// Blocking reads take a threshold.
     threshold: bool,
+    /// The queue of another provider that gets its completions.
+    owner: Option<CqOwner>,
     /// Error data of the last entry, for programs that gave no buffer.
     err_data: Mutex<Vec<u8>>,
 }
@@ -71,12 +75,23 @@ impl<D: Domain, F: Format> Tables<D, F> {
     };
 }
 
+/// The operations of a queue that fills another provider's.
+struct Owned<D>(PhantomData<D>);
+
+impl<D: Domain> Owned<D> {
+    const CQ: &'static abi::fi_ops_cq = &abi::fi_ops_cq {
+        read: Some(forward::<D>),
+        strerror: Some(strerror),
+        ..tables::NO_CQ_OPS
+    };
+}
+
 /// `fi_cq_open`.
 ///
 /// # Safety
 ///
 /// `domain` is an open domain of this type; `attr` is null or valid; `cq` is null or valid for
-/// writes.
+/// writes; with `FI_PEER`, `context` is as `fi_peer(3)` asks.
 pub(crate) unsafe extern "C" fn open<D: Domain>(
     domain: *mut abi::fid_domain,
     attr: *mut abi::fi_cq_attr,
@@ -90,11 +105,20 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
         // SAFETY: the caller's guarantee.
         let (wanted, threshold, set) = unsafe { attributes(attr) }?;
+        let owner = match attr.flags & abi::FI_PEER != 0 {
+            // SAFETY: the caller's guarantee.
+            true => Some(unsafe { CqOwner::new(context) }?),
+            false => None,
+        };
         let (fid_ops, ops) = match wanted.format {
             CqFormat::Unspec | CqFormat::Context => both::<D, Context>(),
             CqFormat::Msg => both::<D, Msg>(),
             CqFormat::Data => both::<D, Data>(),
             CqFormat::Tagged => both::<D, Tagged>(),
+        };
+        let (context, ops) = match owner {
+            Some(_) => (ptr::null_mut(), Owned::<D>::CQ),
+            None => (context, ops),
         };
         let head = abi::fid_cq {
             fid: object::fid(abi::FI_CLASS_CQ, context, fid_ops),
@@ -110,6 +134,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
             domain: Arc::clone(&parent.domain),
             api: parent.api,
             threshold,
+            owner,
             err_data: Mutex::default(),
         };
         Ok(Room::<CqBody<D>>::new().fill(head, body))
@@ -130,10 +155,7 @@ fn both<D: Domain, F: Format>() -> (&'static abi::fi_ops, &'static abi::fi_ops_c
 /// The wait set is null or open.
 unsafe fn attributes(attr: &abi::fi_cq_attr) -> Result<(CqAttr, bool, Option<Arc<WaitSet>>)> {
     let flags = Flags::from_bits_retain(attr.flags);
-    if flags.contains(Flags::PEER) {
-        return Err(Errno::ENOSYS);
-    }
-    if !Flags::AFFINITY.contains(flags) {
+    if !Flags::AFFINITY.union(Flags::PEER).contains(flags) {
         return Err(Errno::EINVAL);
     }
     let format = CqFormat::from_raw(attr.format).ok_or(Errno::EINVAL)?;
@@ -148,7 +170,7 @@ unsafe fn attributes(attr: &abi::fi_cq_attr) -> Result<(CqAttr, bool, Option<Arc
     };
     let wanted = CqAttr {
         size: attr.size,
-        flags,
+        flags: flags - Flags::PEER,
         format: match format {
             CqFormat::Unspec => CqFormat::Context,
             format => format,
@@ -231,6 +253,20 @@ unsafe fn read_more<D: Domain, F: Format>(
     // SAFETY: see the module; the provider hands out `count` at most.
     let write = unsafe { entries::<F>(buf) };
     counted(this.cq.read_more(found, count, write))
+}
+
+/// A read of a queue that fills another provider's: only progress.
+unsafe extern "C" fn forward<D: Domain>(
+    cq: *mut abi::fid_cq,
+    buf: *mut c_void,
+    count: usize,
+) -> isize {
+    // SAFETY: see the module.
+    let this = unsafe { body::<CqBody<D>>(cq) };
+    match &this.owner {
+        Some(owner) if buf.is_null() && count == 0 => counted(owner.forward(&*this.cq).map(|_| 0)),
+        _ => fail(Errno::ENOSYS) as isize,
+    }
 }
 
 /// A read that found nothing, as many before it.

@@ -158,14 +158,6 @@ fn attributes_are_checked() {
         Errno::EINVAL
     );
     assert_eq!(bad(abi::fi_cq_attr { flags: 1, ..good }), Errno::EINVAL);
-    let peer = abi::FI_PEER;
-    assert_eq!(
-        bad(abi::fi_cq_attr {
-            flags: peer,
-            ..good
-        }),
-        Errno::ENOSYS
-    );
     let set = abi::FI_WAIT_SET;
     assert_eq!(
         bad(abi::fi_cq_attr {

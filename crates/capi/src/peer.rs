@@ -1,0 +1,224 @@
+#![allow(unsafe_code)]
+//! Queues and counters that belong to another provider (`fi_peer(3)`): ours fill them.
+//!
+//! The owner opens one of ours with `FI_PEER` and says where its own is; it drives ours by
+//! reading nothing from it (`fi_cq_read` with null and 0, `fi_cntr_read`), and what has happened
+//! is then told by its callbacks.
+
+use core::ffi::c_void;
+use core::mem::offset_of;
+use core::ptr;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use ripstop_abi as abi;
+use ripstop_core::provider::{CompletionQueue, Counter};
+use ripstop_types::{Completion, CompletionError, Errno, Result};
+
+use crate::cq::error;
+
+/// Entries taken from a queue of ours before they are told.
+const BATCH: usize = 16;
+/// How often that is done at most in one call.
+const ROUNDS: usize = 16;
+
+/// An entry on its way.
+enum Entry {
+    Done(Completion),
+    Failed(CompletionError, Vec<u8>),
+}
+
+type Write = unsafe extern "C" fn(
+    cq: *mut abi::fid_peer_cq,
+    context: *mut c_void,
+    flags: u64,
+    len: usize,
+    buf: *mut c_void,
+    data: u64,
+    tag: u64,
+    src: abi::fi_addr_t,
+) -> isize;
+type WriteErr =
+    unsafe extern "C" fn(cq: *mut abi::fid_peer_cq, entry: *const abi::fi_cq_err_entry) -> isize;
+
+/// The queue that gets the completions of one of ours.
+pub(crate) struct CqOwner {
+    cq: *mut abi::fid_peer_cq,
+    write: Write,
+    write_error: WriteErr,
+    /// Taken from our queue and not yet told.
+    late: Mutex<VecDeque<Entry>>,
+}
+
+/// What the context of an opening call is, if it is as long as the caller says.
+///
+/// # Safety
+///
+/// `context` is null or begins with its size and has as many bytes.
+unsafe fn context<'a, T>(context: *mut c_void) -> Result<&'a T> {
+    let size = context.cast::<usize>();
+    if size.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's guarantee.
+    let size = unsafe { size.read() };
+    if size < size_of::<T>() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's guarantee; long enough by the check.
+    Ok(unsafe { &*context.cast::<T>() })
+}
+
+/// One that is called by one thread at a time: another finds the work being done.
+fn alone<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        // What is kept is whole even after a panic.
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+impl CqOwner {
+    /// The owner that the context of `fi_cq_open` names.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null, a context that is too short, or an owner without callbacks.
+    ///
+    /// # Safety
+    ///
+    /// `argument` is null or a `fi_peer_cq_context`; what it names is whole, stays so as long as
+    /// `self`, and may be called from every thread that calls the queue.
+    pub(crate) unsafe fn new(argument: *mut c_void) -> Result<Self> {
+        // SAFETY: the caller's guarantee.
+        let cq = unsafe { context::<abi::fi_peer_cq_context>(argument) }?.cq;
+        // SAFETY: as above.
+        let ops = unsafe { cq.as_ref() }.ok_or(Errno::EINVAL)?.owner_ops;
+        // SAFETY: as above.
+        let ops = unsafe { ops.as_ref() }.ok_or(Errno::EINVAL)?;
+        if ops.size <= offset_of!(abi::fi_ops_cq_owner, writeerr) {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Self {
+            cq,
+            write: ops.write.ok_or(Errno::EINVAL)?,
+            write_error: ops.writeerr.ok_or(Errno::EINVAL)?,
+            late: Mutex::default(),
+        })
+    }
+
+    /// Makes progress, and tells the owner what has come. Entries that it does not take are
+    /// told again the next time. Calls the owner without any lock of the provider.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when nothing was told, and those of the queue.
+    pub(crate) fn forward(&self, cq: &impl CompletionQueue) -> Result<usize> {
+        let mut late = alone(&self.late).ok_or(Errno::EAGAIN)?;
+        let mut told: usize = 0;
+        for _ in 0..ROUNDS {
+            while let Some(entry) = late.front() {
+                if !self.tell(entry) {
+                    return some(told);
+                }
+                late.pop_front();
+                told = told.saturating_add(1);
+            }
+            let read = cq.read(BATCH, |entry| late.push_back(Entry::Done(*entry)));
+            match read {
+                Ok(_) => {}
+                Err(Errno::EAVAIL) => cq.read_error(|error, data| {
+                    late.push_back(Entry::Failed(*error, data.to_vec()));
+                })?,
+                Err(Errno::EAGAIN) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        some(told)
+    }
+
+    /// Whether the owner took the entry.
+    fn tell(&self, entry: &Entry) -> bool {
+        let code = match entry {
+            Entry::Done(done) => {
+                let context = ptr::with_exposed_provenance_mut(done.context);
+                let buf = ptr::with_exposed_provenance_mut(done.buf);
+                let (flags, src) = (done.flags.bits(), done.src.0);
+                // SAFETY: the guarantee of `new`.
+                unsafe {
+                    (self.write)(
+                        self.cq, context, flags, done.len, buf, done.data, done.tag, src,
+                    )
+                }
+            }
+            Entry::Failed(failed, data) => {
+                // The owner reads the bytes, if it does, during the call.
+                let data = (data.as_ptr().cast_mut(), data.len());
+                let entry = error::entry(failed, data);
+                // SAFETY: the guarantee of `new`, and the entry is whole.
+                unsafe { (self.write_error)(self.cq, &raw const entry) }
+            }
+        };
+        code >= 0
+    }
+}
+
+fn some(told: usize) -> Result<usize> {
+    match told {
+        0 => Err(Errno::EAGAIN),
+        told => Ok(told),
+    }
+}
+
+/// The counter that counts what one of ours has seen.
+pub(crate) struct CounterOwner {
+    cntr: *mut abi::fid_peer_cntr,
+    /// Count a success, and an error.
+    inc: [unsafe extern "C" fn(cntr: *mut abi::fid_peer_cntr); 2],
+    /// What the owner has been told of.
+    told: Mutex<[u64; 2]>,
+}
+
+impl CounterOwner {
+    /// The owner that the context of `fi_cntr_open` names.
+    ///
+    /// # Errors
+    /// As for [`CqOwner::new`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`CqOwner::new`], with a `fi_peer_cntr_context`.
+    pub(crate) unsafe fn new(argument: *mut c_void) -> Result<Self> {
+        // SAFETY: the caller's guarantee.
+        let cntr = unsafe { context::<abi::fi_peer_cntr_context>(argument) }?.cntr;
+        // SAFETY: as above.
+        let ops = unsafe { cntr.as_ref() }.ok_or(Errno::EINVAL)?.owner_ops;
+        // SAFETY: as above.
+        let ops = unsafe { ops.as_ref() }.ok_or(Errno::EINVAL)?;
+        if ops.size <= offset_of!(abi::fi_ops_cntr_owner, incerr) {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Self {
+            cntr,
+            inc: [
+                ops.inc.ok_or(Errno::EINVAL)?,
+                ops.incerr.ok_or(Errno::EINVAL)?,
+            ],
+            told: Mutex::default(),
+        })
+    }
+
+    /// Makes progress, and tells the owner what has been counted.
+    pub(crate) fn forward(&self, counter: &impl Counter) {
+        let Some(mut told) = alone(&self.told) else {
+            return;
+        };
+        let now = [counter.read(), counter.read_error()];
+        for ((told, now), inc) in told.iter_mut().zip(now).zip(self.inc) {
+            while *told != now {
+                *told = told.wrapping_add(1);
+                // SAFETY: the guarantee of `new`.
+                unsafe { inc(self.cntr) };
+            }
+        }
+    }
+}
