@@ -17,7 +17,7 @@ use crate::fabric::Fabric;
 use crate::listener::Listener;
 use crate::message::Peer;
 use crate::port::Port;
-use crate::region::{Access, Region};
+use crate::region::{Access, NotRegistered, Region};
 
 /// Who makes a domain's progress: moves what the socket or device has, and wakes tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,8 +101,12 @@ impl Domain {
     /// [`rma`](crate::Hints::rma)). It belongs to the [`Region`] until that gives it back.
     ///
     /// # Errors
-    /// Of the provider, such as `FI_ENOMEM`; the buffer is lost with it.
-    pub fn register<B: Buf>(&self, buf: B, access: Access) -> Result<Region<B>> {
+    /// Of the provider, such as `FI_ENOMEM`, with the buffer.
+    pub fn register<B: Buf>(
+        &self,
+        buf: B,
+        access: Access,
+    ) -> std::result::Result<Region<B>, NotRegistered<B>> {
         Region::register(self, buf, access)
     }
 

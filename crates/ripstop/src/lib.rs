@@ -131,7 +131,7 @@ pub use hints::Hints;
 pub use listener::{Accept, Incoming, Listener};
 pub use message::{Completion, Peer, SendMsg, Source};
 pub use op::{Op, Outcome};
-pub use region::{Access, Region};
+pub use region::{Access, NotRegistered, Region};
 pub use ripstop_core::{Address, AddressError, Info};
 pub use ripstop_types::{AtomicOp, EpType, Errno, FiAddr, Flags, MsgOrder};
 pub use rma::{Remote, WriteMsg};

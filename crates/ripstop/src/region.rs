@@ -1,5 +1,6 @@
 //! Memory that peers reach.
 
+use std::fmt;
 use std::sync::Arc;
 
 use ripstop_core::provider::MrAttr;
@@ -45,6 +46,40 @@ pub struct Region<B: Buf> {
     buf: std::marker::PhantomData<fn() -> B>,
 }
 
+/// A buffer that could not be registered, and why.
+pub struct NotRegistered<B> {
+    /// Why.
+    pub error: Error,
+    /// The buffer, as it was.
+    pub buf: B,
+}
+
+impl<B> fmt::Debug for NotRegistered<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotRegistered")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B> fmt::Display for NotRegistered<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<B> std::error::Error for NotRegistered<B> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl<B> From<NotRegistered<B>> for Error {
+    fn from(not: NotRegistered<B>) -> Self {
+        not.error
+    }
+}
+
 /// What a caller's key is, where the provider does not choose keys.
 fn next_key() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +89,11 @@ fn next_key() -> u64 {
 
 impl<B: Buf> Region<B> {
     /// Registers the bytes of a buffer (its length, not its spare capacity).
-    pub(crate) fn register(domain: &Domain, buf: B, access: Access) -> Result<Self> {
+    pub(crate) fn register(
+        domain: &Domain,
+        buf: B,
+        access: Access,
+    ) -> std::result::Result<Self, NotRegistered<B>> {
         let parked = Parked::park(buf.into_vec());
         let memory = parked.buf();
         let attr = MrAttr {
@@ -82,8 +121,10 @@ impl<B: Buf> Region<B> {
             }),
             Err(errno) => {
                 // Refused, so that the provider keeps nothing of it.
-                drop(parked.unpark());
-                Err(Error::new(errno, Operation::Register))
+                Err(NotRegistered {
+                    error: Error::new(errno, Operation::Register),
+                    buf: B::from_vec(parked.unpark()),
+                })
             }
         }
     }
@@ -166,8 +207,8 @@ impl<B: Buf> Drop for Region<B> {
     }
 }
 
-impl<B: Buf> std::fmt::Debug for Region<B> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<B: Buf> fmt::Debug for Region<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region")
             .field("len", &self.len)
             .field("remote", &self.remote(0))
