@@ -34,6 +34,20 @@ fn messages_are_measured() {
 }
 
 #[test]
+fn writes_and_reads_are_measured() {
+    let report = json(&["--rma", "--sizes", "8,1M", "--iterations", "32"]);
+    assert_eq!(report["messages"], serde_json::json!([]));
+    let results = &report["remote_memory"][0]["results"];
+    for (number, size) in [8, 1 << 20].into_iter().enumerate() {
+        assert_eq!(results[number]["bytes"], size);
+        for quantity in ["writes_per_second", "bytes_read_per_second"] {
+            let median = results[number][quantity]["A"]["median"].as_f64();
+            assert!(median > Some(0.0), "{quantity} of {size}");
+        }
+    }
+}
+
+#[test]
 fn peers_are_counted() {
     let report = json(&["--av", "10000"]);
     let insertion = &report["address_vectors"][0];

@@ -41,6 +41,10 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub(super) av: Option<u32>,
 
+    /// Measure writes and reads of remote memory instead.
+    #[arg(long, conflicts_with = "av")]
+    pub(super) rma: bool,
+
     /// The two cores to run on, such as 0,1.
     #[arg(long, value_name = "A,B", value_parser = cores)]
     pub(super) cores: Option<(usize, usize)>,
@@ -81,6 +85,10 @@ pub struct WorkerOptions {
     /// The largest message there will be.
     #[arg(long)]
     pub(super) largest: usize,
+
+    /// Reach each other's memory.
+    #[arg(long)]
+    pub(super) rma: bool,
 }
 
 /// A message size, with `K` and `M` for powers of 1024.

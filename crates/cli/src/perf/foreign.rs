@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use ripstop_foreign::{
-    Addr, Av, AvAttr, Cq, CqAttr, Domain, Endpoint, Error, Hints, Info, Library, Query, Region,
+    Addr, Av, AvAttr, Cq, CqAttr, Domain, Endpoint, Error, Hints, Info, Library, Mr, Query, Region,
     Rejected, Single,
 };
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading};
 
 use super::av::{CHUNK, peer};
 use super::lane::{Done, Lane, Site};
-use super::subject::home;
+use super::subject::{KEY, home};
 
 const SEND: u64 = 1;
 const RECV: u64 = 2;
@@ -24,20 +24,22 @@ pub(super) struct Opened {
     library: Library,
     info: Info,
     domain: Domain<Single>,
+    rma: bool,
 }
 
 impl Opened {
     /// # Errors
     /// When the library does not load or offers no tagged RDM endpoint of this provider.
-    pub(super) fn new(path: &Path, provider: &str) -> Result<Self> {
+    pub(super) fn new(path: &Path, provider: &str, rma: bool) -> Result<Self> {
         let library = Library::open(path)?;
-        let info = find(&library, provider)?;
+        let info = find(&library, provider, rma)?;
         let fabric = library.fabric::<Single>(&info)?;
         let domain = fabric.domain(&info)?;
         Ok(Self {
             library,
             info,
             domain,
+            rma,
         })
     }
 }
@@ -54,7 +56,14 @@ impl Site for Opened {
             .bind_av(&av)?
             .enable()?;
         let inject_size = self.info.inject_size();
+        let into = self.domain.region(largest);
+        let open = Flags::REMOTE_READ | Flags::REMOTE_WRITE;
+        let reached = match self.rma {
+            true => Some(into.register(open, KEY)?),
+            false => None,
+        };
         Ok(Foreign {
+            _reached: reached,
             ep,
             cq,
             av,
@@ -62,7 +71,7 @@ impl Site for Opened {
             peer: FiAddr::UNSPEC,
             small: vec![1; inject_size.min(largest)],
             from: self.domain.region(largest),
-            into: self.domain.region(largest),
+            into,
         })
     }
 
@@ -100,11 +109,11 @@ impl Site for Opened {
 }
 
 /// An RDM endpoint that matches tags.
-fn find(library: &Library, provider: &str) -> Result<Info> {
+fn find(library: &Library, provider: &str, rma: bool) -> Result<Info> {
     let mut query = Query::hints(Hints {
         provider: Some(provider.to_owned()),
         ep_type: EpType::Rdm,
-        caps: Flags::MSG | Flags::TAGGED,
+        caps: super::subject::caps(rma),
         threading: Threading::Domain,
         control_progress: Progress::Manual,
         data_progress: Progress::Manual,
@@ -143,6 +152,8 @@ pub(super) struct Foreign {
     small: Vec<u8>,
     from: Region<Single>,
     into: Region<Single>,
+    /// What the peer reaches of it.
+    _reached: Option<Mr<Single>>,
 }
 
 impl Foreign {
@@ -211,6 +222,22 @@ impl Lane for Foreign {
         posted(
             self.ep
                 .trecv(self.into.slice(0..size), self.peer, tag, 0, RECV),
+        )
+    }
+
+    #[inline]
+    fn write(&mut self, size: usize) -> Result<bool> {
+        posted(
+            self.ep
+                .write(self.from.slice(0..size), self.peer, 0, KEY, SEND),
+        )
+    }
+
+    #[inline]
+    fn read(&mut self, size: usize) -> Result<bool> {
+        posted(
+            self.ep
+                .read(self.from.slice(0..size), self.peer, 0, KEY, SEND),
         )
     }
 

@@ -25,7 +25,7 @@ const GLANCE: u32 = 1 << 14;
 /// Completions that one read found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
-    /// Sends.
+    /// Sends, writes and reads.
     pub(super) sent: u32,
     /// Receives.
     pub(super) received: u32,
@@ -62,6 +62,10 @@ pub(super) trait Lane {
     fn send(&mut self, tag: u64, size: usize) -> Result<bool>;
     /// Posts a receive.
     fn recv(&mut self, tag: u64, size: usize) -> Result<bool>;
+    /// Writes to the peer's memory, with a completion; only where it can be reached.
+    fn write(&mut self, size: usize) -> Result<bool>;
+    /// Reads from the peer's memory.
+    fn read(&mut self, size: usize) -> Result<bool>;
     /// Reads the completion queue once.
     fn poll(&mut self) -> Result<Done>;
 }
@@ -91,6 +95,18 @@ pub(super) fn take<L: Lane>(lane: &mut L, side: Side, test: Test) -> Result<Dura
         (Kind::Stream, Side::Server) => {
             end.sink(size, BATCH)?;
             end.timed(|end| end.sink(size, count))
+        }
+        (Kind::Write, Side::Client) => {
+            end.reach(BATCH, |lane| lane.write(size))?;
+            end.timed(|end| end.reach(count, |lane| lane.write(size)))
+        }
+        (Kind::Read, Side::Client) => {
+            end.reach(BATCH, |lane| lane.read(size))?;
+            end.timed(|end| end.reach(count, |lane| lane.read(size)))
+        }
+        (Kind::Write | Kind::Read, Side::Server) => {
+            end.serve()?;
+            end.timed(End::serve)
         }
     }
 }
@@ -187,6 +203,34 @@ impl<L: Lane> End<'_, L> {
             }
         }
         Ok(())
+    }
+
+    /// `count` writes or reads, of which at most [`WINDOW`] are under way. They are over when a
+    /// message behind them is answered.
+    fn reach(&mut self, count: u32, mut post: impl FnMut(&mut L) -> Result<bool>) -> Result<()> {
+        let (mut posted, mut done) = (0, 0);
+        self.recv(ACK, ACK_SIZE)?;
+        while done < count {
+            while posted < count && posted - done < WINDOW {
+                if !post(self.lane)? {
+                    break;
+                }
+                posted += 1;
+            }
+            self.poll()?;
+            done += std::mem::take(&mut self.done.sent);
+        }
+        self.send(DATA, ACK_SIZE)?;
+        self.sent()?;
+        self.received()
+    }
+
+    /// The other side of [`reach`](Self::reach).
+    fn serve(&mut self) -> Result<()> {
+        self.recv(DATA, ACK_SIZE)?;
+        self.received()?;
+        self.send(ACK, ACK_SIZE)?;
+        self.sent()
     }
 
     /// Sends a message and waits for what its way of sending gives: nothing for a small one.

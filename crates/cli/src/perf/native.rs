@@ -8,15 +8,17 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector as _, AvAttr, CompletionQueue as _, CqAttr, Domain, Endpoint as _, Fabric,
-    Provider, RecvKind, SendKind,
+    MrAttr, Provider, RecvKind, RmaCall, SendKind,
 };
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
 use ripstop_mem::Parked;
-use ripstop_types::{AddrFormat, EpType, Errno, FiAddr, Flags, Progress, Threading, Version};
+use ripstop_types::{
+    AddrFormat, EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, Version,
+};
 
 use super::av::{CHUNK, peer};
 use super::lane::{Done, Lane, Site};
-use super::subject::home;
+use super::subject::{KEY, home};
 
 /// Context of every send; receives have another.
 const SEND: usize = 1;
@@ -28,16 +30,17 @@ const BATCH: usize = 16;
 pub(super) struct Opened<P: Provider> {
     info: Info,
     domain: Arc<<P::Fabric as Fabric>::SerialDomain>,
+    rma: bool,
 }
 
 impl<P: Provider> Opened<P> {
     /// # Errors
     /// When the provider offers no tagged RDM endpoint here.
-    pub(super) fn new(provider: &P) -> Result<Self> {
-        let info = find(provider)?;
+    pub(super) fn new(provider: &P, rma: bool) -> Result<Self> {
+        let info = find(provider, rma)?;
         let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
         let domain = fabric.serial_domain(&info).context("fi_domain")?;
-        Ok(Self { info, domain })
+        Ok(Self { info, domain, rma })
     }
 }
 
@@ -53,7 +56,7 @@ impl<P: Provider> Site for Opened<P> {
     }
 
     fn lane(&self, largest: usize) -> Result<Self::Lane> {
-        Native::open(&self.domain, &self.info, largest)
+        Native::open(&self.domain, &self.info, largest, self.rma)
     }
 
     fn insert(&self, count: u32) -> Result<Duration> {
@@ -83,9 +86,9 @@ impl<P: Provider> Site for Opened<P> {
 }
 
 /// An RDM endpoint that matches tags.
-fn find<P: Provider>(provider: &P) -> Result<Info> {
+fn find<P: Provider>(provider: &P, rma: bool) -> Result<Info> {
     let hints = Hints {
-        caps: Flags::MSG | Flags::TAGGED,
+        caps: super::subject::caps(rma),
         ep: Some(EpAttr {
             ep_type: EpType::Rdm,
             ..EpAttr::default()
@@ -119,6 +122,8 @@ fn find<P: Provider>(provider: &P) -> Result<Info> {
 
 /// An endpoint of the object model.
 pub(super) struct Native<D: Domain> {
+    /// What the peer reaches; goes before the memory.
+    _reached: Option<Arc<D::Mr>>,
     ep: Arc<D::Endpoint>,
     cq: Arc<D::Cq>,
     av: Arc<D::Av>,
@@ -129,7 +134,7 @@ pub(super) struct Native<D: Domain> {
 }
 
 impl<D: Domain> Native<D> {
-    fn open(domain: &Arc<D>, info: &Info, largest: usize) -> Result<Self> {
+    fn open(domain: &Arc<D>, info: &Info, largest: usize, rma: bool) -> Result<Self> {
         let cq = domain.cq(&CqAttr::default()).context("fi_cq_open")?;
         let av = domain.av(&AvAttr::default()).context("fi_av_open")?;
         let ep = domain
@@ -139,14 +144,27 @@ impl<D: Domain> Native<D> {
             .context("fi_ep_bind")?;
         ep.bind_av(&av).context("fi_ep_bind")?;
         ep.enable().context("fi_enable")?;
+        let into = Parked::park(vec![2; largest]);
+        let attr = MrAttr {
+            iov: vec![into.buf()],
+            access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
+            offset: 0,
+            requested_key: KEY,
+            flags: Flags::empty(),
+        };
+        let reached = match rma {
+            true => Some(domain.mr(&attr).context("fi_mr_reg")?),
+            false => None,
+        };
         Ok(Self {
+            _reached: reached,
             ep,
             cq,
             av,
             inject_size: info.tx.inject_size,
             peer: FiAddr::UNSPEC,
             from: Parked::park(vec![1; largest]),
-            into: Parked::park(vec![2; largest]),
+            into,
         })
     }
 
@@ -175,6 +193,25 @@ fn posted(call: &'static str, result: ripstop_types::Result<()>) -> Result<bool>
         Ok(()) => Ok(true),
         Err(Errno::EAGAIN) => Ok(false),
         Err(error) => bail!("{call}: {error}"),
+    }
+}
+
+/// The front of the peer's memory.
+const fn place(size: usize) -> RmaIov {
+    RmaIov {
+        addr: 0,
+        len: size as u64,
+        key: KEY,
+    }
+}
+
+const fn reach(peer: FiAddr, remote: &[RmaIov]) -> RmaCall<'_> {
+    RmaCall {
+        remote,
+        peer,
+        data: None,
+        context: SEND,
+        flags: None,
     }
 }
 
@@ -220,6 +257,22 @@ impl<D: Domain> Lane for Native<D> {
             "fi_trecv",
             self.ep.recv(kind, &[buf], self.peer, RECV, None),
         )
+    }
+
+    #[inline]
+    fn write(&mut self, size: usize) -> Result<bool> {
+        let buf = self.from.buf().first(size);
+        let remote = [place(size)];
+        let call = reach(self.peer, &remote);
+        posted("fi_write", self.ep.write(&[buf], &call))
+    }
+
+    #[inline]
+    fn read(&mut self, size: usize) -> Result<bool> {
+        let buf = self.from.buf().first(size);
+        let remote = [place(size)];
+        let call = reach(self.peer, &remote);
+        posted("fi_read", self.ep.read(&[buf], &call))
     }
 
     #[inline]

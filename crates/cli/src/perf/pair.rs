@@ -20,6 +20,8 @@ pub(super) struct Start<'a> {
     pub(super) cores: Option<(usize, usize)>,
     /// The largest message there will be.
     pub(super) largest: usize,
+    /// They reach each other's memory.
+    pub(super) rma: bool,
 }
 
 /// One process. It is stopped when this is dropped.
@@ -50,6 +52,9 @@ impl Process {
             Side::Server => "server",
         };
         command.args(["--side", name]);
+        if start.rma {
+            command.arg("--rma");
+        }
         if let Some(path) = start.subject.path() {
             command.arg("--lib").arg(path);
         }

@@ -35,6 +35,7 @@ pub(super) struct Plan {
     pub(super) rounds: u32,
     iterations: Option<u32>,
     quick: bool,
+    rma: bool,
 }
 
 impl Plan {
@@ -51,6 +52,7 @@ impl Plan {
             rounds: options.pairs.unwrap_or(if options.quick { 3 } else { 5 }),
             iterations: options.iterations,
             quick: options.quick,
+            rma: options.rma,
         }
     }
 
@@ -59,9 +61,13 @@ impl Plan {
         self.sizes.last().copied().unwrap_or(1)
     }
 
-    /// Latency and stream of each size.
+    /// Latency and stream of each size, or writes and reads.
     pub(super) fn tests(&self) -> Vec<Test> {
-        let both = |&size: &usize| [Kind::Latency, Kind::Stream].map(|kind| self.test(kind, size));
+        let kinds = match self.rma {
+            false => [Kind::Latency, Kind::Stream],
+            true => [Kind::Write, Kind::Read],
+        };
+        let both = |&size: &usize| kinds.map(|kind| self.test(kind, size));
         self.sizes.iter().flat_map(both).collect()
     }
 
@@ -69,14 +75,14 @@ impl Plan {
         let count = self.iterations.unwrap_or_else(|| {
             let count = match kind {
                 Kind::Latency => 20_000 / (1 + size / (16 << 10)),
-                Kind::Stream => 100_000 / (1 + size / (4 << 10)),
+                _ => 100_000 / (1 + size / (4 << 10)),
             };
             u32::try_from(if self.quick { count / 5 } else { count }).unwrap_or(u32::MAX)
         });
         let count = match kind {
             Kind::Latency => count.max(20),
             // The receiver acknowledges whole batches.
-            Kind::Stream => count.max(BATCH).next_multiple_of(BATCH),
+            _ => count.max(BATCH).next_multiple_of(BATCH),
         };
         Test { kind, size, count }
     }
@@ -96,6 +102,7 @@ mod tests {
             quick: false,
             pairs: None,
             av: None,
+            rma: false,
             cores: None,
             json: false,
         }

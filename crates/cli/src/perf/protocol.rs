@@ -10,6 +10,10 @@ pub(super) enum Kind {
     Latency,
     /// Messages one way, [`WINDOW`](super::plan::WINDOW) under way at once.
     Stream,
+    /// Writes of the other side's memory, as many under way.
+    Write,
+    /// Reads of the other side's memory, as many under way.
+    Read,
 }
 
 impl Kind {
@@ -18,6 +22,8 @@ impl Kind {
         match self {
             Self::Latency => "latency",
             Self::Stream => "stream",
+            Self::Write => "writes",
+            Self::Read => "reads",
         }
     }
 }
@@ -29,7 +35,7 @@ pub(super) struct Test {
     pub(super) kind: Kind,
     /// Bytes of a message.
     pub(super) size: usize,
-    /// Messages one way.
+    /// Messages one way, or operations.
     pub(super) count: u32,
 }
 

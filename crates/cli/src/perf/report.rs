@@ -130,6 +130,21 @@ impl Series {
         })
     }
 
+    /// Writes and reads, not messages.
+    fn is_rma(&self) -> bool {
+        self.tests.iter().any(|test| test.kind == Kind::Write)
+    }
+
+    /// Writes or reads a second.
+    fn operations(&self, kind: Kind, size: usize) -> Option<Quantity> {
+        self.quantity(kind, size, |nanos| 1e9 / nanos)
+    }
+
+    /// Bytes a second that are written or read.
+    fn moved(&self, kind: Kind, size: usize) -> Option<Quantity> {
+        self.quantity(kind, size, |nanos| 1e9 / nanos * size as f64)
+    }
+
     /// Half a round trip in microseconds.
     fn latency(&self, size: usize) -> Option<Quantity> {
         self.quantity(Kind::Latency, size, |nanos| nanos / 2e3)
@@ -177,11 +192,11 @@ pub(super) fn print(report: &Report) {
         println!("{letter}  {name}: provider {provider}, interface {api}");
     }
     for series in &report.series {
-        println!(
-            "\n{}: tagged messages between two processes{}",
-            series.provider,
-            place(report)
-        );
+        let what = match series.is_rma() {
+            true => "writes and reads of remote memory",
+            false => "tagged messages between two processes",
+        };
+        println!("\n{}: {what}{}", series.provider, place(report));
         println!("{}", messages(series, report.libraries.len()));
     }
     for insertion in &report.insertions {
@@ -206,10 +221,13 @@ fn legend(report: &Report) -> String {
         text += "; A/B is the median of the rounds' ratios";
     }
     if !report.series.is_empty() {
-        text += &format!(
-            "\nlatency: half a round trip, less is better; rate and bandwidth: one way with \
-             {WINDOW} messages under way, more is better"
-        );
+        text += &match report.series.iter().any(Series::is_rma) {
+            true => format!("\nwith {WINDOW} operations under way; more is better"),
+            false => format!(
+                "\nlatency: half a round trip, less is better; rate and bandwidth: one way with \
+                 {WINDOW} messages under way, more is better"
+            ),
+        };
     }
     text
 }
@@ -240,6 +258,9 @@ fn table(header: Vec<String>) -> Table {
 }
 
 fn messages(series: &Series, subjects: usize) -> Table {
+    if series.is_rma() {
+        return operations(series, subjects);
+    }
     let mut header = vec!["bytes".to_owned()];
     for name in ["latency us", "rate M/s", "bandwidth MB/s"] {
         header.extend(columns(name, subjects));
@@ -257,6 +278,24 @@ fn messages(series: &Series, subjects: usize) -> Table {
                 .map(|q| q.cells(|rate| digits(rate / 1e6))),
         ];
         row.extend(parts.into_iter().flatten().flatten());
+        table.add_row(row);
+    }
+    table
+}
+
+fn operations(series: &Series, subjects: usize) -> Table {
+    let mut header = vec!["bytes".to_owned()];
+    for name in ["writes M/s", "written MB/s", "reads M/s", "read MB/s"] {
+        header.extend(columns(name, subjects));
+    }
+    let mut table = table(header);
+    let millions = |value: f64| digits(value / 1e6);
+    for size in series.sizes() {
+        let mut row = vec![bytes(size)];
+        for kind in [Kind::Write, Kind::Read] {
+            let parts = [series.operations(kind, size), series.moved(kind, size)];
+            row.extend(parts.into_iter().flatten().flat_map(|q| q.cells(millions)));
+        }
         table.add_row(row);
     }
     table
@@ -312,14 +351,30 @@ pub(super) fn json(report: &Report) -> Value {
         "rounds": report.rounds,
         "window": WINDOW,
         "libraries": libraries,
-        "messages": report.series.iter().map(series_json).collect::<Vec<_>>(),
+        "messages": of_kind(report, false),
+        "remote_memory": of_kind(report, true),
         "address_vectors": report.insertions.iter().map(insertion_json).collect::<Vec<_>>(),
     })
+}
+
+fn of_kind(report: &Report, rma: bool) -> Vec<Value> {
+    let series = report.series.iter();
+    let fits = series.filter(|series| series.is_rma() == rma);
+    fits.map(series_json).collect()
 }
 
 fn series_json(series: &Series) -> Value {
     let row = |size: usize| {
         let quantity = |quantity: Option<Quantity>| quantity.map(|quantity| quantity.json());
+        if series.is_rma() {
+            return json!({
+                "bytes": size,
+                "writes_per_second": quantity(series.operations(Kind::Write, size)),
+                "bytes_written_per_second": quantity(series.moved(Kind::Write, size)),
+                "reads_per_second": quantity(series.operations(Kind::Read, size)),
+                "bytes_read_per_second": quantity(series.moved(Kind::Read, size)),
+            });
+        }
         json!({
             "bytes": size,
             "latency_us": quantity(series.latency(size)),

@@ -39,6 +39,7 @@ pub fn main(options: &Options) -> Result<()> {
                 provider,
                 cores,
                 largest: plan.largest(),
+                rma: options.rma,
             })
             .collect();
         match options.av {

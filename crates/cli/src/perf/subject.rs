@@ -1,5 +1,6 @@
 //! What is measured: Ripstop in this program, or a library given by its path.
 
+use ripstop_types::Flags;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
@@ -68,6 +69,18 @@ fn find(path: &Path) -> anyhow::Result<PathBuf> {
 /// The local name that a provider's endpoints take: loopback for those over IP.
 pub(super) fn home(provider: &str) -> Option<&'static str> {
     matches!(provider, "tcp" | "udp").then_some("127.0.0.1")
+}
+
+/// The key of the memory that is reached.
+pub(super) const KEY: u64 = 1;
+
+/// What an endpoint must do.
+pub(super) fn caps(rma: bool) -> Flags {
+    let messages = Flags::MSG | Flags::TAGGED;
+    match rma {
+        true => messages | Flags::RMA,
+        false => messages,
+    }
 }
 
 #[cfg(test)]

@@ -31,8 +31,13 @@ fn measure(options: &WorkerOptions) -> Result<()> {
         cores::pin(core)?;
     }
     match (&options.lib, options.provider.as_str()) {
-        (Some(path), provider) => obey(&foreign::Opened::new(path, provider)?, options),
-        (None, "tcp") => obey(&native::Opened::new(&TcpProvider::new())?, options),
+        (Some(path), provider) => {
+            obey(&foreign::Opened::new(path, provider, options.rma)?, options)
+        }
+        (None, "tcp") => obey(
+            &native::Opened::new(&TcpProvider::new(), options.rma)?,
+            options,
+        ),
         (None, other) => bail!("Ripstop has no provider {other}: choose tcp"),
     }
 }

@@ -16,6 +16,9 @@ struct Fake {
     posts: u32,
     delivered: u32,
     most_posted: usize,
+    /// Writes and reads, and how many of them were under way at most.
+    reached: u32,
+    most_reached: u32,
 }
 
 fn fakes() -> (Fake, Fake) {
@@ -29,6 +32,8 @@ fn fakes() -> (Fake, Fake) {
         posts: 0,
         delivered: 0,
         most_posted: 0,
+        reached: 0,
+        most_reached: 0,
     };
     (fake(to_b, from_b), fake(to_a, from_a))
 }
@@ -72,6 +77,18 @@ impl Lane for Fake {
             self.most_posted = self.most_posted.max(self.posted.len());
         }
         Ok(room)
+    }
+
+    fn write(&mut self, _: usize) -> Result<bool> {
+        let room = self.has_room();
+        self.sends += u32::from(room);
+        self.reached += u32::from(room);
+        self.most_reached = self.most_reached.max(self.sends);
+        Ok(room)
+    }
+
+    fn read(&mut self, size: usize) -> Result<bool> {
+        self.write(size)
     }
 
     fn poll(&mut self) -> Result<Done> {
@@ -134,4 +151,20 @@ fn a_stream_is_acknowledged_in_batches() {
     assert_eq!(a.delivered, 11);
     assert!(b.most_posted <= WINDOW as usize);
     assert!(a.posted.is_empty() && b.posted.is_empty());
+}
+
+#[test]
+fn writes_and_reads_are_over_when_a_message_behind_them_is_answered() {
+    for kind in [Kind::Write, Kind::Read] {
+        let test = Test {
+            kind,
+            size: 8,
+            count: 10 * BATCH,
+        };
+        let (a, b) = both(test);
+        assert_eq!((a.reached, b.reached), (11 * BATCH, 0));
+        assert!(a.most_reached <= WINDOW);
+        assert_eq!((a.delivered, b.delivered), (2, 2));
+        assert!(a.posted.is_empty() && b.posted.is_empty());
+    }
 }
