@@ -132,16 +132,18 @@ fn parts() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
 }
 
 fn remote() -> impl Strategy<Value = OneSided> {
-    let level = prop_oneof![
-        3 => Just(Level::Sent),
-        2 => Just(Level::Delivered),
-        2 => Just(Level::Committed)
-    ];
+    let level = || {
+        prop_oneof![
+            3 => Just(Level::Sent),
+            2 => Just(Level::Delivered),
+            2 => Just(Level::Committed)
+        ]
+    };
     let write = (
         parts(),
         prop::bool::weighted(0.3),
         prop::bool::weighted(0.2),
-        level,
+        level(),
     )
         .prop_map(|(parts, data, inject, level)| OneSided::Write {
             parts,
@@ -154,15 +156,15 @@ fn remote() -> impl Strategy<Value = OneSided> {
         Just(AtomicOp::Bor),
         Just(AtomicOp::Bxor)
     ];
-    let flags = (any::<bool>(), prop::bool::weighted(0.2), any::<bool>());
+    let flags = (any::<bool>(), prop::bool::weighted(0.2), level());
     let mark = (any::<(usize, usize)>(), way, flags).prop_map(
-        |((cell, count), op, (fetch, inject, ack))| OneSided::Mark {
+        |((cell, count), op, (fetch, inject, level))| OneSided::Mark {
             cell,
             count,
             op,
             fetch,
             inject,
-            ack,
+            level,
         },
     );
     let swap = (any::<usize>(), prop::option::of(any::<usize>()))

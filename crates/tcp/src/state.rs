@@ -319,7 +319,7 @@ impl State {
             self.engine.rx_placed(id, taken as u64);
             rest = &rest[taken..];
         }
-        if matches!(self.engine.rx_want(id), RxWant::Job) {
+        while matches!(self.engine.rx_want(id), RxWant::Job) {
             self.run_job(id);
         }
         if matches!(self.engine.rx_want(id), RxWant::Blocked) {

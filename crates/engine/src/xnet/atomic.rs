@@ -53,7 +53,7 @@ pub struct Atomic<B> {
     pub completion: bool,
     /// The operands must be copied before the call returns.
     pub inject: bool,
-    /// When one that fetches nothing is done.
+    /// When it is done; one that fetches is never done before it is delivered.
     pub level: Level,
 }
 
@@ -131,7 +131,7 @@ pub enum Job<'a, B> {
         /// Whether what was there before is fetched, into a new slot.
         fetch: bool,
     },
-    /// Make what was written durable.
+    /// Make what was written durable; after an atomic, what that has changed.
     Commit(&'a Iov<B>),
 }
 
@@ -195,10 +195,10 @@ impl<B: Buffer> Engine<B> {
         let full = Header {
             op_data: atomic.datatype as u8,
             atomic: atomic.op as u8,
-            flags: if fetches || atomic.level == Level::Sent {
-                BaseFlags::NONE
-            } else {
-                BaseFlags::DELIVERY_COMPLETE
+            flags: match atomic.level {
+                Level::Committed => BaseFlags::COMMIT_COMPLETE,
+                Level::Delivered if !fetches => BaseFlags::DELIVERY_COMPLETE,
+                Level::Delivered | Level::Sent => BaseFlags::NONE,
             },
             cq_data: atomic.data,
             rma: atomic.remote,
@@ -333,6 +333,7 @@ impl<B: Buffer> Engine<B> {
             conn.write.iov = iov;
             conn.write.regions = regions;
             conn.write.operation = Some(operation);
+            conn.write.commit = header.flags.contains(BaseFlags::COMMIT_COMPLETE);
         }
         Ok(())
     }
@@ -382,19 +383,37 @@ impl<B: Buffer> Engine<B> {
         if conn.rx != RxState::Job {
             return self.free_slot(fetched);
         }
-        conn.rx = RxState::Header;
-        let ack = core::mem::take(&mut conn.envelope.ack);
         if !done {
+            conn.rx = RxState::Header;
+            conn.envelope.ack = false;
             conn.write.refusal.1 = Reason::Failed;
             self.release_write(conn_id);
             self.free_slot(fetched);
             return self.finish_refused(conn_id);
         }
-        let operation = conn.write.operation.take();
-        self.finish_write(conn_id, operation.map(|operation| operation.kind));
-        if let Some(operation) = operation {
+        if let Some(operation) = conn.write.operation.take() {
+            conn.write.carried_out = Some((operation.kind, fetched));
+            if conn.write.commit {
+                // The next job; it is answered after that.
+                return self.free_slot(operation.slot);
+            }
             self.free_slot(operation.slot);
         }
+        self.finish_job(conn_id);
+    }
+
+    /// All that an atomic or a durable write asked for is done.
+    fn finish_job(&mut self, conn_id: u32) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.rx = RxState::Header;
+        let ack = core::mem::take(&mut conn.envelope.ack);
+        let (kind, fetched) = match conn.write.carried_out.take() {
+            Some((kind, fetched)) => (Some(kind), fetched),
+            None => (None, NIL),
+        };
+        self.finish_write(conn_id, kind);
         if is_slot(fetched) {
             if let Err(error) = self.respond_fetched(conn_id, fetched) {
                 self.free_slot(fetched);

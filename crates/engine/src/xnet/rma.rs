@@ -5,7 +5,7 @@
 //! first byte moves. What it denies is answered by a refusal where the peers agreed on that,
 //! and else ends the connection, which is all the C library's protocol has for it.
 
-use ripstop_types::{Completion, Context, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_types::{AtomicKind, Completion, Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{
     Answer, BaseFlags, Header, MAX_HEADER, MAX_RMA, Op, Reason, RmaIovs,
 };
@@ -183,6 +183,8 @@ pub(super) struct Arriving<B> {
     pub(super) operation: Option<Operation>,
     /// It is to be durable before it is acknowledged.
     pub(super) commit: bool,
+    /// The kind of an atomic that has been carried out, and the slot with what it fetched.
+    pub(super) carried_out: Option<(AtomicKind, u32)>,
 }
 
 impl<B: Buffer> Arriving<B> {
@@ -192,6 +194,7 @@ impl<B: Buffer> Arriving<B> {
         refusal: (Answer::None, Reason::Key),
         operation: None,
         commit: false,
+        carried_out: None,
     };
 }
 

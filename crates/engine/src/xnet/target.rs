@@ -266,7 +266,11 @@ impl<B: Buffer> Engine<B> {
             let regions = core::mem::replace(&mut conn.write.regions, NO_REGIONS);
             conn.write.commit = false;
             let operation = conn.write.operation.take();
+            let carried_out = conn.write.carried_out.take();
             self.release(regions);
+            if let Some((_, fetched)) = carried_out {
+                self.free_slot(fetched);
+            }
             if let Some(operation) = operation {
                 self.free_slot(operation.slot);
             }

@@ -400,8 +400,13 @@ impl OneSided {
     pub fn check_done(&self, context: usize, target: &Node, regions: &[SimBuf]) {
         let known = &self.ops[&context];
         let current = |(_, _, life): (_, _, u32)| life == self.lives[known.op.to];
-        if !matches!(known.op.does, Does::Write(_)) || !known.staged.is_some_and(current) {
+        if !known.staged.is_some_and(current) {
             return;
+        }
+        match &known.op.does {
+            Does::Write(_) => {}
+            Does::Mark(bits, _) => return check_marked(known, bits, target, regions),
+            _ => return,
         }
         for part in &known.op.parts {
             let memory = regions[part.region];
@@ -520,6 +525,22 @@ impl OneSided {
             assert_eq!(after & set, set, "{after:#x} is not behind {set:#x}");
         }
         assert_eq!(last & !all, 0, "{last:#x} has more than {all:#x}");
+    }
+}
+
+/// The bits of an operation are in its cells, and after a commit in what a crash would leave.
+fn check_marked(known: &Known, bits: &[u32], target: &Node, regions: &[SimBuf]) {
+    for part in &known.op.parts {
+        let memory = regions[part.region];
+        let now = target.memory.bytes(memory.part(part.at, part.len));
+        let durable = &target.durable(memory)[part.at..][..part.len];
+        let images = [Some(now), known.op.committed.then_some(durable)];
+        for image in images.into_iter().flatten() {
+            for (word, bit) in image.chunks_exact(CELL).zip(bits) {
+                let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
+                assert_eq!(word >> bit & 1, 1, "{known:?} is not in {word:#x}");
+            }
+        }
     }
 }
 

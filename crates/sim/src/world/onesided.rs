@@ -72,8 +72,8 @@ pub enum OneSided {
         fetch: bool,
         /// The buffer is free when the call returns.
         inject: bool,
-        /// Wait for the acknowledgement.
-        ack: bool,
+        /// When it is done.
+        level: Level,
     },
     /// Gives a cell a new name.
     Swap {
@@ -164,14 +164,14 @@ impl World {
                 op,
                 fetch,
                 inject,
-                ack,
+                level,
             } => self.mark(
                 &manner,
                 (*cell, *count),
                 *op,
                 *fetch,
                 *inject && !*fetch,
-                *ack,
+                *level,
             ),
             OneSided::Swap { cell, compare } => self.swap(&manner, *cell, *compare),
             OneSided::Look { cell, count } => self.look(&manner, *cell, *count),
@@ -315,7 +315,7 @@ impl World {
         op: AtomicOp,
         fetch: bool,
         inject: bool,
-        ack: bool,
+        level: Level,
     ) {
         let cell = cell % MARKED;
         let count = 1 + count % (MARKED - cell);
@@ -337,8 +337,8 @@ impl World {
         let result = if fetch { result } else { Iov::EMPTY };
         let does = Does::Mark(bits, fetch.then_some(result));
         let mut known = self.sided(manner, parts, does, flags(kind));
-        known.delivered = ack || fetch;
-        let level = if ack { Level::Delivered } else { Level::Sent };
+        known.delivered = level != Level::Sent || fetch;
+        known.committed = level == Level::Committed;
         let atomic = Atomic {
             level,
             inject,

@@ -183,6 +183,40 @@ fn the_driver_works_before_anything_else_is_read() {
 }
 
 #[test]
+fn a_durable_one_is_answered_after_a_second_job() {
+    for (op, durable) in [
+        (Op::Atomic, true),
+        (Op::Atomic, false),
+        (Op::FetchAtomic, true),
+        (Op::FetchAtomic, false),
+    ] {
+        let mut f = Fixture::new();
+        let mr = f.region(ALL);
+        let header = Header {
+            flags: BaseFlags::COMMIT_COMPLETE,
+            ..asked(op, AtomicOp::Sum, 8)
+        };
+        f.header(&header).unwrap();
+        f.engine.rx_placed(f.conn, 8);
+        f.work(true);
+        assert_eq!(f.output(), []);
+        assert!(f.engine.mr_is_busy(mr));
+        let Some(Job::Commit(target)) = f.engine.job(f.conn) else {
+            panic!("it is not made durable");
+        };
+        assert_eq!(target.segments()[0], Mem(0x5010, 8));
+        f.engine.job_done(f.conn, durable, NIL);
+        assert!(f.engine.rx_in_header(f.conn) && !f.engine.mr_is_busy(mr));
+        let fetched = usize::from(op == Op::FetchAtomic);
+        // An ack or a refusal, or what was fetched behind its header.
+        let answer = [('c', 16), ('k', 8)];
+        assert_eq!(f.output(), answer[..=fetched * usize::from(durable)]);
+        f.flush();
+        assert_eq!(f.freed(), 1 + fetched);
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_in_its_place() {
     let mut f = Fixture::new();
     f.region(Access::READ);
