@@ -19,6 +19,8 @@ pub(super) const ACK_SIZE: usize = 8;
 const INJECTED: usize = 64;
 /// How long nothing may happen before a test is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same for a side that only serves: it notices nothing of a whole sample.
+const SERVING: Duration = Duration::from_secs(300);
 /// Empty reads between two looks at the clock.
 const GLANCE: u32 = 1 << 14;
 
@@ -77,6 +79,10 @@ pub(super) fn take<L: Lane>(lane: &mut L, side: Side, test: Test) -> Result<Dura
         done: Done::default(),
         idle: 0,
         since: Instant::now(),
+        patience: match (test.kind, side) {
+            (Kind::Write | Kind::Read, Side::Server) => SERVING,
+            _ => PATIENCE,
+        },
     };
     let (size, count) = (test.size, test.count);
     match (test.kind, side) {
@@ -118,6 +124,8 @@ struct End<'a, L> {
     /// Empty reads since the last completion.
     idle: u32,
     since: Instant,
+    /// How long nothing may complete.
+    patience: Duration,
 }
 
 impl<L: Lane> End<'_, L> {
@@ -292,8 +300,8 @@ impl<L: Lane> End<'_, L> {
     fn look_at_the_clock(&mut self) -> Result<()> {
         if self.idle == GLANCE {
             self.since = Instant::now();
-        } else if self.since.elapsed() > PATIENCE {
-            bail!("nothing completed for {} s", PATIENCE.as_secs());
+        } else if self.since.elapsed() > self.patience {
+            bail!("nothing completed for {} s", self.patience.as_secs());
         }
         Ok(())
     }

@@ -75,7 +75,9 @@ impl Plan {
         let count = self.iterations.unwrap_or_else(|| {
             let count = match kind {
                 Kind::Latency => 20_000 / (1 + size / (16 << 10)),
-                _ => 100_000 / (1 + size / (4 << 10)),
+                Kind::Stream | Kind::Write => 100_000 / (1 + size / (4 << 10)),
+                // Each is a round trip, and some libraries take their time.
+                Kind::Read => 20_000 / (1 + size / (16 << 10)),
             };
             u32::try_from(if self.quick { count / 5 } else { count }).unwrap_or(u32::MAX)
         });
