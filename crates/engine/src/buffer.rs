@@ -24,58 +24,46 @@ pub trait Buffer: Copy {
     fn slice(self, off: usize, len: usize) -> Option<Self>;
 }
 
-/// The segments of one operation, at most [`IOV_LIMIT`].
+/// The segments of one operation, at most `N`: [`IOV_LIMIT`], or [`REACH`] for what a peer
+/// names.
 #[derive(Clone, Copy, Debug)]
-pub struct Iov<B> {
-    segments: [B; IOV_LIMIT],
+pub struct Iov<B, const N: usize = IOV_LIMIT> {
+    segments: [B; N],
     count: u8,
     len: u64,
 }
 
-impl<B: Buffer> Iov<B> {
+/// The most segments of the memory that an operation of a peer names: it has
+/// [`MAX_RMA`](ripstop_wire::xnet::base::MAX_RMA) parts, each in a region of as many pieces as
+/// [`mr::PIECES`](crate::mr::PIECES).
+pub const REACH: usize = 16;
+
+/// The memory that an operation of a peer names.
+pub type Reached<B> = Iov<B, REACH>;
+
+impl<B: Buffer, const N: usize> Iov<B, N> {
     /// No memory.
     pub const EMPTY: Self = Self {
-        segments: [B::EMPTY; IOV_LIMIT],
+        segments: [B::EMPTY; N],
         count: 0,
         len: 0,
     };
 
-    /// One segment.
-    #[inline]
-    #[must_use]
-    pub fn one(segment: B) -> Self {
-        let [_, b, c, d] = [B::EMPTY; IOV_LIMIT];
-        Self {
-            segments: [segment, b, c, d],
-            count: 1,
-            len: segment.len() as u64,
-        }
-    }
-
-    /// Several segments.
+    /// Adds a segment.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] or a total beyond 2^63 bytes.
+    /// [`Errno::EINVAL`] for more than there can be, or a total beyond 2^63 bytes.
     #[inline]
-    pub fn new(segments: &[B]) -> Result<Self> {
-        if let [only] = segments {
-            return Ok(Self::one(*only));
-        }
-        let mut iov = Self::EMPTY;
-        for segment in segments {
-            let slot = iov
-                .segments
-                .get_mut(usize::from(iov.count))
-                .ok_or(Errno::EINVAL)?;
-            *slot = *segment;
-            iov.count = iov.count.saturating_add(1);
-            iov.len = iov
-                .len
-                .checked_add(segment.len() as u64)
-                .filter(|len| *len <= i64::MAX as u64)
-                .ok_or(Errno::EINVAL)?;
-        }
-        Ok(iov)
+    pub fn push(&mut self, segment: B) -> Result<()> {
+        let slot = self.segments.get_mut(usize::from(self.count));
+        *slot.ok_or(Errno::EINVAL)? = segment;
+        self.len = self
+            .len
+            .checked_add(segment.len() as u64)
+            .filter(|len| *len <= i64::MAX as u64)
+            .ok_or(Errno::EINVAL)?;
+        self.count = self.count.saturating_add(1);
+        Ok(())
     }
 
     /// The segments.
@@ -105,5 +93,33 @@ impl<B: Buffer> Iov<B> {
     #[must_use]
     pub fn address(&self) -> usize {
         self.segments().first().map_or(0, |first| first.address())
+    }
+}
+
+impl<B: Buffer> Iov<B> {
+    /// One segment.
+    #[inline]
+    #[must_use]
+    pub fn one(segment: B) -> Self {
+        let [_, b, c, d] = [B::EMPTY; IOV_LIMIT];
+        Self {
+            segments: [segment, b, c, d],
+            count: 1,
+            len: segment.len() as u64,
+        }
+    }
+
+    /// Several segments.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] or a total beyond 2^63 bytes.
+    #[inline]
+    pub fn new(segments: &[B]) -> Result<Self> {
+        if let [only] = segments {
+            return Ok(Self::one(*only));
+        }
+        let mut iov = Self::EMPTY;
+        segments.iter().try_for_each(|segment| iov.push(*segment))?;
+        Ok(iov)
     }
 }

@@ -41,4 +41,4 @@ pub mod pool;
 pub mod ring;
 pub mod xnet;
 
-pub use buffer::{Buffer, IOV_LIMIT, Iov};
+pub use buffer::{Buffer, IOV_LIMIT, Iov, REACH, Reached};

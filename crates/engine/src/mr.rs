@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Errno, Result, RmaIov};
 
-use crate::Buffer;
 use crate::pool::{NIL, Pool};
+use crate::{Buffer, Iov, Reached};
 
 /// What peers may do with a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,11 +44,15 @@ pub enum Denied {
     Bounds,
 }
 
+/// The most pieces of memory that one region has (`mr_iov_limit`).
+pub const PIECES: usize = 4;
+
 /// A region that peers may reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Mr<B> {
-    /// Its memory.
+    /// Its first piece of memory; the others follow it, as peers see it, without a gap.
     pub memory: B,
+    rest: Iov<B>,
     /// The address peers use for its first byte: 0, or where it is (`FI_MR_VIRT_ADDR`).
     pub base: u64,
     /// Its key.
@@ -67,6 +71,7 @@ impl<B: Buffer> Mr<B> {
     pub const fn new(memory: B, base: u64, key: u64, access: Access) -> Self {
         Self {
             memory,
+            rest: Iov::EMPTY,
             base,
             key,
             access,
@@ -75,10 +80,52 @@ impl<B: Buffer> Mr<B> {
         }
     }
 
-    fn part(&self, iov: &RmaIov) -> Option<B> {
-        let from = usize::try_from(iov.addr.checked_sub(self.base)?).ok()?;
-        let len = usize::try_from(iov.len).ok()?;
-        self.memory.slice(from, len)
+    /// A region with more pieces of memory.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for more than [`PIECES`] in all, or too many bytes.
+    pub fn with(mut self, rest: &[B]) -> Result<Self> {
+        if rest.len() >= PIECES {
+            return Err(Errno::EINVAL);
+        }
+        self.rest = Iov::new(rest)?;
+        Ok(self)
+    }
+
+    /// Adds the memory that a peer names. Its pieces are within the region or none is added.
+    fn add_part(&self, iov: &RmaIov, parts: &mut Reached<B>) -> core::result::Result<(), Denied> {
+        let offset = iov.addr.checked_sub(self.base).ok_or(Denied::Bounds)?;
+        let from = usize::try_from(offset).map_err(|_| Denied::Bounds)?;
+        let len = usize::try_from(iov.len).map_err(|_| Denied::Bounds)?;
+        if let Some(part) = self.memory.slice(from, len) {
+            return parts.push(part).map_err(|_| Denied::Bounds);
+        }
+        self.add_pieces(from, len, parts)
+    }
+
+    #[cold]
+    fn add_pieces(
+        &self,
+        from: usize,
+        len: usize,
+        parts: &mut Reached<B>,
+    ) -> core::result::Result<(), Denied> {
+        let (mut skip, mut left) = (from, len);
+        let first = core::iter::once(&self.memory);
+        for piece in first.chain(self.rest.segments()) {
+            let start = skip.min(piece.len());
+            let take = piece.len().saturating_sub(start).min(left);
+            skip = skip.saturating_sub(start);
+            left = left.saturating_sub(take);
+            if take > 0 {
+                let part = piece.slice(start, take).ok_or(Denied::Bounds)?;
+                parts.push(part).map_err(|_| Denied::Bounds)?;
+            }
+        }
+        match left {
+            0 => Ok(()),
+            _ => Err(Denied::Bounds),
+        }
     }
 }
 
@@ -146,15 +193,20 @@ impl<B: Buffer> MrTable<B> {
         self.keys.binary_search_by_key(&key, |(key, _)| *key)
     }
 
-    /// The memory a peer names, and the region it is in. No bytes are nowhere: they need no
-    /// key and have no region.
+    /// Adds the memory a peer names to `parts`; returns the region it is in. No bytes are
+    /// nowhere: they need no key and have no region.
     ///
     /// # Errors
-    /// [`Denied`].
+    /// [`Denied`]; `parts` is of no use then.
     #[inline]
-    pub fn resolve(&self, iov: &RmaIov, access: Access) -> core::result::Result<(B, u32), Denied> {
+    pub fn resolve(
+        &self,
+        iov: &RmaIov,
+        access: Access,
+        parts: &mut Reached<B>,
+    ) -> core::result::Result<u32, Denied> {
         if iov.len == 0 {
-            return Ok((B::EMPTY, NIL));
+            return Ok(NIL);
         }
         let at = self.find(iov.key).map_err(|_| Denied::Key)?;
         let (_, id) = *self.keys.get(at).ok_or(Denied::Key)?;
@@ -162,8 +214,8 @@ impl<B: Buffer> MrTable<B> {
         if !mr.access.allows(access) {
             return Err(Denied::Access);
         }
-        let part = mr.part(iov).ok_or(Denied::Bounds)?;
-        Ok((part, id))
+        mr.add_part(iov, parts)?;
+        Ok(id)
     }
 }
 
@@ -203,6 +255,13 @@ mod tests {
         RmaIov { addr, len, key }
     }
 
+    /// The memory that is named, and its region.
+    fn ask(table: &MrTable<Mem>, iov: RmaIov) -> core::result::Result<(Vec<Mem>, u32), Denied> {
+        let mut parts = Reached::EMPTY;
+        let id = table.resolve(&iov, Access::READ, &mut parts)?;
+        Ok((parts.segments().to_vec(), id))
+    }
+
     #[test]
     fn keys_are_found_in_any_order_and_only_once() {
         let mut table = MrTable::new();
@@ -213,13 +272,10 @@ mod tests {
             assert_eq!(table.insert(mr), Err(Errno::ENOKEY));
         }
         for key in keys {
-            let (memory, id) = table.resolve(&iov(2, 3, key), Access::READ).unwrap();
-            assert_eq!(memory, Mem((key as usize).wrapping_add(2), 3));
+            let (memory, id) = ask(&table, iov(2, 3, key)).unwrap();
+            assert_eq!(memory, [Mem((key as usize).wrapping_add(2), 3)]);
             assert_eq!(table.remove(id).unwrap().key, key);
-            assert_eq!(
-                table.resolve(&iov(2, 3, key), Access::READ),
-                Err(Denied::Key)
-            );
+            assert_eq!(ask(&table, iov(2, 3, key)), Err(Denied::Key));
         }
     }
 
@@ -236,9 +292,9 @@ mod tests {
         table
             .insert(Mr::new(Mem(0, 100), 0, 2, Access::WRITE))
             .unwrap();
-        let ask = |addr, len, key| table.resolve(&iov(addr, len, key), Access::READ);
-        assert_eq!(ask(4096, 100, 1).unwrap().0, Mem(4096, 100));
-        assert_eq!(ask(4195, 1, 1).unwrap().0, Mem(4195, 1));
+        let ask = |addr, len, key| ask(&table, iov(addr, len, key));
+        assert_eq!(ask(4096, 100, 1).unwrap().0, [Mem(4096, 100)]);
+        assert_eq!(ask(4195, 1, 1).unwrap().0, [Mem(4195, 1)]);
         for (addr, len) in [
             (4095, 1),
             (4096, 101),
@@ -249,6 +305,26 @@ mod tests {
             assert_eq!(ask(addr, len, 1), Err(Denied::Bounds), "{addr} {len}");
         }
         assert_eq!(ask(0, 1, 2), Err(Denied::Access));
-        assert_eq!(ask(0, 0, 9), Ok((Mem(0, 0), NIL)));
+        assert_eq!(ask(0, 0, 9), Ok((Vec::new(), NIL)));
+    }
+
+    #[test]
+    fn pieces_follow_one_another() {
+        let mut table = MrTable::new();
+        let pieces = [Mem(500, 0), Mem(9000, 30), Mem(70, 40)];
+        let mr = Mr::new(Mem(4000, 10), 4000, 1, Access::READ);
+        table.insert(mr.with(&pieces).unwrap()).unwrap();
+        assert!(mr.with(&[Mem(1, 1); 4]).is_err());
+        let ask = |from: u64, len| ask(&table, iov(4000 + from, len, 1)).map(|(parts, _)| parts);
+        let all = alloc::vec![Mem(4000, 10), Mem(9000, 30), Mem(70, 40)];
+        assert_eq!(ask(0, 80), Ok(all));
+        assert_eq!(ask(0, 10), Ok(alloc::vec![Mem(4000, 10)]));
+        assert_eq!(ask(9, 2), Ok(alloc::vec![Mem(4009, 1), Mem(9000, 1)]));
+        assert_eq!(ask(10, 30), Ok(alloc::vec![Mem(9000, 30)]));
+        assert_eq!(ask(20, 25), Ok(alloc::vec![Mem(9010, 20), Mem(70, 5)]));
+        assert_eq!(ask(79, 1), Ok(alloc::vec![Mem(109, 1)]));
+        for (from, len) in [(80, 1), (79, 2), (0, 81), (1 << 40, 1), (0, u64::MAX)] {
+            assert_eq!(ask(from, len), Err(Denied::Bounds), "{from} {len}");
+        }
     }
 }

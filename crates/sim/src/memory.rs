@@ -111,7 +111,7 @@ impl Memory {
 
     /// The bytes of all segments, one behind the other.
     #[must_use]
-    pub fn gather(&self, iov: &Iov<SimBuf>) -> Vec<u8> {
+    pub fn gather<const N: usize>(&self, iov: &Iov<SimBuf, N>) -> Vec<u8> {
         let segments = iov.segments().iter();
         segments.flat_map(|buf| self.bytes(*buf)).copied().collect()
     }
@@ -120,7 +120,7 @@ impl Memory {
     ///
     /// # Panics
     /// If they do not fit.
-    pub fn scatter(&mut self, iov: &Iov<SimBuf>, at: u64, bytes: &[u8]) {
+    pub fn scatter<const N: usize>(&mut self, iov: &Iov<SimBuf, N>, at: u64, bytes: &[u8]) {
         let (mut skip, mut rest) = (at as usize, bytes);
         for segment in iov.segments() {
             let part = segment.part(skip, rest.len());

@@ -1,9 +1,9 @@
 //! Atomics on a peer's memory, and what the engine asks to be done with that of this process.
 
 use ripstop_core::provider::AtomicCall;
-use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Atomic, Engine, Job, Level, RmaKind};
+use ripstop_engine::{Iov, Reached};
 use ripstop_mem::{UserBuf, atomic};
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
@@ -185,7 +185,7 @@ impl State {
 
 /// An atomic to be carried out.
 struct Work {
-    target: Iov<UserBuf>,
+    target: Reached<UserBuf>,
     datatype: Datatype,
     op: AtomicOp,
     operands: u32,

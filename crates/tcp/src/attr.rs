@@ -2,6 +2,7 @@
 
 use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, SHARED_CONTEXT, TxAttr};
 use ripstop_engine::IOV_LIMIT;
+use ripstop_engine::mr::PIECES;
 use ripstop_types::{
     AddrFormat, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Protocol, ResourceMgmt, Threading,
     Version, tclass,
@@ -135,7 +136,7 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
             max_ep_tx_ctx: if rdm { MAX_CONTEXTS } else { 1 },
             max_ep_rx_ctx: if rdm { MAX_CONTEXTS } else { 1 },
             cntr_cnt: 8192,
-            mr_iov_limit: 1,
+            mr_iov_limit: PIECES,
             caps: domain_caps,
             tclass: tclass::BEST_EFFORT,
             max_err_data: ripstop_engine::cq::ERROR_DATA,

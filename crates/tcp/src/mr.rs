@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ripstop_core::lock::{Lock, Locking};
 use ripstop_core::provider::{MemoryRegion, MrAttr};
-use ripstop_engine::mr::{Access, Mr as Region};
+use ripstop_engine::mr::{Access, Mr as Region, PIECES};
 use ripstop_engine::pool::NIL;
 use ripstop_types::{Errno, Flags, MrMode, Result};
 
@@ -42,9 +42,12 @@ impl<K: Mode> Mr<K> {
             .union(Flags::REMOTE_READ)
             .union(Flags::REMOTE_WRITE)
             .union(Flags::COLLECTIVE);
-        let [memory] = attr.iov[..] else {
+        let [memory, rest @ ..] = &attr.iov[..] else {
             return Err(Errno::EINVAL);
         };
+        if rest.len() >= PIECES {
+            return Err(Errno::EINVAL);
+        }
         if !ACCESS.contains(attr.access) {
             return Err(Errno::EINVAL);
         }
@@ -66,7 +69,7 @@ impl<K: Mode> Mr<K> {
         let id = if access == Access::default() {
             NIL
         } else {
-            let region = Region::new(memory, base, key, access);
+            let region = Region::new(*memory, base, key, access).with(rest)?;
             domain.lock().engine.open_mr(region)?
         };
         Ok(Arc::new(Self {

@@ -1,7 +1,7 @@
 //! Moving bytes between sockets, user memory and slots.
 
-use ripstop_engine::Iov;
 use ripstop_engine::xnet::{Chunk, Engine};
+use ripstop_engine::{IOV_LIMIT, Iov, REACH, Reached};
 use ripstop_mem::{UserBuf, copy_out};
 use ripstop_os::{IoVec, IoVecMut, Socket};
 use ripstop_types::{Errno, Result};
@@ -10,9 +10,9 @@ use ripstop_types::{Errno, Result};
 const PIECES: usize = 32;
 
 /// The pieces of user memory from offset `at`, at most `len` bytes.
-fn pieces(iov: &Iov<UserBuf>, at: u64, len: u64) -> impl Iterator<Item = UserBuf> + '_ {
+fn pieces(segments: &[UserBuf], at: u64, len: u64) -> impl Iterator<Item = UserBuf> + '_ {
     let (mut skip, mut left) = (at, len);
-    iov.segments().iter().filter_map(move |segment| {
+    segments.iter().filter_map(move |segment| {
         let whole = segment.len() as u64;
         let from = skip.min(whole);
         skip -= from;
@@ -34,9 +34,27 @@ pub(crate) fn read_user(
     len: u64,
     staging: &mut [u8],
 ) -> Result<(usize, usize)> {
-    let mut vecs = [const { IoVecMut::EMPTY }; 5];
+    let mut vecs = [const { IoVecMut::EMPTY }; IOV_LIMIT + 1];
     let mut count = 0;
-    for (vec, piece) in vecs.iter_mut().zip(pieces(iov, at, len)) {
+    for (vec, piece) in vecs.iter_mut().zip(pieces(iov.segments(), at, len)) {
+        *vec = IoVecMut::from_user(piece);
+        count += 1;
+    }
+    vecs[count] = IoVecMut::from_slice(staging);
+    split(socket.recvv(&mut vecs[..=count])?, len)
+}
+
+/// As [`read_user`], for registered memory.
+pub(crate) fn read_region(
+    socket: &Socket,
+    iov: &Reached<UserBuf>,
+    at: u64,
+    len: u64,
+    staging: &mut [u8],
+) -> Result<(usize, usize)> {
+    let mut vecs = [const { IoVecMut::EMPTY }; REACH + 1];
+    let mut count = 0;
+    for (vec, piece) in vecs.iter_mut().zip(pieces(iov.segments(), at, len)) {
         *vec = IoVecMut::from_user(piece);
         count += 1;
     }
@@ -82,17 +100,17 @@ pub(crate) fn copy_user(iov: &Iov<UserBuf>, at: u64, len: u64, bytes: &[u8]) -> 
         return copy_out(*only, &bytes[..len]);
     }
     let mut done = 0;
-    for piece in pieces(iov, at, len as u64) {
+    for piece in pieces(iov.segments(), at, len as u64) {
         done += copy_out(piece, &bytes[done..]);
     }
     done
 }
 
 /// As [`copy_user`], for registered memory, which its owner may look at meanwhile.
-pub(crate) fn store(iov: &Iov<UserBuf>, at: u64, len: u64, bytes: &[u8]) -> usize {
+pub(crate) fn store(iov: &Reached<UserBuf>, at: u64, len: u64, bytes: &[u8]) -> usize {
     let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
     let mut done = 0;
-    for piece in pieces(iov, at, len as u64) {
+    for piece in pieces(iov.segments(), at, len as u64) {
         done += ripstop_mem::store(piece, &bytes[done..]);
     }
     done

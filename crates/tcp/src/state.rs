@@ -229,8 +229,9 @@ impl State {
         let (placed, read) = match engine.rx_want(id) {
             RxWant::Blocked | RxWant::Job => return Err(Errno::EAGAIN),
             RxWant::Header => return read_to(socket.recv(staging)),
-            RxWant::Place(iov, at, len) | RxWant::Store(iov, at, len) => {
-                crate::place::read_user(socket, iov, at, len, staging)?
+            RxWant::Place(iov, at, len) => crate::place::read_user(socket, iov, at, len, staging)?,
+            RxWant::Store(iov, at, len) => {
+                crate::place::read_region(socket, iov, at, len, staging)?
             }
             RxWant::Keep(slot, total, at, len) => match crate::place::slot(slots, slot, total) {
                 Ok(memory) => crate::place::read_slot(socket, memory, at, len, staging)?,

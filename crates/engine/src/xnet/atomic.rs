@@ -20,7 +20,7 @@ use super::rx::{RxState, Target};
 use super::tx::Posted;
 use crate::mr::Access;
 use crate::pool::NIL;
-use crate::{Buffer, Iov};
+use crate::{Buffer, Iov, Reached};
 
 /// Most bytes of memory that one atomic changes.
 pub const MAX_ATOMIC: usize = 64 * 1024;
@@ -118,7 +118,7 @@ pub enum Job<'a, B> {
     /// Carry out an atomic.
     Atomic {
         /// The memory, which is registered; each segment a whole number of aligned elements.
-        target: &'a Iov<B>,
+        target: &'a Reached<B>,
         /// What it holds.
         datatype: Datatype,
         /// What to do.
@@ -132,7 +132,7 @@ pub enum Job<'a, B> {
         fetch: bool,
     },
     /// Make what was written durable; after an atomic, what that has changed.
-    Commit(&'a Iov<B>),
+    Commit(&'a Reached<B>),
 }
 
 // The initiator.

@@ -48,7 +48,11 @@ impl<B: Buffer> Conn<B> {
     }
 
     /// Queues the payload of a rendezvous behind its header.
-    pub(super) fn queue_data(&mut self, header: [u8; BASE_LEN], payload: &Iov<B>) -> Result<()> {
+    pub(super) fn queue_data<const N: usize>(
+        &mut self,
+        header: [u8; BASE_LEN],
+        payload: &Iov<B, N>,
+    ) -> Result<()> {
         self.reserve(payload.segments().len())?;
         self.segments.push(Segment {
             source: Source::Header(header),
@@ -75,7 +79,7 @@ impl<B: Buffer> Conn<B> {
     /// Queues the contents of a slot behind their header.
     pub(super) fn queue_kept(&mut self, header: [u8; BASE_LEN], slot: u32, len: u64) -> Result<()> {
         self.reserve(1)?;
-        self.queue_data(header, &Iov::EMPTY)?;
+        self.queue_data(header, &Iov::<B>::EMPTY)?;
         self.segments.push(Segment {
             source: Source::Kept(slot),
             len,
@@ -85,7 +89,7 @@ impl<B: Buffer> Conn<B> {
         Ok(())
     }
 
-    pub(super) fn queue_user(&mut self, payload: &Iov<B>) -> Result<()> {
+    pub(super) fn queue_user<const N: usize>(&mut self, payload: &Iov<B, N>) -> Result<()> {
         for segment in payload.segments() {
             if !segment.is_empty() {
                 self.segments.push(Segment {

@@ -19,7 +19,7 @@ use super::tx::Posted;
 use crate::matching::Envelope;
 use crate::mr::Denied;
 use crate::pool::NIL;
-use crate::{Buffer, Iov};
+use crate::{Buffer, Iov, Reached};
 
 /// Most responses to reads that wait to be sent on one connection: a peer that asks for more
 /// and takes none is dropped. No endpoint has room for so many reads.
@@ -175,7 +175,7 @@ pub(super) const NO_REGIONS: Regions = [NIL; MAX_RMA as usize];
 /// A write that is arriving.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arriving<B> {
-    pub(super) iov: Iov<B>,
+    pub(super) iov: Reached<B>,
     pub(super) regions: Regions,
     /// What is answered if it is refused.
     pub(super) refusal: (Answer, Reason),
@@ -189,7 +189,7 @@ pub(super) struct Arriving<B> {
 
 impl<B: Buffer> Arriving<B> {
     pub(super) const NOTHING: Self = Self {
-        iov: Iov::EMPTY,
+        iov: Reached::EMPTY,
         regions: NO_REGIONS,
         refusal: (Answer::None, Reason::Key),
         operation: None,

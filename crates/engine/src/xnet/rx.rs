@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::recv::rx_flags;
 use crate::matching::Envelope;
 use crate::pool::NIL;
-use crate::{Buffer, Iov};
+use crate::{Buffer, Iov, Reached};
 
 /// Where the payload that is arriving goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub enum RxWant<'a, B> {
     Place(&'a Iov<B>, u64, u64),
     /// Into registered memory, which others may use meanwhile: segments, offset in them, and
     /// how many bytes.
-    Store(&'a Iov<B>, u64, u64),
+    Store(&'a Reached<B>, u64, u64),
     /// Into a slot: which, how many bytes it must hold in all, offset, and how many bytes.
     Keep(u32, u64, u64, u64),
     /// Nowhere; this many bytes are dropped.

@@ -1,7 +1,7 @@
 //! The target of reads and writes: regions, checks, responses and refusals.
 
 use ripstop_types::{AtomicKind, Completion, Context, Errno, Flags, Result, RmaIov};
-use ripstop_wire::xnet::base::{Answer, BASE_LEN, BaseFlags, Header, MAX_RMA, Op, Reason, RmaIovs};
+use ripstop_wire::xnet::base::{Answer, BASE_LEN, BaseFlags, Header, Op, Reason, RmaIovs};
 use ripstop_wire::xnet::cm::Extensions;
 
 use super::conn::{TxDone, TxInfo};
@@ -12,7 +12,7 @@ use super::rma::{
 use super::rx::Target;
 use crate::mr::{Access, Mr};
 use crate::pool::NIL;
-use crate::{Buffer, Iov};
+use crate::{Buffer, Iov, Reached};
 
 impl<B: Buffer> Engine<B> {
     /// Lets peers reach memory; returns the region's id.
@@ -85,21 +85,15 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         remote: &RmaIovs,
         access: Access,
-    ) -> core::result::Result<(Iov<B>, Regions), (RmaIov, Reason)> {
-        let mut parts = [B::EMPTY; MAX_RMA as usize];
+    ) -> core::result::Result<(Reached<B>, Regions), (RmaIov, Reason)> {
+        let mut memory = Reached::EMPTY;
         let mut regions = NO_REGIONS;
-        let places = parts.iter_mut().zip(&mut regions);
-        for (iov, (part, region)) in remote.as_slice().iter().zip(places) {
-            (*part, *region) = self
+        for (iov, region) in remote.as_slice().iter().zip(&mut regions) {
+            *region = self
                 .regions
-                .resolve(iov, access)
+                .resolve(iov, access, &mut memory)
                 .map_err(|denied| (*iov, denied.into()))?;
         }
-        let count = usize::from(remote.count());
-        let Ok(memory) = Iov::new(parts.get(..count).unwrap_or_default()) else {
-            let first = remote.as_slice().first().copied().unwrap_or_default();
-            return Err((first, Reason::Bounds));
-        };
         for id in regions {
             if let Some(mr) = self.regions.get_mut(id) {
                 mr.users = mr.users.saturating_add(1);
@@ -302,7 +296,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn respond(&mut self, conn_id: u32, memory: &Iov<B>, regions: Regions) -> Result<()> {
+    fn respond(&mut self, conn_id: u32, memory: &Reached<B>, regions: Regions) -> Result<()> {
         let Self {
             conns, responses, ..
         } = self;
@@ -343,7 +337,7 @@ impl<B: Buffer> Engine<B> {
         Header::refuse(Answer::Response, reason)
             .emit(conn.order, &mut bytes)
             .map_err(|e| e.errno())?;
-        conn.queue_data(bytes, &Iov::EMPTY)?;
+        conn.queue_data(bytes, &Iov::<B>::EMPTY)?;
         self.mark_output(conn_id);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Atomic, Engine, Job, Rma, RmaPlan, RxWant, Staged};
-use ripstop_engine::{Buffer as _, Iov};
+use ripstop_engine::{Buffer as _, Iov, Reached};
 use ripstop_types::{AtomicOp, Datatype, Errno, Result};
 use ripstop_wire::xnet::base::MAX_HEADER;
 
@@ -146,7 +146,7 @@ impl Node {
     }
 
     /// Copies what was written to where a crash leaves it, or fails to.
-    fn commit(&mut self, target: &Iov<SimBuf>) -> bool {
+    fn commit(&mut self, target: &Reached<SimBuf>) -> bool {
         if self.is_short() {
             return false;
         }
@@ -165,7 +165,7 @@ impl Node {
     fn run_atomic(
         &mut self,
         id: u32,
-        (target, op): (&Iov<SimBuf>, AtomicOp),
+        (target, op): (&Reached<SimBuf>, AtomicOp),
         operands: u32,
         compare: bool,
         fetch: bool,

@@ -218,7 +218,12 @@ impl Node {
             RxWant::Blocked | RxWant::Header => return 0,
             RxWant::Job => panic!("a job was left"),
             RxWant::Discard(len) => fit(len),
-            RxWant::Place(iov, at, len) | RxWant::Store(iov, at, len) => {
+            RxWant::Place(iov, at, len) => {
+                let len = fit(len);
+                self.memory.scatter(iov, at, &bytes[..len]);
+                len
+            }
+            RxWant::Store(iov, at, len) => {
                 let len = fit(len);
                 self.memory.scatter(iov, at, &bytes[..len]);
                 len
