@@ -4,7 +4,7 @@
 use std::ptr;
 
 use ripstop_abi::{FI_ENABLE, fi_mr_attr, fi_mr_attr_iov, fi_ops_mr, fid, fid_mr, iovec};
-use ripstop_types::Flags;
+use ripstop_types::{Errno, Flags};
 
 use crate::call::{self, ENOSYS, op};
 use crate::probe::{Bound, Close};
@@ -36,6 +36,9 @@ pub struct Registration {
     pub key: u64,
     /// Flags of the call.
     pub flags: Flags,
+    /// Parts of the memory, in the order in which they form the registration: offset and
+    /// length of each. Empty for all of it in one piece; else not for `fi_mr_reg`.
+    pub pieces: &'static [(usize, usize)],
 }
 
 impl<M: Threading> Region<M> {
@@ -50,10 +53,23 @@ impl<M: Threading> Region<M> {
         let table: *const fi_ops_mr = unsafe { (*domain).mr };
         let fid: *mut fid = domain.cast();
         let mut mr: *mut fid_mr = ptr::null_mut();
-        let iov = iovec {
-            iov_base: self.base().cast(),
-            iov_len: self.len(),
+        let whole = [(0, self.len())];
+        let pieces: &[(usize, usize)] = match how.pieces {
+            [] => &whole,
+            pieces => pieces,
         };
+        let inside = |(start, len): &(usize, usize)| {
+            start.checked_add(*len).is_some_and(|end| end <= self.len())
+        };
+        if !pieces.iter().all(inside) {
+            return Err(Error::new("fi_mr_regv", Errno::EINVAL));
+        }
+        let piece = |(start, len): &(usize, usize)| iovec {
+            iov_base: self.base().wrapping_add(*start).cast(),
+            iov_len: *len,
+        };
+        let iovs: Vec<iovec> = pieces.iter().map(piece).collect();
+        let (iov, count) = (iovs[0], iovs.len());
         let (access, offset, key) = (how.access.bits(), how.offset, how.key);
         let (flags, context) = (how.flags.bits(), ptr::null_mut());
         let (call, ret) = match how.form {
@@ -68,9 +84,9 @@ impl<M: Threading> Region<M> {
             Form::Regv => (
                 "fi_mr_regv",
                 op!(table, fi_ops_mr.regv).map(|regv| {
-                    let (iov, out) = (&raw const iov, &raw mut mr);
-                    // SAFETY: as above, and `iov` is one piece.
-                    unsafe { regv(fid, iov, 1, access, offset, key, flags, out, context) }
+                    let (iov, out) = (iovs.as_ptr(), &raw mut mr);
+                    // SAFETY: as above, and `iov` has `count` pieces.
+                    unsafe { regv(fid, iov, count, access, offset, key, flags, out, context) }
                 }),
             ),
             Form::Regattr => (
@@ -78,9 +94,9 @@ impl<M: Threading> Region<M> {
                 op!(table, fi_ops_mr.regattr).map(|regattr| {
                     let attr = fi_mr_attr {
                         mr: fi_mr_attr_iov {
-                            mr_iov: &raw const iov,
+                            mr_iov: iovs.as_ptr(),
                         },
-                        iov_count: 1,
+                        iov_count: count,
                         access,
                         offset,
                         requested_key: key,

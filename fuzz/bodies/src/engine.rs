@@ -163,7 +163,11 @@ impl Fixture {
                 self.engine.job_done(self.conn, true, slot);
                 return self.take(bytes);
             }
-            RxWant::Place(iov, at, room) | RxWant::Store(iov, at, room) => {
+            RxWant::Place(iov, at, room) => {
+                assert!(0 < room && at + room <= iov.len());
+                room.min(len)
+            }
+            RxWant::Store(iov, at, room) => {
                 assert!(0 < room && at + room <= iov.len());
                 room.min(len)
             }

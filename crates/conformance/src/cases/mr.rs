@@ -1,6 +1,6 @@
 //! `fi_mr`(3).
 
-use ripstop_types::{Errno, Flags, MrMode, Version};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, MrMode, Version};
 
 use super::rma::{OPEN, overlaid};
 use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
@@ -69,6 +69,26 @@ pub(super) const CASES: &[Case] = &[
         "fi_mr/access_unknown",
         "access bits that are none are refused",
         access_unknown,
+    ),
+    Case::both(
+        "fi_mr/pieces",
+        "up to mr_iov_limit pieces of memory are one region, one after the other",
+        pieces,
+    ),
+    Case::both(
+        "fi_mr/pieces_atomic",
+        "an atomic reaches across the pieces of a region",
+        pieces_atomic,
+    ),
+    Case::both(
+        "fi_mr/pieces_denied",
+        "not a byte beyond the pieces of a region is reached",
+        pieces_denied,
+    ),
+    Case::both(
+        "fi_mr/pieces_over_limit",
+        "one piece more than mr_iov_limit is refused",
+        pieces_over_limit,
     ),
 ];
 
@@ -326,4 +346,132 @@ fn access_unknown(cx: &Cx<'_>) -> Outcome {
     let registered = rig.s.register(memory, &attr);
     let reasons = [Errno::EINVAL, Errno::EBADFLAGS];
     refused(registered, &reasons, "unknown access bits")
+}
+
+/// Four pieces of memory of 4 KiB, in an order of their own.
+const PIECES: &[(usize, usize)] = &[(3000, 96), (0, 1000), (1000, 8), (2048, 512)];
+
+/// Bytes in all of them.
+const IN_PIECES: usize = 96 + 1000 + 8 + 512;
+
+/// Where a byte of the region is in the memory.
+fn place(at: usize) -> usize {
+    let mut skip = at;
+    for (start, len) in PIECES {
+        if skip < *len {
+            return start + skip;
+        }
+        skip -= len;
+    }
+    unreachable!("beyond the region")
+}
+
+/// Registers the pieces.
+fn expose_pieces(rig: &Rig<'_>, form: Form) -> Step<Target> {
+    if rig.info.domain.mr_iov_limit < PIECES.len() {
+        return Err(Stop::not_offered("mr_iov_limit is below 4"));
+    }
+    let attr = MrAttr {
+        form,
+        access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
+        key: 0x77,
+        pieces: PIECES,
+        ..MrAttr::default()
+    };
+    let mut target = rig.expose_as(B, &[9; 4096], &attr)?;
+    if target.base != 0 {
+        // The first piece is where peers begin.
+        target.base += PIECES[0].0 as u64;
+    }
+    Ok(target)
+}
+
+fn pieces(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    for form in [Form::Regv, Form::Regattr] {
+        let target = expose_pieces(&rig, form)?;
+        let mut expected = vec![9; 4096];
+        for (round, (at, len)) in [(0, IN_PIECES), (90, 20), (95, 1010), (1100, 516), (1104, 1)]
+            .into_iter()
+            .enumerate()
+        {
+            let bytes = pattern(len, round + 1);
+            for (i, byte) in bytes.iter().enumerate() {
+                expected[place(at + i)] = *byte;
+            }
+            let token = rig.post(A, Post::write(&bytes[..], target.at(at, len)))?;
+            rig.done(A, token)?;
+            rig.holds(&target, &expected)?;
+            let token = rig.post(A, Post::read(target.at(at, len)))?;
+            ensure!(
+                rig.done(A, token)?.bufs.concat() == bytes,
+                "{len} bytes at {at} were read otherwise"
+            );
+        }
+        rig.revoke(&target)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn pieces_atomic(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma().caps(Flags::ATOMIC))?;
+    let target = expose_pieces(&rig, Form::Regv)?;
+    let add = (Datatype::Uint64, AtomicOp::Sum);
+    let operands = 1_u64.to_ne_bytes().repeat(IN_PIECES / 8);
+    let place_of_all = target.at(0, IN_PIECES);
+    let fetch = Post::atomic(AtomicKind::Fetch, add, [&operands, &[]], place_of_all);
+    let token = rig.post(A, fetch)?;
+    let done = rig.done(A, token)?;
+    ensure!(
+        done.bufs.last().is_some_and(|b| b[..] == [9; IN_PIECES]),
+        "fetched otherwise"
+    );
+    let sum = u64::from_ne_bytes([9; 8]) + 1;
+    let mut expected = vec![9; 4096];
+    for at in 0..IN_PIECES {
+        expected[place(at)] = sum.to_ne_bytes()[at % 8];
+    }
+    rig.holds(&target, &expected)?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn pieces_denied(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    rig.exchange(A, B, b"first")?;
+    let target = expose_pieces(&rig, Form::Regv)?;
+    for (at, len) in [(IN_PIECES, 1), (IN_PIECES - 1, 2), (0, IN_PIECES + 1)] {
+        let write = Post::write(vec![1; len], target.at(at, len));
+        let token = rig.post(A, write.flags(Flags::DELIVERY_COMPLETE))?;
+        rig.failed(A, token)?;
+        let token = rig.post(A, Post::read(target.at(at, len)))?;
+        rig.failed(A, token)?;
+        rig.unchanged(&target, &[9; 4096])?;
+    }
+    rig.exchange(A, B, b"after")?;
+    rig.close()
+}
+
+fn pieces_over_limit(cx: &Cx<'_>) -> Outcome {
+    const MANY: &[(usize, usize)] = &[(0, 1); 64];
+    let rig = Rig::open(cx, &Spec::rma())?;
+    let limit = rig.info.domain.mr_iov_limit;
+    if limit >= MANY.len() {
+        return Err(Stop::not_offered("mr_iov_limit is above 63"));
+    }
+    let memory = rig.memory(B, &[0; 64])?;
+    let attr = MrAttr {
+        form: Form::Regv,
+        access: Flags::REMOTE_WRITE,
+        pieces: &MANY[..=limit],
+        ..MrAttr::default()
+    };
+    let refused_with = [Errno::EINVAL, Errno::E2BIG, Errno::ENOSYS];
+    refused(
+        rig.s.register(memory, &attr),
+        &refused_with,
+        "too many pieces",
+    )?;
+    rig.close()
 }

@@ -72,6 +72,9 @@ pub struct MrAttr {
     pub key: u64,
     /// Flags of the call.
     pub flags: Flags,
+    /// Parts of the memory, in the order in which they form the region: offset and length of
+    /// each. Empty for all of it in one piece; else not for [`Form::Reg`].
+    pub pieces: &'static [(usize, usize)],
 }
 
 /// What an atomic is, besides its operands.

@@ -19,6 +19,7 @@ pub(super) fn register<M: lib::Threading>(
         offset: attr.offset,
         key: attr.key,
         flags: attr.flags,
+        pieces: attr.pieces,
     })?)
 }
 

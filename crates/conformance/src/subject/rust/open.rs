@@ -200,8 +200,17 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
 
     pub(super) fn do_register(&self, memory: Fid, attr: &MrAttr) -> Result<Fid> {
         let memory = self.table.memory(memory)?;
+        let whole = memory.parked.buf();
+        let mut iov = Vec::new();
+        for (start, len) in attr.pieces {
+            let piece = whole.slice(*start, *len);
+            iov.push(piece.ok_or(Error::Missing("register what is not there"))?);
+        }
+        if iov.is_empty() {
+            iov.push(whole);
+        }
         let wanted = provider::MrAttr {
-            iov: vec![memory.parked.buf()],
+            iov,
             access: attr.access,
             offset: attr.offset,
             requested_key: attr.key,
