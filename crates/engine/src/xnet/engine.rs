@@ -117,7 +117,7 @@ impl EpConfig {
 #[derive(Debug)]
 pub(super) struct Ep {
     pub(super) config: EpConfig,
-    pub(super) outstanding: usize,
+    pub(super) outstanding: u32,
     /// Sources of messages are looked at: unknown ones are errors, or known ones have ids.
     pub(super) screens: bool,
 }
@@ -338,7 +338,7 @@ impl<B: Buffer> Engine<B> {
     /// Sends of an endpoint not yet completed.
     #[must_use]
     pub fn outstanding(&self, id: u32) -> usize {
-        self.eps.get(id).map_or(0, |ep| ep.outstanding)
+        self.eps.get(id).map_or(0, |ep| ep.outstanding as usize)
     }
 
     /// Opens a connection that is not up yet: sends wait until [`Engine::conn_up`].

@@ -172,7 +172,7 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub(super) fn with_room(&mut self, conn_id: u32) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
         let (conn, ep, limits) = self.parts(conn_id)?;
-        if ep.outstanding >= ep.config.tx_size {
+        if ep.outstanding as usize >= ep.config.tx_size {
             return Err(Errno::EAGAIN);
         }
         Ok((conn, ep, limits))
