@@ -88,6 +88,11 @@ pub enum Op {
     },
     /// Reads or changes the memory of a host.
     OneSided(Manner, OneSided),
+    /// Takes a region of memory away from the others.
+    Hide {
+        /// Whose.
+        host: Host,
+    },
     /// Puts a peer into the address vector.
     Learn {
         /// Whose.
@@ -282,6 +287,7 @@ impl World {
             } => self.claim(self.host(*host), *which, *len, *discard),
             Op::Cancel { host, which } => self.cancel(self.host(*host), *which),
             Op::OneSided(manner, op) => self.perform_onesided(manner, op),
+            Op::Hide { host } => self.hide(self.host(*host)),
             Op::Learn { host, peer } => self.learn(self.host(*host), self.host(*peer)),
             Op::Cut { host, peer, after } => {
                 if let Some(end) = self.end(*host, *peer) {

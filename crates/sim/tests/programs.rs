@@ -194,7 +194,10 @@ fn onesided() -> impl Strategy<Value = Op> {
             fence,
             wrong,
         });
-    (manner, remote()).prop_map(|(manner, op)| Op::OneSided(manner, op))
+    prop_oneof![
+        60 => (manner, remote()).prop_map(|(manner, op)| Op::OneSided(manner, op)),
+        1 => host().prop_map(|host| Op::Hide { host })
+    ]
 }
 
 fn mishap() -> impl Strategy<Value = Op> {

@@ -14,6 +14,8 @@
 //!   its stream, and with all before it.
 //! * Cells that are swapped get names that no other operation gives. So no name is replaced
 //!   twice.
+//! * A region that is taken away does not change any more. What was under way there is done, or
+//!   an error; a part of it may be done.
 //! * What is denied changes nothing, and is an error of its own operation only.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -115,6 +117,8 @@ pub struct OneSided {
     /// How often a host was started.
     lives: Vec<u32>,
     staged: usize,
+    /// Regions that were taken away: host, life and number.
+    hidden: HashSet<(Host, u32, usize)>,
     /// Errors that may come without an operation, because that was over before it was denied.
     late: Vec<u32>,
 }
@@ -194,6 +198,19 @@ impl OneSided {
         *self.links.entry((host, conn)).or_default() += 1;
     }
 
+    /// A host took a region away from the others; returns whether they could reach it.
+    pub fn hidden(&mut self, host: Host, region: usize) -> bool {
+        self.hidden.insert((host, self.lives[host], region))
+    }
+
+    /// Whether an operation is about a region that was taken away.
+    fn is_hidden(&self, known: &Known) -> bool {
+        let to = known.op.to;
+        let life = known.staged.map_or(self.lives[to], |(_, _, life)| life);
+        let gone = |part: &Part| self.hidden.contains(&(to, life, part.region));
+        known.op.parts.iter().any(gone)
+    }
+
     /// A host died, with its memory, and another took its place.
     pub fn restarted(&mut self, host: Host) {
         for known in self.ops.values_mut() {
@@ -247,6 +264,7 @@ impl OneSided {
     }
 
     fn failed(&mut self, context: usize, error: Errno) {
+        let hidden = self.is_hidden(&self.ops[&context]);
         let known = self.ops.get_mut(&context).expect("it is there");
         let Some((link, ..)) = known.staged else {
             known.never = true;
@@ -255,9 +273,9 @@ impl OneSided {
         // An error of its own says that it was refused.
         if !self.closed.contains(&link) {
             let denied = matches!(known.op.does, Does::Nothing);
-            assert!(denied || !known.op.sure, "{error} for {known:?}");
-            // What cannot be made durable has been written.
-            known.never |= !known.op.committed;
+            assert!(denied || hidden || !known.op.sure, "{error} for {known:?}");
+            // What cannot be made durable has been written, and a part of what was stopped.
+            known.never |= !known.op.committed && !hidden;
         }
     }
 
@@ -343,7 +361,8 @@ impl OneSided {
             if known.op.to != host || life != self.lives[host] {
                 continue;
             }
-            let certain = reached.get(&link).is_some_and(|last| at <= *last);
+            let passed = reached.get(&link).is_some_and(|last| at <= *last);
+            let certain = passed && (known.done || !self.is_hidden(known));
             let mut from = 0;
             for own in &known.op.parts {
                 for index in 0..own.len {
@@ -428,6 +447,9 @@ impl OneSided {
     /// # Panics
     /// If it holds what nobody can have put there, or an operation has not ended.
     pub fn check_rest(&mut self, host: Host, node: &Node, regions: &[SimBuf], cells: usize) {
+        let hidden = self.ops.iter();
+        let hidden = hidden.filter(|(_, known)| self.is_hidden(known));
+        let hidden: HashSet<usize> = hidden.map(|(context, _)| *context).collect();
         for (context, known) in &mut self.ops {
             let ends = !known.op.completion || known.over || known.op.host != host;
             assert!(ends, "{context} is not over: {known:?}");
@@ -435,6 +457,7 @@ impl OneSided {
                 known.done |= known.op.to == host
                     && !known.never
                     && known.is_sure()
+                    && !hidden.contains(context)
                     && self.lives[link.0] == link.1
                     && !self.closed.contains(&link);
             }

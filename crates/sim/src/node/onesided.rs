@@ -36,6 +36,12 @@ impl Node {
         &self.durable[&memory.address()]
     }
 
+    /// Takes the region of this number away from peers, whatever they do there.
+    pub fn hide(&mut self, net: &mut Network, region: usize) {
+        self.engine.close_mr(self.regions[region]);
+        self.after(net);
+    }
+
     /// Asserts that no operation uses what peers reach.
     ///
     /// # Panics

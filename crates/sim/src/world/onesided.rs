@@ -19,6 +19,8 @@ pub const MARKED: usize = 6;
 /// Cells behind them, which are swapped.
 pub const SWAPPED: usize = 4;
 
+/// The region that may be taken away.
+const HIDDEN: usize = 1;
 /// The region of the cells.
 const CELLS: usize = 2;
 /// Key and address of the first byte of each region. The last is for reading only.
@@ -110,6 +112,8 @@ pub struct Manner {
 #[derive(Debug, Default)]
 pub(super) struct Exposed {
     pub(super) regions: Vec<SimBuf>,
+    /// What a region held when it was taken away from the others.
+    pub(super) left: Option<Vec<u8>>,
     bits: [u32; MARKED],
     names: Vec<u64>,
 }
@@ -136,6 +140,7 @@ impl Exposed {
     /// The same for a node that took the place of another.
     pub(super) fn again(&mut self, node: &mut Node, hosts: usize) {
         self.regions = Self::new(node, hosts).regions;
+        self.left = None;
     }
 }
 
@@ -499,9 +504,24 @@ impl World {
         iov
     }
 
+    /// Takes a region away from the others.
+    pub(super) fn hide(&mut self, host: Host) {
+        if self.sided.hidden(host, HIDDEN) {
+            let memory = self.exposed[host].regions[HIDDEN];
+            let node = &mut self.nodes[host];
+            node.hide(&mut self.net, HIDDEN);
+            self.exposed[host].left = Some(node.memory.bytes(memory).to_vec());
+            self.sync(host);
+        }
+    }
+
     /// Checks what peers left in a host's memory, now that nothing moves.
     pub(super) fn check_exposed(&mut self, host: Host) {
         let regions = &self.exposed[host].regions;
+        if let Some(left) = &self.exposed[host].left {
+            let now = self.nodes[host].memory.bytes(regions[HIDDEN]);
+            assert_eq!(now, left, "a region that was taken away");
+        }
         self.sided
             .check_rest(host, &self.nodes[host], regions, CELLS);
     }
