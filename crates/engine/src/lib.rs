@@ -39,6 +39,7 @@ pub mod matching;
 pub mod mr;
 pub mod pool;
 pub mod ring;
+pub mod triggered;
 pub mod xnet;
 
 pub use buffer::{Buffer, IOV_LIMIT, Iov, REACH, Reached};

@@ -281,6 +281,15 @@ impl List {
         self.tail = id;
     }
 
+    /// Puts an item that is in no list before all others.
+    pub fn push_front<T>(&mut self, pool: &mut Pool<T>, id: u32) {
+        pool.set_next(id, self.head);
+        if self.head == NIL {
+            self.tail = id;
+        }
+        self.head = id;
+    }
+
     /// Takes out the first item for which `wanted` holds; the item stays in the pool.
     #[inline]
     pub fn take<T>(
@@ -366,12 +375,18 @@ mod tests {
         }
         let id = pool.insert(9).unwrap();
         list.push_back(&mut pool, id);
-        let mut left = [0; 3];
+        let id = pool.insert(7).unwrap();
+        list.push_front(&mut pool, id);
+        let mut left = [0; 4];
         for slot in &mut left {
             let id = list.pop_front(&mut pool).unwrap();
             *slot = pool.remove(id).unwrap();
         }
-        assert_eq!(left, [1, 3, 9]);
+        assert_eq!(left, [7, 1, 3, 9]);
+        list.push_front(&mut pool, 0);
+        list.push_back(&mut pool, 1);
+        assert_eq!(list.pop_front(&mut pool), Some(0));
+        assert_eq!(list.pop_front(&mut pool), Some(1));
         assert!(list.is_empty() && pool.is_empty());
     }
 
