@@ -66,6 +66,16 @@ impl<B: Buffer, const N: usize> Iov<B, N> {
         Ok(())
     }
 
+    /// The same memory in more than one segment, if it was one.
+    #[must_use]
+    pub(crate) fn padded(mut self) -> Self {
+        // Those not in use are empty.
+        if self.count == 1 {
+            self.count = 2;
+        }
+        self
+    }
+
     /// The segments.
     #[inline]
     #[must_use]

@@ -61,7 +61,7 @@ pub struct Recv<B> {
     pub completion: bool,
     /// Whether several messages go into the one buffer (`FI_MULTI_RECV`).
     pub multi: bool,
-    /// Bytes of a multi-receive buffer handed out so far.
+    /// Bytes of a multi-receive buffer handed out so far; see also [`Recv::for_work`].
     pub used: u64,
     /// Messages on their way into a multi-receive buffer.
     pub filling: u32,
@@ -86,6 +86,27 @@ impl<B: Buffer> Recv<B> {
             filling: 0,
             released: false,
             listed: true,
+        }
+    }
+
+    /// The same, for one message and the deferred work with this id. It is never of just one
+    /// segment, so [`Matcher::match_first`], which asks for that, need not ask for this.
+    #[must_use]
+    pub fn for_work(self, work: u32) -> Self {
+        Self {
+            iov: self.iov.padded(),
+            used: u64::from(work).saturating_add(1),
+            multi: false,
+            ..self
+        }
+    }
+
+    /// The deferred work it is for.
+    #[must_use]
+    pub fn work(&self) -> Option<u32> {
+        match self.multi {
+            true => None,
+            false => u32::try_from(self.used.checked_sub(1)?).ok(),
         }
     }
 }

@@ -249,6 +249,7 @@ impl World {
                     completion: *completion,
                     inject: *inject,
                     ack: *ack,
+                    work: false,
                 };
                 self.send(from, self.host(*to), &send);
             }

@@ -415,6 +415,7 @@ fn message(iov: Iov<ripstop_sim::SimBuf>, context: usize, ack: bool) -> Send<rip
         completion: true,
         inject: false,
         ack,
+        work: false,
     }
 }
 

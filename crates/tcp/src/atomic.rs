@@ -45,6 +45,7 @@ impl State {
             completion: !state.tx_selective || given.contains(Flags::COMPLETION),
             inject,
             level: level(RmaKind::Atomic, given),
+            work: false,
         };
         self.fence(ep, call.peer, given)?;
         self.start_atomic(ep, call.peer, &atomic, given.contains(Flags::MORE))
@@ -82,6 +83,7 @@ impl State {
             completion: false,
             inject: true,
             level: Level::Sent,
+            work: false,
         };
         self.start_atomic(ep, peer, &atomic, false)
     }

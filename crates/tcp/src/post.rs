@@ -74,6 +74,7 @@ impl State {
             completion: !state.tx_selective || given.contains(Flags::COMPLETION),
             inject,
             ack: given.intersects(ACKED),
+            work: false,
         };
         let more = given.contains(Flags::MORE);
         self.fence(ep, dest, given)?;
@@ -112,6 +113,7 @@ impl State {
             completion: false,
             inject: true,
             ack: false,
+            work: false,
         };
         self.post(ep, dest, &send, false, written)
     }

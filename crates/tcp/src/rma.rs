@@ -49,6 +49,7 @@ impl State {
             completion: !state.tx_selective || given.contains(Flags::COMPLETION),
             inject,
             level: level(kind, given),
+            work: false,
         };
         self.fence(ep, call.peer, given)?;
         self.start_rma(ep, call.peer, &rma, given.contains(Flags::MORE))
@@ -82,6 +83,7 @@ impl State {
             completion: false,
             inject: true,
             level: Level::Sent,
+            work: false,
         };
         self.start_rma(ep, peer, &rma, false)
     }

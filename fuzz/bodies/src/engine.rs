@@ -117,6 +117,7 @@ impl Fixture {
                 completion: true,
                 inject: false,
                 ack: true,
+                work: false,
             };
             self.engine.send(self.conn, &send).unwrap();
         }

@@ -17,7 +17,7 @@ use super::rma::{
     Level, NO_REGIONS, ReadEntry, Response, RmaKind, RmaPlan, Staged, Until, one_sided, post,
 };
 use super::rx::{RxState, Target};
-use super::tx::Posted;
+use super::tx::{Posted, marked};
 use crate::mr::Access;
 use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
@@ -55,6 +55,8 @@ pub struct Atomic<B> {
     pub inject: bool,
     /// When it is done; one that fetches is never done before it is delivered.
     pub level: Level,
+    /// As [`Send::work`](super::Send::work).
+    pub work: bool,
 }
 
 impl<B: Buffer> Atomic<B> {
@@ -62,10 +64,9 @@ impl<B: Buffer> Atomic<B> {
         let fetches = self.kind != AtomicKind::Plain;
         TxInfo {
             context: self.context,
-            flags: if fetches {
-                Flags::ATOMIC.union(Flags::READ)
-            } else {
-                Flags::ATOMIC.union(Flags::WRITE)
+            flags: match fetches {
+                true => marked(Flags::ATOMIC.union(Flags::READ), self.work),
+                false => marked(Flags::ATOMIC.union(Flags::WRITE), self.work),
             },
             completion: self.completion,
             ack: !fetches && self.level != Level::Sent,

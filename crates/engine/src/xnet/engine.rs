@@ -7,11 +7,12 @@ use ripstop_wire::{ByteOrder, WireError};
 use super::conn::{Conn, ConnConfig, is_slot};
 use super::rma::{Refusal, Response};
 use super::rx::{RxState, Target};
+use super::work::Work;
 use crate::Buffer;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
 use crate::ids::UserIds;
-use crate::matching::{Matcher, Unexpected};
+use crate::matching::{Matcher, Recv, Unexpected};
 use crate::mr::MrTable;
 use crate::pool::{NIL, Places, Pool};
 use crate::ring::Ring;
@@ -169,6 +170,8 @@ pub struct Engine<B> {
     pub(super) regions: MrTable<B>,
     /// Reads by peers that are being answered.
     pub(super) responses: Pool<Response>,
+    /// Deferred work that has begun.
+    pub(super) works: Pool<Work>,
     pub(super) refusals: Ring<Refusal>,
     pub(super) wire_error: Option<WireError>,
     /// Weight of all messages that are kept.
@@ -198,6 +201,7 @@ impl<B: Buffer> Engine<B> {
             slots: Pool::new(MANY),
             regions: MrTable::new(),
             responses: Pool::new(MANY),
+            works: Pool::new(MANY),
             refusals: Ring::new(),
             wire_error: None,
             kept: 0,
@@ -245,7 +249,14 @@ impl<B: Buffer> Engine<B> {
 
     /// Closes a counter.
     pub fn close_counter(&mut self, id: u32) {
+        self.untell(id);
         self.counters.remove(id);
+    }
+
+    /// A counter, to be looked at.
+    #[must_use]
+    pub fn counter(&self, id: u32) -> Option<&Counter> {
+        self.counters.get(id)
     }
 
     /// A counter.
@@ -287,8 +298,12 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Closes a receive context; receives posted there are forgotten, and so are messages
-    /// that wait there. Close the connections first.
+    /// that wait there. Those of deferred work fail. Close the connections first.
     pub fn close_srx(&mut self, id: u32) {
+        let of_work = |recv: &Recv<B>| recv.work().is_some();
+        while let Some(recv) = self.srxs.get_mut(id).and_then(|m| m.take_posted(of_work)) {
+            self.fail_posted(id, NIL, recv, Errno::ECANCELED);
+        }
         let Some(mut matcher) = self.srxs.remove(id) else {
             return;
         };

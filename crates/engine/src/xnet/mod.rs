@@ -30,6 +30,7 @@ mod target;
 mod tests;
 mod tx;
 mod unexpected;
+mod work;
 
 pub use atomic::{Atomic, Job, MAX_ATOMIC};
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
@@ -39,3 +40,4 @@ pub use rma::{Level, Refusal, Rma, RmaKind, RmaPlan, Staged};
 pub use rx::{RxWant, Whole};
 pub use small::Small;
 pub use tx::{Deferred, Posted, Replayed, SEND_HEADER, Send, SendPlan};
+pub use work::{Unposted, Work};

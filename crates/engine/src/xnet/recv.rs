@@ -2,7 +2,7 @@
 
 use ripstop_types::{Completion, CompletionError, Context, Errno, FiAddr, Flags, Result};
 
-use super::conn::is_slot;
+use super::conn::{Conn, is_slot};
 use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
@@ -309,7 +309,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn fail_posted(&mut self, srx: u32, rx_cq: u32, id: u32, error: Errno) {
+    pub(super) fn fail_posted(&mut self, srx: u32, rx_cq: u32, id: u32, error: Errno) {
         let Some(matcher) = self.srxs.get_mut(srx) else {
             return;
         };
@@ -328,14 +328,18 @@ impl<B: Buffer> Engine<B> {
             ..NO_COMPLETION
         };
         entry.flags.set(Flags::MULTI_RECV, recv.multi);
+        let work = recv.work();
         matcher.finish(id);
-        if let Some(cq) = self.cqs.get_mut(rx_cq) {
-            cq.push_error(ErrorEntry::new(CompletionError {
-                entry,
-                olen: 0,
-                err: error,
-                prov_errno: error.0,
-            }));
+        let failed = ErrorEntry::new(CompletionError {
+            entry,
+            olen: 0,
+            err: error,
+            prov_errno: error.0,
+        });
+        if let Some(work) = work {
+            self.end_recv_work(work, (rx_cq, NIL), 0, Err(failed));
+        } else if let Some(cq) = self.cqs.get_mut(rx_cq) {
+            cq.push_error(failed);
         }
     }
 
@@ -380,6 +384,7 @@ impl<B: Buffer> Engine<B> {
             recv.iov.len(),
             recv.iov.address(),
         );
+        let work = recv.work();
         let mut last = false;
         if recv.multi {
             recv.filling = recv.filling.wrapping_sub(1);
@@ -400,6 +405,22 @@ impl<B: Buffer> Engine<B> {
         }
         let truncated = envelope.len > room;
         let stranger = config.source_err && !envelope.src.is_specified();
+        if let Some(work) = work {
+            let failed = match (truncated, stranger) {
+                (true, _) => Some(Errno::ETRUNC),
+                (false, true) => Some(Errno::EADDRNOTAVAIL),
+                (false, false) => None,
+            };
+            let (to, olen) = (
+                (config.rx_cq, config.rx_counter),
+                envelope.len.saturating_sub(placed),
+            );
+            let entry = match failed {
+                None => Ok(entry),
+                Some(error) => Err(recv_error(conns.get(conn), entry, error, olen)),
+            };
+            return self.end_recv_work(work, to, placed, entry);
+        }
         if let Some(counter) = counters.get_mut(config.rx_counter) {
             if truncated {
                 counter.failure();
@@ -416,17 +437,8 @@ impl<B: Buffer> Engine<B> {
             } else {
                 Errno::EADDRNOTAVAIL
             };
-            let mut error = match conns.get(conn) {
-                Some(conn) => error_entry(entry, err, conn),
-                None => ErrorEntry::new(CompletionError {
-                    entry,
-                    olen: 0,
-                    err,
-                    prov_errno: err.0,
-                }),
-            };
-            error.error.olen = envelope.len.saturating_sub(placed) as usize;
-            cq.push_error(error);
+            let missing = envelope.len.saturating_sub(placed);
+            cq.push_error(recv_error(conns.get(conn), entry, err, missing));
         } else if wanted || last {
             cq.push(entry);
         }
@@ -459,6 +471,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let context = recv.context;
+        let work = recv.work();
         let mut last = false;
         if recv.multi {
             recv.filling = recv.filling.wrapping_sub(1);
@@ -467,21 +480,49 @@ impl<B: Buffer> Engine<B> {
         if !recv.multi || last {
             matcher.finish(recv_id);
         }
-        let Some(ep) = eps.get(conn.config.ep) else {
+        let config = eps.get(conn.config.ep).map(|ep| ep.config);
+        if let Some(work) = work {
+            let config = config.unwrap_or(EpConfig::NONE);
+            let src = config.reported(ids, envelope.src);
+            let entry = completion(context, envelope, src, 0);
+            let entry = error_entry(entry, error, conn);
+            return self.end_recv_work(work, (config.rx_cq, config.rx_counter), 0, Err(entry));
+        }
+        let Some(config) = config else {
             return;
         };
-        if let Some(counter) = counters.get_mut(ep.config.rx_counter) {
+        if let Some(counter) = counters.get_mut(config.rx_counter) {
             counter.failure();
         }
-        let src = ep.config.reported(ids, envelope.src);
+        let src = config.reported(ids, envelope.src);
         let mut entry = completion(context, envelope, src, 0);
         if last {
             entry.flags |= Flags::MULTI_RECV;
         }
-        if let Some(cq) = cqs.get_mut(ep.config.rx_cq) {
+        if let Some(cq) = cqs.get_mut(config.rx_cq) {
             cq.push_error(error_entry(entry, error, conn));
         }
     }
+}
+
+/// An error entry of a receive that has got its message, which lacks `missing` bytes.
+fn recv_error<B: Buffer>(
+    conn: Option<&Conn<B>>,
+    entry: Completion,
+    err: Errno,
+    missing: u64,
+) -> ErrorEntry {
+    let mut error = match conn {
+        Some(conn) => error_entry(entry, err, conn),
+        None => ErrorEntry::new(CompletionError {
+            entry,
+            olen: 0,
+            err,
+            prov_errno: err.0,
+        }),
+    };
+    error.error.olen = missing as usize;
+    error
 }
 
 #[inline]

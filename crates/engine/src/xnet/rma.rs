@@ -15,7 +15,7 @@ use super::atomic::Operation;
 use super::conn::{Conn, TxDone, TxInfo};
 use super::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION};
 use super::rx::Target;
-use super::tx::Posted;
+use super::tx::{Posted, marked};
 use crate::matching::Envelope;
 use crate::mr::Denied;
 use crate::pool::NIL;
@@ -73,6 +73,8 @@ pub struct Rma<B> {
     pub inject: bool,
     /// When a write is done.
     pub level: Level,
+    /// As [`Send::work`](super::Send::work).
+    pub work: bool,
 }
 
 impl<B: Buffer> Rma<B> {
@@ -80,8 +82,10 @@ impl<B: Buffer> Rma<B> {
         TxInfo {
             context: self.context,
             flags: match self.kind {
-                RmaKind::Read => Flags::RMA.union(Flags::READ),
-                RmaKind::Write | RmaKind::Atomic => Flags::RMA.union(Flags::WRITE),
+                RmaKind::Read => marked(Flags::RMA.union(Flags::READ), self.work),
+                RmaKind::Write | RmaKind::Atomic => {
+                    marked(Flags::RMA.union(Flags::WRITE), self.work)
+                }
             },
             completion: self.completion,
             ack: self.level != Level::Sent,

@@ -9,6 +9,7 @@ use super::conn::{Chunk, Conn, TxDone, TxInfo, is_slot};
 use super::engine::{Engine, Ep, Limits};
 use super::rma::{ONE_SIDED, Rma};
 use super::small::put_header;
+use super::work::WORK;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
 
@@ -29,6 +30,8 @@ pub struct Send<B> {
     pub inject: bool,
     /// Done only when the peer has acknowledged (transmit and delivery complete).
     pub ack: bool,
+    /// The context is the id of deferred work ([`Engine::open_work`]), and `completion` is set.
+    pub work: bool,
 }
 
 /// The longest header of a message, in bytes: with completion data, tag and rendezvous size.
@@ -148,7 +151,7 @@ impl<B: Buffer> Send<B> {
     fn info(&self) -> TxInfo {
         TxInfo {
             context: self.context,
-            flags: tx_flags(self.tag.is_some()),
+            flags: marked(tx_flags(self.tag.is_some()), self.work),
             completion: self.completion,
             ack: self.ack,
             len: self.iov.len(),
@@ -539,7 +542,7 @@ impl<B: Buffer> Engine<B> {
         let mut cq = cqs.get_mut(ep.config.tx_cq);
         let mut counter = counters.get_mut(ep.config.tx_counter);
         while let Some(TxDone { end, info }) = conn.dones.front() {
-            if *end > conn.sent || info.ack || info.flags.intersects(ONE_SIDED) {
+            if *end > conn.sent || info.ack || info.flags.intersects(RARE) {
                 return;
             }
             ep.outstanding = ep.outstanding.wrapping_sub(1);
@@ -572,6 +575,9 @@ impl<B: Buffer> Engine<B> {
         if info.flags.contains(Flags::REMOTE_READ) {
             return self.finish_response(conn_id, info);
         }
+        if info.flags.contains(WORK) {
+            return self.end_work(conn_id, info, Ok(()));
+        }
         let Self {
             conns,
             eps,
@@ -598,6 +604,9 @@ impl<B: Buffer> Engine<B> {
     }
 
     pub(super) fn fail_tx(&mut self, conn_id: u32, info: &TxInfo, error: Errno) {
+        if info.flags.contains(WORK) {
+            return self.end_work(conn_id, info, Err(error));
+        }
         let Self {
             conns,
             eps,
@@ -646,6 +655,15 @@ impl<B: Buffer> Engine<B> {
             self.fail_deferred(conn_id, deferred, error);
         }
     }
+}
+
+/// What marks operations that are not just messages.
+const RARE: Flags = ONE_SIDED.union(WORK);
+
+/// The flags of an operation that may be one of deferred work.
+#[inline]
+pub(super) const fn marked(flags: Flags, work: bool) -> Flags {
+    if work { flags.union(WORK) } else { flags }
 }
 
 #[inline]

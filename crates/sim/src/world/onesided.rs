@@ -267,6 +267,7 @@ impl World {
             completion: manner.completion,
             inject,
             level,
+            work: false,
         };
         let flags = Flags::RMA | Flags::WRITE;
         let mut op = self.sided(manner, parts, Does::Write(bytes), flags);
@@ -297,6 +298,7 @@ impl World {
             completion: manner.completion,
             inject: false,
             level: Level::Sent,
+            work: false,
         };
         let mut op = self.sided(manner, parts, Does::Read(local), Flags::RMA | Flags::READ);
         op.delivered = true;
@@ -430,6 +432,7 @@ impl World {
             completion: manner.completion,
             inject: false,
             level: Level::Sent,
+            work: false,
         }
     }
 

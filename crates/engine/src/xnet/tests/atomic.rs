@@ -42,6 +42,7 @@ fn atomic(kind: AtomicKind, op: AtomicOp, context: usize) -> Atomic<Mem> {
         completion: true,
         inject: false,
         level: Level::Sent,
+        work: false,
     }
 }
 

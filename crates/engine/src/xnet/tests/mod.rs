@@ -6,6 +6,7 @@ mod close;
 mod rma;
 mod rx;
 mod tx;
+mod work;
 
 use alloc::vec::Vec;
 
@@ -126,6 +127,7 @@ impl Fixture {
             completion: true,
             inject: false,
             ack: false,
+            work: false,
         };
         self.engine.send(self.conn, &send)
     }

@@ -23,6 +23,7 @@ fn rma(kind: RmaKind, context: usize, len: usize) -> Rma<Mem> {
         completion: true,
         inject: false,
         level: Level::Sent,
+        work: false,
     }
 }
 

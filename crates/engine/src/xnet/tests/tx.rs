@@ -34,6 +34,7 @@ fn a_deferred_message_that_finds_no_room_stays_the_first() {
         completion: true,
         inject: true,
         ack: false,
+        work: false,
     };
     let mut slots = Vec::new();
     for context in 1..=2 {
@@ -83,6 +84,7 @@ fn a_deferred_message_can_be_taken_back() {
         completion: true,
         inject: true,
         ack: false,
+        work: false,
     };
     let SendPlan::Defer { slot } = f.engine.send(f.conn, &send).unwrap() else {
         panic!("the connection is not up");
@@ -147,6 +149,7 @@ fn a_message_that_was_begun_is_queued_whatever_the_limit() {
         completion: true,
         inject: false,
         ack: false,
+        work: false,
     };
     let plan = f.engine.send_begun(f.conn, &send).unwrap();
     assert!(matches!(plan, SendPlan::Stage { inline: true, .. }));

@@ -1,0 +1,212 @@
+//! What becomes of operations of deferred work (man page `fi_trigger(3)`): they are told to a
+//! counter of their own, and to the endpoint's queue and counters only if asked.
+
+use ripstop_types::{Completion, CompletionError, Context, Errno, Flags, Result};
+
+use super::conn::{Conn, TxInfo};
+use super::engine::{Engine, NO_COMPLETION, error_entry};
+use crate::Buffer;
+use crate::cq::ErrorEntry;
+use crate::pool::NIL;
+
+/// Marks, in the flags of an operation that was posted, that its context is the id of deferred
+/// work. It belongs to the range of `Flags` that the interface leaves to providers, and is never
+/// reported.
+pub(super) const WORK: Flags = Flags::from_bits_retain(1 << 62);
+
+/// Deferred work whose operation has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// The counter to be told, or [`NIL`].
+    pub counter: u32,
+    /// The context of the entry in the endpoint's completion queue, if there is to be one; then
+    /// the endpoint's own counters are told as well.
+    pub entry: Option<Context>,
+}
+
+impl<B: Buffer> Engine<B> {
+    /// Announces deferred work: its id is the context of an operation that says it is work, or
+    /// is given to a receive by [`Recv::for_work`](crate::matching::Recv::for_work).
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn open_work(&mut self, work: Work) -> Result<u32> {
+        self.works.insert(work)
+    }
+
+    /// Takes back deferred work whose operation was not accepted: nothing is told.
+    pub fn forget_work(&mut self, id: u32) {
+        self.works.remove(id);
+    }
+
+    /// Whether deferred work that has begun is to be told to this counter.
+    #[must_use]
+    pub fn counts_work(&self, counter: u32) -> bool {
+        let told = |id| {
+            self.works
+                .get(id)
+                .is_some_and(|work| work.counter == counter)
+        };
+        counter != NIL && self.works.ids().any(told)
+    }
+
+    /// A counter goes: work does not tell it.
+    pub(super) fn untell(&mut self, counter: u32) {
+        for id in 0..self.works.end() {
+            if let Some(work) = self.works.get_mut(id)
+                && work.counter == counter
+            {
+                work.counter = NIL;
+            }
+        }
+    }
+
+    /// The operation of an endpoint that was put off cannot be posted any more: says so as if it
+    /// had been. `entry` has its context and flags; `work` is the counter of deferred work, whose
+    /// entry it then is if there is to be one.
+    pub fn fail_unposted(&mut self, ep: u32, entry: &Unposted, error: Errno) {
+        if let Some(counter) = entry
+            .work
+            .and_then(|work| self.counters.get_mut(work.counter))
+        {
+            counter.failure();
+        }
+        let context = match entry.work {
+            None => entry.context,
+            Some(Work {
+                entry: Some(context),
+                ..
+            }) => context,
+            Some(_) => return,
+        };
+        let Some(config) = self.eps.get(ep).map(|ep| ep.config) else {
+            return;
+        };
+        let receives = entry.flags.contains(Flags::RECV);
+        let (cq, counter) = match receives {
+            true => (config.rx_cq, config.rx_counter),
+            false => (config.tx_cq, config.counter_of(entry.flags)),
+        };
+        let told = entry.work.map_or(NIL, |work| work.counter);
+        if counter != told
+            && let Some(counter) = self.counters.get_mut(counter)
+        {
+            counter.failure();
+        }
+        let completion = Completion {
+            context,
+            flags: entry.flags,
+            tag: entry.tag,
+            ..NO_COMPLETION
+        };
+        self.push_error(cq, completion, error);
+    }
+
+    fn push_error(&mut self, cq: u32, entry: Completion, error: Errno) {
+        if let Some(cq) = self.cqs.get_mut(cq) {
+            cq.push_error(ErrorEntry::new(CompletionError {
+                entry,
+                olen: 0,
+                err: error,
+                prov_errno: error.0,
+            }));
+        }
+    }
+
+    /// Work that sends, reads or writes is done, or has failed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_work(&mut self, conn_id: u32, info: &TxInfo, outcome: Result<()>) {
+        let work = u32::try_from(info.context)
+            .ok()
+            .and_then(|id| self.works.remove(id));
+        let ep = self.conns.get(conn_id).map_or(NIL, Conn::ep);
+        let config = self.eps.get_mut(ep).map(|ep| {
+            ep.outstanding = ep.outstanding.wrapping_sub(1);
+            ep.config
+        });
+        let Some(work) = work else { return };
+        let flags = info.flags.difference(WORK);
+        let own = config.map_or(NIL, |config| config.counter_of(flags));
+        self.tell(&work, own, info.len, outcome.is_ok());
+        let (Some(context), Some(config), Some(conn)) =
+            (work.entry, config, self.conns.get(conn_id))
+        else {
+            return;
+        };
+        let completion = Completion {
+            context,
+            flags,
+            ..NO_COMPLETION
+        };
+        let entry = match outcome {
+            Ok(()) => Ok(completion),
+            Err(error) => Err(error_entry(completion, error, conn)),
+        };
+        self.report(config.tx_cq, entry);
+    }
+
+    /// Work that receives is done, or has failed: `entry` is what its endpoint would report, to
+    /// `cq` and to the counter `own`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_recv_work(
+        &mut self,
+        id: u32,
+        (cq, own): (u32, u32),
+        len: u64,
+        entry: core::result::Result<Completion, ErrorEntry>,
+    ) {
+        let Some(work) = self.works.remove(id) else {
+            return;
+        };
+        self.tell(&work, own, len, entry.is_ok());
+        let Some(context) = work.entry else { return };
+        let entry = match entry {
+            Ok(entry) => Ok(Completion { context, ..entry }),
+            Err(mut failed) => {
+                failed.error.entry.context = context;
+                Err(failed)
+            }
+        };
+        self.report(cq, entry);
+    }
+
+    /// Counts the end of work, and at the endpoint's counter `own` if it is to be reported.
+    fn tell(&mut self, work: &Work, own: u32, len: u64, done: bool) {
+        let own = match work.entry {
+            Some(_) if own != work.counter => own,
+            _ => NIL,
+        };
+        for id in [work.counter, own] {
+            if let Some(counter) = self.counters.get_mut(id) {
+                match done {
+                    true => counter.success(len),
+                    false => counter.failure(),
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, cq: u32, entry: core::result::Result<Completion, ErrorEntry>) {
+        if let Some(cq) = self.cqs.get_mut(cq) {
+            match entry {
+                Ok(completion) => cq.push(completion),
+                Err(error) => cq.push_error(error),
+            }
+        }
+    }
+}
+
+/// An operation that was put off and never posted.
+#[derive(Clone, Copy, Debug)]
+pub struct Unposted {
+    /// The caller's context.
+    pub context: Context,
+    /// What it is, as in a completion.
+    pub flags: Flags,
+    /// The tag of a tagged receive.
+    pub tag: u64,
+    /// The deferred work it is of.
+    pub work: Option<Work>,
+}
