@@ -15,6 +15,7 @@ use ripstop_core::provider::{Counter, CounterAttr, Domain};
 use ripstop_types::{Errno, Flags, Result};
 
 use crate::domain::DomainBody;
+use crate::endpoint::same_domain;
 use crate::errno::code;
 use crate::object::{self, Body, Room, body};
 use crate::peer::CounterOwner;
@@ -36,8 +37,26 @@ impl<D: Domain> Body for CounterBody<D> {
     type Head = abi::fid_cntr;
 
     fn in_use(&self) -> bool {
-        Arc::strong_count(&self.counter) > 1
+        Arc::strong_count(&self.counter) > 1 || self.counter.is_busy()
     }
+}
+
+/// The counter behind a `fid_cntr`.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for null, what is no counter, and one of another domain.
+///
+/// # Safety
+///
+/// `cntr` is null or an open object.
+pub(crate) unsafe fn of_domain<'a, D: Domain>(
+    cntr: *mut abi::fid_cntr,
+    domain: &Arc<D>,
+) -> Result<&'a Arc<D::Counter>> {
+    // SAFETY: the caller's guarantee.
+    let found = unsafe { object::cast::<CounterBody<D>>(cntr.cast(), abi::FI_CLASS_CNTR) }?;
+    same_domain(domain, &found.domain)?;
+    Ok(&found.counter)
 }
 
 struct Tables<D>(PhantomData<D>);

@@ -16,7 +16,7 @@ use crate::errno::{code, fail};
 use crate::object::{self, Body, Room, body};
 use crate::opened;
 use crate::tables::{self, table};
-use crate::{av, counter, cq, endpoint, mr, poll, sep, srx, stx};
+use crate::{av, counter, cq, endpoint, mr, poll, sep, srx, stx, work};
 
 /// What a domain's object holds.
 pub(crate) struct DomainBody<D: Domain> {
@@ -51,7 +51,7 @@ impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<DomainBody<D>>),
         bind: Some(bind::<D>),
-        control: Some(mr::domain_control),
+        control: Some(work::control::<D>),
         ..tables::NO_FID_OPS
     };
     const DOMAIN: &'static abi::fi_ops_domain = &abi::fi_ops_domain {

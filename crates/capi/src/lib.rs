@@ -46,6 +46,7 @@ mod tostr;
 mod varargs;
 mod wait;
 mod waitset;
+mod work;
 
 pub use errno::ripstop_fi_strerror_1_0;
 pub use fabric::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_fabric2_1_8};

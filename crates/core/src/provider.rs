@@ -31,6 +31,12 @@ pub use scalable::{RxContext, ScalableEp, TxContext};
 mod calls;
 pub use calls::{AtomicCall, RecvKind, RmaCall, SendKind};
 
+mod counter;
+pub use counter::Counter;
+
+mod triggered;
+pub use triggered::{DataCall, Threshold, Work, WorkOp};
+
 /// What identifies an object in events: the C layer puts the `fid` pointer here, the Rust API
 /// an id of its own. Never interpreted by a provider.
 pub use crate::info::FidToken as Token;
@@ -261,6 +267,30 @@ pub trait Domain: Sized + 'static {
     /// # Errors
     /// [`Errno::EOPNOTSUPP`] for what the provider does not do.
     fn atomic_limit(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize>;
+
+    /// Queues work that starts when a counter reaches a threshold (`FI_QUEUE_WORK`,
+    /// `fi_trigger(3)`); at once if it has. Everything but the payload is copied. What is wrong
+    /// with it and found only when it starts is counted as an error.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for arguments no call takes, or objects of another domain;
+    /// [`Errno::ENOSYS`] for receives that are more than one message into one buffer;
+    /// [`Errno::EOPNOTSUPP`] for an endpoint without [`Flags::TRIGGER`];
+    /// [`Errno::EAGAIN`] when too much waits; [`Errno::ENOMEM`].
+    fn queue_work(self: &Arc<Self>, work: &Work<'_, Self>) -> Result<()>;
+
+    /// Takes back all work of this name that has not started (`FI_CANCEL_WORK`).
+    ///
+    /// # Errors
+    /// [`Errno::ENOENT`] when there is none.
+    fn cancel_work(&self, token: Token) -> Result<()>;
+
+    /// Takes back all work that has not started, or all that waits for one counter
+    /// (`FI_FLUSH_WORK`).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a counter of another domain.
+    fn flush_work(self: &Arc<Self>, counter: Option<&Arc<Self::Counter>>) -> Result<()>;
 
     /// Binds the event queue for asynchronous events of the domain (`fi_domain_bind(3)`).
     ///
@@ -507,8 +537,18 @@ pub trait Endpoint: Sized + 'static {
         peer: FiAddr,
     ) -> Result<()>;
 
-    /// Cancels the oldest receive posted with this context; it completes with
-    /// [`Errno::ECANCELED`] in the error queue.
+    /// Posts a data transfer when a counter has that many successes (`FI_TRIGGER`,
+    /// `fi_trigger(3)`); at once if it has. What is wrong with it and found only then is an
+    /// error entry. Payload with [`Flags::INJECT`] is copied by this call, everything else of
+    /// the payload is not looked at before.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a counter of another domain; [`Errno::EOPNOTSUPP`] for an endpoint
+    /// without [`Flags::TRIGGER`]; [`Errno::EAGAIN`] when too many wait; see the trait.
+    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Self::Domain>) -> Result<()>;
+
+    /// Cancels the oldest receive posted with this context, or an operation that waits for its
+    /// threshold; it completes with [`Errno::ECANCELED`] in the error queue.
     ///
     /// # Errors
     /// [`Errno::ENOENT`] when no such operation can be cancelled.
@@ -658,43 +698,6 @@ pub trait CompletionQueue: 'static {
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] when the queue should be read first.
-    fn try_wait(&self) -> Result<()>;
-}
-
-/// A counter (man page `fi_cntr(3)`).
-pub trait Counter: 'static {
-    /// Successes so far; makes progress.
-    fn read(&self) -> u64;
-    /// Errors so far; makes progress.
-    fn read_error(&self) -> u64;
-    /// Adds to the successes.
-    fn add(&self, value: u64);
-    /// Sets the successes.
-    fn set(&self, value: u64);
-    /// Adds to the errors.
-    fn add_error(&self, value: u64);
-    /// Sets the errors.
-    fn set_error(&self, value: u64);
-
-    /// Waits until the successes reach `threshold`.
-    ///
-    /// # Errors
-    /// [`Errno::ETIMEDOUT`]; [`Errno::EAVAIL`] when the error count rises meanwhile.
-    fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<()>;
-
-    /// The wait object it was opened with.
-    fn wait_obj(&self) -> WaitObj;
-
-    /// As [`CompletionQueue::wait_fd`].
-    ///
-    /// # Errors
-    /// [`Errno::ENODATA`] without one.
-    fn wait_fd(&self) -> Result<BorrowedFd<'_>>;
-
-    /// As [`CompletionQueue::try_wait`].
-    ///
-    /// # Errors
-    /// [`Errno::EAGAIN`] when the counter should be read first.
     fn try_wait(&self) -> Result<()>;
 }
 

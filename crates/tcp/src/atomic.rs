@@ -5,19 +5,22 @@ use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Atomic, Engine, Job, Level, RmaKind};
 use ripstop_engine::{Iov, Reached};
 use ripstop_mem::{UserBuf, atomic};
-use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_types::{
+    AtomicKind, AtomicOp, Context, Datatype, Errno, FiAddr, Flags, Result, RmaIov,
+};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rma::level;
 use crate::state::State;
 
 impl State {
-    /// Posts an atomic.
+    /// Posts an atomic, for deferred work if its id is given.
     pub(crate) fn post_atomic(
         &mut self,
         ep: u32,
         operand: Iov<UserBuf>,
         call: &AtomicCall<'_>,
+        work: Option<u32>,
     ) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         if !state.has_tx {
@@ -32,7 +35,7 @@ impl State {
         if inject && operand.len() > state.inject_size as u64 {
             return Err(Errno::EMSGSIZE);
         }
-        let atomic = Atomic {
+        let mut atomic = Atomic {
             kind: call.kind,
             datatype: call.datatype,
             op: call.op,
@@ -47,6 +50,14 @@ impl State {
             level: level(RmaKind::Atomic, given),
             work: false,
         };
+        if let Some(id) = work {
+            (atomic.work, atomic.completion) = (true, true);
+            atomic.context = id as Context;
+            // As for a write.
+            if plain && atomic.level == Level::Sent {
+                atomic.level = Level::Delivered;
+            }
+        }
         self.fence(ep, call.peer, given)?;
         self.start_atomic(ep, call.peer, &atomic, given.contains(Flags::MORE))
     }

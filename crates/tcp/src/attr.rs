@@ -23,7 +23,8 @@ const TX_OPS: Flags = Flags::INJECT
 const MSG: Flags = Flags::MSG
     .union(Flags::RMA)
     .union(Flags::RMA_PMEM)
-    .union(Flags::ATOMIC);
+    .union(Flags::ATOMIC)
+    .union(Flags::TRIGGER);
 /// What a transmit context starts.
 const STARTS: Flags = Flags::SEND
     .union(Flags::READ)

@@ -186,6 +186,7 @@ impl<K: Mode> Core<K> {
     /// stay for the other context of the same index, unless they are in the middle of that.
     pub(crate) fn leave(&self, part: Part) {
         let mut state = self.domain.lock();
+        state.drop_works_of(self.id, Some(part == Part::Rx));
         state.drain(self.id);
         let Some(ep) = state.ep(self.id) else { return };
         let srx = ep.srx;
@@ -270,6 +271,7 @@ impl State {
 impl<K: Mode> Drop for Core<K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
+        state.drop_works_of(self.id, None);
         state.drain(self.id);
         state
             .accepting

@@ -70,6 +70,7 @@ impl<K: Mode> Drop for Counter<K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         self.wait.disarm(&mut state);
+        state.drop_works_with(self.id);
         state.engine.close_counter(self.id);
     }
 }
@@ -97,6 +98,10 @@ impl<K: Mode> provider::Counter for Counter<K> {
 
     fn set_error(&self, value: u64) {
         self.change(|c| c.errors = value);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.domain.lock().works_with(self.id)
     }
 
     fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {

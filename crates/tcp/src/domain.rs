@@ -9,8 +9,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ripstop_core::lock::{Lock, Locking, Serial, Shared};
-use ripstop_core::provider::{self, AvAttr, CounterAttr, CqAttr, MrAttr, Token};
+use ripstop_core::provider::{
+    self, AvAttr, CounterAttr, CqAttr, MrAttr, Threshold, Token, Work, WorkOp,
+};
 use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
+use ripstop_engine::pool::NIL;
+use ripstop_engine::triggered::{Basis, When};
 use ripstop_engine::xnet::MAX_ATOMIC;
 use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Progress, Result};
@@ -25,6 +29,7 @@ use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::{State, token};
 use crate::stx::SharedTx;
+use crate::triggered::Held;
 
 /// How long the progress thread leaves a domain alone that the application polls itself.
 const STANDBY: Duration = Duration::from_millis(1);
@@ -187,6 +192,27 @@ impl<K: Mode> Domain<K> {
         }))
     }
 
+    /// The id of a counter of this domain.
+    fn counter_id(self: &Arc<Self>, counter: &Counter<K>) -> Result<u32> {
+        match Arc::ptr_eq(&counter.domain, self) {
+            true => Ok(counter.id),
+            false => Err(Errno::EINVAL),
+        }
+    }
+
+    /// What an operation waits for, in the words of the engine.
+    pub(crate) fn reached(
+        self: &Arc<Self>,
+        when: Threshold<'_, Self>,
+        basis: Basis,
+    ) -> Result<When> {
+        Ok(When {
+            counter: self.counter_id(when.counter)?,
+            basis,
+            threshold: when.value,
+        })
+    }
+
     /// The state, with the note that the application is active.
     #[inline]
     pub(crate) fn lock(&self) -> <K::Lock<State> as Lock<State>>::Guard<'_> {
@@ -253,6 +279,41 @@ impl<K: Mode> provider::Domain for Domain<K> {
             return Err(Errno::EOPNOTSUPP);
         }
         Ok(MAX_ATOMIC / datatype.size())
+    }
+
+    fn queue_work(self: &Arc<Self>, work: &Work<'_, Self>) -> Result<()> {
+        let when = self.reached(work.when, Basis::All)?;
+        let held = match &work.op {
+            WorkOp::Set(counter, value) => {
+                Held::change(work.token, self.counter_id(counter)?, *value, false)
+            }
+            WorkOp::Add(counter, value) => {
+                Held::change(work.token, self.counter_id(counter)?, *value, true)
+            }
+            WorkOp::Data { ep, call, done } => {
+                if !Arc::ptr_eq(&ep.domain, self) {
+                    return Err(Errno::EINVAL);
+                }
+                let done = match done {
+                    Some(counter) => self.counter_id(counter)?,
+                    None => NIL,
+                };
+                ep.held(call, Some((work.token, done)))?
+            }
+        };
+        self.lock().hold(when, held)
+    }
+
+    fn cancel_work(&self, token: Token) -> Result<()> {
+        self.lock().cancel_work(token)
+    }
+
+    fn flush_work(self: &Arc<Self>, counter: Option<&Arc<Counter<K>>>) -> Result<()> {
+        let counter = counter
+            .map(|counter| self.counter_id(counter))
+            .transpose()?;
+        self.lock().flush_work(counter);
+        Ok(())
     }
 
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use ripstop_core::lock::{Lock, Locking};
 use ripstop_core::provider::{
-    self, AtomicCall, Direction, EpOption, RecvKind, RmaCall, SendKind, Token,
+    self, AtomicCall, DataCall, Direction, EpOption, RecvKind, RmaCall, SendKind, Threshold, Token,
 };
 use ripstop_core::{Address, EventQueue, Info};
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
+use ripstop_engine::triggered::Basis;
 use ripstop_engine::xnet::{EpConfig, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_os::Socket;
@@ -25,6 +26,7 @@ use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::EpState;
 use crate::stx::SharedTx;
+use crate::triggered::Held;
 
 /// Flags an endpoint may have as its default for sends.
 pub(crate) const TX_FLAGS: Flags = ACKED
@@ -63,7 +65,7 @@ pub(crate) enum Part {
 
 /// An active endpoint of the tcp provider, or a context of a scalable one.
 pub struct Endpoint<K: Mode> {
-    domain: Arc<Domain<K>>,
+    pub(crate) domain: Arc<Domain<K>>,
     id: u32,
     ep_type: EpType,
     caps: Flags,
@@ -131,6 +133,14 @@ impl<K: Mode> Endpoint<K> {
         let done = act(state.ep(self.id).ok_or(Errno::EOPBADSTATE)?);
         state.settle(self.id);
         done
+    }
+
+    /// What its domain holds until a counter has come far enough.
+    pub(crate) fn held(&self, call: &DataCall<'_>, work: Option<(Token, u32)>) -> Result<Held> {
+        if !self.caps.contains(Flags::TRIGGER) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Held::data(self.id, call, work)
     }
 
     /// Whether it sends, and whether it receives.
@@ -557,13 +567,13 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
     fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
         let iov = Iov::new(iov)?;
         let mut state = self.domain.lock();
-        state.post_rma(self.id, RmaKind::Read, iov, call)
+        state.post_rma(self.id, RmaKind::Read, iov, call, None)
     }
 
     fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
         let iov = Iov::new(iov)?;
         let mut state = self.domain.lock();
-        state.post_rma(self.id, RmaKind::Write, iov, call)
+        state.post_rma(self.id, RmaKind::Write, iov, call, None)
     }
 
     fn inject_write(
@@ -580,7 +590,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
     fn atomic(&self, operand: &[UserBuf], call: &AtomicCall<'_>) -> Result<()> {
         let operand = Iov::new(operand)?;
         let mut state = self.domain.lock();
-        state.post_atomic(self.id, operand, call)
+        state.post_atomic(self.id, operand, call, None)
     }
 
     fn inject_atomic(
@@ -595,10 +605,19 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         state.inject_atomic(self.id, operand, (datatype, op), remote, peer)
     }
 
+    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<K>>) -> Result<()> {
+        let held = self.held(call, None)?;
+        let when = self.domain.reached(when, Basis::Successes)?;
+        self.domain.lock().hold(when, held)
+    }
+
     fn cancel(&self, context: Context) -> Result<()> {
         let mut state = self.domain.lock();
         let config = *state.engine.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        let done = state.engine.cancel(config.srx, config.rx_cq, context);
+        let done = match state.engine.cancel(config.srx, config.rx_cq, context) {
+            Err(Errno::ENOENT) => state.cancel_triggered(self.id, context),
+            done => done,
+        };
         state.after();
         done
     }

@@ -250,6 +250,7 @@ impl State {
                     token::LISTENER => self.handle_listener(id),
                     token::ACCEPTING => self.handle_accepting(id),
                     token::TIMER => self.handle_timer(),
+                    token::WORK => self.drain_again(),
                     _ => {}
                 }
             }

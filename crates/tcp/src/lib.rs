@@ -39,6 +39,7 @@ mod stage;
 mod state;
 mod stream;
 mod stx;
+mod triggered;
 mod wait;
 
 pub use av::Av;

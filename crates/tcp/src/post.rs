@@ -49,6 +49,34 @@ impl State {
         flags: Option<Flags>,
         written: usize,
     ) -> Result<()> {
+        let (send, given) = self.message(ep, kind, iov, data, context, flags)?;
+        self.fence(ep, dest, given)?;
+        self.post(ep, dest, &send, given.contains(Flags::MORE), written)
+    }
+
+    /// Posts a message that [`State::message`] has made.
+    pub(crate) fn send_message(
+        &mut self,
+        ep: u32,
+        dest: FiAddr,
+        send: &Send<UserBuf>,
+        given: Flags,
+    ) -> Result<()> {
+        self.fence(ep, dest, given)?;
+        self.post(ep, dest, send, given.contains(Flags::MORE), 0)
+    }
+
+    /// A message as the engine takes it, and its flags.
+    #[inline(always)]
+    pub(crate) fn message(
+        &self,
+        ep: u32,
+        kind: SendKind,
+        iov: &Iov<UserBuf>,
+        data: Option<u64>,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<(Send<UserBuf>, Flags)> {
         let Some(Some(state)) = self.eps.get(ep as usize) else {
             return Err(Errno::EOPBADSTATE);
         };
@@ -76,9 +104,7 @@ impl State {
             ack: given.intersects(ACKED),
             work: false,
         };
-        let more = given.contains(Flags::MORE);
-        self.fence(ep, dest, given)?;
-        self.post(ep, dest, &send, more, written)
+        Ok((send, given))
     }
 
     /// Posts a small message whose buffer is free at once; `written` is as for
@@ -143,7 +169,7 @@ impl State {
                 self.flush_dirty();
                 match self.engine.send(id, send) {
                     Err(Errno::EAGAIN) => {
-                        self.progress();
+                        self.make_room();
                         return Err(Errno::EAGAIN);
                     }
                     plan => plan?,
@@ -265,8 +291,16 @@ impl State {
             // Its turn may have come already.
             self.flush(id);
         }
-        self.progress();
+        self.make_room();
         Ok(())
+    }
+
+    /// Makes progress for a caller who finds no room, unless it is progress that posts.
+    #[cold]
+    pub(crate) fn make_room(&mut self) {
+        if !self.works.busy {
+            self.progress();
+        }
     }
 
     /// Sends the next message that waited for its connection; returns whether there was one
@@ -322,6 +356,25 @@ impl State {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
+        self.recv_for(ep, kind, iov, src, context, flags, None)
+    }
+
+    /// As [`State::recv`], for deferred work if its id is given.
+    #[inline(always)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of fi_trecvmsg; a struct would be built and taken apart"
+    )]
+    pub(crate) fn recv_for(
+        &mut self,
+        ep: u32,
+        kind: RecvKind,
+        iov: Iov<UserBuf>,
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+        work: Option<u32>,
+    ) -> Result<()> {
         let Some(Some(state)) = self.eps.get(ep as usize) else {
             return Err(Errno::EOPBADSTATE);
         };
@@ -329,11 +382,14 @@ impl State {
         let completion = !state.rx_selective || given.contains(Flags::COMPLETION);
         let mut recv = new_recv(kind, iov, src, context);
         recv.completion = completion;
+        if let Some(work) = work {
+            recv = recv.for_work(work);
+        }
         if !state.has_rx {
             return self.recv_late(ep, recv, given);
         }
         let srx = state.srx;
-        if given.intersects(SPECIAL) {
+        if given.intersects(SPECIAL | Flags::TRIGGER) {
             return self.recv_special(ep, srx, recv, given);
         }
         self.post_recv(srx, recv)
@@ -377,10 +433,13 @@ impl State {
     #[cold]
     #[inline(never)]
     fn match_waiting(&mut self, srx: u32, recv: u32) {
+        // Nobody else takes a message from between those of this receive.
+        let busy = std::mem::replace(&mut self.works.busy, true);
         while let Some(copy) = self.engine.next_match(srx, recv) {
             self.copy_kept(&copy);
             self.after();
         }
+        self.works.busy = busy;
         self.after();
     }
 
@@ -406,13 +465,17 @@ impl State {
         mut recv: Recv<UserBuf>,
         flags: Flags,
     ) -> Result<()> {
+        if flags.contains(Flags::TRIGGER) {
+            // As for a send.
+            return Err(Errno::EINVAL);
+        }
         let asked = RecvFlags {
             peek: flags.contains(Flags::PEEK),
             claim: flags.contains(Flags::CLAIM),
             discard: flags.contains(Flags::DISCARD),
         };
         if asked.peek {
-            self.progress();
+            self.make_room();
             self.engine
                 .peek_in(srx, cq, source, recv.want, recv.context, asked)?;
         } else if asked.claim {

@@ -8,7 +8,7 @@ use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
-use ripstop_types::{Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs};
 
 use crate::state::State;
@@ -17,13 +17,14 @@ use crate::state::State;
 const CLOSING: Duration = Duration::from_secs(1);
 
 impl State {
-    /// Posts a read or write.
+    /// Posts a read or write, for deferred work if its id is given.
     pub(crate) fn post_rma(
         &mut self,
         ep: u32,
         kind: RmaKind,
         iov: Iov<UserBuf>,
         call: &RmaCall<'_>,
+        work: Option<u32>,
     ) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         if !state.has_tx {
@@ -40,7 +41,7 @@ impl State {
         if inject && iov.len() > state.inject_size as u64 {
             return Err(Errno::EMSGSIZE);
         }
-        let rma = Rma {
+        let mut rma = Rma {
             kind,
             iov,
             remote: RmaIovs::new(call.remote).map_err(|_| Errno::EINVAL)?,
@@ -51,6 +52,13 @@ impl State {
             level: level(kind, given),
             work: false,
         };
+        if let Some(id) = work {
+            (rma.work, rma.completion, rma.context) = (true, true, id as Context);
+            // What the peer denies is to be known before its end is told.
+            if kind == RmaKind::Write && rma.level == Level::Sent {
+                rma.level = Level::Delivered;
+            }
+        }
         self.fence(ep, call.peer, given)?;
         self.start_rma(ep, call.peer, &rma, given.contains(Flags::MORE))
     }
@@ -90,7 +98,11 @@ impl State {
 
     /// Holds back what is posted next, if the flags say so.
     pub(crate) fn fence(&mut self, ep: u32, peer: FiAddr, flags: Flags) -> Result<()> {
-        if flags.contains(Flags::FENCE) {
+        if flags.intersects(Flags::FENCE | Flags::TRIGGER) {
+            if flags.contains(Flags::TRIGGER) {
+                // Without a threshold, which `provider::Endpoint::trigger` takes.
+                return Err(Errno::EINVAL);
+            }
             let id = match self.ep(ep).map_or(NIL, |state| state.route(peer)) {
                 NIL => self.open_route(ep, peer)?,
                 id => id,
@@ -129,7 +141,7 @@ impl State {
                 self.flush_dirty();
                 match accept(&mut self.engine, id, &mut header) {
                     Err(Errno::EAGAIN) => {
-                        self.progress();
+                        self.make_room();
                         return Err(Errno::EAGAIN);
                     }
                     plan => plan?,

@@ -22,7 +22,8 @@ pub(crate) const SCRATCH: usize = SEND_HEADER + STAGE / 2;
 const OTHERWISE: Flags = ACKED
     .union(Flags::MORE)
     .union(Flags::INJECT)
-    .union(Flags::FENCE);
+    .union(Flags::FENCE)
+    .union(Flags::TRIGGER);
 
 /// What an endpoint's frequent calls need to know.
 #[derive(Clone, Copy, Debug, Default)]

@@ -19,6 +19,7 @@ use crate::polls::Polls;
 use crate::small::SCRATCH;
 use crate::stage::STAGE;
 use crate::stream::Stream;
+use crate::triggered::Works;
 
 /// Bytes read from a socket at once when headers or small messages are expected.
 const READ: usize = 16 * 1024;
@@ -33,6 +34,7 @@ pub(crate) mod token {
     pub(crate) const ACCEPTING: u64 = 2 << 56;
     pub(crate) const TIMER: u64 = 3 << 56;
     pub(crate) const WAKE: u64 = 4 << 56;
+    pub(crate) const WORK: u64 = 5 << 56;
     pub(crate) const KIND: u64 = 0xff << 56;
 
     pub(crate) const fn stream(id: u32, generation: u32) -> u64 {
@@ -52,6 +54,8 @@ pub(crate) enum Waited {
     Cq(u32),
     /// The counter and the sum of its values last seen.
     Counter(u32, u64),
+    /// Operations wait for a counter, see [`crate::triggered`].
+    Work,
 }
 
 /// See the module.
@@ -88,6 +92,7 @@ pub(crate) struct State {
     pub(crate) max_context: u8,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) polls: Polls,
+    pub(crate) works: Works,
 }
 
 impl State {
@@ -126,6 +131,7 @@ impl State {
             max_context: 0,
             waiters: Vec::new(),
             polls: Polls::default(),
+            works: Works::default(),
         })
     }
 
@@ -544,11 +550,16 @@ impl State {
     #[cold]
     #[inline(never)]
     pub(crate) fn wake_waiters(&mut self) {
+        if self.has_works() {
+            self.run_works();
+        }
+        let some_wait = self.has_works();
         let Self {
             engine, waiters, ..
         } = self;
         waiters.retain(|waiter| {
             let changed = match waiter.what {
+                Waited::Work => return some_wait,
                 Waited::Cq(id) => engine.cq_mut(id).is_none_or(|cq| !cq.is_empty()),
                 Waited::Counter(id, seen) => engine
                     .counter_mut(id)

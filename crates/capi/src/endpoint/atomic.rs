@@ -164,7 +164,7 @@ fn post<D: Domain, M: Defaults>(
     [operand, compare, result]: [&[UserBuf]; 3],
 ) -> Result<()> {
     let remote = place(at.addr, at.key, count, at.datatype)?;
-    this.ep.atomic(
+    this.atomic(
         operand,
         &AtomicCall {
             kind,
@@ -484,9 +484,9 @@ unsafe extern "C" fn compwritemsg<D: Domain, M: Defaults>(
 }
 
 /// The vectors that stand beside a message.
-struct More {
-    compare: (*const abi::fi_ioc, usize),
-    result: (*const abi::fi_ioc, usize),
+pub(crate) struct More {
+    pub(crate) compare: (*const abi::fi_ioc, usize),
+    pub(crate) result: (*const abi::fi_ioc, usize),
 }
 
 impl Default for More {
@@ -508,41 +508,94 @@ unsafe fn post_message<D: Domain, M: Defaults>(
     more: &More,
     flags: u64,
 ) -> Result<()> {
-    // SAFETY: the caller's guarantee, for this and the blocks below.
+    // SAFETY: the caller's guarantee, for this and the block below.
     let msg = unsafe { msg.as_ref() }.ok_or(Errno::EINVAL)?;
-    let (datatype, op) = what(msg.datatype, msg.op)?;
     // SAFETY: as above.
-    let operand = unsafe { operands(msg.msg_iov, msg.iov_count, datatype, op) }?;
-    // SAFETY: as above.
-    let compare = unsafe { Buffers::of(more.compare.0, more.compare.1, datatype) }?;
-    // SAFETY: as above.
-    let result = unsafe { Buffers::of(more.result.0, more.result.1, datatype) }?;
-    let count = msg.rma_iov_count;
-    if msg.rma_iov.is_null() || count == 0 || count > IOV_LIMIT {
-        return Err(Errno::EINVAL);
-    }
-    // SAFETY: not null, and as above.
-    let given = unsafe { slice::from_raw_parts(msg.rma_iov, count) };
-    let mut remote = [RmaIov::default(); IOV_LIMIT];
-    for (iov, ioc) in remote.iter_mut().zip(given) {
-        *iov = place(ioc.addr, ioc.key, ioc.count, datatype)?;
-    }
-    let flags = Flags::from_bits_retain(flags);
-    this.ep.atomic(
-        operand.as_slice(),
-        &AtomicCall {
+    let message = unsafe { Message::read(kind, msg, more, flags) }?;
+    let (operand, call) = message.call();
+    this.atomic(operand, &call)
+}
+
+/// An atomic as a message describes it.
+pub(crate) struct Message {
+    kind: AtomicKind,
+    datatype: Datatype,
+    op: AtomicOp,
+    operand: Buffers,
+    compare: Buffers,
+    result: Buffers,
+    remote: [RmaIov; IOV_LIMIT],
+    count: usize,
+    peer: FiAddr,
+    data: Option<u64>,
+    context: usize,
+    flags: Flags,
+}
+
+impl Message {
+    /// # Errors
+    /// [`Errno::EOPNOTSUPP`] for what is no datatype or operation, [`Errno::EINVAL`] for vectors
+    /// that are null or too long.
+    ///
+    /// # Safety
+    ///
+    /// The vectors of `msg` and `more` are null or valid.
+    pub(crate) unsafe fn read(
+        kind: AtomicKind,
+        msg: &abi::fi_msg_atomic,
+        more: &More,
+        flags: u64,
+    ) -> Result<Self> {
+        let (datatype, op) = what(msg.datatype, msg.op)?;
+        // SAFETY: the caller's guarantee, for this and the blocks below.
+        let operand = unsafe { operands(msg.msg_iov, msg.iov_count, datatype, op) }?;
+        // SAFETY: as above.
+        let compare = unsafe { Buffers::of(more.compare.0, more.compare.1, datatype) }?;
+        // SAFETY: as above.
+        let result = unsafe { Buffers::of(more.result.0, more.result.1, datatype) }?;
+        let count = msg.rma_iov_count;
+        if msg.rma_iov.is_null() || count == 0 || count > IOV_LIMIT {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: not null, and as above.
+        let given = unsafe { slice::from_raw_parts(msg.rma_iov, count) };
+        let mut remote = [RmaIov::default(); IOV_LIMIT];
+        for (iov, ioc) in remote.iter_mut().zip(given) {
+            *iov = place(ioc.addr, ioc.key, ioc.count, datatype)?;
+        }
+        let flags = Flags::from_bits_retain(flags);
+        Ok(Self {
             kind,
             datatype,
             op,
-            compare: compare.as_slice(),
-            result: result.as_slice(),
-            remote: remote.get(..count).unwrap_or_default(),
+            operand,
+            compare,
+            result,
+            remote,
+            count,
             peer: FiAddr(msg.addr),
             data: data_of(flags, msg.data),
             context: msg.context.expose_provenance(),
-            flags: Some(flags),
-        },
-    )
+            flags,
+        })
+    }
+
+    /// The operands, and the call.
+    pub(crate) fn call(&self) -> (&[UserBuf], AtomicCall<'_>) {
+        let call = AtomicCall {
+            kind: self.kind,
+            datatype: self.datatype,
+            op: self.op,
+            compare: self.compare.as_slice(),
+            result: self.result.as_slice(),
+            remote: self.remote.get(..self.count).unwrap_or_default(),
+            peer: self.peer,
+            data: self.data,
+            context: self.context,
+            flags: Some(self.flags),
+        };
+        (self.operand.as_slice(), call)
+    }
 }
 
 /// Stores how many elements one atomic may have.

@@ -13,10 +13,11 @@ pub(crate) mod atomic;
 mod cm;
 mod msg;
 mod options;
-mod rma;
+pub(crate) mod rma;
 mod tagged;
+mod triggered;
 
-pub(crate) use msg::recv_message as message;
+pub(crate) use msg::{data_of, recv_message as message};
 pub(crate) use options::{get_option, set_option};
 pub(crate) use tagged::recv_message as tagged_message;
 
@@ -296,6 +297,27 @@ fn allowed_flags(class: usize) -> Flags {
         }
         _ => Flags::empty(),
     }
+}
+
+/// The endpoint that an object of this class stands for, and its domain.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for an object of another provider.
+///
+/// # Safety
+///
+/// `fid` is null or an open object.
+pub(crate) unsafe fn behind<'a, D: Domain>(
+    fid: *mut abi::fid,
+    class: usize,
+) -> Result<(&'a Arc<D::Endpoint>, &'a Arc<D>)> {
+    // SAFETY: the caller's guarantee, for this and the block below.
+    if let Ok(own) = unsafe { object::cast::<EpBody<D, Own>>(fid, class) } {
+        return Ok((&own.ep, &own.domain));
+    }
+    // SAFETY: as above.
+    let alias = unsafe { object::cast::<EpBody<D, Alias>>(fid, class) }?;
+    Ok((&alias.ep, &alias.domain))
 }
 
 pub(crate) fn same_domain<D>(ours: &Arc<D>, theirs: &Arc<D>) -> Result<()> {

@@ -8,7 +8,7 @@
 use core::ffi::c_void;
 
 use ripstop_abi as abi;
-use ripstop_core::provider::{Domain, Endpoint, RecvKind, SendKind};
+use ripstop_core::provider::{DataCall, Domain, Endpoint, RecvKind, SendKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, FiAddr, Flags, Result};
 
@@ -70,8 +70,7 @@ unsafe extern "C" fn send<D: Domain, M: Defaults>(
     status(buf.and_then(|buf| {
         let context = context.expose_provenance();
         let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
-        this.ep
-            .send(SendKind::Msg, &[buf], None, dest, context, flags)
+        this.send(SendKind::Msg, &[buf], None, dest, context, flags)
     }))
 }
 
@@ -91,8 +90,7 @@ unsafe extern "C" fn sendv<D: Domain, M: Defaults>(
         let context = context.expose_provenance();
         let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
         let segs = segs.as_slice();
-        this.ep
-            .send(SendKind::Msg, segs, None, dest, context, flags)
+        this.send(SendKind::Msg, segs, None, dest, context, flags)
     }))
 }
 
@@ -109,7 +107,7 @@ unsafe extern "C" fn sendmsg<D: Domain, M: Defaults>(
         // SAFETY: see the module.
         let segs = unsafe { buffers::sources(msg.msg_iov, msg.iov_count) }?;
         let flags = Flags::from_bits_retain(flags);
-        this.ep.send(
+        this.send(
             SendKind::Msg,
             segs.as_slice(),
             data_of(flags, msg.data),
@@ -136,8 +134,7 @@ unsafe extern "C" fn senddata<D: Domain, M: Defaults>(
     status(buf.and_then(|buf| {
         let context = context.expose_provenance();
         let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
-        this.ep
-            .send(SendKind::Msg, &[buf], Some(data), dest, context, flags)
+        this.send(SendKind::Msg, &[buf], Some(data), dest, context, flags)
     }))
 }
 
@@ -184,7 +181,7 @@ unsafe extern "C" fn recv<D: Domain, M: Defaults>(
     let buf = unsafe { buffers::destination(buf, len) };
     let context = context.expose_provenance();
     let (flags, src) = (this.defaults.rx(), FiAddr(src_addr));
-    status(this.ep.recv(RecvKind::Msg, &[buf], src, context, flags))
+    status(this.recv(RecvKind::Msg, &[buf], src, context, flags))
 }
 
 unsafe extern "C" fn recvv<D: Domain, M: Defaults>(
@@ -203,7 +200,7 @@ unsafe extern "C" fn recvv<D: Domain, M: Defaults>(
         let context = context.expose_provenance();
         let (flags, src) = (this.defaults.rx(), FiAddr(src_addr));
         let segs = segs.as_slice();
-        this.ep.recv(RecvKind::Msg, segs, src, context, flags)
+        this.recv(RecvKind::Msg, segs, src, context, flags)
     }))
 }
 
@@ -217,7 +214,7 @@ unsafe extern "C" fn recvmsg<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let posted = unsafe { recv_message(msg, flags) };
     status(posted.and_then(|posted| {
-        posted.to(|kind, segs, src, context, flags| this.ep.recv(kind, segs, src, context, flags))
+        posted.to(|kind, segs, src, context, flags| this.recv(kind, segs, src, context, flags))
     }))
 }
 
@@ -231,6 +228,17 @@ pub(crate) struct Posted {
 }
 
 impl Posted {
+    /// As a call that may be put off.
+    pub(crate) fn call(&self) -> DataCall<'_> {
+        DataCall::Recv {
+            kind: self.kind,
+            iov: self.segs.as_slice(),
+            src: self.src,
+            context: self.context,
+            flags: self.flags,
+        }
+    }
+
     /// Posts it.
     #[inline(always)]
     pub(crate) fn to(

@@ -60,7 +60,7 @@ unsafe extern "C" fn read<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let buf = unsafe { buffers::result(buf, len) };
     status(buf.and_then(|buf| {
-        this.ep.read(
+        this.read(
             &[buf],
             &RmaCall {
                 remote: &[place(addr, key, &[buf])],
@@ -88,7 +88,7 @@ unsafe extern "C" fn readv<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let segs = unsafe { buffers::results(iov, count) };
     status(segs.and_then(|segs| {
-        this.ep.read(
+        this.read(
             segs.as_slice(),
             &RmaCall {
                 remote: &[place(addr, key, segs.as_slice())],
@@ -118,7 +118,7 @@ unsafe extern "C" fn readmsg<D: Domain, M: Defaults>(
                 // SAFETY: see the module.
                 let remote = unsafe { Remote::of(msg) }?;
                 let call = remote.call(msg, Flags::from_bits_retain(flags), None);
-                this.ep.read(segs.as_slice(), &call)
+                this.read(segs.as_slice(), &call)
             }),
     )
 }
@@ -138,7 +138,7 @@ unsafe extern "C" fn write<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let buf = unsafe { buffers::source(buf, len) };
     status(buf.and_then(|buf| {
-        this.ep.write(
+        this.write(
             &[buf],
             &RmaCall {
                 remote: &[place(addr, key, &[buf])],
@@ -166,7 +166,7 @@ unsafe extern "C" fn writev<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let segs = unsafe { buffers::sources(iov, count) };
     status(segs.and_then(|segs| {
-        this.ep.write(
+        this.write(
             segs.as_slice(),
             &RmaCall {
                 remote: &[place(addr, key, segs.as_slice())],
@@ -197,7 +197,7 @@ unsafe extern "C" fn writemsg<D: Domain, M: Defaults>(
                 let remote = unsafe { Remote::of(msg) }?;
                 let flags = Flags::from_bits_retain(flags);
                 let call = remote.call(msg, flags, data_of(flags, msg.data));
-                this.ep.write(segs.as_slice(), &call)
+                this.write(segs.as_slice(), &call)
             }),
     )
 }
@@ -236,7 +236,7 @@ unsafe extern "C" fn writedata<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let buf = unsafe { buffers::source(buf, len) };
     status(buf.and_then(|buf| {
-        this.ep.write(
+        this.write(
             &[buf],
             &RmaCall {
                 remote: &[place(addr, key, &[buf])],
@@ -270,7 +270,7 @@ unsafe extern "C" fn injectdata<D: Domain, M: Defaults>(
 }
 
 /// The peer's memory of a call with a vector of it.
-struct Remote {
+pub(crate) struct Remote {
     places: [RmaIov; IOV_LIMIT],
     count: usize,
 }
@@ -284,7 +284,7 @@ impl Remote {
     /// # Safety
     ///
     /// The vector is null or valid for its count.
-    unsafe fn of(msg: &abi::fi_msg_rma) -> Result<Self> {
+    pub(crate) unsafe fn of(msg: &abi::fi_msg_rma) -> Result<Self> {
         let count = msg.rma_iov_count;
         if msg.rma_iov.is_null() || count == 0 || count > IOV_LIMIT {
             return Err(Errno::EINVAL);
@@ -302,7 +302,12 @@ impl Remote {
         Ok(Self { places, count })
     }
 
-    fn call(&self, msg: &abi::fi_msg_rma, flags: Flags, data: Option<u64>) -> RmaCall<'_> {
+    pub(crate) fn call(
+        &self,
+        msg: &abi::fi_msg_rma,
+        flags: Flags,
+        data: Option<u64>,
+    ) -> RmaCall<'_> {
         RmaCall {
             remote: self.places.get(..self.count).unwrap_or_default(),
             peer: FiAddr(msg.addr),

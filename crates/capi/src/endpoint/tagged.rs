@@ -65,8 +65,7 @@ unsafe extern "C" fn send<D: Domain, M: Defaults>(
     status(buf.and_then(|buf| {
         let context = context.expose_provenance();
         let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
-        this.ep
-            .send(SendKind::Tagged(tag), &[buf], None, dest, context, flags)
+        this.send(SendKind::Tagged(tag), &[buf], None, dest, context, flags)
     }))
 }
 
@@ -87,8 +86,7 @@ unsafe extern "C" fn sendv<D: Domain, M: Defaults>(
         let context = context.expose_provenance();
         let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
         let segs = segs.as_slice();
-        this.ep
-            .send(SendKind::Tagged(tag), segs, None, dest, context, flags)
+        this.send(SendKind::Tagged(tag), segs, None, dest, context, flags)
     }))
 }
 
@@ -105,7 +103,7 @@ unsafe extern "C" fn sendmsg<D: Domain, M: Defaults>(
         // SAFETY: see the module.
         let segs = unsafe { buffers::sources(msg.msg_iov, msg.iov_count) }?;
         let flags = Flags::from_bits_retain(flags);
-        this.ep.send(
+        this.send(
             SendKind::Tagged(msg.tag),
             segs.as_slice(),
             data_of(flags, msg.data),
@@ -134,7 +132,7 @@ unsafe extern "C" fn senddata<D: Domain, M: Defaults>(
         let context = context.expose_provenance();
         let (flags, dest) = (this.defaults.tx(), FiAddr(dest_addr));
         let (kind, data) = (SendKind::Tagged(tag), Some(data));
-        this.ep.send(kind, &[buf], data, dest, context, flags)
+        this.send(kind, &[buf], data, dest, context, flags)
     }))
 }
 
@@ -186,7 +184,7 @@ unsafe extern "C" fn recv<D: Domain, M: Defaults>(
     let context = context.expose_provenance();
     let (flags, src) = (this.defaults.rx(), FiAddr(src_addr));
     let kind = RecvKind::Tagged { tag, ignore };
-    status(this.ep.recv(kind, &[buf], src, context, flags))
+    status(this.recv(kind, &[buf], src, context, flags))
 }
 
 unsafe extern "C" fn recvv<D: Domain, M: Defaults>(
@@ -207,7 +205,7 @@ unsafe extern "C" fn recvv<D: Domain, M: Defaults>(
         let context = context.expose_provenance();
         let (flags, src) = (this.defaults.rx(), FiAddr(src_addr));
         let kind = RecvKind::Tagged { tag, ignore };
-        this.ep.recv(kind, segs.as_slice(), src, context, flags)
+        this.recv(kind, segs.as_slice(), src, context, flags)
     }))
 }
 
@@ -221,7 +219,7 @@ unsafe extern "C" fn recvmsg<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let posted = unsafe { recv_message(msg, flags) };
     status(posted.and_then(|posted| {
-        posted.to(|kind, segs, src, context, flags| this.ep.recv(kind, segs, src, context, flags))
+        posted.to(|kind, segs, src, context, flags| this.recv(kind, segs, src, context, flags))
     }))
 }
 

@@ -1,0 +1,611 @@
+//! Operations that wait for a counter (man page `fi_trigger(3)`): held here, and posted when the
+//! engine says that it is their turn.
+//!
+//! While any wait there is a [`Waiter`] for them, so that they are looked at wherever sleeping
+//! threads would be woken: after everything that may change a counter.
+
+use std::mem;
+use std::sync::Arc;
+
+use ripstop_core::provider::{AtomicCall, DataCall, RecvKind, RmaCall, SendKind, Token};
+use ripstop_engine::Iov;
+use ripstop_engine::counter::Counter;
+use ripstop_engine::pool::NIL;
+use ripstop_engine::triggered::{FREE, Queue, When};
+use ripstop_engine::xnet::{RmaKind, Unposted, Work};
+use ripstop_mem::{Parked, UserBuf, copy_in};
+use ripstop_os::{EventFd, Interest};
+use ripstop_types::{
+    AtomicKind, AtomicOp, Context, Datatype, Errno, FiAddr, Flags, Result, RmaIov,
+};
+
+use crate::post::SPECIAL;
+use crate::state::{State, Waited, Waiter, token};
+
+/// Most operations that wait in one domain.
+const LIMIT: usize = 1 << 20;
+
+/// Most operations started in one go; those behind them come with the next progress.
+const PASS: usize = 4096;
+
+/// What waits in a domain.
+#[derive(Debug)]
+pub(crate) struct Works {
+    queue: Queue<Held>,
+    /// Wakes whoever sleeps when a pass has left something to be started. There from the first
+    /// operation on.
+    again: Option<Arc<EventFd>>,
+    /// Operations are being started, or must not be now.
+    pub(crate) busy: bool,
+}
+
+impl Default for Works {
+    fn default() -> Self {
+        Self {
+            queue: Queue::new(LIMIT),
+            again: None,
+            busy: false,
+        }
+    }
+}
+
+/// An operation that waits.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The name of deferred work; `None` for a triggered operation.
+    token: Option<Token>,
+    op: Op,
+}
+
+#[derive(Debug)]
+enum Op {
+    Set(u32, u64),
+    Add(u32, u64),
+    Data(Box<Data>),
+    /// Its data transfer is being posted.
+    Starting(u32),
+}
+
+/// A data transfer, with copies of all but the payload.
+#[derive(Debug)]
+struct Data {
+    ep: u32,
+    call: Call,
+    iov: Iov<UserBuf>,
+    /// What `iov` is of, where the payload was copied.
+    copy: Option<Parked>,
+    remote: Vec<RmaIov>,
+    peer: FiAddr,
+    data: Option<u64>,
+    context: Context,
+    flags: Option<Flags>,
+    /// Of deferred work: what is told of its end.
+    work: Option<Work>,
+}
+
+#[derive(Debug)]
+enum Call {
+    Send(SendKind),
+    Recv(RecvKind),
+    Rma(RmaKind),
+    Atomic(Box<Atomic>),
+}
+
+#[derive(Debug)]
+struct Atomic {
+    kind: AtomicKind,
+    datatype: Datatype,
+    op: AtomicOp,
+    compare: Vec<UserBuf>,
+    result: Vec<UserBuf>,
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        // Injected payload is copied again when it is posted, so nobody uses it.
+        drop(self.copy.take().map(Parked::unpark));
+    }
+}
+
+impl Held {
+    /// Work that changes the successes of a counter.
+    pub(crate) const fn change(token: Token, counter: u32, value: u64, add: bool) -> Self {
+        Self {
+            token: Some(token),
+            op: match add {
+                true => Op::Add(counter, value),
+                false => Op::Set(counter, value),
+            },
+        }
+    }
+
+    /// A data transfer of an endpoint; `work` names deferred work and its counter, or [`NIL`].
+    pub(crate) fn data(ep: u32, call: &DataCall<'_>, work: Option<(Token, u32)>) -> Result<Self> {
+        let mut data = Data::of(ep, call)?;
+        let Some((token, counter)) = work else {
+            data.flags = data.flags.map(|flags| flags - Flags::TRIGGER);
+            return Ok(Self {
+                token: None,
+                op: Op::Data(Box::new(data)),
+            });
+        };
+        let flags = data.flags.unwrap_or_default();
+        if matches!(data.call, Call::Recv(_)) && flags.intersects(SPECIAL) {
+            return Err(Errno::ENOSYS);
+        }
+        let asked = flags.contains(Flags::COMPLETION);
+        data.flags = Some(flags - Flags::TRIGGER);
+        data.work = Some(Work {
+            counter,
+            entry: asked.then_some(data.context),
+        });
+        Ok(Self {
+            token: Some(token),
+            op: Op::Data(Box::new(data)),
+        })
+    }
+
+    const fn ep(&self) -> u32 {
+        match &self.op {
+            Op::Data(data) => data.ep,
+            Op::Starting(ep) => *ep,
+            Op::Set(..) | Op::Add(..) => NIL,
+        }
+    }
+
+    /// The order in which operations are started is kept by endpoint and direction.
+    fn lane(&self) -> u32 {
+        match &self.op {
+            Op::Data(data) => data.ep.wrapping_mul(2) | u32::from(data.receives()),
+            _ => FREE,
+        }
+    }
+
+    fn receives(&self) -> bool {
+        matches!(&self.op, Op::Data(data) if data.receives())
+    }
+
+    /// Whether it will change this counter.
+    fn changes(&self, counter: u32) -> bool {
+        match &self.op {
+            Op::Set(own, _) | Op::Add(own, _) => *own == counter,
+            Op::Data(data) => data.work.is_some_and(|work| work.counter == counter),
+            Op::Starting(_) => false,
+        }
+    }
+}
+
+impl Data {
+    fn of(ep: u32, call: &DataCall<'_>) -> Result<Self> {
+        let (own, iov, remote, peer, data, context, flags) = match *call {
+            DataCall::Send {
+                kind,
+                iov,
+                data,
+                dest,
+                context,
+                flags,
+            } => (
+                Call::Send(kind),
+                iov,
+                None,
+                dest,
+                data,
+                context,
+                Some(flags),
+            ),
+            DataCall::Recv {
+                kind,
+                iov,
+                src,
+                context,
+                flags,
+            } => (Call::Recv(kind), iov, None, src, None, context, Some(flags)),
+            DataCall::Read(iov, rma) => Self::one_sided(Call::Rma(RmaKind::Read), iov, &rma),
+            DataCall::Write(iov, rma) => Self::one_sided(Call::Rma(RmaKind::Write), iov, &rma),
+            DataCall::Atomic(iov, atomic) => {
+                let own = Call::Atomic(Box::new(Atomic {
+                    kind: atomic.kind,
+                    datatype: atomic.datatype,
+                    op: atomic.op,
+                    compare: atomic.compare.to_vec(),
+                    result: atomic.result.to_vec(),
+                }));
+                let AtomicCall {
+                    remote,
+                    peer,
+                    data,
+                    context,
+                    flags,
+                    ..
+                } = atomic;
+                (own, iov, Some(remote), peer, data, context, flags)
+            }
+        };
+        Ok(Self {
+            ep,
+            call: own,
+            iov: Iov::new(iov)?,
+            copy: None,
+            remote: remote.map(<[RmaIov]>::to_vec).unwrap_or_default(),
+            peer,
+            data,
+            context,
+            flags,
+            work: None,
+        })
+    }
+
+    #[expect(
+        clippy::type_complexity,
+        reason = "the parts of a call, taken apart at once"
+    )]
+    const fn one_sided<'a>(
+        own: Call,
+        iov: &'a [UserBuf],
+        rma: &RmaCall<'a>,
+    ) -> (
+        Call,
+        &'a [UserBuf],
+        Option<&'a [RmaIov]>,
+        FiAddr,
+        Option<u64>,
+        Context,
+        Option<Flags>,
+    ) {
+        let RmaCall {
+            remote,
+            peer,
+            data,
+            context,
+            flags,
+        } = *rma;
+        (own, iov, Some(remote), peer, data, context, flags)
+    }
+
+    const fn receives(&self) -> bool {
+        matches!(self.call, Call::Recv(_))
+    }
+
+    /// Copies the payload, whose memory is the caller's again after the call.
+    fn copy_payload(&mut self) {
+        let mut bytes = vec![0; self.iov.len() as usize];
+        let mut at = 0;
+        for segment in self.iov.segments() {
+            at += copy_in(&mut bytes[at..], *segment);
+        }
+        let copy = Parked::park(bytes);
+        self.iov = Iov::one(copy.buf());
+        self.copy = Some(copy);
+    }
+
+    /// What it is, as completions say it.
+    fn told_as(&self) -> Flags {
+        match &self.call {
+            Call::Send(SendKind::Msg) => Flags::SEND | Flags::MSG,
+            Call::Send(SendKind::Tagged(_)) => Flags::SEND | Flags::TAGGED,
+            Call::Recv(RecvKind::Msg) => Flags::RECV | Flags::MSG,
+            Call::Recv(RecvKind::Tagged { .. }) => Flags::RECV | Flags::TAGGED,
+            Call::Rma(RmaKind::Read) => Flags::RMA | Flags::READ,
+            Call::Rma(_) => Flags::RMA | Flags::WRITE,
+            Call::Atomic(atomic) if atomic.kind == AtomicKind::Plain => {
+                Flags::ATOMIC | Flags::WRITE
+            }
+            Call::Atomic(_) => Flags::ATOMIC | Flags::READ,
+        }
+    }
+
+    fn unposted(&self) -> Unposted {
+        Unposted {
+            context: self.context,
+            flags: self.told_as(),
+            tag: match self.call {
+                Call::Recv(RecvKind::Tagged { tag, .. }) => tag,
+                _ => 0,
+            },
+            work: self.work,
+        }
+    }
+}
+
+impl State {
+    /// Holds an operation until its turn comes, which may be now.
+    #[cold]
+    pub(crate) fn hold(&mut self, when: When, mut held: Held) -> Result<()> {
+        if let Op::Data(data) = &mut held.op {
+            self.check(data)?;
+        }
+        let event = self.again()?;
+        let lane = held.lane();
+        self.works.queue.add(when, lane, held)?;
+        if !self.waiters.iter().any(|w| w.what == Waited::Work) {
+            self.waiters.push(Waiter {
+                what: Waited::Work,
+                event,
+            });
+        }
+        self.wake_waiters();
+        self.after();
+        Ok(())
+    }
+
+    /// Refuses what can never be posted, and copies payload that is injected.
+    fn check(&self, data: &mut Data) -> Result<()> {
+        let Some(Some(ep)) = self.eps.get(data.ep as usize) else {
+            return Err(Errno::EOPBADSTATE);
+        };
+        let ready = if data.receives() {
+            ep.has_rx
+        } else {
+            ep.has_tx
+        };
+        if !ready {
+            return Err(Errno::EOPBADSTATE);
+        }
+        let (offered, injects) = match &data.call {
+            Call::Send(_) => (true, true),
+            Call::Recv(_) => return Ok(()),
+            Call::Rma(kind) => (ep.has_rma, *kind == RmaKind::Write),
+            Call::Atomic(atomic) => (ep.has_atomics, atomic.kind == AtomicKind::Plain),
+        };
+        if !offered {
+            return Err(Errno::ENOSYS);
+        }
+        let inject = injects && data.flags.unwrap_or(ep.tx_flags).contains(Flags::INJECT);
+        let most = match inject {
+            true => ep.inject_size.min(ep.max_msg_size),
+            false => ep.max_msg_size,
+        };
+        if data.iov.len() > most as u64 {
+            return Err(Errno::EMSGSIZE);
+        }
+        // The buffers of deferred work are not looked at before it starts.
+        if inject && data.work.is_none() {
+            data.copy_payload();
+        }
+        Ok(())
+    }
+
+    /// What wakes sleeping threads to go on with what a pass has left.
+    fn again(&mut self) -> Result<Arc<EventFd>> {
+        if let Some(event) = &self.works.again {
+            return Ok(Arc::clone(event));
+        }
+        let event = Arc::new(EventFd::new()?);
+        self.epoll.add(&*event, token::WORK, Interest::READ)?;
+        self.works.again = Some(Arc::clone(&event));
+        Ok(event)
+    }
+
+    /// The event of what a pass has left: the end of the poll goes on with it.
+    #[cold]
+    pub(crate) fn drain_again(&self) {
+        if let Some(event) = &self.works.again {
+            let _ = event.drain();
+        }
+    }
+
+    /// Whether operations wait for a counter.
+    #[inline]
+    pub(crate) const fn has_works(&self) -> bool {
+        !self.works.queue.is_empty()
+    }
+
+    /// Starts the operations whose turn has come, up to a bound.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn run_works(&mut self) {
+        if mem::replace(&mut self.works.busy, true) {
+            return;
+        }
+        self.works.queue.retry();
+        let mut moved = false;
+        for _ in 0..PASS {
+            let Some(id) = self.next_work(&mut moved) else {
+                self.works.busy = false;
+                return;
+            };
+            moved |= self.start_held(id);
+        }
+        self.works.busy = false;
+        if let Some(event) = &self.works.again {
+            // Should this fail, the next change of a counter goes on.
+            let _ = event.signal();
+        }
+    }
+
+    /// Whose turn it is. Data that has moved may have changed any counter.
+    fn next_work(&mut self, moved: &mut bool) -> Option<u32> {
+        let Self { engine, works, .. } = self;
+        let counter = |id| engine.counter(id).copied();
+        let next = works.queue.next(counter);
+        if next.is_some() || !mem::take(moved) {
+            return next;
+        }
+        works.queue.look_everywhere();
+        works.queue.next(counter)
+    }
+
+    /// Starts an operation whose turn it is; returns whether data may have moved.
+    fn start_held(&mut self, id: u32) -> bool {
+        let Some(held) = self.works.queue.get_mut(id) else {
+            return false;
+        };
+        let starting = Op::Starting(held.ep());
+        match mem::replace(&mut held.op, starting) {
+            Op::Set(counter, value) => self.end_change(id, counter, |c| c.value = value),
+            Op::Add(counter, value) => self.end_change(id, counter, |c| {
+                c.value = c.value.wrapping_add(value);
+            }),
+            Op::Data(data) => {
+                self.start_data(id, data);
+                return true;
+            }
+            Op::Starting(_) => {}
+        }
+        false
+    }
+
+    fn end_change(&mut self, id: u32, counter: u32, change: impl FnOnce(&mut Counter)) {
+        self.works.queue.take(id);
+        if let Some(values) = self.engine.counter_mut(counter) {
+            change(values);
+        }
+        self.works.queue.changed(counter);
+    }
+
+    fn start_data(&mut self, id: u32, data: Box<Data>) {
+        match self.post_data(&data) {
+            Err(Errno::EAGAIN) => {
+                if let Some(held) = self.works.queue.get_mut(id) {
+                    held.op = Op::Data(data);
+                    self.works.queue.hold(id);
+                }
+            }
+            done => {
+                self.works.queue.take(id);
+                if let Err(error) = done {
+                    self.engine.fail_unposted(data.ep, &data.unposted(), error);
+                }
+            }
+        }
+    }
+
+    fn post_data(&mut self, data: &Data) -> Result<()> {
+        let work = match data.work {
+            Some(work) => Some(self.engine.open_work(work)?),
+            None => None,
+        };
+        let posted = self.post_call(data, work);
+        if let (Err(_), Some(work)) = (posted, work) {
+            self.engine.forget_work(work);
+        }
+        posted
+    }
+
+    fn post_call(&mut self, data: &Data, work: Option<u32>) -> Result<()> {
+        let rma = RmaCall {
+            remote: &data.remote,
+            peer: data.peer,
+            data: data.data,
+            context: data.context,
+            flags: data.flags,
+        };
+        match &data.call {
+            Call::Send(kind) => {
+                let (mut send, given) = self.message(
+                    data.ep,
+                    *kind,
+                    &data.iov,
+                    data.data,
+                    data.context,
+                    data.flags,
+                )?;
+                if let Some(id) = work {
+                    send.work = true;
+                    send.completion = true;
+                    send.context = id as Context;
+                }
+                self.send_message(data.ep, data.peer, &send, given)
+            }
+            Call::Recv(kind) => self.recv_for(
+                data.ep,
+                *kind,
+                data.iov,
+                data.peer,
+                data.context,
+                data.flags,
+                work,
+            ),
+            Call::Rma(kind) => self.post_rma(data.ep, *kind, data.iov, &rma, work),
+            Call::Atomic(atomic) => self.post_atomic(
+                data.ep,
+                data.iov,
+                &AtomicCall {
+                    kind: atomic.kind,
+                    datatype: atomic.datatype,
+                    op: atomic.op,
+                    compare: &atomic.compare,
+                    result: &atomic.result,
+                    remote: &data.remote,
+                    peer: data.peer,
+                    data: data.data,
+                    context: data.context,
+                    flags: data.flags,
+                },
+                work,
+            ),
+        }
+    }
+
+    /// Drops the operations for which `wanted` holds; returns how many.
+    #[cold]
+    fn drop_works(&mut self, wanted: impl Fn(&When, &Held) -> bool) -> usize {
+        let queue = &mut self.works.queue;
+        let (mut from, mut count) = (0, 0);
+        while let Some(id) = queue.find(from, &wanted) {
+            queue.take(id);
+            from = id;
+            count += 1;
+        }
+        if self.works.queue.is_empty() {
+            self.waiters.retain(|w| w.what != Waited::Work);
+        }
+        count
+    }
+
+    /// Drops what waits of an endpoint: receives, what it starts, or both.
+    pub(crate) fn drop_works_of(&mut self, ep: u32, receives: Option<bool>) {
+        if self.has_works() {
+            self.drop_works(|_, held| {
+                held.ep() == ep && receives.is_none_or(|receives| held.receives() == receives)
+            });
+        }
+    }
+
+    /// Drops what waits for a counter or will change it.
+    pub(crate) fn drop_works_with(&mut self, counter: u32) {
+        if self.has_works() {
+            self.drop_works(|when, held| when.counter == counter || held.changes(counter));
+        }
+    }
+
+    /// Whether anything waits for a counter or will change it.
+    pub(crate) fn works_with(&self, counter: u32) -> bool {
+        let wanted = |when: &When, held: &Held| when.counter == counter || held.changes(counter);
+        self.works.queue.find(0, wanted).is_some() || self.engine.counts_work(counter)
+    }
+
+    /// Takes back the deferred work of this name.
+    pub(crate) fn cancel_work(&mut self, name: Token) -> Result<()> {
+        match self.drop_works(|_, held| held.token == Some(name)) {
+            0 => Err(Errno::ENOENT),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes back all deferred work, or that which waits for one counter.
+    pub(crate) fn flush_work(&mut self, counter: Option<u32>) {
+        self.drop_works(|when, held| {
+            held.token.is_some() && counter.is_none_or(|counter| when.counter == counter)
+        });
+    }
+
+    /// Cancels the triggered operation that has waited longest with this context.
+    #[cold]
+    pub(crate) fn cancel_triggered(&mut self, ep: u32, context: Context) -> Result<()> {
+        let wanted = |_: &When, held: &Held| match &held.op {
+            Op::Data(data) => held.token.is_none() && data.ep == ep && data.context == context,
+            _ => false,
+        };
+        let id = self.works.queue.first(wanted).ok_or(Errno::ENOENT)?;
+        if let Some(Held {
+            op: Op::Data(data), ..
+        }) = self.works.queue.take(id)
+        {
+            self.engine
+                .fail_unposted(ep, &data.unposted(), Errno::ECANCELED);
+        }
+        Ok(())
+    }
+}

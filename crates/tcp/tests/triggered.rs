@@ -1,0 +1,603 @@
+//! Triggered operations and deferred work through the object model: one RDM endpoint that
+//! reaches itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ripstop_core::hints::Request;
+use ripstop_core::provider::{
+    AddressVector, AtomicCall, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall,
+    Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind,
+    Threshold, Work, WorkOp,
+};
+use ripstop_core::registry::ProviderInfo;
+use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info, TxAttr};
+use ripstop_mem::{Parked, UserBuf};
+use ripstop_tcp::TcpProvider;
+use ripstop_types::{
+    AtomicKind, AtomicOp, Completion, CompletionError, Context, Datatype, EpType, Errno, FiAddr,
+    Flags, Progress, RmaIov, Threading, Version, WaitObj,
+};
+
+const KEY: u64 = 9;
+
+fn info(provider: &TcpProvider, threading: Threading, tx_size: usize) -> Info {
+    let hints = Hints {
+        caps: Flags::MSG | Flags::TAGGED | Flags::RMA | Flags::ATOMIC | Flags::TRIGGER,
+        ep: Some(EpAttr {
+            ep_type: EpType::Rdm,
+            ..EpAttr::default()
+        }),
+        tx: Some(TxAttr {
+            size: tx_size,
+            ..TxAttr::default()
+        }),
+        domain: Some(DomainAttr {
+            threading,
+            progress: Progress::Manual,
+            control_progress: Progress::Manual,
+            ..DomainAttr::default()
+        }),
+        ..Hints::default()
+    };
+    let request = Request {
+        version: Version::CURRENT,
+        node: Some("127.0.0.1"),
+        flags: Flags::SOURCE,
+        hints: Some(&hints),
+        ..Request::default()
+    };
+    let answer = provider.getinfo(&request);
+    answer.infos.into_iter().next().expect("an RDM interface")
+}
+
+struct End<D: Domain> {
+    domain: Arc<D>,
+    ep: Arc<D::Endpoint>,
+    cq: Arc<D::Cq>,
+    to: FiAddr,
+    sends: Arc<D::Counter>,
+    writes: Arc<D::Counter>,
+}
+
+fn open<D: Domain>(domain: Arc<D>, info: &Info) -> End<D> {
+    let cq = domain.cq(&CqAttr::default()).unwrap();
+    let av = domain.av(&AvAttr::default()).unwrap();
+    let ep = domain.endpoint(info, FidToken(0)).unwrap();
+    let counter = || domain.counter(&CounterAttr::default()).unwrap();
+    let (sends, writes) = (counter(), counter());
+    ep.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
+    ep.bind_counter(&sends, Flags::SEND).unwrap();
+    ep.bind_counter(&writes, Flags::WRITE).unwrap();
+    ep.bind_av(&av).unwrap();
+    ep.enable().unwrap();
+    let to = av.insert(&ep.name().unwrap()).unwrap();
+    End {
+        domain,
+        ep,
+        cq,
+        to,
+        sends,
+        writes,
+    }
+}
+
+/// A test on a domain without locks and on one with; sends wait in a queue of that size.
+macro_rules! on_both {
+    ($name:ident, $tx_size:expr, $end:ident => $body:block) => {
+        #[test]
+        fn $name() {
+            fn run<D: Domain>($end: &End<D>) $body
+            let provider = TcpProvider::new();
+            let wanted = info(&provider, Threading::Domain, $tx_size);
+            let fabric = provider.fabric(&wanted.fabric).unwrap();
+            run(&open(fabric.serial_domain(&wanted).unwrap(), &wanted));
+            let wanted = info(&provider, Threading::Safe, $tx_size);
+            let fabric = provider.fabric(&wanted.fabric).unwrap();
+            run(&open(fabric.safe_domain(&wanted).unwrap(), &wanted));
+        }
+    };
+}
+
+impl<D: Domain> End<D> {
+    fn counter(&self) -> Arc<D::Counter> {
+        self.domain.counter(&CounterAttr::default()).unwrap()
+    }
+
+    fn queue(&self, name: usize, counter: &Arc<D::Counter>, value: u64, op: WorkOp<'_, D>) {
+        self.try_queue(name, counter, value, op).unwrap();
+    }
+
+    fn try_queue(
+        &self,
+        name: usize,
+        counter: &Arc<D::Counter>,
+        value: u64,
+        op: WorkOp<'_, D>,
+    ) -> Result<(), Errno> {
+        self.domain.queue_work(&Work {
+            token: FidToken(name),
+            when: Threshold { counter, value },
+            op,
+        })
+    }
+
+    fn data<'a>(&'a self, call: DataCall<'a>, done: &'a Arc<D::Counter>) -> WorkOp<'a, D> {
+        WorkOp::Data {
+            ep: &self.ep,
+            call,
+            done: Some(done),
+        }
+    }
+
+    fn send<'a>(&self, iov: &'a [UserBuf], context: Context, flags: Flags) -> DataCall<'a> {
+        DataCall::Send {
+            kind: SendKind::Msg,
+            iov,
+            data: None,
+            dest: self.to,
+            context,
+            flags,
+        }
+    }
+
+    fn recv<'a>(&self, iov: &'a [UserBuf], context: Context, flags: Flags) -> DataCall<'a> {
+        DataCall::Recv {
+            kind: RecvKind::Msg,
+            iov,
+            src: FiAddr::UNSPEC,
+            context,
+            flags,
+        }
+    }
+
+    fn rma<'a>(&self, remote: &'a [RmaIov]) -> RmaCall<'a> {
+        RmaCall {
+            remote,
+            peer: self.to,
+            data: None,
+            context: 77,
+            flags: Some(Flags::empty()),
+        }
+    }
+
+    fn register(&self, memory: UserBuf) -> Arc<D::Mr> {
+        let attr = MrAttr {
+            iov: vec![memory],
+            access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
+            offset: 0,
+            requested_key: KEY,
+            flags: Flags::empty(),
+        };
+        self.domain.mr(&attr).unwrap()
+    }
+
+    /// The next entry, or its error.
+    fn next(&self) -> Result<Completion, CompletionError> {
+        let mut found = None;
+        until("a completion", || {
+            match self.cq.read(1, |entry| found = Some(Ok(*entry))) {
+                Err(Errno::EAVAIL) => {
+                    let note = |entry: &CompletionError, _: &[u8]| found = Some(Err(*entry));
+                    self.cq.read_error(note).unwrap();
+                }
+                Err(Errno::EAGAIN) => {}
+                done => drop(done.unwrap()),
+            }
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    fn is_quiet(&self) -> bool {
+        (0..200).all(|_| self.cq.read(1, |_| {}) == Err(Errno::EAGAIN))
+    }
+
+    fn becomes(&self, counter: &Arc<D::Counter>, value: u64) {
+        until("a count", || counter.read() == value);
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < end, "{what} does not come");
+    }
+}
+
+fn parked(bytes: &[u8]) -> Parked {
+    Parked::park(bytes.to_vec())
+}
+
+fn at(addr: u64, len: u64) -> RmaIov {
+    RmaIov {
+        addr,
+        len,
+        key: KEY,
+    }
+}
+
+on_both!(every_kind_of_work, 0, end => {
+    let (go, done) = (end.counter(), end.counter());
+    let (hello, got) = (parked(b"hello"), parked(&[0; 8]));
+    let (tagged, area) = (parked(&[0; 8]), parked(&[0; 64]));
+    let (fetched, compared, back) = (parked(&[0; 8]), parked(&[0; 8]), parked(&[0; 5]));
+    let (one, seven) = (parked(&1u64.to_ne_bytes()), parked(&7u64.to_ne_bytes()));
+    let mr = end.register(area.buf());
+    let region = |addr| [RmaIov { key: mr.key(), ..at(addr, 8) }];
+    let atomic = |kind, op, compare, result, remote| AtomicCall {
+        kind,
+        datatype: Datatype::Uint64,
+        op,
+        compare,
+        result,
+        remote,
+        peer: end.to,
+        data: None,
+        context: 78,
+        flags: Some(Flags::empty()),
+    };
+    let none = Flags::empty();
+    // Each step when the one before is done, so that what is fetched is known.
+    end.queue(1, &go, 1, end.data(end.recv(&[got.buf()], 1, none), &done));
+    end.queue(2, &go, 1, end.data(end.send(&[hello.buf()], 2, none), &done));
+    let kind = RecvKind::Tagged { tag: 5, ignore: 0 };
+    let call = DataCall::Recv { kind, iov: &[tagged.buf()], src: end.to, context: 3, flags: none };
+    end.queue(3, &done, 2, end.data(call, &done));
+    let kind = SendKind::Tagged(5);
+    let iov = [hello.buf()];
+    let call = DataCall::Send { kind, iov: &iov, data: None, dest: end.to, context: 4, flags: none };
+    end.queue(4, &done, 2, end.data(call, &done));
+    let remote = region(8);
+    end.queue(5, &done, 4, end.data(DataCall::Write(&[one.buf()], end.rma(&remote)), &done));
+    let call = atomic(AtomicKind::Plain, AtomicOp::Sum, &[], &[], &remote);
+    end.queue(6, &done, 5, end.data(DataCall::Atomic(&[one.buf()], call), &done));
+    let result = [fetched.buf()];
+    let call = atomic(AtomicKind::Fetch, AtomicOp::Sum, &[], &result, &remote);
+    end.queue(7, &done, 6, end.data(DataCall::Atomic(&[one.buf()], call), &done));
+    let (compare, result) = ([one.buf()], [compared.buf()]);
+    let call = atomic(AtomicKind::Compare, AtomicOp::CswapNe, &compare, &result, &remote);
+    end.queue(8, &done, 7, end.data(DataCall::Atomic(&[seven.buf()], call), &done));
+    let remote = [RmaIov { key: mr.key(), ..at(8, 5) }];
+    end.queue(9, &done, 8, end.data(DataCall::Read(&[back.buf()], end.rma(&remote)), &done));
+    end.queue(10, &done, 9, WorkOp::Set(&done, 50));
+    end.queue(11, &done, 50, WorkOp::Add(&done, 5));
+    assert!(end.is_quiet());
+    assert_eq!((done.read(), go.is_busy(), done.is_busy()), (0, true, true));
+    go.add(1);
+    end.becomes(&done, 55);
+    assert_eq!(done.read_error(), 0);
+    assert!(end.is_quiet(), "nobody asked for entries");
+    assert_eq!((end.sends.read(), end.writes.read()), (0, 0));
+    assert!(!go.is_busy() && !done.is_busy());
+    drop(mr);
+    assert_eq!(&got.unpark()[..5], b"hello");
+    assert_eq!(&tagged.unpark()[..5], b"hello");
+    assert_eq!(fetched.unpark(), 2u64.to_ne_bytes());
+    assert_eq!(compared.unpark(), 3u64.to_ne_bytes());
+    assert_eq!(back.unpark(), 7u64.to_ne_bytes()[..5]);
+    assert_eq!(area.unpark()[8..16], 7u64.to_ne_bytes());
+    for buf in [hello, one, seven] {
+        drop(buf.unpark());
+    }
+});
+
+on_both!(work_is_reported_if_asked, 0, end => {
+    let go = end.counter();
+    let (hello, got) = (parked(b"hello"), parked(&[0; 8]));
+    let asked = Flags::COMPLETION;
+    end.queue(1, &go, 1, end.data(end.recv(&[got.buf()], 1, asked), &go));
+    end.queue(2, &go, 1, end.data(end.send(&[hello.buf()], 2, asked), &end.sends));
+    go.set(1);
+    let mut contexts = [end.next().unwrap().context, end.next().unwrap().context];
+    contexts.sort_unstable();
+    assert_eq!(contexts, [1, 2]);
+    // Its own counter is the one it was to tell: once.
+    assert_eq!((end.sends.read(), go.read()), (1, 2));
+    drop((hello.unpark(), got.unpark()));
+});
+
+on_both!(triggered_operations_start_in_the_order_of_thresholds, 0, end => {
+    let go = end.counter();
+    let bufs: Vec<Parked> = (0..6u8).map(|byte| parked(&[byte])).collect();
+    let rooms: Vec<Parked> = (0..6).map(|_| parked(&[0])).collect();
+    for (context, room) in rooms.iter().enumerate() {
+        let iov = [room.buf()];
+        end.ep.recv(RecvKind::Msg, &iov, end.to, 100 + context, None).unwrap();
+    }
+    for (byte, value) in [(5, 9), (2, 3), (0, 1), (3, 3), (4, 4), (1, 2)] {
+        let iov = [bufs[byte].buf()];
+        let call = end.send(&iov, byte, Flags::TRIGGER);
+        let counter = &go;
+        end.ep.trigger(&call, Threshold { counter, value }).unwrap();
+    }
+    assert!(end.is_quiet());
+    // Errors are no successes.
+    go.add_error(20);
+    assert!(end.is_quiet());
+    go.add(9);
+    let done: Vec<Completion> = (0..12).map(|_| end.next().unwrap()).collect();
+    let sent = |flag| done.iter().filter(move |c| c.flags.contains(flag)).map(|c| c.context);
+    assert!(sent(Flags::SEND).eq(0..6), "{done:?}");
+    assert!(sent(Flags::RECV).eq(100..106));
+    assert_eq!(end.sends.read(), 6);
+    let got: Vec<u8> = rooms.into_iter().flat_map(Parked::unpark).collect();
+    assert_eq!(got, [0, 1, 2, 3, 4, 5]);
+    bufs.into_iter().for_each(|buf| drop(buf.unpark()));
+});
+
+on_both!(injected_payload_is_copied_by_the_call, 0, end => {
+    let go = end.counter();
+    let (first, second) = (parked(b"ab"), parked(b"cd"));
+    let call_of = [first.buf(), second.buf()];
+    let call = end.send(&call_of, 1, Flags::TRIGGER | Flags::INJECT);
+    let when = || Threshold { counter: &go, value: 1 };
+    end.ep.trigger(&call, when()).unwrap();
+    ripstop_mem::copy_out(first.buf(), b"xx");
+    let room = parked(&[0; 8]);
+    end.ep.recv(RecvKind::Msg, &[room.buf()], end.to, 2, None).unwrap();
+    go.add(1);
+    for _ in 0..2 {
+        assert!(end.next().is_ok());
+    }
+    assert_eq!(&room.unpark()[..4], b"abcd");
+    let long = parked(&[0; 100_000]);
+    let iov = [long.buf()];
+    let call = end.send(&iov, 1, Flags::TRIGGER | Flags::INJECT);
+    assert_eq!(end.ep.trigger(&call, when()), Err(Errno::EMSGSIZE));
+    for buf in [first, second, long] {
+        drop(buf.unpark());
+    }
+});
+
+on_both!(a_full_queue_keeps_the_order, 4, end => {
+    const MANY: usize = 300;
+    let go = end.counter();
+    let bufs: Vec<Parked> = (0..MANY).map(|n| parked(&n.to_ne_bytes())).collect();
+    let room = parked(&[0; 8]);
+    for (context, buf) in bufs.iter().enumerate() {
+        let iov = [buf.buf()];
+        let flags = Flags::TRIGGER | Flags::DELIVERY_COMPLETE;
+        let call = end.send(&iov, context, flags);
+        let value = context as u64 / 7;
+        end.ep.trigger(&call, Threshold { counter: &go, value }).unwrap();
+    }
+    go.add(MANY as u64);
+    for n in 0..MANY {
+        end.ep.recv(RecvKind::Msg, &[room.buf()], end.to, MANY, None).unwrap();
+        let mut bytes = [0; 8];
+        while end.next().unwrap().context != MANY {}
+        ripstop_mem::copy_in(&mut bytes, room.buf());
+        assert_eq!(usize::from_ne_bytes(bytes), n);
+    }
+    end.becomes(&end.sends, MANY as u64);
+    for buf in bufs.into_iter().chain([room]) {
+        drop(buf.unpark());
+    }
+});
+
+on_both!(a_long_chain_needs_no_stack, 0, end => {
+    const LONG: u64 = 100_000;
+    let (a, b) = (end.counter(), end.counter());
+    for value in (1..=LONG).rev() {
+        end.queue(1, &a, value, WorkOp::Add(&b, 1));
+        end.queue(1, &b, value, WorkOp::Add(&a, 1));
+    }
+    a.add(1);
+    end.becomes(&b, LONG);
+    assert_eq!(a.read(), LONG + 1);
+    assert!(!a.is_busy() && !b.is_busy());
+});
+
+on_both!(what_has_not_started_can_be_taken_back, 0, end => {
+    let (a, b) = (end.counter(), end.counter());
+    for value in [1, 2, 3] {
+        end.queue(value as usize, &a, value, WorkOp::Add(&b, 1));
+        end.queue(9, &b, 10 * value, WorkOp::Set(&a, 0));
+    }
+    let buf = parked(b"x");
+    let iov = [buf.buf()];
+    let call = end.send(&iov, 5, Flags::TRIGGER);
+    end.ep.trigger(&call, Threshold { counter: &a, value: 4 }).unwrap();
+    assert_eq!(end.domain.cancel_work(FidToken(2)), Ok(()));
+    assert_eq!(end.domain.cancel_work(FidToken(2)), Err(Errno::ENOENT));
+    assert_eq!(end.domain.cancel_work(FidToken(8)), Err(Errno::ENOENT));
+    a.add(2);
+    end.becomes(&b, 1);
+    assert_eq!(end.domain.cancel_work(FidToken(1)), Err(Errno::ENOENT));
+    end.domain.flush_work(Some(&a)).unwrap();
+    a.add(1);
+    assert_eq!((b.read(), b.is_busy()), (1, true));
+    end.domain.flush_work(None).unwrap();
+    assert!(!b.is_busy());
+    assert_eq!(end.domain.cancel_work(FidToken(9)), Err(Errno::ENOENT));
+    // Triggered operations are the endpoint's.
+    assert!(a.is_busy());
+    end.ep.cancel(5).unwrap();
+    let error = end.next().unwrap_err();
+    assert_eq!((error.entry.context, error.err), (5, Errno::ECANCELED));
+    assert_eq!(error.entry.flags, Flags::SEND | Flags::MSG);
+    assert_eq!(end.ep.cancel(5), Err(Errno::ENOENT));
+    assert!(!a.is_busy());
+    drop(buf.unpark());
+});
+
+on_both!(failures_are_counted_as_errors, 0, end => {
+    let (go, done) = (end.counter(), end.counter());
+    let buf = parked(&[1; 8]);
+    let iov = [buf.buf()];
+    let nowhere = [RmaIov { addr: 0, len: 8, key: 4711 }];
+    end.queue(1, &go, 1, end.data(DataCall::Write(&iov, end.rma(&nowhere)), &done));
+    end.queue(2, &go, 1, end.data(DataCall::Read(&iov, end.rma(&nowhere)), &done));
+    // Found only when it starts: nobody has this address.
+    let call = DataCall::Send {
+        kind: SendKind::Msg,
+        iov: &iov,
+        data: None,
+        dest: FiAddr(1234),
+        context: 3,
+        flags: Flags::COMPLETION,
+    };
+    end.queue(3, &go, 1, end.data(call, &done));
+    // Errors count towards the threshold of work, so that nothing waits for ever.
+    end.queue(4, &done, 3, WorkOp::Add(&go, 10));
+    go.add(1);
+    end.becomes(&go, 11);
+    assert_eq!((done.read(), done.read_error()), (0, 3));
+    let error = end.next().unwrap_err();
+    assert_eq!((error.entry.context, error.err), (3, Errno::EINVAL));
+    assert!(end.is_quiet());
+    // The same of a triggered operation is its error entry.
+    let call = DataCall::Write(&iov, RmaCall { peer: FiAddr(1234), ..end.rma(&nowhere) });
+    end.ep.trigger(&call, Threshold { counter: &go, value: 5 }).unwrap();
+    let error = end.next().unwrap_err();
+    assert_eq!((error.entry.context, error.err), (77, Errno::EINVAL));
+    assert_eq!(error.entry.flags, Flags::RMA | Flags::WRITE);
+    assert_eq!(end.writes.read_error(), 1);
+    drop(buf.unpark());
+});
+
+on_both!(what_is_closed_takes_its_work_along, 0, end => {
+    let provider = TcpProvider::new();
+    let wanted = info(&provider, Threading::Domain, 0);
+    let (go, done) = (end.counter(), end.counter());
+    let other = open(Arc::clone(&end.domain), &wanted);
+    let buf = parked(&[0; 8]);
+    let iov = [buf.buf()];
+    let none = Flags::empty();
+    // One that has begun, one that waits, and a triggered one.
+    let recv = other.recv(&iov, 1, none);
+    other.queue(1, &go, 0, other.data(recv, &done));
+    other.queue(2, &go, 5, other.data(recv, &done));
+    other.ep.trigger(&recv, Threshold { counter: &go, value: 5 }).unwrap();
+    assert!(done.is_busy() && go.is_busy());
+    drop(other);
+    assert!(!done.is_busy() && !go.is_busy());
+    assert_eq!((done.read(), done.read_error()), (0, 1));
+    // A counter that goes takes along what waits for it or would change it.
+    end.queue(3, &go, 5, WorkOp::Add(&done, 1));
+    end.queue(4, &done, 5, WorkOp::Add(&go, 1));
+    end.queue(5, &done, 5, end.data(end.recv(&iov, 1, none), &go));
+    drop(go);
+    assert!(!done.is_busy());
+    done.add(10);
+    assert!(end.is_quiet());
+    drop(buf.unpark());
+});
+
+on_both!(bad_arguments_are_refused, 0, end => {
+    let provider = TcpProvider::new();
+    let wanted = info(&provider, Threading::Safe, 0);
+    let fabric = provider.fabric(&wanted.fabric).unwrap();
+    let go = end.counter();
+    let buf = parked(&[0; 8]);
+    let iov = [buf.buf()];
+    let never = u64::MAX;
+    let many = [buf.buf(); 5];
+    let refused = end.try_queue(1, &go, 1, end.data(end.send(&many, 1, Flags::empty()), &go));
+    assert_eq!(refused, Err(Errno::EINVAL));
+    for flag in [Flags::PEEK, Flags::CLAIM, Flags::DISCARD, Flags::MULTI_RECV] {
+        let work = end.data(end.recv(&iov, 1, flag), &go);
+        assert_eq!(end.try_queue(1, &go, 1, work), Err(Errno::ENOSYS));
+    }
+    // FI_TRIGGER goes with a threshold.
+    let flags = Some(Flags::TRIGGER);
+    let sent = end.ep.send(SendKind::Msg, &iov, None, end.to, 1, flags);
+    assert_eq!(sent, Err(Errno::EINVAL));
+    let posted = end.ep.recv(RecvKind::Msg, &iov, end.to, 1, flags);
+    assert_eq!(posted, Err(Errno::EINVAL));
+    // The highest threshold is no overflow: it is not reached.
+    end.queue(1, &go, never, WorkOp::Add(&go, 1));
+    go.set(never - 1);
+    assert!(end.is_quiet());
+    go.add_error(never);
+    assert_eq!(go.read(), never);
+    let mut bare = wanted.clone();
+    bare.caps -= Flags::TRIGGER;
+    let plain = open(fabric.safe_domain(&bare).unwrap(), &bare);
+    let count = plain.counter();
+    let call = plain.send(&iov, 1, Flags::TRIGGER);
+    let when = Threshold { counter: &count, value: 1 };
+    assert_eq!(plain.ep.trigger(&call, when), Err(Errno::EOPNOTSUPP));
+    drop(buf.unpark());
+});
+
+#[test]
+fn objects_of_another_domain_are_refused() {
+    let provider = TcpProvider::new();
+    let wanted = info(&provider, Threading::Safe, 0);
+    let fabric = provider.fabric(&wanted.fabric).unwrap();
+    let ends = [0; 2].map(|_| open(fabric.safe_domain(&wanted).unwrap(), &wanted));
+    let [own, other] = &ends;
+    let (mine, theirs) = (own.counter(), other.counter());
+    let buf = parked(&[0; 8]);
+    let iov = [buf.buf()];
+    let recv = own.recv(&iov, 1, Flags::empty());
+    for (when, op) in [
+        (&theirs, WorkOp::Add(&mine, 1)),
+        (&mine, WorkOp::Add(&theirs, 1)),
+        (&mine, WorkOp::Set(&theirs, 1)),
+        (&mine, own.data(recv, &theirs)),
+        (&mine, other.data(recv, &mine)),
+    ] {
+        assert_eq!(own.try_queue(1, when, 0, op), Err(Errno::EINVAL));
+    }
+    assert_eq!(own.domain.flush_work(Some(&theirs)), Err(Errno::EINVAL));
+    let when = Threshold {
+        counter: &theirs,
+        value: 0,
+    };
+    assert_eq!(own.ep.trigger(&recv, when), Err(Errno::EINVAL));
+    assert_eq!((mine.read(), theirs.read()), (0, 0));
+    drop(buf.unpark());
+}
+
+#[test]
+fn a_thread_that_waits_is_woken_by_work() {
+    let provider = TcpProvider::new();
+    let wanted = info(&provider, Threading::Safe, 0);
+    let fabric = provider.fabric(&wanted.fabric).unwrap();
+    let end = open(fabric.safe_domain(&wanted).unwrap(), &wanted);
+    let go = end.counter();
+    let attr = CounterAttr {
+        wait: WaitObj::Unspec,
+        ..CounterAttr::default()
+    };
+    let done = end.domain.counter(&attr).unwrap();
+    end.queue(1, &go, 1, WorkOp::Add(&done, 2));
+    end.queue(2, &go, 2, WorkOp::Set(&done, 9));
+    let short = Some(Duration::from_millis(20));
+    assert_eq!(done.wait(2, short), Err(Errno::ETIMEDOUT));
+    let long = Some(Duration::from_secs(20));
+    for (adds, value) in [(1, 2), (1, 9)] {
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| done.wait(value, long));
+            std::thread::sleep(Duration::from_millis(50));
+            go.add(adds);
+            assert_eq!(waiter.join().unwrap(), Ok(()));
+        });
+    }
+    assert_eq!(done.read(), 9);
+}
+
+/// More than one pass starts: whoever sleeps meanwhile is woken to go on.
+#[test]
+fn a_sleeping_thread_goes_on_with_a_long_chain() {
+    const LONG: u64 = 50_000;
+    let provider = TcpProvider::new();
+    let wanted = info(&provider, Threading::Safe, 0);
+    let fabric = provider.fabric(&wanted.fabric).unwrap();
+    let end = open(fabric.safe_domain(&wanted).unwrap(), &wanted);
+    let attr = CounterAttr {
+        wait: WaitObj::Unspec,
+        ..CounterAttr::default()
+    };
+    let chain = end.domain.counter(&attr).unwrap();
+    for value in 1..LONG {
+        end.queue(1, &chain, value, WorkOp::Add(&chain, 1));
+    }
+    chain.add(1);
+    let start = Instant::now();
+    assert_eq!(chain.wait(LONG, Some(Duration::from_secs(20))), Ok(()));
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
