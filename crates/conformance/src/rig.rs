@@ -132,7 +132,8 @@ impl<'a> Rig<'a> {
         Ok(post.token)
     }
 
-    fn filled(&self, side: usize, mut post: Post) -> Post {
+    /// A post with a token and the peer's address filled in.
+    pub fn filled(&self, side: usize, mut post: Post) -> Post {
         post.token = self.token();
         if !post.kind.receives() && post.addr == FiAddr::UNSPEC {
             post.addr = self.sides[side].peer;

@@ -43,7 +43,7 @@ pub struct Atomic<'a> {
 }
 
 /// The call's arguments as C takes them.
-struct Args {
+pub(crate) struct Args {
     ioc: [fi_ioc; MAX_PARTS],
     desc: [*mut c_void; MAX_PARTS],
     shape: [usize; 3],
@@ -54,7 +54,7 @@ struct Args {
 }
 
 impl Args {
-    fn new(call: &Atomic<'_>, parts: &Parts) -> std::result::Result<Self, Errno> {
+    pub(crate) fn new(call: &Atomic<'_>, parts: &Parts) -> std::result::Result<Self, Errno> {
         let size = Datatype::from_number(call.datatype).map_or(1, Datatype::size);
         let given = call
             .shape
@@ -85,12 +85,12 @@ impl Args {
         self.shape[..group].iter().sum()
     }
 
-    fn iocs(&mut self, group: usize) -> *mut fi_ioc {
+    pub(crate) fn iocs(&mut self, group: usize) -> *mut fi_ioc {
         let start = self.start(group);
         self.ioc[start..].as_mut_ptr()
     }
 
-    fn descs(&mut self, group: usize) -> *mut *mut c_void {
+    pub(crate) fn descs(&mut self, group: usize) -> *mut *mut c_void {
         let start = self.start(group);
         self.desc[start..].as_mut_ptr()
     }
@@ -435,7 +435,7 @@ impl<M: Threading> Endpoint<M> {
     }
 }
 
-fn message(call: &Atomic<'_>, args: &mut Args, context: *mut c_void) -> fi_msg_atomic {
+pub(crate) fn message(call: &Atomic<'_>, args: &mut Args, context: *mut c_void) -> fi_msg_atomic {
     fi_msg_atomic {
         msg_iov: args.iocs(0),
         desc: args.descs(0),

@@ -58,13 +58,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    fn new() -> Self {
-        Self {
-            iov: [NO_PART.iov; MAX_PARTS],
-            desc: [NO_PART.desc; MAX_PARTS],
-            count: 0,
-        }
-    }
+    /// No pieces.
+    pub(crate) const NONE: Self = Self {
+        iov: [NO_PART.iov; MAX_PARTS],
+        desc: [NO_PART.desc; MAX_PARTS],
+        count: 0,
+    };
 
     /// What is about to be posted.
     pub(crate) fn op(&self, flags: Flags) -> Op {
@@ -131,7 +130,7 @@ impl private::Sealed for Buf {
     }
 
     fn parts(&self) -> Result<Parts, Errno> {
-        let mut parts = Parts::new();
+        let mut parts = Parts::NONE;
         parts.push(private::Single::part(self))?;
         Ok(parts)
     }
@@ -163,7 +162,7 @@ impl private::Sealed for Vec<Buf> {
     }
 
     fn parts(&self) -> Result<Parts, Errno> {
-        let mut parts = Parts::new();
+        let mut parts = Parts::NONE;
         for buf in self {
             parts.push(private::Single::part(buf))?;
         }
@@ -209,7 +208,7 @@ impl<M: Threading> private::Sealed for Slice<'_, M> {
     }
 
     fn parts(&self) -> Result<Parts, Errno> {
-        let mut parts = Parts::new();
+        let mut parts = Parts::NONE;
         parts.push(private::Single::part(self))?;
         Ok(parts)
     }

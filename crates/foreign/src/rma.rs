@@ -15,7 +15,7 @@ use crate::threading::Threading;
 use crate::{Endpoint, Error, Result};
 
 /// Pieces of a peer's memory that one operation may name here.
-const MAX_REMOTE: usize = 16;
+pub(crate) const MAX_REMOTE: usize = 16;
 
 /// A piece of a peer's memory (`struct fi_rma_iov`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,6 +17,7 @@ mod rma;
 mod sets;
 mod tagged;
 mod threads;
+mod trigger;
 
 use std::net::{TcpListener, UdpSocket};
 
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Case> {
         rma::cases(),
         atomic::cases(),
         mr::CASES.to_vec(),
+        trigger::CASES.to_vec(),
         careless::CASES.to_vec(),
         peers::CASES.to_vec(),
         threads::cases(),

@@ -22,7 +22,8 @@ use rustix::event::Timespec;
 
 pub use call::{Error, Result};
 pub use post::{
-    Atomic, Claimed, Completion, CqError, Form, Inject, Kind, MrAttr, Post, Remote, Token,
+    Atomic, Claimed, Completion, CqError, Form, Inject, Kind, MrAttr, Post, Remote, Token, When,
+    WorkId, WorkOp,
 };
 
 /// An open object.
@@ -230,6 +231,14 @@ pub trait Subject {
     fn peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()>;
     /// Receives, or with no buffer discards, what the peek with this token has claimed.
     fn claim(&self, ep: Fid, claimed: Claimed, post: &Post) -> Result<()>;
+
+    // fi_trigger(3)
+    /// Posts with `FI_TRIGGER`.
+    fn trigger(&self, ep: Fid, post: &Post, when: When) -> Result<()>;
+    fn queue_work(&self, domain: Fid, when: When, op: &WorkOp<'_>) -> Result<WorkId>;
+    fn cancel_work(&self, domain: Fid, work: WorkId) -> Result<()>;
+    /// All work of the domain, or what waits for one counter.
+    fn flush_work(&self, domain: Fid, cntr: Option<Fid>) -> Result<()>;
 
     // fi_mr(3), fi_rma(3)
     /// Memory of zeroes, to register. It stays when the registration is closed.

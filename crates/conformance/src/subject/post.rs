@@ -263,6 +263,37 @@ pub struct Inject<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed(pub Token);
 
+/// A counter, and the value at which an operation starts (`fi_trigger`(3)).
+#[derive(Clone, Copy, Debug)]
+pub struct When {
+    /// The counter.
+    pub cntr: super::Fid,
+    /// The value.
+    pub threshold: u64,
+}
+
+/// What deferred work does.
+#[derive(Clone, Copy, Debug)]
+pub enum WorkOp<'a> {
+    /// A data transfer. Its token comes back only if its flags ask for a completion.
+    Post {
+        /// The endpoint.
+        ep: super::Fid,
+        /// What it does.
+        post: &'a Post,
+        /// The counter of its end.
+        done: Option<super::Fid>,
+    },
+    /// `FI_OP_CNTR_SET`.
+    Set(super::Fid, u64),
+    /// `FI_OP_CNTR_ADD`.
+    Add(super::Fid, u64),
+}
+
+/// Names deferred work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkId(pub usize);
+
 /// A successful completion.
 #[derive(Clone, Debug)]
 pub struct Completion {

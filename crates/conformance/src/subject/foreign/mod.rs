@@ -5,6 +5,7 @@ mod edge;
 mod post;
 mod rma;
 mod table;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{
     About, AvAttr, CEdge, Claimed, Completion, CqAttr, CqError, Direction, EpOption, EqError,
-    Error, Event, Fid, Inject, MrAttr, Post, Query, Remote, Result, Subject, Token, timespec,
+    Error, Event, Fid, Inject, MrAttr, Post, Query, Remote, Result, Subject, Token, When, WorkId,
+    WorkOp, timespec,
 };
 use table::{Object, Table};
 
@@ -462,6 +464,22 @@ impl<M: lib::Threading> Subject for Foreign<M> {
 
     fn claim(&self, ep: Fid, claimed: Claimed, post: &Post) -> Result<()> {
         self.do_claim(ep, claimed, post)
+    }
+
+    fn trigger(&self, ep: Fid, post: &Post, when: When) -> Result<()> {
+        self.do_trigger(ep, post, when)
+    }
+
+    fn queue_work(&self, domain: Fid, when: When, op: &WorkOp<'_>) -> Result<WorkId> {
+        self.do_queue_work(domain, when, op)
+    }
+
+    fn cancel_work(&self, domain: Fid, work: WorkId) -> Result<()> {
+        self.do_cancel_work(domain, work)
+    }
+
+    fn flush_work(&self, domain: Fid, cntr: Option<Fid>) -> Result<()> {
+        self.do_flush_work(domain, cntr)
     }
 
     fn memory(&self, domain: Fid, len: usize) -> Result<Fid> {

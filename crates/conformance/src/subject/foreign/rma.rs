@@ -32,7 +32,7 @@ pub(super) fn bind<M: lib::Threading>(mr: &lib::Mr<M>, to: &Object<M>, flags: Fl
     }?)
 }
 
-fn remote(post: &Post) -> Vec<lib::Remote> {
+pub(super) fn remote(post: &Post) -> Vec<lib::Remote> {
     let of = |r: &Remote| lib::Remote {
         address: r.address,
         len: r.len,

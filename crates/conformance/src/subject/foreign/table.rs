@@ -101,6 +101,7 @@ pub(super) struct Inner<M: lib::Threading> {
     pub(super) requests_seen: usize,
     pub(super) ops: HashMap<Token, lib::OpId>,
     pub(super) claims: HashMap<Token, lib::Claim>,
+    pub(super) works: Vec<lib::WorkId>,
 }
 
 impl<M: lib::Threading> Table<M> {
@@ -114,6 +115,7 @@ impl<M: lib::Threading> Table<M> {
             requests_seen: 0,
             ops: HashMap::new(),
             claims: HashMap::new(),
+            works: Vec::new(),
         }))
     }
 

@@ -19,7 +19,8 @@ use super::table::Object;
 use super::{Kind, Rust, of, refused};
 use crate::subject::{
     About, AvAttr, Claimed, Completion, CqAttr, CqError, Direction, EpOption, EqError, Error,
-    Event, Fid, Inject, MrAttr, Post, Query, Remote, Result, Subject, Token, timespec,
+    Event, Fid, Inject, MrAttr, Post, Query, Remote, Result, Subject, Token, When, WorkId, WorkOp,
+    timespec,
 };
 
 /// Entries a read takes at most.
@@ -369,6 +370,22 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
 
     fn claim(&self, ep: Fid, claimed: Claimed, post: &Post) -> Result<()> {
         self.do_claim(ep, claimed, post)
+    }
+
+    fn trigger(&self, ep: Fid, post: &Post, when: When) -> Result<()> {
+        self.do_trigger(ep, post, when)
+    }
+
+    fn queue_work(&self, domain: Fid, when: When, op: &WorkOp<'_>) -> Result<WorkId> {
+        self.do_queue_work(domain, when, op)
+    }
+
+    fn cancel_work(&self, domain: Fid, work: WorkId) -> Result<()> {
+        self.do_cancel_work(domain, work)
+    }
+
+    fn flush_work(&self, domain: Fid, cntr: Option<Fid>) -> Result<()> {
+        self.do_flush_work(domain, cntr)
     }
 
     fn memory(&self, domain: Fid, len: usize) -> Result<Fid> {

@@ -7,6 +7,7 @@ mod atomic;
 mod calls;
 mod open;
 mod table;
+mod work;
 
 use std::sync::Arc;
 

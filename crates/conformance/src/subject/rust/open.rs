@@ -26,7 +26,7 @@ pub(super) fn event_token(fid: Fid) -> Result<FidToken> {
         .map_err(|_| Error::Missing("name so many objects"))
 }
 
-fn send_kind(tag: Option<u64>) -> SendKind {
+pub(super) fn send_kind(tag: Option<u64>) -> SendKind {
     tag.map_or(SendKind::Msg, SendKind::Tagged)
 }
 

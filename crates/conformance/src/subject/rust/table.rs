@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ripstop_core::EventQueue;
-use ripstop_core::provider::{Domain, Fabric};
+use ripstop_core::provider::{Counter as _, Domain, Fabric};
 use ripstop_mem::{Parked, UserBuf, copy_in};
 use ripstop_types::{self as types, Context, Flags};
 
@@ -72,6 +72,8 @@ impl<F: Fabric, D: Domain> Object<F, D> {
             Self::Domain(o) => Arc::strong_count(o),
             Self::Eq(o) => Arc::strong_count(o),
             Self::Cq(o) => Arc::strong_count(&o.cq),
+            // As every front end, it asks before it closes.
+            Self::Cntr(o) if o.is_busy() => return true,
             Self::Cntr(o) => Arc::strong_count(o),
             Self::Av(o) => Arc::strong_count(o),
             Self::Pep(o) => Arc::strong_count(o),

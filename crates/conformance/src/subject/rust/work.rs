@@ -1,0 +1,153 @@
+//! Triggered operations and deferred work.
+
+use std::sync::Arc;
+
+use ripstop_core::FidToken;
+use ripstop_core::provider::{
+    AtomicCall, DataCall, Domain, Endpoint, Provider, RecvKind, RmaCall, Threshold, Work,
+    WorkOp as CoreOp,
+};
+use ripstop_mem::Parked;
+use ripstop_types::{Context, Flags};
+
+use super::atomic::known;
+use super::open::{parked, rma_iov, send_kind};
+use super::{Kind, Rust, of};
+use crate::subject::{Fid, Kind as PostKind, Post, Result, When, WorkId, WorkOp};
+
+impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
+    /// Lends the buffers of a post and makes a call of it.
+    fn with_call(
+        &self,
+        ep: Fid,
+        post: &Post,
+        put: impl FnOnce(&DataCall<'_>, Context) -> Result<()>,
+    ) -> Result<()> {
+        let mut bufs = parked(post);
+        let what = match &post.atomic {
+            None => None,
+            Some(atomic) => {
+                let extra = atomic.compare.iter().chain(&atomic.result);
+                bufs.extend(extra.map(|b| Parked::park(b.clone())));
+                Some((atomic, known((atomic.datatype, atomic.op))?))
+            }
+        };
+        let (context, iov) = self.table.lend(ep, post.token, bufs);
+        let mut flags = post.flags.unwrap_or_default();
+        if post.data.is_some() {
+            flags |= Flags::REMOTE_CQ_DATA;
+        }
+        let remote: Vec<_> = post.remote.iter().map(rma_iov).collect();
+        let rma = RmaCall {
+            remote: &remote,
+            peer: post.addr,
+            data: post.data,
+            context,
+            flags: Some(flags),
+        };
+        let tagged = matches!(post.kind, PostKind::Tsend | PostKind::Trecv);
+        let tag = tagged.then_some(post.tag);
+        let call = match (post.kind, what) {
+            (PostKind::Read, _) => DataCall::Read(&iov, rma),
+            (PostKind::Write, _) => DataCall::Write(&iov, rma),
+            (PostKind::Atomic(kind), Some((atomic, (datatype, op)))) => {
+                let (operand, rest) = iov.split_at(post.bufs.len());
+                let (compare, result) = rest.split_at(atomic.compare.len());
+                DataCall::Atomic(
+                    operand,
+                    AtomicCall {
+                        kind,
+                        datatype,
+                        op,
+                        compare,
+                        result,
+                        remote: &remote,
+                        peer: post.addr,
+                        data: post.data,
+                        context,
+                        flags: Some(flags),
+                    },
+                )
+            }
+            (kind, _) if kind.receives() => DataCall::Recv {
+                kind: tag.map_or(RecvKind::Msg, |tag| RecvKind::Tagged {
+                    tag,
+                    ignore: post.ignore,
+                }),
+                iov: &iov,
+                src: post.addr,
+                context,
+                flags,
+            },
+            _ => DataCall::Send {
+                kind: send_kind(tag),
+                iov: &iov,
+                data: post.data,
+                dest: post.addr,
+                context,
+                flags,
+            },
+        };
+        put(&call, context).inspect_err(|_| self.table.forget(context))
+    }
+
+    pub(super) fn do_trigger(&self, fid: Fid, post: &Post, when: When) -> Result<()> {
+        let ep = self.table.ep(fid)?;
+        let counter = self.table.cntr(when.cntr)?;
+        self.with_call(fid, post, |call, _| {
+            let when = Threshold {
+                counter: &counter,
+                value: when.threshold,
+            };
+            of("trigger", ep.trigger(call, when))
+        })
+    }
+
+    pub(super) fn do_queue_work(&self, domain: Fid, when: When, op: &WorkOp<'_>) -> Result<WorkId> {
+        let domain = self.table.domain(domain)?;
+        let counter = self.table.cntr(when.cntr)?;
+        let number = self.table.number().0;
+        let queue = |op: CoreOp<'_, K::Domain>| {
+            let work = Work {
+                token: FidToken(number as usize),
+                when: Threshold {
+                    counter: &counter,
+                    value: when.threshold,
+                },
+                op,
+            };
+            of("queue_work", domain.queue_work(&work))
+        };
+        match *op {
+            WorkOp::Set(to, value) => queue(CoreOp::Set(&self.table.cntr(to)?, value))?,
+            WorkOp::Add(to, value) => queue(CoreOp::Add(&self.table.cntr(to)?, value))?,
+            WorkOp::Post {
+                ep: fid,
+                post,
+                done,
+            } => {
+                let ep: Arc<_> = self.table.ep(fid)?;
+                let done = done.map(|done| self.table.cntr(done)).transpose()?;
+                self.with_call(fid, post, |call, _| {
+                    queue(CoreOp::Data {
+                        ep: &ep,
+                        call: *call,
+                        done: done.as_ref(),
+                    })
+                })?;
+            }
+        }
+        Ok(WorkId(number as usize))
+    }
+
+    pub(super) fn do_cancel_work(&self, domain: Fid, work: WorkId) -> Result<()> {
+        let domain = self.table.domain(domain)?;
+        of("cancel_work", domain.cancel_work(FidToken(work.0)))
+    }
+
+    pub(super) fn do_flush_work(&self, domain: Fid, cntr: Option<Fid>) -> Result<()> {
+        let domain = self.table.domain(domain)?;
+        let cntr = cntr.map(|cntr| self.table.cntr(cntr)).transpose()?;
+        of("flush_work", domain.flush_work(cntr.as_ref()))
+    }
+}
