@@ -76,6 +76,11 @@ pub(super) const CASES: &[Case] = &[
         pieces,
     ),
     Case::both(
+        "fi_mr/pieces_by_address",
+        "where peers name addresses, the pieces of a region follow the address of the first",
+        pieces_by_address,
+    ),
+    Case::both(
         "fi_mr/pieces_atomic",
         "an atomic reaches across the pieces of a region",
         pieces_atomic,
@@ -387,7 +392,15 @@ fn expose_pieces(rig: &Rig<'_>, form: Form) -> Step<Target> {
 }
 
 fn pieces(cx: &Cx<'_>) -> Outcome {
-    let rig = Rig::open(cx, &Spec::rma())?;
+    in_pieces(Rig::open(cx, &Spec::rma())?)
+}
+
+/// As [`pieces`], where peers name memory by its address.
+fn pieces_by_address(cx: &Cx<'_>) -> Outcome {
+    in_pieces(old(cx, MrMode::BASIC)?)
+}
+
+fn in_pieces(rig: Rig<'_>) -> Outcome {
     for form in [Form::Regv, Form::Regattr] {
         let target = expose_pieces(&rig, form)?;
         let mut expected = vec![9; 4096];
