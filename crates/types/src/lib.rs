@@ -8,6 +8,7 @@
 
 mod addr;
 mod atomic;
+mod collective;
 mod completion;
 mod enums;
 mod errno;
@@ -18,6 +19,7 @@ mod version;
 
 pub use addr::FiAddr;
 pub use atomic::{AtomicKind, AtomicOp, Datatype};
+pub use collective::Collective;
 pub use completion::{Completion, CompletionError, Context};
 pub use enums::{
     AddrFormat, AvType, CmEvent, CqFormat, EpType, Progress, Protocol, ResourceMgmt, Threading,

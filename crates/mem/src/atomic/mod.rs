@@ -43,6 +43,7 @@ mod locked;
 #[cfg(all(target_arch = "x86_64", not(target_os = "none")))]
 mod long_double;
 mod place;
+mod reduce;
 #[cfg(not(target_os = "none"))]
 mod small;
 #[cfg(test)]
@@ -54,6 +55,7 @@ use core::fmt;
 
 pub use compute::compute;
 pub use place::execute;
+pub use reduce::reduce;
 use ripstop_types::{AtomicOp, Datatype};
 
 /// Why an atomic operation was refused. Nothing was read or written.
