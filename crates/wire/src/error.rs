@@ -121,6 +121,16 @@ pub enum WireError {
         /// The reason.
         reason: u8,
     },
+    /// The kind of a message between members of a collective group.
+    CollKind {
+        /// The byte on the wire.
+        found: u8,
+    },
+    /// The last field of such a message, which is zero.
+    CollReserved {
+        /// The number on the wire.
+        found: u32,
+    },
     /// The version of a connection message.
     CmVersion {
         /// The byte on the wire.
@@ -251,6 +261,13 @@ impl fmt::Display for WireError {
                 f,
                 "refusal of kind {answer} for reason {reason}, expected kinds 1 to 3 and \
                  reasons 1 to 6"
+            ),
+            Self::CollKind { found } => {
+                write!(f, "collective message of kind {found}, expected 1 to 8")
+            }
+            Self::CollReserved { found } => write!(
+                f,
+                "collective message with {found:#x} in its last field, expected 0"
             ),
             Self::CmVersion { found, expected } => {
                 write!(f, "connection message version {found}, expected {expected}")

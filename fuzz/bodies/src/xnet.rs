@@ -1,7 +1,8 @@
 //! Bodies for the tcp provider's protocol, `ripstop_wire::xnet`.
 
 use ripstop_wire::xnet::base::{
-    self, Answer, BASE_LEN, BaseFlags, Header, MAX_HEADER, OP_ACK, Op, Reason, RmaIov, RmaIovs,
+    self, Answer, BASE_LEN, BaseFlags, Coll, CollKind, Header, MAX_HEADER, OP_ACK, Op, Reason,
+    RmaIov, RmaIovs,
 };
 use ripstop_wire::xnet::cm;
 use ripstop_wire::xnet::rdm::{self, Greeting};
@@ -155,6 +156,17 @@ fn samples() -> Vec<Header> {
             op_data: 1,
             ..Header::new(Op::Data, 4)
         },
+        Header::coll(
+            Coll {
+                kind: CollKind::Data,
+                group: 1,
+                check: 2,
+                seq: 3,
+                tag: 4,
+                from: 5,
+            },
+            4,
+        ),
     ]
 }
 
@@ -163,8 +175,14 @@ pub fn base_emit(data: &[u8]) {
     let mut bytes = Bytes(data);
     let order = ORDERS[usize::from(bytes.u8() & 1)];
     let number = bytes.u8() & 15;
-    let extended = [Op::Refuse, Op::Atomic, Op::FetchAtomic, Op::CompareAtomic];
-    let op = Op::from_byte(number).unwrap_or(extended[usize::from(number & 3)]);
+    let extended = [
+        Op::Refuse,
+        Op::Atomic,
+        Op::FetchAtomic,
+        Op::CompareAtomic,
+        Op::Coll,
+    ];
+    let op = Op::from_byte(number).unwrap_or(extended[usize::from(number) % extended.len()]);
     let refusal = Answer::from_byte(number & 3).zip(Reason::from_byte(number >> 1));
     let iovs: Vec<_> = (0..bytes.u8() % 6)
         .map(|_| RmaIov {
@@ -189,6 +207,14 @@ pub fn base_emit(data: &[u8]) {
         rma,
         refusal,
         payload_len: bytes.u64(),
+        coll: CollKind::from_byte(bytes.u8() & 15).map(|kind| Coll {
+            kind,
+            group: bytes.u64(),
+            check: bytes.u64(),
+            seq: bytes.u32(),
+            tag: bytes.u32(),
+            from: bytes.u32(),
+        }),
     };
 
     let mut out = [0; MAX_HEADER];
@@ -207,7 +233,11 @@ pub fn base_emit(data: &[u8]) {
         atomic: if op.is_atomic() { header.atomic } else { 0 },
         tag: if op.has_tag() { header.tag } else { 0 },
         rts_size: if op == Op::TagRts { header.rts_size } else { 0 },
-        op_data: if op == Op::Refuse { 0 } else { header.op_data },
+        op_data: match op {
+            Op::Refuse | Op::Coll => 0,
+            _ => header.op_data,
+        },
+        coll: header.coll.filter(|_| op == Op::Coll),
         refusal: refusal.filter(|_| op == Op::Refuse),
         ..header
     };
@@ -239,6 +269,10 @@ struct Bytes<'a>(&'a [u8]);
 impl Bytes<'_> {
     fn u8(&mut self) -> u8 {
         self.split_off::<1>()[0]
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.split_off())
     }
 
     fn u64(&mut self) -> u64 {

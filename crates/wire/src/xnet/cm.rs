@@ -54,8 +54,11 @@ impl Extensions {
     /// Atomics of [`Op::Atomic`](super::base::Op::Atomic) and its kind. Only with
     /// [`Extensions::REFUSE`], and between machines of one byte order: operands are not swapped.
     pub const ATOMIC: Self = Self(2);
+    /// Collective operations of [`Op::Coll`](super::base::Op::Coll), between machines of one byte
+    /// order: payloads are not swapped.
+    pub const COLL: Self = Self(4);
     /// All this version speaks.
-    pub const ALL: Self = Self(Self::REFUSE.0 | Self::ATOMIC.0);
+    pub const ALL: Self = Self(Self::REFUSE.0 | Self::ATOMIC.0 | Self::COLL.0);
 
     /// Stands before the bits, so that nothing else is taken for them.
     const MARK: [u8; 4] = *b"RSTP";

@@ -2,7 +2,8 @@ use crate::cursor::{Reader, Writer};
 use crate::{ByteOrder, WireError};
 
 use super::{
-    Answer, BASE_LEN, BaseFlags, MAX_RMA, OP_ACK, Op, Reason, RmaIov, RmaIovs, VERSION, refusal,
+    Answer, BASE_LEN, BaseFlags, Coll, CollKind, MAX_RMA, OP_ACK, Op, Reason, RmaIov, RmaIovs,
+    VERSION, coll, refusal,
 };
 
 /// A data header, as a plain value.
@@ -37,6 +38,8 @@ pub struct Header {
     pub rma: RmaIovs,
     /// What a `Refuse` stands for, and why.
     pub refusal: Option<(Answer, Reason)>,
+    /// What a `Coll` says.
+    pub coll: Option<Coll>,
     /// How many bytes of payload follow the header.
     pub payload_len: u64,
 }
@@ -56,6 +59,7 @@ impl Header {
             rts_size: 0,
             rma: RmaIovs::NONE,
             refusal: None,
+            coll: None,
             payload_len,
         }
     }
@@ -84,6 +88,15 @@ impl Header {
         Self {
             refusal: Some((answer, reason)),
             ..Self::new(Op::Refuse, 0)
+        }
+    }
+
+    /// A message between members of a collective group.
+    #[must_use]
+    pub const fn coll(coll: Coll, payload_len: u64) -> Self {
+        Self {
+            coll: Some(coll),
+            ..Self::new(Op::Coll, payload_len)
         }
     }
 
@@ -130,6 +143,8 @@ impl Header {
             (Op::Refuse, Some((answer, reason))) => (answer as u8, reason as u8),
             _ => (self.op_data, self.rma.count()),
         };
+        let coll = self.coll.filter(|_| self.op == Op::Coll);
+        let op_data = coll.map_or(op_data, |coll| coll.kind as u8);
 
         let room = out.len();
         let out = out.get_mut(..usize::from(len)).ok_or(WireError::NoRoom {
@@ -152,6 +167,9 @@ impl Header {
             out.u64(iov.addr)?;
             out.u64(iov.len)?;
             out.u64(iov.key)?;
+        }
+        if let Some(coll) = coll {
+            coll.emit(&mut out)?;
         }
         Ok(usize::from(len))
     }
@@ -212,9 +230,10 @@ impl Header {
         };
         let flags = BaseFlags::from_bits(bits);
         let has_cq_data = op.may_carry_cq_data() && flags.contains(BaseFlags::REMOTE_CQ_DATA);
-        let (refusal, op_data) = match op {
-            Op::Refuse => (Some(refusal::parse(op_data, rma_count)?), 0),
-            _ => (None, op_data),
+        let (refusal, kind, op_data) = match op {
+            Op::Refuse => (Some(refusal::parse(op_data, rma_count)?), None, 0),
+            Op::Coll => (None, Some(coll_kind(op_data)?), 0),
+            _ => (None, None, op_data),
         };
         let rma_count = if op.has_rma() { rma_count } else { 0 };
         if rma_count > MAX_RMA {
@@ -255,6 +274,7 @@ impl Header {
             rts_size: optional(op == Op::TagRts, &mut rest)?.unwrap_or(0),
             rma: RmaIovs::read(rma_count, core::iter::repeat_with(|| read_iov(&mut rest)))?,
             refusal,
+            coll: kind.map(|kind| Coll::read(kind, &mut rest)).transpose()?,
             payload_len,
         };
         header.check()?;
@@ -292,6 +312,16 @@ impl Header {
             Op::FetchAtomic if self.payload_len == 0 => self.rma.total_len().map(|_| ()),
             Op::FetchAtomic => self.check_write(1),
             Op::CompareAtomic => self.check_write(2),
+            Op::Coll => match self.coll {
+                None => Err(WireError::CollKind { found: 0 }),
+                Some(coll) if self.payload_len != 0 && coll.kind != CollKind::Data => {
+                    Err(WireError::UnexpectedPayload {
+                        op,
+                        found: self.payload_len,
+                    })
+                }
+                Some(_) => Ok(()),
+            },
             Op::Refuse if self.refusal.is_none() => Err(WireError::Refusal {
                 answer: 0,
                 reason: 0,
@@ -371,11 +401,19 @@ fn header_len(op: Op, has_cq_data: bool, rma_count: u8) -> u8 {
         Op::Msg | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse => 0,
         Op::Tag => 8,
         Op::TagRts => 16,
+        Op::Coll => coll::COLL_LEN,
         Op::ReadReq | Op::Write | Op::Atomic | Op::FetchAtomic | Op::CompareAtomic => {
             rma_count.saturating_mul(24)
         }
     };
     cq_data.saturating_add(rest).saturating_add(BASE_LEN as u8)
+}
+
+const fn coll_kind(byte: u8) -> Result<CollKind, WireError> {
+    match CollKind::from_byte(byte) {
+        Some(kind) => Ok(kind),
+        None => Err(WireError::CollKind { found: byte }),
+    }
 }
 
 fn optional(present: bool, bytes: &mut Reader<'_>) -> Result<Option<u64>, WireError> {

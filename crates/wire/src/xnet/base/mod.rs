@@ -4,6 +4,7 @@
 //! two most frequent headers in a few instructions. A receiver reads [`BASE_LEN`] bytes, asks
 //! [`peek_len`] how long the header is, reads the rest of it, and calls [`Header::parse`].
 
+mod coll;
 mod header;
 mod refusal;
 mod rma;
@@ -14,6 +15,7 @@ mod tests;
 use core::fmt;
 use core::ops::BitOr;
 
+pub use coll::{Coll, CollKind};
 pub use header::{Header, peek_len};
 pub use refusal::{Answer, Reason};
 pub use rma::{RmaIov, RmaIovs};
@@ -67,6 +69,9 @@ pub enum Op {
     FetchAtomic = 66,
     /// The same with operands to compare or mask, which follow the others.
     CompareAtomic = 67,
+    /// A message between members of a collective group, see [`Coll`]. Only between peers that
+    /// agreed on [`Extensions::COLL`](super::cm::Extensions::COLL).
+    Coll = 68,
 }
 
 impl Op {
@@ -93,6 +98,7 @@ impl Op {
             65 => Self::Atomic,
             66 => Self::FetchAtomic,
             67 => Self::CompareAtomic,
+            68 => Self::Coll,
             found => {
                 return Err(WireError::Op {
                     found,
@@ -159,6 +165,7 @@ impl fmt::Display for Op {
             Self::Atomic => "atomic",
             Self::FetchAtomic => "fetching atomic",
             Self::CompareAtomic => "comparing atomic",
+            Self::Coll => "collective",
         })
     }
 }

@@ -345,6 +345,74 @@ fn refusals() {
 }
 
 #[test]
+fn collective_bytes() {
+    let coll = Coll {
+        kind: CollKind::Data,
+        group: 0x1112_1314_1516_1718,
+        check: 0x2122_2324_2526_2728,
+        seq: 0x3132_3334,
+        tag: 0x4142_4344,
+        from: 0x5152_5354,
+    };
+    #[rustfmt::skip]
+    assert_bytes(
+        &Header::coll(coll, 1),
+        &[
+            3, 68, 0, 0, 1, 0, 48, 0, 49, 0, 0, 0, 0, 0, 0, 0,
+            0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
+            0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,
+            0x44, 0x43, 0x42, 0x41, 0x34, 0x33, 0x32, 0x31,
+            0, 0, 0, 0, 0x54, 0x53, 0x52, 0x51,
+        ],
+        &[
+            3, 68, 0, 0, 1, 0, 48, 0, 0, 0, 0, 0, 0, 0, 0, 49,
+            0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+            0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28,
+            0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44,
+            0x51, 0x52, 0x53, 0x54, 0, 0, 0, 0,
+        ],
+    );
+}
+
+#[test]
+fn collective_fields_are_checked() {
+    let ask = Coll {
+        kind: CollKind::Ask,
+        ..Coll::default()
+    };
+    let bytes = emitted(&Header::coll(ask, 0), Big);
+    for (at, found, expected) in [
+        (4, 0, WireError::CollKind { found: 0 }),
+        (4, 9, WireError::CollKind { found: 9 }),
+        (47, 1, WireError::CollReserved { found: 1 }),
+        (
+            15,
+            49,
+            WireError::UnexpectedPayload {
+                op: Op::Coll,
+                found: 1,
+            },
+        ),
+        (
+            6,
+            40,
+            WireError::HeaderSize {
+                op: Op::Coll,
+                found: 40,
+                expected: 48,
+            },
+        ),
+    ] {
+        let mut wrong = bytes.clone();
+        wrong[at] = found;
+        assert_eq!(Header::parse(Big, &wrong), Err(expected));
+    }
+    let mut out = [0; MAX_HEADER];
+    assert!(Header::coll(ask, 1).emit(Big, &mut out).is_err());
+    assert!(Header::new(Op::Coll, 0).emit(Big, &mut out).is_err());
+}
+
+#[test]
 fn peek_bounds_the_header_before_it_arrived() {
     let peek = |op, len| peek_len(&[3, op, 0, 0, 0, 0, len, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let range = |op, found, min, max| {
@@ -378,14 +446,20 @@ fn headers() -> impl Strategy<Value = Header> {
     let numbers = (any::<u64>(), any::<u64>(), 0..=u64::MAX - 128);
     let segment = (any::<u64>(), 0..=u64::MAX / 16, any::<u64>());
     (
-        (0..=Op::MAX + 4, any::<u16>(), any::<u8>(), any::<u8>()),
+        (0..=Op::MAX + 5, any::<u16>(), any::<u8>(), any::<u8>()),
         (any::<bool>(), numbers),
         prop::collection::vec(segment, 0..=4),
     )
         .prop_map(
             |((op, flags, op_data, id), (has_cq_data, (data, tag, len)), iovs)| {
                 let op = Op::from_byte(op).unwrap_or_else(|_| {
-                    let extended = [Op::Refuse, Op::Atomic, Op::FetchAtomic, Op::CompareAtomic];
+                    let extended = [
+                        Op::Refuse,
+                        Op::Atomic,
+                        Op::FetchAtomic,
+                        Op::CompareAtomic,
+                        Op::Coll,
+                    ];
                     extended[usize::from(op - Op::MAX - 1)]
                 });
                 let iovs: Vec<_> = iovs
@@ -408,7 +482,7 @@ fn headers() -> impl Strategy<Value = Header> {
                         0
                     },
                     op_data: match op {
-                        Op::Refuse => 0,
+                        Op::Refuse | Op::Coll => 0,
                         op if op.has_index() => op_data.max(1),
                         _ => op_data,
                     },
@@ -422,7 +496,16 @@ fn headers() -> impl Strategy<Value = Header> {
                         let reasons = [Reason::Key, Reason::Access, Reason::Bounds, Reason::Failed];
                         (answers[data as usize % 3], reasons[tag as usize % 4])
                     }),
+                    coll: (op == Op::Coll).then(|| Coll {
+                        kind: CollKind::from_byte(op_data % 8 + 1).unwrap(),
+                        group: data,
+                        check: tag,
+                        seq: len as u32,
+                        tag: (len >> 32) as u32,
+                        from: tag as u32,
+                    }),
                     payload_len: match op {
+                        Op::Coll if op_data % 8 != 0 => 0,
                         Op::Write | Op::Atomic => rma.total_len().unwrap(),
                         Op::FetchAtomic if has_cq_data => 0,
                         Op::FetchAtomic => rma.total_len().unwrap(),
