@@ -32,6 +32,7 @@
 extern crate alloc;
 
 mod buffer;
+pub mod coll;
 pub mod counter;
 pub mod cq;
 pub mod ids;

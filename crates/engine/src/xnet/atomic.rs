@@ -134,6 +134,9 @@ pub enum Job<'a, B> {
     },
     /// Make what was written durable; after an atomic, what that has changed.
     Commit(&'a Reached<B>),
+    /// Do what [`Engine::coll_next`] says until it says nothing, and then call
+    /// [`Engine::coll_job_done`] instead.
+    Collective,
 }
 
 // The initiator.
@@ -353,6 +356,9 @@ impl<B: Buffer> Engine<B> {
         if conn.rx != RxState::Job {
             return None;
         }
+        if self.coll_waits(conn_id) {
+            return Some(Job::Collective);
+        }
         let target = &conn.write.iov;
         let Some(operation) = conn.write.operation else {
             return Some(Job::Commit(target));
@@ -381,7 +387,7 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return self.free_slot(fetched);
         };
-        if conn.rx != RxState::Job {
+        if conn.rx != RxState::Job || conn.incoming.waits.is_some() {
             return self.free_slot(fetched);
         }
         if !done {

@@ -7,6 +7,7 @@ use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{BASE_LEN, MAX_HEADER};
 use ripstop_wire::xnet::cm::Extensions;
 
+use super::coll::Incoming;
 use super::rma::{Arriving, ReadEntry};
 use super::rx::{RxState, Target};
 use super::tx::{Deferred, RtsEntry};
@@ -74,6 +75,8 @@ pub(super) enum Source<B> {
     Header([u8; BASE_LEN]),
     /// A slot.
     Kept(u32),
+    /// A slot, from this offset on.
+    Part(u32, u64),
 }
 
 /// A run of bytes of the stream to be sent.
@@ -144,6 +147,8 @@ pub struct Conn<B> {
     pub(super) cts: Table<CtsEntry>,
     /// The write that is arriving.
     pub(super) write: Arriving<B>,
+    /// The payload of a member of a group that is arriving.
+    pub(super) incoming: Incoming<B>,
     pub(super) kept: u64,
     pub(super) kept_count: u32,
     /// Noted as waiting for room that other connections take.
@@ -186,6 +191,7 @@ impl<B: Buffer> Conn<B> {
             },
             cts: Table::new(),
             write: Arriving::NOTHING,
+            incoming: Incoming::NOTHING,
             kept: 0,
             kept_count: 0,
             starved: false,

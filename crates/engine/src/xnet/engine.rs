@@ -9,6 +9,7 @@ use super::rma::{Refusal, Response};
 use super::rx::{RxState, Target};
 use super::work::Work;
 use crate::Buffer;
+use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
 use crate::ids::UserIds;
@@ -173,6 +174,10 @@ pub struct Engine<B> {
     /// Deferred work that has begun.
     pub(super) works: Pool<Work>,
     pub(super) refusals: Ring<Refusal>,
+    /// Groups, and what their members do together.
+    pub(super) coll: Collectives<B>,
+    /// The driver knows that there is something to be done for them.
+    pub(super) coll_noted: bool,
     pub(super) wire_error: Option<WireError>,
     /// Weight of all messages that are kept.
     pub(super) kept: u64,
@@ -203,6 +208,8 @@ impl<B: Buffer> Engine<B> {
             responses: Pool::new(MANY),
             works: Pool::new(MANY),
             refusals: Ring::new(),
+            coll: Collectives::new(),
+            coll_noted: false,
             wire_error: None,
             kept: 0,
             starved: Ring::new(),
@@ -326,6 +333,8 @@ impl<B: Buffer> Engine<B> {
         let Some(ep) = self.eps.remove(id) else {
             return;
         };
+        self.coll.close_ep(id);
+        self.note_coll();
         while let Some(message) = self
             .srxs
             .get_mut(ep.config.srx)
@@ -421,8 +430,10 @@ impl<B: Buffer> Engine<B> {
     /// Ends a connection: all that waits for it completes with `error`. Messages that had
     /// arrived whole can still be received.
     pub fn close_conn(&mut self, id: u32, error: Errno) {
+        let used = self.conns.get(id).is_some_and(Conn::serves_groups);
         self.fail_all_tx(id, error);
         self.fail_all_rx(id, error);
+        self.lose_members(id, used, error);
         self.conns.remove(id);
         // Its id may soon be another connection's.
         self.resumed.retain(|other| *other != id);
@@ -520,21 +531,39 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get(id) else {
             return false;
         };
-        if let RxState::Blocked { message } = conn.rx {
-            self.keep(id, message);
+        match conn.rx {
+            RxState::Blocked { message: NIL } => self.retry_coll(id),
+            RxState::Blocked { message } => self.keep(id, message),
+            _ => {}
         }
         self.conns
             .get(id)
             .is_some_and(|conn| !matches!(conn.rx, RxState::Blocked { .. }))
     }
 
-    /// A connection for which the engine itself has something to send.
+    /// A connection for which the engine itself has something to send, or [`NIL`] when
+    /// [`Engine::coll_next`] has something.
     #[inline]
     pub fn pop_output(&mut self) -> Option<u32> {
         if self.output.is_empty() {
             return None;
         }
         self.output.pop()
+    }
+
+    /// Names a connection in [`Engine::pop_output`] when the driver comes to that.
+    pub fn flush_later(&mut self, conn: u32) {
+        self.mark_output(conn);
+    }
+
+    /// Names a connection in [`Engine::pop_broken`]: the driver cannot go on with it, but is in
+    /// the middle of something.
+    pub fn give_up(&mut self, conn: u32, error: Errno) {
+        self.break_conn(conn, error);
+    }
+
+    pub(super) fn output_push(&mut self, conn: u32) -> Result<()> {
+        self.output.push(conn)
     }
 
     pub(super) fn mark_output(&mut self, conn: u32) {

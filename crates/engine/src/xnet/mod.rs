@@ -17,6 +17,7 @@
 
 mod atomic;
 pub mod cm;
+mod coll;
 mod conn;
 mod engine;
 mod output;
@@ -33,6 +34,7 @@ mod unexpected;
 mod work;
 
 pub use atomic::{Atomic, Job, MAX_ATOMIC};
+pub use coll::{CollAction, CollPlan, CollSend};
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits, Terms};
 pub use recv::{CopyOut, RecvFlags};

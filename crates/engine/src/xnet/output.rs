@@ -89,6 +89,19 @@ impl<B: Buffer> Conn<B> {
         Ok(())
     }
 
+    /// Queues one message: `staged` bytes of the staging buffer, then bytes of a slot.
+    pub(super) fn queue_part(&mut self, staged: u64, slot: u32, at: u64, len: u64) -> Result<()> {
+        self.reserve(2)?;
+        self.queue(staged, None)?;
+        self.segments.push(Segment {
+            source: Source::Part(slot, at),
+            len,
+            start: false,
+        })?;
+        self.queued = self.queued.wrapping_add(len);
+        Ok(())
+    }
+
     pub(super) fn queue_user<const N: usize>(&mut self, payload: &Iov<B, N>) -> Result<()> {
         for segment in payload.segments() {
             if !segment.is_empty() {
@@ -159,6 +172,7 @@ impl<B: Buffer> Conn<B> {
                 Source::User(buffer) => Chunk::User(buffer, skip as usize, left),
                 Source::Header(bytes) => Chunk::Control(bytes, skip as u8),
                 Source::Kept(slot) => Chunk::Kept(slot, skip as usize, left),
+                Source::Part(slot, at) => Chunk::Kept(slot, at.saturating_add(skip) as usize, left),
             };
             if !put(chunk) {
                 break;

@@ -7,6 +7,7 @@ use ripstop_wire::xnet::base::{BASE_LEN, Header, Op, parse_small, peek_len};
 use super::conn::CtsEntry;
 use super::engine::Engine;
 use super::recv::rx_flags;
+use crate::coll::Place;
 use crate::matching::Envelope;
 use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
@@ -24,6 +25,8 @@ pub(super) enum Target {
     Operands,
     /// The memory of the oldest read.
     Read,
+    /// Where a member's message goes.
+    Coll,
     /// Nowhere: a write that was refused.
     Refused,
     /// Nowhere.
@@ -106,6 +109,12 @@ impl<B: Buffer> Engine<B> {
                 Target::Operands => match conn.write.operation {
                     Some(operation) => RxWant::Keep(operation.slot, conn.envelope.len, done, left),
                     None => RxWant::Discard(left),
+                },
+                Target::Coll => match conn.incoming.place {
+                    Place::User(_) => RxWant::Place(&conn.incoming.iov, done, left),
+                    Place::Slot {
+                        slot, total, at, ..
+                    } => RxWant::Keep(slot, total, at.saturating_add(done), left),
                 },
                 Target::Read => match conn.reads.front() {
                     Some(read) => RxWant::Place(&read.iov, done, left),
@@ -285,6 +294,7 @@ impl<B: Buffer> Engine<B> {
             Op::ReadReq => self.start_response(conn_id, header),
             Op::ReadRsp => self.start_read(conn_id, header),
             Op::Refuse => self.handle_refusal(conn_id, header),
+            Op::Coll => self.start_coll_message(conn_id, header.coll.as_ref(), header.payload_len),
             Op::Atomic | Op::FetchAtomic | Op::CompareAtomic => self.start_atomic(conn_id, header),
         }
     }
@@ -446,6 +456,7 @@ impl<B: Buffer> Engine<B> {
             Target::Operands => return self.await_job(conn_id),
             Target::Write => self.finish_write(conn_id, None),
             Target::Read => self.finish_read(conn_id),
+            Target::Coll => self.finish_coll_payload(conn_id),
             Target::Refused => self.finish_refused(conn_id),
         }
         if envelope.ack {

@@ -5,6 +5,7 @@ use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, MAX_HEADER, Op};
 use ripstop_wire::xnet::cm::Extensions;
 
 use super::atomic::Atomic;
+use super::coll::CollSend;
 use super::conn::{Chunk, Conn, TxDone, TxInfo, is_slot};
 use super::engine::{Engine, Ep, Limits};
 use super::rma::{ONE_SIDED, Rma};
@@ -67,6 +68,8 @@ pub enum Posted<B> {
     Rma(Rma<B>),
     /// An atomic.
     Atomic(Atomic<B>),
+    /// A message to a member of a group.
+    Coll(CollSend<B>),
 }
 
 /// An operation accepted before its connection was up, or behind one that waits.
@@ -99,6 +102,7 @@ impl<B: Buffer> Posted<B> {
             Self::Send(send) => &send.iov,
             Self::Rma(rma) => &rma.iov,
             Self::Atomic(atomic) => &atomic.operand,
+            Self::Coll(send) => &send.iov,
         }
     }
 
@@ -106,8 +110,20 @@ impl<B: Buffer> Posted<B> {
     #[must_use]
     pub fn more(&self) -> &[B] {
         match self {
-            Self::Send(_) | Self::Rma(_) => &[],
+            Self::Send(_) | Self::Rma(_) | Self::Coll(_) => &[],
             Self::Atomic(atomic) => atomic.compare.segments(),
+        }
+    }
+
+    /// What it sends from a slot instead: the slot, and where it begins there.
+    #[must_use]
+    pub const fn kept(&self) -> Option<(u32, u64, u64)> {
+        match self {
+            Self::Coll(send) => match send.kept {
+                Some((slot, at)) => Some((slot, at, send.len())),
+                None => None,
+            },
+            Self::Send(_) | Self::Rma(_) | Self::Atomic(_) => None,
         }
     }
 
@@ -118,6 +134,16 @@ impl<B: Buffer> Posted<B> {
             Self::Send(send) => send.context,
             Self::Rma(rma) => rma.context,
             Self::Atomic(atomic) => atomic.context,
+            Self::Coll(send) => send.info().context,
+        }
+    }
+
+    /// What the peer must speak.
+    const fn extension(&self) -> Extensions {
+        match self {
+            Self::Send(_) | Self::Rma(_) => Extensions::NONE,
+            Self::Atomic(_) => Extensions::ATOMIC,
+            Self::Coll(_) => Extensions::COLL,
         }
     }
 
@@ -127,6 +153,7 @@ impl<B: Buffer> Posted<B> {
             Self::Send(send) => send.inject,
             Self::Rma(rma) => rma.inject,
             Self::Atomic(atomic) => atomic.inject,
+            Self::Coll(_) => false,
         }
     }
 
@@ -135,6 +162,7 @@ impl<B: Buffer> Posted<B> {
             Self::Send(send) => send.info(),
             Self::Rma(rma) => rma.info(),
             Self::Atomic(atomic) => atomic.info(),
+            Self::Coll(send) => send.info(),
         }
     }
 }
@@ -351,6 +379,10 @@ impl<B: Buffer> Engine<B> {
                 let staged = self.atomic_now(conn_id, atomic, header)?;
                 (staged.header_len, staged.inline)
             }
+            Posted::Coll(send) => {
+                let staged = self.coll_now(conn_id, send, header)?;
+                (staged.header_len, staged.inline)
+            }
         };
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return Err(Errno::ENOTCONN);
@@ -367,11 +399,11 @@ impl<B: Buffer> Engine<B> {
         }))
     }
 
-    /// Fails the atomics whose turn has come towards a peer that has none.
+    /// Fails what the peer does not have, when its turn has come.
     fn fail_impossible(&mut self, conn_id: u32) {
         while let Some(conn) = self.conns.get_mut(conn_id)
-            && !conn.extensions.contains(Extensions::ATOMIC)
-            && let Some(Posted::Atomic(_)) = conn.deferred.front().map(|next| next.posted)
+            && let Some(needed) = conn.deferred.front().map(|next| next.posted.extension())
+            && !conn.extensions.contains(needed)
             && let Some(deferred) = conn.deferred.pop()
         {
             conn.direct = conn.deferred.is_empty();
@@ -578,6 +610,9 @@ impl<B: Buffer> Engine<B> {
         if info.flags.contains(WORK) {
             return self.end_work(conn_id, info, Ok(()));
         }
+        if info.flags.contains(Flags::COLLECTIVE) {
+            return self.finish_coll_send(conn_id, info);
+        }
         let Self {
             conns,
             eps,
@@ -606,6 +641,9 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn fail_tx(&mut self, conn_id: u32, info: &TxInfo, error: Errno) {
         if info.flags.contains(WORK) {
             return self.end_work(conn_id, info, Err(error));
+        }
+        if info.flags.contains(Flags::COLLECTIVE) {
+            return self.fail_coll_send(conn_id, info, error);
         }
         let Self {
             conns,
@@ -658,7 +696,7 @@ impl<B: Buffer> Engine<B> {
 }
 
 /// What marks operations that are not just messages.
-const RARE: Flags = ONE_SIDED.union(WORK);
+const RARE: Flags = ONE_SIDED.union(WORK).union(Flags::COLLECTIVE);
 
 /// The flags of an operation that may be one of deferred work.
 #[inline]

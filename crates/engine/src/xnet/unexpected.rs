@@ -119,6 +119,10 @@ impl<B: Buffer> Engine<B> {
                 conn.refuse_rest();
                 return self.release_write(conn_id);
             }
+            RxState::Payload {
+                target: Target::Coll,
+                ..
+            } => return self.coll_rx_no_memory(conn_id),
             _ => return,
         };
         let Some(message) = unexpected.get_mut(id) else {
@@ -186,7 +190,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Less is kept: connections that wait for that try again.
-    fn make_room(&mut self, weight: u64) {
+    pub(super) fn make_room(&mut self, weight: u64) {
         self.kept = self.kept.saturating_sub(weight);
         for _ in 0..self.starved.len() {
             let Some(id) = self.starved.pop() else { break };

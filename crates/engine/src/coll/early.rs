@@ -1,0 +1,229 @@
+//! Messages that come before what they are for.
+
+use ripstop_types::{Errno, FiAddr, Result};
+
+use super::group::Collectives;
+use super::message::{Gone, Kind, Message};
+use super::operation::Action;
+use crate::Buffer;
+use crate::pool::NIL;
+
+/// A message that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Early {
+    pub(super) ep: u32,
+    pub(super) src: FiAddr,
+    /// The connection whose account it is on, or [`NIL`] when that is gone.
+    conn: u32,
+    pub(super) message: Message,
+    /// Where its payload is, or [`NIL`].
+    pub(super) slot: u32,
+    /// The payload is there.
+    whole: bool,
+}
+
+impl<B: Buffer> Collectives<B> {
+    /// Keeps a message, see [`Arrival::Keep`](super::Arrival::Keep). Returns what to tell
+    /// [`Collectives::early_arrived`] if it has a payload.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn keep(
+        &mut self,
+        (ep, src, conn): (u32, FiAddr, u32),
+        message: Message,
+        slot: u32,
+    ) -> Result<u32> {
+        let early = Early {
+            ep,
+            src,
+            conn,
+            message,
+            slot,
+            whole: message.len == 0,
+        };
+        let id = self.early.insert(early).map_err(|_| Errno::ENOMEM)?;
+        if message.len == 0 {
+            self.wake_for(id);
+        }
+        Ok(id)
+    }
+
+    /// The payload of an early message has come.
+    pub fn early_arrived(&mut self, id: u32) {
+        if let Some(early) = self.early.get_mut(id) {
+            early.whole = true;
+            self.wake_for(id);
+        }
+    }
+
+    /// The operation that a message was kept for may have come to it meanwhile.
+    fn wake_for(&mut self, id: u32) {
+        let Some(early) = self.early.get(id) else {
+            return;
+        };
+        let Message {
+            kind, group, seq, ..
+        } = early.message;
+        let ep = early.ep;
+        let Some(group) = self.find_group(ep, group) else {
+            if !self.joins(ep) && !matches!(kind, Kind::Join | Kind::Decline) {
+                self.forget_early(id);
+            }
+            return;
+        };
+        let next = self.groups.get(group).map_or(0, |group| group.next);
+        match self.find_op(group, seq) {
+            Some(op) if kind == Kind::Gone => {
+                self.forget_early(id);
+                self.fail(op, Errno::ENOMEM, Some(Gone::Memory));
+            }
+            Some(op) => self.wake(op),
+            // It has ended without this.
+            None if next.wrapping_sub(seq) <= u32::MAX / 2 && seq != next => self.forget_early(id),
+            None => {}
+        }
+    }
+
+    fn find_early(&self, wanted: impl Fn(&Early) -> bool) -> Option<u32> {
+        if self.early.is_empty() {
+            return None;
+        }
+        let is = |id: &u32| self.early.get(*id).is_some_and(&wanted);
+        self.early.ids().find(is)
+    }
+
+    /// The place of a whole message for this step of an operation.
+    pub(super) fn early_for(
+        &self,
+        kind: Kind,
+        (group, seq): (u32, u32),
+        (peer, tag): (u32, u32),
+    ) -> Option<u32> {
+        let group = self.groups.get(group)?;
+        self.find_early(|early| {
+            let message = &early.message;
+            early.whole
+                && message.kind == kind
+                && (message.seq, message.from, message.tag) == (seq, peer, tag)
+                && (early.ep, message.group) == (group.ep, group.id)
+                && group.is_member(peer, early.src)
+        })
+    }
+
+    /// Whether a member has said already that it has another operation in mind.
+    pub(super) fn early_differs(&self, id: u32) -> bool {
+        let Some(op) = self.ops.get(id) else {
+            return false;
+        };
+        let Some(group) = self.groups.get(op.group) else {
+            return false;
+        };
+        let differs = |early: &Early| {
+            let message = &early.message;
+            matches!(message.kind, Kind::Data | Kind::Ready)
+                && (early.ep, message.group, message.seq) == (group.ep, group.id, op.seq)
+                && group.is_member(message.from, early.src)
+                && message.check != op.check
+        };
+        self.find_early(differs).is_some()
+    }
+
+    /// Takes an early word that an operation has ended elsewhere.
+    pub(super) fn early_end(&mut self, group: u32, seq: u32) -> Option<Gone> {
+        let known = self.groups.get(group)?;
+        let (ep, id) = (known.ep, known.id);
+        let found = self.find_early(|early| {
+            let Message {
+                kind,
+                group,
+                seq: of,
+                tag,
+                ..
+            } = early.message;
+            let ends = kind == Kind::Gone && Gone::from_number(tag) != Gone::Done;
+            ends && (early.ep, group, of) == (ep, id, seq)
+        })?;
+        let reason = Gone::from_number(self.early.get(found)?.message.tag);
+        self.forget_early(found);
+        Some(reason)
+    }
+
+    /// Takes an early message about a group that is being joined.
+    pub(super) fn take_joining(
+        &mut self,
+        kind: Kind,
+        ep: u32,
+        digest: u64,
+        wanted: impl Fn(&Message, FiAddr) -> bool,
+    ) -> Option<Message> {
+        let found = self.find_early(|early| {
+            let message = &early.message;
+            message.kind == kind
+                && (early.ep, message.group) == (ep, digest)
+                && wanted(message, early.src)
+        })?;
+        let message = self.early.get(found)?.message;
+        self.forget_early(found);
+        Some(message)
+    }
+
+    /// Forgets an early message, and frees what it took.
+    pub(super) fn forget_early(&mut self, id: u32) {
+        let Some(early) = self.early.get(id) else {
+            return;
+        };
+        // One that is arriving stays until it has: its connection writes there.
+        if !early.whole && early.conn != NIL {
+            return;
+        }
+        if let Some(early) = self.early.remove(id) {
+            self.push(Action::Forget {
+                conn: early.conn,
+                slot: early.slot,
+                len: early.message.len,
+            });
+        }
+    }
+
+    /// Forgets the early messages that are of no use.
+    pub(super) fn forget_all(&mut self, useless: impl Fn(&Self, &Early) -> bool) {
+        for id in 0..self.early.end() {
+            let Some(early) = self.early.get(id).copied() else {
+                continue;
+            };
+            if useless(self, &early) {
+                self.forget_early(id);
+            }
+        }
+    }
+
+    /// There is no memory for the payload of a message that is arriving.
+    pub fn early_lost(&mut self, id: u32) {
+        let Some(early) = self.early.get_mut(id) else {
+            return;
+        };
+        early.whole = true;
+        // What stays is the word that the operation cannot be done here.
+        early.message.kind = Kind::Gone;
+        early.message.tag = Gone::Memory as u32;
+        let slot = core::mem::replace(&mut early.slot, NIL);
+        self.push(Action::Free { slot });
+        self.wake_for(id);
+    }
+
+    /// A connection closes over which nothing is missed: what came whole stays, without an
+    /// account.
+    pub fn forget_conn(&mut self, conn: u32) {
+        for id in 0..self.early.end() {
+            let Some(early) = self.early.get_mut(id).filter(|early| early.conn == conn) else {
+                continue;
+            };
+            early.conn = NIL;
+            let joins = matches!(early.message.kind, Kind::Join | Kind::Decline);
+            if !early.whole || joins {
+                self.forget_early(id);
+            }
+        }
+    }
+}

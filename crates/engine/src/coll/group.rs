@@ -1,0 +1,526 @@
+//! Groups, and what all of them share.
+
+use alloc::vec::Vec;
+
+use ripstop_types::{Errno, FiAddr, Result};
+
+use super::early::Early;
+use super::message::{Gone, Kind, Message};
+use super::operation::{Action, Op, Outcome, Place, Receiving, Request, Sending, mix};
+use super::plan::Plan;
+use crate::Buffer;
+use crate::pool::{NIL, Pool};
+use crate::ring::Ring;
+
+/// Most operations between the oldest one in flight of an endpoint and its newest. What others
+/// keep of an operation that they have not started is so bounded too.
+pub(super) const WINDOW: u64 = 256;
+
+/// How an operation of the past ended, for those that ask, as many as this.
+const REMEMBERED: usize = 32;
+
+/// Who is to be in a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Joining<'a> {
+    /// The endpoint that joins.
+    pub ep: u32,
+    /// The members' places in its address vector, by rank, each once.
+    pub members: &'a [FiAddr],
+    /// The rank of the endpoint.
+    pub me: u32,
+    /// A number that is the same at all members for the same members in the same order, and
+    /// hardly for others.
+    pub digest: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not all have joined.
+    Joining,
+    /// In use.
+    Up,
+    /// Not to be used, and gone when the last operation is.
+    Closed,
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) ep: u32,
+    pub(super) members: Vec<FiAddr>,
+    pub(super) me: u32,
+    pub(super) digest: u64,
+    /// What messages call it, once it is up.
+    pub(super) id: u64,
+    pub(super) state: State,
+    /// Who has not joined, as far as member 0 knows.
+    pub(super) missing: Vec<u32>,
+    /// What those who have joined call that, which is different each time.
+    pub(super) joined: Vec<(u32, u32)>,
+    /// What this member calls it.
+    pub(super) attempt: u32,
+    /// Members that cannot be reached, and why.
+    pub(super) lost: Vec<(u32, Errno)>,
+    /// The next operation.
+    pub(super) next: u32,
+    /// Operations that did not end well.
+    pub(super) failed: Ring<(u32, Gone)>,
+    /// When those missing were looked for.
+    pub(super) since: Option<core::time::Duration>,
+}
+
+impl Group {
+    pub(super) fn n(&self) -> u32 {
+        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn member(&self, rank: u32) -> Option<FiAddr> {
+        self.members.get(usize::try_from(rank).ok()?).copied()
+    }
+
+    pub(super) fn is_member(&self, rank: u32, addr: FiAddr) -> bool {
+        self.member(rank) == Some(addr) && rank != self.me
+    }
+
+    pub(super) fn rank_of(&self, addr: FiAddr) -> Option<u32> {
+        let rank = self.members.iter().position(|member| *member == addr)?;
+        u32::try_from(rank).ok()
+    }
+
+    pub(super) fn error_of(&self, rank: u32) -> Option<Errno> {
+        let is = |(lost, _): &&(u32, Errno)| *lost == rank;
+        self.lost.iter().find(is).map(|(_, error)| *error)
+    }
+}
+
+/// The groups of some endpoints, and their operations; see the [module](super).
+#[derive(Debug)]
+pub struct Collectives<B> {
+    pub(super) groups: Pool<Group>,
+    pub(super) ops: Pool<Op<B>>,
+    pub(super) early: Pool<Early>,
+    actions: Ring<Action<B>>,
+    run: Ring<u32>,
+    started: u64,
+    /// Groups whose names this side has made.
+    pub(super) named: u64,
+    /// How often a group was joined.
+    pub(super) attempts: u32,
+}
+
+impl<B: Buffer> Default for Collectives<B> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<B: Buffer> Collectives<B> {
+    /// Without groups.
+    #[must_use]
+    pub const fn new() -> Self {
+        const MANY: usize = u32::MAX as usize;
+        Self {
+            groups: Pool::new(MANY),
+            ops: Pool::new(MANY),
+            early: Pool::new(MANY),
+            actions: Ring::new(),
+            run: Ring::new(),
+            started: 0,
+            named: 0,
+            attempts: 0,
+        }
+    }
+
+    /// Whether [`Collectives::next_action`] has anything.
+    #[must_use]
+    pub const fn is_quiet(&self) -> bool {
+        self.actions.is_empty() && self.run.is_empty()
+    }
+
+    /// Whether there is no group at all.
+    #[must_use]
+    pub const fn is_unused(&self) -> bool {
+        self.groups.is_empty() && self.early.is_empty()
+    }
+
+    /// How many members a group has. `None` for one that is not up.
+    #[must_use]
+    pub fn members(&self, group: u32) -> Option<&[FiAddr]> {
+        let group = self.groups.get(group)?;
+        (group.state == State::Up).then_some(group.members.as_slice())
+    }
+
+    /// The endpoint that joined a group.
+    #[must_use]
+    pub fn ep_of(&self, group: u32) -> Option<u32> {
+        Some(self.groups.get(group)?.ep)
+    }
+
+    /// The rank of a member of a group that is up.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for an address that is not a member's.
+    pub fn rank(&self, group: u32, member: FiAddr) -> Result<u32> {
+        let group = self.groups.get(group).ok_or(Errno::EINVAL)?;
+        group.rank_of(member).ok_or(Errno::EINVAL)
+    }
+
+    /// The plan of an operation of a group.
+    ///
+    /// # Errors
+    /// [`Errno::EOPBADSTATE`] for a group that is not up; [`Errno::EMSGSIZE`].
+    pub fn plan(&self, group: u32, request: &Request<B>) -> Result<Plan> {
+        let group = self.groups.get(group).ok_or(Errno::EINVAL)?;
+        if group.state != State::Up {
+            return Err(Errno::EOPBADSTATE);
+        }
+        let ranks = (group.n(), group.me, request.root);
+        let elements = (request.datatype, request.op);
+        Plan::new(request.coll, elements, request.count, ranks).ok_or(Errno::EMSGSIZE)
+    }
+
+    /// Bytes of scratch memory that an operation needs, those for a copy of its input included.
+    #[must_use]
+    pub fn scratch(plan: &Plan, request: &Request<B>) -> u64 {
+        let copy = match in_place(&trimmed(plan, *request)) {
+            true => plan.input(),
+            false => 0,
+        };
+        plan.scratch().saturating_add(copy)
+    }
+
+    /// Starts an operation. `slot` is for [`Collectives::scratch`] bytes, or [`NIL`] if those
+    /// are none; it is freed by an action.
+    ///
+    /// # Errors
+    /// As for [`Collectives::plan`]; [`Errno::EINVAL`] for buffers that are too short;
+    /// [`Errno::EAGAIN`] when too many are in flight.
+    pub fn start(&mut self, group_id: u32, request: Request<B>, slot: u32) -> Result<()> {
+        let plan = self.plan(group_id, &request)?;
+        let short = (request.input.len() as u64) < plan.input()
+            || (request.result.len() as u64) < plan.result();
+        if short {
+            return Err(Errno::EINVAL);
+        }
+        self.check_window(group_id)?;
+        let request = trimmed(&plan, request);
+        let group = self.groups.get_mut(group_id).ok_or(Errno::EINVAL)?;
+        let seq = group.next;
+        let op = Op {
+            group: group_id,
+            seq,
+            check: request.check(),
+            plan,
+            slot,
+            total: Self::scratch(&plan, &request),
+            copied: in_place(&request).then(|| plan.scratch()),
+            request,
+            ordinal: self.started,
+            step: None,
+            index: 0,
+            sending: Sending::Done,
+            receiving: Receiving::Done,
+            unsent: 0,
+            error: None,
+            awake: false,
+            since: None,
+        };
+        let id = self.ops.insert(op)?;
+        group.next = seq.wrapping_add(1);
+        self.started = self.started.wrapping_add(1);
+        self.begin(id);
+        Ok(())
+    }
+
+    fn begin(&mut self, id: u32) {
+        let Some(op) = self.ops.get(id) else { return };
+        let (group, seq) = (op.group, op.seq);
+        if op.copied.is_some() {
+            let from = Place::User(op.request.input);
+            let whole = super::plan::Range {
+                buf: super::plan::Buf::Input,
+                at: 0,
+                len: op.request.input.len() as u64,
+            };
+            let to = op.place(&whole);
+            self.push(Action::Copy { op: id, from, to });
+        }
+        self.wake(id);
+        if let Some(reason) = self.early_end(group, seq) {
+            self.fail(id, reason.errno(), None);
+        }
+        if self.early_differs(id) {
+            self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
+        }
+        let lost = self.groups.get(group).and_then(|group| {
+            let op = self.ops.get(id)?;
+            let needed = |(rank, _): &&(u32, Errno)| op.plan.involves(0, *rank);
+            group.lost.iter().find(needed).map(|(_, error)| *error)
+        });
+        if let Some(error) = lost {
+            self.fail(id, error, Some(Gone::Lost));
+        }
+    }
+
+    fn check_window(&self, group: u32) -> Result<()> {
+        let ep = self.ep_of(group);
+        let of_ep = |id: u32| {
+            let op = self.ops.get(id)?;
+            (self.ep_of(op.group) == ep).then_some(op.ordinal)
+        };
+        let oldest = self.ops.ids().filter_map(of_ep).min();
+        match oldest.map(|oldest| self.started.wrapping_sub(oldest)) {
+            Some(distance) if distance >= WINDOW => Err(Errno::EAGAIN),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves a group: what is in flight ends, and the other members hear of it.
+    pub fn close(&mut self, group_id: u32) {
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
+        match group.state {
+            State::Joining => self.decline(group_id, Gone::Left),
+            State::Up => {
+                for id in self.ops_of(group_id) {
+                    self.fail(id, Errno::ECANCELED, Some(Gone::Left));
+                }
+            }
+            State::Closed => return,
+        }
+        if let Some(group) = self.groups.get_mut(group_id) {
+            group.state = State::Closed;
+            self.clear(group_id);
+        }
+    }
+
+    /// Forgets all of an endpoint; nothing is reported.
+    pub fn close_ep(&mut self, ep: u32) {
+        for id in 0..self.ops.end() {
+            let Some(group) = self.ops.get(id).map(|op| op.group) else {
+                continue;
+            };
+            if self.ep_of(group) == Some(ep)
+                && let Some(op) = self.ops.remove(id)
+                && op.slot != NIL
+            {
+                self.push(Action::Free { slot: op.slot });
+            }
+        }
+        for id in 0..self.groups.end() {
+            if self.ep_of(id) == Some(ep) {
+                self.groups.discard(id);
+            }
+        }
+        self.run.retain(|id| self.ops.get(*id).is_some());
+        let outdated = |action: &Action<B>| match action {
+            Action::Send { ep: of, .. } => *of == ep,
+            Action::Copy { op, .. } | Action::Reduce { op, .. } => self.ops.get(*op).is_none(),
+            Action::Ended(outcome) => outcome.ep == ep,
+            Action::Joined { group, .. } => self.groups.get(*group).is_none(),
+            Action::Drop { .. } | Action::Forget { .. } | Action::Free { .. } => false,
+        };
+        self.actions.retain(|action| !outdated(action));
+        self.forget_all(|_, early| early.ep == ep);
+    }
+
+    /// A closed group goes with its last operation.
+    fn clear(&mut self, group_id: u32) {
+        let closed = |group: &Group| group.state == State::Closed;
+        if self.groups.get(group_id).is_some_and(closed) && self.ops_of(group_id).is_empty() {
+            self.groups.discard(group_id);
+            self.forget_unknown();
+        }
+    }
+
+    /// Forgets early messages of groups that there are not, unless they may come to be.
+    pub(super) fn forget_unknown(&mut self) {
+        self.forget_all(|this, early| {
+            let of_group = !matches!(early.message.kind, Kind::Join | Kind::Decline);
+            of_group
+                && this.find_group(early.ep, early.message.group).is_none()
+                && !this.joins(early.ep)
+        });
+    }
+
+    /// Whether an endpoint waits for others to join.
+    pub(super) fn joins(&self, ep: u32) -> bool {
+        let joining = |group: &Group| group.ep == ep && group.state == State::Joining;
+        self.groups
+            .ids()
+            .any(|id| self.groups.get(id).is_some_and(joining))
+    }
+
+    /// The group that messages to an endpoint call so.
+    pub(super) fn find_group(&self, ep: u32, id: u64) -> Option<u32> {
+        let is = |group: &Group| group.ep == ep && group.id == id && group.state == State::Up;
+        self.groups
+            .ids()
+            .find(|id| self.groups.get(*id).is_some_and(is))
+    }
+
+    pub(super) fn find_op(&self, group: u32, seq: u32) -> Option<u32> {
+        let is = |op: &Op<B>| op.group == group && op.seq == seq;
+        self.ops.ids().find(|id| self.ops.get(*id).is_some_and(is))
+    }
+
+    pub(super) fn ops_of(&self, group: u32) -> Vec<u32> {
+        let of = |id: &u32| self.ops.get(*id).is_some_and(|op| op.group == group);
+        let mut found = Vec::new();
+        for id in self.ops.ids().filter(of) {
+            // Those that do not fit are ended by the other members' questions.
+            let _ = crate::ring::try_push(&mut found, id);
+        }
+        found
+    }
+
+    /// Puts an operation on the list of those that can go on.
+    pub(super) fn wake(&mut self, id: u32) {
+        let Self { ops, run, .. } = self;
+        if let Some(op) = ops.get_mut(id)
+            && !op.awake
+        {
+            op.awake = run.push(id).is_ok();
+        }
+    }
+
+    pub(super) fn next_awake(&mut self) -> Option<u32> {
+        let id = self.run.pop()?;
+        if let Some(op) = self.ops.get_mut(id) {
+            op.awake = false;
+        }
+        Some(id)
+    }
+
+    /// Without memory for the note that something is to be done, an operation stops until it is
+    /// asked for; a kept slot stays taken.
+    pub(super) fn push(&mut self, action: Action<B>) {
+        if self.actions.push(action).is_err()
+            && let Action::Copy { op, .. } | Action::Reduce { op, .. } = action
+        {
+            self.fail(op, Errno::ENOMEM, None);
+        }
+    }
+
+    pub(super) fn pop_action(&mut self) -> Option<Action<B>> {
+        self.actions.pop()
+    }
+
+    /// Sends a message without payload that nobody waits for.
+    pub(super) fn tell(&mut self, ep: u32, to: FiAddr, message: Message) {
+        self.push(Action::Send {
+            ep,
+            to,
+            op: NIL,
+            message,
+            payload: Place::User(B::EMPTY),
+        });
+    }
+
+    /// Ends an operation in error. With `tell` the other members hear why.
+    pub(super) fn fail(&mut self, id: u32, error: Errno, tell: Option<Gone>) {
+        let Some(op) = self.ops.get_mut(id) else {
+            return;
+        };
+        if op.error.is_some() {
+            return;
+        }
+        op.error = Some(error);
+        let arriving = op.receiving;
+        op.receiving = Receiving::Done;
+        let (group_id, seq) = (op.group, op.seq);
+        if let Receiving::Arrives(conn) = arriving {
+            self.push(Action::Drop { conn, op: id });
+        }
+        self.wake(id);
+        let Some(reason) = tell else { return };
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
+        let message = Message {
+            kind: Kind::Gone,
+            group: group.id,
+            check: 0,
+            seq,
+            tag: reason as u32,
+            from: group.me,
+            len: 0,
+        };
+        for rank in 0..group.n() {
+            let Some(group) = self.groups.get(group_id) else {
+                return;
+            };
+            let reached = rank != group.me && group.error_of(rank).is_none();
+            if let (true, Some(to)) = (reached, group.member(rank)) {
+                self.tell(group.ep, to, message);
+            }
+        }
+    }
+
+    /// Ends an operation whose bytes have all left.
+    pub(super) fn end(&mut self, id: u32) {
+        let Some(op) = self.ops.remove(id) else {
+            return;
+        };
+        if op.slot != NIL {
+            self.push(Action::Free { slot: op.slot });
+        }
+        let Some(group) = self.groups.get_mut(op.group) else {
+            return;
+        };
+        let (ep, name) = (group.ep, group.id);
+        if let Some(error) = op.error {
+            while group.failed.len() >= REMEMBERED {
+                group.failed.pop();
+            }
+            let reason = Gone::of(error);
+            // Without memory those that ask hear that it is over, which is enough.
+            let _ = group.failed.push((op.seq, reason));
+        }
+        self.forget_all(|_, early| {
+            let message = &early.message;
+            (early.ep, message.group, message.seq) == (ep, name, op.seq)
+                && !matches!(message.kind, Kind::Join | Kind::Decline)
+        });
+        self.push(Action::Ended(Outcome {
+            ep,
+            context: op.request.context,
+            completion: op.request.completion,
+            error: op.error,
+        }));
+        self.clear(op.group);
+    }
+
+    /// A name for a group that nobody else has.
+    pub(super) fn new_name(&mut self, ep: u32, digest: u64) -> u64 {
+        loop {
+            self.named = self.named.wrapping_add(1);
+            let name = mix(mix(digest) ^ self.named);
+            if self.find_group(ep, name).is_none() {
+                return name;
+            }
+        }
+    }
+}
+
+/// With no more memory than the plan uses.
+fn trimmed<B: Buffer>(plan: &Plan, request: Request<B>) -> Request<B> {
+    let first = |buffer: B, len: u64| {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        buffer.slice(0, len).unwrap_or(B::EMPTY)
+    };
+    Request {
+        input: first(request.input, plan.input()),
+        result: first(request.result, plan.result()),
+        ..request
+    }
+}
+
+/// Whether the result lies over the input.
+fn in_place<B: Buffer>(request: &Request<B>) -> bool {
+    let (input, result) = (request.input, request.result);
+    !input.is_empty()
+        && !result.is_empty()
+        && input.address() < result.address().saturating_add(result.len())
+        && result.address() < input.address().saturating_add(input.len())
+}

@@ -1,0 +1,317 @@
+//! How a group comes to be: each member tells member 0 that it joins, and member 0, once it has
+//! heard of all, tells them what messages call the group.
+
+use alloc::vec::Vec;
+
+use ripstop_types::{Errno, FiAddr, Result};
+
+use super::group::{Collectives, Group, Joining, State};
+use super::message::{Gone, Kind, Message};
+use super::operation::Action;
+use crate::Buffer;
+use crate::ring::{Ring, try_push};
+
+impl<B: Buffer> Collectives<B> {
+    /// Joins a group; [`Action::Joined`] says when all members have.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a rank that there is not, [`Errno::ENOMEM`].
+    pub fn join(&mut self, joining: &Joining<'_>) -> Result<u32> {
+        let Joining {
+            ep,
+            members,
+            me,
+            digest,
+        } = *joining;
+        let mut list = Vec::new();
+        list.try_reserve_exact(members.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        let mut missing = Vec::new();
+        for (rank, member) in (0..).zip(members) {
+            try_push(&mut list, *member)?;
+            if me == 0 && rank != me {
+                try_push(&mut missing, rank)?;
+            }
+        }
+        if usize::try_from(me).map_or(true, |me| me >= list.len()) {
+            return Err(Errno::EINVAL);
+        }
+        // Never 0, which is no attempt.
+        self.attempts = self.attempts.checked_add(1).unwrap_or(1);
+        let id = self.groups.insert(Group {
+            ep,
+            members: list,
+            me,
+            digest,
+            id: 0,
+            state: State::Joining,
+            missing,
+            joined: Vec::new(),
+            attempt: self.attempts,
+            lost: Vec::new(),
+            next: 0,
+            failed: Ring::new(),
+            since: None,
+        })?;
+        match me {
+            0 => self.collect(id),
+            _ => self.ask_to_join(id),
+        }
+        Ok(id)
+    }
+
+    /// A message of this member about joining, for a member's attempt or its own.
+    fn about(group: &Group, kind: Kind, attempt: u32, tag: u32) -> Message {
+        Message {
+            kind,
+            group: group.digest,
+            check: u64::from(group.n()),
+            seq: attempt,
+            tag,
+            from: group.me,
+            len: 0,
+        }
+    }
+
+    fn ask_to_join(&mut self, id: u32) {
+        let Some(group) = self.groups.get(id) else {
+            return;
+        };
+        let (ep, digest, leader) = (group.ep, group.digest, group.member(0));
+        let of_leader = |message: &Message, src| message.from == 0 && Some(src) == leader;
+        if let Some(message) = self.take_joining(Kind::Decline, ep, digest, of_leader) {
+            let reason = Gone::from_number(message.tag);
+            return self.join_failed(id, reason.errno());
+        }
+        let Some(group) = self.groups.get(id) else {
+            return;
+        };
+        if let Some(leader) = leader {
+            let message = Self::about(group, Kind::Join, group.attempt, 0);
+            self.tell(ep, leader, message);
+        }
+    }
+
+    /// Member 0: takes those that have joined already.
+    fn collect(&mut self, id: u32) {
+        while let Some(group) = self.groups.get(id) {
+            let (ep, digest, n) = (group.ep, group.digest, group.n());
+            let members = group.members.clone_in_part(&group.missing);
+            let Ok(members) = members else {
+                return self.join_failed(id, Errno::ENOMEM);
+            };
+            let fits = |message: &Message, src| {
+                message.check == u64::from(n) && members.contains(&(message.from, src))
+            };
+            let Some(message) = self.take_joining(Kind::Join, ep, digest, fits) else {
+                break;
+            };
+            self.has_joined(id, &message);
+        }
+        self.complete_join(id);
+    }
+
+    fn has_joined(&mut self, id: u32, message: &Message) {
+        let Some(group) = self.groups.get_mut(id) else {
+            return;
+        };
+        match try_push(&mut group.joined, (message.from, message.seq)) {
+            Ok(()) => group.missing.retain(|rank| *rank != message.from),
+            Err(error) => {
+                self.decline(id, Gone::Memory);
+                self.join_failed(id, error);
+            }
+        }
+    }
+
+    /// Member 0: if nobody is missing, the group is up.
+    fn complete_join(&mut self, id: u32) {
+        let Some(group) = self.groups.get(id) else {
+            return;
+        };
+        if !group.missing.is_empty() || group.state != State::Joining {
+            return;
+        }
+        let (ep, digest, n) = (group.ep, group.digest, group.n());
+        let name = self.new_name(ep, digest);
+        for rank in 1..n {
+            let Some(group) = self.groups.get(id) else {
+                return;
+            };
+            if let Some(to) = group.member(rank) {
+                let message = Message {
+                    check: name,
+                    ..Self::about(group, Kind::Joined, group.attempt_of(rank), 0)
+                };
+                self.tell(ep, to, message);
+            }
+        }
+        self.up(id, name);
+    }
+
+    fn up(&mut self, id: u32, name: u64) {
+        if let Some(group) = self.groups.get_mut(id) {
+            group.id = name;
+            group.state = State::Up;
+            self.push(Action::Joined {
+                group: id,
+                error: None,
+            });
+            self.forget_unknown();
+        }
+    }
+
+    /// Tells those who wait for this member that it does not join.
+    pub(super) fn decline(&mut self, id: u32, reason: Gone) {
+        let Some(group) = self.groups.get(id) else {
+            return;
+        };
+        let last = if group.me == 0 { group.n() } else { 1 };
+        for rank in 0..last {
+            let Some(group) = self.groups.get(id) else {
+                return;
+            };
+            let reached = rank != group.me && group.error_of(rank).is_none();
+            if let (true, Some(to)) = (reached, group.member(rank)) {
+                let attempt = group.attempt_of(rank);
+                let message = Self::about(group, Kind::Decline, attempt, reason as u32);
+                self.tell(group.ep, to, message);
+            }
+        }
+    }
+
+    pub(super) fn join_failed(&mut self, id: u32, error: Errno) {
+        let Some(group) = self.groups.get_mut(id) else {
+            return;
+        };
+        if group.state != State::Joining {
+            return;
+        }
+        group.state = State::Closed;
+        self.push(Action::Joined {
+            group: id,
+            error: Some(error),
+        });
+        self.forget_unknown();
+    }
+
+    /// Takes a message about joining; `false` if it is to be kept.
+    pub(super) fn handle_joining(&mut self, ep: u32, src: FiAddr, message: &Message) -> bool {
+        let fits = |group: &Group| {
+            group.ep == ep
+                && group.state == State::Joining
+                && group.digest == message.group
+                && group.is_member(message.from, src)
+                && match message.kind {
+                    // The oldest that has not heard of this member.
+                    Kind::Join => group.me == 0 && group.missing.contains(&message.from),
+                    Kind::Decline if group.me == 0 => {
+                        group.joined.contains(&(message.from, message.seq))
+                    }
+                    Kind::Decline if message.seq == 0 => message.from == 0,
+                    _ => message.from == 0 && message.seq == group.attempt,
+                }
+        };
+        let is = |id: &u32| self.groups.get(*id).is_some_and(fits);
+        let Some(id) = self.groups.ids().find(is) else {
+            return match message.kind {
+                Kind::Joined => true,
+                Kind::Decline if message.from != 0 => {
+                    self.take_back(ep, src, message);
+                    true
+                }
+                _ => false,
+            };
+        };
+        match message.kind {
+            Kind::Join => {
+                self.has_joined(id, message);
+                self.complete_join(id);
+            }
+            Kind::Joined if self.find_group(ep, message.check).is_some() => {
+                self.join_failed(id, Errno::EADDRINUSE);
+            }
+            Kind::Joined => self.up(id, message.check),
+            _ => {
+                let reason = Gone::from_number(message.tag);
+                // Member 0 tells the others; another one that what it said is void, where
+                // member 0 had not heard it.
+                let of_leader = |group: &Group| group.me == 0;
+                if message.seq == 0 || self.groups.get(id).is_some_and(of_leader) {
+                    self.decline(id, reason);
+                }
+                self.join_failed(id, reason.errno());
+            }
+        }
+        true
+    }
+
+    /// Member 0 hears that a member does not join after all: what it said before is forgotten,
+    /// or it has left the group that came of that.
+    fn take_back(&mut self, ep: u32, src: FiAddr, message: &Message) {
+        let same = |early: &Message, from| {
+            (early.from, early.seq, from) == (message.from, message.seq, src)
+        };
+        if self
+            .take_joining(Kind::Join, ep, message.group, same)
+            .is_some()
+        {
+            return;
+        }
+        let left = |group: &Group| {
+            (group.ep, group.digest, group.state) == (ep, message.group, State::Up)
+                && group.is_member(message.from, src)
+                && group.joined.contains(&(message.from, message.seq))
+        };
+        let is = |id: &u32| self.groups.get(*id).is_some_and(left);
+        let found = self.groups.ids().find(is);
+        if let Some(id) = found {
+            self.member_lost(id, message.from, Errno::ECANCELED);
+        }
+    }
+
+    /// A member of a group that is being joined cannot be reached.
+    pub(super) fn joining_lost(&mut self, id: u32, rank: u32, error: Errno) {
+        let Some(group) = self.groups.get(id) else {
+            return;
+        };
+        if group.me == 0 {
+            self.decline(id, Gone::of(error));
+        } else if rank != 0 {
+            return;
+        }
+        self.join_failed(id, error);
+    }
+}
+
+impl Group {
+    /// What a member calls its joining, or 0 for one that has not joined as far as is known.
+    fn attempt_of(&self, rank: u32) -> u32 {
+        if self.me != 0 {
+            return self.attempt;
+        }
+        let is = |(joined, _): &&(u32, u32)| *joined == rank;
+        self.joined
+            .iter()
+            .find(is)
+            .map_or(0, |(_, attempt)| *attempt)
+    }
+}
+
+/// Members by rank.
+trait InPart {
+    fn clone_in_part(&self, ranks: &[u32]) -> Result<Vec<(u32, FiAddr)>>;
+}
+
+impl InPart for Vec<FiAddr> {
+    fn clone_in_part(&self, ranks: &[u32]) -> Result<Vec<(u32, FiAddr)>> {
+        let mut found = Vec::new();
+        for rank in ranks {
+            let member = usize::try_from(*rank).ok().and_then(|rank| self.get(rank));
+            if let Some(member) = member {
+                try_push(&mut found, (*rank, *member))?;
+            }
+        }
+        Ok(found)
+    }
+}

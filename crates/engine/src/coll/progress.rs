@@ -1,0 +1,613 @@
+//! How operations go on: by what arrives, by what has left, and by questions when neither
+//! happens for a while.
+
+use core::time::Duration;
+
+use ripstop_types::{Errno, FiAddr};
+
+use super::group::{Collectives, State};
+use super::message::{EAGER, Gone, Kind, Message};
+use super::operation::{Action, Place, Receiving, Sending};
+use super::plan::{Part, Then};
+use crate::Buffer;
+use crate::pool::NIL;
+
+/// After how long without progress a member asks those it waits for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Messages about operations this far ahead, and no farther, can be of a peer that keeps to the
+/// window.
+const AHEAD: u32 = 4 * super::group::WINDOW as u32;
+
+/// What to do with a message that has arrived, and its payload.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrival<B> {
+    /// Its payload is of no use.
+    Discard,
+    /// Its payload goes there; then call [`Collectives::arrived`] with the operation. If it does
+    /// not come whole, [`Collectives::lost`] follows.
+    Into {
+        /// The operation.
+        op: u32,
+        /// The place, as long as the payload.
+        place: Place<B>,
+    },
+    /// It comes too early: call [`Collectives::keep`], or deliver it again later.
+    Keep,
+    /// Its sender breaks the protocol.
+    Broken,
+}
+
+impl<B: Buffer> Collectives<B> {
+    /// Takes a message for an endpoint, from `src` in its address vector, on a connection. All
+    /// actions must have been done, unless there is no payload.
+    pub fn handle_message(
+        &mut self,
+        (ep, src, conn): (u32, FiAddr, u32),
+        message: &Message,
+    ) -> Arrival<B> {
+        if !src.is_specified() {
+            // A member that the address vector has no more is like one that is silent.
+            return Arrival::Discard;
+        }
+        if message.len > 0 && message.kind != Kind::Data {
+            return Arrival::Broken;
+        }
+        match message.kind {
+            Kind::Ping => Arrival::Discard,
+            Kind::Join | Kind::Joined | Kind::Decline => {
+                match self.handle_joining(ep, src, message) {
+                    true => Arrival::Discard,
+                    false => Arrival::Keep,
+                }
+            }
+            _ => self.handle_of_group((ep, src, conn), message),
+        }
+    }
+
+    fn handle_of_group(
+        &mut self,
+        (ep, src, conn): (u32, FiAddr, u32),
+        message: &Message,
+    ) -> Arrival<B> {
+        let Some(group_id) = self.find_group(ep, message.group) else {
+            return self.of_no_group(ep, src, message);
+        };
+        let Some(group) = self.groups.get(group_id) else {
+            return Arrival::Discard;
+        };
+        if !group.is_member(message.from, src) {
+            return Arrival::Broken;
+        }
+        let next = group.next;
+        if let Some(id) = self.find_op(group_id, message.seq) {
+            return self.of_operation(id, conn, message);
+        }
+        let ahead = message.seq.wrapping_sub(next);
+        if ahead > u32::MAX / 2 {
+            self.of_the_past(group_id, src, message);
+            return Arrival::Discard;
+        }
+        match message.kind {
+            // The answer is known when the operation has been started.
+            Kind::Ask => Arrival::Discard,
+            _ if ahead > AHEAD || message.len > EAGER => Arrival::Broken,
+            _ => Arrival::Keep,
+        }
+    }
+
+    /// A member that does not know yet that all have joined keeps what comes before that.
+    fn of_no_group(&mut self, ep: u32, src: FiAddr, message: &Message) -> Arrival<B> {
+        if self.joins(ep) && message.kind != Kind::Ask {
+            return match message.len > EAGER {
+                true => Arrival::Broken,
+                false => Arrival::Keep,
+            };
+        }
+        if message.kind == Kind::Ask {
+            let answer = Message {
+                kind: Kind::Gone,
+                tag: Gone::Left as u32,
+                check: 0,
+                from: message.tag,
+                ..*message
+            };
+            self.tell(ep, src, answer);
+        }
+        Arrival::Discard
+    }
+
+    fn of_the_past(&mut self, group_id: u32, src: FiAddr, message: &Message) {
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
+        if message.kind != Kind::Ask {
+            return;
+        }
+        let known = (0..group.failed.len()).filter_map(|index| group.failed.get(index));
+        let mut ended = known.filter(|(seq, _)| *seq == message.seq);
+        let reason = ended.next().map_or(Gone::Done, |(_, reason)| reason);
+        let answer = Message {
+            kind: Kind::Gone,
+            group: group.id,
+            check: 0,
+            seq: message.seq,
+            tag: reason as u32,
+            from: group.me,
+            len: 0,
+        };
+        self.tell(group.ep, src, answer);
+    }
+
+    fn of_operation(&mut self, id: u32, conn: u32, message: &Message) -> Arrival<B> {
+        let Some(op) = self.ops.get_mut(id) else {
+            return Arrival::Discard;
+        };
+        if op.error.is_some() {
+            return self.of_the_failed(id, message);
+        }
+        if message.kind != Kind::Gone && message.check != op.check {
+            self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
+            return Arrival::Discard;
+        }
+        let key = (message.from, message.tag);
+        let (step, receiving, sending) = (op.step, op.receiving, op.sending);
+        let is = |part: &Part| (part.peer, part.tag) == key;
+        match message.kind {
+            Kind::Data => {
+                let wanted = step.and_then(|step| step.recv).filter(is);
+                let Some(part) = wanted.filter(|_| receiving == Receiving::Waits) else {
+                    return match message.len > EAGER {
+                        true => Arrival::Broken,
+                        false => Arrival::Keep,
+                    };
+                };
+                if part.range.len != message.len {
+                    return Arrival::Broken;
+                }
+                op.touch();
+                if message.len == 0 {
+                    op.receiving = Receiving::Done;
+                    self.wake(id);
+                    return Arrival::Discard;
+                }
+                op.receiving = Receiving::Arrives(conn);
+                let place = op.place(&part.range);
+                Arrival::Into { op: id, place }
+            }
+            Kind::Ready => {
+                let wanted = step.and_then(|step| step.send).filter(is);
+                let Some(part) = wanted.filter(|_| sending == Sending::Waits) else {
+                    return Arrival::Keep;
+                };
+                op.touch();
+                self.post(id, &part);
+                Arrival::Discard
+            }
+            Kind::Gone => {
+                match Gone::from_number(message.tag) {
+                    Gone::Done => self.check_done(id, message.from),
+                    reason => self.fail(id, reason.errno(), None),
+                }
+                Arrival::Discard
+            }
+            _ => Arrival::Discard,
+        }
+    }
+
+    /// An operation that waits for its bytes to leave before it ends in error.
+    fn of_the_failed(&mut self, id: u32, message: &Message) -> Arrival<B> {
+        if message.kind == Kind::Ask
+            && let Some(op) = self.ops.get(id)
+            && let Some(group) = self.groups.get(op.group)
+            && let Some(to) = group.member(message.from)
+        {
+            let answer = Message {
+                kind: Kind::Gone,
+                check: 0,
+                tag: op.error.map_or(Gone::Lost, Gone::of) as u32,
+                from: group.me,
+                ..*message
+            };
+            self.tell(group.ep, to, answer);
+        }
+        Arrival::Discard
+    }
+
+    /// A member says that it is done. What it sent is here already: if more is expected of it,
+    /// it had another operation in mind.
+    fn check_done(&mut self, id: u32, peer: u32) {
+        let Some(op) = self.ops.get(id) else { return };
+        let key = (op.group, op.seq);
+        let next = match op.step {
+            Some(_) => op.index.saturating_add(1),
+            None => op.index,
+        };
+        let missing = |kind, part: Option<Part>| {
+            part.is_some_and(|part| {
+                part.peer == peer && self.early_for(kind, key, (peer, part.tag)).is_none()
+            })
+        };
+        let now = op.step.is_some_and(|step| {
+            (op.receiving == Receiving::Waits && missing(Kind::Data, step.recv))
+                || (op.sending == Sending::Waits && missing(Kind::Ready, step.send))
+        });
+        let later = || {
+            let mut steps = (next..).map_while(|index| op.plan.step(index));
+            steps.any(|step| {
+                let asks = step.send.filter(|part| part.range.len > EAGER);
+                missing(Kind::Data, step.recv) || missing(Kind::Ready, asks)
+            })
+        };
+        if now || later() {
+            self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
+        }
+    }
+
+    /// The payload of a message has come whole, see [`Arrival::Into`].
+    pub fn arrived(&mut self, id: u32) {
+        if let Some(op) = self.ops.get_mut(id)
+            && matches!(op.receiving, Receiving::Arrives(_))
+        {
+            op.receiving = Receiving::Done;
+            op.touch();
+            self.wake(id);
+        }
+    }
+
+    /// The last byte of a message of an operation has left, or never will.
+    pub fn sent(&mut self, id: u32) {
+        if let Some(op) = self.ops.get_mut(id) {
+            op.unsent = op.unsent.saturating_sub(1);
+            if op.sending == Sending::Posted {
+                op.sending = Sending::Done;
+            }
+            op.touch();
+            self.wake(id);
+        }
+    }
+
+    /// A message of an operation cannot leave.
+    pub fn send_failed(&mut self, id: u32, error: Errno) {
+        if let Some(op) = self.ops.get_mut(id) {
+            op.unsent = op.unsent.saturating_sub(1);
+            self.wake(id);
+            self.fail(id, error, Some(Gone::of(error)));
+        }
+    }
+
+    /// The driver has no memory for what an action of the operation says.
+    pub fn no_memory(&mut self, id: u32) {
+        self.fail(id, Errno::ENOMEM, Some(Gone::Memory));
+    }
+
+    /// A connection to a peer ends, or there can be none: nothing more comes from it, and
+    /// nothing gets there. `conn` is the connection, or [`NIL`].
+    pub fn lost(&mut self, ep: u32, peer: FiAddr, conn: u32, error: Errno) {
+        if conn != NIL {
+            self.forget_conn(conn);
+        }
+        for group_id in 0..self.groups.end() {
+            let Some(group) = self.groups.get(group_id).filter(|group| group.ep == ep) else {
+                continue;
+            };
+            let Some(rank) = group.rank_of(peer).filter(|rank| *rank != group.me) else {
+                continue;
+            };
+            self.member_lost(group_id, rank, error);
+        }
+    }
+
+    pub(super) fn member_lost(&mut self, group_id: u32, rank: u32, error: Errno) {
+        let Some(group) = self.groups.get_mut(group_id) else {
+            return;
+        };
+        if group.error_of(rank).is_none() {
+            // Without memory for the note, those that wait ask again and again.
+            let _ = crate::ring::try_push(&mut group.lost, (rank, error));
+        }
+        if group.state == State::Joining {
+            return self.joining_lost(group_id, rank, error);
+        }
+        for id in self.ops_of(group_id) {
+            if self.needs(id, rank) {
+                self.fail(id, error, Some(Gone::of(error)));
+            }
+        }
+    }
+
+    /// Whether an operation cannot end without a member that is gone.
+    fn needs(&self, id: u32, rank: u32) -> bool {
+        let Some(op) = self.ops.get(id) else {
+            return false;
+        };
+        let Some(step) = op.step else {
+            return op.plan.involves(op.index, rank);
+        };
+        let with = |part: Option<Part>| part.is_some_and(|part| part.peer == rank);
+        (op.receiving != Receiving::Done && with(step.recv))
+            || (op.sending != Sending::Done && with(step.send))
+            || op.plan.involves(op.index.saturating_add(1), rank)
+    }
+
+    /// Time has passed. Returns whether to call again soon.
+    pub fn tick(&mut self, now: Duration) -> bool {
+        for id in 0..self.ops.end() {
+            let Some(op) = self.ops.get_mut(id).filter(|op| op.error.is_none()) else {
+                continue;
+            };
+            let since = *op.since.get_or_insert(now);
+            if now.saturating_sub(since) >= PATIENCE {
+                op.since = Some(now);
+                self.ask(id);
+            }
+        }
+        for id in 0..self.groups.end() {
+            let Some(group) = self.groups.get_mut(id) else {
+                continue;
+            };
+            let since = *group.since.get_or_insert(now);
+            let waits = group.state == State::Joining && group.me == 0;
+            if waits && now.saturating_sub(since) >= PATIENCE {
+                group.since = Some(now);
+                self.look_for_missing(id);
+            }
+        }
+        !self.ops.is_empty() || self.groups.ids().any(|id| self.is_joining(id))
+    }
+
+    fn is_joining(&self, id: u32) -> bool {
+        let group = self.groups.get(id);
+        group.is_some_and(|group| group.state == State::Joining)
+    }
+
+    /// Asks the members that an operation waits for.
+    fn ask(&mut self, id: u32) {
+        let Some(op) = self.ops.get(id) else { return };
+        let Some(step) = op.step else { return };
+        let recv = step.recv.filter(|_| op.receiving == Receiving::Waits);
+        let send = step.send.filter(|_| op.sending == Sending::Waits);
+        let (check, seq) = (op.check, op.seq);
+        let Some(group) = self.groups.get(op.group) else {
+            return;
+        };
+        let (ep, name, me) = (group.ep, group.id, group.me);
+        let peers = [recv, send].map(|part| Some((part?.peer, group.member(part?.peer)?)));
+        for (rank, to) in peers.into_iter().flatten() {
+            let question = Message {
+                kind: Kind::Ask,
+                group: name,
+                check,
+                seq,
+                // Who is asked: one that knows no such group can say so.
+                tag: rank,
+                from: me,
+                len: 0,
+            };
+            self.tell(ep, to, question);
+        }
+    }
+
+    fn look_for_missing(&mut self, id: u32) {
+        for index in 0.. {
+            let Some(group) = self.groups.get(id) else {
+                return;
+            };
+            let Some(rank) = group.missing.get(index).copied() else {
+                return;
+            };
+            let message = Message {
+                kind: Kind::Ping,
+                group: group.digest,
+                check: 0,
+                seq: 0,
+                tag: 0,
+                from: group.me,
+                len: 0,
+            };
+            if let Some(to) = group.member(rank) {
+                self.tell(group.ep, to, message);
+            }
+        }
+    }
+
+    /// What to do next. `None` when nothing is left; then more happens when something arrives,
+    /// has left, or is started.
+    pub fn next_action(&mut self) -> Option<Action<B>> {
+        loop {
+            if let Some(action) = self.pop_action() {
+                return Some(action);
+            }
+            // A step begins when all that was to be done before it has been.
+            let id = self.next_awake()?;
+            self.advance(id);
+        }
+    }
+
+    fn advance(&mut self, id: u32) {
+        let Some(op) = self.ops.get_mut(id) else {
+            return;
+        };
+        if op.error.is_some() {
+            if op.unsent == 0 {
+                self.end(id);
+            }
+            return;
+        }
+        let Some(step) = op.step else {
+            return self.begin_step(id);
+        };
+        if op.receiving == Receiving::Waits {
+            self.take_early(id, step.recv);
+        }
+        if let Some(op) = self.ops.get(id)
+            && op.sending == Sending::Waits
+        {
+            self.post_if_ready(id, step.send);
+        }
+        let Some(op) = self.ops.get_mut(id) else {
+            return;
+        };
+        if op.receiving != Receiving::Done || op.sending != Sending::Done {
+            return;
+        }
+        op.step = None;
+        op.index = op.index.saturating_add(1);
+        op.touch();
+        self.wake(id);
+        self.do_then(id, &step.then);
+    }
+
+    fn do_then(&mut self, id: u32, then: &Then) {
+        let Some(op) = self.ops.get(id) else { return };
+        let action = match then {
+            Then::Nothing => return,
+            Then::Copy { from, .. } if from.len == 0 => return,
+            Then::Reduce { into, .. } if into.len == 0 => return,
+            Then::Copy { from, to } => Action::Copy {
+                op: id,
+                from: op.place(from),
+                to: op.place(to),
+            },
+            Then::Reduce { into, from, flip } => Action::Reduce {
+                op: id,
+                datatype: op.request.datatype,
+                by: op.request.op,
+                into: op.place(into),
+                from: op.place(from),
+                flip: *flip,
+            },
+        };
+        self.push(action);
+    }
+
+    /// The next step; behind the last one the operation is done.
+    fn begin_step(&mut self, id: u32) {
+        let Some(op) = self.ops.get_mut(id) else {
+            return;
+        };
+        let Some(step) = op.plan.step(op.index) else {
+            return self.end(id);
+        };
+        op.step = Some(step);
+        op.receiving = match step.recv {
+            Some(_) => Receiving::Waits,
+            None => Receiving::Done,
+        };
+        op.sending = match step.send {
+            Some(_) => Sending::Waits,
+            None => Sending::Done,
+        };
+        self.wake(id);
+        if let Some(part) = step.recv.filter(|part| part.range.len > EAGER) {
+            self.say_ready(id, &part);
+        }
+    }
+
+    fn say_ready(&mut self, id: u32, part: &Part) {
+        let Some(message) = self.message(id, Kind::Ready, part) else {
+            return;
+        };
+        let ends = self.ops.get(id).and_then(|op| {
+            let group = self.groups.get(op.group)?;
+            Some((group.ep, group.member(part.peer)?))
+        });
+        if let Some((ep, to)) = ends {
+            self.tell(ep, to, Message { len: 0, ..message });
+        }
+    }
+
+    fn message(&self, id: u32, kind: Kind, part: &Part) -> Option<Message> {
+        let op = self.ops.get(id)?;
+        let group = self.groups.get(op.group)?;
+        Some(Message {
+            kind,
+            group: group.id,
+            check: op.check,
+            seq: op.seq,
+            tag: part.tag,
+            from: group.me,
+            len: part.range.len,
+        })
+    }
+
+    fn post_if_ready(&mut self, id: u32, part: Option<Part>) {
+        let (Some(part), Some(op)) = (part, self.ops.get(id)) else {
+            return;
+        };
+        let key = (op.group, op.seq);
+        if part.range.len > EAGER {
+            let Some(early) = self.early_for(Kind::Ready, key, (part.peer, part.tag)) else {
+                return;
+            };
+            let same = self
+                .early
+                .get(early)
+                .is_some_and(|early| early.message.check == op.check);
+            self.forget_early(early);
+            if !same {
+                return self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
+            }
+        }
+        self.post(id, &part);
+    }
+
+    fn post(&mut self, id: u32, part: &Part) {
+        let Some(message) = self.message(id, Kind::Data, part) else {
+            return;
+        };
+        let Some(op) = self.ops.get_mut(id) else {
+            return;
+        };
+        op.sending = Sending::Posted;
+        op.unsent = op.unsent.saturating_add(1);
+        let payload = op.place(&part.range);
+        let Some(group) = self.groups.get(op.group) else {
+            return;
+        };
+        let Some(to) = group.member(part.peer) else {
+            return;
+        };
+        let ep = group.ep;
+        self.push(Action::Send {
+            ep,
+            to,
+            op: id,
+            message,
+            payload,
+        });
+    }
+
+    /// Takes the data of a step if it has come already.
+    fn take_early(&mut self, id: u32, part: Option<Part>) {
+        let (Some(part), Some(op)) = (part, self.ops.get(id)) else {
+            return;
+        };
+        let key = (op.group, op.seq);
+        let Some(found) = self.early_for(Kind::Data, key, (part.peer, part.tag)) else {
+            return;
+        };
+        let Some(early) = self.early.get(found).copied() else {
+            return;
+        };
+        let len = early.message.len;
+        if early.message.check != op.check || len != part.range.len {
+            return self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
+        }
+        let to = op.place(&part.range);
+        if len > 0 {
+            let from = Place::Slot {
+                slot: early.slot,
+                total: len,
+                at: 0,
+                len,
+            };
+            self.push(Action::Copy { op: id, from, to });
+        }
+        self.forget_early(found);
+        if let Some(op) = self.ops.get_mut(id) {
+            op.receiving = Receiving::Done;
+            op.touch();
+        }
+    }
+}

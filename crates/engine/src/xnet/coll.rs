@@ -1,0 +1,656 @@
+//! Collective operations over the connections of an endpoint, as an extension of the protocol
+//! ([`Extensions::COLL`]): what [`Collectives`] says to members goes out among the messages, and
+//! what they say comes in its own space, apart from messages and tags.
+
+use core::time::Duration;
+
+use ripstop_types::{AtomicOp, Completion, Context, Datatype, Errno, FiAddr, Flags, Result};
+use ripstop_wire::xnet::base::{Coll, Header, MAX_HEADER};
+use ripstop_wire::xnet::cm::Extensions;
+
+use super::conn::{Conn, TxDone, TxInfo};
+use super::engine::{Engine, Ep, Limits, NO_COMPLETION};
+use super::rma::Staged;
+use super::rx::{RxState, Target};
+use super::tx::Posted;
+use crate::coll::{Action, Arrival, Collectives, Joining, Message, Outcome, Place, Request};
+use crate::cq::ErrorEntry;
+use crate::matching::ENTRY;
+use crate::pool::NIL;
+use crate::{Buffer, Iov};
+
+/// A message to a member, to be posted.
+#[derive(Clone, Copy, Debug)]
+pub struct CollSend<B> {
+    message: Message,
+    op: u32,
+    /// Its payload, unless that is in a slot.
+    pub iov: Iov<B>,
+    /// The slot with its payload and where it begins there.
+    pub kept: Option<(u32, u64)>,
+}
+
+impl<B: Buffer> CollSend<B> {
+    fn new(message: Message, op: u32, payload: &Place<B>) -> Self {
+        let (iov, kept) = match payload {
+            Place::User(buffer) => (Iov::one(*buffer), None),
+            Place::Slot { slot, at, .. } => (Iov::EMPTY, Some((*slot, *at))),
+        };
+        Self {
+            message,
+            op,
+            iov,
+            kept,
+        }
+    }
+
+    /// Bytes of payload.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.message.len
+    }
+
+    /// Whether there is no payload.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.message.len == 0
+    }
+
+    pub(super) const fn info(&self) -> TxInfo {
+        TxInfo {
+            context: self.op as Context,
+            flags: Flags::COLLECTIVE,
+            completion: false,
+            ack: false,
+            len: self.message.len,
+        }
+    }
+}
+
+/// What the driver must do with a message to a member that was accepted.
+#[derive(Clone, Copy, Debug)]
+pub enum CollPlan {
+    /// Stage it.
+    Stage(Staged),
+    /// Nothing: it goes out by [`Engine::replay`].
+    Defer,
+}
+
+/// What the driver is to do for collective operations.
+#[derive(Clone, Copy, Debug)]
+pub enum CollAction<B> {
+    /// Send a message to a member: find the connection of the endpoint, open one if there is
+    /// none, and call [`Engine::post_coll`]. Without a connection, call
+    /// [`Engine::coll_unreachable`].
+    Send {
+        /// The endpoint.
+        ep: u32,
+        /// The member.
+        to: FiAddr,
+        /// The message.
+        send: CollSend<B>,
+    },
+    /// Copy bytes between places that may overlap; if that cannot be done, call
+    /// [`Engine::coll_no_memory`] with the operation.
+    Copy {
+        /// The operation.
+        op: u32,
+        /// From there.
+        from: Place<B>,
+        /// To there, as many.
+        to: Place<B>,
+    },
+    /// Reduce elements: `into = into by from`, or with `flip` `into = from by into`; if that
+    /// cannot be done as for a copy.
+    Reduce {
+        /// The collective operation.
+        op: u32,
+        /// What the elements are.
+        datatype: Datatype,
+        /// The operation on them.
+        by: AtomicOp,
+        /// One side, and the result.
+        into: Place<B>,
+        /// The other side, as long.
+        from: Place<B>,
+        /// Which of them is the left one.
+        flip: bool,
+    },
+    /// A group has been joined, or not, which [`Engine::close_group`] ends.
+    Joined {
+        /// The group.
+        group: u32,
+        /// Why not.
+        error: Option<Errno>,
+    },
+}
+
+/// A payload between members that is arriving.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming<B> {
+    /// A message whose place is not known yet.
+    pub(super) waits: Option<Message>,
+    pub(super) place: Place<B>,
+    pub(super) iov: Iov<B>,
+    /// The operation, or the message that is kept.
+    id: u32,
+    kept: bool,
+}
+
+impl<B: Buffer> Incoming<B> {
+    pub(super) const NOTHING: Self = Self {
+        waits: None,
+        place: Place::User(B::EMPTY),
+        iov: Iov::EMPTY,
+        id: NIL,
+        kept: false,
+    };
+}
+
+// Groups and operations.
+impl<B: Buffer> Engine<B> {
+    /// Joins a group; [`CollAction::Joined`] says when all members have.
+    ///
+    /// # Errors
+    /// As for [`Collectives::join`].
+    pub fn join_group(&mut self, joining: &Joining<'_>) -> Result<u32> {
+        let joined = self.coll.join(joining);
+        self.note_coll();
+        joined
+    }
+
+    /// Leaves a group. What is in flight there ends in error.
+    pub fn close_group(&mut self, group: u32) {
+        self.coll.close(group);
+        self.note_coll();
+    }
+
+    /// The members of a group that is up, by rank.
+    #[must_use]
+    pub fn group_members(&self, group: u32) -> Option<&[FiAddr]> {
+        self.coll.members(group)
+    }
+
+    /// Starts an operation of a group.
+    ///
+    /// # Errors
+    /// As for [`Collectives::start`].
+    pub fn start_coll(&mut self, group: u32, request: Request<B>) -> Result<()> {
+        let plan = self.coll.plan(group, &request)?;
+        let slot = match Collectives::scratch(&plan, &request) {
+            0 => NIL,
+            _ => self.slots.insert(())?,
+        };
+        let started = self.coll.start(group, request, slot);
+        if started.is_err() {
+            self.slots.remove(slot);
+        }
+        self.note_coll();
+        started
+    }
+
+    /// Time has passed. Returns whether to call again soon; the time is that since any fixed
+    /// moment.
+    pub fn coll_tick(&mut self, now: Duration) -> bool {
+        if self.coll.is_unused() {
+            return false;
+        }
+        let again = self.coll.tick(now);
+        self.note_coll();
+        again
+    }
+
+    /// There can be no connection to a member.
+    pub fn coll_unreachable(&mut self, ep: u32, to: FiAddr, send: &CollSend<B>, error: Errno) {
+        self.coll_failed(send.op, error);
+        self.coll.lost(ep, to, NIL, error);
+        self.note_coll();
+    }
+
+    /// There is no memory for what an action says.
+    pub fn coll_no_memory(&mut self, op: u32) {
+        self.coll.no_memory(op);
+    }
+
+    /// What to do next, until there is nothing. [`Engine::pop_output`] says [`NIL`] when there
+    /// is something.
+    pub fn coll_next(&mut self) -> Option<CollAction<B>> {
+        loop {
+            let Some(action) = self.coll.next_action() else {
+                self.coll_noted = false;
+                return None;
+            };
+            match action {
+                Action::Send {
+                    ep,
+                    to,
+                    op,
+                    message,
+                    payload,
+                } => {
+                    let send = CollSend::new(message, op, &payload);
+                    return Some(CollAction::Send { ep, to, send });
+                }
+                Action::Copy { op, from, to } => return Some(CollAction::Copy { op, from, to }),
+                Action::Reduce {
+                    op,
+                    datatype,
+                    by,
+                    into,
+                    from,
+                    flip,
+                } => {
+                    return Some(CollAction::Reduce {
+                        op,
+                        datatype,
+                        by,
+                        into,
+                        from,
+                        flip,
+                    });
+                }
+                Action::Joined { group, error } => {
+                    return Some(CollAction::Joined { group, error });
+                }
+                Action::Drop { conn, op } => self.drop_incoming(conn, op),
+                Action::Forget { conn, slot, len } => self.forget_kept(conn, slot, len),
+                Action::Free { slot } => self.free_slot(slot),
+                Action::Ended(outcome) => self.report_coll(&outcome),
+            }
+        }
+    }
+
+    /// Makes sure the driver comes for what is to be done.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_coll(&mut self) {
+        if !self.coll_noted && !self.coll.is_quiet() {
+            self.coll_noted = self.output_push(NIL).is_ok();
+        }
+    }
+
+    fn report_coll(&mut self, outcome: &Outcome) {
+        let Self {
+            eps, cqs, counters, ..
+        } = self;
+        let Some(ep) = eps.get(outcome.ep) else {
+            return;
+        };
+        if let Some(counter) = counters.get_mut(ep.config.write_counter) {
+            match outcome.error {
+                None => counter.success(0),
+                Some(_) => counter.failure(),
+            }
+        }
+        let Some(cq) = cqs.get_mut(ep.config.tx_cq) else {
+            return;
+        };
+        let entry = Completion {
+            context: outcome.context,
+            flags: Flags::COLLECTIVE,
+            ..NO_COMPLETION
+        };
+        match outcome.error {
+            None if outcome.completion => cq.push(entry),
+            None => {}
+            Some(err) => cq.push_error(ErrorEntry::new(ripstop_types::CompletionError {
+                entry,
+                olen: 0,
+                err,
+                prov_errno: err.0,
+            })),
+        }
+    }
+}
+
+// What is sent.
+impl<B: Buffer> Engine<B> {
+    /// Accepts a message to a member for a connection, whatever waits there. Its header is put
+    /// into `header`.
+    ///
+    /// # Errors
+    /// [`Errno::EOPNOTSUPP`] if the peer has no collectives, [`Errno::ENOTCONN`],
+    /// [`Errno::ENOMEM`]: call [`Engine::coll_unreachable`].
+    pub fn post_coll(
+        &mut self,
+        conn_id: u32,
+        send: &CollSend<B>,
+        header: &mut [u8; MAX_HEADER],
+    ) -> Result<CollPlan> {
+        let conn = self.conns.get(conn_id).ok_or(Errno::ENOTCONN)?;
+        if conn.up && !conn.extensions.contains(Extensions::COLL) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if conn.direct {
+            match self.coll_now(conn_id, send, header) {
+                Err(Errno::EAGAIN) => {}
+                staged => return staged.map(CollPlan::Stage),
+            }
+        }
+        self.defer(conn_id, Posted::Coll(*send))?;
+        Ok(CollPlan::Defer)
+    }
+
+    /// As [`Engine::post_coll`], when its turn has come.
+    pub(super) fn coll_now(
+        &mut self,
+        conn_id: u32,
+        send: &CollSend<B>,
+        header: &mut [u8; MAX_HEADER],
+    ) -> Result<Staged> {
+        let Self {
+            conns, eps, limits, ..
+        } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        let staged = Self::stage_coll(conn, ep, limits, send, header)?;
+        if staged.inline && send.op != NIL {
+            // The driver copies it before it does anything else.
+            self.coll.sent(send.op);
+            self.note_coll();
+        }
+        Ok(staged)
+    }
+
+    fn stage_coll(
+        conn: &mut Conn<B>,
+        ep: &mut Ep,
+        limits: &Limits,
+        send: &CollSend<B>,
+        header: &mut [u8; MAX_HEADER],
+    ) -> Result<Staged> {
+        let room = limits.stage.saturating_sub(conn.staged);
+        let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
+        let len = send.message.len;
+        let inline = len <= limits.inline as u64 && len <= room as u64;
+        let full = Header::coll(send.message.header(), len);
+        let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
+        if inline {
+            conn.queue_staged(len.saturating_add(header_len as u64))?;
+            return Ok(Staged { header_len, inline });
+        }
+        let end = conn.queued.wrapping_add(header_len as u64);
+        let info = send.info();
+        conn.dones.push(TxDone {
+            end: end.wrapping_add(len),
+            info,
+        })?;
+        let queued = match send.kept {
+            None => conn.queue(header_len as u64, Some(&send.iov)),
+            Some((slot, at)) => conn.queue_part(header_len as u64, slot, at, len),
+        };
+        if let Err(error) = queued {
+            conn.dones.pop_back();
+            return Err(error);
+        }
+        ep.outstanding = ep.outstanding.wrapping_add(1);
+        Ok(Staged { header_len, inline })
+    }
+
+    /// A message to a member has left.
+    pub(super) fn finish_coll_send(&mut self, conn_id: u32, info: &TxInfo) {
+        self.one_less(conn_id);
+        if let Ok(op) = u32::try_from(info.context) {
+            self.coll.sent(op);
+        }
+        self.note_coll();
+    }
+
+    /// A message to a member will not leave whole.
+    pub(super) fn fail_coll_send(&mut self, conn_id: u32, info: &TxInfo, error: Errno) {
+        self.one_less(conn_id);
+        self.coll_failed(u32::try_from(info.context).unwrap_or(NIL), error);
+        if error == Errno::EOPNOTSUPP
+            && let Some(conn) = self.conns.get(conn_id)
+        {
+            let (ep, src) = (conn.config.ep, conn.config.src);
+            self.coll.lost(ep, src, NIL, error);
+        }
+        self.note_coll();
+    }
+
+    fn one_less(&mut self, conn_id: u32) {
+        let Self { conns, eps, .. } = self;
+        let ep = conns.get(conn_id).map_or(NIL, |conn| conn.config.ep);
+        if let Some(ep) = eps.get_mut(ep) {
+            ep.outstanding = ep.outstanding.wrapping_sub(1);
+        }
+    }
+
+    fn coll_failed(&mut self, op: u32, error: Errno) {
+        if op != NIL {
+            self.coll.send_failed(op, error);
+        }
+    }
+}
+
+// What arrives.
+impl<B: Buffer> Engine<B> {
+    /// A message of a member starts.
+    pub(super) fn start_coll_message(
+        &mut self,
+        conn_id: u32,
+        coll: Option<&Coll>,
+        len: u64,
+    ) -> Result<()> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let coll = coll.ok_or(Errno::EPROTO)?;
+        if !conn.extensions.contains(Extensions::COLL) {
+            return Err(Errno::EPROTO);
+        }
+        let message = Message::read(coll, len);
+        if len > 0 && !self.coll.is_quiet() {
+            // Where it goes depends on what is yet to be done.
+            conn.incoming.waits = Some(message);
+            conn.rx = RxState::Job;
+            return Ok(());
+        }
+        self.deliver_coll(conn_id, message)
+    }
+
+    /// Whether the job of a connection is that of [`Engine::coll_next`].
+    pub(super) fn coll_waits(&self, conn_id: u32) -> bool {
+        let conn = self.conns.get(conn_id);
+        conn.is_some_and(|conn| conn.incoming.waits.is_some())
+    }
+
+    /// All that [`Engine::coll_next`] said was done: goes on with the message for which that had
+    /// to be. A peer that broke the protocol is named by [`Engine::pop_broken`].
+    pub fn coll_job_done(&mut self, conn_id: u32) {
+        if let Some(conn) = self.conns.get_mut(conn_id)
+            && conn.rx == RxState::Job
+            && let Some(message) = conn.incoming.waits.take()
+        {
+            self.deliver_or_break(conn_id, message);
+        }
+    }
+
+    fn deliver_or_break(&mut self, conn_id: u32, message: Message) {
+        let Err(error) = self.deliver_coll(conn_id, message) else {
+            return;
+        };
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.rx = RxState::Blocked { message: NIL };
+        }
+        self.break_conn(conn_id, error);
+    }
+
+    /// Tries again to keep the message that a connection is blocked on.
+    pub(super) fn retry_coll(&mut self, conn_id: u32) {
+        let waits = self
+            .conns
+            .get_mut(conn_id)
+            .and_then(|conn| conn.incoming.waits.take());
+        let Some(message) = waits else { return };
+        if self.coll.is_quiet() || message.len == 0 {
+            return self.deliver_or_break(conn_id, message);
+        }
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.incoming.waits = Some(message);
+            conn.rx = RxState::Job;
+        }
+    }
+
+    fn deliver_coll(&mut self, conn_id: u32, message: Message) -> Result<()> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let (ep, src) = (conn.config.ep, conn.config.src);
+        conn.rx = RxState::Header;
+        conn.envelope.ack = false;
+        conn.envelope.len = message.len;
+        let arrival = self.coll.handle_message((ep, src, conn_id), &message);
+        let target = match arrival {
+            Arrival::Discard => Target::Discard,
+            Arrival::Into { op, place } => {
+                self.expect(conn_id, place, op, false);
+                Target::Coll
+            }
+            Arrival::Keep => match self.keep_coll(conn_id, message)? {
+                true => Target::Coll,
+                false => return Ok(()),
+            },
+            Arrival::Broken => return Err(Errno::EPROTO),
+        };
+        self.note_coll();
+        if message.len > 0 {
+            self.start_payload(conn_id, target, None);
+        }
+        Ok(())
+    }
+
+    fn expect(&mut self, conn_id: u32, place: Place<B>, id: u32, kept: bool) {
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.incoming = Incoming {
+                waits: None,
+                iov: match place {
+                    Place::User(buffer) => Iov::one(buffer),
+                    Place::Slot { .. } => Iov::EMPTY,
+                },
+                place,
+                id,
+                kept,
+            };
+        }
+    }
+
+    /// Keeps a message that comes too early; `false` if the connection has to wait for room.
+    fn keep_coll(&mut self, conn_id: u32, message: Message) -> Result<bool> {
+        let Self {
+            conns,
+            limits,
+            slots,
+            kept,
+            starved,
+            coll,
+            ..
+        } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let own = conn.kept.saturating_add(message.len);
+        let full = own > limits.kept_bytes || conn.kept_count >= limits.kept_messages;
+        let all = kept.saturating_add(message.len).saturating_add(ENTRY);
+        if full || all > limits.kept_total {
+            conn.incoming.waits = Some(message);
+            conn.rx = RxState::Blocked { message: NIL };
+            if !full {
+                conn.starved = conn.starved || starved.push(conn_id).is_ok();
+            }
+            return Ok(false);
+        }
+        let slot = if message.len > 0 {
+            slots.insert(())?
+        } else {
+            NIL
+        };
+        let from = (conn.config.ep, conn.config.src, conn_id);
+        let id = coll.keep(from, message, slot)?;
+        *kept = all;
+        conn.kept = own;
+        conn.kept_count = conn.kept_count.saturating_add(1);
+        let place = Place::Slot {
+            slot,
+            total: message.len,
+            at: 0,
+            len: message.len,
+        };
+        self.expect(conn_id, place, id, true);
+        Ok(true)
+    }
+
+    /// The payload of a member's message has come.
+    pub(super) fn finish_coll_payload(&mut self, conn_id: u32) {
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
+        let (id, kept) = (conn.incoming.id, conn.incoming.kept);
+        match kept {
+            true => self.coll.early_arrived(id),
+            false => self.coll.arrived(id),
+        }
+        self.note_coll();
+    }
+
+    /// There is no memory for the slot where it goes.
+    pub(super) fn coll_rx_no_memory(&mut self, conn_id: u32) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        if let RxState::Payload { target, .. } = &mut conn.rx {
+            *target = Target::Discard;
+        }
+        let (id, kept) = (conn.incoming.id, conn.incoming.kept);
+        match kept {
+            true => self.coll.early_lost(id),
+            false => self.coll.no_memory(id),
+        }
+        self.note_coll();
+    }
+
+    fn drop_incoming(&mut self, conn_id: u32, op: u32) {
+        if let Some(conn) = self.conns.get_mut(conn_id)
+            && !conn.incoming.kept
+            && conn.incoming.id == op
+            && let RxState::Payload { target, .. } = &mut conn.rx
+            && *target == Target::Coll
+        {
+            *target = Target::Discard;
+        }
+    }
+
+    fn forget_kept(&mut self, conn_id: u32, slot: u32, len: u64) {
+        self.free_slot(slot);
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.kept = conn.kept.saturating_sub(len);
+            conn.kept_count = conn.kept_count.saturating_sub(1);
+            if matches!(conn.rx, RxState::Blocked { .. }) {
+                self.resume(conn_id);
+            }
+        }
+        self.make_room(len.saturating_add(ENTRY));
+    }
+
+    /// A connection closes. What came over it and what went there is no more.
+    pub(super) fn lose_members(&mut self, conn_id: u32, used: bool, error: Errno) {
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
+        let (ep, src) = (conn.config.ep, conn.config.src);
+        if self.coll.is_unused() {
+            return;
+        }
+        match used {
+            true => self.coll.lost(ep, src, conn_id, error),
+            false => self.coll.forget_conn(conn_id),
+        }
+        self.note_coll();
+    }
+}
+
+impl<B: Buffer> Conn<B> {
+    /// Whether members would miss it.
+    pub(super) fn serves_groups(&self) -> bool {
+        let coll = |index| {
+            let deferred = self.deferred.get(index);
+            deferred.is_some_and(|deferred| matches!(deferred.posted, Posted::Coll(_)))
+        };
+        self.up || (0..self.deferred.len()).any(coll)
+    }
+}
