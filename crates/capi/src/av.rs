@@ -20,6 +20,7 @@ use ripstop_types::{AddrFormat, AvType, Errno, FiAddr, Flags, Result};
 mod insert;
 
 use crate::address;
+use crate::av_set;
 use crate::domain::DomainBody;
 use crate::eq::EqBody;
 use crate::errno::{code, fail};
@@ -63,6 +64,7 @@ impl<D: Domain> Tables<D> {
         lookup: Some(lookup::<D>),
         straddr: Some(straddr::<D>),
         set_user_id: Some(set_user_id::<D>),
+        av_set: Some(av_set::open::<D>),
         ..tables::NO_AV_OPS
     };
 }

@@ -64,6 +64,7 @@ impl<D: Domain> Tables<D> {
         srx_ctx: Some(srx::open::<D>),
         stx_ctx: Some(stx::open::<D>),
         query_atomic: Some(endpoint::atomic::query::<D>),
+        query_collective: Some(endpoint::collective::query::<D>),
         endpoint2: Some(endpoint::open2::<D>),
         ..tables::NO_DOMAIN_OPS
     };

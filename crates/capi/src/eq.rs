@@ -289,6 +289,12 @@ impl Bound {
         }
     }
 
+    /// The queue, if the endpoint was bound to one.
+    pub(crate) fn queue(&self) -> Option<Arc<EventQueue>> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.upgrade()
+    }
+
     /// The endpoint was bound to a queue.
     pub(crate) fn to(&self, queue: &Arc<EventQueue>) {
         // One assignment is whole even after a panic.

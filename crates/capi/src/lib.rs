@@ -16,6 +16,7 @@
 
 mod address;
 mod av;
+mod av_set;
 mod buffers;
 mod cmem;
 mod counter;

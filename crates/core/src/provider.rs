@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use ripstop_mem::UserBuf;
 use ripstop_types::{
-    AtomicKind, AtomicOp, AvType, Completion, CompletionError, Context, CqFormat, Datatype, EpType,
-    Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading, WaitObj,
+    AtomicKind, AtomicOp, AvType, Collective, Completion, CompletionError, Context, Datatype,
+    EpType, Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading, WaitObj,
 };
 
 use crate::eq::EventQueue;
@@ -27,6 +27,12 @@ use crate::{Address, FabricAttr, Info, RxAttr, TxAttr};
 mod scalable;
 
 pub use scalable::{RxContext, ScalableEp, TxContext};
+
+mod collective;
+pub use collective::{CollCall, CollLimit, Group, JoinCall};
+
+mod attr;
+pub use attr::{AvAttr, CounterAttr, CqAttr, MrAttr};
 
 mod calls;
 pub use calls::{AtomicCall, RecvKind, RmaCall, SendKind};
@@ -84,8 +90,8 @@ pub trait Fabric: Send + Sync + 'static {
     fn passive_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Self::PassiveEp>>;
 
     /// Whether a domain opened with these attributes must lock: every threading level but
-    /// domain, any automatic progress, and connected endpoints (whose event queue belongs to
-    /// the fabric, not the domain).
+    /// domain, any automatic progress, and endpoints with events: connected ones and those with
+    /// collectives (an event queue belongs to the fabric, not the domain).
     fn needs_lock(info: &Info) -> bool
     where
         Self: Sized,
@@ -95,6 +101,8 @@ pub trait Fabric: Send + Sync + 'static {
             || !manual(info.domain.progress)
             || !manual(info.domain.control_progress)
             || info.ep.ep_type != EpType::Rdm
+            // Whether a group is joined is told by an event.
+            || info.caps.contains(Flags::COLLECTIVE)
     }
 }
 
@@ -138,60 +146,6 @@ pub trait PassiveEp: Send + Sync + 'static {
     fn reject(&self, info: &Info, data: &[u8]) -> Result<()>;
 }
 
-/// Attributes of a completion queue (`struct fi_cq_attr`).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CqAttr {
-    /// Entries wanted; 0 for the provider's choice.
-    pub size: usize,
-    /// `FI_AFFINITY` or nothing.
-    pub flags: Flags,
-    /// Entry format the caller will read; the provider only needs it for reporting.
-    pub format: CqFormat,
-    /// How the caller waits.
-    pub wait: WaitObj,
-}
-
-/// Attributes of a counter (`struct fi_cntr_attr`).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CounterAttr {
-    /// Count bytes instead of completions.
-    pub bytes: bool,
-    /// How the caller waits.
-    pub wait: WaitObj,
-}
-
-/// Attributes of an address vector (`struct fi_av_attr`).
-#[derive(Clone, Debug, Default)]
-pub struct AvAttr {
-    /// Map or table.
-    pub av_type: AvType,
-    /// Expected number of addresses; 0 if unknown.
-    pub count: usize,
-    /// `FI_EVENT`: insertions report to the event queue. `FI_AV_USER_ID`: completions report
-    /// peers by the ids of [`AddressVector::set_user_id`], and those without as nobody.
-    pub flags: Flags,
-    /// Upper bits of a fabric address that name a receive context of the peer (`fi_rx_addr`).
-    pub rx_ctx_bits: u8,
-    /// Processes of this machine that open an address vector of this name share it
-    /// (`FI_SHARED_AV`); with `FI_READ` in `flags` it must exist, and cannot be changed.
-    pub name: Option<String>,
-}
-
-/// A memory registration request (`struct fi_mr_attr`).
-#[derive(Clone, Debug)]
-pub struct MrAttr {
-    /// The memory, at most `mr_iov_limit` pieces.
-    pub iov: Vec<UserBuf>,
-    /// What it may be used for: `SEND`, `RECV`, `READ`, `WRITE`, `REMOTE_READ`, `REMOTE_WRITE`.
-    pub access: Flags,
-    /// Start of the remote address range, for offset addressing.
-    pub offset: u64,
-    /// The key the caller wants, where the caller chooses keys.
-    pub requested_key: u64,
-    /// Registration flags.
-    pub flags: Flags,
-}
-
 /// A resource domain (man page `fi_domain(3)`).
 pub trait Domain: Sized + 'static {
     /// Its active endpoints.
@@ -211,6 +165,8 @@ pub trait Domain: Sized + 'static {
     type Av: AddressVector;
     /// Its memory regions.
     type Mr: MemoryRegion<Domain = Self>;
+    /// The collective groups of its endpoints.
+    type Group: Group;
 
     /// Opens an endpoint; `info.handle` of a connection request makes it the accepting side.
     ///
@@ -291,6 +247,18 @@ pub trait Domain: Sized + 'static {
     /// # Errors
     /// [`Errno::EINVAL`] for a counter of another domain.
     fn flush_work(self: &Arc<Self>, counter: Option<&Arc<Self::Counter>>) -> Result<()>;
+
+    /// The limits of a collective operation (`fi_query_collective(3)`). `datatype` is `None` for
+    /// one without elements, `op` for one that reduces nothing.
+    ///
+    /// # Errors
+    /// [`Errno::EOPNOTSUPP`] for what the provider does not do.
+    fn collective_limit(
+        &self,
+        coll: Collective,
+        datatype: Option<Datatype>,
+        op: Option<AtomicOp>,
+    ) -> Result<CollLimit>;
 
     /// Binds the event queue for asynchronous events of the domain (`fi_domain_bind(3)`).
     ///
@@ -537,6 +505,38 @@ pub trait Endpoint: Sized + 'static {
         peer: FiAddr,
     ) -> Result<()>;
 
+    /// Joins a collective group (`fi_join_collective(3)`), which `token` names in events: an
+    /// event says when all members have joined, or why they do not.
+    ///
+    /// # Errors
+    /// [`Errno::ENOEQ`] without an event queue, [`Errno::EINVAL`] for members that the address
+    /// vector does not hold or among which the endpoint is not, [`Errno::ENOSYS`] for an
+    /// endpoint without collectives.
+    fn join(
+        self: &Arc<Self>,
+        call: &JoinCall<'_>,
+        token: Token,
+    ) -> Result<Arc<<Self::Domain as Domain>::Group>>;
+
+    /// How many members a group has.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for an address that is no group's, [`Errno::EOPBADSTATE`] before all
+    /// have joined.
+    fn group_size(&self, group: FiAddr) -> Result<usize>;
+
+    /// Starts a collective operation of a group. All members start the same ones in the same
+    /// order. Buffers that [`CollCall`] says nothing of are not looked at; that of a broadcast is
+    /// the result.
+    ///
+    /// # Errors
+    /// See the trait; as for [`Endpoint::group_size`]; [`Errno::EINVAL`] for a root that is no
+    /// member and for short buffers, [`Errno::EOPNOTSUPP`] for an operation that the datatype
+    /// does not have or the group is not for. When members disagree on the operation, one of
+    /// them cannot be reached or has left, those who cannot go on get an error entry with
+    /// [`Errno::EINVAL`], a code of the connection, or [`Errno::ECANCELED`].
+    fn collective(&self, input: UserBuf, result: UserBuf, call: &CollCall) -> Result<()>;
+
     /// Posts a data transfer when a counter has that many successes (`FI_TRIGGER`,
     /// `fi_trigger(3)`); at once if it has. What is wrong with it and found only then is an
     /// error entry. Payload with [`Flags::INJECT`] is copied by this call, everything else of
@@ -754,6 +754,9 @@ pub trait AddressVector: 'static {
     /// # Errors
     /// [`Errno::EINVAL`] when one is bound already.
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()>;
+
+    /// All addresses it holds, in ascending order.
+    fn addresses(&self) -> Vec<FiAddr>;
 
     /// The fabric addresses of a shared address vector by order of insertion, which
     /// `fi_av_attr::map_addr` leads to. Empty for one that is not shared.

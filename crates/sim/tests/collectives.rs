@@ -210,9 +210,8 @@ impl Node {
             while let Some(conn) = self.engine.pop_resumed() {
                 self.engine.rx_retry(conn);
             }
-            while let Some((conn, error)) = self.engine.pop_broken() {
-                panic!("{conn} is broken: {error}");
-            }
+            let broken = self.engine.pop_broken();
+            assert!(broken.is_none(), "a connection is broken: {broken:?}");
             while self.engine.pop_refusal().is_some() {}
         }
         for index in 0..self.links.len() {

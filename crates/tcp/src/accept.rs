@@ -74,7 +74,7 @@ pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
         rendezvous,
         extensions: match header.host == ByteOrder::NATIVE {
             true => both,
-            false => both.without(Extensions::ATOMIC),
+            false => both.without(Extensions::ATOMIC).without(Extensions::COLL),
         },
     }
 }

@@ -149,6 +149,10 @@ impl State {
                 }
                 self.engine.job_done(id, done.is_ok(), NIL);
             }
+            Job::Collective => {
+                self.run_coll(true);
+                self.engine.coll_job_done(id);
+            }
         }
     }
 

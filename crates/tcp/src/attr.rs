@@ -63,10 +63,11 @@ const ORDER: MsgOrder = MsgOrder::RAR
 /// receive context, reliable datagram endpoints.
 pub(crate) fn offers(params: &Params) -> [Info; 3] {
     let plain = MSG | Flags::TAGGED;
+    let rdm = plain | Flags::COLLECTIVE;
     [
         offer(params, EpType::Msg, 1, plain, MATCHED_RX),
         offer(params, EpType::Msg, SHARED_CONTEXT, plain, MATCHED_RX),
-        offer(params, EpType::Rdm, 1, plain, MATCHED_RX | SOURCES),
+        offer(params, EpType::Rdm, 1, rdm, MATCHED_RX | SOURCES),
     ]
 }
 

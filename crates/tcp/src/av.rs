@@ -249,6 +249,21 @@ impl<K: Mode> AddressVector for Av<K> {
         self.eq.set(Arc::clone(eq)).map_err(|_| Errno::EINVAL)
     }
 
+    fn addresses(&self) -> Vec<FiAddr> {
+        let mut state = self.domain.lock();
+        let Ok(table) = Self::table(&mut state, self.id) else {
+            return Vec::new();
+        };
+        match table {
+            Table::Own(table) => table.iter().map(|(addr, _)| addr).collect(),
+            Table::Shared(table) => {
+                let all = 0..table.map().len() as u64;
+                let there = |addr: &FiAddr| table.lookup(*addr).is_some();
+                all.map(FiAddr).filter(there).collect()
+            }
+        }
+    }
+
     fn map(&self) -> &[u64] {
         &self.map
     }

@@ -145,6 +145,7 @@ impl<K: Mode> Core<K> {
             rx_flags: info.rx.op_flags & RX_FLAGS,
             has_rma: info.caps.contains(Flags::RMA),
             has_atomics: info.caps.contains(Flags::ATOMIC),
+            has_coll: info.caps.contains(Flags::COLLECTIVE) && !is_msg,
             tx_selective: false,
             rx_selective: false,
             has_tx: false,

@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use ripstop_core::lock::{Lock, Locking, Serial, Shared};
 use ripstop_core::provider::{
-    self, AvAttr, CounterAttr, CqAttr, MrAttr, Threshold, Token, Work, WorkOp,
+    self, AvAttr, CollLimit, CounterAttr, CqAttr, MrAttr, Threshold, Token, Work, WorkOp,
 };
 use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::{Basis, When};
 use ripstop_engine::xnet::MAX_ATOMIC;
 use ripstop_os::{Epoll, EventFd, Events, Interest};
-use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Progress, Result};
+use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Flags, Progress, Result};
 
 use crate::av::Av;
+use crate::coll::{Group, MAX_MEMBERS, check_elements};
 use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::endpoint::Endpoint;
@@ -241,6 +242,7 @@ impl<K: Mode> provider::Domain for Domain<K> {
     type Counter = Counter<K>;
     type Av = Av<K>;
     type Mr = Mr<K>;
+    type Group = Group<K>;
 
     fn endpoint(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Endpoint<K>>> {
         Endpoint::open(self, info, token)
@@ -314,6 +316,29 @@ impl<K: Mode> provider::Domain for Domain<K> {
             .transpose()?;
         self.lock().flush_work(counter);
         Ok(())
+    }
+
+    fn collective_limit(
+        &self,
+        coll: Collective,
+        datatype: Option<Datatype>,
+        op: Option<AtomicOp>,
+    ) -> Result<CollLimit> {
+        if !self.info.caps.contains(Flags::COLLECTIVE) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let barrier = coll == Collective::Barrier;
+        if barrier != datatype.is_none() || coll.reduces() != op.is_some() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if let (Some(datatype), Some(op)) = (datatype, op) {
+            check_elements(coll, datatype, op)?;
+        }
+        let size = datatype.map_or(0, Datatype::size);
+        Ok(CollLimit {
+            count: self.info.ep.max_msg_size.checked_div(size).unwrap_or(0),
+            members: MAX_MEMBERS,
+        })
     }
 
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ripstop_core::lock::{Lock, Locking};
 use ripstop_core::provider::{
-    self, AtomicCall, DataCall, Direction, EpOption, RecvKind, RmaCall, SendKind, Threshold, Token,
+    self, AtomicCall, CollCall, DataCall, Direction, EpOption, JoinCall, RecvKind, RmaCall,
+    SendKind, Threshold, Token,
 };
 use ripstop_core::{Address, EventQueue, Info};
 use ripstop_engine::Iov;
@@ -16,6 +17,7 @@ use ripstop_os::Socket;
 use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
 
 use crate::av::Av;
+use crate::coll::Group;
 use crate::core_ep::{Core, bind_rdm, rdm_source};
 use crate::counter::Counter;
 use crate::cq::Cq;
@@ -609,6 +611,22 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         let held = self.held(call, None)?;
         let when = self.domain.reached(when, Basis::Successes)?;
         self.domain.lock().hold(when, held)
+    }
+
+    fn join(self: &Arc<Self>, call: &JoinCall<'_>, token: Token) -> Result<Arc<Group<K>>> {
+        if self.ep_type != EpType::Rdm || self.part != Part::Whole {
+            return Err(Errno::ENOSYS);
+        }
+        Group::join(&self.domain, self, self.id, call, token)
+    }
+
+    fn group_size(&self, group: FiAddr) -> Result<usize> {
+        self.domain.lock().group_size(self.id, group)
+    }
+
+    fn collective(&self, input: UserBuf, result: UserBuf, call: &CollCall) -> Result<()> {
+        let mut state = self.domain.lock();
+        state.post_coll(self.id, input, result, call)
     }
 
     fn cancel(&self, context: Context) -> Result<()> {

@@ -42,6 +42,7 @@ pub(crate) struct EpState {
     pub(crate) rx_flags: Flags,
     pub(crate) has_rma: bool,
     pub(crate) has_atomics: bool,
+    pub(crate) has_coll: bool,
     pub(crate) tx_selective: bool,
     pub(crate) rx_selective: bool,
     pub(crate) has_tx: bool,

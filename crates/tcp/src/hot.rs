@@ -248,7 +248,10 @@ impl State {
                         }
                     }
                     token::LISTENER => self.handle_listener(id),
-                    token::ACCEPTING => self.handle_accepting(id),
+                    token::ACCEPTING => {
+                        self.handle_accepting(id);
+                        self.after();
+                    }
                     token::TIMER => self.handle_timer(),
                     token::WORK => self.drain_again(),
                     _ => {}

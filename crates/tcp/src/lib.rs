@@ -12,6 +12,7 @@ mod accept;
 mod atomic;
 mod attr;
 mod av;
+mod coll;
 mod core_ep;
 mod counter;
 mod cq;
@@ -43,6 +44,7 @@ mod triggered;
 mod wait;
 
 pub use av::Av;
+pub use coll::Group;
 pub use counter::Counter;
 pub use cq::Cq;
 pub use domain::{Domain, Inner, Mode};

@@ -284,6 +284,7 @@ impl State {
                 );
             }
         }
+        waiting |= self.engine.coll_tick(now);
         if !waiting {
             self.stop_timer();
         }

@@ -317,6 +317,15 @@ impl State {
             inline,
         } = replayed;
         let (iov, behind) = (deferred.posted.iov(), deferred.posted.more());
+        if let Some((slot, at, len)) = deferred.posted.kept() {
+            let header = header.get(..header_len).unwrap_or_default();
+            let payload = if inline { len } else { 0 };
+            let staged = self.stage_coll(id, header, payload, iov, Some((slot, at)));
+            if let Err(error) = staged {
+                self.lost(id, error);
+            }
+            return staged.is_ok();
+        }
         let payload = match inline {
             true => iov.len() as usize + behind.iter().map(|buf| buf.len()).sum::<usize>(),
             false => 0,

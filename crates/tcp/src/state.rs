@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Engine, Limits};
 use ripstop_mem::UserBuf;
 use ripstop_os::{Epoll, EventFd, Events, Interest, Spare, Timer};
@@ -11,6 +12,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::accept::Accepting;
 use crate::av::Table;
+use crate::coll::GroupState;
 use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::hot::{Hot, consume_whole, read_to};
@@ -93,6 +95,7 @@ pub(crate) struct State {
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) polls: Polls,
     pub(crate) works: Works,
+    pub(crate) groups: Vec<Option<GroupState>>,
 }
 
 impl State {
@@ -132,6 +135,7 @@ impl State {
             waiters: Vec::new(),
             polls: Polls::default(),
             works: Works::default(),
+            groups: Vec::new(),
         })
     }
 
@@ -375,8 +379,24 @@ impl State {
 
     #[inline(never)]
     fn tidy_up(&mut self) {
+        // The end of a connection may leave something to be said to others.
+        loop {
+            self.tidy_once();
+            if self.engine.is_quiet() {
+                break;
+            }
+        }
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+    }
+
+    fn tidy_once(&mut self) {
         while let Some(id) = self.engine.pop_output() {
-            self.flush(id);
+            match id {
+                NIL => self.run_coll(false),
+                id => self.flush(id),
+            }
         }
         while let Some(slot) = self.engine.pop_freed() {
             if let Some(memory) = self.slots.get_mut(slot as usize) {
@@ -389,9 +409,6 @@ impl State {
         self.log_refusals();
         while let Some((id, error)) = self.engine.pop_broken() {
             self.lost(id, error);
-        }
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
         }
     }
 

@@ -22,6 +22,7 @@ impl<D: Domain, M: Defaults> Tables<D, M> {
         connect: Some(connect::<D, M>),
         accept: Some(accept::<D, M>),
         shutdown: Some(shutdown::<D, M>),
+        join: Some(super::collective::join::<D, M>),
         ..tables::NO_CM_OPS
     };
 }

@@ -11,6 +11,7 @@ use ripstop_types::{AddrFormat, Errno, Flags, Result};
 
 pub(crate) mod atomic;
 mod cm;
+pub(crate) mod collective;
 mod msg;
 mod options;
 pub(crate) mod rma;
@@ -127,7 +128,7 @@ fn head<D: Domain, M: Defaults>(class: usize, context: *mut c_void) -> abi::fid_
         rma: table(Tables::<D, M>::RMA),
         tagged: table(Tables::<D, M>::TAGGED),
         atomic: table(Tables::<D, M>::ATOMIC),
-        collective: table(&tables::NO_COLLECTIVE),
+        collective: table(Tables::<D, M>::COLLECTIVE),
     }
 }
 
@@ -183,6 +184,7 @@ pub(crate) fn context_of<D: Domain>(
         request: core::ptr::null_mut(),
     };
     let mut head = head::<D, Own>(class, context);
+    head.collective = table(&tables::NO_COLLECTIVE);
     match class {
         abi::FI_CLASS_TX_CTX => {
             head.msg = table(Tables::<D, Own>::MSG_TX);

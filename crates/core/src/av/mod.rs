@@ -5,6 +5,7 @@
 //! bytes in a hash index from address to peer: a million peers fit in 20 MB, and growing
 //! never holds the table twice.
 
+pub mod set;
 mod shared;
 mod slots;
 mod symmetric;

@@ -147,6 +147,7 @@ impl Node {
                     let target = *target;
                     self.run_atomic(id, (&target, op), operands, compare, fetch);
                 }
+                Job::Collective => panic!("nobody has joined a group"),
             }
         }
     }

@@ -1,0 +1,489 @@
+//! Collective groups and their operations (man page `fi_collective(3)`), on reliable datagram
+//! endpoints.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use ripstop_core::EventQueue;
+use ripstop_core::av::set::set_flag;
+use ripstop_core::eq::{Event, EventError};
+use ripstop_core::provider::{self, CollCall, JoinCall, Token};
+use ripstop_engine::coll::{Joining, Place, Request};
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::{CollAction, CollPlan, CollSend};
+use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
+use ripstop_types::{
+    AtomicOp, CmEvent, Collective, Context, Datatype, Errno, FiAddr, Flags, Result,
+};
+use ripstop_wire::xnet::base::MAX_HEADER;
+
+use crate::domain::{Domain, Mode};
+use crate::endpoint::Endpoint;
+use crate::state::{State, put};
+
+/// Marks the addresses of groups. No peer has such, and no set.
+const MARK: u64 = 1 << 63;
+
+/// Bytes that are reduced at a time: they stay in the first cache.
+const PIECE: usize = 8 * 1024;
+
+/// Most members of a group: as many as an address vector can have connections for.
+pub(crate) const MAX_MEMBERS: usize = 1 << 20;
+
+/// A group as the driver knows it, by the engine's id.
+#[derive(Debug)]
+pub(crate) struct GroupState {
+    addr: FiAddr,
+    ep: u32,
+    eq: Arc<EventQueue>,
+    token: Token,
+    context: Context,
+    /// The operations it is for.
+    operations: Flags,
+}
+
+/// A group that an endpoint of the tcp provider has joined, or is joining.
+#[derive(Debug)]
+pub struct Group<K: Mode> {
+    domain: Arc<Domain<K>>,
+    id: u32,
+    addr: FiAddr,
+    /// It stays as long as the group.
+    _ep: Arc<Endpoint<K>>,
+}
+
+impl<K: Mode> provider::Group for Group<K> {
+    fn addr(&self) -> FiAddr {
+        self.addr
+    }
+}
+
+impl<K: Mode> Drop for Group<K> {
+    fn drop(&mut self) {
+        let mut state = self.domain.lock();
+        state.engine.close_group(self.id);
+        if let Some(group) = state.groups.get_mut(self.id as usize) {
+            *group = None;
+        }
+        state.after();
+    }
+}
+
+impl<K: Mode> Group<K> {
+    /// Joins a group.
+    pub(crate) fn join(
+        domain: &Arc<Domain<K>>,
+        ep: &Arc<Endpoint<K>>,
+        ep_id: u32,
+        call: &JoinCall<'_>,
+        token: Token,
+    ) -> Result<Arc<Self>> {
+        let mut state = domain.lock();
+        let (id, addr) = state.join_group(ep_id, call, token)?;
+        drop(state);
+        Ok(Arc::new(Self {
+            domain: Arc::clone(domain),
+            id,
+            addr,
+            _ep: Arc::clone(ep),
+        }))
+    }
+}
+
+impl State {
+    fn join_group(&mut self, ep: u32, call: &JoinCall<'_>, token: Token) -> Result<(u32, FiAddr)> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        if !state.has_coll {
+            return Err(Errno::ENOSYS);
+        }
+        if !state.has_tx || !state.has_rx {
+            return Err(Errno::EOPBADSTATE);
+        }
+        let eq = state.msg.eq.clone().ok_or(Errno::ENOEQ)?;
+        if call.members.is_empty() || call.members.len() > MAX_MEMBERS {
+            return Err(Errno::EINVAL);
+        }
+        let (me, digest) = self.identify(ep, call.members)?;
+        let group = self.next_generation();
+        let addr = FiAddr(MARK | u64::from(group & 0x3fff_ffff) << 32);
+        let id = self.engine.join_group(&Joining {
+            ep,
+            members: call.members,
+            me,
+            digest,
+        })?;
+        let addr = FiAddr(addr.0 | u64::from(id));
+        let group = GroupState {
+            addr,
+            ep,
+            eq,
+            token,
+            context: call.context,
+            operations: call.operations,
+        };
+        put(&mut self.groups, id, group);
+        self.start_timer();
+        self.after();
+        Ok((id, addr))
+    }
+
+    /// The rank of an endpoint among members, and a number for all of them.
+    fn identify(&mut self, ep: u32, members: &[FiAddr]) -> Result<(u32, u64)> {
+        let Self { eps, avs, .. } = self;
+        let rdm = eps
+            .get(ep as usize)
+            .and_then(|ep| ep.as_ref()?.rdm.as_ref())
+            .ok_or(Errno::ENOSYS)?;
+        let av = avs
+            .get(rdm.av as usize)
+            .and_then(Option::as_ref)
+            .ok_or(Errno::ENOAV)?;
+        let own = SocketAddr::new(rdm.addr.ip().to_canonical(), rdm.addr.port());
+        let (mut exact, mut local) = (None, None);
+        let mut digest = Digest::new();
+        for (rank, member) in (0..).zip(members) {
+            let addr = av.lookup(*member).ok_or(Errno::EINVAL)?;
+            digest.add(&addr);
+            if addr.ip() == own.ip() && addr.port() == own.port() {
+                exact = Some(rank);
+            } else if addr.port() == own.port() && ripstop_os::net::is_local(addr.ip())? {
+                local = Some(rank);
+            }
+        }
+        let me = exact.or(local).ok_or(Errno::EINVAL)?;
+        Ok((me, digest.0))
+    }
+
+    /// The engine's id of a group.
+    fn group_id(&self, ep: u32, addr: FiAddr) -> Result<u32> {
+        let id = addr.0 as u32;
+        let group = self.groups.get(id as usize).and_then(Option::as_ref);
+        let is = |group: &&GroupState| group.addr == addr && group.ep == ep;
+        group.filter(is).map(|_| id).ok_or(Errno::EINVAL)
+    }
+
+    pub(crate) fn group_size(&self, ep: u32, addr: FiAddr) -> Result<usize> {
+        let id = self.group_id(ep, addr)?;
+        let members = self.engine.group_members(id).ok_or(Errno::EOPBADSTATE)?;
+        Ok(members.len())
+    }
+
+    /// Starts an operation of a group.
+    pub(crate) fn post_coll(
+        &mut self,
+        ep: u32,
+        input: UserBuf,
+        result: UserBuf,
+        call: &CollCall,
+    ) -> Result<()> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        if !state.has_coll {
+            return Err(Errno::ENOSYS);
+        }
+        let given = call.flags.unwrap_or(state.tx_flags);
+        let completion = !state.tx_selective || given.contains(Flags::COMPLETION);
+        let id = self.group_id(ep, call.group)?;
+        let members = self.engine.group_members(id).ok_or(Errno::EOPBADSTATE)?;
+        let root = match call.coll.has_root() {
+            true => members.iter().position(|member| *member == call.root),
+            false => Some(0),
+        };
+        let root = root.ok_or(Errno::EINVAL)? as u32;
+        let group = self.groups.get(id as usize).and_then(Option::as_ref);
+        let operations = group.map_or(Flags::empty(), |group| group.operations);
+        if !operations.contains(set_flag(call.coll)) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        check_elements(call.coll, call.datatype, call.op)?;
+        let barrier = call.coll == Collective::Barrier;
+        let request = Request {
+            coll: call.coll,
+            datatype: call.datatype,
+            op: call.op,
+            count: if barrier { 0 } else { call.count as u64 },
+            root,
+            input,
+            result,
+            context: call.context,
+            completion,
+        };
+        let started = self.engine.start_coll(id, request);
+        if started == Err(Errno::EAGAIN) {
+            self.progress();
+        }
+        started?;
+        self.start_timer();
+        self.after();
+        Ok(())
+    }
+
+    /// Does what the engine asks for its groups. With `later` what is sent is written by
+    /// [`State::after`]: a stream is being read.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn run_coll(&mut self, later: bool) {
+        while let Some(action) = self.engine.coll_next() {
+            match action {
+                CollAction::Send { ep, to, send } => self.send_coll(ep, to, &send, later),
+                CollAction::Copy { op, from, to } => {
+                    if self.copy_place(&from, &to).is_err() {
+                        self.engine.coll_no_memory(op);
+                    }
+                }
+                CollAction::Reduce {
+                    op,
+                    datatype,
+                    by,
+                    into,
+                    from,
+                    flip,
+                } => {
+                    let elements = (datatype, by);
+                    if self.reduce_places(elements, &into, &from, flip).is_err() {
+                        self.engine.coll_no_memory(op);
+                    }
+                }
+                CollAction::Joined { group, error } => self.tell_joined(group, error),
+            }
+        }
+    }
+
+    fn send_coll(&mut self, ep: u32, to: FiAddr, send: &CollSend<UserBuf>, later: bool) {
+        if let Err(error) = self.try_send_coll(ep, to, send, later) {
+            log_warn!(
+                EpData,
+                "a member of a collective group cannot be reached: {error}"
+            );
+            self.engine.coll_unreachable(ep, to, send, error);
+        }
+    }
+
+    fn try_send_coll(
+        &mut self,
+        ep: u32,
+        to: FiAddr,
+        send: &CollSend<UserBuf>,
+        later: bool,
+    ) -> Result<()> {
+        let mut id = self.ep(ep).map_or(NIL, |state| state.route(to));
+        if id == NIL {
+            id = self.open_route(ep, to)?;
+        }
+        let mut header = [0; MAX_HEADER];
+        let plan = self.engine.post_coll(id, send, &mut header)?;
+        let CollPlan::Stage(staged) = plan else {
+            // Its turn may have come already.
+            self.engine.flush_later(id);
+            return Ok(());
+        };
+        let header = header.get(..staged.header_len).unwrap_or_default();
+        let payload = if staged.inline { send.len() } else { 0 };
+        if let Err(error) = self.stage_coll(id, header, payload, &send.iov, send.kept) {
+            // It is queued: the end of the connection tells the operation.
+            self.engine.give_up(id, error);
+            return Ok(());
+        }
+        // Not put off behind others of a burst: a member that is done may make no progress soon,
+        // and nothing tells the program that others wait for this.
+        match later {
+            true => self.engine.flush_later(id),
+            false => self.flush(id),
+        }
+        Ok(())
+    }
+
+    /// Puts a header and its payload, if that is copied, into the staging buffer.
+    pub(crate) fn stage_coll(
+        &mut self,
+        id: u32,
+        header: &[u8],
+        payload: u64,
+        iov: &ripstop_engine::Iov<UserBuf>,
+        kept: Option<(u32, u64)>,
+    ) -> Result<()> {
+        let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
+            return Err(Errno::ENOTCONN);
+        };
+        let len = payload as usize;
+        stream.stage.reserve(MAX_HEADER + len)?;
+        stream.stage.push(header);
+        if payload == 0 {
+            return Ok(());
+        }
+        match kept {
+            None => stream.stage.push_user(iov.segments()),
+            Some((slot, at)) => {
+                let memory = self.slots.get(slot as usize).map_or(&[][..], |slot| slot);
+                let at = at as usize;
+                stream
+                    .stage
+                    .push(memory.get(at..at + len).ok_or(Errno::ENOMEM)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the memory of a slot is there.
+    fn prepare(&mut self, place: &Place<UserBuf>) -> Result<()> {
+        if let Place::Slot { slot, total, .. } = place {
+            crate::place::slot(&mut self.slots, *slot, *total)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of a place in a slot.
+    fn kept(&mut self, slot: u32, at: u64, len: u64) -> &mut [u8] {
+        let memory = self.slots.get_mut(slot as usize);
+        let range = at as usize..(at + len) as usize;
+        memory
+            .and_then(|memory| memory.get_mut(range))
+            .unwrap_or_default()
+    }
+
+    fn copy_place(&mut self, from: &Place<UserBuf>, to: &Place<UserBuf>) -> Result<()> {
+        self.prepare(from)?;
+        self.prepare(to)?;
+        match (from, to) {
+            (Place::User(from), Place::User(to)) => {
+                copy(*to, *from);
+            }
+            (Place::User(from), Place::Slot { slot, at, len, .. }) => {
+                copy_in(self.kept(*slot, *at, *len), *from);
+            }
+            (Place::Slot { slot, at, len, .. }, Place::User(to)) => {
+                copy_out(*to, self.kept(*slot, *at, *len));
+            }
+            (
+                Place::Slot {
+                    slot: source, at, ..
+                },
+                Place::Slot {
+                    slot, at: to, len, ..
+                },
+            ) if source == slot => {
+                let memory = self.slots.get_mut(*slot as usize).ok_or(Errno::ENOMEM)?;
+                let range = *at as usize..(*at + *len) as usize;
+                memory.copy_within(range, *to as usize);
+            }
+            (
+                Place::Slot {
+                    slot: source, at, ..
+                },
+                Place::Slot {
+                    slot, at: to, len, ..
+                },
+            ) => {
+                let memory = std::mem::take(&mut self.slots[*source as usize]);
+                let range = *at as usize..(*at + *len) as usize;
+                let target = self.kept(*slot, *to, *len);
+                target.copy_from_slice(memory.get(range).unwrap_or_default());
+                self.slots[*source as usize] = memory;
+            }
+        }
+        Ok(())
+    }
+
+    fn reduce_places(
+        &mut self,
+        (datatype, by): (Datatype, AtomicOp),
+        into: &Place<UserBuf>,
+        from: &Place<UserBuf>,
+        flip: bool,
+    ) -> Result<()> {
+        self.prepare(into)?;
+        self.prepare(from)?;
+        let (mut left, mut right) = ([0; PIECE], [0; PIECE]);
+        let mut at = 0;
+        while at < into.len() {
+            let len = (into.len() - at).min(PIECE as u64) as usize;
+            let (left, right) = (&mut left[..len], &mut right[..len]);
+            self.read_place(into, at, left);
+            self.read_place(from, at, right);
+            atomic::reduce(datatype, by, left, right, flip).map_err(|_| Errno::EINVAL)?;
+            self.write_place(into, at, left);
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    fn read_place(&mut self, place: &Place<UserBuf>, at: u64, bytes: &mut [u8]) {
+        match place {
+            Place::User(buffer) => {
+                copy_in(bytes, buffer.skip(at as usize));
+            }
+            Place::Slot {
+                slot, at: start, ..
+            } => {
+                let kept = self.kept(*slot, start + at, bytes.len() as u64);
+                bytes.copy_from_slice(kept);
+            }
+        }
+    }
+
+    fn write_place(&mut self, place: &Place<UserBuf>, at: u64, bytes: &[u8]) {
+        match place {
+            Place::User(buffer) => {
+                copy_out(buffer.skip(at as usize), bytes);
+            }
+            Place::Slot {
+                slot, at: start, ..
+            } => self
+                .kept(*slot, start + at, bytes.len() as u64)
+                .copy_from_slice(bytes),
+        }
+    }
+
+    fn tell_joined(&mut self, id: u32, error: Option<Errno>) {
+        let Some(Some(group)) = self.groups.get(id as usize) else {
+            return;
+        };
+        let pushed = match error {
+            None => group.eq.push(Event::Done {
+                event: CmEvent::JoinComplete,
+                fid: group.token,
+                context: group.context,
+                data: 0,
+            }),
+            Some(error) => group.eq.push_error(EventError {
+                context: group.context,
+                ..EventError::new(group.token, error)
+            }),
+        };
+        if let Err(error) = pushed {
+            log_warn!(Eq, "an event is lost: {error}");
+        }
+    }
+}
+
+/// Whether elements can be moved and reduced so.
+pub(crate) fn check_elements(coll: Collective, datatype: Datatype, op: AtomicOp) -> Result<()> {
+    let possible = Collective::allows(op, datatype) && atomic::supported(datatype);
+    match coll.reduces() && !possible {
+        true => Err(Errno::EOPNOTSUPP),
+        false => Ok(()),
+    }
+}
+
+/// A number for addresses in an order (FNV-1a), the same on every machine.
+struct Digest(u64);
+
+impl Digest {
+    const fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+
+    fn add(&mut self, addr: &SocketAddr) {
+        let ip = match addr.ip().to_canonical() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let port = addr.port().to_be_bytes();
+        for byte in ip.octets().into_iter().chain(port) {
+            self.byte(byte);
+        }
+    }
+}
