@@ -90,7 +90,7 @@ impl<B: Buffer> Recv<B> {
     }
 
     /// The same, for one message and the deferred work with this id. It is never of just one
-    /// segment, so [`Matcher::match_first`], which asks for that, need not ask for this.
+    /// segment, so `Matcher::match_first`, which asks for that, need not ask for this.
     #[must_use]
     pub fn for_work(self, work: u32) -> Self {
         Self {
