@@ -1,6 +1,8 @@
 //! Collective operations of endpoints in one process, each in a domain of its own, through the
 //! object model.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,13 +13,15 @@ use ripstop_core::provider::{
     JoinCall, Provider,
 };
 use ripstop_core::registry::ProviderInfo;
-use ripstop_core::{DomainAttr, EpAttr, EventQueue, FidToken, Hints, Info};
+use ripstop_core::{Address, DomainAttr, EpAttr, EventQueue, FidToken, Hints, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{
     AtomicOp, CmEvent, Collective, Datatype, EpType, Errno, FiAddr, Flags, Progress, Threading,
     Version, WaitObj,
 };
+use ripstop_wire::xnet::cm::{HEADER_LEN, Header, Kind};
+use ripstop_wire::xnet::rdm::Greeting;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -590,4 +594,40 @@ fn with_automatic_progress_nobody_has_to_look() {
             .iter()
             .all(|word| *word == 3)
     );
+}
+
+#[test]
+fn a_peer_without_collectives_is_refused() {
+    // Accepts as the C library does: without a word of extensions.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; HEADER_LEN + 8];
+        stream.read_exact(&mut request).unwrap();
+        let greeting = Greeting::parse(&request[HEADER_LEN..]).unwrap();
+        let answer = greeting.answer(1).emit();
+        let header = Header::new(Kind::Response, &answer)
+            .unwrap()
+            .emit()
+            .unwrap();
+        stream.write_all(&[&header[..], &answer].concat()).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        rest
+    });
+    let mut members = vec![Member::open(Progress::Manual)];
+    let member = &mut members[0];
+    member.av.insert(&member.ep.name().unwrap()).unwrap();
+    member.av.insert(&Address::Ip(addr)).unwrap();
+    // It would be member 0, or is waited for.
+    for (context, ranks) in [[1, 0], [0, 1]].iter().enumerate() {
+        members[0].join(ranks, context);
+        let error = all(&members, Member::joined).remove(0).unwrap_err();
+        assert_eq!((error.context, error.err), (context, Errno::EOPNOTSUPP));
+    }
+    // The connection lives on until the endpoint goes, and nothing was sent there.
+    assert!(!peer.is_finished());
+    drop(members);
+    assert!(peer.join().unwrap().is_empty());
 }
