@@ -336,15 +336,28 @@ impl State {
             return;
         };
         let bytes = self.staging.get(..count).unwrap_or_default();
-        let rest = consume_whole(&mut self.engine, id, bytes);
-        if rest > 0 {
-            self.handle_rest(id, count - rest, count);
-        } else if count == self.staging.len() {
-            self.read_stream(id);
+        let taken = take_whole(&mut self.engine, id, bytes);
+        if taken != count || count == self.staging.len() {
+            self.handle_more(id, taken, count);
         }
         // Whole messages leave the engine quiet.
         if !self.waiters.is_empty() {
             self.wake_waiters();
+        }
+    }
+
+    /// Goes on with a read of `count` bytes of which a message has taken the first `taken`.
+    #[inline(never)]
+    fn handle_more(&mut self, id: u32, taken: usize, count: usize) {
+        let bytes = self.staging.get(taken..count).unwrap_or_default();
+        let rest = match taken {
+            0 => count,
+            _ => consume_whole(&mut self.engine, id, bytes),
+        };
+        if rest > 0 {
+            self.handle_rest(id, count - rest, count);
+        } else if count == self.staging.len() {
+            self.read_stream(id);
         }
     }
 
