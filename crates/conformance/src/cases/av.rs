@@ -432,6 +432,7 @@ fn straddr_short(cx: &Cx<'_>) -> Outcome {
 fn ipv6(cx: &Cx<'_>) -> Outcome {
     let mut hints = crate::rig::hints(cx);
     hints.addr_format = ripstop_types::AddrFormat::SockaddrIn6;
+    hints.caps = ripstop_types::Flags::MSG;
     let query = crate::subject::Query {
         node: Some("::1".to_owned()),
         flags: ripstop_types::Flags::SOURCE,
