@@ -27,7 +27,17 @@ impl<M: Threading> AvCore<M> {
     /// Whether this address was inserted and not removed.
     #[inline]
     pub(crate) fn knows(&self, addr: FiAddr) -> bool {
-        !self.owned.parent().guarded() || self.known.with(|known| known.contains(addr))
+        !self.owned.parent().guarded() || self.has(addr)
+    }
+
+    /// Whether this address was given out and not taken back.
+    pub(crate) fn has(&self, addr: FiAddr) -> bool {
+        self.known.with(|known| known.contains(addr))
+    }
+
+    /// All addresses that were given out and not taken back, in ascending order.
+    pub(crate) fn all(&self) -> Vec<FiAddr> {
+        self.known.with(|known| known.all())
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct EpCore<M: Threading> {
     shared_rx: Option<Arc<EpCore<M>>>,
     /// What was bound after the builder was done.
     pub(crate) late: M::Lock<Vec<Kept<M>>>,
+    /// The groups it has joined, and how many members they have.
+    pub(crate) groups: M::Lock<Vec<(FiAddr, usize)>>,
 }
 
 /// How an endpoint names its peers.
@@ -98,6 +100,7 @@ impl<M: Threading> EndpointBuilder<M> {
             eq: None,
             shared_rx: None,
             late: M::Lock::new(Vec::new()),
+            groups: M::Lock::new(Vec::new()),
         };
         Self { core }
     }

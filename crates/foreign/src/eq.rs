@@ -7,7 +7,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ripstop_abi::{
-    FI_CONNECTED, FI_CONNREQ, FI_SHUTDOWN, fi_eq_cm_entry, fi_eq_err_entry, fi_ops_eq, fid, fid_eq,
+    FI_CONNECTED, FI_CONNREQ, FI_JOIN_COMPLETE, FI_SHUTDOWN, fi_eq_cm_entry, fi_eq_err_entry,
+    fi_ops_eq, fid, fid_eq,
 };
 use ripstop_types::{Errno, WaitObj};
 
@@ -39,6 +40,11 @@ pub enum Event<M: Threading> {
     /// The peer ended a connection.
     Shutdown {
         /// The endpoint.
+        id: FidId,
+    },
+    /// All members of a group have joined (`FI_JOIN_COMPLETE`).
+    Joined {
+        /// The group.
         id: FidId,
     },
     /// Any other event.
@@ -278,6 +284,7 @@ impl<M: Threading> Eq<M> {
             }
             FI_CONNECTED => Ok(Event::Connected { id, data: data() }),
             FI_SHUTDOWN => Ok(Event::Shutdown { id }),
+            FI_JOIN_COMPLETE => Ok(Event::Joined { id }),
             _ => Ok(Event::Other { event, id }),
         }
     }

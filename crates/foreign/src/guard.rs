@@ -55,6 +55,15 @@ impl Known {
             None => self.sparse.contains(&addr.0),
         }
     }
+
+    /// All of them, in ascending order.
+    pub(crate) fn all(&self) -> Vec<FiAddr> {
+        let bits = self.dense.len() as u64 * 64;
+        let dense = (0..bits).map(FiAddr).filter(|addr| self.contains(*addr));
+        let mut sparse: Vec<_> = self.sparse.iter().copied().map(FiAddr).collect();
+        sparse.sort_unstable();
+        dense.chain(sparse).collect()
+    }
 }
 
 #[inline]
@@ -177,6 +186,10 @@ mod tests {
             known.remove(addr);
             assert!(!known.contains(addr));
         }
+        for addr in [DENSE + 7, 70, 2, DENSE] {
+            known.insert(FiAddr(addr));
+        }
+        assert_eq!(known.all(), [2, 70, DENSE, DENSE + 7].map(FiAddr));
         known.insert(FiAddr::NOTAVAIL);
         assert!(!known.contains(FiAddr::NOTAVAIL));
     }

@@ -2,8 +2,8 @@
 //!
 //! Benchmarks, the conformance suite and `ripstop perf --lib` drive other libraries with this
 //! crate, so that two libraries are measured and tested by the same code. It is no binding for
-//! applications: it covers messages, tagged messages, RMA, atomics, connections, queues, counters,
-//! scalable endpoints, shared contexts, poll sets and wait sets.
+//! applications: it covers messages, tagged messages, RMA, atomics, collectives, connections, queues,
+//! counters, scalable endpoints, shared contexts, poll sets and wait sets.
 //!
 //! # Ownership
 //!
@@ -35,6 +35,7 @@ mod av;
 mod buf;
 mod call;
 mod cntr;
+mod collective;
 mod contexts;
 mod cq;
 mod deferred;
@@ -66,6 +67,7 @@ pub use atomic::Atomic;
 pub use av::{Av, AvAttr};
 pub use buf::Buf;
 pub use cntr::Cntr;
+pub use collective::{AvSet, AvSetAttr, CollLimits, Collecting, Group};
 pub use contexts::SharedTx;
 pub use cq::{Completion, Cq, CqAttr, CqError, Failure};
 pub use deferred::{Deferred, Transfer, WorkId};
@@ -87,3 +89,6 @@ pub use registration::{Form, Registration};
 pub use rma::{Direction, Remote};
 pub use sets::{PollSet, WaitSet};
 pub use threading::{Shared, Single, Threading};
+
+/// No datatype, and no operation on it, for [`Domain::query_collective`].
+pub use ripstop_abi::{FI_NOOP, FI_VOID};
