@@ -1,7 +1,7 @@
 //! `fi_atomic`(3).
 
 mod denied;
-mod model;
+pub(super) mod model;
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
 

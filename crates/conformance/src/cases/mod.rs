@@ -5,6 +5,7 @@ mod av;
 mod careless;
 mod cm;
 mod cntr;
+mod collective;
 mod contexts;
 mod cq;
 mod eq;
@@ -43,6 +44,7 @@ pub fn all() -> Vec<Case> {
         atomic::cases(),
         mr::CASES.to_vec(),
         trigger::CASES.to_vec(),
+        collective::cases(),
         careless::CASES.to_vec(),
         peers::CASES.to_vec(),
         threads::cases(),

@@ -105,6 +105,9 @@ pub(super) fn rig<'a>(cx: &Cx<'a>, spec: &Spec) -> Step<Rig<'a>> {
     }
     let mut rig = bare(cx, spec)?;
     let domain = rig.s.domain(rig.fabric, &rig.info)?;
+    if spec.events {
+        rig.eqs = vec![rig.s.eq(rig.fabric, spec.eq_wait)?];
+    }
     addressed(&mut rig, spec, domain)?;
     Ok(rig)
 }
@@ -182,6 +185,9 @@ impl Rig<'_> {
             _ => self.s.av(domain, spec.av)?,
         };
         self.s.bind(side.ep, av, Flags::empty())?;
+        if let (true, Some(eq)) = (spec.events, self.eqs.first()) {
+            self.s.bind(side.ep, *eq, Flags::empty())?;
+        }
         self.s.enable(side.ep)?;
         side.av = Some(av);
         side.name = Some(self.s.name(side.ep)?);

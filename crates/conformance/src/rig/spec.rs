@@ -44,6 +44,8 @@ pub struct Spec {
     pub cq_data: usize,
     /// The event queues' wait object.
     pub eq_wait: WaitObj,
+    /// Reliable datagram endpoints have an event queue too, `rig.eqs[A]`.
+    pub events: bool,
     /// Counters of each side's reads and writes, and of those that reach it.
     pub rma_counters: bool,
     /// Registration modes to offer instead of the usual ones.
@@ -75,6 +77,7 @@ impl Default for Spec {
             two_domains: false,
             cq_data: 0,
             eq_wait: WaitObj::Unspec,
+            events: false,
             rma_counters: false,
             mr_mode: None,
             version: None,
@@ -94,6 +97,15 @@ impl Spec {
     #[must_use]
     pub fn tagged() -> Self {
         Self::default().caps(Flags::TAGGED)
+    }
+
+    /// Messages, and groups that endpoints join.
+    #[must_use]
+    pub fn collective() -> Self {
+        Self {
+            events: true,
+            ..Self::default().caps(Flags::COLLECTIVE)
+        }
     }
 
     /// With more capabilities.

@@ -6,6 +6,7 @@
 //! [`Error::Missing`] and the case counts as not offered.
 
 mod call;
+mod coll;
 mod post;
 
 pub mod foreign;
@@ -16,11 +17,12 @@ use std::time::Duration;
 
 use ripstop_core::{Address, Hints, Info};
 use ripstop_types::{
-    AtomicKind, AvType, CqFormat, Errno, FiAddr, Flags, Threading, Version, WaitObj,
+    AtomicKind, AvType, Collective, CqFormat, Errno, FiAddr, Flags, Threading, Version, WaitObj,
 };
 use rustix::event::Timespec;
 
 pub use call::{Error, Result};
+pub use coll::{AvSetAttr, Coll, CollLimit, SetChange};
 pub use post::{
     Atomic, Claimed, Completion, CqError, Form, Inject, Kind, MrAttr, Post, Remote, Token, When,
     WorkId, WorkOp,
@@ -138,6 +140,11 @@ pub enum Event {
     Shutdown {
         /// The endpoint.
         ep: Fid,
+    },
+    /// `FI_JOIN_COMPLETE`.
+    Joined {
+        /// The group.
+        group: Fid,
     },
     /// Any other.
     Other(u32),
@@ -264,6 +271,22 @@ pub trait Subject {
     /// The most elements of one atomic on a datatype with an operation.
     fn query_atomic(&self, domain: Fid, kind: AtomicKind, what: (u32, u32)) -> Result<usize>;
 
+    // fi_av_set(3), fi_collective(3)
+    fn av_set(&self, av: Fid, attr: AvSetAttr) -> Result<Fid>;
+    fn change_set(&self, set: Fid, change: SetChange) -> Result<()>;
+    fn set_addr(&self, set: Fid) -> Result<FiAddr>;
+    /// Joins the group of a set, under the set's address.
+    fn join(&self, ep: Fid, set: Fid) -> Result<Fid>;
+    fn group_addr(&self, group: Fid) -> Result<FiAddr>;
+    fn collective(&self, ep: Fid, call: &Coll) -> Result<()>;
+    /// The limits of an operation with a datatype and an operation on it.
+    fn query_collective(
+        &self,
+        domain: Fid,
+        coll: Collective,
+        what: (u32, u32),
+    ) -> Result<CollLimit>;
+
     // fi_cm(3), fi_eq(3)
     fn name(&self, fid: Fid) -> Result<Address>;
     fn set_name(&self, fid: Fid, addr: &Address) -> Result<()>;
@@ -321,6 +344,10 @@ pub trait CEdge {
         kind: AtomicKind,
         what: (u32, u32),
     ) -> Result<(usize, usize)>;
+    /// Joins the group of a set under another address, or with flags.
+    fn join_at(&self, ep: Fid, set: Fid, addr: FiAddr, flags: Flags) -> Result<Fid>;
+    /// `fi_query_collective` for any numbers: operation, datatype, and operation on it.
+    fn query_coll_numbers(&self, domain: Fid, what: (u32, u32, u32), flags: u64) -> Result<()>;
     fn poll_set(&self, domain: Fid) -> Result<Fid>;
     fn poll_add(&self, set: Fid, member: Fid) -> Result<()>;
     fn poll_del(&self, set: Fid, member: Fid) -> Result<()>;

@@ -56,20 +56,20 @@ fn element(datatype: Datatype, n: u64) -> Vec<u8> {
 }
 
 /// Elements that are these numbers.
-pub(super) fn elements(datatype: Datatype, numbers: &[u64]) -> Vec<u8> {
+pub(in crate::cases) fn elements(datatype: Datatype, numbers: &[u64]) -> Vec<u8> {
     let all = numbers.iter().map(|n| element(datatype, *n));
     all.collect::<Vec<_>>().concat()
 }
 
 /// The bytes that count: a long double ends in padding.
-pub(super) fn significant(datatype: Datatype, bytes: &[u8]) -> Vec<u8> {
+pub(in crate::cases) fn significant(datatype: Datatype, bytes: &[u8]) -> Vec<u8> {
     let padded = matches!(datatype, Datatype::LongDouble | Datatype::LongDoubleComplex);
     let counts = |(i, byte): (usize, &u8)| (!padded || i % 16 < 10).then_some(*byte);
     bytes.iter().enumerate().filter_map(counts).collect()
 }
 
 /// What an operation leaves where `t` was, by fi_atomic(3).
-fn after(op: AtomicOp, [t, b, c]: [u64; 3]) -> u64 {
+pub(in crate::cases) fn after(op: AtomicOp, [t, b, c]: [u64; 3]) -> u64 {
     let either = |condition, yes, no| if condition { yes } else { no };
     match op {
         AtomicOp::Min => t.min(b),
@@ -102,7 +102,7 @@ pub(super) fn results(op: AtomicOp) -> Vec<u64> {
 }
 
 /// Every operation of a kind on every datatype, whether or not it makes sense.
-pub(super) fn pairs() -> impl Iterator<Item = (Datatype, AtomicOp)> {
+pub(in crate::cases) fn pairs() -> impl Iterator<Item = (Datatype, AtomicOp)> {
     let ops = |datatype| AtomicOp::ALL.map(|op| (datatype, op));
     Datatype::ALL.into_iter().flat_map(ops)
 }

@@ -60,6 +60,9 @@ impl<M: lib::Threading> Foreign<M> {
             lib::Event::Shutdown { id } => Event::Shutdown {
                 ep: known(id).unwrap_or(Fid(0)),
             },
+            lib::Event::Joined { id } => Event::Joined {
+                group: known(id).unwrap_or(Fid(0)),
+            },
             lib::Event::Other { event, .. } => Event::Other(event),
         }
     }

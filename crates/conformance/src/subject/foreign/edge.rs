@@ -142,6 +142,14 @@ impl<M: lib::Threading> CEdge for Foreign<M> {
         Ok((count, size))
     }
 
+    fn join_at(&self, ep: Fid, set: Fid, addr: FiAddr, flags: Flags) -> Result<Fid> {
+        self.do_join(ep, set, addr, flags)
+    }
+
+    fn query_coll_numbers(&self, domain: Fid, what: (u32, u32, u32), flags: u64) -> Result<()> {
+        self.do_query_collective(domain, what, flags).map(|_| ())
+    }
+
     fn poll_set(&self, domain: Fid) -> Result<Fid> {
         let set = self.table.domain(domain)?.poll_set()?;
         let format = self.table.format(domain);

@@ -1,6 +1,7 @@
 //! Any `libfabric.so.1`, through its C interface.
 
 mod cm;
+mod coll;
 mod edge;
 mod post;
 mod rma;
@@ -13,13 +14,13 @@ use std::time::Duration;
 use ripstop_core::{Address, Handle, Info};
 use ripstop_foreign as lib;
 use ripstop_foreign::{Bound, Close as _, Library};
-use ripstop_types::{AtomicKind, Errno, FiAddr, Flags, WaitObj};
+use ripstop_types::{AtomicKind, Collective, Errno, FiAddr, Flags, WaitObj};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{
-    About, AvAttr, CEdge, Claimed, Completion, CqAttr, CqError, Direction, EpOption, EqError,
-    Error, Event, Fid, Inject, MrAttr, Post, Query, Remote, Result, Subject, Token, When, WorkId,
-    WorkOp, timespec,
+    About, AvAttr, AvSetAttr, CEdge, Claimed, Coll, CollLimit, Completion, CqAttr, CqError,
+    Direction, EpOption, EqError, Error, Event, Fid, Inject, MrAttr, Post, Query, Remote, Result,
+    SetChange, Subject, Token, When, WorkId, WorkOp, timespec,
 };
 use table::{Object, Table};
 
@@ -244,6 +245,8 @@ impl<M: lib::Threading> Subject for Foreign<M> {
             Object::Stx(o) => o.close().map_err(|(o, e)| (Object::Stx(o), e.into())),
             Object::Polls(o) => table::close_polls(o).map_err(|(o, e)| (Object::Polls(o), e)),
             Object::Waits(o) => o.close().map_err(|(o, e)| (Object::Waits(o), e.into())),
+            Object::Set(o) => o.close().map_err(|(o, e)| (Object::Set(o), e.into())),
+            Object::Group(o) => table::close_group(o).map_err(|(o, e)| (Object::Group(o), e)),
             // Freed with its domain.
             Object::Memory(_) => Ok(()),
         };
@@ -282,7 +285,9 @@ impl<M: lib::Threading> Subject for Foreign<M> {
             Object::Pep(_) => return Err(Error::Missing("bind a passive endpoint")),
             Object::Stx(o) => Bound::SharedTx(o),
             Object::Memory(_) | Object::Mr(_) => return Err(Error::Missing("bind memory")),
-            Object::Polls(_) | Object::Waits(_) => return Err(Error::Missing("bind a set")),
+            Object::Polls(_) | Object::Waits(_) | Object::Set(_) | Object::Group(_) => {
+                return Err(Error::Missing("bind a set"));
+            }
         };
         Ok(ep.bind(&to, flags)?)
     }
@@ -547,6 +552,45 @@ impl<M: lib::Threading> Subject for Foreign<M> {
             .domain(domain)?
             .query_atomic(kind, datatype, op)?;
         Ok(count)
+    }
+
+    fn av_set(&self, av: Fid, attr: AvSetAttr) -> Result<Fid> {
+        self.do_av_set(av, &attr)
+    }
+
+    fn change_set(&self, set: Fid, change: SetChange) -> Result<()> {
+        self.do_change_set(set, change)
+    }
+
+    fn set_addr(&self, set: Fid) -> Result<FiAddr> {
+        Ok(self.table.set(set)?.addr()?)
+    }
+
+    fn join(&self, ep: Fid, set: Fid) -> Result<Fid> {
+        let addr = self.table.set(set)?.addr()?;
+        self.do_join(ep, set, addr, Flags::empty())
+    }
+
+    fn group_addr(&self, group: Fid) -> Result<FiAddr> {
+        Ok(self.table.group(group)?.addr())
+    }
+
+    fn collective(&self, ep: Fid, call: &Coll) -> Result<()> {
+        self.do_collective(ep, call)
+    }
+
+    fn query_collective(
+        &self,
+        domain: Fid,
+        coll: Collective,
+        what: (u32, u32),
+    ) -> Result<CollLimit> {
+        let (datatype, op) = match coll {
+            Collective::Barrier => (lib::FI_VOID, lib::FI_NOOP),
+            coll if coll.reduces() => what,
+            _ => (what.0, lib::FI_NOOP),
+        };
+        self.do_query_collective(domain, (coll.number(), datatype, op), 0)
     }
 
     fn name(&self, fid: Fid) -> Result<Address> {

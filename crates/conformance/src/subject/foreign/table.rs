@@ -24,6 +24,8 @@ pub(super) enum Object<M: lib::Threading> {
     Stx(lib::SharedTx<M>),
     Polls(Arc<lib::PollSet<M>>),
     Waits(lib::WaitSet<M>),
+    Set(lib::AvSet<M>),
+    Group(Arc<lib::Group<M>>),
 }
 
 /// An endpoint; setting options needs it alone.
@@ -45,6 +47,8 @@ impl<M: lib::Threading> Clone for Object<M> {
             Self::Stx(o) => Self::Stx(o.clone()),
             Self::Polls(o) => Self::Polls(o.clone()),
             Self::Waits(o) => Self::Waits(o.clone()),
+            Self::Set(o) => Self::Set(o.clone()),
+            Self::Group(o) => Self::Group(o.clone()),
         }
     }
 }
@@ -71,6 +75,13 @@ pub(super) fn close_polls<M: lib::Threading>(
 ) -> std::result::Result<(), (Arc<lib::PollSet<M>>, Error)> {
     let set = Arc::try_unwrap(set).map_err(|set| (set, BUSY))?;
     set.close().map_err(|(o, e)| (Arc::new(o), e.into()))
+}
+
+pub(super) fn close_group<M: lib::Threading>(
+    group: Arc<lib::Group<M>>,
+) -> std::result::Result<(), (Arc<lib::Group<M>>, Error)> {
+    let group = Arc::try_unwrap(group).map_err(|group| (group, BUSY))?;
+    group.close().map_err(|(o, e)| (Arc::new(o), e.into()))
 }
 
 pub(super) fn close_mr<M: lib::Threading>(
@@ -145,6 +156,13 @@ impl<M: lib::Threading> Table<M> {
         fid
     }
 
+    pub(super) fn insert_group(&self, group: lib::Group<M>, format: AddrFormat) -> Fid {
+        let id = group.id();
+        let fid = self.insert(Object::Group(Arc::new(group)), format);
+        self.with(|t| t.ids.insert(id, fid));
+        fid
+    }
+
     /// Takes an object out, for closing it.
     pub(super) fn take(&self, fid: Fid) -> Result<(Object<M>, AddrFormat)> {
         let taken = self.with(|t| {
@@ -158,6 +176,7 @@ impl<M: lib::Threading> Table<M> {
         let id = match &object {
             Object::Ep(ep) => Some(read(ep).id()),
             Object::Pep(pep) => Some(pep.id()),
+            Object::Group(group) => Some(group.id()),
             _ => None,
         };
         self.with(|t| {
@@ -242,4 +261,6 @@ getters! {
     mr: Mr => Arc<lib::Mr<M>>, "use that as a registration";
     polls: Polls => Arc<lib::PollSet<M>>, "use that as a poll set";
     waits: Waits => lib::WaitSet<M>, "use that as a wait set";
+    set: Set => lib::AvSet<M>, "use that as an address vector set";
+    group: Group => Arc<lib::Group<M>>, "use that as a group";
 }

@@ -4,13 +4,15 @@ use ripstop_core::av::Symmetric;
 use ripstop_core::eq::Event as CoreEvent;
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    self, AddressVector, CompletionQueue, Counter, Domain, Endpoint, MemoryRegion, PassiveEp,
-    Provider, ScalableEp, SharedRx,
+    self, AddressVector, CompletionQueue, Counter, Domain, Endpoint, Group, MemoryRegion,
+    PassiveEp, Provider, ScalableEp, SharedRx,
 };
 use ripstop_core::registry::registry;
 use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::{copy_in, copy_out};
-use ripstop_types::{AddrFormat, AtomicKind, Errno, FiAddr, Flags, Version, WaitObj};
+use ripstop_types::{
+    AddrFormat, AtomicKind, CmEvent, Collective, Errno, FiAddr, Flags, Version, WaitObj,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::atomic;
@@ -18,9 +20,9 @@ use super::open::event_token;
 use super::table::Object;
 use super::{Kind, Rust, of, refused};
 use crate::subject::{
-    About, AvAttr, Claimed, Completion, CqAttr, CqError, Direction, EpOption, EqError, Error,
-    Event, Fid, Inject, MrAttr, Post, Query, Remote, Result, Subject, Token, When, WorkId, WorkOp,
-    timespec,
+    About, AvAttr, AvSetAttr, Claimed, Coll, CollLimit, Completion, CqAttr, CqError, Direction,
+    EpOption, EqError, Error, Event, Fid, Inject, MrAttr, Post, Query, Remote, Result, SetChange,
+    Subject, Token, When, WorkId, WorkOp, timespec,
 };
 
 /// Entries a read takes at most.
@@ -59,6 +61,11 @@ fn event(event: CoreEvent) -> Event {
         },
         CoreEvent::Connected { ep, data } => Event::Connected { ep: fid(ep), data },
         CoreEvent::Shutdown { ep } => Event::Shutdown { ep: fid(ep) },
+        CoreEvent::Done {
+            event: CmEvent::JoinComplete,
+            fid: group,
+            ..
+        } => Event::Joined { group: fid(group) },
         other => Event::Other(other.code()),
     }
 }
@@ -437,6 +444,39 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         let (datatype, op) = atomic::known(what)?;
         let limit = domain.atomic_limit(kind, datatype, op);
         of("atomic_limit", limit)
+    }
+
+    fn av_set(&self, av: Fid, attr: AvSetAttr) -> Result<Fid> {
+        self.do_av_set(av, &attr)
+    }
+
+    fn change_set(&self, set: Fid, change: SetChange) -> Result<()> {
+        self.do_change_set(set, change)
+    }
+
+    fn set_addr(&self, set: Fid) -> Result<FiAddr> {
+        Ok(self.table.set(set)?.set.addr())
+    }
+
+    fn join(&self, ep: Fid, set: Fid) -> Result<Fid> {
+        self.do_join(ep, set)
+    }
+
+    fn group_addr(&self, group: Fid) -> Result<FiAddr> {
+        Ok(self.table.group(group)?.addr())
+    }
+
+    fn collective(&self, ep: Fid, call: &Coll) -> Result<()> {
+        self.do_collective(ep, call)
+    }
+
+    fn query_collective(
+        &self,
+        domain: Fid,
+        coll: Collective,
+        what: (u32, u32),
+    ) -> Result<CollLimit> {
+        self.do_query_collective(domain, coll, what)
     }
 
     fn name(&self, fid: Fid) -> Result<Address> {

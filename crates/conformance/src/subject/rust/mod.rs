@@ -5,6 +5,7 @@
 
 mod atomic;
 mod calls;
+mod coll;
 mod open;
 mod table;
 mod work;

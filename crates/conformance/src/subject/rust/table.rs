@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ripstop_core::EventQueue;
+use ripstop_core::av::set::AvSet;
 use ripstop_core::provider::{Counter as _, Domain, Fabric};
 use ripstop_mem::{Parked, UserBuf, copy_in};
 use ripstop_types::{self as types, Context, Flags};
@@ -21,6 +22,21 @@ pub(super) struct Memory<D: Domain> {
     pub(super) domain: Arc<D>,
 }
 
+/// An address vector set, and the vector.
+pub(super) struct Set<D: Domain> {
+    pub(super) set: Arc<AvSet>,
+    pub(super) av: Arc<D::Av>,
+}
+
+impl<D: Domain> Clone for Set<D> {
+    fn clone(&self) -> Self {
+        Self {
+            set: self.set.clone(),
+            av: self.av.clone(),
+        }
+    }
+}
+
 /// An open object.
 pub(super) enum Object<F: Fabric, D: Domain> {
     Fabric(Arc<F>),
@@ -36,6 +52,8 @@ pub(super) enum Object<F: Fabric, D: Domain> {
     Mr(Arc<D::Mr>),
     Stx(Arc<D::SharedTx>),
     Sep(Arc<D::ScalableEp>),
+    Set(Set<D>),
+    Group(Arc<D::Group>),
 }
 
 impl<F: Fabric, D: Domain> Clone for Object<F, D> {
@@ -60,6 +78,8 @@ impl<F: Fabric, D: Domain> Clone for Object<F, D> {
             Self::Mr(o) => Self::Mr(o.clone()),
             Self::Stx(o) => Self::Stx(o.clone()),
             Self::Sep(o) => Self::Sep(o.clone()),
+            Self::Set(o) => Self::Set(o.clone()),
+            Self::Group(o) => Self::Group(o.clone()),
         }
     }
 }
@@ -83,6 +103,8 @@ impl<F: Fabric, D: Domain> Object<F, D> {
             Self::Mr(o) => Arc::strong_count(o),
             Self::Stx(o) => Arc::strong_count(o),
             Self::Sep(o) => Arc::strong_count(o),
+            Self::Set(o) => Arc::strong_count(&o.set),
+            Self::Group(o) => Arc::strong_count(o),
         };
         owners > 1
     }
@@ -174,6 +196,11 @@ impl<F: Fabric, D: Domain> Table<F, D> {
                 entry.events = Some(Arc::clone(eq));
             }
         });
+    }
+
+    /// The queue where an endpoint's events go.
+    pub(super) fn events(&self, fid: Fid) -> Option<Arc<EventQueue>> {
+        self.with(|t| t.objects.get(&fid)?.events.clone())
     }
 
     /// Takes out an object that nobody else uses, for closing it; `None` when it is in use.
@@ -343,5 +370,7 @@ getters! {
     ep: Ep => Arc<D::Endpoint>, "use that as an endpoint";
     memory: Memory => Memory<D>, "use that as memory";
     mr: Mr => Arc<D::Mr>, "use that as a registration";
+    set: Set => Set<D>, "use that as an address vector set";
+    group: Group => Arc<D::Group>, "use that as a group";
     sep: Sep => Arc<D::ScalableEp>, "use that as a scalable endpoint";
 }

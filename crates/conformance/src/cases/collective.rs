@@ -1,0 +1,494 @@
+//! `fi_collective`(3) and `fi_av_set`(3).
+
+mod bad;
+mod set;
+mod team;
+
+use ripstop_types::{AtomicOp, Collective, Datatype, Errno, Flags};
+
+use crate::case::{Case, Cx, Outcome, Step};
+use crate::cases::atomic::model::pairs;
+use crate::ensure;
+use crate::rig::Spec;
+use crate::subject::Post;
+use team::{Team, What};
+
+pub(super) fn cases() -> Vec<Case> {
+    [OWN, set::CASES, bad::CASES].concat()
+}
+
+const OWN: &[Case] = &[
+    Case::rdm(
+        "fi_collective/join",
+        "FI_JOIN_COMPLETE comes at all members when the last has joined, and at none before",
+        join,
+    ),
+    Case::rdm(
+        "fi_collective/join_orders",
+        "members may join several groups in different orders, and one set several times",
+        join_orders,
+    ),
+    Case::rdm(
+        "fi_collective/ranks",
+        "the order of the set is that of the members, whatever their addresses",
+        ranks,
+    ),
+    Case::rdm(
+        "fi_collective/one_member",
+        "every operation is done in a group of one",
+        one_member,
+    ),
+    Case::rdm(
+        "fi_collective/barrier",
+        "a barrier is done nowhere before all members have come",
+        barrier,
+    ),
+    Case::rdm(
+        "fi_collective/barrier2",
+        "fi_barrier2 takes flags, and is reported if they ask for it",
+        barrier2,
+    ),
+    Case::rdm(
+        "fi_collective/broadcast",
+        "all members get what the root has",
+        |cx| each(cx, Collective::Broadcast),
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/alltoall",
+        "each member gets its block of each",
+        |cx| each(cx, Collective::Alltoall),
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/allreduce",
+        "all members get the reduction of what all have",
+        |cx| each(cx, Collective::Allreduce),
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/allgather",
+        "all members get what all have, by rank",
+        |cx| each(cx, Collective::Allgather),
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/reduce_scatter",
+        "each member gets its block of the reduction",
+        |cx| each(cx, Collective::ReduceScatter),
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/reduce",
+        "the root gets the reduction of what all have",
+        |cx| each(cx, Collective::Reduce),
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/scatter",
+        "each member gets its block of what the root has",
+        |cx| each(cx, Collective::Scatter),
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/gather",
+        "the root gets what all have, by rank",
+        |cx| each(cx, Collective::Gather),
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/reductions",
+        "each operation that is offered gives what the page says, on each datatype",
+        reductions,
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/datatypes",
+        "every datatype is moved as it is",
+        datatypes,
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/large",
+        "large data comes whole, in every operation",
+        large,
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/groups",
+        "operations of groups that share members do not wait for each other",
+        groups,
+    ),
+    Case::rdm(
+        "fi_collective/in_flight",
+        "many operations of a group are in flight at once, and each gets its own data",
+        in_flight,
+    ),
+    Case::rdm(
+        "fi_collective/late_member",
+        "who comes late finds what the others have sent",
+        late_member,
+    ),
+    Case::rdm(
+        "fi_collective/beside_messages",
+        "operations meet no receive of the program, and messages go on",
+        beside_messages,
+    ),
+    Case::rdm(
+        "fi_collective/domains",
+        "members may have domains of their own",
+        domains,
+    ),
+    Case::rdm(
+        "fi_collective/query",
+        "fi_query_collective offers nothing that the page excludes, and at least sums of integers",
+        query,
+    ),
+];
+
+fn join(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 3)?;
+    let ranks = [0, 1, 2];
+    let mut fids = vec![team.begin(2, &ranks)?, team.begin(0, &ranks)?];
+    team.rig.quiet()?;
+    fids.push(team.begin(1, &ranks)?);
+    let group = team.finish(&[2, 0, 1], fids)?;
+    team.leave(group)?;
+    team.close()
+}
+
+fn join_orders(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 2)?;
+    let sets: [&[usize]; 2] = [&[0, 1], &[1, 0]];
+    let first = [team.begin(0, sets[0])?, team.begin(0, sets[1])?];
+    let second = [team.begin(1, sets[1])?, team.begin(1, sets[0])?];
+    team.joined([first, second].concat())?;
+    let again = team.join(sets[0])?;
+    let what = What::new(Collective::Allgather, Datatype::Uint64, 2);
+    team.run(&again, &what)?;
+    for fid in [first, second].concat() {
+        team.rig.s.close(fid)?;
+    }
+    team.run(&again, &what)?;
+    team.leave(again)?;
+    team.close()
+}
+
+fn ranks(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 4)?;
+    for order in [&[2, 0, 3][..], &[3, 2, 1, 0], &[1, 3]] {
+        let group = team.join(order)?;
+        for coll in [Collective::Allgather, Collective::Alltoall] {
+            team.run(&group, &What::new(coll, Datatype::Uint64, 3))?;
+        }
+        team.leave(group)?;
+    }
+    team.close()
+}
+
+fn one_member(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 1)?;
+    let group = team.all()?;
+    for coll in Collective::ALL {
+        team.run(&group, &What::new(coll, Datatype::Int32, 5))?;
+    }
+    team.leave(group)?;
+    team.close()
+}
+
+fn barrier(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 3)?;
+    let group = team.all()?;
+    let what = What::new(Collective::Barrier, Datatype::Uint8, 0);
+    for last in [2, 0, 1] {
+        let mut tokens = Vec::new();
+        for rank in [0, 1, 2] {
+            if rank != last {
+                tokens.push((rank, team.start(&group, rank, &what)?));
+            }
+        }
+        team.rig.quiet()?;
+        tokens.push((last, team.start(&group, last, &what)?));
+        for (rank, token) in tokens {
+            team.check(&group, rank, &what, token)?;
+        }
+    }
+    team.leave(group)?;
+    team.close()
+}
+
+fn barrier2(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        selective: Flags::SEND,
+        ..Spec::collective()
+    };
+    let team = Team::with(cx, 2, &spec)?;
+    let group = team.all()?;
+    let what = What::new(Collective::Barrier, Datatype::Uint8, 0);
+    for round in 0..4 {
+        let mut told = Vec::new();
+        for rank in [0, 1] {
+            let mut call = team.call(&group, rank, &what);
+            if round % 2 == 1 {
+                call.flags = Flags::COMPLETION;
+                told.push((rank, call.token));
+            }
+            team.start_call(&group, rank, &call)?;
+        }
+        for (rank, token) in told {
+            team.check(&group, rank, &what, token)?;
+        }
+    }
+    // Those without the flag were not told.
+    team.rig.quiet()?;
+    team.leave(group)?;
+    team.close()
+}
+
+/// An operation in groups of several sizes, with every root, on several datatypes and lengths.
+fn each(cx: &Cx<'_>, coll: Collective) -> Outcome {
+    let team = Team::open(cx, 5)?;
+    for n in [2, 3, 5] {
+        let ranks: Vec<_> = (0..n).collect();
+        let group = team.join(&ranks)?;
+        let roots = if coll.has_root() { n } else { 1 };
+        for root in 0..roots {
+            for (datatype, count) in [
+                (Datatype::Uint8, 1),
+                (Datatype::Int32, 7),
+                (Datatype::Double, 100),
+                (Datatype::Uint64, 3000),
+                (Datatype::DoubleComplex, 64),
+            ] {
+                team.run(&group, &What::new(coll, datatype, count).root(root))?;
+            }
+        }
+        team.leave(group)?;
+    }
+    team.close()
+}
+
+fn reductions(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 3)?;
+    let group = team.all()?;
+    let domain = team.rig.sides[0].domain;
+    let mut tried = 0;
+    for (datatype, op) in pairs() {
+        for coll in [
+            Collective::Allreduce,
+            Collective::Reduce,
+            Collective::ReduceScatter,
+        ] {
+            let what = (datatype.number(), op.number());
+            match team.rig.s.query_collective(domain, coll, what) {
+                Ok(_) => tried += 1,
+                Err(e) if e.is(Errno::EOPNOTSUPP) || e.is(Errno::EINVAL) => continue,
+                Err(e) => return Err(e.into()),
+            }
+            team.run(&group, &What::new(coll, datatype, 9).with(op).root(1))?;
+        }
+    }
+    ensure!(tried > 0, "the query offers nothing");
+    team.leave(group)?;
+    team.close()
+}
+
+fn datatypes(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 3)?;
+    let group = team.all()?;
+    for datatype in Datatype::ALL {
+        for coll in [
+            Collective::Broadcast,
+            Collective::Alltoall,
+            Collective::Allgather,
+            Collective::Scatter,
+            Collective::Gather,
+        ] {
+            team.run(&group, &What::new(coll, datatype, 5).root(2))?;
+        }
+    }
+    team.leave(group)?;
+    team.close()
+}
+
+fn large(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 3)?;
+    let group = team.all()?;
+    for coll in Collective::ALL {
+        team.run(&group, &What::new(coll, Datatype::Uint64, 1 << 17).root(1))?;
+    }
+    team.leave(group)?;
+    team.close()
+}
+
+fn groups(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 3)?;
+    let groups = [&[0, 1, 2][..], &[1, 2], &[2, 0], &[2, 1, 0]];
+    let groups = groups.map(|ranks| team.join(ranks));
+    let groups = groups.into_iter().collect::<Step<Vec<_>>>()?;
+    let what = |group: usize| What::new(Collective::Allreduce, Datatype::Int64, 10 + group);
+    let mut tokens = Vec::new();
+    // Each endpoint begins with another group.
+    for side in 0..3 {
+        for i in 0..groups.len() {
+            let at = (side + i) % groups.len();
+            let rank = groups[at].ranks.iter().position(|r| *r == side);
+            if let Some(rank) = rank {
+                let token = team.start(&groups[at], rank, &what(at))?;
+                tokens.push((at, rank, token));
+            }
+        }
+    }
+    for (at, rank, token) in tokens {
+        team.check(&groups[at], rank, &what(at), token)?;
+    }
+    // One waits for a member, the others do not wait for it.
+    let waits = team.start(&groups[0], 0, &what(0))?;
+    for (at, group) in groups.iter().enumerate().skip(1) {
+        team.run(group, &what(at))?;
+    }
+    let rest = [1, 2].map(|rank| team.start(&groups[0], rank, &what(0)));
+    let rest = rest.into_iter().collect::<Step<Vec<_>>>()?;
+    for (rank, token) in [waits].into_iter().chain(rest).enumerate() {
+        team.check(&groups[0], rank, &what(0), token)?;
+    }
+    for group in groups {
+        team.leave(group)?;
+    }
+    team.close()
+}
+
+fn in_flight(cx: &Cx<'_>) -> Outcome {
+    const MANY: usize = 60;
+    let team = Team::open(cx, 3)?;
+    let group = team.all()?;
+    let what = |i: usize| {
+        let coll = Collective::ALL[i % Collective::ALL.len()];
+        What::new(coll, Datatype::Uint32, 1 + i).root(i % 3)
+    };
+    let mut tokens = Vec::new();
+    for rank in [1, 0, 2] {
+        for i in 0..MANY {
+            let call = team.call(&group, rank, &what(i));
+            team.start_call(&group, rank, &call)?;
+            tokens.push((rank, i, call.token));
+        }
+    }
+    for (rank, i, token) in tokens {
+        team.check(&group, rank, &what(i), token)?;
+    }
+    team.leave(group)?;
+    team.close()
+}
+
+fn late_member(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 3)?;
+    let group = team.all()?;
+    for count in [4, 200_000] {
+        let all = [
+            What::new(Collective::Broadcast, Datatype::Uint8, count),
+            What::new(Collective::Alltoall, Datatype::Uint8, count),
+            What::new(Collective::Reduce, Datatype::Uint8, count).root(2),
+        ];
+        let mut tokens = Vec::new();
+        for rank in [0, 1, 2] {
+            if rank == 2 {
+                for _ in 0..200 {
+                    team.rig.pump()?;
+                }
+            }
+            for what in &all {
+                tokens.push((rank, what, team.start(&group, rank, what)?));
+            }
+        }
+        for (rank, what, token) in tokens {
+            team.check(&group, rank, what, token)?;
+        }
+    }
+    team.leave(group)?;
+    team.close()
+}
+
+fn beside_messages(cx: &Cx<'_>) -> Outcome {
+    let team = Team::with(cx, 2, &Spec::collective().caps(Flags::TAGGED))?;
+    let group = team.all()?;
+    let rig = &team.rig;
+    let recvs = [
+        rig.post(1, Post::recv(64))?,
+        rig.post(1, Post::trecv(0, u64::MAX, 64))?,
+    ];
+    for coll in Collective::ALL {
+        team.run(&group, &What::new(coll, Datatype::Uint8, 40))?;
+    }
+    rig.quiet()?;
+    let what = What::new(Collective::Allreduce, Datatype::Uint8, 40);
+    let waits = team.start(&group, 1, &what)?;
+    let sends = [
+        rig.post(0, Post::send(*b"plain"))?,
+        rig.post(0, Post::tsend(9, *b"tagged"))?,
+    ];
+    for (token, wanted) in recvs.into_iter().zip([&b"plain"[..], b"tagged"]) {
+        let got = rig.done(1, token)?.bytes();
+        ensure!(got == wanted, "{got:?} arrived");
+    }
+    for token in sends {
+        rig.done(0, token)?;
+    }
+    let other = team.start(&group, 0, &what)?;
+    for (rank, token) in [other, waits].into_iter().enumerate() {
+        team.check(&group, rank, &what, token)?;
+    }
+    team.leave(group)?;
+    team.close()
+}
+
+fn domains(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        two_domains: true,
+        ..Spec::collective()
+    };
+    let team = Team::with(cx, 3, &spec)?;
+    let group = team.all()?;
+    for coll in Collective::ALL {
+        team.run(&group, &What::new(coll, Datatype::Int64, 500).root(2))?;
+    }
+    team.leave(group)?;
+    team.close()
+}
+
+fn query(cx: &Cx<'_>) -> Outcome {
+    let team = Team::open(cx, 1)?;
+    let domain = team.rig.sides[0].domain;
+    let s = team.rig.s;
+    for coll in Collective::ALL {
+        for (datatype, op) in pairs() {
+            let what = (datatype.number(), op.number());
+            let found = s.query_collective(domain, coll, what);
+            let listed = !op.takes_comparison() && op != AtomicOp::Diff;
+            if coll.reduces() && !(listed && op.acts_on(datatype)) {
+                let said = found.err().and_then(|e| e.errno());
+                let not = [Some(Errno::EOPNOTSUPP), Some(Errno::EINVAL)];
+                ensure!(
+                    not.contains(&said),
+                    "{coll:?} by {op:?} on {datatype:?}: {said:?}"
+                );
+                continue;
+            }
+            let needed = match coll.reduces() {
+                true => datatype.is_integer() && op == AtomicOp::Sum,
+                false => coll == Collective::Barrier || datatype.is_integer(),
+            };
+            match found {
+                Ok(limit) => {
+                    ensure!(
+                        limit.members > 1 && (limit.count > 0 || coll == Collective::Barrier),
+                        "{coll:?} by {op:?} on {datatype:?}: {limit:?}"
+                    );
+                }
+                Err(e) if e.is(Errno::EOPNOTSUPP) && !needed => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+    team.close()
+}
