@@ -82,6 +82,14 @@ impl<'a> IoVec<'a> {
     pub const fn is_empty(&self) -> bool {
         self.raw.iov_len == 0
     }
+
+    /// Keeps the first `len` bytes; no change if there are fewer.
+    #[inline]
+    pub const fn truncate(&mut self, len: usize) {
+        if len < self.raw.iov_len {
+            self.raw.iov_len = len;
+        }
+    }
 }
 
 impl<'a> IoVecMut<'a> {

@@ -99,9 +99,9 @@ impl Params {
             rendezvous: p.declare::<usize>(
                 prov,
                 "rendezvous_size",
-                256 * 1024,
+                512 * 1024,
                 "tagged messages larger than this are sent once the peer has a buffer for them, \
-                 if the peer can do so (default: 262144)",
+                 if the peer can do so (default: 524288)",
             ) as u64,
             kept_bytes: p.declare::<usize>(
                 prov,
