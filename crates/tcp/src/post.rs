@@ -21,11 +21,13 @@ pub(crate) const SPECIAL: Flags = Flags::PEEK
     .union(Flags::DISCARD)
     .union(Flags::MULTI_RECV);
 
-/// Messages up to this many bytes are put off behind others of the same burst.
-const SHORT: u64 = 16 * 1024;
+/// Messages up to this many bytes are put off behind others of the same burst: copied ones behind
+/// any, others behind those to the same peer, so that what a program sends to each of its
+/// neighbours before it goes on computing is under way.
+const SHORT: u64 = 128 * 1024;
 
 /// Most bytes of one stream that are put off so.
-const BACKLOG: u64 = 128 * 1024;
+const BACKLOG: u64 = 384 * 1024;
 
 /// Longest header plus what the staging buffer takes of a payload.
 const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
@@ -212,17 +214,26 @@ impl State {
             SendPlan::Defer { slot } => return self.defer(id, &send.iov, *slot),
         };
         self.stage(id, send, plan)?;
+        if self.burst == 0 {
+            self.round = self.round.wrapping_add(1);
+        }
         // What is not copied goes out with others as well, as long as it is not much.
-        let short = inline || send.iov.len() <= SHORT && self.waits_little(id);
+        let short = inline || self.follows(id, send.iov.len());
         self.write_out(id, short, more);
         Ok(())
     }
 
-    /// Whether another message may wait behind those that a stream has to write.
+    /// Whether a message that is not copied may wait behind others of its stream.
     #[inline]
-    fn waits_little(&self, id: u32) -> bool {
+    fn follows(&mut self, id: u32, len: u64) -> bool {
+        let round = self.round;
+        let Some(stream) = self.stream(id) else {
+            return false;
+        };
+        let same = stream.round == round;
+        stream.round = round;
         let conn = self.engine.conn(id);
-        conn.is_some_and(|conn| conn.unsent() <= BACKLOG)
+        same && len <= SHORT && conn.is_some_and(|conn| conn.unsent() <= BACKLOG)
     }
 
     /// Puts what a plan says into the staging buffer.

@@ -211,6 +211,7 @@ impl State {
         let written = socket.send(bytes);
         if written == Ok(len) {
             self.burst = 1;
+            self.round = self.round.wrapping_add(1);
             return Ok(());
         }
         // An error shows again when the message is sent the usual way.

@@ -84,6 +84,8 @@ pub(crate) struct State {
     dirty: Vec<u32>,
     /// Sends since the last progress.
     pub(crate) burst: u32,
+    /// Counts the bursts; see [`Stream::round`].
+    pub(crate) round: u32,
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
     pub(crate) hot: Hot,
@@ -127,6 +129,7 @@ impl State {
             scratch: Box::new([0; SCRATCH]),
             dirty: Vec::new(),
             burst: 0,
+            round: 0,
             unattended: false,
             hot: Hot::default(),
             generation: 0,

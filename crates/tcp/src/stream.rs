@@ -49,6 +49,8 @@ pub(crate) struct Stream {
     pub(crate) stage: Stage,
     /// Bytes read that the engine could not take yet.
     pub(crate) leftover: Vec<u8>,
+    /// The burst in which it sent its last message that was not copied.
+    pub(crate) round: u32,
     /// In the list of streams with staged bytes.
     pub(crate) dirty: bool,
     /// What epoll watches.
@@ -89,6 +91,7 @@ impl Stream {
             peer_pid: None,
             stage: Stage::default(),
             leftover: Vec::new(),
+            round: 0,
             dirty: false,
             interest: Interest::default(),
             deadline: None,
