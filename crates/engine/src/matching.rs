@@ -5,9 +5,9 @@
 //! that came before a receive for them ("unexpected") in the order they arrived. A message
 //! goes to the first receive that fits; a receive takes the first message that fits it.
 
-use ripstop_types::{Context, FiAddr, Result};
+use ripstop_types::{Context, Errno, FiAddr, Result};
 
-use crate::pool::{List, Pool};
+use crate::pool::{List, NIL, Pool};
 use crate::{Buffer, Iov};
 
 /// What a receive accepts.
@@ -131,6 +131,10 @@ pub struct Unexpected {
     pub rendezvous: Option<u8>,
     /// Set aside by a peek for the receive with this context.
     pub claimed: Option<Context>,
+    /// The owner of its receive context knows of it, and will say what becomes of it.
+    pub held: bool,
+    /// Why it will never be whole.
+    pub lost: Option<Errno>,
 }
 
 /// What an unexpected message costs in bytes besides its payload.
@@ -139,12 +143,13 @@ pub const ENTRY: u64 = 128;
 const _: () = assert!(size_of::<Unexpected>() <= ENTRY as usize);
 
 impl Unexpected {
-    /// Bytes of payload that follow its header in the stream: none for a rendezvous.
+    /// Bytes of payload that follow its header in the stream: none for a rendezvous, or for one
+    /// that is lost.
     #[must_use]
     pub const fn payload(&self) -> u64 {
-        match self.rendezvous {
-            Some(_) => 0,
-            None => self.envelope.len,
+        match (self.rendezvous, self.lost) {
+            (None, None) => self.envelope.len,
+            _ => 0,
         }
     }
 
@@ -166,6 +171,8 @@ pub struct Matcher<B> {
     pub min_multi_recv: u64,
     /// Whether receives may name a source; else it is ignored.
     pub directed: bool,
+    /// Messages that the owner of the receives has not been asked about; [`NIL`] without one.
+    pub(crate) asked: u32,
 }
 
 impl<B: Buffer> Matcher<B> {
@@ -179,14 +186,29 @@ impl<B: Buffer> Matcher<B> {
             unexpected: List::new(),
             min_multi_recv,
             directed,
+            asked: NIL,
         }
+    }
+
+    /// A context whose receives another provider has (`fi_peer(3)`): it is asked about every
+    /// message, in the order of this queue of the engine.
+    #[must_use]
+    pub(crate) const fn owned(asked: u32) -> Self {
+        let mut matcher = Self::new(u32::MAX as usize, 0, true);
+        matcher.asked = asked;
+        matcher
+    }
+
+    /// Whether another provider has the receives.
+    #[must_use]
+    pub(crate) const fn is_owned(&self) -> bool {
+        self.asked != NIL
     }
 
     /// Posts a receive behind all others.
     ///
     /// # Errors
-    /// [`Errno::EAGAIN`](ripstop_types::Errno::EAGAIN) at the limit,
-    /// [`Errno::ENOMEM`](ripstop_types::Errno::ENOMEM).
+    /// [`Errno::EAGAIN`] at the limit, [`Errno::ENOMEM`].
     #[inline]
     pub fn post(&mut self, recv: Recv<B>) -> Result<u32> {
         let tagged = recv.want.tag.is_some();

@@ -167,6 +167,9 @@ pub struct Engine<B> {
     pub(super) conns: Pool<Conn<B>>,
     pub(super) unexpected: Pool<Unexpected>,
     pub(super) slots: Pool<()>,
+    /// Messages that owners of receive contexts have not been asked about, in the order they
+    /// came.
+    pub(super) asked: Pool<Ring<u32>>,
     /// Memory that peers may reach.
     pub(super) regions: MrTable<B>,
     /// Reads by peers that are being answered.
@@ -183,7 +186,7 @@ pub struct Engine<B> {
     pub(super) kept: u64,
     /// Connections blocked because of that.
     pub(super) starved: Ring<u32>,
-    freed: Ring<u32>,
+    pub(super) freed: Ring<u32>,
     resumed: Ring<u32>,
     output: Ring<u32>,
     broken: Ring<(u32, Errno)>,
@@ -204,6 +207,7 @@ impl<B: Buffer> Engine<B> {
             conns: Pool::new(MANY),
             unexpected: Pool::new(MANY),
             slots: Pool::new(MANY),
+            asked: Pool::new(MANY),
             regions: MrTable::new(),
             responses: Pool::new(MANY),
             works: Pool::new(MANY),
@@ -317,6 +321,9 @@ impl<B: Buffer> Engine<B> {
         while let Some(message) = matcher.take_unexpected(&mut self.unexpected, |_, _| true) {
             self.forget_unexpected(message);
         }
+        if matcher.is_owned() {
+            self.asked.remove(matcher.asked);
+        }
     }
 
     /// Opens an endpoint.
@@ -335,13 +342,8 @@ impl<B: Buffer> Engine<B> {
         };
         self.coll.close_ep(id);
         self.note_coll();
-        while let Some(message) = self
-            .srxs
-            .get_mut(ep.config.srx)
-            .and_then(|m| m.take_unexpected(&mut self.unexpected, |_, message| message.ep == id))
-        {
-            self.forget_unexpected(message);
-        }
+        self.lose(ep.config.srx, Errno::ECANCELED, |message| message.ep == id);
+        self.leave_lost(ep.config.srx, id);
     }
 
     /// What an endpoint is made of.
@@ -466,7 +468,7 @@ impl<B: Buffer> Engine<B> {
                 self.fail_recv(id, recv, &entry.envelope, error);
             }
         }
-        self.orphan(id, srx);
+        self.orphan(id, srx, error);
     }
 
     /// How much the unexpected messages that are kept count, see [`Limits::kept_total`].

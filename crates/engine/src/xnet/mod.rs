@@ -13,6 +13,7 @@
 //!   went there. A blocked connection is not read until [`Engine::pop_resumed`] names it.
 //! * Payload of unexpected messages lies in slots, which the driver backs with memory;
 //!   [`Engine::pop_freed`] names those no longer needed.
+//! * Receives that another provider has: [`Engine::next_arrival`] names the messages to ask about.
 //! * Completions are read from [`Engine::cq_mut`].
 
 mod atomic;
@@ -21,6 +22,7 @@ mod coll;
 mod conn;
 mod engine;
 mod output;
+mod owned;
 pub mod rdm;
 mod recv;
 mod rma;
@@ -37,6 +39,7 @@ pub use atomic::{Atomic, Job, MAX_ATOMIC};
 pub use coll::{CollAction, CollPlan, CollSend};
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits, Terms};
+pub use owned::Arrival;
 pub use recv::{CopyOut, RecvFlags};
 pub use rma::{Level, Refusal, Rma, RmaKind, RmaPlan, Staged};
 pub use rx::{RxWant, Whole};

@@ -84,7 +84,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// An unexpected message, taken from its queue, has found its receive.
-    fn bind(&mut self, srx: u32, recv_id: u32, id: u32) -> Option<CopyOut<B>> {
+    pub(super) fn bind(&mut self, srx: u32, recv_id: u32, id: u32) -> Option<CopyOut<B>> {
         let message = *self.unexpected.get(id)?;
         let Unexpected {
             envelope,
@@ -248,7 +248,7 @@ impl<B: Buffer> Engine<B> {
         Ok(self.bind(srx, recv_id, id))
     }
 
-    fn discard(&mut self, srx: u32, id: u32) {
+    pub(super) fn discard(&mut self, srx: u32, id: u32) {
         let Some(message) = self.unexpected.get(id).copied() else {
             return;
         };
@@ -344,7 +344,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// What is reported as the source of a message that an endpoint has got.
-    fn source_of(&self, ep: u32, wanted: bool, src: FiAddr) -> FiAddr {
+    pub(super) fn source_of(&self, ep: u32, wanted: bool, src: FiAddr) -> FiAddr {
         match self.eps.get(ep) {
             Some(ep) if wanted => reported(&self.ids, ep.config.ids, src),
             _ if wanted => src,

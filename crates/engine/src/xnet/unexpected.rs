@@ -33,16 +33,22 @@ impl<B: Buffer> Engine<B> {
             parked: true,
             rendezvous,
             claimed: None,
+            held: false,
+            lost: None,
         };
         let Ok(id) = unexpected.insert(message) else {
             conn.rx = RxState::Blocked { message: NIL };
             return self.break_conn(conn_id, Errno::ENOMEM);
         };
         conn.rx = RxState::Blocked { message: id };
-        if let Some(matcher) = srxs.get_mut(conn.srx) {
-            matcher.add_unexpected(unexpected, id);
+        let Some(matcher) = srxs.get_mut(conn.srx) else {
+            return self.keep(conn_id, id);
+        };
+        matcher.add_unexpected(unexpected, id);
+        match matcher.is_owned() {
+            true => self.announce(conn_id, id),
+            false => self.keep(conn_id, id),
         }
-        self.keep(conn_id, id);
     }
 
     /// Keeps the message a connection is blocked on, if there is room. Without, the
@@ -160,7 +166,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The connection of some messages closes; those that are whole stay, and count.
-    pub(super) fn orphan(&mut self, conn_id: u32, srx: u32) {
+    pub(super) fn orphan(&mut self, conn_id: u32, srx: u32, error: Errno) {
         let Self {
             srxs,
             unexpected,
@@ -180,13 +186,7 @@ impl<B: Buffer> Engine<B> {
                 *kept = kept.saturating_add(message.weight());
             }
         });
-        while let Some(lost) = self
-            .srxs
-            .get_mut(srx)
-            .and_then(|m| m.take_unexpected(&mut self.unexpected, |_, lost| lost.conn == conn_id))
-        {
-            self.forget_unexpected(lost);
-        }
+        self.lose(srx, error, |lost| lost.conn == conn_id);
     }
 
     /// Less is kept: connections that wait for that try again.

@@ -3,6 +3,7 @@
 
 mod atomic;
 mod close;
+mod owned;
 mod rma;
 mod rx;
 mod tx;
@@ -69,8 +70,13 @@ impl Fixture {
 
     /// As `new`, with the connection not up yet.
     fn down() -> Self {
+        Self::with(|engine| engine.open_srx(Matcher::new(64, 16, true)))
+    }
+
+    /// As `down`, with this receive context.
+    fn with(open: impl FnOnce(&mut Engine<Mem>) -> Result<u32>) -> Self {
         let mut engine = Engine::new(LIMITS);
-        let srx = engine.open_srx(Matcher::new(64, 16, true)).unwrap();
+        let srx = open(&mut engine).unwrap();
         let cq = engine.open_cq(8).unwrap();
         let counter = engine.open_counter(Counter::default()).unwrap();
         let mut fixture = Self {

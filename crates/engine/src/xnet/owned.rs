@@ -1,0 +1,277 @@
+//! Receive contexts whose receives another provider has (`fi_peer(3)`): every message is
+//! unexpected, and announced to the owner, who says what becomes of it.
+
+use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Result};
+
+use super::conn::is_slot;
+use super::engine::{Engine, NO_COMPLETION};
+use super::recv::{CopyOut, rx_flags};
+use crate::Buffer;
+use crate::cq::ErrorEntry;
+use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
+use crate::pool::NIL;
+use crate::ring::Ring;
+
+/// Payload up to this many bytes is kept before the owner is asked, so that what follows in the
+/// stream is not held up. Longer payload stays in the stream and goes straight to its receive.
+const ASK_FIRST: u64 = 16 * 1024;
+
+/// A message that its receive context's owner is to be asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// What it is called until the owner has answered.
+    pub message: u32,
+    /// What identifies it; the source is the one to be reported.
+    pub envelope: Envelope,
+}
+
+impl<B: Buffer> Engine<B> {
+    /// Opens a receive context whose receives another provider has (`fi_peer(3)`), and is asked
+    /// about every message: see [`Engine::next_arrival`].
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub fn open_owned_srx(&mut self) -> Result<u32> {
+        let asked = self.asked.insert(Ring::new())?;
+        let opened = self.open_srx(Matcher::owned(asked));
+        if opened.is_err() {
+            self.asked.remove(asked);
+        }
+        opened
+    }
+
+    /// The messages that a context's owner has not been asked about.
+    fn asked_of(&mut self, srx: u32) -> Option<&mut Ring<u32>> {
+        self.asked.get_mut(self.srxs.get(srx)?.asked)
+    }
+
+    /// A message for an owner takes its place among those to ask about.
+    pub(super) fn announce(&mut self, conn_id: u32, id: u32) {
+        let Some(srx) = self.conns.get(conn_id).map(|conn| conn.srx) else {
+            return;
+        };
+        if let Some(Err(error)) = self.asked_of(srx).map(|asked| asked.push(id)) {
+            return self.break_conn(conn_id, error);
+        }
+        let short = self
+            .unexpected
+            .get(id)
+            .is_some_and(|message| message.payload() <= ASK_FIRST);
+        if short {
+            self.keep(conn_id, id);
+        }
+    }
+
+    /// Whether another provider has the receives of a context.
+    #[must_use]
+    pub fn is_owned(&self, srx: u32) -> bool {
+        self.srxs.get(srx).is_some_and(Matcher::is_owned)
+    }
+
+    /// The first message that the owner of a context has not answered about. Ask the owner, and
+    /// then call [`Engine::start`], [`Engine::let_wait`] or [`Engine::drop_message`]; without
+    /// any of these the same message is the next one again. One caller at a time.
+    pub fn next_arrival(&mut self, srx: u32) -> Option<Arrival> {
+        loop {
+            let id = *self.asked_of(srx)?.front()?;
+            match self.unexpected.get_mut(id) {
+                Some(message) if message.lost.is_none() => {
+                    message.held = true;
+                    return Some(Arrival {
+                        message: id,
+                        envelope: Envelope {
+                            src: self.source(id),
+                            ..self.unexpected.get(id)?.envelope
+                        },
+                    });
+                }
+                // The owner could not say anything before it was lost.
+                Some(_) => self.take_owned(srx, id),
+                None => self.answered(srx, id),
+            }
+        }
+    }
+
+    /// Who has sent a message that waits, as its endpoint reports it; [`FiAddr::NOTAVAIL`] as
+    /// long as nobody knows.
+    #[must_use]
+    pub fn source(&self, message: u32) -> FiAddr {
+        match self.unexpected.get(message) {
+            Some(message) => self.source_of(message.ep, true, message.envelope.src),
+            None => FiAddr::NOTAVAIL,
+        }
+    }
+
+    /// The owner has a receive for a message: its payload goes there, after what this says to
+    /// copy. The end is reported to the endpoint's queue; that of a message which was lost
+    /// meanwhile at once, to `cq`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a message that the owner cannot know, [`Errno::ENOMEM`].
+    pub fn start(
+        &mut self,
+        srx: u32,
+        cq: u32,
+        message: u32,
+        recv: Recv<B>,
+    ) -> Result<Option<CopyOut<B>>> {
+        let found = *self.held(message)?;
+        if let Some(error) = found.lost {
+            self.take_owned(srx, message);
+            let context = recv.context;
+            self.report_lost(cq, context, &found, error);
+            return Ok(None);
+        }
+        let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
+        let recv_id = matcher.hold(Recv {
+            released: true,
+            ..recv
+        })?;
+        matcher.take_unexpected(&mut self.unexpected, |other, _| other == message);
+        self.answered(srx, message);
+        Ok(self.bind(srx, recv_id, message))
+    }
+
+    /// The owner has no receive for a message yet: it waits.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a message that the owner cannot know.
+    pub fn let_wait(&mut self, srx: u32, message: u32) -> Result<()> {
+        let found = *self.held(message)?;
+        self.answered(srx, message);
+        if found.parked {
+            // There may be room to keep it, and to go on behind it.
+            self.resume(found.conn);
+        }
+        Ok(())
+    }
+
+    /// Nobody will receive a message.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a message that the owner cannot know.
+    pub fn drop_message(&mut self, srx: u32, message: u32) -> Result<()> {
+        match self.held(message)?.lost {
+            Some(_) => self.take_owned(srx, message),
+            None => {
+                self.answered(srx, message);
+                self.discard(srx, message);
+            }
+        }
+        Ok(())
+    }
+
+    fn held(&self, message: u32) -> Result<&Unexpected> {
+        let found = self.unexpected.get(message);
+        found.filter(|message| message.held).ok_or(Errno::EINVAL)
+    }
+
+    /// Takes a message from those to ask about.
+    fn answered(&mut self, srx: u32, message: u32) {
+        let Some(asked) = self.asked_of(srx) else {
+            return;
+        };
+        if asked.front() == Some(&message) {
+            asked.pop();
+        } else if !asked.is_empty() {
+            asked.retain(|other| *other != message);
+        }
+    }
+
+    /// Forgets a message of a context.
+    fn take_owned(&mut self, srx: u32, message: u32) {
+        self.answered(srx, message);
+        if let Some(matcher) = self.srxs.get_mut(srx) {
+            matcher.take_unexpected(&mut self.unexpected, |other, _| other == message);
+        }
+        self.forget_unexpected(message);
+    }
+
+    /// Messages of a context for which `wanted` holds will not come. What an owner knows of
+    /// stays, without its payload, until the owner has answered.
+    pub(super) fn lose(&mut self, srx: u32, error: Errno, wanted: impl Fn(&Unexpected) -> bool) {
+        let mut owned = false;
+        while let Some(matcher) = self.srxs.get_mut(srx) {
+            owned = matcher.is_owned();
+            let unknown = |_, message: &Unexpected| !message.held && wanted(message);
+            let Some(id) = matcher.take_unexpected(&mut self.unexpected, unknown) else {
+                break;
+            };
+            if owned {
+                self.answered(srx, id);
+            }
+            self.forget_unexpected(id);
+        }
+        if owned {
+            self.lose_held(srx, error, wanted);
+        }
+    }
+
+    #[cold]
+    fn lose_held(&mut self, srx: u32, error: Errno, wanted: impl Fn(&Unexpected) -> bool) {
+        let Self {
+            srxs,
+            unexpected,
+            kept,
+            freed,
+            ..
+        } = self;
+        let Some(matcher) = srxs.get(srx) else {
+            return;
+        };
+        matcher.each_unexpected(unexpected, |_, message| {
+            if message.lost.is_some() || !wanted(message) {
+                return;
+            }
+            let weight = match message.parked {
+                true => 0,
+                false => message.weight(),
+            };
+            let slot = core::mem::replace(&mut message.slot, NIL);
+            if is_slot(slot) && freed.push(slot).is_err() {
+                // As in `release_slot`: a leak, but no confusion.
+            }
+            message.lost = Some(error);
+            message.conn = NIL;
+            message.parked = false;
+            *kept = kept.saturating_sub(weight).saturating_add(ENTRY);
+        });
+        self.make_room(0);
+    }
+
+    /// An endpoint closes: what an owner still knows of its messages is about no endpoint now.
+    pub(super) fn leave_lost(&mut self, srx: u32, ep: u32) {
+        if let Some(matcher) = self.srxs.get(srx).filter(|matcher| matcher.is_owned()) {
+            matcher.each_unexpected(&mut self.unexpected, |_, message| {
+                if message.ep == ep {
+                    message.ep = NIL;
+                }
+            });
+        }
+    }
+
+    #[cold]
+    fn report_lost(&mut self, cq: u32, context: usize, message: &Unexpected, err: Errno) {
+        let envelope = &message.envelope;
+        let entry = Completion {
+            context,
+            flags: rx_flags(envelope.tag.is_some()),
+            tag: envelope.tag.unwrap_or_default(),
+            src: self.source_of(message.ep, true, envelope.src),
+            ..NO_COMPLETION
+        };
+        if let Some(ep) = self.eps.get(message.ep)
+            && let Some(counter) = self.counters.get_mut(ep.config.rx_counter)
+        {
+            counter.failure();
+        }
+        if let Some(cq) = self.cqs.get_mut(cq) {
+            cq.push_error(ErrorEntry::new(CompletionError {
+                entry,
+                olen: 0,
+                err,
+                prov_errno: err.0,
+            }));
+        }
+    }
+}
