@@ -40,6 +40,9 @@ pub use calls::{AtomicCall, RecvKind, RmaCall, SendKind};
 mod counter;
 pub use counter::Counter;
 
+mod receive;
+pub use receive::{Arrival, Done, PeerRx, SharedRx};
+
 mod triggered;
 pub use triggered::{DataCall, Threshold, Work, WorkOp};
 
@@ -154,6 +157,8 @@ pub trait Domain: Sized + 'static {
     type ScalableEp: ScalableEp<Domain = Self>;
     /// Its shared receive contexts.
     type SharedRx: SharedRx<Domain = Self>;
+    /// Receive contexts whose receives another provider has.
+    type PeerRx: PeerRx<Domain = Self>;
     /// Its shared transmit contexts. Operations are posted to the endpoints that share one, so
     /// it is only opened, bound and closed.
     type SharedTx: 'static;
@@ -186,6 +191,12 @@ pub trait Domain: Sized + 'static {
     /// # Errors
     /// [`Errno::ENOSYS`] where the endpoint type has none.
     fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<Self::SharedRx>>;
+
+    /// Opens a receive context whose receives another provider has (`fi_peer(3)`).
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] where there are none; resource errors.
+    fn peer_rx(self: &Arc<Self>) -> Result<Arc<Self::PeerRx>>;
 
     /// Opens a shared transmit context (`fi_stx_context(3)`).
     ///
@@ -350,6 +361,13 @@ pub trait Endpoint: Sized + 'static {
     /// [`Errno::EINVAL`] as above. Endpoints with address vectors that share a context must
     /// have the same one, or [`Endpoint::enable`] refuses.
     fn bind_srx(&self, srx: &Arc<<Self::Domain as Domain>::SharedRx>) -> Result<()>;
+
+    /// Has its messages received through another provider, who also gets what ends: no
+    /// receive can be posted, and [`Endpoint::cancel`] of one is [`Errno::ENOSYS`].
+    ///
+    /// # Errors
+    /// As for [`Endpoint::bind_srx`].
+    fn bind_peer_rx(&self, rx: &Arc<<Self::Domain as Domain>::PeerRx>) -> Result<()>;
 
     /// Sends through a shared context. It has no queue or counter of its own: completions go
     /// to those of the endpoint.
@@ -553,60 +571,6 @@ pub trait Endpoint: Sized + 'static {
     /// # Errors
     /// [`Errno::ENOENT`] when no such operation can be cancelled.
     fn cancel(&self, context: Context) -> Result<()>;
-}
-
-/// A shared receive context (man page `fi_endpoint(3)`, `fi_srx_context`).
-pub trait SharedRx: Sized + 'static {
-    /// The domain it belongs to.
-    type Domain: Domain<SharedRx = Self>;
-
-    /// Binds the queue that reports peeks and cancelled receives; `flags` is `RECV`.
-    ///
-    /// # Errors
-    /// [`Errno::EBADFLAGS`] for other flags, [`Errno::EDOMAIN`] for a queue of another domain,
-    /// [`Errno::EINVAL`] when one is bound already.
-    fn bind_cq(&self, cq: &Arc<<Self::Domain as Domain>::Cq>, flags: Flags) -> Result<()>;
-
-    /// Binds the counter for endpoints that have none of their own; `flags` is `RECV`.
-    ///
-    /// # Errors
-    /// As for [`SharedRx::bind_cq`].
-    fn bind_counter(
-        &self,
-        counter: &Arc<<Self::Domain as Domain>::Counter>,
-        flags: Flags,
-    ) -> Result<()>;
-
-    /// Posts a receive, as [`Endpoint::recv`].
-    ///
-    /// # Errors
-    /// As [`Endpoint::recv`].
-    fn recv(
-        &self,
-        kind: RecvKind,
-        iov: &[UserBuf],
-        src: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-    ) -> Result<()>;
-
-    /// As [`Endpoint::cancel`].
-    ///
-    /// # Errors
-    /// As [`Endpoint::cancel`].
-    fn cancel(&self, context: Context) -> Result<()>;
-
-    /// As [`Endpoint::option`].
-    ///
-    /// # Errors
-    /// As [`Endpoint::option`].
-    fn option(&self, option: EpOption) -> Result<usize>;
-
-    /// As [`Endpoint::set_option`].
-    ///
-    /// # Errors
-    /// As [`Endpoint::set_option`].
-    fn set_option(&self, option: EpOption, value: usize) -> Result<()>;
 }
 
 /// What [`CompletionQueue::look`] found.

@@ -96,7 +96,7 @@ impl State {
         if !state.has_coll {
             return Err(Errno::ENOSYS);
         }
-        if !state.has_tx || !state.has_rx {
+        if !state.has_tx || !(state.has_rx || state.peer_rx) {
             return Err(Errno::EOPBADSTATE);
         }
         let eq = state.msg.eq.clone().ok_or(Errno::ENOEQ)?;

@@ -153,6 +153,7 @@ impl<K: Mode> Core<K> {
             dscp,
             counted: false,
             shared_srx: false,
+            peer_rx: false,
             srx,
             calls: Calls::default(),
             rdm,

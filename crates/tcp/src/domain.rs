@@ -26,6 +26,7 @@ use crate::cq::Cq;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::mr::Mr;
+use crate::owned::PeerRx;
 use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::{State, token};
@@ -237,6 +238,7 @@ impl<K: Mode> provider::Domain for Domain<K> {
     type Endpoint = Endpoint<K>;
     type ScalableEp = ScalableEp<K>;
     type SharedRx = SharedRx<K>;
+    type PeerRx = PeerRx<K>;
     type SharedTx = SharedTx<K>;
     type Cq = Cq<K>;
     type Counter = Counter<K>;
@@ -254,6 +256,10 @@ impl<K: Mode> provider::Domain for Domain<K> {
 
     fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<SharedRx<K>>> {
         SharedRx::open(self, attr)
+    }
+
+    fn peer_rx(self: &Arc<Self>) -> Result<Arc<PeerRx<K>>> {
+        PeerRx::open(self)
     }
 
     fn shared_tx(self: &Arc<Self>, attr: &TxAttr) -> Result<Arc<SharedTx<K>>> {

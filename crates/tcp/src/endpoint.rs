@@ -22,6 +22,7 @@ use crate::core_ep::{Core, bind_rdm, rdm_source};
 use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::{Domain, Mode};
+use crate::owned::PeerRx;
 use crate::params::MAX_HELLO;
 use crate::post::ACKED;
 use crate::scalable::ScalableEp;
@@ -48,11 +49,14 @@ struct Bound<K: Mode> {
     av: Option<Arc<Av<K>>>,
     eq: Option<Arc<EventQueue>>,
     srx: Option<Arc<SharedRx<K>>>,
+    peer_rx: Option<Arc<PeerRx<K>>>,
     stx: Option<Arc<SharedTx<K>>>,
     /// Which counter counts what; the rest of it is not used.
     counting: EpConfig,
     enabled: bool,
 }
+
+type BoundGuard<'a, K> = <<K as Locking>::Lock<Bound<K>> as Lock<Bound<K>>>::Guard<'a>;
 
 /// Which part of an endpoint an object stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +126,7 @@ impl<K: Mode> Endpoint<K> {
                 av: None,
                 eq: None,
                 srx: None,
+                peer_rx: None,
                 stx: None,
                 counting: EpConfig::NONE,
                 enabled: false,
@@ -143,6 +148,24 @@ impl<K: Mode> Endpoint<K> {
             return Err(Errno::EOPNOTSUPP);
         }
         Held::data(self.id, call, work)
+    }
+
+    /// Takes its messages from a receive context of this domain instead of its own.
+    fn receive_from(&self, domain: &Arc<Domain<K>>, srx: u32) -> Result<BoundGuard<'_, K>> {
+        if self.part != Part::Whole || !Arc::ptr_eq(domain, &self.domain) {
+            return Err(Errno::EINVAL);
+        }
+        let bound = self.bound.lock();
+        if bound.srx.is_some() || bound.peer_rx.is_some() || bound.enabled {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.domain.lock();
+        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
+        let own = std::mem::replace(&mut ep.srx, srx);
+        ep.shared_srx = true;
+        state.engine.change_ep(self.id, |config| config.srx = srx);
+        state.engine.close_srx(own);
+        Ok(bound)
     }
 
     /// Whether it sends, and whether it receives.
@@ -281,22 +304,12 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
     }
 
     fn bind_srx(&self, srx: &Arc<SharedRx<K>>) -> Result<()> {
-        if self.part != Part::Whole || !Arc::ptr_eq(&srx.domain, &self.domain) {
-            return Err(Errno::EINVAL);
-        }
-        let mut bound = self.bound.lock();
-        if bound.srx.is_some() || bound.enabled {
-            return Err(Errno::EINVAL);
-        }
-        bound.srx = Some(Arc::clone(srx));
-        let mut state = self.domain.lock();
-        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        let own = std::mem::replace(&mut ep.srx, srx.id);
-        ep.shared_srx = true;
-        state
-            .engine
-            .change_ep(self.id, |config| config.srx = srx.id);
-        state.engine.close_srx(own);
+        self.receive_from(&srx.domain, srx.id)?.srx = Some(Arc::clone(srx));
+        Ok(())
+    }
+
+    fn bind_peer_rx(&self, rx: &Arc<PeerRx<K>>) -> Result<()> {
+        self.receive_from(&rx.domain, rx.id)?.peer_rx = Some(Arc::clone(rx));
         Ok(())
     }
 
@@ -343,6 +356,9 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
             if let Some(srx) = &bound.srx {
                 srx.share_av(av.id)?;
             }
+            if let Some(rx) = &bound.peer_rx {
+                rx.av.share(av.id)?;
+            }
             self.core.listen(&mut state, av)?;
         }
         state.engine.change_ep(self.id, |config| {
@@ -351,7 +367,10 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
                 config.count_tx_as(&bound.counting);
             }
             if receives || self.part == Part::Whole {
-                config.rx_cq = bound.rx_cq.as_ref().map_or(NIL, |cq| cq.id);
+                config.rx_cq = match &bound.peer_rx {
+                    Some(rx) => rx.cq,
+                    None => bound.rx_cq.as_ref().map_or(NIL, |cq| cq.id),
+                };
                 config.count_rx_as(&bound.counting);
             }
         });
@@ -364,7 +383,8 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
             ep.counted = bound.counting.tx_counter != NIL;
         }
         if self.part != Part::Tx {
-            ep.has_rx = receives && reports;
+            ep.peer_rx = receives && bound.peer_rx.is_some();
+            ep.has_rx = receives && reports && !ep.peer_rx;
         }
         state.settle(self.id);
         bound.enabled = true;
@@ -637,6 +657,9 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
             done => done,
         };
         state.after();
-        done
+        match done {
+            Err(Errno::ENOENT) if state.engine.is_owned(config.srx) => Err(Errno::ENOSYS),
+            done => done,
+        }
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct EpState {
     /// It has a counter of sends.
     pub(crate) counted: bool,
     pub(crate) shared_srx: bool,
+    /// Its receives are another provider's.
+    pub(crate) peer_rx: bool,
     pub(crate) srx: u32,
     pub(crate) calls: Calls,
     pub(crate) rdm: Option<Rdm>,

@@ -26,6 +26,7 @@ mod hot;
 mod link;
 mod mr;
 mod msg;
+mod owned;
 mod params;
 mod passive;
 mod place;

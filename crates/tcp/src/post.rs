@@ -463,7 +463,7 @@ impl State {
         self.after();
     }
 
-    fn copy_kept(&mut self, copy: &CopyOut<UserBuf>) {
+    pub(crate) fn copy_kept(&mut self, copy: &CopyOut<UserBuf>) {
         let kept = self.slot(copy.slot);
         let len = (copy.len as usize).min(kept.len());
         crate::place::copy_user(&copy.iov, copy.at, len as u64, &kept[..len]);

@@ -18,6 +18,31 @@ use crate::params::MIN_MULTI_RECV;
 use crate::post::new_recv;
 use crate::state::State;
 
+/// The address vector that the endpoints with a receive context have in common.
+#[derive(Debug)]
+pub(crate) struct OneAv(AtomicU32);
+
+impl OneAv {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(NIL))
+    }
+
+    /// An endpoint with this address vector uses the context: sources have one meaning.
+    pub(crate) fn share(&self, av: u32) -> Result<()> {
+        let order = Ordering::Relaxed;
+        match self.0.compare_exchange(NIL, av, order, order) {
+            Err(known) if known != av => {
+                log_warn!(
+                    EpCtrl,
+                    "endpoints that share a receive context must be bound to one address vector"
+                );
+                Err(Errno::EINVAL)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A shared receive context of the tcp provider.
 #[derive(Debug)]
 pub struct SharedRx<K: Mode> {
@@ -29,8 +54,7 @@ pub struct SharedRx<K: Mode> {
     /// Where peeks and cancelled receives are reported: the queue bound to the context, or
     /// that of its first endpoint.
     cq: AtomicU32,
-    /// The address vector that the endpoints with one have in common.
-    av: AtomicU32,
+    av: OneAv,
     /// What is bound to the context; it lives as long.
     bound: Mutex<Bound<K>>,
 }
@@ -57,7 +81,7 @@ impl<K: Mode> SharedRx<K> {
             flags: attr.op_flags,
             source: caps.contains(Flags::SOURCE),
             cq: AtomicU32::new(NIL),
-            av: AtomicU32::new(NIL),
+            av: OneAv::new(),
             bound: Mutex::new(Bound {
                 cq: None,
                 counter: None,
@@ -71,19 +95,9 @@ impl<K: Mode> SharedRx<K> {
         bound.counter.as_ref().map(|counter| counter.id)
     }
 
-    /// An endpoint with this address vector uses the context: sources have one meaning.
+    /// An endpoint with this address vector uses the context.
     pub(crate) fn share_av(&self, av: u32) -> Result<()> {
-        let order = Ordering::Relaxed;
-        match self.av.compare_exchange(NIL, av, order, order) {
-            Err(known) if known != av => {
-                log_warn!(
-                    EpCtrl,
-                    "endpoints that share a receive context must be bound to one address vector"
-                );
-                Err(Errno::EINVAL)
-            }
-            _ => Ok(()),
-        }
+        self.av.share(av)
     }
 
     /// An endpoint with this receive queue uses the context.

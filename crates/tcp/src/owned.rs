@@ -1,0 +1,125 @@
+//! Receive contexts whose receives another provider has
+//! ([peers](https://ofiwg.github.io/libfabric/main/man/fi_peer.3.html)).
+
+use std::sync::Arc;
+
+use ripstop_core::provider::{self, Arrival, Done};
+use ripstop_engine::Iov;
+use ripstop_engine::matching::{Recv, Want};
+use ripstop_mem::UserBuf;
+use ripstop_types::{Context, Errno, FiAddr, Result};
+
+use crate::domain::{Domain, Mode};
+use crate::srx::OneAv;
+
+/// Entries reserved for what has ended; there is room for more.
+const RESERVE: usize = 64;
+
+/// A receive context of the tcp provider whose receives another provider has.
+#[derive(Debug)]
+pub struct PeerRx<K: Mode> {
+    pub(crate) domain: Arc<Domain<K>>,
+    pub(crate) id: u32,
+    /// What has ended, at all endpoints with the context.
+    pub(crate) cq: u32,
+    pub(crate) av: OneAv,
+}
+
+impl<K: Mode> PeerRx<K> {
+    pub(crate) fn open(domain: &Arc<Domain<K>>) -> Result<Arc<Self>> {
+        let mut state = domain.lock();
+        let cq = state.engine.open_cq(RESERVE)?;
+        let opened = state.engine.open_owned_srx();
+        let id = match opened {
+            Ok(id) => id,
+            Err(error) => {
+                state.engine.close_cq(cq);
+                return Err(error);
+            }
+        };
+        drop(state);
+        Ok(Arc::new(Self {
+            domain: Arc::clone(domain),
+            id,
+            cq,
+            av: OneAv::new(),
+        }))
+    }
+}
+
+impl<K: Mode> Drop for PeerRx<K> {
+    fn drop(&mut self) {
+        let mut state = self.domain.lock();
+        state.engine.close_srx(self.id);
+        state.engine.close_cq(self.cq);
+        state.after();
+    }
+}
+
+impl<K: Mode> provider::PeerRx for PeerRx<K> {
+    type Domain = Domain<K>;
+
+    fn next_arrival(&self) -> Option<Arrival> {
+        let arrival = self.domain.lock().engine.next_arrival(self.id)?;
+        Some(Arrival {
+            message: arrival.message,
+            tag: arrival.envelope.tag,
+            src: arrival.envelope.src,
+            len: arrival.envelope.len,
+            data: arrival.envelope.data,
+        })
+    }
+
+    fn start(&self, message: u32, iov: &[UserBuf], context: Context) -> Result<()> {
+        // The owner has matched it.
+        let want = Want {
+            tag: None,
+            src: FiAddr::UNSPEC,
+        };
+        let recv = Recv::new(Iov::new(iov)?, want, context);
+        let mut state = self.domain.lock();
+        if let Some(copy) = state.engine.start(self.id, self.cq, message, recv)? {
+            state.copy_kept(&copy);
+        }
+        state.after();
+        Ok(())
+    }
+
+    fn let_wait(&self, message: u32) -> Result<()> {
+        let mut state = self.domain.lock();
+        state.engine.let_wait(self.id, message)?;
+        state.after();
+        Ok(())
+    }
+
+    fn discard(&self, message: u32) -> Result<()> {
+        let mut state = self.domain.lock();
+        state.engine.drop_message(self.id, message)?;
+        state.after();
+        Ok(())
+    }
+
+    fn source(&self, message: u32) -> FiAddr {
+        self.domain.lock().engine.source(message)
+    }
+
+    fn take_done(&self, max: usize, mut entry: impl FnMut(Done)) -> usize {
+        let mut state = self.domain.lock();
+        let Some(cq) = state.engine.cq_mut(self.cq) else {
+            return 0;
+        };
+        let mut count = 0;
+        while count < max {
+            match cq.pop() {
+                Ok(done) => entry(Done::Ok(done)),
+                Err(Errno::EAVAIL) => match cq.pop_error() {
+                    Ok(error) => entry(Done::Failed(error.error, error.data().to_vec())),
+                    Err(_) => break,
+                },
+                Err(_) => break,
+            }
+            count += 1;
+        }
+        count
+    }
+}
