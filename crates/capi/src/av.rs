@@ -26,6 +26,7 @@ use crate::eq::EqBody;
 use crate::errno::{code, fail};
 use crate::info::read::string;
 use crate::object::{self, Body, Room, body};
+use crate::peer::{self, Peers};
 use crate::tables::{self, table};
 use crate::tostr::address::printed;
 use insert::{Addresses, Insertion};
@@ -38,6 +39,8 @@ pub(crate) struct AvBody<D: Domain> {
     format: AddrFormat,
     /// Insertions report to an event queue (`FI_EVENT`).
     reports: bool,
+    /// Receive contexts of other providers, who are told of insertions.
+    pub(crate) peers: Peers,
 }
 
 impl<D: Domain> Body for AvBody<D> {
@@ -97,6 +100,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
             domain: Arc::clone(&parent.domain),
             format: parent.format,
             reports: wanted.flags.contains(Flags::COMPLETION),
+            peers: Peers::default(),
         };
         // A program that left the choice to us may look at what it got.
         attr.type_ = body.av.av_type().raw();
@@ -182,6 +186,7 @@ unsafe extern "C" fn insert<D: Domain>(
         }
         insertion.finish()
     });
+    peer::refresh(&this.peers);
     done.unwrap_or_else(fail)
 }
 
@@ -227,7 +232,9 @@ unsafe extern "C" fn insertsym<D: Domain>(
         this.insert_all(&mut pattern.addresses()?, &mut insertion);
         insertion.finish()
     };
-    begin().unwrap_or_else(fail)
+    let done = begin();
+    peer::refresh(&this.peers);
+    done.unwrap_or_else(fail)
 }
 
 impl<D: Domain> AvBody<D> {

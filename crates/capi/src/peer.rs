@@ -3,13 +3,14 @@
 //!
 //! The owner opens one of ours with `FI_PEER` and says where its own is; it drives ours by
 //! reading nothing from it (`fi_cq_read` with null and 0, `fi_cntr_read`), and what has happened
-//! is then told by its callbacks.
+//! is then told by its callbacks. That read also drives the receive contexts that belong to
+//! another provider ([`SrxOwner`]) of the endpoints with the queue.
 
 use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{CompletionQueue, Counter};
@@ -17,15 +18,55 @@ use ripstop_types::{Completion, CompletionError, Errno, Result};
 
 use crate::cq::error;
 
+mod receive;
+
+pub(crate) use receive::{Driven, SrxOwner};
+
 /// Entries taken from a queue of ours before they are told.
 const BATCH: usize = 16;
 /// How often that is done at most in one call.
 const ROUNDS: usize = 16;
 
 /// An entry on its way.
-enum Entry {
+pub(crate) enum Entry {
     Done(Completion),
     Failed(CompletionError, Vec<u8>),
+    /// The end of something that is not reported.
+    Quiet,
+}
+
+/// An entry that the owner has not taken yet.
+pub(crate) struct Late {
+    entry: Entry,
+    /// The receive that it is the end of.
+    of: Option<(Weak<dyn Driven>, usize)>,
+}
+
+impl Late {
+    /// An entry that is the end of no such receive.
+    const fn plain(entry: Entry) -> Self {
+        Self { entry, of: None }
+    }
+}
+
+/// What an address vector's insertions are told to.
+pub(crate) type Peers = Arc<Mutex<Vec<Weak<dyn Driven>>>>;
+
+/// Tells all contexts with an address vector that addresses have become known.
+pub(crate) fn refresh(peers: &Peers) {
+    for peer in driven(peers) {
+        peer.refresh();
+    }
+}
+
+/// Those that are open; the others are forgotten.
+fn driven(list: &Mutex<Vec<Weak<dyn Driven>>>) -> Vec<Arc<dyn Driven>> {
+    let mut list = lock(list);
+    if list.is_empty() {
+        return Vec::new();
+    }
+    list.retain(|driven| driven.strong_count() > 0);
+    list.iter().filter_map(Weak::upgrade).collect()
 }
 
 type Write = unsafe extern "C" fn(
@@ -47,8 +88,16 @@ pub(crate) struct CqOwner {
     write: Write,
     write_error: WriteErr,
     /// Taken from our queue and not yet told.
-    late: Mutex<VecDeque<Entry>>,
+    late: Mutex<VecDeque<Late>>,
+    /// The receive contexts that a read drives.
+    driven: Mutex<Vec<Weak<dyn Driven>>>,
 }
+
+// SAFETY: the owner's queue and functions may be used from every thread that calls ours, which is
+// the guarantee of `new`.
+unsafe impl Send for CqOwner {}
+// SAFETY: as above; everything else is behind locks.
+unsafe impl Sync for CqOwner {}
 
 /// What the context of an opening call is, if it is as long as the caller says.
 ///
@@ -67,6 +116,11 @@ unsafe fn context<'a, T>(context: *mut c_void) -> Result<&'a T> {
     }
     // SAFETY: the caller's guarantee; long enough by the check.
     Ok(unsafe { &*context.cast::<T>() })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change is one call, so what is kept is whole even after a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One that is called by one thread at a time: another finds the work being done.
@@ -104,7 +158,13 @@ impl CqOwner {
             write: ops.write.ok_or(Errno::EINVAL)?,
             write_error: ops.writeerr.ok_or(Errno::EINVAL)?,
             late: Mutex::default(),
+            driven: Mutex::default(),
         })
+    }
+
+    /// Has a read drive a receive context.
+    pub(crate) fn drive(&self, driven: Weak<dyn Driven>) {
+        lock(&self.driven).push(driven);
     }
 
     /// Makes progress, and tells the owner what has come. Entries that it does not take are
@@ -114,23 +174,36 @@ impl CqOwner {
     /// [`Errno::EAGAIN`] when nothing was told, and those of the queue.
     pub(crate) fn forward(&self, cq: &impl CompletionQueue) -> Result<usize> {
         let mut late = alone(&self.late).ok_or(Errno::EAGAIN)?;
+        let driven = driven(&self.driven);
         let mut told: usize = 0;
         for _ in 0..ROUNDS {
-            while let Some(entry) = late.front() {
+            while let Some(Late { entry, of }) = late.front() {
                 if !self.tell(entry) {
                     return some(told);
+                }
+                if let Some((home, number)) = of
+                    && let Some(home) = home.upgrade()
+                {
+                    home.release(*number);
                 }
                 late.pop_front();
                 told = told.saturating_add(1);
             }
-            let read = cq.read(BATCH, |entry| late.push_back(Entry::Done(*entry)));
-            match read {
-                Ok(_) => {}
+            match cq.read(BATCH, |entry| {
+                late.push_back(Late::plain(Entry::Done(*entry)))
+            }) {
+                Ok(_) | Err(Errno::EAGAIN) => {}
                 Err(Errno::EAVAIL) => cq.read_error(|error, data| {
-                    late.push_back(Entry::Failed(*error, data.to_vec()));
+                    late.push_back(Late::plain(Entry::Failed(*error, data.to_vec())));
                 })?,
-                Err(Errno::EAGAIN) => break,
                 Err(error) => return Err(error),
+            }
+            for driven in &driven {
+                driven.ask();
+                driven.collect(&mut late);
+            }
+            if late.is_empty() {
+                break;
             }
         }
         some(told)
@@ -157,6 +230,7 @@ impl CqOwner {
                 // SAFETY: the guarantee of `new`, and the entry is whole.
                 unsafe { (self.write_error)(self.cq, &raw const entry) }
             }
+            Entry::Quiet => 0,
         };
         code >= 0
     }

@@ -7,6 +7,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
+use core::ptr;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
@@ -21,12 +22,27 @@ use crate::endpoint::{self, message, same_domain, tagged_message};
 use crate::errno::{code, status};
 use crate::info::read;
 use crate::object::{self, Body, Room, body};
+use crate::peer::SrxOwner;
 use crate::tables::{self, table};
 
 /// What the object of a shared receive context holds.
 pub(crate) struct SrxBody<D: Domain> {
     pub(crate) srx: Arc<D::SharedRx>,
     pub(crate) domain: Arc<D>,
+}
+
+/// What the object of a receive context holds whose receives another provider has.
+pub(crate) struct PeerBody<D: Domain> {
+    pub(crate) owner: Arc<SrxOwner<D>>,
+    pub(crate) domain: Arc<D>,
+}
+
+impl<D: Domain> Body for PeerBody<D> {
+    type Head = abi::fid_ep;
+
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.owner.rx) > 1
+    }
 }
 
 impl<D: Domain> Body for SrxBody<D> {
@@ -68,12 +84,36 @@ impl<D: Domain> Tables<D> {
     };
 }
 
+/// The operations of a context whose receives another provider has: none but to close it.
+struct Owned<D>(PhantomData<D>);
+
+impl<D: Domain> Owned<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<PeerBody<D>>),
+        ..tables::NO_FID_OPS
+    };
+    const EP: &'static abi::fi_ops_ep = &tables::NO_EP_OPS;
+    const MSG: &'static abi::fi_ops_msg = &tables::NO_MSG_OPS;
+    const TAGGED: &'static abi::fi_ops_tagged = &tables::NO_TAGGED_OPS;
+}
+
+/// What no receive context does.
+fn no_head() -> abi::fid_ep {
+    abi::fid_ep {
+        cm: table(&NO_CM),
+        rma: table(&tables::NO_RMA),
+        atomic: table(&tables::NO_ATOMIC),
+        collective: table(&tables::NO_COLLECTIVE),
+        ..Default::default()
+    }
+}
+
 /// `fi_srx_context`.
 ///
 /// # Safety
 ///
 /// `domain` is an open domain of this type; `attr` is null or valid; `ep` is null or valid for
-/// writes.
+/// writes; with `FI_PEER`, `context` is as `fi_peer(3)` asks.
 pub(crate) unsafe extern "C" fn open<D: Domain>(
     domain: *mut abi::fid_domain,
     attr: *mut abi::fi_rx_attr,
@@ -85,15 +125,27 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let make = || {
         // SAFETY: the caller's guarantee.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        if attr.op_flags & abi::FI_PEER != 0 {
+            let head = abi::fid_ep {
+                fid: object::fid(abi::FI_CLASS_SRX_CTX, ptr::null_mut(), Owned::<D>::FID),
+                ops: table(Owned::<D>::EP),
+                msg: table(Owned::<D>::MSG),
+                tagged: table(Owned::<D>::TAGGED),
+                ..no_head()
+            };
+            let body = PeerBody {
+                // SAFETY: the caller's guarantee.
+                owner: unsafe { SrxOwner::new(&parent.domain, context) }?,
+                domain: Arc::clone(&parent.domain),
+            };
+            return Ok(Room::<PeerBody<D>>::new().fill(head, body));
+        }
         let head = abi::fid_ep {
             fid: object::fid(abi::FI_CLASS_SRX_CTX, context, Tables::<D>::FID),
             ops: table(Tables::<D>::EP),
-            cm: table(&NO_CM),
             msg: table(Tables::<D>::MSG),
-            rma: table(&tables::NO_RMA),
             tagged: table(Tables::<D>::TAGGED),
-            atomic: table(&tables::NO_ATOMIC),
-            collective: table(&tables::NO_COLLECTIVE),
+            ..no_head()
         };
         let body = SrxBody {
             srx: parent.domain.shared_rx(&read::rx_attr(attr))?,

@@ -76,7 +76,7 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
     let (named, domain_caps) = match rdm {
         true => (
             Flags::NAMED_RX_CTX,
-            COMM | Flags::SHARED_AV | Flags::AV_USER_ID,
+            COMM | Flags::SHARED_AV | Flags::AV_USER_ID | Flags::PEER,
         ),
         false => (Flags::empty(), COMM),
     };
@@ -163,6 +163,18 @@ pub(crate) const fn provider_version() -> Version {
     Version::new((Version::CURRENT.major() * 100 + minor) as u16, 0)
 }
 
+/// Whether a caller asks for what lets other providers use an interface (`FI_PEER`).
+pub(crate) fn asks_peer(hints: Option<&Hints>) -> bool {
+    hints.is_some_and(|hints| hints.caps.contains(Flags::PEER))
+}
+
+/// What is offered to other providers: they drive it, as `fi_peer(3)` says where progress is
+/// manual, and are not called by a thread of ours.
+pub(crate) const fn driven(offer: &mut Info) {
+    offer.domain.progress = Progress::Manual;
+    offer.domain.control_progress = Progress::Manual;
+}
+
 /// For callers that do not say: queue sizes, no default operation flags (the flags in an
 /// offer are those a caller may ask for), and no error entries for unknown sources.
 pub(crate) fn apply_defaults(info: &mut Info, params: &Params, hints: Option<&Hints>) {
@@ -170,6 +182,10 @@ pub(crate) fn apply_defaults(info: &mut Info, params: &Params, hints: Option<&Hi
     if !hints.is_some_and(|hints| hints.caps.contains(Flags::SOURCE_ERR)) {
         info.caps -= Flags::SOURCE_ERR;
         info.rx.caps -= Flags::SOURCE_ERR;
+    }
+    if !asks_peer(hints) {
+        info.caps -= Flags::PEER;
+        info.domain.caps -= Flags::PEER;
     }
     // A context can do no more than its interface.
     info.tx.caps &= info.caps;

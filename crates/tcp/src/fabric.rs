@@ -11,7 +11,7 @@ use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info};
 use ripstop_types::{Errno, Result, Version};
 
-use crate::attr::{apply_defaults, offers, provider_version};
+use crate::attr::{apply_defaults, asks_peer, driven, offers, provider_version};
 use crate::domain::Domain;
 use crate::params::{NAME, Params};
 use crate::passive::PassiveEp;
@@ -64,7 +64,10 @@ impl ProviderInfo for TcpProvider {
                 return Answer::from(Refusal::Failed(error, why));
             }
         };
-        let offers = offers(&self.params);
+        let mut offers = offers(&self.params);
+        if asks_peer(request.hints) {
+            offers.iter_mut().for_each(driven);
+        }
         let asked = if request.lists_providers() {
             1
         } else {

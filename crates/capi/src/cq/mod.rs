@@ -42,7 +42,7 @@ pub(crate) struct CqBody<D: Domain> {
     /// Blocking reads take a threshold.
     threshold: bool,
     /// The queue of another provider that gets its completions.
-    owner: Option<CqOwner>,
+    pub(crate) owner: Option<Arc<CqOwner>>,
     /// Error data of the last entry, for programs that gave no buffer.
     err_data: Mutex<Vec<u8>>,
 }
@@ -107,7 +107,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
         let (wanted, threshold, set) = unsafe { attributes(attr) }?;
         let owner = match attr.flags & abi::FI_PEER != 0 {
             // SAFETY: the caller's guarantee.
-            true => Some(unsafe { CqOwner::new(context) }?),
+            true => Some(Arc::new(unsafe { CqOwner::new(context) }?)),
             false => None,
         };
         let (fid_ops, ops) = match wanted.format {

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{Direction, Domain, Endpoint};
@@ -14,12 +14,14 @@ mod cm;
 pub(crate) mod collective;
 mod msg;
 mod options;
+mod peer;
 pub(crate) mod rma;
 mod tagged;
 mod triggered;
 
 pub(crate) use msg::{data_of, recv_message as message};
 pub(crate) use options::{get_option, set_option};
+use peer::Shares;
 pub(crate) use tagged::recv_message as tagged_message;
 
 use crate::av::AvBody;
@@ -30,7 +32,7 @@ use crate::eq::{Bound, EqBody};
 use crate::errno::{code, fail};
 use crate::info::read;
 use crate::object::{self, Body, Room};
-use crate::srx::SrxBody;
+use crate::srx::{PeerBody, SrxBody};
 use crate::stx::StxBody;
 use crate::tables::{self, table};
 
@@ -84,6 +86,8 @@ pub(crate) struct EpBody<D: Domain, M: Defaults> {
     format: AddrFormat,
     /// The connection request it may accept.
     request: abi::fid_t,
+    /// What it shares with another provider.
+    shared: Mutex<Shares<D>>,
 }
 
 impl<D: Domain, M: Defaults> Body for EpBody<D, M> {
@@ -159,6 +163,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
             domain: Arc::clone(&parent.domain),
             format: wanted.addr_format,
             request,
+            shared: Mutex::default(),
         };
         Ok(room.fill(head::<D, Own>(abi::FI_CLASS_EP, context), body))
     };
@@ -182,6 +187,7 @@ pub(crate) fn context_of<D: Domain>(
         domain: Arc::clone(domain),
         format,
         request: core::ptr::null_mut(),
+        shared: Mutex::default(),
     };
     let mut head = head::<D, Own>(class, context);
     head.collective = table(&tables::NO_COLLECTIVE);
@@ -252,7 +258,9 @@ unsafe fn bind_to<D: Domain, M: Defaults>(
             // SAFETY: as above.
             let cq = unsafe { object::cast::<CqBody<D>>(other, class) }?;
             same_domain(&this.domain, &cq.domain)?;
-            this.ep.bind_cq(&cq.cq, flags)
+            this.ep.bind_cq(&cq.cq, flags)?;
+            this.shares_cq(cq, flags);
+            Ok(())
         }
         abi::FI_CLASS_CNTR => {
             // SAFETY: as above.
@@ -264,7 +272,9 @@ unsafe fn bind_to<D: Domain, M: Defaults>(
             // SAFETY: as above.
             let av = unsafe { object::cast::<AvBody<D>>(other, class) }?;
             same_domain(&this.domain, &av.domain)?;
-            this.ep.bind_av(&av.av)
+            this.ep.bind_av(&av.av)?;
+            this.shares_av(av);
+            Ok(())
         }
         abi::FI_CLASS_EQ => {
             // SAFETY: as above.
@@ -274,6 +284,13 @@ unsafe fn bind_to<D: Domain, M: Defaults>(
             Ok(())
         }
         abi::FI_CLASS_SRX_CTX => {
+            // SAFETY: as above.
+            if let Ok(peer) = unsafe { object::cast::<PeerBody<D>>(other, class) } {
+                same_domain(&this.domain, &peer.domain)?;
+                this.ep.bind_peer_rx(&peer.owner.rx)?;
+                this.shares_receives(peer);
+                return Ok(());
+            }
             // SAFETY: as above.
             let srx = unsafe { object::cast::<SrxBody<D>>(other, class) }?;
             same_domain(&this.domain, &srx.domain)?;
@@ -338,7 +355,7 @@ unsafe extern "C" fn control<D: Domain, M: Defaults>(
     // SAFETY: these operations belong to endpoints of this type.
     let this = unsafe { object::body::<EpBody<D, M>>(fid.cast()) };
     if command == abi::FI_ENABLE {
-        return code(this.ep.enable());
+        return code(this.enable());
     }
     if !matches!(
         command,
@@ -421,6 +438,7 @@ fn alias<D: Domain, M: Defaults>(
         domain: Arc::clone(&this.domain),
         format: this.format,
         request: core::ptr::null_mut(),
+        shared: Mutex::default(),
     };
     Ok(room.fill(head::<D, Alias>(abi::FI_CLASS_EP, context), body))
 }

@@ -1,0 +1,734 @@
+//! A provider that has the receives of our endpoints, and matches for them (`fi_peer(3)`).
+// Everything a C program does is unsafe; the tests keep to what the man pages ask.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::macro_metavars_in_unsafe
+)]
+// Entries stay where they are: both sides know their addresses.
+#![allow(clippy::vec_box, clippy::borrowed_box)]
+
+mod c;
+
+use core::cell::{Cell, RefCell};
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+use c::owner::{Owner, Told};
+use c::*;
+use ripstop_abi::*;
+
+const NONE: *mut c_void = ptr::null_mut();
+
+/// A receive of the owner's, or a message that waits for one.
+struct Receive {
+    entry: fi_peer_rx_entry,
+    iov: Vec<iovec>,
+    ignore: u64,
+}
+
+impl Receive {
+    fn new(buf: &mut [u8], tag: Option<u64>, context: usize, src: fi_addr_t) -> Box<Self> {
+        let iov = vec![iovec {
+            iov_base: buf.as_mut_ptr().cast(),
+            iov_len: buf.len(),
+        }];
+        let kind = if tag.is_some() { FI_TAGGED } else { FI_MSG };
+        let mut receive = Box::new(Self {
+            entry: fi_peer_rx_entry {
+                addr: src,
+                tag: tag.unwrap_or_default(),
+                flags: kind | FI_RECV,
+                context: ptr::without_provenance_mut(context),
+                count: 1,
+                ..Default::default()
+            },
+            iov,
+            ignore: 0,
+        });
+        receive.entry.iov = receive.iov.as_mut_ptr();
+        receive
+    }
+
+    fn fits(&self, kind: u64, tag: u64, src: fi_addr_t) -> bool {
+        self.entry.flags & kind != 0
+            && self.entry.tag | self.ignore == tag | self.ignore
+            && (self.entry.addr == FI_ADDR_UNSPEC || self.entry.addr == src)
+    }
+}
+
+/// The owner's side of a receive context.
+struct Matcher {
+    peer: fid_peer_srx,
+    posted: RefCell<Vec<Box<Receive>>>,
+    waiting: RefCell<Vec<Box<Receive>>>,
+    /// Entries that we have.
+    lent: RefCell<Vec<Box<Receive>>>,
+    freed: Cell<usize>,
+    asked: Cell<usize>,
+    /// What it answers instead of looking.
+    refuses: Cell<c_int>,
+    /// What it answers when a message is to wait.
+    full: Cell<c_int>,
+}
+
+fn of<'a>(srx: *mut fid_peer_srx) -> &'a Matcher {
+    unsafe { &*(*srx).ep_fid.fid.context.cast::<Matcher>() }
+}
+
+unsafe fn get(
+    srx: *mut fid_peer_srx,
+    attr: *mut fi_peer_match_attr,
+    entry: *mut *mut fi_peer_rx_entry,
+    kind: u64,
+) -> c_int {
+    let owner = of(srx);
+    let attr = unsafe { &*attr };
+    owner.asked.set(owner.asked.get() + 1);
+    if owner.refuses.get() != 0 {
+        return owner.refuses.get();
+    }
+    let mut posted = owner.posted.borrow_mut();
+    let found = posted
+        .iter()
+        .position(|receive| receive.fits(kind, attr.tag, attr.addr));
+    let (mut receive, code) = match found {
+        Some(index) => (posted.remove(index), 0),
+        None => {
+            let tag = (kind == FI_TAGGED).then_some(attr.tag);
+            (Receive::new(&mut [], tag, 0, attr.addr), -FI_ENOENT)
+        }
+    };
+    receive.entry.srx = srx;
+    receive.entry.msg_size = attr.msg_size;
+    receive.entry.addr = attr.addr;
+    unsafe { entry.write(&raw mut receive.entry) };
+    owner.lent.borrow_mut().push(receive);
+    code
+}
+
+unsafe extern "C" fn get_msg(
+    srx: *mut fid_peer_srx,
+    attr: *mut fi_peer_match_attr,
+    entry: *mut *mut fi_peer_rx_entry,
+) -> c_int {
+    unsafe { get(srx, attr, entry, FI_MSG) }
+}
+
+unsafe extern "C" fn get_tag(
+    srx: *mut fid_peer_srx,
+    attr: *mut fi_peer_match_attr,
+    entry: *mut *mut fi_peer_rx_entry,
+) -> c_int {
+    unsafe { get(srx, attr, entry, FI_TAGGED) }
+}
+
+impl Matcher {
+    fn take_lent(&self, entry: *mut fi_peer_rx_entry) -> Box<Receive> {
+        let mut lent = self.lent.borrow_mut();
+        let same = |receive: &Box<Receive>| ptr::eq(&raw const receive.entry, entry);
+        let index = lent.iter().position(same).expect("an entry of ours");
+        lent.remove(index)
+    }
+}
+
+unsafe extern "C" fn queue(entry: *mut fi_peer_rx_entry) -> c_int {
+    let owner = of(unsafe { (*entry).srx });
+    if owner.full.get() != 0 {
+        return owner.full.get();
+    }
+    let receive = owner.take_lent(entry);
+    owner.waiting.borrow_mut().push(receive);
+    0
+}
+
+unsafe extern "C" fn free_entry(entry: *mut fi_peer_rx_entry) {
+    let owner = of(unsafe { (*entry).srx });
+    drop(owner.take_lent(entry));
+    owner.freed.set(owner.freed.get() + 1);
+}
+
+unsafe extern "C" fn each(
+    srx: *mut fid_peer_srx,
+    get_addr: Option<unsafe extern "C" fn(arg0: *mut fi_peer_rx_entry) -> fi_addr_t>,
+) {
+    for receive in of(srx).waiting.borrow_mut().iter_mut() {
+        if receive.entry.addr == FI_ADDR_UNSPEC {
+            receive.entry.addr = unsafe { get_addr.unwrap()(&raw mut receive.entry) };
+        }
+    }
+}
+
+static SRX_OPS: fi_ops_srx_owner = fi_ops_srx_owner {
+    size: size_of::<fi_ops_srx_owner>(),
+    get_msg: Some(get_msg),
+    get_tag: Some(get_tag),
+    queue_msg: Some(queue),
+    queue_tag: Some(queue),
+    foreach_unspec_addr: Some(each),
+    free_entry: Some(free_entry),
+};
+
+fn srx_attr() -> fi_rx_attr {
+    fi_rx_attr {
+        op_flags: FI_PEER,
+        ..Default::default()
+    }
+}
+
+impl Matcher {
+    fn new() -> Box<Self> {
+        let mut matcher = Box::new(Self {
+            peer: fid_peer_srx {
+                owner_ops: ptr::from_ref(&SRX_OPS).cast_mut(),
+                ..Default::default()
+            },
+            posted: RefCell::default(),
+            waiting: RefCell::default(),
+            lent: RefCell::default(),
+            freed: Cell::default(),
+            asked: Cell::default(),
+            refuses: Cell::default(),
+            full: Cell::default(),
+        });
+        matcher.peer.ep_fid.fid.context = (&raw mut *matcher).cast();
+        matcher
+    }
+
+    fn open(&mut self, domain: *mut fid_domain) -> *mut fid_ep {
+        let mut context = fi_peer_srx_context {
+            size: size_of::<fi_peer_srx_context>(),
+            srx: &raw mut self.peer,
+        };
+        let mut srx = ptr::null_mut();
+        let at = (&raw mut context).cast::<c_void>();
+        let code = op!(domain, ops.srx_ctx, &mut srx_attr(), &mut srx, at);
+        assert_eq!(code, 0);
+        assert!(!self.peer.peer_ops.is_null());
+        srx
+    }
+
+    /// What the owner's receive call does.
+    fn recv(&self, receive: Box<Receive>) {
+        let kind = receive.entry.flags & (FI_MSG | FI_TAGGED);
+        let mut waiting = self.waiting.borrow_mut();
+        let found = waiting.iter().position(|message| {
+            receive.fits(
+                kind & message.entry.flags,
+                message.entry.tag,
+                message.entry.addr,
+            )
+        });
+        let Some(index) = found else {
+            return self.posted.borrow_mut().push(receive);
+        };
+        let mut message = waiting.remove(index);
+        drop(waiting);
+        message.iov = receive.iov;
+        message.entry.iov = message.iov.as_mut_ptr();
+        message.entry.count = 1;
+        message.entry.context = receive.entry.context;
+        message.entry.flags |= receive.entry.flags;
+        let entry = &raw mut message.entry;
+        self.lent.borrow_mut().push(message);
+        assert_eq!(self.peer_op(kind, true)(entry), 0);
+    }
+
+    fn peer_op(&self, kind: u64, start: bool) -> impl Fn(*mut fi_peer_rx_entry) -> c_int {
+        let ops = unsafe { &*self.peer.peer_ops };
+        let op = match (kind, start) {
+            (FI_MSG, true) => ops.start_msg,
+            (_, true) => ops.start_tag,
+            (FI_MSG, false) => ops.discard_msg,
+            (_, false) => ops.discard_tag,
+        };
+        move |entry| unsafe { op.unwrap()(entry) }
+    }
+
+    /// Nobody will receive the oldest message that waits.
+    fn discard(&self) -> c_int {
+        let mut message = self.waiting.borrow_mut().remove(0);
+        let kind = message.entry.flags & (FI_MSG | FI_TAGGED);
+        self.peer_op(kind, false)(&raw mut message.entry)
+    }
+}
+
+/// A sender with a queue of its own, and a receiver whose queue and receives an owner has.
+struct Pair {
+    fabric: *mut fid_fabric,
+    domain: *mut fid_domain,
+    avs: [*mut fid_av; 2],
+    sender: *mut fid_ep,
+    receiver: *mut fid_ep,
+    cq: *mut fid_cq,
+    peer_cq: *mut fid_cq,
+    srx: *mut fid_ep,
+    owner: Box<Owner>,
+    matcher: Box<Matcher>,
+    /// The receiver at the sender, and the sender at the receiver, if it knows it.
+    to: fi_addr_t,
+    from: fi_addr_t,
+}
+
+impl Pair {
+    fn open() -> Self {
+        Self::with(true, 0)
+    }
+
+    fn with(known: bool, bind_flags: u64) -> Self {
+        let info = loopback(FI_EP_RDM, |hints| {
+            hints.get().caps = FI_MSG | FI_TAGGED | FI_SOURCE | FI_DIRECTED_RECV | FI_PEER;
+        });
+        let fabric = fabric(&info);
+        let domain = domain(fabric, &info);
+        let avs = [av(domain, FI_AV_UNSPEC, 0), av(domain, FI_AV_UNSPEC, 0)];
+        let (mut owner, mut matcher) = (Owner::new(), Matcher::new());
+        let peer_cq = owner.open(domain);
+        let srx = matcher.open(domain);
+        let cq = cq(domain, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE);
+
+        let sender = endpoint(domain, &info);
+        assert_eq!(bind(sender, avs[0], 0), 0);
+        assert_eq!(bind(sender, cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(enable(sender), 0);
+
+        let receiver = endpoint(domain, &info);
+        assert_eq!(bind(receiver, avs[1], 0), 0);
+        let flags = FI_TRANSMIT | FI_RECV | bind_flags;
+        assert_eq!(bind(receiver, peer_cq, flags), 0);
+        assert_eq!(bind(receiver, srx, 0), 0);
+        assert_eq!(enable(receiver), 0);
+
+        let to = insert(avs[0], &name(unsafe { (*receiver).cm }, receiver.cast()));
+        let mut pair = Self {
+            fabric,
+            domain,
+            avs,
+            sender,
+            receiver,
+            cq,
+            peer_cq,
+            srx,
+            owner,
+            matcher,
+            to,
+            from: FI_ADDR_UNSPEC,
+        };
+        if known {
+            pair.introduce();
+        }
+        pair
+    }
+
+    /// The receiver learns the sender's address.
+    fn introduce(&mut self) {
+        let name = name(unsafe { (*self.sender).cm }, self.sender.cast());
+        self.from = insert(self.avs[1], &name);
+    }
+
+    fn drive(&self) {
+        let code = op!(self.peer_cq, ops.read, NONE, 0);
+        assert!(code == 0 || code == -FI_EAGAIN as isize, "{code}");
+        let code = op!(self.cq, ops.read, NONE, 0);
+        assert!(code == 0 || code == -FI_EAGAIN as isize, "{code}");
+    }
+
+    fn send(&self, bytes: &[u8], tag: Option<u64>, data: u64) {
+        let buf = bytes.as_ptr().cast();
+        let (ep, to, len) = (self.sender, self.to, bytes.len());
+        post(self.cq, || match tag {
+            Some(tag) if data != 0 => {
+                op!(ep, tagged.senddata, buf, len, NONE, data, to, tag, NONE)
+            }
+            Some(tag) => op!(ep, tagged.send, buf, len, NONE, to, tag, NONE),
+            None => op!(ep, msg.send, buf, len, NONE, to, NONE),
+        });
+    }
+
+    /// Drives both until so many messages wait at the owner.
+    fn waiting(&self, count: usize) {
+        until("messages wait", || {
+            self.drive();
+            (self.matcher.waiting.borrow().len() == count).then_some(())
+        });
+    }
+
+    fn told(&self, count: usize) -> Vec<Told> {
+        until("the owner is told", || {
+            self.drive();
+            (self.owner.told.borrow().len() >= count).then_some(())
+        });
+        self.owner.told.take()
+    }
+
+    fn close(self) {
+        assert_eq!(close(self.srx), -FI_EBUSY);
+        for code in [close(self.sender), close(self.receiver), close(self.srx)] {
+            assert_eq!(code, 0);
+        }
+        self.close_rest();
+    }
+
+    fn close_rest(self) {
+        let [first, second] = self.avs.map(close);
+        let (cq, peer_cq) = (close(self.cq), close(self.peer_cq));
+        let codes = [first, second, cq, peer_cq];
+        assert_eq!(codes, [0; 4]);
+        assert_eq!((close(self.domain), close(self.fabric)), (0, 0));
+    }
+}
+
+#[test]
+fn what_is_for_other_providers_is_driven_by_them() {
+    let offered = |caps: u64, progress: fi_progress| {
+        let hints = Info::hints();
+        hints.ep().type_ = FI_EP_RDM;
+        hints.get().caps = caps;
+        hints.domain().data_progress = progress;
+        let info = getinfo(NOW, Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints)).ok()?;
+        let domain = info.domain();
+        Some((info.get().caps & FI_PEER, domain.data_progress))
+    };
+    let asked = FI_TAGGED | FI_PEER;
+    let driven = Some((FI_PEER, FI_PROGRESS_MANUAL));
+    assert_eq!(offered(asked, FI_PROGRESS_UNSPEC), driven);
+    assert_eq!(offered(asked, FI_PROGRESS_MANUAL), driven);
+    assert_eq!(offered(asked, FI_PROGRESS_AUTO), None);
+    for caps in [0, FI_TAGGED] {
+        let usual = Some((0, FI_PROGRESS_AUTO));
+        assert_eq!(offered(caps, FI_PROGRESS_AUTO), usual);
+    }
+}
+
+/// Short, longer than what is kept before the owner is asked, longer than what is sent unasked.
+const SIZES: [usize; 4] = [0, 8, 40_000, 1_000_000];
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + seed) as u8).collect()
+}
+
+#[test]
+fn posted_receives_of_the_owner_get_their_messages() {
+    let pair = Pair::open();
+    for (number, len) in SIZES.into_iter().enumerate() {
+        for tag in [None, Some(77)] {
+            let bytes = pattern(len, number);
+            let mut room = vec![0; len];
+            pair.matcher
+                .recv(Receive::new(&mut room, tag, 5, pair.from));
+            pair.send(&bytes, tag, 0);
+            let told = pair.told(1);
+            let told = &told[0];
+            assert_eq!((told.context, told.len, told.err), (5, len, 0));
+            assert_eq!((told.tag, told.src), (tag.unwrap_or(0), pair.from));
+            let kind = if tag.is_some() { FI_TAGGED } else { FI_MSG };
+            assert_eq!(told.flags, kind | FI_RECV);
+            assert!(room == bytes, "{len} bytes, {tag:?}");
+        }
+    }
+    assert_eq!(pair.matcher.freed.get(), 8);
+    assert!(pair.matcher.lent.borrow().is_empty());
+    pair.close();
+}
+
+#[test]
+fn messages_wait_for_the_owner_and_are_started_in_any_order() {
+    let pair = Pair::open();
+    let sent: Vec<_> = (SIZES.into_iter().enumerate())
+        .map(|(seed, len)| pattern(len, seed))
+        .collect();
+    for (tag, bytes) in sent.iter().enumerate() {
+        pair.send(bytes, Some(tag as u64), 40 + tag as u64);
+    }
+    pair.waiting(SIZES.len());
+    let mut rooms: Vec<_> = SIZES.iter().map(|len| vec![0; *len]).collect();
+    for tag in [3, 1, 2, 0] {
+        let receive = Receive::new(&mut rooms[tag], Some(tag as u64), tag, FI_ADDR_UNSPEC);
+        pair.matcher.recv(receive);
+    }
+    let mut told = pair.told(SIZES.len());
+    told.sort_by_key(|told| told.context);
+    for (tag, told) in told.iter().enumerate() {
+        assert_eq!((told.context, told.data), (tag, 40 + tag as u64));
+        assert_eq!((told.len, told.err), (SIZES[tag], 0));
+        assert_ne!(told.flags & FI_REMOTE_CQ_DATA, 0);
+    }
+    assert!(rooms == sent);
+    assert_eq!(pair.matcher.freed.get(), SIZES.len());
+    pair.close();
+}
+
+#[test]
+fn what_is_longer_than_its_receive_is_an_error() {
+    let pair = Pair::open();
+    let mut room = [0; 4];
+    pair.matcher
+        .recv(Receive::new(&mut room, Some(1), 5, FI_ADDR_UNSPEC));
+    pair.send(b"too long", Some(1), 0);
+    pair.send(b"too long", None, 0);
+    let told = pair.told(1);
+    assert_eq!((told[0].context, told[0].err), (5, FI_ETRUNC));
+    pair.waiting(1);
+    pair.matcher
+        .recv(Receive::new(&mut room, None, 6, FI_ADDR_UNSPEC));
+    let told = pair.told(1);
+    assert_eq!((told[0].context, told[0].err), (6, FI_ETRUNC));
+    assert_eq!(pair.matcher.freed.get(), 2);
+    assert_eq!(&room, b"too ");
+    pair.close();
+}
+
+#[test]
+fn discarded_messages_are_gone_and_the_next_ones_come() {
+    let pair = Pair::open();
+    for (seed, len) in SIZES.into_iter().enumerate() {
+        pair.send(&pattern(len, seed), Some(1), 0);
+        pair.waiting(1);
+        assert_eq!(pair.matcher.discard(), 0);
+    }
+    let mut room = [0; 4];
+    pair.matcher
+        .recv(Receive::new(&mut room, Some(2), 5, FI_ADDR_UNSPEC));
+    pair.send(b"last", Some(2), 0);
+    assert_eq!(pair.told(1)[0].context, 5);
+    assert_eq!(&room, b"last");
+    // The owner frees what it discards.
+    assert_eq!(pair.matcher.freed.get(), 1);
+    pair.close();
+}
+
+#[test]
+fn an_owner_without_room_is_asked_again() {
+    let pair = Pair::open();
+    pair.matcher.refuses.set(-FI_ENOMEM);
+    pair.send(b"one", Some(1), 0);
+    pair.send(b"two", Some(2), 0);
+    until("it is asked", || {
+        pair.drive();
+        (pair.matcher.asked.get() > 3).then_some(())
+    });
+    pair.matcher.refuses.set(0);
+    pair.waiting(2);
+    let tags: Vec<_> = (pair.matcher.waiting.borrow().iter())
+        .map(|message| message.entry.tag)
+        .collect();
+    assert_eq!(tags, [1, 2]);
+
+    // What it does not know, or does not queue, is dropped.
+    pair.matcher.refuses.set(-FI_ENOSYS);
+    let asked = pair.matcher.asked.get();
+    pair.send(b"three", None, 0);
+    until("it is asked", || {
+        pair.drive();
+        (pair.matcher.asked.get() > asked).then_some(())
+    });
+    pair.matcher.refuses.set(0);
+    pair.matcher.full.set(-FI_ENOMEM);
+    pair.send(b"four", Some(4), 0);
+    until("it is freed", || {
+        pair.drive();
+        (pair.matcher.freed.get() == 1).then_some(())
+    });
+    pair.matcher.full.set(0);
+    pair.send(b"five", Some(5), 0);
+    pair.waiting(3);
+    pair.close();
+}
+
+#[test]
+fn a_sender_that_becomes_known_is_told() {
+    let mut pair = Pair::with(false, 0);
+    pair.send(b"who", Some(1), 0);
+    pair.waiting(1);
+    let addr = |pair: &Pair| pair.matcher.waiting.borrow()[0].entry.addr;
+    assert_eq!(addr(&pair), FI_ADDR_UNSPEC);
+    // An entry of another peer is no business of ours.
+    let mut stranger = Receive::new(&mut [], Some(9), 0, FI_ADDR_UNSPEC);
+    stranger.entry.peer_context = ptr::without_provenance_mut(0x7fff_0000_1234);
+    pair.matcher.waiting.borrow_mut().push(stranger);
+    pair.introduce();
+    assert_eq!(addr(&pair), pair.from);
+    let others = pair.matcher.waiting.borrow_mut().pop();
+    assert_eq!(others.map(|other| other.entry.addr), Some(FI_ADDR_UNSPEC));
+    let mut room = [0; 3];
+    pair.matcher
+        .recv(Receive::new(&mut room, Some(1), 5, pair.from));
+    assert_eq!(pair.told(1)[0].src, pair.from);
+    assert_eq!(&room, b"who");
+    pair.close();
+}
+
+#[test]
+fn a_selective_endpoint_reports_what_asks_for_it_and_errors() {
+    let pair = Pair::with(true, FI_SELECTIVE_COMPLETION);
+    let mut rooms = [[0; 4]; 3];
+    for (tag, room) in rooms.iter_mut().enumerate() {
+        let mut receive = Receive::new(room, Some(tag as u64), tag, FI_ADDR_UNSPEC);
+        if tag == 1 {
+            receive.entry.flags |= FI_COMPLETION;
+        }
+        pair.matcher.recv(receive);
+    }
+    for (tag, bytes) in [&b"zero"[..], b"one", b"too long"].into_iter().enumerate() {
+        pair.send(bytes, Some(tag as u64), 0);
+    }
+    let told = pair.told(2);
+    let got: Vec<_> = told.iter().map(|told| (told.context, told.err)).collect();
+    assert_eq!(got, [(1, 0), (2, FI_ETRUNC)]);
+    assert_eq!(&rooms[0], b"zero");
+    assert_eq!(pair.matcher.freed.get(), 3);
+    pair.close();
+}
+
+#[test]
+fn an_owner_s_queue_that_is_full_is_told_before_entries_are_freed() {
+    let pair = Pair::open();
+    let mut room = [0; 4];
+    pair.matcher
+        .recv(Receive::new(&mut room, Some(1), 5, FI_ADDR_UNSPEC));
+    pair.owner.full.set(true);
+    pair.send(b"four", Some(1), 0);
+    until("it is received", || {
+        pair.drive();
+        (pair.matcher.asked.get() == 1).then_some(())
+    });
+    pair.drive();
+    assert_eq!(pair.matcher.freed.get(), 0);
+    pair.owner.full.set(false);
+    assert_eq!(pair.told(1)[0].context, 5);
+    assert_eq!(pair.matcher.freed.get(), 1);
+    pair.close();
+}
+
+#[test]
+fn what_a_lost_peer_has_sent_completes_with_an_error() {
+    let pair = Pair::open();
+    let bytes = pattern(1_000_000, 0);
+    pair.send(&bytes, Some(1), 0);
+    pair.send(&bytes, Some(2), 0);
+    pair.waiting(2);
+    // One is under way when the sender goes, one waits.
+    let mut room = vec![0; bytes.len()];
+    pair.matcher
+        .recv(Receive::new(&mut room, Some(1), 5, FI_ADDR_UNSPEC));
+    assert_eq!(close(pair.sender), 0);
+    let told = pair.told(1);
+    assert_eq!(told[0].context, 5);
+    assert_ne!(told[0].err, 0);
+    pair.matcher
+        .recv(Receive::new(&mut room, Some(2), 6, FI_ADDR_UNSPEC));
+    let told = pair.told(1);
+    assert_eq!(told[0].context, 6);
+    assert_ne!(told[0].err, 0);
+    assert_eq!(pair.matcher.freed.get(), 2);
+    assert_eq!((close(pair.receiver), close(pair.srx)), (0, 0));
+    pair.close_rest();
+}
+
+#[test]
+fn a_context_that_closes_frees_what_has_started_and_forgets_the_rest() {
+    let pair = Pair::open();
+    let bytes = pattern(1_000_000, 0);
+    pair.send(&bytes, Some(1), 0);
+    pair.send(&bytes, Some(2), 0);
+    pair.waiting(2);
+    let mut room = vec![0; bytes.len()];
+    pair.matcher
+        .recv(Receive::new(&mut room, Some(1), 5, FI_ADDR_UNSPEC));
+    for code in [close(pair.sender), close(pair.receiver), close(pair.srx)] {
+        assert_eq!(code, 0);
+    }
+    assert_eq!(pair.matcher.freed.get(), 1);
+    // The owner may only find out now that a message still waits there.
+    let mut waiting = pair.matcher.waiting.borrow_mut().remove(0);
+    let entry = &raw mut waiting.entry;
+    assert_eq!(pair.matcher.peer_op(FI_TAGGED, true)(entry), -FI_EINVAL);
+    assert_eq!(pair.matcher.peer_op(FI_TAGGED, false)(entry), 0);
+    pair.drive();
+    assert!(pair.owner.told.borrow().is_empty());
+    pair.close_rest();
+}
+
+#[test]
+fn receives_are_the_owner_s_alone() {
+    let pair = Pair::open();
+    let mut room = [0_u8; 4];
+    let buf = room.as_mut_ptr().cast::<c_void>();
+    let no = -FI_ENOSYS as isize;
+    let any = FI_ADDR_UNSPEC;
+    assert_eq!(op!(pair.srx, msg.recv, buf, 4, NONE, any, NONE), no);
+    assert_eq!(
+        op!(pair.srx, tagged.recv, buf, 4, NONE, any, 1, 0, NONE),
+        no
+    );
+    let posted = op!(pair.receiver, msg.recv, buf, 4, NONE, any, NONE);
+    assert!(posted < 0, "{posted}");
+    let cancel = unsafe { (*(*pair.receiver).ops).cancel.unwrap() };
+    assert_eq!(unsafe { cancel(pair.receiver.cast(), NONE) }, no);
+    pair.close();
+}
+
+#[test]
+fn what_belongs_together_is_asked_for() {
+    let info = loopback(FI_EP_RDM, |_| ());
+    let fabric = fabric(&info);
+    let domain = domain(fabric, &info);
+    let open = |context: *mut c_void| {
+        let mut srx: *mut fid_ep = ptr::null_mut();
+        op!(domain, ops.srx_ctx, &mut srx_attr(), &mut srx, context)
+    };
+    let open_for = |size: usize, mut ops: Option<fi_ops_srx_owner>| {
+        let mut peer = fid_peer_srx {
+            owner_ops: ops.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
+            ..Default::default()
+        };
+        let mut argument = fi_peer_srx_context {
+            size,
+            srx: &raw mut peer,
+        };
+        open((&raw mut argument).cast())
+    };
+    let whole = size_of::<fi_peer_srx_context>();
+    let mute = fi_ops_srx_owner {
+        free_entry: None,
+        ..SRX_OPS
+    };
+    let short = fi_ops_srx_owner {
+        size: 16,
+        ..SRX_OPS
+    };
+    for code in [
+        open(NONE),
+        open_for(whole, None),
+        open_for(whole, Some(mute)),
+        open_for(whole, Some(short)),
+        open_for(8, Some(SRX_OPS)),
+    ] {
+        assert_eq!(code, -FI_EINVAL);
+    }
+
+    // Ends of receives go to a queue that the owner has, and to one only.
+    let (mut owners, mut matcher) = ([Owner::new(), Owner::new()], Matcher::new());
+    let srx = matcher.open(domain);
+    let own = cq(domain, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE);
+    let [first, second] = owners.each_mut().map(|owner| owner.open(domain));
+    let av = av(domain, FI_AV_UNSPEC, 0);
+    let eps = [(own, -FI_EINVAL), (first, 0), (second, -FI_EINVAL)].map(|(cq, code)| {
+        let ep = endpoint(domain, &info);
+        assert_eq!(bind(ep, av, 0), 0);
+        assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(bind(ep, srx, 0), 0);
+        assert_eq!(bind(ep, srx, 0), -FI_EINVAL);
+        assert_eq!(enable(ep), code);
+        ep
+    });
+    for ep in eps {
+        assert_eq!(close(ep), 0);
+    }
+    for code in [close(srx), close(own), close(first), close(second)] {
+        assert_eq!(code, 0);
+    }
+    for code in [close(av), close(domain), close(fabric)] {
+        assert_eq!(code, 0);
+    }
+}
