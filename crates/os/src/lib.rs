@@ -1,8 +1,8 @@
 //! The operating system as Ripstop uses it.
 //!
 //! Sockets that move callers' buffers ([`Socket`], [`IoVec`]), readiness ([`Epoll`],
-//! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]), memory that processes share
-//! ([`NamedMemory`]). It knows no protocol, and
+//! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]), the calling
+//! [`thread`], memory that processes share ([`NamedMemory`]). It knows no protocol, and
 //! it is the only crate that calls the operating system.
 //!
 //! Errors are [`ripstop_types::Errno`], whose numbers are those of Linux. A call that would
@@ -20,6 +20,7 @@ mod iovec;
 pub mod net;
 mod shared;
 mod socket;
+pub mod thread;
 mod timer;
 
 pub use durable::make_durable;

@@ -45,9 +45,8 @@ impl<K: Mode> Counter<K> {
         if now != before {
             state.polls.found();
         } else if state.polls.in_vain() {
-            state.polls.have_run();
             drop(state);
-            std::thread::yield_now();
+            self.domain.inner.pause();
         }
         now
     }

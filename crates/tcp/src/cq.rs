@@ -130,8 +130,7 @@ impl<K: Mode> CompletionQueue for Cq<K> {
     }
 
     fn pause(&self) {
-        self.inner.state.lock().polls.have_run();
-        std::thread::yield_now();
+        self.inner.pause();
     }
 
     #[inline]

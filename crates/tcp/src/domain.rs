@@ -16,7 +16,7 @@ use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::{Basis, When};
 use ripstop_engine::xnet::MAX_ATOMIC;
-use ripstop_os::{Epoll, EventFd, Events, Interest};
+use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
 use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Flags, Progress, Result};
 
 use crate::av::Av;
@@ -101,6 +101,24 @@ impl<K: Mode> Inner<K> {
             // A lost count is no harm: that it changes is what matters.
             self.activity.store(seen.wrapping_add(1), Ordering::Relaxed);
         }
+    }
+
+    /// Lets other threads run, after many polls in vain.
+    #[inline]
+    pub(crate) fn pause(&self) {
+        if self.state.lock().polls.let_run() {
+            return self.pause_and_look();
+        }
+        std::thread::yield_now();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pause_and_look(&self) {
+        let before = clock::now();
+        std::thread::yield_now();
+        let took = clock::now().saturating_sub(before);
+        self.state.lock().have_run_for(took);
     }
 }
 

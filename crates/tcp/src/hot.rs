@@ -1,6 +1,7 @@
 //! Progress: streams that were just active are read before all others are polled.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::Engine;
@@ -141,6 +142,14 @@ impl Hot {
     /// The next progress polls.
     pub(crate) const fn poll_next(&mut self) {
         (self.quick, self.left) = (1, 0);
+    }
+
+    /// The next progress after a read in vain of each polls.
+    fn poll_soon(&mut self) {
+        const READS: u32 = HOT as u32;
+        let left = self.quick - 1 + self.left;
+        self.quick = self.quick.min(READS + 1);
+        self.left = left.min(READS) - (self.quick - 1);
     }
 
     /// It takes so many reads in vain until the next poll.
@@ -298,6 +307,14 @@ impl State {
     pub(crate) fn forget_hot(&mut self, id: u32) {
         self.hot.forget(id);
         self.release_hot();
+    }
+
+    /// Other threads could run, see [`Polls::have_run_for`](crate::polls::Polls::have_run_for).
+    pub(crate) fn have_run_for(&mut self, took: Duration) {
+        if self.polls.have_run_for(took) {
+            // Much may have arrived meanwhile, also where nothing was just active.
+            self.hot.poll_soon();
+        }
     }
 
     /// Allows quick reads again, if nothing stands against it.
