@@ -25,7 +25,8 @@ constants! {
     }
 }
 
-/// Deferred operation, `fi_trigger`(3). Any value may arrive from C.
+/// Deferred operation, `fi_trigger`(3). Any value may arrive from C. Release 2.6.0 has none for
+/// collectives.
 pub type fi_op_type = c_uint;
 
 constants! {

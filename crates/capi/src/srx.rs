@@ -18,7 +18,7 @@ use crate::buffers;
 use crate::counter::CounterBody;
 use crate::cq::CqBody;
 use crate::domain::DomainBody;
-use crate::endpoint::{self, message, same_domain, tagged_message};
+use crate::endpoint::{self, message, same_domain, shared_recv, tagged_message};
 use crate::errno::{code, status};
 use crate::info::read;
 use crate::object::{self, Body, Room, body};
@@ -233,9 +233,7 @@ unsafe extern "C" fn recvmsg<D: Domain>(
     let this = unsafe { body::<SrxBody<D>>(ep) };
     // SAFETY: see the module.
     let posted = unsafe { message(msg, flags) };
-    status(posted.and_then(|posted| {
-        posted.to(|kind, segs, src, context, flags| this.srx.recv(kind, segs, src, context, flags))
-    }))
+    status(posted.and_then(|posted| shared_recv(&*this.srx, &this.domain, &posted)))
 }
 
 unsafe extern "C" fn trecv<D: Domain>(
@@ -287,9 +285,7 @@ unsafe extern "C" fn trecvmsg<D: Domain>(
     let this = unsafe { body::<SrxBody<D>>(ep) };
     // SAFETY: see the module.
     let posted = unsafe { tagged_message(msg, flags) };
-    status(posted.and_then(|posted| {
-        posted.to(|kind, segs, src, context, flags| this.srx.recv(kind, segs, src, context, flags))
-    }))
+    status(posted.and_then(|posted| shared_recv(&*this.srx, &this.domain, &posted)))
 }
 
 unsafe extern "C" fn cancel<D: Domain>(fid: abi::fid_t, context: *mut c_void) -> isize {

@@ -19,6 +19,7 @@ use crate::endpoint::{self, data_of, message, same_domain, tagged_message};
 use crate::errno::code;
 use crate::mr;
 use crate::object::{self, body};
+use crate::srx::SrxBody;
 
 /// `fi_control` of a domain.
 pub(crate) unsafe extern "C" fn control<D: Domain>(
@@ -97,9 +98,12 @@ unsafe fn queue<D: Domain>(this: &DomainBody<D>, work: *const abi::fi_deferred_w
         };
         return domain.queue_work(&Work { token, when, op });
     }
-    let put = |ep: &Arc<D::Endpoint>, call: &DataCall<'_>| {
+    let put = |at: At<'_, D>, call: &DataCall<'_>| {
         let (call, done) = (*call, done);
-        let op = WorkOp::Data { ep, call, done };
+        let op = match at {
+            At::Ep(ep) => WorkOp::Data { ep, call, done },
+            At::Srx(srx) => WorkOp::SharedRecv { srx, call, done },
+        };
         domain.queue_work(&Work { token, when, op })
     };
     // SAFETY: as above.
@@ -129,7 +133,7 @@ unsafe fn operation<T>(work: &abi::fi_deferred_work) -> Result<&T> {
 unsafe fn data<D: Domain>(
     domain: &Arc<D>,
     work: &abi::fi_deferred_work,
-    put: impl FnOnce(&Arc<D::Endpoint>, &DataCall<'_>) -> Result<()>,
+    put: impl FnOnce(At<'_, D>, &DataCall<'_>) -> Result<()>,
 ) -> Result<()> {
     // SAFETY (all blocks): the caller's guarantee; the type of the operation says which member
     // of the union it is.
@@ -137,12 +141,14 @@ unsafe fn data<D: Domain>(
         abi::FI_OP_SEND | abi::FI_OP_RECV => {
             // SAFETY: as above.
             let op = unsafe { operation::<abi::fi_op_msg>(work) }?;
-            // SAFETY: as above.
-            let ep = unsafe { endpoint_of(op.ep, domain) }?;
             if work.op_type == abi::FI_OP_RECV {
                 // SAFETY: as above.
-                return put(ep, &unsafe { message(&raw const op.msg, op.flags) }?.call());
+                let at = unsafe { receiver_of(op.ep, domain) }?;
+                // SAFETY: as above.
+                return put(at, &unsafe { message(&raw const op.msg, op.flags) }?.call());
             }
+            // SAFETY: as above.
+            let ep = unsafe { endpoint_of(op.ep, domain) }?;
             let msg = &op.msg;
             // SAFETY: as above.
             let segs = unsafe { buffers::sources(msg.msg_iov, msg.iov_count) }?;
@@ -162,13 +168,15 @@ unsafe fn data<D: Domain>(
         abi::FI_OP_TSEND | abi::FI_OP_TRECV => {
             // SAFETY: as above.
             let op = unsafe { operation::<abi::fi_op_tagged>(work) }?;
-            // SAFETY: as above.
-            let ep = unsafe { endpoint_of(op.ep, domain) }?;
             if work.op_type == abi::FI_OP_TRECV {
                 // SAFETY: as above.
+                let at = unsafe { receiver_of(op.ep, domain) }?;
+                // SAFETY: as above.
                 let posted = unsafe { tagged_message(&raw const op.msg, op.flags) }?;
-                return put(ep, &posted.call());
+                return put(at, &posted.call());
             }
+            // SAFETY: as above.
+            let ep = unsafe { endpoint_of(op.ep, domain) }?;
             let msg = &op.msg;
             // SAFETY: as above.
             let segs = unsafe { buffers::sources(msg.msg_iov, msg.iov_count) }?;
@@ -213,7 +221,8 @@ unsafe fn data<D: Domain>(
 /// As [`data`], for atomics.
 ///
 /// # Errors
-/// [`Errno::ENOSYS`] for what is no operation.
+/// [`Errno::ENOSYS`] for what is no operation. Collectives are none: `rdma/fi_trigger.h` of
+/// 2.6.0 has neither a type nor a struct for deferred ones.
 ///
 /// # Safety
 ///
@@ -221,7 +230,7 @@ unsafe fn data<D: Domain>(
 unsafe fn atomic<D: Domain>(
     domain: &Arc<D>,
     work: &abi::fi_deferred_work,
-    put: impl FnOnce(&Arc<D::Endpoint>, &DataCall<'_>) -> Result<()>,
+    put: impl FnOnce(At<'_, D>, &DataCall<'_>) -> Result<()>,
 ) -> Result<()> {
     let (kind, ep, msg, more, flags) = match work.op_type {
         abi::FI_OP_ATOMIC => {
@@ -257,19 +266,37 @@ unsafe fn atomic<D: Domain>(
     put(ep, &DataCall::Atomic(operand, call))
 }
 
-/// The endpoint behind a `fid_ep`, or behind an alias of it.
+/// Where a data transfer is posted.
+enum At<'a, D: Domain> {
+    Ep(&'a Arc<D::Endpoint>),
+    Srx(&'a Arc<D::SharedRx>),
+}
+
+/// What sends, or reaches a peer's memory.
 ///
 /// # Errors
-/// [`Errno::EINVAL`] for null, what is no endpoint, and one of another domain;
-/// [`Errno::ENOSYS`] for a shared receive context.
+/// As for [`receiver_of`]; [`Errno::EINVAL`] for a shared receive context.
+///
+/// # Safety
+///
+/// As for [`receiver_of`].
+unsafe fn endpoint_of<'a, D: Domain>(ep: *mut abi::fid_ep, domain: &Arc<D>) -> Result<At<'a, D>> {
+    // SAFETY: the caller's guarantee.
+    match unsafe { receiver_of(ep, domain) }? {
+        ep @ At::Ep(_) => Ok(ep),
+        At::Srx(_) => Err(Errno::EINVAL),
+    }
+}
+
+/// The endpoint behind a `fid_ep`, or behind an alias of it, or the shared receive context.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for null, what is no endpoint, and one of another domain.
 ///
 /// # Safety
 ///
 /// `ep` is null or an open object.
-unsafe fn endpoint_of<'a, D: Domain>(
-    ep: *mut abi::fid_ep,
-    domain: &Arc<D>,
-) -> Result<&'a Arc<D::Endpoint>> {
+unsafe fn receiver_of<'a, D: Domain>(ep: *mut abi::fid_ep, domain: &Arc<D>) -> Result<At<'a, D>> {
     let fid = ep.cast::<abi::fid>();
     // SAFETY: the caller's guarantee, for this and the block below.
     match unsafe { object::class_of(fid) } {
@@ -277,9 +304,14 @@ unsafe fn endpoint_of<'a, D: Domain>(
             // SAFETY: as above.
             let (ep, of) = unsafe { endpoint::behind::<D>(fid, class) }?;
             same_domain(domain, of)?;
-            Ok(ep)
+            Ok(At::Ep(ep))
         }
-        Some(abi::FI_CLASS_SRX_CTX) => Err(Errno::ENOSYS),
+        Some(class @ abi::FI_CLASS_SRX_CTX) => {
+            // SAFETY: as above.
+            let srx = unsafe { object::cast::<SrxBody<D>>(fid, class) }?;
+            same_domain(domain, &srx.domain)?;
+            Ok(At::Srx(&srx.srx))
+        }
         _ => Err(Errno::EINVAL),
     }
 }

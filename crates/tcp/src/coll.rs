@@ -181,6 +181,10 @@ impl State {
             return Err(Errno::ENOSYS);
         }
         let given = call.flags.unwrap_or(state.tx_flags);
+        if given.contains(Flags::TRIGGER) {
+            // As for a send.
+            return Err(Errno::EINVAL);
+        }
         let completion = !state.tx_selective || given.contains(Flags::COMPLETION);
         let id = self.group_id(ep, call.group)?;
         let members = self.engine.group_members(id).ok_or(Errno::EOPBADSTATE)?;

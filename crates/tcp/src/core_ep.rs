@@ -23,6 +23,7 @@ use crate::passive::{ConnRequest, PassiveEp};
 use crate::rdm::{Rdm, bind_advice};
 use crate::small::Calls;
 use crate::state::{EpState, Msg, State, put, token};
+use crate::triggered::Owner;
 
 /// How long a closing endpoint tries to hand over messages that were injected.
 const LINGER: Duration = Duration::from_millis(500);
@@ -188,7 +189,7 @@ impl<K: Mode> Core<K> {
     /// stay for the other context of the same index, unless they are in the middle of that.
     pub(crate) fn leave(&self, part: Part) {
         let mut state = self.domain.lock();
-        state.drop_works_of(self.id, Some(part == Part::Rx));
+        state.drop_works_of(Owner::Ep(self.id), Some(part == Part::Rx));
         state.drain(self.id);
         let Some(ep) = state.ep(self.id) else { return };
         let srx = ep.srx;
@@ -273,7 +274,7 @@ impl State {
 impl<K: Mode> Drop for Core<K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
-        state.drop_works_of(self.id, None);
+        state.drop_works_of(Owner::Ep(self.id), None);
         state.drain(self.id);
         state
             .accepting

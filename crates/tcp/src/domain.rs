@@ -326,6 +326,16 @@ impl<K: Mode> provider::Domain for Domain<K> {
                 };
                 ep.held(call, Some((work.token, done)))?
             }
+            WorkOp::SharedRecv { srx, call, done } => {
+                if !Arc::ptr_eq(&srx.domain, self) {
+                    return Err(Errno::EINVAL);
+                }
+                let done = match done {
+                    Some(counter) => self.counter_id(counter)?,
+                    None => NIL,
+                };
+                srx.held(call, Some((work.token, done)))?
+            }
         };
         self.lock().hold(when, held)
     }

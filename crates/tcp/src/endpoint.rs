@@ -29,7 +29,7 @@ use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::EpState;
 use crate::stx::SharedTx;
-use crate::triggered::Held;
+use crate::triggered::{At, Held};
 
 /// Flags an endpoint may have as its default for sends.
 pub(crate) const TX_FLAGS: Flags = ACKED
@@ -147,7 +147,7 @@ impl<K: Mode> Endpoint<K> {
         if !self.caps.contains(Flags::TRIGGER) {
             return Err(Errno::EOPNOTSUPP);
         }
-        Held::data(self.id, call, work)
+        Held::data(At::Ep(self.id), call, work)
     }
 
     /// Takes its messages from a receive context of this domain instead of its own.
@@ -653,7 +653,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         let mut state = self.domain.lock();
         let config = *state.engine.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         let done = match state.engine.cancel(config.srx, config.rx_cq, context) {
-            Err(Errno::ENOENT) => state.cancel_triggered(self.id, context),
+            Err(Errno::ENOENT) => state.cancel_triggered(At::Ep(self.id), context),
             done => done,
         };
         state.after();

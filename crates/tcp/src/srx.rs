@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ripstop_core::RxAttr;
-use ripstop_core::provider::{self, EpOption, RecvKind};
+use ripstop_core::provider::{self, DataCall, EpOption, RecvKind, Threshold, Token};
 use ripstop_engine::Iov;
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
+use ripstop_engine::triggered::Basis;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
@@ -17,6 +18,7 @@ use crate::domain::{Domain, Mode};
 use crate::params::MIN_MULTI_RECV;
 use crate::post::new_recv;
 use crate::state::State;
+use crate::triggered::{At, Held, Owner, SrxAt};
 
 /// The address vector that the endpoints with a receive context have in common.
 #[derive(Debug)]
@@ -108,9 +110,33 @@ impl<K: Mode> SharedRx<K> {
     }
 }
 
+impl<K: Mode> SharedRx<K> {
+    /// Where receives that were put off are posted.
+    fn place(&self) -> At {
+        At::Srx(SrxAt {
+            id: self.id,
+            cq: self.cq.load(Ordering::Relaxed),
+            source: self.source,
+        })
+    }
+
+    /// What its domain holds until a counter has come far enough.
+    pub(crate) fn held(&self, call: &DataCall<'_>, work: Option<(Token, u32)>) -> Result<Held> {
+        if !self.domain.info.caps.contains(Flags::TRIGGER) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let peeks = matches!(call, DataCall::Recv { flags, .. } if flags.contains(Flags::PEEK));
+        if peeks && self.cq.load(Ordering::Relaxed) == NIL {
+            return Err(Errno::ENOCQ);
+        }
+        Held::data(self.place(), call, work)
+    }
+}
+
 impl<K: Mode> Drop for SharedRx<K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
+        state.drop_works_of(Owner::Srx(self.id), None);
         state.engine.close_srx(self.id);
         state.after();
     }
@@ -171,10 +197,19 @@ impl<K: Mode> provider::SharedRx for SharedRx<K> {
             .recv_shared(self.id, cq, self.source, recv, flags)
     }
 
+    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<K>>) -> Result<()> {
+        let held = self.held(call, None)?;
+        let when = self.domain.reached(when, Basis::Successes)?;
+        self.domain.lock().hold(when, held)
+    }
+
     fn cancel(&self, context: Context) -> Result<()> {
         let mut state = self.domain.lock();
         let cq = self.cq.load(Ordering::Relaxed);
-        let done = state.engine.cancel(self.id, cq, context);
+        let done = match state.engine.cancel(self.id, cq, context) {
+            Err(Errno::ENOENT) => state.cancel_triggered(self.place(), context),
+            done => done,
+        };
         state.after();
         done
     }

@@ -7,10 +7,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use ripstop_core::provider::{AtomicCall, DataCall, RecvKind, RmaCall, SendKind, Token};
+use ripstop_core::provider::{AtomicCall, CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
 use ripstop_engine::Iov;
 use ripstop_engine::counter::Counter;
-use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::{FREE, Queue, When};
 use ripstop_engine::xnet::{RmaKind, Unposted, Work};
 use ripstop_mem::{Parked, UserBuf, copy_in};
@@ -19,7 +18,7 @@ use ripstop_types::{
     AtomicKind, AtomicOp, Context, Datatype, Errno, FiAddr, Flags, Result, RmaIov,
 };
 
-use crate::post::SPECIAL;
+use crate::post::{SPECIAL, new_recv};
 use crate::state::{State, Waited, Waiter, token};
 
 /// Most operations that wait in one domain.
@@ -57,19 +56,54 @@ pub(crate) struct Held {
     op: Op,
 }
 
+/// Where a data transfer is posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum At {
+    Ep(u32),
+    /// A shared receive context.
+    Srx(SrxAt),
+}
+
+/// A shared receive context, as receives are posted there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SrxAt {
+    pub(crate) id: u32,
+    /// Where peeks and failures are reported, or [`NIL`](ripstop_engine::pool::NIL).
+    pub(crate) cq: u32,
+    /// Peeks report the source.
+    pub(crate) source: bool,
+}
+
+/// Whose operation it is; what is nobody's changes a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Ep(u32),
+    Srx(u32),
+    Nobody,
+}
+
+impl At {
+    const fn owner(self) -> Owner {
+        match self {
+            Self::Ep(id) => Owner::Ep(id),
+            Self::Srx(at) => Owner::Srx(at.id),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Op {
     Set(u32, u64),
     Add(u32, u64),
     Data(Box<Data>),
     /// Its data transfer is being posted.
-    Starting(u32),
+    Starting(Owner),
 }
 
 /// A data transfer, with copies of all but the payload.
 #[derive(Debug)]
 struct Data {
-    ep: u32,
+    at: At,
     call: Call,
     iov: Iov<UserBuf>,
     /// What `iov` is of, where the payload was copied.
@@ -89,6 +123,8 @@ enum Call {
     Recv(RecvKind),
     Rma(RmaKind),
     Atomic(Box<Atomic>),
+    /// With its result.
+    Collective(Box<(CollCall, UserBuf)>),
 }
 
 #[derive(Debug)]
@@ -119,9 +155,9 @@ impl Held {
         }
     }
 
-    /// A data transfer of an endpoint; `work` names deferred work and its counter, or [`NIL`].
-    pub(crate) fn data(ep: u32, call: &DataCall<'_>, work: Option<(Token, u32)>) -> Result<Self> {
-        let mut data = Data::of(ep, call)?;
+    /// A data transfer; `work` names deferred work and its counter, or [`NIL`](ripstop_engine::pool::NIL).
+    pub(crate) fn data(at: At, call: &DataCall<'_>, work: Option<(Token, u32)>) -> Result<Self> {
+        let mut data = Data::of(at, call)?;
         let Some((token, counter)) = work else {
             data.flags = data.flags.map(|flags| flags - Flags::TRIGGER);
             return Ok(Self {
@@ -130,7 +166,8 @@ impl Held {
             });
         };
         let flags = data.flags.unwrap_or_default();
-        if matches!(data.call, Call::Recv(_)) && flags.intersects(SPECIAL) {
+        let special = matches!(data.call, Call::Recv(_)) && flags.intersects(SPECIAL);
+        if special || matches!(data.call, Call::Collective(_)) {
             return Err(Errno::ENOSYS);
         }
         let asked = flags.contains(Flags::COMPLETION);
@@ -145,18 +182,22 @@ impl Held {
         })
     }
 
-    const fn ep(&self) -> u32 {
+    const fn owner(&self) -> Owner {
         match &self.op {
-            Op::Data(data) => data.ep,
-            Op::Starting(ep) => *ep,
-            Op::Set(..) | Op::Add(..) => NIL,
+            Op::Data(data) => data.at.owner(),
+            Op::Starting(owner) => *owner,
+            Op::Set(..) | Op::Add(..) => Owner::Nobody,
         }
     }
 
     /// The order in which operations are started is kept by endpoint and direction.
     fn lane(&self) -> u32 {
+        let lane = |id: u32, of: u32| id.wrapping_mul(3).wrapping_add(of);
         match &self.op {
-            Op::Data(data) => data.ep.wrapping_mul(2) | u32::from(data.receives()),
+            Op::Data(data) => match data.at {
+                At::Ep(id) => lane(id, u32::from(data.receives())),
+                At::Srx(at) => lane(at.id, 2),
+            },
             _ => FREE,
         }
     }
@@ -176,7 +217,8 @@ impl Held {
 }
 
 impl Data {
-    fn of(ep: u32, call: &DataCall<'_>) -> Result<Self> {
+    fn of(at: At, call: &DataCall<'_>) -> Result<Self> {
+        let operand;
         let (own, iov, remote, peer, data, context, flags) = match *call {
             DataCall::Send {
                 kind,
@@ -221,9 +263,16 @@ impl Data {
                 } = atomic;
                 (own, iov, Some(remote), peer, data, context, flags)
             }
+            DataCall::Collective([input, result], call) => {
+                let (context, flags) = (call.context, call.flags);
+                operand = input;
+                let own = Call::Collective(Box::new((call, result)));
+                let iov = std::slice::from_ref(&operand);
+                (own, iov, None, FiAddr::UNSPEC, None, context, flags)
+            }
         };
         Ok(Self {
-            ep,
+            at,
             call: own,
             iov: Iov::new(iov)?,
             copy: None,
@@ -292,6 +341,7 @@ impl Data {
                 Flags::ATOMIC | Flags::WRITE
             }
             Call::Atomic(_) => Flags::ATOMIC | Flags::READ,
+            Call::Collective(_) => Flags::COLLECTIVE,
         }
     }
 
@@ -331,7 +381,12 @@ impl State {
 
     /// Refuses what can never be posted, and copies payload that is injected.
     fn check(&self, data: &mut Data) -> Result<()> {
-        let Some(Some(ep)) = self.eps.get(data.ep as usize) else {
+        let id = match data.at {
+            At::Ep(id) => id,
+            At::Srx(_) if !data.receives() => return Err(Errno::EINVAL),
+            At::Srx(_) => return Ok(()),
+        };
+        let Some(Some(ep)) = self.eps.get(id as usize) else {
             return Err(Errno::EOPBADSTATE);
         };
         let ready = if data.receives() {
@@ -347,6 +402,8 @@ impl State {
             Call::Recv(_) => return Ok(()),
             Call::Rma(kind) => (ep.has_rma, *kind == RmaKind::Write),
             Call::Atomic(atomic) => (ep.has_atomics, atomic.kind == AtomicKind::Plain),
+            Call::Collective(_) if ep.has_coll => return Ok(()),
+            Call::Collective(_) => (false, false),
         };
         if !offered {
             return Err(Errno::ENOSYS);
@@ -431,7 +488,7 @@ impl State {
         let Some(held) = self.works.queue.get_mut(id) else {
             return false;
         };
-        let starting = Op::Starting(held.ep());
+        let starting = Op::Starting(held.owner());
         match mem::replace(&mut held.op, starting) {
             Op::Set(counter, value) => self.end_change(id, counter, |c| c.value = value),
             Op::Add(counter, value) => self.end_change(id, counter, |c| {
@@ -465,9 +522,18 @@ impl State {
             done => {
                 self.works.queue.take(id);
                 if let Err(error) = done {
-                    self.engine.fail_unposted(data.ep, &data.unposted(), error);
+                    self.fail_held(&data, error);
                 }
             }
+        }
+    }
+
+    /// Says that a data transfer will not be posted.
+    fn fail_held(&mut self, data: &Data, error: Errno) {
+        let unposted = data.unposted();
+        match data.at {
+            At::Ep(ep) => self.engine.fail_unposted(ep, &unposted, error),
+            At::Srx(at) => self.engine.fail_unposted_shared(at.cq, &unposted, error),
         }
     }
 
@@ -484,6 +550,10 @@ impl State {
     }
 
     fn post_call(&mut self, data: &Data, work: Option<u32>) -> Result<()> {
+        let ep = match data.at {
+            At::Ep(ep) => ep,
+            At::Srx(at) => return self.post_shared(at, data, work),
+        };
         let rma = RmaCall {
             remote: &data.remote,
             peer: data.peer,
@@ -493,23 +563,17 @@ impl State {
         };
         match &data.call {
             Call::Send(kind) => {
-                let (mut send, given) = self.message(
-                    data.ep,
-                    *kind,
-                    &data.iov,
-                    data.data,
-                    data.context,
-                    data.flags,
-                )?;
+                let (mut send, given) =
+                    self.message(ep, *kind, &data.iov, data.data, data.context, data.flags)?;
                 if let Some(id) = work {
                     send.work = true;
                     send.completion = true;
                     send.context = id as Context;
                 }
-                self.send_message(data.ep, data.peer, &send, given)
+                self.send_message(ep, data.peer, &send, given)
             }
             Call::Recv(kind) => self.recv_for(
-                data.ep,
+                ep,
                 *kind,
                 data.iov,
                 data.peer,
@@ -517,9 +581,9 @@ impl State {
                 data.flags,
                 work,
             ),
-            Call::Rma(kind) => self.post_rma(data.ep, *kind, data.iov, &rma, work),
+            Call::Rma(kind) => self.post_rma(ep, *kind, data.iov, &rma, work),
             Call::Atomic(atomic) => self.post_atomic(
-                data.ep,
+                ep,
                 data.iov,
                 &AtomicCall {
                     kind: atomic.kind,
@@ -535,7 +599,29 @@ impl State {
                 },
                 work,
             ),
+            Call::Collective(call) => {
+                let (call, result) = &**call;
+                let input = data.iov.segments().first().copied().unwrap_or_default();
+                let call = CollCall {
+                    flags: data.flags,
+                    ..*call
+                };
+                self.post_coll(ep, input, *result, &call)
+            }
         }
+    }
+
+    /// Posts a receive on a shared context.
+    fn post_shared(&mut self, at: SrxAt, data: &Data, work: Option<u32>) -> Result<()> {
+        let Call::Recv(kind) = data.call else {
+            return Err(Errno::EINVAL);
+        };
+        let mut recv = new_recv(kind, data.iov, data.peer, data.context);
+        if let Some(work) = work {
+            recv = recv.for_work(work);
+        }
+        let flags = data.flags.unwrap_or_default();
+        self.recv_shared(at.id, at.cq, at.source, recv, flags)
     }
 
     /// Drops the operations for which `wanted` holds; returns how many.
@@ -554,11 +640,11 @@ impl State {
         count
     }
 
-    /// Drops what waits of an endpoint: receives, what it starts, or both.
-    pub(crate) fn drop_works_of(&mut self, ep: u32, receives: Option<bool>) {
+    /// Drops what waits of an endpoint or context: receives, what it starts, or both.
+    pub(crate) fn drop_works_of(&mut self, owner: Owner, receives: Option<bool>) {
         if self.has_works() {
             self.drop_works(|_, held| {
-                held.ep() == ep && receives.is_none_or(|receives| held.receives() == receives)
+                held.owner() == owner && receives.is_none_or(|receives| held.receives() == receives)
             });
         }
     }
@@ -593,18 +679,23 @@ impl State {
 
     /// Cancels the triggered operation that has waited longest with this context.
     #[cold]
-    pub(crate) fn cancel_triggered(&mut self, ep: u32, context: Context) -> Result<()> {
+    pub(crate) fn cancel_triggered(&mut self, at: At, context: Context) -> Result<()> {
         let wanted = |_: &When, held: &Held| match &held.op {
-            Op::Data(data) => held.token.is_none() && data.ep == ep && data.context == context,
+            Op::Data(data) => {
+                let own = data.at.owner() == at.owner() && data.context == context;
+                own && held.token.is_none()
+            }
             _ => false,
         };
         let id = self.works.queue.first(wanted).ok_or(Errno::ENOENT)?;
         if let Some(Held {
-            op: Op::Data(data), ..
+            op: Op::Data(mut data),
+            ..
         }) = self.works.queue.take(id)
         {
-            self.engine
-                .fail_unposted(ep, &data.unposted(), Errno::ECANCELED);
+            // Where failures are reported may have become known since.
+            data.at = at;
+            self.fail_held(&data, Errno::ECANCELED);
         }
         Ok(())
     }

@@ -202,20 +202,17 @@ unsafe fn post<D: Domain, M: Defaults>(
             Some(own | Flags::from_bits_retain(flags))
         }
     };
-    this.ep.collective(
-        input,
-        result,
-        &CollCall {
-            coll: call.coll,
-            datatype,
-            op,
-            count: call.count,
-            group,
-            root: FiAddr(call.root),
-            context: call.context.expose_provenance(),
-            flags,
-        },
-    )
+    let call = CollCall {
+        coll: call.coll,
+        datatype,
+        op,
+        count: call.count,
+        group,
+        root: FiAddr(call.root),
+        context: call.context.expose_provenance(),
+        flags,
+    };
+    this.collective(input, result, &call)
 }
 
 unsafe extern "C" fn barrier<D: Domain, M: Defaults>(

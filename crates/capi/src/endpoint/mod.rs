@@ -23,6 +23,7 @@ pub(crate) use msg::{data_of, recv_message as message};
 pub(crate) use options::{get_option, set_option};
 use peer::Shares;
 pub(crate) use tagged::recv_message as tagged_message;
+pub(crate) use triggered::shared_recv;
 
 use crate::av::AvBody;
 use crate::counter::CounterBody;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Completion, CompletionError, Context, FiAddr, Flags, Result};
 
-use super::{Domain, EpOption, RecvKind};
+use super::{DataCall, Domain, EpOption, RecvKind, Threshold};
 
 /// A shared receive context (man page `fi_endpoint(3)`, `fi_srx_context`).
 pub trait SharedRx: Sized + 'static {
@@ -41,6 +41,13 @@ pub trait SharedRx: Sized + 'static {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()>;
+
+    /// As [`Endpoint::trigger`](super::Endpoint::trigger), of a receive. Its errors go where those
+    /// of peeks go.
+    ///
+    /// # Errors
+    /// As there; [`EINVAL`](ripstop_types::Errno::EINVAL) for what is no receive.
+    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Self::Domain>) -> Result<()>;
 
     /// As [`Endpoint::cancel`](super::Endpoint::cancel).
     ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, FiAddr, Flags};
 
-use super::{AtomicCall, Domain, RecvKind, RmaCall, SendKind, Token};
+use super::{AtomicCall, CollCall, Domain, RecvKind, RmaCall, SendKind, Token};
 
 /// A data transfer as `fi_sendmsg`, `fi_recvmsg`, `fi_readmsg` and their like describe it.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,9 @@ pub enum DataCall<'a> {
     Write(&'a [UserBuf], RmaCall<'a>),
     /// As [`Endpoint::atomic`](super::Endpoint::atomic), with the operands.
     Atomic(&'a [UserBuf], AtomicCall<'a>),
+    /// As [`Endpoint::collective`](super::Endpoint::collective), with operand and result. Not for
+    /// deferred work ([`ENOSYS`](ripstop_types::Errno::ENOSYS)), which has no such type.
+    Collective([UserBuf; 2], CollCall),
 }
 
 /// A counter and the value it is to reach (`struct fi_trigger_threshold`).
@@ -81,6 +84,16 @@ pub enum WorkOp<'a, D: Domain> {
         /// The counter that is told of the end: one success more, or one error more.
         done: Option<&'a Arc<D::Counter>>,
     },
+    /// Receives on a shared context, as [`WorkOp::Data`]; reported by the endpoint that the
+    /// message comes to.
+    SharedRecv {
+        /// The context, of the same domain.
+        srx: &'a Arc<D::SharedRx>,
+        /// A [`DataCall::Recv`].
+        call: DataCall<'a>,
+        /// The counter that is told of the end.
+        done: Option<&'a Arc<D::Counter>>,
+    },
     /// Sets the successes of a counter (`FI_OP_CNTR_SET`).
     Set(&'a Arc<D::Counter>, u64),
     /// Adds to the successes of a counter (`FI_OP_CNTR_ADD`).
@@ -91,6 +104,7 @@ impl<D: Domain> fmt::Debug for WorkOp<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Data { call, .. } => f.debug_tuple("Data").field(call).finish(),
+            Self::SharedRecv { call, .. } => f.debug_tuple("SharedRecv").field(call).finish(),
             Self::Set(_, value) => write!(f, "Set({value})"),
             Self::Add(_, value) => write!(f, "Add({value})"),
         }

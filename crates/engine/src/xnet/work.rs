@@ -65,19 +65,8 @@ impl<B: Buffer> Engine<B> {
     /// had been. `entry` has its context and flags; `work` is the counter of deferred work, whose
     /// entry it then is if there is to be one.
     pub fn fail_unposted(&mut self, ep: u32, entry: &Unposted, error: Errno) {
-        if let Some(counter) = entry
-            .work
-            .and_then(|work| self.counters.get_mut(work.counter))
-        {
-            counter.failure();
-        }
-        let context = match entry.work {
-            None => entry.context,
-            Some(Work {
-                entry: Some(context),
-                ..
-            }) => context,
-            Some(_) => return,
+        let Some(context) = self.tell_unposted(entry) else {
+            return;
         };
         let Some(config) = self.eps.get(ep).map(|ep| ep.config) else {
             return;
@@ -93,6 +82,28 @@ impl<B: Buffer> Engine<B> {
         {
             counter.failure();
         }
+        self.report_unposted(cq, context, entry, error);
+    }
+
+    /// As [`Engine::fail_unposted`], of a receive on a shared context, whose errors go to `cq`.
+    pub fn fail_unposted_shared(&mut self, cq: u32, entry: &Unposted, error: Errno) {
+        if let Some(context) = self.tell_unposted(entry) {
+            self.report_unposted(cq, context, entry, error);
+        }
+    }
+
+    /// Counts the failure of deferred work; returns the context of the entry there is to be.
+    fn tell_unposted(&mut self, entry: &Unposted) -> Option<Context> {
+        let Some(work) = entry.work else {
+            return Some(entry.context);
+        };
+        if let Some(counter) = self.counters.get_mut(work.counter) {
+            counter.failure();
+        }
+        work.entry
+    }
+
+    fn report_unposted(&mut self, cq: u32, context: Context, entry: &Unposted, error: Errno) {
         let completion = Completion {
             context,
             flags: entry.flags,

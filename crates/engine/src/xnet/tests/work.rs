@@ -229,6 +229,31 @@ fn what_cannot_be_posted_is_told_as_its_end() {
 }
 
 #[test]
+fn what_a_shared_context_cannot_post_is_told_where_it_says() {
+    let mut f = Fixture::new();
+    let (own, told) = (f.counter, f.count());
+    let mut unposted = Unposted {
+        context: 5,
+        flags: Flags::RECV | Flags::MSG,
+        tag: 0,
+        work: None,
+    };
+    let cq = f.engine.ep(f.ep).unwrap().rx_cq;
+    f.engine.fail_unposted_shared(NIL, &unposted, Errno::EINVAL);
+    assert!(f.failed().is_empty(), "nobody is to be told");
+    f.engine
+        .fail_unposted_shared(cq, &unposted, Errno::ECANCELED);
+    assert_eq!(f.failed(), [(5, Errno::ECANCELED)]);
+    for entry in [None, Some(6)] {
+        let counter = told;
+        unposted.work = Some(Work { counter, entry });
+        f.engine.fail_unposted_shared(cq, &unposted, Errno::EINVAL);
+    }
+    assert_eq!(f.failed(), [(6, Errno::EINVAL)]);
+    assert_eq!((f.values(told), f.values(own)), ((0, 2), (0, 0)));
+}
+
+#[test]
 fn atomics_are_counted_as_writes() {
     let mut f = Fixture::new();
     let (sends, writes) = (f.count(), f.count());
