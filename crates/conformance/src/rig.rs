@@ -37,6 +37,8 @@ pub struct Side {
     pub domain: Fid,
     /// The endpoint.
     pub ep: Fid,
+    /// The shared context it receives through.
+    pub srx: Option<Fid>,
     /// Where its transmits complete, and its receives unless `rx_cq` is another.
     pub cq: Fid,
     /// Where its receives complete.
@@ -516,6 +518,7 @@ impl<'a> Rig<'a> {
         fids.extend(self.pep);
         fids.extend(self.exposed.take());
         for side in &self.sides {
+            fids.extend(side.srx);
             fids.extend([side.cq, side.rx_cq]);
             fids.extend(side.tx_cntr);
             fids.extend(side.rx_cntr);

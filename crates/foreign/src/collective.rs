@@ -15,6 +15,7 @@ use ripstop_types::{Collective, Datatype, Errno, FiAddr, Flags};
 use crate::av::AvCore;
 use crate::buf::Buf;
 use crate::call::{ENOSYS, op};
+use crate::deferred::arm;
 use crate::endpoint::EpCore;
 use crate::eq::FidId;
 use crate::fabric::opened;
@@ -23,7 +24,7 @@ use crate::ops::Kind;
 use crate::owned::Owned;
 use crate::payload::private::Sealed as _;
 use crate::threading::{Lock, Threading};
-use crate::{Av, Domain, Endpoint, Error, Result};
+use crate::{Av, Cntr, Domain, Endpoint, Error, Result};
 
 /// How to make an address vector set (`struct fi_av_set_attr`).
 #[derive(Clone, Copy, Debug)]
@@ -379,12 +380,19 @@ impl<M: Threading> Endpoint<M> {
 
     /// Starts a collective operation, with the operand first and then room for the result; an
     /// empty one, or one that the operation does not take, is given as null. The buffer of a
-    /// broadcast is the second.
+    /// broadcast is the second. With `when` it starts when the counter has come so far
+    /// (`FI_TRIGGER`, which [`Collecting::flags`] must not have).
     ///
     /// # Errors
     ///
     /// As [`Endpoint::sendmsg`]; `FI_EINVAL` for buffers that are too short.
-    pub fn collective(&self, bufs: [Buf; 2], call: &Collecting, token: u64) -> Posted<Vec<Buf>> {
+    pub fn collective(
+        &self,
+        bufs: [Buf; 2],
+        call: &Collecting,
+        when: Option<(&Cntr<M>, usize)>,
+        token: u64,
+    ) -> Posted<Vec<Buf>> {
         let name = call_name(call.coll);
         let members = self.group_size(call.group);
         let fits = call.fits(members, bufs[0].len(), bufs[1].len());
@@ -402,7 +410,20 @@ impl<M: Threading> Endpoint<M> {
             Err(errno) => return Err(refused(name, errno, bufs)),
         };
         let ep = self.raw();
-        self.post(name, Kind::Plain, token, bufs, Ok(()), |context| {
+        let mut call = *call;
+        let gate = match call.flags.contains(Flags::TRIGGER) {
+            true => Err(Errno::EBADFLAGS),
+            false => Ok(()),
+        };
+        if let Some((counter, _)) = when {
+            call.flags |= Flags::TRIGGER;
+            self.keep_counter(counter);
+        }
+        self.post(name, Kind::Plain, token, bufs, gate, |context| {
+            if let Some((counter, threshold)) = when {
+                arm(context, counter, threshold);
+            }
+            let call = &call;
             let args = Args {
                 ep,
                 input,

@@ -234,6 +234,21 @@ impl Parcel {
     }
 }
 
+/// Writes into the context of an operation that is about to be posted what it waits for. The
+/// context is one of the book.
+pub(crate) fn arm<M: Threading>(context: *mut c_void, counter: &Cntr<M>, threshold: usize) {
+    let cntr = counter.core.owned.get();
+    let condition = fi_triggered_context2 {
+        event_type: FI_TRIGGER_THRESHOLD,
+        trigger: fi_triggered_context2_trigger {
+            threshold: fi_trigger_threshold { cntr, threshold },
+        },
+    };
+    // SAFETY: the context is a `fi_context2` of the book, which is as large, and whose
+    // operation has not been posted.
+    unsafe { context.cast::<fi_triggered_context2>().write(condition) };
+}
+
 fn op_type(transfer: Transfer) -> fi_op_type {
     match transfer {
         Transfer::Send => FI_OP_SEND,
@@ -367,6 +382,13 @@ impl<M: Threading> Endpoint<M> {
         posted.map(|op| (op, WorkId(id)))
     }
 
+    /// As for deferred work: a counter that the library may not be trusted with is never closed.
+    pub(crate) fn keep_counter(&self, counter: &Cntr<M>) {
+        if self.domain().guarded() {
+            std::mem::forget(counter.clone());
+        }
+    }
+
     /// Posts a message, a receive, a read or a write with `FI_TRIGGER`: it starts when the
     /// counter has come far enough.
     ///
@@ -383,25 +405,12 @@ impl<M: Threading> Endpoint<M> {
             Ok(parts) => parts,
             Err(errno) => return Err(refused("fi_sendmsg", errno, bufs)),
         };
-        if self.domain().guarded() {
-            std::mem::forget(when.0.clone());
-        }
+        self.keep_counter(when.0);
         let gate = self.may(call, &parts);
-        let (ep, cntr) = (self.raw(), when.0.core.owned.get());
+        let ep = self.raw();
         let flags = (call.flags | Flags::TRIGGER).bits();
         self.post("fi_sendmsg", Kind::Plain, token, bufs, gate, |context| {
-            let condition = fi_triggered_context2 {
-                event_type: FI_TRIGGER_THRESHOLD,
-                trigger: fi_triggered_context2_trigger {
-                    threshold: fi_trigger_threshold {
-                        cntr,
-                        threshold: when.1,
-                    },
-                },
-            };
-            // SAFETY: the context is a `fi_context2` of the book, which is as large, and whose
-            // operation has not been posted.
-            unsafe { context.cast::<fi_triggered_context2>().write(condition) };
+            arm(context, when.0, when.1);
             let nobody = (ptr::null_mut(), 0);
             let sealed = Parcel::seal(parts, FI_OP_SEND, nobody, ptr::null_mut(), |parcel| {
                 parcel.transfer(call, ep, context)

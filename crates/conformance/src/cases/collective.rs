@@ -4,13 +4,13 @@ mod bad;
 mod set;
 mod team;
 
-use ripstop_types::{AtomicOp, Collective, Datatype, Errno, Flags};
+use ripstop_types::{AtomicOp, Collective, Datatype, Errno, Flags, WaitObj};
 
 use crate::case::{Case, Cx, Outcome, Step};
 use crate::cases::atomic::model::pairs;
 use crate::ensure;
 use crate::rig::Spec;
-use crate::subject::Post;
+use crate::subject::{Post, When};
 use team::{Team, What};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -138,6 +138,11 @@ const OWN: &[Case] = &[
         "fi_collective/domains",
         "members may have domains of their own",
         domains,
+    ),
+    Case::rdm(
+        "fi_trigger/collectives",
+        "triggered collectives start when the counter has come so far, and are reported",
+        triggered,
     ),
     Case::rdm(
         "fi_collective/query",
@@ -452,6 +457,50 @@ fn domains(cx: &Cx<'_>) -> Outcome {
     for coll in Collective::ALL {
         team.run(&group, &What::new(coll, Datatype::Int64, 500).root(2))?;
     }
+    team.leave(group)?;
+    team.close()
+}
+
+fn triggered(cx: &Cx<'_>) -> Outcome {
+    let team = Team::with(cx, 3, &Spec::collective().caps(Flags::TRIGGER))?;
+    let group = team.all()?;
+    let s = team.rig.s;
+    let go = s.cntr(team.rig.sides[0].domain, WaitObj::None)?;
+    for (threshold, coll) in (1..).zip(Collective::ALL) {
+        let what = What::new(coll, Datatype::Int64, 6).root(1);
+        let mut tokens = Vec::new();
+        for rank in 0..3 {
+            let mut call = team.call(&group, rank, &what);
+            let cntr = go;
+            call.when = (rank != 1).then_some(When { cntr, threshold });
+            tokens.push(team.start_call(&group, rank, &call)?);
+        }
+        // A member that has not started is waited for; a root that sends may be done.
+        for _ in 0..100 {
+            team.rig.pump()?;
+        }
+        for rank in [0, 2] {
+            let early = team.rig.take_done(rank, tokens[rank]);
+            ensure!(early.is_none(), "{coll:?} is done before its time");
+        }
+        s.cntr_add(go, 1)?;
+        for (rank, token) in tokens.into_iter().enumerate() {
+            team.check(&group, rank, &what, token)?;
+        }
+    }
+    // One that is cancelled has not begun.
+    let what = What::new(Collective::Allreduce, Datatype::Int64, 6);
+    let mut call = team.call(&group, 0, &what);
+    call.when = Some(When {
+        cntr: go,
+        threshold: u64::from(u32::MAX),
+    });
+    team.start_call(&group, 0, &call)?;
+    s.cancel(team.rig.sides[0].ep, call.token)?;
+    let failed = team.rig.failed(0, call.token)?;
+    ensure!(failed.err == Errno::ECANCELED, "{}", failed.err.name());
+    team.run(&group, &what)?;
+    s.close(go)?;
     team.leave(group)?;
     team.close()
 }

@@ -43,7 +43,7 @@ pub fn all() -> Vec<Case> {
         rma::cases(),
         atomic::cases(),
         mr::CASES.to_vec(),
-        trigger::CASES.to_vec(),
+        trigger::cases(),
         collective::cases(),
         careless::CASES.to_vec(),
         peers::CASES.to_vec(),

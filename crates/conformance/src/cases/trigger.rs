@@ -1,5 +1,7 @@
 //! `fi_trigger`(3).
 
+mod shared;
+
 use std::time::{Duration, Instant};
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, WaitObj};
@@ -9,7 +11,11 @@ use crate::ensure;
 use crate::rig::{A, B, Rig, SOON, Spec};
 use crate::subject::{Fid, Post, Token, When, WorkId, WorkOp};
 
-pub(super) const CASES: &[Case] = &[
+pub(super) fn cases() -> Vec<Case> {
+    [OWN, shared::CASES].concat()
+}
+
+const OWN: &[Case] = &[
     Case::both(
         "fi_trigger/messages",
         "deferred messages and receives, tagged or not, start when the counter has come so far",

@@ -5,7 +5,7 @@ use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, Hints, Info};
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Mode, MrMode, Progress, Threading, WaitObj};
 
 use super::{A, B, Rig, RmaCounters, Side, Spec};
-use crate::case::{Cx, Step, Stop};
+use crate::case::{Cx, Step, Stop, offered};
 use crate::subject::{Error, Fid, Query, Result as CallResult, Subject};
 
 /// Hints for the provider, endpoint type and threading level under test.
@@ -231,7 +231,19 @@ fn prepare_on(s: &dyn Subject, spec: &Spec, domain: Fid, info: &Info, cq: Fid) -
         true => s.cq(domain, spec.cq)?,
         false => cq,
     };
+    // Before the endpoint, which takes a connection request.
+    let srx = match spec.shared_rx {
+        true => Some(offered(
+            s.shared_rx(domain, info),
+            &[Errno::ENOSYS],
+            "fi_srx_context",
+        )?),
+        false => None,
+    };
     let ep = s.endpoint(domain, info)?;
+    if let Some(srx) = srx {
+        s.bind(ep, srx, Flags::empty())?;
+    }
     if spec.split_cq || !spec.selective.is_empty() {
         for (queue, direction) in [(cq, Flags::SEND), (rx_cq, Flags::RECV)] {
             let selective = match spec.selective.contains(direction) {
@@ -246,6 +258,7 @@ fn prepare_on(s: &dyn Subject, spec: &Spec, domain: Fid, info: &Info, cq: Fid) -
     Ok(Side {
         domain,
         ep,
+        srx,
         cq,
         rx_cq,
         tx_cntr: None,

@@ -1,4 +1,5 @@
-use ripstop_core::Hints;
+use ripstop_core::{Hints, SHARED_CONTEXT};
+
 use ripstop_types::{
     AvType, CqFormat, Flags, MrMode, MsgOrder, Progress, Threading, Version, WaitObj,
 };
@@ -44,6 +45,8 @@ pub struct Spec {
     pub cq_data: usize,
     /// The event queues' wait object.
     pub eq_wait: WaitObj,
+    /// Each side receives through a shared context.
+    pub shared_rx: bool,
     /// Reliable datagram endpoints have an event queue too, `rig.eqs[A]`.
     pub events: bool,
     /// Counters of each side's reads and writes, and of those that reach it.
@@ -78,6 +81,7 @@ impl Default for Spec {
             cq_data: 0,
             eq_wait: WaitObj::Unspec,
             events: false,
+            shared_rx: false,
             rma_counters: false,
             mr_mode: None,
             version: None,
@@ -146,6 +150,9 @@ impl Spec {
     /// Writes what the spec asks into hints.
     pub(super) fn fill(&self, hints: &mut Hints) {
         hints.caps |= self.caps;
+        if let (true, Some(ep)) = (self.shared_rx, &mut hints.ep) {
+            ep.rx_ctx_cnt = SHARED_CONTEXT;
+        }
         let mut tx = hints.tx.take().unwrap_or_default();
         tx.op_flags = self.tx_op_flags;
         tx.msg_order = self.order;

@@ -1,6 +1,6 @@
 use ripstop_types::{Collective, FiAddr, Flags};
 
-use super::{Fid, Token};
+use super::{Fid, Token, When};
 
 /// Attributes of an address vector set (`struct fi_av_set_attr`).
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +62,8 @@ pub struct Coll {
     pub result: Vec<u8>,
     /// Flags of the call. With some, a barrier is `fi_barrier2`.
     pub flags: Flags,
+    /// What it waits for, with `FI_TRIGGER`.
+    pub when: Option<When>,
     /// Comes back with the completion; 0 until it is posted.
     pub token: Token,
 }

@@ -153,6 +153,7 @@ impl What {
             input,
             result,
             flags: Flags::empty(),
+            when: None,
             token: 0,
         }
     }

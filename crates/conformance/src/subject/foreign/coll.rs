@@ -1,8 +1,8 @@
 use ripstop_foreign as lib;
 use ripstop_foreign::Buf;
-use ripstop_types::{FiAddr, Flags};
+use ripstop_types::{Errno, FiAddr, Flags};
 
-use super::{Foreign, table};
+use super::{Foreign, refused, table};
 use crate::subject::{AvSetAttr, Coll, CollLimit, Fid, Result, SetChange};
 
 impl<M: lib::Threading> Foreign<M> {
@@ -39,6 +39,11 @@ impl<M: lib::Threading> Foreign<M> {
     pub(super) fn do_collective(&self, ep: Fid, call: &Coll) -> Result<()> {
         let ep = self.table.ep(ep)?;
         let bufs = [&call.input, &call.result].map(|bytes| Buf::from(&bytes[..]));
+        let counter = call.when.map(|when| self.table.cntr(when.cntr));
+        let counter = counter.transpose()?;
+        let value = call.when.map_or(0, |when| when.threshold);
+        let value = usize::try_from(value);
+        let value = value.map_err(|_| refused("fi_allreduce", Errno::EINVAL))?;
         let collecting = lib::Collecting {
             coll: call.coll,
             datatype: call.datatype,
@@ -48,7 +53,8 @@ impl<M: lib::Threading> Foreign<M> {
             root: call.root,
             flags: call.flags,
         };
-        let op = table::read(&ep).collective(bufs, &collecting, call.token);
+        let when = counter.as_ref().map(|counter| (counter, value));
+        let op = table::read(&ep).collective(bufs, &collecting, when, call.token);
         let op = op.map_err(lib::Error::from)?;
         self.table.with(|t| t.ops.insert(call.token, op));
         Ok(())

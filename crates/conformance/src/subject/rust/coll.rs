@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ripstop_core::av::set::{AvSet, AvSetAttr as CoreAttr};
 use ripstop_core::provider::{
-    AddressVector, CollCall, Direction, Domain, Endpoint, JoinCall, Provider,
+    AddressVector, CollCall, DataCall, Direction, Domain, Endpoint, JoinCall, Provider, Threshold,
 };
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_types::{AtomicOp, Collective, Datatype};
@@ -12,7 +12,7 @@ use ripstop_types::{AtomicOp, Collective, Datatype};
 use super::open::event_token;
 use super::table::{Object, Set};
 use super::{Kind, Rust, of};
-use crate::subject::{AvSetAttr, Coll, CollLimit, Error, Fid, Result, SetChange};
+use crate::subject::{AvSetAttr, Coll, CollLimit, Error, Fid, Result, SetChange, When};
 
 const UNKNOWN: Error = Error::Missing("name an unknown datatype or operation");
 
@@ -91,23 +91,29 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let bufs = bufs.map(|bytes| Parked::park(bytes.clone()));
         let (context, lent) = self.table.lend(fid, call.token, bufs.into());
         let buf = |at: usize| lent.get(at).copied().unwrap_or(UserBuf::EMPTY);
-        let started = ep.collective(
-            buf(0),
-            buf(1),
-            &CollCall {
-                coll: call.coll,
-                datatype,
-                op,
-                count: call.count,
-                group: call.group,
-                root: call.root,
-                context,
-                flags: (!call.flags.is_empty()).then(|| {
-                    let own = ep.op_flags(Direction::Tx);
-                    own | call.flags
-                }),
-            },
-        );
+        let core = CollCall {
+            coll: call.coll,
+            datatype,
+            op,
+            count: call.count,
+            group: call.group,
+            root: call.root,
+            context,
+            flags: (!call.flags.is_empty()).then(|| {
+                let own = ep.op_flags(Direction::Tx);
+                own | call.flags
+            }),
+        };
+        let started = match call.when {
+            None => ep.collective(buf(0), buf(1), &core),
+            Some(When { cntr, threshold }) => {
+                let when = Threshold {
+                    counter: &self.table.cntr(cntr)?,
+                    value: threshold,
+                };
+                ep.trigger(&DataCall::Collective([buf(0), buf(1)], core), when)
+            }
+        };
         of("collective", started).inspect_err(|_| self.table.forget(context))
     }
 

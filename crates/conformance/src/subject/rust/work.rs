@@ -1,10 +1,8 @@
 //! Triggered operations and deferred work.
 
-use std::sync::Arc;
-
 use ripstop_core::FidToken;
 use ripstop_core::provider::{
-    AtomicCall, DataCall, Domain, Endpoint, Provider, RecvKind, RmaCall, Threshold, Work,
+    AtomicCall, DataCall, Domain, Endpoint, Provider, RecvKind, RmaCall, SharedRx, Threshold, Work,
     WorkOp as CoreOp,
 };
 use ripstop_mem::Parked;
@@ -12,8 +10,9 @@ use ripstop_types::{Context, Flags};
 
 use super::atomic::known;
 use super::open::{parked, rma_iov, send_kind};
+use super::table::Object;
 use super::{Kind, Rust, of};
-use crate::subject::{Fid, Kind as PostKind, Post, Result, When, WorkId, WorkOp};
+use crate::subject::{Error, Fid, Kind as PostKind, Post, Result, When, WorkId, WorkOp};
 
 impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
     /// Lends the buffers of a post and makes a call of it.
@@ -92,14 +91,19 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
     }
 
     pub(super) fn do_trigger(&self, fid: Fid, post: &Post, when: When) -> Result<()> {
-        let ep = self.table.ep(fid)?;
+        let object = self.table.get(fid)?;
         let counter = self.table.cntr(when.cntr)?;
         self.with_call(fid, post, |call, _| {
             let when = Threshold {
                 counter: &counter,
                 value: when.threshold,
             };
-            of("trigger", ep.trigger(call, when))
+            let posted = match &object {
+                Object::Ep(ep) => ep.trigger(call, when),
+                Object::Srx(srx) => srx.trigger(call, when),
+                _ => return Err(Error::Missing("post to that")),
+            };
+            of("trigger", posted)
         })
     }
 
@@ -126,14 +130,16 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
                 post,
                 done,
             } => {
-                let ep: Arc<_> = self.table.ep(fid)?;
+                let object = self.table.get(fid)?;
                 let done = done.map(|done| self.table.cntr(done)).transpose()?;
+                let done = done.as_ref();
                 self.with_call(fid, post, |call, _| {
-                    queue(CoreOp::Data {
-                        ep: &ep,
-                        call: *call,
-                        done: done.as_ref(),
-                    })
+                    let call = *call;
+                    match &object {
+                        Object::Ep(ep) => queue(CoreOp::Data { ep, call, done }),
+                        Object::Srx(srx) => queue(CoreOp::SharedRecv { srx, call, done }),
+                        _ => Err(Error::Missing("post to that")),
+                    }
                 })?;
             }
         }
