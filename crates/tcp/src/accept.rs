@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use ripstop_engine::xnet::Terms;
 use ripstop_engine::xnet::cm::CmReader;
-use ripstop_os::{Interest, Shutdown, Socket, Spare, clock};
+use ripstop_os::{Interest, Shutdown, Spare, clock};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 use ripstop_wire::{ByteOrder, WireError};
 
 use crate::params::Params;
 use crate::state::{State, token};
+use crate::transport::{Link, Listener, Transport};
 
 /// A stream whose request has not arrived whole.
 #[derive(Debug)]
-pub(crate) struct Accepting {
-    pub(crate) socket: Socket,
+pub(crate) struct Accepting<T: Transport> {
+    pub(crate) link: T::Link,
     pub(crate) peer: SocketAddr,
     pub(crate) ep: u32,
     pub(crate) reader: Box<CmReader>,
@@ -29,8 +30,8 @@ pub(crate) struct Accepting {
 
 /// A stream whose request has arrived: to be accepted by an endpoint, or rejected.
 #[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) socket: Socket,
+pub(crate) struct Request<T: Transport> {
+    pub(crate) link: T::Link,
     pub(crate) peer: SocketAddr,
     pub(crate) header: Header,
 }
@@ -79,10 +80,10 @@ pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
     }
 }
 
-impl Accepting {
-    pub(crate) fn new(socket: Socket, peer: SocketAddr, ep: u32, params: &Params) -> Self {
+impl<T: Transport> Accepting<T> {
+    pub(crate) fn new(link: T::Link, peer: SocketAddr, ep: u32, params: &Params) -> Self {
         Self {
-            socket,
+            link,
             peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
             ep,
             reader: Box::new(CmReader::new()),
@@ -94,7 +95,7 @@ impl Accepting {
 
     /// Reads what has arrived of the request.
     pub(crate) fn read(&mut self) -> Read {
-        match read_message(&self.socket, &mut self.reader) {
+        match read_message(&self.link, &mut self.reader) {
             Ok(false) => {
                 if self.reader.has_started()
                     && let Some(rest) = self.rest.take()
@@ -133,14 +134,17 @@ impl Accepting {
     }
 }
 
-/// The next connection that waits on a listening socket. Those for which there is no descriptor
+/// The next connection that waits at a listener. Those for which there is no descriptor
 /// are turned away, so that their peers know.
-pub(crate) fn next_accepted(listener: &Socket, spare: &mut Spare) -> Option<(Socket, SocketAddr)> {
+pub(crate) fn next_accepted<L: Listener>(
+    listener: &L,
+    spare: &mut Spare,
+) -> Option<(L::Link, SocketAddr)> {
     loop {
         match listener.accept() {
             Ok(accepted) => return accepted,
             Err(error) => {
-                let peer = spare.turn_away(listener)?;
+                let peer = listener.turn_away(spare)?;
                 log_warn_sparse!(
                     EpCtrl,
                     "{peer}: turned away: {error}; raise the limit of open files"
@@ -152,7 +156,7 @@ pub(crate) fn next_accepted(listener: &Socket, spare: &mut Spare) -> Option<(Soc
 
 /// Reads a connection message as far as it has arrived; returns whether it is whole.
 pub(crate) fn read_message(
-    socket: &Socket,
+    link: &impl Link,
     reader: &mut CmReader,
 ) -> core::result::Result<bool, Broken> {
     loop {
@@ -160,7 +164,7 @@ pub(crate) fn read_message(
         if room.is_empty() {
             return Ok(true);
         }
-        match socket.recv(room) {
+        match link.recv(room) {
             Ok(0) => return Err(Broken::Ended),
             Ok(count) => {
                 if reader.filled(count).map_err(Broken::Wrong)? {
@@ -175,7 +179,7 @@ pub(crate) fn read_message(
 
 /// Writes a connection message; it is the first on its stream, so it fits.
 pub(crate) fn write_message(
-    socket: &Socket,
+    link: &impl Link,
     kind: Kind,
     extensions: Extensions,
     data: &[u8],
@@ -192,7 +196,7 @@ pub(crate) fn write_message(
         .map_err(|error| error.errno())?;
     let mut message = header.to_vec();
     message.extend_from_slice(data);
-    if socket.send(&message)? == message.len() {
+    if link.send(&message)? == message.len() {
         Ok(())
     } else {
         Err(Errno::EIO)
@@ -200,9 +204,9 @@ pub(crate) fn write_message(
 }
 
 /// Refuses a request, with data for the peer.
-pub(crate) fn reject(socket: &Socket, peer: &SocketAddr, data: &[u8]) {
-    let told = write_message(socket, Kind::Reject, Extensions::NONE, data)
-        .and_then(|()| socket.shutdown(Shutdown::Both));
+pub(crate) fn reject(link: &impl Link, peer: &SocketAddr, data: &[u8]) {
+    let told = write_message(link, Kind::Reject, Extensions::NONE, data)
+        .and_then(|()| link.shutdown(Shutdown::Both));
     if let Err(error) = told {
         log_info!(
             EpCtrl,
@@ -211,7 +215,7 @@ pub(crate) fn reject(socket: &Socket, peer: &SocketAddr, data: &[u8]) {
     }
 }
 
-impl State {
+impl<T: Transport> State<T> {
     /// Somebody connects to an RDM endpoint.
     pub(crate) fn handle_listener(&mut self, ep: u32) {
         let params = Arc::clone(&self.params);
@@ -220,19 +224,19 @@ impl State {
             let Some(rdm) = state.and_then(|state| state.rdm.as_ref()) else {
                 return;
             };
-            let Some((socket, peer)) = next_accepted(&rdm.listener, &mut self.spare) else {
+            let Some((link, peer)) = next_accepted(&rdm.listener, &mut self.spare) else {
                 return;
             };
             self.next_accepting = self.next_accepting.wrapping_add(1);
             let id = self.next_accepting;
             if let Err(error) =
                 self.epoll
-                    .add(&socket, token::ACCEPTING | u64::from(id), Interest::READ)
+                    .add(&link, token::ACCEPTING | u64::from(id), Interest::READ)
             {
                 log_warn!(EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
-            let accepting = Accepting::new(socket, peer, ep, &params);
+            let accepting = Accepting::new(link, peer, ep, &params);
             self.accepting.insert(id, accepting);
             self.start_timer();
             self.handle_accepting(id);
@@ -250,19 +254,13 @@ impl State {
         let Some(accepting) = self.accepting.remove(&id) else {
             return;
         };
-        if let Err(error) = self.epoll.remove(&accepting.socket) {
+        if let Err(error) = self.epoll.remove(&accepting.link) {
             log_warn!(EpCtrl, "{}: dropped: {error}", accepting.peer);
             return;
         }
         if let Read::Whole(header, data) = read {
-            let Accepting {
-                socket, peer, ep, ..
-            } = accepting;
-            let request = Request {
-                socket,
-                peer,
-                header,
-            };
+            let Accepting { link, peer, ep, .. } = accepting;
+            let request = Request { link, peer, header };
             self.handle_request(ep, request, &data);
         }
     }

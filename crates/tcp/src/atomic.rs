@@ -12,8 +12,9 @@ use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rma::level;
 use crate::state::State;
+use crate::transport::Transport;
 
-impl State {
+impl<T: Transport> State<T> {
     /// Posts an atomic, for deferred work if its id is given.
     pub(crate) fn post_atomic(
         &mut self,

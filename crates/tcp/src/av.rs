@@ -14,6 +14,7 @@ use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 use crate::domain::{Domain, Mode};
 use crate::params::NAME;
 use crate::state::State;
+use crate::transport::Transport;
 
 /// The peers of an address vector.
 #[derive(Debug)]
@@ -55,8 +56,8 @@ impl Table {
 }
 
 /// Opens an address vector that processes share. Names are those of one interface.
-fn open_shared<K: Mode>(
-    domain: &Domain<K>,
+fn open_shared<T: Transport, K: Mode>(
+    domain: &Domain<T, K>,
     name: &str,
     count: usize,
     read_only: bool,
@@ -76,8 +77,8 @@ const MAX_CTX_BITS: u8 = 16;
 /// An address vector of the tcp provider. A fabric address is an index, for a map as well as
 /// for a table.
 #[derive(Debug)]
-pub struct Av<K: Mode> {
-    pub(crate) domain: Arc<Domain<K>>,
+pub struct Av<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) id: u32,
     /// Upper bits of a fabric address that name a receive context of the peer.
     pub(crate) rx_ctx_bits: u8,
@@ -92,8 +93,8 @@ pub struct Av<K: Mode> {
     ids: AtomicU32,
 }
 
-impl<K: Mode> Av<K> {
-    pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &AvAttr) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> Av<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &AvAttr) -> Result<Arc<Self>> {
         let strict = attr.flags.contains(Flags::AV_USER_ID);
         if strict && !domain.info.domain.caps.contains(Flags::AV_USER_ID) {
             return Err(Errno::EINVAL);
@@ -139,7 +140,7 @@ impl<K: Mode> Av<K> {
         }))
     }
 
-    fn table(state: &mut State, id: u32) -> Result<&mut Table> {
+    fn table(state: &mut State<T>, id: u32) -> Result<&mut Table> {
         state
             .avs
             .get_mut(id as usize)
@@ -147,7 +148,7 @@ impl<K: Mode> Av<K> {
             .ok_or(Errno::EINVAL)
     }
 
-    fn insert_one(&self, state: &mut State, addr: SocketAddr) -> Result<FiAddr> {
+    fn insert_one(&self, state: &mut State<T>, addr: SocketAddr) -> Result<FiAddr> {
         let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
         let handle = Self::table(state, self.id)?.insert(&addr)?;
         if state.has_streams() {
@@ -157,13 +158,13 @@ impl<K: Mode> Av<K> {
     }
 }
 
-impl<K: Mode> Av<K> {
+impl<T: Transport, K: Mode> Av<T, K> {
     /// The ids of its peers in the engine, or [`NIL`].
     pub(crate) fn ids(&self) -> u32 {
         self.ids.load(Ordering::Relaxed)
     }
 
-    fn set_id(&self, state: &mut State, peer: FiAddr, id: FiAddr) -> Result<()> {
+    fn set_id(&self, state: &mut State<T>, peer: FiAddr, id: FiAddr) -> Result<()> {
         if self.ids() == NIL {
             let ids = state.engine.open_ids(UserIds::new(false))?;
             self.ids.store(ids, Ordering::Relaxed);
@@ -174,7 +175,7 @@ impl<K: Mode> Av<K> {
     }
 }
 
-impl<K: Mode> Drop for Av<K> {
+impl<T: Transport, K: Mode> Drop for Av<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         state.avs[self.id as usize] = None;
@@ -182,7 +183,7 @@ impl<K: Mode> Drop for Av<K> {
     }
 }
 
-impl<K: Mode> AddressVector for Av<K> {
+impl<T: Transport, K: Mode> AddressVector for Av<T, K> {
     fn av_type(&self) -> AvType {
         self.av_type
     }

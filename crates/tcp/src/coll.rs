@@ -20,6 +20,7 @@ use ripstop_wire::xnet::base::MAX_HEADER;
 use crate::domain::{Domain, Mode};
 use crate::endpoint::Endpoint;
 use crate::state::{State, put};
+use crate::transport::Transport;
 
 /// Marks the addresses of groups. No peer has such, and no set.
 const MARK: u64 = 1 << 63;
@@ -44,21 +45,21 @@ pub(crate) struct GroupState {
 
 /// A group that an endpoint of the tcp provider has joined, or is joining.
 #[derive(Debug)]
-pub struct Group<K: Mode> {
-    domain: Arc<Domain<K>>,
+pub struct Group<T: Transport, K: Mode> {
+    domain: Arc<Domain<T, K>>,
     id: u32,
     addr: FiAddr,
     /// It stays as long as the group.
-    _ep: Arc<Endpoint<K>>,
+    _ep: Arc<Endpoint<T, K>>,
 }
 
-impl<K: Mode> provider::Group for Group<K> {
+impl<T: Transport, K: Mode> provider::Group for Group<T, K> {
     fn addr(&self) -> FiAddr {
         self.addr
     }
 }
 
-impl<K: Mode> Drop for Group<K> {
+impl<T: Transport, K: Mode> Drop for Group<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         state.engine.close_group(self.id);
@@ -69,11 +70,11 @@ impl<K: Mode> Drop for Group<K> {
     }
 }
 
-impl<K: Mode> Group<K> {
+impl<T: Transport, K: Mode> Group<T, K> {
     /// Joins a group.
     pub(crate) fn join(
-        domain: &Arc<Domain<K>>,
-        ep: &Arc<Endpoint<K>>,
+        domain: &Arc<Domain<T, K>>,
+        ep: &Arc<Endpoint<T, K>>,
         ep_id: u32,
         call: &JoinCall<'_>,
         token: Token,
@@ -90,7 +91,7 @@ impl<K: Mode> Group<K> {
     }
 }
 
-impl State {
+impl<T: Transport> State<T> {
     fn join_group(&mut self, ep: u32, call: &JoinCall<'_>, token: Token) -> Result<(u32, FiAddr)> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         if !state.has_coll {

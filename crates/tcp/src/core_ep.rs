@@ -12,17 +12,18 @@ use ripstop_core::{Address, Info};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::EpConfig;
-use ripstop_os::{Interest, Socket};
+use ripstop_os::Interest;
 use ripstop_types::{EpType, Errno, Flags, Result, tclass};
 
 use crate::av::Av;
 use crate::domain::{Domain, Mode, default_source};
 use crate::endpoint::{Part, RX_FLAGS, TX_FLAGS};
-use crate::params::{BACKLOG, MIN_MULTI_RECV};
+use crate::params::{BACKLOG, MIN_MULTI_RECV, Params};
 use crate::passive::{ConnRequest, PassiveEp};
 use crate::rdm::{Rdm, bind_advice};
 use crate::small::Calls;
 use crate::state::{EpState, Msg, State, put, token};
+use crate::transport::{Listener as _, Transport};
 use crate::triggered::Owner;
 
 /// How long a closing endpoint tries to hand over messages that were injected.
@@ -31,8 +32,8 @@ const LINGER: Duration = Duration::from_millis(500);
 /// See the module. A plain endpoint has one to itself; the transmit and the receive context of
 /// one index of a scalable endpoint share one.
 #[derive(Debug)]
-pub(crate) struct Core<K: Mode> {
-    pub(crate) domain: Arc<Domain<K>>,
+pub(crate) struct Core<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) id: u32,
     /// Contexts that are open.
     tx_open: AtomicBool,
@@ -49,14 +50,16 @@ pub(crate) fn source_of(info: &Info) -> Result<Option<SocketAddr>> {
 }
 
 /// The address an RDM endpoint of this `fi_info` listens on.
-pub(crate) fn rdm_source<K: Mode>(domain: &Domain<K>, info: &Info) -> Result<SocketAddr> {
+pub(crate) fn rdm_source<T: Transport, K: Mode>(
+    domain: &Domain<T, K>,
+    info: &Info,
+) -> Result<SocketAddr> {
     Ok(source_of(info)?.unwrap_or_else(|| default_source(&domain.fabric, None)))
 }
 
-/// A socket for an RDM endpoint to listen on.
-pub(crate) fn bind_rdm<K: Mode>(domain: &Domain<K>, wanted: &SocketAddr) -> Result<Socket> {
-    let range = domain.fabric.params.range_for(wanted);
-    Socket::tcp_bound(wanted, range).inspect_err(|error| {
+/// A listener at an address, as [`Transport::bind`], with a line in the log where there is none.
+pub(crate) fn bind<T: Transport>(params: &Params, wanted: &SocketAddr) -> Result<T::Listener> {
+    T::bind(params, wanted).inspect_err(|error| {
         log_warn!(
             EpCtrl,
             "{wanted}: cannot be bound: {error}; {}",
@@ -66,7 +69,7 @@ pub(crate) fn bind_rdm<K: Mode>(domain: &Domain<K>, wanted: &SocketAddr) -> Resu
 }
 
 /// The code point of an endpoint's packets: of its own class, else of the domain's.
-fn dscp<K: Mode>(domain: &Domain<K>, info: &Info) -> Result<Option<u8>> {
+fn dscp<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<Option<u8>> {
     let classes = [info.tx.tclass, domain.info.domain.tclass];
     match classes.into_iter().find(|class| *class != 0) {
         Some(class) => tclass::dscp(class).map(Some).ok_or(Errno::EINVAL),
@@ -74,9 +77,9 @@ fn dscp<K: Mode>(domain: &Domain<K>, info: &Info) -> Result<Option<u8>> {
     }
 }
 
-impl<K: Mode> Core<K> {
+impl<T: Transport, K: Mode> Core<T, K> {
     pub(crate) fn open_msg(
-        domain: &Arc<Domain<K>>,
+        domain: &Arc<Domain<T, K>>,
         info: &Info,
         token: Token,
     ) -> Result<Arc<Self>> {
@@ -85,12 +88,12 @@ impl<K: Mode> Core<K> {
             ..Msg::default()
         };
         if let Some(handle) = &info.handle {
-            if let Some(pep) = handle.downcast::<PassiveEp>() {
-                let socket = pep.take_socket()?;
-                msg.local = Some(socket.local_addr()?);
-                msg.bound = Some(socket);
+            if let Some(pep) = handle.downcast::<PassiveEp<T>>() {
+                let listener = pep.take_listener()?;
+                msg.local = Some(listener.local_addr()?);
+                msg.bound = Some(listener);
             } else {
-                let request = handle.downcast::<ConnRequest>().ok_or(Errno::EINVAL)?;
+                let request = handle.downcast::<ConnRequest<T>>().ok_or(Errno::EINVAL)?;
                 msg.request = Some(request.take().ok_or(Errno::EINVAL)?);
             }
         }
@@ -99,10 +102,10 @@ impl<K: Mode> Core<K> {
 
     /// `context` is the index among those of a scalable endpoint, 0 for a plain one.
     pub(crate) fn open_rdm(
-        domain: &Arc<Domain<K>>,
+        domain: &Arc<Domain<T, K>>,
         info: &Info,
         token: Token,
-        listener: Socket,
+        listener: T::Listener,
         context: u8,
     ) -> Result<Arc<Self>> {
         let rdm = Rdm {
@@ -117,11 +120,11 @@ impl<K: Mode> Core<K> {
     }
 
     fn open(
-        domain: &Arc<Domain<K>>,
+        domain: &Arc<Domain<T, K>>,
         info: &Info,
         token: Token,
-        msg: Msg,
-        rdm: Option<Rdm>,
+        msg: Msg<T>,
+        rdm: Option<Rdm<T>>,
     ) -> Result<Arc<Self>> {
         let is_msg = info.ep.ep_type == EpType::Msg;
         let directed = info.caps.contains(Flags::DIRECTED_RECV);
@@ -229,7 +232,7 @@ impl<K: Mode> Core<K> {
     }
 
     /// Lets peers connect, and gives them names. Does nothing the second time.
-    pub(crate) fn listen(&self, state: &mut State, av: &Av<K>) -> Result<()> {
+    pub(crate) fn listen(&self, state: &mut State<T>, av: &Av<T, K>) -> Result<()> {
         let epoll = Arc::clone(&state.epoll);
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         let rdm = ep.rdm.as_mut().ok_or(Errno::EOPBADSTATE)?;
@@ -250,7 +253,7 @@ impl<K: Mode> Core<K> {
     }
 }
 
-impl State {
+impl<T: Transport> State<T> {
     /// Writes what is staged, so that injected messages are not lost with the endpoint.
     pub(crate) fn drain(&mut self, ep: u32) {
         let end = ripstop_os::clock::now() + LINGER;
@@ -271,7 +274,7 @@ impl State {
     }
 }
 
-impl<K: Mode> Drop for Core<K> {
+impl<T: Transport, K: Mode> Drop for Core<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         state.drop_works_of(Owner::Ep(self.id), None);

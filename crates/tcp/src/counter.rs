@@ -10,18 +10,19 @@ use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
 use crate::state::{State, Waited};
+use crate::transport::Transport;
 use crate::wait::Wait;
 
 /// A counter of the tcp provider.
 #[derive(Debug)]
-pub struct Counter<K: Mode> {
-    pub(crate) domain: Arc<Domain<K>>,
+pub struct Counter<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) id: u32,
     wait: Wait,
 }
 
-impl<K: Mode> Counter<K> {
-    pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &CounterAttr) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> Counter<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &CounterAttr) -> Result<Arc<Self>> {
         // A wait is always possible: without an object it polls.
         let wait = Wait::new(domain, attr.wait)?;
         let values = Values {
@@ -51,7 +52,7 @@ impl<K: Mode> Counter<K> {
         now
     }
 
-    fn values(&self, state: &mut State) -> Values {
+    fn values(&self, state: &mut State<T>) -> Values {
         let values = state.engine.counter_mut(self.id);
         values.map_or_else(Values::default, |c| *c)
     }
@@ -65,7 +66,7 @@ impl<K: Mode> Counter<K> {
     }
 }
 
-impl<K: Mode> Drop for Counter<K> {
+impl<T: Transport, K: Mode> Drop for Counter<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         self.wait.disarm(&mut state);
@@ -74,7 +75,7 @@ impl<K: Mode> Drop for Counter<K> {
     }
 }
 
-impl<K: Mode> provider::Counter for Counter<K> {
+impl<T: Transport, K: Mode> provider::Counter for Counter<T, K> {
     fn read(&self) -> u64 {
         self.poll().value
     }

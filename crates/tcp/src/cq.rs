@@ -11,6 +11,7 @@ use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 use crate::domain::{Domain, Inner, Mode};
 use crate::hot::{Found, NOTHING, Quick};
 use crate::state::{State, Waited};
+use crate::transport::Transport;
 use crate::wait::Wait;
 
 /// Entries of a queue whose opener named no number.
@@ -21,15 +22,15 @@ const RESERVE: usize = 64 * 1024;
 
 /// A completion queue of the tcp provider.
 #[derive(Debug)]
-pub struct Cq<K: Mode> {
-    pub(crate) domain: Arc<Domain<K>>,
-    inner: Arc<Inner<K>>,
+pub struct Cq<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
+    inner: Arc<Inner<T, K>>,
     pub(crate) id: u32,
     wait: Wait,
 }
 
-impl<K: Mode> Cq<K> {
-    pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &CqAttr) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> Cq<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &CqAttr) -> Result<Arc<Self>> {
         let wait = Wait::new(domain, attr.wait)?;
         let size = if attr.size == 0 {
             DEFAULT_SIZE
@@ -49,7 +50,7 @@ impl<K: Mode> Cq<K> {
     }
 }
 
-impl<K: Mode> Drop for Cq<K> {
+impl<T: Transport, K: Mode> Drop for Cq<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         self.wait.disarm(&mut state);
@@ -59,8 +60,8 @@ impl<K: Mode> Drop for Cq<K> {
 
 /// Takes up to `max` entries.
 #[inline]
-fn take(
-    state: &mut State,
+fn take<T: Transport>(
+    state: &mut State<T>,
     id: u32,
     max: usize,
     entry: &mut impl FnMut(&Completion),
@@ -79,15 +80,15 @@ fn take(
 
 /// Whether an entry waits.
 #[inline]
-fn waits(state: &State, id: u32) -> bool {
+fn waits<T: Transport>(state: &State<T>, id: u32) -> bool {
     state.engine.cq(id).is_some_and(|cq| !cq.is_empty())
 }
 
 /// What a read does when it does not find at once that there is nothing: goes on after a quick
 /// one, and takes up to `max` entries.
 #[inline(never)]
-fn read_rest(
-    state: &mut State,
+fn read_rest<T: Transport>(
+    state: &mut State<T>,
     id: u32,
     found: Found,
     max: usize,
@@ -108,7 +109,7 @@ fn read_rest(
     taken
 }
 
-impl<K: Mode> CompletionQueue for Cq<K> {
+impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
     #[inline(always)]
     fn look(&self) -> Look {
         if K::SHARED {

@@ -31,6 +31,7 @@ use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::{State, token};
 use crate::stx::SharedTx;
+use crate::transport::Transport;
 use crate::triggered::Held;
 
 /// How long the progress thread leaves a domain alone that the application polls itself.
@@ -40,21 +41,21 @@ const STANDBY: Duration = Duration::from_millis(1);
 /// thread, so only a shared domain can be progressed by one.
 pub trait Mode: Locking + fmt::Debug + Sized {
     /// The domain as something an event queue can drive.
-    fn source(domain: &Arc<Inner<Self>>) -> Option<Arc<dyn ProgressSource>>;
+    fn source<T: Transport>(domain: &Arc<Inner<T, Self>>) -> Option<Arc<dyn ProgressSource>>;
 
     /// Starts a thread that makes progress when the application does not.
     ///
     /// # Errors
     /// Of starting a thread.
-    fn start(domain: &Arc<Inner<Self>>) -> Result<Option<JoinHandle<()>>>;
+    fn start<T: Transport>(domain: &Arc<Inner<T, Self>>) -> Result<Option<JoinHandle<()>>>;
 }
 
 impl Mode for Shared {
-    fn source(domain: &Arc<Inner<Self>>) -> Option<Arc<dyn ProgressSource>> {
+    fn source<T: Transport>(domain: &Arc<Inner<T, Self>>) -> Option<Arc<dyn ProgressSource>> {
         Some(Arc::clone(domain) as Arc<dyn ProgressSource>)
     }
 
-    fn start(domain: &Arc<Inner<Self>>) -> Result<Option<JoinHandle<()>>> {
+    fn start<T: Transport>(domain: &Arc<Inner<T, Self>>) -> Result<Option<JoinHandle<()>>> {
         let domain = Arc::clone(domain);
         std::thread::Builder::new()
             .name("ripstop-tcp".into())
@@ -65,18 +66,18 @@ impl Mode for Shared {
 }
 
 impl Mode for Serial {
-    fn source(_: &Arc<Inner<Self>>) -> Option<Arc<dyn ProgressSource>> {
+    fn source<T: Transport>(_: &Arc<Inner<T, Self>>) -> Option<Arc<dyn ProgressSource>> {
         None
     }
 
-    fn start(_: &Arc<Inner<Self>>) -> Result<Option<JoinHandle<()>>> {
+    fn start<T: Transport>(_: &Arc<Inner<T, Self>>) -> Result<Option<JoinHandle<()>>> {
         Ok(None)
     }
 }
 
 /// What the objects of a domain share.
-pub struct Inner<K: Mode> {
-    pub(crate) state: K::Lock<State>,
+pub struct Inner<T: Transport, K: Mode> {
+    pub(crate) state: K::Lock<State<T>>,
     pub(crate) epoll: Arc<Epoll>,
     wake: EventFd,
     /// Counts progress made by the application, so that the progress thread can tell.
@@ -86,13 +87,13 @@ pub struct Inner<K: Mode> {
     stop: AtomicBool,
 }
 
-impl<K: Mode> fmt::Debug for Inner<K> {
+impl<T: Transport, K: Mode> fmt::Debug for Inner<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner").finish_non_exhaustive()
     }
 }
 
-impl<K: Mode> Inner<K> {
+impl<T: Transport, K: Mode> Inner<T, K> {
     /// Notes that the application drives progress.
     #[inline]
     pub(crate) fn note_activity(&self) {
@@ -122,7 +123,7 @@ impl<K: Mode> Inner<K> {
     }
 }
 
-impl Inner<Shared> {
+impl<T: Transport> Inner<T, Shared> {
     /// The progress thread: stands by while the application makes progress itself, and else
     /// waits for events in its place.
     fn attend(&self) {
@@ -161,7 +162,7 @@ impl Inner<Shared> {
     }
 }
 
-impl ProgressSource for Inner<Shared> {
+impl<T: Transport> ProgressSource for Inner<T, Shared> {
     fn progress(&self) {
         self.note_activity();
         let mut state = self.state.lock();
@@ -176,15 +177,15 @@ impl ProgressSource for Inner<Shared> {
 
 /// A domain of the tcp provider.
 #[derive(Debug)]
-pub struct Domain<K: Mode> {
-    pub(crate) inner: Arc<Inner<K>>,
-    pub(crate) fabric: Arc<Fabric>,
+pub struct Domain<T: Transport, K: Mode> {
+    pub(crate) inner: Arc<Inner<T, K>>,
+    pub(crate) fabric: Arc<Fabric<T>>,
     pub(crate) info: Info,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<K: Mode> Domain<K> {
-    pub(crate) fn open(fabric: &Arc<Fabric>, info: &Info) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> Domain<T, K> {
+    pub(crate) fn open(fabric: &Arc<Fabric<T>>, info: &Info) -> Result<Arc<Self>> {
         let epoll = Arc::new(Epoll::new()?);
         let wake = EventFd::new()?;
         epoll.add(&wake, token::WAKE, Interest::READ)?;
@@ -213,7 +214,7 @@ impl<K: Mode> Domain<K> {
     }
 
     /// The id of a counter of this domain.
-    fn counter_id(self: &Arc<Self>, counter: &Counter<K>) -> Result<u32> {
+    fn counter_id(self: &Arc<Self>, counter: &Counter<T, K>) -> Result<u32> {
         match Arc::ptr_eq(&counter.domain, self) {
             true => Ok(counter.id),
             false => Err(Errno::EINVAL),
@@ -235,12 +236,12 @@ impl<K: Mode> Domain<K> {
 
     /// The state, with the note that the application is active.
     #[inline]
-    pub(crate) fn lock(&self) -> <K::Lock<State> as Lock<State>>::Guard<'_> {
+    pub(crate) fn lock(&self) -> <K::Lock<State<T>> as Lock<State<T>>>::Guard<'_> {
         self.inner.state.lock()
     }
 }
 
-impl<K: Mode> Drop for Domain<K> {
+impl<T: Transport, K: Mode> Drop for Domain<T, K> {
     fn drop(&mut self) {
         self.inner.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -252,51 +253,51 @@ impl<K: Mode> Drop for Domain<K> {
     }
 }
 
-impl<K: Mode> provider::Domain for Domain<K> {
-    type Endpoint = Endpoint<K>;
-    type ScalableEp = ScalableEp<K>;
-    type SharedRx = SharedRx<K>;
-    type PeerRx = PeerRx<K>;
-    type SharedTx = SharedTx<K>;
-    type Cq = Cq<K>;
-    type Counter = Counter<K>;
-    type Av = Av<K>;
-    type Mr = Mr<K>;
-    type Group = Group<K>;
+impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
+    type Endpoint = Endpoint<T, K>;
+    type ScalableEp = ScalableEp<T, K>;
+    type SharedRx = SharedRx<T, K>;
+    type PeerRx = PeerRx<T, K>;
+    type SharedTx = SharedTx<T, K>;
+    type Cq = Cq<T, K>;
+    type Counter = Counter<T, K>;
+    type Av = Av<T, K>;
+    type Mr = Mr<T, K>;
+    type Group = Group<T, K>;
 
-    fn endpoint(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Endpoint<K>>> {
+    fn endpoint(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Endpoint<T, K>>> {
         Endpoint::open(self, info, token)
     }
 
-    fn scalable_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<ScalableEp<K>>> {
+    fn scalable_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<ScalableEp<T, K>>> {
         ScalableEp::open(self, info, token)
     }
 
-    fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<SharedRx<K>>> {
+    fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<SharedRx<T, K>>> {
         SharedRx::open(self, attr)
     }
 
-    fn peer_rx(self: &Arc<Self>) -> Result<Arc<PeerRx<K>>> {
+    fn peer_rx(self: &Arc<Self>) -> Result<Arc<PeerRx<T, K>>> {
         PeerRx::open(self)
     }
 
-    fn shared_tx(self: &Arc<Self>, attr: &TxAttr) -> Result<Arc<SharedTx<K>>> {
+    fn shared_tx(self: &Arc<Self>, attr: &TxAttr) -> Result<Arc<SharedTx<T, K>>> {
         SharedTx::open(self, attr)
     }
 
-    fn cq(self: &Arc<Self>, attr: &CqAttr) -> Result<Arc<Cq<K>>> {
+    fn cq(self: &Arc<Self>, attr: &CqAttr) -> Result<Arc<Cq<T, K>>> {
         Cq::open(self, attr)
     }
 
-    fn counter(self: &Arc<Self>, attr: &CounterAttr) -> Result<Arc<Counter<K>>> {
+    fn counter(self: &Arc<Self>, attr: &CounterAttr) -> Result<Arc<Counter<T, K>>> {
         Counter::open(self, attr)
     }
 
-    fn av(self: &Arc<Self>, attr: &AvAttr) -> Result<Arc<Av<K>>> {
+    fn av(self: &Arc<Self>, attr: &AvAttr) -> Result<Arc<Av<T, K>>> {
         Av::open(self, attr)
     }
 
-    fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Mr<K>>> {
+    fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Mr<T, K>>> {
         Mr::register(self, attr)
     }
 
@@ -344,7 +345,7 @@ impl<K: Mode> provider::Domain for Domain<K> {
         self.lock().cancel_work(token)
     }
 
-    fn flush_work(self: &Arc<Self>, counter: Option<&Arc<Counter<K>>>) -> Result<()> {
+    fn flush_work(self: &Arc<Self>, counter: Option<&Arc<Counter<T, K>>>) -> Result<()> {
         let counter = counter
             .map(|counter| self.counter_id(counter))
             .transpose()?;
@@ -384,7 +385,10 @@ impl<K: Mode> provider::Domain for Domain<K> {
 }
 
 /// The address an endpoint or listener uses when its `fi_info` names none.
-pub(crate) fn default_source(fabric: &Fabric, like: Option<SocketAddr>) -> SocketAddr {
+pub(crate) fn default_source<T: Transport>(
+    fabric: &Fabric<T>,
+    like: Option<SocketAddr>,
+) -> SocketAddr {
     fabric
         .default_address(like)
         .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)))

@@ -6,6 +6,7 @@
 use ripstop_types::Errno;
 
 use crate::state::State;
+use crate::transport::Transport;
 
 /// A stream to be closed.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub(crate) struct Ending {
     error: Errno,
 }
 
-impl State {
+impl<T: Transport> State<T> {
     /// Nothing more comes from a stream: it is closed by the poll that is under way, or else by
     /// the next progress.
     #[cold]

@@ -13,12 +13,11 @@ use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::Basis;
 use ripstop_engine::xnet::{EpConfig, RmaKind};
 use ripstop_mem::UserBuf;
-use ripstop_os::Socket;
 use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
 
 use crate::av::Av;
 use crate::coll::Group;
-use crate::core_ep::{Core, bind_rdm, rdm_source};
+use crate::core_ep::{Core, bind, rdm_source};
 use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::{Domain, Mode};
@@ -29,6 +28,7 @@ use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::EpState;
 use crate::stx::SharedTx;
+use crate::transport::{Listener as _, Transport};
 use crate::triggered::{At, Held};
 
 /// Flags an endpoint may have as its default for sends.
@@ -42,21 +42,21 @@ pub(crate) const RX_FLAGS: Flags = Flags::COMPLETION.union(Flags::MULTI_RECV);
 
 /// What is bound to an endpoint; it lives as long as the endpoint.
 #[derive(Debug)]
-struct Bound<K: Mode> {
-    tx_cq: Option<Arc<Cq<K>>>,
-    rx_cq: Option<Arc<Cq<K>>>,
-    counters: Vec<Arc<Counter<K>>>,
-    av: Option<Arc<Av<K>>>,
+struct Bound<T: Transport, K: Mode> {
+    tx_cq: Option<Arc<Cq<T, K>>>,
+    rx_cq: Option<Arc<Cq<T, K>>>,
+    counters: Vec<Arc<Counter<T, K>>>,
+    av: Option<Arc<Av<T, K>>>,
     eq: Option<Arc<EventQueue>>,
-    srx: Option<Arc<SharedRx<K>>>,
-    peer_rx: Option<Arc<PeerRx<K>>>,
-    stx: Option<Arc<SharedTx<K>>>,
+    srx: Option<Arc<SharedRx<T, K>>>,
+    peer_rx: Option<Arc<PeerRx<T, K>>>,
+    stx: Option<Arc<SharedTx<T, K>>>,
     /// Which counter counts what; the rest of it is not used.
     counting: EpConfig,
     enabled: bool,
 }
 
-type BoundGuard<'a, K> = <<K as Locking>::Lock<Bound<K>> as Lock<Bound<K>>>::Guard<'a>;
+type BoundGuard<'a, T, K> = <<K as Locking>::Lock<Bound<T, K>> as Lock<Bound<T, K>>>::Guard<'a>;
 
 /// Which part of an endpoint an object stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,20 +70,20 @@ pub(crate) enum Part {
 }
 
 /// An active endpoint of the tcp provider, or a context of a scalable one.
-pub struct Endpoint<K: Mode> {
-    pub(crate) domain: Arc<Domain<K>>,
+pub struct Endpoint<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
     id: u32,
     ep_type: EpType,
     caps: Flags,
     part: Part,
     /// Goes before what is bound.
-    core: Arc<Core<K>>,
-    bound: <K as Locking>::Lock<Bound<K>>,
+    core: Arc<Core<T, K>>,
+    bound: <K as Locking>::Lock<Bound<T, K>>,
     /// The scalable endpoint of a context.
-    sep: Option<Arc<ScalableEp<K>>>,
+    sep: Option<Arc<ScalableEp<T, K>>>,
 }
 
-impl<K: Mode> std::fmt::Debug for Endpoint<K> {
+impl<T: Transport, K: Mode> std::fmt::Debug for Endpoint<T, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint")
             .field("id", &self.id)
@@ -92,12 +92,13 @@ impl<K: Mode> std::fmt::Debug for Endpoint<K> {
     }
 }
 
-impl<K: Mode> Endpoint<K> {
-    pub(crate) fn open(domain: &Arc<Domain<K>>, info: &Info, token: Token) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> Endpoint<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>, info: &Info, token: Token) -> Result<Arc<Self>> {
         let core = match info.ep.ep_type {
             EpType::Msg => Core::open_msg(domain, info, token),
             EpType::Rdm => {
-                let listener = bind_rdm(domain, &rdm_source(domain, info)?)?;
+                let source = rdm_source(domain, info)?;
+                let listener = bind::<T>(&domain.fabric.params, &source)?;
                 Core::open_rdm(domain, info, token, listener, 0)
             }
             EpType::Unspec | EpType::Dgram => Err(Errno::EINVAL),
@@ -107,10 +108,10 @@ impl<K: Mode> Endpoint<K> {
 
     /// An object for all or part of what `core` is.
     pub(crate) fn part_of(
-        core: Arc<Core<K>>,
+        core: Arc<Core<T, K>>,
         info: &Info,
         part: Part,
-        sep: Option<Arc<ScalableEp<K>>>,
+        sep: Option<Arc<ScalableEp<T, K>>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             domain: Arc::clone(&core.domain),
@@ -135,7 +136,7 @@ impl<K: Mode> Endpoint<K> {
         })
     }
 
-    fn with_ep<T>(&self, act: impl FnOnce(&mut EpState) -> Result<T>) -> Result<T> {
+    fn with_ep<R>(&self, act: impl FnOnce(&mut EpState<T>) -> Result<R>) -> Result<R> {
         let mut state = self.domain.lock();
         let done = act(state.ep(self.id).ok_or(Errno::EOPBADSTATE)?);
         state.settle(self.id);
@@ -151,7 +152,7 @@ impl<K: Mode> Endpoint<K> {
     }
 
     /// Takes its messages from a receive context of this domain instead of its own.
-    fn receive_from(&self, domain: &Arc<Domain<K>>, srx: u32) -> Result<BoundGuard<'_, K>> {
+    fn receive_from(&self, domain: &Arc<Domain<T, K>>, srx: u32) -> Result<BoundGuard<'_, T, K>> {
         if self.part != Part::Whole || !Arc::ptr_eq(domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
@@ -181,7 +182,7 @@ impl<K: Mode> Endpoint<K> {
     }
 }
 
-impl<K: Mode> Drop for Endpoint<K> {
+impl<T: Transport, K: Mode> Drop for Endpoint<T, K> {
     fn drop(&mut self) {
         if self.part != Part::Whole {
             self.core.leave(self.part);
@@ -189,14 +190,14 @@ impl<K: Mode> Drop for Endpoint<K> {
     }
 }
 
-impl<K: Mode> provider::Endpoint for Endpoint<K> {
-    type Domain = Domain<K>;
+impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
+    type Domain = Domain<T, K>;
 
     fn ep_type(&self) -> EpType {
         self.ep_type
     }
 
-    fn bind_cq(&self, cq: &Arc<Cq<K>>, flags: Flags) -> Result<()> {
+    fn bind_cq(&self, cq: &Arc<Cq<T, K>>, flags: Flags) -> Result<()> {
         const KNOWN: Flags = Flags::SEND
             .union(Flags::RECV)
             .union(Flags::SELECTIVE_COMPLETION);
@@ -239,7 +240,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         Ok(())
     }
 
-    fn bind_counter(&self, counter: &Arc<Counter<K>>, flags: Flags) -> Result<()> {
+    fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
         const KNOWN: Flags = Flags::SEND
             .union(Flags::RECV)
             .union(Flags::READ)
@@ -275,7 +276,7 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         Ok(())
     }
 
-    fn bind_av(&self, av: &Arc<Av<K>>) -> Result<()> {
+    fn bind_av(&self, av: &Arc<Av<T, K>>) -> Result<()> {
         let plain = self.ep_type == EpType::Rdm && self.part == Part::Whole;
         if !plain || !Arc::ptr_eq(&av.domain, &self.domain) {
             return Err(Errno::EINVAL);
@@ -303,17 +304,17 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         })
     }
 
-    fn bind_srx(&self, srx: &Arc<SharedRx<K>>) -> Result<()> {
+    fn bind_srx(&self, srx: &Arc<SharedRx<T, K>>) -> Result<()> {
         self.receive_from(&srx.domain, srx.id)?.srx = Some(Arc::clone(srx));
         Ok(())
     }
 
-    fn bind_peer_rx(&self, rx: &Arc<PeerRx<K>>) -> Result<()> {
+    fn bind_peer_rx(&self, rx: &Arc<PeerRx<T, K>>) -> Result<()> {
         self.receive_from(&rx.domain, rx.id)?.peer_rx = Some(Arc::clone(rx));
         Ok(())
     }
 
-    fn bind_stx(&self, stx: &Arc<SharedTx<K>>) -> Result<()> {
+    fn bind_stx(&self, stx: &Arc<SharedTx<T, K>>) -> Result<()> {
         if self.part == Part::Rx || !Arc::ptr_eq(&stx.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
@@ -414,11 +415,11 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         if self.bound.lock().enabled {
             return Err(Errno::EOPBADSTATE);
         }
-        let range = self.domain.fabric.params.range_for(wanted);
+        let params = &self.domain.fabric.params;
         self.with_ep(|ep| {
             match &mut ep.rdm {
                 Some(rdm) => {
-                    rdm.listener = Socket::tcp_bound(wanted, range)?;
+                    rdm.listener = T::bind(params, wanted)?;
                     rdm.addr = rdm.listener.local_addr()?;
                 }
                 None => {
@@ -627,13 +628,13 @@ impl<K: Mode> provider::Endpoint for Endpoint<K> {
         state.inject_atomic(self.id, operand, (datatype, op), remote, peer)
     }
 
-    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<K>>) -> Result<()> {
+    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<T, K>>) -> Result<()> {
         let held = self.held(call, None)?;
         let when = self.domain.reached(when, Basis::Successes)?;
         self.domain.lock().hold(when, held)
     }
 
-    fn join(self: &Arc<Self>, call: &JoinCall<'_>, token: Token) -> Result<Arc<Group<K>>> {
+    fn join(self: &Arc<Self>, call: &JoinCall<'_>, token: Token) -> Result<Arc<Group<T, K>>> {
         if self.ep_type != EpType::Rdm || self.part != Part::Whole {
             return Err(Errno::ENOSYS);
         }

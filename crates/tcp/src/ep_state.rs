@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
-use ripstop_os::Socket;
 use ripstop_types::Flags;
 
 use crate::rdm::Rdm;
 use crate::small::Calls;
+use crate::transport::Transport;
 
 /// The part of an endpoint that MSG has.
-#[derive(Debug, Default)]
-pub(crate) struct Msg {
+#[derive(Debug)]
+pub(crate) struct Msg<T: Transport> {
     pub(crate) eq: Option<Arc<EventQueue>>,
     /// The stream of a request that may be accepted.
-    pub(crate) request: Option<crate::accept::Request>,
+    pub(crate) request: Option<crate::accept::Request<T>>,
     /// Source address to connect from.
     pub(crate) source: Option<SocketAddr>,
-    /// A socket taken over from a passive endpoint, to connect with.
-    pub(crate) bound: Option<Socket>,
+    /// A listener taken over from a passive endpoint, to connect with.
+    pub(crate) bound: Option<T::Listener>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     /// The connection has ended; the endpoint cannot be used again.
@@ -29,9 +29,24 @@ pub(crate) struct Msg {
     pub(crate) hello: Vec<u8>,
 }
 
+impl<T: Transport> Default for Msg<T> {
+    fn default() -> Self {
+        Self {
+            eq: None,
+            request: None,
+            source: None,
+            bound: None,
+            local: None,
+            peer: None,
+            ended: false,
+            hello: Vec::new(),
+        }
+    }
+}
+
 /// An endpoint as the driver knows it, by the engine's id.
 #[derive(Debug)]
-pub(crate) struct EpState {
+pub(crate) struct EpState<T: Transport> {
     pub(crate) token: Token,
     /// Connection by fabric address, or for MSG the only one; [`NIL`] where there is none.
     pub(crate) routes: Vec<u32>,
@@ -56,6 +71,6 @@ pub(crate) struct EpState {
     pub(crate) peer_rx: bool,
     pub(crate) srx: u32,
     pub(crate) calls: Calls,
-    pub(crate) rdm: Option<Rdm>,
-    pub(crate) msg: Msg,
+    pub(crate) rdm: Option<Rdm<T>>,
+    pub(crate) msg: Msg<T>,
 }

@@ -1,5 +1,6 @@
 //! The provider and its fabrics.
 
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use crate::attr::{apply_defaults, asks_peer, driven, offers, provider_version};
 use crate::domain::Domain;
 use crate::params::{NAME, Params};
 use crate::passive::PassiveEp;
+use crate::socket::Tcp;
+use crate::transport::Transport;
 
 /// The provider named `tcp`.
 #[derive(Debug)]
@@ -92,24 +95,26 @@ impl ProviderInfo for TcpProvider {
 }
 
 impl provider::Provider for TcpProvider {
-    type Fabric = Fabric;
+    type Fabric = Fabric<Tcp>;
 
-    fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Fabric>> {
+    fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Fabric<Tcp>>> {
         Ok(Arc::new(Fabric {
             attr: attr.clone(),
             params: Arc::clone(&self.params),
+            transport: PhantomData,
         }))
     }
 }
 
 /// A fabric of the tcp provider: an IP network.
 #[derive(Debug)]
-pub struct Fabric {
+pub struct Fabric<T: Transport> {
     attr: FabricAttr,
     pub(crate) params: Arc<Params>,
+    transport: PhantomData<T>,
 }
 
-impl Fabric {
+impl<T: Transport> Fabric<T> {
     /// The address of this machine to use when none is named.
     pub(crate) fn default_address(&self, like: Option<SocketAddr>) -> Option<SocketAddr> {
         let mut all = addresses(&self.params).ok()?;
@@ -120,27 +125,27 @@ impl Fabric {
     }
 }
 
-impl provider::Fabric for Fabric {
-    type SafeDomain = Domain<Shared>;
-    type SerialDomain = Domain<Serial>;
-    type PassiveEp = PassiveEp;
+impl<T: Transport> provider::Fabric for Fabric<T> {
+    type SafeDomain = Domain<T, Shared>;
+    type SerialDomain = Domain<T, Serial>;
+    type PassiveEp = PassiveEp<T>;
 
     fn attr(&self) -> &FabricAttr {
         &self.attr
     }
 
-    fn safe_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<Shared>>> {
+    fn safe_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<T, Shared>>> {
         Domain::open(self, info)
     }
 
-    fn serial_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<Serial>>> {
+    fn serial_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<T, Serial>>> {
         if <Self as provider::Fabric>::needs_lock(info) {
             return Err(Errno::EINVAL);
         }
         Domain::open(self, info)
     }
 
-    fn passive_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<PassiveEp>> {
+    fn passive_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<PassiveEp<T>>> {
         PassiveEp::open(self, info, token)
     }
 }

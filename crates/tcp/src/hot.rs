@@ -6,10 +6,10 @@ use std::time::Duration;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::Engine;
 use ripstop_mem::UserBuf;
-use ripstop_os::Socket;
 use ripstop_types::{Errno, Result};
 
 use crate::state::{State, token};
+use crate::transport::{Link as _, Transport};
 
 /// Streams remembered as just active.
 const HOT: usize = 2;
@@ -22,9 +22,9 @@ const COLD: u32 = 64;
 
 /// The streams that were just active, and how often they are read before all are polled.
 #[derive(Debug)]
-pub(crate) struct Hot {
+pub(crate) struct Hot<T: Transport> {
     /// Their sockets, all or none; one that is alone is there twice.
-    sockets: [Option<Arc<Socket>>; HOT],
+    sockets: [Option<Arc<T::Link>>; HOT],
     /// Their ids.
     ids: [u32; HOT],
     /// Whether their next bytes are a header, and they are not stalled: they can be read to the
@@ -56,7 +56,7 @@ pub(crate) enum Quick {
     Found(Found),
 }
 
-impl Default for Hot {
+impl<T: Transport> Default for Hot<T> {
     fn default() -> Self {
         Self {
             sockets: Default::default(),
@@ -70,7 +70,7 @@ impl Default for Hot {
     }
 }
 
-impl Hot {
+impl<T: Transport> Hot<T> {
     /// The stream whose turn it is.
     #[inline]
     fn first(&self) -> Option<u32> {
@@ -96,18 +96,18 @@ impl Hot {
     }
 
     /// Adds a stream in the place of the oldest.
-    fn remember(&mut self, id: u32, socket: &Arc<Socket>, plain: bool) {
+    fn remember(&mut self, id: u32, link: &Arc<T::Link>, plain: bool) {
         if self.sockets[1].is_none() {
-            self.put(0, id, socket, plain);
+            self.put(0, id, link, plain);
         } else {
             self.sockets.swap(0, 1);
             (self.ids[0], self.plain[0]) = (self.ids[1], self.plain[1]);
         }
-        self.put(1, id, socket, plain);
+        self.put(1, id, link, plain);
     }
 
-    fn put(&mut self, place: usize, id: u32, socket: &Arc<Socket>, plain: bool) {
-        self.sockets[place] = Some(Arc::clone(socket));
+    fn put(&mut self, place: usize, id: u32, link: &Arc<T::Link>, plain: bool) {
+        self.sockets[place] = Some(Arc::clone(link));
         (self.ids[place], self.plain[place]) = (id, plain);
     }
 
@@ -158,7 +158,7 @@ impl Hot {
     }
 }
 
-impl State {
+impl<T: Transport> State<T> {
     /// Makes progress without waiting: writes what is staged, reads what has arrived.
     #[inline(never)]
     pub(crate) fn progress(&mut self) {
@@ -180,11 +180,11 @@ impl State {
             hot.quick = 1;
             return Quick::Found(NOTHING);
         }
-        let Some(socket) = &hot.sockets[usize::from(hot.turn)] else {
+        let Some(link) = &hot.sockets[usize::from(hot.turn)] else {
             return Quick::Found(NOTHING);
         };
         hot.turn = !hot.turn;
-        match socket.recv_once(&mut self.staging) {
+        match link.recv_once(&mut self.staging) {
             Err(Errno::EAGAIN) => Quick::Nothing,
             Ok(0) => Quick::Found(Found::from(-(Errno::ECONNRESET.0 as i16))),
             Ok(count) => Quick::Found(count.cast_signed()),
@@ -295,12 +295,12 @@ impl State {
             let Some(Some(stream)) = self.streams.get(last as usize) else {
                 return;
             };
-            let (true, Some(socket)) = (stream.is_up(), &stream.socket) else {
+            let (true, Some(link)) = (stream.is_up(), &stream.link) else {
                 return;
             };
-            let socket = Arc::clone(socket);
+            let link = Arc::clone(link);
             let plain = self.is_plain(last);
-            self.hot.remember(last, &socket, plain);
+            self.hot.remember(last, &link, plain);
         }
     }
 

@@ -34,25 +34,21 @@ mod polls;
 mod post;
 mod rdm;
 mod rma;
+mod row;
 mod scalable;
 mod small;
+mod socket;
 mod srx;
 mod stage;
 mod state;
 mod stream;
 mod stx;
+mod transport;
 mod triggered;
 mod wait;
 
-pub use av::Av;
-pub use coll::Group;
-pub use counter::Counter;
-pub use cq::Cq;
-pub use domain::{Domain, Inner, Mode};
-pub use endpoint::Endpoint;
-pub use fabric::{Fabric, TcpProvider};
-pub use mr::Mr;
-pub use passive::PassiveEp;
-pub use scalable::ScalableEp;
-pub use srx::SharedRx;
-pub use stx::SharedTx;
+pub use fabric::TcpProvider;
+pub use socket::Tcp;
+
+/// A fabric of the tcp provider: an IP network.
+pub type Fabric = fabric::Fabric<Tcp>;

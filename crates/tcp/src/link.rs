@@ -10,8 +10,9 @@ use crate::accept::{read_message, terms, write_message};
 use crate::rdm::advice;
 use crate::state::State;
 use crate::stream::Phase;
+use crate::transport::{Link as _, Transport};
 
-impl State {
+impl<T: Transport> State<T> {
     /// Goes on with a handshake after an event on its stream.
     pub(crate) fn handle_handshake(&mut self, id: u32) {
         let Some(stream) = self.stream(id) else {
@@ -29,12 +30,12 @@ impl State {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let Some(socket) = &stream.socket else { return };
+        let Some(link) = &stream.link else { return };
         let ep = stream.ep;
-        if let Err(error) = socket.take_error() {
+        if let Err(error) = link.take_error() {
             return self.connect_failed(id, error, &[]);
         }
-        if socket.peer_addr().is_err() {
+        if !link.is_connected() {
             return;
         }
         let hello = match self.greeting(ep) {
@@ -48,8 +49,8 @@ impl State {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let Some(socket) = &stream.socket else { return };
-        if let Err(error) = write_message(socket, Kind::Request, Extensions::ALL, &hello) {
+        let Some(link) = &stream.link else { return };
+        if let Err(error) = write_message(&**link, Kind::Request, Extensions::ALL, &hello) {
             return self.connect_failed(id, error, &[]);
         }
         stream.phase = Phase::Asked(Box::new(CmReader::new()));
@@ -63,10 +64,10 @@ impl State {
             return;
         };
         let (peer, is_rdm, context) = (stream.peer, stream.is_rdm, stream.context);
-        let (Some(socket), Phase::Asked(reader)) = (&stream.socket, &mut stream.phase) else {
+        let (Some(link), Phase::Asked(reader)) = (&stream.link, &mut stream.phase) else {
             return;
         };
-        match read_message(socket, reader) {
+        match read_message(&**link, reader) {
             Ok(false) => {
                 if reader.has_started() {
                     stream.await_rest(clock::now(), timeout);

@@ -12,20 +12,21 @@ use ripstop_types::{Errno, Flags, MrMode, Result};
 
 use crate::counter::Counter;
 use crate::domain::{Domain, Mode};
+use crate::transport::Transport;
 
 /// Keys given out to callers that let the provider choose.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
 /// A memory region of the tcp provider.
-pub struct Mr<K: Mode> {
+pub struct Mr<T: Transport, K: Mode> {
     key: u64,
     /// Its place in the engine, or [`NIL`] if no peer may reach it.
     id: u32,
-    counter: <K as Locking>::Lock<Option<Arc<Counter<K>>>>,
-    domain: Arc<Domain<K>>,
+    counter: <K as Locking>::Lock<Option<Arc<Counter<T, K>>>>,
+    domain: Arc<Domain<T, K>>,
 }
 
-impl<K: Mode> std::fmt::Debug for Mr<K> {
+impl<T: Transport, K: Mode> std::fmt::Debug for Mr<T, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mr")
             .field("key", &self.key)
@@ -33,8 +34,8 @@ impl<K: Mode> std::fmt::Debug for Mr<K> {
     }
 }
 
-impl<K: Mode> Mr<K> {
-    pub(crate) fn register(domain: &Arc<Domain<K>>, attr: &MrAttr) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> Mr<T, K> {
+    pub(crate) fn register(domain: &Arc<Domain<T, K>>, attr: &MrAttr) -> Result<Arc<Self>> {
         const ACCESS: Flags = Flags::SEND
             .union(Flags::RECV)
             .union(Flags::READ)
@@ -81,7 +82,7 @@ impl<K: Mode> Mr<K> {
     }
 }
 
-impl<K: Mode> Drop for Mr<K> {
+impl<T: Transport, K: Mode> Drop for Mr<T, K> {
     fn drop(&mut self) {
         if self.id != NIL {
             self.domain.lock().close_mr(self.id);
@@ -89,14 +90,14 @@ impl<K: Mode> Drop for Mr<K> {
     }
 }
 
-impl<K: Mode> MemoryRegion for Mr<K> {
-    type Domain = Domain<K>;
+impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
+    type Domain = Domain<T, K>;
 
     fn key(&self) -> u64 {
         self.key
     }
 
-    fn bind_counter(&self, counter: &Arc<Counter<K>>, flags: Flags) -> Result<()> {
+    fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
         if flags != Flags::REMOTE_WRITE {
             return Err(Errno::EBADFLAGS);
         }

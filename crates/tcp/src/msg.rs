@@ -15,8 +15,9 @@ use crate::params::MAX_HELLO;
 use crate::rdm::Named;
 use crate::state::State;
 use crate::stream::Phase;
+use crate::transport::{Link as _, Transport};
 
-impl State {
+impl<T: Transport> State<T> {
     /// Starts to connect.
     pub(crate) fn msg_connect(&mut self, ep: u32, peer: SocketAddr, data: &[u8]) -> Result<()> {
         if data.len() > MAX_HELLO {
@@ -47,17 +48,13 @@ impl State {
             return Err(Errno::EINVAL);
         }
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
-        let Request {
-            socket,
-            peer,
-            header,
-        } = state.msg.request.take().ok_or(Errno::EINVAL)?;
+        let Request { link, peer, header } = state.msg.request.take().ok_or(Errno::EINVAL)?;
         state.msg.peer = Some(peer);
-        state.msg.local = socket.local_addr().ok();
+        state.msg.local = link.local_addr().ok();
         let id = self.open_stream(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
         let terms = terms(&header, false);
-        let accepted = write_message(&socket, Kind::Response, terms.extensions, data)
-            .and_then(|()| self.attach(id, socket, Interest::READ));
+        let accepted = write_message(&link, Kind::Response, terms.extensions, data)
+            .and_then(|()| self.attach(id, link, Interest::READ));
         if let Err(error) = accepted {
             self.drop_stream(id, error);
             return Err(error);
@@ -78,7 +75,7 @@ impl State {
             return;
         };
         let ep = stream.ep;
-        let local = stream.socket.as_ref().and_then(|s| s.local_addr().ok());
+        let local = stream.link.as_ref().and_then(|s| s.local_addr().ok());
         if let Some(state) = self.ep(ep) {
             state.msg.local = local;
         }
@@ -135,9 +132,9 @@ impl State {
         }
         let id = state.connection().ok_or(Errno::ENOTCONN)?;
         self.flush(id);
-        if let Some(socket) = self.stream(id).and_then(|s| s.socket.as_ref()) {
+        if let Some(link) = self.stream(id).and_then(|s| s.link.as_ref()) {
             // A peer that is gone already has been shut down as well.
-            let _ = socket.shutdown(Shutdown::Both);
+            let _ = link.shutdown(Shutdown::Both);
         }
         if self.stream(id).is_some() {
             self.msg_lost(id);

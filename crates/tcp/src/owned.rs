@@ -11,22 +11,23 @@ use ripstop_types::{Context, Errno, FiAddr, Result};
 
 use crate::domain::{Domain, Mode};
 use crate::srx::OneAv;
+use crate::transport::Transport;
 
 /// Entries reserved for what has ended; there is room for more.
 const RESERVE: usize = 64;
 
 /// A receive context of the tcp provider whose receives another provider has.
 #[derive(Debug)]
-pub struct PeerRx<K: Mode> {
-    pub(crate) domain: Arc<Domain<K>>,
+pub struct PeerRx<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) id: u32,
     /// What has ended, at all endpoints with the context.
     pub(crate) cq: u32,
     pub(crate) av: OneAv,
 }
 
-impl<K: Mode> PeerRx<K> {
-    pub(crate) fn open(domain: &Arc<Domain<K>>) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> PeerRx<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>) -> Result<Arc<Self>> {
         let mut state = domain.lock();
         let cq = state.engine.open_cq(RESERVE)?;
         let opened = state.engine.open_owned_srx();
@@ -47,7 +48,7 @@ impl<K: Mode> PeerRx<K> {
     }
 }
 
-impl<K: Mode> Drop for PeerRx<K> {
+impl<T: Transport, K: Mode> Drop for PeerRx<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         state.engine.close_srx(self.id);
@@ -56,8 +57,8 @@ impl<K: Mode> Drop for PeerRx<K> {
     }
 }
 
-impl<K: Mode> provider::PeerRx for PeerRx<K> {
-    type Domain = Domain<K>;
+impl<T: Transport, K: Mode> provider::PeerRx for PeerRx<T, K> {
+    type Domain = Domain<T, K>;
 
     fn next_arrival(&self) -> Option<Arrival> {
         let arrival = self.domain.lock().engine.next_arrival(self.id)?;

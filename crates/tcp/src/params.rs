@@ -31,7 +31,7 @@ pub(crate) const KEEPALIVE: Keepalive = Keepalive {
 
 /// Values of all parameters.
 #[derive(Debug)]
-pub(crate) struct Params {
+pub struct Params {
     pub(crate) iface: Option<String>,
     ports: Option<PortRange>,
     pub(crate) tx_size: usize,

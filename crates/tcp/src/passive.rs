@@ -1,66 +1,66 @@
 //! Passive endpoints: listening for connections to MSG endpoints.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ripstop_core::provider::{self, Token};
 use ripstop_core::{Address, EventQueue, Handle, Info, ProgressSource};
-use ripstop_os::{Epoll, Events, Interest, Socket, Spare, clock};
+use ripstop_os::{Epoll, Events, Interest, Spare, clock};
 use ripstop_types::{EpType, Errno, Result};
 
 use crate::accept::{Accepting, Read, Request, next_accepted, reject};
+use crate::core_ep::bind;
 use crate::domain::default_source;
 use crate::events;
 use crate::fabric::Fabric;
 use crate::params::{BACKLOG, MAX_HELLO};
-use crate::rdm::bind_advice;
+use crate::transport::{Link as _, Listener as _, Transport};
 
-/// The epoll token of the listening socket; others are ids of accepted ones.
+/// The epoll token of the listener; others are ids of accepted ones.
 const LISTENER: u64 = u64::MAX;
 
 /// A connection request in the application's hands (`fi_info.handle`).
 #[derive(Debug)]
-pub(crate) struct ConnRequest(Mutex<Option<Request>>);
+pub(crate) struct ConnRequest<T: Transport>(Mutex<Option<Request<T>>>);
 
-impl ConnRequest {
+impl<T: Transport> ConnRequest<T> {
     /// Takes the request; it can be accepted or rejected once.
-    pub(crate) fn take(&self) -> Option<Request> {
+    pub(crate) fn take(&self) -> Option<Request<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 #[derive(Debug)]
-struct Listener {
-    socket: Option<Socket>,
+struct Listening<T: Transport> {
+    listener: Option<T::Listener>,
     spare: Spare,
     listening: bool,
     backlog: i32,
     eq: Option<Arc<EventQueue>>,
-    accepting: HashMap<u64, Accepting>,
+    accepting: HashMap<u64, Accepting<T>>,
     next: u64,
 }
 
 /// A passive endpoint of the tcp provider.
 #[derive(Debug)]
-pub struct PassiveEp {
-    fabric: Arc<Fabric>,
+pub struct PassiveEp<T: Transport> {
+    fabric: Arc<Fabric<T>>,
     info: Info,
     token: Token,
     epoll: Epoll,
-    listener: Mutex<Listener>,
+    listener: Mutex<Listening<T>>,
     this: Weak<Self>,
 }
 
-impl PassiveEp {
-    pub(crate) fn open(fabric: &Arc<Fabric>, info: &Info, token: Token) -> Result<Arc<Self>> {
+impl<T: Transport> PassiveEp<T> {
+    pub(crate) fn open(fabric: &Arc<Fabric<T>>, info: &Info, token: Token) -> Result<Arc<Self>> {
         if info.ep.ep_type != EpType::Msg {
             return Err(Errno::EINVAL);
         }
-        let socket = match &info.src_addr {
-            Some(Address::Ip(addr)) => Some(bind(fabric, addr)?),
+        let listener = match &info.src_addr {
+            Some(Address::Ip(addr)) => Some(bind::<T>(&fabric.params, addr)?),
             Some(_) => return Err(Errno::EINVAL),
             None => None,
         };
@@ -71,8 +71,8 @@ impl PassiveEp {
             info: info.clone(),
             token,
             epoll,
-            listener: Mutex::new(Listener {
-                socket,
+            listener: Mutex::new(Listening {
+                listener,
                 spare,
                 listening: false,
                 backlog: BACKLOG,
@@ -84,13 +84,13 @@ impl PassiveEp {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Listener> {
+    fn lock(&self) -> MutexGuard<'_, Listening<T>> {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the bound socket, and so the address, for an active endpoint that names this one
+    /// Takes the bound listener, and so the address, for an active endpoint that names this one
     /// in `fi_info.handle`; this one has no address then.
-    pub(crate) fn take_socket(&self) -> Result<Socket> {
+    pub(crate) fn take_listener(&self) -> Result<T::Listener> {
         let mut listener = self.lock();
         if listener.listening {
             log_warn!(
@@ -99,7 +99,7 @@ impl PassiveEp {
             );
             return Err(Errno::EINVAL);
         }
-        listener.socket.take().ok_or_else(|| {
+        listener.listener.take().ok_or_else(|| {
             log_warn!(
                 EpCtrl,
                 "a passive endpoint without address was given as handle; call fi_setname first"
@@ -108,24 +108,24 @@ impl PassiveEp {
         })
     }
 
-    fn accept_all(&self, listener: &mut Listener) {
-        while let Some(socket) = &listener.socket {
-            let Some((socket, peer)) = next_accepted(socket, &mut listener.spare) else {
+    fn accept_all(&self, listener: &mut Listening<T>) {
+        while let Some(listening) = &listener.listener {
+            let Some((link, peer)) = next_accepted(listening, &mut listener.spare) else {
                 return;
             };
             listener.next = listener.next.wrapping_add(1) & (LISTENER >> 1);
             let id = listener.next;
-            if let Err(error) = self.epoll.add(&socket, id, Interest::READ) {
+            if let Err(error) = self.epoll.add(&link, id, Interest::READ) {
                 log_warn!(EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
-            let accepting = Accepting::new(socket, peer, 0, &self.fabric.params);
+            let accepting = Accepting::new(link, peer, 0, &self.fabric.params);
             listener.accepting.insert(id, accepting);
             self.read_request(listener, id);
         }
     }
 
-    fn read_request(&self, listener: &mut Listener, id: u64) {
+    fn read_request(&self, listener: &mut Listening<T>, id: u64) {
         let Some(accepting) = listener.accepting.get_mut(&id) else {
             return;
         };
@@ -133,23 +133,19 @@ impl PassiveEp {
         if matches!(read, Read::Partial) {
             return;
         }
-        let Some(Accepting { socket, peer, .. }) = listener.accepting.remove(&id) else {
+        let Some(Accepting { link, peer, .. }) = listener.accepting.remove(&id) else {
             return;
         };
         let Read::Whole(header, data) = read else {
             return;
         };
-        if let Err(error) = self.epoll.remove(&socket) {
+        if let Err(error) = self.epoll.remove(&link) {
             log_warn!(EpCtrl, "{peer}: dropped: {error}");
             return;
         }
         let Some(eq) = &listener.eq else { return };
-        let local = socket.local_addr().ok();
-        let request = Request {
-            socket,
-            peer,
-            header,
-        };
+        let local = link.local_addr().ok();
+        let request = Request::<T> { link, peer, header };
         let mut info = self.info.clone();
         info.src_addr = local.map(Address::Ip).or(info.src_addr);
         info.dest_addr = Some(Address::Ip(peer));
@@ -158,17 +154,7 @@ impl PassiveEp {
     }
 }
 
-fn bind(fabric: &Fabric, addr: &SocketAddr) -> Result<Socket> {
-    Socket::tcp_bound(addr, fabric.params.range_for(addr)).inspect_err(|error| {
-        log_warn!(
-            EpCtrl,
-            "{addr}: cannot be bound: {error}; {}",
-            bind_advice(*error)
-        );
-    })
-}
-
-impl ProgressSource for PassiveEp {
+impl<T: Transport> ProgressSource for PassiveEp<T> {
     fn progress(&self) {
         let mut listener = self.lock();
         if !listener.listening {
@@ -211,7 +197,7 @@ impl ProgressSource for PassiveEp {
     }
 }
 
-impl provider::PassiveEp for PassiveEp {
+impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
         let mut listener = self.lock();
         if listener.eq.is_some() {
@@ -234,22 +220,22 @@ impl provider::PassiveEp for PassiveEp {
         if listener.eq.is_none() {
             return Err(Errno::ENOEQ);
         }
-        if listener.socket.is_none() {
+        if listener.listener.is_none() {
             let addr = default_source(&self.fabric, None);
-            listener.socket = Some(bind(&self.fabric, &addr)?);
+            listener.listener = Some(bind::<T>(&self.fabric.params, &addr)?);
         }
         let backlog = listener.backlog;
-        let socket = listener.socket.as_ref().ok_or(Errno::EOPBADSTATE)?;
-        socket.listen(backlog)?;
-        self.epoll.add(socket, LISTENER, Interest::READ)?;
+        let bound = listener.listener.as_ref().ok_or(Errno::EOPBADSTATE)?;
+        bound.listen(backlog)?;
+        self.epoll.add(bound, LISTENER, Interest::READ)?;
         listener.listening = true;
         Ok(())
     }
 
     fn name(&self) -> Result<Address> {
         let listener = self.lock();
-        let socket = listener.socket.as_ref().ok_or(Errno::EOPBADSTATE)?;
-        socket.local_addr().map(Address::Ip)
+        let bound = listener.listener.as_ref().ok_or(Errno::EOPBADSTATE)?;
+        bound.local_addr().map(Address::Ip)
     }
 
     fn set_name(&self, address: &Address) -> Result<()> {
@@ -260,8 +246,8 @@ impl provider::PassiveEp for PassiveEp {
         if listener.listening {
             return Err(Errno::EOPBADSTATE);
         }
-        listener.socket = None;
-        listener.socket = Some(bind(&self.fabric, addr)?);
+        listener.listener = None;
+        listener.listener = Some(bind::<T>(&self.fabric.params, addr)?);
         Ok(())
     }
 
@@ -279,9 +265,9 @@ impl provider::PassiveEp for PassiveEp {
             return Err(Errno::EINVAL);
         }
         let handle = info.handle.as_ref().ok_or(Errno::EINVAL)?;
-        let request = handle.downcast::<ConnRequest>().ok_or(Errno::EINVAL)?;
-        let Request { socket, peer, .. } = request.take().ok_or(Errno::EINVAL)?;
-        reject(&socket, &peer, data);
+        let request = handle.downcast::<ConnRequest<T>>().ok_or(Errno::EINVAL)?;
+        let Request { link, peer, .. } = request.take().ok_or(Errno::EINVAL)?;
+        reject(&link, &peer, data);
         Ok(())
     }
 }

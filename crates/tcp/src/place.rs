@@ -3,8 +3,10 @@
 use ripstop_engine::xnet::{Chunk, Engine};
 use ripstop_engine::{IOV_LIMIT, Iov, REACH, Reached};
 use ripstop_mem::{UserBuf, copy_out};
-use ripstop_os::{IoVec, IoVecMut, Socket};
+use ripstop_os::{IoVec, IoVecMut};
 use ripstop_types::{Errno, Result};
+
+use crate::transport::Link;
 
 /// Most pieces of one gather write.
 const PIECES: usize = 32;
@@ -36,7 +38,7 @@ fn pieces(segments: &[UserBuf], at: u64, len: u64) -> impl Iterator<Item = UserB
 /// Reads a payload into user memory and what follows into `staging`. Returns the bytes that
 /// are payload, and all.
 pub(crate) fn read_user(
-    socket: &Socket,
+    link: &impl Link,
     iov: &Iov<UserBuf>,
     at: u64,
     len: u64,
@@ -49,12 +51,12 @@ pub(crate) fn read_user(
         count += 1;
     }
     vecs[count] = IoVecMut::from_slice(staging);
-    split(socket.recvv(&mut vecs[..=count])?, len)
+    split(link.recvv(&mut vecs[..=count])?, len)
 }
 
 /// As [`read_user`], for registered memory.
 pub(crate) fn read_region(
-    socket: &Socket,
+    link: &impl Link,
     iov: &Reached<UserBuf>,
     at: u64,
     len: u64,
@@ -67,12 +69,12 @@ pub(crate) fn read_region(
         count += 1;
     }
     vecs[count] = IoVecMut::from_slice(staging);
-    split(socket.recvv(&mut vecs[..=count])?, len)
+    split(link.recvv(&mut vecs[..=count])?, len)
 }
 
 /// As [`read_user`], for a slot.
 pub(crate) fn read_slot(
-    socket: &Socket,
+    link: &impl Link,
     memory: &mut [u8],
     at: u64,
     len: u64,
@@ -80,7 +82,7 @@ pub(crate) fn read_slot(
 ) -> Result<(usize, usize)> {
     let room = slot_range(memory, at, len);
     let mut vecs = [IoVecMut::from_slice(room), IoVecMut::from_slice(staging)];
-    split(socket.recvv(&mut vecs)?, len)
+    split(link.recvv(&mut vecs)?, len)
 }
 
 fn split(read: usize, len: u64) -> Result<(usize, usize)> {
@@ -171,7 +173,7 @@ fn bound(vecs: &mut [IoVec<'_>]) -> usize {
 
 /// Writes the front of what the engine has for a stream, in one call.
 pub(crate) fn write(
-    socket: &Socket,
+    link: &impl Link,
     engine: &Engine<UserBuf>,
     id: u32,
     stage: &[u8],
@@ -200,7 +202,7 @@ pub(crate) fn write(
         };
     }
     let count = bound(&mut vecs[..count]);
-    socket.sendv(&vecs[..count])
+    link.sendv(&vecs[..count])
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Posting sends and receives: the way of a message from the caller to the socket.
+//! Posting sends and receives: the way of a message from the caller to the link.
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
@@ -9,6 +9,7 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::state::{EpState, State};
+use crate::transport::Transport;
 
 /// Flags that ask for the peer's acknowledgement.
 pub(crate) const ACKED: Flags = Flags::TRANSMIT_COMPLETE
@@ -32,7 +33,7 @@ const BACKLOG: u64 = 384 * 1024;
 /// Longest header plus what the staging buffer takes of a payload.
 const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
 
-impl State {
+impl<T: Transport> State<T> {
     /// Posts a message. Of one that [`State::write_at_once`] began, `written` bytes are with the
     /// kernel.
     #[inline(never)]
@@ -533,7 +534,7 @@ pub(crate) fn new_recv(
     Recv::new(iov, Want { tag, src }, context)
 }
 
-impl EpState {
+impl<T: Transport> EpState<T> {
     /// The connection has ended: no message will come any more.
     pub(crate) fn end(&mut self) {
         self.msg.ended = true;

@@ -7,7 +7,7 @@ use ripstop_core::sockaddr;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::rdm::{Decision, Progress, decide};
 use ripstop_engine::xnet::{ConnConfig, PEER_NAME};
-use ripstop_os::{Connect, Interest, Socket, clock, pid};
+use ripstop_os::{Connect, Interest, clock, pid};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
 use ripstop_wire::xnet::rdm::{CONTEXTS, Greeting};
@@ -16,11 +16,12 @@ use crate::accept::{Request, reject, terms, write_message};
 use crate::params::FIRST_RETRY;
 use crate::state::{State, token};
 use crate::stream::{Phase, Role, Stream};
+use crate::transport::{Origin, Transport};
 
 /// The part of an endpoint that RDM has.
 #[derive(Debug)]
-pub(crate) struct Rdm {
-    pub(crate) listener: Socket,
+pub(crate) struct Rdm<T: Transport> {
+    pub(crate) listener: T::Listener,
     pub(crate) addr: SocketAddr,
     /// The address vector, [`NIL`] before the endpoint is enabled.
     pub(crate) av: u32,
@@ -76,7 +77,7 @@ impl Named {
     }
 }
 
-impl State {
+impl<T: Transport> State<T> {
     /// The connection for a fabric address, made if there is none.
     #[cold]
     #[inline(never)]
@@ -185,17 +186,13 @@ impl State {
         stream.retry = None;
         let state = self.ep(ep).ok_or(Errno::ENOTCONN)?;
         let bound = state.msg.bound.take();
-        let source = match &state.rdm {
-            Some(rdm) => Some(SocketAddr::new(rdm.addr.ip(), 0)),
-            None => state.msg.source,
+        let from = match (bound, &state.rdm) {
+            (Some(listener), _) => Origin::Bound(listener),
+            (None, Some(rdm)) => Origin::Listening(rdm.addr),
+            (None, None) => Origin::Address(state.msg.source),
         };
-        let source = source
-            .filter(|source| !source.ip().is_unspecified() && source.is_ipv4() == peer.is_ipv4());
-        let (socket, progress) = match bound {
-            Some(socket) => socket.connect_to(&peer),
-            None => Socket::connect(&peer, source),
-        }?;
-        self.attach(id, socket, Interest::WRITE)?;
+        let (link, progress) = T::connect(&self.params, &peer, from)?;
+        self.attach(id, link, Interest::WRITE)?;
         if let Some(stream) = self.stream(id) {
             stream.phase = Phase::Connecting;
         }
@@ -205,25 +202,18 @@ impl State {
         Ok(())
     }
 
-    /// Gives a stream its socket, and epoll the socket.
-    pub(crate) fn attach(&mut self, id: u32, socket: Socket, interest: Interest) -> Result<()> {
+    /// Gives a stream its link, and epoll the link.
+    pub(crate) fn attach(&mut self, id: u32, link: T::Link, interest: Interest) -> Result<()> {
         let epoll = std::sync::Arc::clone(&self.epoll);
-        let nodelay = self.params.nodelay;
         let generation = self.next_generation();
         let ep = self.stream(id).ok_or(Errno::ENOTCONN)?.ep;
-        if let Some(dscp) = self.ep(ep).and_then(|ep| ep.dscp) {
-            // The lower two bits are for congestion notification.
-            socket.set_tos(dscp << 2)?;
-        }
+        let dscp = self.ep(ep).and_then(|ep| ep.dscp);
+        T::prepare(&self.params, &link, dscp)?;
         let stream = self.stream(id).ok_or(Errno::ENOTCONN)?;
         stream.generation = generation;
-        if nodelay {
-            socket.set_nodelay(true)?;
-        }
-        socket.set_keepalive(Some(crate::params::KEEPALIVE))?;
-        epoll.add(&socket, token::stream(id, generation), interest)?;
+        epoll.add(&link, token::stream(id, generation), interest)?;
         stream.interest = interest;
-        stream.socket = Some(std::sync::Arc::new(socket));
+        stream.link = Some(std::sync::Arc::new(link));
         Ok(())
     }
 
@@ -235,9 +225,9 @@ impl State {
     }
 
     /// A peer asks to connect to an RDM endpoint.
-    pub(crate) fn handle_request(&mut self, ep: u32, request: Request, data: &[u8]) {
+    pub(crate) fn handle_request(&mut self, ep: u32, request: Request<T>, data: &[u8]) {
         let Request {
-            socket,
+            link,
             peer: from,
             header,
         } = request;
@@ -248,7 +238,7 @@ impl State {
                     EpCtrl,
                     "{from}: refused, it is not an RDM endpoint: {error}"
                 );
-                return reject(&socket, &from, &[]);
+                return reject(&link, &from, &[]);
             }
         };
         let peer = SocketAddr::new(from.ip(), greeting.port);
@@ -275,7 +265,7 @@ impl State {
         };
         log_info!(EpCtrl, "{peer} asks to connect: {decision:?}");
         if decision == Decision::Refuse {
-            return reject(&socket, &from, data);
+            return reject(&link, &from, data);
         }
         let mut from_peer = Named {
             addr: FiAddr::NOTAVAIL,
@@ -291,14 +281,14 @@ impl State {
             Ok(id) => id,
             Err(error) => {
                 log_warn!(EpCtrl, "{peer}: refused: {error}");
-                return reject(&socket, &from, data);
+                return reject(&link, &from, data);
             }
         };
         let answer = greeting.answer(pid()).with_context(own);
         let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
         let terms = terms(&header, rendezvous);
-        let accepted = write_message(&socket, Kind::Response, terms.extensions, &answer.emit())
-            .and_then(|()| self.attach(id, socket, Interest::READ));
+        let accepted = write_message(&link, Kind::Response, terms.extensions, &answer.emit())
+            .and_then(|()| self.attach(id, link, Interest::READ));
         if let Err(error) = accepted {
             log_warn!(EpCtrl, "{peer}: could not be accepted: {error}");
             return self.drop_stream(id, Errno::ECONNABORTED);
@@ -420,7 +410,7 @@ impl State {
         if now + pause >= deadline {
             return false;
         }
-        stream.socket = None;
+        stream.link = None;
         stream.phase = Phase::Waiting;
         stream.interest = Interest::default();
         stream.retry = Some(now + pause);

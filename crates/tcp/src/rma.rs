@@ -12,11 +12,12 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs};
 
 use crate::state::State;
+use crate::transport::Transport;
 
 /// How long a region that is closed waits for what peers do there.
 const CLOSING: Duration = Duration::from_secs(1);
 
-impl State {
+impl<T: Transport> State<T> {
     /// Posts a read or write, for deferred work if its id is given.
     pub(crate) fn post_rma(
         &mut self,

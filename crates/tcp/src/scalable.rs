@@ -1,48 +1,44 @@
 //! Scalable endpoints: several contexts under one address, each with a port of its own
 //! (`docs/design/named-receive-contexts.md`).
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ripstop_core::provider::{self, RxContext, Token, TxContext};
 use ripstop_core::{Address, Info, RxAttr, SHARED_CONTEXT, TxAttr};
-use ripstop_os::Socket;
 use ripstop_types::{EpType, Errno, Result, tclass};
 use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::av::Av;
-use crate::core_ep::{Core, bind_rdm, rdm_source};
+use crate::core_ep::{Core, rdm_source};
 use crate::domain::{Domain, Mode};
 use crate::endpoint::{Endpoint, Part, RX_FLAGS, TX_FLAGS};
-use crate::params::BACKLOG;
+use crate::state::State;
+use crate::transport::{Listener as _, Transport};
 
 /// Most transmit contexts, and most receive contexts, of one endpoint.
 pub(crate) const MAX_CONTEXTS: usize = CONTEXTS as usize;
 
-/// How often another row of ports is tried when one of it is taken.
-const ROWS: usize = 64;
-
 /// A scalable endpoint of the tcp provider.
 #[derive(Debug)]
-pub struct ScalableEp<K: Mode> {
+pub struct ScalableEp<T: Transport, K: Mode> {
     info: Info,
     tx_count: usize,
     rx_count: usize,
     /// By index of the context; before the address vector they use.
-    cores: Vec<Arc<Core<K>>>,
-    domain: Arc<Domain<K>>,
-    av: Mutex<Option<Arc<Av<K>>>>,
+    cores: Vec<Arc<Core<T, K>>>,
+    domain: Arc<Domain<T, K>>,
+    av: Mutex<Option<Arc<Av<T, K>>>>,
 }
 
-impl<K: Mode> ScalableEp<K> {
-    pub(crate) fn open(domain: &Arc<Domain<K>>, info: &Info, token: Token) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> ScalableEp<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>, info: &Info, token: Token) -> Result<Arc<Self>> {
         if info.ep.ep_type != EpType::Rdm {
             return Err(Errno::ENOSYS);
         }
         let tx_count = count(info.ep.tx_ctx_cnt)?;
         let rx_count = count(info.ep.rx_ctx_cnt)?;
         let source = rdm_source(domain, info)?;
-        let row = bind_row(domain, &source, tx_count.max(rx_count))?;
+        let row = T::bind_row(&domain.fabric.params, &source, tx_count.max(rx_count))?;
         let mut cores = Vec::with_capacity(row.len());
         for (index, listener) in row.into_iter().enumerate() {
             cores.push(Core::open_rdm(domain, info, token, listener, index as u8)?);
@@ -57,18 +53,18 @@ impl<K: Mode> ScalableEp<K> {
         }))
     }
 
-    fn av(&self) -> Option<Arc<Av<K>>> {
+    fn av(&self) -> Option<Arc<Av<T, K>>> {
         let av = self.av.lock().unwrap_or_else(PoisonError::into_inner);
         av.clone()
     }
 
     /// Takes a context into use, so that peers can connect to it.
-    pub(crate) fn listen(&self, core: &Core<K>) -> Result<()> {
+    pub(crate) fn listen(&self, core: &Core<T, K>) -> Result<()> {
         let av = self.av().ok_or(Errno::ENOAV)?;
         core.listen(&mut self.domain.lock(), &av)
     }
 
-    fn core(&self, index: usize, count: usize) -> Result<&Arc<Core<K>>> {
+    fn core(&self, index: usize, count: usize) -> Result<&Arc<Core<T, K>>> {
         if index >= count {
             log_warn!(
                 EpCtrl,
@@ -80,7 +76,11 @@ impl<K: Mode> ScalableEp<K> {
         self.cores.get(index).ok_or(Errno::EINVAL)
     }
 
-    fn context(self: &Arc<Self>, core: &Arc<Core<K>>, part: Part) -> Result<Arc<Endpoint<K>>> {
+    fn context(
+        self: &Arc<Self>,
+        core: &Arc<Core<T, K>>,
+        part: Part,
+    ) -> Result<Arc<Endpoint<T, K>>> {
         core.enter(part)?;
         let sep = Some(Arc::clone(self));
         Ok(Endpoint::part_of(Arc::clone(core), &self.info, part, sep))
@@ -103,53 +103,10 @@ fn count(asked: usize) -> Result<usize> {
     }
 }
 
-/// Sockets that listen on `count` ports in a row, the first of which is that of `wanted` or,
-/// without one, any.
-fn bind_row<K: Mode>(domain: &Domain<K>, wanted: &SocketAddr, count: usize) -> Result<Vec<Socket>> {
-    // First sockets of rows that were not free stay until the end: the next is another one.
-    let mut tried = Vec::new();
-    loop {
-        let first = bind_rdm(domain, wanted)?;
-        let addr = first.local_addr()?;
-        match row_after(&first, &addr, count) {
-            Ok(mut rest) => {
-                rest.insert(0, first);
-                return Ok(rest);
-            }
-            Err(Errno::EADDRINUSE) if wanted.port() == 0 && tried.len() < ROWS => {
-                tried.push(first);
-            }
-            Err(error) => {
-                log_warn!(
-                    EpCtrl,
-                    "{addr}: {count} ports in a row from here cannot be bound: {error}; \
-                     choose another source address or fewer contexts"
-                );
-                return Err(error);
-            }
-        }
-    }
-}
+impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
+    type Domain = Domain<T, K>;
 
-fn row_after(first: &Socket, addr: &SocketAddr, count: usize) -> Result<Vec<Socket>> {
-    // Listening at once: two sockets may be bound to a port, but only one listens.
-    first.listen(BACKLOG)?;
-    let ports = (addr.port()..=u16::MAX).skip(1);
-    let rest: Vec<Socket> = ports
-        .take(count.saturating_sub(1))
-        .map(|port| Socket::tcp_listener(&SocketAddr::new(addr.ip(), port), None, BACKLOG))
-        .collect::<Result<_>>()?;
-    match rest.len() + 1 == count {
-        true => Ok(rest),
-        // The row ends with the ports there are.
-        false => Err(Errno::EADDRINUSE),
-    }
-}
-
-impl<K: Mode> provider::ScalableEp for ScalableEp<K> {
-    type Domain = Domain<K>;
-
-    fn bind_av(&self, av: &Arc<Av<K>>) -> Result<()> {
+    fn bind_av(&self, av: &Arc<Av<T, K>>) -> Result<()> {
         if !Arc::ptr_eq(&av.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
@@ -177,9 +134,9 @@ impl<K: Mode> provider::ScalableEp for ScalableEp<K> {
         let Address::Ip(wanted) = address else {
             return Err(Errno::EINVAL);
         };
-        let row = bind_row(&self.domain, wanted, self.cores.len())?;
+        let row = T::bind_row(&self.domain.fabric.params, wanted, self.cores.len())?;
         let mut state = self.domain.lock();
-        let used = |state: &mut crate::state::State, core: &Core<K>| {
+        let used = |state: &mut State<T>, core: &Core<T, K>| {
             let rdm = state.ep(core.id).and_then(|ep| ep.rdm.as_ref());
             rdm.is_none_or(|rdm| rdm.av != ripstop_engine::pool::NIL)
         };
@@ -199,7 +156,7 @@ impl<K: Mode> provider::ScalableEp for ScalableEp<K> {
         self: &Arc<Self>,
         index: usize,
         attr: Option<&TxAttr>,
-    ) -> Result<TxContext<Domain<K>>> {
+    ) -> Result<TxContext<Domain<T, K>>> {
         let core = self.core(index, self.tx_count)?;
         let mut made = self.info.tx.clone();
         if let Some(attr) = attr {
@@ -246,7 +203,7 @@ impl<K: Mode> provider::ScalableEp for ScalableEp<K> {
         self: &Arc<Self>,
         index: usize,
         attr: Option<&RxAttr>,
-    ) -> Result<RxContext<Domain<K>>> {
+    ) -> Result<RxContext<Domain<T, K>>> {
         let core = self.core(index, self.rx_count)?;
         let mut made = self.info.rx.clone();
         if let Some(attr) = attr {

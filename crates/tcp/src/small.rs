@@ -14,6 +14,7 @@ use ripstop_types::{Context, FiAddr, Flags, Result};
 use crate::post::{ACKED, SPECIAL};
 use crate::stage::STAGE;
 use crate::state::{EpState, State};
+use crate::transport::{Link as _, Transport};
 
 /// Bytes of the area where a small message is put together.
 pub(crate) const SCRATCH: usize = SEND_HEADER + STAGE / 2;
@@ -47,7 +48,7 @@ pub(crate) struct Calls {
 impl Calls {
     /// For an endpoint as it is now; injected and other messages are small up to these lengths
     /// in bytes.
-    pub(crate) fn of(ep: &EpState, inject: u64, send: u64) -> Self {
+    pub(crate) fn of<T: Transport>(ep: &EpState<T>, inject: u64, send: u64) -> Self {
         let bound = |longest: u64, most: usize| {
             let longest = usize::try_from(longest).unwrap_or(usize::MAX);
             longest.min(most).min(SCRATCH - SEND_HEADER) + 1
@@ -70,7 +71,7 @@ impl Calls {
     }
 }
 
-impl State {
+impl<T: Transport> State<T> {
     /// Works out what the frequent calls of an endpoint need, after it has changed.
     pub(crate) fn settle(&mut self, ep: u32) {
         let (inject, send) = (
@@ -188,7 +189,7 @@ impl State {
         let Some(Some(stream)) = streams.get(id as usize) else {
             return Err(0);
         };
-        let Some(socket) = &stream.socket else {
+        let Some(link) = &stream.link else {
             return Err(0);
         };
         let Some(header) = scratch.first_chunk_mut() else {
@@ -208,7 +209,7 @@ impl State {
         let Some(bytes) = scratch.get(..len) else {
             return Err(0);
         };
-        let written = socket.send(bytes);
+        let written = link.send(bytes);
         if written == Ok(len) {
             self.burst = 1;
             self.round = self.round.wrapping_add(1);
@@ -310,7 +311,7 @@ impl State {
     }
 }
 
-impl EpState {
+impl<T: Transport> EpState<T> {
     /// The connection to a peer, or [`NIL`] where there is none yet.
     #[inline]
     pub(crate) fn route(&self, dest: FiAddr) -> u32 {

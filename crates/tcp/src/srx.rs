@@ -18,6 +18,7 @@ use crate::domain::{Domain, Mode};
 use crate::params::MIN_MULTI_RECV;
 use crate::post::new_recv;
 use crate::state::State;
+use crate::transport::Transport;
 use crate::triggered::{At, Held, Owner, SrxAt};
 
 /// The address vector that the endpoints with a receive context have in common.
@@ -47,8 +48,8 @@ impl OneAv {
 
 /// A shared receive context of the tcp provider.
 #[derive(Debug)]
-pub struct SharedRx<K: Mode> {
-    pub(crate) domain: Arc<Domain<K>>,
+pub struct SharedRx<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) id: u32,
     flags: Flags,
     /// Peeks report the source.
@@ -58,17 +59,17 @@ pub struct SharedRx<K: Mode> {
     cq: AtomicU32,
     av: OneAv,
     /// What is bound to the context; it lives as long.
-    bound: Mutex<Bound<K>>,
+    bound: Mutex<Bound<T, K>>,
 }
 
 #[derive(Debug)]
-struct Bound<K: Mode> {
-    cq: Option<Arc<Cq<K>>>,
-    counter: Option<Arc<Counter<K>>>,
+struct Bound<T: Transport, K: Mode> {
+    cq: Option<Arc<Cq<T, K>>>,
+    counter: Option<Arc<Counter<T, K>>>,
 }
 
-impl<K: Mode> SharedRx<K> {
-    pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &RxAttr) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> SharedRx<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &RxAttr) -> Result<Arc<Self>> {
         let size = if attr.size == 0 {
             domain.info.rx.size.max(1)
         } else {
@@ -103,14 +104,14 @@ impl<K: Mode> SharedRx<K> {
     }
 
     /// An endpoint with this receive queue uses the context.
-    pub(crate) fn note_cq(&self, _state: &mut State, cq: u32) {
+    pub(crate) fn note_cq(&self, _state: &mut State<T>, cq: u32) {
         if self.cq.load(Ordering::Relaxed) == NIL {
             self.cq.store(cq, Ordering::Relaxed);
         }
     }
 }
 
-impl<K: Mode> SharedRx<K> {
+impl<T: Transport, K: Mode> SharedRx<T, K> {
     /// Where receives that were put off are posted.
     fn place(&self) -> At {
         At::Srx(SrxAt {
@@ -133,7 +134,7 @@ impl<K: Mode> SharedRx<K> {
     }
 }
 
-impl<K: Mode> Drop for SharedRx<K> {
+impl<T: Transport, K: Mode> Drop for SharedRx<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         state.drop_works_of(Owner::Srx(self.id), None);
@@ -142,10 +143,10 @@ impl<K: Mode> Drop for SharedRx<K> {
     }
 }
 
-impl<K: Mode> provider::SharedRx for SharedRx<K> {
-    type Domain = Domain<K>;
+impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
+    type Domain = Domain<T, K>;
 
-    fn bind_cq(&self, cq: &Arc<Cq<K>>, flags: Flags) -> Result<()> {
+    fn bind_cq(&self, cq: &Arc<Cq<T, K>>, flags: Flags) -> Result<()> {
         if flags != Flags::RECV {
             return Err(Errno::EBADFLAGS);
         }
@@ -161,7 +162,7 @@ impl<K: Mode> provider::SharedRx for SharedRx<K> {
         Ok(())
     }
 
-    fn bind_counter(&self, counter: &Arc<Counter<K>>, flags: Flags) -> Result<()> {
+    fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
         if flags != Flags::RECV {
             return Err(Errno::EBADFLAGS);
         }
@@ -197,7 +198,7 @@ impl<K: Mode> provider::SharedRx for SharedRx<K> {
             .recv_shared(self.id, cq, self.source, recv, flags)
     }
 
-    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<K>>) -> Result<()> {
+    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<T, K>>) -> Result<()> {
         let held = self.held(call, None)?;
         let when = self.domain.reached(when, Basis::Successes)?;
         self.domain.lock().hold(when, held)

@@ -21,9 +21,10 @@ use crate::polls::Polls;
 use crate::small::SCRATCH;
 use crate::stage::STAGE;
 use crate::stream::Stream;
+use crate::transport::{Link as _, Transport};
 use crate::triggered::Works;
 
-/// Bytes read from a socket at once when headers or small messages are expected.
+/// Bytes read from a link at once when headers or small messages are expected.
 const READ: usize = 16 * 1024;
 
 /// How often deadlines are looked at while there are any.
@@ -62,12 +63,12 @@ pub(crate) enum Waited {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct State<T: Transport> {
     pub(crate) engine: Engine<UserBuf>,
-    pub(crate) streams: Vec<Option<Stream>>,
-    pub(crate) eps: Vec<Option<EpState>>,
+    pub(crate) streams: Vec<Option<Stream<T>>>,
+    pub(crate) eps: Vec<Option<EpState<T>>>,
     pub(crate) avs: Vec<Option<Table>>,
-    pub(crate) accepting: HashMap<u32, Accepting>,
+    pub(crate) accepting: HashMap<u32, Accepting<T>>,
     pub(crate) next_accepting: u32,
     pub(crate) spare: Spare,
     pub(crate) slots: Vec<Box<[u8]>>,
@@ -88,7 +89,7 @@ pub(crate) struct State {
     pub(crate) round: u32,
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
-    pub(crate) hot: Hot,
+    pub(crate) hot: Hot<T>,
     generation: u32,
     /// Streams that have ended, and are closed once all others were looked at.
     pub(crate) ending: Vec<Ending>,
@@ -100,7 +101,7 @@ pub(crate) struct State {
     pub(crate) groups: Vec<Option<GroupState>>,
 }
 
-impl State {
+impl<T: Transport> State<T> {
     pub(crate) fn new(params: Arc<Params>, epoll: Arc<Epoll>) -> Result<Self> {
         let timer = Timer::new()?;
         epoll.add(&timer, token::TIMER, Interest::READ)?;
@@ -143,16 +144,16 @@ impl State {
     }
 
     #[inline]
-    pub(crate) fn stream(&mut self, id: u32) -> Option<&mut Stream> {
+    pub(crate) fn stream(&mut self, id: u32) -> Option<&mut Stream<T>> {
         self.streams.get_mut(id as usize)?.as_mut()
     }
 
     #[inline]
-    pub(crate) fn ep(&mut self, id: u32) -> Option<&mut EpState> {
+    pub(crate) fn ep(&mut self, id: u32) -> Option<&mut EpState<T>> {
         self.eps.get_mut(id as usize)?.as_mut()
     }
 
-    pub(crate) fn put_stream(&mut self, id: u32, stream: Stream) {
+    pub(crate) fn put_stream(&mut self, id: u32, stream: Stream<T>) {
         put(&mut self.streams, id, stream);
     }
 
@@ -236,18 +237,18 @@ impl State {
         let Some(Some(stream)) = streams.get(id as usize) else {
             return Err(Errno::EAGAIN);
         };
-        let Some(socket) = &stream.socket else {
+        let Some(link) = &stream.link else {
             return Err(Errno::EAGAIN);
         };
         let (placed, read) = match engine.rx_want(id) {
             RxWant::Blocked | RxWant::Job => return Err(Errno::EAGAIN),
-            RxWant::Header => return read_to(socket.recv(staging)),
-            RxWant::Place(iov, at, len) => crate::place::read_user(socket, iov, at, len, staging)?,
+            RxWant::Header => return read_to(link.recv(staging)),
+            RxWant::Place(iov, at, len) => crate::place::read_user(&**link, iov, at, len, staging)?,
             RxWant::Store(iov, at, len) => {
-                crate::place::read_region(socket, iov, at, len, staging)?
+                crate::place::read_region(&**link, iov, at, len, staging)?
             }
             RxWant::Keep(slot, total, at, len) => match crate::place::slot(slots, slot, total) {
-                Ok(memory) => crate::place::read_slot(socket, memory, at, len, staging)?,
+                Ok(memory) => crate::place::read_slot(&**link, memory, at, len, staging)?,
                 Err(_) => {
                     engine.rx_no_memory(id);
                     return Err(Errno::EAGAIN);
@@ -257,7 +258,7 @@ impl State {
                 let want = usize::try_from(left)
                     .unwrap_or(usize::MAX)
                     .min(staging.len());
-                let dropped = read_to(socket.recv(&mut staging[..want]))?;
+                let dropped = read_to(link.recv(&mut staging[..want]))?;
                 (dropped, dropped)
             }
         };
@@ -447,9 +448,9 @@ impl State {
         }
         stream.interest = interest;
         let generation = stream.generation;
-        let failed = match &stream.socket {
-            Some(socket) => epoll
-                .modify(socket, token::stream(id, generation), interest)
+        let failed = match &stream.link {
+            Some(link) => epoll
+                .modify(link, token::stream(id, generation), interest)
                 .err(),
             None => None,
         };
@@ -508,7 +509,7 @@ impl State {
             else {
                 return;
             };
-            let Some(socket) = &stream.socket else { return };
+            let Some(link) = &stream.link else { return };
             if !stream.is_up() {
                 return;
             }
@@ -525,9 +526,9 @@ impl State {
                 return;
             }
             let written = if conn.only_staged() {
-                socket.send(stream.stage.bytes())
+                link.send(stream.stage.bytes())
             } else {
-                crate::place::write(socket, engine, id, stream.stage.bytes(), slots)
+                crate::place::write(&**link, engine, id, stream.stage.bytes(), slots)
             };
             match written {
                 Ok(count) => {
@@ -595,7 +596,7 @@ impl State {
 }
 
 /// Puts an item at its id in a table that grows as ids come.
-pub(crate) fn put<T>(table: &mut Vec<Option<T>>, id: u32, item: T) {
+pub(crate) fn put<I>(table: &mut Vec<Option<I>>, id: u32, item: I) {
     let index = id as usize;
     if table.len() <= index {
         table.resize_with(index + 1, || None);

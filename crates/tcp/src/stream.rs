@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::xnet::cm::CmReader;
-use ripstop_os::{Interest, Socket};
+use ripstop_os::Interest;
 
 use crate::stage::Stage;
+use crate::transport::Transport;
 
 /// How far a stream has come.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// There is no socket: a refused attempt waits to be repeated, or for the peer to connect.
+    /// There is no link: a refused attempt waits to be repeated, or for the peer to connect.
     Waiting,
     /// `connect` is under way.
     Connecting,
@@ -32,9 +33,9 @@ pub(crate) enum Role {
 }
 
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct Stream<T: Transport> {
     /// Shared with the short list of streams that are read first.
-    pub(crate) socket: Option<Arc<Socket>>,
+    pub(crate) link: Option<Arc<T::Link>>,
     /// Tells events of this stream from those of an earlier one with the same id.
     pub(crate) generation: u32,
     pub(crate) phase: Phase,
@@ -71,7 +72,7 @@ pub(crate) struct Stream {
     pub(crate) partial_since: Option<Duration>,
 }
 
-impl Stream {
+impl<T: Transport> Stream<T> {
     pub(crate) fn new(
         ep: u32,
         is_rdm: bool,
@@ -80,7 +81,7 @@ impl Stream {
         generation: u32,
     ) -> Self {
         Self {
-            socket: None,
+            link: None,
             generation,
             phase: Phase::Waiting,
             role: Role::Both,
@@ -105,7 +106,7 @@ impl Stream {
     }
 
     /// The request is out. Whether the process at the other end answers depends on when it makes
-    /// progress, and that it lives is known from its socket: it has more time than the way there.
+    /// progress, and that it lives is known from its link: it has more time than the way there.
     pub(crate) fn await_answer(&mut self, now: Duration, answer: Duration) {
         self.left = self.deadline.map(|deadline| deadline.saturating_sub(now));
         self.answering = false;

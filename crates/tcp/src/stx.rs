@@ -6,17 +6,18 @@ use ripstop_core::TxAttr;
 use ripstop_types::{Errno, Result};
 
 use crate::domain::{Domain, Mode};
+use crate::transport::Transport;
 
 /// A shared transmit context of the tcp provider. What endpoints share here is the domain's
 /// own: its streams are written by whoever makes progress. Each endpoint keeps its own bound
 /// on unfinished sends.
 #[derive(Debug)]
-pub struct SharedTx<K: Mode> {
-    pub(crate) domain: Arc<Domain<K>>,
+pub struct SharedTx<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
 }
 
-impl<K: Mode> SharedTx<K> {
-    pub(crate) fn open(domain: &Arc<Domain<K>>, attr: &TxAttr) -> Result<Arc<Self>> {
+impl<T: Transport, K: Mode> SharedTx<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &TxAttr) -> Result<Arc<Self>> {
         let offered = &domain.info.tx;
         let fits = (offered.caps | domain.info.caps).contains(attr.caps)
             && attr.inject_size <= offered.inject_size.max(domain.fabric.params.max_inject)

@@ -20,6 +20,7 @@ use ripstop_types::{
 
 use crate::post::{SPECIAL, new_recv};
 use crate::state::{State, Waited, Waiter, token};
+use crate::transport::Transport;
 
 /// Most operations that wait in one domain.
 const LIMIT: usize = 1 << 20;
@@ -358,7 +359,7 @@ impl Data {
     }
 }
 
-impl State {
+impl<T: Transport> State<T> {
     /// Holds an operation until its turn comes, which may be now.
     #[cold]
     pub(crate) fn hold(&mut self, when: When, mut held: Held) -> Result<()> {

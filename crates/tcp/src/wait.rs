@@ -10,6 +10,7 @@ use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
 use crate::state::{State, Waited, Waiter};
+use crate::transport::Transport;
 
 /// The wait object of a queue or counter: readable when the domain has something to do, or
 /// when somebody else's progress changed the object.
@@ -27,7 +28,7 @@ struct Parts {
 }
 
 impl Wait {
-    pub(crate) fn new<K: Mode>(domain: &Domain<K>, obj: WaitObj) -> Result<Self> {
+    pub(crate) fn new<T: Transport, K: Mode>(domain: &Domain<T, K>, obj: WaitObj) -> Result<Self> {
         let parts = match obj {
             WaitObj::None => None,
             WaitObj::Unspec | WaitObj::Fd | WaitObj::MutexCond | WaitObj::Yield => {
@@ -69,7 +70,7 @@ impl Wait {
     }
 
     /// From now on a change wakes; call it with the domain locked and nothing to report.
-    pub(crate) fn arm(&self, state: &mut State, what: Waited) {
+    pub(crate) fn arm<T: Transport>(&self, state: &mut State<T>, what: Waited) {
         let Some(parts) = &self.parts else { return };
         let same = |w: &Waiter| Arc::ptr_eq(&w.event, &parts.event);
         state.waiters.retain(|w| !same(w));
@@ -79,7 +80,7 @@ impl Wait {
         });
     }
 
-    pub(crate) fn disarm(&self, state: &mut State) {
+    pub(crate) fn disarm<T: Transport>(&self, state: &mut State<T>) {
         let Some(parts) = &self.parts else { return };
         state
             .waiters
@@ -87,11 +88,11 @@ impl Wait {
     }
 
     /// Whether a program may block on the descriptor: `ready` says that it should not.
-    pub(crate) fn try_wait<K: Mode>(
+    pub(crate) fn try_wait<T: Transport, K: Mode>(
         &self,
-        domain: &Domain<K>,
+        domain: &Domain<T, K>,
         what: Waited,
-        ready: impl Fn(&mut State) -> bool,
+        ready: impl Fn(&mut State<T>) -> bool,
     ) -> Result<()> {
         let mut state = domain.lock();
         state.progress();
@@ -108,13 +109,13 @@ impl Wait {
 
     /// Waits until `ready` gives a result, at most `timeout`. [`Errno::EAGAIN`] when the time
     /// is over or somebody signalled.
-    pub(crate) fn wait<K: Mode, T>(
+    pub(crate) fn wait<T: Transport, K: Mode, R>(
         &self,
-        domain: &Domain<K>,
+        domain: &Domain<T, K>,
         timeout: Option<Duration>,
-        what: impl Fn(&mut State) -> Waited,
-        mut ready: impl FnMut(&mut State) -> Option<T>,
-    ) -> Result<T> {
+        what: impl Fn(&mut State<T>) -> Waited,
+        mut ready: impl FnMut(&mut State<T>) -> Option<R>,
+    ) -> Result<R> {
         let end = timeout.map(|timeout| clock::now().saturating_add(timeout));
         let mut events = Events::with_capacity(2);
         // A short while of polling: what comes soon needs no sleep.
@@ -161,9 +162,9 @@ impl Wait {
         }
     }
 
-    fn sleep<K: Mode>(
+    fn sleep<T: Transport, K: Mode>(
         &self,
-        domain: &Domain<K>,
+        domain: &Domain<T, K>,
         events: &mut Events,
         left: Option<Duration>,
     ) -> Result<()> {

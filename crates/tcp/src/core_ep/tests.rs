@@ -70,8 +70,8 @@ fn sent_as(domain: u32, tx: u32, node: &str) -> Vec<u8> {
     }
     let state = domain.lock();
     let streams = state.streams.iter().flatten();
-    let sockets = streams.filter_map(|stream| stream.socket.as_ref());
-    let found = sockets.map(|socket| socket.tos().unwrap()).collect();
+    let sockets = streams.filter_map(|stream| stream.link.as_ref());
+    let found = sockets.map(|socket| socket.0.tos().unwrap()).collect();
     drop(state);
     drop(ep);
     drop((text.unpark(), room.unpark()));

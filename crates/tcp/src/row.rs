@@ -1,0 +1,62 @@
+//! Listeners on ports in a row, one for each context of a scalable endpoint
+//! (`docs/design/named-receive-contexts.md`).
+
+use std::net::SocketAddr;
+
+use ripstop_os::Socket;
+use ripstop_types::{Errno, Result};
+
+use crate::core_ep::bind;
+use crate::params::{BACKLOG, Params};
+use crate::socket::{Tcp, TcpSocket};
+
+/// How often another row of ports is tried when one of it is taken.
+const ROWS: usize = 64;
+
+/// Sockets that listen on `count` ports in a row, the first of which is that of `wanted` or,
+/// without one, any.
+pub(crate) fn bind_row(
+    params: &Params,
+    wanted: &SocketAddr,
+    count: usize,
+) -> Result<Vec<TcpSocket>> {
+    // First sockets of rows that were not free stay until the end: the next is another one.
+    let mut tried = Vec::new();
+    loop {
+        let first = bind::<Tcp>(params, wanted)?;
+        let addr = first.0.local_addr()?;
+        match row_after(&first.0, &addr, count) {
+            Ok(mut rest) => {
+                rest.insert(0, first);
+                return Ok(rest);
+            }
+            Err(Errno::EADDRINUSE) if wanted.port() == 0 && tried.len() < ROWS => {
+                tried.push(first);
+            }
+            Err(error) => {
+                log_warn!(
+                    EpCtrl,
+                    "{addr}: {count} ports in a row from here cannot be bound: {error}; \
+                     choose another source address or fewer contexts"
+                );
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn row_after(first: &Socket, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
+    // Listening at once: two sockets may be bound to a port, but only one listens.
+    first.listen(BACKLOG)?;
+    let listen = |port| Socket::tcp_listener(&SocketAddr::new(addr.ip(), port), None, BACKLOG);
+    let ports = (addr.port()..=u16::MAX).skip(1);
+    let rest: Vec<TcpSocket> = ports
+        .take(count.saturating_sub(1))
+        .map(|port| listen(port).map(TcpSocket))
+        .collect::<Result<_>>()?;
+    match rest.len() + 1 == count {
+        true => Ok(rest),
+        // The row ends with the ports there are.
+        false => Err(Errno::EADDRINUSE),
+    }
+}

@@ -1,0 +1,127 @@
+//! TCP as a transport.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare};
+use ripstop_types::Result;
+
+use crate::params::{KEEPALIVE, Params};
+use crate::row;
+use crate::transport::{Link, Listener, Origin, Transport};
+
+/// TCP, over IPv4 and IPv6.
+#[derive(Debug)]
+pub struct Tcp;
+
+/// A socket: one end of a connection, or a listener.
+#[derive(Debug)]
+pub struct TcpSocket(pub(crate) Socket);
+
+impl AsFd for TcpSocket {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Transport for Tcp {
+    type Link = TcpSocket;
+    type Listener = TcpSocket;
+
+    fn bind(params: &Params, addr: &SocketAddr) -> Result<TcpSocket> {
+        Socket::tcp_bound(addr, params.range_for(addr)).map(TcpSocket)
+    }
+
+    fn bind_row(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
+        row::bind_row(params, addr, count)
+    }
+
+    fn connect(_: &Params, to: &SocketAddr, from: Origin<Self>) -> Result<(TcpSocket, Connect)> {
+        let near = |source: SocketAddr| {
+            let fits = !source.ip().is_unspecified() && source.is_ipv4() == to.is_ipv4();
+            fits.then_some(source)
+        };
+        let (socket, progress) = match from {
+            Origin::Bound(TcpSocket(socket)) => socket.connect_to(to),
+            Origin::Listening(at) => Socket::connect(to, near(SocketAddr::new(at.ip(), 0))),
+            Origin::Address(source) => Socket::connect(to, source.and_then(near)),
+        }?;
+        Ok((TcpSocket(socket), progress))
+    }
+
+    fn prepare(params: &Params, link: &TcpSocket, dscp: Option<u8>) -> Result<()> {
+        if let Some(dscp) = dscp {
+            // The lower two bits are for congestion notification.
+            link.0.set_tos(dscp << 2)?;
+        }
+        if params.nodelay {
+            link.0.set_nodelay(true)?;
+        }
+        link.0.set_keepalive(Some(KEEPALIVE))
+    }
+}
+
+impl Link for TcpSocket {
+    #[inline(always)]
+    fn send(&self, bytes: &[u8]) -> Result<usize> {
+        self.0.send(bytes)
+    }
+
+    #[inline(always)]
+    fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize> {
+        self.0.sendv(vecs)
+    }
+
+    #[inline(always)]
+    fn recv(&self, bytes: &mut [u8]) -> Result<usize> {
+        self.0.recv(bytes)
+    }
+
+    #[inline(always)]
+    fn recv_once(&self, bytes: &mut [u8]) -> Result<usize> {
+        self.0.recv_once(bytes)
+    }
+
+    #[inline(always)]
+    fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
+        self.0.recvv(vecs)
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        self.0.shutdown(how)
+    }
+
+    fn take_error(&self) -> Result<()> {
+        self.0.take_error()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.0.peer_addr().is_ok()
+    }
+
+    fn local_addr(&self) -> Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+impl Listener for TcpSocket {
+    type Link = Self;
+
+    fn local_addr(&self) -> Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    fn listen(&self, backlog: i32) -> Result<()> {
+        self.0.listen(backlog)
+    }
+
+    fn accept(&self) -> Result<Option<(Self, SocketAddr)>> {
+        let accepted = self.0.accept()?;
+        Ok(accepted.map(|(socket, peer)| (Self(socket), peer)))
+    }
+
+    fn turn_away(&self, spare: &mut Spare) -> Option<SocketAddr> {
+        spare.turn_away(&self.0)
+    }
+}

@@ -1,0 +1,152 @@
+//! What the objects of a domain need of the way its endpoints reach each other.
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
+use ripstop_types::Result;
+
+use crate::params::Params;
+
+/// A way for endpoints of one kind to reach each other. It stands for a provider in the types of
+/// its objects; there is no value of it.
+pub trait Transport: Debug + Sized + Send + Sync + 'static {
+    /// One end of a connection.
+    type Link: Link;
+
+    /// Where connections arrive.
+    type Listener: Listener<Link = Self::Link>;
+
+    /// A listener at `addr`, to which nobody can connect before [`Listener::listen`].
+    ///
+    /// # Errors
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`; `EMFILE` and other errors of the system.
+    fn bind(params: &Params, addr: &SocketAddr) -> Result<Self::Listener>;
+
+    /// Listeners for the contexts of a scalable endpoint with this address, by their index; `count`
+    /// is 1 to 16. Peers are told of one address and find the others from it.
+    ///
+    /// # Errors
+    /// As for [`Transport::bind`]; the reason is in the log.
+    fn bind_row(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<Self::Listener>>;
+
+    /// Starts to connect to the listener at `to`.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED` and the like where the peer is not there, upon which it is tried again;
+    /// `EMFILE`, `ENOMEM` and `ENOBUFS` where something is missing on this machine.
+    fn connect(
+        params: &Params,
+        to: &SocketAddr,
+        from: Origin<Self>,
+    ) -> Result<(Self::Link, Connect)>;
+
+    /// Prepares a link for use, on both sides, before the first message of this side is sent.
+    /// `dscp` is the code point of its packets, 0 to 63, or none for the system's own.
+    ///
+    /// # Errors
+    /// Of the system; the connection is given up.
+    fn prepare(params: &Params, link: &Self::Link, dscp: Option<u8>) -> Result<()>;
+}
+
+/// Where a connection comes from.
+#[derive(Debug)]
+pub enum Origin<T: Transport> {
+    /// From an endpoint that listens at this address itself, and goes on doing so.
+    Listening(SocketAddr),
+    /// From this address, else from any.
+    Address(Option<SocketAddr>),
+    /// From the address of this listener, which is used up.
+    Bound(T::Listener),
+}
+
+/// One end of a connection: a stream of bytes each way, like a stream socket. It never blocks: what
+/// cannot be done now is `EAGAIN`, and epoll tells by its descriptor when it can be. It is closed
+/// when it is dropped.
+///
+/// Links are used under the lock of their domain, thus by one thread at a time.
+pub trait Link: AsFd + Debug + Send + Sync + 'static {
+    /// Writes the front of `bytes`; returns how many, at least 1.
+    ///
+    /// # Errors
+    /// `EAGAIN` while there is no room; any other error ends the connection.
+    fn send(&self, bytes: &[u8]) -> Result<usize>;
+
+    /// As [`Link::send`], from several places, at most 32.
+    ///
+    /// # Errors
+    /// As for [`Link::send`].
+    fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize>;
+
+    /// Reads up to `bytes.len()` bytes; returns how many, 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// `EAGAIN` while nothing has arrived; any other error ends the connection.
+    fn recv(&self, bytes: &mut [u8]) -> Result<usize>;
+
+    /// As [`Link::recv`], without trying again when a signal came first. It is what most polls of
+    /// a program come to, so an empty link has to be fast to see.
+    ///
+    /// # Errors
+    /// As for [`Link::recv`], and `EINTR`.
+    fn recv_once(&self, bytes: &mut [u8]) -> Result<usize>;
+
+    /// As [`Link::recv`], to several places in order.
+    ///
+    /// # Errors
+    /// As for [`Link::recv`].
+    fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize>;
+
+    /// Ends one direction or both; the peer reads what was sent before, then the end.
+    ///
+    /// # Errors
+    /// `ENOTCONN` where the peer was first.
+    fn shutdown(&self, how: Shutdown) -> Result<()>;
+
+    /// How an attempt to connect has ended, asked for when the descriptor can be written.
+    ///
+    /// # Errors
+    /// The reason why it failed, once.
+    fn take_error(&self) -> Result<()>;
+
+    /// Whether the attempt to connect has ended well. It may still be under way though
+    /// [`Link::take_error`] knows of no error.
+    fn is_connected(&self) -> bool;
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn local_addr(&self) -> Result<SocketAddr>;
+}
+
+/// Where connections arrive. Its descriptor can be read while one waits. It is closed when it is
+/// dropped.
+pub trait Listener: AsFd + Debug + Send + Sync + 'static {
+    /// What it accepts.
+    type Link;
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn local_addr(&self) -> Result<SocketAddr>;
+
+    /// Lets peers connect, of which up to `backlog` may wait.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` where somebody else listens there.
+    fn listen(&self, backlog: i32) -> Result<()>;
+
+    /// The next connection that waits, and where it comes from as far as that is known; none
+    /// where none waits.
+    ///
+    /// # Errors
+    /// `EMFILE` and the like: one waits for which there is no room, see [`Listener::turn_away`].
+    fn accept(&self) -> Result<Option<(Self::Link, SocketAddr)>>;
+
+    /// Closes the next connection that waits, with the descriptor that `spare` keeps for this;
+    /// returns where it came from, or none where that cannot be done.
+    fn turn_away(&self, spare: &mut Spare) -> Option<SocketAddr>;
+}
