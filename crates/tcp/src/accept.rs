@@ -1,7 +1,5 @@
 //! Streams that others opened: from `accept` to the decision on their request.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,18 +7,19 @@ use ripstop_engine::xnet::Terms;
 use ripstop_engine::xnet::cm::CmReader;
 use ripstop_os::{Interest, Shutdown, Spare, clock};
 use ripstop_types::{Errno, Result};
+use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
-use ripstop_wire::{ByteOrder, WireError};
 
+use crate::addr::Addr as _;
 use crate::params::Params;
 use crate::state::{State, token};
-use crate::transport::{Link, Listener, Transport};
+use crate::transport::{Broken, Link, Listener, Transport};
 
 /// A stream whose request has not arrived whole.
 #[derive(Debug)]
 pub(crate) struct Accepting<T: Transport> {
     pub(crate) link: T::Link,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: T::Addr,
     pub(crate) ep: u32,
     pub(crate) reader: Box<CmReader>,
     pub(crate) deadline: Duration,
@@ -32,7 +31,7 @@ pub(crate) struct Accepting<T: Transport> {
 #[derive(Debug)]
 pub(crate) struct Request<T: Transport> {
     pub(crate) link: T::Link,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: T::Addr,
     pub(crate) header: Header,
 }
 
@@ -44,27 +43,6 @@ pub(crate) enum Read {
     Whole(Header, Vec<u8>),
     /// The stream is of no use; the log has the reason.
     Bad,
-}
-
-/// Why a handshake came to nothing.
-#[derive(Debug)]
-pub(crate) enum Broken {
-    /// The stream ended.
-    Ended,
-    /// The message is not one.
-    Wrong(WireError),
-    /// The stream failed.
-    Failed(Errno),
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended => f.write_str("the stream ended in the handshake"),
-            Self::Wrong(error) => error.fmt(f),
-            Self::Failed(error) => error.fmt(f),
-        }
-    }
 }
 
 /// What two peers agree on, after the header that one of them sent.
@@ -81,10 +59,10 @@ pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
 }
 
 impl<T: Transport> Accepting<T> {
-    pub(crate) fn new(link: T::Link, peer: SocketAddr, ep: u32, params: &Params) -> Self {
+    pub(crate) fn new(link: T::Link, peer: T::Addr, ep: u32, params: &Params) -> Self {
         Self {
             link,
-            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+            peer: peer.canonical(),
             ep,
             reader: Box::new(CmReader::new()),
             // A peer that connected asks when it makes progress.
@@ -139,7 +117,7 @@ impl<T: Transport> Accepting<T> {
 pub(crate) fn next_accepted<L: Listener>(
     listener: &L,
     spare: &mut Spare,
-) -> Option<(L::Link, SocketAddr)> {
+) -> Option<(L::Link, L::Addr)> {
     loop {
         match listener.accept() {
             Ok(accepted) => return accepted,
@@ -204,7 +182,7 @@ pub(crate) fn write_message(
 }
 
 /// Refuses a request, with data for the peer.
-pub(crate) fn reject(link: &impl Link, peer: &SocketAddr, data: &[u8]) {
+pub(crate) fn reject<L: Link>(link: &L, peer: &L::Addr, data: &[u8]) {
     let told = write_message(link, Kind::Reject, Extensions::NONE, data)
         .and_then(|()| link.shutdown(Shutdown::Both));
     if let Err(error) = told {

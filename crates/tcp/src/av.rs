@@ -4,56 +4,20 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ripstop_core::av::SharedTable;
 use ripstop_core::provider::{AddressVector, AvAttr};
-use ripstop_core::{Address, AddressTable, EventQueue};
+use ripstop_core::{Address, EventQueue};
 use ripstop_engine::ids::UserIds;
 use ripstop_engine::pool::NIL;
 use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
+use crate::addr::{Addr, Peers};
 use crate::domain::{Domain, Mode};
 use crate::params::NAME;
 use crate::state::State;
 use crate::transport::Transport;
 
 /// The peers of an address vector.
-#[derive(Debug)]
-pub(crate) enum Table {
-    /// Of this one alone.
-    Own(AddressTable),
-    /// Of all that have its name.
-    Shared(SharedTable),
-}
-
-impl Table {
-    pub(crate) fn lookup(&self, peer: FiAddr) -> Option<SocketAddr> {
-        match self {
-            Self::Own(table) => table.lookup(peer),
-            Self::Shared(table) => table.lookup(peer),
-        }
-    }
-
-    pub(crate) fn find(&mut self, addr: &SocketAddr) -> FiAddr {
-        match self {
-            Self::Own(table) => table.find(addr),
-            Self::Shared(table) => table.find(addr),
-        }
-    }
-
-    fn insert(&mut self, addr: &SocketAddr) -> Result<FiAddr> {
-        match self {
-            Self::Own(table) => table.insert(addr),
-            Self::Shared(table) => table.insert(addr),
-        }
-    }
-
-    fn remove(&mut self, peer: FiAddr) -> Result<Option<SocketAddr>> {
-        match self {
-            Self::Own(table) => table.remove(peer),
-            Self::Shared(table) => table.remove(peer),
-        }
-    }
-}
+pub(crate) type Table<T> = <<T as Transport>::Addr as Addr>::Table;
 
 /// Opens an address vector that processes share. Names are those of one interface.
 fn open_shared<T: Transport, K: Mode>(
@@ -61,9 +25,10 @@ fn open_shared<T: Transport, K: Mode>(
     name: &str,
     count: usize,
     read_only: bool,
-) -> Result<SharedTable> {
+) -> Result<Table<T>> {
     let interface = domain.info.domain.name.as_deref().unwrap_or(NAME);
-    SharedTable::open(&format!("{interface}-{name}"), count, read_only).inspect_err(|error| {
+    let name_here = format!("{interface}-{name}");
+    Peers::open_shared(&name_here, count, read_only).inspect_err(|error| {
         log_warn!(
             Av,
             "the shared address vector {name} cannot be opened: {error}"
@@ -100,15 +65,12 @@ impl<T: Transport, K: Mode> Av<T, K> {
             return Err(Errno::EINVAL);
         }
         let read_only = attr.flags.contains(Flags::READ);
-        let table = match &attr.name {
+        let table: Table<T> = match &attr.name {
             None if read_only => return Err(Errno::EINVAL),
-            None => Table::Own(AddressTable::new()),
-            Some(name) => Table::Shared(open_shared(domain, name, attr.count, read_only)?),
+            None => Peers::new(),
+            Some(name) => open_shared(domain, name, attr.count, read_only)?,
         };
-        let map = match &table {
-            Table::Own(_) => Box::default(),
-            Table::Shared(shared) => shared.map().into(),
-        };
+        let map = table.map().into();
         if attr.rx_ctx_bits > MAX_CTX_BITS {
             return Err(Errno::EINVAL);
         }
@@ -140,7 +102,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
         }))
     }
 
-    fn table(state: &mut State<T>, id: u32) -> Result<&mut Table> {
+    fn table(state: &mut State<T>, id: u32) -> Result<&mut Table<T>> {
         state
             .avs
             .get_mut(id as usize)
@@ -148,8 +110,8 @@ impl<T: Transport, K: Mode> Av<T, K> {
             .ok_or(Errno::EINVAL)
     }
 
-    fn insert_one(&self, state: &mut State<T>, addr: SocketAddr) -> Result<FiAddr> {
-        let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
+    fn insert_one(&self, state: &mut State<T>, address: &Address) -> Result<FiAddr> {
+        let addr = T::Addr::from_address(address)?.canonical();
         let handle = Self::table(state, self.id)?.insert(&addr)?;
         if state.has_streams() {
             state.name_peer(self.id, &addr, handle);
@@ -189,18 +151,15 @@ impl<T: Transport, K: Mode> AddressVector for Av<T, K> {
     }
 
     fn insert(&self, address: &Address) -> Result<FiAddr> {
-        let Address::Ip(addr) = address else {
-            return Err(Errno::EINVAL);
-        };
-        self.insert_one(&mut self.domain.lock(), *addr)
+        self.insert_one(&mut self.domain.lock(), address)
     }
 
     fn insert_as(&self, address: &Address, id: FiAddr) -> Result<FiAddr> {
-        let (Address::Ip(addr), false) = (address, self.strict) else {
+        if self.strict {
             return Err(Errno::EINVAL);
-        };
+        }
         let mut state = self.domain.lock();
-        let peer = self.insert_one(&mut state, *addr)?;
+        let peer = self.insert_one(&mut state, address)?;
         self.set_id(&mut state, peer, id)?;
         Ok(peer)
     }
@@ -221,7 +180,7 @@ impl<T: Transport, K: Mode> AddressVector for Av<T, K> {
     ) {
         let mut state = self.domain.lock();
         for addr in addresses {
-            each(addr.and_then(|addr| self.insert_one(&mut state, addr)));
+            each(addr.and_then(|addr| self.insert_one(&mut state, &Address::Ip(addr))));
         }
     }
 
@@ -242,7 +201,7 @@ impl<T: Transport, K: Mode> AddressVector for Av<T, K> {
         let mut state = self.domain.lock();
         Self::table(&mut state, self.id)?
             .lookup(addr)
-            .map(Address::Ip)
+            .map(|addr| addr.to_address())
             .ok_or(Errno::EINVAL)
     }
 
@@ -255,14 +214,7 @@ impl<T: Transport, K: Mode> AddressVector for Av<T, K> {
         let Ok(table) = Self::table(&mut state, self.id) else {
             return Vec::new();
         };
-        match table {
-            Table::Own(table) => table.iter().map(|(addr, _)| addr).collect(),
-            Table::Shared(table) => {
-                let all = 0..table.map().len() as u64;
-                let there = |addr: &FiAddr| table.lookup(*addr).is_some();
-                all.map(FiAddr).filter(there).collect()
-            }
-        }
+        table.addresses()
     }
 
     fn map(&self) -> &[u64] {

@@ -1,7 +1,6 @@
 //! Collective groups and their operations (man page `fi_collective(3)`), on reliable datagram
 //! endpoints.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ripstop_core::EventQueue;
@@ -17,6 +16,7 @@ use ripstop_types::{
 };
 use ripstop_wire::xnet::base::MAX_HEADER;
 
+use crate::addr::{Addr as _, Own, Peers as _};
 use crate::domain::{Domain, Mode};
 use crate::endpoint::Endpoint;
 use crate::state::{State, put};
@@ -139,16 +139,16 @@ impl<T: Transport> State<T> {
             .get(rdm.av as usize)
             .and_then(Option::as_ref)
             .ok_or(Errno::ENOAV)?;
-        let own = SocketAddr::new(rdm.addr.ip().to_canonical(), rdm.addr.port());
+        let own = rdm.addr.clone().canonical();
         let (mut exact, mut local) = (None, None);
         let mut digest = Digest::new();
         for (rank, member) in (0..).zip(members) {
             let addr = av.lookup(*member).ok_or(Errno::EINVAL)?;
-            digest.add(&addr);
-            if addr.ip() == own.ip() && addr.port() == own.port() {
-                exact = Some(rank);
-            } else if addr.port() == own.port() && ripstop_os::net::is_local(addr.ip())? {
-                local = Some(rank);
+            addr.digest(&mut |byte| digest.byte(byte));
+            match addr.is_own(&own)? {
+                Own::Exact => exact = Some(rank),
+                Own::Local => local = Some(rank),
+                Own::No => {}
             }
         }
         let me = exact.or(local).ok_or(Errno::EINVAL)?;
@@ -479,16 +479,5 @@ impl Digest {
 
     fn byte(&mut self, byte: u8) {
         self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-
-    fn add(&mut self, addr: &SocketAddr) {
-        let ip = match addr.ip().to_canonical() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        let port = addr.port().to_be_bytes();
-        for byte in ip.octets().into_iter().chain(port) {
-            self.byte(byte);
-        }
     }
 }

@@ -2,21 +2,21 @@
 //! listener.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ripstop_core::Info;
 use ripstop_core::provider::Token;
-use ripstop_core::{Address, Info};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::EpConfig;
 use ripstop_os::Interest;
 use ripstop_types::{EpType, Errno, Flags, Result, tclass};
 
+use crate::addr::Addr;
 use crate::av::Av;
-use crate::domain::{Domain, Mode, default_source};
+use crate::domain::{Domain, Mode};
 use crate::endpoint::{Part, RX_FLAGS, TX_FLAGS};
 use crate::params::{BACKLOG, MIN_MULTI_RECV, Params};
 use crate::passive::{ConnRequest, PassiveEp};
@@ -41,24 +41,17 @@ pub(crate) struct Core<T: Transport, K: Mode> {
 }
 
 /// The source address of an `fi_info`.
-pub(crate) fn source_of(info: &Info) -> Result<Option<SocketAddr>> {
-    match &info.src_addr {
-        Some(Address::Ip(addr)) => Ok(Some(*addr)),
-        Some(_) => Err(Errno::EINVAL),
-        None => Ok(None),
-    }
+pub(crate) fn source_of<T: Transport>(info: &Info) -> Result<Option<T::Addr>> {
+    info.src_addr.as_ref().map(Addr::from_address).transpose()
 }
 
 /// The address an RDM endpoint of this `fi_info` listens on.
-pub(crate) fn rdm_source<T: Transport, K: Mode>(
-    domain: &Domain<T, K>,
-    info: &Info,
-) -> Result<SocketAddr> {
-    Ok(source_of(info)?.unwrap_or_else(|| default_source(&domain.fabric, None)))
+pub(crate) fn rdm_source<T: Transport>(params: &Params, info: &Info) -> Result<T::Addr> {
+    Ok(source_of::<T>(info)?.unwrap_or_else(|| T::default_source(params)))
 }
 
 /// A listener at an address, as [`Transport::bind`], with a line in the log where there is none.
-pub(crate) fn bind<T: Transport>(params: &Params, wanted: &SocketAddr) -> Result<T::Listener> {
+pub(crate) fn bind<T: Transport>(params: &Params, wanted: &T::Addr) -> Result<T::Listener> {
     T::bind(params, wanted).inspect_err(|error| {
         log_warn!(
             EpCtrl,
@@ -84,7 +77,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
         token: Token,
     ) -> Result<Arc<Self>> {
         let mut msg = Msg {
-            source: source_of(info)?,
+            source: source_of::<T>(info)?,
             ..Msg::default()
         };
         if let Some(handle) = &info.handle {

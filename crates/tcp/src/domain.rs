@@ -1,7 +1,6 @@
 //! Domains: the lock, the progress thread, and the objects made from them.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -382,14 +381,4 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
         }
         Ok(())
     }
-}
-
-/// The address an endpoint or listener uses when its `fi_info` names none.
-pub(crate) fn default_source<T: Transport>(
-    fabric: &Fabric<T>,
-    like: Option<SocketAddr>,
-) -> SocketAddr {
-    fabric
-        .default_address(like)
-        .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)))
 }

@@ -15,6 +15,7 @@ use ripstop_engine::xnet::{EpConfig, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
 
+use crate::addr::Addr;
 use crate::av::Av;
 use crate::coll::Group;
 use crate::core_ep::{Core, bind, rdm_source};
@@ -97,7 +98,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         let core = match info.ep.ep_type {
             EpType::Msg => Core::open_msg(domain, info, token),
             EpType::Rdm => {
-                let source = rdm_source(domain, info)?;
+                let source = rdm_source::<T>(&domain.fabric.params, info)?;
                 let listener = bind::<T>(&domain.fabric.params, &source)?;
                 Core::open_rdm(domain, info, token, listener, 0)
             }
@@ -398,17 +399,15 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         }
         self.with_ep(|ep| {
             let addr = match &ep.rdm {
-                Some(rdm) => Some(rdm.addr),
-                None => ep.msg.local.or(ep.msg.source),
+                Some(rdm) => Some(&rdm.addr),
+                None => ep.msg.local.as_ref().or(ep.msg.source.as_ref()),
             };
-            addr.map(Address::Ip).ok_or(Errno::EOPBADSTATE)
+            addr.map(Addr::to_address).ok_or(Errno::EOPBADSTATE)
         })
     }
 
     fn set_name(&self, address: &Address) -> Result<()> {
-        let Address::Ip(wanted) = address else {
-            return Err(Errno::EINVAL);
-        };
+        let wanted = T::Addr::from_address(address)?;
         if self.part != Part::Whole {
             return Err(Errno::EINVAL);
         }
@@ -419,11 +418,11 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         self.with_ep(|ep| {
             match &mut ep.rdm {
                 Some(rdm) => {
-                    rdm.listener = T::bind(params, wanted)?;
+                    rdm.listener = T::bind(params, &wanted)?;
                     rdm.addr = rdm.listener.local_addr()?;
                 }
                 None => {
-                    ep.msg.source = Some(*wanted);
+                    ep.msg.source = Some(wanted);
                     ep.msg.bound = None;
                     ep.msg.local = None;
                 }
@@ -436,19 +435,20 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if self.ep_type == EpType::Rdm {
             return Err(Errno::ENOSYS);
         }
-        self.with_ep(|ep| ep.msg.peer.map(Address::Ip).ok_or(Errno::ENOTCONN))
+        self.with_ep(|ep| {
+            let peer = ep.msg.peer.as_ref();
+            peer.map(Addr::to_address).ok_or(Errno::ENOTCONN)
+        })
     }
 
     fn connect(&self, address: &Address, data: &[u8]) -> Result<()> {
-        let Address::Ip(peer) = address else {
-            return Err(Errno::EINVAL);
-        };
+        let peer = T::Addr::from_address(address)?;
         if self.ep_type != EpType::Msg {
             return Err(Errno::ENOSYS);
         }
         self.enable()?;
         let mut state = self.domain.lock();
-        state.msg_connect(self.id, *peer, data)?;
+        state.msg_connect(self.id, peer, data)?;
         state.after();
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! Endpoints as the driver knows them.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ripstop_core::EventQueue;
@@ -18,11 +17,11 @@ pub(crate) struct Msg<T: Transport> {
     /// The stream of a request that may be accepted.
     pub(crate) request: Option<crate::accept::Request<T>>,
     /// Source address to connect from.
-    pub(crate) source: Option<SocketAddr>,
+    pub(crate) source: Option<T::Addr>,
     /// A listener taken over from a passive endpoint, to connect with.
     pub(crate) bound: Option<T::Listener>,
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) local: Option<T::Addr>,
+    pub(crate) peer: Option<T::Addr>,
     /// The connection has ended; the endpoint cannot be used again.
     pub(crate) ended: bool,
     /// Data for the peer, to be sent with the request.

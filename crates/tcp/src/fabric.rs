@@ -1,7 +1,6 @@
 //! The provider and its fabrics.
 
 use std::marker::PhantomData;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ripstop_core::hints::Request;
@@ -41,7 +40,8 @@ impl TcpProvider {
     }
 }
 
-fn addresses(params: &Params) -> Result<Vec<LocalAddress>> {
+/// The addresses of this machine, the best first.
+pub(crate) fn addresses(params: &Params) -> Result<Vec<LocalAddress>> {
     let interfaces = ripstop_os::net::interfaces()?;
     Ok(local_addresses(&interfaces, params.iface.as_deref()))
 }
@@ -112,17 +112,6 @@ pub struct Fabric<T: Transport> {
     attr: FabricAttr,
     pub(crate) params: Arc<Params>,
     transport: PhantomData<T>,
-}
-
-impl<T: Transport> Fabric<T> {
-    /// The address of this machine to use when none is named.
-    pub(crate) fn default_address(&self, like: Option<SocketAddr>) -> Option<SocketAddr> {
-        let mut all = addresses(&self.params).ok()?;
-        if let Some(like) = like {
-            all.retain(|local| local.addr.is_ipv4() == like.is_ipv4());
-        }
-        all.first().map(|local| local.addr)
-    }
 }
 
 impl<T: Transport> provider::Fabric for Fabric<T> {

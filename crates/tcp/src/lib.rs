@@ -9,6 +9,7 @@
 #[macro_use]
 mod logging;
 mod accept;
+mod addr;
 mod atomic;
 mod attr;
 mod av;
@@ -23,6 +24,7 @@ mod ep_state;
 mod events;
 mod fabric;
 mod hot;
+mod ip;
 mod link;
 mod mr;
 mod msg;

@@ -1,8 +1,10 @@
 //! Handshakes, ends and deadlines of streams, of both endpoint types.
 
+use std::sync::Arc;
+
 use ripstop_engine::xnet::cm::CmReader;
-use ripstop_os::{Interest, clock};
-use ripstop_types::{Errno, FiAddr};
+use ripstop_os::{Interest, clock, pid};
+use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::{Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -10,7 +12,7 @@ use crate::accept::{read_message, terms, write_message};
 use crate::rdm::advice;
 use crate::state::State;
 use crate::stream::Phase;
-use crate::transport::{Link as _, Transport};
+use crate::transport::{Broken, Link as _, Transport};
 
 impl<T: Transport> State<T> {
     /// Goes on with a handshake after an event on its stream.
@@ -30,7 +32,9 @@ impl<T: Transport> State<T> {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let Some(link) = &stream.link else { return };
+        let Some(link) = stream.link.clone() else {
+            return;
+        };
         let ep = stream.ep;
         if let Err(error) = link.take_error() {
             return self.connect_failed(id, error, &[]);
@@ -38,24 +42,31 @@ impl<T: Transport> State<T> {
         if !link.is_connected() {
             return;
         }
-        let hello = match self.greeting(ep) {
-            Some(greeting) => greeting.to_vec(),
-            None => self
-                .ep(ep)
-                .map(|e| std::mem::take(&mut e.msg.hello))
-                .unwrap_or_default(),
-        };
+        let asked = self
+            .hello(ep, &link)
+            .and_then(|hello| write_message(&*link, Kind::Request, Extensions::ALL, &hello));
+        if let Err(error) = asked {
+            return self.connect_failed(id, error, &[]);
+        }
         let answer = self.params.answer;
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let Some(link) = &stream.link else { return };
-        if let Err(error) = write_message(&**link, Kind::Request, Extensions::ALL, &hello) {
-            return self.connect_failed(id, error, &[]);
-        }
         stream.phase = Phase::Asked(Box::new(CmReader::new()));
         stream.await_answer(clock::now(), answer);
         self.watch(id, |interest| *interest = Interest::READ);
+    }
+
+    /// What an endpoint says to the peer it connects to.
+    fn hello(&mut self, ep: u32, link: &T::Link) -> Result<Vec<u8>> {
+        let Some(state) = self.ep(ep) else {
+            return Ok(Vec::new());
+        };
+        let Some(rdm) = &state.rdm else {
+            return Ok(std::mem::take(&mut state.msg.hello));
+        };
+        let greeting = Greeting::request(0, 0, pid());
+        T::ask(link, &rdm.addr, greeting.with_context(rdm.context))
     }
 
     fn handle_answer(&mut self, id: u32) {
@@ -63,7 +74,7 @@ impl<T: Transport> State<T> {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let (peer, is_rdm, context) = (stream.peer, stream.is_rdm, stream.context);
+        let (peer, is_rdm, context) = (stream.peer.clone(), stream.is_rdm, stream.context);
         let (Some(link), Phase::Asked(reader)) = (&stream.link, &mut stream.phase) else {
             return;
         };
@@ -83,7 +94,7 @@ impl<T: Transport> State<T> {
         let Some((header, data)) = reader.message() else {
             return;
         };
-        let (header, data) = (*header, data.to_vec());
+        let (header, data, link) = (*header, data.to_vec(), Arc::clone(link));
         match header.kind {
             Kind::Response => {}
             Kind::Reject => return self.connect_failed(id, Errno::ECONNREFUSED, &data),
@@ -97,7 +108,10 @@ impl<T: Transport> State<T> {
         }
         let mut rendezvous = false;
         if is_rdm {
-            let granted = Greeting::parse(&data).and_then(|g| Ok((g.granted()?, g)));
+            let granted = T::answered(&link, &data).and_then(|greeting| {
+                let protocol = greeting.granted().map_err(Broken::Wrong)?;
+                Ok((protocol, greeting))
+            });
             match granted {
                 Ok((_, greeting)) if greeting.context() != context => {
                     log_warn!(
@@ -151,7 +165,7 @@ impl<T: Transport> State<T> {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let (peer, is_rdm, ep) = (stream.peer, stream.is_rdm, stream.ep);
+        let (peer, is_rdm, ep) = (stream.peer.clone(), stream.is_rdm, stream.ep);
         let whole = stream.context == 0;
         if is_rdm {
             log_warn!(EpCtrl, "{peer}: not reached: {error}; {}", advice(error));
@@ -168,7 +182,7 @@ impl<T: Transport> State<T> {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let (peer, is_rdm, stream_ep) = (stream.peer, stream.is_rdm, stream.ep);
+        let (peer, is_rdm, stream_ep) = (stream.peer.clone(), stream.is_rdm, stream.ep);
         if !stream.is_up() {
             return self.connect_failed(id, error, &[]);
         }
@@ -206,7 +220,7 @@ impl<T: Transport> State<T> {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let peer = stream.peer;
+        let peer = stream.peer.clone();
         match reason {
             Some(reason) => log_warn!(EpData, "{peer}: dropped: {reason}"),
             None => log_warn!(EpData, "{peer}: dropped, it broke the protocol: {error}"),
@@ -258,7 +272,7 @@ impl<T: Transport> State<T> {
                 if !in_header {
                     stream.partial_since = None;
                 } else if now >= since + timeout {
-                    let peer = stream.peer;
+                    let peer = stream.peer.clone();
                     log_warn!(
                         EpData,
                         "{peer}: dropped, it stopped in the middle of a header"
@@ -277,7 +291,7 @@ impl<T: Transport> State<T> {
                 self.try_connect(id);
             } else if stream.tell.is_some_and(|at| now >= at) {
                 stream.tell = None;
-                let peer = stream.peer;
+                let peer = stream.peer.clone();
                 log_warn_sparse!(
                     EpCtrl,
                     "{peer}: connected, but it does not answer; it is waited for until it makes \

@@ -1,7 +1,5 @@
 //! Connections of MSG endpoints: made, accepted and ended by the application.
 
-use std::net::SocketAddr;
-
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
 use ripstop_engine::pool::NIL;
@@ -19,7 +17,7 @@ use crate::transport::{Link as _, Transport};
 
 impl<T: Transport> State<T> {
     /// Starts to connect.
-    pub(crate) fn msg_connect(&mut self, ep: u32, peer: SocketAddr, data: &[u8]) -> Result<()> {
+    pub(crate) fn msg_connect(&mut self, ep: u32, peer: T::Addr, data: &[u8]) -> Result<()> {
         if data.len() > MAX_HELLO {
             return Err(Errno::EINVAL);
         }
@@ -28,7 +26,7 @@ impl<T: Transport> State<T> {
             return Err(Errno::EINVAL);
         }
         state.msg.hello = data.to_vec();
-        state.msg.peer = Some(peer);
+        state.msg.peer = Some(peer.clone());
         let id = self.open_stream(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
         let deadline = clock::now() + self.params.timeout;
         if let Some(stream) = self.stream(id) {
@@ -49,7 +47,7 @@ impl<T: Transport> State<T> {
         }
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         let Request { link, peer, header } = state.msg.request.take().ok_or(Errno::EINVAL)?;
-        state.msg.peer = Some(peer);
+        state.msg.peer = Some(peer.clone());
         state.msg.local = link.local_addr().ok();
         let id = self.open_stream(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
         let terms = terms(&header, false);

@@ -11,8 +11,8 @@ use ripstop_os::{Epoll, Events, Interest, Spare, clock};
 use ripstop_types::{EpType, Errno, Result};
 
 use crate::accept::{Accepting, Read, Request, next_accepted, reject};
-use crate::core_ep::bind;
-use crate::domain::default_source;
+use crate::addr::Addr as _;
+use crate::core_ep::{bind, source_of};
 use crate::events;
 use crate::fabric::Fabric;
 use crate::params::{BACKLOG, MAX_HELLO};
@@ -59,9 +59,8 @@ impl<T: Transport> PassiveEp<T> {
         if info.ep.ep_type != EpType::Msg {
             return Err(Errno::EINVAL);
         }
-        let listener = match &info.src_addr {
-            Some(Address::Ip(addr)) => Some(bind::<T>(&fabric.params, addr)?),
-            Some(_) => return Err(Errno::EINVAL),
+        let listener = match source_of::<T>(info)? {
+            Some(addr) => Some(bind::<T>(&fabric.params, &addr)?),
             None => None,
         };
         let epoll = Epoll::new()?;
@@ -145,10 +144,14 @@ impl<T: Transport> PassiveEp<T> {
         }
         let Some(eq) = &listener.eq else { return };
         let local = link.local_addr().ok();
-        let request = Request::<T> { link, peer, header };
+        let request = Request::<T> {
+            link,
+            peer: peer.clone(),
+            header,
+        };
         let mut info = self.info.clone();
-        info.src_addr = local.map(Address::Ip).or(info.src_addr);
-        info.dest_addr = Some(Address::Ip(peer));
+        info.src_addr = local.map(|addr| addr.to_address()).or(info.src_addr);
+        info.dest_addr = Some(peer.to_address());
         info.handle = Some(Handle::new(ConnRequest(Mutex::new(Some(request)))));
         events::requested(eq, self.token, info, &data);
     }
@@ -221,7 +224,7 @@ impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
             return Err(Errno::ENOEQ);
         }
         if listener.listener.is_none() {
-            let addr = default_source(&self.fabric, None);
+            let addr = T::default_source(&self.fabric.params);
             listener.listener = Some(bind::<T>(&self.fabric.params, &addr)?);
         }
         let backlog = listener.backlog;
@@ -235,19 +238,17 @@ impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
     fn name(&self) -> Result<Address> {
         let listener = self.lock();
         let bound = listener.listener.as_ref().ok_or(Errno::EOPBADSTATE)?;
-        bound.local_addr().map(Address::Ip)
+        bound.local_addr().map(|addr| addr.to_address())
     }
 
     fn set_name(&self, address: &Address) -> Result<()> {
-        let Address::Ip(addr) = address else {
-            return Err(Errno::EINVAL);
-        };
+        let addr = T::Addr::from_address(address)?;
         let mut listener = self.lock();
         if listener.listening {
             return Err(Errno::EOPBADSTATE);
         }
         listener.listener = None;
-        listener.listener = Some(bind::<T>(&self.fabric.params, addr)?);
+        listener.listener = Some(bind::<T>(&self.fabric.params, &addr)?);
         Ok(())
     }
 

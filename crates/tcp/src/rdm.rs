@@ -1,18 +1,17 @@
 //! Connections of RDM endpoints: made when first needed, by either side.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
-use ripstop_core::sockaddr;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::rdm::{Decision, Progress, decide};
 use ripstop_engine::xnet::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest, clock, pid};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
-use ripstop_wire::xnet::rdm::{CONTEXTS, Greeting};
+use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::accept::{Request, reject, terms, write_message};
+use crate::addr::{Addr as _, Peers as _};
 use crate::params::FIRST_RETRY;
 use crate::state::{State, token};
 use crate::stream::{Phase, Role, Stream};
@@ -22,7 +21,7 @@ use crate::transport::{Origin, Transport};
 #[derive(Debug)]
 pub(crate) struct Rdm<T: Transport> {
     pub(crate) listener: T::Listener,
-    pub(crate) addr: SocketAddr,
+    pub(crate) addr: T::Addr,
     /// The address vector, [`NIL`] before the endpoint is enabled.
     pub(crate) av: u32,
     /// Which context of a scalable endpoint it is; 0 for a plain one.
@@ -30,7 +29,7 @@ pub(crate) struct Rdm<T: Transport> {
     /// Upper bits of a fabric address that name a context of the peer.
     pub(crate) ctx_bits: u8,
     /// The connection for each peer's address.
-    pub(crate) peers: HashMap<SocketAddr, u32>,
+    pub(crate) peers: HashMap<T::Addr, u32>,
 }
 
 /// A context of a peer, as it stands in an address vector.
@@ -63,18 +62,6 @@ impl Named {
     pub(crate) const fn whole(addr: FiAddr) -> Self {
         Self { addr, context: 0 }
     }
-
-    /// Where the context of the endpoint with this address listens.
-    fn listens_at(self, endpoint: SocketAddr) -> Option<SocketAddr> {
-        let port = endpoint.port().checked_add(u16::from(self.context))?;
-        Some(SocketAddr::new(endpoint.ip(), port))
-    }
-
-    /// The address of the endpoint whose context listens at `peer`.
-    fn endpoint_of(self, peer: SocketAddr) -> SocketAddr {
-        let port = peer.port().saturating_sub(u16::from(self.context));
-        SocketAddr::new(peer.ip(), port)
-    }
 }
 
 impl<T: Transport> State<T> {
@@ -92,7 +79,7 @@ impl<T: Transport> State<T> {
             .get(av as usize)
             .and_then(|av| av.as_ref()?.lookup(named.addr))
             .ok_or(Errno::EINVAL)?;
-        let peer = named.listens_at(base).ok_or(Errno::EINVAL)?;
+        let peer = base.context(named.context).ok_or(Errno::EINVAL)?;
         let known = self
             .ep(ep)
             .and_then(|e| e.rdm.as_ref()?.peers.get(&peer).copied());
@@ -121,9 +108,8 @@ impl<T: Transport> State<T> {
         state.routes[index] = id;
     }
 
-    fn conn_config(ep: u32, src: FiAddr, peer: &SocketAddr) -> ConnConfig {
-        let encoded = sockaddr::encode(peer);
-        let bytes = encoded.as_ref();
+    fn conn_config(ep: u32, src: FiAddr, peer: &T::Addr) -> ConnConfig {
+        let bytes = peer.to_address().to_bytes();
         let mut name = [0; PEER_NAME];
         let len = bytes.len().min(PEER_NAME);
         name[..len].copy_from_slice(&bytes[..len]);
@@ -137,8 +123,8 @@ impl<T: Transport> State<T> {
 
     /// A connection of the engine with its stream, not up. `peer` is where the other side
     /// listens, with the context that `from` says.
-    pub(crate) fn open_stream(&mut self, ep: u32, from: Named, peer: SocketAddr) -> Result<u32> {
-        let name = from.endpoint_of(peer);
+    pub(crate) fn open_stream(&mut self, ep: u32, from: Named, peer: T::Addr) -> Result<u32> {
+        let name = peer.endpoint_of(from.context);
         let id = self
             .engine
             .open_conn(Self::conn_config(ep, from.addr, &name))?;
@@ -150,8 +136,8 @@ impl<T: Transport> State<T> {
         Ok(id)
     }
 
-    fn connect_rdm(&mut self, ep: u32, peer: SocketAddr, to: Named) -> Result<u32> {
-        let id = self.open_stream(ep, to, peer)?;
+    fn connect_rdm(&mut self, ep: u32, peer: T::Addr, to: Named) -> Result<u32> {
+        let id = self.open_stream(ep, to, peer.clone())?;
         let deadline = clock::now() + self.params.timeout;
         if let Some(stream) = self.stream(id) {
             stream.deadline = Some(deadline);
@@ -182,14 +168,14 @@ impl<T: Transport> State<T> {
 
     fn attempt(&mut self, id: u32) -> Result<()> {
         let stream = self.stream(id).ok_or(Errno::ENOTCONN)?;
-        let (ep, peer) = (stream.ep, stream.peer);
+        let (ep, peer) = (stream.ep, stream.peer.clone());
         stream.retry = None;
         let state = self.ep(ep).ok_or(Errno::ENOTCONN)?;
         let bound = state.msg.bound.take();
         let from = match (bound, &state.rdm) {
             (Some(listener), _) => Origin::Bound(listener),
-            (None, Some(rdm)) => Origin::Listening(rdm.addr),
-            (None, None) => Origin::Address(state.msg.source),
+            (None, Some(rdm)) => Origin::Listening(rdm.addr.clone()),
+            (None, None) => Origin::Address(state.msg.source.clone()),
         };
         let (link, progress) = T::connect(&self.params, &peer, from)?;
         self.attach(id, link, Interest::WRITE)?;
@@ -217,13 +203,6 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
-    /// The greeting of an RDM endpoint that connects.
-    pub(crate) fn greeting(&mut self, ep: u32) -> Option<[u8; 8]> {
-        let rdm = self.ep(ep)?.rdm.as_ref()?;
-        let greeting = Greeting::request(0, rdm.addr.port(), pid());
-        Some(greeting.with_context(rdm.context).emit())
-    }
-
     /// A peer asks to connect to an RDM endpoint.
     pub(crate) fn handle_request(&mut self, ep: u32, request: Request<T>, data: &[u8]) {
         let Request {
@@ -231,8 +210,8 @@ impl<T: Transport> State<T> {
             peer: from,
             header,
         } = request;
-        let greeting = match Greeting::parse(data) {
-            Ok(greeting) => greeting,
+        let (greeting, peer) = match T::asked(&link, &from, data) {
+            Ok(asked) => asked,
             Err(error) => {
                 log_warn!(
                     EpCtrl,
@@ -241,11 +220,10 @@ impl<T: Transport> State<T> {
                 return reject(&link, &from, &[]);
             }
         };
-        let peer = SocketAddr::new(from.ip(), greeting.port);
         let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
             return;
         };
-        let order_of_addresses = (peer.ip(), peer.port()).cmp(&(rdm.addr.ip(), rdm.addr.port()));
+        let order_of_addresses = peer.order(&rdm.addr);
         let (av, own, old) = (rdm.av, rdm.context, rdm.peers.get(&peer).copied());
         let progress = match old.and_then(|id| self.stream(id)) {
             None => Progress::None,
@@ -272,12 +250,12 @@ impl<T: Transport> State<T> {
             context: greeting.context(),
         };
         if let Some(av) = self.avs.get_mut(av as usize).and_then(Option::as_mut) {
-            from_peer.addr = av.find(&from_peer.endpoint_of(peer));
+            from_peer.addr = av.find(&peer.endpoint_of(from_peer.context));
         }
         if let (Decision::Replace, Some(old)) = (decision, old) {
             self.close_stream(old, Errno::ECONNRESET);
         }
-        let id = match self.open_stream(ep, from_peer, peer) {
+        let id = match self.open_stream(ep, from_peer, peer.clone()) {
             Ok(id) => id,
             Err(error) => {
                 log_warn!(EpCtrl, "{peer}: refused: {error}");
@@ -287,7 +265,8 @@ impl<T: Transport> State<T> {
         let answer = greeting.answer(pid()).with_context(own);
         let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
         let terms = terms(&header, rendezvous);
-        let accepted = write_message(&link, Kind::Response, terms.extensions, &answer.emit())
+        let accepted = T::answer(&link, answer)
+            .and_then(|data| write_message(&link, Kind::Response, terms.extensions, &data))
             .and_then(|()| self.attach(id, link, Interest::READ));
         if let Err(error) = accepted {
             log_warn!(EpCtrl, "{peer}: could not be accepted: {error}");
@@ -322,7 +301,7 @@ impl<T: Transport> State<T> {
         let Some(stream) = self.stream(id) else {
             return;
         };
-        let (ep, peer) = (stream.ep, stream.peer);
+        let (ep, peer) = (stream.ep, stream.peer.clone());
         let Some(state) = self.ep(ep) else { return };
         for route in &mut state.routes {
             if *route == id {
@@ -337,7 +316,7 @@ impl<T: Transport> State<T> {
     }
 
     /// A peer got a place in an address vector: connections it made before now have a name.
-    pub(crate) fn name_peer(&mut self, av: u32, peer: &SocketAddr, addr: FiAddr) {
+    pub(crate) fn name_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr) {
         for ep in 0..self.eps.len() as u32 {
             let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
                 continue;
@@ -365,7 +344,7 @@ impl<T: Transport> State<T> {
     }
 
     /// A peer lost its place in an address vector.
-    pub(crate) fn unname_peer(&mut self, av: u32, peer: &SocketAddr, addr: FiAddr) {
+    pub(crate) fn unname_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr) {
         for ep in 0..self.eps.len() as u32 {
             let Some(state) = self.ep(ep) else { continue };
             if state.rdm.as_ref().is_none_or(|rdm| rdm.av != av) {
@@ -381,14 +360,13 @@ impl<T: Transport> State<T> {
     }
 
     /// The connections of an endpoint with the contexts of a peer, with their indices.
-    fn connections_with(&self, ep: u32, peer: &SocketAddr) -> Vec<(u32, u8)> {
+    fn connections_with(&self, ep: u32, peer: &T::Addr) -> Vec<(u32, u8)> {
         let rdm = self.eps.get(ep as usize).and_then(Option::as_ref);
         let Some(rdm) = rdm.and_then(|ep| ep.rdm.as_ref()) else {
             return Vec::new();
         };
         let of_context = |context: u8| {
-            let port = peer.port().checked_add(u16::from(context))?;
-            let id = *rdm.peers.get(&SocketAddr::new(peer.ip(), port))?;
+            let id = *rdm.peers.get(&peer.context(context)?)?;
             let stream = self.streams.get(id as usize)?.as_ref()?;
             (stream.context == context).then_some((id, context))
         };

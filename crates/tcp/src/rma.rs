@@ -187,7 +187,7 @@ impl<T: Transport> State<T> {
 
     #[cold]
     fn log_refusal(&mut self, refusal: &Refusal) {
-        let Some(peer) = self.stream(refusal.conn).map(|stream| stream.peer) else {
+        let Some(peer) = self.stream(refusal.conn).map(|stream| stream.peer.clone()) else {
             return;
         };
         let what = match refusal.kind {

@@ -8,6 +8,7 @@ use ripstop_core::{Address, Info, RxAttr, SHARED_CONTEXT, TxAttr};
 use ripstop_types::{EpType, Errno, Result, tclass};
 use ripstop_wire::xnet::rdm::CONTEXTS;
 
+use crate::addr::Addr as _;
 use crate::av::Av;
 use crate::core_ep::{Core, rdm_source};
 use crate::domain::{Domain, Mode};
@@ -37,7 +38,7 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
         }
         let tx_count = count(info.ep.tx_ctx_cnt)?;
         let rx_count = count(info.ep.rx_ctx_cnt)?;
-        let source = rdm_source(domain, info)?;
+        let source = rdm_source::<T>(&domain.fabric.params, info)?;
         let row = T::bind_row(&domain.fabric.params, &source, tx_count.max(rx_count))?;
         let mut cores = Vec::with_capacity(row.len());
         for (index, listener) in row.into_iter().enumerate() {
@@ -126,15 +127,13 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
         let core = self.cores.first().ok_or(Errno::EOPBADSTATE)?;
         let mut state = self.domain.lock();
         let rdm = state.ep(core.id).and_then(|ep| ep.rdm.as_ref());
-        rdm.map(|rdm| Address::Ip(rdm.addr))
+        rdm.map(|rdm| rdm.addr.to_address())
             .ok_or(Errno::EOPBADSTATE)
     }
 
     fn set_name(&self, address: &Address) -> Result<()> {
-        let Address::Ip(wanted) = address else {
-            return Err(Errno::EINVAL);
-        };
-        let row = T::bind_row(&self.domain.fabric.params, wanted, self.cores.len())?;
+        let wanted = T::Addr::from_address(address)?;
+        let row = T::bind_row(&self.domain.fabric.params, &wanted, self.cores.len())?;
         let mut state = self.domain.lock();
         let used = |state: &mut State<T>, core: &Core<T, K>| {
             let rdm = state.ep(core.id).and_then(|ep| ep.rdm.as_ref());

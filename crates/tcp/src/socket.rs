@@ -5,10 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare};
 use ripstop_types::Result;
+use ripstop_wire::xnet::rdm::Greeting;
 
+use crate::fabric::addresses;
 use crate::params::{KEEPALIVE, Params};
 use crate::row;
-use crate::transport::{Link, Listener, Origin, Transport};
+use crate::transport::{Broken, Link, Listener, Origin, Transport};
 
 /// TCP, over IPv4 and IPv6.
 #[derive(Debug)]
@@ -26,8 +28,15 @@ impl AsFd for TcpSocket {
 }
 
 impl Transport for Tcp {
+    type Addr = SocketAddr;
     type Link = TcpSocket;
     type Listener = TcpSocket;
+
+    fn default_source(params: &Params) -> SocketAddr {
+        let all = addresses(params).unwrap_or_default();
+        let first = all.first().map(|local| local.addr);
+        first.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
 
     fn bind(params: &Params, addr: &SocketAddr) -> Result<TcpSocket> {
         Socket::tcp_bound(addr, params.range_for(addr)).map(TcpSocket)
@@ -60,9 +69,25 @@ impl Transport for Tcp {
         }
         link.0.set_keepalive(Some(KEEPALIVE))
     }
+
+    fn ask(_: &TcpSocket, own: &SocketAddr, greeting: Greeting) -> Result<Vec<u8>> {
+        let port = own.port();
+        Ok(Greeting { port, ..greeting }.emit().to_vec())
+    }
+
+    fn asked(
+        _: &TcpSocket,
+        from: &SocketAddr,
+        data: &[u8],
+    ) -> core::result::Result<(Greeting, SocketAddr), Broken> {
+        let greeting = Greeting::parse(data).map_err(Broken::Wrong)?;
+        Ok((greeting, SocketAddr::new(from.ip(), greeting.port)))
+    }
 }
 
 impl Link for TcpSocket {
+    type Addr = SocketAddr;
+
     #[inline(always)]
     fn send(&self, bytes: &[u8]) -> Result<usize> {
         self.0.send(bytes)
@@ -107,6 +132,7 @@ impl Link for TcpSocket {
 
 impl Listener for TcpSocket {
     type Link = Self;
+    type Addr = SocketAddr;
 
     fn local_addr(&self) -> Result<SocketAddr> {
         self.0.local_addr()

@@ -67,7 +67,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) engine: Engine<UserBuf>,
     pub(crate) streams: Vec<Option<Stream<T>>>,
     pub(crate) eps: Vec<Option<EpState<T>>>,
-    pub(crate) avs: Vec<Option<Table>>,
+    pub(crate) avs: Vec<Option<Table<T>>>,
     pub(crate) accepting: HashMap<u32, Accepting<T>>,
     pub(crate) next_accepting: u32,
     pub(crate) spare: Spare,

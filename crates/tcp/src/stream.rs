@@ -1,6 +1,5 @@
 //! One TCP stream as the driver knows it; its protocol state is the engine's connection.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +41,7 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) role: Role,
     pub(crate) ep: u32,
     pub(crate) is_rdm: bool,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: T::Addr,
     /// The context of the peer at the other end; its port is that of the peer plus this.
     pub(crate) context: u8,
     /// The process at the other end, once it has said so.
@@ -73,13 +72,7 @@ pub(crate) struct Stream<T: Transport> {
 }
 
 impl<T: Transport> Stream<T> {
-    pub(crate) fn new(
-        ep: u32,
-        is_rdm: bool,
-        peer: SocketAddr,
-        context: u8,
-        generation: u32,
-    ) -> Self {
+    pub(crate) fn new(ep: u32, is_rdm: bool, peer: T::Addr, context: u8, generation: u32) -> Self {
         Self {
             link: None,
             generation,

@@ -1,35 +1,43 @@
 //! What the objects of a domain need of the way its endpoints reach each other.
 
-use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::fmt::{self, Debug};
 use std::os::fd::AsFd;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
-use ripstop_types::Result;
+use ripstop_types::{Errno, Result};
+use ripstop_wire::WireError;
+use ripstop_wire::xnet::rdm::Greeting;
 
+use crate::addr::Addr;
 use crate::params::Params;
 
 /// A way for endpoints of one kind to reach each other. It stands for a provider in the types of
 /// its objects; there is no value of it.
 pub trait Transport: Debug + Sized + Send + Sync + 'static {
+    /// How endpoints are named.
+    type Addr: Addr;
+
     /// One end of a connection.
-    type Link: Link;
+    type Link: Link<Addr = Self::Addr>;
 
     /// Where connections arrive.
-    type Listener: Listener<Link = Self::Link>;
+    type Listener: Listener<Link = Self::Link, Addr = Self::Addr>;
+
+    /// The address of an endpoint or listener whose `fi_info` names none.
+    fn default_source(params: &Params) -> Self::Addr;
 
     /// A listener at `addr`, to which nobody can connect before [`Listener::listen`].
     ///
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`; `EMFILE` and other errors of the system.
-    fn bind(params: &Params, addr: &SocketAddr) -> Result<Self::Listener>;
+    fn bind(params: &Params, addr: &Self::Addr) -> Result<Self::Listener>;
 
     /// Listeners for the contexts of a scalable endpoint with this address, by their index; `count`
     /// is 1 to 16. Peers are told of one address and find the others from it.
     ///
     /// # Errors
     /// As for [`Transport::bind`]; the reason is in the log.
-    fn bind_row(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<Self::Listener>>;
+    fn bind_row(params: &Params, addr: &Self::Addr, count: usize) -> Result<Vec<Self::Listener>>;
 
     /// Starts to connect to the listener at `to`.
     ///
@@ -38,7 +46,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// `EMFILE`, `ENOMEM` and `ENOBUFS` where something is missing on this machine.
     fn connect(
         params: &Params,
-        to: &SocketAddr,
+        to: &Self::Addr,
         from: Origin<Self>,
     ) -> Result<(Self::Link, Connect)>;
 
@@ -48,17 +56,75 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// # Errors
     /// Of the system; the connection is given up.
     fn prepare(params: &Params, link: &Self::Link, dscp: Option<u8>) -> Result<()>;
+
+    /// What an RDM endpoint at `own` says to the peer it connects to: at most
+    /// [`MAX_DATA`](ripstop_wire::xnet::cm::MAX_DATA) bytes, from which [`Transport::asked`] tells
+    /// who it is. The greeting has no port.
+    ///
+    /// # Errors
+    /// Of the system; the attempt has failed.
+    fn ask(link: &Self::Link, own: &Self::Addr, greeting: Greeting) -> Result<Vec<u8>>;
+
+    /// Who connects to an RDM endpoint, from what [`Transport::ask`] said on the other side: its
+    /// greeting and its address. `from` is what [`Listener::accept`] said.
+    ///
+    /// # Errors
+    /// Why it is refused; a line in the log says so.
+    fn asked(
+        link: &Self::Link,
+        from: &Self::Addr,
+        data: &[u8],
+    ) -> core::result::Result<(Greeting, Self::Addr), Broken>;
+
+    /// What the endpoint says that accepts.
+    ///
+    /// # Errors
+    /// As for [`Transport::ask`].
+    fn answer(link: &Self::Link, greeting: Greeting) -> Result<Vec<u8>> {
+        let _ = link;
+        Ok(greeting.emit().to_vec())
+    }
+
+    /// What [`Transport::answer`] said on the other side.
+    ///
+    /// # Errors
+    /// Why the connection is given up; a line in the log says so.
+    fn answered(link: &Self::Link, data: &[u8]) -> core::result::Result<Greeting, Broken> {
+        let _ = link;
+        Greeting::parse(data).map_err(Broken::Wrong)
+    }
 }
 
 /// Where a connection comes from.
 #[derive(Debug)]
 pub enum Origin<T: Transport> {
     /// From an endpoint that listens at this address itself, and goes on doing so.
-    Listening(SocketAddr),
+    Listening(T::Addr),
     /// From this address, else from any.
-    Address(Option<SocketAddr>),
+    Address(Option<T::Addr>),
     /// From the address of this listener, which is used up.
     Bound(T::Listener),
+}
+
+/// Why a handshake came to nothing.
+#[derive(Debug)]
+pub enum Broken {
+    /// The stream ended.
+    Ended,
+    /// The message is not one.
+    Wrong(WireError),
+    /// The stream failed.
+    Failed(Errno),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("the stream ended in the handshake"),
+            Self::Wrong(error) => fmt::Display::fmt(error, f),
+            Self::Failed(error) => fmt::Display::fmt(error, f),
+        }
+    }
 }
 
 /// One end of a connection: a stream of bytes each way, like a stream socket. It never blocks: what
@@ -67,6 +133,9 @@ pub enum Origin<T: Transport> {
 ///
 /// Links are used under the lock of their domain, thus by one thread at a time.
 pub trait Link: AsFd + Debug + Send + Sync + 'static {
+    /// How its ends are named.
+    type Addr: Addr;
+
     /// Writes the front of `bytes`; returns how many, at least 1.
     ///
     /// # Errors
@@ -118,20 +187,23 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Of the system.
-    fn local_addr(&self) -> Result<SocketAddr>;
+    fn local_addr(&self) -> Result<Self::Addr>;
 }
 
 /// Where connections arrive. Its descriptor can be read while one waits. It is closed when it is
 /// dropped.
 pub trait Listener: AsFd + Debug + Send + Sync + 'static {
     /// What it accepts.
-    type Link;
+    type Link: Link<Addr = Self::Addr>;
+
+    /// How it is named.
+    type Addr: Addr;
 
     /// Where it listens.
     ///
     /// # Errors
     /// Of the system.
-    fn local_addr(&self) -> Result<SocketAddr>;
+    fn local_addr(&self) -> Result<Self::Addr>;
 
     /// Lets peers connect, of which up to `backlog` may wait.
     ///
@@ -144,9 +216,9 @@ pub trait Listener: AsFd + Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// `EMFILE` and the like: one waits for which there is no room, see [`Listener::turn_away`].
-    fn accept(&self) -> Result<Option<(Self::Link, SocketAddr)>>;
+    fn accept(&self) -> Result<Option<(Self::Link, Self::Addr)>>;
 
     /// Closes the next connection that waits, with the descriptor that `spare` keeps for this;
     /// returns where it came from, or none where that cannot be done.
-    fn turn_away(&self, spare: &mut Spare) -> Option<SocketAddr>;
+    fn turn_away(&self, spare: &mut Spare) -> Option<Self::Addr>;
 }
