@@ -11,9 +11,9 @@ use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 
 use crate::addr::Addr as _;
-use crate::params::Params;
 use crate::state::{State, token};
 use crate::transport::{Broken, Link, Listener, Transport};
+use crate::tunables::Tunables;
 
 /// A stream whose request has not arrived whole.
 #[derive(Debug)]
@@ -59,15 +59,15 @@ pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
 }
 
 impl<T: Transport> Accepting<T> {
-    pub(crate) fn new(link: T::Link, peer: T::Addr, ep: u32, params: &Params) -> Self {
+    pub(crate) fn new(link: T::Link, peer: T::Addr, ep: u32, tunables: &Tunables) -> Self {
         Self {
             link,
             peer: peer.canonical(),
             ep,
             reader: Box::new(CmReader::new()),
             // A peer that connected asks when it makes progress.
-            deadline: clock::now() + params.answer,
-            rest: Some(params.timeout),
+            deadline: clock::now() + tunables.answer,
+            rest: Some(tunables.timeout),
         }
     }
 
@@ -88,6 +88,7 @@ impl<T: Transport> Accepting<T> {
                 }
                 _ => {
                     log_warn!(
+                        T,
                         EpCtrl,
                         "{}: dropped, it sent no connection request",
                         self.peer
@@ -97,11 +98,12 @@ impl<T: Transport> Accepting<T> {
             },
             Err(Broken::Ended) if !self.reader.has_started() => {
                 // A peer that gave up, as happens when both sides connect at once.
-                log_info!(EpCtrl, "{}: left before it asked to connect", self.peer);
+                log_info!(T, EpCtrl, "{}: left before it asked to connect", self.peer);
                 Read::Bad
             }
             Err(reason) => {
                 log_warn!(
+                    T,
                     EpCtrl,
                     "{}: dropped before it connected: {reason}",
                     self.peer
@@ -114,16 +116,17 @@ impl<T: Transport> Accepting<T> {
 
 /// The next connection that waits at a listener. Those for which there is no descriptor
 /// are turned away, so that their peers know.
-pub(crate) fn next_accepted<L: Listener>(
-    listener: &L,
+pub(crate) fn next_accepted<T: Transport>(
+    listener: &T::Listener,
     spare: &mut Spare,
-) -> Option<(L::Link, L::Addr)> {
+) -> Option<(T::Link, T::Addr)> {
     loop {
         match listener.accept() {
             Ok(accepted) => return accepted,
             Err(error) => {
                 let peer = listener.turn_away(spare)?;
                 log_warn_sparse!(
+                    T,
                     EpCtrl,
                     "{peer}: turned away: {error}; raise the limit of open files"
                 );
@@ -182,11 +185,12 @@ pub(crate) fn write_message(
 }
 
 /// Refuses a request, with data for the peer.
-pub(crate) fn reject<L: Link>(link: &L, peer: &L::Addr, data: &[u8]) {
+pub(crate) fn reject<T: Transport>(link: &T::Link, peer: &T::Addr, data: &[u8]) {
     let told = write_message(link, Kind::Reject, Extensions::NONE, data)
         .and_then(|()| link.shutdown(Shutdown::Both));
     if let Err(error) = told {
         log_info!(
+            T,
             EpCtrl,
             "{peer}: could not be told that its request is refused: {error}"
         );
@@ -202,7 +206,7 @@ impl<T: Transport> State<T> {
             let Some(rdm) = state.and_then(|state| state.rdm.as_ref()) else {
                 return;
             };
-            let Some((link, peer)) = next_accepted(&rdm.listener, &mut self.spare) else {
+            let Some((link, peer)) = next_accepted::<T>(&rdm.listener, &mut self.spare) else {
                 return;
             };
             self.next_accepting = self.next_accepting.wrapping_add(1);
@@ -211,10 +215,10 @@ impl<T: Transport> State<T> {
                 self.epoll
                     .add(&link, token::ACCEPTING | u64::from(id), Interest::READ)
             {
-                log_warn!(EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
+                log_warn!(T, EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
-            let accepting = Accepting::new(link, peer, ep, &params);
+            let accepting = Accepting::new(link, peer, ep, (*params).as_ref());
             self.accepting.insert(id, accepting);
             self.start_timer();
             self.handle_accepting(id);
@@ -233,7 +237,7 @@ impl<T: Transport> State<T> {
             return;
         };
         if let Err(error) = self.epoll.remove(&accepting.link) {
-            log_warn!(EpCtrl, "{}: dropped: {error}", accepting.peer);
+            log_warn!(T, EpCtrl, "{}: dropped: {error}", accepting.peer);
             return;
         }
         if let Read::Whole(header, data) = read {

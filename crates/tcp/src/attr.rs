@@ -1,6 +1,6 @@
-//! What the provider offers (man page `fi_getinfo(3)`).
+//! What the objects can do (man page `fi_getinfo(3)`).
 
-use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, SHARED_CONTEXT, TxAttr};
+use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, TxAttr};
 use ripstop_engine::IOV_LIMIT;
 use ripstop_engine::mr::PIECES;
 use ripstop_types::{
@@ -8,10 +8,10 @@ use ripstop_types::{
     Version, tclass,
 };
 
-use crate::params::{NAME, Params};
 use crate::scalable::MAX_CONTEXTS;
+use crate::transport::Transport;
+use crate::tunables::Tunables;
 
-const COMM: Flags = Flags::LOCAL_COMM.union(Flags::REMOTE_COMM);
 const TX_OPS: Flags = Flags::INJECT
     .union(Flags::COMMIT_COMPLETE)
     .union(Flags::INJECT_COMPLETE)
@@ -19,8 +19,8 @@ const TX_OPS: Flags = Flags::INJECT
     .union(Flags::DELIVERY_COMPLETE)
     .union(Flags::COMPLETION);
 
-/// Capabilities of plain connected endpoints.
-const MSG: Flags = Flags::MSG
+/// Operations of plain endpoints, but for tagged messages.
+pub(crate) const OPS: Flags = Flags::MSG
     .union(Flags::RMA)
     .union(Flags::RMA_PMEM)
     .union(Flags::ATOMIC)
@@ -35,9 +35,9 @@ const SERVES: Flags = Flags::REMOTE_READ
     .union(Flags::REMOTE_WRITE)
     .union(Flags::RMA_EVENT);
 /// Capabilities of a receive context that endpoints share, or that belongs to RDM.
-const MATCHED_RX: Flags = SERVES.union(Flags::RECV).union(Flags::MULTI_RECV);
+pub(crate) const MATCHED_RX: Flags = SERVES.union(Flags::RECV).union(Flags::MULTI_RECV);
 /// What only endpoints with an address vector know.
-const SOURCES: Flags = Flags::DIRECTED_RECV
+pub(crate) const SOURCES: Flags = Flags::DIRECTED_RECV
     .union(Flags::SOURCE)
     .union(Flags::SOURCE_ERR);
 
@@ -59,37 +59,52 @@ const ORDER: MsgOrder = MsgOrder::RAR
     .union(MsgOrder::SAW)
     .union(MsgOrder::SAS);
 
-/// The offers, most basic first: connected endpoints, connected endpoints with a shared
-/// receive context, reliable datagram endpoints.
-pub(crate) fn offers(params: &Params) -> [Info; 3] {
-    let plain = MSG | Flags::TAGGED;
-    let rdm = plain | Flags::COLLECTIVE;
-    [
-        offer(params, EpType::Msg, 1, plain, MATCHED_RX),
-        offer(params, EpType::Msg, SHARED_CONTEXT, plain, MATCHED_RX),
-        offer(params, EpType::Rdm, 1, rdm, MATCHED_RX | SOURCES),
-    ]
+/// What tells one kind of endpoint from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// The type of its endpoints.
+    pub ep_type: EpType,
+    /// How they are named.
+    pub addr_format: AddrFormat,
+    /// What they speak.
+    pub protocol: Protocol,
+    /// The version of that.
+    pub protocol_version: u32,
+    /// Capabilities of the domain.
+    pub domain_caps: Flags,
+    /// Capabilities of transmit and receive contexts alike.
+    pub ops: Flags,
+    /// Capabilities of receive contexts.
+    pub rx_caps: Flags,
+    /// Receive contexts of an endpoint, or [`SHARED_CONTEXT`](ripstop_core::SHARED_CONTEXT).
+    pub rx_ctx_cnt: usize,
 }
 
-fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_caps: Flags) -> Info {
+/// An offer: what the objects of this crate can do, with the endpoints of one kind.
+#[must_use]
+pub(crate) fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
+    let Offer {
+        ep_type,
+        domain_caps,
+        ops,
+        rx_caps,
+        ..
+    } = *kind;
     let rdm = ep_type == EpType::Rdm;
-    let (named, domain_caps) = match rdm {
-        true => (
-            Flags::NAMED_RX_CTX,
-            COMM | Flags::SHARED_AV | Flags::AV_USER_ID | Flags::PEER,
-        ),
-        false => (Flags::empty(), COMM),
+    let named = match rdm {
+        true => Flags::NAMED_RX_CTX,
+        false => Flags::empty(),
     };
-    let (max_tx, max_rx) = (65536.max(params.tx_size), 65536.max(params.rx_size));
+    let (max_tx, max_rx) = (65536.max(tunables.tx_size), 65536.max(tunables.rx_size));
     Info {
         caps: domain_caps | ops | STARTS | rx_caps | named,
         mode: Mode::empty(),
-        addr_format: AddrFormat::SockaddrIp,
+        addr_format: kind.addr_format,
         tx: TxAttr {
             caps: ops | STARTS | named,
             op_flags: TX_OPS,
             msg_order: ORDER,
-            inject_size: params.max_inject,
+            inject_size: tunables.max_inject,
             size: max_tx,
             iov_limit: IOV_LIMIT,
             rma_iov_limit: IOV_LIMIT,
@@ -106,22 +121,18 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
         },
         ep: EpAttr {
             ep_type,
-            protocol: if rdm {
-                Protocol::Xnet
-            } else {
-                Protocol::SockTcp
-            },
-            protocol_version: u32::from(rdm),
+            protocol: kind.protocol,
+            protocol_version: kind.protocol_version,
             max_msg_size: usize::MAX >> 1,
             max_order_raw_size: usize::MAX,
             max_order_waw_size: usize::MAX,
             mem_tag_format: 0xAAAA_AAAA_AAAA_AAAA,
             tx_ctx_cnt: 1,
-            rx_ctx_cnt,
+            rx_ctx_cnt: kind.rx_ctx_cnt,
             ..EpAttr::default()
         },
         domain: DomainAttr {
-            name: Some(NAME.into()),
+            name: Some(T::NAME.into()),
             threading: Threading::Safe,
             control_progress: Progress::Auto,
             progress: Progress::Auto,
@@ -147,8 +158,8 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
             ..DomainAttr::default()
         },
         fabric: FabricAttr {
-            name: Some(NAME.into()),
-            prov_name: Some(NAME.into()),
+            name: Some(T::NAME.into()),
+            prov_name: Some(T::NAME.into()),
             prov_version: provider_version().0,
             ..FabricAttr::default()
         },
@@ -158,6 +169,7 @@ fn offer(params: &Params, ep_type: EpType, rx_ctx_cnt: usize, ops: Flags, rx_cap
 
 /// The provider's version, derived from that of the interface as the C library does for its
 /// own providers.
+#[must_use]
 pub(crate) const fn provider_version() -> Version {
     let minor = Version::CURRENT.minor();
     Version::new((Version::CURRENT.major() * 100 + minor) as u16, 0)
@@ -177,7 +189,7 @@ pub(crate) const fn driven(offer: &mut Info) {
 
 /// For callers that do not say: queue sizes, no default operation flags (the flags in an
 /// offer are those a caller may ask for), and no error entries for unknown sources.
-pub(crate) fn apply_defaults(info: &mut Info, params: &Params, hints: Option<&Hints>) {
+pub(crate) fn apply_defaults(info: &mut Info, tunables: &Tunables, hints: Option<&Hints>) {
     // It turns completions into errors, so it is for those who ask.
     if !hints.is_some_and(|hints| hints.caps.contains(Flags::SOURCE_ERR)) {
         info.caps -= Flags::SOURCE_ERR;
@@ -192,17 +204,17 @@ pub(crate) fn apply_defaults(info: &mut Info, params: &Params, hints: Option<&Hi
     info.rx.caps &= info.caps;
     match hints.and_then(|hints| hints.tx.as_ref()) {
         Some(tx) if tx.size != 0 => {}
-        Some(_) => info.tx.size = params.tx_size,
+        Some(_) => info.tx.size = tunables.tx_size,
         None => {
-            info.tx.size = params.tx_size;
+            info.tx.size = tunables.tx_size;
             info.tx.op_flags = Flags::empty();
         }
     }
     match hints.and_then(|hints| hints.rx.as_ref()) {
         Some(rx) if rx.size != 0 => {}
-        Some(_) => info.rx.size = params.rx_size,
+        Some(_) => info.rx.size = tunables.rx_size,
         None => {
-            info.rx.size = params.rx_size;
+            info.rx.size = tunables.rx_size;
             info.rx.op_flags = Flags::empty();
         }
     }

@@ -12,7 +12,6 @@ use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
 use crate::addr::{Addr, Peers};
 use crate::domain::{Domain, Mode};
-use crate::params::NAME;
 use crate::state::State;
 use crate::transport::Transport;
 
@@ -26,10 +25,11 @@ fn open_shared<T: Transport, K: Mode>(
     count: usize,
     read_only: bool,
 ) -> Result<Table<T>> {
-    let interface = domain.info.domain.name.as_deref().unwrap_or(NAME);
+    let interface = domain.info.domain.name.as_deref().unwrap_or(T::NAME);
     let name_here = format!("{interface}-{name}");
     Peers::open_shared(&name_here, count, read_only).inspect_err(|error| {
         log_warn!(
+            T,
             Av,
             "the shared address vector {name} cannot be opened: {error}"
         );

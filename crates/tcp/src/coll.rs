@@ -256,6 +256,7 @@ impl<T: Transport> State<T> {
     fn send_coll(&mut self, ep: u32, to: FiAddr, send: &CollSend<UserBuf>, later: bool) {
         if let Err(error) = self.try_send_coll(ep, to, send, later) {
             log_warn!(
+                T,
                 EpData,
                 "a member of a collective group cannot be reached: {error}"
             );
@@ -455,7 +456,7 @@ impl<T: Transport> State<T> {
             }),
         };
         if let Err(error) = pushed {
-            log_warn!(Eq, "an event is lost: {error}");
+            log_warn!(T, Eq, "an event is lost: {error}");
         }
     }
 }

@@ -18,13 +18,13 @@ use crate::addr::Addr;
 use crate::av::Av;
 use crate::domain::{Domain, Mode};
 use crate::endpoint::{Part, RX_FLAGS, TX_FLAGS};
-use crate::params::{BACKLOG, MIN_MULTI_RECV, Params};
 use crate::passive::{ConnRequest, PassiveEp};
 use crate::rdm::{Rdm, bind_advice};
 use crate::small::Calls;
 use crate::state::{EpState, Msg, State, put, token};
 use crate::transport::{Listener as _, Transport};
 use crate::triggered::Owner;
+use crate::tunables::{BACKLOG, MIN_MULTI_RECV};
 
 /// How long a closing endpoint tries to hand over messages that were injected.
 const LINGER: Duration = Duration::from_millis(500);
@@ -46,14 +46,15 @@ pub(crate) fn source_of<T: Transport>(info: &Info) -> Result<Option<T::Addr>> {
 }
 
 /// The address an RDM endpoint of this `fi_info` listens on.
-pub(crate) fn rdm_source<T: Transport>(params: &Params, info: &Info) -> Result<T::Addr> {
+pub(crate) fn rdm_source<T: Transport>(params: &T::Params, info: &Info) -> Result<T::Addr> {
     Ok(source_of::<T>(info)?.unwrap_or_else(|| T::default_source(params)))
 }
 
 /// A listener at an address, as [`Transport::bind`], with a line in the log where there is none.
-pub(crate) fn bind<T: Transport>(params: &Params, wanted: &T::Addr) -> Result<T::Listener> {
+pub(crate) fn bind<T: Transport>(params: &T::Params, wanted: &T::Addr) -> Result<T::Listener> {
     T::bind(params, wanted).inspect_err(|error| {
         log_warn!(
+            T,
             EpCtrl,
             "{wanted}: cannot be bound: {error}; {}",
             bind_advice(*error)

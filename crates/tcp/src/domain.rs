@@ -57,7 +57,7 @@ impl Mode for Shared {
     fn start<T: Transport>(domain: &Arc<Inner<T, Self>>) -> Result<Option<JoinHandle<()>>> {
         let domain = Arc::clone(domain);
         std::thread::Builder::new()
-            .name("ripstop-tcp".into())
+            .name(format!("ripstop-{}", T::NAME))
             .spawn(move || domain.attend())
             .map(Some)
             .map_err(|_| Errno::EAGAIN)
@@ -199,7 +199,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
         });
         let automatic = |p| matches!(p, Progress::Auto | Progress::Unspec);
         let wanted = automatic(info.domain.progress) || automatic(info.domain.control_progress);
-        let thread = if wanted && !fabric.params.no_thread {
+        let thread = if wanted && !fabric.tunables().no_thread {
             K::start(&inner)?
         } else {
             None

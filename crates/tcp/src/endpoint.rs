@@ -23,7 +23,6 @@ use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::{Domain, Mode};
 use crate::owned::PeerRx;
-use crate::params::MAX_HELLO;
 use crate::post::ACKED;
 use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
@@ -31,6 +30,7 @@ use crate::state::EpState;
 use crate::stx::SharedTx;
 use crate::transport::{Listener as _, Transport};
 use crate::triggered::{At, Held};
+use crate::tunables::MAX_HELLO;
 
 /// Flags an endpoint may have as its default for sends.
 pub(crate) const TX_FLAGS: Flags = ACKED
@@ -359,7 +359,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
                 srx.share_av(av.id)?;
             }
             if let Some(rx) = &bound.peer_rx {
-                rx.av.share(av.id)?;
+                rx.av.share::<T>(av.id)?;
             }
             self.core.listen(&mut state, av)?;
         }

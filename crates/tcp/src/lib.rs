@@ -28,12 +28,14 @@ mod ip;
 mod link;
 mod mr;
 mod msg;
+mod offers;
 mod owned;
 mod params;
 mod passive;
 mod place;
 mod polls;
 mod post;
+mod provider;
 mod rdm;
 mod rma;
 mod row;
@@ -47,9 +49,10 @@ mod stream;
 mod stx;
 mod transport;
 mod triggered;
+mod tunables;
 mod wait;
 
-pub use fabric::TcpProvider;
+pub use provider::TcpProvider;
 pub use socket::Tcp;
 
 /// A fabric of the tcp provider: an IP network.

@@ -48,7 +48,7 @@ impl<T: Transport> State<T> {
         if let Err(error) = asked {
             return self.connect_failed(id, error, &[]);
         }
-        let answer = self.params.answer;
+        let answer = self.tunables().answer;
         let Some(stream) = self.stream(id) else {
             return;
         };
@@ -70,7 +70,7 @@ impl<T: Transport> State<T> {
     }
 
     fn handle_answer(&mut self, id: u32) {
-        let timeout = self.params.timeout;
+        let timeout = self.tunables().timeout;
         let Some(stream) = self.stream(id) else {
             return;
         };
@@ -87,7 +87,7 @@ impl<T: Transport> State<T> {
             }
             Ok(true) => {}
             Err(reason) => {
-                log_info!(EpCtrl, "{peer}: no connection: {reason}");
+                log_info!(T, EpCtrl, "{peer}: no connection: {reason}");
                 return self.connect_failed(id, Errno::ECONNREFUSED, &[]);
             }
         }
@@ -100,6 +100,7 @@ impl<T: Transport> State<T> {
             Kind::Reject => return self.connect_failed(id, Errno::ECONNREFUSED, &data),
             Kind::Request => {
                 log_warn!(
+                    T,
                     EpCtrl,
                     "{peer}: dropped, it answered a request with a request"
                 );
@@ -115,6 +116,7 @@ impl<T: Transport> State<T> {
             match granted {
                 Ok((_, greeting)) if greeting.context() != context => {
                     log_warn!(
+                        T,
                         EpCtrl,
                         "{peer}: dropped, it is not context {context} of the endpoint it was \
                          taken for; check how many receive contexts the peer has"
@@ -128,7 +130,7 @@ impl<T: Transport> State<T> {
                     }
                 }
                 Err(error) => {
-                    log_warn!(EpCtrl, "{peer}: dropped, its answer is not one: {error}");
+                    log_warn!(T, EpCtrl, "{peer}: dropped, its answer is not one: {error}");
                     return self.connect_failed(id, Errno::EPROTO, &[]);
                 }
             }
@@ -138,7 +140,7 @@ impl<T: Transport> State<T> {
             stream.deadline = None;
         }
         self.engine.conn_up(id, terms(&header, rendezvous));
-        log_info!(EpCtrl, "{peer}: connected");
+        log_info!(T, EpCtrl, "{peer}: connected");
         if !is_rdm {
             self.msg_connected(id, &data);
         }
@@ -168,7 +170,7 @@ impl<T: Transport> State<T> {
         let (peer, is_rdm, ep) = (stream.peer.clone(), stream.is_rdm, stream.ep);
         let whole = stream.context == 0;
         if is_rdm {
-            log_warn!(EpCtrl, "{peer}: not reached: {error}; {}", advice(error));
+            log_warn!(T, EpCtrl, "{peer}: not reached: {error}; {}", advice(error));
         }
         let src = self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src());
         self.close_stream(id, error);
@@ -188,9 +190,10 @@ impl<T: Transport> State<T> {
         }
         let idle = self.engine.conn(id).is_none_or(|conn| conn.is_idle());
         if idle {
-            log_info!(EpCtrl, "{peer}: the connection ended");
+            log_info!(T, EpCtrl, "{peer}: the connection ended");
         } else {
             log_warn!(
+                T,
                 EpCtrl,
                 "{peer}: the connection ended with work in progress: {error}"
             );
@@ -222,8 +225,8 @@ impl<T: Transport> State<T> {
         };
         let peer = stream.peer.clone();
         match reason {
-            Some(reason) => log_warn!(EpData, "{peer}: dropped: {reason}"),
-            None => log_warn!(EpData, "{peer}: dropped, it broke the protocol: {error}"),
+            Some(reason) => log_warn!(T, EpData, "{peer}: dropped: {reason}"),
+            None => log_warn!(T, EpData, "{peer}: dropped, it broke the protocol: {error}"),
         }
         self.lost(id, error);
     }
@@ -252,6 +255,7 @@ impl<T: Transport> State<T> {
             let late = now >= accepting.deadline;
             if late {
                 log_warn!(
+                    T,
                     EpCtrl,
                     "{}: dropped, it did not say what it wants",
                     accepting.peer
@@ -260,7 +264,7 @@ impl<T: Transport> State<T> {
             !late
         });
         for id in 0..self.streams.len() as u32 {
-            let timeout = self.params.timeout;
+            let timeout = self.tunables().timeout;
             let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
             let Some(stream) = self.stream(id) else {
                 continue;
@@ -274,6 +278,7 @@ impl<T: Transport> State<T> {
                 } else if now >= since + timeout {
                     let peer = stream.peer.clone();
                     log_warn!(
+                        T,
                         EpData,
                         "{peer}: dropped, it stopped in the middle of a header"
                     );
@@ -293,9 +298,11 @@ impl<T: Transport> State<T> {
                 stream.tell = None;
                 let peer = stream.peer.clone();
                 log_warn_sparse!(
+                    T,
                     EpCtrl,
                     "{peer}: connected, but it does not answer; it is waited for until it makes \
-                     progress (FI_TCP_ANSWER_TIMEOUT)"
+                     progress (FI_{}_ANSWER_TIMEOUT)",
+                    T::NAME.to_uppercase()
                 );
             }
         }

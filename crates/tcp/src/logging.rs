@@ -1,9 +1,9 @@
-//! Log lines of this provider: `log_warn!(EpCtrl, "...")`.
+//! Log lines of a provider, by its transport: `log_warn!(T, EpCtrl, "...")`.
 
 macro_rules! log_warn {
-    ($subsys:ident, $($arg:tt)+) => {
+    ($transport:ty, $subsys:ident, $($arg:tt)+) => {
         ripstop_core::fi_warn!(
-            $crate::params::NAME,
+            <$transport as $crate::transport::Transport>::NAME,
             ripstop_core::log::Subsys::$subsys,
             $($arg)+
         )
@@ -11,9 +11,9 @@ macro_rules! log_warn {
 }
 
 macro_rules! log_info {
-    ($subsys:ident, $($arg:tt)+) => {
+    ($transport:ty, $subsys:ident, $($arg:tt)+) => {
         ripstop_core::fi_info!(
-            $crate::params::NAME,
+            <$transport as $crate::transport::Transport>::NAME,
             ripstop_core::log::Subsys::$subsys,
             $($arg)+
         )
@@ -21,9 +21,9 @@ macro_rules! log_info {
 }
 
 macro_rules! log_warn_sparse {
-    ($subsys:ident, $($arg:tt)+) => {
+    ($transport:ty, $subsys:ident, $($arg:tt)+) => {
         ripstop_core::fi_warn_sparse!(
-            $crate::params::NAME,
+            <$transport as $crate::transport::Transport>::NAME,
             ripstop_core::log::Subsys::$subsys,
             $($arg)+
         )

@@ -9,11 +9,11 @@ use ripstop_wire::xnet::cm::Kind;
 
 use crate::accept::{Request, terms, write_message};
 use crate::events;
-use crate::params::MAX_HELLO;
 use crate::rdm::Named;
 use crate::state::State;
 use crate::stream::Phase;
 use crate::transport::{Link as _, Transport};
+use crate::tunables::MAX_HELLO;
 
 impl<T: Transport> State<T> {
     /// Starts to connect.
@@ -28,7 +28,7 @@ impl<T: Transport> State<T> {
         state.msg.hello = data.to_vec();
         state.msg.peer = Some(peer.clone());
         let id = self.open_stream(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
-        let deadline = clock::now() + self.params.timeout;
+        let deadline = clock::now() + self.tunables().timeout;
         if let Some(stream) = self.stream(id) {
             stream.deadline = Some(deadline);
         }
@@ -64,7 +64,7 @@ impl<T: Transport> State<T> {
         if let Some(state) = self.ep(ep) {
             state.routes = vec![id];
         }
-        self.tell(ep, |eq, token| events::connected(eq, token, &[]));
+        self.tell(ep, |eq, token| events::connected::<T>(eq, token, &[]));
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl<T: Transport> State<T> {
         if let Some(state) = self.ep(ep) {
             state.msg.local = local;
         }
-        self.tell(ep, |eq, token| events::connected(eq, token, data));
+        self.tell(ep, |eq, token| events::connected::<T>(eq, token, data));
     }
 
     /// The attempt to connect failed, or was rejected with `data`.
@@ -90,7 +90,7 @@ impl<T: Transport> State<T> {
         state.end();
         let token = state.token;
         if let Some(eq) = &state.msg.eq {
-            events::failed(eq, token, error, data);
+            events::failed::<T>(eq, token, error, data);
         }
         self.fail_posted(ep);
     }
@@ -105,7 +105,7 @@ impl<T: Transport> State<T> {
             state.end();
         }
         self.fail_posted(ep);
-        self.tell(ep, events::shut_down);
+        self.tell(ep, events::shut_down::<T>);
     }
 
     /// Receives that only this connection could fill are cancelled.

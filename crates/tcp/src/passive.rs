@@ -15,8 +15,8 @@ use crate::addr::Addr as _;
 use crate::core_ep::{bind, source_of};
 use crate::events;
 use crate::fabric::Fabric;
-use crate::params::{BACKLOG, MAX_HELLO};
 use crate::transport::{Link as _, Listener as _, Transport};
+use crate::tunables::{BACKLOG, MAX_HELLO};
 
 /// The epoll token of the listener; others are ids of accepted ones.
 const LISTENER: u64 = u64::MAX;
@@ -93,6 +93,7 @@ impl<T: Transport> PassiveEp<T> {
         let mut listener = self.lock();
         if listener.listening {
             log_warn!(
+                T,
                 EpCtrl,
                 "a passive endpoint that listens keeps its address; open another for the handle"
             );
@@ -100,6 +101,7 @@ impl<T: Transport> PassiveEp<T> {
         }
         listener.listener.take().ok_or_else(|| {
             log_warn!(
+                T,
                 EpCtrl,
                 "a passive endpoint without address was given as handle; call fi_setname first"
             );
@@ -109,16 +111,16 @@ impl<T: Transport> PassiveEp<T> {
 
     fn accept_all(&self, listener: &mut Listening<T>) {
         while let Some(listening) = &listener.listener {
-            let Some((link, peer)) = next_accepted(listening, &mut listener.spare) else {
+            let Some((link, peer)) = next_accepted::<T>(listening, &mut listener.spare) else {
                 return;
             };
             listener.next = listener.next.wrapping_add(1) & (LISTENER >> 1);
             let id = listener.next;
             if let Err(error) = self.epoll.add(&link, id, Interest::READ) {
-                log_warn!(EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
+                log_warn!(T, EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
-            let accepting = Accepting::new(link, peer, 0, &self.fabric.params);
+            let accepting = Accepting::new(link, peer, 0, self.fabric.tunables());
             listener.accepting.insert(id, accepting);
             self.read_request(listener, id);
         }
@@ -139,7 +141,7 @@ impl<T: Transport> PassiveEp<T> {
             return;
         };
         if let Err(error) = self.epoll.remove(&link) {
-            log_warn!(EpCtrl, "{peer}: dropped: {error}");
+            log_warn!(T, EpCtrl, "{peer}: dropped: {error}");
             return;
         }
         let Some(eq) = &listener.eq else { return };
@@ -153,7 +155,7 @@ impl<T: Transport> PassiveEp<T> {
         info.src_addr = local.map(|addr| addr.to_address()).or(info.src_addr);
         info.dest_addr = Some(peer.to_address());
         info.handle = Some(Handle::new(ConnRequest(Mutex::new(Some(request)))));
-        events::requested(eq, self.token, info, &data);
+        events::requested::<T>(eq, self.token, info, &data);
     }
 }
 
@@ -180,6 +182,7 @@ impl<T: Transport> ProgressSource for PassiveEp<T> {
                 let late = now >= accepting.deadline;
                 if late {
                     log_warn!(
+                        T,
                         EpCtrl,
                         "{}: dropped, it did not say what it wants",
                         accepting.peer
@@ -268,7 +271,7 @@ impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
         let handle = info.handle.as_ref().ok_or(Errno::EINVAL)?;
         let request = handle.downcast::<ConnRequest<T>>().ok_or(Errno::EINVAL)?;
         let Request { link, peer, .. } = request.take().ok_or(Errno::EINVAL)?;
-        reject(&link, &peer, data);
+        reject::<T>(&link, &peer, data);
         Ok(())
     }
 }

@@ -12,10 +12,10 @@ use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::accept::{Request, reject, terms, write_message};
 use crate::addr::{Addr as _, Peers as _};
-use crate::params::FIRST_RETRY;
 use crate::state::{State, token};
 use crate::stream::{Phase, Role, Stream};
 use crate::transport::{Origin, Transport};
+use crate::tunables::FIRST_RETRY;
 
 /// The part of an endpoint that RDM has.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl<T: Transport> State<T> {
 
     fn connect_rdm(&mut self, ep: u32, peer: T::Addr, to: Named) -> Result<u32> {
         let id = self.open_stream(ep, to, peer.clone())?;
-        let deadline = clock::now() + self.params.timeout;
+        let deadline = clock::now() + self.tunables().timeout;
         if let Some(stream) = self.stream(id) {
             stream.deadline = Some(deadline);
         }
@@ -214,10 +214,11 @@ impl<T: Transport> State<T> {
             Ok(asked) => asked,
             Err(error) => {
                 log_warn!(
+                    T,
                     EpCtrl,
                     "{from}: refused, it is not an RDM endpoint: {error}"
                 );
-                return reject(&link, &from, &[]);
+                return reject::<T>(&link, &from, &[]);
             }
         };
         let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
@@ -241,9 +242,9 @@ impl<T: Transport> State<T> {
             Decision::Refuse if waiting => Decision::AcceptInstead,
             decision => decision,
         };
-        log_info!(EpCtrl, "{peer} asks to connect: {decision:?}");
+        log_info!(T, EpCtrl, "{peer} asks to connect: {decision:?}");
         if decision == Decision::Refuse {
-            return reject(&link, &from, data);
+            return reject::<T>(&link, &from, data);
         }
         let mut from_peer = Named {
             addr: FiAddr::NOTAVAIL,
@@ -258,8 +259,8 @@ impl<T: Transport> State<T> {
         let id = match self.open_stream(ep, from_peer, peer.clone()) {
             Ok(id) => id,
             Err(error) => {
-                log_warn!(EpCtrl, "{peer}: refused: {error}");
-                return reject(&link, &from, data);
+                log_warn!(T, EpCtrl, "{peer}: refused: {error}");
+                return reject::<T>(&link, &from, data);
             }
         };
         let answer = greeting.answer(pid()).with_context(own);
@@ -269,7 +270,7 @@ impl<T: Transport> State<T> {
             .and_then(|data| write_message(&link, Kind::Response, terms.extensions, &data))
             .and_then(|()| self.attach(id, link, Interest::READ));
         if let Err(error) = accepted {
-            log_warn!(EpCtrl, "{peer}: could not be accepted: {error}");
+            log_warn!(T, EpCtrl, "{peer}: could not be accepted: {error}");
             return self.drop_stream(id, Errno::ECONNABORTED);
         }
         if let Some(stream) = self.stream(id) {

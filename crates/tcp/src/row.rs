@@ -3,12 +3,15 @@
 
 use std::net::SocketAddr;
 
+use ripstop_core::fi_warn;
+use ripstop_core::log::Subsys;
 use ripstop_os::Socket;
 use ripstop_types::{Errno, Result};
 
 use crate::core_ep::bind;
-use crate::params::{BACKLOG, Params};
+use crate::params::{NAME, Params};
 use crate::socket::{Tcp, TcpSocket};
+use crate::tunables::BACKLOG;
 
 /// How often another row of ports is tried when one of it is taken.
 const ROWS: usize = 64;
@@ -34,8 +37,9 @@ pub(crate) fn bind_row(
                 tried.push(first);
             }
             Err(error) => {
-                log_warn!(
-                    EpCtrl,
+                fi_warn!(
+                    NAME,
+                    Subsys::EpCtrl,
                     "{addr}: {count} ports in a row from here cannot be bound: {error}; \
                      choose another source address or fewer contexts"
                 );

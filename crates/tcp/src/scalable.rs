@@ -36,8 +36,8 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
         if info.ep.ep_type != EpType::Rdm {
             return Err(Errno::ENOSYS);
         }
-        let tx_count = count(info.ep.tx_ctx_cnt)?;
-        let rx_count = count(info.ep.rx_ctx_cnt)?;
+        let tx_count = count::<T>(info.ep.tx_ctx_cnt)?;
+        let rx_count = count::<T>(info.ep.rx_ctx_cnt)?;
         let source = rdm_source::<T>(&domain.fabric.params, info)?;
         let row = T::bind_row(&domain.fabric.params, &source, tx_count.max(rx_count))?;
         let mut cores = Vec::with_capacity(row.len());
@@ -68,6 +68,7 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
     fn core(&self, index: usize, count: usize) -> Result<&Arc<Core<T, K>>> {
         if index >= count {
             log_warn!(
+                T,
                 EpCtrl,
                 "context {index} is asked for, the scalable endpoint has {count}; \
                  set tx_ctx_cnt and rx_ctx_cnt of ep_attr before it is opened"
@@ -89,11 +90,12 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
 }
 
 /// How many contexts a count of `fi_ep_attr` means.
-fn count(asked: usize) -> Result<usize> {
+fn count<T: Transport>(asked: usize) -> Result<usize> {
     match asked {
         0 => Ok(1),
         SHARED_CONTEXT => {
             log_warn!(
+                T,
                 EpCtrl,
                 "a scalable endpoint cannot share contexts; ask for a number of them"
             );

@@ -7,8 +7,8 @@ use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
 
-use crate::fabric::addresses;
-use crate::params::{KEEPALIVE, Params};
+use crate::params::{KEEPALIVE, NAME, Params};
+use crate::provider::addresses;
 use crate::row;
 use crate::transport::{Broken, Link, Listener, Origin, Transport};
 
@@ -28,6 +28,8 @@ impl AsFd for TcpSocket {
 }
 
 impl Transport for Tcp {
+    const NAME: &'static str = NAME;
+    type Params = Params;
     type Addr = SocketAddr;
     type Link = TcpSocket;
     type Listener = TcpSocket;

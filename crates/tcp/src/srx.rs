@@ -15,11 +15,11 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::{Domain, Mode};
-use crate::params::MIN_MULTI_RECV;
 use crate::post::new_recv;
 use crate::state::State;
 use crate::transport::Transport;
 use crate::triggered::{At, Held, Owner, SrxAt};
+use crate::tunables::MIN_MULTI_RECV;
 
 /// The address vector that the endpoints with a receive context have in common.
 #[derive(Debug)]
@@ -31,11 +31,12 @@ impl OneAv {
     }
 
     /// An endpoint with this address vector uses the context: sources have one meaning.
-    pub(crate) fn share(&self, av: u32) -> Result<()> {
+    pub(crate) fn share<T: Transport>(&self, av: u32) -> Result<()> {
         let order = Ordering::Relaxed;
         match self.0.compare_exchange(NIL, av, order, order) {
             Err(known) if known != av => {
                 log_warn!(
+                    T,
                     EpCtrl,
                     "endpoints that share a receive context must be bound to one address vector"
                 );
@@ -100,7 +101,7 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
 
     /// An endpoint with this address vector uses the context.
     pub(crate) fn share_av(&self, av: u32) -> Result<()> {
-        self.av.share(av)
+        self.av.share::<T>(av)
     }
 
     /// An endpoint with this receive queue uses the context.

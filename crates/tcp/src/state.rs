@@ -16,13 +16,13 @@ use crate::coll::GroupState;
 use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::hot::{Hot, consume_whole, read_to};
-use crate::params::Params;
 use crate::polls::Polls;
 use crate::small::SCRATCH;
 use crate::stage::STAGE;
 use crate::stream::Stream;
 use crate::transport::{Link as _, Transport};
 use crate::triggered::Works;
+use crate::tunables::Tunables;
 
 /// Bytes read from a link at once when headers or small messages are expected.
 const READ: usize = 16 * 1024;
@@ -73,7 +73,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) spare: Spare,
     pub(crate) slots: Vec<Box<[u8]>>,
     pub(crate) epoll: Arc<Epoll>,
-    pub(crate) params: Arc<Params>,
+    pub(crate) params: Arc<T::Params>,
     timer: Timer,
     pub(crate) timer_on: bool,
     /// Taken while a poll of all is under way.
@@ -102,17 +102,18 @@ pub(crate) struct State<T: Transport> {
 }
 
 impl<T: Transport> State<T> {
-    pub(crate) fn new(params: Arc<Params>, epoll: Arc<Epoll>) -> Result<Self> {
+    pub(crate) fn new(params: Arc<T::Params>, epoll: Arc<Epoll>) -> Result<Self> {
+        let tunables: &Tunables = (*params).as_ref();
         let timer = Timer::new()?;
         epoll.add(&timer, token::TIMER, Interest::READ)?;
         Ok(Self {
             engine: Engine::new(Limits {
                 stage: STAGE,
-                inline: params.inline,
-                rendezvous: params.rendezvous,
-                kept_bytes: params.kept_bytes,
-                kept_messages: params.kept_messages,
-                kept_total: params.kept_total,
+                inline: tunables.inline,
+                rendezvous: tunables.rendezvous,
+                kept_bytes: tunables.kept_bytes,
+                kept_messages: tunables.kept_messages,
+                kept_total: tunables.kept_total,
             }),
             streams: Vec::new(),
             eps: Vec::new(),
@@ -141,6 +142,11 @@ impl<T: Transport> State<T> {
             works: Works::default(),
             groups: Vec::new(),
         })
+    }
+
+    /// The parameters that all transports have.
+    pub(crate) fn tunables(&self) -> &Tunables {
+        AsRef::as_ref(&*self.params)
     }
 
     #[inline]

@@ -20,10 +20,11 @@ impl<T: Transport, K: Mode> SharedTx<T, K> {
     pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &TxAttr) -> Result<Arc<Self>> {
         let offered = &domain.info.tx;
         let fits = (offered.caps | domain.info.caps).contains(attr.caps)
-            && attr.inject_size <= offered.inject_size.max(domain.fabric.params.max_inject)
+            && attr.inject_size <= offered.inject_size.max(domain.fabric.tunables().max_inject)
             && attr.iov_limit <= ripstop_engine::IOV_LIMIT;
         if !fits {
             log_warn!(
+                T,
                 Domain,
                 "a shared transmit context asks for more than the domain has; \
                  use the tx_attr that fi_getinfo gave"

@@ -9,11 +9,17 @@ use ripstop_wire::WireError;
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::addr::Addr;
-use crate::params::Params;
+use crate::tunables::Tunables;
 
 /// A way for endpoints of one kind to reach each other. It stands for a provider in the types of
 /// its objects; there is no value of it.
 pub trait Transport: Debug + Sized + Send + Sync + 'static {
+    /// The name of the provider: the prefix of its parameters, and in lines of the log.
+    const NAME: &'static str;
+
+    /// The provider's parameters.
+    type Params: AsRef<Tunables> + Debug + Send + Sync + 'static;
+
     /// How endpoints are named.
     type Addr: Addr;
 
@@ -24,20 +30,24 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     type Listener: Listener<Link = Self::Link, Addr = Self::Addr>;
 
     /// The address of an endpoint or listener whose `fi_info` names none.
-    fn default_source(params: &Params) -> Self::Addr;
+    fn default_source(params: &Self::Params) -> Self::Addr;
 
     /// A listener at `addr`, to which nobody can connect before [`Listener::listen`].
     ///
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`; `EMFILE` and other errors of the system.
-    fn bind(params: &Params, addr: &Self::Addr) -> Result<Self::Listener>;
+    fn bind(params: &Self::Params, addr: &Self::Addr) -> Result<Self::Listener>;
 
     /// Listeners for the contexts of a scalable endpoint with this address, by their index; `count`
     /// is 1 to 16. Peers are told of one address and find the others from it.
     ///
     /// # Errors
     /// As for [`Transport::bind`]; the reason is in the log.
-    fn bind_row(params: &Params, addr: &Self::Addr, count: usize) -> Result<Vec<Self::Listener>>;
+    fn bind_row(
+        params: &Self::Params,
+        addr: &Self::Addr,
+        count: usize,
+    ) -> Result<Vec<Self::Listener>>;
 
     /// Starts to connect to the listener at `to`.
     ///
@@ -45,7 +55,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// `ECONNREFUSED` and the like where the peer is not there, upon which it is tried again;
     /// `EMFILE`, `ENOMEM` and `ENOBUFS` where something is missing on this machine.
     fn connect(
-        params: &Params,
+        params: &Self::Params,
         to: &Self::Addr,
         from: Origin<Self>,
     ) -> Result<(Self::Link, Connect)>;
@@ -55,7 +65,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Of the system; the connection is given up.
-    fn prepare(params: &Params, link: &Self::Link, dscp: Option<u8>) -> Result<()>;
+    fn prepare(params: &Self::Params, link: &Self::Link, dscp: Option<u8>) -> Result<()>;
 
     /// What an RDM endpoint at `own` says to the peer it connects to: at most
     /// [`MAX_DATA`](ripstop_wire::xnet::cm::MAX_DATA) bytes, from which [`Transport::asked`] tells

@@ -1,0 +1,105 @@
+//! The provider named `tcp`.
+
+use std::sync::Arc;
+
+use ripstop_core::hints::Request;
+use ripstop_core::ip::{LocalAddress, answers, local_addresses};
+use ripstop_core::log::Subsys;
+use ripstop_core::provider;
+use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
+use ripstop_core::{FabricAttr, fi_info, fi_warn};
+use ripstop_types::{Result, Version};
+
+use crate::attr::{apply_defaults, asks_peer, driven, provider_version};
+use crate::fabric::Fabric;
+use crate::offers::offers;
+use crate::params::{NAME, Params};
+use crate::socket::Tcp;
+
+/// The provider named `tcp`.
+#[derive(Debug)]
+pub struct TcpProvider {
+    params: Arc<Params>,
+}
+
+impl Default for TcpProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TcpProvider {
+    /// Reads the provider's parameters (`FI_TCP_*`).
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            params: Arc::new(Params::read()),
+        }
+    }
+}
+
+/// The addresses of this machine, the best first.
+pub(crate) fn addresses(params: &Params) -> Result<Vec<LocalAddress>> {
+    let interfaces = ripstop_os::net::interfaces()?;
+    Ok(local_addresses(&interfaces, params.iface.as_deref()))
+}
+
+impl ProviderInfo for TcpProvider {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn version(&self) -> Version {
+        provider_version()
+    }
+
+    fn getinfo(&self, request: &Request<'_>) -> Answer {
+        let addresses = match addresses(&self.params) {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                fi_warn!(
+                    NAME,
+                    Subsys::Core,
+                    "the interfaces of this machine cannot be listed: {error}"
+                );
+                let why = "the interfaces of this machine cannot be listed".to_owned();
+                return Answer::from(Refusal::Failed(error, why));
+            }
+        };
+        let mut offers = offers(&self.params);
+        if asks_peer(request.hints) {
+            offers.iter_mut().for_each(driven);
+        }
+        let asked = if request.lists_providers() {
+            1
+        } else {
+            offers.len()
+        };
+        let mut answer = Answer::collect(
+            offers
+                .iter()
+                .take(asked)
+                .map(|offer| answers(request, offer, &addresses)),
+        );
+        for found in &mut answer.infos {
+            apply_defaults(found, (*self.params).as_ref(), request.hints);
+        }
+        if let Some(first) = answer.infos.first()
+            && let Some(name) = &first.domain.name
+        {
+            fi_info!(NAME, Subsys::Core, "first choice of interface: {name}");
+        }
+        answer
+    }
+}
+
+impl provider::Provider for TcpProvider {
+    type Fabric = Fabric<Tcp>;
+
+    fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Fabric<Tcp>>> {
+        Ok(Arc::new(Fabric::new(
+            attr.clone(),
+            Arc::clone(&self.params),
+        )))
+    }
+}

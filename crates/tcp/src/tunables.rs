@@ -1,0 +1,129 @@
+//! Parameters that every transport has (`FI_<NAME>_*`, man page `fabric(7)`), read once.
+
+use std::time::Duration;
+
+use ripstop_core::param::params;
+
+/// Most bytes of connection data.
+pub(crate) const MAX_HELLO: usize = ripstop_wire::xnet::cm::MAX_DATA as usize;
+
+/// Least free bytes at which a multi-receive buffer stays posted, until the caller says
+/// otherwise.
+pub(crate) const MIN_MULTI_RECV: u64 = 16 * 1024;
+
+/// Pending connections of a listener.
+pub(crate) const BACKLOG: i32 = 4096;
+
+/// Pause before a refused connection is tried again; it doubles each time.
+pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(50);
+
+/// Values of these parameters.
+#[derive(Debug)]
+pub struct Tunables {
+    /// Entries of a transmit context whose opener names no number.
+    pub(crate) tx_size: usize,
+    /// Entries of a receive context whose opener names no number.
+    pub(crate) rx_size: usize,
+    /// Most bytes of an injected message.
+    pub(crate) max_inject: usize,
+    /// Most bytes of a payload that is copied to be written with others.
+    pub(crate) inline: usize,
+    /// Tagged messages above this many bytes wait for the receiver, if both sides can.
+    pub(crate) rendezvous: u64,
+    /// Most bytes of unexpected messages of a peer that are kept.
+    pub(crate) kept_bytes: u64,
+    /// Most unexpected messages of a peer that are kept.
+    pub(crate) kept_messages: u32,
+    /// Most bytes of unexpected messages of all peers of a domain that are kept.
+    pub(crate) kept_total: u64,
+    /// No domain has a thread that makes progress.
+    pub(crate) no_thread: bool,
+    /// How long to try to reach a peer, and to wait for the rest of what it began to say.
+    pub(crate) timeout: Duration,
+    /// How long a peer that is connected may take to start its part of a handshake.
+    pub(crate) answer: Duration,
+}
+
+impl Tunables {
+    /// Declares and reads those of the provider of this name.
+    #[must_use]
+    pub fn read(name: &str) -> Self {
+        let p = params();
+        let prov = Some(name);
+        let max_inject = p.declare::<usize>(
+            prov,
+            "max_inject",
+            128,
+            "maximum size for inject messages (default: 128)",
+        );
+        let timeout = p.declare::<usize>(
+            prov,
+            "connect_timeout",
+            5000,
+            "how long to try to reach a peer, or to wait for the rest of a handshake or header, \
+             in milliseconds (default: 5000)",
+        );
+        let answer = p.declare::<usize>(
+            prov,
+            "answer_timeout",
+            600_000,
+            "how long a process that is connected may take before it answers, as one does that \
+             computes and makes no progress, in milliseconds (default: 600000)",
+        );
+        // What is injected must fit into the staging buffer together with its header.
+        let max_inject = max_inject.min(crate::stage::STAGE / 2);
+        Self {
+            tx_size: p.declare(
+                prov,
+                "tx_size",
+                1024,
+                "define default tx context size (default: 1024)",
+            ),
+            rx_size: p.declare(
+                prov,
+                "rx_size",
+                1024,
+                "define default rx context size (default: 1024)",
+            ),
+            max_inject,
+            inline: 2048.max(max_inject),
+            rendezvous: p.declare::<usize>(
+                prov,
+                "rendezvous_size",
+                512 * 1024,
+                "tagged messages larger than this are sent once the peer has a buffer for them, \
+                 if the peer can do so (default: 524288)",
+            ) as u64,
+            kept_bytes: p.declare::<usize>(
+                prov,
+                "max_saved_bytes",
+                64 << 20,
+                "how many bytes of messages without a posted buffer are kept for one peer before \
+                 the peer has to wait (default: 67108864)",
+            ) as u64,
+            kept_messages: u32::try_from(p.declare::<usize>(
+                prov,
+                "max_saved",
+                64 * 1024,
+                "how many messages without a posted buffer are kept for one peer before the peer \
+                 has to wait (default: 65536)",
+            ))
+            .unwrap_or(u32::MAX),
+            kept_total: p.declare::<usize>(
+                prov,
+                "max_saved_total",
+                1 << 30,
+                "how many bytes of messages without a posted buffer are kept for all peers of a \
+                 domain together, those that have left included (default: 1073741824)",
+            ) as u64,
+            no_thread: p.declare(
+                prov,
+                "disable_auto_progress",
+                false,
+                "prevent auto-progress thread from starting",
+            ),
+            timeout: Duration::from_millis(timeout.max(1) as u64),
+            answer: Duration::from_millis(answer.max(1) as u64),
+        }
+    }
+}
