@@ -3,7 +3,7 @@
 use ripstop_engine::{Buffer, Iov};
 
 /// Bytes before and behind a guarded range.
-const GUARD: usize = 8;
+const GUARD: usize = 16;
 
 /// A range of one block of a [`Memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Memory {
         buf
     }
 
-    /// These bytes with a guard on either side, at a multiple of 8.
+    /// These bytes with a guard on either side, at a multiple of 16.
     pub fn guarded(&mut self, bytes: Vec<u8>, guard: u8) -> SimBuf {
         let len = bytes.len();
         let guard = [guard; GUARD];

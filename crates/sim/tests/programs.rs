@@ -2,12 +2,13 @@
 //! any mood: what comes of them is what the interface promises.
 
 use proptest::prelude::*;
+use proptest::sample::select;
 use ripstop_engine::xnet::{Level, Limits};
 use ripstop_sim::World;
 use ripstop_sim::network::Timing;
-use ripstop_sim::node::NodeConfig;
+use ripstop_sim::node::{CELL, NodeConfig};
 use ripstop_sim::world::{Manner, OneSided, Op, Setup, Wrong, address};
-use ripstop_types::AtomicOp;
+use ripstop_types::{AtomicOp, Datatype};
 use ripstop_wire::ByteOrder;
 
 /// Few tags, so that they meet.
@@ -131,6 +132,25 @@ fn parts() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
     prop::collection::vec((0..2usize, 0..256usize, len), 1..=4)
 }
 
+/// Cells are divided into them, or two form one.
+fn integer() -> impl Strategy<Value = Datatype> {
+    let all = Datatype::ALL.into_iter();
+    select(
+        all.filter(|datatype| datatype.is_integer())
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// A datatype that a cell can be, and how it may be compared.
+fn named() -> impl Strategy<Value = (Datatype, AtomicOp)> {
+    let cells = Datatype::ALL.into_iter().filter(|d| d.size() == CELL);
+    let pairs = cells.flat_map(|datatype| AtomicOp::ALL.map(|op| (datatype, op)));
+    let compares = |(datatype, op): &(Datatype, AtomicOp)| {
+        *op != AtomicOp::Mswap && op.takes_comparison() && op.acts_on(*datatype)
+    };
+    select(pairs.filter(compares).collect::<Vec<_>>())
+}
+
 fn remote() -> impl Strategy<Value = OneSided> {
     let level = || {
         prop_oneof![
@@ -151,25 +171,44 @@ fn remote() -> impl Strategy<Value = OneSided> {
             inject,
             level,
         });
-    let way = prop_oneof![
-        Just(AtomicOp::Sum),
-        Just(AtomicOp::Bor),
-        Just(AtomicOp::Bxor)
-    ];
-    let flags = (any::<bool>(), prop::bool::weighted(0.2), level());
-    let mark = (any::<(usize, usize)>(), way, flags).prop_map(
-        |((cell, count), op, (fetch, inject, level))| OneSided::Mark {
+    let way = select(vec![
+        AtomicOp::Sum,
+        AtomicOp::Diff,
+        AtomicOp::Bor,
+        AtomicOp::Bxor,
+        AtomicOp::Mswap,
+    ]);
+    let flags = (
+        any::<bool>(),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.2),
+        level(),
+    );
+    let mark = (any::<(usize, usize)>(), (integer(), way), flags).prop_map(
+        |((cell, count), (datatype, op), (fetch, data, inject, level))| OneSided::Mark {
             cell,
             count,
+            datatype,
             op,
             fetch,
+            data,
             inject,
             level,
         },
     );
-    let swap = (any::<usize>(), prop::option::of(any::<usize>()))
-        .prop_map(|(cell, compare)| OneSided::Swap { cell, compare });
-    let look = any::<(usize, usize)>().prop_map(|(cell, count)| OneSided::Look { cell, count });
+    let swap = (any::<usize>(), named(), prop::option::of(any::<usize>())).prop_map(
+        |(cell, (datatype, op), compare)| OneSided::Swap {
+            cell,
+            datatype,
+            compare: compare.map(|which| (op, which)),
+        },
+    );
+    let look =
+        (any::<(usize, usize)>(), integer()).prop_map(|((cell, count), datatype)| OneSided::Look {
+            cell,
+            count,
+            datatype,
+        });
     prop_oneof![
         4 => write,
         3 => parts().prop_map(|parts| OneSided::Read { parts }),

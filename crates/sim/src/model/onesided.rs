@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ripstop_engine::Iov;
-use ripstop_types::{Errno, Flags};
+use ripstop_types::{AtomicOp, Errno, Flags};
 
 use super::Host;
 use crate::memory::SimBuf;
@@ -51,12 +51,12 @@ pub enum Does {
     Read(Iov<SimBuf>),
     /// Sets a bit in each cell; what was there before goes to local memory.
     Mark(Vec<u32>, Option<Iov<SimBuf>>),
-    /// Gives each cell a name if it has the one to compare with, or anyhow.
+    /// Gives each cell a name if it compares so with another, or anyhow.
     Swap {
         /// The names.
         names: Vec<u64>,
-        /// What to compare with.
-        compare: Option<Vec<u64>>,
+        /// How, and what to compare with.
+        compare: Option<(AtomicOp, Vec<u64>)>,
         /// Where what was there before goes.
         result: Iov<SimBuf>,
     },
@@ -313,10 +313,14 @@ impl OneSided {
         let Entry::Success(completion) = entry else {
             panic!("a write of a peer failed: {entry:?}");
         };
-        let flags = Flags::RMA | Flags::REMOTE_WRITE | Flags::REMOTE_CQ_DATA;
-        assert_eq!(completion.flags, flags);
         let context = completion.data as usize;
         let known = self.ops.get_mut(&context).expect("no such data was sent");
+        let what = match known.op.does {
+            Does::Write(_) => Flags::RMA,
+            _ => Flags::ATOMIC,
+        };
+        let flags = what | Flags::REMOTE_WRITE | Flags::REMOTE_CQ_DATA;
+        assert_eq!(completion.flags, flags);
         let (link, at, life) = known.staged.expect("it was sent");
         assert!(known.op.data && known.op.to == host && life == self.lives[host]);
         assert!(
@@ -595,7 +599,9 @@ fn check_swaps(touched: &[(&Known, usize)], last: u64) {
         let word = words[*index];
         assert!(given.contains(&word), "nobody gave {word:#x}");
         if let Does::Swap { names, compare, .. } = &known.op.does
-            && compare.as_ref().is_none_or(|wanted| wanted[*index] == word)
+            && compare
+                .as_ref()
+                .is_none_or(|(op, wanted)| replaces(*op, wanted[*index].into(), word.into()))
         {
             assert!(replaced.insert(word), "{word:#x} was replaced twice");
             put.insert(names[*index]);
@@ -606,6 +612,24 @@ fn check_swaps(touched: &[(&Known, usize)], last: u64) {
         // Every name that was put was replaced, but the last.
         put.remove(&last);
         assert_eq!(put, replaced, "names were lost");
+    }
+}
+
+/// Whether an operation that compares changes what is there. Names are so small that all
+/// datatypes of their size have them in one order.
+///
+/// # Panics
+/// If it does not compare.
+#[must_use]
+pub fn replaces(op: AtomicOp, compare: u128, there: u128) -> bool {
+    match op {
+        AtomicOp::Cswap => compare == there,
+        AtomicOp::CswapNe => compare != there,
+        AtomicOp::CswapLe => compare <= there,
+        AtomicOp::CswapLt => compare < there,
+        AtomicOp::CswapGe => compare >= there,
+        AtomicOp::CswapGt => compare > there,
+        _ => panic!("{op:?} does not compare"),
     }
 }
 

@@ -12,7 +12,7 @@ mod send;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use onesided::CELL;
+pub use onesided::{CELL, element_of, set_element};
 
 use fastrand::Rng;
 use ripstop_engine::counter::Counter;

@@ -9,10 +9,31 @@ use ripstop_wire::xnet::base::MAX_HEADER;
 
 use super::{Event, Node, Slot};
 use crate::memory::SimBuf;
+use crate::model::onesided::replaces;
 use crate::network::Network;
 
 /// Bytes of what atomics act on here.
 pub const CELL: usize = 8;
+
+/// The bits of an element of 1 to 16 bytes.
+#[must_use]
+pub fn element_of(bytes: &[u8]) -> u128 {
+    let mut wide = [0; 16];
+    match cfg!(target_endian = "little") {
+        true => wide[..bytes.len()].copy_from_slice(bytes),
+        false => wide[16 - bytes.len()..].copy_from_slice(bytes),
+    }
+    u128::from_ne_bytes(wide)
+}
+
+/// Gives an element of 1 to 16 bytes these bits, as far as it has them.
+pub fn set_element(bytes: &mut [u8], bits: u128) {
+    let (wide, len) = (bits.to_ne_bytes(), bytes.len());
+    match cfg!(target_endian = "little") {
+        true => bytes.copy_from_slice(&wide[..len]),
+        false => bytes.copy_from_slice(&wide[16 - len..]),
+    }
+}
 
 impl Node {
     /// Lets peers reach a block of so many zeros, and of no others beside it.
@@ -143,9 +164,8 @@ impl Node {
                     compare,
                     fetch,
                 } => {
-                    assert_eq!(datatype, Datatype::Uint64, "another one was sent");
                     let target = *target;
-                    self.run_atomic(id, (&target, op), operands, compare, fetch);
+                    self.run_atomic(id, (&target, datatype, op), operands, compare, fetch);
                 }
                 Job::Collective => panic!("nobody has joined a group"),
             }
@@ -172,7 +192,7 @@ impl Node {
     fn run_atomic(
         &mut self,
         id: u32,
-        (target, op): (&Reached<SimBuf>, AtomicOp),
+        (target, datatype, op): (&Reached<SimBuf>, Datatype, AtomicOp),
         operands: u32,
         compare: bool,
         fetch: bool,
@@ -187,23 +207,27 @@ impl Node {
         assert_eq!(given.len(), expected, "operands");
         let before = self.memory.gather(target);
         let mut after = before.clone();
-        for at in (0..len).step_by(CELL) {
-            let word = |bytes: &[u8], at: usize| {
-                let bytes = bytes.get(at..at + CELL).and_then(|b| b.try_into().ok());
-                u64::from_ne_bytes(bytes.unwrap_or_default())
+        let size = datatype.size();
+        assert_eq!(len % size, 0, "a part of an element");
+        for at in (0..len).step_by(size) {
+            let element = |bytes: &[u8], at: usize| {
+                let element = bytes.get(at..at + size);
+                element.map_or(0, element_of)
             };
-            let (old, value) = (word(&before, at), word(&given, at));
+            let (old, value) = (element(&before, at), element(&given, at));
+            let with = element(&given, len + at);
             let new = match op {
                 AtomicOp::Sum => old.wrapping_add(value),
+                AtomicOp::Diff => old.wrapping_sub(value),
                 AtomicOp::Bor => old | value,
                 AtomicOp::Bxor => old ^ value,
                 AtomicOp::AtomicRead => old,
                 AtomicOp::AtomicWrite => value,
-                AtomicOp::Cswap if word(&given, len + at) == old => value,
-                AtomicOp::Cswap => old,
-                _ => panic!("{op:?} is in no program"),
+                AtomicOp::Mswap => (value & with) | (old & !with),
+                _ if replaces(op, with, old) => value,
+                _ => old,
             };
-            after[at..at + CELL].copy_from_slice(&new.to_ne_bytes());
+            set_element(&mut after[at..at + size], new);
         }
         if fetch && self.is_short() {
             return self.engine.job_done(id, false, NIL);

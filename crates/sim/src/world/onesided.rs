@@ -10,7 +10,7 @@ use super::{World, address};
 use crate::memory::SimBuf;
 use crate::model::onesided::{Does, Part, Sided};
 use crate::model::{CANARY, Host};
-use crate::node::{CELL, Node};
+use crate::node::{CELL, Node, element_of, set_element};
 
 /// Bytes that a host has for each of the others, in each of two regions.
 pub const STRIPE: usize = 256;
@@ -68,10 +68,14 @@ pub enum OneSided {
         cell: usize,
         /// How many.
         count: usize,
+        /// What the cells are taken for: integers.
+        datatype: Datatype,
         /// How.
         op: AtomicOp,
         /// Fetches what was there before.
         fetch: bool,
+        /// Completion data.
+        data: bool,
         /// The buffer is free when the call returns.
         inject: bool,
         /// When it is done.
@@ -81,8 +85,10 @@ pub enum OneSided {
     Swap {
         /// Which.
         cell: usize,
-        /// If it has this one, of those that were given.
-        compare: Option<usize>,
+        /// What the cell is taken for, of its size.
+        datatype: Datatype,
+        /// If it compares so with this one, of those that were given.
+        compare: Option<(AtomicOp, usize)>,
     },
     /// Fetches cells.
     Look {
@@ -90,6 +96,8 @@ pub enum OneSided {
         cell: usize,
         /// How many.
         count: usize,
+        /// What the cells are taken for.
+        datatype: Datatype,
     },
 }
 
@@ -144,6 +152,16 @@ impl Exposed {
     }
 }
 
+/// How a bit is set.
+struct Marking {
+    datatype: Datatype,
+    op: AtomicOp,
+    fetch: bool,
+    data: bool,
+    inject: bool,
+    level: Level,
+}
+
 impl World {
     pub(super) fn perform_onesided(&mut self, manner: &Manner, op: &OneSided) {
         let manner = Manner {
@@ -166,20 +184,34 @@ impl World {
             OneSided::Mark {
                 cell,
                 count,
+                datatype,
                 op,
                 fetch,
+                data,
                 inject,
                 level,
-            } => self.mark(
-                &manner,
-                (*cell, *count),
-                *op,
-                *fetch,
-                *inject && !*fetch,
-                *level,
-            ),
-            OneSided::Swap { cell, compare } => self.swap(&manner, *cell, *compare),
-            OneSided::Look { cell, count } => self.look(&manner, *cell, *count),
+            } => {
+                let fetch = *fetch || op.takes_comparison();
+                let how = Marking {
+                    datatype: *datatype,
+                    op: *op,
+                    fetch,
+                    data: *data,
+                    inject: *inject && !fetch,
+                    level: *level,
+                };
+                self.mark(&manner, (*cell, *count), &how);
+            }
+            OneSided::Swap {
+                cell,
+                datatype,
+                compare,
+            } => self.swap(&manner, *cell, *datatype, *compare),
+            OneSided::Look {
+                cell,
+                count,
+                datatype,
+            } => self.look(&manner, (*cell, *count), *datatype),
         }
     }
 
@@ -315,17 +347,23 @@ impl World {
         }]
     }
 
-    fn mark(
-        &mut self,
-        manner: &Manner,
-        (cell, count): (usize, usize),
-        op: AtomicOp,
-        fetch: bool,
-        inject: bool,
-        level: Level,
-    ) {
-        let cell = cell % MARKED;
-        let count = 1 + count % (MARKED - cell);
+    /// The first of several cells of so many, and how many. An element may be of two.
+    fn span(cell: usize, count: usize, all: usize, datatype: Datatype) -> (usize, usize) {
+        let each = datatype.size().div_ceil(CELL);
+        let cell = cell % all / each * each;
+        let rest = (all - cell) / each;
+        (cell, (1 + count % rest) * each)
+    }
+
+    fn mark(&mut self, manner: &Manner, (cell, count): (usize, usize), how: &Marking) {
+        let Marking {
+            datatype,
+            op,
+            fetch,
+            level,
+            ..
+        } = *how;
+        let (cell, count) = Self::span(cell, count, MARKED, datatype);
         let parts = Self::cells(cell, count);
         let bits = self.exposed[manner.to].bits[cell..cell + count].to_vec();
         let Some(remote) = self.place(manner, &parts) else {
@@ -334,22 +372,38 @@ impl World {
         if bits.iter().any(|bit| *bit >= u64::BITS) {
             return;
         }
-        let words = bits.iter().map(|bit| 1 << bit);
-        let operand = self.words(manner.from, words);
+        let words = bits.iter().map(|bit| 1_u64 << bit);
+        let mut bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
+        let compare = match op {
+            AtomicOp::Mswap => self.bytes(manner.from, &bytes),
+            _ => Iov::EMPTY,
+        };
+        if op == AtomicOp::Diff {
+            for element in bytes.chunks_exact_mut(datatype.size()) {
+                let negative = element_of(element).wrapping_neg();
+                set_element(element, negative);
+            }
+        }
+        let operand = self.bytes(manner.from, &bytes);
         let result = self.local(manner.from, count * CELL, false);
-        let kind = match fetch {
-            true => AtomicKind::Fetch,
-            false => AtomicKind::Plain,
+        let kind = match (op, fetch) {
+            (AtomicOp::Mswap, _) => AtomicKind::Compare,
+            (_, true) => AtomicKind::Fetch,
+            (_, false) => AtomicKind::Plain,
         };
         let result = if fetch { result } else { Iov::EMPTY };
         let does = Does::Mark(bits, fetch.then_some(result));
         let mut known = self.sided(manner, parts, does, flags(kind));
         known.delivered = level != Level::Sent || fetch;
         known.committed = level == Level::Committed;
+        known.data = how.data;
+        let what = (datatype, op);
+        let atomic = self.atomic(manner, kind, what, remote, [operand, compare, result]);
         let atomic = Atomic {
             level,
-            inject,
-            ..self.atomic(manner, kind, op, remote, [operand, Iov::EMPTY, result])
+            inject: how.inject,
+            data: how.data.then_some(atomic.context as u64),
+            ..atomic
         };
         if self.start_atomic(manner, known, &atomic) && manner.wrong.is_none() {
             for bit in &mut self.exposed[manner.to].bits[cell..cell + count] {
@@ -358,7 +412,13 @@ impl World {
         }
     }
 
-    fn swap(&mut self, manner: &Manner, cell: usize, compare: Option<usize>) {
+    fn swap(
+        &mut self,
+        manner: &Manner,
+        cell: usize,
+        datatype: Datatype,
+        compare: Option<(AtomicOp, usize)>,
+    ) {
         let parts = Self::cells(MARKED + cell % SWAPPED, 1);
         let Some(remote) = self.place(manner, &parts) else {
             return;
@@ -366,38 +426,38 @@ impl World {
         let exposed = &self.exposed[manner.to];
         let name = exposed.names.len() as u64 + 1;
         let known = exposed.names.len() + 1;
-        let compare = compare.map(|which| match which % known {
-            0 => 0,
-            which => exposed.names[which - 1],
+        let compare = compare.map(|(op, which)| match which % known {
+            0 => (op, 0),
+            which => (op, exposed.names[which - 1]),
         });
         let operand = self.words(manner.from, [name]);
         let result = self.local(manner.from, CELL, false);
         let (kind, op, with) = match compare {
-            Some(compare) => {
+            Some((op, compare)) => {
                 let with = self.words(manner.from, [compare]);
-                (AtomicKind::Compare, AtomicOp::Cswap, with)
+                (AtomicKind::Compare, op, with)
             }
             None => (AtomicKind::Fetch, AtomicOp::AtomicWrite, Iov::EMPTY),
         };
         let does = Does::Swap {
             names: vec![name],
-            compare: compare.map(|compare| vec![compare]),
+            compare: compare.map(|(op, compare)| (op, vec![compare])),
             result,
         };
         let mut known = self.sided(manner, parts, does, flags(kind));
         known.delivered = true;
-        let atomic = self.atomic(manner, kind, op, remote, [operand, with, result]);
+        let what = (datatype, op);
+        let atomic = self.atomic(manner, kind, what, remote, [operand, with, result]);
         if self.start_atomic(manner, known, &atomic) {
             self.exposed[manner.to].names.push(name);
         }
     }
 
-    fn look(&mut self, manner: &Manner, cell: usize, count: usize) {
+    fn look(&mut self, manner: &Manner, (cell, count): (usize, usize), datatype: Datatype) {
         if manner.wrong == Some(Wrong::Access) {
             return;
         }
-        let cell = cell % (MARKED + SWAPPED);
-        let count = 1 + count % (MARKED + SWAPPED - cell);
+        let (cell, count) = Self::span(cell, count, MARKED + SWAPPED, datatype);
         let parts = Self::cells(cell, count);
         let Some(remote) = self.place(manner, &parts) else {
             return;
@@ -407,7 +467,8 @@ impl World {
         let mut known = self.sided(manner, parts, Does::Look(result), flags(kind));
         known.delivered = true;
         let buffers = [Iov::EMPTY, Iov::EMPTY, result];
-        let atomic = self.atomic(manner, kind, AtomicOp::AtomicRead, remote, buffers);
+        let what = (datatype, AtomicOp::AtomicRead);
+        let atomic = self.atomic(manner, kind, what, remote, buffers);
         self.start_atomic(manner, known, &atomic);
     }
 
@@ -415,13 +476,13 @@ impl World {
         &mut self,
         manner: &Manner,
         kind: AtomicKind,
-        op: AtomicOp,
+        (datatype, op): (Datatype, AtomicOp),
         remote: RmaIovs,
         [operand, compare, result]: [Iov<SimBuf>; 3],
     ) -> Atomic<SimBuf> {
         Atomic {
             kind,
-            datatype: Datatype::Uint64,
+            datatype,
             op,
             operand,
             compare,
@@ -502,8 +563,12 @@ impl World {
 
     fn words(&mut self, host: Host, words: impl IntoIterator<Item = u64>) -> Iov<SimBuf> {
         let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
+        self.bytes(host, &bytes)
+    }
+
+    fn bytes(&mut self, host: Host, bytes: &[u8]) -> Iov<SimBuf> {
         let iov = self.local(host, bytes.len(), false);
-        self.nodes[host].memory.scatter(&iov, 0, &bytes);
+        self.nodes[host].memory.scatter(&iov, 0, bytes);
         iov
     }
 
