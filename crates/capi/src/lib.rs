@@ -25,6 +25,7 @@ mod domain;
 mod endpoint;
 mod eq;
 mod errno;
+mod external;
 mod fabric;
 mod getinfo;
 mod handles;
@@ -50,6 +51,7 @@ mod waitset;
 mod work;
 
 pub use errno::ripstop_fi_strerror_1_0;
+pub use external::ripstop_fi_prov_ini;
 pub use fabric::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_fabric2_1_8};
 pub use getinfo::{
     ripstop_fi_getinfo_1_0, ripstop_fi_getinfo_1_1, ripstop_fi_getinfo_1_2, ripstop_fi_getinfo_1_3,

@@ -18,6 +18,12 @@ use verify::Library;
 /// The name under which programs built for libfabric look for the library.
 pub(crate) const SONAME: &str = "libfabric.so.1";
 
+/// The provider for other libraries, where they look for such.
+const EXTERNAL: &str = "libfabric/libripstop-fi.so";
+
+/// What it exports.
+const ENTRY: &str = "fi_prov_ini";
+
 /// The release of libfabric whose interface and symbols the library has.
 const API_RELEASE: &str = "2.6.0";
 
@@ -48,7 +54,10 @@ pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
     let lib = fresh.join("lib");
     remove(&fresh)?;
     fs::create_dir_all(lib.join("pkgconfig"))?;
-    link(ws, &exports, &lib.join(SONAME))?;
+    let work = build(ws)?;
+    link(&work, &exports, &lib.join(SONAME))?;
+    fs::create_dir_all(lib.join("libfabric"))?;
+    link_external(&work, &lib.join(EXTERNAL))?;
     symlink(SONAME, lib.join("libfabric.so"))?;
     fs::write(lib.join("pkgconfig/libfabric.pc"), pkg_config())?;
     let tools = install_tools(ws, &fresh.join("bin"))?;
@@ -59,12 +68,18 @@ pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
     fs::rename(&fresh, &prefix)?;
     let library = prefix.join("lib").join(SONAME);
     let made = Library::read(&library)?;
+    let external = Library::read(&prefix.join("lib").join(EXTERNAL))?;
     let problems = made.problems(&exports, SONAME);
+    let external = external.problems_beside(&[ENTRY]);
     print_table(&prefix, &library, &made, &tools)?;
-    for problem in &problems {
-        println!("error: {SONAME}: {problem}");
+    for (name, problem) in problems
+        .iter()
+        .map(|problem| (SONAME, problem))
+        .chain(external.iter().map(|problem| (EXTERNAL, problem)))
+    {
+        println!("error: {name}: {problem}");
     }
-    Ok(problems.is_empty())
+    Ok(problems.is_empty() && external.is_empty())
 }
 
 /// Removes a folder if it is there.
@@ -75,8 +90,8 @@ fn remove(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the static library and links it under the exported names.
-fn link(ws: &Workspace, exports: &BTreeSet<Export>, library: &Path) -> anyhow::Result<()> {
+/// Builds the static library; returns the folder of what the build makes.
+fn build(ws: &Workspace) -> anyhow::Result<PathBuf> {
     let home = ws.root.join("libfabric");
     let work = ws.target.join("libfabric");
     // The separate workspace takes the versions that the tests ran with.
@@ -86,25 +101,47 @@ fn link(ws: &Workspace, exports: &BTreeSet<Export>, library: &Path) -> anyhow::R
         .args(["build", "--release", "--manifest-path"])
         .arg(home.join("Cargo.toml"));
     complete(build.arg("--target-dir").arg(&work))?;
+    Ok(work)
+}
 
-    let (renames, script, archive) = (
-        work.join("renames.txt"),
-        work.join("libfabric.map"),
-        work.join("versioned.a"),
-    );
+/// Links the library under the exported names.
+fn link(work: &Path, exports: &BTreeSet<Export>, library: &Path) -> anyhow::Result<()> {
+    let (renames, script) = (work.join("renames.txt"), work.join("libfabric.map"));
     fs::write(&renames, exports::renames(exports))?;
     fs::write(&script, exports::version_script(exports))?;
-    let mut objcopy = Command::new("objcopy");
-    objcopy.arg("--redefine-syms").arg(&renames);
-    complete(objcopy.arg(work.join("release/libfabric.a")).arg(&archive))?;
+    let archive = renamed(work, &renames, "versioned.a")?;
+    shared(&archive, &script, SONAME, library)
+}
 
+/// Links the same code as a provider that other libraries load (`fi_provider(7)`): it exports
+/// nothing but the entry that they ask for.
+fn link_external(work: &Path, library: &Path) -> anyhow::Result<()> {
+    let (renames, script) = (work.join("external.txt"), work.join("external.map"));
+    fs::write(&renames, format!("ripstop_{ENTRY} {ENTRY}\n"))?;
+    fs::write(&script, format!("{{ global: {ENTRY}; local: *; }};\n"))?;
+    let archive = renamed(work, &renames, "external.a")?;
+    let soname = Path::new(EXTERNAL).file_name().unwrap_or_default();
+    shared(&archive, &script, &soname.to_string_lossy(), library)
+}
+
+/// The archive with other names, in the folder of the build.
+fn renamed(work: &Path, renames: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let archive = work.join(name);
+    let mut objcopy = Command::new("objcopy");
+    objcopy.arg("--redefine-syms").arg(renames);
+    complete(objcopy.arg(work.join("release/libfabric.a")).arg(&archive))?;
+    Ok(archive)
+}
+
+/// Links an archive as a shared library.
+fn shared(archive: &Path, script: &Path, soname: &str, library: &Path) -> anyhow::Result<()> {
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     cc.arg("-shared")
         .arg("-o")
         .arg(library)
         .arg("-Wl,--whole-archive")
-        .arg(&archive);
-    cc.args(LINK_OPTIONS).arg(format!("-Wl,-soname,{SONAME}"));
+        .arg(archive);
+    cc.args(LINK_OPTIONS).arg(format!("-Wl,-soname,{soname}"));
     complete(cc.arg(format!("-Wl,--version-script={}", script.display())))
 }
 
@@ -154,6 +191,7 @@ fn print_table(
     );
     println!("  {:<28} {}", "", made.needed.join(" "));
     println!("  lib/{:<24} -> {SONAME}", "libfabric.so");
+    println!("  lib/{EXTERNAL:<24} a provider for other libraries");
     println!(
         "  lib/{:<24} version {API_RELEASE}",
         "pkgconfig/libfabric.pc"

@@ -93,16 +93,38 @@ impl Library {
             .foreign
             .iter()
             .map(|name| format!("{name} is exported and must be local"));
-        let needed = self
-            .needed
-            .iter()
-            .filter(|name| !ALLOWED.iter().any(|allowed| name.starts_with(allowed)))
-            .map(|name| format!("{name} is needed at run time: only the C library may be"));
-        let mut problems: Vec<String> = missing.chain(extra).chain(foreign).chain(needed).collect();
+        let mut problems: Vec<String> = missing.chain(extra).chain(foreign).collect();
+        problems.extend(self.needless());
         if self.soname != soname {
             problems.push(format!("its soname is `{}`, not `{soname}`", self.soname));
         }
         problems
+    }
+}
+
+impl Library {
+    /// The same for a library that exports these names without a version, and nothing else.
+    pub(crate) fn problems_beside(&self, names: &[&str]) -> Vec<String> {
+        let named = |name: &&str| self.foreign.iter().any(|other| other == name);
+        let missing = names
+            .iter()
+            .filter(|name| !named(name))
+            .map(|name| format!("{name} is missing: crates/capi must define it"));
+        let versioned = self.exports.iter().map(Export::versioned_name);
+        let others = self.foreign.iter().cloned();
+        let extra = versioned
+            .chain(others)
+            .filter(|name| !names.contains(&name.as_str()))
+            .map(|name| format!("{name} is exported and must be local"));
+        missing.chain(extra).chain(self.needless()).collect()
+    }
+
+    /// Libraries that it must not need.
+    fn needless(&self) -> impl Iterator<Item = String> {
+        self.needed
+            .iter()
+            .filter(|name| !ALLOWED.iter().any(|allowed| name.starts_with(allowed)))
+            .map(|name| format!("{name} is needed at run time: only the C library may be"))
     }
 }
 
@@ -170,5 +192,7 @@ DYNAMIC SYMBOL TABLE:
         let expected = library.exports.clone();
         assert_eq!(library.problems(&expected, "libfabric.so.1").len(), 2);
         assert_eq!(library.problems(&BTreeSet::new(), "libother.so").len(), 5);
+        assert_eq!(library.problems_beside(&["rust_eh_personality"]).len(), 3);
+        assert_eq!(library.problems_beside(&["fi_prov_ini"]).len(), 5);
     }
 }

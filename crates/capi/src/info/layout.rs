@@ -6,6 +6,7 @@
 
 use core::mem::offset_of;
 use core::ptr;
+use std::sync::OnceLock;
 
 use ripstop_abi as abi;
 use ripstop_abi::history;
@@ -65,6 +66,19 @@ impl Layout {
         domain: size_of::<abi::fi_domain_attr>(),
         fabric: size_of::<abi::fi_fabric_attr>(),
     };
+}
+
+/// What the `fi_info` has that objects are opened with, where that is less than today's.
+static PASSED: OnceLock<&'static Layout> = OnceLock::new();
+
+/// From now on, what objects are opened with is read as of this node.
+pub(crate) fn read_as(layout: &'static Layout) {
+    PASSED.get_or_init(|| layout);
+}
+
+/// How what objects are opened with is read: as today's, unless another library passes it.
+pub(crate) fn of_programs() -> &'static Layout {
+    PASSED.get().copied().unwrap_or(&Layout::V1_9)
 }
 
 /// Bytes of node 1.0's `fi_fabric_attr` that carry a field.

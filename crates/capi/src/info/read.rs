@@ -14,6 +14,7 @@ use ripstop_types::{
     ResourceMgmt, Result, Threading, Version,
 };
 
+use super::layout::{self, Widened};
 use crate::handles;
 
 /// Hints for `fi_getinfo`.
@@ -64,10 +65,13 @@ pub(crate) unsafe fn hints(info: &abi::fi_info) -> Result<Hints> {
 ///
 /// `info` is null or valid, with every pointer in it.
 pub(crate) unsafe fn info(info: *const abi::fi_info) -> Result<Info> {
-    // SAFETY: the caller's guarantee, for this and the block below.
-    let info = unsafe { info.as_ref() }.ok_or(Errno::EINVAL)?;
+    if info.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's guarantee, for this and the block below; not null.
+    let wide = unsafe { Widened::read(info, layout::of_programs()) };
     // SAFETY: as above.
-    let hints = unsafe { hints(info) }.map_err(|_| Errno::EINVAL)?;
+    let hints = unsafe { hints(wide.info()) }.map_err(|_| Errno::EINVAL)?;
     Ok(Info {
         caps: hints.caps,
         mode: hints.mode,
