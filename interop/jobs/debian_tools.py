@@ -136,31 +136,36 @@ def pingpong(node, flags, rounds):
     """A case: server and client with one set of flags, every size, data verified by both."""
 
     def body(bench):
-        witness, port = Witness(bench), free_port()
-        command = ["fi_pingpong", "-p", "tcp", *flags, "-S", "all", "-c", "-I", str(rounds)]
-        environment = bench.environment(**witness.environment)
-        output = bench.scratch / "server"
-        with open(output, "wb") as sink:
-            server = process.start([*command, "-B", port], environment, bench.scratch, stdin=subprocess.DEVNULL,
-                                   stdout=sink, stderr=subprocess.STDOUT)
-        wait_for_listener(port, server)
-        client = bench.run([*command, "-P", port, node], 120, environment, beside=[server])
-        try:
-            status = server.wait(10 if client.success else 1)
-        except subprocess.TimeoutExpired:
-            status = None
-        process.end_all()
-        said = output.read_text(errors="replace")
-        with open(bench.log, "a", encoding="utf-8") as log:
-            log.write(f"server: exit status {status}\n{said}")
-        if not client.success or status != 0:
-            raise Failed(f"client: {client.ending}{client.telling_line()}; server: exit status {status}")
-        for side, text in (("client", client.output), ("server", said)):
-            if not re.search(rf"^4m +{rounds} +={rounds} ", text, re.M):
-                raise Failed(f"the {side} did not report its messages of 4 MiB")
+        witness = Witness(bench)
+        ping(bench, "tcp", node, flags, rounds, bench.environment(**witness.environment))
         witness.require("fi_pingpong", 2)
 
     return body
+
+
+def ping(bench, provider, node, flags, rounds, environment):
+    """Runs server and client of fi_pingpong on a provider, which must both verify all sizes."""
+    port = free_port()
+    command = ["fi_pingpong", "-p", provider, *flags, "-S", "all", "-c", "-I", str(rounds)]
+    output = bench.scratch / "server"
+    with open(output, "wb") as sink:
+        server = process.start([*command, "-B", port], environment, bench.scratch, stdin=subprocess.DEVNULL,
+                               stdout=sink, stderr=subprocess.STDOUT)
+    wait_for_listener(port, server)
+    client = bench.run([*command, "-P", port, node], 120, environment, beside=[server])
+    try:
+        status = server.wait(10 if client.success else 1)
+    except subprocess.TimeoutExpired:
+        status = None
+    process.end_all()
+    said = output.read_text(errors="replace")
+    with open(bench.log, "a", encoding="utf-8") as log:
+        log.write(f"server: exit status {status}\n{said}")
+    if not client.success or status != 0:
+        raise Failed(f"client: {client.ending}{client.telling_line()}; server: exit status {status}")
+    for side, text in (("client", client.output), ("server", said)):
+        if not re.search(rf"^4m +{rounds} +={rounds} ", text, re.M):
+            raise Failed(f"the {side} did not report its messages of 4 MiB")
 
 
 def wait_for_listener(port, server):
