@@ -3,9 +3,9 @@
 use ripstop_core::{Info, SHARED_CONTEXT};
 use ripstop_types::{AddrFormat, EpType, Flags, Protocol};
 
-use crate::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer};
 use crate::params::Params;
 use crate::socket::Tcp;
+use ripstop_objects::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer};
 
 /// The offers, most basic first: connected endpoints, connected endpoints with a shared
 /// receive context, reliable datagram endpoints.

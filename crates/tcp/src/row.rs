@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
+use ripstop_objects::{BACKLOG, bind};
 use ripstop_os::Socket;
 use ripstop_types::{Errno, Result};
 
-use crate::core_ep::bind;
 use crate::params::{NAME, Params};
 use crate::socket::{Tcp, TcpSocket};
-use crate::tunables::BACKLOG;
 
 /// How often another row of ports is tried when one of it is taken.
 const ROWS: usize = 64;

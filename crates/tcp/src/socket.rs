@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use ripstop_objects::{Broken, Link, Listener, Origin, Transport};
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
@@ -10,7 +11,6 @@ use ripstop_wire::xnet::rdm::Greeting;
 use crate::params::{KEEPALIVE, NAME, Params};
 use crate::provider::addresses;
 use crate::row;
-use crate::transport::{Broken, Link, Listener, Origin, Transport};
 
 /// TCP, over IPv4 and IPv6.
 #[derive(Debug)]
@@ -153,3 +153,6 @@ impl Listener for TcpSocket {
         spare.turn_away(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests;

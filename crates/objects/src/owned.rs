@@ -16,7 +16,7 @@ use crate::transport::Transport;
 /// Entries reserved for what has ended; there is room for more.
 const RESERVE: usize = 64;
 
-/// A receive context of the tcp provider whose receives another provider has.
+/// A receive context whose receives another provider has.
 #[derive(Debug)]
 pub struct PeerRx<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,

@@ -20,7 +20,7 @@ const TX_OPS: Flags = Flags::INJECT
     .union(Flags::COMPLETION);
 
 /// Operations of plain endpoints, but for tagged messages.
-pub(crate) const OPS: Flags = Flags::MSG
+pub const OPS: Flags = Flags::MSG
     .union(Flags::RMA)
     .union(Flags::RMA_PMEM)
     .union(Flags::ATOMIC)
@@ -35,9 +35,9 @@ const SERVES: Flags = Flags::REMOTE_READ
     .union(Flags::REMOTE_WRITE)
     .union(Flags::RMA_EVENT);
 /// Capabilities of a receive context that endpoints share, or that belongs to RDM.
-pub(crate) const MATCHED_RX: Flags = SERVES.union(Flags::RECV).union(Flags::MULTI_RECV);
+pub const MATCHED_RX: Flags = SERVES.union(Flags::RECV).union(Flags::MULTI_RECV);
 /// What only endpoints with an address vector know.
-pub(crate) const SOURCES: Flags = Flags::DIRECTED_RECV
+pub const SOURCES: Flags = Flags::DIRECTED_RECV
     .union(Flags::SOURCE)
     .union(Flags::SOURCE_ERR);
 
@@ -61,7 +61,7 @@ const ORDER: MsgOrder = MsgOrder::RAR
 
 /// What tells one kind of endpoint from another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer {
+pub struct Offer {
     /// The type of its endpoints.
     pub ep_type: EpType,
     /// How they are named.
@@ -82,7 +82,7 @@ pub(crate) struct Offer {
 
 /// An offer: what the objects of this crate can do, with the endpoints of one kind.
 #[must_use]
-pub(crate) fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
+pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
     let Offer {
         ep_type,
         domain_caps,
@@ -170,26 +170,26 @@ pub(crate) fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
 /// The provider's version, derived from that of the interface as the C library does for its
 /// own providers.
 #[must_use]
-pub(crate) const fn provider_version() -> Version {
+pub const fn provider_version() -> Version {
     let minor = Version::CURRENT.minor();
     Version::new((Version::CURRENT.major() * 100 + minor) as u16, 0)
 }
 
 /// Whether a caller asks for what lets other providers use an interface (`FI_PEER`).
-pub(crate) fn asks_peer(hints: Option<&Hints>) -> bool {
+pub fn asks_peer(hints: Option<&Hints>) -> bool {
     hints.is_some_and(|hints| hints.caps.contains(Flags::PEER))
 }
 
 /// What is offered to other providers: they drive it, as `fi_peer(3)` says where progress is
 /// manual, and are not called by a thread of ours.
-pub(crate) const fn driven(offer: &mut Info) {
+pub const fn driven(offer: &mut Info) {
     offer.domain.progress = Progress::Manual;
     offer.domain.control_progress = Progress::Manual;
 }
 
 /// For callers that do not say: queue sizes, no default operation flags (the flags in an
 /// offer are those a caller may ask for), and no error entries for unknown sources.
-pub(crate) fn apply_defaults(info: &mut Info, tunables: &Tunables, hints: Option<&Hints>) {
+pub fn apply_defaults(info: &mut Info, tunables: &Tunables, hints: Option<&Hints>) {
     // It turns completions into errors, so it is for those who ask.
     if !hints.is_some_and(|hints| hints.caps.contains(Flags::SOURCE_ERR)) {
         info.caps -= Flags::SOURCE_ERR;

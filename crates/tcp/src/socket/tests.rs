@@ -3,14 +3,13 @@ use std::time::{Duration, Instant};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain as _, Endpoint as _, Fabric as _,
-    Provider as _, RecvKind, SendKind,
+    Provider as _, RecvKind, SendKind, Token,
 };
 use ripstop_core::registry::ProviderInfo as _;
-use ripstop_core::{DomainAttr, EpAttr, Hints, TxAttr};
+use ripstop_core::{DomainAttr, EpAttr, Hints, Info, TxAttr};
 use ripstop_mem::Parked;
-use ripstop_types::{FiAddr, Progress, Threading, Version};
+use ripstop_types::{EpType, FiAddr, Flags, Progress, Threading, Version};
 
-use super::*;
 use crate::TcpProvider;
 
 fn info(provider: &TcpProvider, domain: u32, tx: u32, node: &str) -> Option<Info> {
@@ -68,11 +67,9 @@ fn sent_as(domain: u32, tx: u32, node: &str) -> Vec<u8> {
         done += cq.read(2, |_| ()).unwrap_or_default();
         assert!(Instant::now() < end, "the message does not arrive");
     }
-    let state = domain.lock();
-    let streams = state.streams.iter().flatten();
-    let sockets = streams.filter_map(|stream| stream.link.as_ref());
-    let found = sockets.map(|socket| socket.0.tos().unwrap()).collect();
-    drop(state);
+    let links = domain.links();
+    let found = links.iter().map(|link| link.0.tos().unwrap()).collect();
+    drop(links);
     drop(ep);
     drop((text.unpark(), room.unpark()));
     found

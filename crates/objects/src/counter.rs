@@ -13,7 +13,7 @@ use crate::state::{State, Waited};
 use crate::transport::Transport;
 use crate::wait::Wait;
 
-/// A counter of the tcp provider.
+/// A counter.
 #[derive(Debug)]
 pub struct Counter<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,

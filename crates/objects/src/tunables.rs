@@ -12,7 +12,7 @@ pub(crate) const MAX_HELLO: usize = ripstop_wire::xnet::cm::MAX_DATA as usize;
 pub(crate) const MIN_MULTI_RECV: u64 = 16 * 1024;
 
 /// Pending connections of a listener.
-pub(crate) const BACKLOG: i32 = 4096;
+pub const BACKLOG: i32 = 4096;
 
 /// Pause before a refused connection is tried again; it doubles each time.
 pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(50);

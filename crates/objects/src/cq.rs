@@ -20,7 +20,7 @@ const DEFAULT_SIZE: usize = 1024;
 /// Entries reserved at most when the queue is opened; beyond that it grows as needed.
 const RESERVE: usize = 64 * 1024;
 
-/// A completion queue of the tcp provider.
+/// A completion queue.
 #[derive(Debug)]
 pub struct Cq<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,

@@ -47,7 +47,7 @@ impl OneAv {
     }
 }
 
-/// A shared receive context of the tcp provider.
+/// A shared receive context.
 #[derive(Debug)]
 pub struct SharedRx<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,

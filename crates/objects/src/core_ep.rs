@@ -51,7 +51,10 @@ pub(crate) fn rdm_source<T: Transport>(params: &T::Params, info: &Info) -> Resul
 }
 
 /// A listener at an address, as [`Transport::bind`], with a line in the log where there is none.
-pub(crate) fn bind<T: Transport>(params: &T::Params, wanted: &T::Addr) -> Result<T::Listener> {
+///
+/// # Errors
+/// As for [`Transport::bind`].
+pub fn bind<T: Transport>(params: &T::Params, wanted: &T::Addr) -> Result<T::Listener> {
     T::bind(params, wanted).inspect_err(|error| {
         log_warn!(
             T,
@@ -294,6 +297,3 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
         state.after();
     }
 }
-
-#[cfg(test)]
-mod tests;

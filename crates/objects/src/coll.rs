@@ -43,7 +43,7 @@ pub(crate) struct GroupState {
     operations: Flags,
 }
 
-/// A group that an endpoint of the tcp provider has joined, or is joining.
+/// A group that an endpoint has joined, or is joining.
 #[derive(Debug)]
 pub struct Group<T: Transport, K: Mode> {
     domain: Arc<Domain<T, K>>,

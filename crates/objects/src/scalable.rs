@@ -19,7 +19,7 @@ use crate::transport::{Listener as _, Transport};
 /// Most transmit contexts, and most receive contexts, of one endpoint.
 pub(crate) const MAX_CONTEXTS: usize = CONTEXTS as usize;
 
-/// A scalable endpoint of the tcp provider.
+/// A scalable endpoint.
 #[derive(Debug)]
 pub struct ScalableEp<T: Transport, K: Mode> {
     info: Info,

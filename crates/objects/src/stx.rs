@@ -8,7 +8,7 @@ use ripstop_types::{Errno, Result};
 use crate::domain::{Domain, Mode};
 use crate::transport::Transport;
 
-/// A shared transmit context of the tcp provider. What endpoints share here is the domain's
+/// A shared transmit context. What endpoints share here is the domain's
 /// own: its streams are written by whoever makes progress. Each endpoint keeps its own bound
 /// on unfinished sends.
 #[derive(Debug)]

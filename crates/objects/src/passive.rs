@@ -43,7 +43,7 @@ struct Listening<T: Transport> {
     next: u64,
 }
 
-/// A passive endpoint of the tcp provider.
+/// A passive endpoint.
 #[derive(Debug)]
 pub struct PassiveEp<T: Transport> {
     fabric: Arc<Fabric<T>>,

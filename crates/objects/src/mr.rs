@@ -17,7 +17,7 @@ use crate::transport::Transport;
 /// Keys given out to callers that let the provider choose.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
-/// A memory region of the tcp provider.
+/// A memory region.
 pub struct Mr<T: Transport, K: Mode> {
     key: u64,
     /// Its place in the engine, or [`NIL`] if no peer may reach it.

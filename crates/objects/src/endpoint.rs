@@ -70,7 +70,7 @@ pub(crate) enum Part {
     Rx,
 }
 
-/// An active endpoint of the tcp provider, or a context of a scalable one.
+/// An active endpoint, or a context of a scalable one.
 pub struct Endpoint<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
     id: u32,

@@ -39,7 +39,7 @@ fn open_shared<T: Transport, K: Mode>(
 /// Most upper bits of a fabric address that may name a receive context.
 const MAX_CTX_BITS: u8 = 16;
 
-/// An address vector of the tcp provider. A fabric address is an index, for a map as well as
+/// An address vector. A fabric address is an index, for a map as well as
 /// for a table.
 #[derive(Debug)]
 pub struct Av<T: Transport, K: Mode> {

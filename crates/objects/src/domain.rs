@@ -174,7 +174,7 @@ impl<T: Transport> ProgressSource for Inner<T, Shared> {
     }
 }
 
-/// A domain of the tcp provider.
+/// A domain.
 #[derive(Debug)]
 pub struct Domain<T: Transport, K: Mode> {
     pub(crate) inner: Arc<Inner<T, K>>,
@@ -210,6 +210,14 @@ impl<T: Transport, K: Mode> Domain<T, K> {
             info: info.clone(),
             thread,
         }))
+    }
+
+    /// The links of all connections, as they are at this moment: to look at, not to read or write.
+    #[must_use]
+    pub fn links(&self) -> Vec<Arc<T::Link>> {
+        let state = self.lock();
+        let streams = state.streams.iter().flatten();
+        streams.filter_map(|stream| stream.link.clone()).collect()
     }
 
     /// The id of a counter of this domain.

@@ -1,0 +1,75 @@
+//! What providers over connections share: domains, endpoints, queues, counters, address vectors and
+//! memory regions, which are `ripstop-core`'s traits over any [`Transport`].
+//!
+//! What happens on a connection is decided by `ripstop-engine`; this crate moves the bytes
+//! between its buffers and a [`Link`], makes and accepts connections, and gives the engine's objects
+//! their form. A provider brings the transport, its parameters ([`Tunables`] and its own), and what
+//! it offers ([`attr`]); with these, [`Fabric`] is the rest of it. `docs/architecture.md` follows a
+//! message through it.
+//!
+//! # Threads
+//!
+//! All objects of a domain share one state behind its lock ([`Mode`]), and whoever holds that makes
+//! progress for all. Nothing of a transport is called by two threads at once for one domain, except
+//! [`Transport::bind`], [`Transport::bind_row`] and [`Transport::default_source`].
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod logging;
+mod accept;
+mod addr;
+mod atomic;
+pub mod attr;
+mod av;
+mod coll;
+mod core_ep;
+mod counter;
+mod cq;
+mod domain;
+mod ending;
+mod endpoint;
+mod ep_state;
+mod events;
+mod fabric;
+mod hot;
+mod ip;
+mod link;
+mod mr;
+mod msg;
+mod owned;
+mod passive;
+mod place;
+mod polls;
+mod post;
+mod rdm;
+mod rma;
+mod scalable;
+mod small;
+mod srx;
+mod stage;
+mod state;
+mod stream;
+mod stx;
+mod transport;
+mod triggered;
+mod tunables;
+mod wait;
+
+pub use addr::{Addr, Own, Peers};
+pub use av::Av;
+pub use coll::Group;
+pub use core_ep::bind;
+pub use counter::Counter;
+pub use cq::Cq;
+pub use domain::{Domain, Inner, Mode};
+pub use endpoint::Endpoint;
+pub use fabric::Fabric;
+pub use ip::IpTable;
+pub use mr::Mr;
+pub use owned::PeerRx;
+pub use passive::PassiveEp;
+pub use scalable::ScalableEp;
+pub use srx::SharedRx;
+pub use stx::SharedTx;
+pub use transport::{Broken, Link, Listener, Origin, Transport};
+pub use tunables::{BACKLOG, Tunables};
