@@ -6,8 +6,8 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 
 use ripstop_abi::history::{
-    fi_domain_attr_1_1, fi_ep_attr_1_1, fi_fabric_attr_1_1, fi_info_1_1, fi_rx_attr_1_1,
-    fi_tx_attr_1_1,
+    fi_domain_attr_1_1, fi_domain_attr_1_3, fi_ep_attr_1_1, fi_fabric_attr_1_1, fi_info_1_1,
+    fi_rx_attr_1_1, fi_tx_attr_1_1, fi_tx_attr_1_3,
 };
 use ripstop_abi::{fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr};
 use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, RxAttr, TxAttr};
@@ -229,13 +229,13 @@ fn c_fabric(a: &FabricAttr, texts: &mut Texts) -> Result<fi_fabric_attr> {
 }
 
 impl Info {
-    /// Every attribute that libraries since release 1.5 have. A value that this project does
-    /// not know is that type's `Unspec`.
+    /// Every attribute that libraries since release 1.5 have, and the traffic classes of newer
+    /// ones. A value that this project does not know is that type's `Unspec`.
     #[must_use]
     pub fn attrs(&self) -> ripstop_core::Info {
         let top: fi_info_1_1 = *self.top();
         let format = AddrFormat::from_raw(top.addr_format).unwrap_or_default();
-        ripstop_core::Info {
+        let mut attrs = ripstop_core::Info {
             caps: Flags::from_bits_retain(top.caps),
             mode: Mode::from_bits_retain(top.mode),
             addr_format: format,
@@ -248,7 +248,13 @@ impl Info {
             domain: domain(&copy_part(top.domain_attr)),
             fabric: fabric(&copy_part(top.fabric_attr)),
             nic: None,
+        };
+        if self.has_classes() {
+            let (tx, domain) = (top.tx_attr.cast(), top.domain_attr.cast());
+            attrs.tx.tclass = copy_part::<fi_tx_attr_1_3>(tx).tclass;
+            attrs.domain.tclass = copy_part::<fi_domain_attr_1_3>(domain).tclass;
         }
+        attrs
     }
 }
 

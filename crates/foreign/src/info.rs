@@ -67,6 +67,12 @@ impl Info {
         unsafe { self.raw.cast().as_ref() }
     }
 
+    /// Whether the library's infos have traffic classes: interface 1.3 brought them, which
+    /// libraries of 1.10 have for certain.
+    pub(crate) fn has_classes(&self) -> bool {
+        self.functions.version >= Version::new(1, 10)
+    }
+
     pub(crate) fn handle(&self) -> fid_t {
         self.top().handle
     }
@@ -306,8 +312,8 @@ pub(crate) fn copy_part<T: Copy + Default>(part: *const T) -> T {
     if part.is_null() {
         return T::default();
     }
-    // SAFETY: the part belongs to a live info and is at least as long as the layout of release
-    // 1.5 that the callers name.
+    // SAFETY: the part belongs to a live info and is at least as long as the layout that the
+    // callers name: that of release 1.5, or a newer one where the library is.
     unsafe { part.read() }
 }
 
