@@ -5,7 +5,7 @@ use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
 use crate::ensure;
-use crate::rig::{A, B, Rig, Spec, bare, hints, of_provider, query};
+use crate::rig::{A, B, Rig, Spec, bare, hints, of_provider, offer, query};
 use crate::subject::{AvAttr, Completion, CqAttr, Direction, Fid, Post, Subject, Token};
 
 pub(super) const CASES: &[Case] = &[
@@ -38,6 +38,11 @@ pub(super) const CASES: &[Case] = &[
         "fi_endpoint/scalable_needs_av",
         "a scalable endpoint is not enabled without an address vector",
         scalable_needs_av,
+    ),
+    Case::rdm(
+        "fi_endpoint/shared_receive",
+        "datagram endpoints that share a receive context take its receives in their order",
+        shared_receive,
     ),
     Case::both(
         "fi_endpoint/shared_transmit",
@@ -316,6 +321,75 @@ fn shared(cx: &Cx<'_>) -> Step<Info> {
     let found = offered(found, &[Errno::ENODATA], "a shared transmit context")?;
     let info = found.into_iter().next();
     info.ok_or_else(|| Stop::fail("an empty list"))
+}
+
+fn shared_receive(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::tagged())?;
+    let s = rig.s;
+    let spec = Spec {
+        shared_rx: true,
+        ..Spec::tagged()
+    };
+    let info = offer(cx, &spec)?;
+    let domain = s.domain(rig.fabric, &info)?;
+    let srx = offered(
+        s.shared_rx(domain, &info),
+        &[Errno::ENOSYS],
+        "fi_srx_context",
+    )?;
+    let (cq, av) = (
+        s.cq(domain, CqAttr::default())?,
+        s.av(domain, AvAttr::default())?,
+    );
+    let (mut eps, mut peers) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let ep = s.endpoint(domain, &info)?;
+        s.bind(ep, cq, Flags::SEND | Flags::RECV)?;
+        s.bind(ep, av, Flags::empty())?;
+        s.bind(ep, srx, Flags::empty())?;
+        s.enable(ep)?;
+        peers.push(rig.insert(A, Some(&s.name(ep)?))?);
+        eps.push(ep);
+    }
+    let post = |mut post: Post| -> Step<u64> {
+        post.token = rig.token();
+        s.post(srx, &post)?;
+        Ok(post.token)
+    };
+    for round in 0..2 {
+        let mut wanted = Vec::new();
+        for i in 0..6_u8 {
+            // Whoever gets it: the first one that fits.
+            wanted.push(match i % 2 {
+                0 => (post(Post::recv(4))?, i),
+                _ => (post(Post::trecv(u64::from(i), 0, 4))?, i),
+            });
+        }
+        for (at, (recv, i)) in wanted.into_iter().enumerate() {
+            let to = peers[(at + round) % 3];
+            let send = match i % 2 {
+                0 => Post::send([i]),
+                _ => Post::tsend(u64::from(i), [i]),
+            };
+            let send = rig.post(A, send.with(to))?;
+            let got = rig.until("a message at the shared context", || {
+                match s.cq_read(cq, 1) {
+                    Ok(mut read) => Ok(read.pop()),
+                    Err(e) if e.is(Errno::EAGAIN) => Ok(None),
+                    Err(e) => Err(e.into()),
+                }
+            })?;
+            ensure!(got.token == Some(recv), "message {i} took another receive");
+            ensure!(got.bytes() == [i], "message {i} is {:?}", got.bytes());
+            rig.done(A, send)?;
+        }
+    }
+    refused(s.close(srx), &[Errno::EBUSY], "closing it under endpoints")?;
+    for fid in eps.into_iter().chain([srx, cq, av, domain]) {
+        s.close(fid)?;
+    }
+    rig.quiet()?;
+    rig.close()
 }
 
 fn shared_transmit(cx: &Cx<'_>) -> Outcome {

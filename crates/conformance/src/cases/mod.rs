@@ -17,6 +17,7 @@ mod peers;
 mod rma;
 mod sets;
 mod tagged;
+mod tclass;
 mod threads;
 mod trigger;
 
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Case> {
         collective::cases(),
         careless::CASES.to_vec(),
         peers::CASES.to_vec(),
+        tclass::CASES.to_vec(),
         threads::cases(),
     ]
     .concat()

@@ -45,6 +45,8 @@ pub struct Spec {
     pub cq_data: usize,
     /// The event queues' wait object.
     pub eq_wait: WaitObj,
+    /// The traffic class of the domain, and that of transmits; 0 for none.
+    pub tclass: (u32, u32),
     /// Each side receives through a shared context.
     pub shared_rx: bool,
     /// Reliable datagram endpoints have an event queue too, `rig.eqs[A]`.
@@ -82,6 +84,7 @@ impl Default for Spec {
             eq_wait: WaitObj::Unspec,
             events: false,
             shared_rx: false,
+            tclass: (0, 0),
             rma_counters: false,
             mr_mode: None,
             version: None,
@@ -157,6 +160,7 @@ impl Spec {
         tx.op_flags = self.tx_op_flags;
         tx.msg_order = self.order;
         tx.size = self.tx_size;
+        tx.tclass = self.tclass.1;
         hints.tx = Some(tx);
         let mut rx = hints.rx.take().unwrap_or_default();
         rx.op_flags = self.rx_op_flags;
@@ -166,6 +170,7 @@ impl Spec {
         let mut domain = hints.domain.take().unwrap_or_default();
         domain.av_type = self.av.av_type;
         domain.cq_data_size = self.cq_data;
+        domain.tclass = self.tclass.0;
         domain.mr_mode = self.mr_mode.unwrap_or(domain.mr_mode);
         domain.threading = self.threading.unwrap_or(domain.threading);
         if self.progress != Progress::Unspec {

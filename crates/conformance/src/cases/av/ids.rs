@@ -29,6 +29,11 @@ pub(super) const CASES: &[Case] = &[
         peek,
     ),
     Case::rdm(
+        "fi_av/user_id_errors",
+        "an error entry of a receive names the peer by its id, if at all",
+        errors,
+    ),
+    Case::rdm(
         "fi_av/user_id_refused",
         "ids are for peers that are there, and given in the way the vector was opened for",
         not_there,
@@ -119,6 +124,42 @@ fn peek(cx: &Cx<'_>) -> Outcome {
         "the source is {:?}",
         got.src
     );
+    rig.close()
+}
+
+fn errors(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec(true))?;
+    let (Some(av), peer) = (rig.sides[B].av, rig.sides[B].peer) else {
+        return Ok(());
+    };
+    for id in [ID, FiAddr(peer.0 + 1)] {
+        rig.s.av_set_user_id(av, peer, id)?;
+        // One that is there before the message, one behind it, and one for this peer only.
+        for (early, directed) in [(true, false), (false, false), (true, true)] {
+            let mut post = Post::trecv(1, 0, 4);
+            if directed {
+                post = post.with(peer);
+            }
+            let mut recv = None;
+            if early {
+                recv = Some(rig.post(B, post.clone())?);
+            }
+            let send = rig.post(A, Post::tsend(1, *b"too long"))?;
+            rig.sent(A, send)?;
+            let recv = match recv {
+                Some(recv) => recv,
+                None => rig.post(B, post)?,
+            };
+            let failed = rig.failed(B, recv)?;
+            let (src, err) = (failed.entry.src, failed.err.name());
+            ensure!(failed.err == Errno::ETRUNC, "failed with {err}");
+            let right = src == id || src == FiAddr::NOTAVAIL;
+            ensure!(right, "the error names {src:?}, not {id:?}");
+        }
+        let src = rig.exchange(A, B, b"fits")?.src;
+        ensure!(src == id, "the source is {src:?}");
+    }
+    rig.quiet()?;
     rig.close()
 }
 

@@ -4,14 +4,19 @@ use ripstop_types::{Errno, Flags};
 
 use crate::case::{Case, Cx, Outcome, Step, offered, refused};
 use crate::ensure;
-use crate::rig::{A, Rig, Spec};
-use crate::subject::{AvAttr, Fid};
+use crate::rig::{A, B, Rig, Spec};
+use crate::subject::{AvAttr, CqAttr, Fid, Post};
 
 pub(super) const CASES: &[Case] = &[
     Case::rdm(
         "fi_av/named",
         "who opens an address vector by its name finds what others have inserted",
         named,
+    ),
+    Case::rdm(
+        "fi_av/named_used",
+        "an endpoint reaches whom another owner of the vector inserts, until it is removed",
+        used,
     ),
     Case::rdm(
         "fi_av/named_read_only",
@@ -60,6 +65,52 @@ fn named(cx: &Cx<'_>) -> Outcome {
     );
     rig.s.close(reader)?;
     rig.s.close(writer)?;
+    rig.close()
+}
+
+fn used(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec())?;
+    let [near, far] = [rig.sides[0].domain, rig.sides[1].domain];
+    let name = name("used");
+    let writer = open(&rig, near, &name, false)?;
+    let reader = open(&rig, far, &name, true)?;
+    // An endpoint that knows its peers only by what others insert.
+    let (cq, ep) = (
+        rig.s.cq(far, CqAttr::default())?,
+        rig.s.endpoint(far, &rig.info)?,
+    );
+    rig.s.bind(ep, cq, Flags::SEND | Flags::RECV)?;
+    rig.s.bind(ep, reader, Flags::empty())?;
+    rig.s.enable(ep)?;
+    let mut found = Vec::new();
+    for side in [A, B] {
+        let addr = rig.sides[side].name.clone().into_iter().collect::<Vec<_>>();
+        found.extend(rig.s.av_insert(writer, &addr)?);
+    }
+    for (side, addr) in [(A, found[0]), (B, found[1])] {
+        let recv = rig.post(side, Post::recv(8))?;
+        let mut post = Post::send(*b"by name").with(addr);
+        post.token = rig.token();
+        rig.until("the send is taken", || match rig.s.post(ep, &post) {
+            Ok(()) => Ok(Some(())),
+            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
+            Err(e) => Err(e.into()),
+        })?;
+        let sent = rig.until("the send completes", || match rig.s.cq_read(cq, 1) {
+            Ok(done) => Ok(done.first().and_then(|done| done.token)),
+            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
+            Err(e) => Err(e.into()),
+        })?;
+        ensure!(sent == post.token, "{sent} completed");
+        let got = rig.done(side, recv)?.bytes();
+        ensure!(got == b"by name", "{got:?} arrived");
+    }
+    rig.s.av_remove(writer, &found[..1])?;
+    let gone = rig.s.av_lookup(reader, found[0]);
+    refused(gone, &[Errno::EINVAL], "an address that was removed")?;
+    for fid in [ep, cq, reader, writer] {
+        rig.s.close(fid)?;
+    }
     rig.close()
 }
 

@@ -30,6 +30,11 @@ pub(super) const CASES: &[Case] = &[
         fence_read,
     ),
     Case::both(
+        "fi_atomic/fence",
+        "a fenced atomic of each kind waits for the read before it",
+        fence_atomic,
+    ),
+    Case::both(
         "fi_rma/fence_first",
         "a fenced operation with nothing before it is done as any other",
         fence_first,
@@ -135,6 +140,25 @@ fn fence_write(cx: &Cx<'_>) -> Outcome {
     }
     rig.done(A, write)?;
     rig.holds(&target, &overlaid(&[0; 16], 8, &[0xff; 8]))?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn fence_atomic(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec().caps(Flags::ATOMIC))?;
+    let target = rig.expose(B, &[0; 8], OPEN)?;
+    let [zero, one, nine] = [0_u64, 1, 9].map(u64::to_ne_bytes);
+    let what = |op| (Datatype::Uint64, op);
+    let place = target.at(0, 8);
+    for (kind, op, operand, left) in [
+        (AtomicKind::Plain, AtomicOp::Sum, &one, one),
+        (AtomicKind::Fetch, AtomicOp::AtomicWrite, &nine, nine),
+        (AtomicKind::Compare, AtomicOp::CswapNe, &one, one),
+    ] {
+        let atomic = Post::atomic(kind, what(op), [operand, &zero], place);
+        behind_a_read(&rig, atomic.flags(Flags::DELIVERY_COMPLETE))?;
+        rig.holds(&target, &left)?;
+    }
     rig.quiet()?;
     rig.close()
 }
