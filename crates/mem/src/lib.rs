@@ -12,6 +12,7 @@
 //! | [`UserIov`] | up to [`IOV_LIMIT`] of them, in order | the same |
 //! | [`Parked`] | a `Vec<u8>` lent to an operation | the operation |
 //! | [`Region`] | memory shared with another process or a device | anybody, at any time |
+//! | [`ring`] | the memory of a pair of endpoints | the peer, at any time |
 //!
 //! The reasons, and what each type does and does not promise, are written down in
 //! `docs/design/peer-writable-memory.md`.
@@ -36,6 +37,7 @@ mod copy;
 mod iov;
 mod parked;
 mod region;
+pub mod ring;
 mod user;
 
 pub use atomic::AtomicError;
@@ -45,5 +47,5 @@ pub use parked::Parked;
 pub use region::{Region, RegionError, store};
 pub use user::UserBuf;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

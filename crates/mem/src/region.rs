@@ -282,7 +282,7 @@ fn head_len(shared: *const u8, n: usize) -> usize {
 ///
 /// `src` is `n` bytes of a `Region`; `dst` is valid for writes of `n` bytes and not shared.
 #[inline]
-unsafe fn load_bytes(dst: *mut u8, src: *const u8, n: usize) {
+pub(crate) unsafe fn load_bytes(dst: *mut u8, src: *const u8, n: usize) {
     let head = head_len(src, n);
     let words = (n - head) / WORD;
     let body = head + words * WORD;
@@ -309,7 +309,7 @@ unsafe fn load_bytes(dst: *mut u8, src: *const u8, n: usize) {
 ///
 /// `dst` is `n` bytes of a `Region`; `src` is valid for reads of `n` bytes and not shared.
 #[inline]
-unsafe fn store_bytes(dst: *mut u8, src: *const u8, n: usize) {
+pub(crate) unsafe fn store_bytes(dst: *mut u8, src: *const u8, n: usize) {
     let head = head_len(dst, n);
     let words = (n - head) / WORD;
     let body = head + words * WORD;

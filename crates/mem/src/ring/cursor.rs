@@ -1,0 +1,98 @@
+//! Places in a ring.
+//!
+//! A cursor has the index of an entry in its low half and the lap in its high half, as an entry
+//! says it: the first lap is 1. Cursors are private to their owner, and plain relaxed values:
+//! whoever holds both halves of a pair lets one thread at a time use each of them. Threads that
+//! break this mix up the stream; they can't reach beyond the memory.
+
+/// Where the lap is in a cursor and in an entry's word.
+pub(super) const LAP: u64 = 0xffff_ffff_0000_0000;
+
+/// How the cursors of a ring are made.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    shift: u32,
+    mask: u64,
+    quarter: u64,
+}
+
+impl Turn {
+    pub(super) const fn new(entries: u32) -> Self {
+        Self {
+            shift: entries.trailing_zeros(),
+            mask: entries as u64 - 1,
+            quarter: entries as u64 / 4 - 1,
+        }
+    }
+
+    /// The cursor of a position; entries are counted from 0 on and wrap where laps do.
+    pub(super) const fn cursor(self, position: u64) -> u64 {
+        let lap = (position >> self.shift).wrapping_add(1);
+        (lap << 32) | (position & self.mask)
+    }
+
+    /// The low bits of a cursor's position, as credits have them.
+    pub(super) const fn count(self, cursor: u64) -> u32 {
+        self.position(cursor) as u32
+    }
+
+    /// The position of a cursor.
+    pub(super) const fn position(self, cursor: u64) -> u64 {
+        let lap = (cursor >> 32).wrapping_sub(1) & (u32::MAX as u64);
+        (lap << self.shift) | (cursor & self.mask)
+    }
+
+    /// The cursor of the next entry, unless a quarter of a lap ends here.
+    #[inline(always)]
+    pub(super) const fn next_in_quarter(self, cursor: u64) -> Option<u64> {
+        let next = cursor.wrapping_add(1);
+        match self.is_quarter(next) {
+            true => None,
+            false => Some(next),
+        }
+    }
+
+    /// The cursor of the next entry.
+    #[inline(always)]
+    pub(super) const fn next(self, cursor: u64) -> u64 {
+        let next = cursor.wrapping_add(1);
+        if next & self.mask == 0 {
+            return (cursor & LAP).wrapping_add(1 << 32);
+        }
+        next
+    }
+
+    /// Whether a quarter of a lap ends before this cursor.
+    #[inline(always)]
+    pub(super) const fn is_quarter(self, cursor: u64) -> bool {
+        cursor & self.quarter == 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_follow_positions() {
+        for entries in [4, 256, 65536] {
+            let turn = Turn::new(entries);
+            let n = u64::from(entries);
+            for start in [0, 3 * n - 2, (n << 32) - n - 2, (n << 32) - 2] {
+                let mut cursor = turn.cursor(start);
+                for step in 0..2 * n.min(300) {
+                    let position = start.wrapping_add(step);
+                    assert_eq!(cursor, turn.cursor(position));
+                    assert_eq!(turn.count(cursor), position as u32);
+                    assert_eq!(turn.position(cursor), position % (n << 32));
+                    assert_eq!(turn.is_quarter(cursor), position % (n / 4) == 0);
+                    let next = turn.next(cursor);
+                    let inside = Some(next).filter(|next| !turn.is_quarter(*next));
+                    assert_eq!(turn.next_in_quarter(cursor), inside);
+                    cursor = next;
+                }
+            }
+        }
+        assert_eq!(Turn::new(4).cursor(0), 1 << 32, "the first lap is 1");
+    }
+}

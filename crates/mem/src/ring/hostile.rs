@@ -1,0 +1,160 @@
+//! Peers that write what they like.
+
+extern crate std;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::vec;
+use std::vec::Vec;
+
+use super::layout::CREDITS;
+use super::tests::{Heaped, layout};
+use super::*;
+
+/// An acceptor, and the memory it shares.
+fn victim(entries: u32, buffer: u32) -> (Arc<Heaped>, Layout, Writer, Reader) {
+    let layout = layout(entries, buffer);
+    let map = Heaped::new(layout.len(), true);
+    let (writer, reader) = pair(map.clone(), layout, Side::Acceptor).unwrap();
+    (map, layout, writer, reader)
+}
+
+/// What the reader makes of a first entry with these two words.
+fn first(state: u64, length: u64) -> [Result<usize, RingError>; 2] {
+    [false, true].map(|staged| {
+        let (map, layout, _, reader) = victim(4, 1024);
+        let (region, at) = (map.region(), layout.entries_at(0));
+        region.store_u64(at + 8, length, Ordering::Relaxed).unwrap();
+        region.store_u64(at, state, Ordering::Release).unwrap();
+        let mut room = [0; 600];
+        match staged {
+            true => reader.read(&mut room),
+            false => reader.read_into(&mut [&mut room[..]]),
+        }
+    })
+}
+
+#[test]
+fn entries_out_of_bounds_are_errors() {
+    let lap = 1 << 32;
+    assert_eq!(first(lap | 1 << 8 | 56, 0), [Ok(56); 2]);
+    assert_eq!(first(lap | 2 << 8 | 48, 256), [Ok(304); 2]);
+    for len in [0, 57, 64, 255] {
+        assert_eq!(first(lap | 1 << 8 | len, 0), [Err(RingError::Inline); 2]);
+    }
+    for len in [49, 56, 255] {
+        assert_eq!(first(lap | 2 << 8 | len, 8), [Err(RingError::Inline); 2]);
+    }
+    for length in [0, 257, 1 << 20, u64::MAX, 1 << 32 | 8] {
+        assert_eq!(first(lap | 2 << 8, length), [Err(RingError::Chunk); 2]);
+    }
+    for kind in [0, 3, 0x101, 0x201, 0x0001_0001, 0x0080_0001, 0x00ff_ffff] {
+        assert_eq!(first(lap | kind << 8 | 8, 8), [Err(RingError::Kind); 2]);
+    }
+    for other in [0, 2, u64::MAX >> 32] {
+        assert_eq!(first(other << 32 | 1 << 8 | 8, 8), [Ok(0); 2], "not there");
+    }
+}
+
+#[test]
+fn credit_that_was_not_earned_is_an_error() {
+    let (map, _, writer, _) = victim(4, 1024);
+    let region = map.region();
+    let entry = || writer.write(Source::from(&[1; 8][..]));
+    assert_eq!([entry(), entry(), entry(), entry()], [Ok(8); 4]);
+    for (credit, result) in [
+        (0, Ok(0)),
+        (5, Err(RingError::Credit)),
+        (u64::from(u32::MAX), Err(RingError::Credit)),
+        (1 << 32 | 1, Err(RingError::Credit)),
+        (u64::MAX, Err(RingError::Credit)),
+        (4, Ok(8)),
+    ] {
+        region
+            .store_u64(CREDITS[1], credit, Ordering::Release)
+            .unwrap();
+        assert_eq!(entry(), result, "credit {credit:#x}");
+        assert_eq!(writer.has_room().is_ok(), result.is_ok());
+    }
+}
+
+/// xorshift: the same numbers in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Writes to the whole of the memory until told to stop: noise, and words that are nearly right.
+fn scribble(map: &Heaped, layout: Layout, begun: &AtomicBool, stop: &AtomicBool, seed: u64) {
+    let (region, mut numbers) = (map.region(), Numbers(seed));
+    let words = layout.len() as u64 / 8;
+    while !stop.load(Ordering::Relaxed) {
+        let value = numbers.next();
+        let (at, value) = match numbers.next() % 4 {
+            0 => (value % words * 8, numbers.next()),
+            1 => (CREDITS[1] as u64, numbers.next() & 0xf_0000_000f),
+            _ => {
+                let entry = layout.entries_at(0) as u64 + value % u64::from(layout.entries()) * 64;
+                let lap = (1 + numbers.next() % 64) << 32;
+                (
+                    entry + 8 * (value >> 60 & 1),
+                    lap | (numbers.next() & 0x33f),
+                )
+            }
+        };
+        let _ = region.store_u64(at as usize, value, Ordering::Relaxed);
+        begun.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The victim reads and writes while another thread writes to all of the memory: every call
+/// returns, with no more bytes than there was room for, and nothing behind them changes.
+#[test]
+fn noise_leads_to_errors_and_nothing_else() {
+    let rounds = if cfg!(miri) { 3 } else { 200 };
+    let mut seen = Vec::new();
+    for seed in 1..rounds {
+        let (map, layout, writer, reader) = victim(8, 1024);
+        let (begun, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| scribble(&map, layout, &begun, &stop, seed * 0x9e37_79b9));
+            while !begun.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            let mut numbers = Numbers(seed);
+            for _ in 0..2_000 {
+                let len = numbers.next() as usize % 700;
+                let mut room = vec![0xa5; len + 16];
+                let outcome = match numbers.next() % 4 {
+                    0 => reader.read(&mut room[..len]),
+                    1 => reader.read_into(&mut [&mut room[..len]]),
+                    2 => writer.write(Source::from(&room[..len])),
+                    _ => writer.has_room().map(usize::from),
+                };
+                assert_eq!(room[len..], [0xa5; 16]);
+                match outcome {
+                    Ok(count) => assert!(count <= len.max(1)),
+                    Err(error) => seen.push(error),
+                }
+                let _ = (reader.is_ready(), reader.take_notice());
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+    let all = [
+        RingError::Kind,
+        RingError::Inline,
+        RingError::Chunk,
+        RingError::Credit,
+    ];
+    for error in all {
+        assert!(cfg!(miri) || seen.contains(&error), "no: {error}");
+    }
+}

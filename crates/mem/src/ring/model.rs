@@ -1,0 +1,160 @@
+//! The rings under loom, which tries every order of their accesses that the memory model allows.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p ripstop-mem --lib model`
+
+extern crate std;
+
+use core::sync::atomic::Ordering::SeqCst;
+use std::sync::Arc;
+use std::vec;
+use std::vec::Vec;
+
+use loom::sync::Notify;
+use loom::sync::atomic::fence;
+use loom::thread;
+
+use super::primitive::Memory;
+use super::{Layout, Reader, Side, Sleep, Source, Watch, Writer};
+
+/// Four entries, four lines: a quarter is one of either.
+fn layout() -> Layout {
+    Layout::new(4, 256).unwrap()
+}
+
+fn halves(memory: &Memory) -> (Writer, Reader) {
+    let writer = Writer::new(memory, layout(), Side::Connector);
+    (writer, Reader::new(memory, layout(), Side::Acceptor))
+}
+
+/// Tries all orders with at most `preemptions` changes of thread that nobody asked for.
+fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(body);
+}
+
+fn write_all(writer: &Writer, bytes: &[u8]) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let count = writer.write(Source::from(rest)).unwrap();
+        rest = &rest[count..];
+        if count == 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+fn read_all(reader: &Reader, len: usize, room: usize) -> Vec<u8> {
+    let mut got = Vec::new();
+    while got.len() < len {
+        let mut bytes = vec![0; room];
+        let count = reader.read(&mut bytes).unwrap();
+        got.extend_from_slice(&bytes[..count]);
+        if count == 0 {
+            thread::yield_now();
+        }
+    }
+    got
+}
+
+/// More entries than the ring has: cells are written again once their credit has come.
+#[test]
+fn small_entries_come_whole_and_in_order() {
+    check(3, || {
+        let (writer, reader) = halves(&Memory::modelled(layout()));
+        let sender = thread::spawn(move || (0..6_u8).for_each(|i| write_all(&writer, &[i; 8])));
+        let got = read_all(&reader, 48, 64);
+        let want: Vec<u8> = (0..6).flat_map(|i| [i; 8]).collect();
+        assert_eq!(got, want);
+        sender.join().unwrap();
+    });
+}
+
+/// Chunks use the lines of the buffer again, and are read in parts.
+#[test]
+fn chunks_come_whole_and_in_order() {
+    check(2, || {
+        let (writer, reader) = halves(&Memory::modelled(layout()));
+        let want: Vec<u8> = (0..330).map(|i| i as u8).collect();
+        let sent = want.clone();
+        let sender = thread::spawn(move || write_all(&writer, &sent));
+        assert_eq!(read_all(&reader, want.len(), 100), want);
+        sender.join().unwrap();
+    });
+}
+
+/// A reader that sleeps when it finds nothing, and a writer that wakes it.
+fn reader_sleeps(fenced: bool) {
+    let face = Memory::modelled(layout());
+    let (writer, reader) = halves(&Memory::modelled(layout()));
+    let (sleep, watch) = (Sleep::new(&face), Watch::new(&face, fenced));
+    let bell = Arc::new(Notify::new());
+    let rope = bell.clone();
+    let sender = thread::spawn(move || {
+        for i in 0..2_u8 {
+            assert_eq!(writer.write(Source::from(&[i; 8][..])), Ok(8));
+            if watch.must_wake() {
+                rope.notify();
+            }
+        }
+    });
+    let mut got = Vec::new();
+    while got.len() < 16 {
+        sleep.doze(|| fence(SeqCst));
+        if !reader.is_ready() {
+            bell.wait();
+        }
+        sleep.wake(|| fence(SeqCst));
+        let mut bytes = [0; 64];
+        let count = reader.read(&mut bytes).unwrap();
+        got.extend_from_slice(&bytes[..count]);
+    }
+    assert_eq!(got, [[0; 8], [1; 8]].concat());
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_sleeping_reader_is_woken() {
+    check(3, || reader_sleeps(true));
+}
+
+/// Shows that the model would see a lost wake-up: without the fence there is one.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_fence_a_wake_up_is_lost() {
+    check(3, || reader_sleeps(false));
+}
+
+/// A writer that sleeps when it has no room, and a reader that wakes it.
+#[test]
+fn a_writer_without_room_is_woken() {
+    check(2, || {
+        let face = Memory::modelled(layout());
+        let (writer, reader) = halves(&Memory::modelled(layout()));
+        let (sleep, watch) = (Sleep::new(&face), Watch::new(&face, true));
+        let bell = Arc::new(Notify::new());
+        let rope = bell.clone();
+        let receiver = thread::spawn(move || {
+            for i in 0..5_u8 {
+                let mut bytes = [0; 8];
+                while reader.read(&mut bytes).unwrap() == 0 {
+                    thread::yield_now();
+                }
+                assert_eq!(bytes, [i; 8]);
+                if reader.take_notice() && watch.must_wake() {
+                    rope.notify();
+                }
+            }
+        });
+        for i in 0..5_u8 {
+            while writer.write(Source::from(&[i; 8][..])).unwrap() == 0 {
+                sleep.doze(|| fence(SeqCst));
+                if !writer.has_room().unwrap() {
+                    bell.wait();
+                }
+                sleep.wake(|| fence(SeqCst));
+            }
+        }
+        receiver.join().unwrap();
+    });
+}

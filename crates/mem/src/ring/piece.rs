@@ -1,0 +1,160 @@
+#![allow(unsafe_code)]
+//! What a ring copies from and to.
+
+use core::marker::PhantomData;
+
+use crate::UserBuf;
+
+/// Bytes to write: our own, borrowed for `'a`, or a caller's ([`UserBuf`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    buf: UserBuf,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+/// Room to read into: our own, borrowed for `'a`, or a caller's ([`UserBuf`]).
+#[derive(Debug)]
+pub struct Sink<'a> {
+    buf: UserBuf,
+    bytes: PhantomData<&'a mut [u8]>,
+}
+
+/// What can be one piece of a write.
+pub trait AsSource {
+    /// The bytes.
+    fn as_source(&self) -> Source<'_>;
+}
+
+/// What can be one piece of a read.
+pub trait AsSink {
+    /// The room.
+    fn as_sink(&mut self) -> Sink<'_>;
+}
+
+impl Source<'_> {
+    /// The number of bytes.
+    #[must_use]
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
+
+    /// The bytes as a value, for as long as `self` may be used.
+    #[inline]
+    pub(super) const fn buf(&self) -> UserBuf {
+        self.buf
+    }
+}
+
+impl Sink<'_> {
+    /// The number of bytes there is room for.
+    #[must_use]
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Whether there is no room.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
+
+    /// The room as a value, for as long as `self` may be used.
+    #[inline]
+    pub(super) const fn buf(&self) -> UserBuf {
+        self.buf
+    }
+}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        Self {
+            // SAFETY: borrowed for `'a`, and only read through a `Source`.
+            buf: unsafe { UserBuf::from_const(bytes.as_ptr(), bytes.len()) },
+            bytes: PhantomData,
+        }
+    }
+}
+
+impl From<UserBuf> for Source<'_> {
+    #[inline]
+    fn from(buf: UserBuf) -> Self {
+        Self {
+            buf,
+            bytes: PhantomData,
+        }
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for Sink<'a> {
+    #[inline]
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self {
+            // SAFETY: borrowed for `'a` by this value alone.
+            buf: unsafe { UserBuf::from_raw(bytes.as_mut_ptr(), bytes.len()) },
+            bytes: PhantomData,
+        }
+    }
+}
+
+impl From<UserBuf> for Sink<'_> {
+    #[inline]
+    fn from(buf: UserBuf) -> Self {
+        Self {
+            buf,
+            bytes: PhantomData,
+        }
+    }
+}
+
+impl AsSource for Source<'_> {
+    #[inline]
+    fn as_source(&self) -> Source<'_> {
+        *self
+    }
+}
+
+impl AsSource for &[u8] {
+    #[inline]
+    fn as_source(&self) -> Source<'_> {
+        Source::from(*self)
+    }
+}
+
+impl AsSource for UserBuf {
+    #[inline]
+    fn as_source(&self) -> Source<'_> {
+        Source::from(*self)
+    }
+}
+
+impl AsSink for Sink<'_> {
+    #[inline]
+    fn as_sink(&mut self) -> Sink<'_> {
+        Sink::from(self.buf)
+    }
+}
+
+impl AsSink for &mut [u8] {
+    #[inline]
+    fn as_sink(&mut self) -> Sink<'_> {
+        Sink::from(&mut **self)
+    }
+}
+
+impl AsSink for UserBuf {
+    #[inline]
+    fn as_sink(&mut self) -> Sink<'_> {
+        Sink::from(*self)
+    }
+}

@@ -1,0 +1,204 @@
+#![allow(unsafe_code)]
+//! The memory that loom watches. An access to a payload that the words do not order fails.
+
+extern crate std;
+
+use core::sync::atomic::Ordering;
+use std::vec::Vec;
+
+use alloc::sync::Arc;
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::ring::layout::{INLINE, LINE, Layout};
+use crate::{UserBuf, copy_in, copy_out};
+
+struct Slot {
+    state: AtomicU64,
+    bytes: UnsafeCell<[u8; INLINE]>,
+}
+
+struct Direction {
+    cells: Vec<Slot>,
+    lines: Vec<UnsafeCell<[u8; LINE]>>,
+    credit: AtomicU64,
+}
+
+struct Whole {
+    directions: [Direction; 2],
+    sleep: AtomicU32,
+}
+
+// SAFETY: loom finds every access that is not ordered.
+unsafe impl Send for Whole {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Whole {}
+
+#[derive(Clone)]
+pub(in crate::ring) struct Memory(Arc<Whole>);
+
+impl Memory {
+    pub(in crate::ring) fn modelled(layout: Layout) -> Self {
+        let cell = |_| Slot {
+            state: AtomicU64::new(0),
+            bytes: UnsafeCell::new([0; INLINE]),
+        };
+        let direction = || Direction {
+            cells: (0..layout.entries()).map(cell).collect(),
+            lines: (0..layout.lines())
+                .map(|_| UnsafeCell::new([0; LINE]))
+                .collect(),
+            credit: AtomicU64::new(0),
+        };
+        let whole = Whole {
+            directions: [direction(), direction()],
+            sleep: AtomicU32::new(0),
+        };
+        Self(whole.into())
+    }
+}
+
+pub(in crate::ring) struct Cells(Memory, usize);
+
+impl Cells {
+    pub(in crate::ring) fn new(memory: &Memory, _: Layout, direction: usize) -> Self {
+        Self(memory.clone(), direction)
+    }
+
+    pub(in crate::ring) fn at(&self, cursor: u64) -> Cell<'_> {
+        let slots = &(self.0).0.directions[self.1].cells;
+        Cell(slots, cursor as usize % slots.len())
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(in crate::ring) struct Cell<'a>(&'a [Slot], usize);
+
+impl Cell<'_> {
+    pub(in crate::ring) fn state(self) -> u64 {
+        self.0[self.1].state.load(Ordering::Acquire)
+    }
+
+    pub(in crate::ring) fn state_behind(self) -> u64 {
+        Cell(self.0, self.1 + 1).state()
+    }
+
+    pub(in crate::ring) fn publish(self, state: u64) {
+        self.0[self.1].state.store(state, Ordering::Release);
+    }
+
+    fn read<T>(self, read: impl FnOnce(&[u8; INLINE]) -> T) -> T {
+        // SAFETY: loom checks that nobody writes meanwhile.
+        self.0[self.1].bytes.with(|bytes| read(unsafe { &*bytes }))
+    }
+
+    fn write<T>(self, write: impl FnOnce(&mut [u8; INLINE]) -> T) -> T {
+        // SAFETY: loom checks that nobody reads or writes meanwhile.
+        self.0[self.1]
+            .bytes
+            .with_mut(|bytes| write(unsafe { &mut *bytes }))
+    }
+
+    pub(in crate::ring) fn length(self) -> u64 {
+        let first = self.read(|bytes| bytes.first_chunk().copied());
+        u64::from_ne_bytes(first.unwrap_or_default())
+    }
+
+    pub(in crate::ring) fn set_length(self, length: u64) {
+        self.write(|bytes| bytes[..8].copy_from_slice(&length.to_ne_bytes()));
+    }
+
+    pub(in crate::ring) fn put(self, off: usize, src: UserBuf) {
+        self.write(|bytes| copy_in(&mut bytes[off..], src));
+    }
+
+    pub(in crate::ring) fn take(self, off: usize, dst: UserBuf) {
+        self.read(|bytes| copy_out(dst, &bytes[off..]));
+    }
+
+    pub(in crate::ring) fn take_all(self, dst: &mut [u8; INLINE]) {
+        *dst = self.read(|bytes| *bytes);
+    }
+}
+
+pub(in crate::ring) struct Buffer(Memory, usize);
+
+impl Buffer {
+    pub(in crate::ring) fn new(memory: &Memory, _: Layout, direction: usize) -> Self {
+        Self(memory.clone(), direction)
+    }
+
+    /// Each part of the `len` bytes from `off` on that lies in one line.
+    fn parts(
+        &self,
+        off: usize,
+        len: usize,
+        mut part: impl FnMut(&UnsafeCell<[u8; LINE]>, usize, usize),
+    ) {
+        let mut done = 0;
+        while done < len {
+            let at = off + done;
+            let count = (LINE - at % LINE).min(len - done);
+            part(
+                &(self.0).0.directions[self.1].lines[at / LINE],
+                at % LINE,
+                done,
+            );
+            done += count;
+        }
+    }
+
+    pub(in crate::ring) fn put(&self, off: usize, src: UserBuf) {
+        self.parts(off, src.len(), |line, at, done| {
+            line.with_mut(|bytes| {
+                // SAFETY: loom checks that nobody reads or writes meanwhile.
+                let bytes = unsafe { &mut *bytes };
+                copy_in(&mut bytes[at..], src.skip(done));
+            });
+        });
+    }
+
+    pub(in crate::ring) fn take(&self, off: usize, dst: UserBuf) {
+        self.parts(off, dst.len(), |line, at, done| {
+            line.with(|bytes| {
+                // SAFETY: loom checks that nobody writes meanwhile.
+                let bytes = unsafe { &*bytes };
+                copy_out(dst.skip(done), &bytes[at..]);
+            });
+        });
+    }
+}
+
+pub(in crate::ring) struct Credit(Memory, usize);
+
+impl Credit {
+    pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
+        Self(memory.clone(), direction)
+    }
+
+    pub(in crate::ring) fn load(&self) -> u64 {
+        (self.0).0.directions[self.1].credit.load(Ordering::Acquire)
+    }
+
+    pub(in crate::ring) fn store(&self, consumed: u64) {
+        (self.0).0.directions[self.1]
+            .credit
+            .store(consumed, Ordering::Release);
+    }
+}
+
+pub(in crate::ring) struct SleepWord(Memory);
+
+impl SleepWord {
+    pub(in crate::ring) fn new(memory: &Memory) -> Self {
+        Self(memory.clone())
+    }
+
+    pub(in crate::ring) fn load(&self) -> u32 {
+        (self.0).0.sleep.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::ring) fn store(&self, value: u32) {
+        (self.0).0.sleep.store(value, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,298 @@
+#![allow(unsafe_code)]
+//! The real memory: a mapping that a peer writes too.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::UserBuf;
+use crate::ring::layout::{CREDITS, FACE, INLINE, LINE, Layout, RingError};
+use crate::ring::shift;
+
+/// Memory that other processes map too, and that stays where it is.
+///
+/// # Safety
+///
+/// For as long as the value lives, wherever it is moved:
+/// - `start` and `len` answer the same, and `len` bytes from `start` on are mapped for reads,
+///   and for writes if `writable` says so;
+/// - they cannot be taken away or become a fault by what a peer does (a sealed `memfd`);
+/// - this process reaches them only through this crate.
+pub unsafe trait Mapping: fmt::Debug + Send + Sync {
+    /// The first byte.
+    fn start(&self) -> NonNull<u8>;
+    /// The number of bytes.
+    fn len(&self) -> usize;
+    /// Whether this process may write.
+    fn writable(&self) -> bool;
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A mapping that is held.
+#[derive(Clone, Debug)]
+pub(in crate::ring) struct Memory(Arc<dyn Mapping>);
+
+impl Memory {
+    /// A mapping that has the bytes of the layout and may be written.
+    pub(in crate::ring) fn pair(map: Arc<dyn Mapping>, layout: Layout) -> Result<Self, RingError> {
+        Self::checked(map, layout.len(), true)
+    }
+
+    /// A mapping that is a face.
+    pub(in crate::ring) fn face(map: Arc<dyn Mapping>, write: bool) -> Result<Self, RingError> {
+        Self::checked(map, FACE, write)
+    }
+
+    fn checked(map: Arc<dyn Mapping>, len: usize, write: bool) -> Result<Self, RingError> {
+        let aligned = map.start().addr().get().is_multiple_of(LINE);
+        let sound = aligned && map.len() >= len && (map.writable() || !write);
+        sound.then_some(Self(map)).ok_or(RingError::Memory)
+    }
+
+    /// The start of what lies at `off`; all offsets come from a `Layout` that was checked
+    /// against the length, or are below [`FACE`].
+    fn at(&self, off: usize) -> NonNull<u8> {
+        assert!(off < self.0.len(), "a layout that was checked");
+        // SAFETY: within the mapping by the line above.
+        unsafe { self.0.start().add(off) }
+    }
+}
+
+/// The entries of a direction. An entry is a word that says what it is, and [`INLINE`] bytes.
+pub(in crate::ring) struct Cells {
+    first: NonNull<u8>,
+    mask: u64,
+    _memory: Memory,
+}
+
+// SAFETY: all accesses are atomic or in assembly, which takes them as such.
+unsafe impl Send for Cells {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Cells {}
+
+impl Cells {
+    pub(in crate::ring) fn new(memory: &Memory, layout: Layout, direction: usize) -> Self {
+        Self {
+            first: memory.at(layout.entries_at(direction)),
+            mask: u64::from(layout.entries()) - 1,
+            _memory: memory.clone(),
+        }
+    }
+
+    /// The entry of a cursor, whose low bits are the place.
+    #[inline(always)]
+    pub(in crate::ring) fn at(&self, cursor: u64) -> Cell<'_> {
+        let off = (cursor & self.mask) as usize * LINE;
+        Cell {
+            // SAFETY: below the number of entries, all of which are in the memory.
+            line: unsafe { self.first.add(off) },
+            cells: PhantomData,
+        }
+    }
+}
+
+/// One entry. Each method reaches its line only, but [`state_behind`](Self::state_behind).
+#[derive(Clone, Copy)]
+pub(in crate::ring) struct Cell<'a> {
+    line: NonNull<u8>,
+    cells: PhantomData<&'a Cells>,
+}
+
+impl<'a> Cell<'a> {
+    #[inline(always)]
+    fn word(self, off: usize) -> &'a AtomicU64 {
+        debug_assert!(off <= LINE && off.is_multiple_of(8));
+        // SAFETY: one of the eight words of an entry, or the first of the line behind it:
+        // behind the last entry begins what else is in the memory, entries or a buffer.
+        let word = unsafe { self.line.add(off) };
+        // SAFETY: aligned, as entries are to lines; only atomics reach it.
+        unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
+    }
+
+    /// What the entry says it is; what came before it was stored is seen.
+    #[inline(always)]
+    pub(in crate::ring) fn state(self) -> u64 {
+        self.word(0).load(Ordering::Acquire)
+    }
+
+    /// As [`state`](Self::state), of the entry behind, unless this is the last.
+    #[inline(always)]
+    pub(in crate::ring) fn state_behind(self) -> u64 {
+        self.word(LINE).load(Ordering::Acquire)
+    }
+
+    /// Says what the entry is, after all that was stored before.
+    #[inline(always)]
+    pub(in crate::ring) fn publish(self, state: u64) {
+        self.word(0).store(state, Ordering::Release);
+    }
+
+    /// The length of the entry's chunk.
+    pub(in crate::ring) fn length(self) -> u64 {
+        self.word(8).load(Ordering::Relaxed)
+    }
+
+    /// Sets the length of the entry's chunk.
+    pub(in crate::ring) fn set_length(self, length: u64) {
+        self.word(8).store(length, Ordering::Relaxed);
+    }
+
+    /// Where byte `off` of the entry's own lies, and how many there are from there on.
+    #[inline(always)]
+    fn inline(self, off: usize) -> (NonNull<u8>, usize) {
+        let off = off.min(INLINE);
+        // SAFETY: the 56 bytes behind the word, or the end of the entry.
+        (unsafe { self.line.add(8 + off) }, INLINE - off)
+    }
+
+    /// Copies `src` to byte `off` of the entry, as much as fits.
+    #[inline(always)]
+    pub(in crate::ring) fn put(self, off: usize, src: UserBuf) {
+        let (dst, room) = self.inline(off);
+        let n = src.len().min(room);
+        // SAFETY: `n` bytes are in the entry and in `src`, which is readable.
+        unsafe { shift::into_line(dst.as_ptr(), src.as_ptr(), n) };
+    }
+
+    /// Copies from byte `off` of the entry on into `dst`, as much as there is.
+    #[inline(always)]
+    pub(in crate::ring) fn take(self, off: usize, dst: UserBuf) {
+        let (src, room) = self.inline(off);
+        let n = dst.len().min(room);
+        // SAFETY: `n` bytes are in the entry and in `dst`, which is writable.
+        unsafe { shift::out_of_line(dst.as_ptr(), src.as_ptr(), n) };
+    }
+
+    /// Copies all bytes of the entry.
+    #[inline(always)]
+    pub(in crate::ring) fn take_all(self, dst: &mut [u8; INLINE]) {
+        let (src, _) = self.inline(0);
+        // SAFETY: the 56 bytes of the entry, behind its first word.
+        unsafe { shift::whole_line(dst, src.as_ptr()) };
+    }
+}
+
+/// The buffer of a direction.
+pub(in crate::ring) struct Buffer {
+    start: NonNull<u8>,
+    len: usize,
+    _memory: Memory,
+}
+
+// SAFETY: all accesses are atomic or in assembly, which takes them as such.
+unsafe impl Send for Buffer {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    pub(in crate::ring) fn new(memory: &Memory, layout: Layout, direction: usize) -> Self {
+        Self {
+            start: memory.at(layout.buffer_at(direction)),
+            len: layout.buffer() as usize,
+            _memory: memory.clone(),
+        }
+    }
+
+    /// Where byte `off` lies, and how many there are from there on.
+    fn from(&self, off: usize) -> (NonNull<u8>, usize) {
+        let off = off.min(self.len);
+        // SAFETY: in the buffer, or its end.
+        (unsafe { self.start.add(off) }, self.len - off)
+    }
+
+    /// Copies `src` to byte `off`, as much as fits.
+    pub(in crate::ring) fn put(&self, off: usize, src: UserBuf) {
+        let (dst, room) = self.from(off);
+        let n = src.len().min(room);
+        // SAFETY: `n` bytes are in the buffer and in `src`, which is readable.
+        unsafe { shift::into_buffer(dst.as_ptr(), src.as_ptr(), n) };
+    }
+
+    /// Copies from byte `off` on into `dst`, as much as there is.
+    pub(in crate::ring) fn take(&self, off: usize, dst: UserBuf) {
+        let (src, room) = self.from(off);
+        let n = dst.len().min(room);
+        // SAFETY: `n` bytes are in the buffer and in `dst`, which is writable.
+        unsafe { shift::out_of_buffer(dst.as_ptr(), src.as_ptr(), n) };
+    }
+}
+
+/// What the reader of a direction has consumed.
+pub(in crate::ring) struct Credit {
+    word: NonNull<u64>,
+    _memory: Memory,
+}
+
+// SAFETY: only reached as an atomic.
+unsafe impl Send for Credit {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Credit {}
+
+impl Credit {
+    pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
+        Self {
+            word: memory.at(CREDITS[direction & 1]).cast(),
+            _memory: memory.clone(),
+        }
+    }
+
+    const fn atomic(&self) -> &AtomicU64 {
+        // SAFETY: a word in the first page of the memory, aligned to a line.
+        unsafe { AtomicU64::from_ptr(self.word.as_ptr()) }
+    }
+
+    /// What was consumed: all that was done with it is done.
+    pub(in crate::ring) fn load(&self) -> u64 {
+        self.atomic().load(Ordering::Acquire)
+    }
+
+    /// Tells what was consumed, after all that was done with it.
+    pub(in crate::ring) fn store(&self, consumed: u64) {
+        self.atomic().store(consumed, Ordering::Release);
+    }
+}
+
+/// Whether a domain sleeps.
+pub(in crate::ring) struct SleepWord {
+    word: NonNull<u32>,
+    _memory: Memory,
+}
+
+// SAFETY: only reached as an atomic.
+unsafe impl Send for SleepWord {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for SleepWord {}
+
+impl SleepWord {
+    /// Where the word lies in a face.
+    const AT: usize = 0x40;
+
+    pub(in crate::ring) fn new(memory: &Memory) -> Self {
+        Self {
+            word: memory.at(Self::AT).cast(),
+            _memory: memory.clone(),
+        }
+    }
+
+    #[inline(always)]
+    const fn atomic(&self) -> &AtomicU32 {
+        // SAFETY: a word of the face, aligned to a line. A peer's face is mapped for reads
+        // only: a relaxed load of this size may read such memory, and `store` is for our own.
+        unsafe { AtomicU32::from_ptr(self.word.as_ptr()) }
+    }
+
+    #[inline(always)]
+    pub(in crate::ring) fn load(&self) -> u32 {
+        self.atomic().load(Ordering::Relaxed)
+    }
+
+    /// For a face that was made to be written.
+    pub(in crate::ring) fn store(&self, value: u32) {
+        self.atomic().store(value, Ordering::Relaxed);
+    }
+}

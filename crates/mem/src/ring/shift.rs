@@ -1,0 +1,162 @@
+#![allow(unsafe_code)]
+//! Copies between private memory and memory that a peer writes.
+//!
+//! On x86-64 they are assembly: what a peer writes meanwhile then is no matter of Rust's memory
+//! model, and every byte that comes out is some byte that somebody wrote. Assembly is a barrier
+//! for the compiler, and the processor keeps the order of these loads and stores, also that of a
+//! string instruction and what follows it. Elsewhere, and under Miri, they are relaxed atomics.
+
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
+pub(super) use portable::{into_buffer, into_line, out_of_buffer, out_of_line, whole_line};
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
+pub(super) use x86::{
+    copy_bulk as into_buffer, copy_bulk as out_of_buffer, copy_line as into_line,
+    copy_line as out_of_line, whole_line,
+};
+
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
+mod x86 {
+    use core::arch::asm;
+
+    use crate::ring::layout::INLINE;
+
+    /// Where the string instruction becomes faster than a loop.
+    const STRING: usize = 512;
+
+    /// Moves a first and a last part of the same width, which overlap in the middle.
+    macro_rules! ends {
+        ($dst:ident, $src:ident, $n:ident, $class:ident, $mov:literal, $form:literal, $width:literal) => {
+            // SAFETY: `n` is between one and two widths, so both parts lie within the `n`
+            // bytes, which the caller vouches for.
+            unsafe {
+                asm!(
+                    concat!($mov, " {a", $form, "}, [{s}]"),
+                    concat!($mov, " {b", $form, "}, [{s} + {n} - ", $width, "]"),
+                    concat!($mov, " [{d}], {a", $form, "}"),
+                    concat!($mov, " [{d} + {n} - ", $width, "], {b", $form, "}"),
+                    a = out($class) _, b = out($class) _,
+                    s = in(reg) $src, d = in(reg) $dst, n = in(reg) $n,
+                    options(nostack, preserves_flags),
+                )
+            }
+        };
+    }
+
+    /// Copies `n` bytes, at most 64.
+    ///
+    /// # Safety
+    ///
+    /// `src` is mapped for reads and `dst` for writes of `n` bytes, and the two are apart. The
+    /// private side is valid for that access in Rust's sense.
+    #[inline(always)]
+    pub(in crate::ring) unsafe fn copy_line(dst: *mut u8, src: *const u8, n: usize) {
+        if n > 32 {
+            // SAFETY: 32 < n <= 64: the four parts cover the `n` bytes and none is outside.
+            unsafe {
+                asm!(
+                    "movups {a}, [{s}]",
+                    "movups {b}, [{s} + 16]",
+                    "movups {c}, [{s} + {n} - 32]",
+                    "movups {e}, [{s} + {n} - 16]",
+                    "movups [{d}], {a}",
+                    "movups [{d} + 16], {b}",
+                    "movups [{d} + {n} - 32], {c}",
+                    "movups [{d} + {n} - 16], {e}",
+                    a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(xmm_reg) _,
+                    s = in(reg) src, d = in(reg) dst, n = in(reg) n,
+                    options(nostack, preserves_flags),
+                );
+            }
+        } else if n >= 16 {
+            ends!(dst, src, n, xmm_reg, "movups", "", "16");
+        } else if n >= 8 {
+            ends!(dst, src, n, reg, "mov", "", "8");
+        } else if n >= 4 {
+            ends!(dst, src, n, reg, "mov", ":e", "4");
+        } else if n >= 2 {
+            ends!(dst, src, n, reg, "mov", ":x", "2");
+        } else if n == 1 {
+            // SAFETY: one byte of each.
+            unsafe {
+                asm!(
+                    "mov {a}, [{s}]",
+                    "mov [{d}], {a}",
+                    a = out(reg_byte) _, s = in(reg) src, d = in(reg) dst,
+                    options(nostack, preserves_flags),
+                );
+            }
+        }
+    }
+
+    /// Copies the bytes of an entry.
+    ///
+    /// # Safety
+    ///
+    /// `src` is mapped for reads of [`INLINE`] bytes.
+    #[inline(always)]
+    pub(in crate::ring) unsafe fn whole_line(dst: &mut [u8; INLINE], src: *const u8) {
+        // SAFETY: 56 bytes of each; `dst` is borrowed.
+        unsafe {
+            asm!(
+                "movups {a}, [{s}]",
+                "movups {b}, [{s} + 16]",
+                "movups {c}, [{s} + 32]",
+                "mov {e}, [{s} + 48]",
+                "movups [{d}], {a}",
+                "movups [{d} + 16], {b}",
+                "movups [{d} + 32], {c}",
+                "mov [{d} + 48], {e}",
+                a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(reg) _,
+                s = in(reg) src, d = in(reg) dst.as_mut_ptr(),
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// Copies `n` bytes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy_line`], for any `n`.
+    pub(in crate::ring) unsafe fn copy_bulk(dst: *mut u8, src: *const u8, n: usize) {
+        if n >= STRING {
+            // SAFETY: `n` bytes of each; the direction flag is clear by the calling convention.
+            unsafe {
+                asm!(
+                    "rep movsb",
+                    inout("rcx") n => _, inout("rsi") src => _, inout("rdi") dst => _,
+                    options(nostack, preserves_flags),
+                );
+            }
+            return;
+        }
+        let whole = n - n % 64;
+        for at in (0..whole).step_by(64) {
+            // SAFETY: 64 bytes from `at` on are within the `n` bytes.
+            unsafe { copy_line(dst.wrapping_add(at), src.wrapping_add(at), 64) };
+        }
+        // SAFETY: the rest of the `n` bytes, fewer than 64.
+        unsafe { copy_line(dst.wrapping_add(whole), src.wrapping_add(whole), n % 64) };
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
+mod portable {
+    use crate::ring::layout::INLINE;
+
+    pub(in crate::ring) use crate::region::{
+        load_bytes as out_of_buffer, load_bytes as out_of_line, store_bytes as into_buffer,
+        store_bytes as into_line,
+    };
+
+    /// Copies the bytes of an entry.
+    ///
+    /// # Safety
+    ///
+    /// `src` is mapped for reads of [`INLINE`] bytes.
+    #[inline]
+    pub(in crate::ring) unsafe fn whole_line(dst: &mut [u8; INLINE], src: *const u8) {
+        // SAFETY: 56 bytes of each; `dst` is borrowed.
+        unsafe { out_of_line(dst.as_mut_ptr(), src, INLINE) };
+    }
+}

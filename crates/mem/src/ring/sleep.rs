@@ -1,0 +1,117 @@
+//! Sleeping and waking.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+
+use crate::ring::primitive::{Memory, SleepWord, fence};
+
+/// A domain's own face: it says there whether a thread sleeps.
+///
+/// A thread that is about to sleep calls [`doze`](Self::doze), then looks once more at
+/// everything it waits for ([`Reader::is_ready`](super::Reader::is_ready),
+/// [`Writer::has_room`](super::Writer::has_room)), and only then sleeps. Afterwards, before it
+/// looks at anything, it calls [`wake`](Self::wake). Peers ring once for each time.
+///
+/// All three are called by one thread at a time: the domain's lock sees to that.
+///
+/// `barrier` has to order the store before it and the loads after it, against every processor
+/// that runs a peer. It is `membarrier` (`GLOBAL_EXPEDITED`), or where that is refused a
+/// sequentially consistent fence: then peers must be told to fence too ([`Watch::over`]).
+pub struct Sleep {
+    word: SleepWord,
+    value: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Sleep {
+    pub(super) fn new(memory: &Memory) -> Self {
+        Self {
+            word: SleepWord::new(memory),
+            value: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+        }
+    }
+
+    /// One more thread is about to sleep.
+    pub fn doze(&self, barrier: impl FnOnce()) {
+        let sleepers = self.sleepers.load(Ordering::Relaxed).saturating_add(1);
+        self.sleepers.store(sleepers, Ordering::Relaxed);
+        self.rearm(barrier);
+    }
+
+    /// A thread that slept, or was about to, does not any more.
+    pub fn wake(&self, barrier: impl FnOnce()) {
+        let sleepers = self.sleepers.load(Ordering::Relaxed).saturating_sub(1);
+        self.sleepers.store(sleepers, Ordering::Relaxed);
+        if sleepers > 0 {
+            return self.rearm(barrier);
+        }
+        let even = self.value.load(Ordering::Relaxed).wrapping_add(1) & !1;
+        self.set(even);
+    }
+
+    /// To be called by a thread that has taken rings off a socket while others sleep, before it
+    /// looks at anything: peers ring again for what comes from now on.
+    pub fn rearm(&self, barrier: impl FnOnce()) {
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            let odd = self.value.load(Ordering::Relaxed).wrapping_add(1) | 1;
+            self.set(odd);
+            barrier();
+        }
+    }
+
+    fn set(&self, value: u32) {
+        self.value.store(value, Ordering::Relaxed);
+        self.word.store(value);
+    }
+}
+
+/// A peer's face.
+pub struct Watch {
+    word: SleepWord,
+    rung: AtomicU32,
+    fenced: bool,
+}
+
+impl Watch {
+    pub(super) fn new(memory: &Memory, fenced: bool) -> Self {
+        Self {
+            word: SleepWord::new(memory),
+            rung: AtomicU32::new(0),
+            fenced,
+        }
+    }
+
+    /// Whether the peer has to be woken, by whatever it sleeps on. To be asked after every
+    /// write, and after every read that gave room ([`Reader::take_notice`](super::Reader)).
+    /// Says so once for each time that the peer sleeps.
+    #[inline]
+    pub fn must_wake(&self) -> bool {
+        match self.fenced {
+            true => fence(Ordering::SeqCst),
+            // The sleeper's barrier is one for us too.
+            false => compiler_fence(Ordering::SeqCst),
+        }
+        let word = self.word.load();
+        word & 1 != 0 && self.is_new(word)
+    }
+
+    #[cold]
+    fn is_new(&self, word: u32) -> bool {
+        let rung = self.rung.load(Ordering::Relaxed);
+        self.rung.store(word, Ordering::Relaxed);
+        rung != word
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sleep({})", self.value.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watch({})", self.word.load())
+    }
+}

@@ -1,0 +1,359 @@
+#![allow(unsafe_code)]
+
+extern crate std;
+
+use core::ptr::NonNull;
+use std::alloc::{Layout as Heap, alloc_zeroed, dealloc};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread;
+use std::vec;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::UserBuf;
+
+/// Memory as a mapping gives it.
+#[derive(Debug)]
+pub(super) struct Heaped {
+    start: NonNull<u8>,
+    len: usize,
+    write: bool,
+}
+
+// SAFETY: reached through atomics and assembly only.
+unsafe impl Send for Heaped {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Heaped {}
+
+// SAFETY: allocated until the drop, and nobody else has the address.
+unsafe impl Mapping for Heaped {
+    fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn writable(&self) -> bool {
+        self.write
+    }
+}
+
+impl Heaped {
+    fn heap(len: usize) -> Heap {
+        Heap::from_size_align(len, 4096).unwrap()
+    }
+
+    pub(super) fn new(len: usize, write: bool) -> Arc<Self> {
+        // SAFETY: no test asks for 0 bytes.
+        let start = unsafe { alloc_zeroed(Self::heap(len)) };
+        let start = NonNull::new(start).unwrap();
+        Arc::new(Self { start, len, write })
+    }
+
+    /// Whole words of it, for a peer that writes what it likes.
+    pub(super) fn region(&self) -> crate::Region<'_> {
+        // SAFETY: borrowed from `self`; atomics only.
+        unsafe { crate::Region::from_raw(self.start, self.len) }
+    }
+}
+
+impl Drop for Heaped {
+    fn drop(&mut self) {
+        // SAFETY: as it was allocated.
+        unsafe { dealloc(self.start.as_ptr(), Self::heap(self.len)) };
+    }
+}
+
+pub(super) fn layout(entries: u32, buffer: u32) -> Layout {
+    Layout::new(entries, buffer).unwrap()
+}
+
+/// Both ends of one direction.
+fn direction(entries: u32, buffer: u32) -> (Writer, Reader) {
+    let layout = layout(entries, buffer);
+    let map = Heaped::new(layout.len(), true);
+    let (writer, _) = pair(map.clone(), layout, Side::Connector).unwrap();
+    let (_, reader) = pair(map, layout, Side::Acceptor).unwrap();
+    (writer, reader)
+}
+
+fn pattern(start: usize, len: usize) -> Vec<u8> {
+    (start..start + len)
+        .map(|i| (i * 7 + i / 251) as u8)
+        .collect()
+}
+
+fn user(bytes: &mut [u8]) -> UserBuf {
+    // SAFETY: the tests keep the bytes as long as they use the buffer.
+    unsafe { UserBuf::from_raw(bytes.as_mut_ptr(), bytes.len()) }
+}
+
+#[test]
+fn sizes_of_a_peer_are_checked() {
+    for (entries, buffer) in [(0, 256), (2, 256), (5, 256), (1 << 17, 256)] {
+        assert_eq!(Layout::new(entries, buffer), None);
+    }
+    for buffer in [0, 128, 300, 1 << 25] {
+        assert_eq!(Layout::new(4, buffer), None);
+    }
+    let whole = layout(256, 65536);
+    assert_eq!(whole.len(), 4096 + 2 * 256 * 64 + 2 * 65536);
+    assert_eq!(
+        (whole.entries(), whole.buffer(), whole.chunk()),
+        (256, 65536, 16384)
+    );
+}
+
+#[test]
+fn memory_that_does_not_fit_is_refused() {
+    let layout = layout(4, 256);
+    let short = Heaped::new(layout.len() - 1, true);
+    let read_only = Heaped::new(layout.len(), false);
+    for map in [short, read_only] {
+        let halves = pair(map, layout, Side::Connector);
+        assert_eq!(halves.err(), Some(RingError::Memory));
+    }
+    assert!(Sleep::over(Heaped::new(FACE, false)).is_err());
+    assert!(Watch::over(Heaped::new(FACE, false), false).is_ok());
+    assert!(Watch::over(Heaped::new(FACE - 1, false), false).is_err());
+}
+
+#[test]
+fn every_small_length_comes_as_it_went() {
+    let (writer, reader) = direction(4, 256);
+    for len in 1..=INLINE {
+        let sent = pattern(len, len);
+        assert_eq!(writer.write(Source::from(&sent[..])), Ok(len));
+        assert!(reader.is_ready());
+        let mut exact = vec![0xee; len + 8];
+        let (room, behind) = exact.split_at_mut(len);
+        assert_eq!(reader.read_into(&mut [user(room)]), Ok(len));
+        assert_eq!((&*room, &*behind), (&sent[..], &[0xee; 8][..]));
+        assert_eq!(
+            writer.write_all(&[&sent[..len / 2], &sent[len / 2..]]),
+            Ok(len)
+        );
+        let mut wide = [0; 100];
+        assert_eq!(reader.read(&mut wide), Ok(len));
+        assert_eq!(wide[..len], sent);
+        assert!(!reader.is_ready());
+    }
+    assert_eq!(writer.write(Source::from(&[][..])), Ok(0));
+    assert_eq!(reader.read(&mut [0; 9]), Ok(0));
+}
+
+#[test]
+fn a_payload_behind_a_header_is_one_entry() {
+    let (writer, reader) = direction(4, 4096);
+    let sent = pattern(0, 1000);
+    let (header, payload) = sent.split_at(24);
+    assert_eq!(writer.write_all(&[header, payload]), Ok(1000));
+    let (mut first, mut rest) = ([0; 24], [0; 2000]);
+    assert_eq!(reader.read(&mut first), Ok(24));
+    assert_eq!(reader.read_into(&mut [&mut rest[..]]), Ok(976));
+    assert_eq!((&first[..], &rest[..976]), (header, payload));
+}
+
+#[test]
+fn a_full_ring_takes_nothing_until_credit_comes() {
+    let (writer, reader) = direction(8, 1024);
+    for i in 0..8 {
+        assert_eq!(writer.has_room(), Ok(true));
+        assert_eq!(writer.write(Source::from(&[i; 8][..])), Ok(8));
+    }
+    assert_eq!(writer.write(Source::from(&[9; 8][..])), Ok(0));
+    assert_eq!(writer.has_room(), Ok(false));
+    let mut room = [0; 8];
+    assert_eq!(reader.read(&mut room), Ok(8));
+    assert!(!reader.take_notice(), "a quarter is two entries");
+    assert_eq!(writer.has_room(), Ok(false));
+    assert_eq!(reader.read(&mut room), Ok(8));
+    assert!(reader.take_notice());
+    assert!(!reader.take_notice());
+    assert_eq!(writer.has_room(), Ok(true));
+    assert_eq!(writer.write(Source::from(&[9; 8][..])), Ok(8));
+}
+
+#[test]
+fn a_full_buffer_takes_small_entries_only() {
+    let (writer, reader) = direction(256, 1024);
+    let sent = pattern(0, 2000);
+    assert_eq!(writer.write(Source::from(&sent[..])), Ok(1024));
+    assert_eq!(writer.write(Source::from(&sent[1024..])), Ok(0));
+    assert_eq!(writer.has_room(), Ok(false));
+    let mut room = vec![0; 2000];
+    assert_eq!(reader.read(&mut room[..255]), Ok(255));
+    assert_eq!(writer.has_room(), Ok(false));
+    assert_eq!(reader.read(&mut room[255..256]), Ok(1));
+    assert!(reader.take_notice(), "a quarter of the buffer");
+    assert_eq!(writer.has_room(), Ok(true));
+    assert_eq!(writer.write(Source::from(&sent[1024..])), Ok(256));
+    assert_eq!(writer.write(Source::from(&[1; 20][..])), Ok(20));
+    assert_eq!(reader.read(&mut room[256..]), Ok(1044));
+    assert_eq!(room[..1280], sent[..1280]);
+}
+
+#[test]
+fn a_sleeper_is_rung_once_for_each_time() {
+    let face = Heaped::new(FACE, true);
+    let sleep = Sleep::over(face.clone()).unwrap();
+    for fenced in [false, true] {
+        let watch = Watch::over(face.clone(), fenced).unwrap();
+        assert!(!watch.must_wake());
+        let mut barriers = 0;
+        sleep.doze(|| barriers += 1);
+        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
+        sleep.doze(|| barriers += 1);
+        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
+        sleep.wake(|| barriers += 1);
+        assert_eq!(
+            [watch.must_wake(), watch.must_wake()],
+            [true, false],
+            "one still sleeps"
+        );
+        sleep.rearm(|| barriers += 1);
+        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
+        sleep.wake(|| barriers += 1);
+        assert!(!watch.must_wake());
+        sleep.rearm(|| barriers += 1);
+        assert!(!watch.must_wake(), "nobody sleeps");
+        assert_eq!(barriers, 4);
+    }
+}
+
+/// Two threads, chunks and small entries mixed, many laps.
+#[test]
+fn a_long_stream_comes_as_it_went() {
+    let total = if cfg!(miri) { 20_000 } else { 20_000_000 };
+    let (writer, reader) = direction(16, 4096);
+    let sent: Vec<u8> = pattern(0, total);
+    let stream = Arc::new(sent);
+    let source = stream.clone();
+    let sender = thread::spawn(move || {
+        let mut at = 0;
+        let mut step = 1;
+        while at < source.len() {
+            step = (step * 31 + 7) % 5003;
+            let end = source.len().min(at + step);
+            let middle = at + (end - at) / 3;
+            let count = writer.write_all(&[&source[at..middle], &source[middle..end]]);
+            at += count.unwrap();
+            if count == Ok(0) {
+                thread::yield_now();
+            }
+        }
+    });
+    let mut at = 0;
+    let mut step = 1;
+    while at < stream.len() {
+        step = (step * 37 + 11) % 6007;
+        let mut room = vec![0; step];
+        let count = reader.read(&mut room).unwrap();
+        assert_eq!(room[..count], stream[at..at + count]);
+        at += count;
+        if count == 0 {
+            thread::yield_now();
+        }
+    }
+    sender.join().unwrap();
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(Vec<usize>),
+    Read(Vec<usize>),
+    Staged(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let len = prop_oneof![4 => 0..80_usize, 1 => 0..3000_usize];
+    let lens = proptest::collection::vec(len.clone(), 0..5);
+    prop_oneof![
+        lens.clone().prop_map(Step::Write),
+        lens.prop_map(Step::Read),
+        len.prop_map(Step::Staged),
+    ]
+}
+
+/// Reads into rooms of these lengths, with guards behind each.
+fn read_guarded(reader: &Reader, lens: &[usize]) -> Vec<u8> {
+    let mut rooms: Vec<Vec<u8>> = lens.iter().map(|len| vec![0xcc; len + 1]).collect();
+    let mut pieces: Vec<UserBuf> = rooms
+        .iter_mut()
+        .map(|room| user(room).first(room.len() - 1))
+        .collect();
+    let count = reader.read_into(&mut pieces).unwrap();
+    let mut got = Vec::new();
+    for room in &rooms {
+        assert_eq!(room.last(), Some(&0xcc));
+        got.extend_from_slice(&room[..room.len() - 1]);
+    }
+    assert!(
+        got[count..].iter().all(|byte| *byte == 0xcc),
+        "nothing is written behind"
+    );
+    got.truncate(count);
+    got
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 400 }))]
+
+    /// The stream is a queue of bytes, whatever the pieces.
+    #[test]
+    fn a_ring_is_a_queue(
+        steps in proptest::collection::vec(step(), 1..80),
+        entries in 2..6_u32,
+        buffer in 8..13_u32,
+    ) {
+        let (writer, reader) = direction(1 << entries, 1 << buffer);
+        let mut queue = VecDeque::new();
+        let mut written = 0;
+        for step in steps {
+            match step {
+                Step::Write(lens) => {
+                    let total: usize = lens.iter().sum();
+                    let bytes = pattern(written, total);
+                    let mut rest = &bytes[..];
+                    let mut pieces = Vec::new();
+                    for len in lens {
+                        let (piece, behind) = rest.split_at(len);
+                        pieces.push(piece);
+                        rest = behind;
+                    }
+                    let count = writer.write_all(&pieces).unwrap();
+                    queue.extend(&bytes[..count]);
+                    written += count;
+                    if count < total {
+                        prop_assert!(!queue.is_empty(), "an empty ring has room");
+                        prop_assert_eq!(writer.has_room(), Ok(false));
+                    }
+                }
+                Step::Read(lens) => {
+                    let total: usize = lens.iter().sum();
+                    let got = read_guarded(&reader, &lens);
+                    prop_assert_eq!(got.len(), total.min(queue.len()));
+                    prop_assert!(got.iter().copied().eq(queue.drain(..got.len())));
+                }
+                Step::Staged(len) => {
+                    let mut room = vec![0; len];
+                    let count = reader.read(&mut room).unwrap();
+                    prop_assert_eq!(count > 0, len > 0 && !queue.is_empty());
+                    prop_assert!(room[..count].iter().copied().eq(queue.drain(..count)));
+                }
+            }
+            prop_assert_eq!(reader.is_ready(), !queue.is_empty());
+        }
+    }
+}
+
+#[test]
+fn threads_may_share_the_halves() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Writer, Reader, Sleep, Watch)>();
+}

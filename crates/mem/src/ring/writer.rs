@@ -1,0 +1,253 @@
+//! The half that writes.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::UserBuf;
+use crate::ring::cursor::{LAP, Turn};
+use crate::ring::entry;
+use crate::ring::layout::{INLINE, LEADING, LINE, Layout, RingError, Side};
+use crate::ring::piece::{AsSource, Source};
+use crate::ring::primitive::{Buffer, Cell, Cells, Credit, Memory};
+
+/// The half of a pair's direction that writes a stream of bytes.
+///
+/// One thread at a time uses it: its owner's lock sees to that. See [the module](super).
+pub struct Writer {
+    cells: Cells,
+    turn: Turn,
+    /// The entry that is next, and the one there is no room for.
+    tail: AtomicU64,
+    limit: AtomicU64,
+    buffer: Buffer,
+    layout: Layout,
+    credit: Credit,
+    /// Lines of the buffer that were used, and of these given back; both wrap.
+    used: AtomicU32,
+    freed: AtomicU32,
+    /// Lines that the write that stopped needs.
+    wanted: AtomicU32,
+}
+
+impl Writer {
+    pub(super) fn new(memory: &Memory, layout: Layout, side: Side) -> Self {
+        let direction = side.writes();
+        let turn = Turn::new(layout.entries());
+        Self {
+            cells: Cells::new(memory, layout, direction),
+            turn,
+            tail: AtomicU64::new(turn.cursor(0)),
+            limit: AtomicU64::new(turn.cursor(layout.entries().into())),
+            buffer: Buffer::new(memory, layout, direction),
+            layout,
+            credit: Credit::new(memory, direction),
+            used: AtomicU32::new(0),
+            freed: AtomicU32::new(0),
+            wanted: AtomicU32::new(0),
+        }
+    }
+
+    /// Writes from `bytes` and returns how many were taken, 0 if there is no room (or nothing
+    /// to write). The reader sees them; whether it has to be woken, [`Watch`](super::Watch)
+    /// says.
+    ///
+    /// # Errors
+    ///
+    /// [`RingError::Credit`] if the peer does not keep to the protocol.
+    #[inline]
+    pub fn write(&self, bytes: Source<'_>) -> Result<usize, RingError> {
+        let len = bytes.len();
+        let at = self.tail.load(Relaxed);
+        if len.wrapping_sub(1) < INLINE && at != self.limit.load(Relaxed) {
+            let cell = self.cells.at(at);
+            cell.put(0, bytes.buf());
+            self.publish(at, cell, entry::small(len));
+            return Ok(len);
+        }
+        self.write_on(&[bytes], len)
+    }
+
+    /// As [`write`](Self::write), from several pieces in order.
+    ///
+    /// Where the first pieces are headers of 48 bytes at most, what follows starts at a line
+    /// of the buffer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    #[inline]
+    pub fn write_all<P: AsSource>(&self, pieces: &[P]) -> Result<usize, RingError> {
+        let lengths = pieces.iter().map(|piece| piece.as_source().len());
+        let len = lengths.fold(0, usize::saturating_add);
+        let at = self.tail.load(Relaxed);
+        if len.wrapping_sub(1) < INLINE && at != self.limit.load(Relaxed) {
+            let cell = self.cells.at(at);
+            let mut off = 0;
+            for piece in pieces {
+                let piece = piece.as_source();
+                cell.put(off, piece.buf());
+                off += piece.len();
+            }
+            self.publish(at, cell, entry::small(len));
+            return Ok(len);
+        }
+        self.write_on(pieces, len)
+    }
+
+    /// Whether the write that found no room, if one did, would find some now.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    pub fn has_room(&self) -> Result<bool, RingError> {
+        self.look()?;
+        let free = self.layout.lines().saturating_sub(self.in_buffer());
+        let full = self.tail.load(Relaxed) == self.limit.load(Relaxed);
+        Ok(!full && free >= self.wanted.load(Relaxed))
+    }
+
+    /// Gives the entry of cursor `at` to the reader.
+    #[inline(always)]
+    fn publish(&self, at: u64, cell: Cell<'_>, state: u64) {
+        cell.publish(at & LAP | state);
+        self.tail.store(self.turn.next(at), Relaxed);
+    }
+
+    /// Lines of the buffer that hold what the reader has not consumed.
+    fn in_buffer(&self) -> u32 {
+        self.used
+            .load(Relaxed)
+            .wrapping_sub(self.freed.load(Relaxed))
+    }
+
+    /// Looks at what the reader has consumed.
+    #[cold]
+    fn look(&self) -> Result<(), RingError> {
+        let (entries, lines) = entry::unpack(self.credit.load());
+        let tail = self.tail.load(Relaxed);
+        let unread = self.turn.count(tail).wrapping_sub(entries);
+        let unread_lines = self.used.load(Relaxed).wrapping_sub(lines);
+        if unread > self.layout.entries() || unread_lines > self.layout.lines() {
+            return Err(RingError::Credit);
+        }
+        let free = self.layout.entries().wrapping_sub(unread);
+        let limit = self.turn.position(tail).wrapping_add(free.into());
+        self.limit.store(self.turn.cursor(limit), Relaxed);
+        self.freed.store(lines, Relaxed);
+        Ok(())
+    }
+
+    /// A write that is not one small entry.
+    #[inline(never)]
+    fn write_on<P: AsSource>(&self, pieces: &[P], len: usize) -> Result<usize, RingError> {
+        let mut rest = Rest {
+            pieces,
+            off: 0,
+            len,
+        };
+        while rest.len > 0 {
+            if !self.write_entry(&mut rest)? {
+                break;
+            }
+        }
+        Ok(len - rest.len)
+    }
+
+    /// Writes one entry; `false` if there is no room.
+    fn write_entry<P: AsSource>(&self, rest: &mut Rest<'_, P>) -> Result<bool, RingError> {
+        let leading = match rest.len {
+            ..=INLINE => rest.len,
+            _ => rest.whole(LEADING),
+        };
+        let chunk = (rest.len - leading).min(self.layout.chunk());
+        let at = self.tail.load(Relaxed);
+        let Some(place) = self.room(at, chunk)? else {
+            return Ok(false);
+        };
+        let cell = self.cells.at(at);
+        if chunk == 0 {
+            rest.pull(leading, |off, piece| cell.put(off, piece));
+            self.publish(at, cell, entry::small(leading));
+            return Ok(true);
+        }
+        cell.set_length(chunk as u64);
+        rest.pull(leading, |off, piece| cell.put(8 + off, piece));
+        let start = place.start(self.layout);
+        rest.pull(chunk, |off, piece| self.buffer.put(start + off, piece));
+        self.used.store(place.end, Relaxed);
+        self.publish(at, cell, entry::with_chunk(leading));
+        Ok(true)
+    }
+
+    /// Where a chunk goes, if there is room for it and for an entry.
+    fn room(&self, at: u64, chunk: usize) -> Result<Option<entry::Place>, RingError> {
+        let place = entry::Place::of(self.used.load(Relaxed), chunk, self.layout);
+        let needed = place.end.wrapping_sub(self.used.load(Relaxed));
+        let fits = || {
+            let free = self.layout.lines().saturating_sub(self.in_buffer());
+            at != self.limit.load(Relaxed) && needed <= free
+        };
+        if !fits() {
+            self.look()?;
+            if !fits() {
+                self.wanted.store(needed, Relaxed);
+                return Ok(None);
+            }
+        }
+        self.wanted.store(0, Relaxed);
+        Ok(Some(place))
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let position = self.turn.position(self.tail.load(Relaxed));
+        write!(f, "Writer({:?}, entry {position})", self.layout)
+    }
+}
+
+/// What is left of the pieces.
+struct Rest<'a, P> {
+    pieces: &'a [P],
+    /// What is done of the first.
+    off: usize,
+    len: usize,
+}
+
+impl<P: AsSource> Rest<'_, P> {
+    /// The bytes of the first pieces that are `most` together.
+    fn whole(&self, most: usize) -> usize {
+        let mut sum = 0_usize;
+        let mut off = self.off;
+        for piece in self.pieces {
+            let next = sum.saturating_add(piece.as_source().len().saturating_sub(off));
+            if next > most {
+                break;
+            }
+            (sum, off) = (next, 0);
+        }
+        sum
+    }
+
+    /// Hands on the next `len` bytes, each part with its place among them.
+    fn pull(&mut self, len: usize, mut put: impl FnMut(usize, UserBuf)) {
+        let mut done = 0;
+        while done < len {
+            let Some((first, behind)) = self.pieces.split_first() else {
+                break;
+            };
+            let source = first.as_source();
+            let part = source.buf().skip(self.off).first(len - done);
+            put(done, part);
+            done += part.len();
+            self.off += part.len();
+            if self.off >= source.len() {
+                (self.pieces, self.off) = (behind, 0);
+            }
+        }
+        self.len = self.len.saturating_sub(len);
+    }
+}
+
+/// A chunk begins at a line.
+const _: () = assert!(LINE == 64);
