@@ -62,7 +62,7 @@ const C_LIBRARY: &str = "interop/venv/lib/mpich/libfabric.so.1";
 const NO_LIBRARY: &str = "target/dist has no library: run `cargo xtask dist`";
 
 /// The table.
-pub(super) static JOBS: [Job; 12] = [
+pub(super) static JOBS: [Job; 13] = [
     Job {
         name: "fmt",
         about: "the code is formatted",
@@ -105,6 +105,13 @@ pub(super) static JOBS: [Job; 12] = [
         skipped: "never",
         minutes: 45,
         plan: unit,
+    },
+    Job {
+        name: "model",
+        about: "what is lock-free holds in every order that the memory model allows",
+        skipped: "without crates/mem",
+        minutes: 10,
+        plan: model,
     },
     Job {
         name: "rustdoc",
@@ -221,6 +228,19 @@ fn fuzz(ws: &Workspace) -> Plan {
     };
     let mut command = cargo(ws, "test --package");
     command.arg(&package.name);
+    one(command, Voice::Harness)
+}
+
+/// The rings of `mem` under loom, whose atomics take the place of the real ones. Everything is
+/// built anew for that, in a folder of its own.
+fn model(ws: &Workspace) -> Plan {
+    let Some(package) = ws.package("mem") else {
+        return Plan::Skip("crates/mem is not there".to_owned());
+    };
+    let mut command = cargo(ws, "test --locked --release --lib --package");
+    command.arg(&package.name).arg("ring::model");
+    command.env("RUSTFLAGS", "--cfg loom");
+    command.env("CARGO_TARGET_DIR", ws.target.join("loom"));
     one(command, Voice::Harness)
 }
 
