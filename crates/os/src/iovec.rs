@@ -6,6 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::marker::PhantomData;
 
 use ripstop_mem::UserBuf;
+use ripstop_mem::ring::{AsSink, AsSource, Sink, Source};
 
 /// Bytes to send: our own, borrowed for `'a`, or a caller's ([`UserBuf`]).
 #[derive(Clone, Copy)]
@@ -134,6 +135,27 @@ impl<'a> IoVecMut<'a> {
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.raw.iov_len == 0
+    }
+}
+
+/// A ring takes what a socket takes.
+impl AsSource for IoVec<'_> {
+    #[inline]
+    fn as_source(&self) -> Source<'_> {
+        // SAFETY: borrowed for longer than the `Source` lives, or a caller's buffer, whose
+        // promises are those of `from_const`.
+        let buf = unsafe { UserBuf::from_const(self.raw.iov_base.cast(), self.raw.iov_len) };
+        Source::from(buf)
+    }
+}
+
+impl AsSink for IoVecMut<'_> {
+    #[inline]
+    fn as_sink(&mut self) -> Sink<'_> {
+        // SAFETY: borrowed for longer than the `Sink` lives, or a caller's buffer, whose
+        // promises are those of `from_raw`.
+        let buf = unsafe { UserBuf::from_raw(self.raw.iov_base.cast(), self.raw.iov_len) };
+        Sink::from(buf)
     }
 }
 

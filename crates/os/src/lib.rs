@@ -1,8 +1,9 @@
 //! The operating system as Ripstop uses it.
 //!
 //! Sockets that move callers' buffers ([`Socket`], [`IoVec`]), readiness ([`Epoll`],
-//! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]), the calling
-//! [`thread`], memory that processes share ([`NamedMemory`]). It knows no protocol, and
+//! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]), the calling [`thread`],
+//! memory that processes share ([`NamedMemory`], [`MemFd`]), other processes ([`Process`],
+//! [`barrier`]). It knows no protocol, and
 //! it is the only crate that calls the operating system.
 //!
 //! Errors are [`ripstop_types::Errno`], whose numbers are those of Linux. A call that would
@@ -10,6 +11,7 @@
 //! repeated, except where it says otherwise.
 #![deny(unsafe_code)]
 
+pub mod barrier;
 pub mod clock;
 mod durable;
 mod epoll;
@@ -17,7 +19,9 @@ mod errno;
 mod eventfd;
 mod host;
 mod iovec;
+mod memory;
 pub mod net;
+mod process;
 mod shared;
 mod socket;
 pub mod thread;
@@ -28,6 +32,10 @@ pub use epoll::{Epoll, Event, Events, Interest};
 pub use eventfd::EventFd;
 pub use host::{hostname, pid};
 pub use iovec::{IoVec, IoVecMut};
+pub use memory::{MemFd, SharedMemory};
+pub use process::{Process, ReadError, Remote};
 pub use shared::NamedMemory;
-pub use socket::{Connect, Keepalive, PortRange, Shutdown, Socket, Spare};
+pub use socket::{
+    Connect, Keepalive, MAX_DESCRIPTORS, MAX_UNIX_NAME, Peer, PortRange, Shutdown, Socket, Spare,
+};
 pub use timer::Timer;

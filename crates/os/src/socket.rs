@@ -5,6 +5,7 @@ mod no_port;
 mod open;
 mod options;
 mod spare;
+mod unix;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -17,9 +18,10 @@ use crate::errno::{errno, retry};
 pub use open::{Connect, PortRange};
 pub use options::Keepalive;
 pub use spare::Spare;
+pub use unix::{MAX_DESCRIPTORS, MAX_UNIX_NAME, Peer};
 
-/// A non-blocking TCP socket over IPv4 or IPv6: a listener, a connection, or on its way to be
-/// one.
+/// A non-blocking stream socket, TCP over IPv4 or IPv6 or within the machine: a listener, a
+/// connection, or on its way to be one.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
