@@ -18,6 +18,7 @@ use crate::guard;
 use crate::info::Info;
 use crate::owned::Owned;
 use crate::pep::PepCore;
+use crate::sets::WaitCore;
 use crate::threading::{Lock, Ptr, Threading};
 use crate::{Error, Result};
 
@@ -144,6 +145,8 @@ pub(crate) struct EqCore<M: Threading> {
     wait: WaitObj,
     /// The passive endpoints that report here.
     peps: M::Lock<Vec<Weak<PepCore<M>>>>,
+    /// Its wait object; closes after the queue.
+    _set: Option<Arc<WaitCore<M>>>,
 }
 
 impl<M: Threading> EqCore<M> {
@@ -185,12 +188,31 @@ struct Room {
 
 impl<M: Threading> Eq<M> {
     pub(crate) fn new(ptr: Ptr<fid_eq, M>, fabric: Arc<FabricCore<M>>, wait: WaitObj) -> Self {
+        Self::made(ptr, fabric, wait, None)
+    }
+
+    pub(crate) fn in_set(
+        ptr: Ptr<fid_eq, M>,
+        fabric: Arc<FabricCore<M>>,
+        set: Arc<WaitCore<M>>,
+    ) -> Self {
+        // Blocking reads go by the set.
+        Self::made(ptr, fabric, WaitObj::None, Some(set))
+    }
+
+    fn made(
+        ptr: Ptr<fid_eq, M>,
+        fabric: Arc<FabricCore<M>>,
+        wait: WaitObj,
+        set: Option<Arc<WaitCore<M>>>,
+    ) -> Self {
         let owned = Owned::new(ptr, fabric);
         Self {
             core: Arc::new(EqCore {
                 owned,
                 wait,
                 peps: M::Lock::new(Vec::new()),
+                _set: set,
             }),
         }
     }

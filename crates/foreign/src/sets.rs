@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_abi::{
-    fi_cntr_attr, fi_cq_attr, fi_ops_poll, fi_ops_wait, fi_poll_attr, fi_wait_attr, fid, fid_cntr,
-    fid_cq, fid_poll, fid_wait,
+    FI_WRITE, fi_cntr_attr, fi_cq_attr, fi_eq_attr, fi_ops_poll, fi_ops_wait, fi_poll_attr,
+    fi_wait_attr, fid, fid_cntr, fid_cq, fid_eq, fid_poll, fid_wait,
 };
 use ripstop_types::{Errno, WaitObj};
 
@@ -19,7 +19,7 @@ use crate::fabric::{FabricCore, opened};
 use crate::owned::Owned;
 use crate::probe::{Bound, Kept};
 use crate::threading::{Lock as _, Threading};
-use crate::{Cntr, Cq, CqAttr, Domain, Error, Fabric, Result};
+use crate::{Cntr, Cq, CqAttr, Domain, Eq, Error, Fabric, Result};
 
 /// A poll set: queues and counters asked at once.
 pub struct PollSet<M: Threading> {
@@ -148,6 +148,32 @@ impl<M: Threading> Fabric<M> {
         Ok(WaitSet {
             core: Arc::new(Owned::new(set, self.core.clone())),
         })
+    }
+}
+
+impl<M: Threading> Fabric<M> {
+    /// Opens an event queue that is waited for through a set (`FI_WAIT_SET`) and that the program
+    /// may write to.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn eq_in(&self, set: &WaitSet<M>) -> Result<Eq<M>> {
+        let mut attr = fi_eq_attr {
+            flags: FI_WRITE,
+            wait_obj: WaitObj::Set.raw(),
+            wait_set: set.core.get(),
+            ..Default::default()
+        };
+        let mut eq: *mut fid_eq = ptr::null_mut();
+        let context = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_fabric.eq_open) {
+            // SAFETY: fabric, set and attributes are live, `eq` takes the result.
+            Some(open) => unsafe { open(self.core.get(), &raw mut attr, &raw mut eq, context) },
+            None => ENOSYS,
+        };
+        let eq = opened("fi_eq_open", ret, eq)?;
+        Ok(Eq::in_set(eq, self.core.clone(), set.core.clone()))
     }
 }
 

@@ -47,6 +47,11 @@ pub(super) const CASES: &[Case] = &[
         wakes_for_counter,
     ),
     Case::both(
+        "fi_wait/event",
+        "a wait set wakes for an event, also where queues and counters share it",
+        wakes_for_event,
+    ),
+    Case::both(
         "fi_wait/busy",
         "a wait set does not close under its queues",
         busy,
@@ -281,6 +286,31 @@ fn wakes_for_counter(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
+fn wakes_for_event(cx: &Cx<'_>) -> Outcome {
+    let edge = c_edge(cx)?;
+    let rig = Rig::open(cx, &Spec::default())?;
+    let set = wait_set(cx, rig.fabric)?;
+    let domain = rig.sides[A].domain;
+    let opened = edge.eq_in(rig.fabric, set);
+    let eq = offered(opened, &[Errno::ENOSYS], "an event queue in a wait set")?;
+    let others = [
+        edge.cq_in(domain, set, CqAttr::default())?,
+        edge.cntr_in(domain, set)?,
+    ];
+    let short = Duration::from_millis(20);
+    ensure!(!woken(cx, set, short)?, "it woke for nothing");
+    for data in [7, 8] {
+        edge.eq_write(eq, 99, data)?;
+        ensure!(woken(cx, set, SOON)?, "it slept through an event");
+        let (event, found, _) = edge.eq_read_written(eq, 24, Flags::empty())?;
+        ensure!((event, found) == (99, data), "{event} with {found}");
+    }
+    for fid in [eq].into_iter().chain(others).chain([set]) {
+        rig.s.close(fid)?;
+    }
+    rig.close()
+}
+
 fn busy(cx: &Cx<'_>) -> Outcome {
     let edge = c_edge(cx)?;
     let rig = Rig::open(cx, &Spec::default())?;
@@ -288,6 +318,9 @@ fn busy(cx: &Cx<'_>) -> Outcome {
     let cq = edge.cq_in(rig.sides[A].domain, set, CqAttr::default())?;
     refused(rig.s.close(set), &[Errno::EBUSY], "closing a set in use")?;
     rig.s.close(cq)?;
+    let eq = edge.eq_in(rig.fabric, set)?;
+    refused(rig.s.close(set), &[Errno::EBUSY], "closing a set in use")?;
+    rig.s.close(eq)?;
     rig.s.close(set)?;
     rig.close()
 }

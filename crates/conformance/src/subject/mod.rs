@@ -355,6 +355,8 @@ pub trait CEdge {
     fn wait_set(&self, fabric: Fid, wait: WaitObj) -> Result<Fid>;
     /// A queue whose wait object is the set.
     fn cq_in(&self, domain: Fid, set: Fid, attr: CqAttr) -> Result<Fid>;
+    /// An event queue whose wait object is the set, opened with `FI_WRITE`.
+    fn eq_in(&self, fabric: Fid, set: Fid) -> Result<Fid>;
     /// A counter whose wait object is the set.
     fn cntr_in(&self, domain: Fid, set: Fid) -> Result<Fid>;
     fn wait_for(&self, set: Fid, timeout: Duration) -> Result<()>;

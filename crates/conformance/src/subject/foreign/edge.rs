@@ -191,6 +191,13 @@ impl<M: lib::Threading> CEdge for Foreign<M> {
         Ok(self.table.insert(Object::Cq(cq), format))
     }
 
+    fn eq_in(&self, fabric: Fid, set: Fid) -> Result<Fid> {
+        let set = self.table.waits(set)?;
+        let eq = self.table.fabric(fabric)?.eq_in(&set)?;
+        let format = self.table.format(fabric);
+        Ok(self.table.insert(Object::Eq(eq), format))
+    }
+
     fn cntr_in(&self, domain: Fid, set: Fid) -> Result<Fid> {
         let set = self.table.waits(set)?;
         let cntr = self.table.domain(domain)?.cntr_in(&set)?;
