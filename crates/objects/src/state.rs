@@ -114,6 +114,7 @@ impl<T: Transport> State<T> {
                 kept_bytes: tunables.kept_bytes,
                 kept_messages: tunables.kept_messages,
                 kept_total: tunables.kept_total,
+                ask_first: READ as u64,
             }),
             streams: Vec::new(),
             eps: Vec::new(),

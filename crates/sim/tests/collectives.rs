@@ -26,6 +26,7 @@ const LIMITS: Limits = Limits {
     kept_bytes: 4 << 20,
     kept_messages: 4096,
     kept_total: 8 << 20,
+    ask_first: 16 << 10,
 };
 
 const SECOND: u64 = 1_000_000_000;

@@ -292,15 +292,19 @@ fn node() -> impl Strategy<Value = NodeConfig> {
         prop_oneof![Just(0u64), Just(400), Just(100_000)],
         prop_oneof![Just(0u32), Just(3), Just(1000)],
         prop_oneof![Just(0u64), Just(900), Just(1_000_000)],
+        prop_oneof![Just(0u64), Just(60), Just(100_000)],
     )
         .prop_map(
-            |(stage, inline, rendezvous, kept_bytes, kept_messages, kept_total)| Limits {
-                stage,
-                inline,
-                rendezvous,
-                kept_bytes,
-                kept_messages,
-                kept_total,
+            |(stage, inline, rendezvous, kept_bytes, kept_messages, kept_total, ask_first)| {
+                Limits {
+                    stage,
+                    inline,
+                    rendezvous,
+                    kept_bytes,
+                    kept_messages,
+                    kept_total,
+                    ask_first,
+                }
             },
         );
     (

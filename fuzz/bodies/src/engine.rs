@@ -43,6 +43,7 @@ const LIMITS: Limits = Limits {
     kept_bytes: 200,
     kept_messages: 3,
     kept_total: 700,
+    ask_first: 50,
 };
 
 /// How often each posted operation has ended, by its context.

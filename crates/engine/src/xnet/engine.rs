@@ -34,6 +34,10 @@ pub struct Limits {
     /// Most bytes kept for all connections together, those that have closed included. Each
     /// message counts with its payload and [`ENTRY`](crate::matching::ENTRY) bytes.
     pub kept_total: u64,
+    /// Payload up to this many bytes is kept before the owner of a receive context is asked, so
+    /// that what follows in the stream is not held up. Longer payload stays in the stream and
+    /// goes straight to its receive.
+    pub ask_first: u64,
 }
 
 /// What an endpoint is made of. Ids are of objects of the same engine, or [`NIL`].

@@ -12,10 +12,6 @@ use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
 use crate::pool::NIL;
 use crate::ring::Ring;
 
-/// Payload up to this many bytes is kept before the owner is asked, so that what follows in the
-/// stream is not held up. Longer payload stays in the stream and goes straight to its receive.
-const ASK_FIRST: u64 = 16 * 1024;
-
 /// A message that its receive context's owner is to be asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
@@ -56,7 +52,7 @@ impl<B: Buffer> Engine<B> {
         let short = self
             .unexpected
             .get(id)
-            .is_some_and(|message| message.payload() <= ASK_FIRST);
+            .is_some_and(|message| message.payload() <= self.limits.ask_first);
         if short {
             self.keep(conn_id, id);
         }

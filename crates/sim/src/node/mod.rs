@@ -70,6 +70,7 @@ impl NodeConfig {
                 kept_bytes: 4096,
                 kept_messages: 8,
                 kept_total: 10_000,
+                ask_first: 100,
             },
             order: ByteOrder::Little,
             rendezvous: true,

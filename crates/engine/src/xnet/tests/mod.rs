@@ -49,6 +49,7 @@ const LIMITS: Limits = Limits {
     kept_bytes: 100,
     kept_messages: 3,
     kept_total: 2000,
+    ask_first: 1000,
 };
 
 /// An engine with one endpoint and one connection to a peer at address 7.
