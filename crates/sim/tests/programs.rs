@@ -334,6 +334,7 @@ fn node() -> impl Strategy<Value = NodeConfig> {
                     tx_size,
                     counted,
                     min_multi_recv: min,
+                    owned: false,
                     known: known.into_iter().map(address).collect(),
                     patience: 1_000_000,
                     shortage,
@@ -353,6 +354,14 @@ fn setup() -> impl Strategy<Value = Setup> {
     )
 }
 
+/// What nodes do whose receives are their own.
+fn op_of_owners() -> impl Strategy<Value = Op> {
+    op(0, 0).prop_filter_map("an owner does that itself", |op| match op {
+        Op::Peek { .. } | Op::Claim { .. } | Op::Recv { multi: true, .. } => None,
+        op => Some(op),
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
@@ -361,6 +370,18 @@ proptest! {
         setup in setup(),
         program in prop::collection::vec(op(0, 0), 0..80),
     ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn every_operation_ends_as_promised_with_receives_of_an_owner(
+        mut setup in setup(),
+        owned in prop::collection::vec(prop::bool::weighted(0.8), 5),
+        program in prop::collection::vec(op_of_owners(), 0..80),
+    ) {
+        for (node, owned) in setup.nodes.iter_mut().zip(owned) {
+            node.owned = owned;
+        }
         World::new(&setup).run(&program);
     }
 

@@ -13,9 +13,10 @@ const TIMING: Timing = Timing {
     choppy: false,
 };
 
-fn world(order: ByteOrder, timing: Timing) -> World {
+fn world(order: ByteOrder, timing: Timing, owned: bool) -> World {
     let mut config = NodeConfig::new(&[address(0), address(1)]);
     config.order = order;
+    config.owned = owned;
     config.limits.rendezvous = 150;
     config.limits.inline = 20;
     config.limits.kept_bytes = 60;
@@ -75,12 +76,16 @@ fn program() -> Vec<Op> {
 
 #[test]
 fn runs_of_every_length_arrive() {
-    for order in [ByteOrder::Little, ByteOrder::Big] {
+    let both = [ByteOrder::Little, ByteOrder::Big];
+    for (order, owned) in both
+        .into_iter()
+        .flat_map(|order| [(order, false), (order, true)])
+    {
         // The capacity bounds every run of bytes, so that headers and payloads are split at
         // every place, in the request and its answer too.
         for capacity in 1..=200 {
             let timing = Timing { capacity, ..TIMING };
-            world(order, timing).run(&program());
+            world(order, timing, owned).run(&program());
         }
     }
 }
@@ -90,7 +95,7 @@ fn a_stream_cut_at_any_byte_ends_what_was_on_it_and_nothing_else() {
     // The stream towards the receiver has some 850 bytes, that towards the sender 100.
     for (host, peer, bytes) in [(1, 0, 900), (0, 1, 150)] {
         for after in 0..bytes {
-            let mut world = world(ByteOrder::Little, TIMING);
+            let mut world = world(ByteOrder::Little, TIMING, false);
             let mut ops = program().into_iter();
             // Up to the first message, so that there is a stream.
             for op in ops.by_ref().take(3) {

@@ -2,11 +2,13 @@
 //!
 //! * `send.rs`: from a post to the stream
 //! * `recv.rs`: from the stream to user memory
+//! * `owner.rs`: receives that the node has and the engine has not
 //! * `onesided.rs`: reads, writes and atomics, on either end
 //! * `connect.rs`: connections made when first needed, by either side
 
 mod connect;
 mod onesided;
+mod owner;
 mod recv;
 mod send;
 
@@ -26,6 +28,7 @@ use ripstop_wire::ByteOrder;
 use crate::memory::{Memory, SimBuf};
 use crate::network::{End, Nanos, Network};
 use crate::tap::{Seen, Tap};
+use owner::Owner;
 
 /// What a node is like.
 #[derive(Clone, Debug)]
@@ -48,6 +51,10 @@ pub struct NodeConfig {
     pub counted: bool,
     /// Least free bytes of a multi-receive buffer.
     pub min_multi_recv: u64,
+    /// Whether the node has the receives itself, and is asked about every message. It has no
+    /// multi-receive buffers and no peeks, and does not know when messages that wait are lost:
+    /// for programs in which no stream is cut and nobody dies.
+    pub owned: bool,
     /// Addresses in its address vector.
     pub known: Vec<u32>,
     /// How long it tries to reach a peer.
@@ -80,6 +87,7 @@ impl NodeConfig {
             tx_size: 1000,
             counted: true,
             min_multi_recv: 64,
+            owned: false,
             known: known.to_vec(),
             patience: 1_000_000,
             shortage: 0,
@@ -230,6 +238,7 @@ pub struct Node {
     peers: BTreeMap<u32, u32>,
     accepting: Vec<Accepting>,
     slots: BTreeMap<u32, Slot>,
+    owner: Owner,
     /// Memory that peers reach.
     regions: Vec<u32>,
     /// What a crash would leave of it, by its address.
@@ -247,7 +256,11 @@ impl Node {
     pub fn new(address: u32, pid: u32, config: NodeConfig, seed: u64) -> Self {
         let mut engine = Engine::new(config.limits);
         let matcher = Matcher::new(1000, config.min_multi_recv, config.directed);
-        let srx = engine.open_srx(matcher).expect("srx");
+        let srx = match config.owned {
+            true => engine.open_owned_srx(),
+            false => engine.open_srx(matcher),
+        };
+        let srx = srx.expect("srx");
         let cq = engine.open_cq(4).expect("cq");
         let tx_counter = engine.open_counter(Counter::default()).expect("counter");
         let rx_counter = engine.open_counter(Counter::default()).expect("counter");
@@ -282,6 +295,7 @@ impl Node {
             peers: BTreeMap::new(),
             accepting: Vec::new(),
             slots: BTreeMap::new(),
+            owner: Owner::default(),
             regions: Vec::new(),
             durable: BTreeMap::new(),
             events: Vec::new(),
@@ -390,7 +404,7 @@ impl Node {
             } else if let Some((conn, error)) = self.engine.pop_broken() {
                 assert!(self.engine.conn(conn).is_some(), "none is broken");
                 self.lost(net, conn, error);
-            } else {
+            } else if !self.answer() {
                 assert!(self.engine.is_quiet());
                 return;
             }
@@ -476,6 +490,7 @@ impl Node {
         assert!(srx.is_empty(), "{} receives left", srx.len());
         assert!(srx.nothing_unexpected(), "messages left");
         assert!(self.slots.is_empty(), "slots left: {:?}", self.slots);
+        self.owner.assert_empty();
         self.assert_idle();
         assert!(self.take_events().is_empty(), "completions left");
         assert!(self.engine.pop_freed().is_none());

@@ -16,6 +16,10 @@ impl Node {
     /// # Errors
     /// [`Errno::EAGAIN`] when the queue is full.
     pub fn post_recv(&mut self, net: &mut Network, recv: Recv<SimBuf>) -> Result<()> {
+        if self.config.owned {
+            self.post_own(net, recv);
+            return Ok(());
+        }
         if let Some(id) = self.engine.post_recv(self.srx, recv)? {
             while let Some(copy) = self.engine.next_match(self.srx, id) {
                 self.copy(&copy);
@@ -56,10 +60,13 @@ impl Node {
     /// # Errors
     /// [`Errno::ENOENT`] when it is not posted.
     pub fn cancel(&mut self, context: Context) -> Result<()> {
-        self.engine.cancel(self.srx, self.cq, context)
+        match self.config.owned {
+            true => self.cancel_own(context),
+            false => self.engine.cancel(self.srx, self.cq, context),
+        }
     }
 
-    fn copy(&mut self, copy: &CopyOut<SimBuf>) {
+    pub(super) fn copy(&mut self, copy: &CopyOut<SimBuf>) {
         let kept = match self.slots.get(&copy.slot) {
             Some(slot) => &slot.bytes[..copy.len as usize],
             None => {
