@@ -662,7 +662,12 @@ fn timings() -> impl Strategy<Value = Timing> {
 }
 
 fn counts() -> impl Strategy<Value = usize> {
-    prop_oneof![0usize..40, 0usize..1500, 8_000usize..9_000]
+    prop_oneof![
+        0usize..40,
+        0usize..1500,
+        4_000usize..9_000,
+        20_000usize..40_000
+    ]
 }
 
 fn programs(odd: bool, cut: bool) -> impl Strategy<Value = Program> {

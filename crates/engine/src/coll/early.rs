@@ -18,6 +18,8 @@ pub(super) struct Early {
     pub(super) message: Message,
     /// Where its payload is, or [`NIL`].
     pub(super) slot: u32,
+    /// Its payload is where its step wants it, and on nobody's account.
+    pub(super) placed: bool,
     /// The payload is there.
     whole: bool,
 }
@@ -40,6 +42,7 @@ impl<B: Buffer> Collectives<B> {
             conn,
             message,
             slot,
+            placed: false,
             whole: message.len == 0,
         };
         let id = self.early.insert(early).map_err(|_| Errno::ENOMEM)?;
@@ -47,6 +50,86 @@ impl<B: Buffer> Collectives<B> {
             self.wake_for(id);
         }
         Ok(id)
+    }
+
+    /// Notes a message of a later step whose payload goes to its place at once. Returns what to
+    /// tell [`Collectives::early_arrived`].
+    pub(super) fn note_ahead(
+        &mut self,
+        (ep, src, conn): (u32, FiAddr, u32),
+        message: Message,
+    ) -> Option<u32> {
+        let early = Early {
+            ep,
+            src,
+            conn,
+            message,
+            slot: NIL,
+            placed: true,
+            whole: false,
+        };
+        self.early.insert(early).ok()
+    }
+
+    /// An operation ends in error: what arrives for its later steps goes nowhere.
+    pub(super) fn drop_ahead(&mut self, group: u32, seq: u32) {
+        let Some(group) = self.groups.get(group) else {
+            return;
+        };
+        let (ep, name) = (group.ep, group.id);
+        let is = |early: &Early| {
+            early.placed && (early.ep, early.message.group, early.message.seq) == (ep, name, seq)
+        };
+        while let Some(id) = self.find_early(is) {
+            if let Some(early) = self.early.remove(id)
+                && !early.whole
+            {
+                self.push(Action::Drop {
+                    conn: early.conn,
+                    id,
+                    ahead: true,
+                });
+            }
+        }
+    }
+
+    /// Whether a message of a later step has come already, or is arriving.
+    pub(super) fn is_ahead(&self, group: u32, message: &Message) -> bool {
+        let ep = self.ep_of(group);
+        let is = |early: &Early| {
+            let of = &early.message;
+            early.placed
+                && Some(early.ep) == ep
+                && (of.group, of.seq, of.from, of.tag)
+                    == (message.group, message.seq, message.from, message.tag)
+        };
+        self.find_early(is).is_some()
+    }
+
+    /// How many messages that a member has not been sent yet it is ready for.
+    pub(super) fn asked_by(&self, (group, seq): (u32, u32), peer: u32) -> u32 {
+        let Some(group) = self.groups.get(group) else {
+            return 0;
+        };
+        let of = |id: u32| {
+            let early = self.early.get(id)?;
+            let message = &early.message;
+            let is = message.kind == Kind::Ready
+                && (message.seq, message.from) == (seq, peer)
+                && (early.ep, message.group) == (group.ep, group.id);
+            is.then_some(message.tag)
+        };
+        self.early.ids().filter_map(of).fold(0, u32::saturating_add)
+    }
+
+    /// One of the messages that a member is ready for is about to be sent.
+    pub(super) fn take_ready(&mut self, id: u32) {
+        if let Some(early) = self.early.get_mut(id) {
+            early.message.tag = early.message.tag.saturating_sub(1);
+            if early.message.tag == 0 {
+                self.forget_early(id);
+            }
+        }
     }
 
     /// The payload of an early message has come.
@@ -103,9 +186,11 @@ impl<B: Buffer> Collectives<B> {
         let group = self.groups.get(group)?;
         self.find_early(|early| {
             let message = &early.message;
+            let tagged = kind == Kind::Ready || message.tag == tag;
             early.whole
                 && message.kind == kind
-                && (message.seq, message.from, message.tag) == (seq, peer, tag)
+                && tagged
+                && (message.seq, message.from) == (seq, peer)
                 && (early.ep, message.group) == (group.ep, group.id)
                 && group.is_member(peer, early.src)
         })
@@ -177,7 +262,9 @@ impl<B: Buffer> Collectives<B> {
         if !early.whole && early.conn != NIL {
             return;
         }
-        if let Some(early) = self.early.remove(id) {
+        if let Some(early) = self.early.remove(id)
+            && !early.placed
+        {
             self.push(Action::Forget {
                 conn: early.conn,
                 slot: early.slot,
@@ -204,6 +291,14 @@ impl<B: Buffer> Collectives<B> {
             return;
         };
         early.whole = true;
+        if early.placed {
+            let (ep, Message { group, seq, .. }) = (early.ep, early.message);
+            let group = self.find_group(ep, group);
+            if let Some(op) = group.and_then(|group| self.find_op(group, seq)) {
+                self.no_memory(op);
+            }
+            return;
+        }
         // What stays is the word that the operation cannot be done here.
         early.message.kind = Kind::Gone;
         early.message.tag = Gone::Memory as u32;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use ripstop_types::{Errno, FiAddr, Result};
 
 use super::early::Early;
-use super::message::{Gone, Kind, Message};
+use super::message::{EAGER, Gone, Kind, Message};
 use super::operation::{Action, Op, Outcome, Place, Receiving, Request, Sending, mix};
 use super::plan::Plan;
 use crate::Buffer;
@@ -217,6 +217,7 @@ impl<B: Buffer> Collectives<B> {
             ordinal: self.started,
             step: None,
             index: 0,
+            asked: if plan.fits(EAGER) { u32::MAX } else { 0 },
             sending: Sending::Done,
             receiving: Receiving::Done,
             unsent: 0,
@@ -430,8 +431,13 @@ impl<B: Buffer> Collectives<B> {
         op.receiving = Receiving::Done;
         let (group_id, seq) = (op.group, op.seq);
         if let Receiving::Arrives(conn) = arriving {
-            self.push(Action::Drop { conn, op: id });
+            self.push(Action::Drop {
+                conn,
+                id,
+                ahead: false,
+            });
         }
+        self.drop_ahead(group_id, seq);
         self.wake(id);
         let Some(reason) = tell else { return };
         let Some(group) = self.groups.get(group_id) else {
@@ -477,6 +483,7 @@ impl<B: Buffer> Collectives<B> {
             // Without memory those that ask hear that it is over, which is enough.
             let _ = group.failed.push((op.seq, reason));
         }
+        self.drop_ahead(op.group, op.seq);
         self.forget_all(|_, early| {
             let message = &early.message;
             (early.ep, message.group, message.seq) == (ep, name, op.seq)

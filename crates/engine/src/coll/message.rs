@@ -74,7 +74,7 @@ pub struct Message {
     /// Which operation of the group.
     pub seq: u32,
     /// Which message of the step's receiver; in [`Kind::Gone`] and [`Kind::Decline`] the
-    /// [`Gone`].
+    /// [`Gone`], in [`Kind::Ready`] how many messages longer than [`EAGER`] may come.
     pub tag: u32,
     /// The sender's rank.
     pub from: u32,

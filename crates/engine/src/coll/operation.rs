@@ -152,8 +152,10 @@ pub enum Action<B> {
     Drop {
         /// The connection.
         conn: u32,
-        /// Whose it was.
-        op: u32,
+        /// Whose it was: the operation, or what [`Arrival::Ahead`](super::Arrival::Ahead) named.
+        id: u32,
+        /// Which of the two.
+        ahead: bool,
     },
     /// A kept message is of no more use.
     Forget {
@@ -218,6 +220,8 @@ pub(super) struct Op<B> {
     /// The step that is under way, once it is.
     pub(super) step: Option<Step>,
     pub(super) index: u32,
+    /// Up to which step members have heard that what is too long to be sent unasked may come.
+    pub(super) asked: u32,
     pub(super) sending: Sending,
     pub(super) receiving: Receiving,
     /// Messages whose bytes have not left.

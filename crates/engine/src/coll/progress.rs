@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// window.
 const AHEAD: u32 = 4 * super::group::WINDOW as u32;
 
+/// How many steps ahead members are asked for data, and data is looked for.
+const AHEAD_STEPS: u32 = 16;
+
 /// What to do with a message that has arrived, and its payload.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrival<B> {
@@ -29,6 +32,14 @@ pub enum Arrival<B> {
     Into {
         /// The operation.
         op: u32,
+        /// The place, as long as the payload.
+        place: Place<B>,
+    },
+    /// It is for a later step of its operation, and its payload goes there already; then call
+    /// [`Collectives::early_arrived`] with the id. Else as for [`Arrival::Into`].
+    Ahead {
+        /// The message.
+        id: u32,
         /// The place, as long as the payload.
         place: Place<B>,
     },
@@ -50,7 +61,8 @@ impl<B: Buffer> Collectives<B> {
             // A member that the address vector has no more is like one that is silent.
             return Arrival::Discard;
         }
-        if message.len > 0 && message.kind != Kind::Data {
+        let pointless = message.kind == Kind::Ready && message.tag == 0;
+        if (message.len > 0 && message.kind != Kind::Data) || pointless {
             return Arrival::Broken;
         }
         match message.kind {
@@ -81,7 +93,7 @@ impl<B: Buffer> Collectives<B> {
         }
         let next = group.next;
         if let Some(id) = self.find_op(group_id, message.seq) {
-            return self.of_operation(id, conn, message);
+            return self.of_operation(id, (ep, src, conn), message);
         }
         let ahead = message.seq.wrapping_sub(next);
         if ahead > u32::MAX / 2 {
@@ -139,7 +151,7 @@ impl<B: Buffer> Collectives<B> {
         self.tell(group.ep, src, answer);
     }
 
-    fn of_operation(&mut self, id: u32, conn: u32, message: &Message) -> Arrival<B> {
+    fn of_operation(&mut self, id: u32, from: (u32, FiAddr, u32), message: &Message) -> Arrival<B> {
         let Some(op) = self.ops.get_mut(id) else {
             return Arrival::Discard;
         };
@@ -150,39 +162,35 @@ impl<B: Buffer> Collectives<B> {
             self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
             return Arrival::Discard;
         }
-        let key = (message.from, message.tag);
-        let (step, receiving, sending) = (op.step, op.receiving, op.sending);
-        let is = |part: &Part| (part.peer, part.tag) == key;
         match message.kind {
             Kind::Data => {
-                let wanted = step.and_then(|step| step.recv).filter(is);
-                let Some(part) = wanted.filter(|_| receiving == Receiving::Waits) else {
-                    return match message.len > EAGER {
-                        true => Arrival::Broken,
-                        false => Arrival::Keep,
-                    };
+                let key = (message.from, message.tag);
+                let is = |part: &Part| (part.peer, part.tag) == key;
+                let wanted = op.step.and_then(|step| step.recv).filter(is);
+                let Some(part) = wanted.filter(|_| op.receiving == Receiving::Waits) else {
+                    return self.of_later_step(id, from, message);
                 };
-                if part.range.len != message.len {
+                let group = op.group;
+                if part.range.len != message.len || self.is_ahead(group, message) {
                     return Arrival::Broken;
                 }
+                let Some(op) = self.ops.get_mut(id) else {
+                    return Arrival::Discard;
+                };
                 op.touch();
                 if message.len == 0 {
                     op.receiving = Receiving::Done;
                     self.wake(id);
                     return Arrival::Discard;
                 }
-                op.receiving = Receiving::Arrives(conn);
+                op.receiving = Receiving::Arrives(from.2);
                 let place = op.place(&part.range);
                 Arrival::Into { op: id, place }
             }
+            // Taken by the steps that it is for.
             Kind::Ready => {
-                let wanted = step.and_then(|step| step.send).filter(is);
-                let Some(part) = wanted.filter(|_| sending == Sending::Waits) else {
-                    return Arrival::Keep;
-                };
                 op.touch();
-                self.post(id, &part);
-                Arrival::Discard
+                Arrival::Keep
             }
             Kind::Gone => {
                 match Gone::from_number(message.tag) {
@@ -192,6 +200,52 @@ impl<B: Buffer> Collectives<B> {
                 Arrival::Discard
             }
             _ => Arrival::Discard,
+        }
+    }
+
+    /// Data of an operation that is not what its step waits for: it goes to the place of its own
+    /// step if nothing uses that until then, as is so for all that was asked for.
+    fn of_later_step(
+        &mut self,
+        id: u32,
+        from: (u32, FiAddr, u32),
+        message: &Message,
+    ) -> Arrival<B> {
+        let long = message.len > EAGER;
+        let early = if long { Arrival::Broken } else { Arrival::Keep };
+        let Some(op) = self.ops.get_mut(id) else {
+            return Arrival::Discard;
+        };
+        let key = (message.from, message.tag);
+        let next = op.index.saturating_add(u32::from(op.step.is_some()));
+        let end = match long {
+            true => op.asked,
+            false => next.saturating_add(AHEAD_STEPS),
+        };
+        let part = |index| Some((index, op.plan.step(index)?.recv));
+        let found = (next..end)
+            .map_while(part)
+            .find_map(|(index, part)| Some((index, part.filter(|p| (p.peer, p.tag) == key)?)));
+        let Some((index, part)) = found else {
+            return early;
+        };
+        if part.range.len != message.len {
+            return Arrival::Broken;
+        }
+        if message.len == 0 || (!long && !op.plan.is_free(op.index, index)) {
+            return early;
+        }
+        op.touch();
+        let (group, place) = (op.group, op.place(&part.range));
+        if self.is_ahead(group, message) {
+            return Arrival::Broken;
+        }
+        match self.note_ahead(from, *message) {
+            Some(id) => Arrival::Ahead { id, place },
+            None => {
+                self.no_memory(id);
+                Arrival::Discard
+            }
         }
     }
 
@@ -223,23 +277,18 @@ impl<B: Buffer> Collectives<B> {
             Some(_) => op.index.saturating_add(1),
             None => op.index,
         };
-        let missing = |kind, part: Option<Part>| {
-            part.is_some_and(|part| {
-                part.peer == peer && self.early_for(kind, key, (peer, part.tag)).is_none()
-            })
+        let missing = |part: &Part| {
+            part.peer == peer && self.early_for(Kind::Data, key, (peer, part.tag)).is_none()
         };
-        let now = op.step.is_some_and(|step| {
-            (op.receiving == Receiving::Waits && missing(Kind::Data, step.recv))
-                || (op.sending == Sending::Waits && missing(Kind::Ready, step.send))
-        });
-        let later = || {
-            let mut steps = (next..).map_while(|index| op.plan.step(index));
-            steps.any(|step| {
-                let asks = step.send.filter(|part| part.range.len > EAGER);
-                missing(Kind::Data, step.recv) || missing(Kind::Ready, asks)
-            })
-        };
-        if now || later() {
+        let waits = |part: &Part| part.peer == peer && part.range.len > EAGER;
+        let now = op.step;
+        let recv = now.and_then(|step| step.recv.filter(|_| op.receiving == Receiving::Waits));
+        let send = now.and_then(|step| step.send.filter(|_| op.sending == Sending::Waits));
+        let later = || (next..).map_while(|index| op.plan.step(index));
+        let data = recv.iter().any(missing) || later().any(|step| step.recv.iter().any(missing));
+        let sends = later().filter_map(|step| step.send).chain(send);
+        let unasked = sends.filter(waits).count() > self.asked_by(key, peer) as usize;
+        if data || unasked {
             self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
         }
     }
@@ -499,21 +548,60 @@ impl<B: Buffer> Collectives<B> {
             None => Sending::Done,
         };
         self.wake(id);
-        if let Some(part) = step.recv.filter(|part| part.range.len > EAGER) {
-            self.say_ready(id, &part);
+        self.ask_ahead(id);
+    }
+
+    /// Says to members that what they may not send unasked may come: what this step is for and
+    /// the next ones, as far as nothing uses its place until then. Much is asked for at once, so
+    /// that few messages do, and nobody has to wait for them.
+    fn ask_ahead(&mut self, id: u32) {
+        let Some(op) = self.ops.get_mut(id) else {
+            return;
+        };
+        let index = op.index;
+        // As long as the next one has been asked for too, there is time.
+        if op.asked > index.saturating_add(1) {
+            return;
+        }
+        let mut asked = [(0_u32, 0_u32); AHEAD_STEPS as usize];
+        for later in op.asked.max(index)..index.saturating_add(AHEAD_STEPS) {
+            let Some(step) = op.plan.step(later) else {
+                op.asked = u32::MAX;
+                break;
+            };
+            if let Some(part) = step.recv.filter(|part| part.range.len > EAGER) {
+                if !op.plan.is_free(index, later) {
+                    break;
+                }
+                let mut places = asked.iter_mut();
+                if let Some((peer, count)) =
+                    places.find(|(peer, count)| *count == 0 || *peer == part.peer)
+                {
+                    (*peer, *count) = (part.peer, count.saturating_add(1));
+                }
+            }
+            op.asked = later.saturating_add(1);
+        }
+        for (peer, count) in asked.into_iter().take_while(|(_, count)| *count > 0) {
+            self.say_ready(id, peer, count);
         }
     }
 
-    fn say_ready(&mut self, id: u32, part: &Part) {
-        let Some(message) = self.message(id, Kind::Ready, part) else {
+    fn say_ready(&mut self, id: u32, peer: u32, count: u32) {
+        let part = Part {
+            peer,
+            tag: count,
+            range: super::plan::Range::EMPTY,
+        };
+        let Some(message) = self.message(id, Kind::Ready, &part) else {
             return;
         };
         let ends = self.ops.get(id).and_then(|op| {
             let group = self.groups.get(op.group)?;
-            Some((group.ep, group.member(part.peer)?))
+            Some((group.ep, group.member(peer)?))
         });
         if let Some((ep, to)) = ends {
-            self.tell(ep, to, Message { len: 0, ..message });
+            self.tell(ep, to, message);
         }
     }
 
@@ -544,7 +632,7 @@ impl<B: Buffer> Collectives<B> {
                 .early
                 .get(early)
                 .is_some_and(|early| early.message.check == op.check);
-            self.forget_early(early);
+            self.take_ready(early);
             if !same {
                 return self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
             }
@@ -595,7 +683,7 @@ impl<B: Buffer> Collectives<B> {
             return self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
         }
         let to = op.place(&part.range);
-        if len > 0 {
+        if len > 0 && !early.placed {
             let from = Place::Slot {
                 slot: early.slot,
                 total: len,

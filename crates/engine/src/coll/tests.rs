@@ -189,7 +189,21 @@ fn expected(coll: Collective, (n, root): (u32, u32), count: u64, me: u32) -> Vec
 /// Counts on both sides of where algorithms change, and those that do not divide.
 fn counts(n: u32) -> Vec<u64> {
     let n = u64::from(n);
-    let mut counts = vec![0, 1, 2, n - 1, n, n + 1, 511, 1024, 1025, 8192, 8193];
+    let mut counts = vec![
+        0,
+        1,
+        2,
+        n - 1,
+        n,
+        n + 1,
+        511,
+        1024,
+        1025,
+        4096,
+        4099,
+        8192,
+        8193,
+    ];
     counts.push(8192 / n + 1);
     counts
 }

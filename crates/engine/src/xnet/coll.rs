@@ -252,7 +252,7 @@ impl<B: Buffer> Engine<B> {
                 Action::Joined { group, error } => {
                     return Some(CollAction::Joined { group, error });
                 }
-                Action::Drop { conn, op } => self.drop_incoming(conn, op),
+                Action::Drop { conn, id, ahead } => self.drop_incoming(conn, id, ahead),
                 Action::Forget { conn, slot, len } => self.forget_kept(conn, slot, len),
                 Action::Free { slot } => self.free_slot(slot),
                 Action::Ended(outcome) => self.report_coll(&outcome),
@@ -504,6 +504,10 @@ impl<B: Buffer> Engine<B> {
                 self.expect(conn_id, place, op, false);
                 Target::Coll
             }
+            Arrival::Ahead { id, place } => {
+                self.expect(conn_id, place, id, true);
+                Target::Coll
+            }
             Arrival::Keep => match self.keep_coll(conn_id, message)? {
                 true => Target::Coll,
                 false => return Ok(()),
@@ -604,10 +608,10 @@ impl<B: Buffer> Engine<B> {
         self.note_coll();
     }
 
-    fn drop_incoming(&mut self, conn_id: u32, op: u32) {
+    fn drop_incoming(&mut self, conn_id: u32, id: u32, ahead: bool) {
         if let Some(conn) = self.conns.get_mut(conn_id)
-            && !conn.incoming.kept
-            && conn.incoming.id == op
+            && conn.incoming.kept == ahead
+            && conn.incoming.id == id
             && let RxState::Payload { target, .. } = &mut conn.rx
             && *target == Target::Coll
         {

@@ -9,6 +9,7 @@
 
 mod block;
 mod doubling;
+mod halving;
 mod ring;
 mod tree;
 
@@ -18,6 +19,12 @@ use block::Blocks;
 
 /// From how many bytes on an operation is divided instead of moved whole.
 const LARGE: u64 = 64 * 1024;
+
+/// From how many bytes on a reduction to all is divided among a power of two of members, and from
+/// how many it goes around a ring all the same: the ring needs no memory of its own, and each
+/// member speaks with its neighbours only.
+const HALVING: u64 = 32 * 1024;
+const VERY_LARGE: u64 = 64 * 1024 * 1024;
 
 /// Up to how many bytes a member's block of a gather or scatter takes part in a tree, where it
 /// is moved several times.
@@ -46,6 +53,9 @@ pub struct Range {
 }
 
 impl Range {
+    /// No bytes.
+    pub(super) const EMPTY: Self = Self::new(Buf::Input, 0, 0);
+
     const fn new(buf: Buf, at: u64, len: u64) -> Self {
         Self { buf, at, len }
     }
@@ -114,6 +124,20 @@ impl Step {
         then: Then::Nothing,
     };
 
+    /// Whether it reads or writes bytes of a range.
+    fn touches(&self, range: &Range) -> bool {
+        let messages = [self.send, self.recv];
+        let mut parts = messages.iter().flatten();
+        parts.any(|part| part.range.overlaps(range))
+            || match self.then {
+                Then::Nothing => false,
+                Then::Copy { from: a, to: b }
+                | Then::Reduce {
+                    into: a, from: b, ..
+                } => a.overlaps(range) || b.overlaps(range),
+            }
+    }
+
     const fn copy(from: Range, to: Range) -> Self {
         Self {
             then: Then::Copy { from, to },
@@ -149,6 +173,8 @@ enum Algorithm {
     ScatterRing,
     /// Exchanges with partners at distances of powers of two.
     Doubling,
+    /// Exchanges of a half of what is left with such partners, and back.
+    Halving,
     /// As doubling, for any number of members.
     Bruck,
     /// Blocks go around a ring.
@@ -230,6 +256,11 @@ impl Plan {
             Collective::Broadcast if n > 2 && block >= LARGE => Algorithm::ScatterRing,
             Collective::Broadcast => Algorithm::Tree,
             Collective::Alltoall => Algorithm::Pairwise,
+            Collective::Allreduce
+                if divisible && n.is_power_of_two() && block >= HALVING && block < VERY_LARGE =>
+            {
+                Algorithm::Halving
+            }
             Collective::Allreduce if divisible && block >= LARGE => Algorithm::Ring,
             Collective::Allreduce => Algorithm::Doubling,
             Collective::Allgather if all >= LARGE => Algorithm::Ring,
@@ -281,6 +312,7 @@ impl Plan {
         let all = self.block.saturating_mul(u64::from(self.n));
         match (self.coll, self.algorithm) {
             (Collective::Allreduce, Algorithm::Doubling) => self.block,
+            (Collective::Allreduce, Algorithm::Halving) => self.partials(),
             (Collective::ReduceScatter, Algorithm::Doubling) => all.saturating_mul(2),
             (Collective::Allgather, Algorithm::Bruck) => all,
             (Collective::ReduceScatter, Algorithm::Ring) => self.block.saturating_mul(2),
@@ -301,6 +333,7 @@ impl Plan {
             (C::Barrier, _) => self.dissemination(index),
             (C::Broadcast, A::ScatterRing) => self.scatter_ring(index),
             (C::Broadcast, _) => self.broadcast_tree(index),
+            (C::Allreduce, A::Halving) => self.allreduce_halving(index),
             (C::Allreduce, A::Ring) => self.allreduce_ring(index),
             (C::Allreduce, _) => self.allreduce_doubling(index),
             (C::ReduceScatter, A::Ring) => self.reduce_scatter_ring(index),
@@ -316,6 +349,25 @@ impl Plan {
             (C::Scatter, A::Direct) => self.scatter_direct(index),
             (C::Scatter, _) => self.scatter_tree(index),
         }
+    }
+
+    /// Whether no message of the operation can be longer than this.
+    #[must_use]
+    pub const fn fits(&self, len: u64) -> bool {
+        self.block.saturating_mul(self.n as u64) <= len
+    }
+
+    /// Whether what comes in step `later` may come during step `index` already: nothing from
+    /// there on touches its place.
+    #[must_use]
+    pub fn is_free(&self, index: u32, later: u32) -> bool {
+        let place = |step: Step| Some(step.recv?.range);
+        let Some(place) = self.step(later).and_then(place) else {
+            return true;
+        };
+        (index..later)
+            .map_while(|index| self.step(index))
+            .all(|step| !step.touches(&place))
     }
 
     /// Whether a step from `index` on has a message from or to a member.
