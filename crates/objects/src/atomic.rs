@@ -171,10 +171,10 @@ impl<T: Transport> State<T> {
 
     fn fetch_into(&mut self, slot: u32, work: &Work) -> Result<()> {
         // Out of the table while the operands are read from there.
-        crate::place::slot(&mut self.slots, slot, work.target.len())?;
-        let mut result = std::mem::take(&mut self.slots[slot as usize]);
+        self.slots.make(slot, work.target.len())?;
+        let mut result = self.slots.take(slot);
         let done = self.execute(work, Some(&mut result));
-        self.slots[slot as usize] = result;
+        self.slots.put(slot, result);
         done
     }
 

@@ -28,6 +28,9 @@ const MARK: u64 = 1 << 63;
 /// Bytes that are reduced at a time: they stay in the first cache.
 const PIECE: usize = 8 * 1024;
 
+/// The same for few bytes, for which there is no need to clear so much memory.
+const SMALL: usize = 256;
+
 /// Most members of a group: as many as an address vector can have connections for.
 pub(crate) const MAX_MEMBERS: usize = 1 << 20;
 
@@ -319,7 +322,7 @@ impl<T: Transport> State<T> {
         match kept {
             None => stream.stage.push_user(iov.segments()),
             Some((slot, at)) => {
-                let memory = self.slots.get(slot as usize).map_or(&[][..], |slot| slot);
+                let memory = self.slots.get(slot);
                 let at = at as usize;
                 stream
                     .stage
@@ -332,18 +335,15 @@ impl<T: Transport> State<T> {
     /// Makes sure that the memory of a slot is there.
     fn prepare(&mut self, place: &Place<UserBuf>) -> Result<()> {
         if let Place::Slot { slot, total, .. } = place {
-            crate::place::slot(&mut self.slots, *slot, *total)?;
+            self.slots.make(*slot, *total)?;
         }
         Ok(())
     }
 
     /// The bytes of a place in a slot.
     fn kept(&mut self, slot: u32, at: u64, len: u64) -> &mut [u8] {
-        let memory = self.slots.get_mut(slot as usize);
         let range = at as usize..(at + len) as usize;
-        memory
-            .and_then(|memory| memory.get_mut(range))
-            .unwrap_or_default()
+        self.slots.get_mut(slot).get_mut(range).unwrap_or_default()
     }
 
     fn copy_place(&mut self, from: &Place<UserBuf>, to: &Place<UserBuf>) -> Result<()> {
@@ -367,9 +367,8 @@ impl<T: Transport> State<T> {
                     slot, at: to, len, ..
                 },
             ) if source == slot => {
-                let memory = self.slots.get_mut(*slot as usize).ok_or(Errno::ENOMEM)?;
                 let range = *at as usize..(*at + *len) as usize;
-                memory.copy_within(range, *to as usize);
+                self.slots.get_mut(*slot).copy_within(range, *to as usize);
             }
             (
                 Place::Slot {
@@ -379,11 +378,11 @@ impl<T: Transport> State<T> {
                     slot, at: to, len, ..
                 },
             ) => {
-                let memory = std::mem::take(&mut self.slots[*source as usize]);
+                let memory = self.slots.take(*source);
                 let range = *at as usize..(*at + *len) as usize;
                 let target = self.kept(*slot, *to, *len);
                 target.copy_from_slice(memory.get(range).unwrap_or_default());
-                self.slots[*source as usize] = memory;
+                self.slots.put(*source, memory);
             }
         }
         Ok(())
@@ -398,16 +397,46 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         self.prepare(into)?;
         self.prepare(from)?;
-        let (mut left, mut right) = ([0; PIECE], [0; PIECE]);
+        match into.len() <= SMALL as u64 {
+            true => self.reduce_pieces::<SMALL>((datatype, by), into, from, flip),
+            false => self.reduce_pieces::<PIECE>((datatype, by), into, from, flip),
+        }
+    }
+
+    /// Reduces `N` bytes at a time. What is in a slot stays there.
+    fn reduce_pieces<const N: usize>(
+        &mut self,
+        (datatype, by): (Datatype, AtomicOp),
+        into: &Place<UserBuf>,
+        from: &Place<UserBuf>,
+        flip: bool,
+    ) -> Result<()> {
+        let (mut left, mut right) = ([0; N], [0; N]);
         let mut at = 0;
         while at < into.len() {
-            let len = (into.len() - at).min(PIECE as u64) as usize;
-            let (left, right) = (&mut left[..len], &mut right[..len]);
-            self.read_place(into, at, left);
-            self.read_place(from, at, right);
-            atomic::reduce(datatype, by, left, right, flip).map_err(|_| Errno::EINVAL)?;
-            self.write_place(into, at, left);
-            at += len as u64;
+            let len = (into.len() - at).min(N as u64);
+            let (left, right) = (&mut left[..len as usize], &mut right[..len as usize]);
+            let reduce = |into: &mut [u8], from: &[u8]| {
+                atomic::reduce(datatype, by, into, from, flip).map_err(|_| Errno::EINVAL)
+            };
+            match (into, from) {
+                (Place::Slot { slot, at: base, .. }, _) => {
+                    self.read_place(from, at, right);
+                    reduce(self.kept(*slot, base + at, len), right)?;
+                }
+                (Place::User(buffer), Place::Slot { slot, at: base, .. }) => {
+                    self.read_place(into, at, left);
+                    reduce(left, self.kept(*slot, base + at, len))?;
+                    copy_out(buffer.skip(at as usize), left);
+                }
+                (Place::User(buffer), Place::User(_)) => {
+                    self.read_place(into, at, left);
+                    self.read_place(from, at, right);
+                    reduce(left, right)?;
+                    copy_out(buffer.skip(at as usize), left);
+                }
+            }
+            at += len;
         }
         Ok(())
     }
@@ -423,19 +452,6 @@ impl<T: Transport> State<T> {
                 let kept = self.kept(*slot, start + at, bytes.len() as u64);
                 bytes.copy_from_slice(kept);
             }
-        }
-    }
-
-    fn write_place(&mut self, place: &Place<UserBuf>, at: u64, bytes: &[u8]) {
-        match place {
-            Place::User(buffer) => {
-                copy_out(buffer.skip(at as usize), bytes);
-            }
-            Place::Slot {
-                slot, at: start, ..
-            } => self
-                .kept(*slot, start + at, bytes.len() as u64)
-                .copy_from_slice(bytes),
         }
     }
 

@@ -44,6 +44,7 @@ mod post;
 mod rdm;
 mod rma;
 mod scalable;
+mod slots;
 mod small;
 mod srx;
 mod stage;

@@ -6,6 +6,7 @@ use ripstop_mem::{UserBuf, copy_out};
 use ripstop_os::{IoVec, IoVecMut};
 use ripstop_types::{Errno, Result};
 
+use crate::slots::Slots;
 use crate::transport::Link;
 
 /// Most pieces of one gather write.
@@ -134,26 +135,6 @@ pub(crate) fn copy_slot(memory: &mut [u8], at: u64, len: u64, bytes: &[u8]) -> u
     count
 }
 
-/// The memory of a slot, made when first asked for.
-pub(crate) fn slot(slots: &mut Vec<Box<[u8]>>, slot: u32, total: u64) -> Result<&mut [u8]> {
-    let index = slot as usize;
-    if slots.len() <= index {
-        slots
-            .try_reserve(index + 1 - slots.len())
-            .map_err(|_| Errno::ENOMEM)?;
-        slots.resize_with(index + 1, Box::default);
-    }
-    let memory = &mut slots[index];
-    if memory.len() as u64 != total {
-        let total = usize::try_from(total).map_err(|_| Errno::ENOMEM)?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(total).map_err(|_| Errno::ENOMEM)?;
-        bytes.resize(total, 0);
-        *memory = bytes.into_boxed_slice();
-    }
-    Ok(memory)
-}
-
 /// Shortens what is to be written in one call to what goes well at once; returns how many pieces.
 fn bound(vecs: &mut [IoVec<'_>]) -> usize {
     let total = vecs.iter().map(IoVec::len).fold(0, usize::saturating_add);
@@ -177,7 +158,7 @@ pub(crate) fn write(
     engine: &Engine<UserBuf>,
     id: u32,
     stage: &[u8],
-    slots: &[Box<[u8]>],
+    slots: &Slots,
 ) -> Result<usize> {
     let mut chunks = [Chunk::Stage(0); PIECES];
     let count = engine.transmit(id, &mut chunks);
@@ -192,10 +173,12 @@ pub(crate) fn write(
                 stage = later;
                 IoVec::from_slice(now)
             }
-            Chunk::Kept(slot, skip, len) => {
-                let kept = slots.get(*slot as usize).map_or(&[][..], |memory| memory);
-                IoVec::from_slice(kept.get(*skip..*skip + *len).unwrap_or_default())
-            }
+            Chunk::Kept(slot, skip, len) => IoVec::from_slice(
+                slots
+                    .get(*slot)
+                    .get(*skip..*skip + *len)
+                    .unwrap_or_default(),
+            ),
             Chunk::User(buffer, skip, len) => {
                 IoVec::from_user(buffer.slice(*skip, *len).unwrap_or(UserBuf::EMPTY))
             }

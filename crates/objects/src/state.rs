@@ -17,6 +17,7 @@ use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::hot::{Hot, consume_whole, read_to};
 use crate::polls::Polls;
+use crate::slots::Slots;
 use crate::small::SCRATCH;
 use crate::stage::STAGE;
 use crate::stream::Stream;
@@ -71,7 +72,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) accepting: HashMap<u32, Accepting<T>>,
     pub(crate) next_accepting: u32,
     pub(crate) spare: Spare,
-    pub(crate) slots: Vec<Box<[u8]>>,
+    pub(crate) slots: Slots,
     pub(crate) epoll: Arc<Epoll>,
     pub(crate) params: Arc<T::Params>,
     timer: Timer,
@@ -122,7 +123,7 @@ impl<T: Transport> State<T> {
             accepting: HashMap::new(),
             next_accepting: 0,
             spare: Spare::new()?,
-            slots: Vec::new(),
+            slots: Slots::default(),
             epoll,
             params,
             timer,
@@ -254,7 +255,7 @@ impl<T: Transport> State<T> {
             RxWant::Store(iov, at, len) => {
                 crate::place::read_region(&**link, iov, at, len, staging)?
             }
-            RxWant::Keep(slot, total, at, len) => match crate::place::slot(slots, slot, total) {
+            RxWant::Keep(slot, total, at, len) => match slots.make(slot, total) {
                 Ok(memory) => crate::place::read_slot(&**link, memory, at, len, staging)?,
                 Err(_) => {
                     engine.rx_no_memory(id);
@@ -317,15 +318,13 @@ impl<T: Transport> State<T> {
                 RxWant::Header => 0,
                 RxWant::Place(iov, at, len) => crate::place::copy_user(iov, at, len, rest),
                 RxWant::Store(iov, at, len) => crate::place::store(iov, at, len, rest),
-                RxWant::Keep(slot, total, at, len) => {
-                    match crate::place::slot(slots, slot, total) {
-                        Ok(memory) => crate::place::copy_slot(memory, at, len, rest),
-                        Err(_) => {
-                            engine.rx_no_memory(id);
-                            0
-                        }
+                RxWant::Keep(slot, total, at, len) => match slots.make(slot, total) {
+                    Ok(memory) => crate::place::copy_slot(memory, at, len, rest),
+                    Err(_) => {
+                        engine.rx_no_memory(id);
+                        0
                     }
-                }
+                },
                 RxWant::Discard(left) => {
                     usize::try_from(left).unwrap_or(usize::MAX).min(rest.len())
                 }
@@ -410,9 +409,7 @@ impl<T: Transport> State<T> {
             }
         }
         while let Some(slot) = self.engine.pop_freed() {
-            if let Some(memory) = self.slots.get_mut(slot as usize) {
-                *memory = Box::default();
-            }
+            self.slots.free(slot);
         }
         while let Some(id) = self.engine.pop_resumed() {
             self.resume(id);
@@ -561,13 +558,13 @@ impl<T: Transport> State<T> {
 
     /// Memory of a slot, for a payload that is copied or replayed.
     pub(crate) fn slot(&self, slot: u32) -> &[u8] {
-        self.slots.get(slot as usize).map_or(&[], |memory| memory)
+        self.slots.get(slot)
     }
 
     /// Fills a slot from user memory.
     pub(crate) fn fill_slot(&mut self, slot: u32, segments: &[UserBuf]) -> Result<()> {
         let total: usize = segments.iter().map(|s| s.len()).sum();
-        let memory = crate::place::slot(&mut self.slots, slot, total as u64)?;
+        let memory = self.slots.make(slot, total as u64)?;
         let mut at = 0;
         for segment in segments {
             at += ripstop_mem::copy_in(&mut memory[at..], *segment);
