@@ -115,6 +115,9 @@ impl<T: Transport, K: Mode> Inner<T, K> {
     #[cold]
     #[inline(never)]
     fn pause_and_look(&self) {
+        if self.state.lock().polls.goes_on() {
+            return;
+        }
         let before = clock::now();
         std::thread::yield_now();
         let took = clock::now().saturating_sub(before);

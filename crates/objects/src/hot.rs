@@ -17,6 +17,9 @@ const HOT: usize = 2;
 /// With streams that were just active, the poll of all others is left out this many times.
 const POLL_EVERY: u32 = 32;
 
+/// Polls of all in a row after a stream had no room to be written.
+const WRITES: u32 = 64;
+
 /// Polls of all that find nothing before streams are remembered again, after there were many.
 const COLD: u32 = 64;
 
@@ -39,6 +42,9 @@ pub(crate) struct Hot<T: Transport> {
     left: u32,
     /// Polls until streams are remembered again.
     cold_for: u32,
+    /// Polls of all in a row from now on: a stream waits for room to be written, which reads do
+    /// not notice.
+    writes: u32,
 }
 
 /// What a quick read has found, for [`State::handle_found`]: this many bytes at the front of the
@@ -66,6 +72,7 @@ impl<T: Transport> Default for Hot<T> {
             quick: 1,
             left: 0,
             cold_for: 0,
+            writes: 0,
         }
     }
 }
@@ -155,6 +162,16 @@ impl<T: Transport> Hot<T> {
     /// It takes so many reads in vain until the next poll.
     fn restart(&mut self) {
         (self.quick, self.left) = (1, POLL_EVERY);
+        if self.writes > 0 {
+            self.writes -= 1;
+            self.left = 0;
+        }
+    }
+
+    /// A stream waits for room to be written.
+    pub(crate) const fn write_waits(&mut self) {
+        self.writes = WRITES;
+        self.poll_next();
     }
 }
 
@@ -287,6 +304,7 @@ impl<T: Transport> State<T> {
         if active as usize > HOT {
             self.hot = Hot {
                 cold_for: COLD,
+                writes: self.hot.writes,
                 ..Hot::default()
             };
         } else if self.hot.cold_for > 0 {

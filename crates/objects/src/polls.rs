@@ -22,6 +22,8 @@ pub(crate) struct Polls {
     looks: bool,
     /// Moments without others until they are thought to be gone.
     crowd: u32,
+    /// A payload is arriving, and not all of it is there.
+    arriving: bool,
     /// What [`thread::switches`] said the last time.
     switches: Option<u64>,
 }
@@ -33,6 +35,7 @@ impl Default for Polls {
             first: Self::FIRST,
             looks: true,
             crowd: 0,
+            arriving: false,
             switches: None,
         }
     }
@@ -86,6 +89,21 @@ impl Polls {
     pub(crate) const fn let_run(&mut self) -> bool {
         self.left = Self::NEXT;
         self.looks
+    }
+
+    /// A part of a payload has come.
+    pub(crate) const fn payload(&mut self, more: bool) {
+        self.arriving = more;
+    }
+
+    /// Whether to poll on without letting others run, in a crowd. Who sends a payload has a
+    /// processor, and what it sends is best taken while it is in the caches.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        let arriving = std::mem::take(&mut self.arriving);
+        if arriving {
+            self.left = Self::FIRST;
+        }
+        arriving
     }
 
     /// Other threads could run, which took so long. Returns whether there were some.
@@ -168,6 +186,21 @@ mod tests {
         assert_eq!(until_yield(&mut polls), Polls::NEXT);
         polls.found();
         assert_eq!(until_yield(&mut polls), Polls::FIRST);
+    }
+
+    #[test]
+    fn in_a_crowd_a_payload_that_is_arriving_is_polled_for() {
+        let mut polls = Polls::default();
+        polls.note(Others::Wait);
+        polls.payload(true);
+        assert_eq!(until_yield(&mut polls), Polls::CROWDED);
+        assert!(polls.goes_on());
+        // Not for ever.
+        assert_eq!(until_yield(&mut polls), Polls::FIRST);
+        assert!(!polls.goes_on());
+        polls.payload(true);
+        polls.payload(false);
+        assert!(!polls.goes_on());
     }
 
     #[test]

@@ -271,6 +271,7 @@ impl<T: Transport> State<T> {
             }
         };
         engine.rx_placed(id, placed as u64);
+        self.polls.payload(!engine.rx_in_header(id));
         Ok(read - placed)
     }
 
@@ -546,6 +547,7 @@ impl<T: Transport> State<T> {
                 }
                 Err(Errno::EAGAIN) => {
                     self.watch(id, |interest| interest.write = true);
+                    self.hot.write_waits();
                     return;
                 }
                 Err(error) => {
