@@ -7,7 +7,7 @@ use ripstop_core::EventQueue;
 use ripstop_core::av::set::set_flag;
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::{self, CollCall, JoinCall, Token};
-use ripstop_engine::coll::{Joining, Place, Request};
+use ripstop_engine::coll::{Joining, Place, Request, Waits};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{CollAction, CollPlan, CollSend};
 use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
@@ -251,6 +251,7 @@ impl<T: Transport> State<T> {
                         self.engine.coll_no_memory(op);
                     }
                 }
+                CollAction::Waits { group, waits } => self.log_waits(group, &waits),
                 CollAction::Joined { group, error } => self.tell_joined(group, error),
             }
         }
@@ -453,6 +454,48 @@ impl<T: Transport> State<T> {
                 bytes.copy_from_slice(kept);
             }
         }
+    }
+
+    /// Says in the log who is waited for.
+    fn log_waits(&self, id: u32, waits: &Waits) {
+        let Waits {
+            long,
+            members,
+            rank,
+            others,
+            ..
+        } = *waits;
+        let Some(Some(group)) = self.groups.get(id as usize) else {
+            return;
+        };
+        let ep = self.eps.get(group.ep as usize).and_then(Option::as_ref);
+        let av = ep.and_then(|ep| self.avs.get(ep.rdm.as_ref()?.av as usize)?.as_ref());
+        let peer = match av.and_then(|av| av.lookup(waits.member)) {
+            Some(peer) => format!("{peer} (rank {rank} of {members})"),
+            None => format!("rank {rank} of {members}"),
+        };
+        let long = long.as_secs();
+        if let Some((coll, number)) = waits.operation {
+            log_warn!(
+                T,
+                EpData,
+                "{coll:?} {number} of a group has waited {long} s for {peer}"
+            );
+            return;
+        }
+        let more = match others {
+            0 => String::new(),
+            _ => format!(" and {others} more"),
+        };
+        let why = match waits.crossed {
+            true => ", which waits for this endpoint to join another group",
+            false => "",
+        };
+        log_warn!(
+            T,
+            EpCtrl,
+            "joining a group has waited {long} s for {peer}{more}{why}"
+        );
     }
 
     fn tell_joined(&mut self, id: u32, error: Option<Errno>) {

@@ -183,6 +183,7 @@ impl Node {
                         .collect();
                     self.put(&into, &bytes);
                 }
+                CollAction::Waits { .. } => {}
                 CollAction::Joined { group, error } => {
                     let set = self.groups[&group];
                     assert!(self.joined.insert(set, error).is_none(), "told twice");

@@ -155,8 +155,10 @@ impl Fixture {
                     self.engine.start_coll(group, request).unwrap();
                     self.started = true;
                 }
-                CollAction::Joined { .. } | CollAction::Copy { .. } | CollAction::Reduce { .. } => {
-                }
+                CollAction::Waits { .. }
+                | CollAction::Joined { .. }
+                | CollAction::Copy { .. }
+                | CollAction::Reduce { .. } => {}
             }
         }
     }

@@ -66,6 +66,12 @@ pub(super) struct Group {
     pub(super) failed: Ring<(u32, Gone)>,
     /// When those missing were looked for.
     pub(super) since: Option<core::time::Duration>,
+    /// How often they were.
+    pub(super) rounds: u32,
+    /// How often in a row one of them was seen to wait for this member elsewhere.
+    pub(super) crossed: u32,
+    /// The last one that looked for this member elsewhere, and how long that holds.
+    pub(super) pinged: (u32, u32),
 }
 
 impl Group {
@@ -224,6 +230,8 @@ impl<B: Buffer> Collectives<B> {
             error: None,
             awake: false,
             since: None,
+            rounds: 0,
+            told: false,
         };
         let id = self.ops.insert(op)?;
         group.next = seq.wrapping_add(1);
@@ -318,7 +326,9 @@ impl<B: Buffer> Collectives<B> {
             Action::Send { ep: of, .. } => *of == ep,
             Action::Copy { op, .. } | Action::Reduce { op, .. } => self.ops.get(*op).is_none(),
             Action::Ended(outcome) => outcome.ep == ep,
-            Action::Joined { group, .. } => self.groups.get(*group).is_none(),
+            Action::Joined { group, .. } | Action::Waits { group, .. } => {
+                self.groups.get(*group).is_none()
+            }
             Action::Drop { .. } | Action::Forget { .. } | Action::Free { .. } => false,
         };
         self.actions.retain(|action| !outdated(action));

@@ -52,6 +52,9 @@ impl<B: Buffer> Collectives<B> {
             next: 0,
             failed: Ring::new(),
             since: None,
+            rounds: 0,
+            crossed: 0,
+            pinged: (0, 0),
         })?;
         match me {
             0 => self.collect(id),
@@ -220,6 +223,10 @@ impl<B: Buffer> Collectives<B> {
                     self.take_back(ep, src, message);
                     true
                 }
+                Kind::Decline => {
+                    self.declined_elsewhere(ep, src, message);
+                    false
+                }
                 _ => false,
             };
         };
@@ -267,6 +274,24 @@ impl<B: Buffer> Collectives<B> {
         let found = self.groups.ids().find(is);
         if let Some(id) = found {
             self.member_lost(id, message.from, Errno::ECANCELED);
+        }
+    }
+
+    /// Member 0 of another group has found that the two wait for each other.
+    fn declined_elsewhere(&mut self, ep: u32, src: FiAddr, message: &Message) {
+        if Gone::from_number(message.tag) != Gone::Mismatch {
+            return;
+        }
+        for id in 0..self.groups.end() {
+            let joins = |group: &&Group| group.ep == ep && group.state == State::Joining;
+            let Some(group) = self.groups.get(id).filter(joins) else {
+                continue;
+            };
+            if let Some(rank) = group.rank_of(src)
+                && self.crossing(id) == Some(rank)
+            {
+                self.end_crossed(id, rank);
+            }
         }
     }
 

@@ -15,9 +15,13 @@ mod plan;
 mod progress;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_talk;
+mod waiting;
 
 pub use group::{Collectives, Joining};
 pub use message::{EAGER, Gone, Kind, Message};
 pub use operation::{Action, Outcome, Place, Request};
 pub use plan::{Buf, Part, Plan, Range, Step, Then};
 pub use progress::Arrival;
+pub use waiting::Waits;

@@ -6,6 +6,7 @@ use ripstop_types::{AtomicOp, Collective, Context, Datatype, Errno, FiAddr};
 
 use super::message::Message;
 use super::plan::{Buf, Plan, Range, Step};
+use super::waiting::Waits;
 use crate::Buffer;
 use crate::pool::NIL;
 
@@ -171,6 +172,13 @@ pub enum Action<B> {
         /// Which.
         slot: u32,
     },
+    /// Somebody has been waited for long: a word for the log.
+    Waits {
+        /// The group.
+        group: u32,
+        /// Who.
+        waits: Waits,
+    },
     /// An operation has ended.
     Ended(Outcome),
     /// A group has been joined, or not.
@@ -231,6 +239,10 @@ pub(super) struct Op<B> {
     pub(super) awake: bool,
     /// Since when nothing has happened, once that was looked at.
     pub(super) since: Option<Duration>,
+    /// How often it has asked since then.
+    pub(super) rounds: u32,
+    /// The log knows that it waits.
+    pub(super) told: bool,
 }
 
 impl<B: Buffer> Op<B> {
@@ -260,5 +272,6 @@ impl<B: Buffer> Op<B> {
     /// Something happened.
     pub(super) const fn touch(&mut self) {
         self.since = None;
+        self.rounds = 0;
     }
 }

@@ -1,7 +1,4 @@
-//! How operations go on: by what arrives, by what has left, and by questions when neither
-//! happens for a while.
-
-use core::time::Duration;
+//! How operations go on: by what arrives and by what has left.
 
 use ripstop_types::{Errno, FiAddr};
 
@@ -11,9 +8,6 @@ use super::operation::{Action, Place, Receiving, Sending};
 use super::plan::{Part, Then};
 use crate::Buffer;
 use crate::pool::NIL;
-
-/// After how long without progress a member asks those it waits for.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Messages about operations this far ahead, and no farther, can be of a peer that keeps to the
 /// window.
@@ -66,7 +60,10 @@ impl<B: Buffer> Collectives<B> {
             return Arrival::Broken;
         }
         match message.kind {
-            Kind::Ping => Arrival::Discard,
+            Kind::Ping => {
+                self.note_ping(ep, src, message);
+                Arrival::Discard
+            }
             Kind::Join | Kind::Joined | Kind::Decline => {
                 match self.handle_joining(ep, src, message) {
                     true => Arrival::Discard,
@@ -377,87 +374,6 @@ impl<B: Buffer> Collectives<B> {
         (op.receiving != Receiving::Done && with(step.recv))
             || (op.sending != Sending::Done && with(step.send))
             || op.plan.involves(op.index.saturating_add(1), rank)
-    }
-
-    /// Time has passed. Returns whether to call again soon.
-    pub fn tick(&mut self, now: Duration) -> bool {
-        for id in 0..self.ops.end() {
-            let Some(op) = self.ops.get_mut(id).filter(|op| op.error.is_none()) else {
-                continue;
-            };
-            let since = *op.since.get_or_insert(now);
-            if now.saturating_sub(since) >= PATIENCE {
-                op.since = Some(now);
-                self.ask(id);
-            }
-        }
-        for id in 0..self.groups.end() {
-            let Some(group) = self.groups.get_mut(id) else {
-                continue;
-            };
-            let since = *group.since.get_or_insert(now);
-            let waits = group.state == State::Joining && group.me == 0;
-            if waits && now.saturating_sub(since) >= PATIENCE {
-                group.since = Some(now);
-                self.look_for_missing(id);
-            }
-        }
-        !self.ops.is_empty() || self.groups.ids().any(|id| self.is_joining(id))
-    }
-
-    fn is_joining(&self, id: u32) -> bool {
-        let group = self.groups.get(id);
-        group.is_some_and(|group| group.state == State::Joining)
-    }
-
-    /// Asks the members that an operation waits for.
-    fn ask(&mut self, id: u32) {
-        let Some(op) = self.ops.get(id) else { return };
-        let Some(step) = op.step else { return };
-        let recv = step.recv.filter(|_| op.receiving == Receiving::Waits);
-        let send = step.send.filter(|_| op.sending == Sending::Waits);
-        let (check, seq) = (op.check, op.seq);
-        let Some(group) = self.groups.get(op.group) else {
-            return;
-        };
-        let (ep, name, me) = (group.ep, group.id, group.me);
-        let peers = [recv, send].map(|part| Some((part?.peer, group.member(part?.peer)?)));
-        for (rank, to) in peers.into_iter().flatten() {
-            let question = Message {
-                kind: Kind::Ask,
-                group: name,
-                check,
-                seq,
-                // Who is asked: one that knows no such group can say so.
-                tag: rank,
-                from: me,
-                len: 0,
-            };
-            self.tell(ep, to, question);
-        }
-    }
-
-    fn look_for_missing(&mut self, id: u32) {
-        for index in 0.. {
-            let Some(group) = self.groups.get(id) else {
-                return;
-            };
-            let Some(rank) = group.missing.get(index).copied() else {
-                return;
-            };
-            let message = Message {
-                kind: Kind::Ping,
-                group: group.digest,
-                check: 0,
-                seq: 0,
-                tag: 0,
-                from: group.me,
-                len: 0,
-            };
-            if let Some(to) = group.member(rank) {
-                self.tell(group.ep, to, message);
-            }
-        }
     }
 
     /// What to do next. `None` when nothing is left; then more happens when something arrives,

@@ -13,7 +13,7 @@ use super::engine::{Engine, Ep, Limits, NO_COMPLETION};
 use super::rma::Staged;
 use super::rx::{RxState, Target};
 use super::tx::Posted;
-use crate::coll::{Action, Arrival, Collectives, Joining, Message, Outcome, Place, Request};
+use crate::coll::{Action, Arrival, Collectives, Joining, Message, Outcome, Place, Request, Waits};
 use crate::cq::ErrorEntry;
 use crate::matching::ENTRY;
 use crate::pool::NIL;
@@ -115,6 +115,13 @@ pub enum CollAction<B> {
         from: Place<B>,
         /// Which of them is the left one.
         flip: bool,
+    },
+    /// Somebody has been waited for long: a word for the log.
+    Waits {
+        /// The group.
+        group: u32,
+        /// Who.
+        waits: Waits,
     },
     /// A group has been joined, or not, which [`Engine::close_group`] ends.
     Joined {
@@ -248,6 +255,9 @@ impl<B: Buffer> Engine<B> {
                         from,
                         flip,
                     });
+                }
+                Action::Waits { group, waits } => {
+                    return Some(CollAction::Waits { group, waits });
                 }
                 Action::Joined { group, error } => {
                     return Some(CollAction::Joined { group, error });

@@ -1,0 +1,308 @@
+//! What members make of each other's messages.
+
+use core::time::Duration;
+use std::vec::Vec;
+
+use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr};
+
+use super::{Action, Arrival, Collectives, Joining, Kind, Message, Place, Request, Waits};
+use crate::Buffer;
+use crate::pool::NIL;
+
+extern crate std;
+
+const EP: u32 = 3;
+const SETS: [u64; 2] = [11, 12];
+
+/// Memory at an address, of a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mem(usize, usize);
+
+impl Buffer for Mem {
+    const EMPTY: Self = Self(0, 0);
+
+    fn address(self) -> usize {
+        self.0
+    }
+
+    fn len(self) -> usize {
+        self.1
+    }
+
+    fn slice(self, start: usize, len: usize) -> Option<Self> {
+        let rest = self.1.checked_sub(start)?;
+        (len <= rest).then_some(Self(self.0 + start, len))
+    }
+}
+
+type Members = Collectives<Mem>;
+
+fn actions(coll: &mut Members) -> Vec<Action<Mem>> {
+    std::iter::from_fn(|| coll.next_action()).collect()
+}
+
+/// Joins a group of those ranks, whose addresses are the same numbers.
+fn join(coll: &mut Members, ranks: &[u64], me: u64, digest: u64) -> u32 {
+    let members: Vec<FiAddr> = ranks.iter().map(|rank| FiAddr(*rank)).collect();
+    let rank = ranks.iter().position(|rank| *rank == me).unwrap();
+    let joining = Joining {
+        ep: EP,
+        members: &members,
+        me: rank as u32,
+        digest,
+    };
+    coll.join(&joining).unwrap()
+}
+
+/// What members were told.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    /// What joins ended with.
+    joins: Vec<Option<Errno>>,
+    /// What the log is to know.
+    waits: Vec<Waits>,
+}
+
+/// Carries what members say to each other until they are silent.
+fn carry(members: &mut [Members]) -> Told {
+    let mut told = Told::default();
+    while !members.iter().all(Members::is_quiet) {
+        for from in 0..members.len() {
+            for action in actions(&mut members[from]) {
+                match action {
+                    Action::Send { to, message, .. } => {
+                        deliver_to(&mut members[to.0 as usize], from, &message);
+                    }
+                    Action::Joined { error, .. } => told.joins.push(error),
+                    Action::Waits { waits, .. } => told.waits.push(waits),
+                    _ => {}
+                }
+            }
+        }
+    }
+    told
+}
+
+fn deliver_to(to: &mut Members, from: usize, message: &Message) {
+    let from = (EP, FiAddr(from as u64), 0);
+    match to.handle_message(from, message) {
+        Arrival::Keep => drop(to.keep(from, *message, NIL).unwrap()),
+        arrival => assert!(matches!(arrival, Arrival::Discard), "{arrival:?}"),
+    }
+}
+
+fn allreduce(count: u64) -> Request<Mem> {
+    let len = count as usize * 8;
+    Request {
+        coll: Collective::Allreduce,
+        datatype: Datatype::Uint64,
+        op: AtomicOp::Sum,
+        count,
+        root: 0,
+        input: Mem(1 << 32, len),
+        result: Mem(1 << 40, len),
+        context: 5,
+        completion: true,
+    }
+}
+
+/// Member 0 of a group of four, with an operation on 1 MiB under way; and what it has said.
+fn started() -> (Members, Vec<Message>) {
+    let mut coll = Members::new();
+    let group = join(&mut coll, &[0, 1, 2, 3], 0, SETS[0]);
+    for from in 1..4 {
+        let message = Message {
+            kind: Kind::Join,
+            group: SETS[0],
+            check: 4,
+            seq: 1,
+            tag: 0,
+            from,
+            len: 0,
+        };
+        let arrival = coll.handle_message((EP, FiAddr(u64::from(from)), from), &message);
+        assert!(matches!(arrival, Arrival::Discard));
+    }
+    assert_eq!(coll.members(group).map(<[FiAddr]>::len), Some(4));
+    actions(&mut coll);
+    let request = allreduce(1 << 17);
+    let plan = coll.plan(group, &request).unwrap();
+    assert!(Members::scratch(&plan, &request) > 0);
+    coll.start(group, request, 7).unwrap();
+    let said = actions(&mut coll)
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Send { message, .. } => Some(message),
+            _ => None,
+        });
+    let said = said.collect();
+    (coll, said)
+}
+
+fn data(like: &Message, from: u32, tag: u32, len: u64) -> Message {
+    Message {
+        kind: Kind::Data,
+        tag,
+        from,
+        len,
+        ..*like
+    }
+}
+
+fn deliver(coll: &mut Members, message: &Message) -> Arrival<Mem> {
+    let src = FiAddr(u64::from(message.from));
+    coll.handle_message((EP, src, message.from), message)
+}
+
+/// Tags of the last two steps.
+const BACK: u32 = 1 << 24;
+
+#[test]
+fn all_long_messages_are_asked_for_at_the_start() {
+    let (_, said) = started();
+    let ready: Vec<(Kind, u32)> = said.iter().map(|m| (m.kind, m.tag)).collect();
+    assert_eq!(ready, [(Kind::Ready, 2), (Kind::Ready, 2)]);
+}
+
+#[test]
+fn data_of_a_later_step_goes_to_its_place_once() {
+    let (mut coll, said) = started();
+    // The last message of all comes first.
+    let last = data(&said[0], 1, BACK, 512 << 10);
+    let Arrival::Ahead { id, place } = deliver(&mut coll, &last) else {
+        panic!("it has no place");
+    };
+    assert!(matches!(place, Place::User(Mem(at, len)) if at >= 1 << 40 && len == 512 << 10));
+    assert!(matches!(deliver(&mut coll, &last), Arrival::Broken));
+    coll.early_arrived(id);
+    assert!(matches!(deliver(&mut coll, &last), Arrival::Broken));
+    let first = data(&said[0], 1, 0, 512 << 10);
+    let Arrival::Into { op, place } = deliver(&mut coll, &first) else {
+        panic!("it has no place");
+    };
+    assert!(matches!(place, Place::Slot { slot: 7, .. }));
+    assert!(matches!(deliver(&mut coll, &first), Arrival::Broken));
+    coll.arrived(op);
+}
+
+#[test]
+fn what_was_not_asked_for_breaks_the_connection() {
+    let (mut coll, said) = started();
+    for (from, tag, len) in [
+        // Of another length, from another member, of no step.
+        (1, BACK, 512 << 10 | 8),
+        (2, BACK, 512 << 10),
+        (1, 5, 512 << 10),
+    ] {
+        let message = data(&said[0], from, tag, len);
+        assert!(matches!(deliver(&mut coll, &message), Arrival::Broken));
+    }
+    let none = Message {
+        kind: Kind::Ready,
+        tag: 0,
+        from: 1,
+        len: 0,
+        ..said[0]
+    };
+    assert!(matches!(deliver(&mut coll, &none), Arrival::Broken));
+}
+
+#[test]
+fn an_operation_that_fails_lets_go_of_what_arrives_for_later() {
+    let (mut coll, said) = started();
+    let last = data(&said[0], 1, BACK, 512 << 10);
+    let Arrival::Ahead { id, .. } = deliver(&mut coll, &last) else {
+        panic!("it has no place");
+    };
+    coll.lost(EP, FiAddr(2), NIL, Errno::ECONNRESET);
+    let found = actions(&mut coll);
+    let place = |wanted: &dyn Fn(&Action<Mem>) -> bool| found.iter().position(wanted);
+    let dropped = place(
+        &|action| matches!(action, Action::Drop { conn: 1, id: of, ahead: true } if *of == id),
+    );
+    let ended = place(&|action| matches!(action, Action::Ended(_)));
+    assert!(dropped.unwrap() < ended.unwrap(), "{found:?}");
+}
+
+/// Seconds pass.
+fn pass(members: &mut [Members], seconds: std::ops::Range<u64>) -> Told {
+    let mut told = Told::default();
+    for second in seconds {
+        for coll in &mut *members {
+            coll.tick(Duration::from_secs(second));
+        }
+        let more = carry(members);
+        told.joins.extend(more.joins);
+        told.waits.extend(more.waits);
+    }
+    told
+}
+
+fn nodes(n: usize) -> Vec<Members> {
+    (0..n).map(|_| Members::new()).collect()
+}
+
+#[test]
+fn members_that_wait_for_each_other_in_different_groups_end() {
+    // By who is member 0 of which: one of both, each of its own, the other of each.
+    for sets in [
+        [[0, 1, 2], [0, 1, 3]],
+        [[0, 1, 2], [1, 0, 2]],
+        [[1, 0, 2], [0, 1, 2]],
+    ] {
+        let mut members = nodes(4);
+        join(&mut members[0], &sets[0], 0, SETS[0]);
+        join(&mut members[1], &sets[1], 1, SETS[1]);
+        let told = pass(&mut members, 0..8);
+        assert_eq!(told.joins, [], "too early: {sets:?}");
+        assert!(told.waits.iter().any(|waits| waits.crossed), "{sets:?}");
+        let told = pass(&mut members, 8..30);
+        assert_eq!(told.joins, [Some(Errno::EINVAL); 2], "{sets:?}");
+    }
+}
+
+#[test]
+fn a_member_that_comes_late_is_waited_for() {
+    let mut members = nodes(2);
+    join(&mut members[0], &[0, 1], 0, SETS[0]);
+    let told = pass(&mut members, 0..300);
+    assert_eq!(told.joins, []);
+    let [waits] = told.waits[..] else {
+        panic!("more than a word: {told:?}");
+    };
+    assert_eq!((waits.rank, waits.member), (1, FiAddr(1)));
+    assert!(!waits.crossed && waits.operation.is_none());
+    join(&mut members[1], &[0, 1], 1, SETS[0]);
+    assert_eq!(carry(&mut members).joins, [None; 2]);
+}
+
+#[test]
+fn joins_in_another_order_are_no_disagreement() {
+    let mut members = nodes(2);
+    join(&mut members[0], &[0, 1], 0, SETS[0]);
+    join(&mut members[1], &[1, 0], 1, SETS[1]);
+    assert_eq!(pass(&mut members, 0..7).joins, []);
+    join(&mut members[0], &[1, 0], 0, SETS[1]);
+    join(&mut members[1], &[0, 1], 1, SETS[0]);
+    assert_eq!(carry(&mut members).joins, [None; 4]);
+}
+
+#[test]
+fn an_operation_that_waits_says_for_whom_once() {
+    let (mut coll, _) = started();
+    let mut waits = Vec::new();
+    for second in 0..30 {
+        coll.tick(Duration::from_secs(second));
+        for action in actions(&mut coll) {
+            if let Action::Waits { waits: found, .. } = action {
+                waits.push((second, found));
+            }
+        }
+    }
+    let [(second, found)] = waits[..] else {
+        panic!("more than a word: {waits:?}");
+    };
+    assert_eq!(second, 5);
+    assert_eq!(found.operation, Some((Collective::Allreduce, 0)));
+    assert_eq!((found.rank, found.member, found.members), (1, FiAddr(1), 4));
+}
