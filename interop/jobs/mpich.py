@@ -2,9 +2,9 @@
 
 import re
 
-from rig import peers
+from rig import peers, process
 from rig.case import Case, Failed
-from rig.library import Witness
+from rig.library import Library, Witness
 from rig.peers import HERE
 
 NAME = "mpich"
@@ -17,6 +17,9 @@ SETTINGS = {
     # Says which provider was taken.
     "MPIR_CVAR_DEBUG_SUMMARY": "1",
 }
+
+# Bytes of an allreduce.
+SIZES = (8, 64, 4096, 65536, 1 << 20, 16 << 20)
 
 P2P = ("p2p_buf", "p2p_buf_matched", "p2p_buf_part", "p2p_obj", "p2p_obj_matched", "msgspec", "util_pkl5")
 COLLECTIVE = ("cco_buf", "cco_buf_inter", "cco_nb_buf", "cco_nb_vec", "cco_ngh_buf", "cco_ngh_obj", "cco_obj",
@@ -34,15 +37,16 @@ def cases():
                   Case(f"{NAME}/traffic/{ranks}", own("traffic", ranks, ["20", "1048576"])),
                   Case(f"{NAME}/matched-probe/{ranks}", own("traffic", ranks, ["6", "1048576", "matched"]))]
     found += [Case(f"{NAME}/mpi4py/{module}/4", tests(module, 4), full=True) for module in P2P + COLLECTIVE]
+    found += [Case(f"{NAME}/allreduce/{ranks}", beside(ranks)) for ranks in (3, 4)]
     return found
 
 
 def prepare(bench):
     """Gets MPICH and mpi4py, and compiles our programs for this MPI."""
     global venv, suite
-    peers.packages(bench, "gcc", "libc6-dev")
+    peers.packages(bench, "gcc", "libc6-dev", "libfabric-dev")
     venv, suite = peers.python_mpi(bench)
-    for name in ("collectives", "traffic"):
+    for name in ("collectives", "traffic", "allreduce"):
         # The wheel's compiler wrapper names folders of the machine it was made on.
         peers.compile_c(bench, ["cc"], [HERE / "mpi" / f"{name}.c"], bench.scratch / f"{name}-mpich",
                         f"-I{venv}/include", f"-L{venv}/lib", f"-Wl,-rpath,{venv}/lib", "-lmpi")
@@ -79,5 +83,31 @@ def own(name, ranks, arguments):
         said = launch(bench, ranks, [bench.scratch / f"{name}-mpich", *arguments], 240)
         if not re.search(r"ranks, .* are right$", said, re.M):
             raise Failed("the program did not reach its end")
+
+    return body
+
+
+def allreduce(bench, ranks, pairs, milliseconds, sizes):
+    """Times MPI_Allreduce over the C library inside MPICH and fi_allreduce of the one under test, in turns."""
+    theirs = Library.find(venv / "lib" / "mpich")
+    environment = {**process.clean_environment(), **SETTINGS, "TMPDIR": str(bench.scratch)}
+    command = [venv / "bin" / "mpiexec", "-n", str(ranks), bench.scratch / "allreduce-mpich", bench.library.path,
+               str(pairs), str(milliseconds), *map(str, sizes)]
+    if theirs is None or theirs.is_at(bench.library.path):
+        raise Failed("MPICH does not bring a library of its own")
+    said = bench.succeed(command, 600, environment)
+    if (taken := set(re.findall(r"^libfabric provider: (\S+) ", said, re.M))) != {"tcp"}:
+        raise Failed(f"MPICH took {sorted(taken)} instead of tcp")
+    if not re.search(r"ranks, all sums are right$", said, re.M):
+        raise Failed("the program did not reach its end")
+    return re.findall(r"^ *(?:bytes|\d+) .*\(.*\)$", said, re.M)
+
+
+def beside(ranks):
+    """A case: the library's own collectives beside those of the MPI, which are on another library."""
+
+    def body(bench):
+        if len(allreduce(bench, ranks, 1, 5, SIZES)) != 1 + len(SIZES):
+            raise Failed("the program left sizes out")
 
     return body
