@@ -26,6 +26,7 @@ use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::mr::Mr;
 use crate::owned::PeerRx;
+use crate::pulse::looks;
 use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::{State, token};
@@ -103,6 +104,19 @@ impl<T: Transport, K: Mode> Inner<T, K> {
         }
     }
 
+    /// Whether a thread must not sleep until epoll wakes it, since there is something to do;
+    /// otherwise [`Inner::wake_up`] follows.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        looks::<T>() && self.state.lock().fall_asleep()
+    }
+
+    /// A thread has slept.
+    pub(crate) fn wake_up(&self) {
+        if looks::<T>() {
+            self.state.lock().wake_up();
+        }
+    }
+
     /// Lets other threads run, after many polls in vain.
     #[inline]
     pub(crate) fn pause(&self) {
@@ -153,7 +167,10 @@ impl<T: Transport> Inner<T, Shared> {
                 state.poll();
             }
             // Level-triggered: what the progress left is told again.
-            let _ = self.epoll.wait(events, None);
+            if !self.fall_asleep() {
+                let _ = self.epoll.wait(events, None);
+                self.wake_up();
+            }
             let back = self.activity.load(Ordering::Relaxed) != seen
                 || self.waiting.load(Ordering::Relaxed) > 0;
             if back || self.stop.load(Ordering::Acquire) {
@@ -174,6 +191,14 @@ impl<T: Transport> ProgressSource for Inner<T, Shared> {
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.epoll.as_fd())
+    }
+
+    fn before_wait(&self) -> bool {
+        self.fall_asleep()
+    }
+
+    fn after_wait(&self) {
+        self.wake_up();
     }
 }
 

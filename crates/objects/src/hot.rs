@@ -8,6 +8,7 @@ use ripstop_engine::xnet::Engine;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result};
 
+use crate::pulse::{Pulse as _, looks};
 use crate::state::{State, token};
 use crate::transport::{Link as _, Transport};
 
@@ -159,6 +160,11 @@ impl<T: Transport> Hot<T> {
         self.left = left.min(READS) - (self.quick - 1);
     }
 
+    /// A look at all streams was in vain.
+    pub(crate) fn pass(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
     /// It takes so many reads in vain until the next poll.
     fn restart(&mut self) {
         (self.quick, self.left) = (1, POLL_EVERY);
@@ -202,6 +208,7 @@ impl<T: Transport> State<T> {
         };
         hot.turn = !hot.turn;
         match link.recv_once(&mut self.staging) {
+            Err(Errno::EAGAIN) if looks::<T>() && self.pulse.is_due() => Quick::Found(NOTHING),
             Err(Errno::EAGAIN) => Quick::Nothing,
             Ok(0) => Quick::Found(Found::from(-(Errno::ECONNRESET.0 as i16))),
             Ok(count) => Quick::Found(count.cast_signed()),
@@ -243,9 +250,15 @@ impl<T: Transport> State<T> {
                     self.hot.next();
                     self.hot.hold();
                     self.hot.left = self.hot.left.saturating_sub(1);
+                    if looks::<T>()
+                        && let (1.., last) = self.look()
+                    {
+                        self.note_active(1, last);
+                    }
                     self.release_hot();
                 }
             }
+            None if looks::<T>() && self.hot.left > 0 => self.look_only(),
             _ => self.poll(),
         }
     }
@@ -256,9 +269,12 @@ impl<T: Transport> State<T> {
             return;
         };
         let ended = self.ending.len();
-        if self.epoll.poll(&mut events).is_ok() && !events.is_empty() {
-            let mut active = 0;
-            let mut last = NIL;
+        let (mut active, mut last) = match looks::<T>() {
+            true => self.look(),
+            false => (0, NIL),
+        };
+        let found = self.epoll.poll(&mut events).is_ok() && !events.is_empty();
+        if found {
             for index in 0..events.len() {
                 let Some(event) = events.at(index) else { break };
                 let id = event.token as u32;
@@ -283,6 +299,11 @@ impl<T: Transport> State<T> {
                     _ => {}
                 }
             }
+        }
+        if looks::<T>() && self.rung {
+            self.rearm();
+        }
+        if found || active > 0 {
             self.note_active(active, last);
         } else if self.hot.cold_for > 0 {
             self.hot.cold_for -= 1;
@@ -300,7 +321,7 @@ impl<T: Transport> State<T> {
 
     /// Remembers the stream that was just active, to be read first; with many active ones
     /// only the poll of all is worth it.
-    fn note_active(&mut self, active: u32, last: u32) {
+    pub(crate) fn note_active(&mut self, active: u32, last: u32) {
         if active as usize > HOT {
             self.hot = Hot {
                 cold_for: COLD,

@@ -11,7 +11,8 @@
 //!
 //! All objects of a domain share one state behind its lock ([`Mode`]), and whoever holds that makes
 //! progress for all. Nothing of a transport is called by two threads at once for one domain, except
-//! [`Transport::bind`], [`Transport::bind_row`] and [`Transport::default_source`].
+//! [`Transport::bind`], [`Transport::bind_row`] and [`Transport::default_source`]. A thread that sleeps
+//! does so in epoll, without the lock; what epoll cannot see is asked to tell before ([`Pulse`]).
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -41,6 +42,7 @@ mod passive;
 mod place;
 mod polls;
 mod post;
+mod pulse;
 mod rdm;
 mod rma;
 mod scalable;
@@ -69,6 +71,7 @@ pub use ip::IpTable;
 pub use mr::Mr;
 pub use owned::PeerRx;
 pub use passive::PassiveEp;
+pub use pulse::{Epolled, Pulse, Seen};
 pub use scalable::ScalableEp;
 pub use srx::SharedRx;
 pub use stx::SharedTx;

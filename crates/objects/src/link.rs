@@ -9,6 +9,7 @@ use ripstop_wire::xnet::cm::{Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::accept::{read_message, terms, write_message};
+use crate::pulse::{Pulse as _, looks};
 use crate::rdm::advice;
 use crate::state::State;
 use crate::stream::Phase;
@@ -59,14 +60,15 @@ impl<T: Transport> State<T> {
 
     /// What an endpoint says to the peer it connects to.
     fn hello(&mut self, ep: u32, link: &T::Link) -> Result<Vec<u8>> {
-        let Some(state) = self.ep(ep) else {
+        let state = self.eps.get_mut(ep as usize);
+        let Some(state) = state.and_then(Option::as_mut) else {
             return Ok(Vec::new());
         };
         let Some(rdm) = &state.rdm else {
             return Ok(std::mem::take(&mut state.msg.hello));
         };
-        let greeting = Greeting::request(0, 0, pid());
-        T::ask(link, &rdm.addr, greeting.with_context(rdm.context))
+        let greeting = Greeting::request(0, 0, pid()).with_context(rdm.context);
+        T::ask(&mut self.pulse, link, &rdm.addr, greeting)
     }
 
     fn handle_answer(&mut self, id: u32) {
@@ -109,7 +111,7 @@ impl<T: Transport> State<T> {
         }
         let mut rendezvous = false;
         if is_rdm {
-            let granted = T::answered(&link, &data).and_then(|greeting| {
+            let granted = T::answered(&mut self.pulse, &link, &data).and_then(|greeting| {
                 let protocol = greeting.granted().map_err(Broken::Wrong)?;
                 Ok((protocol, greeting))
             });
@@ -135,8 +137,8 @@ impl<T: Transport> State<T> {
                 }
             }
         }
+        self.go_up(id);
         if let Some(stream) = self.stream(id) {
-            stream.phase = Phase::Up;
             stream.deadline = None;
         }
         self.engine.conn_up(id, terms(&header, rendezvous));
@@ -145,6 +147,20 @@ impl<T: Transport> State<T> {
             self.msg_connected(id, &data);
         }
         self.flush(id);
+    }
+
+    /// The handshake of a stream is over.
+    pub(crate) fn go_up(&mut self, id: u32) {
+        let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
+            return;
+        };
+        stream.phase = Phase::Up;
+        if let Some(link) = &stream.link {
+            link.up();
+            if looks::<T>() {
+                self.pulse.add(id, link);
+            }
+        }
     }
 
     /// An attempt to connect came to nothing.
@@ -241,6 +257,9 @@ impl<T: Transport> State<T> {
     pub(crate) fn drop_stream(&mut self, id: u32, error: Errno) {
         self.forget_hot(id);
         self.engine.close_conn(id, error);
+        if looks::<T>() && self.stream(id).is_some_and(|stream| stream.is_up()) {
+            self.pulse.remove(id);
+        }
         if let Some(slot) = self.streams.get_mut(id as usize) {
             *slot = None;
         }

@@ -11,7 +11,6 @@ use crate::accept::{Request, terms, write_message};
 use crate::events;
 use crate::rdm::Named;
 use crate::state::State;
-use crate::stream::Phase;
 use crate::transport::{Link as _, Transport};
 use crate::tunables::MAX_HELLO;
 
@@ -57,9 +56,7 @@ impl<T: Transport> State<T> {
             self.drop_stream(id, error);
             return Err(error);
         }
-        if let Some(stream) = self.stream(id) {
-            stream.phase = Phase::Up;
-        }
+        self.go_up(id);
         self.engine.conn_up(id, terms);
         if let Some(state) = self.ep(ep) {
             state.routes = vec![id];

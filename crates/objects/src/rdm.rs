@@ -210,7 +210,7 @@ impl<T: Transport> State<T> {
             peer: from,
             header,
         } = request;
-        let (greeting, peer) = match T::asked(&link, &from, data) {
+        let (greeting, peer) = match T::asked(&mut self.pulse, &link, &from, data) {
             Ok(asked) => asked,
             Err(error) => {
                 log_warn!(
@@ -266,15 +266,15 @@ impl<T: Transport> State<T> {
         let answer = greeting.answer(pid()).with_context(own);
         let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
         let terms = terms(&header, rendezvous);
-        let accepted = T::answer(&link, answer)
+        let accepted = T::answer(&mut self.pulse, &link, answer)
             .and_then(|data| write_message(&link, Kind::Response, terms.extensions, &data))
             .and_then(|()| self.attach(id, link, Interest::READ));
         if let Err(error) = accepted {
             log_warn!(T, EpCtrl, "{peer}: could not be accepted: {error}");
             return self.drop_stream(id, Errno::ECONNABORTED);
         }
+        self.go_up(id);
         if let Some(stream) = self.stream(id) {
-            stream.phase = Phase::Up;
             stream.peer_pid = Some(greeting.pid);
             if decision == Decision::Loopback {
                 stream.role = Role::Loopback;

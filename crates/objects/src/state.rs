@@ -17,6 +17,7 @@ use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::hot::{Hot, consume_whole, read_to};
 use crate::polls::Polls;
+use crate::pulse::{Pulse, Seen, looks};
 use crate::slots::Slots;
 use crate::small::SCRATCH;
 use crate::stage::STAGE;
@@ -51,6 +52,8 @@ pub(crate) mod token {
 pub(crate) struct Waiter {
     pub(crate) what: Waited,
     pub(crate) event: Arc<EventFd>,
+    /// The program may sleep on its descriptor, for as long as it likes.
+    pub(crate) outside: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +94,13 @@ pub(crate) struct State<T: Transport> {
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
     pub(crate) hot: Hot<T>,
+    pub(crate) pulse: T::Pulse,
+    /// What the last look has found.
+    pub(crate) seen: Vec<Seen>,
+    /// Threads that sleep here.
+    pub(crate) sleepers: u32,
+    /// A bell was taken away.
+    pub(crate) rung: bool,
     generation: u32,
     /// Streams that have ended, and are closed once all others were looked at.
     pub(crate) ending: Vec<Ending>,
@@ -136,6 +146,10 @@ impl<T: Transport> State<T> {
             round: 0,
             unattended: false,
             hot: Hot::default(),
+            pulse: Pulse::open()?,
+            seen: Vec::new(),
+            sleepers: 0,
+            rung: false,
             generation: 0,
             ending: Vec::new(),
             max_context: 0,
@@ -200,6 +214,12 @@ impl<T: Transport> State<T> {
             self.handle_handshake(id);
             self.after();
             return;
+        }
+        if looks::<T>()
+            && let Some(link) = stream.link.as_ref()
+        {
+            link.heard();
+            self.rung = true;
         }
         if event.writable() {
             self.flush(id);
@@ -452,6 +472,9 @@ impl<T: Transport> State<T> {
             return;
         }
         stream.interest = interest;
+        if looks::<T>() && stream.is_up() {
+            return self.pulse.modify(id, interest);
+        }
         let generation = stream.generation;
         let failed = match &stream.link {
             Some(link) => epoll

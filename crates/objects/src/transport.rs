@@ -9,6 +9,7 @@ use ripstop_wire::WireError;
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::addr::Addr;
+use crate::pulse::Pulse;
 use crate::tunables::Tunables;
 
 /// A way for endpoints of one kind to reach each other. It stands for a provider in the types of
@@ -28,6 +29,9 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
 
     /// Where connections arrive.
     type Listener: Listener<Link = Self::Link, Addr = Self::Addr>;
+
+    /// What each domain has of it, and looks at; [`Epolled`](crate::Epolled) where epoll tells all.
+    type Pulse: Pulse<Self::Link>;
 
     /// The address of an endpoint or listener whose `fi_info` names none.
     fn default_source(params: &Self::Params) -> Self::Addr;
@@ -73,7 +77,12 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Of the system; the attempt has failed.
-    fn ask(link: &Self::Link, own: &Self::Addr, greeting: Greeting) -> Result<Vec<u8>>;
+    fn ask(
+        pulse: &mut Self::Pulse,
+        link: &Self::Link,
+        own: &Self::Addr,
+        greeting: Greeting,
+    ) -> Result<Vec<u8>>;
 
     /// Who connects to an RDM endpoint, from what [`Transport::ask`] said on the other side: its
     /// greeting and its address. `from` is what [`Listener::accept`] said.
@@ -81,6 +90,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// # Errors
     /// Why it is refused; a line in the log says so.
     fn asked(
+        pulse: &mut Self::Pulse,
         link: &Self::Link,
         from: &Self::Addr,
         data: &[u8],
@@ -90,8 +100,8 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As for [`Transport::ask`].
-    fn answer(link: &Self::Link, greeting: Greeting) -> Result<Vec<u8>> {
-        let _ = link;
+    fn answer(pulse: &mut Self::Pulse, link: &Self::Link, greeting: Greeting) -> Result<Vec<u8>> {
+        let _ = (pulse, link);
         Ok(greeting.emit().to_vec())
     }
 
@@ -99,8 +109,12 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Why the connection is given up; a line in the log says so.
-    fn answered(link: &Self::Link, data: &[u8]) -> core::result::Result<Greeting, Broken> {
-        let _ = link;
+    fn answered(
+        pulse: &mut Self::Pulse,
+        link: &Self::Link,
+        data: &[u8],
+    ) -> core::result::Result<Greeting, Broken> {
+        let _ = (pulse, link);
         Greeting::parse(data).map_err(Broken::Wrong)
     }
 }
@@ -192,6 +206,14 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// Whether the attempt to connect has ended well. It may still be under way though
     /// [`Link::take_error`] knows of no error.
     fn is_connected(&self) -> bool;
+
+    /// The handshake is over: what is sent and received from now on are messages.
+    fn up(&self) {}
+
+    /// Epoll says that the descriptor can be read or has ended, of a link that a domain looks at
+    /// itself ([`Pulse`]): bells are taken away, and an end is remembered for [`Link::recv`], which
+    /// tells it behind all that came before.
+    fn heard(&self) {}
 
     /// The address of this end.
     ///

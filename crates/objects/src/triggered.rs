@@ -373,6 +373,7 @@ impl<T: Transport> State<T> {
             self.waiters.push(Waiter {
                 what: Waited::Work,
                 event,
+                outside: false,
             });
         }
         self.wake_waiters();

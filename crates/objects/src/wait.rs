@@ -9,6 +9,7 @@ use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
 use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
+use crate::pulse::{Pulse as _, looks};
 use crate::state::{State, Waited, Waiter};
 use crate::transport::Transport;
 
@@ -77,6 +78,7 @@ impl Wait {
         state.waiters.push(Waiter {
             what,
             event: Arc::clone(&parts.event),
+            outside: false,
         });
     }
 
@@ -104,6 +106,20 @@ impl Wait {
             return Err(Errno::EAGAIN);
         }
         self.arm(&mut state, what);
+        self.lend(&mut state)
+    }
+
+    /// The program will sleep on the descriptor, unless there is something to do.
+    fn lend<T: Transport>(&self, state: &mut State<T>) -> Result<()> {
+        if !looks::<T>() {
+            return Ok(());
+        }
+        if state.pulse.arm() {
+            return Err(Errno::EAGAIN);
+        }
+        if let (Some(parts), Some(last)) = (&self.parts, state.waiters.last_mut()) {
+            last.outside = Arc::ptr_eq(&last.event, &parts.event);
+        }
         Ok(())
     }
 
@@ -168,6 +184,9 @@ impl Wait {
         events: &mut Events,
         left: Option<Duration>,
     ) -> Result<()> {
+        if domain.inner.fall_asleep() {
+            return Ok(());
+        }
         domain.inner.waiting.fetch_add(1, Ordering::Relaxed);
         let slept = match (&self.parts, self.obj) {
             (Some(parts), obj) if obj != WaitObj::Yield => {
@@ -181,6 +200,7 @@ impl Wait {
             }
         };
         domain.inner.waiting.fetch_sub(1, Ordering::Relaxed);
+        domain.inner.wake_up();
         match slept {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error),

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use ripstop_objects::{Broken, Link, Listener, Origin, Transport};
+use ripstop_objects::{Broken, Epolled, Link, Listener, Origin, Transport};
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
@@ -33,6 +33,7 @@ impl Transport for Tcp {
     type Addr = SocketAddr;
     type Link = TcpSocket;
     type Listener = TcpSocket;
+    type Pulse = Epolled;
 
     fn default_source(params: &Params) -> SocketAddr {
         let all = addresses(params).unwrap_or_default();
@@ -72,12 +73,18 @@ impl Transport for Tcp {
         link.0.set_keepalive(Some(KEEPALIVE))
     }
 
-    fn ask(_: &TcpSocket, own: &SocketAddr, greeting: Greeting) -> Result<Vec<u8>> {
+    fn ask(
+        _: &mut Epolled,
+        _: &TcpSocket,
+        own: &SocketAddr,
+        greeting: Greeting,
+    ) -> Result<Vec<u8>> {
         let port = own.port();
         Ok(Greeting { port, ..greeting }.emit().to_vec())
     }
 
     fn asked(
+        _: &mut Epolled,
         _: &TcpSocket,
         from: &SocketAddr,
         data: &[u8],
@@ -154,5 +161,7 @@ impl Listener for TcpSocket {
     }
 }
 
+#[cfg(test)]
+mod looked;
 #[cfg(test)]
 mod tests;

@@ -256,10 +256,13 @@ impl EventQueue {
     pub fn try_wait(&self) -> Result<()> {
         self.progress();
         let state = self.state();
-        if state.items.is_empty() && !state.overrun {
-            Ok(())
-        } else {
-            Err(Errno::EAGAIN)
+        let empty = state.items.is_empty() && !state.overrun;
+        // Sources have locks of their own, and push events with them held.
+        drop(state);
+        // How long the program waits is not known, so nobody is told afterwards.
+        match empty && self.sources.before_wait().is_some() {
+            true => Ok(()),
+            false => Err(Errno::EAGAIN),
         }
     }
 
@@ -311,7 +314,12 @@ impl EventQueue {
                 return Err(Errno::EAGAIN);
             }
             let limits = [left, self.sources.wait_limit()];
-            self.waiting.wait(limits.into_iter().flatten().min())?;
+            let Some(asked) = self.sources.before_wait() else {
+                continue;
+            };
+            let waited = self.waiting.wait(limits.into_iter().flatten().min());
+            Sources::after_wait(asked);
+            waited?;
         }
     }
 

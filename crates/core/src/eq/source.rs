@@ -14,6 +14,17 @@ pub trait ProgressSource: Send + Sync {
     /// millisecond.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Somebody will wait for the descriptor, who called [`progress`](Self::progress) before.
+    /// Returns whether there is something to do, so that it must not. Otherwise
+    /// [`after_wait`](Self::after_wait) follows, unless nobody knows for how long the program waits
+    /// (`fi_trywait(3)`).
+    fn before_wait(&self) -> bool {
+        false
+    }
+
+    /// Somebody has waited for the descriptor.
+    fn after_wait(&self) {}
+
     /// How long a queue may wait from now on without calling again, even though the
     /// descriptor stays unreadable; `None` for ever.
     fn wait_limit(&self) -> Option<Duration> {
@@ -65,6 +76,28 @@ impl Sources {
             if let Some(alive) = source.upgrade() {
                 return Some(alive);
             }
+        }
+    }
+
+    /// Asks all sources whether somebody may wait. Returns those that were asked, to be told
+    /// afterwards, or none where one has something to do.
+    pub(super) fn before_wait(&self) -> Option<Vec<Weak<dyn ProgressSource>>> {
+        let mut asked = Vec::new();
+        let mut next = 0;
+        while let Some(source) = self.at(&mut next) {
+            if source.before_wait() {
+                Self::after_wait(asked);
+                return None;
+            }
+            asked.push(Arc::downgrade(&source));
+        }
+        Some(asked)
+    }
+
+    /// Tells those that [`Sources::before_wait`] has asked.
+    pub(super) fn after_wait(asked: Vec<Weak<dyn ProgressSource>>) {
+        for source in asked.iter().filter_map(Weak::upgrade) {
+            source.after_wait();
         }
     }
 

@@ -307,3 +307,54 @@ fn a_source_that_is_gone_is_forgotten() {
     eq.progress();
     assert_eq!(second.calls.load(Ordering::Relaxed), 1);
 }
+
+/// Something whose descriptor does not tell all.
+#[derive(Default)]
+struct Quiet {
+    due: AtomicBool,
+    waits: AtomicUsize,
+    told: AtomicUsize,
+}
+
+impl ProgressSource for Quiet {
+    fn progress(&self) {}
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn before_wait(&self) -> bool {
+        let due = self.due.swap(false, Ordering::Relaxed);
+        self.waits.fetch_add(usize::from(!due), Ordering::Relaxed);
+        due
+    }
+
+    fn after_wait(&self) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_queue_does_not_wait_while_a_source_has_something_to_do() {
+    let eq = open(WaitObj::Fd);
+    let [first, second] = [(); 2].map(|()| Arc::new(Quiet::default()));
+    for quiet in [&first, &second] {
+        let source: Arc<dyn ProgressSource> = Arc::clone(quiet) as _;
+        eq.add_source(&source).unwrap();
+    }
+    let counts = |quiet: &Quiet| {
+        let count = |counter: &AtomicUsize| counter.swap(0, Ordering::Relaxed);
+        (count(&quiet.waits), count(&quiet.told))
+    };
+    second.due.store(true, Ordering::Relaxed);
+    assert_eq!(eq.try_wait(), Err(Errno::EAGAIN));
+    assert_eq!((counts(&first), counts(&second)), ((1, 1), (0, 0)));
+    assert_eq!(eq.try_wait(), Ok(()));
+    assert_eq!((counts(&first), counts(&second)), ((1, 0), (1, 0)));
+    second.due.store(true, Ordering::Relaxed);
+    assert_eq!(eq.sread(Some(Duration::from_millis(5))), Err(Errno::EAGAIN));
+    let (waits, told) = counts(&second);
+    assert!(waits > 0 && waits == told);
+    let (waits, told) = counts(&first);
+    assert!(waits > 1 && waits == told);
+}

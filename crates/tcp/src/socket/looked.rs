@@ -1,0 +1,297 @@
+//! The objects over sockets of which epoll tells nothing but that there is something to read, as if
+//! it were a bell: the rest is seen by looking.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ripstop_core::Info;
+use ripstop_core::hints::Request;
+use ripstop_core::provider::{
+    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric as _, RecvKind,
+    SendKind, Token,
+};
+use ripstop_core::registry::ProviderInfo as _;
+use ripstop_core::{DomainAttr, EpAttr, Hints};
+use ripstop_mem::Parked;
+use ripstop_objects::{Fabric, Pulse, Seen};
+use ripstop_os::{Epoll, Events, Interest};
+use ripstop_types::{Errno, FiAddr, Flags, Progress, Threading, Version, WaitObj};
+
+use super::*;
+use crate::TcpProvider;
+
+#[derive(Debug)]
+struct Looked;
+
+/// How often looking found room to write, and how often somebody was about to sleep.
+static ROOM: AtomicUsize = AtomicUsize::new(0);
+static ARMED: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Debug)]
+struct Looks {
+    epoll: Epoll,
+    links: HashMap<u32, Arc<TcpSocket>>,
+}
+
+impl Pulse<TcpSocket> for Looks {
+    const LOOKS: bool = true;
+
+    fn open() -> Result<Self> {
+        Ok(Self {
+            epoll: Epoll::new()?,
+            links: HashMap::new(),
+        })
+    }
+
+    fn add(&mut self, id: u32, link: &Arc<TcpSocket>) {
+        let id64 = u64::from(id);
+        self.epoll.add(&**link, id64, Interest::READ).unwrap();
+        assert!(self.links.insert(id, Arc::clone(link)).is_none());
+    }
+
+    fn modify(&mut self, id: u32, interest: Interest) {
+        let link = &*self.links[&id];
+        self.epoll.modify(link, u64::from(id), interest).unwrap();
+    }
+
+    fn remove(&mut self, id: u32) {
+        let link = self.links.remove(&id).expect("a link that was added");
+        self.epoll.remove(&*link).unwrap();
+    }
+
+    fn is_due(&mut self) -> bool {
+        let mut events = Events::with_capacity(1);
+        self.epoll.poll(&mut events).unwrap() > 0
+    }
+
+    fn look(&mut self, seen: &mut Vec<Seen>) {
+        let mut events = Events::with_capacity(8);
+        self.epoll.poll(&mut events).unwrap();
+        let room = events.iter().filter(|event| event.writable()).count();
+        ROOM.fetch_add(room, Ordering::Relaxed);
+        seen.extend(events.iter().map(|event| Seen {
+            id: event.token as u32,
+            what: Interest {
+                read: event.readable() || event.hangup() || event.error(),
+                write: event.writable(),
+                edge: false,
+            },
+        }));
+    }
+
+    fn arm(&mut self) -> bool {
+        ARMED.fetch_add(1, Ordering::Relaxed);
+        self.epoll.poll(&mut Events::with_capacity(1)).unwrap() > 0
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Transport for Looked {
+    const NAME: &'static str = NAME;
+    type Params = Params;
+    type Addr = SocketAddr;
+    type Link = TcpSocket;
+    type Listener = TcpSocket;
+    type Pulse = Looks;
+
+    fn default_source(params: &Params) -> SocketAddr {
+        Tcp::default_source(params)
+    }
+
+    fn bind(params: &Params, addr: &SocketAddr) -> Result<TcpSocket> {
+        Tcp::bind(params, addr)
+    }
+
+    fn bind_row(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
+        Tcp::bind_row(params, addr, count)
+    }
+
+    fn connect(_: &Params, to: &SocketAddr, _: Origin<Self>) -> Result<(TcpSocket, Connect)> {
+        let (socket, progress) = Socket::connect(to, None)?;
+        Ok((TcpSocket(socket), progress))
+    }
+
+    fn prepare(params: &Params, link: &TcpSocket, dscp: Option<u8>) -> Result<()> {
+        Tcp::prepare(params, link, dscp)
+    }
+
+    fn ask(_: &mut Looks, link: &TcpSocket, own: &SocketAddr, hi: Greeting) -> Result<Vec<u8>> {
+        Tcp::ask(&mut Epolled, link, own, hi)
+    }
+
+    fn asked(
+        _: &mut Looks,
+        link: &TcpSocket,
+        from: &SocketAddr,
+        data: &[u8],
+    ) -> core::result::Result<(Greeting, SocketAddr), Broken> {
+        Tcp::asked(&mut Epolled, link, from, data)
+    }
+}
+
+fn info(threading: Threading) -> Info {
+    let hints = Hints {
+        caps: Flags::MSG,
+        ep: Some(EpAttr {
+            ep_type: ripstop_types::EpType::Rdm,
+            ..EpAttr::default()
+        }),
+        domain: Some(DomainAttr {
+            threading,
+            progress: Progress::Manual,
+            control_progress: Progress::Manual,
+            ..DomainAttr::default()
+        }),
+        ..Hints::default()
+    };
+    let request = Request {
+        version: Version::CURRENT,
+        node: Some("127.0.0.1"),
+        flags: Flags::SOURCE,
+        hints: Some(&hints),
+        ..Request::default()
+    };
+    let answer = TcpProvider::new().getinfo(&request);
+    answer.infos.into_iter().next().expect("an RDM interface")
+}
+
+struct End<D: Domain> {
+    ep: Arc<D::Endpoint>,
+    cq: Arc<D::Cq>,
+    av: Arc<D::Av>,
+}
+
+fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
+    let cq = domain.cq(&CqAttr {
+        wait: WaitObj::Unspec,
+        ..CqAttr::default()
+    });
+    let cq = cq.unwrap();
+    let av = domain.av(&AvAttr::default()).unwrap();
+    let ep = domain.endpoint(info, Token(0)).unwrap();
+    ep.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
+    ep.bind_av(&av).unwrap();
+    ep.enable().unwrap();
+    End { ep, cq, av }
+}
+
+fn fabric(info: &Info) -> Arc<Fabric<Looked>> {
+    Arc::new(Fabric::new(info.fabric.clone(), Arc::new(Params::read())))
+}
+
+#[test]
+fn messages_flow_where_only_looking_tells_of_them() {
+    const ENDS: usize = 5;
+    let info = info(Threading::Domain);
+    let fabric = fabric(&info);
+    let domains: Vec<_> = (0..ENDS)
+        .map(|_| fabric.serial_domain(&info).unwrap())
+        .collect();
+    let ends: Vec<_> = domains.iter().map(|domain| open(domain, &info)).collect();
+    for len in [8, 4 << 20] {
+        let parked: Vec<_> = (0..ENDS as u8)
+            .map(|fill| Parked::park(vec![fill; len]))
+            .collect();
+        let rooms: Vec<_> = (0..ENDS * (ENDS - 1))
+            .map(|_| Parked::park(vec![0xff; len]))
+            .collect();
+        let mut room = rooms.iter();
+        for (own, end) in ends.iter().enumerate() {
+            for (other, peer) in ends.iter().enumerate().filter(|(other, _)| *other != own) {
+                let to = end.av.insert(&peer.ep.name().unwrap()).unwrap();
+                let buf = room.next().unwrap().buf();
+                end.ep
+                    .recv(RecvKind::Msg, &[buf], FiAddr::UNSPEC, 1, None)
+                    .unwrap();
+                let text = parked[own].buf();
+                let sent = end.ep.send(SendKind::Msg, &[text], None, to, 2, None);
+                assert_eq!(sent, Ok(()), "from {own} to {other}");
+            }
+        }
+        let stop = Instant::now() + Duration::from_secs(20);
+        let mut left = [2 * (ENDS - 1); ENDS];
+        while left != [0; ENDS] {
+            assert!(Instant::now() < stop, "still to come: {left:?}");
+            for (end, left) in ends.iter().zip(&mut left) {
+                *left -= end.cq.read(4, |_| ()).unwrap_or(0);
+            }
+        }
+        for (own, rooms) in rooms.chunks(ENDS - 1).enumerate() {
+            let mut bytes = vec![0; len];
+            let mut from: Vec<u8> = rooms
+                .iter()
+                .map(|room| {
+                    ripstop_mem::copy_in(&mut bytes, room.buf());
+                    assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+                    bytes[0]
+                })
+                .collect();
+            from.sort_unstable();
+            let others: Vec<u8> = (0..ENDS as u8).filter(|id| *id != own as u8).collect();
+            assert_eq!(from, others);
+        }
+        // Nobody uses the memory any more.
+        drop(
+            parked
+                .into_iter()
+                .chain(rooms)
+                .map(Parked::unpark)
+                .collect::<Vec<_>>(),
+        );
+    }
+    assert!(ROOM.load(Ordering::Relaxed) > 0);
+}
+
+fn wait<D: Domain>(end: &End<D>, mut entries: usize) {
+    let stop = Instant::now() + Duration::from_secs(20);
+    while entries > 0 {
+        match end.cq.sread(2, 1, Some(Duration::from_secs(10)), |_| ()) {
+            Ok(count) => entries -= count,
+            Err(error) => assert_eq!(error, Errno::EAGAIN),
+        }
+        assert!(Instant::now() < stop, "a message does not arrive");
+    }
+}
+
+/// Sends and gets 20 messages in turn.
+fn turn<D: Domain>(end: &End<D>, to: FiAddr, first: bool) {
+    let [text, room] = [Parked::park(vec![1; 64]), Parked::park(vec![0; 64])];
+    for round in 0..20 {
+        end.ep
+            .recv(RecvKind::Msg, &[room.buf()], FiAddr::UNSPEC, 1, None)
+            .unwrap();
+        let send = || {
+            std::thread::sleep(Duration::from_millis(round % 5));
+            let sent = end.ep.send(SendKind::Msg, &[text.buf()], None, to, 2, None);
+            sent.unwrap();
+        };
+        if first {
+            send();
+            wait(end, 2);
+        } else {
+            wait(end, 1);
+            send();
+            wait(end, 1);
+        }
+    }
+    drop((text.unpark(), room.unpark()));
+}
+
+#[test]
+fn who_sleeps_is_woken_where_only_looking_tells() {
+    let info = info(Threading::Safe);
+    let fabric = fabric(&info);
+    let [near, far] = [(); 2].map(|()| fabric.safe_domain(&info).unwrap());
+    let (near, far) = (open(&near, &info), open(&far, &info));
+    let to_far = near.av.insert(&far.ep.name().unwrap()).unwrap();
+    let to_near = far.av.insert(&near.ep.name().unwrap()).unwrap();
+    let before = ARMED.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| turn(&near, to_far, true));
+        turn(&far, to_near, false);
+    });
+    assert!(ARMED.load(Ordering::Relaxed) > before);
+}
