@@ -465,6 +465,27 @@ fn nobody_joins_without_the_others() {
 }
 
 #[test]
+fn members_of_different_sets_do_not_wait_for_each_other_for_ever() {
+    let mut members = open(2, Progress::Manual);
+    members[0].join(&[0, 1], 1);
+    members[1].join(&[1, 0], 1);
+    let begin = Instant::now();
+    for joined in all(&members, Member::joined) {
+        let error = joined.unwrap_err();
+        assert_eq!((error.context, error.err), (1, Errno::EINVAL));
+    }
+    // Not at once: the other join might have come yet.
+    assert!(begin.elapsed() > Duration::from_secs(5));
+    for member in &mut members {
+        member.groups.clear();
+        member.join(&[1, 0], 2);
+    }
+    for joined in all(&members, Member::joined) {
+        assert_eq!(joined.unwrap(), 2);
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let mut members = open(2, Progress::Manual);
     let member = &mut members[0];

@@ -223,9 +223,10 @@ impl<B: Buffer> Collectives<B> {
                     self.take_back(ep, src, message);
                     true
                 }
-                Kind::Decline => {
-                    self.declined_elsewhere(ep, src, message);
-                    false
+                // Not kept: a later join of that set has nothing to do with it.
+                Kind::Decline if Gone::from_number(message.tag) == Gone::Mismatch => {
+                    self.declined_elsewhere(ep, src);
+                    true
                 }
                 _ => false,
             };
@@ -278,10 +279,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Member 0 of another group has found that the two wait for each other.
-    fn declined_elsewhere(&mut self, ep: u32, src: FiAddr, message: &Message) {
-        if Gone::from_number(message.tag) != Gone::Mismatch {
-            return;
-        }
+    fn declined_elsewhere(&mut self, ep: u32, src: FiAddr) {
         for id in 0..self.groups.end() {
             let joins = |group: &&Group| group.ep == ep && group.state == State::Joining;
             let Some(group) = self.groups.get(id).filter(joins) else {
