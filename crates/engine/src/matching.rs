@@ -118,9 +118,9 @@ pub struct Unexpected {
     pub envelope: Envelope,
     /// The endpoint it came to.
     pub ep: u32,
-    /// The connection it came (or comes) by; [`NIL`](crate::pool::NIL) once that is gone.
+    /// The connection it came (or comes) by; [`NIL`] once that is gone.
     pub conn: u32,
-    /// Where the driver keeps its payload, or [`NIL`](crate::pool::NIL) for none.
+    /// Where the driver keeps its payload, or [`NIL`] for none.
     pub slot: u32,
     /// Bytes of payload kept so far.
     pub kept: u64,
