@@ -211,7 +211,10 @@ impl<B: Buffer> Collectives<B> {
                     Kind::Decline if group.me == 0 => {
                         group.joined.contains(&(message.from, message.seq))
                     }
-                    Kind::Decline if message.seq == 0 => message.from == 0,
+                    // That a crossed join has ended says nothing of one begun since.
+                    Kind::Decline if message.seq == 0 => {
+                        message.from == 0 && Gone::from_number(message.tag) != Gone::Mismatch
+                    }
                     _ => message.from == 0 && message.seq == group.attempt,
                 }
         };

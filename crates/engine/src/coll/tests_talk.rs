@@ -262,6 +262,26 @@ fn members_that_wait_for_each_other_in_different_groups_end() {
 }
 
 #[test]
+fn the_end_of_a_crossed_join_does_not_end_the_next() {
+    let mut members = nodes(2);
+    join(&mut members[0], &[1, 0], 0, SETS[1]);
+    // What member 0 of that set said when it gave up came late.
+    let late = Message {
+        kind: Kind::Decline,
+        group: SETS[1],
+        check: 0,
+        seq: 0,
+        tag: super::Gone::Mismatch as u32,
+        from: 0,
+        len: 0,
+    };
+    deliver_to(&mut members[0], 1, &late);
+    assert_eq!(carry(&mut members).joins, []);
+    join(&mut members[1], &[1, 0], 1, SETS[1]);
+    assert_eq!(carry(&mut members).joins, [None; 2]);
+}
+
+#[test]
 fn a_member_that_comes_late_is_waited_for() {
     let mut members = nodes(2);
     join(&mut members[0], &[0, 1], 0, SETS[0]);
