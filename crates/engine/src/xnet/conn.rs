@@ -119,7 +119,8 @@ pub struct Conn<B> {
     /// What is posted next waits for what was posted before.
     pub(super) fence: bool,
     pub(super) order: ByteOrder,
-    pub(super) rendezvous: bool,
+    /// Tagged messages longer than this wait for their receive.
+    pub(super) rendezvous: u64,
     pub(super) extensions: Extensions,
 
     pub(super) segments: Ring<Segment<B>>,
@@ -163,7 +164,7 @@ impl<B: Buffer> Conn<B> {
             direct: false,
             fence: false,
             order: ByteOrder::NATIVE,
-            rendezvous: false,
+            rendezvous: u64::MAX,
             extensions: Extensions::NONE,
             segments: Ring::new(),
             front_sent: 0,

@@ -18,6 +18,10 @@ use crate::mr::MrTable;
 use crate::pool::{NIL, Places, Pool};
 use crate::ring::Ring;
 
+/// As [`Limits::rendezvous`], for peers that are not of this library, if that is less: a receiver
+/// of the C library that looks (`FI_PEEK`) while a longer one arrives may find a bad address.
+const FOREIGN_RENDEZVOUS: u64 = 256 << 10;
+
 /// Bounds of a domain.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -400,7 +404,15 @@ impl<B: Buffer> Engine<B> {
             conn.up = true;
             conn.direct = conn.deferred.is_empty();
             conn.order = terms.order;
-            conn.rendezvous = terms.rendezvous;
+            conn.rendezvous = match terms {
+                Terms {
+                    rendezvous: false, ..
+                } => u64::MAX,
+                Terms { extensions, .. } if extensions == Extensions::NONE => {
+                    self.limits.rendezvous.min(FOREIGN_RENDEZVOUS)
+                }
+                _ => self.limits.rendezvous,
+            };
             conn.extensions = terms.extensions;
         }
     }

@@ -249,7 +249,7 @@ impl<B: Buffer> Engine<B> {
         if room < SEND_HEADER {
             return Err(Errno::EAGAIN);
         }
-        if len > limits.rendezvous && conn.rendezvous && send.tag.is_some() && !send.inject {
+        if len > conn.rendezvous && send.tag.is_some() && !send.inject {
             return Ok(None);
         }
         let inline = send.inject || len <= limits.inline as u64;
