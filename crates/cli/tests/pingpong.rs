@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,14 +15,18 @@ fn pingpong(options: &[&str]) -> Command {
     command
 }
 
-/// A port that nobody listens on.
+/// A port that nobody uses. It is below those that the system gives to whoever asks for any, so
+/// nobody else gets it before the server listens there.
 fn free_port() -> String {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    listener
-        .local_addr()
-        .expect("an address")
-        .port()
-        .to_string()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = TAKEN.fetch_add(1, Ordering::Relaxed);
+        let spread = std::process::id().wrapping_mul(61).wrapping_add(number) % 20_000;
+        let port = 10_000 + u16::try_from(spread).expect("a small number");
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port.to_string();
+        }
+    }
 }
 
 /// Server and client with these options.
