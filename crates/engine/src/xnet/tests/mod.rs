@@ -76,7 +76,11 @@ impl Fixture {
 
     /// As `down`, with this receive context.
     fn with(open: impl FnOnce(&mut Engine<Mem>) -> Result<u32>) -> Self {
-        let mut engine = Engine::new(LIMITS);
+        Self::of(LIMITS, open)
+    }
+
+    fn of(limits: Limits, open: impl FnOnce(&mut Engine<Mem>) -> Result<u32>) -> Self {
+        let mut engine = Engine::new(limits);
         let srx = open(&mut engine).unwrap();
         let cq = engine.open_cq(8).unwrap();
         let counter = engine.open_counter(Counter::default()).unwrap();

@@ -186,3 +186,38 @@ fn a_small_message_joins_those_that_wait() {
     f.engine.change_ep(f.ep, |config| config.tx_size = 0);
     assert_eq!(join(&mut f, 10, 8), None, "the queue is full");
 }
+
+#[test]
+fn peers_of_another_library_are_asked_for_leave_earlier() {
+    // Whether a message of that size waits for its receive, at each kind of peer.
+    let waits = |rendezvous, extensions, len| {
+        let limits = Limits {
+            rendezvous: 512 << 10,
+            ..LIMITS
+        };
+        let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(64, 16, true)));
+        let terms = Terms {
+            order: ByteOrder::Little,
+            rendezvous,
+            extensions,
+        };
+        f.engine.conn_up(f.conn, terms);
+        let before = f.engine.conn(f.conn).unwrap().unsent();
+        f.send(1, Some(5), len).unwrap();
+        let queued = f.engine.conn(f.conn).unwrap().unsent() - before;
+        queued < len as u64
+    };
+    let (ours, theirs) = (Extensions::ALL, Extensions::NONE);
+    for (rendezvous, extensions, largest) in [
+        (true, ours, Some(512 << 10)),
+        (true, theirs, Some(256 << 10)),
+        (false, theirs, None),
+    ] {
+        let Some(largest) = largest else {
+            assert!(!waits(rendezvous, extensions, 1 << 30));
+            continue;
+        };
+        assert!(!waits(rendezvous, extensions, largest));
+        assert!(waits(rendezvous, extensions, largest + 1));
+    }
+}
