@@ -162,6 +162,9 @@ impl Listener for TcpSocket {
 }
 
 #[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[cfg(test)]
 mod looked;
 #[cfg(test)]
 mod tests;

@@ -1,24 +1,24 @@
 //! Collective operations of endpoints in one process, each in a domain of its own, through the
 //! object model.
 
+mod common;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ripstop_core::eq::{EqAttr, Event, EventError};
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CollCall, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, Group,
     JoinCall, Provider,
 };
-use ripstop_core::registry::ProviderInfo;
-use ripstop_core::{Address, DomainAttr, EpAttr, EventQueue, FidToken, Hints, Info};
+use ripstop_core::{Address, EventQueue, FidToken, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{
     AtomicOp, CmEvent, Collective, Datatype, EpType, Errno, FiAddr, Flags, Progress, Threading,
-    Version, WaitObj,
+    WaitObj,
 };
 use ripstop_wire::xnet::cm::{HEADER_LEN, Header, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
@@ -29,29 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ALL: Flags = Flags::from_bits_retain(0x1ff << 40);
 
 fn info(provider: &TcpProvider, progress: Progress) -> Info {
-    let hints = Hints {
-        caps: Flags::MSG | Flags::COLLECTIVE,
-        ep: Some(EpAttr {
-            ep_type: EpType::Rdm,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            threading: Threading::Domain,
-            progress,
-            control_progress: progress,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let request = Request {
-        version: Version::CURRENT,
-        node: Some("127.0.0.1"),
-        flags: Flags::SOURCE,
-        hints: Some(&hints),
-        ..Request::default()
-    };
-    let answer = provider.getinfo(&request);
-    answer.infos.into_iter().next().expect("an RDM interface")
+    let caps = Flags::MSG | Flags::COLLECTIVE;
+    let hints = common::hints(EpType::Rdm, caps, Threading::Domain, progress);
+    common::first(provider, &hints)
 }
 
 type Dom = <<TcpProvider as Provider>::Fabric as Fabric>::SafeDomain;

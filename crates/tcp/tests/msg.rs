@@ -1,36 +1,25 @@
 //! MSG endpoints: listen, connect, accept, reject, exchange, shut down.
 
+mod common;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ripstop_core::eq::{EqAttr, Event, EventQueue};
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     CompletionQueue, CqAttr, Domain, Endpoint, Fabric, PassiveEp, Provider, RecvKind, SendKind,
 };
-use ripstop_core::registry::ProviderInfo;
-use ripstop_core::{Address, EpAttr, FidToken, Handle, Hints, Info};
+use ripstop_core::{Address, FidToken, Handle, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
-use ripstop_types::{EpType, Errno, FiAddr, Flags, Version};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading};
 
 fn msg_info(provider: &TcpProvider) -> Info {
-    let hints = Hints {
-        caps: Flags::MSG,
-        ep: Some(EpAttr {
-            ep_type: EpType::Msg,
-            ..EpAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let request = Request {
-        version: Version::CURRENT,
-        node: Some("127.0.0.1"),
-        flags: Flags::SOURCE,
-        hints: Some(&hints),
-        ..Request::default()
-    };
-    provider.getinfo(&request).infos.remove(0)
+    let (threading, progress) = (Threading::Unspec, Progress::Unspec);
+    common::first(
+        provider,
+        &common::hints(EpType::Msg, Flags::MSG, threading, progress),
+    )
 }
 
 fn event(eq: &EventQueue) -> Result<Event, Errno> {

@@ -1,45 +1,25 @@
 //! Two RDM endpoints in one process, through the object model.
 
+mod common;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, Provider, RecvKind,
     SendKind,
 };
-use ripstop_core::registry::ProviderInfo;
-use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_core::{FidToken, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
-use ripstop_types::{
-    Completion, EpType, Errno, FiAddr, Flags, Progress, Threading, Version, WaitObj,
-};
+use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
 
 fn rdm_info(provider: &TcpProvider, threading: Threading, progress: Progress) -> Info {
-    let hints = Hints {
-        caps: Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV,
-        ep: Some(EpAttr {
-            ep_type: EpType::Rdm,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            threading,
-            progress,
-            control_progress: progress,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let request = Request {
-        version: Version::CURRENT,
-        node: Some("127.0.0.1"),
-        flags: Flags::SOURCE,
-        hints: Some(&hints),
-        ..Request::default()
-    };
-    let answer = provider.getinfo(&request);
-    answer.infos.into_iter().next().expect("an RDM interface")
+    let caps = Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV;
+    common::first(
+        provider,
+        &common::hints(EpType::Rdm, caps, threading, progress),
+    )
 }
 
 struct End<D: Domain> {
@@ -283,5 +263,46 @@ fn a_peer_that_computes_is_waited_for() {
     while a.cq.read(1, |_| ()) == Err(Errno::EAGAIN) {
         assert_eq!(b.cq.read(1, |_| ()), Err(Errno::EAGAIN));
         assert!(start.elapsed() < Duration::from_secs(15));
+    }
+}
+
+#[test]
+fn the_first_message_to_each_peer_is_under_way_at_once() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let open_one = || {
+        let domain = fabric.serial_domain(&info).unwrap();
+        open(&domain, &info)
+    };
+    let (a, peers) = (open_one(), [open_one(), open_one(), open_one()]);
+    let to = peers
+        .each_ref()
+        .map(|peer| a.av.insert(&peer.ep.name().unwrap()).unwrap());
+    let from = Parked::park(vec![1; 20_000]);
+    let into = peers.each_ref().map(|_| Parked::park(vec![0; 20_000]));
+    for sender_goes_on in [true, false] {
+        for (peer, into) in peers.iter().zip(&into) {
+            peer.ep
+                .recv(RecvKind::Msg, &[into.buf()], FiAddr::UNSPEC, 1, None)
+                .unwrap();
+        }
+        // Too long to be copied: what is put off is not sent before the sender's next progress.
+        for to in to {
+            a.ep.send(SendKind::Msg, &[from.buf()], None, to, 2, None)
+                .unwrap();
+        }
+        let end = Instant::now() + Duration::from_secs(10);
+        let (mut sent, mut received) = (0, 0);
+        while received < peers.len() || (sender_goes_on && sent < peers.len()) {
+            for peer in &peers {
+                received += peer.cq.read(1, |_| ()).unwrap_or(0);
+            }
+            // The first time, to connect.
+            if sender_goes_on {
+                sent += a.cq.read(8, |_| ()).unwrap_or(0);
+            }
+            assert!(Instant::now() < end, "{received} received");
+        }
     }
 }

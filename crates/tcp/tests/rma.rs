@@ -1,48 +1,27 @@
 //! Reads, writes and atomics between two RDM endpoints in one process, through the object model.
 
+mod common;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector, AtomicCall, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MrAttr,
     Provider, RecvKind, RmaCall, SendKind,
 };
-use ripstop_core::registry::ProviderInfo;
-use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_core::{FidToken, Info};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{
     AtomicKind, AtomicOp, Datatype, EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading,
-    Version,
 };
 
 const KEY: u64 = 77;
 
 fn info(provider: &TcpProvider) -> Info {
-    let hints = Hints {
-        caps: Flags::MSG | Flags::RMA | Flags::ATOMIC | Flags::FENCE,
-        ep: Some(EpAttr {
-            ep_type: EpType::Rdm,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            threading: Threading::Domain,
-            progress: Progress::Manual,
-            control_progress: Progress::Manual,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let request = Request {
-        version: Version::CURRENT,
-        node: Some("127.0.0.1"),
-        flags: Flags::SOURCE,
-        hints: Some(&hints),
-        ..Request::default()
-    };
-    let answer = provider.getinfo(&request);
-    answer.infos.into_iter().next().expect("an RDM interface")
+    let caps = Flags::MSG | Flags::RMA | Flags::ATOMIC | Flags::FENCE;
+    let hints = common::hints(EpType::Rdm, caps, Threading::Domain, Progress::Manual);
+    common::first(provider, &hints)
 }
 
 /// An endpoint that reaches itself: over the wire, like any other peer.

@@ -1,20 +1,20 @@
 //! Scalable endpoints in one process, through the object model.
 
+mod common;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MemoryRegion, MrAttr,
     Provider, RecvKind, RmaCall, ScalableEp, SendKind,
 };
-use ripstop_core::registry::ProviderInfo;
-use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info, TxAttr};
+use ripstop_core::{Address, FidToken, Info, TxAttr};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{
-    Completion, EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, Version, WaitObj,
+    Completion, EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, WaitObj,
 };
 
 const CONTEXTS: usize = 3;
@@ -22,31 +22,12 @@ const BITS: u8 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn info(provider: &TcpProvider) -> Info {
-    let hints = Hints {
-        caps: Flags::MSG | Flags::RMA | Flags::SOURCE | Flags::DIRECTED_RECV | Flags::NAMED_RX_CTX,
-        ep: Some(EpAttr {
-            ep_type: EpType::Rdm,
-            tx_ctx_cnt: CONTEXTS,
-            rx_ctx_cnt: CONTEXTS,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            threading: Threading::Domain,
-            progress: Progress::Manual,
-            control_progress: Progress::Manual,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let request = Request {
-        version: Version::CURRENT,
-        node: Some("127.0.0.1"),
-        flags: Flags::SOURCE,
-        hints: Some(&hints),
-        ..Request::default()
-    };
-    let answer = provider.getinfo(&request);
-    let info = answer.infos.into_iter().next().expect("an RDM interface");
+    let caps = Flags::MSG | Flags::RMA | Flags::SOURCE | Flags::DIRECTED_RECV | Flags::NAMED_RX_CTX;
+    let mut hints = common::hints(EpType::Rdm, caps, Threading::Domain, Progress::Manual);
+    if let Some(ep) = &mut hints.ep {
+        (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (CONTEXTS, CONTEXTS);
+    }
+    let info = common::first(provider, &hints);
     assert!(info.caps.contains(Flags::NAMED_RX_CTX));
     info
 }

@@ -1,54 +1,34 @@
 //! Triggered operations and deferred work through the object model: one RDM endpoint that
 //! reaches itself.
 
+mod common;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector, AtomicCall, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall,
     Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind,
     Threshold, Work, WorkOp,
 };
-use ripstop_core::registry::ProviderInfo;
-use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info, TxAttr};
+use ripstop_core::{FidToken, Info, TxAttr};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{
     AtomicKind, AtomicOp, Completion, CompletionError, Context, Datatype, EpType, Errno, FiAddr,
-    Flags, Progress, RmaIov, Threading, Version, WaitObj,
+    Flags, Progress, RmaIov, Threading, WaitObj,
 };
 
 const KEY: u64 = 9;
 
 fn info(provider: &TcpProvider, threading: Threading, tx_size: usize) -> Info {
-    let hints = Hints {
-        caps: Flags::MSG | Flags::TAGGED | Flags::RMA | Flags::ATOMIC | Flags::TRIGGER,
-        ep: Some(EpAttr {
-            ep_type: EpType::Rdm,
-            ..EpAttr::default()
-        }),
-        tx: Some(TxAttr {
-            size: tx_size,
-            ..TxAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            threading,
-            progress: Progress::Manual,
-            control_progress: Progress::Manual,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let request = Request {
-        version: Version::CURRENT,
-        node: Some("127.0.0.1"),
-        flags: Flags::SOURCE,
-        hints: Some(&hints),
-        ..Request::default()
-    };
-    let answer = provider.getinfo(&request);
-    answer.infos.into_iter().next().expect("an RDM interface")
+    let caps = Flags::MSG | Flags::TAGGED | Flags::RMA | Flags::ATOMIC | Flags::TRIGGER;
+    let mut hints = common::hints(EpType::Rdm, caps, threading, Progress::Manual);
+    hints.tx = Some(TxAttr {
+        size: tx_size,
+        ..TxAttr::default()
+    });
+    common::first(provider, &hints)
 }
 
 struct End<D: Domain> {

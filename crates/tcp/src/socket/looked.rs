@@ -7,19 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ripstop_core::Info;
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric as _, RecvKind,
     SendKind, Token,
 };
-use ripstop_core::registry::ProviderInfo as _;
-use ripstop_core::{DomainAttr, EpAttr, Hints};
 use ripstop_mem::Parked;
 use ripstop_objects::{Fabric, Pulse, Seen};
 use ripstop_os::{Epoll, Events, Interest};
-use ripstop_types::{Errno, FiAddr, Flags, Progress, Threading, Version, WaitObj};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
 
-use super::*;
+use super::{common, *};
 use crate::TcpProvider;
 
 #[derive(Debug)]
@@ -133,29 +130,8 @@ impl Transport for Looked {
 }
 
 fn info(threading: Threading) -> Info {
-    let hints = Hints {
-        caps: Flags::MSG,
-        ep: Some(EpAttr {
-            ep_type: ripstop_types::EpType::Rdm,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            threading,
-            progress: Progress::Manual,
-            control_progress: Progress::Manual,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let request = Request {
-        version: Version::CURRENT,
-        node: Some("127.0.0.1"),
-        flags: Flags::SOURCE,
-        hints: Some(&hints),
-        ..Request::default()
-    };
-    let answer = TcpProvider::new().getinfo(&request);
-    answer.infos.into_iter().next().expect("an RDM interface")
+    let hints = common::hints(EpType::Rdm, Flags::MSG, threading, Progress::Manual);
+    common::first(&TcpProvider::new(), &hints)
 }
 
 struct End<D: Domain> {
