@@ -21,21 +21,21 @@ pub type fi_addr_t = u64;
 pub type fid_t = *mut fid;
 
 /// An API version from its parts, `fi_version`(3).
-#[allow(non_snake_case)]
+#[expect(non_snake_case, reason = "the names of rdma/fabric.h")]
 #[must_use]
 pub const fn FI_VERSION(major: u32, minor: u32) -> u32 {
     (major << 16) | (minor & 0xffff)
 }
 
 /// The major part of an API version.
-#[allow(non_snake_case)]
+#[expect(non_snake_case, reason = "the names of rdma/fabric.h")]
 #[must_use]
 pub const fn FI_MAJOR(version: u32) -> u32 {
     version >> 16
 }
 
 /// The minor part of an API version.
-#[allow(non_snake_case)]
+#[expect(non_snake_case, reason = "the names of rdma/fabric.h")]
 #[must_use]
 pub const fn FI_MINOR(version: u32) -> u32 {
     version & 0xffff

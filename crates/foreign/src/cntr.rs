@@ -162,7 +162,7 @@ impl<M: Threading> Cntr<M> {
 }
 
 impl<M: Threading> private::Sealed<M> for Cntr<M> {
-    #[allow(private_interfaces)]
+    #[expect(private_interfaces, reason = "nobody outside can name or call this")]
     fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj) {
         let owned = &self.core.owned;
         (

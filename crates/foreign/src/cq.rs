@@ -522,7 +522,7 @@ impl<M: Threading> Cq<M> {
 }
 
 impl<M: Threading> private::Sealed<M> for Cq<M> {
-    #[allow(private_interfaces)]
+    #[expect(private_interfaces, reason = "nobody outside can name or call this")]
     fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj) {
         let owned = &self.core.owned;
         let fabric = Arc::as_ptr(owned.parent().fabric());

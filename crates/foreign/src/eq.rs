@@ -357,7 +357,7 @@ impl<M: Threading> Eq<M> {
 }
 
 impl<M: Threading> private::Sealed<M> for Eq<M> {
-    #[allow(private_interfaces)]
+    #[expect(private_interfaces, reason = "nobody outside can name or call this")]
     fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj) {
         let owned = &self.core.owned;
         (owned.fid(), Arc::as_ptr(owned.parent()), self.core.wait)

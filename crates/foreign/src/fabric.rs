@@ -192,7 +192,7 @@ pub(crate) mod private {
     use super::{FabricCore, Threading, WaitObj, fid};
 
     pub trait Sealed<M: Threading> {
-        #[allow(private_interfaces)] // nobody outside can name or call this
+        #[expect(private_interfaces, reason = "nobody outside can name or call this")]
         fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj);
     }
 }

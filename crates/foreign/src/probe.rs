@@ -100,7 +100,7 @@ pub enum Bound<'a, M: Threading> {
 }
 
 /// A bound object, kept open.
-#[allow(dead_code)] // held, never read
+#[expect(dead_code, reason = "held, never read")]
 pub(crate) enum Kept<M: Threading> {
     Cq(Arc<CqCore<M>>),
     Cntr(Arc<CntrCore<M>>),

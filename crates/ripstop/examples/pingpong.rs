@@ -221,7 +221,7 @@ async fn run_async(side: &Side) -> Result<()> {
 }
 
 /// Progress in tokio's event loop: a turn whenever the descriptor is readable.
-#[allow(
+#[expect(
     deprecated,
     reason = "`register`, which follows `new`, asks for a promise in `unsafe` that a driver keeps"
 )]

@@ -149,7 +149,7 @@ async fn concurrent_tasks_on_tokio() {
 }
 
 /// Drives a domain from tokio's own event loop.
-#[allow(
+#[expect(
     deprecated,
     reason = "`register`, which follows `new`, asks for a promise in `unsafe` that a driver keeps"
 )]

@@ -163,7 +163,7 @@ pub struct EqError {
 
 /// One way into one implementation. Every method is the call of the same name, described in its
 /// man page; its errors are what that call returns.
-#[allow(missing_docs)] // the man pages document the calls
+#[expect(missing_docs, reason = "the man pages document the calls")]
 pub trait Subject {
     fn about(&self) -> About;
 
@@ -308,7 +308,7 @@ pub trait Subject {
 
 /// Calls whose point is the C interface: buffers that are too short, bytes that are no address,
 /// events that a program writes itself.
-#[allow(missing_docs)] // the man pages document the calls
+#[expect(missing_docs, reason = "the man pages document the calls")]
 pub trait CEdge {
     /// The answer, and the length the library says the name needs.
     fn name_into(&self, fid: Fid, len: usize) -> (Result<()>, usize);
