@@ -116,7 +116,8 @@ impl<B: Buffer> Collectives<B> {
             let message = &early.message;
             let is = message.kind == Kind::Ready
                 && (message.seq, message.from) == (seq, peer)
-                && (early.ep, message.group) == (group.ep, group.id);
+                && (early.ep, message.group) == (group.ep, group.id)
+                && group.is_member(peer, early.src);
             is.then_some(message.tag)
         };
         self.early.ids().filter_map(of).fold(0, u32::saturating_add)

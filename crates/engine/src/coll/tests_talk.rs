@@ -108,8 +108,14 @@ fn allreduce(count: u64) -> Request<Mem> {
 
 /// Member 0 of a group of four, with an operation on 1 MiB under way; and what it has said.
 fn started() -> (Members, Vec<Message>) {
+    started_after(|_| ())
+}
+
+/// As [`started`]; `first` happens while the group is being joined.
+fn started_after(first: impl FnOnce(&mut Members)) -> (Members, Vec<Message>) {
     let mut coll = Members::new();
     let group = join(&mut coll, &[0, 1, 2, 3], 0, SETS[0]);
+    first(&mut coll);
     for from in 1..4 {
         let message = Message {
             kind: Kind::Join,
@@ -205,6 +211,53 @@ fn what_was_not_asked_for_breaks_the_connection() {
         ..said[0]
     };
     assert!(matches!(deliver(&mut coll, &none), Arrival::Broken));
+}
+
+#[test]
+fn a_member_that_is_done_without_what_it_must_get_does_something_else() {
+    let (_, said) = started();
+    // Its word that it is ready, said by nobody of the group before that was up.
+    let stranger = |coll: &mut Members| {
+        let ready = Message {
+            kind: Kind::Ready,
+            tag: u32::MAX,
+            from: 1,
+            len: 0,
+            ..said[0]
+        };
+        let from = (EP, FiAddr(9), 9);
+        if let Arrival::Keep = coll.handle_message(from, &ready) {
+            coll.keep(from, ready, NIL).unwrap();
+        }
+    };
+    for strange in [false, true] {
+        let (mut coll, _) = started_after(|coll| {
+            if strange {
+                stranger(coll);
+            }
+        });
+        // All data of member 1 is there, but it has never asked for that of this one.
+        for (tag, len) in [(0, 512 << 10), (BACK, 512 << 10)] {
+            match deliver(&mut coll, &data(&said[0], 1, tag, len)) {
+                Arrival::Into { op, .. } => coll.arrived(op),
+                Arrival::Ahead { id, .. } => coll.early_arrived(id),
+                other => panic!("{other:?}"),
+            }
+        }
+        let done = Message {
+            kind: Kind::Gone,
+            tag: super::Gone::Done as u32,
+            from: 1,
+            len: 0,
+            ..said[0]
+        };
+        assert!(matches!(deliver(&mut coll, &done), Arrival::Discard));
+        let told = actions(&mut coll).into_iter().any(|action| {
+            matches!(action, Action::Send { message, .. }
+                if message.kind == Kind::Gone && message.tag == super::Gone::Mismatch as u32)
+        });
+        assert!(told, "a stranger: {strange}");
+    }
 }
 
 #[test]
