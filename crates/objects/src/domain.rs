@@ -15,7 +15,7 @@ use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::{Basis, When};
 use ripstop_engine::xnet::MAX_ATOMIC;
-use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
+use ripstop_os::{Epoll, EventFd, Events, Interest, clock, thread};
 use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Flags, Progress, Result};
 
 use crate::av::Av;
@@ -26,6 +26,7 @@ use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::mr::Mr;
 use crate::owned::PeerRx;
+use crate::polls::Rest;
 use crate::pulse::looks;
 use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
@@ -120,22 +121,24 @@ impl<T: Transport, K: Mode> Inner<T, K> {
     /// Lets other threads run, after many polls in vain.
     #[inline]
     pub(crate) fn pause(&self) {
-        if self.state.lock().polls.let_run() {
-            return self.pause_and_look();
+        let rest = self.state.lock().polls.let_run();
+        match rest {
+            Rest::None => {}
+            Rest::Yield => std::thread::yield_now(),
+            Rest::Look => self.yield_and_look(),
         }
-        std::thread::yield_now();
     }
 
     #[cold]
     #[inline(never)]
-    fn pause_and_look(&self) {
-        if self.state.lock().polls.goes_on() {
-            return;
-        }
+    fn yield_and_look(&self) {
+        // Before and after by the same thread, as each has a count of its own.
+        let switches = thread::switches();
         let before = clock::now();
         std::thread::yield_now();
         let took = clock::now().saturating_sub(before);
-        self.state.lock().have_run_for(took);
+        let switched = switches.is_some() && switches != thread::switches();
+        self.state.lock().have_run_for(took, switched);
     }
 }
 

@@ -349,8 +349,8 @@ impl<T: Transport> State<T> {
     }
 
     /// Other threads could run, see [`Polls::have_run_for`](crate::polls::Polls::have_run_for).
-    pub(crate) fn have_run_for(&mut self, took: Duration) {
-        if self.polls.have_run_for(took) {
+    pub(crate) fn have_run_for(&mut self, took: Duration, switched: bool) {
+        if self.polls.have_run_for(took, switched) {
             // Much may have arrived meanwhile, also where nothing was just active.
             self.hot.poll_soon();
         }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use ripstop_os::thread;
-
 /// Counts the application's polls of a domain that find nothing. After many in a row what it
 /// waits for may well be the work of a thread that has no processor, so the poll gives up its
 /// own for a moment. Where every thread has one, this costs a short system call now and then,
@@ -24,8 +22,6 @@ pub(crate) struct Polls {
     crowd: u32,
     /// A payload is arriving, and not all of it is there.
     arriving: bool,
-    /// What [`thread::switches`] said the last time.
-    switches: Option<u64>,
 }
 
 impl Default for Polls {
@@ -36,9 +32,19 @@ impl Default for Polls {
             looks: true,
             crowd: 0,
             arriving: false,
-            switches: None,
         }
     }
+}
+
+/// What to do after many polls in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Poll on.
+    None,
+    /// Let other threads run.
+    Yield,
+    /// As `Yield`, and say with [`Polls::have_run_for`] what came of it.
+    Look,
 }
 
 /// Whether others ran while they could.
@@ -83,12 +89,22 @@ impl Polls {
         self.left == 0
     }
 
-    /// Others are about to be let run. Returns whether to say with [`Polls::have_run_for`] how
-    /// long that took.
+    /// What to do now that others should be let run. In a crowd that is nothing while a payload
+    /// arrives: who sends it has a processor, and what it sends is best taken while it is in the
+    /// caches.
     #[inline]
-    pub(crate) const fn let_run(&mut self) -> bool {
+    pub(crate) const fn let_run(&mut self) -> Rest {
+        if !self.looks {
+            self.left = Self::NEXT;
+            return Rest::Yield;
+        }
+        if self.arriving {
+            self.arriving = false;
+            self.left = Self::FIRST;
+            return Rest::None;
+        }
         self.left = Self::NEXT;
-        self.looks
+        Rest::Look
     }
 
     /// A part of a payload has come.
@@ -96,31 +112,16 @@ impl Polls {
         self.arriving = more;
     }
 
-    /// Whether to poll on without letting others run, in a crowd. Who sends a payload has a
-    /// processor, and what it sends is best taken while it is in the caches.
-    pub(crate) fn goes_on(&mut self) -> bool {
-        let arriving = std::mem::take(&mut self.arriving);
-        if arriving {
-            self.left = Self::FIRST;
-        }
-        arriving
-    }
-
-    /// Other threads could run, which took so long. Returns whether there were some.
-    pub(crate) fn have_run_for(&mut self, took: Duration) -> bool {
+    /// Other threads could run, which took so long; `switched` says whether one of them did
+    /// ([`thread::switches`](ripstop_os::thread::switches)). Returns whether there were some.
+    pub(crate) fn have_run_for(&mut self, took: Duration, switched: bool) -> bool {
         let others = match took {
-            _ if took <= Self::ALONE || !self.switched() => Others::None,
+            _ if took <= Self::ALONE || !switched => Others::None,
             _ if took <= Self::BUSY => Others::Wait,
             _ => Others::Work,
         };
         self.note(others);
         others != Others::None
-    }
-
-    /// Whether the thread has lost its processor since that was asked before.
-    fn switched(&mut self) -> bool {
-        let before = std::mem::replace(&mut self.switches, thread::switches());
-        before.is_some() && before != self.switches
     }
 
     fn note(&mut self, others: Others) {
@@ -149,15 +150,15 @@ mod tests {
     fn others_run_after_many_polls_in_vain() {
         let mut polls = Polls::default();
         assert_eq!(until_yield(&mut polls), Polls::FIRST);
-        assert!(polls.let_run());
+        assert_eq!(polls.let_run(), Rest::Look);
         polls.note(Others::None);
         for _ in 0..3 {
             assert_eq!(until_yield(&mut polls), Polls::NEXT);
-            assert!(!polls.let_run());
+            assert_eq!(polls.let_run(), Rest::Yield);
         }
         polls.found();
         assert_eq!(until_yield(&mut polls), Polls::FIRST);
-        assert!(polls.let_run());
+        assert_eq!(polls.let_run(), Rest::Look);
     }
 
     #[test]
@@ -167,7 +168,7 @@ mod tests {
         polls.note(Others::Wait);
         for _ in 0..100 {
             assert_eq!(until_yield(&mut polls), Polls::CROWDED);
-            assert!(polls.let_run());
+            assert_eq!(polls.let_run(), Rest::Look);
             polls.note(Others::Wait);
             polls.found();
             assert_eq!(until_yield(&mut polls), Polls::CROWDED);
@@ -194,13 +195,13 @@ mod tests {
         polls.note(Others::Wait);
         polls.payload(true);
         assert_eq!(until_yield(&mut polls), Polls::CROWDED);
-        assert!(polls.goes_on());
+        assert_eq!(polls.let_run(), Rest::None);
         // Not for ever.
         assert_eq!(until_yield(&mut polls), Polls::FIRST);
-        assert!(!polls.goes_on());
+        assert_eq!(polls.let_run(), Rest::Look);
         polls.payload(true);
         polls.payload(false);
-        assert!(!polls.goes_on());
+        assert_eq!(polls.let_run(), Rest::Look);
     }
 
     #[test]
@@ -216,9 +217,13 @@ mod tests {
     #[test]
     fn a_slow_machine_is_no_crowd() {
         let mut polls = Polls::default();
-        // The first time there is nothing to compare with, and no time is no switch.
-        assert!(!polls.have_run_for(Duration::from_micros(100)));
-        assert!(!polls.have_run_for(Duration::ZERO));
-        assert_eq!(until_yield(&mut polls), Polls::NEXT);
+        let long = Duration::from_micros(100);
+        for _ in 0..3 {
+            assert!(!polls.have_run_for(long, false));
+            assert_eq!(until_yield(&mut polls), Polls::NEXT);
+        }
+        assert!(!polls.have_run_for(Duration::ZERO, true));
+        assert!(polls.have_run_for(long, true));
+        assert_eq!(until_yield(&mut polls), Polls::CROWDED);
     }
 }
