@@ -143,19 +143,33 @@ impl<T: Transport> State<T> {
         if !looks::<T>() {
             return false;
         }
-        let due = self.pulse.arm();
-        if !due {
+        let due = self.ask_for_bells();
+        if due {
+            self.spare_bells();
+        } else {
             self.sleepers = self.sleepers.saturating_add(1);
         }
         due
     }
 
+    /// Peers have to tell from now on. Returns whether nobody may sleep, since there is something.
+    pub(crate) fn ask_for_bells(&mut self) -> bool {
+        self.armed = true;
+        self.pulse.arm()
+    }
+
+    /// Peers need not tell any more, unless somebody sleeps.
+    pub(crate) fn spare_bells(&mut self) {
+        if looks::<T>() && self.armed && !self.is_awaited() {
+            self.armed = false;
+            self.pulse.disarm();
+        }
+    }
+
     /// A thread has slept.
     pub(crate) fn wake_up(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
-        if !self.is_awaited() {
-            self.pulse.disarm();
-        }
+        self.spare_bells();
     }
 
     /// Whether anybody sleeps, here or on a descriptor that the program was lent.
@@ -169,7 +183,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn rearm(&mut self) {
         self.rung = false;
         for _ in 0..ROUNDS {
-            if !self.is_awaited() || !self.pulse.arm() {
+            if !self.is_awaited() || !self.ask_for_bells() {
                 return;
             }
             self.look();

@@ -99,6 +99,8 @@ pub(crate) struct State<T: Transport> {
     pub(crate) seen: Vec<Seen>,
     /// Threads that sleep here.
     pub(crate) sleepers: u32,
+    /// Peers were asked to tell, and not yet spared that.
+    pub(crate) armed: bool,
     /// A bell was taken away.
     pub(crate) rung: bool,
     generation: u32,
@@ -149,6 +151,7 @@ impl<T: Transport> State<T> {
             pulse: Pulse::open()?,
             seen: Vec::new(),
             sleepers: 0,
+            armed: false,
             rung: false,
             generation: 0,
             ending: Vec::new(),
@@ -621,6 +624,7 @@ impl<T: Transport> State<T> {
             }
             !changed
         });
+        self.spare_bells();
     }
 }
 

@@ -9,7 +9,7 @@ use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
 use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
-use crate::pulse::{Pulse as _, looks};
+use crate::pulse::looks;
 use crate::state::{State, Waited, Waiter};
 use crate::transport::Transport;
 
@@ -87,6 +87,7 @@ impl Wait {
         state
             .waiters
             .retain(|w| !Arc::ptr_eq(&w.event, &parts.event));
+        state.spare_bells();
     }
 
     /// Whether a program may block on the descriptor: `ready` says that it should not.
@@ -114,7 +115,8 @@ impl Wait {
         if !looks::<T>() {
             return Ok(());
         }
-        if state.pulse.arm() {
+        if state.ask_for_bells() {
+            state.spare_bells();
             return Err(Errno::EAGAIN);
         }
         if let (Some(parts), Some(last)) = (&self.parts, state.waiters.last_mut()) {
@@ -184,23 +186,26 @@ impl Wait {
         events: &mut Events,
         left: Option<Duration>,
     ) -> Result<()> {
-        if domain.inner.fall_asleep() {
+        let parts = self.parts.as_ref().filter(|_| self.obj != WaitObj::Yield);
+        if parts.is_some() && domain.inner.fall_asleep() {
             return Ok(());
         }
         domain.inner.waiting.fetch_add(1, Ordering::Relaxed);
-        let slept = match (&self.parts, self.obj) {
-            (Some(parts), obj) if obj != WaitObj::Yield => {
+        let slept = match parts {
+            Some(parts) => {
                 let slept = parts.epoll.wait(events, left);
                 let _ = parts.event.drain();
                 slept
             }
-            _ => {
+            None => {
                 std::thread::yield_now();
                 Ok(0)
             }
         };
         domain.inner.waiting.fetch_sub(1, Ordering::Relaxed);
-        domain.inner.wake_up();
+        if parts.is_some() {
+            domain.inner.wake_up();
+        }
         match slept {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error),

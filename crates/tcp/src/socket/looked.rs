@@ -25,11 +25,20 @@ struct Looked;
 /// How often looking found room to write, and how often somebody was about to sleep.
 static ROOM: AtomicUsize = AtomicUsize::new(0);
 static ARMED: AtomicUsize = AtomicUsize::new(0);
+/// Domains that closed while their peers had to tell, though nobody slept there.
+static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
 struct Looks {
     epoll: Epoll,
     links: HashMap<u32, Arc<TcpSocket>>,
+    armed: bool,
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        LEFT.fetch_add(usize::from(self.armed), Ordering::Relaxed);
+    }
 }
 
 impl Pulse<TcpSocket> for Looks {
@@ -39,6 +48,7 @@ impl Pulse<TcpSocket> for Looks {
         Ok(Self {
             epoll: Epoll::new()?,
             links: HashMap::new(),
+            armed: false,
         })
     }
 
@@ -80,10 +90,13 @@ impl Pulse<TcpSocket> for Looks {
 
     fn arm(&mut self) -> bool {
         ARMED.fetch_add(1, Ordering::Relaxed);
+        self.armed = true;
         self.epoll.poll(&mut Events::with_capacity(1)).unwrap() > 0
     }
 
-    fn disarm(&mut self) {}
+    fn disarm(&mut self) {
+        self.armed = false;
+    }
 }
 
 impl Transport for Looked {
@@ -270,4 +283,37 @@ fn who_sleeps_is_woken_where_only_looking_tells() {
         turn(&far, to_near, false);
     });
     assert!(ARMED.load(Ordering::Relaxed) > before);
+    drop((near, far, fabric));
+    assert_eq!(LEFT.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn peers_need_not_tell_once_the_program_has_what_it_would_sleep_for() {
+    let info = info(Threading::Safe);
+    let fabric = fabric(&info);
+    let [near, far] = [(); 2].map(|()| fabric.safe_domain(&info).unwrap());
+    let (near, far) = (open(&near, &info), open(&far, &info));
+    let to_far = near.av.insert(&far.ep.name().unwrap()).unwrap();
+    let [text, room] = [Parked::park(vec![1; 64]), Parked::park(vec![0; 64])];
+    let stop = Instant::now() + Duration::from_secs(20);
+    // The first to connect.
+    for _ in 0..2 {
+        far.ep
+            .recv(RecvKind::Msg, &[room.buf()], FiAddr::UNSPEC, 1, None)
+            .unwrap();
+        while far.cq.try_wait() == Err(Errno::EAGAIN) {
+            assert!(Instant::now() < stop);
+        }
+        near.ep
+            .send(SendKind::Msg, &[text.buf()], None, to_far, 2, None)
+            .unwrap();
+        let (mut sent, mut received) = (0, 0);
+        while sent + received < 2 {
+            sent += near.cq.read(1, |_| ()).unwrap_or(0);
+            received += far.cq.read(1, |_| ()).unwrap_or(0);
+            assert!(Instant::now() < stop);
+        }
+    }
+    drop((text.unpark(), room.unpark(), near, far, fabric));
+    assert_eq!(LEFT.load(Ordering::Relaxed), 0);
 }
