@@ -20,9 +20,16 @@ const HEADER: &str = "\
 # Numbers may only fall: `bench/budget --lower` writes what is counted now.
 ";
 
-/// A count may be this much over: addresses differ from run to run, and with them a few
-/// branches of copies and allocations.
-const SLACK: f64 = 1.01;
+/// A count may be over by this part of it: addresses differ from run to run, and with them a
+/// few branches of copies and allocations.
+const SLACK: f64 = 0.01;
+
+/// A small count may be over by this part of it, up to [`MOVED`] instructions: which registers
+/// the compiler spills in a function changes with code that has nothing to do with it.
+const SMALL_SLACK: f64 = 0.05;
+
+/// The most that was seen of that between builds is 8.
+const MOVED: f64 = 10.0;
 
 /// Counts of operations by their key, by provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,18 +95,23 @@ fn check_one(lib: &Path, provider: &str, key: &str, allowed: &mut u32) -> Result
     let operation = operation.with_context(|| format!("{FILE}: there is no operation {key}"))?;
     let cost = callgrind::measure(lib, provider, operation)?;
     let (count, most) = (cost.instructions, f64::from(*allowed));
-    let good = count <= most * SLACK;
+    let good = count <= most + slack(most);
     let word = if good { "PASS" } else { "FAIL" };
     println!("{word} {provider} {key}: {count:.0} instructions, budget {allowed}");
     if cost.late > 0.01 {
         println!("     {:.0} % of the messages were late", cost.late * 100.0);
     }
-    if count < most / SLACK {
+    if count < most - slack(most) {
         println!("     the budget can fall: bench/budget --lower");
     }
     // The slack is not handed on: only what was counted enters the file.
     *allowed = (*allowed).min(count.ceil() as u32);
     Ok(good)
+}
+
+/// How many instructions more than a budget are nobody's doing.
+fn slack(budget: f64) -> f64 {
+    (budget * SLACK).max((budget * SMALL_SLACK).min(MOVED))
 }
 
 /// Compares the file with the versions that were committed last, where git is there.
@@ -166,6 +178,13 @@ mod tests {
         );
         assert_eq!(budget("[tcp]\ntsend = 100\n").raised_since(&was).len(), 1);
         assert_eq!(budget("").raised_since(&was).len(), 2);
+    }
+
+    #[test]
+    fn little_is_allowed_beyond_a_budget() {
+        for (budget, most) in [(40.0, 2.0), (100.0, 5.0), (700.0, 10.0), (50_000.0, 500.0)] {
+            assert!((slack(budget) - most).abs() < 1e-6, "{budget}");
+        }
     }
 
     #[test]
