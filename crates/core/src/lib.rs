@@ -8,6 +8,7 @@
 //! * [`av`]: address vectors of IP peers.
 //! * [`eq`]: event queues.
 //! * [`param`] and [`log`]: environment variables and log lines.
+//! * [`weak`]: lists of objects that do not keep them alive.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -29,6 +30,7 @@ pub mod registry;
 pub mod resolve;
 mod setup;
 pub mod sockaddr;
+pub mod weak;
 
 pub use address::{Address, AddressError};
 pub use attr::{AUTH_KEY_PER_AV, DomainAttr, EpAttr, FabricAttr, RxAttr, SHARED_CONTEXT, TxAttr};

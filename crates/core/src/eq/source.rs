@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
+
+use crate::weak::WeakList;
 
 /// Something that makes progress by being called, such as a domain, and may push events then.
 pub trait ProgressSource: Send + Sync {
@@ -37,46 +39,22 @@ const WITHOUT_DESCRIPTOR: Duration = Duration::from_millis(1);
 
 /// Sources that a queue does not keep alive.
 #[derive(Default)]
-pub(super) struct Sources(RwLock<Vec<Weak<dyn ProgressSource>>>);
+pub(super) struct Sources(WeakList<dyn ProgressSource>);
 
 impl Sources {
     /// Adds a source; `false` if it is there already.
     pub(super) fn add(&self, source: &Arc<dyn ProgressSource>) -> bool {
-        let mut sources = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        sources.retain(|known| known.strong_count() > 0);
-        let new = !sources.iter().any(|known| is(known, source));
-        if new {
-            sources.push(Arc::downgrade(source));
-        }
-        new
+        self.0.add(&Arc::downgrade(source))
     }
 
     /// Takes a source out; `false` if it is not there.
     pub(super) fn remove(&self, source: &Arc<dyn ProgressSource>) -> bool {
-        let mut sources = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let before = sources.len();
-        sources.retain(|known| !is(known, source));
-        sources.len() < before
+        self.0.remove(&Arc::downgrade(source))
     }
 
     /// Calls each source that is still alive, without a lock.
     pub(super) fn each(&self, mut call: impl FnMut(&dyn ProgressSource)) {
-        let mut next = 0;
-        while let Some(source) = self.at(&mut next) {
-            call(&*source);
-        }
-    }
-
-    /// The next source that is alive, from place `next` on.
-    fn at(&self, next: &mut usize) -> Option<Arc<dyn ProgressSource>> {
-        let sources = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let source = sources.get(*next)?;
-            *next += 1;
-            if let Some(alive) = source.upgrade() {
-                return Some(alive);
-            }
-        }
+        self.0.each(|source| call(source));
     }
 
     /// Asks all sources whether somebody may wait. Returns those that were asked, to be told
@@ -84,7 +62,7 @@ impl Sources {
     pub(super) fn before_wait(&self) -> Option<Vec<Weak<dyn ProgressSource>>> {
         let mut asked = Vec::new();
         let mut next = 0;
-        while let Some(source) = self.at(&mut next) {
+        while let Some(source) = self.0.at(&mut next) {
             if source.before_wait() {
                 Self::after_wait(asked);
                 return None;
@@ -111,8 +89,4 @@ impl Sources {
         });
         limit
     }
-}
-
-fn is(known: &Weak<dyn ProgressSource>, source: &Arc<dyn ProgressSource>) -> bool {
-    core::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(source))
 }
