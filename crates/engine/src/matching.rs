@@ -133,6 +133,8 @@ pub struct Unexpected {
     pub claimed: Option<Context>,
     /// The owner of its receive context knows of it, and will say what becomes of it.
     pub held: bool,
+    /// The owner of its receive context has to answer before any of its payload is read.
+    pub ask_first: bool,
     /// Why it will never be whole.
     pub lost: Option<Errno>,
 }

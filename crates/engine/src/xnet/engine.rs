@@ -39,8 +39,8 @@ pub struct Limits {
     /// message counts with its payload and [`ENTRY`](crate::matching::ENTRY) bytes.
     pub kept_total: u64,
     /// Payload up to this many bytes is kept before the owner of a receive context is asked, so
-    /// that what follows in the stream is not held up. Longer payload stays in the stream and
-    /// goes straight to its receive.
+    /// that what follows in the stream is not held up. Longer payload stays in the stream until
+    /// the owner has answered, and goes straight to its receive.
     pub ask_first: u64,
 }
 
@@ -543,15 +543,15 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Tries again to keep the message a connection is blocked on. Returns whether the
-    /// connection can be read.
+    /// Tries again to keep the message a connection is blocked on, unless that waits for an
+    /// owner's answer. Returns whether the connection can be read.
     pub fn rx_retry(&mut self, id: u32) -> bool {
         let Some(conn) = self.conns.get(id) else {
             return false;
         };
         match conn.rx {
             RxState::Blocked { message: NIL } => self.retry_coll(id),
-            RxState::Blocked { message } => self.keep(id, message),
+            RxState::Blocked { message } if self.may_keep(message) => self.keep(id, message),
             _ => {}
         }
         self.conns

@@ -49,13 +49,20 @@ impl<B: Buffer> Engine<B> {
         if let Some(Err(error)) = self.asked_of(srx).map(|asked| asked.push(id)) {
             return self.break_conn(conn_id, error);
         }
-        let short = self
-            .unexpected
-            .get(id)
-            .is_some_and(|message| message.payload() <= self.limits.ask_first);
-        if short {
+        if let Some(message) = self.unexpected.get_mut(id) {
+            message.ask_first = message.payload() > self.limits.ask_first;
+        }
+        if self.may_keep(id) {
             self.keep(conn_id, id);
         }
+    }
+
+    /// Whether a message may be read before its receive is known: not one that is so long that
+    /// its owner has to answer first.
+    pub(super) fn may_keep(&self, id: u32) -> bool {
+        self.unexpected
+            .get(id)
+            .is_some_and(|message| !message.ask_first)
     }
 
     /// Whether another provider has the receives of a context.
@@ -164,6 +171,9 @@ impl<B: Buffer> Engine<B> {
 
     /// Takes a message from those to ask about.
     fn answered(&mut self, srx: u32, message: u32) {
+        if let Some(message) = self.unexpected.get_mut(message) {
+            message.ask_first = false;
+        }
         let Some(asked) = self.asked_of(srx) else {
             return;
         };

@@ -34,6 +34,7 @@ impl<B: Buffer> Engine<B> {
             rendezvous,
             claimed: None,
             held: false,
+            ask_first: false,
             lost: None,
         };
         let Ok(id) = unexpected.insert(message) else {

@@ -122,6 +122,71 @@ fn a_long_message_waits_for_the_answer_in_the_stream() {
     assert!(f.done().is_empty() && f.arrival().is_none());
 }
 
+/// What becomes of a long message behind one that is kept: it stays in the stream until its owner
+/// answers, also when that cannot at first, and the connection has room again meanwhile.
+fn behind_a_kept_one(answer: impl FnOnce(&mut Fixture, u32)) {
+    let roomy = Limits {
+        kept_bytes: 1 << 20,
+        kept_total: 1 << 20,
+        ..LIMITS
+    };
+    let mut f = Fixture::of(roomy, Engine::open_owned_srx);
+    f.up();
+    for tag in [4, 5] {
+        f.message(tag, 100);
+        f.kept(100);
+    }
+    f.message(6, 50_000);
+    let (first, ..) = f.arrival().unwrap();
+    assert!(f.answer(first, 1, 100).unwrap().is_some());
+    assert!(!f.resumed());
+    let (second, ..) = f.arrival().unwrap();
+    f.engine.let_wait(f.srx, second).unwrap();
+    let (long, tag, len) = f.arrival().unwrap();
+    assert_eq!((tag, len), (Some(6), 50_000));
+    f.engine.drop_message(f.srx, second).unwrap();
+    assert!(!f.resumed());
+    assert!(matches!(f.engine.rx_want(f.conn), RxWant::Blocked));
+    assert_eq!(f.arrival().unwrap().0, long);
+    answer(&mut f, long);
+    assert!(f.arrival().is_none());
+    // The stream goes on behind it.
+    assert!(f.engine.rx_in_header(f.conn));
+    f.message(7, 0);
+    let (last, ..) = f.arrival().unwrap();
+    f.engine.drop_message(f.srx, last).unwrap();
+    assert_eq!(f.engine.kept(), 0);
+}
+
+#[test]
+fn a_long_message_behind_a_kept_one_is_asked_about_first() {
+    behind_a_kept_one(|f, long| {
+        assert!(f.answer(long, 2, 50_000).unwrap().is_none());
+        assert!(f.resumed());
+        assert!(matches!(
+            f.engine.rx_want(f.conn),
+            RxWant::Place(_, 0, 50_000)
+        ));
+        f.engine.rx_placed(f.conn, 50_000);
+        assert_eq!(f.done(), [1, 2]);
+    });
+    behind_a_kept_one(|f, long| {
+        f.engine.let_wait(f.srx, long).unwrap();
+        assert!(f.resumed());
+        f.kept(50_000);
+        let copy = f.answer(long, 2, 50_000).unwrap().unwrap();
+        assert_eq!(copy.len, 50_000);
+        assert_eq!(f.done(), [1, 2]);
+    });
+    behind_a_kept_one(|f, long| {
+        f.engine.drop_message(f.srx, long).unwrap();
+        assert!(f.resumed());
+        assert!(matches!(f.engine.rx_want(f.conn), RxWant::Discard(50_000)));
+        f.engine.rx_placed(f.conn, 50_000);
+        assert_eq!(f.done(), [1]);
+    });
+}
+
 #[test]
 fn a_dropped_rendezvous_is_fetched_and_forgotten() {
     let mut f = owned();
