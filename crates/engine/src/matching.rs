@@ -131,8 +131,9 @@ pub struct Unexpected {
     pub rendezvous: Option<u8>,
     /// Set aside by a peek for the receive with this context.
     pub claimed: Option<Context>,
-    /// The owner of its receive context knows of it, and will say what becomes of it.
-    pub held: bool,
+    /// The receive context whose owner knows of it, and will say what becomes of it; [`NIL`]
+    /// for none.
+    pub holder: u32,
     /// The owner of its receive context has to answer before any of its payload is read.
     pub ask_first: bool,
     /// Why it will never be whole.

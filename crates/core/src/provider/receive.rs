@@ -106,14 +106,16 @@ pub trait PeerRx: Sized + 'static {
     /// The owner has a receive for a message. Its end will be among [`PeerRx::take_done`].
     ///
     /// # Errors
-    /// [`Errno::EINVAL`](ripstop_types::Errno::EINVAL) for a message that the owner cannot know or too many segments;
+    /// [`Errno::EINVAL`](ripstop_types::Errno::EINVAL) for a message that the owner of this context
+    /// cannot know, or too many segments;
     /// [`Errno::ENOMEM`](ripstop_types::Errno::ENOMEM).
     fn start(&self, message: u32, iov: &[UserBuf], context: Context) -> Result<()>;
 
     /// The owner has no receive for a message yet: it waits until it is started or discarded.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`](ripstop_types::Errno::EINVAL) for a message that the owner cannot know.
+    /// [`Errno::EINVAL`](ripstop_types::Errno::EINVAL) for a message that the owner of this context
+    /// cannot know.
     fn let_wait(&self, message: u32) -> Result<()>;
 
     /// Nobody will receive a message.

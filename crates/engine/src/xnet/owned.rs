@@ -79,7 +79,7 @@ impl<B: Buffer> Engine<B> {
             let id = *self.asked_of(srx)?.front()?;
             match self.unexpected.get_mut(id) {
                 Some(message) if message.lost.is_none() => {
-                    message.held = true;
+                    message.holder = srx;
                     return Some(Arrival {
                         message: id,
                         envelope: Envelope {
@@ -110,7 +110,8 @@ impl<B: Buffer> Engine<B> {
     /// meanwhile at once, to `cq`.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for a message that the owner cannot know, [`Errno::ENOMEM`].
+    /// [`Errno::EINVAL`] for a message that the owner of this context cannot know,
+    /// [`Errno::ENOMEM`].
     pub fn start(
         &mut self,
         srx: u32,
@@ -118,7 +119,7 @@ impl<B: Buffer> Engine<B> {
         message: u32,
         recv: Recv<B>,
     ) -> Result<Option<CopyOut<B>>> {
-        let found = *self.held(message)?;
+        let found = *self.held(srx, message)?;
         if let Some(error) = found.lost {
             self.take_owned(srx, message);
             let context = recv.context;
@@ -138,9 +139,9 @@ impl<B: Buffer> Engine<B> {
     /// The owner has no receive for a message yet: it waits.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for a message that the owner cannot know.
+    /// [`Errno::EINVAL`] for a message that the owner of this context cannot know.
     pub fn let_wait(&mut self, srx: u32, message: u32) -> Result<()> {
-        let found = *self.held(message)?;
+        let found = *self.held(srx, message)?;
         self.answered(srx, message);
         if found.parked {
             // There may be room to keep it, and to go on behind it.
@@ -152,9 +153,9 @@ impl<B: Buffer> Engine<B> {
     /// Nobody will receive a message.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for a message that the owner cannot know.
+    /// [`Errno::EINVAL`] for a message that the owner of this context cannot know.
     pub fn drop_message(&mut self, srx: u32, message: u32) -> Result<()> {
-        match self.held(message)?.lost {
+        match self.held(srx, message)?.lost {
             Some(_) => self.take_owned(srx, message),
             None => {
                 self.answered(srx, message);
@@ -164,9 +165,12 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
-    fn held(&self, message: u32) -> Result<&Unexpected> {
+    /// A message that the owner of this very context knows of.
+    fn held(&self, srx: u32, message: u32) -> Result<&Unexpected> {
         let found = self.unexpected.get(message);
-        found.filter(|message| message.held).ok_or(Errno::EINVAL)
+        found
+            .filter(|message| message.holder == srx && srx != NIL)
+            .ok_or(Errno::EINVAL)
     }
 
     /// Takes a message from those to ask about.
@@ -199,7 +203,7 @@ impl<B: Buffer> Engine<B> {
         let mut owned = false;
         while let Some(matcher) = self.srxs.get_mut(srx) {
             owned = matcher.is_owned();
-            let unknown = |_, message: &Unexpected| !message.held && wanted(message);
+            let unknown = |_, message: &Unexpected| message.holder == NIL && wanted(message);
             let Some(id) = matcher.take_unexpected(&mut self.unexpected, unknown) else {
                 break;
             };

@@ -33,7 +33,7 @@ impl<B: Buffer> Engine<B> {
             parked: true,
             rendezvous,
             claimed: None,
-            held: false,
+            holder: NIL,
             ask_first: false,
             lost: None,
         };

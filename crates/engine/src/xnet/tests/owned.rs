@@ -188,6 +188,53 @@ fn a_long_message_behind_a_kept_one_is_asked_about_first() {
 }
 
 #[test]
+fn a_message_is_its_own_context_s_alone() {
+    let mut f = owned();
+    let (one, other) = (f.srx, f.engine.open_owned_srx().unwrap());
+    f.message(1, 10);
+    f.kept(10);
+    f.message(2, 0);
+    let (mine, ..) = f.arrival().unwrap();
+
+    f.srx = other;
+    let ep = f.open_ep();
+    f.conn = f.open_conn(ep, 7);
+    f.up();
+    f.message(3, 10);
+    f.kept(10);
+    f.message(4, 0);
+    let (theirs, ..) = f.arrival().unwrap();
+
+    // Whether it has been let wait or not, it is no message of the other owner's.
+    for waits in [false, true] {
+        for (srx, stranger) in [(one, theirs), (other, mine), (NIL, mine)] {
+            f.srx = srx;
+            assert_eq!(f.answer(stranger, 9, 10).unwrap_err(), Errno::EINVAL);
+            assert_eq!(f.engine.let_wait(srx, stranger), Err(Errno::EINVAL));
+            assert_eq!(f.engine.drop_message(srx, stranger), Err(Errno::EINVAL));
+        }
+        if !waits {
+            f.engine.let_wait(one, mine).unwrap();
+            f.engine.let_wait(other, theirs).unwrap();
+        }
+    }
+
+    // Nothing of either has changed.
+    for (srx, first, tags) in [(one, mine, [1, 2]), (other, theirs, [3, 4])] {
+        f.srx = srx;
+        assert!(f.engine.srx_mut(srx).unwrap().is_empty());
+        assert!(f.answer(first, tags[0], 10).unwrap().is_some());
+        let (second, tag, _) = f.arrival().unwrap();
+        assert_eq!(tag, Some(tags[1] as u64));
+        assert!(f.answer(second, tags[1], 10).unwrap().is_none());
+        assert_eq!(f.done(), tags);
+        assert!(f.arrival().is_none());
+        assert!(f.engine.srx_mut(srx).unwrap().nothing_unexpected());
+    }
+    assert_eq!(f.engine.kept(), 0);
+}
+
+#[test]
 fn a_dropped_rendezvous_is_fetched_and_forgotten() {
     let mut f = owned();
     f.rts(6, 1, 5000).unwrap();
