@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{CompletionQueue, Counter};
+use ripstop_core::weak::WeakList;
 use ripstop_types::{Completion, CompletionError, Errno, Result};
 
 use crate::cq::error;
@@ -50,23 +51,11 @@ impl Late {
 }
 
 /// What an address vector's insertions are told to.
-pub(crate) type Peers = Arc<Mutex<Vec<Weak<dyn Driven>>>>;
+pub(crate) type Peers = Arc<WeakList<dyn Driven>>;
 
 /// Tells all contexts with an address vector that addresses have become known.
 pub(crate) fn refresh(peers: &Peers) {
-    for peer in driven(peers) {
-        peer.refresh();
-    }
-}
-
-/// Those that are open; the others are forgotten.
-fn driven(list: &Mutex<Vec<Weak<dyn Driven>>>) -> Vec<Arc<dyn Driven>> {
-    let mut list = lock(list);
-    if list.is_empty() {
-        return Vec::new();
-    }
-    list.retain(|driven| driven.strong_count() > 0);
-    list.iter().filter_map(Weak::upgrade).collect()
+    peers.each(Driven::refresh);
 }
 
 type Write = unsafe extern "C" fn(
@@ -90,7 +79,7 @@ pub(crate) struct CqOwner {
     /// Taken from our queue and not yet told.
     late: Mutex<VecDeque<Late>>,
     /// The receive contexts that a read drives.
-    driven: Mutex<Vec<Weak<dyn Driven>>>,
+    driven: WeakList<dyn Driven>,
 }
 
 // SAFETY: the owner's queue and functions may be used from every thread that calls ours, which is
@@ -158,13 +147,13 @@ impl CqOwner {
             write: ops.write.ok_or(Errno::EINVAL)?,
             write_error: ops.writeerr.ok_or(Errno::EINVAL)?,
             late: Mutex::default(),
-            driven: Mutex::default(),
+            driven: WeakList::default(),
         })
     }
 
     /// Has a read drive a receive context.
-    pub(crate) fn drive(&self, driven: Weak<dyn Driven>) {
-        lock(&self.driven).push(driven);
+    pub(crate) fn drive(&self, driven: &Weak<dyn Driven>) {
+        self.driven.add(driven);
     }
 
     /// Makes progress, and tells the owner what has come. Entries that it does not take are
@@ -174,7 +163,6 @@ impl CqOwner {
     /// [`Errno::EAGAIN`] when nothing was told, and those of the queue.
     pub(crate) fn forward(&self, cq: &impl CompletionQueue) -> Result<usize> {
         let mut late = alone(&self.late).ok_or(Errno::EAGAIN)?;
-        let driven = driven(&self.driven);
         let mut told: usize = 0;
         for _ in 0..ROUNDS {
             while let Some(Late { entry, of }) = late.front() {
@@ -198,10 +186,10 @@ impl CqOwner {
                 })?,
                 Err(error) => return Err(error),
             }
-            for driven in &driven {
+            self.driven.each(|driven| {
                 driven.ask();
                 driven.collect(&mut late);
-            }
+            });
             if late.is_empty() {
                 break;
             }

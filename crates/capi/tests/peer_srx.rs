@@ -8,8 +8,10 @@
 
 mod c;
 
+use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
+use std::alloc::{GlobalAlloc, Layout, System};
 
 use c::matcher::{Matcher, Receive, SRX_OPS, srx_attr};
 use c::owner::{Owner, Told};
@@ -17,6 +19,27 @@ use c::*;
 use ripstop_abi::*;
 
 const NONE: *mut c_void = ptr::null_mut();
+
+/// Counts what each thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATED: Cell<usize> = const { Cell::new(0) };
+}
+
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.set(ALLOCATED.get() + 1);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(at, layout) };
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// A sender with a queue of its own, and a receiver whose queue and receives an owner has.
 struct Pair {
@@ -430,6 +453,24 @@ fn receives_are_the_owner_s_alone() {
     assert!(posted < 0, "{posted}");
     let cancel = unsafe { (*(*pair.receiver).ops).cancel.unwrap() };
     assert_eq!(unsafe { cancel(pair.receiver.cast(), NONE) }, no);
+    pair.close();
+}
+
+#[test]
+fn a_poll_in_vain_allocates_nothing() {
+    let pair = Pair::open();
+    pair.send(b"a message that waits", Some(1), 0);
+    pair.waiting(1);
+    // Whatever both ends still had to do.
+    for _ in 0..100 {
+        pair.drive();
+    }
+    let before = ALLOCATED.get();
+    for _ in 0..100 {
+        let code = op!(pair.peer_cq, ops.read, NONE, 0);
+        assert_eq!(code, -FI_EAGAIN as isize);
+    }
+    assert_eq!(ALLOCATED.get(), before);
     pair.close();
 }
 

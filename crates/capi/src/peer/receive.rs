@@ -213,7 +213,7 @@ impl<D: Domain> SrxOwner<D> {
         match &*reports {
             None => {
                 *reports = Some((Arc::downgrade(cq), selective));
-                cq.drive(self.driven());
+                cq.drive(&self.driven());
                 Ok(())
             }
             Some((known, same)) if Weak::ptr_eq(known, &Arc::downgrade(cq)) => {
@@ -225,11 +225,7 @@ impl<D: Domain> SrxOwner<D> {
 
     /// Tells the owner of insertions into an address vector.
     pub(crate) fn learn_from(&self, av: &Peers) {
-        let this = self.driven();
-        let mut peers = lock(av);
-        if !peers.iter().any(|peer| Weak::ptr_eq(peer, &this)) {
-            peers.push(this);
-        }
+        av.add(&self.driven());
     }
 
     fn is_selective(&self) -> bool {
