@@ -9,7 +9,7 @@
 mod c;
 
 use core::cell::Cell;
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -64,6 +64,11 @@ impl Pair {
     }
 
     fn with(known: bool, bind_flags: u64) -> Self {
+        Self::enabled_by(known, bind_flags, enable)
+    }
+
+    /// With a receiver that is enabled in this way.
+    fn enabled_by(known: bool, bind_flags: u64, enabling: fn(*mut fid_ep) -> c_int) -> Self {
         let info = loopback(FI_EP_RDM, |hints| {
             hints.get().caps = FI_MSG | FI_TAGGED | FI_SOURCE | FI_DIRECTED_RECV | FI_PEER;
         });
@@ -85,7 +90,7 @@ impl Pair {
         let flags = FI_TRANSMIT | FI_RECV | bind_flags;
         assert_eq!(bind(receiver, peer_cq, flags), 0);
         assert_eq!(bind(receiver, srx, 0), 0);
-        assert_eq!(enable(receiver), 0);
+        assert_eq!(enabling(receiver), 0);
 
         let to = insert(avs[0], &name(unsafe { (*receiver).cm }, receiver.cast()));
         let mut pair = Self {
@@ -453,6 +458,32 @@ fn receives_are_the_owner_s_alone() {
     assert!(posted < 0, "{posted}");
     let cancel = unsafe { (*(*pair.receiver).ops).cancel.unwrap() };
     assert_eq!(unsafe { cancel(pair.receiver.cast(), NONE) }, no);
+    pair.close();
+}
+
+/// Enables an endpoint through an alias of it.
+fn enable_alias(ep: *mut fid_ep) -> c_int {
+    let mut alias: *mut fid_ep = ptr::null_mut();
+    let mut asked = fi_alias {
+        fid: (&raw mut alias).cast(),
+        flags: FI_TRANSMIT,
+    };
+    assert_eq!(control(ep, FI_ALIAS, &mut asked), 0);
+    let code = enable(alias);
+    assert_eq!(close(alias), 0);
+    code
+}
+
+#[test]
+fn an_endpoint_that_an_alias_enables_reports_too() {
+    let pair = Pair::enabled_by(true, 0, enable_alias);
+    let mut room = [0; 4];
+    pair.matcher
+        .recv(Receive::new(&mut room, Some(1), 5, FI_ADDR_UNSPEC));
+    pair.send(b"four", Some(1), 0);
+    let told = pair.told(1);
+    assert_eq!((told[0].context, told[0].err), (5, 0));
+    assert_eq!(&room, b"four");
     pair.close();
 }
 

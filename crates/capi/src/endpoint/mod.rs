@@ -87,8 +87,8 @@ pub(crate) struct EpBody<D: Domain, M: Defaults> {
     format: AddrFormat,
     /// The connection request it may accept.
     request: abi::fid_t,
-    /// What it shares with another provider.
-    shared: Mutex<Shares<D>>,
+    /// What it shares with another provider; its aliases know it too.
+    shared: Arc<Mutex<Shares<D>>>,
 }
 
 impl<D: Domain, M: Defaults> Body for EpBody<D, M> {
@@ -164,7 +164,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
             domain: Arc::clone(&parent.domain),
             format: wanted.addr_format,
             request,
-            shared: Mutex::default(),
+            shared: Arc::default(),
         };
         Ok(room.fill(head::<D, Own>(abi::FI_CLASS_EP, context), body))
     };
@@ -188,7 +188,7 @@ pub(crate) fn context_of<D: Domain>(
         domain: Arc::clone(domain),
         format,
         request: core::ptr::null_mut(),
-        shared: Mutex::default(),
+        shared: Arc::default(),
     };
     let mut head = head::<D, Own>(class, context);
     head.collective = table(&tables::NO_COLLECTIVE);
@@ -439,7 +439,7 @@ fn alias<D: Domain, M: Defaults>(
         domain: Arc::clone(&this.domain),
         format: this.format,
         request: core::ptr::null_mut(),
-        shared: Mutex::default(),
+        shared: Arc::clone(&this.shared),
     };
     Ok(room.fill(head::<D, Alias>(abi::FI_CLASS_EP, context), body))
 }
