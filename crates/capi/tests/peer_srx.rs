@@ -544,25 +544,38 @@ fn what_belongs_together_is_asked_for() {
         assert_eq!(code, -FI_EINVAL);
     }
 
-    // Ends of receives go to a queue that the owner has, and to one only.
+    // Ends of receives go to a queue that the owner has, and to one only while that is open. An
+    // endpoint that is not enabled decides nothing.
     let (mut owners, mut matcher) = ([Owner::new(), Owner::new()], Matcher::new());
     let srx = matcher.open(domain);
     let own = cq(domain, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE);
     let [first, second] = owners.each_mut().map(|owner| owner.open(domain));
     let av = av(domain, FI_AV_UNSPEC, 0);
-    let eps = [(own, -FI_EINVAL), (first, 0), (second, -FI_EINVAL)].map(|(cq, code)| {
+    let enabled = |cq: *mut fid_cq, av: Option<*mut fid_av>, flags: u64, expected: c_int| {
         let ep = endpoint(domain, &info);
-        assert_eq!(bind(ep, av, 0), 0);
-        assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
+        if let Some(av) = av {
+            assert_eq!(bind(ep, av, 0), 0);
+        }
+        assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV | flags), 0);
         assert_eq!(bind(ep, srx, 0), 0);
         assert_eq!(bind(ep, srx, 0), -FI_EINVAL);
-        assert_eq!(enable(ep), code);
+        assert_eq!(enable(ep), expected);
         ep
-    });
+    };
+    let eps = [
+        enabled(own, Some(av), 0, -FI_EINVAL),
+        enabled(second, None, 0, -FI_ENOAV),
+        enabled(first, Some(av), 0, 0),
+        enabled(second, Some(av), 0, -FI_EINVAL),
+        enabled(first, Some(av), FI_SELECTIVE_COMPLETION, -FI_EINVAL),
+        enabled(first, Some(av), 0, 0),
+    ];
     for ep in eps {
         assert_eq!(close(ep), 0);
     }
-    for code in [close(srx), close(own), close(first), close(second)] {
+    assert_eq!(close(first), 0);
+    let other = enabled(second, Some(av), FI_SELECTIVE_COMPLETION, 0);
+    for code in [close(other), close(srx), close(own), close(second)] {
         assert_eq!(code, 0);
     }
     for code in [close(av), close(domain), close(fabric)] {

@@ -62,8 +62,7 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
             return self.ep.enable();
         };
         let (cq, selective) = shares.cq.as_ref().ok_or(Errno::EINVAL)?;
-        receives.report_to(cq, *selective)?;
-        self.ep.enable()?;
+        receives.report_to(cq, *selective, || self.ep.enable())?;
         if let Some(av) = &shares.av {
             receives.learn_from(av);
         }

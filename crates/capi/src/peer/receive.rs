@@ -64,6 +64,8 @@ pub(crate) struct SrxOwner<D: Domain> {
     asking: Mutex<()>,
     /// Receives that could not be started, which is still to be told.
     failed: Mutex<Vec<(usize, CompletionError)>>,
+    /// One endpoint at a time is enabled with the context.
+    joining: Mutex<()>,
     /// Where ends are reported, and whether only those that ask for it.
     reports: Mutex<Option<(Weak<CqOwner>, bool)>>,
     this: Weak<Self>,
@@ -198,29 +200,43 @@ impl<D: Domain> SrxOwner<D> {
             given: Mutex::default(),
             asking: Mutex::default(),
             failed: Mutex::default(),
+            joining: Mutex::default(),
             reports: Mutex::default(),
             this: Weak::clone(this),
         }))
     }
 
-    /// Has a queue, which must be the same for all endpoints with the context, drive it, and
-    /// get what ends there; with `selective` only what asks for it.
+    /// Has a queue, which must be the same for all endpoints with the context as long as it is
+    /// open, drive it, and get what ends there; with `selective` only what asks for it. Nothing
+    /// is changed unless `enable`, which enables an endpoint with the context, succeeds.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for another queue than before, or another choice.
-    pub(crate) fn report_to(&self, cq: &Arc<CqOwner>, selective: bool) -> Result<()> {
-        let mut reports = lock(&self.reports);
-        match &*reports {
+    /// [`Errno::EINVAL`] for another queue than before, or another choice; those of `enable`.
+    pub(crate) fn report_to(
+        &self,
+        cq: &Arc<CqOwner>,
+        selective: bool,
+        enable: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let _one = lock(&self.joining);
+        // Not locked in `enable`: the provider's lock is taken there, which `late` runs under.
+        match self.reports() {
             None => {
-                *reports = Some((Arc::downgrade(cq), selective));
+                enable()?;
+                *lock(&self.reports) = Some((Arc::downgrade(cq), selective));
                 cq.drive(&self.driven());
                 Ok(())
             }
-            Some((known, same)) if Weak::ptr_eq(known, &Arc::downgrade(cq)) => {
-                (*same == selective).then_some(()).ok_or(Errno::EINVAL)
-            }
+            Some((known, same)) if Arc::ptr_eq(&known, cq) && same == selective => enable(),
             Some(_) => Err(Errno::EINVAL),
         }
+    }
+
+    /// The open queue where ends are reported, and whether only those that ask for it.
+    fn reports(&self) -> Option<(Arc<CqOwner>, bool)> {
+        let reports = lock(&self.reports);
+        let (known, selective) = reports.as_ref()?;
+        Some((known.upgrade()?, *selective))
     }
 
     /// Tells the owner of insertions into an address vector.
