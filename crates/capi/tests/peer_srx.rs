@@ -41,6 +41,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// An interface for owners.
+fn peer_info() -> Info {
+    loopback(FI_EP_RDM, |hints| {
+        hints.get().caps = FI_MSG | FI_TAGGED | FI_SOURCE | FI_DIRECTED_RECV | FI_PEER;
+    })
+}
+
 /// A sender with a queue of its own, and a receiver whose queue and receives an owner has.
 struct Pair {
     fabric: *mut fid_fabric,
@@ -69,9 +76,7 @@ impl Pair {
 
     /// With a receiver that is enabled in this way.
     fn enabled_by(known: bool, bind_flags: u64, enabling: fn(*mut fid_ep) -> c_int) -> Self {
-        let info = loopback(FI_EP_RDM, |hints| {
-            hints.get().caps = FI_MSG | FI_TAGGED | FI_SOURCE | FI_DIRECTED_RECV | FI_PEER;
-        });
+        let info = peer_info();
         let fabric = fabric(&info);
         let domain = domain(fabric, &info);
         let avs = [av(domain, FI_AV_UNSPEC, 0), av(domain, FI_AV_UNSPEC, 0)];
@@ -503,6 +508,20 @@ fn a_poll_in_vain_allocates_nothing() {
     }
     assert_eq!(ALLOCATED.get(), before);
     pair.close();
+}
+
+#[test]
+fn only_reliable_datagrams_are_received_by_another() {
+    let info = peer_info();
+    let fabric = fabric(&info);
+    let domain = domain(fabric, &info);
+    let mut matcher = Matcher::new();
+    let srx = matcher.open(domain);
+    let connected = endpoint(domain, &loopback(FI_EP_MSG, |_| ()));
+    assert_eq!(bind(connected, srx, 0), -FI_EINVAL);
+    for code in [close(connected), close(srx), close(domain), close(fabric)] {
+        assert_eq!(code, 0);
+    }
 }
 
 #[test]

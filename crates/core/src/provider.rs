@@ -366,7 +366,8 @@ pub trait Endpoint: Sized + 'static {
     /// receive can be posted, and [`Endpoint::cancel`] of one is [`Errno::ENOSYS`].
     ///
     /// # Errors
-    /// As for [`Endpoint::bind_srx`].
+    /// As for [`Endpoint::bind_srx`]; [`Errno::EINVAL`] for an endpoint that is not
+    /// [`EpType::Rdm`].
     fn bind_peer_rx(&self, rx: &Arc<<Self::Domain as Domain>::PeerRx>) -> Result<()>;
 
     /// Sends through a shared context. It has no queue or counter of its own: completions go

@@ -311,6 +311,16 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     }
 
     fn bind_peer_rx(&self, rx: &Arc<PeerRx<T, K>>) -> Result<()> {
+        if self.ep_type != EpType::Rdm {
+            log_warn!(
+                T,
+                EpCtrl,
+                "receives that another provider has (FI_PEER) are for endpoints of type FI_EP_RDM; \
+                 this one is of type {:?}",
+                self.ep_type
+            );
+            return Err(Errno::EINVAL);
+        }
         self.receive_from(&rx.domain, rx.id)?.peer_rx = Some(Arc::clone(rx));
         Ok(())
     }
