@@ -525,8 +525,29 @@ fn only_reliable_datagrams_are_received_by_another() {
 }
 
 #[test]
-fn what_belongs_together_is_asked_for() {
+fn an_interface_without_the_capability_has_no_such_context() {
     let info = loopback(FI_EP_RDM, |_| ());
+    assert_eq!(info.get().caps & FI_PEER, 0);
+    let fabric = fabric(&info);
+    let domain = domain(fabric, &info);
+    let mut matcher = Matcher::new();
+    let mut context = fi_peer_srx_context {
+        size: size_of::<fi_peer_srx_context>(),
+        srx: &raw mut matcher.peer,
+    };
+    let mut srx: *mut fid_ep = ptr::null_mut();
+    let at = (&raw mut context).cast::<c_void>();
+    let code = op!(domain, ops.srx_ctx, &mut srx_attr(), &mut srx, at);
+    assert_eq!(code, -FI_EINVAL);
+    assert!(matcher.peer.peer_ops.is_null());
+    for code in [close(domain), close(fabric)] {
+        assert_eq!(code, 0);
+    }
+}
+
+#[test]
+fn what_belongs_together_is_asked_for() {
+    let info = peer_info();
     let fabric = fabric(&info);
     let domain = domain(fabric, &info);
     let open = |context: *mut c_void| {

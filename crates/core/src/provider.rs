@@ -195,7 +195,8 @@ pub trait Domain: Sized + 'static {
     /// Opens a receive context whose receives another provider has (`fi_peer(3)`).
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] where there are none; resource errors.
+    /// [`Errno::EINVAL`] where there are none: the domain's interface must have
+    /// [`Flags::PEER`](ripstop_types::Flags::PEER). Resource errors.
     fn peer_rx(self: &Arc<Self>) -> Result<Arc<Self::PeerRx>>;
 
     /// Opens a shared transmit context (`fi_stx_context(3)`).

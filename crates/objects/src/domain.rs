@@ -316,6 +316,16 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
     }
 
     fn peer_rx(self: &Arc<Self>) -> Result<Arc<PeerRx<T, K>>> {
+        // Owners such as lnx open domains with what `fi_getinfo(3)` gave them, and keep it there.
+        if !self.info.caps.contains(Flags::PEER) {
+            log_warn!(
+                T,
+                EpCtrl,
+                "a receive context of another provider needs an interface with FI_PEER; ask for it \
+                 in the caps of the hints"
+            );
+            return Err(Errno::EINVAL);
+        }
         PeerRx::open(self)
     }
 
