@@ -5,6 +5,7 @@
 //! bytes in a hash index from address to peer: a million peers fit in 20 MB, and growing
 //! never holds the table twice.
 
+mod names;
 pub mod set;
 mod shared;
 mod slots;
@@ -17,6 +18,7 @@ use std::net::SocketAddr;
 use hashbrown::HashTable;
 use ripstop_types::{Errno, FiAddr, Result};
 
+pub use names::NameTable;
 pub use shared::SharedTable;
 use slots::{Peer, Slots};
 pub use symmetric::Symmetric;

@@ -53,8 +53,9 @@ impl Request<'_> {
     /// addresses that node, service and hints give. Resolving a node that is not numeric
     /// may block.
     ///
-    /// A string address is taken from a node of the form `fi_...://`; other nodes are left
-    /// to the provider. Without a source address that of the route to the peer is filled in.
+    /// String addresses are made as `fi_shm(7)` says, from node and service; where
+    /// neither call nor hints have one, both are that of this process. Without a source
+    /// address that of the route to the peer is filled in.
     ///
     /// # Errors
     /// The first attribute that does not fit, or a node or service that does not resolve.
@@ -73,7 +74,7 @@ impl Request<'_> {
 
     fn fill_addresses(&self, info: &mut Info) -> Result<(), Mismatch> {
         let named = if self.node.is_some() || self.service.is_some() {
-            self.named_address(info.addr_format)?
+            Some(self.named_address(info.addr_format)?)
         } else {
             None
         };
@@ -90,6 +91,13 @@ impl Request<'_> {
         let concrete = src.is_some() || dest.is_some();
         info.src_addr = src.or(hinted_src).or(info.src_addr.take());
         info.dest_addr = dest.or(hinted_dest).or(info.dest_addr.take());
+        if info.addr_format == AddrFormat::Str {
+            let own = || Address::Str(format!("fi_shm://{}", ripstop_os::pid()));
+            info.src_addr.get_or_insert_with(own);
+            if !self.names_source() {
+                info.dest_addr.get_or_insert_with(own);
+            }
+        }
         if let (None, Some(Address::Ip(dest))) = (&info.src_addr, &info.dest_addr) {
             info.src_addr = source_for(dest).ok().map(Address::Ip);
         }
@@ -110,10 +118,22 @@ impl Request<'_> {
         };
     }
 
-    fn named_address(&self, format: AddrFormat) -> Result<Option<Address>, Mismatch> {
+    /// The string that node and service stand for: a node that is an address (it contains
+    /// `://`) as it is; `fi_ns://` before what a service makes unique, `fi_shm://` before what
+    /// endpoints of that name share.
+    fn string_address(&self) -> String {
+        match (self.node, self.service) {
+            (Some(node), _) if node.contains("://") => node.to_owned(),
+            (Some(node), Some(service)) => format!("fi_ns://{node}:{service}"),
+            (None, Some(service)) => format!("fi_ns://{service}"),
+            (Some(node), None) => format!("fi_shm://{node}"),
+            (None, None) => format!("fi_shm://{}", ripstop_os::pid()),
+        }
+    }
+
+    fn named_address(&self, format: AddrFormat) -> Result<Address, Mismatch> {
         if format == AddrFormat::Str {
-            let text = self.node.filter(|node| node.contains("://"));
-            return Ok(text.map(|text| Address::Str(text.to_owned())));
+            return Ok(Address::Str(self.string_address()));
         }
         let query = Query {
             node: self.node,
@@ -123,7 +143,7 @@ impl Request<'_> {
             numeric: self.flags.contains(Flags::NUMERICHOST),
         };
         resolve(&query)
-            .map(|addr: SocketAddr| Some(addr.into()))
+            .map(|addr: SocketAddr| addr.into())
             .map_err(|why| {
                 let (node, service) = (self.node.unwrap_or("NULL"), self.service.unwrap_or("NULL"));
                 Mismatch {

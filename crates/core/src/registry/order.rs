@@ -8,10 +8,10 @@ use crate::info::Info;
 pub(super) const LAYER_PREFIX: &str = "ofi_";
 
 /// Known providers, best first: fabrics with hardware of their own, what is layered upon
-/// others, shared memory, sockets.
+/// others, sockets, and shared memory, which reaches no other machine.
 const ORDER: [&str; 15] = [
-    "efa", "psm2", "opx", "usnic", "verbs", "cxi", "psm3", "ucx", "ofi_rxm", "ofi_rxd", "shm",
-    "udp", "tcp", "sockets", "net",
+    "efa", "psm2", "opx", "usnic", "verbs", "cxi", "psm3", "ucx", "ofi_rxm", "ofi_rxd", "udp",
+    "tcp", "shm", "sockets", "net",
 ];
 
 /// The place of a provider: that of its topmost layer, last for an unknown one.

@@ -70,14 +70,14 @@ fn providers_answer_in_order_of_preference() {
     let _mine = set.register(fake("mine"), Priority::Version);
     let shm = set.register(fake("shm"), Priority::Version);
     let infos = set.getinfo(&any()).unwrap();
-    assert_eq!(names(&infos), ["shm", "tcp", "mine"]);
+    assert_eq!(names(&infos), ["tcp", "shm", "mine"]);
     assert_eq!(infos[0].fabric.api_version, Version::CURRENT);
     assert_eq!(infos[0].fabric.prov_version, Version::new(1, 0).0);
     let list = Request {
         flags: Flags::PROV_ATTR_ONLY,
         ..any()
     };
-    assert_eq!(names(&set.getinfo(&list).unwrap()), ["shm", "tcp", "mine"]);
+    assert_eq!(names(&set.getinfo(&list).unwrap()), ["tcp", "shm", "mine"]);
     drop(shm);
     assert_eq!(names(&set.getinfo(&any()).unwrap()), ["tcp", "mine"]);
 }

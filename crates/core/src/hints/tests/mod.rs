@@ -11,6 +11,7 @@ use crate::caps::{MSG_DIRECTIONS, RMA_DIRECTIONS};
 
 mod consumers;
 mod rules;
+mod strings;
 
 const COMM: Flags = Flags::LOCAL_COMM.union(Flags::REMOTE_COMM);
 const CONTEXTS: Mode = Mode::CONTEXT.union(Mode::CONTEXT2);
