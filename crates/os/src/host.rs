@@ -7,6 +7,12 @@ pub fn pid() -> u32 {
     std::process::id()
 }
 
+/// The effective user of this process.
+#[must_use]
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// The name of this machine (`uname(2)`), with replacement characters where it is not UTF-8.
 #[must_use]
 pub fn hostname() -> String {

@@ -30,7 +30,7 @@ mod timer;
 pub use durable::make_durable;
 pub use epoll::{Epoll, Event, Events, Interest};
 pub use eventfd::EventFd;
-pub use host::{hostname, pid};
+pub use host::{hostname, pid, user};
 pub use iovec::{IoVec, IoVecMut};
 pub use memory::{MemFd, SharedMemory};
 pub use process::{Process, ReadError, Remote};

@@ -152,6 +152,12 @@ impl AsFd for MemFd {
     }
 }
 
+impl From<MemFd> for OwnedFd {
+    fn from(memory: MemFd) -> Self {
+        memory.fd
+    }
+}
+
 impl SharedMemory {
     /// The memory, which other processes may write at any time; `None` if it is mapped for
     /// reads only.

@@ -24,13 +24,24 @@ impl Spare {
     /// Closes the connection that waits longest on `listener` and tells whose it was; `None` if
     /// there is none, or somebody else took the descriptor meanwhile.
     pub fn turn_away(&mut self, listener: &Socket) -> Option<SocketAddr> {
-        self.0 = None;
-        let accepted = listener.accept();
-        let peer = accepted.ok().flatten().map(|(socket, peer)| {
+        self.without(|| {
+            let (socket, peer) = listener.accept().ok().flatten()?;
             drop(socket);
-            peer
-        });
+            Some(peer)
+        })
+    }
+
+    /// As [`turn_away`](Self::turn_away), for a listener with an abstract name, whose peers have
+    /// none: whether one was turned away.
+    pub fn turn_away_unix(&mut self, listener: &Socket) -> bool {
+        self.without(|| listener.accept_unix().ok().flatten().is_some())
+    }
+
+    /// What is done while the descriptor is given up.
+    fn without<R>(&mut self, act: impl FnOnce() -> R) -> R {
+        self.0 = None;
+        let outcome = act();
         self.0 = EventFd::new().ok();
-        peer
+        outcome
     }
 }
