@@ -428,7 +428,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         self.with_ep(|ep| {
             match &mut ep.rdm {
                 Some(rdm) => {
-                    rdm.listener = T::bind(params, &wanted)?;
+                    rdm.listener = T::rename(params, &wanted)?;
                     rdm.addr = rdm.listener.local_addr()?;
                 }
                 None => {

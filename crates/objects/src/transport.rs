@@ -42,6 +42,15 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// `EADDRINUSE`, `EADDRNOTAVAIL`; `EMFILE` and other errors of the system.
     fn bind(params: &Self::Params, addr: &Self::Addr) -> Result<Self::Listener>;
 
+    /// As [`Transport::bind`], where the program has chosen the name of an endpoint itself
+    /// (`fi_setname(3)`).
+    ///
+    /// # Errors
+    /// As for [`Transport::bind`].
+    fn rename(params: &Self::Params, addr: &Self::Addr) -> Result<Self::Listener> {
+        Self::bind(params, addr)
+    }
+
     /// Listeners for the contexts of a scalable endpoint with this address, by their index; `count`
     /// is 1 to 16. Peers are told of one address and find the others from it.
     ///
