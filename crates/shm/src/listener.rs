@@ -1,0 +1,143 @@
+//! Sockets at which peers connect.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ripstop_core::fi_warn;
+use ripstop_core::log::Subsys;
+use ripstop_objects::{Addr as _, BACKLOG, Listener};
+use ripstop_os::{Peer, Socket, Spare};
+use ripstop_types::{Errno, Result};
+
+use crate::link::ShmLink;
+use crate::name::Name;
+use crate::params::NAME;
+
+/// How often another name is tried in place of one that is taken.
+const TRIES: usize = 16;
+
+/// A socket with the name of an endpoint.
+#[derive(Debug)]
+pub struct ShmListener {
+    socket: Socket,
+    name: Name,
+}
+
+/// Numbers of the endpoints of this process.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a peer may talk to this process: users are kept apart.
+///
+/// # Errors
+/// `EACCES`, with a line in the log.
+pub(crate) fn admit(peer: Peer, name: &Name, user: u32) -> Result<()> {
+    if peer.uid == user {
+        return Ok(());
+    }
+    let Peer { pid, uid, .. } = peer;
+    fi_warn!(
+        NAME,
+        Subsys::EpCtrl,
+        "{name}: refused, process {pid} is of user {uid}, and this one of user {user}"
+    );
+    Err(Errno::EACCES)
+}
+
+impl ShmListener {
+    /// A listener with exactly this name.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` where it is taken; those of the system.
+    pub(crate) fn exactly(name: &Name) -> Result<Self> {
+        let socket = Socket::unix_bound(&name.socket(ripstop_os::user()))?;
+        Ok(Self {
+            socket,
+            name: name.clone(),
+        })
+    }
+
+    /// A listener with this name, which gets the user and a number behind it if it is one that
+    /// endpoints share.
+    ///
+    /// # Errors
+    /// As for [`ShmListener::exactly`].
+    pub(crate) fn unique(name: &Name) -> Result<Self> {
+        if !name.is_shared() {
+            return Self::exactly(name);
+        }
+        let index = NEXT.fetch_add(1, Ordering::Relaxed);
+        let numbered = name.with(&format_args!(":{}:{index}", ripstop_os::user()))?;
+        let mut bound = Self::exactly(&numbered);
+        // Processes of two namespaces may have one number.
+        for _ in 0..TRIES {
+            let Err(Errno::EADDRINUSE) = bound else {
+                break;
+            };
+            let random = RandomState::new().hash_one(index) as u32;
+            let other = numbered.with(&format_args!(":{random:08x}"))?;
+            bound = Self::exactly(&other);
+        }
+        bound
+    }
+
+    /// Listeners for the contexts of an endpoint.
+    ///
+    /// # Errors
+    /// As for [`ShmListener::exactly`]; `EINVAL` where names get too long.
+    pub(crate) fn row(name: &Name, count: usize) -> Result<Vec<Self>> {
+        let first = Self::unique(name)?;
+        let own = first.name.clone();
+        let mut row = vec![first];
+        for index in (0..=u8::MAX).take(count).skip(1) {
+            row.push(Self::exactly(&own.context(index).ok_or(Errno::EINVAL)?)?);
+        }
+        // Names are taken from now on, but peers are to find all or none.
+        row.iter().try_for_each(|each| each.listen(BACKLOG))?;
+        Ok(row)
+    }
+
+    fn next(&self) -> Result<Option<(ShmLink, Name)>> {
+        let Some(socket) = self.socket.accept_unix()? else {
+            return Ok(None);
+        };
+        let peer = socket.peer()?;
+        admit(peer, &self.name, ripstop_os::user())?;
+        let link = ShmLink::new(socket, self.name.clone());
+        Ok(Some((link, Name::of_process(peer.pid))))
+    }
+}
+
+impl AsFd for ShmListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Listener for ShmListener {
+    type Link = ShmLink;
+    type Addr = Name;
+
+    fn local_addr(&self) -> Result<Name> {
+        Ok(self.name.clone())
+    }
+
+    fn listen(&self, backlog: i32) -> Result<()> {
+        self.socket.listen(backlog)
+    }
+
+    fn accept(&self) -> Result<Option<(ShmLink, Name)>> {
+        loop {
+            match self.next() {
+                // Whoever it was, others may wait behind.
+                Err(Errno::EACCES | Errno::ENOTCONN) => {}
+                accepted => return accepted,
+            }
+        }
+    }
+
+    fn turn_away(&self, spare: &mut Spare) -> Option<Name> {
+        let turned = spare.turn_away_unix(&self.socket);
+        turned.then(|| self.name.clone())
+    }
+}

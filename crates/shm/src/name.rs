@@ -1,0 +1,264 @@
+//! Names of endpoints (`FI_ADDR_STR`), and the abstract names of their sockets.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use ripstop_core::Address;
+use ripstop_core::av::NameTable;
+use ripstop_objects::{Addr, Own, Peers};
+use ripstop_types::{Errno, FiAddr, Result};
+
+/// Longest name, in bytes: it goes whole into a greeting.
+pub(crate) const MAX_NAME: usize = 200;
+
+/// Longest key that stands in the name of a socket as it is.
+const MAX_KEY: usize = 80;
+
+/// What the name of an endpoint starts with that is made unique by a number (`fi_shm(7)`).
+const SHARED: &str = "fi_shm://";
+
+/// The name of an endpoint, `PREFIX://KEY`. The prefix does not matter to who it is.
+#[derive(Clone)]
+pub struct Name {
+    text: Arc<str>,
+    /// Where the key begins.
+    key: usize,
+}
+
+impl Name {
+    /// Of any text.
+    ///
+    /// # Errors
+    /// `EINVAL` for one without a key or with more than 200 bytes.
+    pub(crate) fn new(text: &str) -> Result<Self> {
+        let key = text.find("://").map_or(0, |at| at + 3);
+        if key == text.len() || text.len() > MAX_NAME {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Self {
+            text: text.into(),
+            key,
+        })
+    }
+
+    /// For the log: a process of which nothing else is known.
+    pub(crate) fn of_process(pid: u32) -> Self {
+        Self {
+            text: format!("process {pid}").into(),
+            key: 0,
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn key(&self) -> &str {
+        self.text.get(self.key..).unwrap_or_default()
+    }
+
+    /// Whether endpoints that ask for this name get a number behind it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.text.starts_with(SHARED)
+    }
+
+    /// This name with something behind it.
+    ///
+    /// # Errors
+    /// `EINVAL` where it gets too long.
+    pub(crate) fn with(&self, tail: &dyn fmt::Display) -> Result<Self> {
+        Self::new(&format!("{}{tail}", self.text))
+    }
+
+    /// The abstract name of the socket at which the endpoint of this user listens.
+    pub(crate) fn socket(&self, user: u32) -> Vec<u8> {
+        let key = self.key();
+        let name = match key.len() {
+            ..=MAX_KEY => format!("ripstop-shm/{user}/{key}"),
+            _ => format!("ripstop-shm/{user}#{:032x}", fnv(key.as_bytes())),
+        };
+        name.into_bytes()
+    }
+}
+
+/// FNV-1a of 128 bits. Two names that meet are found out in the handshake.
+fn fnv(bytes: &[u8]) -> u128 {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(BASIS, |hash, byte| {
+        (hash ^ u128::from(*byte)).wrapping_mul(PRIME)
+    })
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+impl Addr for Name {
+    type Table = Names;
+
+    fn from_address(address: &Address) -> Result<Self> {
+        match address {
+            Address::Str(text) => Self::new(text),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn to_address(&self) -> Address {
+        Address::Str((*self.text).to_owned())
+    }
+
+    fn context(&self, index: u8) -> Option<Self> {
+        match index {
+            0 => Some(self.clone()),
+            _ => self.with(&format_args!("#{index}")).ok(),
+        }
+    }
+
+    fn endpoint_of(&self, index: u8) -> Self {
+        let tail = format!("#{index}");
+        let whole = match index {
+            0 => None,
+            _ => self.text.strip_suffix(&tail),
+        };
+        whole
+            .and_then(|text| Self::new(text).ok())
+            .unwrap_or_else(|| self.clone())
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.key().cmp(other.key())
+    }
+
+    fn digest(&self, byte: &mut dyn FnMut(u8)) {
+        self.key().bytes().for_each(&mut *byte);
+        byte(0);
+    }
+
+    fn is_own(&self, own: &Self) -> Result<Own> {
+        Ok(match self == own {
+            true => Own::Exact,
+            false => Own::No,
+        })
+    }
+}
+
+/// The peers of an address vector.
+#[derive(Debug)]
+pub struct Names(NameTable<Name>);
+
+impl Peers<Name> for Names {
+    fn new() -> Self {
+        Self(NameTable::new())
+    }
+
+    fn open_shared(_: &str, _: usize, _: bool) -> Result<Self> {
+        Err(Errno::ENOSYS)
+    }
+
+    fn lookup(&self, peer: FiAddr) -> Option<Name> {
+        self.0.lookup(peer).cloned()
+    }
+
+    fn find(&mut self, addr: &Name) -> FiAddr {
+        self.0.find(addr)
+    }
+
+    fn insert(&mut self, addr: &Name) -> Result<FiAddr> {
+        self.0.insert(addr)
+    }
+
+    fn remove(&mut self, peer: FiAddr) -> Result<Option<Name>> {
+        self.0.remove(peer)
+    }
+
+    fn addresses(&self) -> Vec<FiAddr> {
+        self.0.iter().map(|(addr, _)| addr).collect()
+    }
+
+    fn map(&self) -> &[u64] {
+        &[]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    #[test]
+    fn the_prefix_does_not_matter_to_who_it_is() {
+        assert_eq!(name("fi_shm://a:1"), name("fi_ns://a:1"));
+        assert_eq!(name("a:1"), name("mine://a:1"));
+        assert_ne!(name("fi_shm://a"), name("fi_shm://b"));
+        assert_eq!(name("x://a").socket(7), name("y://a").socket(7));
+        assert_ne!(name("x://a").socket(7), name("x://a").socket(8));
+        assert_eq!(name("x://a").to_address(), Address::Str("x://a".into()));
+    }
+
+    #[test]
+    fn names_that_cannot_be_one_are_refused() {
+        for text in ["", "fi_shm://", &"x".repeat(MAX_NAME + 1)] {
+            assert_eq!(Name::new(text).err(), Some(Errno::EINVAL), "{text}");
+        }
+        let ip = Address::Ip(([127, 0, 0, 1], 1).into());
+        assert_eq!(Name::from_address(&ip).err(), Some(Errno::EINVAL));
+    }
+
+    #[test]
+    fn long_names_have_a_socket_of_their_own() {
+        let (long, other) = ("a".repeat(190), format!("{}b", "a".repeat(189)));
+        let sockets = [&long, &other].map(|text| name(text).socket(u32::MAX));
+        assert_ne!(sockets[0], sockets[1]);
+        for socket in sockets {
+            assert!(socket.len() <= ripstop_os::MAX_UNIX_NAME);
+        }
+        let longest = name(&"k".repeat(MAX_KEY)).socket(u32::MAX);
+        assert!(longest.len() <= ripstop_os::MAX_UNIX_NAME);
+        // A key that looks like a sum is no sum.
+        let sum = format!("#{:032x}", fnv(long.as_bytes()));
+        assert_ne!(name(&sum).socket(7), name(&long).socket(7));
+    }
+
+    #[test]
+    fn contexts_have_names_of_their_own() {
+        let whole = name("fi_shm://1:2:3");
+        assert_eq!(whole.context(0), Some(whole.clone()));
+        for index in 1..16 {
+            let context = whole.context(index).unwrap();
+            assert_ne!(context, whole);
+            assert_eq!(context.endpoint_of(index), whole);
+        }
+        assert_eq!(whole.endpoint_of(0), whole);
+        assert_eq!(whole.endpoint_of(3), whole);
+        assert_eq!(name(&"x".repeat(MAX_NAME)).context(1), None);
+    }
+}

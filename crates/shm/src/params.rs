@@ -1,0 +1,23 @@
+//! Parameters (`FI_SHM_*`), read once.
+
+use ripstop_objects::Tunables;
+
+/// Provider name, and the prefix of its parameters.
+pub(crate) const NAME: &str = "shm";
+
+/// Values of all parameters.
+#[derive(Debug)]
+pub struct Params(Tunables);
+
+impl AsRef<Tunables> for Params {
+    fn as_ref(&self) -> &Tunables {
+        &self.0
+    }
+}
+
+impl Params {
+    /// Declares and reads all.
+    pub(crate) fn read() -> Self {
+        Self(Tunables::read(NAME))
+    }
+}

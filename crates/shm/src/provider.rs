@@ -1,0 +1,102 @@
+//! The provider named `shm`, and what it offers (man page `fi_shm(7)`).
+
+use std::sync::Arc;
+
+use ripstop_core::hints::{Group, Mismatch, Request};
+use ripstop_core::registry::{Answer, ProviderInfo};
+use ripstop_core::{Address, FabricAttr, Info, provider};
+use ripstop_objects::Fabric;
+use ripstop_objects::attr::{
+    MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, asks_peer, driven, offer, provider_version,
+};
+use ripstop_types::{AddrFormat, EpType, Flags, Protocol, Result, Version};
+
+use crate::params::{NAME, Params};
+use crate::transport::Shm;
+
+/// The provider named `shm`.
+#[derive(Debug)]
+pub struct ShmProvider {
+    params: Arc<Params>,
+}
+
+impl Default for ShmProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ShmProvider {
+    /// Reads the provider's parameters (`FI_SHM_*`).
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            params: Arc::new(Params::read()),
+        }
+    }
+}
+
+/// Reliable datagrams are all there is.
+fn the_offer(params: &Params) -> Info {
+    let kind = Offer {
+        ep_type: EpType::Rdm,
+        addr_format: AddrFormat::Str,
+        protocol: Protocol::Shm,
+        protocol_version: 1,
+        domain_caps: Flags::LOCAL_COMM | Flags::AV_USER_ID | Flags::PEER,
+        ops: OPS | Flags::TAGGED | Flags::COLLECTIVE,
+        rx_caps: MATCHED_RX | SOURCES,
+        rx_ctx_cnt: 1,
+    };
+    offer::<Shm>(params.as_ref(), &kind)
+}
+
+/// Hints may have addresses without saying of which format they are.
+fn check_addresses(info: Info) -> core::result::Result<Vec<Info>, Mismatch> {
+    let is_string = |addr: &&Address| matches!(addr, Address::Str(_));
+    let mut given = info.src_addr.iter().chain(&info.dest_addr);
+    match given.find(|addr| !is_string(addr)) {
+        None => Ok(vec![info]),
+        Some(other) => Err(Mismatch {
+            group: Group::Info,
+            attribute: "src_addr, dest_addr",
+            asked: other.to_string(),
+            offered: "FI_ADDR_STR".to_owned(),
+            remedy: "leave them NULL, or give strings".to_owned(),
+        }),
+    }
+}
+
+impl ProviderInfo for ShmProvider {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn version(&self) -> Version {
+        provider_version()
+    }
+
+    fn getinfo(&self, request: &Request<'_>) -> Answer {
+        let mut offer = the_offer(&self.params);
+        if asks_peer(request.hints) {
+            driven(&mut offer);
+        }
+        let answered = request.answer(&offer);
+        let mut answer = Answer::collect([answered.and_then(check_addresses)]);
+        for found in &mut answer.infos {
+            apply_defaults(found, (*self.params).as_ref(), request.hints);
+        }
+        answer
+    }
+}
+
+impl provider::Provider for ShmProvider {
+    type Fabric = Fabric<Shm>;
+
+    fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Fabric<Shm>>> {
+        Ok(Arc::new(Fabric::new(
+            attr.clone(),
+            Arc::clone(&self.params),
+        )))
+    }
+}

@@ -1,0 +1,203 @@
+//! The links of a domain that are looked at, and whether the domain sleeps.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, LazyLock};
+
+use ripstop_mem::ring::{FACE, Layout, Sleep};
+use ripstop_objects::{Pulse, Seen};
+use ripstop_os::{Interest, MemFd, barrier};
+use ripstop_types::{Errno, Result};
+
+use crate::link::ShmLink;
+
+/// Up to so many links are all looked at each time.
+const ALL: usize = 16;
+
+/// Of more links so many are looked at each time, in turn.
+const SOME: usize = 8;
+
+/// So many are looked at by polls that find nothing on the link that was just active.
+const FEW: usize = 4;
+
+/// Whether `membarrier` is refused in this process.
+static REFUSED: LazyLock<bool> = LazyLock::new(|| barrier::register().is_err());
+
+/// See [the module](self).
+#[derive(Debug)]
+pub struct Looks {
+    sleep: Sleep,
+    face: MemFd,
+    armed: bool,
+    looked: Vec<Looked>,
+    /// Where in `looked` a link is, by its id.
+    places: Vec<Option<usize>>,
+    next: usize,
+    /// Links with room to wait for.
+    full: usize,
+}
+
+#[derive(Debug)]
+struct Looked {
+    id: u32,
+    interest: Interest,
+    link: Arc<ShmLink>,
+}
+
+impl Looks {
+    /// Whether peers have to fence, since this side has no barrier for them.
+    pub(crate) fn fenced(&self) -> bool {
+        *REFUSED
+    }
+
+    /// A descriptor of the face, for a peer.
+    pub(crate) fn face(&self) -> Result<OwnedFd> {
+        let face = self.face.as_fd().try_clone_to_owned();
+        face.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno))
+    }
+
+    /// Sizes for one more connection: the more there are, the less memory each has.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        match self.looked.len() {
+            ..64 => Layout::new(256, 64 << 10),
+            64..256 => Layout::new(128, 32 << 10),
+            _ => Layout::new(128, 16 << 10),
+        }
+    }
+
+    /// The next links in turn: whether any has what it is looked at for.
+    fn any_of(&mut self, count: usize) -> bool {
+        let len = self.looked.len();
+        (0..count.min(len)).any(|_| self.turn().is_some_and(Looked::is_ready))
+    }
+
+    /// The link whose turn it is.
+    fn turn(&mut self) -> Option<&Looked> {
+        self.next = match self.next + 1 {
+            next if next < self.looked.len() => next,
+            _ => 0,
+        };
+        self.looked.get(self.next)
+    }
+
+    fn place(&self, id: u32) -> Option<usize> {
+        *self.places.get(id as usize)?
+    }
+}
+
+impl Looked {
+    fn has(&self) -> Interest {
+        self.link.has(self.interest)
+    }
+
+    fn is_ready(&self) -> bool {
+        let Interest { read, write, .. } = self.has();
+        read || write
+    }
+}
+
+/// Between what is told to peers and what is looked at afterwards.
+fn order() {
+    if *REFUSED || barrier::everywhere().is_err() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Pulse<ShmLink> for Looks {
+    const LOOKS: bool = true;
+
+    fn open() -> Result<Self> {
+        let face = MemFd::create("ripstop-shm-face", FACE)?;
+        let map = Arc::new(face.map()?);
+        face.seal_for_readers()?;
+        LazyLock::force(&REFUSED);
+        Ok(Self {
+            sleep: Sleep::over(map).map_err(|_| Errno::EINVAL)?,
+            face,
+            armed: false,
+            looked: Vec::new(),
+            places: Vec::new(),
+            next: 0,
+            full: 0,
+        })
+    }
+
+    fn add(&mut self, id: u32, link: &Arc<ShmLink>) {
+        let at = id as usize;
+        if self.places.len() <= at {
+            self.places.resize(at + 1, None);
+        }
+        self.places[at] = Some(self.looked.len());
+        self.looked.push(Looked {
+            id,
+            interest: Interest::READ,
+            link: Arc::clone(link),
+        });
+    }
+
+    fn modify(&mut self, id: u32, interest: Interest) {
+        let place = self.place(id);
+        let Some(looked) = place.and_then(|place| self.looked.get_mut(place)) else {
+            return;
+        };
+        self.full -= usize::from(looked.interest.write);
+        self.full += usize::from(interest.write);
+        looked.interest = interest;
+    }
+
+    fn remove(&mut self, id: u32) {
+        let Some(place) = self.place(id) else {
+            return;
+        };
+        let gone = self.looked.swap_remove(place);
+        self.full -= usize::from(gone.interest.write);
+        self.places[id as usize] = None;
+        if let Some(moved) = self.looked.get(place) {
+            self.places[moved.id as usize] = Some(place);
+        }
+    }
+
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        // A single one is that which was just read.
+        (self.looked.len() > 1 || self.full > 0) && self.any_of(FEW)
+    }
+
+    fn look(&mut self, seen: &mut Vec<Seen>) {
+        let count = match self.looked.len() {
+            few @ ..=ALL => few,
+            _ => SOME,
+        };
+        for _ in 0..count {
+            let Some(looked) = self.turn() else { return };
+            let what = looked.has();
+            if what.read || what.write {
+                seen.push(Seen {
+                    id: looked.id,
+                    what,
+                });
+            }
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        match self.armed {
+            true => self.sleep.rearm(order),
+            false => self.sleep.doze(order),
+        }
+        let due = self.looked.iter().any(Looked::is_ready);
+        if due && !self.armed {
+            self.sleep.wake(order);
+        } else {
+            self.armed = true;
+        }
+        due
+    }
+
+    fn disarm(&mut self) {
+        if self.armed {
+            self.armed = false;
+            self.sleep.wake(order);
+        }
+    }
+}

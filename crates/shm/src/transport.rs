@@ -1,0 +1,169 @@
+//! Shared memory as a transport: who connects, and with what memory.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ripstop_core::fi_warn;
+use ripstop_core::log::Subsys;
+use ripstop_mem::ring::{FACE, Layout, Side, Watch, pair};
+use ripstop_objects::{Broken, Origin, Transport};
+use ripstop_os::{Connect, MemFd, Socket};
+use ripstop_types::{Errno, Result};
+use ripstop_wire::xnet::rdm::Greeting;
+
+use crate::greeting::Hello;
+use crate::link::ShmLink;
+use crate::listener::{ShmListener, admit};
+use crate::name::Name;
+use crate::params::{NAME, Params};
+use crate::pulse::Looks;
+
+/// Memory that processes of one machine share.
+#[derive(Debug)]
+pub struct Shm;
+
+/// Something the peer sent makes no sense: said in the log.
+fn wrong(peer: &Name, why: &str) -> Broken {
+    fi_warn!(
+        NAME,
+        Subsys::EpCtrl,
+        "{peer}: what it says of itself is refused: {why}"
+    );
+    Broken::Failed(Errno::EPROTO)
+}
+
+/// The memory in which a peer says whether it sleeps.
+fn watch(face: OwnedFd, fenced: bool) -> Result<Watch> {
+    let face = MemFd::received(face, FACE)?.map_read()?;
+    Watch::over(Arc::new(face), fenced).map_err(|_| Errno::EINVAL)
+}
+
+/// What a request has brought: the memory of the pair, and the peer's face.
+fn accepted(
+    descriptors: Vec<OwnedFd>,
+    layout: Layout,
+) -> core::result::Result<(OwnedFd, Arc<ripstop_os::SharedMemory>), &'static str> {
+    let Ok([memory, face]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+        return Err("it came without two descriptors");
+    };
+    let memory = MemFd::received(memory, layout.len()).and_then(|memory| memory.map());
+    match memory {
+        Ok(memory) => Ok((face, Arc::new(memory))),
+        Err(_) => Err("its memory is none, has another size, or is not sealed"),
+    }
+}
+
+impl Transport for Shm {
+    const NAME: &'static str = NAME;
+    type Params = Params;
+    type Addr = Name;
+    type Link = ShmLink;
+    type Listener = ShmListener;
+    type Pulse = Looks;
+
+    fn default_source(_: &Params) -> Name {
+        let text = format!("fi_shm://{}", ripstop_os::pid());
+        Name::new(&text).unwrap_or_else(|_| Name::of_process(ripstop_os::pid()))
+    }
+
+    fn bind(_: &Params, addr: &Name) -> Result<ShmListener> {
+        ShmListener::unique(addr)
+    }
+
+    fn rename(_: &Params, addr: &Name) -> Result<ShmListener> {
+        ShmListener::exactly(addr)
+    }
+
+    fn bind_row(_: &Params, addr: &Name, count: usize) -> Result<Vec<ShmListener>> {
+        ShmListener::row(addr, count)
+    }
+
+    fn connect(_: &Params, to: &Name, _: Origin<Self>) -> Result<(ShmLink, Connect)> {
+        let user = ripstop_os::user();
+        let socket = Socket::unix_connect(&to.socket(user))?;
+        admit(socket.peer()?, to, user)?;
+        Ok((ShmLink::new(socket, to.clone()), Connect::Connected))
+    }
+
+    fn prepare(_: &Params, _: &ShmLink, _: Option<u8>) -> Result<()> {
+        Ok(())
+    }
+
+    fn ask(looks: &mut Looks, link: &ShmLink, own: &Name, greeting: Greeting) -> Result<Vec<u8>> {
+        let layout = looks.layout().ok_or(Errno::EINVAL)?;
+        let memory = MemFd::create("ripstop-shm", layout.len())?;
+        memory.seal()?;
+        let halves = pair(Arc::new(memory.map()?), layout, Side::Connector);
+        let halves = halves.map_err(|_| Errno::EINVAL)?;
+        let face = looks.face()?;
+        link.shake(|shake| {
+            shake.halves = Some(halves);
+            shake.outgoing = vec![memory.into(), face];
+        });
+        let hello = Hello {
+            greeting,
+            fenced: looks.fenced(),
+            layout,
+            name: own.clone(),
+        };
+        Ok(hello.emit())
+    }
+
+    fn asked(
+        looks: &mut Looks,
+        link: &ShmLink,
+        from: &Name,
+        data: &[u8],
+    ) -> core::result::Result<(Greeting, Name), Broken> {
+        let hello = Hello::parse(data).map_err(|why| wrong(from, why))?;
+        link.shake(|shake| {
+            let descriptors = std::mem::take(&mut shake.incoming);
+            let (face, memory) =
+                accepted(descriptors, hello.layout).map_err(|why| wrong(from, why))?;
+            let watch = watch(face, hello.fenced || looks.fenced())
+                .map_err(|_| wrong(from, "its face is none"))?;
+            let halves = pair(memory, hello.layout, Side::Acceptor);
+            let halves = halves.map_err(|error| wrong(from, &error.to_string()))?;
+            (shake.halves, shake.watch) = (Some(halves), Some(watch));
+            shake.peer = Some(hello.name.clone());
+            shake.layout = Some(hello.layout);
+            Ok((hello.greeting, hello.name))
+        })
+    }
+
+    fn answer(looks: &mut Looks, link: &ShmLink, greeting: Greeting) -> Result<Vec<u8>> {
+        let face = looks.face()?;
+        let hello = link.shake(|shake| {
+            shake.outgoing = vec![face];
+            Some(Hello {
+                greeting,
+                fenced: looks.fenced(),
+                layout: shake.layout?,
+                name: shake.target.clone()?,
+            })
+        });
+        Ok(hello.ok_or(Errno::EINVAL)?.emit())
+    }
+
+    fn answered(
+        looks: &mut Looks,
+        link: &ShmLink,
+        data: &[u8],
+    ) -> core::result::Result<Greeting, Broken> {
+        link.shake(|shake| {
+            let target = shake.target.clone().ok_or(Broken::Failed(Errno::EINVAL))?;
+            let hello = Hello::parse(data).map_err(|why| wrong(&target, why))?;
+            if hello.name != target {
+                return Err(wrong(&target, &format!("it is {}", hello.name)));
+            }
+            let descriptors = std::mem::take(&mut shake.incoming);
+            let Ok([face]) = <[OwnedFd; 1]>::try_from(descriptors) else {
+                return Err(wrong(&target, "it came without a descriptor"));
+            };
+            let watch = watch(face, hello.fenced || looks.fenced())
+                .map_err(|_| wrong(&target, "its face is none"))?;
+            (shake.watch, shake.peer) = (Some(watch), Some(target));
+            Ok(hello.greeting)
+        })
+    }
+}

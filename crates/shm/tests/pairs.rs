@@ -1,0 +1,196 @@
+//! Endpoints in one process.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod common;
+
+use common::{bytes, info, open, pattern, safe, serial, try_open};
+use ripstop_core::Address;
+use ripstop_core::provider::{AddressVector as _, Domain, Endpoint as _};
+use ripstop_mem::Parked;
+use ripstop_types::{Errno, Threading};
+
+const SIZES: [usize; 12] = [
+    0, 1, 8, 32, 33, 128, 1000, 4096, 16_384, 65_536, 300_001, 5_000_000,
+];
+
+/// Messages of all sizes in both directions.
+fn exchange<D: Domain>(near: &common::End<D>, far: &common::End<D>) {
+    let to_far = near.knows(&far.name());
+    let to_near = far.knows(&near.name());
+    for len in SIZES {
+        for (from, at, to) in [(near, far, to_far), (far, near, to_near)] {
+            let room = Parked::park(vec![0xff; len + 1]);
+            let text = Parked::park(pattern(len, len));
+            at.post(&room);
+            from.send(&text, to).unwrap();
+            let stop = std::time::Instant::now() + common::PATIENCE;
+            let (mut sent, mut got) = (0, 0);
+            while sent + got < 2 {
+                sent += ripstop_core::provider::CompletionQueue::read(&*from.cq, 1, |_| ())
+                    .unwrap_or(0);
+                got +=
+                    ripstop_core::provider::CompletionQueue::read(&*at.cq, 1, |_| ()).unwrap_or(0);
+                assert!(
+                    std::time::Instant::now() < stop,
+                    "{len} bytes do not arrive"
+                );
+            }
+            let found = bytes(room);
+            assert_eq!(found[..len], pattern(len, len), "{len} bytes");
+            assert_eq!(found[len], 0xff, "nothing behind {len} bytes");
+            drop(bytes(text));
+        }
+    }
+}
+
+#[test]
+fn endpoints_exchange_messages() {
+    let info = info(None, Threading::Domain);
+    let [near, far] = [(); 2].map(|()| open(&serial(&info), &info));
+    exchange(&near, &far);
+}
+
+#[test]
+fn endpoints_of_one_domain_exchange_messages() {
+    let info = info(None, Threading::Safe);
+    let domain = safe(&info);
+    let [near, far] = [(); 2].map(|()| open(&domain, &info));
+    exchange(&near, &far);
+}
+
+#[test]
+fn an_endpoint_reaches_itself() {
+    let info = info(None, Threading::Safe);
+    let end = open(&safe(&info), &info);
+    exchange(&end, &end);
+}
+
+#[test]
+fn who_sleeps_is_woken() {
+    let info = info(None, Threading::Safe);
+    let [near, far] = [(); 2].map(|()| open(&safe(&info), &info));
+    let (to_far, to_near) = (near.knows(&far.name()), far.knows(&near.name()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..200_u64 {
+                let (room, text) = (Parked::park(vec![0; 8]), Parked::park(vec![1; 8]));
+                near.post(&room);
+                std::thread::sleep(std::time::Duration::from_micros(37 * (round % 20)));
+                near.send(&text, to_far).unwrap();
+                near.sleep(2);
+                drop((bytes(room), bytes(text)));
+            }
+        });
+        for round in 0..200_u64 {
+            let (room, text) = (Parked::park(vec![0; 8]), Parked::park(vec![1; 8]));
+            far.post(&room);
+            far.sleep(1);
+            std::thread::sleep(std::time::Duration::from_micros(29 * (round % 23)));
+            far.send(&text, to_near).unwrap();
+            far.sleep(1);
+            drop((bytes(room), bytes(text)));
+        }
+    });
+}
+
+/// More than the ring holds waits for a reader that sleeps in between.
+#[test]
+fn a_sleeper_is_told_of_room() {
+    let info = info(None, Threading::Safe);
+    let [near, far] = [(); 2].map(|()| open(&safe(&info), &info));
+    let to_far = near.knows(&far.name());
+    let len = 20_000_000;
+    let (room, text) = (Parked::park(vec![0; len]), Parked::park(pattern(len, 3)));
+    far.post(&room);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            near.send(&text, to_far).unwrap();
+            near.sleep(1);
+        });
+        far.sleep(1);
+    });
+    assert_eq!(bytes(room), pattern(len, 3));
+    drop(bytes(text));
+}
+
+#[test]
+fn many_peers_are_all_heard() {
+    const PEERS: usize = 40;
+    let info = info(None, Threading::Safe);
+    let domain = safe(&info);
+    let hub = open(&safe(&info), &info);
+    let peers: Vec<_> = (0..PEERS).map(|_| open(&domain, &info)).collect();
+    for round in 0..5 {
+        let rooms: Vec<_> = (0..PEERS).map(|_| Parked::park(vec![0; 8])).collect();
+        rooms.iter().for_each(|room| hub.post(room));
+        let texts: Vec<_> = (0..PEERS)
+            .map(|peer| Parked::park(vec![(peer + round) as u8; 8]))
+            .collect();
+        for (peer, text) in peers.iter().zip(&texts) {
+            let to = peer.knows(&hub.name());
+            peer.send(text, to).unwrap();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| peers.iter().for_each(|peer| peer.poll(1)));
+            hub.poll(PEERS);
+        });
+        let mut found: Vec<u8> = rooms.into_iter().map(|room| bytes(room)[0]).collect();
+        found.sort_unstable();
+        let sent: Vec<u8> = (0..PEERS).map(|peer| (peer + round) as u8).collect();
+        assert_eq!(found, sent);
+        texts.into_iter().for_each(|text| drop(bytes(text)));
+    }
+}
+
+#[test]
+fn endpoints_have_the_names_that_the_manual_says() {
+    let shared = info(Some("fi_shm://ripstop-names"), Threading::Safe);
+    let domain = safe(&shared);
+    let [first, second] = [(); 2].map(|()| open(&domain, &shared).name().to_string());
+    let user = ripstop_os::user();
+    for name in [&first, &second] {
+        let start = format!("fi_shm://ripstop-names:{user}:");
+        assert!(name.starts_with(&start), "{name}");
+    }
+    assert_ne!(first, second);
+    let text = format!("mine://ripstop-{}", ripstop_os::pid());
+    let own = info(Some(&text), Threading::Safe);
+    let held = open(&safe(&own), &own);
+    assert_eq!(held.name().to_string(), text);
+    let taken = try_open(&safe(&own), &own);
+    assert_eq!(taken.err(), Some(Errno::EADDRINUSE));
+    drop(held);
+    assert!(try_open(&safe(&own), &own).is_ok());
+}
+
+#[test]
+fn a_name_that_the_program_sets_is_kept() {
+    let info = info(None, Threading::Safe);
+    let domain = safe(&info);
+    let ep = domain
+        .endpoint(&info, ripstop_core::provider::Token(0))
+        .unwrap();
+    for text in ["fi_shm://ripstop-set", "no prefix"] {
+        let wanted = Address::Str(format!("{text}-{}", ripstop_os::pid()));
+        ep.set_name(&wanted).unwrap();
+        assert_eq!(ep.name(), Ok(wanted));
+    }
+    let none = ep.set_name(&Address::Str(String::new()));
+    assert_eq!(none, Err(Errno::EINVAL));
+    let ip = Address::Ip(([127, 0, 0, 1], 7).into());
+    assert_eq!(ep.set_name(&ip), Err(Errno::EINVAL));
+}
+
+#[test]
+fn peers_keep_their_names_in_address_vectors() {
+    let info = info(None, Threading::Safe);
+    let end = open(&safe(&info), &info);
+    let name = Address::Str("fi_ns://somebody:7".to_owned());
+    let peer = end.knows(&name);
+    assert_eq!(end.av.lookup(peer), Ok(name.clone()));
+    assert_eq!(end.av.insert(&name), Ok(peer));
+    assert_eq!(end.av.remove(peer), Ok(()));
+    assert_eq!(end.av.remove(peer), Ok(()));
+    assert_eq!(end.av.lookup(peer), Err(Errno::EINVAL));
+}
