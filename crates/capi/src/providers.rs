@@ -9,6 +9,7 @@ use ripstop_core::FabricAttr;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::Provider;
 use ripstop_core::registry::{Lease, Priority, Registration, registry};
+use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{Errno, Result};
 
@@ -57,7 +58,7 @@ fn listed() -> &'static [Listed] {
     LISTED.get_or_init(|| {
         // The registry reads the parameters of the core first, those of logging among them.
         let _ready = registry();
-        vec![list(TcpProvider::new())]
+        vec![list(TcpProvider::new()), list(ShmProvider::new())]
     })
 }
 

@@ -3,21 +3,28 @@
 use std::sync::{Arc, LazyLock};
 
 use ripstop_core::registry::{Priority, Registration, Registry, registry};
+use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 
 /// The providers with their types, and what keeps them listed.
 struct Listed {
     tcp: Arc<TcpProvider>,
-    _registration: Registration,
+    shm: Arc<ShmProvider>,
+    _registrations: [Registration; 2],
 }
 
 static LISTED: LazyLock<Listed> = LazyLock::new(|| {
     // The registry reads the parameters of the core first, those of logging among them.
     let registry = registry();
     let tcp = Arc::new(TcpProvider::new());
+    let shm = Arc::new(ShmProvider::new());
     Listed {
-        _registration: registry.register(tcp.clone(), Priority::Version),
+        _registrations: [
+            registry.register(tcp.clone(), Priority::Version),
+            registry.register(shm.clone(), Priority::Version),
+        ],
         tcp,
+        shm,
     }
 });
 
@@ -31,4 +38,10 @@ pub fn load() -> &'static Registry {
 #[must_use]
 pub fn tcp() -> Arc<TcpProvider> {
     LISTED.tcp.clone()
+}
+
+/// The shm provider.
+#[must_use]
+pub fn shm() -> Arc<ShmProvider> {
+    LISTED.shm.clone()
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use ripstop_core::registry::registry;
 use ripstop_foreign::{Library, Shared, Single};
+use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{EpType, Threading};
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,10 @@ use crate::subject::{Setup, Subject};
 
 /// Variables that cases need, where nobody has set them: some try a peer that never answers, and
 /// give it 10 s.
-const SETTINGS: [(&str, &str); 1] = [("FI_TCP_ANSWER_TIMEOUT", "5000")];
+const SETTINGS: [(&str, &str); 2] = [
+    ("FI_TCP_ANSWER_TIMEOUT", "5000"),
+    ("FI_SHM_ANSWER_TIMEOUT", "5000"),
+];
 
 /// How an implementation is reached.
 #[derive(Clone, Debug)]
@@ -288,11 +292,19 @@ pub fn child(plan: &Plan, id: &str) -> ExitCode {
     }
 }
 
-/// The provider of this name in the Rust object model.
-fn provider(name: &str) -> Option<TcpProvider> {
-    // The registry reads the parameters of the core first, those of logging among them.
-    let _ready = registry();
-    (name == "tcp").then(TcpProvider::new)
+/// Runs a case with a provider of the Rust object model.
+macro_rules! in_rust {
+    ($provider:expr, $threading:expr, $ep_type:expr, $body:expr) => {
+        // Connected endpoints always lock.
+        if $threading == Threading::Domain && $ep_type == EpType::Rdm {
+            let s = Box::leak(Box::new(Rust::<_, Serial>::new($provider)));
+            $body(s, None)
+        } else {
+            let s = Box::leak(Box::new(Rust::<_, Safe>::new($provider)));
+            let threads = ($threading == Threading::Safe).then_some(&*s as &(dyn Subject + Sync));
+            $body(s, threads)
+        }
+    };
 }
 
 fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
@@ -328,18 +340,15 @@ fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
             Ok(body(s, None))
         }
         (Way::Rust, threading) => {
-            let Some(provider) = provider(&plan.setup.provider) else {
-                let name = &plan.setup.provider;
-                anyhow::bail!("the Rust object model has no provider {name}; it has tcp");
-            };
-            // Connected endpoints always lock.
-            if threading == Threading::Domain && ep_type == EpType::Rdm {
-                let s = Box::leak(Box::new(Rust::<_, Serial>::new(provider)));
-                return Ok(body(s, None));
+            // The registry reads the parameters of the core first, those of logging among them.
+            let _ready = registry();
+            match plan.setup.provider.as_str() {
+                "tcp" => Ok(in_rust!(TcpProvider::new(), threading, ep_type, body)),
+                "shm" => Ok(in_rust!(ShmProvider::new(), threading, ep_type, body)),
+                other => anyhow::bail!(
+                    "the Rust object model has no provider {other}; it has tcp and shm"
+                ),
             }
-            let s = Box::leak(Box::new(Rust::<_, Safe>::new(provider)));
-            let threads = (threading == Threading::Safe).then_some(&*s as &(dyn Subject + Sync));
-            Ok(body(s, threads))
         }
     }
 }

@@ -3,9 +3,11 @@
 //! A call costs one predictable branch: each variant holds a provider's own objects, so that
 //! the rest is the provider's own code. Adding a provider is a line in every enum here.
 
-#[cfg(not(feature = "tcp"))]
-compile_error!("without a provider there is nothing to open: enable the feature `tcp`");
+#[cfg(not(any(feature = "tcp", feature = "shm")))]
+compile_error!("without a provider there is nothing to open: enable the feature `tcp` or `shm`");
 
+#[cfg(feature = "shm")]
+use ripstop_shm::ShmProvider;
 #[cfg(feature = "tcp")]
 use ripstop_tcp::TcpProvider;
 
@@ -40,6 +42,8 @@ macro_rules! each {
         match *$any {
             #[cfg(feature = "tcp")]
             Self::Tcp(ref $object) => $body,
+            #[cfg(feature = "shm")]
+            Self::Shm(ref $object) => $body,
         }
     };
 }
@@ -48,6 +52,8 @@ macro_rules! each {
 struct Providers {
     #[cfg(feature = "tcp")]
     tcp: Arc<TcpProvider>,
+    #[cfg(feature = "shm")]
+    shm: Arc<ShmProvider>,
     _registrations: Vec<Registration>,
 }
 
@@ -56,13 +62,19 @@ static PROVIDERS: LazyLock<Providers> = LazyLock::new(|| {
     let registry = registry();
     #[cfg(feature = "tcp")]
     let tcp = Arc::new(TcpProvider::new());
+    #[cfg(feature = "shm")]
+    let shm = Arc::new(ShmProvider::new());
     let registrations = vec![
         #[cfg(feature = "tcp")]
         registry.register(Arc::clone(&tcp) as _, Priority::Version),
+        #[cfg(feature = "shm")]
+        registry.register(Arc::clone(&shm) as _, Priority::Version),
     ];
     Providers {
         #[cfg(feature = "tcp")]
         tcp,
+        #[cfg(feature = "shm")]
+        shm,
         _registrations: registrations,
     }
 });
@@ -77,6 +89,8 @@ pub(crate) fn register() {
 pub(crate) enum AnyFabric {
     #[cfg(feature = "tcp")]
     Tcp(Arc<FabricOf<TcpProvider>>),
+    #[cfg(feature = "shm")]
+    Shm(Arc<FabricOf<ShmProvider>>),
 }
 
 impl AnyFabric {
@@ -86,6 +100,8 @@ impl AnyFabric {
         match info.prov_name() {
             #[cfg(feature = "tcp")]
             "tcp" => PROVIDERS.tcp.fabric(&info.fabric).map(Self::Tcp),
+            #[cfg(feature = "shm")]
+            "shm" => PROVIDERS.shm.fabric(&info.fabric).map(Self::Shm),
             _ => Err(Errno::ENODATA),
         }
     }
@@ -95,6 +111,10 @@ impl AnyFabric {
             #[cfg(feature = "tcp")]
             Self::Tcp(ref fabric) => {
                 Objects::open(fabric.safe_domain(info)?, info).map(AnyDomain::Tcp)
+            }
+            #[cfg(feature = "shm")]
+            Self::Shm(ref fabric) => {
+                Objects::open(fabric.safe_domain(info)?, info).map(AnyDomain::Shm)
             }
         }
     }
@@ -119,6 +139,8 @@ impl AnyFabric {
         match *self {
             #[cfg(feature = "tcp")]
             Self::Tcp(ref fabric) => open(fabric, info, eq, token).map(AnyPassive::Tcp),
+            #[cfg(feature = "shm")]
+            Self::Shm(ref fabric) => open(fabric, info, eq, token).map(AnyPassive::Shm),
         }
     }
 }
@@ -168,6 +190,8 @@ impl<D: provider::Domain> Objects<D> {
 pub(crate) enum AnyDomain {
     #[cfg(feature = "tcp")]
     Tcp(Objects<DomainOf<TcpProvider>>),
+    #[cfg(feature = "shm")]
+    Shm(Objects<DomainOf<ShmProvider>>),
 }
 
 impl AnyDomain {
@@ -181,6 +205,8 @@ impl AnyDomain {
         match *self {
             #[cfg(feature = "tcp")]
             Self::Tcp(ref objects) => objects.endpoint(info, eq, token).map(AnyEndpoint::Tcp),
+            #[cfg(feature = "shm")]
+            Self::Shm(ref objects) => objects.endpoint(info, eq, token).map(AnyEndpoint::Shm),
         }
     }
 
@@ -205,6 +231,8 @@ impl AnyDomain {
         match *self {
             #[cfg(feature = "tcp")]
             Self::Tcp(ref objects) => objects.domain.mr(attr).map(AnyMr::Tcp),
+            #[cfg(feature = "shm")]
+            Self::Shm(ref objects) => objects.domain.mr(attr).map(AnyMr::Shm),
         }
     }
 
@@ -226,6 +254,8 @@ impl AnyDomain {
 pub(crate) enum AnyMr {
     #[cfg(feature = "tcp")]
     Tcp(Arc<MrOf<TcpProvider>>),
+    #[cfg(feature = "shm")]
+    Shm(Arc<MrOf<ShmProvider>>),
 }
 
 impl AnyMr {
@@ -267,6 +297,8 @@ fn rma(
 pub(crate) enum AnyEndpoint {
     #[cfg(feature = "tcp")]
     Tcp(Arc<EndpointOf<TcpProvider>>),
+    #[cfg(feature = "shm")]
+    Shm(Arc<EndpointOf<ShmProvider>>),
 }
 
 impl AnyEndpoint {
@@ -379,6 +411,8 @@ impl AnyEndpoint {
 pub(crate) enum AnyPassive {
     #[cfg(feature = "tcp")]
     Tcp(Arc<PassiveOf<TcpProvider>>),
+    #[cfg(feature = "shm")]
+    Shm(Arc<PassiveOf<ShmProvider>>),
 }
 
 impl AnyPassive {

@@ -12,9 +12,7 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
 use ripstop_mem::Parked;
-use ripstop_types::{
-    AddrFormat, EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, Version,
-};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, Version};
 
 use super::av::{CHUNK, peer};
 use super::lane::{Done, Lane, Site};
@@ -221,7 +219,8 @@ impl<D: Domain> Lane for Native<D> {
     }
 
     fn meet(&mut self, address: &[u8]) -> Result<()> {
-        let address = Address::from_bytes(AddrFormat::Unspec, address)?;
+        let format = self.ep.name().context("fi_getname")?.format();
+        let address = Address::from_bytes(format, address)?;
         self.peer = self.av.insert(&address).context("fi_av_insert")?;
         Ok(())
     }

@@ -12,7 +12,10 @@ use super::report::{self, Growth, Insertion, Library, Report, Series};
 use super::subject::Subject;
 
 /// The providers that Ripstop measures by default.
-const PROVIDERS: [&str; 1] = ["tcp"];
+const PROVIDERS: [&str; 2] = ["tcp", "shm"];
+
+/// Those whose address vectors take the addresses that are inserted.
+const IP: [&str; 1] = ["tcp"];
 
 /// The subcommand.
 ///
@@ -57,7 +60,10 @@ pub fn main(options: &Options) -> Result<()> {
 
 fn providers<'a>(options: &'a Options, subjects: &[Subject]) -> Result<Vec<&'a str>> {
     let Some(asked) = &options.provider else {
-        return Ok(PROVIDERS.to_vec());
+        return Ok(match options.av {
+            Some(_) => IP.to_vec(),
+            None => PROVIDERS.to_vec(),
+        });
     };
     let ours = subjects.contains(&Subject::Native);
     ensure!(

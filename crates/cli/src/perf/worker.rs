@@ -4,6 +4,7 @@ use std::io::{Write as _, stdin, stdout};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 
 use super::args::{Side, WorkerOptions};
@@ -38,7 +39,11 @@ fn measure(options: &WorkerOptions) -> Result<()> {
             &native::Opened::new(&TcpProvider::new(), options.rma)?,
             options,
         ),
-        (None, other) => bail!("Ripstop has no provider {other}: choose tcp"),
+        (None, "shm") => obey(
+            &native::Opened::new(&ShmProvider::new(), options.rma)?,
+            options,
+        ),
+        (None, other) => bail!("Ripstop has no provider {other}: choose tcp or shm"),
     }
 }
 

@@ -36,6 +36,7 @@ pub fn main() -> Result<()> {
     let info = find(&hints)?;
     match info.prov_name() {
         "tcp" => run(&providers::tcp(), &args, hints, info),
+        "shm" => run(&providers::shm(), &args, hints, info),
         other => bail!("fi_pingpong cannot open provider {other}: choose another one with -p"),
     }
 }
