@@ -18,7 +18,7 @@ use crate::subject::{
     Token,
 };
 
-pub use open::{bare, hints, listener, listening, of_provider, offer, prepare, query};
+pub use open::{bare, free, hints, listener, listening, of_provider, offer, prepare, query};
 pub use remote::{RmaCounters, Target};
 pub use spec::Spec;
 

@@ -7,7 +7,7 @@ use ripstop_types::{Errno, WaitObj};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
 use crate::ensure;
-use crate::rig::{A, B, Rig, Spec, bare, listener, listening, pattern, prepare};
+use crate::rig::{A, B, Rig, Spec, bare, free, listener, listening, pattern, prepare};
 use crate::subject::{EpOption, Event, Fid, Post};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -438,8 +438,7 @@ fn setname(cx: &Cx<'_>) -> Outcome {
     let pep = cx.s.passive_ep(rig.fabric, &rig.info)?;
     cx.s.bind(pep, rig.eqs[B], ripstop_types::Flags::empty())?;
     // A port the system has just given out and taken back.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-    let addr = Address::Ip(free.map_err(Stop::fail)?);
+    let addr = free(rig.info.addr_format)?;
     offered(cx.s.set_name(pep, &addr), &[Errno::ENOSYS], "fi_setname")?;
     cx.s.listen(pep)?;
     let name = cx.s.name(pep)?;
@@ -514,8 +513,7 @@ fn setname_rdm(cx: &Cx<'_>) -> Outcome {
     let side = prepare(cx.s, &spec, domain, &info)?;
     let av = cx.s.av(domain, spec.av)?;
     cx.s.bind(side.ep, av, ripstop_types::Flags::empty())?;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-    let addr = Address::Ip(free.map_err(Stop::fail)?);
+    let addr = free(info.addr_format)?;
     offered(
         cx.s.set_name(side.ep, &addr),
         &[Errno::ENOSYS],

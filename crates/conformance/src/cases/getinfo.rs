@@ -206,6 +206,7 @@ fn complete(cx: &Cx<'_>) -> Outcome {
 }
 
 fn own_answer(cx: &Cx<'_>) -> Outcome {
+    best(cx)?;
     for info in ask_hints(cx, |_| ())? {
         let mut hints = Hints::from(info.clone());
         hints.handle = None;

@@ -6,11 +6,11 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use ripstop_core::{Address, Hints, Info};
-use ripstop_types::{Errno, FiAddr, Flags};
+use ripstop_types::{AddrFormat, Errno, FiAddr, Flags};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop};
 use crate::ensure;
-use crate::rig::{A, B, Rig, Side, Spec, bare, of_provider, pattern};
+use crate::rig::{A, B, Rig, Side, Spec, bare, free, of_provider, pattern};
 use crate::subject::{Inject, Post, Query};
 
 pub(super) const CASES: &[Case] = &[
@@ -252,15 +252,21 @@ fn all_to_all(cx: &Cx<'_>) -> Outcome {
 
 /// An info whose endpoints open at an address.
 fn info_at(cx: &Cx<'_>, rig: &Rig<'_>, addr: &Address) -> Step<Info> {
-    let ip = addr
-        .ip()
-        .ok_or_else(|| Stop::not_offered("addresses are not of IP"))?;
+    let (node, service) = match addr {
+        Address::Ip(ip) => (ip.ip().to_string(), Some(ip.port().to_string())),
+        // The provider puts a number behind it.
+        Address::Str(text) if text.starts_with("fi_shm://") => {
+            return Err(Stop::not_offered("endpoints get names of their own"));
+        }
+        Address::Str(text) => (text.clone(), None),
+        Address::Raw(..) => return Err(Stop::not_offered("addresses are not of IP")),
+    };
     let mut hints = Hints::from(rig.info.clone());
     hints.handle = None;
     hints.src_addr = None;
     let query = Query {
-        node: Some(ip.ip().to_string()),
-        service: Some(ip.port().to_string()),
+        node: Some(node),
+        service,
         flags: Flags::SOURCE,
         hints: Some(hints),
         ..Query::default()
@@ -373,11 +379,6 @@ fn peer_speaks(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn free_port() -> Step<Address> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-    Ok(Address::Ip(free.map_err(Stop::fail)?))
-}
-
 /// Posts where the queue may stay full while nothing connects.
 fn posted(rig: &Rig<'_>, post: impl Fn() -> Post, bound: Duration) -> Step<Option<u64>> {
     let start = Instant::now();
@@ -399,7 +400,7 @@ const BOUND: Duration = Duration::from_millis(5500);
 
 fn nobody_there(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
-    let nobody = rig.insert(A, Some(&free_port()?))?;
+    let nobody = rig.insert(A, Some(&free(rig.info.addr_format)?))?;
     let start = Instant::now();
     let mut open = Vec::new();
     open.extend(posted(
@@ -436,7 +437,7 @@ fn nobody_there(cx: &Cx<'_>) -> Outcome {
 fn nobody_then_somebody(cx: &Cx<'_>) -> Outcome {
     let spec = Spec::default();
     let mut rig = Rig::open(cx, &spec)?;
-    let addr = free_port()?;
+    let addr = free(rig.info.addr_format)?;
     let late = rig.insert(A, Some(&addr))?;
     if let Some(token) = posted(&rig, || Post::send(*b"anybody?").with(late), BOUND)? {
         match rig.end_within(BOUND, A, token)? {
@@ -459,7 +460,7 @@ fn nobody_then_somebody(cx: &Cx<'_>) -> Outcome {
 fn peer_comes_late(cx: &Cx<'_>) -> Outcome {
     let spec = Spec::default();
     let mut rig = Rig::open(cx, &spec)?;
-    let addr = free_port()?;
+    let addr = free(rig.info.addr_format)?;
     rig.sides[A].peer = rig.insert(A, Some(&addr))?;
     let early = rig.try_post(A, Post::send(*b"early"));
     let start = Instant::now();
@@ -487,6 +488,9 @@ fn peer_comes_late(cx: &Cx<'_>) -> Outcome {
 /// See `fi_cm/silent` for how long a provider waits by default.
 fn silent_peer(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
+    if rig.info.addr_format == AddrFormat::Str {
+        return Err(Stop::not_offered("strangers cannot take an address"));
+    }
     let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
     let addr = stranger.local_addr().map_err(Stop::fail)?;
     let silent = rig.insert(A, Some(&Address::Ip(addr)))?;

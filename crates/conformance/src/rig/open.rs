@@ -1,8 +1,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, Hints, Info};
-use ripstop_types::{EpType, Errno, FiAddr, Flags, Mode, MrMode, Progress, Threading, WaitObj};
+use ripstop_types::{
+    AddrFormat, EpType, Errno, FiAddr, Flags, Mode, MrMode, Progress, Threading, WaitObj,
+};
 
 use super::{A, B, Rig, RmaCounters, Side, Spec};
 use crate::case::{Cx, Step, Stop, offered};
@@ -47,6 +51,21 @@ pub fn query(cx: &Cx<'_>, hints: Hints) -> Query {
         hints: Some(hints),
         ..Query::default()
     }
+}
+
+/// An address of a format that nobody has: a free port, or a name.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn free(format: AddrFormat) -> Step<Address> {
+    static NAMES: AtomicU32 = AtomicU32::new(0);
+    if format == AddrFormat::Str {
+        let (pid, name) = (std::process::id(), NAMES.fetch_add(1, Ordering::Relaxed));
+        return Ok(Address::Str(format!("fi_ns://conformance-{pid}:{name}")));
+    }
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    Ok(Address::Ip(port.map_err(Stop::fail)?))
 }
 
 /// The answers of the provider under test: asking for `tcp` also finds what is layered on it.

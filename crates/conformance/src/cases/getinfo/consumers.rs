@@ -4,8 +4,8 @@
 
 use ripstop_core::{Hints, Info};
 use ripstop_types::{
-    AvType, EpType, Errno, Flags, Mode, MrMode, MsgOrder, Progress, ResourceMgmt, Threading,
-    Version,
+    AddrFormat, AvType, EpType, Errno, Flags, Mode, MrMode, MsgOrder, Progress, Protocol,
+    ResourceMgmt, Threading, Version,
 };
 
 use super::super::has_network;
@@ -56,7 +56,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// Asks as a program does, without the suite's own hints.
 fn as_program(cx: &Cx<'_>, version: Version, change: impl FnOnce(&mut Hints)) -> Step<Vec<Info>> {
-    best(cx)?;
+    let here = best(cx)?;
     let mut hints = Hints { ..Hints::default() };
     ep(&mut hints).ep_type = EpType::Rdm;
     fabric(&mut hints).prov_name = Some(cx.setup.provider.clone());
@@ -70,6 +70,9 @@ fn as_program(cx: &Cx<'_>, version: Version, change: impl FnOnce(&mut Hints)) ->
         .hints
         .as_ref()
         .is_some_and(|h| h.caps.contains(Flags::REMOTE_COMM));
+    if remote && here.addr_format == AddrFormat::Str {
+        return Err(Stop::not_offered("it reaches no other machine"));
+    }
     of_provider(cx, cx.s.getinfo(&query)).map_err(|error| match error.is(Errno::ENODATA) {
         true if remote && !has_network() => Stop::not_here("this machine has no network"),
         _ => error.into(),
@@ -184,6 +187,7 @@ fn open_mpi(cx: &Cx<'_>) -> Outcome {
 
 fn mercury(cx: &Cx<'_>) -> Outcome {
     let caps = Flags::MSG | Flags::TAGGED | Flags::DIRECTED_RECV | Flags::MULTI_RECV;
+    let on_machine = best(cx)?.addr_format == AddrFormat::Str;
     for version in [Version::new(1, 20), Version::new(1, 13), Version::new(1, 9)] {
         let infos = as_program(cx, version, |h| {
             h.caps = caps;
@@ -202,15 +206,18 @@ fn mercury(cx: &Cx<'_>) -> Outcome {
             tx(h).op_flags = Flags::INJECT_COMPLETE;
             tx(h).size = 512;
             rx(h).size = 512;
-            h.addr_format = ripstop_types::AddrFormat::SockaddrIn;
+            h.addr_format = match on_machine {
+                true => AddrFormat::Str,
+                false => AddrFormat::SockaddrIn,
+            };
         })?;
         for i in infos {
-            let xnet = i.ep.protocol == ripstop_types::Protocol::Xnet;
-            ensure!(
-                cx.setup.provider != "tcp" || xnet,
-                "protocol {:?}",
-                i.ep.protocol
-            );
+            let expected = match cx.setup.provider.as_str() {
+                "tcp" => Protocol::Xnet,
+                "shm" => Protocol::Shm,
+                _ => i.ep.protocol,
+            };
+            ensure!(i.ep.protocol == expected, "protocol {:?}", i.ep.protocol);
             let name = i.domain.name.clone().unwrap_or_default();
             ensure!(
                 !name.is_empty() && name != "tcp",
