@@ -21,3 +21,8 @@ pub use transport::Shm;
 
 /// A fabric of the shm provider: this machine.
 pub type Fabric = ripstop_objects::Fabric<Shm>;
+
+#[cfg(test)]
+extern crate self as ripstop_shm;
+#[cfg(test)]
+mod strangers;

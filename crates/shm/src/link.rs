@@ -157,12 +157,15 @@ impl Rings {
     #[cold]
     #[inline(never)]
     fn broken(&self, error: RingError) -> Errno {
-        let peer = &self.peer;
-        fi_warn!(
-            NAME,
-            Subsys::EpData,
-            "{peer}: dropped, the memory shared with it has {error}"
-        );
+        // It may be read once more before the connection is ended.
+        if !self.ended.swap(true, Ordering::Relaxed) {
+            let peer = &self.peer;
+            fi_warn!(
+                NAME,
+                Subsys::EpData,
+                "{peer}: dropped, the memory shared with it has {error}"
+            );
+        }
         Errno::EPROTO
     }
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+#[expect(dead_code, reason = "each test takes what it needs")]
 mod common;
 
 use common::{bytes, info, open, pattern, safe, serial, try_open};

@@ -1,0 +1,250 @@
+//! Peers that do not keep to the handshake.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ripstop_core::provider::{CompletionQueue, Domain};
+use ripstop_mem::Parked;
+use ripstop_mem::ring::{FACE, Layout, Side, Source, pair};
+use ripstop_os::{MemFd, Peer, Socket};
+use ripstop_types::{Errno, Threading};
+use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
+use ripstop_wire::xnet::rdm::Greeting;
+
+use crate::greeting::Hello;
+use crate::listener::admit;
+use crate::name::Name;
+
+#[expect(dead_code, reason = "each test takes what it needs")]
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{End, bytes, info, open, safe};
+
+fn layout() -> Layout {
+    Layout::new(256, 65536).unwrap()
+}
+
+fn sealed(len: usize) -> OwnedFd {
+    let memory = MemFd::create("ripstop-shm-test", len).unwrap();
+    memory.seal().unwrap();
+    memory.into()
+}
+
+fn face() -> OwnedFd {
+    let memory = MemFd::create("ripstop-shm-test", FACE).unwrap();
+    memory.seal_for_readers().unwrap();
+    memory.into()
+}
+
+fn hello() -> Vec<u8> {
+    let hello = Hello {
+        greeting: Greeting::request(0, 0, 4711),
+        fenced: false,
+        layout: layout(),
+        name: Name::new("fi_shm://stranger").unwrap(),
+    };
+    hello.emit()
+}
+
+fn message(data: &[u8]) -> Vec<u8> {
+    let header = Header::new(Kind::Request, data).unwrap();
+    let header = Header {
+        extensions: Extensions::ALL,
+        ..header
+    };
+    [&header.emit().unwrap()[..], data].concat()
+}
+
+/// Two endpoints that know each other, and the name of the second one's socket.
+struct Victims<D: Domain> {
+    near: End<D>,
+    far: End<D>,
+    door: Vec<u8>,
+}
+
+fn victims() -> Victims<common::Safe> {
+    let info = info(None, Threading::Safe);
+    let [near, far] = [(); 2].map(|()| open(&safe(&info), &info));
+    let name = Name::new(&far.name().to_string()).unwrap();
+    let door = name.socket(ripstop_os::user());
+    Victims { near, far, door }
+}
+
+impl<D: Domain> Victims<D> {
+    /// They are not disturbed.
+    fn exchange(&self) {
+        let to = self.near.knows(&self.far.name());
+        let (room, text) = (
+            Parked::park(vec![0; 9]),
+            Parked::park(b"undamaged".to_vec()),
+        );
+        self.far.post(&room);
+        self.near.send(&text, to).unwrap();
+        let stop = Instant::now() + common::PATIENCE;
+        let (mut sent, mut got) = (0, 0);
+        while sent + got < 2 {
+            sent += self.near.cq.read(1, |_| ()).unwrap_or(0);
+            got += self.far.cq.read(1, |_| ()).unwrap_or(0);
+            assert!(Instant::now() < stop, "the message does not arrive");
+        }
+        assert_eq!(bytes(room), b"undamaged");
+        drop(bytes(text));
+    }
+
+    /// What a stranger gets who says this with these descriptors: the kind of the answer, or
+    /// none if the connection just ends.
+    fn answer(&self, said: &[u8], descriptors: &[OwnedFd]) -> (Socket, Option<Kind>) {
+        let stranger = Socket::unix_connect(&self.door).unwrap();
+        let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        assert_eq!(stranger.send_with(said, &borrowed), Ok(said.len()));
+        let stop = Instant::now() + Duration::from_secs(4);
+        let mut answer = [0; 512];
+        loop {
+            assert!(Instant::now() < stop, "no answer");
+            let _ = self.far.cq.read(0, |_| ());
+            match stranger.recv(&mut answer) {
+                Err(Errno::EAGAIN) => std::thread::yield_now(),
+                Ok(0) | Err(_) => return (stranger, None),
+                Ok(_) => {
+                    let header = Header::parse(&answer).unwrap();
+                    return (stranger, Some(header.kind));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stranger_that_keeps_to_the_handshake_is_accepted() {
+    let victims = victims();
+    let (_stranger, answer) = victims.answer(&message(&hello()), &[sealed(layout().len()), face()]);
+    assert_eq!(answer, Some(Kind::Response));
+    victims.exchange();
+}
+
+#[test]
+fn memory_that_is_none_is_refused() {
+    let victims = victims();
+    let unsealed = || -> OwnedFd { MemFd::create("x", layout().len()).unwrap().into() };
+    let file = || -> OwnedFd {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        file.into()
+    };
+    let few: [Vec<OwnedFd>; 8] = [
+        vec![],
+        vec![sealed(layout().len())],
+        vec![sealed(layout().len() - 64), face()],
+        vec![sealed(layout().len() + 64), face()],
+        vec![unsealed(), face()],
+        vec![file(), face()],
+        vec![face(), sealed(layout().len())],
+        vec![sealed(layout().len()), sealed(FACE + 1)],
+    ];
+    for (case, descriptors) in few.iter().enumerate() {
+        let (_stranger, answer) = victims.answer(&message(&hello()), descriptors);
+        assert_eq!(answer, Some(Kind::Reject), "case {case}");
+    }
+    // More than a handshake has.
+    let many = [(); 3].map(|()| face());
+    assert_eq!(victims.answer(&message(&hello()), &many).1, None);
+    victims.exchange();
+}
+
+#[test]
+fn greetings_that_make_no_sense_are_refused() {
+    let victims = victims();
+    for (at, byte) in [(8, 9), (9, 0xff), (10, 0), (12, 1), (17, 0xff), (21, 0xff)] {
+        let mut data = hello();
+        data[at] = byte;
+        let descriptors = [sealed(layout().len()), face()];
+        let (_stranger, answer) = victims.answer(&message(&data), &descriptors);
+        assert_eq!(answer, Some(Kind::Reject), "byte {at}");
+    }
+    // The greeting of another provider, and what is no message at all.
+    let short = Greeting::request(0, 7, 4711).emit();
+    assert_eq!(victims.answer(&message(&short), &[]).1, Some(Kind::Reject));
+    assert_eq!(victims.answer(&[0xff; 64], &[]).1, None);
+    victims.exchange();
+}
+
+/// One that was accepted and then writes what is no message into the ring, or no entry.
+#[test]
+fn who_breaks_the_protocol_is_dropped() {
+    for garbage in [true, false] {
+        let victims = victims();
+        let memory = MemFd::create("ripstop-shm-test", layout().len()).unwrap();
+        memory.seal().unwrap();
+        let map = Arc::new(memory.map().unwrap());
+        let descriptors = [memory.into(), face()];
+        let (stranger, answer) = victims.answer(&message(&hello()), &descriptors);
+        assert_eq!(answer, Some(Kind::Response));
+        if garbage {
+            let (writer, _reader) = pair(map, layout(), Side::Connector).unwrap();
+            assert_eq!(writer.write(Source::from(&[0xff; 32][..])), Ok(32));
+        } else {
+            // The first entry: of no known kind, in the first lap.
+            let entry = map.region().unwrap();
+            let state = 1_u64 << 32 | 7 << 8 | 1;
+            let release = std::sync::atomic::Ordering::Release;
+            entry.store_u64(0x1000, state, release).unwrap();
+        }
+        let stop = Instant::now() + Duration::from_secs(2);
+        while stranger.recv(&mut [0; 64]) != Ok(0) {
+            assert!(Instant::now() < stop, "it is not dropped");
+            let _ = victims.far.cq.read(0, |_| ());
+        }
+        victims.exchange();
+    }
+}
+
+#[test]
+fn users_are_kept_apart() {
+    let name = Name::new("fi_shm://mine").unwrap();
+    let peer = |uid| Peer {
+        pid: 1,
+        uid,
+        gid: 0,
+    };
+    assert_eq!(admit(peer(7), &name, 7), Ok(()));
+    for (other, own) in [(0, 7), (8, 7), (7, 0)] {
+        assert_eq!(admit(peer(other), &name, own), Err(Errno::EACCES));
+    }
+}
+
+/// Who takes the name of somebody else's socket is found out by the answer.
+#[test]
+fn an_endpoint_of_another_name_is_not_taken_for_the_peer() {
+    let info = info(None, Threading::Safe);
+    let near = open(&safe(&info), &info);
+    let wanted = Name::new("fi_ns://ripstop-impostor").unwrap();
+    let impostor = Socket::unix_bound(&wanted.socket(ripstop_os::user())).unwrap();
+    impostor.listen(8).unwrap();
+    let text = Parked::park(vec![0; 8]);
+    let to = near.knows(&ripstop_core::Address::Str(wanted.text().to_owned()));
+    near.send(&text, to).unwrap();
+    let stop = Instant::now() + common::PATIENCE;
+    let caller = loop {
+        let _ = near.cq.read(0, |_| ());
+        if let Some(caller) = impostor.accept_unix().unwrap() {
+            break caller;
+        }
+        assert!(Instant::now() < stop, "nobody calls");
+    };
+    let other = Hello {
+        greeting: Greeting::request(0, 0, 1).answer(2),
+        fenced: false,
+        layout: layout(),
+        name: Name::new("fi_ns://somebody-else").unwrap(),
+    };
+    let data = other.emit();
+    let header = Header::new(Kind::Response, &data).unwrap();
+    let answer = [&header.emit().unwrap()[..], &data].concat();
+    assert_eq!(
+        caller.send_with(&answer, &[face().as_fd()]),
+        Ok(answer.len())
+    );
+    assert_eq!(near.fails(), Errno::EPROTO);
+    drop(bytes(text));
+}

@@ -1,0 +1,207 @@
+//! Endpoints of several processes, of which some are killed.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+#[expect(dead_code, reason = "each test takes what it needs")]
+mod common;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{End, bytes, info, open, pattern, safe};
+use ripstop_core::Address;
+use ripstop_core::provider::CompletionQueue as _;
+use ripstop_mem::Parked;
+use ripstop_types::{Errno, Threading};
+
+const ROLE: &str = "RIPSTOP_SHM_TEST_ROLE";
+const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
+const SAYS: &str = "my name is ";
+
+type Here = End<common::Safe>;
+
+fn here() -> Here {
+    let info = info(None, Threading::Safe);
+    open(&safe(&info), &info)
+}
+
+/// Another process with an endpoint; killed when it is dropped.
+struct There {
+    child: Child,
+    name: Address,
+}
+
+impl There {
+    fn start(role: &str, parent: &Here) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_peer", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .env(PARENT, parent.name().to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let name = lines
+            .map_while(Result::ok)
+            .find_map(|line| Some(line.split_once(SAYS)?.1.to_owned()));
+        let name = Address::Str(name.expect("the child says its name"));
+        Self { child, name }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for There {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the other processes run; in this one it does nothing.
+#[test]
+fn a_peer() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let end = here();
+    println!("{SAYS}{}", end.name());
+    let parent = end.knows(&Address::Str(std::env::var(PARENT).unwrap()));
+    let stop = Instant::now() + Duration::from_secs(60);
+    loop {
+        assert!(Instant::now() < stop, "nobody kills this process");
+        match role.as_str() {
+            "echo" => {
+                let room = Parked::park(vec![0; 300_000]);
+                end.post(&room);
+                end.sleep(1);
+                end.send(&room, parent).unwrap();
+                end.poll(1);
+                drop(bytes(room));
+            }
+            // It connects, and takes and gives nothing.
+            "deaf" => {
+                let text = Parked::park(vec![1; 8]);
+                end.send(&text, parent).unwrap();
+                end.poll(1);
+                drop(bytes(text));
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            // It sends without end.
+            "loud" => {
+                let text = Parked::park(pattern(100_000, 1));
+                if end.send(&text, parent).is_ok() {
+                    end.poll(1);
+                }
+                drop(bytes(text));
+            }
+            other => panic!("no role {other}"),
+        }
+    }
+}
+
+fn echo(here: &Here, to: ripstop_types::FiAddr, sleeps: bool) {
+    let (room, text) = (
+        Parked::park(vec![0; 300_000]),
+        Parked::park(pattern(300_000, 7)),
+    );
+    here.post(&room);
+    here.send(&text, to).unwrap();
+    match sleeps {
+        true => here.sleep(2),
+        false => here.poll(2),
+    }
+    assert_eq!(bytes(room), pattern(300_000, 7));
+    drop(bytes(text));
+}
+
+#[test]
+fn processes_exchange_messages() {
+    let here = here();
+    let there = There::start("echo", &here);
+    let to = here.knows(&there.name);
+    for round in 0..20 {
+        echo(&here, to, round % 2 == 0);
+    }
+}
+
+#[test]
+fn what_waits_for_a_killed_peer_fails_soon() {
+    let here = here();
+    let other = There::start("echo", &here);
+    let other_addr = here.knows(&other.name);
+    echo(&here, other_addr, false);
+    let room = Parked::park(vec![0; 8]);
+    here.post(&room);
+    let mut there = There::start("deaf", &here);
+    let to = here.knows(&there.name);
+    here.poll(1);
+    assert_eq!(bytes(room), [1; 8]);
+    // More than the rings have room for.
+    let text = Parked::park(vec![5; 10_000_000]);
+    here.send(&text, to).unwrap();
+    let pause = Instant::now() + Duration::from_millis(50);
+    while Instant::now() < pause {
+        assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    there.kill();
+    let killed = Instant::now();
+    here.fails();
+    assert!(killed.elapsed() < Duration::from_secs(2));
+    drop(bytes(text));
+    // Nobody else is disturbed.
+    echo(&here, other_addr, true);
+}
+
+#[test]
+fn a_peer_killed_under_load_leaves_no_half_message() {
+    let here = here();
+    for round in 0..12_u64 {
+        let mut there = There::start("loud", &here);
+        let stop = Instant::now() + Duration::from_millis(3 + 7 * round);
+        let mut rooms = Vec::new();
+        let mut got = 0;
+        while Instant::now() < stop {
+            if rooms.len() == got {
+                let room = Parked::park(vec![0xee; 100_000]);
+                here.post(&room);
+                rooms.push(room);
+            }
+            got += here.cq.read(1, |_| ()).unwrap_or(0);
+        }
+        there.kill();
+        // What was on its way when it died arrives whole or not at all; a receive that had begun
+        // ends in an error.
+        let stop = Instant::now() + Duration::from_millis(300);
+        let mut failed = 0;
+        while Instant::now() < stop {
+            match here.cq.read(1, |_| ()) {
+                Ok(count) => got += count,
+                Err(Errno::EAVAIL) => {
+                    here.cq.read_error(|_, _| ()).unwrap();
+                    failed += 1;
+                }
+                Err(error) => assert_eq!(error, Errno::EAGAIN),
+            }
+        }
+        assert!(got + failed <= rooms.len(), "{got} and {failed}");
+        if got + failed < rooms.len() {
+            // Nobody sends any more: the last receive still waits.
+            use ripstop_core::provider::Endpoint as _;
+            here.ep
+                .cancel(ripstop_types::Context::from(1_usize))
+                .unwrap();
+            here.fails();
+        }
+        for (index, room) in rooms.into_iter().enumerate() {
+            let found = bytes(room);
+            if index < got {
+                assert_eq!(found, pattern(100_000, 1), "message {index} of {got}");
+            }
+        }
+    }
+}
