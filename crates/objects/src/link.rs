@@ -11,7 +11,7 @@ use ripstop_wire::xnet::rdm::Greeting;
 use crate::accept::{read_message, terms, write_message};
 use crate::pulse::{Pulse as _, looks};
 use crate::rdm::advice;
-use crate::state::State;
+use crate::state::{State, token};
 use crate::stream::Phase;
 use crate::transport::{Broken, Link as _, Transport};
 
@@ -159,6 +159,11 @@ impl<T: Transport> State<T> {
             link.up();
             if looks::<T>() {
                 self.pulse.add(id, link);
+                // Without it the first descriptor tells of most ends.
+                if let Some(witness) = link.witness() {
+                    let token = token::stream(id, stream.generation);
+                    let _ = self.epoll.add(witness, token, Interest::READ);
+                }
             }
         }
     }

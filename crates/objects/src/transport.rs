@@ -1,7 +1,7 @@
 //! What the objects of a domain need of the way its endpoints reach each other.
 
 use std::fmt::{self, Debug};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_types::{Errno, Result};
@@ -223,6 +223,12 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// itself ([`Pulse`]): bells are taken away, and an end is remembered for [`Link::recv`], which
     /// tells it behind all that came before.
     fn heard(&self) {}
+
+    /// Of a link that is up and looked at: a second descriptor, which can be read once the peer is
+    /// gone where the first one does not tell, as when a child of the peer holds the other end.
+    fn witness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// The address of this end.
     ///

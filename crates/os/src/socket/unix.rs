@@ -201,6 +201,13 @@ impl Socket {
     }
 }
 
+/// One that a peer has sent.
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
 fn abstract_name(name: &[u8]) -> Result<SocketAddrUnix> {
     if name.is_empty() || name.len() > MAX_UNIX_NAME {
         return Err(Errno::EINVAL);
