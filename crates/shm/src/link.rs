@@ -9,7 +9,7 @@ use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_mem::ring::{Layout, Reader, RingError, Source, Watch, Writer};
 use ripstop_objects::Link;
-use ripstop_os::{Interest, IoVec, IoVecMut, Shutdown, Socket};
+use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
 use ripstop_types::{Errno, Result};
 
 use crate::name::Name;
@@ -39,8 +39,11 @@ struct Rings {
     writer: Writer,
     reader: Reader,
     watch: Watch,
-    /// The socket has ended: nothing comes behind what is in the ring.
+    /// The socket or the peer has ended: nothing comes behind what is in the ring.
     ended: AtomicBool,
+    /// Whom a child may outlive that holds the other end of the socket; none where the system
+    /// does not tell.
+    process: Option<Process>,
     peer: Name,
 }
 
@@ -154,6 +157,12 @@ impl ShmLink {
 }
 
 impl Rings {
+    /// Whether the process at the other end is gone.
+    fn is_orphan(&self) -> bool {
+        let process = self.process.as_ref();
+        process.is_some_and(|process| process.is_alive() == Ok(false))
+    }
+
     #[cold]
     #[inline(never)]
     fn broken(&self, error: RingError) -> Errno {
@@ -239,21 +248,29 @@ impl Link for ShmLink {
                 reader,
                 watch,
                 ended: AtomicBool::new(false),
+                process: self.socket.peer_process().ok(),
                 peer,
             });
         }
     }
 
     fn heard(&self) {
+        let Some(rings) = self.rings.get() else {
+            return;
+        };
         let ended = match self.socket.recv(&mut [0; BELLS]) {
             Ok(count) => count == 0,
-            Err(Errno::EAGAIN) => false,
+            Err(Errno::EAGAIN) => rings.is_orphan(),
             // A peer that leaves bells unread.
             Err(_) => true,
         };
-        if let Some(rings) = self.rings.get().filter(|_| ended) {
+        if ended {
             rings.ended.store(true, Ordering::Relaxed);
         }
+    }
+
+    fn witness(&self) -> Option<BorrowedFd<'_>> {
+        self.rings.get()?.process.as_ref().map(AsFd::as_fd)
     }
 
     fn local_addr(&self) -> Result<Name> {

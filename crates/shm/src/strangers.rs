@@ -248,3 +248,73 @@ fn an_endpoint_of_another_name_is_not_taken_for_the_peer() {
     assert_eq!(near.fails(), Errno::EPROTO);
     drop(bytes(text));
 }
+
+const DOOR: &str = "RIPSTOP_SHM_TEST_DOOR";
+const BACK: &str = "RIPSTOP_SHM_TEST_BACK";
+
+/// What another process runs: it connects, and gives its end away.
+#[test]
+fn a_helper() {
+    let (Ok(door), Ok(back)) = (std::env::var(DOOR), std::env::var(BACK)) else {
+        return;
+    };
+    let socket = Socket::unix_connect(door.as_bytes()).unwrap();
+    let descriptors = [sealed(layout().len()), face()];
+    let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    socket.send_with(&message(&hello()), &borrowed).unwrap();
+    let back = Socket::unix_connect(back.as_bytes()).unwrap();
+    assert_eq!(back.send_with(b"x", &[socket.as_fd()]), Ok(1));
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// As when a child of the peer, made by `fork`, has its descriptors.
+#[test]
+fn a_peer_whose_socket_outlives_it_is_missed() {
+    let victims = victims();
+    let back = format!("ripstop-test/{}/back", ripstop_os::pid());
+    let listener = Socket::unix_bound(back.as_bytes()).unwrap();
+    listener.listen(1).unwrap();
+    let mut helper = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "strangers::a_helper", "--test-threads=1"])
+        .env(DOOR, String::from_utf8(victims.door.clone()).unwrap())
+        .env(BACK, &back)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let wait = |done: &mut dyn FnMut() -> bool| {
+        let stop = Instant::now() + common::PATIENCE;
+        while !done() {
+            assert!(Instant::now() < stop, "nothing happens");
+            let _ = victims.far.cq.read(0, |_| ());
+        }
+    };
+    let mut given = None;
+    wait(&mut || {
+        given = listener.accept_unix().unwrap();
+        given.is_some()
+    });
+    let given = given.expect("a connection");
+    let mut ends = Vec::new();
+    wait(&mut || {
+        ends = given
+            .recv_with(&mut [0; 8])
+            .map_or_else(|_| Vec::new(), |got| got.1);
+        !ends.is_empty()
+    });
+    let end = Socket::from(ends.remove(0));
+    // The answer.
+    wait(&mut || end.recv(&mut [0; 512]).is_ok());
+    let pause = Instant::now() + Duration::from_millis(20);
+    wait(&mut || Instant::now() > pause);
+    assert_eq!(
+        end.recv(&mut [0; 8]),
+        Err(Errno::EAGAIN),
+        "it is still connected"
+    );
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+    let killed = Instant::now();
+    wait(&mut || end.recv(&mut [0; 8]) == Ok(0));
+    assert!(killed.elapsed() < Duration::from_secs(2));
+    victims.exchange();
+}
