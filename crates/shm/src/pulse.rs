@@ -65,10 +65,16 @@ impl Looks {
         }
     }
 
-    /// The next links in turn: whether any has what it is looked at for.
+    /// Whether one of the next links in turn has what it is looked at for: then it is its turn.
     fn any_of(&mut self, count: usize) -> bool {
-        let len = self.looked.len();
-        (0..count.min(len)).any(|_| self.turn().is_some_and(Looked::is_ready))
+        for _ in 0..count.min(self.looked.len()) {
+            let before = self.next;
+            if self.turn().is_some_and(Looked::is_ready) {
+                self.next = before;
+                return true;
+            }
+        }
+        false
     }
 
     /// The link whose turn it is.
@@ -198,6 +204,61 @@ impl Pulse<ShmLink> for Looks {
         if self.armed {
             self.armed = false;
             self.sleep.wake(order);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ripstop_mem::ring::{Side, Source, Watch, Writer, pair};
+    use ripstop_objects::Link as _;
+    use ripstop_os::Socket;
+
+    use super::*;
+    use crate::name::Name;
+
+    /// A link that is up, and what the peer writes with.
+    fn link(near: Socket, far: Socket) -> (Arc<ShmLink>, Writer, Socket) {
+        let layout = Layout::new(4, 256).unwrap();
+        let memory = Arc::new(MemFd::create("test", layout.len()).unwrap().map().unwrap());
+        let face = MemFd::create("test", FACE).unwrap().map_read().unwrap();
+        let name = Name::new("fi_shm://test").unwrap();
+        let link = ShmLink::new(near, name.clone());
+        let (writer, _) = pair(memory.clone(), layout, Side::Connector).unwrap();
+        link.shake(|shake| {
+            shake.halves = pair(memory, layout, Side::Acceptor).ok();
+            shake.watch = Watch::over(Arc::new(face), false).ok();
+            shake.peer = Some(name);
+        });
+        link.up();
+        (Arc::new(link), writer, far)
+    }
+
+    #[test]
+    fn what_is_due_is_seen_by_the_next_look() {
+        let name = format!("ripstop-test/{}/looks", ripstop_os::pid()).into_bytes();
+        let door = Socket::unix_bound(&name).unwrap();
+        door.listen(1).unwrap();
+        for count in [2, ALL as u32, ALL as u32 + 4, 3 * ALL as u32 + 1] {
+            let mut looks = Looks::open().unwrap();
+            let peers: Vec<_> = (0..count)
+                .map(|id| {
+                    let far = Socket::unix_connect(&name).unwrap();
+                    let peer = link(door.accept_unix().unwrap().unwrap(), far);
+                    looks.add(id, &peer.0);
+                    peer
+                })
+                .collect();
+            assert!(!(0..count).any(|_| looks.is_due()));
+            for (id, (link, writer, _)) in (0..).zip(&peers) {
+                assert_eq!(writer.write(Source::from(&[7; 8][..])), Ok(8));
+                assert!((0..count).any(|_| looks.is_due()), "{id} of {count}");
+                let mut seen = Vec::new();
+                looks.look(&mut seen);
+                let seen: Vec<_> = seen.iter().map(|seen| seen.id).collect();
+                assert_eq!(seen, [id], "of {count}");
+                assert_eq!(link.recv_once(&mut [0; 16]), Ok(8));
+            }
         }
     }
 }
