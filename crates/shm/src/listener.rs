@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ripstop_core::fi_warn;
+use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
 use ripstop_objects::{Addr as _, BACKLOG, Listener};
 use ripstop_os::{Peer, Socket, Spare};
@@ -16,6 +16,9 @@ use crate::params::NAME;
 
 /// How often another name is tried in place of one that is taken.
 const TRIES: usize = 16;
+
+/// How many are refused at once: another user may connect without end.
+const REFUSALS: usize = 64;
 
 /// A socket with the name of an endpoint.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ pub(crate) fn admit(peer: Peer, name: &Name, user: u32) -> Result<()> {
         return Ok(());
     }
     let Peer { pid, uid, .. } = peer;
-    fi_warn!(
+    fi_warn_sparse!(
         NAME,
         Subsys::EpCtrl,
         "{name}: refused, process {pid} is of user {uid}, and this one of user {user}"
@@ -127,13 +130,15 @@ impl Listener for ShmListener {
     }
 
     fn accept(&self) -> Result<Option<(ShmLink, Name)>> {
-        loop {
+        for _ in 0..REFUSALS {
             match self.next() {
                 // Whoever it was, others may wait behind.
                 Err(Errno::EACCES | Errno::ENOTCONN) => {}
                 accepted => return accepted,
             }
         }
+        // The rest is taken when the listener is looked at again.
+        Ok(None)
     }
 
     fn turn_away(&self, spare: &mut Spare) -> Option<Name> {
