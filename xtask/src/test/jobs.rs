@@ -250,8 +250,11 @@ fn rustdoc(ws: &Workspace) -> Command {
     command
 }
 
-/// The suite on our library through the C interface and on the Rust object model, at both kinds
-/// of threading level.
+/// The providers that the common suite tries.
+const PROVIDERS: [&str; 2] = ["tcp", "shm"];
+
+/// The suite on each provider of our library, through the C interface and on the Rust object
+/// model, at both kinds of threading level.
 fn conformance(ws: &Workspace) -> Plan {
     let Some(package) = ws.package("conformance") else {
         return Plan::Skip("crates/conformance is not there".to_owned());
@@ -260,14 +263,18 @@ fn conformance(ws: &Workspace) -> Plan {
         return Plan::Skip(NO_LIBRARY.to_owned());
     };
     let mut steps = Vec::new();
-    for level in ["safe", "domain"] {
-        let mut on_library = suite(ws, &package.name, &["--threading", level, "--lib"]);
-        on_library.arg(&library);
-        let on_rust = suite(ws, &package.name, &["--threading", level, "--rust"]);
-        steps.extend([on_library, on_rust].map(|command| Step {
-            command,
-            voice: Voice::Script,
-        }));
+    for provider in PROVIDERS {
+        for level in ["safe", "domain"] {
+            let arguments = ["--provider", provider, "--threading", level];
+            let mut on_library = suite(ws, &package.name, &arguments);
+            on_library.arg("--lib").arg(&library);
+            let mut on_rust = suite(ws, &package.name, &arguments);
+            on_rust.arg("--rust");
+            steps.extend([on_library, on_rust].map(|command| Step {
+                command,
+                voice: Voice::Script,
+            }));
+        }
     }
     Plan::Run(steps)
 }
