@@ -70,6 +70,7 @@ fn every_size_arrives() {
             "-p", "tcp", "-e", "rdm", "-m", "tagged", "-S", "all", "-I", "3", "-c",
         ][..],
         &["-p", "tcp", "-e", "msg", "-S", "all", "-I", "3", "-c"],
+        &["-p", "shm", "-e", "rdm", "-S", "all", "-I", "3", "-c"],
     ] {
         let (server, client) = both(options, options);
         for output in [server, client] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use ripstop_core::provider::{AddressVector as _, AvAttr, Domain, Endpoint as _, Fabric, Provider};
-use ripstop_core::{FidToken, Hints, Info};
+use ripstop_core::{Address, FidToken, Hints, Info};
 
 use super::args::Args;
 use super::control::Control;
@@ -24,17 +24,17 @@ pub(super) fn run<P: Provider>(
     let Some(server) = &args.server else {
         say(args, "waiting for a client");
         let control = Control::accept(args)?;
-        return exchange(provider, args, &info, control);
+        return exchange(provider, args, &info, control, None);
     };
     let mut control = Control::connect(server, args)?;
     let peer = control.recv_address()?;
     say(args, &format!("the server is at {peer}"));
     let info = find(&Hints {
         addr_format: peer.format(),
-        dest_addr: Some(peer),
+        dest_addr: Some(peer.clone()),
         ..hints
     })?;
-    exchange(provider, args, &info, control)
+    exchange(provider, args, &info, control, Some(peer))
 }
 
 /// Opens everything, tells the own address, and starts. The client knows the peer by now.
@@ -43,6 +43,7 @@ fn exchange<P: Provider>(
     args: &Args,
     info: &Info,
     mut control: Control,
+    peer: Option<Address>,
 ) -> Result<()> {
     let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
     let domain = fabric.serial_domain(info).context("fi_domain")?;
@@ -55,8 +56,8 @@ fn exchange<P: Provider>(
     let own = link.ep.name().context("fi_getname")?;
     say(args, &format!("this side is at {own}"));
     control.send_address(&own)?;
-    let peer = match &info.dest_addr {
-        Some(peer) => peer.clone(),
+    let peer = match peer {
+        Some(peer) => peer,
         None => control.recv_address()?,
     };
     link.peer = av.insert(&peer).context("fi_av_insert")?;
