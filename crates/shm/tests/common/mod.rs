@@ -1,5 +1,9 @@
 //! Endpoints of the provider, and messages between them.
 
+mod flow;
+pub(crate) mod group;
+pub(crate) mod load;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,12 +22,26 @@ use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, Threading, Version, 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn info(node: Option<&str>, threading: Threading) -> Info {
+    info_for(
+        Flags::MSG | Flags::TAGGED,
+        node,
+        threading,
+        Progress::Manual,
+    )
+}
+
+pub(crate) fn info_for(
+    caps: Flags,
+    node: Option<&str>,
+    threading: Threading,
+    progress: Progress,
+) -> Info {
     let hints = Hints {
-        caps: Flags::MSG | Flags::TAGGED,
+        caps,
         domain: Some(DomainAttr {
             threading,
-            progress: Progress::Manual,
-            control_progress: Progress::Manual,
+            progress,
+            control_progress: progress,
             ..DomainAttr::default()
         }),
         ..Hints::default()
