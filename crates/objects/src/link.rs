@@ -1,6 +1,7 @@
 //! Handshakes, ends and deadlines of streams, of both endpoint types.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ripstop_engine::xnet::cm::CmReader;
 use ripstop_os::{Interest, clock, pid};
@@ -14,6 +15,10 @@ use crate::rdm::advice;
 use crate::state::{State, token};
 use crate::stream::Phase;
 use crate::transport::{Broken, Link as _, Transport};
+
+/// How long a peer on this machine whose connection has ended may take to come back before what
+/// only it can do fails.
+const BACK: Duration = Duration::from_secs(1);
 
 impl<T: Transport> State<T> {
     /// Goes on with a handshake after an event on its stream.
@@ -230,9 +235,19 @@ impl<T: Transport> State<T> {
         if is_rdm && self.engine.waits_for(ep, src) {
             // Receives that only this peer can fill: find out whether it is still there.
             // An attempt that comes to nothing ends them.
-            if self.open_route(ep, src).is_err() {
-                self.engine.fail_directed(ep, src, error);
+            match self.open_route(ep, src) {
+                Ok(id) if looks::<T>() => self.hurry(id),
+                Ok(_) => {}
+                Err(_) => self.engine.fail_directed(ep, src, error),
             }
+        }
+    }
+
+    /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.
+    fn hurry(&mut self, id: u32) {
+        if let Some(stream) = self.stream(id) {
+            let soon = clock::now() + BACK;
+            stream.deadline = stream.deadline.map(|deadline| deadline.min(soon));
         }
     }
 

@@ -9,11 +9,11 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{End, bytes, info, open, pattern, safe};
+use common::{End, bytes, info, info_for, open, pattern, safe};
 use ripstop_core::Address;
-use ripstop_core::provider::CompletionQueue as _;
+use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, RecvKind};
 use ripstop_mem::Parked;
-use ripstop_types::{Errno, Threading};
+use ripstop_types::{Errno, Flags, Progress, Threading};
 
 const ROLE: &str = "RIPSTOP_SHM_TEST_ROLE";
 const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
@@ -157,6 +157,27 @@ fn what_waits_for_a_killed_peer_fails_soon() {
     echo(&here, other_addr, true);
 }
 
+/// Also what nothing was done for yet: a receive that takes its message from this peer alone.
+#[test]
+fn a_receive_from_a_killed_peer_alone_fails_soon() {
+    let caps = Flags::MSG | Flags::SOURCE | Flags::DIRECTED_RECV;
+    let info = info_for(caps, None, Threading::Safe, Progress::Manual);
+    let here = open(&safe(&info), &info);
+    let mut there = There::start("deaf", &here);
+    let to = here.knows(&there.name);
+    let rooms = [(); 2].map(|()| Parked::park(vec![0; 8]));
+    for room in &rooms {
+        let posted = here.ep.recv(RecvKind::Msg, &[room.buf()], to, 1, None);
+        posted.unwrap();
+    }
+    here.poll(1);
+    there.kill();
+    let killed = Instant::now();
+    here.fails();
+    assert!(killed.elapsed() < Duration::from_secs(2));
+    rooms.into_iter().for_each(|room| drop(bytes(room)));
+}
+
 #[test]
 fn a_peer_killed_under_load_leaves_no_half_message() {
     let here = here();
@@ -191,7 +212,6 @@ fn a_peer_killed_under_load_leaves_no_half_message() {
         assert!(got + failed <= rooms.len(), "{got} and {failed}");
         if got + failed < rooms.len() {
             // Nobody sends any more: the last receive still waits.
-            use ripstop_core::provider::Endpoint as _;
             here.ep
                 .cancel(ripstop_types::Context::from(1_usize))
                 .unwrap();
