@@ -8,7 +8,7 @@ use crate::{Buffer, Iov};
 
 impl<B: Buffer> Conn<B> {
     /// Queues one message that is wholly in the staging buffer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn queue_staged(&mut self, staged: u64) -> Result<()> {
         match self.segments.back_mut() {
             Some(back) if matches!(back.source, Source::Stage) => {

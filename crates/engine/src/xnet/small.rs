@@ -101,7 +101,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// The message must be no longer than [`Engine::longest_at_once`] and need no
     /// acknowledgement.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn join(
         &mut self,
