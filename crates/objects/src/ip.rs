@@ -3,14 +3,14 @@
 use std::cmp::Ordering;
 use std::net::{IpAddr, SocketAddr};
 
-use ripstop_core::av::SharedTable;
 use ripstop_core::{Address, AddressTable};
-use ripstop_types::{Errno, FiAddr, Result};
+use ripstop_types::{Errno, Result};
 
-use crate::addr::{Addr, Own, Peers};
+use crate::addr::{Addr, Own};
+use crate::table::Table;
 
 impl Addr for SocketAddr {
-    type Table = IpTable;
+    type Table = Table<AddressTable, Self>;
 
     fn from_address(address: &Address) -> Result<Self> {
         match address {
@@ -60,70 +60,5 @@ impl Addr for SocketAddr {
         } else {
             Own::No
         })
-    }
-}
-
-/// The peers of an address vector.
-#[derive(Debug)]
-pub enum IpTable {
-    /// Of this one alone.
-    Own(AddressTable),
-    /// Of all that have its name.
-    Shared(SharedTable),
-}
-
-impl Peers<SocketAddr> for IpTable {
-    fn new() -> Self {
-        Self::Own(AddressTable::new())
-    }
-
-    fn open_shared(name: &str, count: usize, read_only: bool) -> Result<Self> {
-        SharedTable::open(name, count, read_only).map(Self::Shared)
-    }
-
-    fn lookup(&self, peer: FiAddr) -> Option<SocketAddr> {
-        match self {
-            Self::Own(table) => table.lookup(peer),
-            Self::Shared(table) => table.lookup(peer),
-        }
-    }
-
-    fn find(&mut self, addr: &SocketAddr) -> FiAddr {
-        match self {
-            Self::Own(table) => table.find(addr),
-            Self::Shared(table) => table.find(addr),
-        }
-    }
-
-    fn insert(&mut self, addr: &SocketAddr) -> Result<FiAddr> {
-        match self {
-            Self::Own(table) => table.insert(addr),
-            Self::Shared(table) => table.insert(addr),
-        }
-    }
-
-    fn remove(&mut self, peer: FiAddr) -> Result<Option<SocketAddr>> {
-        match self {
-            Self::Own(table) => table.remove(peer),
-            Self::Shared(table) => table.remove(peer),
-        }
-    }
-
-    fn addresses(&self) -> Vec<FiAddr> {
-        match self {
-            Self::Own(table) => table.iter().map(|(addr, _)| addr).collect(),
-            Self::Shared(table) => {
-                let all = 0..table.map().len() as u64;
-                let there = |addr: &FiAddr| table.lookup(*addr).is_some();
-                all.map(FiAddr).filter(there).collect()
-            }
-        }
-    }
-
-    fn map(&self) -> &[u64] {
-        match self {
-            Self::Own(_) => &[],
-            Self::Shared(table) => table.map(),
-        }
     }
 }

@@ -6,9 +6,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use ripstop_core::Address;
-use ripstop_core::av::NameTable;
-use ripstop_objects::{Addr, Own, Peers};
-use ripstop_types::{Errno, FiAddr, Result};
+use ripstop_core::av::{NameTable, Shareable};
+use ripstop_objects::{Addr, Own, Table};
+use ripstop_types::{Errno, Result};
 
 /// Longest name, in bytes: it goes whole into a greeting.
 pub(crate) const MAX_NAME: usize = 200;
@@ -120,7 +120,7 @@ impl fmt::Debug for Name {
 }
 
 impl Addr for Name {
-    type Table = Names;
+    type Table = Table<NameTable<Self>, Self>;
 
     fn from_address(address: &Address) -> Result<Self> {
         match address {
@@ -168,41 +168,33 @@ impl Addr for Name {
     }
 }
 
-/// The peers of an address vector.
-#[derive(Debug)]
-pub struct Names(NameTable<Name>);
+impl Shareable for Name {
+    const MAGIC: [u8; 8] = *b"RSTOPAN1";
+    /// The number of bytes, then those, filled up with zeroes.
+    const WORDS: usize = 1 + MAX_NAME.div_ceil(size_of::<u64>());
 
-impl Peers<Name> for Names {
-    fn new() -> Self {
-        Self(NameTable::new())
+    fn is_reachable(&self) -> bool {
+        true
     }
 
-    fn open_shared(_: &str, _: usize, _: bool) -> Result<Self> {
-        Err(Errno::ENOSYS)
+    fn encode(&self, words: &mut [u64]) {
+        let Some((len, rest)) = words.split_first_mut() else {
+            return;
+        };
+        *len = self.text.len() as u64;
+        let chunks = self.text.as_bytes().chunks(size_of::<u64>());
+        for (word, chunk) in rest.iter_mut().zip(chunks) {
+            let mut bytes = [0; size_of::<u64>()];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            *word = u64::from_le_bytes(bytes);
+        }
     }
 
-    fn lookup(&self, peer: FiAddr) -> Option<Name> {
-        self.0.lookup(peer).cloned()
-    }
-
-    fn find(&mut self, addr: &Name) -> FiAddr {
-        self.0.find(addr)
-    }
-
-    fn insert(&mut self, addr: &Name) -> Result<FiAddr> {
-        self.0.insert(addr)
-    }
-
-    fn remove(&mut self, peer: FiAddr) -> Result<Option<Name>> {
-        self.0.remove(peer)
-    }
-
-    fn addresses(&self) -> Vec<FiAddr> {
-        self.0.iter().map(|(addr, _)| addr).collect()
-    }
-
-    fn map(&self) -> &[u64] {
-        &[]
+    fn decode(words: &[u64]) -> Option<Self> {
+        let (&len, rest) = words.split_first()?;
+        let bytes: Vec<u8> = rest.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let text = bytes.get(..usize::try_from(len).ok()?)?;
+        Self::new(std::str::from_utf8(text).ok()?).ok()
     }
 }
 
@@ -231,6 +223,35 @@ mod tests {
         }
         let ip = Address::Ip(([127, 0, 0, 1], 1).into());
         assert_eq!(Name::from_address(&ip).err(), Some(Errno::EINVAL));
+    }
+
+    #[test]
+    fn a_shared_vector_gives_back_what_it_was_given() {
+        let mut words = [0; Name::WORDS];
+        for text in [
+            "a",
+            "fi_shm://7:0:1",
+            "fi_ns://\u{e9}",
+            &"x".repeat(MAX_NAME),
+        ] {
+            words.fill(0);
+            name(text).encode(&mut words);
+            let back = Name::decode(&words).unwrap();
+            assert_eq!(back.text(), text);
+        }
+        // What another process may write there.
+        for (at, value) in [
+            (0, 0),
+            (0, MAX_NAME as u64 + 1),
+            (0, u64::MAX),
+            (1, u64::MAX),
+        ] {
+            words.fill(0);
+            name("fi_shm://7:0:1").encode(&mut words);
+            words[at] = value;
+            assert_eq!(Name::decode(&words), None, "word {at} is {value}");
+        }
+        assert_eq!(Name::decode(&[]), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn the_offer(params: &Params) -> Info {
         addr_format: AddrFormat::Str,
         protocol: Protocol::Shm,
         protocol_version: 1,
-        domain_caps: Flags::LOCAL_COMM | Flags::AV_USER_ID | Flags::PEER,
+        domain_caps: Flags::LOCAL_COMM | Flags::SHARED_AV | Flags::AV_USER_ID | Flags::PEER,
         ops: OPS | Flags::TAGGED | Flags::COLLECTIVE,
         rx_caps: MATCHED_RX | SOURCES,
         rx_ctx_cnt: 1,

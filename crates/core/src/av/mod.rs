@@ -19,7 +19,7 @@ use hashbrown::HashTable;
 use ripstop_types::{Errno, FiAddr, Result};
 
 pub use names::NameTable;
-pub use shared::SharedTable;
+pub use shared::{Shareable, SharedTable};
 use slots::{Peer, Slots};
 pub use symmetric::Symmetric;
 

@@ -6,6 +6,8 @@
 //! published by its state, so nobody waits for a process that dies. An index whose peer was
 //! removed is not used again: a process that has a connection for it keeps its meaning.
 
+use core::fmt::Debug;
+use core::hash::Hash;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -13,16 +15,30 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use ripstop_os::NamedMemory;
 use ripstop_types::{Errno, FiAddr, Result};
 
-/// Tells this layout from anything else, and from later ones.
-const MAGIC: u64 = u64::from_be_bytes(*b"RSTOPAV1");
+/// The longest form of a peer, in words of 64 bits.
+const MAX_WORDS: usize = 32;
+
+/// A peer as an entry of a vector says it.
+pub trait Shareable: Clone + Eq + Hash + Debug {
+    /// Tells vectors of this form from anything else, and from later ones.
+    const MAGIC: [u8; 8];
+    /// How many words say it, 32 at most.
+    const WORDS: usize;
+
+    /// Whether anybody can be reached there.
+    fn is_reachable(&self) -> bool;
+
+    /// Writes the words, which are zeroes, [`Shareable::WORDS`] of them.
+    fn encode(&self, words: &mut [u64]);
+
+    /// Reads words that another process has written; `None` for what it cannot mean.
+    fn decode(words: &[u64]) -> Option<Self>;
+}
 
 /// Offsets in the header.
 const AT_MAGIC: usize = 0;
 const AT_CLAIMED: usize = 8;
 const HEADER: usize = 64;
-
-/// An entry: state, family with port and scope, and two words of the host.
-const ENTRY: usize = 32;
 
 /// Entries without a count from the program.
 const DEFAULT_COUNT: usize = 16 * 1024;
@@ -30,7 +46,7 @@ const DEFAULT_COUNT: usize = 16 * 1024;
 /// Most entries: an index has 32 bits.
 const MAX_COUNT: usize = u32::MAX as usize;
 
-/// In the word after the state.
+/// In the first word of an IP address, whose others are the host.
 const V4: u64 = 4 << 48;
 const V6: u64 = 6 << 48;
 
@@ -41,18 +57,24 @@ const GONE: u64 = 1 << 33;
 /// An address vector in memory that has a name. Not synchronised within a process, as
 /// [`AddressTable`](super::AddressTable).
 #[derive(Debug)]
-pub struct SharedTable {
+pub struct SharedTable<A> {
     memory: NamedMemory,
     read_only: bool,
     /// Where known peers are; an entry is looked at again before it is believed.
-    index: HashMap<SocketAddr, u32>,
+    index: HashMap<A, u32>,
     /// Entries below this one are in `index`, or gone.
     seen: u32,
     /// What the program may look up fabric addresses in (`fi_av_attr::map_addr`).
     map: Box<[u64]>,
 }
 
-impl SharedTable {
+impl<A: Shareable> SharedTable<A> {
+    /// Bytes of an entry: its state, and the words of the peer.
+    const ENTRY: usize = {
+        assert!(A::WORDS <= MAX_WORDS, "too long for an entry");
+        8 * (1 + A::WORDS)
+    };
+
     /// Opens the address vector of this name, or makes it with room for `count` peers, 0 for
     /// 16,384. `read_only` opens one that others have open.
     ///
@@ -69,12 +91,12 @@ impl SharedTable {
         let name = format!("av-{name}");
         let memory = match read_only {
             true => NamedMemory::open(&name)?,
-            false => NamedMemory::create(&name, HEADER + count * ENTRY)?.0,
+            false => NamedMemory::create(&name, HEADER + count * Self::ENTRY)?.0,
         };
-        if !is_vector(&memory) {
+        if !is_vector(&memory, A::MAGIC) {
             return Err(Errno::EINVAL);
         }
-        let room = (memory.region().len() - HEADER) / ENTRY;
+        let room = (memory.region().len() - HEADER) / Self::ENTRY;
         Ok(Self {
             map: (0..room as u64).collect(),
             memory,
@@ -97,11 +119,11 @@ impl SharedTable {
     /// # Errors
     /// [`Errno::EACCES`] when opened for reading only; [`Errno::EADDRNOTAVAIL`] for an
     /// address that nobody can be reached at; [`Errno::ENOMEM`] when it is full.
-    pub fn insert(&mut self, addr: &SocketAddr) -> Result<FiAddr> {
+    pub fn insert(&mut self, addr: &A) -> Result<FiAddr> {
         if self.read_only {
             return Err(Errno::EACCES);
         }
-        if addr.port() == 0 || addr.ip().is_unspecified() {
+        if !addr.is_reachable() {
             return Err(Errno::EADDRNOTAVAIL);
         }
         self.look_for_news();
@@ -111,14 +133,17 @@ impl SharedTable {
             return Ok(FiAddr(known.into()));
         }
         let entry = self.claim()?;
-        let at = offset(entry);
+        let at = Self::offset(entry);
         let region = self.memory.region();
-        for (word, value) in encode(addr).into_iter().enumerate() {
+        let mut words = [0; MAX_WORDS];
+        let words = words.get_mut(..A::WORDS).unwrap_or_default();
+        addr.encode(words);
+        for (word, value) in words.iter().enumerate() {
             let at = at + 8 + word * 8;
-            region.store_u64(at, value, Release).map_err(bad)?;
+            region.store_u64(at, *value, Release).map_err(bad)?;
         }
         region.store_u64(at, USED + 1, Release).map_err(bad)?;
-        self.index.insert(*addr, entry);
+        self.index.insert(addr.clone(), entry);
         Ok(FiAddr(entry.into()))
     }
 
@@ -128,7 +153,7 @@ impl SharedTable {
     /// # Errors
     /// [`Errno::EACCES`] when opened for reading only, [`Errno::EINVAL`] when there is no
     /// such peer.
-    pub fn remove(&mut self, peer: FiAddr) -> Result<Option<SocketAddr>> {
+    pub fn remove(&mut self, peer: FiAddr) -> Result<Option<A>> {
         if self.read_only {
             return Err(Errno::EACCES);
         }
@@ -142,12 +167,12 @@ impl SharedTable {
 
     /// The address of a peer.
     #[must_use]
-    pub fn lookup(&self, peer: FiAddr) -> Option<SocketAddr> {
+    pub fn lookup(&self, peer: FiAddr) -> Option<A> {
         self.peer(u32::try_from(peer.0).ok()?)
     }
 
     /// The peer with an address, or [`FiAddr::NOTAVAIL`].
-    pub fn find(&mut self, addr: &SocketAddr) -> FiAddr {
+    pub fn find(&mut self, addr: &A) -> FiAddr {
         let known = |table: &Self| {
             let entry = *table.index.get(addr)?;
             let found = table.peer(entry)?;
@@ -159,21 +184,27 @@ impl SharedTable {
         })
     }
 
+    const fn offset(entry: u32) -> usize {
+        HEADER + entry as usize * Self::ENTRY
+    }
+
     fn state(&self, entry: u32) -> u64 {
-        let state = self.memory.region().load_u64(offset(entry), Acquire);
+        let state = self.memory.region().load_u64(Self::offset(entry), Acquire);
         state.unwrap_or(GONE)
     }
 
     /// The peer in an entry. What is written there does not change once it is published.
-    fn peer(&self, entry: u32) -> Option<SocketAddr> {
+    fn peer(&self, entry: u32) -> Option<A> {
         if self.state(entry) & (USED | GONE) != USED {
             return None;
         }
-        let word = |n: usize| {
-            let at = offset(entry) + 8 + n * 8;
-            self.memory.region().load_u64(at, Acquire).ok()
-        };
-        decode([word(0)?, word(1)?, word(2)?])
+        let mut words = [0; MAX_WORDS];
+        let words = words.get_mut(..A::WORDS)?;
+        for (word, value) in words.iter_mut().enumerate() {
+            let at = Self::offset(entry) + 8 + word * 8;
+            *value = self.memory.region().load_u64(at, Acquire).ok()?;
+        }
+        A::decode(words)
     }
 
     /// Takes the next entry.
@@ -207,7 +238,7 @@ impl SharedTable {
                 0 => GONE,
                 uses => USED + u64::from(uses),
             };
-            match region.compare_exchange_u64(offset(entry), state, new) {
+            match region.compare_exchange_u64(Self::offset(entry), state, new) {
                 Ok(Ok(_)) => return Ok(true),
                 Ok(Err(found)) => state = found,
                 Err(error) => return Err(bad(error)),
@@ -224,7 +255,7 @@ impl SharedTable {
             match self.peer(entry) {
                 Some(peer) => {
                     let known = self.index.get(&peer).copied();
-                    if known.and_then(|known| self.peer(known)) != Some(peer) {
+                    if known.and_then(|known| self.peer(known)).as_ref() != Some(&peer) {
                         self.index.insert(peer, entry);
                     }
                 }
@@ -238,53 +269,64 @@ impl SharedTable {
     }
 }
 
-const fn offset(entry: u32) -> usize {
-    HEADER + entry as usize * ENTRY
-}
-
 /// The bounds of the memory are checked when it is opened.
 fn bad(_: ripstop_mem::RegionError) -> Errno {
     Errno::EINVAL
 }
 
-fn is_vector(memory: &NamedMemory) -> bool {
+fn is_vector(memory: &NamedMemory, magic: [u8; 8]) -> bool {
     // New memory is an empty vector, and whoever comes first says so.
-    let region = memory.region();
-    let named = region.compare_exchange_u64(AT_MAGIC, 0, MAGIC);
-    region.len() > HEADER && matches!(named, Ok(Ok(_) | Err(MAGIC)))
+    let (region, magic) = (memory.region(), u64::from_be_bytes(magic));
+    let named = region.compare_exchange_u64(AT_MAGIC, 0, magic);
+    let ours = matches!(named, Ok(Ok(_))) || named == Ok(Err(magic));
+    region.len() > HEADER && ours
 }
 
-fn encode(addr: &SocketAddr) -> [u64; 3] {
-    let port = u64::from(addr.port()) << 32;
-    match addr {
-        SocketAddr::V4(v4) => [V4 | port, u64::from(v4.ip().to_bits()), 0],
-        SocketAddr::V6(v6) => {
-            let bits = v6.ip().to_bits();
-            let host = [(bits >> 64) as u64, bits as u64];
-            [V6 | port | u64::from(v6.scope_id()), host[0], host[1]]
-        }
+impl Shareable for SocketAddr {
+    const MAGIC: [u8; 8] = *b"RSTOPAV1";
+    const WORDS: usize = 3;
+
+    fn is_reachable(&self) -> bool {
+        self.port() != 0 && !self.ip().is_unspecified()
     }
-}
 
-/// Another process wrote this; anything it cannot mean is no peer.
-fn decode([kind, high, low]: [u64; 3]) -> Option<SocketAddr> {
-    let port = (kind >> 32) as u16;
-    match kind & (0xffff << 48) {
-        V4 => {
-            let ip = Ipv4Addr::from_bits(u32::try_from(high).ok()?);
-            Some(SocketAddr::new(IpAddr::V4(ip), port))
+    fn encode(&self, words: &mut [u64]) {
+        let port = u64::from(self.port()) << 32;
+        let encoded = match self {
+            Self::V4(v4) => [V4 | port, u64::from(v4.ip().to_bits()), 0],
+            Self::V6(v6) => {
+                let bits = v6.ip().to_bits();
+                let host = [(bits >> 64) as u64, bits as u64];
+                [V6 | port | u64::from(v6.scope_id()), host[0], host[1]]
+            }
+        };
+        words.copy_from_slice(&encoded);
+    }
+
+    fn decode(words: &[u64]) -> Option<Self> {
+        let &[kind, high, low] = words else {
+            return None;
+        };
+        let port = (kind >> 32) as u16;
+        match kind & (0xffff << 48) {
+            V4 => {
+                let ip = Ipv4Addr::from_bits(u32::try_from(high).ok()?);
+                Some(Self::new(IpAddr::V4(ip), port))
+            }
+            V6 => {
+                let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+                Some(SocketAddrV6::new(ip, port, 0, kind as u32).into())
+            }
+            _ => None,
         }
-        V6 => {
-            let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
-            Some(SocketAddrV6::new(ip, port, 0, kind as u32).into())
-        }
-        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    type SharedTable = super::SharedTable<SocketAddr>;
 
     fn name(test: &str) -> String {
         format!("test-{}-{test}", ripstop_os::pid())
