@@ -45,17 +45,14 @@ pub struct Tunables {
 }
 
 impl Tunables {
-    /// Declares and reads those of the provider of this name.
+    /// Declares and reads those of the provider of this name, whose injected messages have
+    /// `max_inject` bytes at most unless the user says otherwise.
     #[must_use]
-    pub fn read(name: &str) -> Self {
+    pub fn read(name: &str, max_inject: usize) -> Self {
         let p = params();
         let prov = Some(name);
-        let max_inject = p.declare::<usize>(
-            prov,
-            "max_inject",
-            128,
-            "maximum size for inject messages (default: 128)",
-        );
+        let help = format!("maximum size for inject messages (default: {max_inject})");
+        let max_inject = p.declare::<usize>(prov, "max_inject", max_inject, &help);
         let timeout = p.declare::<usize>(
             prov,
             "connect_timeout",
@@ -86,7 +83,7 @@ impl Tunables {
                 "define default rx context size (default: 1024)",
             ),
             max_inject,
-            inline: 2048.max(max_inject),
+            inline: 2048,
             rendezvous: p.declare::<usize>(
                 prov,
                 "rendezvous_size",

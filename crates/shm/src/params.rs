@@ -5,6 +5,10 @@ use ripstop_objects::Tunables;
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "shm";
 
+/// Most bytes of an injected message, unless the user says otherwise: as many as programs know
+/// from the C library, since some ask for that many.
+const MAX_INJECT: usize = 4096;
+
 /// Values of all parameters.
 #[derive(Debug)]
 pub struct Params(Tunables);
@@ -18,6 +22,6 @@ impl AsRef<Tunables> for Params {
 impl Params {
     /// Declares and reads all.
     pub(crate) fn read() -> Self {
-        Self(Tunables::read(NAME))
+        Self(Tunables::read(NAME, MAX_INJECT))
     }
 }

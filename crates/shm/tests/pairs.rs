@@ -7,7 +7,9 @@ mod common;
 
 use common::{bytes, info, open, pattern, safe, serial, try_open};
 use ripstop_core::Address;
-use ripstop_core::provider::{AddressVector as _, Domain, Endpoint as _};
+use ripstop_core::provider::{
+    AddressVector as _, CompletionQueue as _, Domain, Endpoint as _, SendKind,
+};
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, Threading};
 
@@ -194,4 +196,35 @@ fn peers_keep_their_names_in_address_vectors() {
     assert_eq!(end.av.remove(peer), Ok(()));
     assert_eq!(end.av.remove(peer), Ok(()));
     assert_eq!(end.av.lookup(peer), Err(Errno::EINVAL));
+}
+
+#[test]
+fn as_much_can_be_injected_as_with_the_c_library() {
+    let info = info(None, Threading::Safe);
+    assert_eq!(info.tx.inject_size, 4096);
+    let [near, far] = [(); 2].map(|()| open(&safe(&info), &info));
+    let to_far = near.knows(&far.name());
+    let rooms = [(); 3].map(|()| Parked::park(vec![0; 4096]));
+    rooms.iter().for_each(|room| far.post(room));
+    for round in 0..rooms.len() {
+        // The buffer is free again at once: what arrives is what it held before.
+        let text = Parked::park(pattern(4096, round));
+        let stop = std::time::Instant::now() + common::PATIENCE;
+        while let Err(error) = near.ep.inject(SendKind::Msg, text.buf(), None, to_far) {
+            assert_eq!(error, Errno::EAGAIN);
+            let _ = near.cq.read(0, |_| ());
+            assert!(std::time::Instant::now() < stop, "it is not taken");
+        }
+        let mut taken = bytes(text);
+        taken.fill(0xee);
+    }
+    let (mut got, stop) = (0, std::time::Instant::now() + common::PATIENCE);
+    while got < rooms.len() {
+        let _ = near.cq.read(1, |_| ());
+        got += far.cq.read(1, |_| ()).unwrap_or(0);
+        assert!(std::time::Instant::now() < stop, "{got} have arrived");
+    }
+    for (round, room) in rooms.into_iter().enumerate() {
+        assert_eq!(bytes(room), pattern(4096, round), "message {round}");
+    }
 }

@@ -12,6 +12,9 @@ use ripstop_os::{Keepalive, PortRange};
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "tcp";
 
+/// Most bytes of an injected message, unless the user says otherwise.
+const MAX_INJECT: usize = 128;
+
 /// A host that is gone is noticed after 5 + 2 * 2 seconds of silence.
 pub(crate) const KEEPALIVE: Keepalive = Keepalive {
     idle: Duration::from_secs(5),
@@ -45,7 +48,7 @@ impl Params {
         Self {
             iface,
             ports: ports(low, high),
-            shared: Tunables::read(NAME),
+            shared: Tunables::read(NAME, MAX_INJECT),
             nodelay: p.declare(
                 prov,
                 "nodelay",
