@@ -20,6 +20,10 @@ use crate::transport::{Broken, Link as _, Transport};
 /// only it can do fails.
 const BACK: Duration = Duration::from_secs(1);
 
+/// How long what waits for such a peer goes on while the program leaves messages of it unread that
+/// stand in the way of others.
+const UNREAD: Duration = Duration::from_millis(500);
+
 impl<T: Transport> State<T> {
     /// Goes on with a handshake after an event on its stream.
     pub(crate) fn handle_handshake(&mut self, id: u32) {
@@ -243,6 +247,44 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// Of a link that is looked at: its descriptor, once that has told of the end, is not watched
+    /// any more, or nobody could sleep while the stream is stalled. What waits for the peer then
+    /// fails soon, unless the program takes what stands in the way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn leave_ended(&mut self, id: u32) {
+        let Self { epoll, streams, .. } = self;
+        let Some(Some(stream)) = streams.get_mut(id as usize) else {
+            return;
+        };
+        let Some(link) = stream.link.as_ref().filter(|link| link.has_ended()) else {
+            return;
+        };
+        // One that was taken out before is not there.
+        let _ = epoll.remove(&**link);
+        if let Some(witness) = link.witness() {
+            let _ = epoll.remove(witness);
+        }
+        if !stream.interest.read && stream.forsaken.is_none() {
+            stream.forsaken = Some(clock::now() + UNREAD);
+            self.start_timer();
+        }
+    }
+
+    /// Looks at a stream that is up. Returns whether its peer has ended and it is stalled.
+    fn forsake(&mut self, id: u32, now: Duration) -> bool {
+        let Some(due) = self.stream(id).and_then(|stream| stream.forsaken) else {
+            return false;
+        };
+        let conn = self.engine.conn(id);
+        let is_awaited = conn
+            .is_some_and(|conn| conn.is_awaited() || self.engine.waits_for(conn.ep(), conn.src()));
+        if now >= due && is_awaited {
+            self.lost(id, Errno::ECONNRESET);
+        }
+        true
+    }
+
     /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.
     fn hurry(&mut self, id: u32) {
         if let Some(stream) = self.stream(id) {
@@ -309,6 +351,10 @@ impl<T: Transport> State<T> {
                 continue;
             };
             if stream.is_up() {
+                waiting |= self.forsake(id, now);
+                let Some(stream) = self.stream(id) else {
+                    continue;
+                };
                 let Some(since) = stream.partial_since else {
                     continue;
                 };

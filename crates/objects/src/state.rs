@@ -223,6 +223,7 @@ impl<T: Transport> State<T> {
         {
             link.heard();
             self.rung = true;
+            self.leave_ended(id);
         }
         if event.writable() {
             self.flush(id);
@@ -400,6 +401,7 @@ impl<T: Transport> State<T> {
         stream.leftover = leftover;
         self.forget_hot(id);
         self.watch(id, |interest| interest.read = false);
+        self.leave_ended(id);
     }
 
     /// What the engine left to be done after it was called.

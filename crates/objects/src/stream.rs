@@ -69,6 +69,8 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) retry_pause: Option<Duration>,
     /// Since when a partial header has been there.
     pub(crate) partial_since: Option<Duration>,
+    /// When what waits for the peer fails, which has ended, though not all that it sent was read.
+    pub(crate) forsaken: Option<Duration>,
 }
 
 impl<T: Transport> Stream<T> {
@@ -95,6 +97,7 @@ impl<T: Transport> Stream<T> {
             retry: None,
             retry_pause: None,
             partial_since: None,
+            forsaken: None,
         }
     }
 

@@ -224,6 +224,11 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// tells it behind all that came before.
     fn heard(&self) {}
 
+    /// Whether [`Link::heard`] has found the end: the descriptor tells nothing more.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// Of a link that is up and looked at: a second descriptor, which can be read once the peer is
     /// gone where the first one does not tell, as when a child of the peer holds the other end.
     fn witness(&self) -> Option<BorrowedFd<'_>> {

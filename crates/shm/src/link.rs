@@ -269,6 +269,11 @@ impl Link for ShmLink {
         }
     }
 
+    fn has_ended(&self) -> bool {
+        let rings = self.rings.get();
+        rings.is_some_and(|rings| rings.ended.load(Ordering::Relaxed))
+    }
+
     fn witness(&self) -> Option<BorrowedFd<'_>> {
         self.rings.get()?.process.as_ref().map(AsFd::as_fd)
     }

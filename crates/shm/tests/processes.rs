@@ -11,13 +11,24 @@ use std::time::{Duration, Instant};
 
 use common::{End, bytes, info, info_for, open, pattern, safe};
 use ripstop_core::Address;
-use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, RecvKind};
+use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, RecvKind, SendKind};
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, Flags, Progress, Threading};
+use rustix::time::ClockId;
 
 const ROLE: &str = "RIPSTOP_SHM_TEST_ROLE";
 const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
 const SAYS: &str = "my name is ";
+
+/// So many messages are kept without a receive (`FI_SHM_MAX_SAVED`).
+const KEPT: u32 = 64 * 1024;
+
+const STUCK: &str = "RIPSTOP_SHM_TEST_STUCK";
+
+/// A file that is there once a peer is stuck.
+fn stuck() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("ripstop-shm-stuck-{}", ripstop_os::pid()))
+}
 
 type Here = End<common::Safe>;
 
@@ -38,6 +49,7 @@ impl There {
             .args(["--exact", "a_peer", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .env(PARENT, parent.name().to_string())
+            .env(STUCK, stuck())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -98,6 +110,28 @@ fn a_peer() {
                     end.poll(1);
                 }
                 drop(bytes(text));
+            }
+            // It sends more than the other side keeps without a receive, and says when.
+            "flood" => {
+                let text = Parked::park(vec![1; 8]);
+                let long = Duration::from_millis(200);
+                let mut stuck = Instant::now();
+                let (mut on_their_way, mut sent_whole) = (0, 0);
+                while stuck.elapsed() < long || sent_whole <= KEPT {
+                    let kind = SendKind::Msg;
+                    let sent = end.ep.send(kind, &[text.buf()], None, parent, 2, None);
+                    if sent.is_ok() {
+                        on_their_way += 1;
+                    }
+                    while on_their_way > 0 && end.cq.read(1, |_| ()).is_ok() {
+                        on_their_way -= 1;
+                        sent_whole += 1;
+                        stuck = Instant::now();
+                    }
+                }
+                let said = std::env::var(STUCK).unwrap();
+                std::fs::write(said, "stuck").unwrap();
+                std::thread::sleep(Duration::from_secs(60));
             }
             other => panic!("no role {other}"),
         }
@@ -176,6 +210,41 @@ fn a_receive_from_a_killed_peer_alone_fails_soon() {
     here.fails();
     assert!(killed.elapsed() < Duration::from_secs(2));
     rooms.into_iter().for_each(|room| drop(bytes(room)));
+}
+
+/// Though what it sent before cannot be read to its end, since there are no receives for it.
+#[test]
+fn a_killed_peer_with_unread_messages_keeps_nobody_awake() {
+    let here = here();
+    let _ = std::fs::remove_file(stuck());
+    let mut there = There::start("flood", &here);
+    let to = here.knows(&there.name);
+    // More than it keeps.
+    let text = Parked::park(vec![5; 100_000_000]);
+    here.send(&text, to).unwrap();
+    let stop = Instant::now() + common::PATIENCE;
+    while !stuck().exists() {
+        assert!(Instant::now() < stop, "it goes on for ever");
+        assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    std::fs::remove_file(stuck()).unwrap();
+    // This side may have been away.
+    let stop = Instant::now() + Duration::from_millis(100);
+    while Instant::now() < stop {
+        assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    there.kill();
+    let killed = Instant::now();
+    // Nothing fails at once: the program may have the receives yet.
+    let long = Duration::from_millis(300);
+    let used = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    let slept = here.cq.sread(1, 1, Some(long), |_| ());
+    let used = Duration::try_from(rustix::time::clock_gettime(ClockId::ThreadCPUTime) - used);
+    assert_eq!(slept, Err(Errno::EAGAIN));
+    assert!(used.unwrap() < long / 3, "it spins: {used:?}");
+    here.fails();
+    assert!(killed.elapsed() < Duration::from_secs(2));
+    drop(bytes(text));
 }
 
 #[test]

@@ -336,15 +336,19 @@ impl<B: Buffer> Conn<B> {
     /// Whether nothing was posted on it, received by it or waits for it.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.has_output()
-            && self.dones.is_empty()
-            && self.acks.is_empty()
-            && self.deferred.is_empty()
-            && self.rts.is_empty()
-            && self.reads.is_empty()
-            && self.cts.is_empty()
-            && matches!(self.rx, RxState::Header)
-            && self.header_have == 0
+        !self.is_awaited() && matches!(self.rx, RxState::Header) && self.header_have == 0
+    }
+
+    /// Whether operations that were posted on it are not done.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.has_output()
+            || !self.dones.is_empty()
+            || !self.acks.is_empty()
+            || !self.deferred.is_empty()
+            || !self.rts.is_empty()
+            || !self.reads.is_empty()
+            || !self.cts.is_empty()
     }
 }
 
