@@ -25,4 +25,10 @@ pub type Fabric = ripstop_objects::Fabric<Shm>;
 #[cfg(test)]
 extern crate self as ripstop_shm;
 #[cfg(test)]
+#[expect(dead_code, reason = "each test takes what it needs")]
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod strangers;

@@ -16,11 +16,7 @@ use crate::greeting::Hello;
 use crate::listener::admit;
 use crate::name::Name;
 
-#[expect(dead_code, reason = "each test takes what it needs")]
-#[path = "../tests/common/mod.rs"]
-mod common;
-
-use common::{End, bytes, info, open, safe};
+use crate::common::{self, End, bytes, info, open, safe};
 
 fn layout() -> Layout {
     Layout::new(256, 65536).unwrap()

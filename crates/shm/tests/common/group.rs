@@ -26,11 +26,13 @@ pub(crate) struct Member {
 pub(crate) struct Group {
     /// The path of [`ENTRY`].
     entry: String,
-    name: String,
+    pub(crate) name: String,
     seed: u64,
     liar: Option<usize>,
     /// Where log lines go.
     log: Option<std::fs::File>,
+    /// Parameters of the provider.
+    params: Vec<(String, String)>,
     pub(crate) members: [Option<Member>; MEMBERS],
     lives: u32,
     /// The longest time that a death has taken to be noticed, in milliseconds each.
@@ -45,6 +47,8 @@ impl Group {
             seed,
             liar: None,
             log: None,
+            // A member that is not there yet, or not any more, is given up in time.
+            params: vec![("FI_SHM_CONNECT_TIMEOUT".to_owned(), "1500".to_owned())],
             members: [const { None }; MEMBERS],
             lives: 0,
             noticed: Vec::new(),
@@ -55,6 +59,22 @@ impl Group {
     pub(crate) fn with_liar(mut self, liar: usize, log: std::fs::File) -> Self {
         (self.liar, self.log) = (Some(liar), Some(log));
         self
+    }
+
+    /// Members that are started get this parameter.
+    pub(crate) fn with_param(mut self, name: &str, value: u64) -> Self {
+        self.params.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// The most memory that a member has used at a time, in kilobytes.
+    pub(crate) fn peak(&self, own: usize) -> u64 {
+        let member = self.members[own].as_ref().expect("a member that lives");
+        let path = format!("/proc/{}/status", member.child.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.expect("the kernel counts it");
+        peak.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Starts a member; it and those that live know each other. Returns once it is open.
@@ -75,8 +95,7 @@ impl Group {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &self.entry, "--nocapture", "--test-threads=1"])
             .env(key, value)
-            // A member that is not there yet, or not any more, is given up in time.
-            .env("FI_SHM_CONNECT_TIMEOUT", "1500")
+            .envs(self.params.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)
