@@ -4,8 +4,9 @@ use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
 
 use crate::ring::Ring;
 
-/// Most bytes that describe an error: a socket address.
-pub const ERROR_DATA: usize = 28;
+/// Most bytes that describe an error: the longest address of any transport, which is a name of 200
+/// bytes with its null.
+pub const ERROR_DATA: usize = 201;
 
 /// An error entry with the bytes that describe it.
 #[derive(Clone, Copy, Debug)]

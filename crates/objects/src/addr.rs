@@ -13,6 +13,10 @@ pub trait Addr: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
     /// Peers by fabric address.
     type Table: Peers<Self>;
 
+    /// The most bytes that [`Addr::to_address`] has, at most
+    /// [`PEER_NAME`](ripstop_engine::xnet::PEER_NAME).
+    const LEN: usize;
+
     /// Reads an address of the caller.
     ///
     /// # Errors
@@ -20,7 +24,7 @@ pub trait Addr: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
     fn from_address(address: &Address) -> Result<Self>;
 
     /// The address for the caller. What its bytes are is data of the error entries that speak of
-    /// this peer, cut to [`PEER_NAME`](ripstop_engine::xnet::PEER_NAME).
+    /// this peer.
     fn to_address(&self) -> Address;
 
     /// The one form of those that mean the same.

@@ -8,6 +8,7 @@ use ripstop_types::{
     Version, tclass,
 };
 
+use crate::addr::Addr as _;
 use crate::scalable::MAX_CONTEXTS;
 use crate::transport::Transport;
 use crate::tunables::Tunables;
@@ -152,7 +153,7 @@ pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
             mr_iov_limit: PIECES,
             caps: domain_caps,
             tclass: tclass::BEST_EFFORT,
-            max_err_data: ripstop_engine::cq::ERROR_DATA,
+            max_err_data: T::Addr::LEN,
             max_cntr_value: u64::MAX,
             max_err_cntr_value: u64::MAX,
             ..DomainAttr::default()

@@ -12,6 +12,9 @@ use crate::table::Table;
 impl Addr for SocketAddr {
     type Table = Table<AddressTable, Self>;
 
+    /// That of IPv6, `struct sockaddr_in6`.
+    const LEN: usize = 28;
+
     fn from_address(address: &Address) -> Result<Self> {
         match address {
             Address::Ip(addr) => Ok(*addr),

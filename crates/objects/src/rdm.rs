@@ -109,6 +109,7 @@ impl<T: Transport> State<T> {
     }
 
     fn conn_config(ep: u32, src: FiAddr, peer: &T::Addr) -> ConnConfig {
+        const { assert!(T::Addr::LEN <= PEER_NAME, "an address that would be cut") };
         let bytes = peer.to_address().to_bytes();
         let mut name = [0; PEER_NAME];
         let len = bytes.len().min(PEER_NAME);

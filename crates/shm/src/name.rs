@@ -122,6 +122,9 @@ impl fmt::Debug for Name {
 impl Addr for Name {
     type Table = Table<NameTable<Self>, Self>;
 
+    /// With the null.
+    const LEN: usize = MAX_NAME + 1;
+
     fn from_address(address: &Address) -> Result<Self> {
         match address {
             Address::Str(text) => Self::new(text),

@@ -5,13 +5,13 @@
 #[expect(dead_code, reason = "each test takes what it needs")]
 mod common;
 
-use common::{bytes, info, open, pattern, safe, serial, try_open};
+use common::{bytes, info, info_for, open, pattern, safe, serial, try_open};
 use ripstop_core::Address;
 use ripstop_core::provider::{
     AddressVector as _, CompletionQueue as _, Domain, Endpoint as _, SendKind,
 };
 use ripstop_mem::Parked;
-use ripstop_types::{Errno, Threading};
+use ripstop_types::{Errno, Flags, Progress, Threading};
 
 const SIZES: [usize; 12] = [
     0, 1, 8, 32, 33, 128, 1000, 4096, 16_384, 65_536, 300_001, 5_000_000,
@@ -30,10 +30,8 @@ fn exchange<D: Domain>(near: &common::End<D>, far: &common::End<D>) {
             let stop = std::time::Instant::now() + common::PATIENCE;
             let (mut sent, mut got) = (0, 0);
             while sent + got < 2 {
-                sent += ripstop_core::provider::CompletionQueue::read(&*from.cq, 1, |_| ())
-                    .unwrap_or(0);
-                got +=
-                    ripstop_core::provider::CompletionQueue::read(&*at.cq, 1, |_| ()).unwrap_or(0);
+                sent += from.cq.read(1, |_| ()).unwrap_or(0);
+                got += at.cq.read(1, |_| ()).unwrap_or(0);
                 assert!(
                     std::time::Instant::now() < stop,
                     "{len} bytes do not arrive"
@@ -183,6 +181,37 @@ fn a_name_that_the_program_sets_is_kept() {
     assert_eq!(none, Err(Errno::EINVAL));
     let ip = Address::Ip(([127, 0, 0, 1], 7).into());
     assert_eq!(ep.set_name(&ip), Err(Errno::EINVAL));
+}
+
+/// Whoever gets a message of a stranger is told its whole name, also the longest.
+#[test]
+fn strangers_are_named_in_full() {
+    let caps = Flags::MSG | Flags::SOURCE | Flags::SOURCE_ERR;
+    let open_as = |name: &str| {
+        let info = info_for(caps, Some(name), Threading::Safe, Progress::Manual);
+        open(&safe(&info), &info)
+    };
+    let pid = ripstop_os::pid();
+    let near = open_as(&format!("{:n<200}", format!("near://ripstop-{pid}-")));
+    let far = open_as(&format!("far://ripstop-{pid}"));
+    let to_far = near.knows(&far.name());
+    let [room, text] = [0, 1].map(|byte| Parked::park(vec![byte; 8]));
+    far.post(&room);
+    near.send(&text, to_far).unwrap();
+    let stop = std::time::Instant::now() + common::PATIENCE;
+    while far.cq.read(1, |_| ()) != Err(Errno::EAVAIL) {
+        let _ = near.cq.read(1, |_| ());
+        assert!(std::time::Instant::now() < stop, "it does not fail");
+    }
+    let mut told = None;
+    let read = far
+        .cq
+        .read_error(|error, data| told = Some((error.err, data.to_vec())));
+    assert_eq!(read, Ok(()));
+    let name = near.name().to_bytes();
+    assert_eq!(name.len(), 201);
+    assert_eq!(told, Some((Errno::EADDRNOTAVAIL, name)));
+    assert_eq!([bytes(room), bytes(text)], [[1; 8]; 2]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::matching::Envelope;
 use crate::pool::NIL;
 use crate::ring::{Ring, try_push};
 
-/// Most bytes of a peer's name kept with a connection: a socket address.
+/// Most bytes of a peer's name kept with a connection: its whole address.
 pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
 
 /// What is known of a connection when it is made.
@@ -26,7 +26,7 @@ pub struct ConnConfig {
     pub ep: u32,
     /// The peer in the endpoint's address vector, if it is there.
     pub src: FiAddr,
-    /// The peer's socket address, for error entries.
+    /// The peer's address, for error entries.
     pub name: [u8; PEER_NAME],
     /// How much of `name` is used.
     pub name_len: u8,
@@ -212,7 +212,7 @@ impl<B: Buffer> Conn<B> {
         self.config.src
     }
 
-    /// The peer's socket address as bytes.
+    /// The peer's address as bytes.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.config

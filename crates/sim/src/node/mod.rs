@@ -98,6 +98,7 @@ impl NodeConfig {
 
 /// What happened in a node, in order; for the model.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a simulation has few of them")]
 pub enum Event {
     /// The completion queue had an entry.
     Completed(Entry),
@@ -210,6 +211,7 @@ impl Slot {
 
 /// An entry of the completion queue.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a simulation has few of them")]
 pub enum Entry {
     /// A success.
     Success(Completion),
