@@ -13,10 +13,19 @@ SETTINGS = {
     "MPIR_CVAR_CH4_NETMOD": "ofi",
     # Between processes of one machine too.
     "MPIR_CVAR_NOLOCAL": "1",
-    "FI_PROVIDER": "tcp",
     # Says which provider was taken.
     "MPIR_CVAR_DEBUG_SUMMARY": "1",
 }
+OVER_TCP = SETTINGS | {"FI_PROVIDER": "tcp"}
+
+# Tests that fail on the C library as well, on tcp and on shm.
+SKIPPED = (
+    # MPICH probes and receives from any rank in two steps, and takes its own messages from elsewhere than those of others:
+    # a graph of which a rank is its own neighbour gets edges twice, or the two steps wait for each other.
+    "test_comm_topo.*.testDistgraphcomm",
+    # The wheel knows nothing of Fortran's types.
+    "test_mpiabi.*.testGetFortranInfo",
+)
 
 # Bytes of an allreduce.
 SIZES = (8, 64, 4096, 65536, 1 << 20, 16 << 20)
@@ -52,22 +61,35 @@ def prepare(bench):
                         f"-I{venv}/include", f"-L{venv}/lib", f"-Wl,-rpath,{venv}/lib", "-lmpi")
 
 
-def launch(bench, ranks, command, seconds):
-    """Runs a command on so many ranks, with the proof that each used the library."""
+def launch(bench, ranks, command, seconds, provider="tcp", spawns=False):
+    """Runs a command on so many ranks, with the proof that each used the library, and those that it spawns."""
     witness = Witness(bench)
-    environment = bench.environment(**witness.environment, **SETTINGS, TMPDIR=str(bench.scratch))
+    environment = bench.environment(**witness.environment, **SETTINGS, FI_PROVIDER=provider, TMPDIR=str(bench.scratch))
     said = bench.succeed([venv / "bin" / "mpiexec", "-n", str(ranks), *command], seconds, environment)
-    if (taken := set(re.findall(r"^libfabric provider: (\S+) ", said, re.M))) != {"tcp"}:
-        raise Failed(f"MPICH took {sorted(taken)} instead of tcp")
-    witness.require(command[0].name, ranks)
+    require_taken(said, provider)
+    witness.require(command[0].name, ranks, or_more=spawns)
     return said
+
+
+def require_taken(said, provider):
+    """MPICH said that it took this provider and no other."""
+    # The lines of processes may run into each other.
+    if (taken := set(re.findall(r"libfabric provider: (\S+) ", said))) != {provider}:
+        raise Failed(f"MPICH took {sorted(taken)} instead of {provider}")
 
 
 def tests(module, ranks):
     """A case: one module of mpi4py's tests."""
+    return suite_run(["-i", rf"^test_{module}\.py$"], ranks, 120)
+
+
+def suite_run(options, ranks, seconds, provider="tcp", spawns=False):
+    """A case: mpi4py's tests with these options; without any, all of them."""
 
     def body(bench):
-        said = launch(bench, ranks, [venv / "bin" / "python3", suite / "main.py", "-i", rf"^test_{module}\.py$"], 120)
+        skipped = [word for pattern in SKIPPED for word in ("-x", pattern)]
+        command = [venv / "bin" / "python3", suite / "main.py", *options, *skipped]
+        said = launch(bench, ranks, command, seconds, provider, spawns)
         # The ranks' lines may run into each other.
         ran = [int(count) for count in re.findall(r"Ran (\d+) tests? in", said)]
         if len(ran) != ranks or not all(ran) or "FAILED" in said:
@@ -76,11 +98,11 @@ def tests(module, ranks):
     return body
 
 
-def own(name, ranks, arguments):
+def own(name, ranks, arguments, provider="tcp"):
     """A case: one of our programs."""
 
     def body(bench):
-        said = launch(bench, ranks, [bench.scratch / f"{name}-mpich", *arguments], 240)
+        said = launch(bench, ranks, [bench.scratch / f"{name}-mpich", *arguments], 240, provider)
         if not re.search(r"ranks, .* are right$", said, re.M):
             raise Failed("the program did not reach its end")
 
@@ -90,14 +112,13 @@ def own(name, ranks, arguments):
 def allreduce(bench, ranks, pairs, milliseconds, sizes):
     """Times MPI_Allreduce over the C library inside MPICH and fi_allreduce of the one under test, in turns."""
     theirs = Library.find(venv / "lib" / "mpich")
-    environment = {**process.clean_environment(), **SETTINGS, "TMPDIR": str(bench.scratch)}
+    environment = {**process.clean_environment(), **OVER_TCP, "TMPDIR": str(bench.scratch)}
     command = [venv / "bin" / "mpiexec", "-n", str(ranks), bench.scratch / "allreduce-mpich", bench.library.path,
                str(pairs), str(milliseconds), *map(str, sizes)]
     if theirs is None or theirs.is_at(bench.library.path):
         raise Failed("MPICH does not bring a library of its own")
     said = bench.succeed(command, 600, environment)
-    if (taken := set(re.findall(r"^libfabric provider: (\S+) ", said, re.M))) != {"tcp"}:
-        raise Failed(f"MPICH took {sorted(taken)} instead of tcp")
+    require_taken(said, "tcp")
     if not re.search(r"ranks, all sums are right$", said, re.M):
         raise Failed("the program did not reach its end")
     return re.findall(r"^ *(?:bytes|\d+) .*\(.*\)$", said, re.M)

@@ -77,12 +77,11 @@ def on_openmpi(bench, ranks, command, more, kinds):
 def on_mpich(bench, ranks, command, kinds):
     """Runs a command of MPICH, whose windows are not to share memory."""
     witness, counts = Witness(bench), Counts(bench)
-    environment = bench.environment(**witness.environment, **counts.environment, **mpich.SETTINGS,
+    environment = bench.environment(**witness.environment, **counts.environment, **mpich.OVER_TCP,
                                     TMPDIR=str(bench.scratch))
     preload = ["-genv", "LD_PRELOAD", f"{counter}:{network}"]
     said = bench.succeed([mpich_venv / "bin" / "mpiexec", *preload, "-n", str(ranks), *command], 240, environment)
-    if (taken := set(re.findall(r"^libfabric provider: (\S+) ", said, re.M))) != {"tcp"}:
-        raise Failed(f"MPICH took {sorted(taken)} instead of tcp")
+    mpich.require_taken(said, "tcp")
     witness.require(command[0].name, ranks)
     counts.require(ranks, kinds)
     return said
