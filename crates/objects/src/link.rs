@@ -288,8 +288,7 @@ impl<T: Transport> State<T> {
     /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.
     fn hurry(&mut self, id: u32) {
         if let Some(stream) = self.stream(id) {
-            let soon = clock::now() + BACK;
-            stream.deadline = stream.deadline.map(|deadline| deadline.min(soon));
+            stream.hurry(clock::now(), BACK);
         }
     }
 

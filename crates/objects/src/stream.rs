@@ -127,6 +127,12 @@ impl<T: Transport> Stream<T> {
         }
     }
 
+    /// There is only so much time left to connect, with or without an answer under way.
+    pub(crate) fn hurry(&mut self, now: Duration, most: Duration) {
+        self.deadline = self.deadline.map(|deadline| deadline.min(now + most));
+        self.left = self.left.map(|left| left.min(most));
+    }
+
     #[inline]
     pub(crate) const fn is_up(&self) -> bool {
         matches!(self.phase, Phase::Up)
