@@ -584,7 +584,8 @@ fn rounds(lives: Range<u64>, seed: u64, tally: &mut Tally) {
     let log = File::create(&path).unwrap();
     let name = format!("{}-{}", ripstop_os::pid(), lives.start);
     let mut group = Group::new("hostile::a_member", name.clone(), seed ^ lives.start)
-        .with_liar(FOE, log)
+        .with_liar(FOE)
+        .with_log(log)
         .with_param("FI_SHM_MAX_SAVED_BYTES", SAVED / 8)
         .with_param("FI_SHM_MAX_SAVED_TOTAL", SAVED);
     group.start(VICTIM);

@@ -1,7 +1,7 @@
 //! Three processes under load, of which one is killed at a random moment.
 //!
 //! `RIPSTOP_KILL_RUNS` says how often (a few times if not said), `RIPSTOP_KILL_SEED` which random
-//! numbers decide. All of it:
+//! numbers decide, and `RIPSTOP_KILL_LOG` a file for the log of the processes. All of it:
 //!
 //! ```text
 //! RIPSTOP_KILL_RUNS=1000 cargo test -p ripstop-shm --test kill -- --nocapture
@@ -94,6 +94,9 @@ fn killed_at_any_moment() {
         let mut numbers = Numbers(seed.wrapping_add(first));
         let name = format!("{}-{first}", ripstop_os::pid());
         let mut group = Group::new(ENTRY, name, numbers.next());
+        if let Some(path) = std::env::var_os("RIPSTOP_KILL_LOG") {
+            group = group.with_log(std::fs::File::create(path).unwrap());
+        }
         println!("runs from {first} on, {:?}", start.elapsed());
         (0..MEMBERS).for_each(|member| group.start(member));
         for _ in first..runs.min(first + DEATHS) {

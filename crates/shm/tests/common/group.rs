@@ -55,9 +55,15 @@ impl Group {
         }
     }
 
-    /// This member may do what it likes, and log lines of the others go there.
-    pub(crate) fn with_liar(mut self, liar: usize, log: std::fs::File) -> Self {
-        (self.liar, self.log) = (Some(liar), Some(log));
+    /// This member may do what it likes.
+    pub(crate) fn with_liar(mut self, liar: usize) -> Self {
+        self.liar = Some(liar);
+        self
+    }
+
+    /// Log lines of the members go there.
+    pub(crate) fn with_log(mut self, log: std::fs::File) -> Self {
+        self.log = Some(log);
         self
     }
 

@@ -53,6 +53,10 @@ pub(crate) const KEY: u64 = 77;
 /// What waits for a peer that died has ended after this time.
 const SOON: Duration = Duration::from_secs(2);
 
+/// The longest time that a look for completions takes. What is more, the machine did not let this
+/// process run.
+const AWAY: Duration = Duration::from_millis(600);
+
 /// How long a peer may seem to be dead before somebody says that it is.
 const RUMOUR: Duration = Duration::from_secs(10);
 
@@ -173,6 +177,11 @@ struct Load {
     random: Numbers,
     sleeps: bool,
     resting: bool,
+    /// When this process looked for completions last; how long it has done so since it was told
+    /// of a death; and the longest time between two such looks.
+    ran: Instant,
+    spent: Duration,
+    away: Duration,
     /// What is open without any connection.
     before: Held,
 }
@@ -272,6 +281,9 @@ impl Load {
             random,
             sleeps,
             resting: false,
+            ran: Instant::now(),
+            spent: Duration::ZERO,
+            away: Duration::ZERO,
             before: Held::now(),
         }
     }
@@ -318,7 +330,10 @@ impl Load {
                 pair.incarnation = number(2) as u32;
                 pair.life = Life::Talking;
             }
-            "dead" => self.pairs[number(1)].life = Life::Dead(Instant::now()),
+            "dead" => {
+                self.pairs[number(1)].life = Life::Dead(Instant::now());
+                (self.spent, self.away) = (Duration::ZERO, Duration::ZERO);
+            }
             "more" => {
                 let pair = &mut self.pairs[number(1)];
                 let more = number(2) as u32;
@@ -576,6 +591,10 @@ impl Load {
             }
             false => self.cq.read(64, take),
         };
+        let gap = self.ran.elapsed();
+        self.ran = Instant::now();
+        self.spent += gap.min(AWAY);
+        self.away = self.away.max(gap);
         for entry in done {
             match self.ops.remove(&entry.context) {
                 Some(op) => self.completed(op, entry),
@@ -680,11 +699,12 @@ impl Load {
                 self.cancel(peer);
                 let left: Vec<_> = self.ops.values().filter(|op| op.peer == peer).collect();
                 assert!(
-                    since.elapsed() < SOON || left.is_empty(),
-                    "not ended: {:?}",
-                    left.iter().map(|op| op.what).collect::<Vec<_>>()
+                    self.spent < SOON || left.is_empty(),
+                    "not ended: {:?}; this process was away for up to {:?}",
+                    left.iter().map(|op| op.what).collect::<Vec<_>>(),
+                    self.away
                 );
-                if left.is_empty() && self.has_let_go(since) {
+                if left.is_empty() && self.has_let_go() {
                     self.clean(peer, since);
                 }
             }
@@ -710,13 +730,13 @@ impl Load {
     }
 
     /// Whether all that is held is of peers that live.
-    fn has_let_go(&self, since: Instant) -> bool {
+    fn has_let_go(&self) -> bool {
         let talking = |pair: &&Pair| matches!(pair.life, Life::Talking);
         let living = self.pairs.iter().filter(talking).count();
         let held = Held::now();
         let allowed = (0..=living).any(|count| held == self.before.with(count));
         assert!(
-            allowed || since.elapsed() < SOON,
+            allowed || self.spent < SOON,
             "held: {held:?}, before: {:?}, {living} peers live",
             self.before
         );
