@@ -91,7 +91,7 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use layout::{FACE, INLINE, LEADING, LINE, Layout, RingError, Side};
+pub use layout::{FACE, HEADER, INLINE, LEADING, LINE, Layout, RingError, Side};
 pub use piece::{AsSink, AsSource, Sink, Source};
 #[cfg(not(loom))]
 pub use primitive::Mapping;

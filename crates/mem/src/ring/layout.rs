@@ -8,6 +8,9 @@ pub const LINE: usize = 64;
 /// Most bytes of the stream in an entry that has no chunk.
 pub const INLINE: usize = 56;
 
+/// Bytes of the longest header that is written with its payload.
+pub const HEADER: usize = 40;
+
 /// Most bytes of the stream in an entry that has a chunk; the chunk follows them.
 pub const LEADING: usize = 48;
 

@@ -10,6 +10,10 @@ use crate::ring::layout::{INLINE, Layout, RingError, Side};
 use crate::ring::piece::{AsSink, Sink};
 use crate::ring::primitive::{Buffer, Cells, Credit, Memory};
 
+/// The longest chunk that is read together with the bytes before it. Behind the header of a
+/// longer one a read stops, so that the next can have the chunk copied to where it belongs.
+const TOGETHER: usize = 1024;
+
 /// The half of a pair's direction that reads a stream of bytes.
 ///
 /// One thread at a time uses it: its owner's lock sees to that. See [the module](super).
@@ -89,6 +93,26 @@ impl Reader {
     /// As for [`read`](Self::read).
     pub fn read_into<P: AsSink>(&self, pieces: &mut [P]) -> Result<usize, RingError> {
         self.read_on(pieces)
+    }
+
+    /// Bytes of a chunk behind which a read has stopped: they are there, and
+    /// [`take_at_hand`](Self::take_at_hand) gives them.
+    #[must_use]
+    #[inline]
+    pub fn at_hand(&self) -> usize {
+        match Entry::unpack(self.current.load(Relaxed)) {
+            Some(entry) if entry.done >= entry.leading => entry.len() - entry.done,
+            _ => 0,
+        }
+    }
+
+    /// Copies from the bytes at hand into `room`, as many as there are, and returns how many.
+    #[inline]
+    pub fn take_at_hand(&self, room: UserBuf) -> usize {
+        match Entry::unpack(self.current.load(Relaxed)) {
+            Some(entry) if entry.done >= entry.leading => self.read_part(entry, room),
+            _ => 0,
+        }
     }
 
     /// Whether a read would give bytes, or an error.
@@ -174,6 +198,10 @@ impl Reader {
                 let Some(entry) = self.entry()? else {
                     return Ok(done);
                 };
+                if entry.chunk > TOGETHER && entry.done < entry.leading {
+                    let count = self.read_part(entry, room.first(entry.leading - entry.done));
+                    return Ok(done.saturating_add(count));
+                }
                 let count = self.read_part(entry, room);
                 room = room.skip(count);
                 done = done.saturating_add(count);

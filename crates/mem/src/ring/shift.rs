@@ -21,7 +21,7 @@ mod x86 {
     use crate::ring::layout::INLINE;
 
     /// Where the string instruction becomes faster than a loop.
-    const STRING: usize = 512;
+    const STRING: usize = 1024;
 
     /// Moves a first and a last part of the same width, which overlap in the middle.
     macro_rules! ends {

@@ -357,3 +357,52 @@ fn threads_may_share_the_halves() {
     fn shared<T: Send + Sync>() {}
     shared::<(Writer, Reader, Sleep, Watch)>();
 }
+
+#[test]
+fn a_read_stops_before_a_long_chunk() {
+    let (writer, reader) = direction(8, 65536);
+    let (header, payload) = (pattern(1, 24), pattern(2, 5000));
+    let mut whole = [0; HEADER];
+    whole[..24].copy_from_slice(&header);
+    let mut sent = payload.clone();
+    assert_eq!(writer.write(Source::from(&[9; 8][..])), Ok(8));
+    assert_eq!(
+        writer.write_message(&whole, 24, user(&mut sent)),
+        Ok(24 + 5000)
+    );
+    let mut room = vec![0; 16 * 1024];
+    assert_eq!(reader.at_hand(), 0);
+    assert_eq!(reader.read(&mut room), Ok(8 + 24));
+    assert_eq!((&room[..8], &room[8..32]), (&[9; 8][..], &header[..]));
+    assert_eq!(reader.at_hand(), 5000);
+    let mut place = vec![0; 6000];
+    let (front, rest) = place.split_at_mut(100);
+    assert_eq!(reader.take_at_hand(user(front)), 100);
+    assert_eq!(reader.at_hand(), 4900);
+    assert_eq!(reader.take_at_hand(user(rest)), 4900);
+    assert_eq!(place[..5000], payload[..]);
+    assert_eq!((reader.at_hand(), reader.is_ready()), (0, false));
+    assert_eq!(reader.take_at_hand(user(&mut place)), 0);
+    // Who does not ask for what is at hand reads it.
+    assert_eq!(writer.write_message(&whole, 24, user(&mut sent)), Ok(5024));
+    assert_eq!(reader.read_into(&mut [user(&mut room)]), Ok(24));
+    assert_eq!(reader.read(&mut room), Ok(5000));
+    assert_eq!(room[..5000], payload[..]);
+}
+
+#[test]
+fn a_header_and_its_payload_come_as_one() {
+    for entries in [4, 64] {
+        let (writer, reader) = direction(entries, 4096);
+        for (head, len) in (0..=40).flat_map(|head| [0, 1, 8, 16, 32, 500].map(|len| (head, len))) {
+            let header = *pattern(head, HEADER).first_chunk().unwrap();
+            let mut sent = pattern(len, len);
+            let whole = [&header[..head], &sent[..]].concat();
+            let count = writer.write_message(&header, head, user(&mut sent));
+            assert_eq!(count, Ok(whole.len()), "{head} and {len}");
+            let mut room = vec![0; 600];
+            assert_eq!(reader.read(&mut room), Ok(whole.len()));
+            assert_eq!(room[..whole.len()], whole);
+        }
+    }
+}

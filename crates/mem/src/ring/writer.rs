@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::UserBuf;
 use crate::ring::cursor::{LAP, Turn};
 use crate::ring::entry;
-use crate::ring::layout::{INLINE, LEADING, LINE, Layout, RingError, Side};
+use crate::ring::layout::{HEADER, INLINE, LEADING, LINE, Layout, RingError, Side};
 use crate::ring::piece::{AsSource, Source};
 use crate::ring::primitive::{Buffer, Cell, Cells, Credit, Memory};
 
@@ -92,6 +92,52 @@ impl Writer {
             return Ok(len);
         }
         self.write_on(pieces, len)
+    }
+
+    /// As [`write_all`](Self::write_all), of the first `header_len` bytes of `header` and the
+    /// payload behind them. What follows in `header` may be seen by the peer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    #[inline(always)]
+    pub fn write_message(
+        &self,
+        header: &[u8; HEADER],
+        header_len: usize,
+        payload: UserBuf,
+    ) -> Result<usize, RingError> {
+        let len = header_len.saturating_add(payload.len());
+        let at = self.tail.load(Relaxed);
+        if len.wrapping_sub(1) < INLINE && header_len <= HEADER && at != self.limit.load(Relaxed) {
+            let cell = self.cells.at(at);
+            cell.put_header(header);
+            cell.put(header_len, payload);
+            self.publish(at, cell, entry::small(len));
+            return Ok(len);
+        }
+        self.write_long(header, header_len, payload)
+    }
+
+    /// A message that is not one small entry, or without room.
+    #[inline(never)]
+    fn write_long(
+        &self,
+        header: &[u8; HEADER],
+        header_len: usize,
+        payload: UserBuf,
+    ) -> Result<usize, RingError> {
+        let header = header.get(..header_len).unwrap_or(header);
+        let len = header.len().saturating_add(payload.len());
+        self.write_on(&[Source::from(header), Source::from(payload)], len)
+    }
+
+    /// Whether a payload of so many bytes goes into one entry with its header, if that has at
+    /// most 48 bytes: then [`write_message`](Self::write_message) takes all or nothing.
+    #[must_use]
+    #[inline]
+    pub const fn takes_whole(&self, payload: usize) -> bool {
+        payload <= self.layout.chunk()
     }
 
     /// Whether the write that found no room, if one did, would find some now.

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::ring::layout::{INLINE, LINE, Layout};
+use crate::ring::layout::{HEADER, INLINE, LINE, Layout};
 use crate::{UserBuf, copy_in, copy_out};
 
 struct Slot {
@@ -110,6 +110,10 @@ impl Cell<'_> {
 
     pub(in crate::ring) fn put(self, off: usize, src: UserBuf) {
         self.write(|bytes| copy_in(&mut bytes[off..], src));
+    }
+
+    pub(in crate::ring) fn put_header(self, header: &[u8; HEADER]) {
+        self.write(|bytes| bytes[..HEADER].copy_from_slice(header));
     }
 
     pub(in crate::ring) fn take(self, off: usize, dst: UserBuf) {

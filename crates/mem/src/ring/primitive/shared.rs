@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::UserBuf;
-use crate::ring::layout::{CREDITS, FACE, INLINE, LINE, Layout, RingError};
+use crate::ring::layout::{CREDITS, FACE, HEADER, INLINE, LINE, Layout, RingError};
 use crate::ring::shift;
 
 /// Memory that other processes map too, and that stays where it is.
@@ -157,6 +157,16 @@ impl<'a> Cell<'a> {
         let n = src.len().min(room);
         // SAFETY: `n` bytes are in the entry and in `src`, which is readable.
         unsafe { shift::into_line(dst.as_ptr(), src.as_ptr(), n) };
+    }
+
+    /// Copies a header to the front of the entry, each word with one store.
+    #[inline(always)]
+    pub(in crate::ring) fn put_header(self, header: &[u8; HEADER]) {
+        let (words, _) = header.as_chunks::<8>();
+        for (index, word) in words.iter().enumerate() {
+            self.word(8 + 8 * index)
+                .store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
     }
 
     /// Copies from byte `off` of the entry on into `dst`, as much as there is.
