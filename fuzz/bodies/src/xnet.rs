@@ -27,6 +27,7 @@ pub fn base(data: &[u8]) {
             }
             Err(_) => {}
         }
+        assert_write_agrees(&parsed, order, data);
         assert_small_agrees(parsed, order, data);
     }
 }
@@ -78,6 +79,15 @@ fn assert_small_agrees(parsed: Result<Header, WireError>, order: ByteOrder, data
     assert_eq!(small.payload_len, header.payload_len);
     assert_eq!(small.tag, (header.op == Op::Tag).then_some(header.tag));
     assert!(header.cq_data.is_none() && !header.is_ack());
+}
+
+fn assert_write_agrees(parsed: &Result<Header, WireError>, order: ByteOrder, data: &[u8]) {
+    let Some(to) = base::parse_write(order, data) else {
+        return;
+    };
+    let header = parsed.as_ref().unwrap();
+    assert_eq!((header.op, header.payload_len), (Op::Write, to.len));
+    assert_eq!((header.rma.as_slice(), header.cq_data), (&[to][..], None));
 }
 
 /// Seeds for [`base()`].

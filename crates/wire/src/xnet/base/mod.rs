@@ -1,6 +1,7 @@
 //! Data headers: what stands before each payload on a connected stream.
 //!
-//! [`Header`] is the whole vocabulary. [`emit_msg`], [`emit_tag`] and [`parse_small`] do the
+//! [`Header`] is the whole vocabulary. [`emit_msg`], [`emit_tag`] and [`parse_small`], and
+//! [`emit_write`] and [`parse_write`], do the
 //! two most frequent headers in a few instructions. A receiver reads [`BASE_LEN`] bytes, asks
 //! [`peek_len`] how long the header is, reads the rest of it, and calls [`Header::parse`].
 
@@ -19,7 +20,7 @@ pub use coll::{Coll, CollKind};
 pub use header::{Header, peek_len};
 pub use refusal::{Answer, Reason};
 pub use rma::{RmaIov, RmaIovs};
-pub use small::{Small, emit_msg, emit_tag, parse_small};
+pub use small::{Small, WRITE_LEN, emit_msg, emit_tag, emit_write, parse_small, parse_write};
 
 use crate::WireError;
 

@@ -1,4 +1,6 @@
-//! The two most frequent headers, without the general header's moves and branches.
+//! The three most frequent headers, without the general header's moves and branches.
+
+use ripstop_types::RmaIov;
 
 use crate::ByteOrder;
 
@@ -59,6 +61,55 @@ pub const fn emit_tag(
         t7,
     ]
 }
+
+/// Length of the header of a write to one segment without completion data, in bytes.
+pub const WRITE_LEN: usize = 40;
+
+/// The header of a write to one segment that is as long as the payload, without completion data.
+///
+/// The segment is at most 2⁶⁴ − 41 bytes; a longer one, more than any memory holds, counts as that.
+#[inline]
+#[must_use]
+pub fn emit_write(order: ByteOrder, to: RmaIov) -> [u8; WRITE_LEN] {
+    const FIRST: u64 = fixed(VERSION, Op::Write as u8, 0, WRITE_LEN as u8) | ONE_SEGMENT;
+    let mut bytes = [0; WRITE_LEN];
+    let words = [
+        FIRST.to_le_bytes(),
+        order.bytes64(to.len.saturating_add(WRITE_LEN as u64)),
+        order.bytes64(to.addr),
+        order.bytes64(to.len),
+        order.bytes64(to.key),
+    ];
+    for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *place = word;
+    }
+    bytes
+}
+
+/// Reads the header of a write to one segment, if it is all there, asks for nothing more (no
+/// flags, no completion data), and its payload is as long as the segment. `None` is as for
+/// [`parse_small`].
+#[inline]
+#[must_use]
+pub fn parse_write(order: ByteOrder, bytes: &[u8]) -> Option<RmaIov> {
+    const FIRST: u64 = fixed(VERSION, Op::Write as u8, 0, WRITE_LEN as u8) | ONE_SEGMENT;
+    /// All but the sequence number.
+    const CHECKED: u64 = u64::MAX >> 8;
+    let (&[first, size, addr, len, key], _) = bytes.as_chunks::<8>().0.split_first_chunk()?;
+    if u64::from_le_bytes(first) & CHECKED != FIRST {
+        return None;
+    }
+    let len = order.u64(len);
+    let payload_len = order.u64(size).checked_sub(WRITE_LEN as u64)?;
+    (payload_len == len).then_some(RmaIov {
+        addr: order.u64(addr),
+        len,
+        key: order.u64(key),
+    })
+}
+
+/// One segment, in the first eight bytes of a header.
+const ONE_SEGMENT: u64 = 1 << 40;
 
 #[inline]
 const fn base(

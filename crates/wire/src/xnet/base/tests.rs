@@ -563,6 +563,27 @@ proptest! {
         }
     }
 
+    #[test]
+    fn plain_writes_are_the_same_bytes(header in headers(), order in orders()) {
+        let bytes = emitted(&header, order);
+        let found = parse_write(order, &bytes);
+        let one = match header.rma.as_slice() {
+            [one] if one.len == header.payload_len => Some(*one),
+            _ => None,
+        };
+        let is_plain = header.op == Op::Write
+            && header.flags == BaseFlags::NONE
+            && header.op_data == 0
+            && header.cq_data.is_none();
+        prop_assert_eq!(found, one.filter(|_| is_plain));
+        let Some(to) = one else { return Ok(()) };
+        let plain = Header { rma: RmaIovs::one(to), ..Header::new(Op::Write, to.len) };
+        let again = emit_write(order, to);
+        prop_assert_eq!(&emitted(&plain, order)[..], &again[..]);
+        prop_assert_eq!(parse_write(order, &again), Some(to));
+        prop_assert_eq!(parse_write(order, &again[..WRITE_LEN - 1]), None);
+    }
+
     /// Not only any bytes, but any behind a plausible start.
     #[test]
     fn parse_takes_any_bytes(
@@ -575,7 +596,7 @@ proptest! {
             (bytes[0], bytes[1], bytes[5], bytes[6]) = (VERSION, op, rma_count, words * 8);
         }
         let bytes = &bytes[..len];
-        let _ = parse_small(order, bytes);
+        let _ = (parse_small(order, bytes), parse_write(order, bytes));
         if let Ok(header) = Header::parse(order, bytes) {
             prop_assert_eq!(peek_len(bytes), Ok(header.len()));
             prop_assert_eq!(Header::parse(order, &emitted(&header, order)), Ok(header));
