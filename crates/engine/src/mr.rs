@@ -219,6 +219,22 @@ impl<B: Buffer> MrTable<B> {
     }
 }
 
+impl<B: Buffer> MrTable<B> {
+    /// The memory that a peer may write, if it is one piece of a region without a counter, and
+    /// not empty. `None` says no more than that [`MrTable::resolve`] tells.
+    #[inline]
+    #[must_use]
+    pub fn plain(&self, to: &RmaIov) -> Option<B> {
+        let (_, id) = *self.keys.get(self.find(to.key).ok()?)?;
+        let mr = self.regions.get(id)?;
+        if to.len == 0 || !mr.access.allows(Access::WRITE) || mr.counter != NIL {
+            return None;
+        }
+        let from = usize::try_from(to.addr.checked_sub(mr.base)?).ok()?;
+        mr.memory.slice(from, usize::try_from(to.len).ok()?)
+    }
+}
+
 /// Inserts into a vector that has room.
 fn insert_at<T: Copy>(vec: &mut Vec<T>, at: usize, value: T) -> Result<()> {
     crate::ring::try_push(vec, value)?;

@@ -7,7 +7,7 @@
 //!   and whether the payload goes there too ([`SendPlan`]). [`Engine::transmit`] lists what to
 //!   write next, [`Engine::sent`] takes how much was written and reports completions.
 //!   [`Engine::at_once`] is the short way of a small message when nothing waits, and
-//!   [`Engine::join`] the one behind others.
+//!   [`Engine::join`] the one behind others. [`Engine::write_at_once`] is that of a plain write.
 //! * Receiving: while [`Engine::rx_in_header`], feed bytes to [`Engine::rx_header`]; else
 //!   [`Engine::rx_want`] says where the next bytes go and [`Engine::rx_placed`] takes how many
 //!   went there. A blocked connection is not read until [`Engine::pop_resumed`] names it.
@@ -34,6 +34,7 @@ mod tests;
 mod tx;
 mod unexpected;
 mod work;
+mod write;
 
 pub use atomic::{Atomic, Job, MAX_ATOMIC};
 pub use coll::{CollAction, CollPlan, CollSend};

@@ -148,6 +148,13 @@ impl<B: Buffer> Engine<B> {
     /// once: the completion is there. `None` says no more than that it is another case.
     #[inline]
     pub fn rx_whole(&mut self, conn_id: u32, bytes: &[u8]) -> Option<Whole<B>> {
+        self.rx_at_hand(conn_id, bytes, 0)
+    }
+
+    /// As [`Engine::rx_whole`], where the driver has `more` bytes of the stream behind `bytes`
+    /// at hand: it copies to the payload's place from both.
+    #[inline(always)]
+    pub fn rx_at_hand(&mut self, conn_id: u32, bytes: &[u8], more: usize) -> Option<Whole<B>> {
         let Self {
             conns,
             srxs,
@@ -162,7 +169,8 @@ impl<B: Buffer> Engine<B> {
         }
         let small = parse_small(conn.order, bytes)?;
         let (header_len, len) = (small.header_len(), small.payload_len);
-        if small.flags.wants_ack() || len > bytes.len().saturating_sub(header_len) as u64 {
+        let there = bytes.len().saturating_sub(header_len).saturating_add(more);
+        if small.flags.wants_ack() || len > there as u64 {
             return None;
         }
         let ep = eps.get(conn.config.ep)?;

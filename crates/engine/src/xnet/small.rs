@@ -43,6 +43,13 @@ impl<B: Buffer> Engine<B> {
         fits.min(inline as u64).min(rendezvous)
     }
 
+    /// The longest payload in bytes for [`Engine::at_once`] of a driver that writes payloads from
+    /// where they are: what is left of one fits the staging buffer.
+    #[must_use]
+    pub fn longest_gathered(&self) -> u64 {
+        self.longest_at_once(true).min(self.limits.rendezvous)
+    }
+
     /// Writes the header of a message that may be written to the stream before the engine
     /// notes anything of it, and returns its length in bytes: the connection is up and nothing
     /// else waits to be written. `None` says that [`Engine::send`] is the way.

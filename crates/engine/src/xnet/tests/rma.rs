@@ -324,3 +324,78 @@ fn an_end_of_the_connection_ends_reads_and_writes() {
     assert_eq!(failed, [(1, Errno::ECONNRESET), (2, Errno::ECONNRESET)]);
     assert_eq!(f.engine.outstanding(f.ep), 0);
 }
+
+#[test]
+fn a_plain_write_is_placed_at_once() {
+    let mut f = Fixture::new();
+    f.open_mr(Mem(0x1000, 100), 9, Access::WRITE);
+    f.open_mr(Mem(0x2000, 100), 10, Access::READ);
+    let counted = f.open_mr(Mem(0x3000, 100), 11, Access::WRITE);
+    let counter = f.engine.open_counter(Counter::default()).unwrap();
+    f.engine.mr_mut(counted).unwrap().counter = counter;
+    let emit = |header: &Header| {
+        let mut bytes = [0; MAX_HEADER];
+        let len = header.emit(ByteOrder::Little, &mut bytes).unwrap();
+        bytes[..len].to_vec()
+    };
+    let plain = emit(&write_of(&[iov(0x10, 8, 9)]));
+    let header_len = plain.len();
+    let mut bytes = plain.clone();
+    bytes.extend([0; 8]);
+    let place = |f: &mut Fixture, bytes: &[u8], more| {
+        let whole = f.engine.rx_write(f.conn, bytes, more)?;
+        Some((whole.header_len, whole.len, whole.memory))
+    };
+    let found = Some((header_len, 8, Mem(0x1010, 8)));
+    assert_eq!(place(&mut f, &bytes, 0), found);
+    assert_eq!(place(&mut f, &bytes[..header_len + 3], 5), found);
+    assert_eq!(place(&mut f, &bytes[..header_len + 3], 4), None);
+    assert_eq!(place(&mut f, &bytes[..header_len - 1], 99), None);
+    // Everything else is for the long way, which tells what is wrong.
+    let data = Header {
+        cq_data: Some(1),
+        ..write_of(&[iov(0, 8, 9)])
+    };
+    let acked = Header {
+        flags: BaseFlags::DELIVERY_COMPLETE,
+        ..write_of(&[iov(0, 8, 9)])
+    };
+    for other in [
+        data,
+        acked,
+        write_of(&[iov(0, 0, 9)]),
+        write_of(&[iov(93, 8, 9)]),
+        write_of(&[iov(u64::MAX, 8, 9)]),
+        write_of(&[iov(0, 8, 8)]),
+        write_of(&[iov(0, 8, 10)]),
+        write_of(&[iov(0, 8, 11)]),
+        write_of(&[iov(0, 4, 9), iov(4, 4, 9)]),
+    ] {
+        assert_eq!(place(&mut f, &emit(&other), 200), None, "{other:?}");
+    }
+    assert_eq!(f.engine.rx_header(f.conn, &plain[..4]), Ok(4));
+    assert_eq!(place(&mut f, &bytes, 0), None, "in the middle of a header");
+}
+
+#[test]
+fn a_plain_write_needs_nothing_of_the_queues() {
+    let mut f = Fixture::new();
+    let to = iov(0x40, 8, 9);
+    let header = f.engine.write_at_once(f.conn, to).unwrap();
+    let mut bytes = [0; MAX_HEADER];
+    let len = write_of(&[to]).emit(ByteOrder::Little, &mut bytes).unwrap();
+    assert_eq!(header[..], bytes[..len]);
+    f.engine.written_at_once(f.ep, 5, false);
+    assert_eq!(f.done(), []);
+    f.engine.written_at_once(f.ep, 6, true);
+    let done = f.pop().unwrap();
+    assert_eq!((done.context, done.flags), (6, Flags::RMA | Flags::WRITE));
+    assert_eq!(f.engine.outstanding(f.ep), 0);
+    // What waits goes first.
+    f.start(&rma(RmaKind::Write, 1, 8)).unwrap();
+    assert!(f.engine.write_at_once(f.conn, to).is_none());
+    let mut down = Fixture::down();
+    assert!(down.engine.write_at_once(down.conn, to).is_none());
+    down.up();
+    assert!(down.engine.write_at_once(down.conn, to).is_some());
+}

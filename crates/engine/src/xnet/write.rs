@@ -1,0 +1,70 @@
+//! Plain writes past the queues, on both sides: one segment, no completion data, done once it is
+//! written. The driver moves the payload at once.
+
+use ripstop_types::{Completion, Context, Flags, RmaIov};
+use ripstop_wire::xnet::base::{WRITE_LEN, emit_write, parse_write};
+
+use super::engine::{Engine, NO_COMPLETION};
+use super::rx::{RxState, Whole};
+use crate::Buffer;
+use crate::pool::NIL;
+
+/// What a plain write is reported as.
+const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
+
+impl<B: Buffer> Engine<B> {
+    /// The header of a write that may be written to the stream before the engine notes anything
+    /// of it: the connection is up, nothing else waits to be written, and nobody counts writes.
+    /// `None` says that [`Engine::rma`] is the way.
+    ///
+    /// When all of header and payload was written, [`Engine::written_at_once`] reports it. If
+    /// nothing was, it is as if this had not been called; it must not be written in part.
+    #[inline]
+    #[must_use]
+    pub fn write_at_once(&self, conn_id: u32, to: RmaIov) -> Option<[u8; WRITE_LEN]> {
+        let conn = self.conns.get(conn_id)?;
+        let ep = self.eps.get(conn.config.ep)?;
+        if !conn.direct || conn.has_output() || ep.config.write_counter != NIL {
+            return None;
+        }
+        Some(emit_write(conn.order, to))
+    }
+
+    /// Reports a write of [`Engine::write_at_once`] that was written whole, if that is asked
+    /// for.
+    #[inline]
+    pub fn written_at_once(&mut self, ep: u32, context: Context, completion: bool) {
+        let Self { eps, cqs, .. } = self;
+        if completion
+            && let Some(ep) = eps.get(ep)
+            && let Some(cq) = cqs.get_mut(ep.config.tx_cq)
+        {
+            cq.push(Completion {
+                context,
+                flags: WRITTEN,
+                ..NO_COMPLETION
+            });
+        }
+    }
+
+    /// As [`Engine::rx_at_hand`], for a plain write to one piece of memory that nobody counts.
+    #[inline]
+    pub fn rx_write(&mut self, conn_id: u32, bytes: &[u8], more: usize) -> Option<Whole<B>> {
+        let conn = self.conns.get(conn_id)?;
+        if conn.rx != RxState::Header || conn.header_have != 0 {
+            return None;
+        }
+        let to = parse_write(conn.order, bytes)?;
+        let there = bytes.len().saturating_sub(WRITE_LEN).saturating_add(more);
+        let ep = self.eps.get(conn.config.ep)?;
+        if to.len > there as u64 || ep.config.remote_write_counter != NIL {
+            return None;
+        }
+        let memory = self.regions.plain(&to)?;
+        Some(Whole {
+            header_len: WRITE_LEN,
+            len: memory.len(),
+            memory,
+        })
+    }
+}
