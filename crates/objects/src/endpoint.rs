@@ -28,7 +28,7 @@ use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::EpState;
 use crate::stx::SharedTx;
-use crate::transport::{Listener as _, Transport};
+use crate::transport::{Link as _, Listener as _, Transport};
 use crate::triggered::{At, Held};
 use crate::tunables::MAX_HELLO;
 
@@ -604,8 +604,11 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     }
 
     fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        let iov = Iov::new(iov)?;
         let mut state = self.domain.lock();
+        if T::Link::GATHERS && state.write_one(self.id, iov, call) {
+            return Ok(());
+        }
+        let iov = Iov::new(iov)?;
         state.post_rma(self.id, RmaKind::Write, iov, call, None)
     }
 

@@ -410,11 +410,57 @@ impl<T: Transport> State<T> {
             0 => count,
             _ => consume_whole(&mut self.engine, id, bytes),
         };
+        let rest = match rest {
+            1.. if T::Link::GATHERS => self.handle_gathered(id, count, rest),
+            rest => rest,
+        };
         if rest > 0 {
             self.handle_rest(id, count - rest, count);
         } else if count == self.staging.len() {
             self.read_stream(id);
         }
+    }
+
+    /// Takes plain writes, messages between them, and one whose rest the link has at hand, from
+    /// the last `rest` of `count` bytes in the staging area. Returns how many are left.
+    fn handle_gathered(&mut self, id: u32, count: usize, mut rest: usize) -> usize {
+        let Self {
+            engine,
+            streams,
+            staging,
+            ..
+        } = self;
+        let Some(Some(stream)) = streams.get(id as usize) else {
+            return rest;
+        };
+        let Some(link) = &stream.link else {
+            return rest;
+        };
+        // What is at hand follows the last byte in the staging area.
+        let more = link.at_hand();
+        while let Some(bytes) = staging.get(count - rest..count) {
+            let (whole, stored) = match engine.rx_write(id, bytes, more) {
+                Some(whole) => (whole, true),
+                None => match engine.rx_at_hand(id, bytes, more) {
+                    Some(whole) => (whole, false),
+                    None => break,
+                },
+            };
+            let place = whole.memory.first(whole.len);
+            let front = bytes.get(whole.header_len..).unwrap_or_default();
+            let done = match stored {
+                true => ripstop_mem::store(place, front),
+                false => ripstop_mem::copy_out(place, front),
+            };
+            rest -= whole.header_len + done;
+            if done < whole.len {
+                link.take_at_hand(place.skip(done));
+            }
+            if rest == 0 {
+                break;
+            }
+        }
+        rest
     }
 
     /// Handles what is left of a read: the staging area from `from` to `to`.

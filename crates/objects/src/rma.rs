@@ -9,15 +9,63 @@ use ripstop_engine::xnet::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
-use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs};
+use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
 
+use crate::post::ACKED;
 use crate::state::State;
-use crate::transport::Transport;
+use crate::transport::{Link as _, Transport};
 
 /// How long a region that is closed waits for what peers do there.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// Flags of a write that is not only done once it is written, or not at once.
+const OTHERWISE: Flags = ACKED
+    .union(Flags::MORE)
+    .union(Flags::INJECT)
+    .union(Flags::FENCE)
+    .union(Flags::TRIGGER);
+
 impl<T: Transport> State<T> {
+    /// Posts a write of one buffer to one segment, if it can be written at once from where it is;
+    /// `false` says that [`State::post_rma`] is the way, also to what is wrong with it.
+    #[inline]
+    pub(crate) fn write_one(&mut self, ep: u32, iov: &[UserBuf], call: &RmaCall<'_>) -> bool {
+        let (&[buf], &[to], None) = (iov, call.remote, call.data) else {
+            return false;
+        };
+        let Some(Some(state)) = self.eps.get(ep as usize) else {
+            return false;
+        };
+        let given = call.flags.unwrap_or(state.tx_flags);
+        let fits = buf.len() < state.calls.write && buf.len() as u64 == to.len;
+        if !fits || given.intersects(OTHERWISE) {
+            return false;
+        }
+        let completes = !state.tx_selective || given.contains(Flags::COMPLETION);
+        let id = state.route(call.peer);
+        let Some(Some(stream)) = self.streams.get(id as usize) else {
+            return false;
+        };
+        let Some(link) = &stream.link else {
+            return false;
+        };
+        if !link.takes_whole(buf.len()) {
+            return false;
+        }
+        let Some(header) = self.engine.write_at_once(id, to) else {
+            return false;
+        };
+        if link.send_message(&header, WRITE_LEN, buf).is_err() {
+            // An error shows again.
+            return false;
+        }
+        self.engine.written_at_once(ep, call.context, completes);
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+        true
+    }
+
     /// Posts a read or write, for deferred work if its id is given.
     pub(crate) fn post_rma(
         &mut self,

@@ -39,6 +39,8 @@ pub(crate) struct Calls {
     send_completes: bool,
     /// Somebody counts sends.
     counted: bool,
+    /// Writes shorter than this many bytes may be written at once; 0 when none may.
+    pub(crate) write: usize,
     /// Receives without flags of their own are for one message.
     pub(crate) plain_recv: bool,
     /// Those complete with an entry.
@@ -51,7 +53,7 @@ impl Calls {
     pub(crate) fn of<T: Transport>(ep: &EpState<T>, inject: u64, send: u64) -> Self {
         let bound = |longest: u64, most: usize| {
             let longest = usize::try_from(longest).unwrap_or(usize::MAX);
-            longest.min(most).min(SCRATCH - SEND_HEADER) + 1
+            longest.min(most).min(longest_here::<T>()) + 1
         };
         let mut small = Self {
             send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),
@@ -63,6 +65,9 @@ impl Calls {
         if ep.has_tx {
             small.inject = bound(inject, ep.inject_size);
             small.send = bound(send, ep.max_msg_size);
+            if ep.has_rma && T::Link::GATHERS {
+                small.write = bound(send, ep.max_msg_size);
+            }
         }
         if !ep.tx_flags.intersects(OTHERWISE) {
             small.plain_send = small.send;
@@ -76,7 +81,10 @@ impl<T: Transport> State<T> {
     pub(crate) fn settle(&mut self, ep: u32) {
         let (inject, send) = (
             self.engine.longest_at_once(true),
-            self.engine.longest_at_once(false),
+            match T::Link::GATHERS {
+                true => self.engine.longest_gathered(),
+                false => self.engine.longest_at_once(false),
+            },
         );
         if let Some(state) = self.ep(ep) {
             state.calls = Calls::of(state, inject, send);
@@ -113,7 +121,7 @@ impl<T: Transport> State<T> {
             let (noted, id) = (completes || calls.counted, state.route(dest));
             if buf.len() >= limit {
                 // It goes the usual way.
-            } else if self.burst > 0 {
+            } else if self.burst > 0 && joins::<T>(buf) {
                 if self.join(id, kind, buf, data, context, completes) {
                     return Ok(());
                 }
@@ -148,7 +156,7 @@ impl<T: Transport> State<T> {
             && buf.len() < state.calls.inject
         {
             let (counted, id) = (state.calls.counted, state.route(dest));
-            if self.burst > 0 {
+            if self.burst > 0 && joins::<T>(buf) {
                 return match self.join(id, kind, buf, data, 0, false) {
                     true => Ok(()),
                     false => self.inject(ep, kind, buf, data, dest, 0),
@@ -202,14 +210,19 @@ impl<T: Transport> State<T> {
         let Some(header_len) = engine.at_once(id, tag, data, buf.len() as u64, header) else {
             return Err(0);
         };
-        let Some(room) = scratch.get_mut(header_len..) else {
-            return Err(0);
+        let len = header_len + buf.len();
+        let written = if T::Link::GATHERS {
+            link.send_message(header, header_len, buf)
+        } else {
+            let Some(room) = scratch.get_mut(header_len..) else {
+                return Err(0);
+            };
+            copy_in(room, buf);
+            let Some(bytes) = scratch.get(..len) else {
+                return Err(0);
+            };
+            link.send(bytes)
         };
-        let len = header_len + copy_in(room, buf);
-        let Some(bytes) = scratch.get(..len) else {
-            return Err(0);
-        };
-        let written = link.send(bytes);
         if written == Ok(len) {
             self.burst = 1;
             self.round = self.round.wrapping_add(1);
@@ -309,6 +322,22 @@ impl<T: Transport> State<T> {
         }
         self.recv(ep, kind, Iov::one(buf), src, context, flags)
     }
+}
+
+/// The longest message in bytes that is written at once.
+const fn longest_here<T: Transport>() -> usize {
+    match T::Link::GATHERS {
+        true => STAGE - SEND_HEADER,
+        false => SCRATCH - SEND_HEADER,
+    }
+}
+
+/// Whether a message that follows another of the same burst is put off, to be written with more
+/// of them. Where it need not be copied for being written alone, that is only worth it for short
+/// ones.
+#[inline(always)]
+const fn joins<T: Transport>(buf: UserBuf) -> bool {
+    !T::Link::GATHERS || buf.len() <= 256
 }
 
 impl<T: Transport> EpState<T> {

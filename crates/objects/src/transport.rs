@@ -3,6 +3,8 @@
 use std::fmt::{self, Debug};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use ripstop_engine::xnet::SEND_HEADER;
+use ripstop_mem::UserBuf;
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::WireError;
@@ -181,6 +183,26 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// As for [`Link::send`].
     fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize>;
 
+    /// Whether [`Link::send_message`] takes a payload from where it is, and
+    /// [`Link::take_at_hand`] brings it to where it belongs.
+    const GATHERS: bool = false;
+
+    /// As [`Link::send`], for the first `header_len` bytes of a header and the payload behind
+    /// them. What follows in `header` may be seen by the peer.
+    ///
+    /// # Errors
+    /// As for [`Link::send`].
+    #[inline]
+    fn send_message(
+        &self,
+        header: &[u8; SEND_HEADER],
+        header_len: usize,
+        payload: UserBuf,
+    ) -> Result<usize> {
+        let header = header.get(..header_len).unwrap_or(header);
+        self.sendv(&[IoVec::from_slice(header), IoVec::from_user(payload)])
+    }
+
     /// Reads up to `bytes.len()` bytes; returns how many, 0 at the end of the stream.
     ///
     /// # Errors
@@ -193,6 +215,23 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// # Errors
     /// As for [`Link::recv`], and `EINTR`.
     fn recv_once(&self, bytes: &mut [u8]) -> Result<usize>;
+
+    /// Of a link that [gathers](Link::GATHERS): whether [`Link::send_message`] takes all of a
+    /// message with so many bytes of payload or nothing.
+    fn takes_whole(&self, _payload: usize) -> bool {
+        false
+    }
+
+    /// Of a link that [gathers](Link::GATHERS): how many bytes of a payload
+    /// [`Link::take_at_hand`] gives. A read may stop before them, behind the header.
+    fn at_hand(&self) -> usize {
+        0
+    }
+
+    /// Reads as [`Link::recv`], from the bytes at hand only; returns how many.
+    fn take_at_hand(&self, _room: UserBuf) -> usize {
+        0
+    }
 
     /// As [`Link::recv`], to several places in order.
     ///

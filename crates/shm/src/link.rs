@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
-use ripstop_mem::ring::{Layout, Reader, RingError, Source, Watch, Writer};
+use ripstop_mem::UserBuf;
+use ripstop_mem::ring::{HEADER, Layout, Reader, RingError, Source, Watch, Writer};
 use ripstop_objects::Link;
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
 use ripstop_types::{Errno, Result};
@@ -188,6 +189,24 @@ impl AsFd for ShmLink {
 impl Link for ShmLink {
     type Addr = Name;
 
+    const GATHERS: bool = true;
+
+    #[inline]
+    fn send_message(
+        &self,
+        header: &[u8; HEADER],
+        header_len: usize,
+        payload: UserBuf,
+    ) -> Result<usize> {
+        match self.rings.get() {
+            Some(rings) => {
+                let count = rings.writer.write_message(header, header_len, payload);
+                self.wrote(rings, count)
+            }
+            None => Err(Errno::EAGAIN),
+        }
+    }
+
     #[inline]
     fn send(&self, bytes: &[u8]) -> Result<usize> {
         match self.rings.get() {
@@ -215,6 +234,28 @@ impl Link for ShmLink {
             Some(rings) => self.have_read(rings, rings.reader.read(bytes)),
             None => self.recv_first(bytes),
         }
+    }
+
+    #[inline]
+    fn takes_whole(&self, payload: usize) -> bool {
+        let rings = self.rings.get();
+        rings.is_some_and(|rings| rings.writer.takes_whole(payload))
+    }
+
+    #[inline]
+    fn at_hand(&self) -> usize {
+        self.rings.get().map_or(0, |rings| rings.reader.at_hand())
+    }
+
+    #[inline]
+    fn take_at_hand(&self, room: UserBuf) -> usize {
+        let Some(rings) = self.rings.get() else {
+            return 0;
+        };
+        let count = rings.reader.take_at_hand(room);
+        // There is nothing to say of an error: what is at hand was checked.
+        let _ = self.have_read(rings, Ok(count));
+        count
     }
 
     #[inline]
