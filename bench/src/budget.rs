@@ -93,7 +93,7 @@ fn check_one(lib: &Path, provider: &str, key: &str, allowed: &mut u32) -> Result
         .into_iter()
         .find(|operation| operation.key() == key);
     let operation = operation.with_context(|| format!("{FILE}: there is no operation {key}"))?;
-    let cost = callgrind::measure(lib, provider, operation)?;
+    let cost = cost(lib, provider, operation)?;
     let (count, most) = (cost.instructions, f64::from(*allowed));
     let good = count <= most + slack(most);
     let word = if good { "PASS" } else { "FAIL" };
@@ -107,6 +107,22 @@ fn check_one(lib: &Path, provider: &str, key: &str, allowed: &mut u32) -> Result
     // The slack is not handed on: only what was counted enters the file.
     *allowed = (*allowed).min(count.ceil() as u32);
     Ok(good)
+}
+
+/// What an operation costs. A read of an empty queue gives the processor up now and then, and
+/// what that takes depends on who else wants it: of three counts the least says what it costs
+/// where nobody does.
+fn cost(lib: &Path, provider: &str, operation: Operation) -> Result<callgrind::Cost> {
+    let mut least = callgrind::measure(lib, provider, operation)?;
+    if operation == Operation::EmptyRead {
+        for _ in 0..2 {
+            let cost = callgrind::measure(lib, provider, operation)?;
+            if cost.instructions < least.instructions {
+                least = cost;
+            }
+        }
+    }
+    Ok(least)
 }
 
 /// How many instructions more than a budget are nobody's doing.
@@ -191,7 +207,9 @@ mod tests {
     fn the_file_is_a_budget_of_known_operations() {
         let text = std::fs::read_to_string(top().join(FILE)).expect("the file");
         let committed = budget(&text);
-        assert!(committed.0.contains_key("tcp"));
+        for provider in ["tcp", "shm"] {
+            assert!(committed.0.contains_key(provider));
+        }
         for key in committed.0.values().flat_map(BTreeMap::keys) {
             assert!(
                 Operation::ALL
