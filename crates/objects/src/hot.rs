@@ -18,6 +18,10 @@ const HOT: usize = 2;
 /// With streams that were just active, the poll of all others is left out this many times.
 const POLL_EVERY: u32 = 32;
 
+/// One of so many reads that find something counts as one in vain, so that others are polled too
+/// while the streams that were just active always have something.
+const FINDS: u32 = 64;
+
 /// Polls of all in a row after a stream had no room to be written.
 const WRITES: u32 = 64;
 
@@ -41,6 +45,8 @@ pub(crate) struct Hot<T: Transport> {
     quick: u32,
     /// Reads in vain until the next poll that are not in `quick`.
     left: u32,
+    /// Reads that were not in vain; wraps.
+    finds: u32,
     /// Polls until streams are remembered again.
     cold_for: u32,
     /// Polls of all in a row from now on: a stream waits for room to be written, which reads do
@@ -72,6 +78,7 @@ impl<T: Transport> Default for Hot<T> {
             turn: false,
             quick: 1,
             left: 0,
+            finds: 0,
             cold_for: 0,
             writes: 0,
         }
@@ -89,8 +96,17 @@ impl<T: Transport> Hot<T> {
     /// A quick read was not in vain.
     #[inline]
     fn found(&mut self) {
-        self.quick += 1;
+        self.finds = self.finds.wrapping_add(1);
+        self.quick += u32::from(!self.finds.is_multiple_of(FINDS));
         self.turn = !self.turn;
+    }
+
+    /// A read that is not quick was not in vain.
+    const fn found_more(&mut self) {
+        self.finds = self.finds.wrapping_add(1);
+        if self.finds.is_multiple_of(FINDS) {
+            self.left = self.left.saturating_sub(1);
+        }
     }
 
     /// A read was in vain.
@@ -246,7 +262,9 @@ impl<T: Transport> State<T> {
         self.hot.hold();
         match self.hot.first() {
             Some(id) if self.hot.left > 0 => {
-                if !self.read_stream(id) {
+                if self.read_stream(id) {
+                    self.hot.found_more();
+                } else {
                     self.hot.next();
                     self.hot.hold();
                     self.hot.left = self.hot.left.saturating_sub(1);

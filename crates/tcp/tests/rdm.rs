@@ -306,3 +306,50 @@ fn the_first_message_to_each_peer_is_under_way_at_once() {
         }
     }
 }
+
+fn say<D: Domain>(end: &End<D>, text: &Parked, tag: u64) {
+    let kind = SendKind::Tagged(tag);
+    let sent = end.ep.send(kind, &[text.buf()], None, end.peer, 0, None);
+    sent.unwrap();
+}
+
+#[test]
+fn a_peer_that_always_has_something_leaves_others_their_turn() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let [near, busy, late] = [(); 3].map(|()| fabric.safe_domain(&info).unwrap());
+    let near = open(&near, &info);
+    let name = near.ep.name().unwrap();
+    let [busy, late] = [busy, late].map(|domain| {
+        let mut end = open(&domain, &info);
+        end.peer = end.av.insert(&name).unwrap();
+        end
+    });
+    let [text, room] = [Parked::park(vec![1; 8]), Parked::park(vec![0; 8])];
+    let mut late_is_heard = false;
+    // A message more than is read is always under way.
+    say(&busy, &text, 1);
+    for round in 0..20_000 {
+        say(&busy, &text, 1);
+        if round == 1_000 {
+            say(&late, &text, 2);
+        }
+        let any = RecvKind::Tagged { tag: 0, ignore: 3 };
+        near.ep
+            .recv(any, &[room.buf()], FiAddr::UNSPEC, 0, None)
+            .unwrap();
+        let mut found = None;
+        while near.cq.read(1, |entry| found = Some(entry.tag)).is_err() {
+            let _ = busy.cq.read(8, |_| ());
+        }
+        let _ = busy.cq.read(8, |_| ());
+        let _ = late.cq.read(8, |_| ());
+        late_is_heard |= found == Some(2);
+        if late_is_heard {
+            break;
+        }
+    }
+    assert!(late_is_heard);
+    drop((near, busy, late, fabric, text.unpark(), room.unpark()));
+}
