@@ -46,20 +46,19 @@ pub struct Tunables {
 
 impl Tunables {
     /// Declares and reads those of the provider of this name, whose injected messages have
-    /// `max_inject` bytes at most unless the user says otherwise.
+    /// `max_inject` bytes at most, and which tries to reach a peer for `connect_timeout`
+    /// milliseconds, unless the user says otherwise.
     #[must_use]
-    pub fn read(name: &str, max_inject: usize) -> Self {
+    pub fn read(name: &str, max_inject: usize, connect_timeout: usize) -> Self {
         let p = params();
         let prov = Some(name);
         let help = format!("maximum size for inject messages (default: {max_inject})");
         let max_inject = p.declare::<usize>(prov, "max_inject", max_inject, &help);
-        let timeout = p.declare::<usize>(
-            prov,
-            "connect_timeout",
-            5000,
+        let help = format!(
             "how long to try to reach a peer, or to wait for the rest of a handshake or header, \
-             in milliseconds (default: 5000)",
+             in milliseconds (default: {connect_timeout})"
         );
+        let timeout = p.declare::<usize>(prov, "connect_timeout", connect_timeout, &help);
         let answer = p.declare::<usize>(
             prov,
             "answer_timeout",

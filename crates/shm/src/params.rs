@@ -5,6 +5,10 @@ use ripstop_objects::Tunables;
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "shm";
 
+/// How long a peer is tried to be reached, in milliseconds: what is posted to a process that was
+/// killed fails within 2 s. One that is there but makes no progress is waited for.
+const CONNECT_TIMEOUT: usize = 1500;
+
 /// Most bytes of an injected message, unless the user says otherwise: as many as programs know
 /// from the C library, since some ask for that many.
 const MAX_INJECT: usize = 4096;
@@ -22,6 +26,6 @@ impl AsRef<Tunables> for Params {
 impl Params {
     /// Declares and reads all.
     pub(crate) fn read() -> Self {
-        Self(Tunables::read(NAME, MAX_INJECT))
+        Self(Tunables::read(NAME, MAX_INJECT, CONNECT_TIMEOUT))
     }
 }

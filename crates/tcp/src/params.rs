@@ -12,6 +12,9 @@ use ripstop_os::{Keepalive, PortRange};
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "tcp";
 
+/// How long a peer is tried to be reached, in milliseconds.
+const CONNECT_TIMEOUT: usize = 5000;
+
 /// Most bytes of an injected message, unless the user says otherwise.
 const MAX_INJECT: usize = 128;
 
@@ -48,7 +51,7 @@ impl Params {
         Self {
             iface,
             ports: ports(low, high),
-            shared: Tunables::read(NAME, MAX_INJECT),
+            shared: Tunables::read(NAME, MAX_INJECT, CONNECT_TIMEOUT),
             nodelay: p.declare(
                 prov,
                 "nodelay",

@@ -47,8 +47,7 @@ impl Group {
             seed,
             liar: None,
             log: None,
-            // A member that is not there yet, or not any more, is given up in time.
-            params: vec![("FI_SHM_CONNECT_TIMEOUT".to_owned(), "1500".to_owned())],
+            params: Vec::new(),
             members: [const { None }; MEMBERS],
             lives: 0,
             noticed: Vec::new(),
