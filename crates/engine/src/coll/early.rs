@@ -45,6 +45,7 @@ impl<B: Buffer> Collectives<B> {
             placed: false,
             whole: message.len == 0,
         };
+        self.make_room(1)?;
         let id = self.early.insert(early).map_err(|_| Errno::ENOMEM)?;
         if message.len == 0 {
             self.wake_for(id);
@@ -68,6 +69,7 @@ impl<B: Buffer> Collectives<B> {
             placed: true,
             whole: false,
         };
+        self.make_room(1).ok()?;
         self.early.insert(early).ok()
     }
 
@@ -84,7 +86,7 @@ impl<B: Buffer> Collectives<B> {
             if let Some(early) = self.early.remove(id)
                 && !early.whole
             {
-                self.push(Action::Drop {
+                self.push_owed(Action::Drop {
                     conn: early.conn,
                     id,
                     ahead: true,
@@ -288,7 +290,7 @@ impl<B: Buffer> Collectives<B> {
         if let Some(early) = self.early.remove(id)
             && !early.placed
         {
-            self.push(Action::Forget {
+            self.push_owed(Action::Forget {
                 conn: early.conn,
                 slot: early.slot,
                 len: early.message.len,

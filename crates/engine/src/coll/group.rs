@@ -98,6 +98,9 @@ impl Group {
     }
 }
 
+/// Actions that are owed for each operation.
+const OWED: usize = 3;
+
 /// The groups of some endpoints, and their operations; see the [module](super).
 #[derive(Debug)]
 pub struct Collectives<B> {
@@ -208,6 +211,7 @@ impl<B: Buffer> Collectives<B> {
             return Err(Errno::EINVAL);
         }
         self.check_window(group_id)?;
+        self.make_room(OWED)?;
         let request = trimmed(&plan, request);
         let group = self.groups.get_mut(group_id).ok_or(Errno::EINVAL)?;
         let seq = group.next;
@@ -313,7 +317,7 @@ impl<B: Buffer> Collectives<B> {
                 && let Some(op) = self.ops.remove(id)
                 && op.slot != NIL
             {
-                self.push(Action::Free { slot: op.slot });
+                self.push_owed(Action::Free { slot: op.slot });
             }
         }
         for id in 0..self.groups.end() {
@@ -403,10 +407,31 @@ impl<B: Buffer> Collectives<B> {
         Some(id)
     }
 
+    /// Makes sure that so many more actions can be noted, besides those that are owed: for each
+    /// operation that its connection is to drop what arrives, that its slot is free and that it
+    /// has ended, and for each early message what becomes of it.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`].
+    pub(super) fn make_room(&mut self, more: usize) -> Result<()> {
+        let owed = self.ops.len().saturating_mul(OWED);
+        let owed = owed.saturating_add(self.early.len());
+        let noted = self.actions.len().saturating_add(owed);
+        let nothing = Action::Free { slot: NIL };
+        self.actions.reserve(noted.saturating_add(more), nothing)
+    }
+
+    /// Notes an action for which [`Collectives::make_room`] has kept room.
+    pub(super) fn push_owed(&mut self, action: Action<B>) {
+        let pushed = self.actions.push(action);
+        debug_assert!(pushed.is_ok(), "there is room for what is owed");
+    }
+
     /// Without memory for the note that something is to be done, an operation stops until it is
     /// asked for; a kept slot stays taken.
     pub(super) fn push(&mut self, action: Action<B>) {
-        if self.actions.push(action).is_err()
+        let pushed = self.make_room(1).and_then(|()| self.actions.push(action));
+        if pushed.is_err()
             && let Action::Copy { op, .. } | Action::Reduce { op, .. } = action
         {
             self.fail(op, Errno::ENOMEM, None);
@@ -441,7 +466,7 @@ impl<B: Buffer> Collectives<B> {
         op.receiving = Receiving::Done;
         let (group_id, seq) = (op.group, op.seq);
         if let Receiving::Arrives(conn) = arriving {
-            self.push(Action::Drop {
+            self.push_owed(Action::Drop {
                 conn,
                 id,
                 ahead: false,
@@ -479,7 +504,7 @@ impl<B: Buffer> Collectives<B> {
             return;
         };
         if op.slot != NIL {
-            self.push(Action::Free { slot: op.slot });
+            self.push_owed(Action::Free { slot: op.slot });
         }
         let Some(group) = self.groups.get_mut(op.group) else {
             return;
@@ -499,7 +524,7 @@ impl<B: Buffer> Collectives<B> {
             (early.ep, message.group, message.seq) == (ep, name, op.seq)
                 && !matches!(message.kind, Kind::Join | Kind::Decline)
         });
-        self.push(Action::Ended(Outcome {
+        self.push_owed(Action::Ended(Outcome {
             ep,
             context: op.request.context,
             completion: op.request.completion,
