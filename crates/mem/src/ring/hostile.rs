@@ -118,9 +118,21 @@ fn scribble(map: &Heaped, layout: Layout, begun: &AtomicBool, stop: &AtomicBool,
 /// returns, with no more bytes than there was room for, and nothing behind them changes.
 #[test]
 fn noise_leads_to_errors_and_nothing_else() {
+    let all = [
+        RingError::Kind,
+        RingError::Inline,
+        RingError::Chunk,
+        RingError::Credit,
+    ];
     let rounds = if cfg!(miri) { 3 } else { 200 };
     let mut seen = Vec::new();
-    for seed in 1..rounds {
+    for seed in 1.. {
+        // What the two threads make of each other depends on how the machine lets them run.
+        let enough = cfg!(miri) || all.iter().all(|error| seen.contains(error));
+        if seed >= rounds && enough {
+            break;
+        }
+        assert!(seed < 20 * rounds, "not all of {all:?}");
         let (map, layout, writer, reader) = victim(8, 1024);
         let (begun, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -147,14 +159,5 @@ fn noise_leads_to_errors_and_nothing_else() {
             }
             stop.store(true, Ordering::Relaxed);
         });
-    }
-    let all = [
-        RingError::Kind,
-        RingError::Inline,
-        RingError::Chunk,
-        RingError::Credit,
-    ];
-    for error in all {
-        assert!(cfg!(miri) || seen.contains(&error), "no: {error}");
     }
 }
