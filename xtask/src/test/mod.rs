@@ -28,6 +28,12 @@ const TAIL: usize = 40;
 /// How many remarks of a job are shown at the end.
 const REMARKS: usize = 20;
 
+/// How many lines of a failed job are said once more at the end, where they are found.
+const FAILURES: usize = 20;
+
+/// How much of a line is shown at the end, in characters.
+const WIDTH: usize = 240;
+
 /// What to run and how to tell it.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -48,6 +54,8 @@ struct Outcome {
     tally: Tally,
     /// Why something was skipped or went wrong.
     remarks: Vec<String>,
+    /// What went wrong, in its own words.
+    failures: Vec<String>,
     took: Duration,
     log: PathBuf,
 }
@@ -113,6 +121,7 @@ impl Runner<'_> {
             job,
             tally: Tally::default(),
             remarks: Vec::new(),
+            failures: Vec::new(),
             took: Duration::ZERO,
             log,
         };
@@ -161,7 +170,12 @@ impl Runner<'_> {
                     .push(format!("{program} had not ended after {limit} s"));
             }
         }
-        outcome.tally += Tally::of(step.voice, end == End::Exit { success: true }, &output);
+        let tally = Tally::of(step.voice, end == End::Exit { success: true }, &output);
+        if tally.failed > 0 {
+            let told = tally::failures(&output);
+            outcome.failures.extend(told.into_iter().map(str::to_owned));
+        }
+        outcome.tally += tally;
         outcome.remarks.extend(tally::skip_reasons(&output));
         Ok(())
     }
@@ -174,6 +188,7 @@ impl Runner<'_> {
             remarks,
             took,
             log,
+            ..
         } = outcome;
         let seconds = took.as_secs_f64();
         let remark = remarks.first().filter(|_| tally.passed + tally.failed == 0);
@@ -192,6 +207,16 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// The first `most` of `lines`, and how many there are beyond.
+    fn list(&self, name: &str, lines: &[String], most: usize) {
+        for line in lines.iter().take(most) {
+            self.say(&format!("{name}: {}", start_of(line)));
+        }
+        if let Some(more) = lines.len().checked_sub(most).filter(|more| *more > 0) {
+            self.say(&format!("{name}: and {more} more, in its log"));
+        }
+    }
+
     /// What was skipped and why, what failed, and the last line.
     fn summarise(&self, outcomes: &[Outcome]) -> bool {
         let mut total = Tally::default();
@@ -203,18 +228,24 @@ impl Runner<'_> {
         } in outcomes
         {
             total += *tally;
-            for remark in remarks.iter().take(REMARKS) {
-                self.say(&format!("{}: {remark}", job.name));
-            }
-            if let Some(more) = remarks.len().checked_sub(REMARKS).filter(|more| *more > 0) {
-                self.say(&format!("{}: and {more} more, in its log", job.name));
-            }
+            self.list(job.name, remarks, REMARKS);
+        }
+        for Outcome { job, failures, .. } in outcomes {
+            self.list(&format!("FAILED {}", job.name), failures, FAILURES);
         }
         if self.json {
             println!("{}", as_json(outcomes, total));
         }
         self.say(&total.to_string());
         total.failed == 0
+    }
+}
+
+/// The start of `line`, as much as is shown.
+fn start_of(line: &str) -> String {
+    match line.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line.to_owned(),
     }
 }
 
@@ -249,6 +280,7 @@ fn as_json(outcomes: &[Outcome], total: Tally) -> serde_json::Value {
             "result": outcome.word(),
             "passed": passed, "failed": failed, "skipped": skipped,
             "remarks": outcome.remarks,
+            "failures": outcome.failures,
             "seconds": outcome.took.as_secs_f64(),
             "log": outcome.log,
         })

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::ops::AddAssign;
 
+/// How many lines tell of a failure that says nothing of itself.
+const LAST: usize = 5;
+
 /// How many checks passed, failed and were skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
@@ -136,6 +139,29 @@ pub(super) fn skip_reasons(output: &str) -> Vec<String> {
         .collect()
 }
 
+/// The lines that tell what went wrong: `FAIL` lines, failed tests, panics with their message, errors.
+///
+/// Without any of them, the last lines.
+pub(super) fn failures(output: &str) -> Vec<&str> {
+    let mut told = Vec::new();
+    let mut message = 0_u8;
+    for line in output.lines().filter(|line| !line.trim().is_empty()) {
+        let panics = line.contains("panicked at");
+        let names = first_word(line) == "FAIL"
+            || line.ends_with(" ... FAILED")
+            || line.starts_with("error");
+        if panics || names || message > 0 {
+            told.push(line);
+        }
+        message = if panics { 2 } else { message.saturating_sub(1) };
+    }
+    if told.is_empty() {
+        let lines: Vec<&str> = output.lines().collect();
+        told.extend(&lines[lines.len().saturating_sub(LAST)..]);
+    }
+    told
+}
+
 fn first_word(line: &str) -> &str {
     line.split([' ', ':']).next().unwrap_or_default()
 }
@@ -180,6 +206,26 @@ mod tests {
         let output = "PASS a\nSKIP b: no package\nSKIP: no network\nPASSING by\n";
         assert_eq!(Tally::of(Voice::Script, true, output), tally(1, 0, 2));
         assert_eq!(skip_reasons(output), ["b: no package", "no network"]);
+    }
+
+    #[test]
+    fn failures_are_told() {
+        let output = "PASS a\nFAIL b: 7 instead of 8\ntest c ... ok\ntest d ... FAILED\n\n\
+                      thread 'd' panicked at src/d.rs:3:\nassertion failed\n  left: 1\nafter\n\
+                      error: test failed\n";
+        let told = [
+            "FAIL b: 7 instead of 8",
+            "test d ... FAILED",
+            "thread 'd' panicked at src/d.rs:3:",
+            "assertion failed",
+            "  left: 1",
+            "error: test failed",
+        ];
+        assert_eq!(failures(output), told);
+        assert_eq!(
+            failures("1\n2\n3\n4\n5\nkilled\n"),
+            ["2", "3", "4", "5", "killed"]
+        );
     }
 
     #[test]
