@@ -46,6 +46,20 @@ impl fmt::Display for AddressError {
 impl core::error::Error for AddressError {}
 
 impl Address {
+    /// The string address that node and service stand for (`fi_shm(7)`): a node that is an
+    /// address (it contains `://`) as it is; `fi_ns://` before what a service makes unique,
+    /// `fi_shm://` before what endpoints of that name share, by default the process.
+    #[must_use]
+    pub fn string(node: Option<&str>, service: Option<&str>) -> Self {
+        Self::Str(match (node, service) {
+            (Some(node), _) if node.contains("://") => node.to_owned(),
+            (Some(node), Some(service)) => format!("fi_ns://{node}:{service}"),
+            (None, Some(service)) => format!("fi_ns://{service}"),
+            (Some(node), None) => format!("fi_shm://{node}"),
+            (None, None) => format!("fi_shm://{}", ripstop_os::pid()),
+        })
+    }
+
     /// Reads the bytes of a C address of `format`; with `FI_FORMAT_UNSPEC` the address family
     /// decides.
     ///

@@ -118,22 +118,9 @@ impl Request<'_> {
         };
     }
 
-    /// The string that node and service stand for: a node that is an address (it contains
-    /// `://`) as it is; `fi_ns://` before what a service makes unique, `fi_shm://` before what
-    /// endpoints of that name share.
-    fn string_address(&self) -> String {
-        match (self.node, self.service) {
-            (Some(node), _) if node.contains("://") => node.to_owned(),
-            (Some(node), Some(service)) => format!("fi_ns://{node}:{service}"),
-            (None, Some(service)) => format!("fi_ns://{service}"),
-            (Some(node), None) => format!("fi_shm://{node}"),
-            (None, None) => format!("fi_shm://{}", ripstop_os::pid()),
-        }
-    }
-
     fn named_address(&self, format: AddrFormat) -> Result<Address, Mismatch> {
         if format == AddrFormat::Str {
-            return Ok(Address::Str(self.string_address()));
+            return Ok(Address::string(self.node, self.service));
         }
         let query = Query {
             node: self.node,
