@@ -221,7 +221,13 @@ unsafe extern "C" fn insertsym<D: Domain>(
         // SAFETY: see the module.
         let node = unsafe { string(node) }.ok_or(Errno::EINVAL)?;
         // SAFETY: see the module.
-        let service = unsafe { string(service) }.ok_or(Errno::EINVAL)?;
+        let service = unsafe { string(service) };
+        if this.format == AddrFormat::Str {
+            let address = named(&node, service.as_deref(), (nodes, services))?;
+            insertion.put(this.insert_one(&address, insertion.id()));
+            return insertion.finish();
+        }
+        let service = service.ok_or(Errno::EINVAL)?;
         let pattern = Symmetric {
             node: &node,
             nodes,
@@ -235,6 +241,18 @@ unsafe extern "C" fn insertsym<D: Domain>(
     let done = begin();
     peer::refresh(&this.peers);
     done.unwrap_or_else(fail)
+}
+
+/// The string address of a node with a service, or of a node that is one: as `fi_getinfo(3)` makes
+/// it, so without ranges.
+fn named(node: &str, service: Option<&str>, counts: (usize, usize)) -> Result<Address> {
+    if counts != (1, 1) {
+        return Err(Errno::ENOSYS);
+    }
+    if node.contains("://") && service.is_some() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Address::string(Some(node), service))
 }
 
 impl<D: Domain> AvBody<D> {
