@@ -1,3 +1,4 @@
+use std::ffi::CStr;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use ripstop_types::{AddrFormat, Errno};
@@ -70,6 +71,9 @@ impl Addr {
     pub(crate) fn pack(addrs: &[Self], format: u32) -> Result<Vec<u8>> {
         let refused = Error::new("fi_av_insert", Errno::EINVAL);
         let len = addrs.first().map_or(0, |a| a.bytes.len());
+        if AddrFormat::from_raw(format) == Some(AddrFormat::Str) {
+            return Self::pack_strings(addrs).ok_or(refused);
+        }
         if addrs
             .iter()
             .any(|a| a.bytes.len() != len || !a.fits(format))
@@ -85,6 +89,17 @@ impl Addr {
         }
         bytes.resize(bytes.len() + PAD, 0);
         Ok(bytes)
+    }
+
+    /// One string after the other, each with its NUL.
+    fn pack_strings(addrs: &[Self]) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for addr in addrs {
+            let text = CStr::from_bytes_with_nul(&addr.bytes).ok()?;
+            bytes.extend_from_slice(text.to_bytes_with_nul());
+        }
+        bytes.resize(bytes.len() + PAD, 0);
+        Some(bytes)
     }
 
     fn fits(&self, format: u32) -> bool {
@@ -182,5 +197,21 @@ mod tests {
             2 * IN_LEN + PAD
         );
         assert!(Addr::pack(&[v4, v6], ip).is_err());
+    }
+
+    #[test]
+    fn strings_pack_one_after_the_other() {
+        let [short, long] =
+            ["fi_ns://a\0", "fi_ns://bc\0"].map(|text| Addr::from_bytes(text.as_bytes()));
+        let strings = AddrFormat::Str.raw();
+        let packed = Addr::pack(&[short.clone(), long], strings).unwrap();
+        assert_eq!(&packed[..packed.len() - PAD], b"fi_ns://a\0fi_ns://bc\0");
+        for bad in ["", "open", "a\0b\0"] {
+            let bad = Addr::from_bytes(bad.as_bytes());
+            assert!(
+                Addr::pack(&[short.clone(), bad.clone()], strings).is_err(),
+                "{bad:?}"
+            );
+        }
     }
 }

@@ -172,23 +172,26 @@ impl<M: Threading> Av<M> {
         Ok(found)
     }
 
-    /// Resolves and inserts one peer (`fi_av_insertsvc`).
+    /// Resolves and inserts one peer (`fi_av_insertsvc`). Where addresses are strings, `node` may
+    /// be one, without a service.
     ///
     /// # Errors
     ///
     /// `FI_EINVAL` when it was not accepted, and what the library says.
-    pub fn insert_service(&self, node: &str, service: &str) -> Result<FiAddr> {
+    pub fn insert_service(&self, node: &str, service: Option<&str>) -> Result<FiAddr> {
         let refused = Error::new("fi_av_insertsvc", Errno::EINVAL);
         let node = CString::new(node).map_err(|_| refused)?;
-        let service = CString::new(service).map_err(|_| refused)?;
+        let service = service.map(CString::new).transpose().map_err(|_| refused)?;
+        let service = service.as_ref().map_or(ptr::null(), |text| text.as_ptr());
         let mut found = u64::MAX;
         let ret = match op!(self.table(), fi_ops_av.insertsvc) {
-            // SAFETY: the vector is open, the strings live on, `found` takes the one result.
+            // SAFETY: the vector is open, the strings live on or are null, `found` takes the one
+            // result.
             Some(insertsvc) => unsafe {
                 insertsvc(
                     self.core.owned.get(),
                     node.as_ptr(),
-                    service.as_ptr(),
+                    service,
                     &raw mut found,
                     0,
                     ptr::null_mut(),

@@ -384,7 +384,7 @@ fn an_address_vector_answers() {
     let text = pair.b.av.straddr(&name).unwrap();
     assert!(text.contains("127.0.0.1"), "{text}");
     let port = name.socket_addr().unwrap().port().to_string();
-    pair.a.av.insert_service("127.0.0.1", &port).unwrap();
+    pair.a.av.insert_service("127.0.0.1", Some(&port)).unwrap();
     let short = ripstop_foreign::Addr::from_bytes(&name.as_bytes()[..7]);
     assert_eq!(pair.b.av.insert(&short).unwrap_err().errno, Errno::EINVAL);
     pair.b.av.remove(&[pair.b.peer]).unwrap();

@@ -346,7 +346,7 @@ impl<M: lib::Threading> Subject for Foreign<M> {
     }
 
     fn av_insertsvc(&self, av: Fid, node: &str, service: &str) -> Result<FiAddr> {
-        Ok(self.table.av(av)?.insert_service(node, service)?)
+        Ok(self.table.av(av)?.insert_service(node, Some(service))?)
     }
 
     fn av_insertsym(
