@@ -4,13 +4,15 @@ mod ids;
 mod many;
 mod shared;
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use ripstop_core::Address;
-use ripstop_types::{AvType, Errno, FiAddr};
+use ripstop_types::{AddrFormat, AvType, Errno, FiAddr};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, offer};
-use crate::subject::{AvAttr, Fid};
+use crate::subject::{AvAttr, Fid, Query};
 
 pub(super) fn cases() -> Vec<Case> {
     [OWN, many::CASES, ids::CASES, shared::CASES].concat()
@@ -112,25 +114,62 @@ const OWN: &[Case] = &[
     Case::rdm("fi_av/shared", "endpoints share an address vector", shared),
 ];
 
+/// An address vector, and what makes addresses for it.
+struct Vector {
+    av: Fid,
+    format: AddrFormat,
+}
+
+impl Vector {
+    /// Whether addresses are strings (`FI_ADDR_STR`) instead of those of IP.
+    fn has_strings(&self) -> bool {
+        self.format == AddrFormat::Str
+    }
+
+    /// The address of one of many peers that nobody tries to reach: an IP address with its port,
+    /// or a string of those.
+    fn peer(&self, i: usize) -> Step<Address> {
+        let (host, port) = (i / 1000, 1000 + i % 1000);
+        let host = u32::try_from(host).map_err(Stop::fail)?;
+        let host = Ipv4Addr::from(0x7f00_0001 + host);
+        match self.has_strings() {
+            true => Ok(Address::Str(format!("fi_ns://{host}:{port}"))),
+            false => at(&format!("{host}:{port}")),
+        }
+    }
+
+    /// [`Vector::peer`] as text (`fi_av_straddr`).
+    fn text(&self, i: usize) -> Step<String> {
+        let peer = self.peer(i)?;
+        Ok(match self.has_strings() {
+            true => peer.to_string(),
+            false => format!("fi_sockaddr_in://{}", ip(&peer)?),
+        })
+    }
+}
+
 /// A domain of its own with an address vector.
-fn open(cx: &Cx<'_>, av_type: AvType) -> Step<Fid> {
+fn open(cx: &Cx<'_>, av_type: AvType) -> Step<Vector> {
     let spec = Spec::default().av_type(av_type);
     let info = offer(cx, &spec)?;
-    if info.src_addr.as_ref().and_then(Address::ip).is_none() {
-        return Err(Stop::not_offered("addresses are not of IP"));
+    let source = info.src_addr.as_ref().map(Address::format);
+    let format = source.unwrap_or(info.addr_format);
+    if !matches!(format, AddrFormat::SockaddrIn | AddrFormat::Str) {
+        return Err(Stop::not_offered(format!("addresses are {format:?}")));
     }
     let fabric = cx.s.fabric(&info)?;
     let domain = cx.s.domain(fabric, &info)?;
-    Ok(cx.s.av(domain, spec.av)?)
+    let av = cx.s.av(domain, spec.av)?;
+    Ok(Vector { av, format })
 }
 
 fn at(text: &str) -> Step<Address> {
     Ok(Address::Ip(text.parse().map_err(Stop::fail)?))
 }
 
-/// `127.0.0.1` with port `1000 + i`.
-fn port(i: usize) -> Step<Address> {
-    at(&format!("127.0.0.1:{}", 1000 + i))
+fn ip(addr: &Address) -> Step<SocketAddr> {
+    addr.ip()
+        .ok_or_else(|| Stop::fail(format!("{addr} is no address of IP")))
 }
 
 fn insert(cx: &Cx<'_>, av: Fid, addr: &Address) -> Step<FiAddr> {
@@ -153,10 +192,11 @@ fn finds(cx: &Cx<'_>, av: Fid, addr: FiAddr, wanted: &Address) -> Outcome {
 
 fn lookup(cx: &Cx<'_>) -> Outcome {
     for av_type in [AvType::Table, AvType::Map] {
-        let av = open(cx, av_type)?;
+        let vector = open(cx, av_type)?;
+        let av = vector.av;
         for i in 0..10 {
-            let addr = insert(cx, av, &port(i)?)?;
-            finds(cx, av, addr, &port(i)?)?;
+            let addr = insert(cx, av, &vector.peer(i)?)?;
+            finds(cx, av, addr, &vector.peer(i)?)?;
         }
     }
     Ok(())
@@ -164,8 +204,9 @@ fn lookup(cx: &Cx<'_>) -> Outcome {
 
 fn lookup_short(cx: &Cx<'_>) -> Outcome {
     let edge = super::c_edge(cx)?;
-    let av = open(cx, AvType::Table)?;
-    let wanted = port(7)?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
+    let wanted = vector.peer(7)?;
     let addr = insert(cx, av, &wanted)?;
     let whole = wanted.to_bytes();
     for len in [0, 1, 8, whole.len(), whole.len() + 10] {
@@ -182,8 +223,9 @@ fn lookup_short(cx: &Cx<'_>) -> Outcome {
 }
 
 fn lookup_unset(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Table)?;
-    let set = insert(cx, av, &port(1)?)?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
+    let set = insert(cx, av, &vector.peer(1)?)?;
     for addr in [
         FiAddr(set.0 + 1),
         FiAddr(1 << 20),
@@ -200,54 +242,59 @@ fn lookup_unset(cx: &Cx<'_>) -> Outcome {
 }
 
 fn table_indices(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Table)?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
     for i in 0..20 {
-        let addr = insert(cx, av, &port(i)?)?;
+        let addr = insert(cx, av, &vector.peer(i)?)?;
         ensure!(addr == FiAddr(i as u64), "insertion {i} has index {addr:?}");
     }
     Ok(())
 }
 
 fn table_reuse(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Table)?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
     for i in 0..10 {
-        insert(cx, av, &port(i)?)?;
+        insert(cx, av, &vector.peer(i)?)?;
     }
     cx.s.av_remove(av, &[FiAddr(3)])?;
     cx.s.av_remove(av, &[FiAddr(7)])?;
-    let addr = insert(cx, av, &port(50)?)?;
+    let addr = insert(cx, av, &vector.peer(50)?)?;
     ensure!(addr == FiAddr(3), "3 and 7 are free, the next is {addr:?}");
-    finds(cx, av, addr, &port(50)?)?;
-    finds(cx, av, FiAddr(4), &port(4)?)
+    finds(cx, av, addr, &vector.peer(50)?)?;
+    finds(cx, av, FiAddr(4), &vector.peer(4)?)
 }
 
 fn map(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Map)?;
+    let vector = open(cx, AvType::Map)?;
+    let av = vector.av;
     let mut seen = Vec::new();
     for i in 0..50 {
-        let addr = insert(cx, av, &port(i)?)?;
+        let addr = insert(cx, av, &vector.peer(i)?)?;
         ensure!(!seen.contains(&addr), "{addr:?} was given twice");
         seen.push(addr);
     }
     for (i, addr) in seen.into_iter().enumerate() {
-        finds(cx, av, addr, &port(i)?)?;
+        finds(cx, av, addr, &vector.peer(i)?)?;
     }
     Ok(())
 }
 
 fn insert_none(cx: &Cx<'_>) -> Outcome {
     let edge = super::c_edge(cx)?;
-    let av = open(cx, AvType::Table)?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
     let (count, _) = edge.insert_bytes(av, &[], 0)?;
     ensure!(count == 0, "{count} addresses out of none");
-    let addr = insert(cx, av, &port(0)?)?;
+    let addr = insert(cx, av, &vector.peer(0)?)?;
     ensure!(addr == FiAddr(0), "the first index is {addr:?}");
     Ok(())
 }
 
 fn insert_several(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Table)?;
-    let addrs = (0..30).map(port).collect::<Step<Vec<_>>>()?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
+    let addrs = (0..30).map(|i| vector.peer(i)).collect::<Step<Vec<_>>>()?;
     let found = cx.s.av_insert(av, &addrs)?;
     ensure!(
         found.len() == 30,
@@ -262,10 +309,13 @@ fn insert_several(cx: &Cx<'_>) -> Outcome {
 
 fn insert_bad(cx: &Cx<'_>) -> Outcome {
     let edge = super::c_edge(cx)?;
-    let av = open(cx, AvType::Table)?;
-    // An address family that is none, with room for any address.
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
+    // An address family that is none, with room for any address; or a string without a word.
     let mut bytes = [0_u8; 16];
-    bytes[0] = 99;
+    if !vector.has_strings() {
+        bytes[0] = 99;
+    }
     match edge.insert_bytes(av, &bytes, 1) {
         Ok((count, found)) => {
             ensure!(count == 0, "{count} inserted");
@@ -274,8 +324,8 @@ fn insert_bad(cx: &Cx<'_>) -> Outcome {
         Err(e) => ensure!(e.is(Errno::EINVAL), "{e}"),
     }
     // The vector still works.
-    let addr = insert(cx, av, &port(1)?)?;
-    finds(cx, av, addr, &port(1)?)
+    let addr = insert(cx, av, &vector.peer(1)?)?;
+    finds(cx, av, addr, &vector.peer(1)?)
 }
 
 fn duplicate(cx: &Cx<'_>) -> Outcome {
@@ -301,33 +351,62 @@ fn duplicate(cx: &Cx<'_>) -> Outcome {
 }
 
 fn insertsvc(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Table)?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
+    if vector.has_strings() {
+        return insertsvc_string(cx, &vector);
+    }
     for (node, service) in [("127.0.0.1", "1234"), ("localhost", "4321")] {
-        let addr = cx.s.av_insertsvc(av, node, service)?;
-        let found = cx.s.av_lookup(av, addr)?;
-        let ip = found
-            .ip()
-            .ok_or_else(|| Stop::fail(format!("looked up as {found}")))?;
-        ensure!(ip.ip().is_loopback(), "{node} is {found}");
-        ensure!(ip.port().to_string() == service, "{service} is {found}");
+        let addr = cx.s.av_insertsvc(av, node, Some(service))?;
+        let found = ip(&cx.s.av_lookup(av, addr)?)?;
+        ensure!(found.ip().is_loopback(), "{node} is {found}");
+        ensure!(found.port().to_string() == service, "{service} is {found}");
+    }
+    Ok(())
+}
+
+/// Node and service are those of `fi_getinfo`(3); or the node is the address.
+fn insertsvc_string(cx: &Cx<'_>, vector: &Vector) -> Outcome {
+    let whole = vector.peer(1)?;
+    let addr = cx.s.av_insertsvc(vector.av, &whole.to_string(), None)?;
+    finds(cx, vector.av, addr, &whole)?;
+    for (node, service) in [("here", Some("1234")), ("there", None)] {
+        let mut hints = crate::rig::hints(cx);
+        hints.addr_format = vector.format;
+        let query = Query {
+            node: Some(node.to_owned()),
+            service: service.map(str::to_owned),
+            hints: Some(hints),
+            ..Query::default()
+        };
+        let infos = crate::rig::of_provider(cx, cx.s.getinfo(&query))?;
+        let wanted = infos.first().and_then(|info| info.dest_addr.clone());
+        let wanted = wanted.ok_or_else(|| Stop::fail(format!("no address for {node}")))?;
+        let addr = cx.s.av_insertsvc(vector.av, node, service)?;
+        finds(cx, vector.av, addr, &wanted)?;
     }
     Ok(())
 }
 
 fn insertsvc_bad(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Table)?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
     let name = "a".repeat(300);
-    match cx.s.av_insertsvc(av, &name, "1") {
+    match cx.s.av_insertsvc(av, &name, Some("1")) {
         Err(e) if e.errno().is_some() => {}
         Err(e) => return Err(e.into()),
         Ok(addr) => return Err(Stop::fail(format!("inserted as {addr:?}"))),
     }
-    let addr = insert(cx, av, &port(1)?)?;
-    finds(cx, av, addr, &port(1)?)
+    let addr = insert(cx, av, &vector.peer(1)?)?;
+    finds(cx, av, addr, &vector.peer(1)?)
 }
 
 fn insertsym(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Table)?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
+    if vector.has_strings() {
+        return Err(Stop::not_offered("strings have no ranges"));
+    }
     let (count, found) = cx.s.av_insertsym(av, ("127.0.0.1", 3), ("5000", 2))?;
     ensure!(count == 6, "{count} of 6 inserted");
     let mut wanted = Vec::new();
@@ -344,14 +423,15 @@ fn insertsym(cx: &Cx<'_>) -> Outcome {
 
 fn remove(cx: &Cx<'_>) -> Outcome {
     for av_type in [AvType::Table, AvType::Map] {
-        let av = open(cx, av_type)?;
+        let vector = open(cx, av_type)?;
+        let av = vector.av;
         let mut all = Vec::new();
         for i in 0..10 {
-            all.push(insert(cx, av, &port(i)?)?);
+            all.push(insert(cx, av, &vector.peer(i)?)?);
         }
         cx.s.av_remove(av, &[all[2], all[5]])?;
         for i in [0, 1, 3, 4, 6, 7, 8, 9] {
-            finds(cx, av, all[i], &port(i)?)?;
+            finds(cx, av, all[i], &vector.peer(i)?)?;
         }
         if av_type == AvType::Table {
             refused(
@@ -365,8 +445,9 @@ fn remove(cx: &Cx<'_>) -> Outcome {
 }
 
 fn remove_unset(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Table)?;
-    let set = insert(cx, av, &port(1)?)?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
+    let set = insert(cx, av, &vector.peer(1)?)?;
     for addr in [
         FiAddr(set.0 + 1),
         FiAddr(1 << 20),
@@ -405,16 +486,19 @@ fn reinsert(cx: &Cx<'_>) -> Outcome {
 }
 
 fn straddr(cx: &Cx<'_>) -> Outcome {
-    let av = open(cx, AvType::Table)?;
-    let text = cx.s.av_straddr(av, &at("127.0.0.1:4711")?)?;
-    ensure!(text == "fi_sockaddr_in://127.0.0.1:4711", "it is {text}");
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
+    let text = cx.s.av_straddr(av, &vector.peer(4711)?)?;
+    let wanted = vector.text(4711)?;
+    ensure!(text == wanted, "it is {text}, not {wanted}");
     Ok(())
 }
 
 fn straddr_short(cx: &Cx<'_>) -> Outcome {
     let edge = super::c_edge(cx)?;
-    let av = open(cx, AvType::Table)?;
-    let addr = at("127.0.0.1:4711")?;
+    let vector = open(cx, AvType::Table)?;
+    let av = vector.av;
+    let addr = vector.peer(4711)?;
     let (whole, need) = edge.straddr_into(av, &addr, 200)?;
     ensure!(need == whole.len() + 1, "told to need {need} for {whole}");
     for len in [1, 10, whole.len()] {
@@ -433,11 +517,11 @@ fn ipv6(cx: &Cx<'_>) -> Outcome {
     let mut hints = crate::rig::hints(cx);
     hints.addr_format = ripstop_types::AddrFormat::SockaddrIn6;
     hints.caps = ripstop_types::Flags::MSG;
-    let query = crate::subject::Query {
+    let query = Query {
         node: Some("::1".to_owned()),
         flags: ripstop_types::Flags::SOURCE,
         hints: Some(hints),
-        ..crate::subject::Query::default()
+        ..Query::default()
     };
     let infos = crate::rig::of_provider(cx, cx.s.getinfo(&query));
     let infos = crate::case::offered(infos, &[Errno::ENODATA], "IPv6")?;

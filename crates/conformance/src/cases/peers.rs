@@ -299,6 +299,22 @@ fn name_of(rig: &Rig<'_>, side: usize) -> Step<Address> {
     name.ok_or_else(|| Stop::fail("no address"))
 }
 
+/// Gives B an address that an endpoint gets again: a process makes up others for endpoints that
+/// do not ask for one.
+fn settle(cx: &Cx<'_>, rig: &mut Rig<'_>, spec: &Spec) -> Outcome {
+    if rig.info.addr_format != AddrFormat::Str {
+        return Ok(());
+    }
+    let side = reopen(cx, rig, spec, &free(AddrFormat::Str)?)?;
+    rig.s.close(rig.sides[B].ep)?;
+    rig.sides[B] = side;
+    for (side, peer) in [(A, B), (B, A)] {
+        let name = name_of(rig, peer)?;
+        rig.sides[side].peer = rig.insert(side, Some(&name))?;
+    }
+    Ok(())
+}
+
 /// Closes B and opens it again at its address; it knows A.
 fn restart<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
     let spec = Spec {
@@ -306,6 +322,7 @@ fn restart<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
         ..Spec::default()
     };
     let mut rig = Rig::open(cx, &spec)?;
+    settle(cx, &mut rig, &spec)?;
     rig.exchange(A, B, b"before")?;
     rig.exchange(B, A, b"before")?;
     let addr = name_of(&rig, B)?;

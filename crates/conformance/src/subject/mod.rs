@@ -201,7 +201,8 @@ pub trait Subject {
     /// With the id that completions report (`FI_AV_USER_ID`).
     fn av_insert_as(&self, av: Fid, addr: &Address, id: FiAddr) -> Result<FiAddr>;
     fn av_set_user_id(&self, av: Fid, addr: FiAddr, id: FiAddr) -> Result<()>;
-    fn av_insertsvc(&self, av: Fid, node: &str, service: &str) -> Result<FiAddr>;
+    /// Without a service, where the node is an address of its own.
+    fn av_insertsvc(&self, av: Fid, node: &str, service: Option<&str>) -> Result<FiAddr>;
     /// Nodes and services are given by the first of each and how many.
     fn av_insertsym(
         &self,

@@ -1,12 +1,10 @@
 //! Many peers.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use ripstop_core::Address;
 use ripstop_types::{AvType, FiAddr};
 
-use crate::case::{Case, Cx, Outcome};
+use crate::case::{Case, Cx, Outcome, Step};
 use crate::ensure;
 
 pub(super) const CASES: &[Case] = &[
@@ -22,17 +20,13 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-fn peer(i: u32) -> Address {
-    let ip = Ipv4Addr::from(0x0a00_0000 + i / 100);
-    let port = 1000 + u16::try_from(i % 100).unwrap_or(0);
-    Address::Ip(SocketAddr::new(ip.into(), port))
-}
-
 fn many(cx: &Cx<'_>) -> Outcome {
     let count = 100_000;
     for av_type in [AvType::Table, AvType::Map] {
-        let av = super::open(cx, av_type)?;
-        let addrs: Vec<_> = (0..count).map(peer).collect();
+        let vector = super::open(cx, av_type)?;
+        let av = vector.av;
+        let addrs = (0..count).map(|i| vector.peer(i));
+        let addrs = addrs.collect::<Step<Vec<_>>>()?;
         let start = Instant::now();
         let mut found = Vec::new();
         for part in addrs.chunks(10_000) {
@@ -44,7 +38,7 @@ fn many(cx: &Cx<'_>) -> Outcome {
             "inserting {count} took {took:?}"
         );
         for i in (0..count).step_by(997) {
-            super::finds(cx, av, found[i as usize], &peer(i))?;
+            super::finds(cx, av, found[i], &addrs[i])?;
         }
         if av_type == AvType::Table {
             ensure!(
@@ -58,8 +52,10 @@ fn many(cx: &Cx<'_>) -> Outcome {
 }
 
 fn refill(cx: &Cx<'_>) -> Outcome {
-    let av = super::open(cx, AvType::Table)?;
-    let addrs: Vec<_> = (0..1000).map(peer).collect();
+    let vector = super::open(cx, AvType::Table)?;
+    let av = vector.av;
+    let addrs = (0..1000).map(|i| vector.peer(i));
+    let addrs = addrs.collect::<Step<Vec<_>>>()?;
     for _ in 0..20 {
         let found = cx.s.av_insert(av, &addrs)?;
         let last = found.iter().map(|a| a.0).max();

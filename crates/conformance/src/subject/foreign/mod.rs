@@ -345,8 +345,8 @@ impl<M: lib::Threading> Subject for Foreign<M> {
         Ok(self.table.av(av)?.set_user_id(addr, id)?)
     }
 
-    fn av_insertsvc(&self, av: Fid, node: &str, service: &str) -> Result<FiAddr> {
-        Ok(self.table.av(av)?.insert_service(node, Some(service))?)
+    fn av_insertsvc(&self, av: Fid, node: &str, service: Option<&str>) -> Result<FiAddr> {
+        Ok(self.table.av(av)?.insert_service(node, service)?)
     }
 
     fn av_insertsym(

@@ -224,7 +224,13 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         of("av set_user_id", self.table.av(av)?.set_user_id(addr, id))
     }
 
-    fn av_insertsvc(&self, av: Fid, node: &str, service: &str) -> Result<FiAddr> {
+    fn av_insertsvc(&self, av: Fid, node: &str, service: Option<&str>) -> Result<FiAddr> {
+        // Refused where addresses are those of IP.
+        let string = Address::string(Some(node), service);
+        if let Ok(addr) = self.table.av(av)?.insert(&string) {
+            return Ok(addr);
+        }
+        let service = service.ok_or(refused("av insert", Errno::EINVAL))?;
         let (_, found) = self.av_insertsym(av, (node, 1), (service, 1))?;
         match found[..] {
             [addr] if addr.is_specified() => Ok(addr),
