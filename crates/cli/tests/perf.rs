@@ -34,6 +34,24 @@ fn messages_are_measured() {
 }
 
 #[test]
+fn a_message_is_compared_with_a_handover() {
+    let options = ["--provider", "shm", "--sizes", "8", "--iterations", "32"];
+    let report = json(&options);
+    let handover = &report["messages"][0]["cache_line_handover"];
+    if report["cores"].is_null() {
+        assert_eq!(*handover, serde_json::Value::Null);
+        return;
+    }
+    let nanos = handover["nanoseconds"]["median"].as_f64();
+    assert!(nanos > Some(0.0), "{handover}");
+    let times = handover["latency_of_8_bytes_in_handovers"]["A"]["median"].as_f64();
+    assert!(times > Some(0.0), "{handover}");
+    let output = perf(&[&options[..], &["--pairs", "1"]].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("bare handover of a cache line"), "{text}");
+}
+
+#[test]
 fn writes_and_reads_are_measured() {
     let report = json(&["--rma", "--sizes", "8,1M", "--iterations", "32"]);
     assert_eq!(report["messages"], serde_json::json!([]));

@@ -10,6 +10,7 @@ mod args;
 mod av;
 mod cores;
 mod foreign;
+mod handover;
 mod lane;
 mod native;
 mod pair;

@@ -175,8 +175,22 @@ impl Pair {
     /// # Errors
     /// What either process says, and how it ended.
     pub(super) fn take(&mut self, test: Test) -> Result<u64> {
-        self.server.order(&Order::Run(test))?;
-        self.client.order(&Order::Run(test))?;
+        self.timed(&Order::Run(test))
+    }
+
+    /// Hands a cache line over, `count` times there and back: nanoseconds for all.
+    ///
+    /// # Errors
+    /// As for [`take`](Self::take).
+    pub(super) fn hand_over(&mut self, count: u32) -> Result<u64> {
+        let name = format!("perf-{}", std::process::id());
+        self.timed(&Order::HandOver { name, count })
+    }
+
+    /// What the client's side of an order for both took.
+    fn timed(&mut self, order: &Order) -> Result<u64> {
+        self.server.order(order)?;
+        self.client.order(order)?;
         let client = self.client.answer();
         // The side that failed first knows why; the other one only waits in vain.
         let server = match &client {

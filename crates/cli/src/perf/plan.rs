@@ -35,7 +35,8 @@ pub(super) struct Plan {
     pub(super) rounds: u32,
     iterations: Option<u32>,
     quick: bool,
-    rma: bool,
+    /// Writes and reads instead of messages.
+    pub(super) rma: bool,
 }
 
 impl Plan {
@@ -54,6 +55,11 @@ impl Plan {
             quick: options.quick,
             rma: options.rma,
         }
+    }
+
+    /// How often a cache line goes there and back in a sample of its handover.
+    pub(super) fn handovers(&self) -> u32 {
+        if self.quick { 20_000 } else { 100_000 }
     }
 
     /// The largest message.

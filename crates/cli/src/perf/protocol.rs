@@ -46,6 +46,13 @@ pub(super) enum Order {
     Peer(Vec<u8>),
     /// Take a sample.
     Run(Test),
+    /// Hand a cache line of shared memory back and forth.
+    HandOver {
+        /// The memory's name.
+        name: String,
+        /// How often, there and back.
+        count: u32,
+    },
     /// Insert this many peers into a new address vector.
     Insert(u32),
 }

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use super::plan::WINDOW;
 use super::protocol::{Kind, Test};
 
+/// The message that is compared with a bare handover of a cache line, in bytes.
+const COMPARED: usize = 8;
+
 /// Names of the subjects in tables and JSON.
 const LETTERS: [&str; 2] = ["A", "B"];
 
@@ -43,6 +46,8 @@ pub(super) struct Series {
     pub(super) tests: Vec<Test>,
     /// Nanoseconds for all messages of a test: by subject, test, round.
     pub(super) nanos: Vec<Vec<Vec<u64>>>,
+    /// Nanoseconds of a bare handover of a cache line, by round; empty where it was not taken.
+    pub(super) handovers: Vec<f64>,
 }
 
 /// What inserting all peers took.
@@ -150,6 +155,56 @@ impl Series {
         self.quantity(Kind::Latency, size, |nanos| nanos / 2e3)
     }
 
+    /// How many bare handovers of a cache line a message takes one way, by subject.
+    fn in_handovers(&self) -> Option<Quantity> {
+        if self.handovers.is_empty() {
+            return None;
+        }
+        let latency = self.latency(COMPARED)?;
+        let subject = |samples: Vec<f64>| {
+            let pairs = samples.iter().zip(&self.handovers);
+            pairs.map(|(us, nanos)| us * 1e3 / nanos).collect()
+        };
+        Some(Quantity {
+            samples: latency.samples.into_iter().map(subject).collect(),
+        })
+    }
+
+    /// A line on the bare handover of a cache line, where it was taken.
+    fn handover_text(&self) -> Option<String> {
+        if self.handovers.is_empty() {
+            return None;
+        }
+        let nanos = digits(median(&self.handovers));
+        let mut text = format!("bare handover of a cache line between the cores: {nanos} ns");
+        if let Some(quantity) = self.in_handovers() {
+            let times = quantity.medians().into_iter().map(digits);
+            let times: Vec<String> = match quantity.samples.len() {
+                1 => times.collect(),
+                _ => LETTERS
+                    .iter()
+                    .zip(times)
+                    .map(|(l, t)| format!("{l} {t}"))
+                    .collect(),
+            };
+            text += &format!(
+                "; a message of {COMPARED} B takes {} times that",
+                times.join(", ")
+            );
+        }
+        Some(text)
+    }
+
+    fn handover_json(&self) -> Value {
+        match self.handovers.is_empty() {
+            true => Value::Null,
+            false => json!({
+                "nanoseconds": { "median": median(&self.handovers), "samples": self.handovers },
+                "latency_of_8_bytes_in_handovers": self.in_handovers().map(|q| q.json()),
+            }),
+        }
+    }
+
     /// Messages a second.
     fn rate(&self, size: usize) -> Option<Quantity> {
         self.quantity(Kind::Stream, size, |nanos| 1e9 / nanos)
@@ -198,6 +253,9 @@ pub(super) fn print(report: &Report) {
         };
         println!("\n{}: {what}{}", series.provider, place(report));
         println!("{}", messages(series, report.libraries.len()));
+        if let Some(text) = series.handover_text() {
+            println!("{text}");
+        }
     }
     for insertion in &report.insertions {
         println!(
@@ -383,7 +441,11 @@ fn series_json(series: &Series) -> Value {
         })
     };
     let results: Vec<Value> = series.sizes().into_iter().map(row).collect();
-    json!({ "provider": series.provider, "results": results })
+    json!({
+        "provider": series.provider,
+        "results": results,
+        "cache_line_handover": series.handover_json(),
+    })
 }
 
 fn insertion_json(insertion: &Insertion) -> Value {
@@ -420,6 +482,7 @@ mod tests {
                 vec![vec![2_000_000; 3], vec![1_000_000; 3]],
                 vec![vec![4_000_000; 3], vec![2_000_000; 3]],
             ],
+            handovers: Vec::new(),
         }
     }
 
@@ -450,6 +513,29 @@ mod tests {
         assert_eq!(latency["A"]["samples"], json!([1.0, 1.0, 1.0]));
         assert_eq!(latency["B"]["median"], json!(2.0));
         assert_eq!(latency["ratio"], json!(0.5));
+    }
+
+    #[test]
+    fn a_message_is_compared_with_a_handover() {
+        let mut series = series();
+        assert_eq!(series.handover_text(), None);
+        assert_eq!(series_json(&series)["cache_line_handover"], Value::Null);
+        series.handovers = vec![100.0, 200.0, 50.0];
+        let text = series.handover_text().expect("taken");
+        assert!(text.ends_with("the cores: 100 ns"), "{text}");
+        for test in &mut series.tests {
+            test.size = 8;
+        }
+        // 1 us and 2 us one way.
+        let text = series.handover_text().expect("taken");
+        assert!(
+            text.ends_with("of 8 B takes A 10.0, B 20.0 times that"),
+            "{text}"
+        );
+        let value = &series_json(&series)["cache_line_handover"];
+        assert_eq!(value["nanoseconds"]["median"], json!(100.0));
+        let times = &value["latency_of_8_bytes_in_handovers"];
+        assert_eq!(times["A"]["samples"], json!([10.0, 5.0, 20.0]));
     }
 
     #[test]

@@ -78,6 +78,9 @@ fn providers<'a>(options: &'a Options, subjects: &[Subject]) -> Result<Vec<&'a s
 fn exchange(starts: &[Start<'_>], plan: &Plan, report: &mut Report) -> Result<()> {
     let tests = plan.tests();
     let bar = bar(plan.rounds as usize * tests.len() * starts.len(), starts);
+    // Two processes that take turns on one core hand nothing over between caches.
+    let bare = starts[0].provider == "shm" && starts[0].cores.is_some() && !plan.rma;
+    let mut handovers = Vec::new();
     let mut nanos = vec![vec![Vec::new(); tests.len()]; starts.len()];
     let mut libraries = Vec::new();
     for round in 0..plan.rounds {
@@ -88,6 +91,12 @@ fn exchange(starts: &[Start<'_>], plan: &Plan, report: &mut Report) -> Result<()
                 .zip(&pairs)
                 .map(|(start, pair)| library(start, pair.client()))
                 .collect();
+        }
+        if bare {
+            bar.set_message(format!("round {}, handover of a cache line", round + 1));
+            let took = pairs[0].hand_over(plan.handovers());
+            let took = took.inspect_err(|_| bar.finish_and_clear())?;
+            handovers.push(took as f64 / f64::from(plan.handovers()) / 2.0);
         }
         for (number, test) in tests.iter().enumerate() {
             bar.set_message(format!("round {}, {}", round + 1, describe(test)));
@@ -103,6 +112,7 @@ fn exchange(starts: &[Start<'_>], plan: &Plan, report: &mut Report) -> Result<()
         provider: starts[0].provider.to_owned(),
         tests,
         nanos,
+        handovers,
     });
     report.libraries = libraries;
     Ok(())

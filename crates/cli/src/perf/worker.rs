@@ -11,7 +11,7 @@ use super::args::{Side, WorkerOptions};
 use super::av::resident;
 use super::lane::{self, Lane, Site};
 use super::protocol::{Answer, Order};
-use super::{cores, foreign, native};
+use super::{cores, foreign, handover, native};
 use crate::exit::Told;
 
 /// Obeys until its input ends.
@@ -70,6 +70,10 @@ fn carry_out<S: Site>(site: &S, lane: &mut S::Lane, side: Side, order: Order) ->
         Order::Run(test) => {
             let took = lane::take(lane, side, test);
             let took = took.with_context(|| format!("{:?} of {} bytes", test.kind, test.size))?;
+            Answer::Took { nanos: nanos(took) }
+        }
+        Order::HandOver { name, count } => {
+            let took = handover::take(&name, side, count)?;
             Answer::Took { nanos: nanos(took) }
         }
         Order::Insert(count) => {
