@@ -101,7 +101,7 @@ impl<T: Transport, K: Mode> provider::PeerRx for PeerRx<T, K> {
     }
 
     fn source(&self, message: u32) -> FiAddr {
-        self.domain.lock().engine.source(message)
+        self.domain.lock().engine.source(self.id, message)
     }
 
     fn take_done(&self, max: usize, mut entry: impl FnMut(Done)) -> usize {

@@ -124,7 +124,8 @@ pub trait PeerRx: Sized + 'static {
     /// As for [`PeerRx::let_wait`].
     fn discard(&self, message: u32) -> Result<()>;
 
-    /// The sender of a message that waits, or [`FiAddr::NOTAVAIL`].
+    /// The sender of a message that waits, or [`FiAddr::NOTAVAIL`], also for a message that the
+    /// owner of this context cannot know.
     fn source(&self, message: u32) -> FiAddr;
 
     /// Hands out up to `max` of what has ended, oldest first, and returns how many. `entry` must

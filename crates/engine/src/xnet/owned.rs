@@ -83,7 +83,7 @@ impl<B: Buffer> Engine<B> {
                     return Some(Arrival {
                         message: id,
                         envelope: Envelope {
-                            src: self.source(id),
+                            src: self.source(srx, id),
                             ..self.unexpected.get(id)?.envelope
                         },
                     });
@@ -96,12 +96,12 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Who has sent a message that waits, as its endpoint reports it; [`FiAddr::NOTAVAIL`] as
-    /// long as nobody knows.
+    /// long as nobody knows, and for a message that the owner of this context cannot know.
     #[must_use]
-    pub fn source(&self, message: u32) -> FiAddr {
-        match self.unexpected.get(message) {
-            Some(message) => self.source_of(message.ep, true, message.envelope.src),
-            None => FiAddr::NOTAVAIL,
+    pub fn source(&self, srx: u32, message: u32) -> FiAddr {
+        match self.held(srx, message) {
+            Ok(message) => self.source_of(message.ep, true, message.envelope.src),
+            Err(_) => FiAddr::NOTAVAIL,
         }
     }
 

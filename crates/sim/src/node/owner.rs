@@ -32,7 +32,10 @@ impl Node {
         if !self.config.directed {
             want.src = FiAddr::UNSPEC;
         }
-        want.accepts(arrival.envelope.tag, self.engine.source(arrival.message))
+        want.accepts(
+            arrival.envelope.tag,
+            self.engine.source(self.srx, arrival.message),
+        )
     }
 
     /// Posts a receive of the owner's.

@@ -315,8 +315,13 @@ fn a_source_that_becomes_known_is_told() {
     assert_eq!(arrival.envelope.src, FiAddr::NOTAVAIL);
     f.engine.let_wait(f.srx, arrival.message).unwrap();
     f.engine.set_source(f.conn, FiAddr(7));
-    assert_eq!(f.engine.source(arrival.message), FiAddr(7));
-    assert_eq!(f.engine.source(NIL), FiAddr::NOTAVAIL);
+    assert_eq!(f.engine.source(f.srx, arrival.message), FiAddr(7));
+    assert_eq!(f.engine.source(f.srx, NIL), FiAddr::NOTAVAIL);
+    // Another owner is told nothing of it.
+    let other = f.engine.open_owned_srx().unwrap();
+    for srx in [other, NIL] {
+        assert_eq!(f.engine.source(srx, arrival.message), FiAddr::NOTAVAIL);
+    }
 }
 
 #[test]
