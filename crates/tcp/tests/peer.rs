@@ -1,18 +1,20 @@
 //! Receives that another provider has, through the object model.
 
 mod common;
+#[path = "common/pair.rs"]
+mod pair;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pair::{End, open_with};
 use ripstop_core::provider::{
-    AddressVector, Arrival, AvAttr, CompletionQueue, CqAttr, Domain, Done, Endpoint, Fabric,
-    PeerRx, Provider, SendKind,
+    Arrival, CompletionQueue, Domain, Done, Endpoint, Fabric, PeerRx, Provider, SendKind,
 };
 use ripstop_core::{FidToken, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
-use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading};
+use ripstop_types::{Completion, EpType, Errno, Flags, Progress, Threading};
 
 fn info(provider: &TcpProvider, ep_type: EpType, caps: Flags) -> Info {
     let (threading, progress) = (Threading::Unspec, Progress::Unspec);
@@ -24,48 +26,35 @@ fn rdm(provider: &TcpProvider) -> Info {
     info(provider, EpType::Rdm, caps)
 }
 
-/// Two endpoints, each of whose receives an owner of its own has.
-struct End<D: Domain> {
-    ep: Arc<D::Endpoint>,
+/// An endpoint whose receives an owner of its own has.
+struct Owned<D: Domain> {
+    end: End<D>,
     rx: Arc<D::PeerRx>,
-    cq: Arc<D::Cq>,
-    av: Arc<D::Av>,
-    peer: FiAddr,
 }
 
-fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
-    let cq = domain.cq(&CqAttr::default()).unwrap();
-    let av = domain.av(&AvAttr::default()).unwrap();
+fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> Owned<D> {
     let rx = domain.peer_rx().unwrap();
-    let ep = domain.endpoint(info, FidToken(0)).unwrap();
-    ep.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
-    ep.bind_av(&av).unwrap();
-    ep.bind_peer_rx(&rx).unwrap();
-    assert_eq!(ep.bind_peer_rx(&rx), Err(Errno::EINVAL));
-    ep.enable().unwrap();
-    End {
-        ep,
-        rx,
-        cq,
-        av,
-        peer: FiAddr::UNSPEC,
-    }
+    let end = open_with(domain, info, |ep| {
+        ep.bind_peer_rx(&rx).unwrap();
+        assert_eq!(ep.bind_peer_rx(&rx), Err(Errno::EINVAL));
+    });
+    Owned { end, rx }
 }
 
-fn pair<D: Domain>(domain: &Arc<D>, info: &Info) -> (End<D>, End<D>) {
+fn pair<D: Domain>(domain: &Arc<D>, info: &Info) -> (Owned<D>, Owned<D>) {
     let (mut a, mut b) = (open(domain, info), open(domain, info));
-    a.peer = a.av.insert(&b.ep.name().unwrap()).unwrap();
-    b.peer = b.av.insert(&a.ep.name().unwrap()).unwrap();
+    a.end.meet(&mut b.end);
     (a, b)
 }
 
-impl<D: Domain> End<D> {
+impl<D: Domain> Owned<D> {
     /// Drives the domain until `poll` gives something.
     fn until<T>(&self, mut poll: impl FnMut(&Self) -> Option<T>) -> T {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
             // Sends are reported here, and nothing that is received.
             match self
+                .end
                 .cq
                 .read(1, |sent| assert!(sent.flags.contains(Flags::SEND)))
             {
@@ -80,11 +69,11 @@ impl<D: Domain> End<D> {
     }
 
     fn send(&self, bytes: &Parked, tag: u64) {
-        let sent = self.ep.send(
+        let sent = self.end.ep.send(
             SendKind::Tagged(tag),
             &[bytes.buf()],
             None,
-            self.peer,
+            self.end.peer,
             0,
             None,
         );
@@ -129,18 +118,18 @@ fn an_owner_starts_lets_wait_and_discards() {
             a.send(&from, 5);
             let arrival = b.arrival();
             assert_eq!((arrival.tag, arrival.len), (Some(5), size as u64));
-            assert_eq!(arrival.src, b.peer);
+            assert_eq!(arrival.src, b.end.peer);
             // Without an answer it stays the first.
             assert_eq!(b.rx.next_arrival(), Some(arrival));
             if waits {
                 b.rx.let_wait(arrival.message).unwrap();
                 assert_eq!(b.rx.next_arrival(), None);
-                assert_eq!(b.rx.source(arrival.message), b.peer);
+                assert_eq!(b.rx.source(arrival.message), b.end.peer);
             }
             b.rx.start(arrival.message, &[into.buf()], 7).unwrap();
             let done = b.done();
             assert_eq!((done.context, done.len, done.tag), (7, size, 5));
-            assert_eq!(done.src, b.peer);
+            assert_eq!(done.src, b.end.peer);
             assert!(into.unpark() == payload(size), "{size} bytes");
 
             // The next one is nobody's.

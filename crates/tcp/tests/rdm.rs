@@ -1,18 +1,20 @@
 //! Two RDM endpoints in one process, through the object model.
 
 mod common;
+#[path = "common/pair.rs"]
+mod pair;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pair::{End, open_with};
+use ripstop_core::Info;
 use ripstop_core::provider::{
-    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, Provider, RecvKind,
-    SendKind,
+    AddressVector, CompletionQueue, Domain, Endpoint, Fabric, Provider, RecvKind, SendKind,
 };
-use ripstop_core::{FidToken, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
-use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
+use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading};
 
 fn rdm_info(provider: &TcpProvider, threading: Threading, progress: Progress) -> Info {
     let caps = Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV;
@@ -22,37 +24,13 @@ fn rdm_info(provider: &TcpProvider, threading: Threading, progress: Progress) ->
     )
 }
 
-struct End<D: Domain> {
-    ep: Arc<D::Endpoint>,
-    cq: Arc<D::Cq>,
-    av: Arc<D::Av>,
-    peer: FiAddr,
-}
-
 fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
-    let cq = domain
-        .cq(&CqAttr {
-            wait: WaitObj::Unspec,
-            ..CqAttr::default()
-        })
-        .unwrap();
-    let av = domain.av(&AvAttr::default()).unwrap();
-    let ep = domain.endpoint(info, FidToken(0)).unwrap();
-    ep.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
-    ep.bind_av(&av).unwrap();
-    ep.enable().unwrap();
-    End {
-        ep,
-        cq,
-        av,
-        peer: FiAddr::UNSPEC,
-    }
+    open_with(domain, info, |_| ())
 }
 
 fn pair<D: Domain>(domain: &Arc<D>, info: &Info) -> (End<D>, End<D>) {
     let (mut a, mut b) = (open(domain, info), open(domain, info));
-    a.peer = a.av.insert(&b.ep.name().unwrap()).unwrap();
-    b.peer = b.av.insert(&a.ep.name().unwrap()).unwrap();
+    a.meet(&mut b);
     (a, b)
 }
 
