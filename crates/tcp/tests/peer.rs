@@ -14,7 +14,7 @@ use ripstop_core::provider::{
 use ripstop_core::{FidToken, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
-use ripstop_types::{Completion, EpType, Errno, Flags, Progress, Threading};
+use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading};
 
 fn info(provider: &TcpProvider, ep_type: EpType, caps: Flags) -> Info {
     let (threading, progress) = (Threading::Unspec, Progress::Unspec);
@@ -172,6 +172,7 @@ fn a_message_of_another_owner_is_refused() {
         assert_eq!(end.rx.start(stranger.message, &[room.buf()], 9), refused);
         assert_eq!(end.rx.let_wait(stranger.message), refused);
         assert_eq!(end.rx.discard(stranger.message), refused);
+        assert_eq!(end.rx.source(stranger.message), FiAddr::NOTAVAIL);
     }
     for (end, own, room) in [(&a, at_a, &into[0]), (&b, at_b, &into[1])] {
         end.rx.start(own.message, &[room.buf()], 3).unwrap();
