@@ -202,7 +202,7 @@ impl<B: Buffer> Collectives<B> {
     ///
     /// # Errors
     /// As for [`Collectives::plan`]; [`Errno::EINVAL`] for buffers that are too short;
-    /// [`Errno::EAGAIN`] when too many are in flight.
+    /// [`Errno::EAGAIN`] when too many are in flight, [`Errno::ENOMEM`].
     pub fn start(&mut self, group_id: u32, request: Request<B>, slot: u32) -> Result<()> {
         let plan = self.plan(group_id, &request)?;
         let short = (request.input.len() as u64) < plan.input()
@@ -212,6 +212,9 @@ impl<B: Buffer> Collectives<B> {
         }
         self.check_window(group_id)?;
         self.make_room(OWED)?;
+        // All operations can go on at once.
+        let turns = self.run.len().saturating_add(self.ops.len());
+        self.run.reserve(turns.saturating_add(1), NIL)?;
         let request = trimmed(&plan, request);
         let group = self.groups.get_mut(group_id).ok_or(Errno::EINVAL)?;
         let seq = group.next;
@@ -295,8 +298,10 @@ impl<B: Buffer> Collectives<B> {
         match group.state {
             State::Joining => self.decline(group_id, Gone::Left),
             State::Up => {
-                for id in self.ops_of(group_id) {
-                    self.fail(id, Errno::ECANCELED, Some(Gone::Left));
+                for id in 0..self.ops.end() {
+                    if self.is_of(id, group_id) {
+                        self.fail(id, Errno::ECANCELED, Some(Gone::Left));
+                    }
                 }
             }
             State::Closed => return,
@@ -342,7 +347,8 @@ impl<B: Buffer> Collectives<B> {
     /// A closed group goes with its last operation.
     fn clear(&mut self, group_id: u32) {
         let closed = |group: &Group| group.state == State::Closed;
-        if self.groups.get(group_id).is_some_and(closed) && self.ops_of(group_id).is_empty() {
+        let used = self.ops.ids().any(|id| self.is_of(id, group_id));
+        if self.groups.get(group_id).is_some_and(closed) && !used {
             self.groups.discard(group_id);
             self.forget_unknown();
         }
@@ -379,17 +385,13 @@ impl<B: Buffer> Collectives<B> {
         self.ops.ids().find(|id| self.ops.get(*id).is_some_and(is))
     }
 
-    pub(super) fn ops_of(&self, group: u32) -> Vec<u32> {
-        let of = |id: &u32| self.ops.get(*id).is_some_and(|op| op.group == group);
-        let mut found = Vec::new();
-        for id in self.ops.ids().filter(of) {
-            // Those that do not fit are ended by the other members' questions.
-            let _ = crate::ring::try_push(&mut found, id);
-        }
-        found
+    /// Whether this is an operation of a group.
+    pub(super) fn is_of(&self, id: u32, group: u32) -> bool {
+        self.ops.get(id).is_some_and(|op| op.group == group)
     }
 
-    /// Puts an operation on the list of those that can go on.
+    /// Puts an operation on the list of those that can go on, where it has its room since it
+    /// started.
     pub(super) fn wake(&mut self, id: u32) {
         let Self { ops, run, .. } = self;
         if let Some(op) = ops.get_mut(id)

@@ -355,8 +355,8 @@ impl<B: Buffer> Collectives<B> {
         if group.state == State::Joining {
             return self.joining_lost(group_id, rank, error);
         }
-        for id in self.ops_of(group_id) {
-            if self.needs(id, rank) {
+        for id in 0..self.ops.end() {
+            if self.is_of(id, group_id) && self.needs(id, rank) {
                 self.fail(id, error, Some(Gone::of(error)));
             }
         }

@@ -1,0 +1,350 @@
+//! Collective operations when memory runs out: what has been accepted ends, and a connection never
+//! writes into memory whose owner has it back.
+//!
+//! One test alone, because memory runs out for the whole process.
+
+use std::alloc::System;
+
+use cap::Cap;
+use ripstop_engine::Buffer;
+use ripstop_engine::coll::{Joining, Request};
+use ripstop_engine::counter::Counter;
+use ripstop_engine::cq::{CompletionQueue, ErrorEntry};
+use ripstop_engine::matching::Matcher;
+use ripstop_engine::xnet::{
+    Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Terms,
+};
+use ripstop_types::{
+    AtomicOp, Collective, Completion, CompletionError, Datatype, Errno, FiAddr, Flags,
+};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::xnet::base::{Coll, CollKind, Header, MAX_HEADER};
+use ripstop_wire::xnet::cm::Extensions;
+
+#[global_allocator]
+static ALLOCATED: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Nothing more can be had while this lives.
+struct RunOut;
+
+impl RunOut {
+    fn now() -> Self {
+        while ALLOCATED.set_limit(ALLOCATED.allocated()).is_err() {}
+        Self
+    }
+}
+
+impl Drop for RunOut {
+    fn drop(&mut self) {
+        ALLOCATED.set_limit(usize::MAX).unwrap();
+    }
+}
+
+/// Memory at an address, of a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mem(usize, usize);
+
+impl Buffer for Mem {
+    const EMPTY: Self = Self(0, 0);
+
+    fn len(self) -> usize {
+        self.1
+    }
+
+    fn address(self) -> usize {
+        self.0
+    }
+
+    fn slice(self, start: usize, len: usize) -> Option<Self> {
+        (start.checked_add(len)? <= self.1).then(|| Self(self.0 + start, len))
+    }
+}
+
+const LIMITS: Limits = Limits {
+    stage: 64 << 10,
+    inline: 64,
+    rendezvous: 1 << 20,
+    kept_bytes: 1 << 20,
+    kept_messages: 1000,
+    kept_total: 1 << 20,
+    ask_first: 1 << 20,
+};
+
+/// Members by rank; the first is this one.
+const MEMBERS: [FiAddr; 2] = [FiAddr(0), FiAddr(7)];
+/// What the members have in common.
+const DIGEST: u64 = 77;
+/// Bytes of a block.
+const LEN: usize = 5000;
+
+/// Operations under way at once.
+const OPS: usize = 40;
+
+/// What an operation gets: a block of each member.
+fn result(context: usize) -> Mem {
+    Mem((context + 1) << 20, 2 * LEN)
+}
+
+/// So that the errors of all operations can be reported without memory.
+fn make_room_for_errors(cq: &mut CompletionQueue) {
+    let error = CompletionError {
+        entry: Completion {
+            context: 0,
+            flags: Flags::COLLECTIVE,
+            len: 0,
+            buf: 0,
+            data: 0,
+            tag: 0,
+            src: FiAddr::NOTAVAIL,
+        },
+        olen: 0,
+        err: Errno::ECANCELED,
+        prov_errno: 0,
+    };
+    for _ in 0..OPS {
+        cq.push_error(ErrorEntry::new(error));
+    }
+    while cq.pop_error().is_ok() {}
+}
+
+/// Member 0 of a group of two.
+struct Member {
+    engine: Engine<Mem>,
+    cq: u32,
+    conn: u32,
+    group: u32,
+    /// The header of the first data that this member sent.
+    data: Option<Coll>,
+}
+
+impl Member {
+    fn open() -> Self {
+        let mut engine = Engine::new(LIMITS);
+        let srx = engine.open_srx(Matcher::new(64, 16, true)).unwrap();
+        let cq = engine.open_cq(256).unwrap();
+        make_room_for_errors(engine.cq_mut(cq).unwrap());
+        let counter = engine.open_counter(Counter::default()).unwrap();
+        let config = EpConfig {
+            srx,
+            tx_cq: cq,
+            rx_cq: cq,
+            rx_counter: counter,
+            tx_size: 1000,
+            ..EpConfig::NONE
+        };
+        let ep = engine.open_ep(config).unwrap();
+        let config = ConnConfig {
+            ep,
+            src: MEMBERS[1],
+            name: [0; PEER_NAME],
+            name_len: 0,
+        };
+        let conn = engine.open_conn(config).unwrap();
+        let terms = Terms {
+            order: ByteOrder::Little,
+            rendezvous: true,
+            extensions: Extensions::ALL,
+        };
+        engine.conn_up(conn, terms);
+        let joining = Joining {
+            ep,
+            members: &MEMBERS,
+            me: 0,
+            digest: DIGEST,
+        };
+        let group = engine.join_group(&joining).unwrap();
+        let mut member = Self {
+            engine,
+            cq,
+            conn,
+            group,
+            data: None,
+        };
+        let join = Coll {
+            kind: CollKind::Join,
+            group: DIGEST,
+            check: MEMBERS.len() as u64,
+            seq: 1,
+            tag: 0,
+            from: 1,
+        };
+        member.arrives(join, 0).unwrap();
+        member.drive();
+        assert!(member.engine.group_members(group).is_some(), "it is not up");
+        member
+    }
+
+    /// A header comes from the peer.
+    fn arrives(&mut self, coll: Coll, len: u64) -> Result<(), Errno> {
+        let mut bytes = [0; MAX_HEADER];
+        let used = Header::coll(coll, len)
+            .emit(ByteOrder::Little, &mut bytes)
+            .unwrap();
+        self.engine.rx_header(self.conn, &bytes[..used]).map(drop)
+    }
+
+    /// Starts an operation in which each member sends to the other.
+    fn start(&mut self, context: usize) -> Result<(), Errno> {
+        self.engine.start_coll(
+            self.group,
+            Request {
+                coll: Collective::Allgather,
+                datatype: Datatype::Uint8,
+                op: AtomicOp::Sum,
+                count: LEN as u64,
+                root: 0,
+                input: Mem(1 << 40, LEN),
+                result: result(context),
+                context,
+                completion: true,
+            },
+        )
+    }
+
+    /// The peer's data for the operation of this number begins to come.
+    fn receive(&mut self, number: usize) -> Result<(), Errno> {
+        let sent = self.data.expect("data was sent for the first one");
+        let data = Coll {
+            seq: sent.seq + number as u32,
+            from: 1,
+            ..sent
+        };
+        self.arrives(data, LEN as u64)
+    }
+
+    /// Does all that there is to do, as a driver does.
+    fn drive(&mut self) {
+        while self.engine.pop_output().is_some() {}
+        while let Some(action) = self.engine.coll_next() {
+            if let CollAction::Send { ep, to, send } = action {
+                let mut bytes = [0; MAX_HEADER];
+                let staged = match self.engine.post_coll(self.conn, &send, &mut bytes) {
+                    Ok(CollPlan::Stage(staged)) => staged,
+                    Ok(CollPlan::Defer) => panic!("it waits for its turn"),
+                    Err(error) => {
+                        assert_eq!(error, Errno::ENOMEM);
+                        self.engine.coll_unreachable(ep, to, &send, error);
+                        continue;
+                    }
+                };
+                let header = Header::parse(ByteOrder::Little, &bytes[..staged.header_len]).unwrap();
+                let data = header.coll.filter(|coll| coll.kind == CollKind::Data);
+                self.data = self.data.or(data);
+                self.flush();
+            }
+        }
+        self.engine.coll_job_done(self.conn);
+    }
+
+    /// Writes everything there is.
+    fn flush(&mut self) {
+        let mut chunks = [Chunk::Stage(0); 32];
+        loop {
+            let count = self.engine.transmit(self.conn, &mut chunks);
+            let len = |chunk: &Chunk<Mem>| match chunk {
+                Chunk::Control(bytes, skip) => bytes.len() - usize::from(*skip),
+                Chunk::Stage(len) | Chunk::User(_, _, len) | Chunk::Kept(_, _, len) => *len,
+            };
+            let whole: usize = chunks[..count].iter().map(len).sum();
+            if whole == 0 {
+                return;
+            }
+            self.engine.sent(self.conn, whole);
+        }
+    }
+
+    /// The memory that the connection would write next.
+    fn writes(&self) -> Option<usize> {
+        match self.engine.rx_want(self.conn) {
+            RxWant::Place(iov, ..) => Some(iov.segments()[0].address()),
+            _ => None,
+        }
+    }
+
+    /// The contexts of the errors that were reported.
+    fn failed(&mut self) -> Vec<(usize, Errno)> {
+        let cq = self.engine.cq_mut(self.cq).unwrap();
+        std::iter::from_fn(|| cq.pop_error().ok())
+            .map(|entry| (entry.error.entry.context, entry.error.err))
+            .collect()
+    }
+}
+
+/// The places where memory runs out: as each operation starts, and as data comes.
+const PLACES: usize = OPS + 1;
+
+/// Memory runs out at a place for a moment, and again as the group is left with all that is under
+/// way. Returns whether the first time was noticed. Operations that do not `go_on` have only been
+/// started until then, and no data comes.
+fn runs_out_at(place: usize, go_on: bool) -> bool {
+    let mut member = Member::open();
+    let mut accepted = Vec::new();
+    let mut refused = false;
+    for context in 0..OPS {
+        let out = (place == context).then(RunOut::now);
+        let started = member.start(context);
+        drop(out);
+        match started {
+            Ok(()) => accepted.push(context),
+            Err(error) => {
+                assert_eq!((error, place), (Errno::ENOMEM, context));
+                refused = true;
+            }
+        }
+        if go_on {
+            member.drive();
+        }
+    }
+    if go_on {
+        refused |= !begins(&mut member, &accepted, place == OPS);
+    }
+
+    let out = RunOut::now();
+    member.engine.close_group(member.group);
+    member.drive();
+    drop(out);
+    // From here on the memory is the caller's again.
+    assert_eq!(member.writes(), None, "memory given back is written");
+    let mut ended: Vec<usize> = member
+        .failed()
+        .into_iter()
+        .map(|(ended, _)| ended)
+        .collect();
+    ended.sort_unstable();
+    assert_eq!(ended, accepted, "memory ran out at place {place}, {go_on}");
+    refused
+}
+
+/// Data for the last operation begins to come, as memory has run out if so said: whether it goes
+/// to its place. The notes on the others' ends come before those on this one.
+fn begins(member: &mut Member, accepted: &[usize], out: bool) -> bool {
+    let last = accepted.len() - 1;
+    let place = result(accepted[last]);
+    let run_out = out.then(RunOut::now);
+    let came = member.receive(last);
+    drop(run_out);
+    member.drive();
+    match came {
+        Ok(()) => {
+            let block = place.address()..place.address() + place.len();
+            let writes = member.writes();
+            assert!(writes.is_some_and(|at| block.contains(&at)), "{writes:?}");
+            member.engine.rx_placed(member.conn, 1000);
+            true
+        }
+        Err(error) => {
+            assert_eq!((error, out), (Errno::ENOMEM, true));
+            false
+        }
+    }
+}
+
+#[test]
+fn what_was_accepted_ends_and_nothing_is_written_behind_that() {
+    for go_on in [true, false] {
+        let noticed = (0..PLACES)
+            .filter(|place| runs_out_at(*place, go_on))
+            .count();
+        assert!(noticed > 0, "memory never ran out");
+    }
+}
