@@ -66,6 +66,32 @@ fn writes_and_reads_are_measured() {
 }
 
 #[test]
+fn groups_are_measured() {
+    let options = ["--collective", "--ranks", "3", "--sizes", "8,64K"];
+    let report = json(&[&options[..], &["--iterations", "20"]].concat());
+    assert_eq!(report["messages"], serde_json::json!([]));
+    for (number, provider) in ["tcp", "shm"].into_iter().enumerate() {
+        let group = &report["collectives"][number];
+        assert_eq!(group["provider"], provider);
+        assert_eq!(group["ranks"], 3);
+        let results = group["results"].as_array().expect("results");
+        let rows = results.iter().map(|row| (&row["operation"], &row["bytes"]));
+        let rows: Vec<_> = rows
+            .map(|(name, bytes)| (name.as_str(), bytes.as_u64()))
+            .collect();
+        let expected = [("barrier", 0), ("allreduce", 8), ("allreduce", 64 << 10)];
+        assert_eq!(
+            rows,
+            expected.map(|(name, bytes)| (Some(name), Some(bytes)))
+        );
+        for row in results {
+            let median = row["latency_us"]["A"]["median"].as_f64();
+            assert!(median > Some(0.0), "{row}");
+        }
+    }
+}
+
+#[test]
 fn peers_are_counted() {
     let report = json(&["--av", "10000"]);
     let insertion = &report["address_vectors"][0];
@@ -87,6 +113,8 @@ fn wrong_options_say_what_to_do() {
         (&["--provider", "nope"], "choose tcp"),
         (&["--sizes", "8,x"], "such as 8, 4K or 1M"),
         (&["--cores", "0,4000000"], "choose from"),
+        (&["--collective", "--sizes", "12"], "such as 8,4K,1M"),
+        (&["--ranks", "3"], "--collective"),
         (
             &["--lib", "/bin/sh", "--lib", "/bin/sh", "--lib", "/bin/sh"],
             "once or twice",

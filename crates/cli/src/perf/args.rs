@@ -45,6 +45,14 @@ pub struct Options {
     #[arg(long, conflicts_with = "av")]
     pub(super) rma: bool,
 
+    /// Measure barriers and reductions of a group of processes instead.
+    #[arg(long, conflicts_with_all = ["av", "rma", "cores"])]
+    pub(super) collective: bool,
+
+    /// Processes of the group; 4 by default.
+    #[arg(long, value_name = "N", requires = "collective", value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(super) ranks: Option<u32>,
+
     /// The two cores to run on, such as 0,1.
     #[arg(long, value_name = "A,B", value_parser = cores)]
     pub(super) cores: Option<(usize, usize)>,
@@ -63,7 +71,7 @@ pub(super) enum Side {
     Server,
 }
 
-/// Options of one of the two processes.
+/// Options of one of the measuring processes.
 #[derive(Args, Debug)]
 pub struct WorkerOptions {
     /// The library to load; Ripstop itself without one.
@@ -74,9 +82,13 @@ pub struct WorkerOptions {
     #[arg(long)]
     pub(super) provider: String,
 
-    /// Which end to be.
-    #[arg(long, value_enum)]
+    /// Which end of a pair to be.
+    #[arg(long, value_enum, default_value = "client")]
     pub(super) side: Side,
+
+    /// Which member of a group to be, instead of one of a pair.
+    #[arg(long)]
+    pub(super) rank: Option<usize>,
 
     /// The core to run on.
     #[arg(long)]

@@ -53,7 +53,11 @@ pub(super) fn pin(core: usize) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot run on core {core}"))
 }
 
-fn allowed() -> anyhow::Result<Vec<usize>> {
+/// The cores that this process may run on.
+///
+/// # Errors
+/// When the system does not tell.
+pub(super) fn allowed() -> anyhow::Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("cannot tell which cores there are")?;
     Ok((0..CpuSet::MAX_CPU)
         .filter(|&core| set.is_set(core))

@@ -3,16 +3,19 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use ripstop_foreign::{
-    Addr, Av, AvAttr, Cq, CqAttr, Domain, Endpoint, Error, Hints, Info, Library, Mr, Query, Region,
-    Rejected, Single,
+    Addr, Av, AvAttr, Cq, CqAttr, Domain, Endpoint, Error, Fabric, Hints, Info, Library, Mr, Query,
+    Region, Rejected, Single,
 };
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading};
 
 use super::av::{CHUNK, peer};
 use super::lane::{Done, Lane, Site};
-use super::subject::{KEY, home};
+use super::subject::{KEY, Lacks, Wanted, home};
+use member::ForeignMember;
+
+mod member;
 
 const SEND: u64 = 1;
 const RECV: u64 = 2;
@@ -23,29 +26,36 @@ const BATCH: usize = 16;
 pub(super) struct Opened {
     library: Library,
     info: Info,
+    fabric: Fabric<Single>,
     domain: Domain<Single>,
-    rma: bool,
+    wanted: Wanted,
 }
 
 impl Opened {
     /// # Errors
-    /// When the library does not load or offers no tagged RDM endpoint of this provider.
-    pub(super) fn new(path: &Path, provider: &str, rma: bool) -> Result<Self> {
+    /// When the library does not load, [`Lacks`] when it has no such endpoint of this provider.
+    pub(super) fn new(path: &Path, provider: &str, wanted: Wanted) -> Result<Self> {
         let library = Library::open(path)?;
-        let info = find(&library, provider, rma)?;
+        let info = find(&library, provider, wanted)?;
         let fabric = library.fabric::<Single>(&info)?;
         let domain = fabric.domain(&info)?;
         Ok(Self {
             library,
             info,
+            fabric,
             domain,
-            rma,
+            wanted,
         })
     }
 }
 
 impl Site for Opened {
     type Lane = Foreign;
+    type Member = ForeignMember;
+
+    fn member(&self, largest: usize, rank: usize) -> Result<Self::Member> {
+        ForeignMember::open(self, largest, rank)
+    }
 
     fn lane(&self, largest: usize) -> Result<Self::Lane> {
         let cq = self.domain.cq(CqAttr::default())?;
@@ -58,7 +68,7 @@ impl Site for Opened {
         let inject_size = self.info.inject_size();
         let into = self.domain.region(largest);
         let open = Flags::REMOTE_READ | Flags::REMOTE_WRITE;
-        let reached = match self.rma {
+        let reached = match self.wanted == Wanted::Memory {
             true => Some(into.register(open, KEY)?),
             false => None,
         };
@@ -108,12 +118,12 @@ impl Site for Opened {
     }
 }
 
-/// An RDM endpoint that matches tags.
-fn find(library: &Library, provider: &str, rma: bool) -> Result<Info> {
+/// An RDM endpoint that does what is wanted.
+fn find(library: &Library, provider: &str, wanted: Wanted) -> Result<Info> {
     let mut query = Query::hints(Hints {
         provider: Some(provider.to_owned()),
         ep_type: EpType::Rdm,
-        caps: super::subject::caps(rma),
+        caps: wanted.caps(),
         threading: Threading::Domain,
         control_progress: Progress::Manual,
         data_progress: Progress::Manual,
@@ -121,9 +131,13 @@ fn find(library: &Library, provider: &str, rma: bool) -> Result<Info> {
     });
     query.node = home(provider).map(str::to_owned);
     query.flags.set(Flags::SOURCE, query.node.is_some());
-    let found = library.getinfo(&query).with_context(|| {
+    let found = library.getinfo(&query).map_err(|error| {
         let (path, there) = (library.path().display(), providers(library));
-        format!("{path} offers no tagged RDM endpoint of provider {provider}; it has {there}")
+        let text = format!("{path} offers no {wanted} of provider {provider}; it has {there}");
+        match error.errno {
+            Errno::ENODATA => anyhow::Error::from(Lacks(text)),
+            _ => anyhow::Error::from(error).context(text),
+        }
     })?;
     found
         .into_iter()
@@ -156,20 +170,23 @@ pub(super) struct Foreign {
     _reached: Option<Mr<Single>>,
 }
 
-impl Foreign {
-    #[cold]
-    fn failure(&self) -> anyhow::Error {
-        match self.cq.readerr() {
-            Ok(error) => {
-                let what = if error.entry.token == SEND {
-                    "send"
-                } else {
-                    "receive"
-                };
-                anyhow!("a {what} failed: {} ({})", error.err, error.prov_text)
-            }
-            Err(error) => error.into(),
+/// The failure at hand, of an operation that its token names.
+#[cold]
+fn failure(cq: &Cq<Single>, name: impl FnOnce(u64) -> &'static str) -> anyhow::Error {
+    match cq.readerr() {
+        Ok(error) => {
+            let what = name(error.entry.token);
+            anyhow!("a {what} failed: {} ({})", error.err, error.prov_text)
         }
+        Err(error) => error.into(),
+    }
+}
+
+/// Sends have one token, receives the other.
+fn name(token: u64) -> &'static str {
+    match token {
+        SEND => "send",
+        _ => "receive",
     }
 }
 
@@ -254,7 +271,7 @@ impl Lane for Foreign {
         match read {
             Ok(_) => Ok(done),
             Err(error) if error.is_again() => Ok(done),
-            Err(error) if error.errno == Errno::EAVAIL => Err(self.failure()),
+            Err(error) if error.errno == Errno::EAVAIL => Err(failure(&self.cq, name)),
             Err(error) => Err(error.into()),
         }
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::args::Side;
+use super::member::Member;
 use super::plan::{BATCH, WINDOW};
 use super::protocol::{Kind, Test};
 
@@ -37,12 +38,16 @@ pub(super) struct Done {
 pub(super) trait Site {
     /// Its endpoints.
     type Lane: Lane;
+    /// Those that are in a group.
+    type Member: Member;
     /// The provider's full name.
     fn provider(&self) -> String;
     /// The interface version it has.
     fn api(&self) -> String;
     /// Opens an endpoint for messages up to this size.
     fn lane(&self, largest: usize) -> Result<Self::Lane>;
+    /// Opens the endpoint of a member, for operands up to this size.
+    fn member(&self, largest: usize, rank: usize) -> Result<Self::Member>;
     /// The time to insert this many peers into a new address vector, which then stays.
     fn insert(&self, count: u32) -> Result<Duration>;
 }
@@ -114,6 +119,7 @@ pub(super) fn take<L: Lane>(lane: &mut L, side: Side, test: Test) -> Result<Dura
             end.serve()?;
             end.timed(End::serve)
         }
+        (Kind::Barrier | Kind::Allreduce, _) => bail!("a pair is no group"),
     }
 }
 

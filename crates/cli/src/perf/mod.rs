@@ -1,5 +1,5 @@
 //! `ripstop perf`: two processes of this machine, one core each, exchange tagged messages over
-//! every local provider.
+//! every local provider; or several form a group and reduce what they have.
 //!
 //! The processes are this program again, under a hidden subcommand. They obey the lines that
 //! they read from this process (`protocol`) and are blocked in that read while they are not
@@ -12,6 +12,7 @@ mod cores;
 mod foreign;
 mod handover;
 mod lane;
+mod member;
 mod native;
 mod pair;
 mod plan;
@@ -19,6 +20,7 @@ mod protocol;
 mod report;
 mod run;
 mod subject;
+mod team;
 mod worker;
 
 pub use args::{Options, WORKER, WorkerOptions};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector as _, AvAttr, CompletionQueue as _, CqAttr, Domain, Endpoint as _, Fabric,
-    MrAttr, Provider, RecvKind, RmaCall, SendKind,
+    AddressVector as _, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint as _, Fabric, MrAttr,
+    Provider, RecvKind, RmaCall, SendKind,
 };
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
 use ripstop_mem::Parked;
@@ -16,7 +16,10 @@ use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, V
 
 use super::av::{CHUNK, peer};
 use super::lane::{Done, Lane, Site};
-use super::subject::{KEY, home};
+use super::subject::{KEY, Wanted, home};
+use member::NativeMember;
+
+mod member;
 
 /// Context of every send; receives have another.
 const SEND: usize = 1;
@@ -24,26 +27,35 @@ const RECV: usize = 2;
 /// Completions read at once, as for a library.
 const BATCH: usize = 16;
 
-/// A domain without locks: one thread, manual progress.
+/// A fabric, in which domains are opened as locks are needed: one thread, manual progress.
 pub(super) struct Opened<P: Provider> {
     info: Info,
-    domain: Arc<<P::Fabric as Fabric>::SerialDomain>,
-    rma: bool,
+    fabric: Arc<P::Fabric>,
+    wanted: Wanted,
 }
 
 impl<P: Provider> Opened<P> {
     /// # Errors
     /// When the provider offers no tagged RDM endpoint here.
-    pub(super) fn new(provider: &P, rma: bool) -> Result<Self> {
-        let info = find(provider, rma)?;
+    pub(super) fn new(provider: &P, wanted: Wanted) -> Result<Self> {
+        let info = find(provider, wanted)?;
         let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
-        let domain = fabric.serial_domain(&info).context("fi_domain")?;
-        Ok(Self { info, domain, rma })
+        Ok(Self {
+            info,
+            fabric,
+            wanted,
+        })
+    }
+
+    /// A domain without locks.
+    fn domain(&self) -> Result<Arc<<P::Fabric as Fabric>::SerialDomain>> {
+        self.fabric.serial_domain(&self.info).context("fi_domain")
     }
 }
 
 impl<P: Provider> Site for Opened<P> {
     type Lane = Native<<P::Fabric as Fabric>::SerialDomain>;
+    type Member = NativeMember<<P::Fabric as Fabric>::SafeDomain>;
 
     fn provider(&self) -> String {
         self.info.prov_name().to_owned()
@@ -54,7 +66,14 @@ impl<P: Provider> Site for Opened<P> {
     }
 
     fn lane(&self, largest: usize) -> Result<Self::Lane> {
-        Native::open(&self.domain, &self.info, largest, self.rma)
+        let rma = self.wanted == Wanted::Memory;
+        Native::open(&self.domain()?, &self.info, largest, rma)
+    }
+
+    fn member(&self, largest: usize, rank: usize) -> Result<Self::Member> {
+        // One with collectives always locks.
+        let domain = self.fabric.safe_domain(&self.info).context("fi_domain")?;
+        NativeMember::open(&domain, &self.info, largest, rank)
     }
 
     fn insert(&self, count: u32) -> Result<Duration> {
@@ -62,7 +81,7 @@ impl<P: Provider> Site for Opened<P> {
             count: count as usize,
             ..AvAttr::default()
         };
-        let av = self.domain.av(&attr).context("fi_av_open")?;
+        let av = self.domain()?.av(&attr).context("fi_av_open")?;
         let mut took = Duration::ZERO;
         for first in (0..count).step_by(CHUNK) {
             let chunk: Vec<SocketAddrV4> = (first..count).take(CHUNK).map(peer).collect();
@@ -83,10 +102,10 @@ impl<P: Provider> Site for Opened<P> {
     }
 }
 
-/// An RDM endpoint that matches tags.
-fn find<P: Provider>(provider: &P, rma: bool) -> Result<Info> {
+/// An RDM endpoint that does what is wanted.
+fn find<P: Provider>(provider: &P, wanted: Wanted) -> Result<Info> {
     let hints = Hints {
-        caps: super::subject::caps(rma),
+        caps: wanted.caps(),
         ep: Some(EpAttr {
             ep_type: EpType::Rdm,
             ..EpAttr::default()
@@ -115,7 +134,7 @@ fn find<P: Provider>(provider: &P, rma: bool) -> Result<Info> {
     let reasons = answer.refusals.iter().map(ToString::to_string);
     let reasons = reasons.collect::<Vec<_>>().join("; ");
     let first = answer.infos.into_iter().next();
-    first.ok_or_else(|| anyhow!("fi_getinfo: no tagged RDM endpoint: {reasons}"))
+    first.ok_or_else(|| anyhow!("fi_getinfo: no {wanted}: {reasons}"))
 }
 
 /// An endpoint of the object model.
@@ -165,22 +184,26 @@ impl<D: Domain> Native<D> {
             into,
         })
     }
+}
 
-    #[cold]
-    fn failure(&self) -> anyhow::Error {
-        let mut text = String::new();
-        let read = self.cq.read_error(|error, _| {
-            let what = if error.entry.context == SEND {
-                "send"
-            } else {
-                "receive"
-            };
-            text = format!("a {what} failed: {}", error.err);
-        });
-        match read {
-            Ok(()) => anyhow!(text),
-            Err(error) => anyhow!("fi_cq_readerr: {error}"),
-        }
+/// The failure at hand, of an operation that its context names.
+#[cold]
+fn failure<C: CompletionQueue>(cq: &C, name: impl FnOnce(usize) -> &'static str) -> anyhow::Error {
+    let mut text = String::new();
+    let read = cq.read_error(|error, _| {
+        text = format!("a {} failed: {}", name(error.entry.context), error.err);
+    });
+    match read {
+        Ok(()) => anyhow!(text),
+        Err(error) => anyhow!("fi_cq_readerr: {error}"),
+    }
+}
+
+/// Sends have one context, receives the other.
+fn name(context: usize) -> &'static str {
+    match context {
+        SEND => "send",
+        _ => "receive",
     }
 }
 
@@ -286,7 +309,7 @@ impl<D: Domain> Lane for Native<D> {
         });
         match read {
             Ok(_) | Err(Errno::EAGAIN) => Ok(done),
-            Err(Errno::EAVAIL) => Err(self.failure()),
+            Err(Errno::EAVAIL) => Err(failure(&*self.cq, name)),
             Err(error) => bail!("fi_cq_read: {error}"),
         }
     }

@@ -1,5 +1,6 @@
 //! The measuring processes, seen from the one that starts them.
 
+use std::fmt;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -7,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::args::{Side, WORKER};
 use super::protocol::{Answer, Order, Test};
-use super::subject::Subject;
+use super::subject::{Lacks, Subject, Wanted};
 
 /// How to start the processes of a subject.
 #[derive(Clone, Debug)]
@@ -16,12 +17,43 @@ pub(super) struct Start<'a> {
     pub(super) subject: &'a Subject,
     /// Over which provider.
     pub(super) provider: &'a str,
-    /// Where client and server run.
-    pub(super) cores: Option<(usize, usize)>,
+    /// Where each of them runs: client and server, or by rank. Anywhere, when there are not as
+    /// many.
+    pub(super) cores: Vec<usize>,
     /// The largest message there will be.
     pub(super) largest: usize,
-    /// They reach each other's memory.
-    pub(super) rma: bool,
+    /// What their endpoints must do.
+    pub(super) wanted: Wanted,
+}
+
+/// Which of its processes one is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role {
+    /// An end of a pair.
+    Side(Side),
+    /// A member of a group.
+    Rank(usize),
+}
+
+impl Role {
+    /// Its place among the cores.
+    fn number(self) -> usize {
+        match self {
+            Self::Side(Side::Client) => 0,
+            Self::Side(Side::Server) => 1,
+            Self::Rank(rank) => rank,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Side(Side::Client) => f.write_str("client"),
+            Self::Side(Side::Server) => f.write_str("server"),
+            Self::Rank(rank) => write!(f, "rank {rank}"),
+        }
+    }
 }
 
 /// One process. It is stopped when this is dropped.
@@ -30,7 +62,7 @@ pub(super) struct Process {
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
     name: String,
-    address: Vec<u8>,
+    pub(super) address: Vec<u8>,
     /// The provider's full name.
     pub(super) provider: String,
     /// The interface version of its library.
@@ -42,24 +74,22 @@ impl Process {
     ///
     /// # Errors
     /// When it does not come so far, with its own words.
-    pub(super) fn start(start: &Start<'_>, side: Side) -> Result<Self> {
+    pub(super) fn start(start: &Start<'_>, role: Role) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command.args([WORKER, "--provider", start.provider]);
         command.args(["--largest", &start.largest.to_string()]);
-        let name = match side {
-            Side::Client => "client",
-            Side::Server => "server",
+        match role {
+            Role::Side(_) => command.args(["--side", &role.to_string()]),
+            Role::Rank(rank) => command.args(["--rank", &rank.to_string()]),
         };
-        command.args(["--side", name]);
-        if start.rma {
+        if start.wanted == Wanted::Memory {
             command.arg("--rma");
         }
         if let Some(path) = start.subject.path() {
             command.arg("--lib").arg(path);
         }
-        if let Some((client, server)) = start.cores {
-            let core = if side == Side::Client { client } else { server };
+        if let Some(core) = start.cores.get(role.number()) {
             command.args(["--core", &core.to_string()]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -71,7 +101,7 @@ impl Process {
             child,
             orders,
             answers: BufReader::new(answers),
-            name: format!("{name} of {}", start.subject),
+            name: format!("{role} of {}", start.subject),
             address: Vec::new(),
             provider: String::new(),
             api: String::new(),
@@ -92,7 +122,10 @@ impl Process {
     }
 
     /// Gives an order.
-    fn order(&mut self, order: &Order) -> Result<()> {
+    ///
+    /// # Errors
+    /// For one that makes no line.
+    pub(super) fn order(&mut self, order: &Order) -> Result<()> {
         let line = serde_json::to_string(order)?;
         // A process that is gone has said why, or says so by the end of its answers.
         let _ = writeln!(self.orders, "{line}").and_then(|()| self.orders.flush());
@@ -100,7 +133,10 @@ impl Process {
     }
 
     /// Waits for the answer to the last order.
-    fn answer(&mut self) -> Result<Answer> {
+    ///
+    /// # Errors
+    /// Its own words, and how it ended.
+    pub(super) fn answer(&mut self) -> Result<Answer> {
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
         if read.with_context(|| self.name.clone())? == 0 {
@@ -109,9 +145,18 @@ impl Process {
         }
         match serde_json::from_str(&line) {
             Ok(Answer::Failed(why)) => bail!("{}: {why}", self.name),
+            Ok(Answer::Lacks(what)) => Err(Lacks(what).into()),
             Ok(answer) => Ok(answer),
             // Libraries should not write here, but what they say may help.
             Err(_) => bail!("{} printed {line:?}", self.name),
+        }
+    }
+
+    /// What it said last, if it has ended with an error.
+    pub(super) fn last_words(&mut self) -> Option<String> {
+        match self.child.try_wait() {
+            Ok(Some(_)) => self.answer().err().map(|error| format!("{error:#}")),
+            _ => None,
         }
     }
 
@@ -136,6 +181,17 @@ impl Drop for Process {
     }
 }
 
+/// Processes of one subject that measure together.
+pub(super) trait Crew {
+    /// Any of them: all are alike.
+    fn one(&self) -> &Process;
+    /// Takes a sample: nanoseconds for all messages or operations.
+    ///
+    /// # Errors
+    /// What any of them says, and how it ended.
+    fn take(&mut self, test: Test) -> Result<u64>;
+}
+
 /// Two processes of one subject that know each other.
 pub(super) struct Pair {
     client: Process,
@@ -149,8 +205,8 @@ impl Pair {
     /// What either says.
     pub(super) fn start(start: &Start<'_>) -> Result<Self> {
         let mut pair = Self {
-            server: Process::start(start, Side::Server)?,
-            client: Process::start(start, Side::Client)?,
+            server: Process::start(start, Role::Side(Side::Server))?,
+            client: Process::start(start, Role::Side(Side::Client))?,
         };
         pair.client
             .order(&Order::Peer(pair.server.address.clone()))?;
@@ -165,23 +221,10 @@ impl Pair {
         Ok(pair)
     }
 
-    /// The client: both are alike.
-    pub(super) fn client(&self) -> &Process {
-        &self.client
-    }
-
-    /// Takes a sample: nanoseconds for all messages.
-    ///
-    /// # Errors
-    /// What either process says, and how it ended.
-    pub(super) fn take(&mut self, test: Test) -> Result<u64> {
-        self.timed(&Order::Run(test))
-    }
-
     /// Hands a cache line over, `count` times there and back: nanoseconds for all.
     ///
     /// # Errors
-    /// As for [`take`](Self::take).
+    /// As for [`Crew::take`].
     pub(super) fn hand_over(&mut self, count: u32) -> Result<u64> {
         let name = format!("perf-{}", std::process::id());
         self.timed(&Order::HandOver { name, count })
@@ -208,13 +251,19 @@ impl Pair {
         let Err(error) = client else {
             return anyhow::anyhow!("no error");
         };
-        let ended = self.server.child.try_wait();
-        match ended {
-            Ok(Some(_)) => match self.server.answer() {
-                Err(server) => error.context(format!("{server:#}")),
-                Ok(_) => error,
-            },
-            _ => error,
+        match self.server.last_words() {
+            Some(words) => error.context(words),
+            None => error,
         }
+    }
+}
+
+impl Crew for Pair {
+    fn one(&self) -> &Process {
+        &self.client
+    }
+
+    fn take(&mut self, test: Test) -> Result<u64> {
+        self.timed(&Order::Run(test))
     }
 }

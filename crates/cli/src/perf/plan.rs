@@ -1,7 +1,9 @@
 //! What is measured, and with how many messages.
 
 use super::args::Options;
+use super::member::ELEMENT;
 use super::protocol::{Kind, Test};
+use super::subject::Wanted;
 
 /// Messages that may be under way at once in a stream.
 pub(super) const WINDOW: u32 = 64;
@@ -35,17 +37,25 @@ pub(super) struct Plan {
     pub(super) rounds: u32,
     iterations: Option<u32>,
     quick: bool,
-    /// Writes and reads instead of messages.
-    pub(super) rma: bool,
+    /// What endpoints must do.
+    pub(super) wanted: Wanted,
 }
 
 impl Plan {
     pub(super) fn new(options: &Options) -> Self {
+        let wanted = match (options.rma, options.collective) {
+            (true, _) => Wanted::Memory,
+            (_, true) => Wanted::Groups,
+            _ => Wanted::Messages,
+        };
         let mut sizes = match (options.sizes.as_slice(), options.quick) {
             ([], false) => SIZES.to_vec(),
             ([], true) => QUICK_SIZES.to_vec(),
             (given, _) => given.to_vec(),
         };
+        if options.sizes.is_empty() && wanted == Wanted::Groups {
+            sizes.retain(|size| size.is_multiple_of(ELEMENT) && *size <= 1 << 20);
+        }
         sizes.sort_unstable();
         sizes.dedup();
         Self {
@@ -53,7 +63,7 @@ impl Plan {
             rounds: options.pairs.unwrap_or(if options.quick { 3 } else { 5 }),
             iterations: options.iterations,
             quick: options.quick,
-            rma: options.rma,
+            wanted,
         }
     }
 
@@ -67,11 +77,21 @@ impl Plan {
         self.sizes.last().copied().unwrap_or(1)
     }
 
-    /// Latency and stream of each size, or writes and reads.
+    /// Latency and stream of each size, or writes and reads; or a barrier and a reduction of
+    /// each size.
     pub(super) fn tests(&self) -> Vec<Test> {
-        let kinds = match self.rma {
-            false => [Kind::Latency, Kind::Stream],
-            true => [Kind::Write, Kind::Read],
+        let kinds = match self.wanted {
+            Wanted::Messages => [Kind::Latency, Kind::Stream],
+            Wanted::Memory => [Kind::Write, Kind::Read],
+            Wanted::Groups => {
+                let sums = self
+                    .sizes
+                    .iter()
+                    .map(|&size| self.test(Kind::Allreduce, size));
+                return std::iter::once(self.test(Kind::Barrier, 0))
+                    .chain(sums)
+                    .collect();
+            }
         };
         let both = |&size: &usize| kinds.map(|kind| self.test(kind, size));
         self.sizes.iter().flat_map(both).collect()
@@ -84,11 +104,13 @@ impl Plan {
                 Kind::Stream | Kind::Write => 100_000 / (1 + size / (4 << 10)),
                 // Each is a round trip, and some libraries take their time.
                 Kind::Read => 20_000 / (1 + size / (16 << 10)),
+                // Members may be more than cores.
+                Kind::Barrier | Kind::Allreduce => 4_000 / (1 + size / (16 << 10)),
             };
             u32::try_from(if self.quick { count / 5 } else { count }).unwrap_or(u32::MAX)
         });
         let count = match kind {
-            Kind::Latency => count.max(20),
+            Kind::Latency | Kind::Barrier | Kind::Allreduce => count.max(20),
             // The receiver acknowledges whole batches.
             _ => count.max(BATCH).next_multiple_of(BATCH),
         };
@@ -111,6 +133,8 @@ mod tests {
             pairs: None,
             av: None,
             rma: false,
+            collective: false,
+            ranks: None,
             cores: None,
             json: false,
         }
@@ -128,6 +152,21 @@ mod tests {
             if test.kind == Kind::Stream {
                 assert!(test.count.is_multiple_of(BATCH));
             }
+        }
+    }
+
+    #[test]
+    fn groups_begin_with_a_barrier() {
+        let plan = Plan::new(&Options {
+            collective: true,
+            ..options()
+        });
+        let tests = plan.tests();
+        assert_eq!((tests[0].kind, tests[0].size), (Kind::Barrier, 0));
+        assert_eq!(tests.len(), 1 + plan.sizes.len());
+        for test in &tests[1..] {
+            assert_eq!((test.kind, test.size % ELEMENT), (Kind::Allreduce, 0));
+            assert!(test.count >= 20);
         }
     }
 

@@ -14,6 +14,10 @@ pub(super) enum Kind {
     Write,
     /// Reads of the other side's memory, as many under way.
     Read,
+    /// Barriers of a group, one after the other.
+    Barrier,
+    /// Sums of what all members of a group have, one after the other.
+    Allreduce,
 }
 
 impl Kind {
@@ -24,6 +28,8 @@ impl Kind {
             Self::Stream => "stream",
             Self::Write => "writes",
             Self::Read => "reads",
+            Self::Barrier => "barrier",
+            Self::Allreduce => "allreduce",
         }
     }
 }
@@ -44,6 +50,8 @@ pub(super) struct Test {
 pub(super) enum Order {
     /// The address of the other process.
     Peer(Vec<u8>),
+    /// The addresses of all members of the group, by rank.
+    Join(Vec<Vec<u8>>),
     /// Take a sample.
     Run(Test),
     /// Hand a cache line of shared memory back and forth.
@@ -69,7 +77,7 @@ pub(super) enum Answer {
         /// The interface version of its library.
         api: String,
     },
-    /// It knows the other process.
+    /// It knows the other process, or the group.
     Introduced,
     /// A sample; on the server's side only that it is over.
     Took {
@@ -85,4 +93,6 @@ pub(super) enum Answer {
     },
     /// It cannot go on, and why.
     Failed(String),
+    /// Its library has not what is to be measured.
+    Lacks(String),
 }

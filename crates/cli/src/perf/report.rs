@@ -19,6 +19,8 @@ const LETTERS: [&str; 2] = ["A", "B"];
 pub(super) struct Report {
     /// Where client and server ran.
     pub(super) cores: Option<(usize, usize)>,
+    /// Processes of a group, where groups were measured.
+    pub(super) ranks: Option<u32>,
     /// Samples of each test.
     pub(super) rounds: u32,
     /// What was compared, one or two.
@@ -140,6 +142,16 @@ impl Series {
         self.tests.iter().any(|test| test.kind == Kind::Write)
     }
 
+    /// Operations of a group.
+    fn is_group(&self) -> bool {
+        self.tests.iter().any(|test| test.kind == Kind::Barrier)
+    }
+
+    /// Microseconds of an operation of a group.
+    fn duration(&self, kind: Kind, size: usize) -> Option<Quantity> {
+        self.quantity(kind, size, |nanos| nanos / 1e3)
+    }
+
     /// Writes or reads a second.
     fn operations(&self, kind: Kind, size: usize) -> Option<Quantity> {
         self.quantity(kind, size, |nanos| 1e9 / nanos)
@@ -247,11 +259,12 @@ pub(super) fn print(report: &Report) {
         println!("{letter}  {name}: provider {provider}, interface {api}");
     }
     for series in &report.series {
-        let what = match series.is_rma() {
-            true => "writes and reads of remote memory",
-            false => "tagged messages between two processes",
+        let what = match (report.ranks, series.is_rma()) {
+            (Some(ranks), _) => format!("a group of {ranks} processes"),
+            (_, true) => format!("writes and reads of remote memory{}", place(report)),
+            (_, false) => format!("tagged messages between two processes{}", place(report)),
         };
-        println!("\n{}: {what}{}", series.provider, place(report));
+        println!("\n{}: {what}", series.provider);
         println!("{}", messages(series, report.libraries.len()));
         if let Some(text) = series.handover_text() {
             println!("{text}");
@@ -278,7 +291,10 @@ fn legend(report: &Report) -> String {
     if report.libraries.len() == 2 {
         text += "; A/B is the median of the rounds' ratios";
     }
-    if !report.series.is_empty() {
+    if report.ranks.is_some() {
+        text += "\nlatency: one operation after the other, at the member that took longest, less \
+                 is better; allreduce: sums of FI_DOUBLE";
+    } else if !report.series.is_empty() {
         text += &match report.series.iter().any(Series::is_rma) {
             true => format!("\nwith {WINDOW} operations under way; more is better"),
             false => format!(
@@ -316,6 +332,9 @@ fn table(header: Vec<String>) -> Table {
 }
 
 fn messages(series: &Series, subjects: usize) -> Table {
+    if series.is_group() {
+        return group(series, subjects);
+    }
     if series.is_rma() {
         return operations(series, subjects);
     }
@@ -354,6 +373,19 @@ fn operations(series: &Series, subjects: usize) -> Table {
             let parts = [series.operations(kind, size), series.moved(kind, size)];
             row.extend(parts.into_iter().flatten().flat_map(|q| q.cells(millions)));
         }
+        table.add_row(row);
+    }
+    table
+}
+
+fn group(series: &Series, subjects: usize) -> Table {
+    let mut header = vec!["operation".to_owned(), "bytes".to_owned()];
+    header.extend(columns("latency us", subjects));
+    let mut table = table(header);
+    for test in &series.tests {
+        let mut row = vec![test.kind.word().to_owned(), bytes(test.size)];
+        let latency = series.duration(test.kind, test.size);
+        row.extend(latency.into_iter().flat_map(|q| q.cells(digits)));
         table.add_row(row);
     }
     table
@@ -411,14 +443,35 @@ pub(super) fn json(report: &Report) -> Value {
         "libraries": libraries,
         "messages": of_kind(report, false),
         "remote_memory": of_kind(report, true),
+        "collectives": collectives(report),
         "address_vectors": report.insertions.iter().map(insertion_json).collect::<Vec<_>>(),
     })
 }
 
 fn of_kind(report: &Report, rma: bool) -> Vec<Value> {
     let series = report.series.iter();
-    let fits = series.filter(|series| series.is_rma() == rma);
+    let fits = series.filter(|series| series.is_rma() == rma && !series.is_group());
     fits.map(series_json).collect()
+}
+
+fn collectives(report: &Report) -> Vec<Value> {
+    let groups = report.series.iter().filter(|series| series.is_group());
+    let group = |series: &Series| {
+        let row = |test: &Test| {
+            let latency = series.duration(test.kind, test.size);
+            json!({
+                "operation": test.kind.word(),
+                "bytes": test.size,
+                "latency_us": latency.map(|quantity| quantity.json()),
+            })
+        };
+        json!({
+            "provider": series.provider,
+            "ranks": report.ranks,
+            "results": series.tests.iter().map(row).collect::<Vec<_>>(),
+        })
+    };
+    groups.map(group).collect()
 }
 
 fn series_json(series: &Series) -> Value {
@@ -536,6 +589,38 @@ mod tests {
         assert_eq!(value["nanoseconds"]["median"], json!(100.0));
         let times = &value["latency_of_8_bytes_in_handovers"];
         assert_eq!(times["A"]["samples"], json!([10.0, 5.0, 20.0]));
+    }
+
+    #[test]
+    fn a_group_has_a_row_for_each_operation() {
+        let test = |kind, size| Test {
+            kind,
+            size,
+            count: 1000,
+        };
+        let series = Series {
+            provider: "shm".to_owned(),
+            tests: vec![test(Kind::Barrier, 0), test(Kind::Allreduce, 8)],
+            nanos: vec![vec![vec![3_000_000], vec![7_000_000]]],
+            handovers: Vec::new(),
+        };
+        let text = messages(&series, 1).to_string();
+        for part in ["barrier", "allreduce", "3.00", "7.00"] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        let report = Report {
+            cores: None,
+            ranks: Some(3),
+            rounds: 1,
+            libraries: Vec::new(),
+            series: vec![series],
+            insertions: Vec::new(),
+        };
+        let value = json(&report);
+        assert_eq!(value["messages"], json!([]));
+        let group = &value["collectives"][0];
+        assert_eq!(group["ranks"], 3);
+        assert_eq!(group["results"][1]["latency_us"]["A"]["median"], 7.0);
     }
 
     #[test]

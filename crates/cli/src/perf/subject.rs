@@ -75,13 +75,49 @@ pub(super) fn home(provider: &str) -> Option<&'static str> {
 pub(super) const KEY: u64 = 1;
 
 /// What an endpoint must do.
-pub(super) fn caps(rma: bool) -> Flags {
-    let messages = Flags::MSG | Flags::TAGGED;
-    match rma {
-        true => messages | Flags::RMA,
-        false => messages,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Tagged messages.
+    Messages,
+    /// Also writes and reads of the peer's memory.
+    Memory,
+    /// Collective operations.
+    Groups,
+}
+
+impl Wanted {
+    /// The capabilities to ask for.
+    pub(super) fn caps(self) -> Flags {
+        let messages = Flags::MSG | Flags::TAGGED;
+        match self {
+            Self::Messages => messages,
+            Self::Memory => messages | Flags::RMA,
+            Self::Groups => messages | Flags::COLLECTIVE,
+        }
     }
 }
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Messages => "tagged RDM endpoint",
+            Self::Memory => "tagged RDM endpoint with FI_RMA",
+            Self::Groups => "tagged RDM endpoint with FI_COLLECTIVE",
+        })
+    }
+}
+
+/// A library has not what is to be measured: an error that ends no more than that.
+#[derive(Debug)]
+pub(super) struct Lacks(pub(super) String);
+
+impl std::fmt::Display for Lacks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Lacks {}
 
 #[cfg(test)]
 mod tests {

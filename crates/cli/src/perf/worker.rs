@@ -1,4 +1,4 @@
-//! One of the two measuring processes.
+//! One of the measuring processes.
 
 use std::io::{Write as _, stdin, stdout};
 use std::time::Duration;
@@ -10,7 +10,9 @@ use ripstop_tcp::TcpProvider;
 use super::args::{Side, WorkerOptions};
 use super::av::resident;
 use super::lane::{self, Lane, Site};
+use super::member::{InGroup, Member};
 use super::protocol::{Answer, Order};
+use super::subject::{Lacks, Wanted};
 use super::{cores, foreign, handover, native};
 use crate::exit::Told;
 
@@ -22,8 +24,12 @@ pub fn main(options: &WorkerOptions) -> Result<()> {
     let Err(error) = measure(options) else {
         return Ok(());
     };
+    let answer = match error.downcast_ref() {
+        Some(Lacks(what)) => Answer::Lacks(what.clone()),
+        None => Answer::Failed(format!("{error:#}")),
+    };
     // If nobody listens any more there is nobody to tell.
-    let _ = say(&Answer::Failed(format!("{error:#}")));
+    let _ = say(&answer);
     Err(Told(1).into())
 }
 
@@ -31,34 +37,65 @@ fn measure(options: &WorkerOptions) -> Result<()> {
     if let Some(core) = options.core {
         cores::pin(core)?;
     }
+    let wanted = match (options.rma, options.rank) {
+        (true, _) => Wanted::Memory,
+        (_, Some(_)) => Wanted::Groups,
+        _ => Wanted::Messages,
+    };
     match (&options.lib, options.provider.as_str()) {
-        (Some(path), provider) => {
-            obey(&foreign::Opened::new(path, provider, options.rma)?, options)
-        }
-        (None, "tcp") => obey(
-            &native::Opened::new(&TcpProvider::new(), options.rma)?,
-            options,
-        ),
-        (None, "shm") => obey(
-            &native::Opened::new(&ShmProvider::new(), options.rma)?,
-            options,
-        ),
+        (Some(path), provider) => obey(&foreign::Opened::new(path, provider, wanted)?, options),
+        (None, "tcp") => obey(&native::Opened::new(&TcpProvider::new(), wanted)?, options),
+        (None, "shm") => obey(&native::Opened::new(&ShmProvider::new(), wanted)?, options),
         (None, other) => bail!("Ripstop has no provider {other}: choose tcp or shm"),
     }
 }
 
 fn obey<S: Site>(site: &S, options: &WorkerOptions) -> Result<()> {
+    if let Some(rank) = options.rank {
+        let mut member = InGroup::new(site.member(options.largest, rank)?);
+        let address = member.address()?;
+        return serve(site, address, |order| {
+            carry_out_in_group(&mut member, order)
+        });
+    }
     let mut lane = site.lane(options.largest.max(lane::ACK_SIZE))?;
+    let address = lane.address()?;
+    serve(site, address, |order| {
+        carry_out(site, &mut lane, options.side, order)
+    })
+}
+
+/// Carries out orders until there are no more.
+fn serve<S: Site>(
+    site: &S,
+    address: Vec<u8>,
+    mut carry_out: impl FnMut(Order) -> Result<Answer>,
+) -> Result<()> {
     say(&Answer::Ready {
-        address: lane.address()?,
+        address,
         provider: site.provider(),
         api: site.api(),
     })?;
     for line in stdin().lines() {
         let order = serde_json::from_str(&line?).context("an order that makes no sense")?;
-        say(&carry_out(site, &mut lane, options.side, order)?)?;
+        say(&carry_out(order)?)?;
     }
     Ok(())
+}
+
+fn carry_out_in_group<M: Member>(member: &mut InGroup<M>, order: Order) -> Result<Answer> {
+    Ok(match order {
+        Order::Join(addresses) => {
+            member.join(&addresses)?;
+            Answer::Introduced
+        }
+        Order::Run(test) => {
+            let took = member.take(test);
+            let took = took.with_context(|| format!("{:?} of {} bytes", test.kind, test.size))?;
+            Answer::Took { nanos: nanos(took) }
+        }
+        other => bail!("a member of a group does not know {other:?}"),
+    })
 }
 
 fn carry_out<S: Site>(site: &S, lane: &mut S::Lane, side: Side, order: Order) -> Result<Answer> {
@@ -76,6 +113,7 @@ fn carry_out<S: Site>(site: &S, lane: &mut S::Lane, side: Side, order: Order) ->
             let took = handover::take(&name, side, count)?;
             Answer::Took { nanos: nanos(took) }
         }
+        Order::Join(_) => bail!("one of a pair joins no group"),
         Order::Insert(count) => {
             let before = resident()?;
             let took = site.insert(count)?;
