@@ -53,7 +53,7 @@ impl Calls {
     pub(crate) fn of<T: Transport>(ep: &EpState<T>, inject: u64, send: u64) -> Self {
         let bound = |longest: u64, most: usize| {
             let longest = usize::try_from(longest).unwrap_or(usize::MAX);
-            longest.min(most).min(longest_here::<T>()) + 1
+            longest.min(most).min(longest_copied::<T>()) + 1
         };
         let mut small = Self {
             send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),
@@ -324,20 +324,25 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// The longest message in bytes that is written at once.
-const fn longest_here<T: Transport>() -> usize {
+/// The longest message in bytes that is copied to be written at once; what is written from where
+/// it is has no such bound.
+const fn longest_copied<T: Transport>() -> usize {
     match T::Link::GATHERS {
-        true => STAGE - SEND_HEADER,
+        true => usize::MAX - 1,
         false => SCRATCH - SEND_HEADER,
     }
 }
+
+/// The longest message in bytes that is better copied behind others of its burst than written
+/// alone from where it is.
+const JOINED: usize = 256;
 
 /// Whether a message that follows another of the same burst is put off, to be written with more
 /// of them. Where it need not be copied for being written alone, that is only worth it for short
 /// ones.
 #[inline(always)]
 const fn joins<T: Transport>(buf: UserBuf) -> bool {
-    !T::Link::GATHERS || buf.len() <= 256
+    !T::Link::GATHERS || buf.len() <= JOINED
 }
 
 impl<T: Transport> EpState<T> {
