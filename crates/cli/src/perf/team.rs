@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 
 use super::pair::{Crew, Process, Role, Start};
 use super::protocol::{Answer, Order, Test};
+use super::subject::Lacks;
 
 /// Processes of one subject that are in one group.
 pub(super) struct Team {
@@ -43,6 +44,9 @@ impl Team {
         let answers: Result<Vec<Answer>> = self.all().map(Process::answer).collect();
         // Whoever failed first knows why; the others only wait in vain.
         answers.map_err(|error| {
+            if error.is::<Lacks>() {
+                return error;
+            }
             let others = self.all().filter_map(Process::last_words);
             others.fold(error, |error, words| error.context(words))
         })

@@ -11,12 +11,15 @@ use ripstop_types::{AtomicOp, AvType, Collective, Datatype, Errno, FiAddr, Flags
 use super::{Opened, failure, posted};
 use crate::perf::member::{self, ELEMENT, Member};
 use crate::perf::protocol::Kind;
+use crate::perf::subject::Lacks;
 
 /// Token of every operation.
 const OPERATION: u64 = 1;
 
 /// An endpoint of a library.
 pub(in crate::perf) struct ForeignMember {
+    /// The library and its provider.
+    who: String,
     group: Option<Group<Single>>,
     set: Option<AvSet<Single>>,
     ep: Endpoint<Single>,
@@ -46,7 +49,9 @@ impl ForeignMember {
             .enable()?;
         let operand = member::operand(rank, largest);
         let result = Buf::zeroed(operand.len());
+        let (path, provider) = (opened.library.path().display(), opened.info.provider());
         Ok(Self {
+            who: format!("{path} with provider {provider}"),
             group: None,
             set: None,
             ep,
@@ -68,15 +73,15 @@ impl Member for ForeignMember {
         for address in addresses {
             self.av.insert(&Addr::from_bytes(address))?;
         }
-        let set = self.av.set(&AvSetAttr {
-            count: addresses.len(),
-            range: (FiAddr::NOTAVAIL, FiAddr::NOTAVAIL),
-            stride: 0,
-            flags: UNIVERSE,
-        })?;
-        self.group = Some(self.ep.join(&set, set.addr()?, Flags::empty())?);
-        self.set = Some(set);
-        Ok(())
+        self.join_all(addresses.len())
+            .map_err(|error| match error.errno {
+                Errno::ENOSYS => {
+                    let who = &self.who;
+                    let text = "has no collectives, although it offers FI_COLLECTIVE";
+                    Lacks(format!("{who} {text}: {error}")).into()
+                }
+                _ => error.into(),
+            })
     }
 
     fn joined(&mut self) -> Result<bool> {
@@ -148,6 +153,19 @@ impl Member for ForeignMember {
 }
 
 impl ForeignMember {
+    /// Begins to join the group of all that the address vector has.
+    fn join_all(&mut self, count: usize) -> ripstop_foreign::Result<()> {
+        let set = self.av.set(&AvSetAttr {
+            count,
+            range: (FiAddr::NOTAVAIL, FiAddr::NOTAVAIL),
+            stride: 0,
+            flags: UNIVERSE,
+        })?;
+        self.group = Some(self.ep.join(&set, set.addr()?, Flags::empty())?);
+        self.set = Some(set);
+        Ok(())
+    }
+
     /// Takes back what an operation had; those of a barrier are empty.
     fn keep(&mut self, bufs: Vec<Buf>) {
         if let Ok(bufs) = <[Buf; 2]>::try_from(bufs)
