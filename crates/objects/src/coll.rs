@@ -488,7 +488,7 @@ impl<T: Transport> State<T> {
             _ => format!(" and {others} more"),
         };
         let why = match waits.crossed {
-            true => ", which waits for this endpoint to join another group",
+            true => "; it or others wait for this endpoint to join another group",
             false => "",
         };
         log_warn!(

@@ -256,28 +256,6 @@ impl<B: Buffer> Collectives<B> {
         Some(message)
     }
 
-    /// Whether somebody waits for this member, as member 0 of a set that it does not join.
-    pub(super) fn asks_elsewhere(&self, ep: u32, src: FiAddr, digest: u64) -> bool {
-        self.elsewhere(ep, src, digest).is_some()
-    }
-
-    /// Takes what was meant by that.
-    pub(super) fn take_elsewhere(&mut self, ep: u32, src: FiAddr, digest: u64) -> Option<Message> {
-        let found = self.elsewhere(ep, src, digest)?;
-        let message = self.early.get(found)?.message;
-        self.forget_early(found);
-        Some(message)
-    }
-
-    fn elsewhere(&self, ep: u32, src: FiAddr, digest: u64) -> Option<u32> {
-        self.find_early(|early| {
-            let message = &early.message;
-            message.kind == Kind::Join
-                && (early.ep, early.src) == (ep, src)
-                && message.group != digest
-        })
-    }
-
     /// Forgets an early message, and frees what it took.
     pub(super) fn forget_early(&mut self, id: u32) {
         let Some(early) = self.early.get(id) else {

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Errno, FiAddr, Result};
 
+use super::circle::Probes;
 use super::early::Early;
 use super::message::{EAGER, Gone, Kind, Message};
 use super::operation::{Action, Op, Outcome, Place, Receiving, Request, Sending, mix};
@@ -68,10 +69,8 @@ pub(super) struct Group {
     pub(super) since: Option<core::time::Duration>,
     /// How often they were.
     pub(super) rounds: u32,
-    /// How often in a row one of them was seen to wait for this member elsewhere.
-    pub(super) crossed: u32,
-    /// The last one that looked for this member elsewhere, and how long that holds.
-    pub(super) pinged: (u32, u32),
+    /// Of those that wait for this member elsewhere.
+    pub(super) probes: Probes,
 }
 
 impl Group {

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Errno, FiAddr, Result};
 
+use super::circle::Probes;
 use super::group::{Collectives, Group, Joining, State};
 use super::message::{Gone, Kind, Message};
 use super::operation::Action;
@@ -53,8 +54,7 @@ impl<B: Buffer> Collectives<B> {
             failed: Ring::new(),
             since: None,
             rounds: 0,
-            crossed: 0,
-            pinged: (0, 0),
+            probes: Probes::default(),
         })?;
         match me {
             0 => self.collect(id),
@@ -200,6 +200,10 @@ impl<B: Buffer> Collectives<B> {
 
     /// Takes a message about joining; `false` if it is to be kept.
     pub(super) fn handle_joining(&mut self, ep: u32, src: FiAddr, message: &Message) -> bool {
+        if message.kind == Kind::Decline && Gone::from_number(message.tag) == Gone::Circle {
+            self.note_circle(ep, src, message);
+            return true;
+        }
         let fits = |group: &Group| {
             group.ep == ep
                 && group.state == State::Joining
@@ -227,10 +231,7 @@ impl<B: Buffer> Collectives<B> {
                     true
                 }
                 // Not kept: a later join of that set has nothing to do with it.
-                Kind::Decline if Gone::from_number(message.tag) == Gone::Mismatch => {
-                    self.declined_elsewhere(ep, src);
-                    true
-                }
+                Kind::Decline => Gone::from_number(message.tag) == Gone::Mismatch,
                 _ => false,
             };
         };
@@ -278,21 +279,6 @@ impl<B: Buffer> Collectives<B> {
         let found = self.groups.ids().find(is);
         if let Some(id) = found {
             self.member_lost(id, message.from, Errno::ECANCELED);
-        }
-    }
-
-    /// Member 0 of another group has found that the two wait for each other.
-    fn declined_elsewhere(&mut self, ep: u32, src: FiAddr) {
-        for id in 0..self.groups.end() {
-            let joins = |group: &&Group| group.ep == ep && group.state == State::Joining;
-            let Some(group) = self.groups.get(id).filter(joins) else {
-                continue;
-            };
-            if let Some(rank) = group.rank_of(src)
-                && self.crossing(id) == Some(rank)
-            {
-                self.end_crossed(id, rank);
-            }
         }
     }
 

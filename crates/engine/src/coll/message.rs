@@ -23,6 +23,8 @@ pub enum Gone {
     Memory = 4,
     /// A member has no collectives.
     Unsupported = 5,
+    /// Not one that ended: members wait for each other in a circle, each to join another group.
+    Circle = 6,
 }
 
 impl Gone {
@@ -34,6 +36,7 @@ impl Gone {
             2 => Self::Lost,
             4 => Self::Memory,
             5 => Self::Unsupported,
+            6 => Self::Circle,
             _ => Self::Left,
         }
     }
@@ -53,7 +56,7 @@ impl Gone {
     pub(super) const fn errno(self) -> Errno {
         match self {
             // It can only be done there if it was another one.
-            Self::Done | Self::Mismatch => Errno::EINVAL,
+            Self::Done | Self::Mismatch | Self::Circle => Errno::EINVAL,
             Self::Lost => Errno::ECONNABORTED,
             Self::Left => Errno::ECANCELED,
             Self::Memory => Errno::ENOMEM,

@@ -6,6 +6,7 @@
 //! driver, a protocol engine such as [`xnet`](crate::xnet), tells it what arrives, and does what
 //! [`Collectives::next_action`] asks for: messages to members, copies, reductions.
 
+mod circle;
 mod early;
 mod group;
 mod join;

@@ -1,6 +1,7 @@
 //! What members make of each other's messages.
 
 use core::time::Duration;
+use std::vec;
 use std::vec::Vec;
 
 use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr};
@@ -312,6 +313,119 @@ fn members_that_wait_for_each_other_in_different_groups_end() {
         let told = pass(&mut members, 8..30);
         assert_eq!(told.joins, [Some(Errno::EINVAL); 2], "{sets:?}");
     }
+}
+
+/// The sets of a circle: each member joins one of which the next one is to be a member, and does
+/// not join that of the one before.
+fn join_in_circle(members: &mut [Members], n: u64, first: impl Fn(u64) -> bool) {
+    for me in 0..n {
+        let next = (me + 1) % n;
+        let ranks = match first(me) {
+            true => [me, next],
+            false => [next, me],
+        };
+        join(&mut members[me as usize], &ranks, me, 100 + me);
+    }
+}
+
+#[test]
+fn members_that_wait_for_each_other_in_a_circle_end() {
+    for n in 2..=9 {
+        // By who is member 0: who joins, who is waited for, and both.
+        for first in [|_| true, |_| false, |me| me % 2 == 0] {
+            let mut members = nodes(n as usize);
+            join_in_circle(&mut members, n, first);
+            let told = pass(&mut members, 0..10);
+            assert_eq!(told.joins, [], "too early: {n}");
+            assert!(told.waits.iter().any(|waits| waits.crossed), "{n}");
+            let told = pass(&mut members, 10..30);
+            assert_eq!(told.joins, vec![Some(Errno::EINVAL); n as usize], "{n}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_a_circle_hears_of_it_and_others_wait_on() {
+    let mut members = nodes(7);
+    join_in_circle(&mut members, 3, |_| true);
+    // One that has joined the set of a member of the circle.
+    for me in [4, 5] {
+        let ranks = [me, 0, 6];
+        join(&mut members[me as usize], &ranks, me, 200 + me);
+    }
+    join(&mut members[3], &[0, 3], 3, 300);
+    let told = pass(&mut members, 0..60);
+    assert_eq!(told.joins, [Some(Errno::EINVAL); 3]);
+    // The circle is gone, and who waited for one of it gets what it waited for.
+    join(&mut members[0], &[4, 0, 6], 0, 204);
+    join(&mut members[6], &[4, 0, 6], 6, 204);
+    join(&mut members[0], &[0, 3], 0, 300);
+    assert_eq!(carry(&mut members).joins, [None; 5]);
+}
+
+#[test]
+fn a_chain_of_waiting_members_is_no_circle() {
+    let mut members = nodes(5);
+    for me in 0..4 {
+        join(&mut members[me as usize], &[me, me + 1], me, 100 + me);
+    }
+    let told = pass(&mut members, 0..100);
+    assert_eq!(told.joins, []);
+    assert!(told.waits.iter().all(|waits| !waits.crossed));
+    for me in 1..5 {
+        join(&mut members[me as usize], &[me - 1, me], me, 99 + me);
+    }
+    assert_eq!(carry(&mut members).joins, [None; 8]);
+}
+
+#[test]
+fn a_circle_that_opens_in_time_ends_nothing() {
+    let mut members = nodes(3);
+    join_in_circle(&mut members, 3, |me| me == 1);
+    assert_eq!(pass(&mut members, 0..9).joins, []);
+    join(&mut members[0], &[0, 2], 0, 102);
+    let told = pass(&mut members, 9..40);
+    assert_eq!(told.joins, [None; 2]);
+}
+
+#[test]
+fn a_word_of_a_circle_that_nobody_looked_for_ends_nothing() {
+    let mut members = nodes(2);
+    join(&mut members[0], &[0, 1], 0, SETS[0]);
+    let word = |check| Message {
+        kind: Kind::Decline,
+        group: SETS[0],
+        check,
+        seq: 0,
+        tag: super::Gone::Circle as u32,
+        from: 1,
+        len: 0,
+    };
+    for check in 0..3 {
+        deliver_to(&mut members[0], 1, &word(check));
+    }
+    assert_eq!(carry(&mut members).joins, []);
+}
+
+#[test]
+fn probes_without_end_are_passed_on_in_bounds() {
+    let mut coll = Members::new();
+    join(&mut coll, &[0, 1], 0, SETS[0]);
+    let mut said = 0;
+    for number in 1..10_000_u64 {
+        let probe = Message {
+            kind: Kind::Ping,
+            group: SETS[1],
+            check: u64::MAX - 10_000 + number,
+            seq: 0,
+            tag: 1,
+            from: 0,
+            len: 0,
+        };
+        deliver_to(&mut coll, 1, &probe);
+        said += actions(&mut coll).len();
+    }
+    assert!((1..=32).contains(&said), "{said}");
 }
 
 #[test]

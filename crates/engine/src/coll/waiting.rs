@@ -3,10 +3,10 @@
 
 use core::time::Duration;
 
-use ripstop_types::{Collective, Errno, FiAddr};
+use ripstop_types::{Collective, FiAddr};
 
 use super::group::{Collectives, Group, State};
-use super::message::{Gone, Kind, Message};
+use super::message::{Kind, Message};
 use super::operation::{Action, Receiving, Sending};
 use crate::Buffer;
 
@@ -16,12 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Rounds until the log hears of it.
 const LONG: u32 = 5;
 
-/// Rounds after which two members that wait for each other, each to join another group, are
-/// taken to wait for ever.
+/// Rounds after which members that wait for each other, each to join another group, are taken to
+/// wait for ever.
 const CROSSED: u32 = 10;
-
-/// Rounds for which a member's word holds that it waits for this one.
-const HOLDS: u32 = 2;
 
 /// Somebody who has been waited for long; see [`Action::Waits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +35,7 @@ pub struct Waits {
     pub member: FiAddr,
     /// How many others are waited for besides.
     pub others: u32,
-    /// It waits as well: for this member, to join another group.
+    /// It waits as well, for this member or for one that does so, to join another group.
     pub crossed: bool,
 }
 
@@ -108,31 +105,32 @@ impl<B: Buffer> Collectives<B> {
 
     /// A round of a group that is being joined.
     fn look_after(&mut self, id: u32) {
-        self.look_for_missing(id);
-        let crossing = self.crossing(id);
         let Some(group) = self.groups.get_mut(id) else {
             return;
         };
-        group.pinged.1 = group.pinged.1.saturating_sub(1);
         group.rounds = group.rounds.saturating_add(1);
-        group.crossed = match crossing {
-            Some(_) => group.crossed.saturating_add(1),
-            None => 0,
-        };
-        let (rounds, crossed) = (group.rounds, group.crossed);
+        let rounds = group.rounds;
+        let circling = group.circling();
+        let crossed = group.next_round();
+        self.probe(id);
         if rounds == LONG {
-            self.tell_of_join(id, crossing);
+            self.tell_of_join(id, circling);
         }
-        if let Some(rank) = crossing.filter(|_| crossed >= CROSSED) {
-            self.end_crossed(id, rank);
+        if crossed >= CROSSED {
+            self.end_circle(id);
         }
     }
 
-    fn tell_of_join(&mut self, id: u32, crossing: Option<u32>) {
+    fn tell_of_join(&mut self, id: u32, circling: Option<FiAddr>) {
         let Some(group) = self.groups.get(id) else {
             return;
         };
-        let Some(rank) = crossing.or_else(|| group.awaited().next()) else {
+        let waits_too = |rank: &u32| circling.is_some() && group.member(*rank) == circling;
+        let Some(rank) = group
+            .awaited()
+            .find(waits_too)
+            .or_else(|| group.awaited().next())
+        else {
             return;
         };
         let Some(member) = group.member(rank) else {
@@ -146,57 +144,9 @@ impl<B: Buffer> Collectives<B> {
             rank,
             member,
             others: u32::try_from(others).unwrap_or(u32::MAX),
-            crossed: crossing.is_some(),
+            crossed: circling.is_some(),
         };
         self.push(Action::Waits { group: id, waits });
-    }
-
-    /// A member that this one waits for, and which waits for this one to join another group.
-    pub(super) fn crossing(&self, id: u32) -> Option<u32> {
-        let group = self.groups.get(id)?;
-        group.awaited().find(|rank| {
-            let pinged = group.pinged.0 == *rank && group.pinged.1 > 0;
-            let asked = |src| self.asks_elsewhere(group.ep, src, group.digest);
-            pinged || group.member(*rank).is_some_and(asked)
-        })
-    }
-
-    /// Member 0 of a set looks for this one, which does not join that.
-    pub(super) fn note_ping(&mut self, ep: u32, src: FiAddr, message: &Message) {
-        let known = |group: &Group| group.ep == ep && group.digest == message.group;
-        let is_known = |id| self.groups.get(id).is_some_and(known);
-        if self.groups.ids().any(is_known) {
-            return;
-        }
-        for id in 0..self.groups.end() {
-            let joins = |group: &&mut Group| group.ep == ep && group.state == State::Joining;
-            if let Some(group) = self.groups.get_mut(id).filter(joins)
-                && let Some(rank) = group.rank_of(src)
-                && group.awaited().any(|awaited| awaited == rank)
-            {
-                group.pinged = (rank, HOLDS);
-            }
-        }
-    }
-
-    /// Ends a join, and that of the member which waits for this one elsewhere.
-    pub(super) fn end_crossed(&mut self, id: u32, rank: u32) {
-        let Some(group) = self.groups.get(id) else {
-            return;
-        };
-        let (ep, digest, src) = (group.ep, group.digest, group.member(rank));
-        self.decline(id, Gone::Mismatch);
-        while let Some(message) = src.and_then(|src| self.take_elsewhere(ep, src, digest)) {
-            let Some(to) = src else { break };
-            let answer = Message {
-                kind: Kind::Decline,
-                tag: Gone::Mismatch as u32,
-                from: 0,
-                ..message
-            };
-            self.tell(ep, to, answer);
-        }
-        self.join_failed(id, Errno::EINVAL);
     }
 
     fn is_joining(&self, id: u32) -> bool {
@@ -228,29 +178,6 @@ impl<B: Buffer> Collectives<B> {
                 len: 0,
             };
             self.tell(ep, to, question);
-        }
-    }
-
-    fn look_for_missing(&mut self, id: u32) {
-        for index in 0.. {
-            let Some(group) = self.groups.get(id) else {
-                return;
-            };
-            let Some(rank) = group.missing.get(index).copied() else {
-                return;
-            };
-            let message = Message {
-                kind: Kind::Ping,
-                group: group.digest,
-                check: 0,
-                seq: 0,
-                tag: 0,
-                from: group.me,
-                len: 0,
-            };
-            if let Some(to) = group.member(rank) {
-                self.tell(group.ep, to, message);
-            }
         }
     }
 }

@@ -26,7 +26,7 @@ pub enum CollKind {
     Joined = 6,
     /// The sender does not join, or no longer.
     Decline = 7,
-    /// Nothing: the sender finds out whether the receiver is there.
+    /// The sender waits for the receiver to join.
     #[default]
     Ping = 8,
 }
