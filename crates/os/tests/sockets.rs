@@ -231,6 +231,17 @@ fn the_options_reach_the_kernel() {
 }
 
 #[test]
+fn congestion_control_is_chosen_by_name() {
+    let listener = Socket::tcp_listener(&V4, None, 8).unwrap();
+    listener.set_congestion("reno").unwrap();
+    assert_eq!(listener.congestion().as_deref(), Ok("reno"));
+    let _client = connect(&listener.local_addr().unwrap(), None).unwrap();
+    let (accepted, _) = listener.accept().unwrap().unwrap();
+    assert_eq!(accepted.congestion().as_deref(), Ok("reno"));
+    assert_eq!(accepted.set_congestion("no such thing"), Err(Errno::ENOENT));
+}
+
+#[test]
 fn the_descriptor_can_be_given_away() {
     let socket = Socket::tcp_bound(&V4, None).unwrap();
     let raw = socket.as_raw_fd();

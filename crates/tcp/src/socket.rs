@@ -42,7 +42,12 @@ impl Transport for Tcp {
     }
 
     fn bind(params: &Params, addr: &SocketAddr) -> Result<TcpSocket> {
-        Socket::tcp_bound(addr, params.range_for(addr)).map(TcpSocket)
+        let socket = Socket::tcp_bound(addr, params.range_for(addr))?;
+        // What is accepted here comes from this machine.
+        if addr.ip().is_loopback() {
+            choose_congestion(&socket);
+        }
+        Ok(TcpSocket(socket))
     }
 
     fn bind_row(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
@@ -54,11 +59,13 @@ impl Transport for Tcp {
             let fits = !source.ip().is_unspecified() && source.is_ipv4() == to.is_ipv4();
             fits.then_some(source)
         };
-        let (socket, progress) = match from {
-            Origin::Bound(TcpSocket(socket)) => socket.connect_to(to),
-            Origin::Listening(at) => Socket::connect(to, near(SocketAddr::new(at.ip(), 0))),
-            Origin::Address(source) => Socket::connect(to, source.and_then(near)),
-        }?;
+        let socket = match from {
+            Origin::Bound(TcpSocket(socket)) => socket,
+            Origin::Listening(at) => Socket::tcp_for(to, near(SocketAddr::new(at.ip(), 0)))?,
+            Origin::Address(source) => Socket::tcp_for(to, source.and_then(near))?,
+        };
+        within_machine(&socket, to);
+        let (socket, progress) = socket.connect_to(to)?;
         Ok((TcpSocket(socket), progress))
     }
 
@@ -153,11 +160,33 @@ impl Listener for TcpSocket {
 
     fn accept(&self) -> Result<Option<(Self, SocketAddr)>> {
         let accepted = self.0.accept()?;
-        Ok(accepted.map(|(socket, peer)| (Self(socket), peer)))
+        Ok(accepted.map(|(socket, peer)| {
+            within_machine(&socket, &peer);
+            (Self(socket), peer)
+        }))
     }
 
     fn turn_away(&self, spare: &mut Spare) -> Option<SocketAddr> {
         spare.turn_away(&self.0)
+    }
+}
+
+/// Between processes of one machine there is no network whose load is to be found out. What the
+/// system chooses for those that have one may pace the sender by a timer and keep its window
+/// small: with `bbr`, parts of a large message then leave when the receiver's acknowledgements
+/// come, on the processor of the receiver, in another order than they were written, and some
+/// twice. How much varies by run, and so does the bandwidth.
+fn choose_congestion(socket: &Socket) {
+    // Without it, as the system has it.
+    let _ = socket.set_congestion("reno");
+}
+
+/// See [`choose_congestion`]; for a socket that is or will be connected to `peer`.
+fn within_machine(socket: &Socket, peer: &SocketAddr) {
+    let peer = peer.ip();
+    let is_here = |own: SocketAddr| own.ip() == peer;
+    if peer.is_loopback() || socket.local_addr().is_ok_and(is_here) {
+        choose_congestion(socket);
     }
 }
 

@@ -132,6 +132,15 @@ impl Socket {
     /// What the kernel knows at once: `ENETUNREACH`, `ECONNREFUSED`, `EADDRNOTAVAIL`, `EMFILE`
     /// and the others of `socket(2)`, `bind(2)` and `connect(2)`.
     pub fn connect(dest: &SocketAddr, bind: Option<SocketAddr>) -> Result<(Self, Connect)> {
+        Self::tcp_for(dest, bind)?.connect_to(dest)
+    }
+
+    /// A socket to connect to `dest`, bound as [`connect`](Self::connect) does it.
+    ///
+    /// # Errors
+    ///
+    /// Those of `socket(2)` and `bind(2)`.
+    pub fn tcp_for(dest: &SocketAddr, bind: Option<SocketAddr>) -> Result<Self> {
         let socket = Self::stream(dest)?;
         if let Some(addr) = bind {
             if addr.port() == 0 {
@@ -141,11 +150,11 @@ impl Socket {
             }
             net::bind(&socket.0, &addr).map_err(errno)?;
         }
-        socket.connect_to(dest)
+        Ok(socket)
     }
 
-    /// Starts a connection from a socket that is bound already
-    /// ([`tcp_bound`](Self::tcp_bound)) and does not listen.
+    /// Starts a connection from a socket that is there already ([`tcp_bound`](Self::tcp_bound),
+    /// [`tcp_for`](Self::tcp_for)) and does not listen.
     ///
     /// # Errors
     ///

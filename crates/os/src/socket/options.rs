@@ -83,6 +83,27 @@ impl Socket {
         .map_err(errno)
     }
 
+    /// How the kernel finds out what the network bears (`TCP_CONGESTION`): `reno`, which every
+    /// kernel has and everybody may choose, or another name that it knows. Connections that a
+    /// listening socket accepts start with its choice.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` for one that is not there, `EPERM` for one that not everybody may choose, and the
+    /// others of `setsockopt(2)`.
+    pub fn set_congestion(&self, name: &str) -> Result<()> {
+        sockopt::set_tcp_congestion(&self.0, name).map_err(errno)
+    }
+
+    /// What [`Socket::set_congestion`] has set, or the system's choice.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn congestion(&self) -> Result<String> {
+        sockopt::tcp_congestion(&self.0).map_err(errno)
+    }
+
     /// Asks for `bytes` of room to send (`SO_SNDBUF`). The kernel keeps to its own limits and
     /// no longer adapts the size itself.
     ///

@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ripstop_core::hints::Request;
@@ -8,6 +9,7 @@ use ripstop_core::provider::{
 use ripstop_core::registry::ProviderInfo as _;
 use ripstop_core::{DomainAttr, EpAttr, Hints, Info, TxAttr};
 use ripstop_mem::Parked;
+use ripstop_os::Socket;
 use ripstop_types::{EpType, FiAddr, Flags, Progress, Threading, Version};
 
 use crate::TcpProvider;
@@ -44,6 +46,11 @@ fn info(provider: &TcpProvider, domain: u32, tx: u32, node: &str) -> Option<Info
 
 /// What the sockets of an endpoint that has sent itself a message carry.
 fn sent_as(domain: u32, tx: u32, node: &str) -> Vec<u8> {
+    look(domain, tx, node, |socket| socket.tos().unwrap())
+}
+
+/// What `each` says of the sockets of an endpoint that has sent itself a message.
+fn look<R>(domain: u32, tx: u32, node: &str, each: fn(&Socket) -> R) -> Vec<R> {
     let provider = TcpProvider::new();
     let info = info(&provider, domain, tx, node).expect("an RDM interface");
     assert_eq!((info.domain.tclass, info.tx.tclass), (domain, tx));
@@ -68,7 +75,7 @@ fn sent_as(domain: u32, tx: u32, node: &str) -> Vec<u8> {
         assert!(Instant::now() < end, "the message does not arrive");
     }
     let links = domain.links();
-    let found = links.iter().map(|link| link.0.tos().unwrap()).collect();
+    let found = links.iter().map(|link| each(&link.0)).collect();
     drop(links);
     drop(ep);
     drop((text.unpark(), room.unpark()));
@@ -91,6 +98,26 @@ fn packets_carry_the_class_of_the_endpoint_else_of_the_domain() {
     if std::net::TcpListener::bind("[::1]:0").is_ok() {
         assert_eq!(sent_as(0, DSCP_34, "::1"), [34 << 2; 2]);
     }
+}
+
+#[test]
+fn what_stays_on_this_machine_is_not_measured_as_a_network() {
+    let congestion = |socket: &Socket| socket.congestion().unwrap();
+    assert_eq!(look(0, 0, "127.0.0.1", congestion), ["reno"; 2]);
+    if std::net::TcpListener::bind("[::1]:0").is_ok() {
+        assert_eq!(look(0, 0, "::1", congestion), ["reno"; 2]);
+    }
+    // An address that others reach too, where there is one.
+    let all = super::addresses(&crate::params::Params::read()).unwrap();
+    if let Some(local) = all.iter().find(|local| !local.addr.ip().is_loopback()) {
+        let node = local.addr.ip().to_string();
+        assert_eq!(look(0, 0, &node, congestion), ["reno"; 2], "{node}");
+    }
+    let elsewhere = SocketAddr::from(([192, 0, 2, 7], 9));
+    let socket = Socket::tcp_for(&elsewhere, None).unwrap();
+    let before = congestion(&socket);
+    super::within_machine(&socket, &elsewhere);
+    assert_eq!(congestion(&socket), before);
 }
 
 #[test]
