@@ -14,7 +14,7 @@ use loom::sync::atomic::fence;
 use loom::thread;
 
 use super::primitive::Memory;
-use super::{Layout, Reader, Side, Sleep, Source, Watch, Writer};
+use super::{HEADER, Layout, Reader, Side, Sleep, Source, Watch, Writer};
 
 /// Four entries, four lines: a quarter is one of either.
 fn layout() -> Layout {
@@ -79,6 +79,31 @@ fn chunks_come_whole_and_in_order() {
         let sent = want.clone();
         let sender = thread::spawn(move || write_all(&writer, &sent));
         assert_eq!(read_all(&reader, want.len(), 100), want);
+        sender.join().unwrap();
+    });
+}
+
+/// Who sees the first of several entries sees all of them.
+#[test]
+fn a_message_in_two_entries_comes_at_once() {
+    check(3, || {
+        let (writer, reader) = halves(&Memory::modelled(layout()));
+        let sender = thread::spawn(move || {
+            let payload = [7; 60];
+            let payload = Source::from(&payload[..]).buf();
+            assert_eq!(writer.write_message(&[5; HEADER], HEADER, payload), Ok(100));
+        });
+        let mut room = [0; 128];
+        let count = loop {
+            match reader.read(&mut room).unwrap() {
+                0 => thread::yield_now(),
+                count => break count,
+            }
+        };
+        assert_eq!(
+            (count, &room[..40], &room[40..100]),
+            (100, &[5; 40][..], &[7; 60][..])
+        );
         sender.join().unwrap();
     });
 }

@@ -157,7 +157,13 @@ impl Reader {
                 return Ok(done);
             }
             let Some(len) = entry::as_small(state) else {
-                break;
+                let entry = Entry::check(state, || cell.length(), self.layout)?;
+                if entry.chunk > TOGETHER || entry.len() > room.len() - done {
+                    break;
+                }
+                done = self.read_both(at, entry, room, done);
+                at = self.head.load(Relaxed);
+                continue;
             };
             cell.take_all(line);
             done += len;
@@ -165,6 +171,20 @@ impl Reader {
         }
         let rest = room.get_mut(done..).unwrap_or_default();
         Ok(done + self.read_on(&mut [rest])?)
+    }
+
+    /// Reads all of an entry with a chunk to place `done` of `room`, which has that much room, and
+    /// goes on behind it. Returns the place behind the bytes.
+    fn read_both(&self, at: u64, entry: Entry, room: &mut [u8], done: usize) -> usize {
+        let end = done + entry.len();
+        let (inline, chunk) = room[done..end].split_at_mut(entry.leading);
+        let cell = self.cells.at(at);
+        cell.take(entry.inline_at(), Sink::from(inline).buf());
+        let place = Place::of(self.lines.load(Relaxed), entry.chunk, self.layout);
+        self.buffer
+            .take(place.start(self.layout), Sink::from(chunk).buf());
+        self.finish(at, entry);
+        end
     }
 
     /// Goes to the next entry.

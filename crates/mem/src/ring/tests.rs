@@ -406,3 +406,31 @@ fn a_header_and_its_payload_come_as_one() {
         }
     }
 }
+
+#[test]
+fn a_message_in_several_entries_comes_whole_or_not_at_all() {
+    for filled in 0..=6 {
+        for turn in 0..40 {
+            let (writer, reader) = direction(8, 1024);
+            let mut room = [0; 1024];
+            // Messages may begin at any entry, also before the end of a lap.
+            for _ in 0..turn {
+                assert_eq!(writer.write(Source::from(&[1; 8][..])), Ok(8));
+                assert_eq!(reader.read(&mut room), Ok(8));
+            }
+            for _ in 0..filled {
+                assert_eq!(writer.write(Source::from(&[2; 8][..])), Ok(8));
+            }
+            for len in [17, 72, 73, 184, 185, 200] {
+                let header = *pattern(turn, HEADER).first_chunk().unwrap();
+                let mut payload = pattern(len, len);
+                let written = writer.write_message(&header, 40, user(&mut payload));
+                assert_eq!(written, Ok(40 + len));
+                let old = if len == 17 { 8 * filled } else { 0 };
+                assert_eq!(reader.read(&mut room), Ok(old + 40 + len));
+                assert_eq!(room[old..old + 40], header);
+                assert_eq!(room[old + 40..old + 40 + len], payload);
+            }
+        }
+    }
+}

@@ -10,6 +10,9 @@ use crate::ring::layout::{HEADER, INLINE, LEADING, LINE, Layout, RingError, Side
 use crate::ring::piece::{AsSource, Source};
 use crate::ring::primitive::{Buffer, Cell, Cells, Credit, Memory};
 
+/// A message goes to so many small entries rather than to a chunk.
+const FEW: usize = 4;
+
 /// The half of a pair's direction that writes a stream of bytes.
 ///
 /// One thread at a time uses it: its owner's lock sees to that. See [the module](super).
@@ -127,9 +130,56 @@ impl Writer {
         header_len: usize,
         payload: UserBuf,
     ) -> Result<usize, RingError> {
-        let header = header.get(..header_len).unwrap_or(header);
-        let len = header.len().saturating_add(payload.len());
-        self.write_on(&[Source::from(header), Source::from(payload)], len)
+        let head = header.get(..header_len).unwrap_or(header);
+        let len = head.len().saturating_add(payload.len());
+        if len.wrapping_sub(1) < FEW * INLINE && self.write_few(header, head.len(), payload) {
+            return Ok(len);
+        }
+        if payload.len().wrapping_sub(1) < self.layout.chunk() {
+            let at = self.tail.load(Relaxed);
+            let Some(place) = self.room(at, payload.len())? else {
+                return Ok(0);
+            };
+            let cell = self.cells.at(at);
+            cell.set_length(payload.len() as u64);
+            cell.put(8, Source::from(head).buf());
+            self.buffer.put(place.start(self.layout), payload);
+            self.used.store(place.end, Relaxed);
+            self.publish(at, cell, entry::with_chunk(head.len()));
+            return Ok(len);
+        }
+        self.write_on(&[Source::from(head), Source::from(payload)], len)
+    }
+
+    /// Writes a short message to several small entries, all or nothing; `false` if there is no
+    /// room for them. The reader sees them at once: the first one is said last.
+    fn write_few(&self, header: &[u8; HEADER], header_len: usize, payload: UserBuf) -> bool {
+        let first = payload.first(INLINE - header_len);
+        let rest = payload.skip(first.len());
+        let count = 1 + rest.len().div_ceil(INLINE) as u64;
+        let at = self.tail.load(Relaxed);
+        let position = self.turn.position(at);
+        let free = self
+            .turn
+            .position(self.limit.load(Relaxed))
+            .wrapping_sub(position);
+        if free > u64::from(self.layout.entries()) || free < count {
+            return false;
+        }
+        for index in (1..count).rev() {
+            let part = rest.skip((index as usize - 1) * INLINE).first(INLINE);
+            let other = self.turn.cursor(position.wrapping_add(index));
+            let cell = self.cells.at(other);
+            cell.put(0, part);
+            cell.publish(other & LAP | entry::small(part.len()));
+        }
+        let cell = self.cells.at(at);
+        cell.put_header(header);
+        cell.put(header_len, first);
+        cell.publish(at & LAP | entry::small(header_len + first.len()));
+        let next = self.turn.cursor(position.wrapping_add(count));
+        self.tail.store(next, Relaxed);
+        true
     }
 
     /// Whether a payload of so many bytes goes into one entry with its header, if that has at
