@@ -158,7 +158,14 @@ impl Reader {
             }
             let Some(len) = entry::as_small(state) else {
                 let entry = Entry::check(state, || cell.length(), self.layout)?;
-                if entry.chunk > TOGETHER || entry.len() > room.len() - done {
+                let together = match entry.chunk > TOGETHER {
+                    true => entry.leading,
+                    false => entry.len(),
+                };
+                if together > room.len() - done && done > 0 {
+                    return Ok(done);
+                }
+                if entry.chunk > TOGETHER || together > room.len() {
                     break;
                 }
                 done = self.read_both(at, entry, room, done);
@@ -170,6 +177,9 @@ impl Reader {
             at = self.step(at);
         }
         let rest = room.get_mut(done..).unwrap_or_default();
+        if done > 0 && rest.len() < INLINE {
+            return Ok(done);
+        }
         Ok(done + self.read_on(&mut [rest])?)
     }
 

@@ -434,3 +434,59 @@ fn a_message_in_several_entries_comes_whole_or_not_at_all() {
         }
     }
 }
+
+#[test]
+fn what_has_no_room_is_left_whole_for_the_next_read() {
+    for len in [INLINE, 20, 900] {
+        let (writer, reader) = direction(64, 16384);
+        let sent = pattern(7, len);
+        for _ in 0..10 {
+            assert_eq!(writer.write(Source::from(&sent[..])), Ok(len));
+        }
+        let mut room = vec![0; 8 * len + len / 2];
+        let mut left = 10;
+        while left > 0 {
+            let count = reader.read(&mut room).unwrap();
+            assert!(count > 0 && count.is_multiple_of(len), "{count} of {len}");
+            for came in room[..count].chunks(len) {
+                assert_eq!(came, sent);
+                left -= 1;
+            }
+        }
+        assert_eq!(reader.read(&mut room), Ok(0));
+    }
+}
+
+#[test]
+fn an_entry_that_is_longer_than_the_room_comes_in_parts() {
+    let (writer, reader) = direction(64, 16384);
+    let sent = pattern(3, 900);
+    assert_eq!(writer.write(Source::from(&sent[..])), Ok(900));
+    let mut came = Vec::new();
+    let mut room = [0; 100];
+    while came.len() < 900 {
+        let count = reader.read(&mut room).unwrap();
+        came.extend_from_slice(&room[..count]);
+    }
+    assert_eq!(came, sent);
+}
+
+#[test]
+fn each_of_several_messages_has_an_entry_of_its_own() {
+    let (writer, reader) = direction(16, 16384);
+    let (header, payload) = (pattern(1, 40), pattern(2, 2000));
+    let pieces = [&header[..], &payload[..], &header[..], &payload[..]];
+    assert_eq!(writer.write_all(&pieces), Ok(4080));
+    let mut room = [0; 8192];
+    for _ in 0..2 {
+        assert_eq!(reader.read(&mut room), Ok(40));
+        assert_eq!((&room[..40], reader.at_hand()), (&header[..], 2000));
+        assert_eq!(reader.take_at_hand(user(&mut room)), 2000);
+        assert_eq!(room[..2000], payload);
+    }
+    // Short pieces share a chunk.
+    let pieces = [&header[..], &header[..], &payload[..100], &payload[..300]];
+    assert_eq!(writer.write_all(&pieces), Ok(480));
+    assert_eq!(reader.read(&mut room), Ok(480));
+    assert_eq!(room[180..480], payload[..300]);
+}

@@ -13,6 +13,9 @@ use crate::ring::primitive::{Buffer, Cell, Cells, Credit, Memory};
 /// A message goes to so many small entries rather than to a chunk.
 const FEW: usize = 4;
 
+/// A piece of so many bytes ends the chunk that it is in.
+const LONG: usize = 256;
+
 /// The half of a pair's direction that writes a stream of bytes.
 ///
 /// One thread at a time uses it: its owner's lock sees to that. See [the module](super).
@@ -255,7 +258,10 @@ impl Writer {
             ..=INLINE => rest.len,
             _ => rest.whole(LEADING),
         };
-        let chunk = (rest.len - leading).min(self.layout.chunk());
+        let chunk = match leading < rest.len {
+            true => rest.chunk(leading, self.layout.chunk()),
+            false => 0,
+        };
         let at = self.tail.load(Relaxed);
         let Some(place) = self.room(at, chunk)? else {
             return Ok(false);
@@ -323,6 +329,22 @@ impl<P: AsSource> Rest<'_, P> {
             (sum, off) = (next, 0);
         }
         sum
+    }
+
+    /// The bytes of a chunk behind the next `leading`, at most `most`: it ends with the first long
+    /// piece, so that the header behind that leads an entry of its own.
+    fn chunk(&self, leading: usize, most: usize) -> usize {
+        let (mut skip, mut sum) = (self.off + leading, 0_usize);
+        for piece in self.pieces {
+            let len = piece.as_source().len();
+            let part = len.saturating_sub(skip);
+            skip -= len - part;
+            sum = sum.saturating_add(part);
+            if part >= LONG || sum >= most {
+                break;
+            }
+        }
+        sum.min(most)
     }
 
     /// Hands on the next `len` bytes, each part with its place among them.
