@@ -32,6 +32,9 @@
 //! | 16..32 | 0 |
 //! | 32..64 | the lap: position / N + 1, cut to 32 bits |
 //!
+//! A short message may take several entries without a chunk: they are stored from the last to the
+//! first, so that a reader finds all of them or none.
+//!
 //! A **chunk** lies in the buffer and is not pointed at: both sides count lines of 64 bytes, a
 //! chunk starts at the line behind the one before it, and one that would cross the end of the
 //! buffer starts at its begin (the lines skipped count as used).

@@ -25,6 +25,9 @@ const FINDS: u32 = 64;
 /// Polls of all in a row after a stream had no room to be written.
 const WRITES: u32 = 64;
 
+/// One of so many of these asks epoll too, where that does not tell of room.
+const ASKS: u32 = 16;
+
 /// Polls of all that find nothing before streams are remembered again, after there were many.
 const COLD: u32 = 64;
 
@@ -52,6 +55,8 @@ pub(crate) struct Hot<T: Transport> {
     /// Polls of all in a row from now on: a stream waits for room to be written, which reads do
     /// not notice.
     writes: u32,
+    /// Polls of all among these; wraps.
+    polls: u32,
 }
 
 /// What a quick read has found, for [`State::handle_found`]: this many bytes at the front of the
@@ -81,6 +86,7 @@ impl<T: Transport> Default for Hot<T> {
             finds: 0,
             cold_for: 0,
             writes: 0,
+            polls: 0,
         }
     }
 }
@@ -190,6 +196,12 @@ impl<T: Transport> Hot<T> {
         }
     }
 
+    /// Whether a poll of all asks epoll, of a transport that it does not tell of room.
+    const fn asks(&mut self) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        self.writes == 0 || self.polls.is_multiple_of(ASKS)
+    }
+
     /// A stream waits for room to be written.
     pub(crate) const fn write_waits(&mut self) {
         self.writes = WRITES;
@@ -291,7 +303,8 @@ impl<T: Transport> State<T> {
             true => self.look(),
             false => (0, NIL),
         };
-        let found = self.epoll.poll(&mut events).is_ok() && !events.is_empty();
+        let asks = !looks::<T>() || self.hot.asks();
+        let found = asks && self.epoll.poll(&mut events).is_ok() && !events.is_empty();
         if found {
             for index in 0..events.len() {
                 let Some(event) = events.at(index) else { break };
@@ -326,7 +339,7 @@ impl<T: Transport> State<T> {
         } else if self.hot.cold_for > 0 {
             self.hot.cold_for -= 1;
         }
-        if !self.ending.is_empty() {
+        if asks && !self.ending.is_empty() {
             self.end_streams(if events.is_full() { ended } else { usize::MAX });
         }
         self.events = Some(events);
@@ -441,7 +454,7 @@ impl<T: Transport> State<T> {
 
     /// Takes plain writes, messages between them, and one whose rest the link has at hand, from
     /// the last `rest` of `count` bytes in the staging area. Returns how many are left.
-    fn handle_gathered(&mut self, id: u32, count: usize, mut rest: usize) -> usize {
+    pub(crate) fn handle_gathered(&mut self, id: u32, count: usize, mut rest: usize) -> usize {
         let Self {
             engine,
             streams,

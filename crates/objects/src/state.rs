@@ -303,8 +303,12 @@ impl<T: Transport> State<T> {
     pub(crate) fn handle_read(&mut self, id: u32, outcome: Result<usize>) -> bool {
         match outcome {
             Ok(count) => {
+                let rest = match T::Link::GATHERS {
+                    true => self.handle_gathered(id, count, count),
+                    false => count,
+                };
                 let staging = std::mem::take(&mut self.staging);
-                let done = self.consume(id, &staging[..count]);
+                let done = self.consume(id, &staging[count - rest..count]);
                 let full = count == staging.len();
                 self.staging = staging;
                 match done {
@@ -574,6 +578,9 @@ impl<T: Transport> State<T> {
                     }
                 }
                 Err(Errno::EAGAIN) => {
+                    if link.await_room() {
+                        continue;
+                    }
                     self.watch(id, |interest| interest.write = true);
                     self.hot.write_waits();
                     return;

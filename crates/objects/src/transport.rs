@@ -233,6 +233,12 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
         0
     }
 
+    /// After a write without room: waits for at most a moment, unless there is something to read;
+    /// whether there is room now. For a link whose peer may make room at any time.
+    fn await_room(&self) -> bool {
+        false
+    }
+
     /// As [`Link::recv`], to several places in order.
     ///
     /// # Errors
