@@ -79,6 +79,15 @@ fn ip(cx: &Cx<'_>) -> Outcome {
     }
 }
 
+/// What the provider makes of a node that is a number, and a port: an address of IP, or a string.
+fn made(cx: &Cx<'_>, node: &str, port: u16) -> Step<Address> {
+    match best(cx)?.src_addr {
+        Some(Address::Ip(_)) => Ok(Address::Ip(at(&format!("{node}:{port}"))?)),
+        Some(Address::Str(_)) => Ok(Address::Str(format!("fi_ns://{node}:{port}"))),
+        other => Err(Stop::not_offered(format!("addresses are {other:?}"))),
+    }
+}
+
 fn of(addr: Option<&Address>) -> Option<SocketAddr> {
     addr.and_then(Address::ip)
 }
@@ -99,21 +108,21 @@ fn towards(query: &mut Query, node: Option<&str>, service: Option<&str>, flags: 
 }
 
 fn dest_node(cx: &Cx<'_>) -> Outcome {
-    ip(cx)?;
+    let wanted = made(cx, "127.0.0.1", 4711)?;
     for info in to(cx, Some("127.0.0.1"), Some("4711"), Flags::empty())? {
-        let dest = of(info.dest_addr.as_ref());
-        ensure!(dest == Some(at("127.0.0.1:4711")?), "dest_addr is {dest:?}");
-        let src = of(info.src_addr.as_ref());
-        ensure!(src.is_some_and(|s| s.ip().is_ipv4()), "src_addr is {src:?}");
+        let dest = info.dest_addr;
+        ensure!(dest.as_ref() == Some(&wanted), "dest_addr is {dest:?}");
+        let src = info.src_addr.as_ref().map(Address::format);
+        ensure!(src == Some(wanted.format()), "src_addr is {src:?}");
     }
     Ok(())
 }
 
 fn source_node(cx: &Cx<'_>) -> Outcome {
-    ip(cx)?;
+    let wanted = made(cx, "127.0.0.1", 4711)?;
     for info in to(cx, Some("127.0.0.1"), Some("4711"), Flags::SOURCE)? {
-        let src = of(info.src_addr.as_ref());
-        ensure!(src == Some(at("127.0.0.1:4711")?), "src_addr is {src:?}");
+        let src = info.src_addr;
+        ensure!(src.as_ref() == Some(&wanted), "src_addr is {src:?}");
         ensure!(
             info.dest_addr.is_none(),
             "dest_addr is {:?}",
@@ -124,10 +133,14 @@ fn source_node(cx: &Cx<'_>) -> Outcome {
 }
 
 fn service_alone(cx: &Cx<'_>) -> Outcome {
-    ip(cx)?;
+    best(cx)?;
     for info in to(cx, None, Some("4711"), Flags::SOURCE)? {
-        let src = of(info.src_addr.as_ref());
-        ensure!(src.is_some_and(|s| s.port() == 4711), "src_addr is {src:?}");
+        let fixed = match &info.src_addr {
+            Some(Address::Ip(src)) => src.port() == 4711,
+            Some(Address::Str(src)) => src == "fi_ns://4711",
+            other => return Err(Stop::not_offered(format!("addresses are {other:?}"))),
+        };
+        ensure!(fixed, "src_addr is {:?}", info.src_addr);
     }
     Ok(())
 }
@@ -183,8 +196,7 @@ fn bad_service(cx: &Cx<'_>) -> Outcome {
 }
 
 fn hints_src_addr(cx: &Cx<'_>) -> Outcome {
-    ip(cx)?;
-    let src = Address::Ip(at("127.0.0.1:4711")?);
+    let src = made(cx, "127.0.0.1", 4711)?;
     let infos = ask(cx, |q| {
         if let Some(hints) = &mut q.hints {
             hints.addr_format = src.format();
@@ -202,8 +214,7 @@ fn hints_src_addr(cx: &Cx<'_>) -> Outcome {
 }
 
 fn hints_dest_addr(cx: &Cx<'_>) -> Outcome {
-    ip(cx)?;
-    let dest = Address::Ip(at("127.0.0.1:4711")?);
+    let dest = made(cx, "127.0.0.1", 4711)?;
     let infos = ask(cx, |q| {
         if let Some(hints) = &mut q.hints {
             hints.addr_format = dest.format();
@@ -221,8 +232,8 @@ fn hints_dest_addr(cx: &Cx<'_>) -> Outcome {
 }
 
 fn node_over_dest_addr(cx: &Cx<'_>) -> Outcome {
-    ip(cx)?;
-    let other = Address::Ip(at("127.0.0.2:1")?);
+    let other = made(cx, "127.0.0.2", 1)?;
+    let wanted = made(cx, "127.0.0.1", 4711)?;
     let infos = ask(cx, |q| {
         towards(q, Some("127.0.0.1"), Some("4711"), Flags::empty());
         if let Some(hints) = &mut q.hints {
@@ -231,8 +242,8 @@ fn node_over_dest_addr(cx: &Cx<'_>) -> Outcome {
         }
     })?;
     for info in infos {
-        let dest = of(info.dest_addr.as_ref());
-        ensure!(dest == Some(at("127.0.0.1:4711")?), "dest_addr is {dest:?}");
+        let dest = info.dest_addr;
+        ensure!(dest.as_ref() == Some(&wanted), "dest_addr is {dest:?}");
     }
     Ok(())
 }
