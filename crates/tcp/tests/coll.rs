@@ -466,6 +466,33 @@ fn members_of_different_sets_do_not_wait_for_each_other_for_ever() {
 }
 
 #[test]
+fn members_that_wait_in_a_circle_do_not_wait_for_ever() {
+    const N: u64 = 4;
+    let mut members = open(N as usize, Progress::Manual);
+    let begin = Instant::now();
+    // Each is in a set with the next one, which joins another.
+    for (member, me) in members.iter_mut().zip(0..) {
+        member.join(&[me, (me + 1) % N], me as usize);
+    }
+    let ended = all(&members, Member::joined);
+    assert!(begin.elapsed() > Duration::from_secs(8));
+    for (me, ended) in ended.into_iter().enumerate() {
+        let error = ended.expect_err("a join");
+        assert_eq!((error.err, error.context), (Errno::EINVAL, me));
+    }
+    // The same in an order that all can keep.
+    for (member, me) in members.iter_mut().zip(0..) {
+        member.join(&[me, (me + 1) % N], 10);
+        member.join(&[(me + N - 1) % N, me], 10);
+    }
+    for _ in 0..2 {
+        for joined in all(&members, Member::joined) {
+            assert_eq!(joined.expect("a group"), 10);
+        }
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let mut members = open(2, Progress::Manual);
     let member = &mut members[0];
