@@ -44,7 +44,7 @@ struct Options {
     /// Run each case this many times.
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: usize,
-    /// Multiply every bound on time, for slow machines and tools like valgrind.
+    /// Multiply every bound on time, for busy machines and tools like valgrind.
     #[arg(long, value_name = "N", default_value_t = 1)]
     slow: u32,
     /// The implementation is the C library: what `differences.toml` explains is no failure.

@@ -13,12 +13,15 @@ use ripstop_core::{Address, Info};
 use ripstop_types::{Errno, FiAddr};
 
 use crate::case::{Cx, Step, Stop};
+use crate::pace::soon;
 use crate::subject::{
     Claimed, Completion, CqError, EqError, Event, Fid, Inject, Post, Result as CallResult, Subject,
     Token,
 };
 
-pub use open::{bare, free, hints, listener, listening, of_provider, offer, prepare, query};
+pub use open::{
+    bare, free, free_port, hints, listener, listening, of_provider, offer, prepare, query,
+};
 pub use remote::{RmaCounters, Target};
 pub use spec::Spec;
 
@@ -26,9 +29,6 @@ pub use spec::Spec;
 pub const A: usize = 0;
 /// The second side.
 pub const B: usize = 1;
-
-/// How long one step may take.
-pub const SOON: Duration = Duration::from_secs(3);
 
 /// One endpoint and what belongs to it.
 #[derive(Debug)]
@@ -239,14 +239,14 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
-    /// Makes progress until `f` has something, at most [`SOON`].
+    /// Makes progress until `f` has something, at most [`soon`].
     ///
     /// # Errors
     ///
     /// Failed when time is up: "`what` did not happen".
     #[track_caller]
     pub fn until<T>(&self, what: &str, f: impl FnMut() -> Step<Option<T>>) -> Step<T> {
-        self.until_within(SOON, what, f)
+        self.until_within(soon(), what, f)
     }
 
     /// As [`Rig::until`], with a bound of its own.
@@ -304,8 +304,8 @@ impl<'a> Rig<'a> {
             if let Some(found) = f()? {
                 return Ok(found);
             }
-            if start.elapsed() > SOON {
-                return Err(Stop::fail(format!("within {SOON:?}, not: {what}")));
+            if start.elapsed() > soon() {
+                return Err(Stop::fail(format!("within {:?}, not: {what}", soon())));
             }
             self.nudge()?;
         }
@@ -341,7 +341,7 @@ impl<'a> Rig<'a> {
     /// Failed when nothing happens in time.
     #[track_caller]
     pub fn event(&self, eq: Fid) -> Step<Happened> {
-        self.event_within(SOON, eq)
+        self.event_within(soon(), eq)
     }
 
     /// As [`Rig::event`], with a bound of its own.
@@ -420,7 +420,7 @@ impl<'a> Rig<'a> {
     /// Failed when it does not end in time.
     #[track_caller]
     pub fn end(&self, side: usize, token: Token) -> Step<Done> {
-        self.end_within(SOON, side, token)
+        self.end_within(soon(), side, token)
     }
 
     /// As [`Rig::end`], with a bound of its own.
@@ -551,7 +551,7 @@ pub fn pattern(len: usize, seed: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Tries a call until it says something else than `FI_EAGAIN`, at most [`SOON`].
+/// Tries a call until it says something else than `FI_EAGAIN`, at most [`soon`].
 ///
 /// # Errors
 ///
@@ -560,7 +560,7 @@ pub fn again<T>(mut call: impl FnMut() -> CallResult<T>) -> CallResult<T> {
     let start = Instant::now();
     loop {
         match call() {
-            Err(e) if e.is(Errno::EAGAIN) && start.elapsed() < SOON => {
+            Err(e) if e.is(Errno::EAGAIN) && start.elapsed() < soon() => {
                 std::thread::sleep(Duration::from_micros(50));
             }
             other => return other,

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{self, Case, Cx, Outcome, Stop};
 use crate::cases;
+use crate::pace;
 use crate::subject::foreign::Foreign;
 use crate::subject::rust::{Rust, Safe, Serial};
 use crate::subject::{Setup, Subject};
@@ -174,6 +175,7 @@ fn once(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
     command
         .args(["--case", id, "--provider", &plan.setup.provider])
         .args(["--threading", level(plan.setup.threading)])
+        .args(["--slow", &plan.slow.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -273,6 +275,7 @@ fn read_all(from: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Stri
 /// Runs one case in this process and prints how it ended, as one line of JSON.
 #[must_use]
 pub fn child(plan: &Plan, id: &str) -> ExitCode {
+    pace::slow_down(plan.slow);
     let ending = match run_here(plan, id) {
         Ok(Ok(())) => Ending::Passed,
         Ok(Err(Stop::NotOffered(why))) => Ending::NotOffered(why),

@@ -5,7 +5,8 @@ use ripstop_types::{Errno, Flags, MrMode, Version, WaitObj};
 use super::c_edge;
 use crate::case::{Case, Cx, Outcome, Stop, offered, refused};
 use crate::ensure;
-use crate::rig::{A, B, Rig, SOON, Spec};
+use crate::pace::soon;
+use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{CqAttr, EpOption, Fid, Post};
 
 pub(super) const CASES: &[Case] = &[
@@ -157,7 +158,7 @@ fn err_entry(cx: &Cx<'_>) -> Outcome {
                 Err(e) => return Err(e.into()),
                 Ok(_) => return Err(Stop::fail(format!("operation {token} succeeded"))),
             }
-            ensure!(start.elapsed() < SOON, "no error");
+            ensure!(start.elapsed() < soon(), "no error");
             rig.s.cq_read(rig.sides[A].cq, 0).ok();
         }
         let entry = edge.readerr_bytes(rig.sides[B].rx_cq, known)?;

@@ -6,7 +6,8 @@ use ripstop_types::{Errno, Flags, WaitObj};
 
 use crate::case::{Case, Cx, Outcome, Step, offered, refused};
 use crate::ensure;
-use crate::rig::{A, B, Rig, SOON, Spec, offer};
+use crate::pace::soon;
+use crate::rig::{A, B, Rig, Spec, offer};
 use crate::subject::{Fid, Post};
 
 pub(super) const CASES: &[Case] = &[
@@ -122,7 +123,7 @@ fn values(cx: &Cx<'_>) -> Outcome {
                 if now == value {
                     return Ok(());
                 }
-                ensure!(start.elapsed() < SOON, "{what} is {now}, not {value}");
+                ensure!(start.elapsed() < soon(), "{what} is {now}, not {value}");
             }
         };
     let value = || s.cntr_read(cntr);
@@ -233,7 +234,7 @@ fn progress(cx: &Cx<'_>) -> Outcome {
         // Only the counters are read.
         while rig.s.cntr_read(tx)? < i || rig.s.cntr_read(rx)? < i {
             ensure!(
-                start.elapsed() < SOON,
+                start.elapsed() < soon(),
                 "no progress without reading the queues"
             );
         }
@@ -246,9 +247,9 @@ fn wait_reached(cx: &Cx<'_>) -> Outcome {
     cx.s.cntr_set(cntr, 5)?;
     for threshold in [0, 4, 5] {
         let start = Instant::now();
-        cx.s.cntr_wait(cntr, threshold, SOON)?;
+        cx.s.cntr_wait(cntr, threshold, soon())?;
         ensure!(
-            start.elapsed() < SOON / 2,
+            start.elapsed() < soon() / 2,
             "back only after {:?}",
             start.elapsed()
         );
@@ -269,7 +270,7 @@ fn wait_timeout(cx: &Cx<'_>) -> Outcome {
                 took + Duration::from_millis(5) >= timeout,
                 "back after {took:?}"
             );
-            ensure!(took < SOON, "back only after {took:?}");
+            ensure!(took < soon(), "back only after {took:?}");
         }
         ensure!(
             cx.s.cntr_readerr(cntr)? == 0,
@@ -286,13 +287,13 @@ fn wait_counts(cx: &Cx<'_>) -> Outcome {
         rig.post(B, Post::recv(8))?;
         rig.post(A, Post::send(*b"counted"))?;
     }
-    rig.s.cntr_wait(tx, 6, SOON)?;
+    rig.s.cntr_wait(tx, 6, soon())?;
     // The sender's progress may still be needed.
     let start = Instant::now();
     loop {
         match rig.s.cntr_wait(rx, 6, Duration::from_millis(20)) {
             Ok(()) => break,
-            Err(e) if e.is(Errno::ETIMEDOUT) && start.elapsed() < SOON => {
+            Err(e) if e.is(Errno::ETIMEDOUT) && start.elapsed() < soon() => {
                 rig.s.cntr_read(tx)?;
             }
             Err(e) => return Err(e.into()),

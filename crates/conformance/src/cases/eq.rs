@@ -6,6 +6,7 @@ use ripstop_types::{Errno, Flags, WaitObj};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
 use crate::ensure;
+use crate::pace::soon;
 use crate::rig::{B, Rig, Spec, bare, listener, listening};
 use crate::subject::{Event, Fid};
 
@@ -118,10 +119,7 @@ fn sread_timeout(cx: &Cx<'_>) -> Outcome {
                 took + Duration::from_millis(5) >= timeout,
                 "{wait:?}: back after {took:?}"
             );
-            ensure!(
-                took < Duration::from_secs(2),
-                "{wait:?}: back only after {took:?}"
-            );
+            ensure!(took < soon(), "{wait:?}: back only after {took:?}");
         }
     }
     Ok(())
@@ -139,7 +137,7 @@ fn sread_event(cx: &Cx<'_>) -> Outcome {
     let (mut rig, name) = listening(cx, &spec)?;
     rig.dial(&spec, &name, &[])?;
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(2) {
+    while start.elapsed() < soon() {
         match rig.s.eq_sread(rig.eqs[B], Duration::from_millis(20)) {
             Ok(Event::ConnReq { .. }) => return Ok(()),
             Ok(event) => return Err(Stop::fail(format!("expected FI_CONNREQ, got {event:?}"))),
@@ -176,10 +174,7 @@ fn fd(cx: &Cx<'_>) -> Outcome {
             }
             rig.nudge()?;
             rig.pump_eq(rig.eqs[0])?;
-            ensure!(
-                start.elapsed() < Duration::from_secs(2),
-                "no request seen by waiting"
-            );
+            ensure!(start.elapsed() < soon(), "no request seen by waiting");
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ use ripstop_types::{AddrFormat, Errno, FiAddr, Flags};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop};
 use crate::ensure;
+use crate::pace::bound;
 use crate::rig::{A, B, Rig, Side, Spec, bare, free, of_provider, pattern};
 use crate::subject::{Inject, Post, Query};
 
@@ -193,7 +194,7 @@ fn both_connect(cx: &Cx<'_>) -> Outcome {
                 rig.pump()?;
             }
             ensure!(
-                start.elapsed() < Duration::from_secs(5),
+                start.elapsed() < bound(Duration::from_secs(5)),
                 "round {round}: FI_EAGAIN for 5 s"
             );
         }
@@ -299,13 +300,10 @@ fn name_of(rig: &Rig<'_>, side: usize) -> Step<Address> {
     name.ok_or_else(|| Stop::fail("no address"))
 }
 
-/// Gives B an address that an endpoint gets again: a process makes up others for endpoints that
-/// do not ask for one.
+/// Gives B an address that it gets again: a process makes up others for endpoints that do not
+/// ask for one, and a port that the system gave may be another's before B is back.
 fn settle(cx: &Cx<'_>, rig: &mut Rig<'_>, spec: &Spec) -> Outcome {
-    if rig.info.addr_format != AddrFormat::Str {
-        return Ok(());
-    }
-    let side = reopen(cx, rig, spec, &free(AddrFormat::Str)?)?;
+    let side = reopen(cx, rig, spec, &free(rig.info.addr_format)?)?;
     rig.s.close(rig.sides[B].ep)?;
     rig.sides[B] = side;
     for (side, peer) in [(A, B), (B, A)] {
@@ -339,13 +337,13 @@ fn reaches(rig: &Rig<'_>, bytes: &[u8]) -> Outcome {
     let start = Instant::now();
     loop {
         let send = rig.post(A, Post::send(bytes))?;
-        match rig.end_within(Duration::from_millis(5500), A, send)? {
+        match rig.end_within(lost(), A, send)? {
             Ok(_) => return Ok(()),
             Err(e) => {
                 let elapsed = start.elapsed();
                 let name = e.err.name();
                 ensure!(
-                    elapsed < Duration::from_secs(8),
+                    elapsed < bound(Duration::from_secs(8)),
                     "still {name} after {elapsed:?}"
                 );
             }
@@ -364,7 +362,7 @@ fn peer_restarts(cx: &Cx<'_>) -> Outcome {
             break got;
         }
         ensure!(
-            start.elapsed() < Duration::from_secs(6),
+            start.elapsed() < bound(Duration::from_secs(6)),
             "nothing arrives at the new peer"
         );
         rig.pump()?;
@@ -380,7 +378,7 @@ fn peer_speaks(cx: &Cx<'_>) -> Outcome {
     let rig = restart(cx)?;
     let recv = rig.post(A, Post::recv(16))?;
     let send = rig.post(B, Post::send(*b"back again"))?;
-    rig.end_within(Duration::from_millis(5500), B, send)?
+    rig.end_within(lost(), B, send)?
         .map_err(|e| Stop::fail(format!("the new peer's send failed: {}", e.err.name())))?;
     ensure!(
         rig.done(A, recv)?.bytes() == b"back again",
@@ -413,7 +411,10 @@ fn posted(rig: &Rig<'_>, post: impl Fn() -> Post, bound: Duration) -> Step<Optio
     )))
 }
 
-const BOUND: Duration = Duration::from_millis(5500);
+/// Within which an implementation gives up on a peer that is not there.
+fn lost() -> Duration {
+    bound(Duration::from_millis(5500))
+}
 
 fn nobody_there(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
@@ -423,20 +424,20 @@ fn nobody_there(cx: &Cx<'_>) -> Outcome {
     open.extend(posted(
         &rig,
         || Post::send(*b"anybody?").with(nobody),
-        BOUND,
+        lost(),
     )?);
     open.extend(posted(
         &rig,
         || Post::tsend(1, *b"anybody?").with(nobody),
-        BOUND,
+        lost(),
     )?);
     open.extend(posted(
         &rig,
         || Post::send(vec![1; 1 << 20]).with(nobody),
-        BOUND,
+        lost(),
     )?);
     for token in open {
-        let left = BOUND.saturating_sub(start.elapsed());
+        let left = lost().saturating_sub(start.elapsed());
         match rig.end_within(left, A, token)? {
             Err(e) => ensure!(
                 e.err == Errno::ECONNREFUSED,
@@ -456,8 +457,8 @@ fn nobody_then_somebody(cx: &Cx<'_>) -> Outcome {
     let mut rig = Rig::open(cx, &spec)?;
     let addr = free(rig.info.addr_format)?;
     let late = rig.insert(A, Some(&addr))?;
-    if let Some(token) = posted(&rig, || Post::send(*b"anybody?").with(late), BOUND)? {
-        match rig.end_within(BOUND, A, token)? {
+    if let Some(token) = posted(&rig, || Post::send(*b"anybody?").with(late), lost())? {
+        match rig.end_within(lost(), A, token)? {
             Err(_) => {}
             Ok(_) => return Err(Stop::fail("a send to nobody succeeded")),
         }
@@ -488,7 +489,7 @@ fn peer_comes_late(cx: &Cx<'_>) -> Outcome {
     rig.sides.push(side);
     let recv = rig.post(2, Post::recv(16))?;
     let arrived = match early {
-        Ok(token) => rig.end_within(BOUND, A, token)?.is_ok(),
+        Ok(token) => rig.end_within(lost(), A, token)?.is_ok(),
         Err(e) if e.is(Errno::EAGAIN) => false,
         Err(e) => return Err(e.into()),
     };
@@ -511,7 +512,7 @@ fn silent_peer(cx: &Cx<'_>) -> Outcome {
     let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
     let addr = stranger.local_addr().map_err(Stop::fail)?;
     let silent = rig.insert(A, Some(&Address::Ip(addr)))?;
-    let bound = Duration::from_secs(10);
+    let bound = bound(Duration::from_secs(10));
     let start = Instant::now();
     if let Some(token) = posted(&rig, || Post::send(*b"hello?").with(silent), bound)? {
         let left = bound.saturating_sub(start.elapsed());
@@ -556,7 +557,7 @@ fn peer_closes(cx: &Cx<'_>) -> Outcome {
         rig.s.close(rig.sides[B].ep)?;
         let start = Instant::now();
         for token in open {
-            let left = Duration::from_secs(7).saturating_sub(start.elapsed());
+            let left = bound(Duration::from_secs(7)).saturating_sub(start.elapsed());
             // Delivered before the end, or failed.
             drop(rig.end_within(left, A, token)?);
         }
@@ -596,7 +597,7 @@ fn directed_lost(cx: &Cx<'_>) -> Outcome {
     let recv = rig.post(B, Post::trecv(1, 0, 8).with(from))?;
     let any = rig.post(B, Post::trecv(2, 0, 8))?;
     rig.s.close(rig.sides[A].ep)?;
-    match rig.end_within(Duration::from_secs(15), B, recv)? {
+    match rig.end_within(bound(Duration::from_secs(15)), B, recv)? {
         Err(e) => ensure!(e.err != Errno::ECANCELED, "the error is {}", e.err.name()),
         Ok(_) => return Err(Stop::fail("a receive from a lost peer succeeded")),
     }

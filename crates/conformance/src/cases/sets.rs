@@ -7,6 +7,7 @@ use ripstop_types::{Errno, Flags, WaitObj};
 use super::c_edge;
 use crate::case::{Case, Cx, Outcome, Step, offered, refused};
 use crate::ensure;
+use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{CqAttr, Fid, Post};
 
@@ -58,8 +59,6 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-const SOON: Duration = Duration::from_secs(3);
-
 fn poll_set(cx: &Cx<'_>, domain: Fid) -> Step<Fid> {
     let opened = c_edge(cx)?.poll_set(domain);
     offered(opened, &[Errno::ENOSYS], "fi_poll_open")
@@ -80,7 +79,7 @@ fn queues(cx: &Cx<'_>) -> Outcome {
     let recv = rig.try_post(B, Post::recv(10))?;
     let send = rig.try_post(A, Post::send(*b"to be told"))?;
     // Nothing else makes progress at B.
-    let end = Instant::now() + SOON;
+    let end = Instant::now() + soon();
     while edge.poll_all(set, 4)? != [rig.sides[B].cq] {
         ensure!(
             Instant::now() < end,
@@ -238,7 +237,7 @@ fn wakes(cx: &Cx<'_>) -> Outcome {
     recv.token = rig.token();
     rig.s.post(ep, &recv)?;
     let send = rig.post(A, Post::send(*b"wake up").with(to))?;
-    let end = Instant::now() + SOON;
+    let end = Instant::now() + soon();
     loop {
         // The sender's progress is its own.
         rig.pump()?;
@@ -260,7 +259,7 @@ fn wakes(cx: &Cx<'_>) -> Outcome {
     rig.s.post(ep, &recv)?;
     let send = rig.post(A, Post::send(*b"again").with(to))?;
     rig.done(A, send)?;
-    ensure!(woken(cx, set, SOON)?, "it slept through a message");
+    ensure!(woken(cx, set, soon())?, "it slept through a message");
     let done = crate::rig::again(|| rig.s.cq_read(cq, 1))?;
     ensure!(done[0].bytes() == b"again", "got {done:?}");
     for fid in [ep, cq, av, set] {
@@ -280,7 +279,7 @@ fn wakes_for_counter(cx: &Cx<'_>) -> Outcome {
         "it woke for nothing"
     );
     rig.s.cntr_add(cntr, 1)?;
-    ensure!(woken(cx, set, SOON)?, "it slept through a change");
+    ensure!(woken(cx, set, soon())?, "it slept through a change");
     rig.s.close(cntr)?;
     rig.s.close(set)?;
     rig.close()
@@ -301,7 +300,7 @@ fn wakes_for_event(cx: &Cx<'_>) -> Outcome {
     ensure!(!woken(cx, set, short)?, "it woke for nothing");
     for data in [7, 8] {
         edge.eq_write(eq, 99, data)?;
-        ensure!(woken(cx, set, SOON)?, "it slept through an event");
+        ensure!(woken(cx, set, soon())?, "it slept through an event");
         let (event, found, _) = edge.eq_read_written(eq, 24, Flags::empty())?;
         ensure!((event, found) == (99, data), "{event} with {found}");
     }

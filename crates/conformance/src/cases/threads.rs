@@ -10,6 +10,7 @@ use ripstop_types::{Errno, FiAddr, Flags, Progress, WaitObj};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop, offered};
 use crate::ensure;
+use crate::pace::{bound, soon};
 use crate::rig::{A, B, Rig, Spec, bare, listening, pattern};
 use crate::subject::{Completion, Fid, Inject, Post, Subject};
 
@@ -108,9 +109,6 @@ const OWN: &[Case] = &[
 /// How long a thread sleeps before it wakes another.
 const NAP: Duration = Duration::from_millis(50);
 
-/// What is enough for a loaded machine.
-const LONG: Duration = Duration::from_secs(3);
-
 type Shared<'a> = &'a (dyn Subject + Sync);
 
 /// Posts, and makes progress by reading a queue while the endpoint is busy.
@@ -119,7 +117,7 @@ fn post(s: Shared<'_>, ep: Fid, post: &Post) -> Outcome {
     loop {
         match s.post(ep, post) {
             Ok(()) => return Ok(()),
-            Err(e) if e.is(Errno::EAGAIN) && start.elapsed() < LONG => thread::yield_now(),
+            Err(e) if e.is(Errno::EAGAIN) && start.elapsed() < soon() => thread::yield_now(),
             Err(e) => return Err(e.into()),
         }
     }
@@ -128,7 +126,7 @@ fn post(s: Shared<'_>, ep: Fid, post: &Post) -> Outcome {
 /// Reads a queue until an operation is done; others are dropped.
 fn wait(s: Shared<'_>, cq: Fid, token: u64) -> Step<Completion> {
     let start = Instant::now();
-    while start.elapsed() < LONG {
+    while start.elapsed() < soon() {
         match s.cq_read(cq, 16) {
             Ok(read) => {
                 if let Some(done) = read.into_iter().find(|c| c.token == Some(token)) {
@@ -140,7 +138,8 @@ fn wait(s: Shared<'_>, cq: Fid, token: u64) -> Step<Completion> {
         }
     }
     Err(Stop::fail(format!(
-        "no completion of operation {token} within {LONG:?}"
+        "no completion of operation {token} within {:?}",
+        soon()
     )))
 }
 
@@ -162,7 +161,7 @@ fn token(mut post: Post, token: u64, to: FiAddr) -> Post {
 /// Blocks in a queue until something completes; gives how long it took.
 fn block(s: Shared<'_>, cq: Fid) -> Step<(Duration, usize)> {
     let start = Instant::now();
-    let read = s.cq_sread(cq, 1, LONG)?;
+    let read = s.cq_sread(cq, 1, soon())?;
     Ok((start.elapsed(), read.len()))
 }
 
@@ -189,7 +188,7 @@ fn read_wakes(cx: &Cx<'_>) -> Outcome {
             wait(s, send_cq, 900)?;
             let (took, count) = join(reader)?;
             ensure!(count == 1, "{count} completions");
-            ensure!(took < LONG / 2, "{wait_obj:?}: woken only after {took:?}");
+            ensure!(took < soon() / 2, "{wait_obj:?}: woken only after {took:?}");
             Ok(())
         })?;
     }
@@ -208,7 +207,7 @@ fn read_wakes_for_send(cx: &Cx<'_>) -> Outcome {
         post(s, ep, &token(Post::send(*b"sent"), 900, to))?;
         let (took, count) = join(reader)?;
         ensure!(count == 1, "{count} completions");
-        ensure!(took < LONG / 2, "woken only after {took:?}");
+        ensure!(took < soon() / 2, "woken only after {took:?}");
         Ok(())
     })
 }
@@ -221,7 +220,7 @@ fn read_wakes_for_signal(cx: &Cx<'_>) -> Outcome {
         thread::scope(|scope| {
             let reader = scope.spawn(move || {
                 let start = Instant::now();
-                match s.cq_sread(cq, 1, LONG) {
+                match s.cq_sread(cq, 1, soon()) {
                     Err(e) if e.is(Errno::EAGAIN) => Ok(start.elapsed()),
                     Err(e) => Err(e.into()),
                     Ok(read) => Err(Stop::fail(format!("{} completions", read.len()))),
@@ -230,7 +229,7 @@ fn read_wakes_for_signal(cx: &Cx<'_>) -> Outcome {
             thread::sleep(NAP);
             s.cq_signal(cq)?;
             let took = join(reader)?;
-            ensure!(took < LONG / 2, "{wait_obj:?}: woken only after {took:?}");
+            ensure!(took < soon() / 2, "{wait_obj:?}: woken only after {took:?}");
             Ok(())
         })?;
     }
@@ -240,7 +239,7 @@ fn read_wakes_for_signal(cx: &Cx<'_>) -> Outcome {
 /// Blocks in a counter; gives how long, and what the call said.
 fn block_cntr(s: Shared<'_>, cntr: Fid, threshold: u64) -> Step<(Duration, Option<Errno>)> {
     let start = Instant::now();
-    match s.cntr_wait(cntr, threshold, LONG) {
+    match s.cntr_wait(cntr, threshold, soon()) {
         Ok(()) => Ok((start.elapsed(), None)),
         Err(e) if e.errno().is_some() => Ok((start.elapsed(), e.errno())),
         Err(e) => Err(e.into()),
@@ -290,7 +289,7 @@ fn cntr_wakes(cx: &Cx<'_>) -> Outcome {
         wait(s, cq, 902)?;
         let (took, said) = join(waiter)?;
         ensure!(said.is_none(), "the wait said {said:?}");
-        ensure!(took < LONG / 2, "woken only after {took:?}");
+        ensure!(took < soon() / 2, "woken only after {took:?}");
         Ok(())
     })
 }
@@ -322,7 +321,7 @@ fn cntr_wakes_for_error(cx: &Cx<'_>) -> Outcome {
         }
         let (took, said) = join(waiter)?;
         ensure!(said == Some(Errno::EAVAIL), "the wait said {said:?}");
-        ensure!(took < LONG / 2, "woken only after {took:?}");
+        ensure!(took < soon() / 2, "woken only after {took:?}");
         Ok(())
     })
 }
@@ -337,7 +336,7 @@ fn cntr_wakes_for_add(cx: &Cx<'_>) -> Outcome {
         s.cntr_add(cntr, 10)?;
         let (took, said) = join(waiter)?;
         ensure!(said.is_none(), "the wait said {said:?}");
-        ensure!(took < LONG / 2, "woken only after {took:?}");
+        ensure!(took < soon() / 2, "woken only after {took:?}");
         Ok(())
     })
 }
@@ -350,19 +349,19 @@ fn eq_wakes(cx: &Cx<'_>) -> Outcome {
     thread::scope(|scope| {
         let waiter = scope.spawn(move || {
             let start = Instant::now();
-            drop(s.eq_sread(eq, LONG)?);
+            drop(s.eq_sread(eq, soon())?);
             Ok(start.elapsed())
         });
         thread::sleep(NAP);
         rig.dial(&spec, &name, &[])?;
         // The client's progress.
         let start = Instant::now();
-        while !waiter.is_finished() && start.elapsed() < LONG {
+        while !waiter.is_finished() && start.elapsed() < soon() {
             rig.nudge()?;
             rig.pump_eq(rig.eqs[A])?;
         }
         let took = join(waiter)?;
-        ensure!(took < LONG / 2, "woken only after {took:?}");
+        ensure!(took < soon() / 2, "woken only after {took:?}");
         Ok(())
     })
 }
@@ -391,7 +390,7 @@ fn share(cx: &Cx<'_>) -> Outcome {
             let mut count = 0;
             while count < all {
                 ensure!(
-                    start.elapsed() < 3 * LONG,
+                    start.elapsed() < 3 * soon(),
                     "{count} of {all} messages arrived"
                 );
                 match s.cq_read(recv_cq, 16) {
@@ -417,7 +416,7 @@ fn share(cx: &Cx<'_>) -> Outcome {
             let start = Instant::now();
             while count < all || !done.load(Ordering::Acquire) {
                 ensure!(
-                    start.elapsed() < 3 * LONG,
+                    start.elapsed() < 3 * soon(),
                     "{count} of {all} sends completed"
                 );
                 match s.cq_read(cq, 16) {
@@ -473,7 +472,7 @@ fn share_queue(cx: &Cx<'_>) -> Outcome {
                 let start = Instant::now();
                 let mut own = Vec::new();
                 while seen.load(Ordering::Acquire) < count {
-                    ensure!(start.elapsed() < 2 * LONG, "not all completions came");
+                    ensure!(start.elapsed() < 2 * soon(), "not all completions came");
                     match s.cq_read(cq, 4) {
                         Ok(read) => {
                             seen.fetch_add(read.len(), Ordering::AcqRel);
@@ -548,7 +547,7 @@ fn threads_inject(cx: &Cx<'_>) -> Outcome {
                         addr: to,
                     };
                     while let Err(e) = s.inject(ep, inject) {
-                        let again = e.is(Errno::EAGAIN) && start.elapsed() < LONG;
+                        let again = e.is(Errno::EAGAIN) && start.elapsed() < soon();
                         ensure!(again, "{e}");
                         thread::yield_now();
                     }
@@ -649,7 +648,7 @@ fn automatic<'a>(cx: &Cx<'a>, spec: Spec) -> Step<Rig<'a>> {
 /// Waits for an operation by reading one side's queue only.
 fn alone(rig: &Rig<'_>, side: usize, token: u64) -> Step<Completion> {
     let start = Instant::now();
-    while start.elapsed() < LONG {
+    while start.elapsed() < soon() {
         match rig.s.cq_read(rig.sides[side].cq, 16) {
             Ok(read) => {
                 if let Some(done) = read.into_iter().find(|c| c.token == Some(token)) {
@@ -709,7 +708,7 @@ fn auto_rendezvous(cx: &Cx<'_>) -> Outcome {
     );
     let took = start.elapsed();
     ensure!(
-        took < Duration::from_millis(500),
+        took < bound(Duration::from_millis(500)),
         "it took {took:?} more once a call was made"
     );
     rig.done(A, send)?;
@@ -724,7 +723,7 @@ fn auto_first_contact(cx: &Cx<'_>) -> Outcome {
     let send = loop {
         match rig.try_post(A, post()) {
             Ok(send) => break send,
-            Err(e) if e.is(Errno::EAGAIN) && start.elapsed() < LONG => {
+            Err(e) if e.is(Errno::EAGAIN) && start.elapsed() < soon() => {
                 drop(rig.s.cq_read(rig.sides[A].cq, 0));
             }
             Err(e) => return Err(e.into()),

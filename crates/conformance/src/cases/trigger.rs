@@ -8,7 +8,8 @@ use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, WaitObj};
 
 use crate::case::{Case, Cx, Outcome, Step, offered, refused};
 use crate::ensure;
-use crate::rig::{A, B, Rig, SOON, Spec};
+use crate::pace::soon;
+use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{Fid, Post, Token, When, WorkId, WorkOp};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -591,7 +592,7 @@ fn wakes(cx: &Cx<'_>) -> Outcome {
     let short = s.cntr_wait(g.done, 2, Duration::from_millis(20));
     refused(short, &[Errno::ETIMEDOUT], "a wait for what does not come")?;
     g.go(1)?;
-    s.cntr_wait(g.done, 2, SOON)?;
+    s.cntr_wait(g.done, 2, soon())?;
     let threads = match cx.threads() {
         Ok(threads) => threads,
         Err(_) => return g.close(),
@@ -601,7 +602,7 @@ fn wakes(cx: &Cx<'_>) -> Outcome {
     let woken = std::thread::scope(|scope| {
         let waiter = scope.spawn(move || {
             let start = Instant::now();
-            (threads.cntr_wait(done, 9, SOON), start.elapsed())
+            (threads.cntr_wait(done, 9, soon()), start.elapsed())
         });
         std::thread::sleep(Duration::from_millis(50));
         let added = threads.cntr_add(go, 1);
@@ -612,6 +613,6 @@ fn wakes(cx: &Cx<'_>) -> Outcome {
         return Err(crate::case::Stop::fail("the waiting thread panicked"));
     };
     waited?;
-    ensure!(took < SOON, "woken after {took:?}");
+    ensure!(took < soon(), "woken after {took:?}");
     g.close()
 }

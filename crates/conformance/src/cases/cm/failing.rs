@@ -9,7 +9,8 @@ use ripstop_types::{Errno, Flags};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
 use crate::ensure;
-use crate::rig::{A, B, Rig, Spec, bare, listening, prepare};
+use crate::pace::bound;
+use crate::rig::{A, B, Rig, Spec, bare, free_port, listening, prepare};
 use crate::subject::{Event, Post};
 
 pub(super) const CASES: &[Case] = &[
@@ -81,12 +82,6 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// An address of this host where nobody listens.
-fn free_port() -> Step<Address> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-    Ok(Address::Ip(free.map_err(Stop::fail)?))
-}
-
 /// A connection of A fails within a bound.
 fn fails_within(rig: &Rig<'_>, bound: Duration) -> Step<Errno> {
     let start = Instant::now();
@@ -109,8 +104,8 @@ fn fails_within(rig: &Rig<'_>, bound: Duration) -> Step<Errno> {
 fn nobody(cx: &Cx<'_>) -> Outcome {
     let spec = Spec::default();
     let (mut rig, _) = listening(cx, &spec)?;
-    rig.dial(&spec, &free_port()?, &[])?;
-    let err = fails_within(&rig, Duration::from_millis(5500))?;
+    rig.dial(&spec, &Address::Ip(free_port()), &[])?;
+    let err = fails_within(&rig, bound(Duration::from_millis(5500)))?;
     ensure!(err == Errno::ECONNREFUSED, "the error is {}", err.name());
     Ok(())
 }
@@ -124,7 +119,7 @@ fn silent(cx: &Cx<'_>) -> Outcome {
     let addr = stranger.local_addr().map_err(Stop::fail)?;
     rig.dial(&spec, &Address::Ip(addr), &[])?;
     let accepted = stranger.accept().map_err(Stop::fail)?;
-    fails_within(&rig, Duration::from_secs(10))?;
+    fails_within(&rig, bound(Duration::from_secs(10)))?;
     drop(accepted);
     Ok(())
 }
@@ -229,7 +224,7 @@ fn listener_closes(cx: &Cx<'_>) -> Outcome {
     rig.s.reject(pep, &request, &[])?;
     rig.s.close(pep)?;
     for _ in 0..2 {
-        match rig.event_within(Duration::from_millis(5500), rig.eqs[A])? {
+        match rig.event_within(bound(Duration::from_millis(5500)), rig.eqs[A])? {
             Err(_) | Ok(Event::Shutdown { .. }) => {}
             Ok(event) => return Err(Stop::fail(format!("expected an error, got {event:?}"))),
         }
@@ -338,7 +333,7 @@ fn garbage(cx: &Cx<'_>) -> Outcome {
         stranger.set_nonblocking(true).map_err(Stop::fail)?;
         let mut answer = [0; 1024];
         rig.until_within(
-            Duration::from_secs(6),
+            bound(Duration::from_secs(6)),
             "the stranger is thrown out",
             || match stranger.read(&mut answer) {
                 Ok(0) => Ok(Some(())),

@@ -8,6 +8,7 @@ use super::team::{Group, Team, What};
 use crate::case::{Case, Cx, Outcome, refused};
 use crate::cases::c_edge;
 use crate::ensure;
+use crate::pace::bound;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{AvSetAttr, Coll, SetChange};
 
@@ -110,7 +111,9 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// How long it may take until members that disagree know.
-const FOUND: Duration = Duration::from_secs(4);
+fn found() -> Duration {
+    bound(Duration::from_secs(4))
+}
 
 /// Two members carry out different operations: both fail, and have nothing of each other.
 #[track_caller]
@@ -120,7 +123,7 @@ fn disagree(team: &Team<'_>, group: &Group, whats: [What; 2]) -> Outcome {
         team.start_call(group, rank, call)?;
     }
     for (rank, call) in calls.iter().enumerate() {
-        match team.rig.end_within(FOUND, rank, call.token)? {
+        match team.rig.end_within(found(), rank, call.token)? {
             Ok(done) => {
                 ensure!(false, "{whats:?}: member {rank} succeeded: {done:?}");
             }
@@ -207,7 +210,7 @@ fn roots_differ(cx: &Cx<'_>) -> Outcome {
         for (rank, call) in calls.iter().enumerate() {
             team.start_call(&group, rank, call)?;
         }
-        let ends = [0, 1].map(|rank| team.rig.end_within(FOUND, rank, calls[rank].token));
+        let ends = [0, 1].map(|rank| team.rig.end_within(found(), rank, calls[rank].token));
         for end in ends {
             match end? {
                 Ok(done) => ensure!(false, "{coll:?} succeeded: {done:?}"),
@@ -494,7 +497,7 @@ fn leaves(cx: &Cx<'_>) -> Outcome {
     team.rig.quiet()?;
     team.rig.s.close(group.fids[2])?;
     for (rank, token) in tokens.into_iter().enumerate() {
-        match team.rig.end_within(FOUND, rank, token)? {
+        match team.rig.end_within(found(), rank, token)? {
             Ok(_) => ensure!(false, "member {rank} succeeded"),
             Err(error) => ensure!(
                 error.err == Errno::ECANCELED,

@@ -6,6 +6,7 @@ use ripstop_types::{Errno, Progress, WaitObj};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
 use crate::ensure;
+use crate::pace::{bound, soon};
 use crate::rig::{A, B, Rig, Spec, offer};
 use crate::subject::{Completion, CqAttr, Fid, Post};
 
@@ -85,9 +86,6 @@ pub(super) const CASES: &[Case] = &[
 /// How long an idle wait lasts here.
 const SHORT: Duration = Duration::from_millis(60);
 
-/// What is enough for a loaded machine.
-const LONG: Duration = Duration::from_secs(2);
-
 fn queue(cx: &Cx<'_>, wait: WaitObj) -> Step<(Fid, Fid)> {
     let info = offer(cx, &Spec::default())?;
     let fabric = cx.s.fabric(&info)?;
@@ -141,7 +139,7 @@ fn sread_timeout(cx: &Cx<'_>) -> Outcome {
             took >= SHORT - Duration::from_millis(5),
             "{wait:?}: back after {took:?}"
         );
-        ensure!(took < LONG, "{wait:?}: back only after {took:?}");
+        ensure!(took < soon(), "{wait:?}: back only after {took:?}");
     }
     Ok(())
 }
@@ -150,7 +148,7 @@ fn sread_yield(cx: &Cx<'_>) -> Outcome {
     let (_, cq) = queue(cx, WaitObj::Yield)?;
     let took = timed(cx, cq, SHORT)?;
     ensure!(
-        took >= SHORT - Duration::from_millis(5) && took < LONG,
+        took >= SHORT - Duration::from_millis(5) && took < soon(),
         "back after {took:?}"
     );
     let rig = Rig::open(cx, &Spec::default().wait(WaitObj::Yield))?;
@@ -164,14 +162,17 @@ fn sread_yield(cx: &Cx<'_>) -> Outcome {
 fn sread_zero(cx: &Cx<'_>) -> Outcome {
     let (_, cq) = queue(cx, WaitObj::Unspec)?;
     let took = timed(cx, cq, Duration::ZERO)?;
-    ensure!(took < Duration::from_millis(500), "back after {took:?}");
+    ensure!(
+        took < bound(Duration::from_millis(500)),
+        "back after {took:?}"
+    );
     Ok(())
 }
 
 /// Blocks on B's queue until an operation is done; reads A's for progress.
 fn blocked(rig: &Rig<'_>, token: u64) -> Step<Completion> {
     let start = Instant::now();
-    while start.elapsed() < LONG {
+    while start.elapsed() < soon() {
         match rig
             .s
             .cq_sread(rig.sides[B].cq, 1, Duration::from_millis(20))
@@ -197,13 +198,13 @@ fn sread_ready(cx: &Cx<'_>) -> Outcome {
     let send = rig.post(A, Post::send(*b"ready"))?;
     rig.sent(A, send)?;
     let start = Instant::now();
-    let read = rig.s.cq_sread(rig.sides[B].cq, 1, LONG)?;
+    let read = rig.s.cq_sread(rig.sides[B].cq, 1, soon())?;
     ensure!(
         read.iter().any(|c| c.token == Some(recv)),
         "another completion"
     );
     ensure!(
-        start.elapsed() < LONG / 2,
+        start.elapsed() < soon() / 2,
         "back only after {:?}",
         start.elapsed()
     );
@@ -235,12 +236,12 @@ fn sread_error(cx: &Cx<'_>) -> Outcome {
     rig.sent(A, send)?;
     let start = Instant::now();
     refused(
-        rig.s.cq_sread(rig.sides[B].cq, 1, LONG),
+        rig.s.cq_sread(rig.sides[B].cq, 1, soon()),
         &[Errno::EAVAIL],
         "a blocking read",
     )?;
     ensure!(
-        start.elapsed() < LONG / 2,
+        start.elapsed() < soon() / 2,
         "back only after {:?}",
         start.elapsed()
     );
@@ -261,8 +262,11 @@ fn signal_before(cx: &Cx<'_>) -> Outcome {
     for wait in [WaitObj::Unspec, WaitObj::Fd] {
         let (_, cq) = queue(cx, wait)?;
         cx.s.cq_signal(cq)?;
-        let took = timed(cx, cq, LONG)?;
-        ensure!(took < LONG / 2, "{wait:?}: not woken, back after {took:?}");
+        let took = timed(cx, cq, soon())?;
+        ensure!(
+            took < soon() / 2,
+            "{wait:?}: not woken, back after {took:?}"
+        );
         // It wakes one read.
         let took = timed(cx, cq, SHORT)?;
         ensure!(took >= SHORT / 2, "{wait:?}: woken twice by one signal");
@@ -297,12 +301,13 @@ fn trywait(cx: &Cx<'_>) -> Outcome {
 fn polled(rig: &Rig<'_>, side: usize, token: u64) -> Outcome {
     let cq = rig.sides[side].cq;
     let start = Instant::now();
-    while start.elapsed() < LONG {
+    while start.elapsed() < soon() {
         match rig.s.trywait(rig.fabric, &[cq]) {
             Ok(()) => {
                 ensure!(
-                    rig.s.poll_fd(cq, LONG)?,
-                    "the descriptor stayed quiet for {LONG:?} with a message on its way"
+                    rig.s.poll_fd(cq, soon())?,
+                    "the descriptor stayed quiet for {:?} with a message on its way",
+                    soon()
                 );
             }
             Err(e) if e.is(Errno::EAGAIN) => {}
@@ -373,6 +378,6 @@ fn fd_signal(cx: &Cx<'_>) -> Outcome {
         "readable with nothing to read"
     );
     cx.s.cq_signal(cq)?;
-    ensure!(cx.s.poll_fd(cq, LONG)?, "not readable after a signal");
+    ensure!(cx.s.poll_fd(cq, soon())?, "not readable after a signal");
     Ok(())
 }

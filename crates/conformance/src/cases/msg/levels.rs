@@ -7,6 +7,7 @@ use ripstop_types::{Flags, Progress};
 use super::set_default;
 use crate::case::{Case, Cx, Outcome, Stop};
 use crate::ensure;
+use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{Direction, Post};
 
@@ -163,7 +164,7 @@ fn placed(cx: &Cx<'_>) -> Outcome {
 /// Posts a send at A and reads its completion, and nothing else at A.
 fn completed(rig: &Rig<'_>, post: Post) -> Outcome {
     let send = rig.try_post(A, post)?;
-    let end = Instant::now() + Duration::from_secs(1);
+    let end = Instant::now() + soon();
     while Instant::now() < end {
         match rig.s.cq_read(rig.sides[A].cq, 1) {
             Ok(read) if read.iter().any(|c| c.token == Some(send)) => return Ok(()),
@@ -172,7 +173,7 @@ fn completed(rig: &Rig<'_>, post: Post) -> Outcome {
             Err(e) => return Err(e.into()),
         }
     }
-    Err(Stop::fail("a small send did not complete within a second"))
+    Err(Stop::fail("a small send did not complete in time"))
 }
 
 fn leaves(cx: &Cx<'_>) -> Outcome {
@@ -195,7 +196,7 @@ fn leaves(cx: &Cx<'_>) -> Outcome {
 
 /// Waits for a receive at B, reading B's queue only.
 fn alone(rig: &Rig<'_>, recv: u64) -> Outcome {
-    let end = Instant::now() + Duration::from_secs(1);
+    let end = Instant::now() + soon();
     while Instant::now() < end {
         match rig.s.cq_read(rig.sides[B].cq, 1) {
             Ok(read) if read.iter().any(|c| c.token == Some(recv)) => return Ok(()),
