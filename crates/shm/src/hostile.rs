@@ -144,7 +144,7 @@ fn face() -> (SharedMemory, OwnedFd) {
 }
 
 fn patience<R>(what: &str, mut get: impl FnMut() -> Option<R>) -> R {
-    let stop = Instant::now() + Duration::from_secs(20);
+    let stop = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = get() {
             return found;
@@ -578,6 +578,22 @@ struct Tally {
     peak: u64,
 }
 
+impl Tally {
+    /// Whether each act that is against the rules was ended by a victim, and the log says by whom.
+    fn is_complete(&self) -> bool {
+        let wrong = [
+            Act::Noise,
+            Act::Near,
+            Act::Credits,
+            Act::Forged,
+            Act::Mutated,
+            Act::Garbage,
+        ];
+        let ended = |act: &Act| self.acts.get(act).is_some_and(|(_, ended)| *ended > 0);
+        wrong.iter().all(ended) && self.lines > 0
+    }
+}
+
 /// Some rounds with one victim.
 fn rounds(lives: Range<u64>, seed: u64, tally: &mut Tally) {
     let path = std::env::temp_dir().join(format!("ripstop-hostile-{}", ripstop_os::pid()));
@@ -622,8 +638,17 @@ fn a_foe_with_the_memory_harms_nobody() {
         let to = (from + VICTIMS).min(first + count);
         rounds(from..to, seed, &mut tally);
     }
+    // What comes of a round depends on how the machine lets the processes run: on until each wrong
+    // act has been ended once.
+    let mut next = first + count;
+    while count >= ROUNDS && !tally.is_complete() {
+        assert!(next < first + 50 * count, "never ended: {tally:?}");
+        rounds(next..next + VICTIMS, seed, &mut tally);
+        next += VICTIMS;
+    }
     println!(
-        "{count} rounds in {:?}; of each, and ended by the victim: {:?}",
+        "{} rounds in {:?}; of each, and ended by the victim: {:?}",
+        next - first,
         start.elapsed(),
         tally.acts
     );
@@ -635,19 +660,4 @@ fn a_foe_with_the_memory_harms_nobody() {
         tally.peak
     );
     assert!(tally.peak * 1024 < 4 * SAVED, "{} kB", tally.peak);
-    if count >= ROUNDS {
-        let wrong = [
-            Act::Noise,
-            Act::Near,
-            Act::Credits,
-            Act::Forged,
-            Act::Mutated,
-            Act::Garbage,
-        ];
-        for act in wrong {
-            let (_, dropped) = tally.acts[&act];
-            assert!(dropped > 0, "{act:?}: never ended");
-        }
-        assert!(tally.lines > 0, "the log does not name the foe");
-    }
 }

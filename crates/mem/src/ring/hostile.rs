@@ -132,7 +132,7 @@ fn noise_leads_to_errors_and_nothing_else() {
         if seed >= rounds && enough {
             break;
         }
-        assert!(seed < 20 * rounds, "not all of {all:?}");
+        assert!(seed < 500 * rounds, "not all of {all:?}");
         let (map, layout, writer, reader) = victim(8, 1024);
         let (begun, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -141,7 +141,11 @@ fn noise_leads_to_errors_and_nothing_else() {
                 thread::yield_now();
             }
             let mut numbers = Numbers(seed);
-            for _ in 0..2_000 {
+            for turn in 0..2_000 {
+                if turn % 64 == 0 {
+                    // There may be one processor for both.
+                    thread::yield_now();
+                }
                 let len = numbers.next() as usize % 700;
                 let mut room = vec![0xa5; len + 16];
                 let outcome = match numbers.next() % 4 {
