@@ -83,7 +83,7 @@ fn a_peer() {
     let end = here();
     println!("{SAYS}{}", end.name());
     let parent = end.knows(&Address::Str(std::env::var(PARENT).unwrap()));
-    let stop = Instant::now() + Duration::from_secs(60);
+    let stop = Instant::now() + 10 * common::PATIENCE;
     loop {
         assert!(Instant::now() < stop, "nobody kills this process");
         match role.as_str() {
@@ -101,7 +101,7 @@ fn a_peer() {
                 end.send(&text, parent).unwrap();
                 end.poll(1);
                 drop(bytes(text));
-                std::thread::sleep(Duration::from_secs(60));
+                std::thread::sleep(10 * common::PATIENCE);
             }
             // It sends without end.
             "loud" => {
@@ -131,7 +131,7 @@ fn a_peer() {
                 }
                 let said = std::env::var(STUCK).unwrap();
                 std::fs::write(said, "stuck").unwrap();
-                std::thread::sleep(Duration::from_secs(60));
+                std::thread::sleep(10 * common::PATIENCE);
             }
             other => panic!("no role {other}"),
         }
@@ -185,7 +185,7 @@ fn what_waits_for_a_killed_peer_fails_soon() {
     there.kill();
     let killed = Instant::now();
     here.fails();
-    assert!(killed.elapsed() < Duration::from_secs(2));
+    assert!(killed.elapsed() < common::noticed_within());
     drop(bytes(text));
     // Nobody else is disturbed.
     echo(&here, other_addr, true);
@@ -208,7 +208,7 @@ fn a_receive_from_a_killed_peer_alone_fails_soon() {
     there.kill();
     let killed = Instant::now();
     here.fails();
-    assert!(killed.elapsed() < Duration::from_secs(2));
+    assert!(killed.elapsed() < common::noticed_within());
     rooms.into_iter().for_each(|room| drop(bytes(room)));
 }
 
@@ -239,11 +239,16 @@ fn a_killed_peer_with_unread_messages_keeps_nobody_awake() {
     let long = Duration::from_millis(300);
     let used = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     let slept = here.cq.sread(1, 1, Some(long), |_| ());
+    let took = killed.elapsed();
     let used = Duration::try_from(rustix::time::clock_gettime(ClockId::ThreadCPUTime) - used);
-    assert_eq!(slept, Err(Errno::EAGAIN));
+    // Where it was not let run for a while, what it sent has failed when it looks again.
+    assert!(
+        slept == Err(Errno::EAGAIN) || slept == Err(Errno::EAVAIL) && took > long,
+        "{slept:?} after {took:?}"
+    );
     assert!(used.unwrap() < long / 3, "it spins: {used:?}");
     here.fails();
-    assert!(killed.elapsed() < Duration::from_secs(2));
+    assert!(killed.elapsed() < common::noticed_within());
     drop(bytes(text));
 }
 
@@ -266,9 +271,11 @@ fn a_peer_killed_under_load_leaves_no_half_message() {
         there.kill();
         // What was on its way when it died arrives whole or not at all; a receive that had begun
         // ends in an error.
-        let stop = Instant::now() + Duration::from_millis(300);
+        let pause = Instant::now() + Duration::from_millis(300);
+        let stop = Instant::now() + common::PATIENCE;
         let mut failed = 0;
-        while Instant::now() < stop {
+        while Instant::now() < pause || got + failed < rooms.len() {
+            assert!(Instant::now() < stop, "a receive neither waits nor ends");
             match here.cq.read(1, |_| ()) {
                 Ok(count) => got += count,
                 Err(Errno::EAVAIL) => {
@@ -277,15 +284,14 @@ fn a_peer_killed_under_load_leaves_no_half_message() {
                 }
                 Err(error) => assert_eq!(error, Errno::EAGAIN),
             }
+            if Instant::now() >= pause && got + failed < rooms.len() {
+                // Nobody sends any more: either the last receive still waits, or it has begun and
+                // is about to end.
+                let cancelled = here.ep.cancel(ripstop_types::Context::from(1_usize));
+                assert!(matches!(cancelled, Ok(()) | Err(Errno::ENOENT)));
+            }
         }
         assert!(got + failed <= rooms.len(), "{got} and {failed}");
-        if got + failed < rooms.len() {
-            // Nobody sends any more: the last receive still waits.
-            here.ep
-                .cancel(ripstop_types::Context::from(1_usize))
-                .unwrap();
-            here.fails();
-        }
         for (index, room) in rooms.into_iter().enumerate() {
             let found = bytes(room);
             if index < got {

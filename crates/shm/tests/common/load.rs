@@ -29,7 +29,7 @@ use ripstop_types::{
 };
 
 use super::flow::{Flow, Held, mix, pattern};
-use super::{Safe, info_for, safe};
+use super::{PATIENCE, Safe, info_for, noticed_within, safe};
 
 pub(crate) use super::flow::Numbers;
 
@@ -50,15 +50,8 @@ const GUARD: [u8; 8] = [0xa5; 8];
 
 pub(crate) const KEY: u64 = 77;
 
-/// What waits for a peer that died has ended after this time.
-const SOON: Duration = Duration::from_secs(2);
-
-/// The longest time that a look for completions takes. What is more, the machine did not let this
-/// process run.
-const AWAY: Duration = Duration::from_millis(600);
-
 /// How long a peer may seem to be dead before somebody says that it is.
-const RUMOUR: Duration = Duration::from_secs(10);
+const RUMOUR: Duration = PATIENCE;
 
 const SETUP: &str = "RIPSTOP_SHM_TEST_LOAD";
 
@@ -177,10 +170,9 @@ struct Load {
     random: Numbers,
     sleeps: bool,
     resting: bool,
-    /// When this process looked for completions last; how long it has done so since it was told
-    /// of a death; and the longest time between two such looks.
+    /// When this process looked for completions last, and the longest time between two such looks
+    /// since it was told of a death: what is more than half a second, it was not let run.
     ran: Instant,
-    spent: Duration,
     away: Duration,
     /// What is open without any connection.
     before: Held,
@@ -212,7 +204,7 @@ pub(crate) fn run(setup: Setup) {
     println!("\nopen");
     load.talk(&told);
     load.close();
-    let stop = Instant::now() + SOON;
+    let stop = Instant::now() + noticed_within();
     while Held::now() != nothing {
         assert!(Instant::now() < stop, "left: {:?}", Held::now());
     }
@@ -282,7 +274,6 @@ impl Load {
             sleeps,
             resting: false,
             ran: Instant::now(),
-            spent: Duration::ZERO,
             away: Duration::ZERO,
             before: Held::now(),
         }
@@ -305,7 +296,7 @@ impl Load {
                 Err(TryRecvError::Disconnected) => return,
                 Err(TryRecvError::Empty) => {}
             }
-            assert!(heard.elapsed() < Duration::from_secs(120), "nobody speaks");
+            assert!(heard.elapsed() < 10 * PATIENCE, "nobody speaks");
             for peer in 0..MEMBERS {
                 self.go_on(peer);
             }
@@ -332,7 +323,7 @@ impl Load {
             }
             "dead" => {
                 self.pairs[number(1)].life = Life::Dead(Instant::now());
-                (self.spent, self.away) = (Duration::ZERO, Duration::ZERO);
+                self.away = Duration::ZERO;
             }
             "more" => {
                 let pair = &mut self.pairs[number(1)];
@@ -593,7 +584,6 @@ impl Load {
         };
         let gap = self.ran.elapsed();
         self.ran = Instant::now();
-        self.spent += gap.min(AWAY);
         self.away = self.away.max(gap);
         for entry in done {
             match self.ops.remove(&entry.context) {
@@ -699,12 +689,12 @@ impl Load {
                 self.cancel(peer);
                 let left: Vec<_> = self.ops.values().filter(|op| op.peer == peer).collect();
                 assert!(
-                    self.spent < SOON || left.is_empty(),
+                    since.elapsed() < noticed_within() || left.is_empty(),
                     "not ended: {:?}; this process was away for up to {:?}",
                     left.iter().map(|op| op.what).collect::<Vec<_>>(),
                     self.away
                 );
-                if left.is_empty() && self.has_let_go() {
+                if left.is_empty() && self.has_let_go(since) {
                     self.clean(peer, since);
                 }
             }
@@ -730,13 +720,13 @@ impl Load {
     }
 
     /// Whether all that is held is of peers that live.
-    fn has_let_go(&self) -> bool {
+    fn has_let_go(&self, since: Instant) -> bool {
         let talking = |pair: &&Pair| matches!(pair.life, Life::Talking);
         let living = self.pairs.iter().filter(talking).count();
         let held = Held::now();
         let allowed = (0..=living).any(|count| held == self.before.with(count));
         assert!(
-            allowed || self.spent < SOON,
+            allowed || since.elapsed() < noticed_within(),
             "held: {held:?}, before: {:?}, {living} peers live",
             self.before
         );
