@@ -41,7 +41,7 @@ fn event(eq: *mut fid_eq, flags: u64) -> (u32, CmEntry, usize) {
     let mut event = 99;
     let buf = ptr::from_mut(&mut entry).cast::<c_void>();
     let size = size_of::<CmEntry>();
-    let read = op!(eq, ops.sread, &mut event, buf, size, 20_000, flags);
+    let read = op!(eq, ops.sread, &mut event, buf, size, 60_000, flags);
     assert!(read > 0, "event: {read}");
     (event, entry, read.unsigned_abs())
 }
@@ -207,7 +207,7 @@ fn a_rejection_carries_data() {
             &mut event,
             buf,
             size_of::<CmEntry>(),
-            20_000,
+            60_000,
             0
         );
         assert_eq!(read, -FI_EAVAIL as isize);
@@ -270,12 +270,10 @@ fn nobody_listens() {
     let info = loopback(FI_EP_MSG, |_| ());
     let client = Side::new(&info);
     let ep = client.endpoint(&info);
-    // A port that was just free.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    // Bound without listening, so that nobody else gets the port meanwhile.
+    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let bound = ripstop_os::Socket::tcp_bound(&any, None).unwrap();
+    let port = bound.local_addr().unwrap().port();
     if connect(ep, &sockaddr([127, 0, 0, 1], port), &[]) == 0 {
         let mut entry = CmEntry::default();
         let mut event = 0;
@@ -286,7 +284,7 @@ fn nobody_listens() {
             &mut event,
             buf,
             size_of::<CmEntry>(),
-            20_000,
+            60_000,
             0
         );
         assert_eq!(read, -FI_EAVAIL as isize);

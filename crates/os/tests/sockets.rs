@@ -254,9 +254,11 @@ fn a_spare_descriptor_turns_a_connection_away() {
     let listener = Socket::tcp_listener(&any, None, 8).unwrap();
     let mut spare = Spare::new().unwrap();
     assert_eq!(spare.turn_away(&listener), None);
-    let (peer, _) = Socket::connect(&listener.local_addr().unwrap(), None).unwrap();
+    let peer = connect(&listener.local_addr().unwrap(), None).unwrap();
+    ready(&listener, Interest::READ);
     assert_eq!(spare.turn_away(&listener), peer.local_addr().ok());
     // The end of the stream is there for the peer to read.
+    ready(&peer, Interest::READ);
     let mut byte = [0];
     assert_eq!(peer.recv(&mut byte), Ok(0));
     assert!(listener.accept().unwrap().is_none());

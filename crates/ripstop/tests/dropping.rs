@@ -14,8 +14,11 @@ use std::time::{Duration, Instant};
 use common::{LONG, Side, msg, pair, pattern};
 use ripstop::{Domain, Endpoint, Op, Progress};
 
-/// The tag of the last message.
+/// The tag of the last message that is sent until it is seen.
 const END: u64 = u64::MAX;
+
+/// The tag of the one that follows.
+const LAST: u64 = END - 1;
 
 /// Numbers that look random and are the same each time.
 struct Dice(u64);
@@ -133,6 +136,39 @@ fn drained(domain: &Domain) {
     }
 }
 
+/// Sets its flag when it is dropped.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Receives what was sent after the end was seen: a last message comes behind all of it.
+fn take_all((a, to_b): &Side, (b, to_a): &Side) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                a.domain().progress();
+            }
+        });
+        // Also where this panics.
+        let _done = Done(&done);
+        // No receive that was dropped takes a message any more.
+        drained(&b.domain());
+        let last = a.tsend(vec![1], LAST, *to_b);
+        loop {
+            let (outcome, _) = b.trecv(vec![0; 600_000], 0, !0, *to_a).wait();
+            if outcome.unwrap().tag == Some(LAST) {
+                break;
+            }
+        }
+        last.wait().0.unwrap();
+    });
+}
+
 #[test]
 fn random_drops_under_load() {
     for progress in [Progress::Background, Progress::Manual] {
@@ -148,14 +184,7 @@ fn random_drops_under_load() {
             received
         });
         assert!(received > 0);
-        // What was sent after the end was seen.
-        let rest = b.0.trecv(vec![0; 600_000], 0, !0, b.1);
-        let mut rest = rest.wait_timeout(Duration::from_millis(200));
-        while rest.is_ok() {
-            let next = b.0.trecv(vec![0; 600_000], 0, !0, b.1);
-            rest = next.wait_timeout(Duration::from_millis(200));
-        }
-        drop(rest);
+        take_all(&a, &b);
         still_works(&a, &b);
         drained(&a.0.domain());
         drained(&b.0.domain());

