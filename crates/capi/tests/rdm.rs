@@ -427,7 +427,7 @@ fn a_queue_can_be_waited_for() {
     post(pair.cq, || {
         op!(a, msg.inject, b"four".as_ptr().cast(), 4, pair.addrs[1])
     });
-    assert_eq!(op!(pair.cq, ops.sread, buf, 1, ptr::null(), 20_000), 1);
+    assert_eq!(op!(pair.cq, ops.sread, buf, 1, ptr::null(), 60_000), 1);
     assert_eq!(entry.op_context.addr(), 8);
 
     let cq = pair.cq.expose_provenance();
@@ -443,7 +443,7 @@ fn a_queue_can_be_waited_for() {
         1,
         ptr::null_mut(),
         ptr::null(),
-        20_000
+        60_000
     );
     assert!([-FI_ECANCELED as isize, -FI_EAGAIN as isize].contains(&waited));
     signaller.join().unwrap();
@@ -469,7 +469,7 @@ fn counters_count() {
     post(cq, || {
         op!(ep, msg.send, b"four".as_ptr().cast(), 4, NONE, myself, NONE)
     });
-    assert_eq!(op!(cntr, ops.wait, 2, 20_000), 0);
+    assert_eq!(op!(cntr, ops.wait, 2, 60_000), 0);
     assert_eq!(op!(cntr, ops.read), 2);
     assert_eq!(op!(cntr, ops.wait, 3, 10), -FI_ETIMEDOUT);
     assert_eq!((op!(cntr, ops.add, 5), op!(cntr, ops.read)), (0, 7));

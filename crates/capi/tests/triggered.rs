@@ -28,7 +28,7 @@ fn read(cntr: *mut fid_cntr) -> u64 {
 }
 
 fn reach(cntr: *mut fid_cntr, value: u64) {
-    assert_eq!(op!(cntr, ops.wait, value, 20_000), 0);
+    assert_eq!(op!(cntr, ops.wait, value, 60_000), 0);
 }
 
 fn register(domain: *mut fid_domain, bytes: &mut [u8], key: u64) -> *mut fid_mr {

@@ -82,7 +82,7 @@ mod tests {
         epoll.add(&timer, 1, Interest::READ).unwrap();
         timer.set(Duration::from_millis(5)).unwrap();
         for _ in 0..2 {
-            let n = epoll.wait(&mut events, Some(Duration::from_secs(5)));
+            let n = epoll.wait(&mut events, Some(Duration::from_secs(60)));
             assert_eq!(n, Ok(1));
             timer.drain();
         }

@@ -3,7 +3,6 @@
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::{Duration, Instant};
 
 use common::V6;
 use ripstop_os::Socket;
@@ -73,12 +72,10 @@ fn numbers_need_no_name_service() {
         resolve("2001:db8::1", Some("1")),
         Ok(one("[2001:db8::1]:1"))
     );
-    // A name is refused at once, without asking anybody.
-    let start = Instant::now();
+    // A name is refused without asking anybody: one that is known here as well.
     for name in ["localhost", "no-such-host.example.com", ""] {
         assert_eq!(resolve(name, Some("1")), Err(Errno::ENODATA), "{name}");
     }
-    assert!(start.elapsed() < Duration::from_secs(1));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use common::{V4, pair};
 use ripstop_os::{Epoll, Event, EventFd, Events, Interest, Socket};
 use ripstop_types::Errno;
 
-const LONG: Option<Duration> = Some(Duration::from_secs(5));
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
 fn poll(epoll: &Epoll) -> Vec<Event> {
     let mut events = Events::with_capacity(8);
@@ -129,7 +129,7 @@ fn a_wait_ends_with_its_time() {
         let start = Instant::now();
         assert_eq!(epoll.wait(&mut events, Some(time)), Ok(0));
         assert!(start.elapsed() >= time);
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(60));
     }
 }
 

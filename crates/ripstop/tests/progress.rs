@@ -225,7 +225,7 @@ fn time_limits_hold() {
         let receive = b.recv(vec![0; 8], to_a);
         let receive = receive.wait_timeout(Duration::from_millis(50)).unwrap_err();
         assert!(start.elapsed() >= Duration::from_millis(50));
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < LONG);
         let receive = receive.wait_timeout(Duration::ZERO).unwrap_err();
         drop(receive);
         while b.domain().outstanding() > 0 {

@@ -23,7 +23,7 @@ fn msg_info(provider: &TcpProvider) -> Info {
 }
 
 fn event(eq: &EventQueue) -> Result<Event, Errno> {
-    eq.sread(Some(Duration::from_secs(10)))
+    eq.sread(Some(Duration::from_secs(60)))
 }
 
 fn open<D: Domain>(
@@ -104,7 +104,7 @@ fn connect_exchange_and_shut_down() {
     client
         .send(SendKind::Msg, &[from.buf()], None, FiAddr::UNSPEC, 6, None)
         .unwrap();
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     let (mut sent, mut received) = (0, 0);
     while sent + received < 2 {
         sent += client_cq.read(1, |c| assert_eq!(c.context, 6)).unwrap_or(0);
@@ -254,7 +254,7 @@ fn what_was_sent_on_one_stream_comes_before_the_end_of_another() {
     }
     let memory = Parked::park(vec![0; 8]);
     let next = || {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             let mut context = 0;
             match cq.read(1, |c| context = c.context) {

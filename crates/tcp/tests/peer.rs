@@ -50,7 +50,7 @@ fn pair<D: Domain>(domain: &Arc<D>, info: &Info) -> (Owned<D>, Owned<D>) {
 impl<D: Domain> Owned<D> {
     /// Drives the domain until `poll` gives something.
     fn until<T>(&self, mut poll: impl FnMut(&Self) -> Option<T>) -> T {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             // Sends are reported here, and nothing that is received.
             match self

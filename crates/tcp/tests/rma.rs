@@ -72,7 +72,7 @@ impl<D: Domain> End<D> {
 
     /// The context of the next completion, or its error.
     fn next(&self) -> Result<usize, (usize, Errno)> {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         let mut context = 0;
         loop {
             match self.cq.read(1, |entry| context = entry.context) {

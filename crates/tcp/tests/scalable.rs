@@ -19,7 +19,7 @@ use ripstop_types::{
 
 const CONTEXTS: usize = 3;
 const BITS: u8 = 2;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn info(provider: &TcpProvider) -> Info {
     let caps = Flags::MSG | Flags::RMA | Flags::SOURCE | Flags::DIRECTED_RECV | Flags::NAMED_RX_CTX;

@@ -14,7 +14,7 @@ use ripstop_abi::*;
 use ripstop_capi::*;
 
 /// How long a test waits for what must happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Calls an operation of a table: `op!(object, table.name, arguments...)`.
 #[macro_export]

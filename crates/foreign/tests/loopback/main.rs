@@ -20,7 +20,7 @@ use ripstop_types::{EpType, Errno, Flags, MrMode, Threading as Level};
 const DEBIAN: &str = "/usr/lib/x86_64-linux-gnu/libfabric.so.1";
 
 /// How long anything here may take.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 fn library() -> Option<Library> {
     let path = std::env::var("RIPSTOP_FOREIGN_LIB").unwrap_or_else(|_| DEBIAN.to_owned());

@@ -68,7 +68,7 @@ fn look<R>(domain: u32, tx: u32, node: &str, each: fn(&Socket) -> R) -> Vec<R> {
     ep.recv(recv, &[room.buf()], any, 1, None).unwrap();
     ep.send(SendKind::Msg, &[text.buf()], None, to, 2, None)
         .unwrap();
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     let mut done = 0;
     while done < 2 {
         done += cq.read(2, |_| ()).unwrap_or_default();
