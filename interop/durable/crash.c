@@ -47,7 +47,7 @@
 #define WINDOW 16
 #define WRITES 4096
 #define KEY 5
-#define SECONDS 20              /* nothing may take longer */
+#define SECONDS 120             /* nothing may take longer */
 #define OURS 0x52495053         /* fourth argument of an msync that is let through */
 
 #if defined(__x86_64__)

@@ -20,7 +20,7 @@
 #include <rdma/fi_tagged.h>
 
 #define LONGEST (4 << 20)
-#define PATIENCE 30
+#define PATIENCE 120
 
 static const size_t sizes[] = { 1, 64, 4096, 16384, 16385, 65536, 262144, 262145, 1 << 20, LONGEST };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
@@ -213,6 +213,19 @@ static void backwards(void)
 	meet();
 }
 
+/* Looks until such a message has come. */
+static void await(const struct fi_msg_tagged *message)
+{
+	time_t until = time(NULL) + PATIENCE;
+
+	do {
+		if (time(NULL) > until)
+			die("nothing is found");
+		linger(1);
+		check("FI_PEEK", fi_trecvmsg(ep, message, FI_PEEK));
+	} while (!next().flags);
+}
+
 /* Rank 1 looks at what rank 0 has sent, drops the first and takes the second. */
 static void looks(size_t len)
 {
@@ -233,10 +246,11 @@ static void looks(size_t len)
 		return;
 	}
 	meet();
-	linger(50);
+	await(&message);
 	check("FI_PEEK | FI_DISCARD", fi_trecvmsg(ep, &message, FI_PEEK | FI_DISCARD));
 	if (next().len != len)
 		die("the first is not found");
+	await(&message);
 	check("FI_PEEK | FI_CLAIM", fi_trecvmsg(ep, &message, FI_PEEK | FI_CLAIM));
 	if (next().len != len)
 		die("the second is not found");

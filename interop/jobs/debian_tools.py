@@ -43,7 +43,7 @@ def prepare(bench):
 def fi_info(bench, *flags, **environment):
     """What fi_info prints, as a list of one dictionary per fi_info; and its exit status."""
     witness = Witness(bench)
-    done = bench.run(["fi_info", *flags], 20, bench.environment(**witness.environment, **environment))
+    done = bench.run(["fi_info", *flags], 120, bench.environment(**witness.environment, **environment))
     witness.require("fi_info", 1)
     blocks = []
     for line in done.output.splitlines():
@@ -126,7 +126,7 @@ def info_version(bench):
 
 def strerror(bench):
     witness = Witness(bench)
-    said = bench.succeed(["fi_strerror", str(FI_ENODATA)], 20, bench.environment(**witness.environment))
+    said = bench.succeed(["fi_strerror", str(FI_ENODATA)], 120, bench.environment(**witness.environment))
     witness.require("fi_strerror", 1)
     if "No data available" not in said:
         raise Failed(f"fi_strerror {FI_ENODATA} says {said!r}")
@@ -152,9 +152,9 @@ def ping(bench, provider, node, flags, rounds, environment):
         server = process.start([*command, "-B", port], environment, bench.scratch, stdin=subprocess.DEVNULL,
                                stdout=sink, stderr=subprocess.STDOUT)
     wait_for_listener(port, server)
-    client = bench.run([*command, "-P", port, node], 120, environment, beside=[server])
+    client = bench.run([*command, "-P", port, node], 600, environment, beside=[server])
     try:
-        status = server.wait(10 if client.success else 1)
+        status = server.wait(60 if client.success else 1)
     except subprocess.TimeoutExpired:
         status = None
     process.end_all()
@@ -171,7 +171,7 @@ def ping(bench, provider, node, flags, rounds, environment):
 def wait_for_listener(port, server):
     """Until something listens on `port`."""
     listening = re.compile(rf":{port:04X} \S+ 0A ")
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + 60
     while server.poll() is None and time.monotonic() < limit:
         if any(listening.search(Path(table).read_text()) for table in ("/proc/net/tcp", "/proc/net/tcp6")):
             return

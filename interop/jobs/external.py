@@ -64,7 +64,7 @@ class Witness:
 
 def info(bench):
     witness = Witness(bench)
-    done = bench.run(["fi_info", "-p", PROVIDER, "-t", "FI_EP_RDM"], 20,
+    done = bench.run(["fi_info", "-p", PROVIDER, "-t", "FI_EP_RDM"], 120,
                      process.clean_environment() | witness.environment)
     witness.require(1)
     named = re.findall(r"^provider: (\S+)$", done.output, re.M)
@@ -93,7 +93,7 @@ def composed(alone):
         witness = Witness(bench)
         environment = bench.environment(theirs, **witness.environment, FI_LNX_PROV_LINKS=f"shm+{PROVIDER}:lo",
                                         FI_LNX_DISABLE_SHM=str(int(alone)))
-        said = bench.succeed([bench.scratch / "composed"], 120, environment)
+        said = bench.succeed([bench.scratch / "composed"], 600, environment)
         witness.require(1, theirs)
         if len(re.findall(r"^rank [01]: \d+ messages are right$", said, re.M)) != 2:
             raise Failed("the processes did not reach their end")

@@ -80,7 +80,7 @@ def require_taken(said, provider):
 
 def tests(module, ranks):
     """A case: one module of mpi4py's tests."""
-    return suite_run(["-i", rf"^test_{module}\.py$"], ranks, 120)
+    return suite_run(["-i", rf"^test_{module}\.py$"], ranks, 600)
 
 
 def suite_run(options, ranks, seconds, provider="tcp", spawns=False):
@@ -102,7 +102,7 @@ def own(name, ranks, arguments, provider="tcp"):
     """A case: one of our programs."""
 
     def body(bench):
-        said = launch(bench, ranks, [bench.scratch / f"{name}-mpich", *arguments], 240, provider)
+        said = launch(bench, ranks, [bench.scratch / f"{name}-mpich", *arguments], 600, provider)
         if not re.search(r"ranks, .* are right$", said, re.M):
             raise Failed("the program did not reach its end")
 

@@ -17,7 +17,7 @@ def cases():
     found = [Case(f"{NAME}/mpi4py/whole/{ranks}", mpich.suite_run([], ranks, 600, PROVIDER, spawns=True), full=ranks > 2)
              for ranks in (2, 3)]
     modules = "|".join(SHORT)
-    found.append(Case(f"{NAME}/mpi4py/short/3", mpich.suite_run(["-i", rf"^test_({modules})\.py$"], 3, 240, PROVIDER)))
+    found.append(Case(f"{NAME}/mpi4py/short/3", mpich.suite_run(["-i", rf"^test_({modules})\.py$"], 3, 600, PROVIDER)))
     for ranks in (2, 3):
         found += [Case(f"{NAME}/collectives/{ranks}", mpich.own("collectives", ranks, ["16384"], PROVIDER)),
                   Case(f"{NAME}/traffic/{ranks}", mpich.own("traffic", ranks, ["20", "1048576"], PROVIDER)),

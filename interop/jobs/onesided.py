@@ -66,7 +66,7 @@ def on_openmpi(bench, ranks, command, more, kinds):
     passed = ("LD_LIBRARY_PATH", *witness.environment, *counts.environment)
     options = [word for name in passed for word in ("-x", name)]
     options += [word for name, value in preload.items() for word in ("-x", f"{name}={value}")]
-    said = bench.succeed(["mpirun", "-n", str(ranks), "--host", names, *options, *command], 240, environment)
+    said = bench.succeed(["mpirun", "-n", str(ranks), "--host", names, *options, *command], 600, environment)
     if len(re.findall(r"init of component ofi returned success", said)) < ranks:
         raise Failed(f"the BTL ofi did not open on each of {ranks} ranks")
     witness.require(command[0].name, ranks)
@@ -80,7 +80,7 @@ def on_mpich(bench, ranks, command, kinds):
     environment = bench.environment(**witness.environment, **counts.environment, **mpich.OVER_TCP,
                                     TMPDIR=str(bench.scratch))
     preload = ["-genv", "LD_PRELOAD", f"{counter}:{network}"]
-    said = bench.succeed([mpich_venv / "bin" / "mpiexec", *preload, "-n", str(ranks), *command], 240, environment)
+    said = bench.succeed([mpich_venv / "bin" / "mpiexec", *preload, "-n", str(ranks), *command], 600, environment)
     mpich.require_taken(said, "tcp")
     witness.require(command[0].name, ranks)
     counts.require(ranks, kinds)

@@ -62,7 +62,7 @@ def program(name, ranks, arguments, worked):
         witness = Witness(bench)
         path = name if name == "NPopenmpi" else bench.scratch / name
         environment = bench.environment(**witness.environment, **ONLY_OFI, **HERE_ONLY, TMPDIR=str(bench.scratch))
-        said = bench.succeed(["mpirun", "-n", str(ranks), path, *arguments], 240, environment)
+        said = bench.succeed(["mpirun", "-n", str(ranks), path, *arguments], 600, environment)
         worked(said)
         taken = re.findall(r"mtl:ofi:prov: (\S+)", said)
         if len(taken) < ranks or set(taken) != {"tcp"}:

@@ -13,8 +13,10 @@ from rig.peers import HERE
 
 NAME = "wire"
 
-# Seconds that a side has to notice the death of the other.
-NOTICE = 10
+# Seconds that a side has to notice the death of the other: more than it takes on a machine that does much else.
+NOTICE = 60
+# Seconds in which it has something to say: more than the sides themselves wait for each other.
+PATIENCE = 150
 
 # What each endpoint type does: the work of wire/peer.c and its options.
 PLAIN = ("msg", "inject", "data", "delivery", "iov", "late", "stream")
@@ -116,7 +118,7 @@ class Side:
         self.note(text)
         return text
 
-    def hear(self, word, seconds=70):
+    def hear(self, word, seconds=PATIENCE):
         """What follows `word`, which must be said next."""
         while (line := self.line(seconds)) is not None:
             if line.startswith("ERROR"):
@@ -136,7 +138,7 @@ class Side:
 
     def ending(self):
         try:
-            status = self.child.wait(10)
+            status = self.child.wait(NOTICE)
         except subprocess.TimeoutExpired:
             return "did not exit"
         return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
@@ -228,7 +230,7 @@ def both_done(sides):
     raise Failed("both sides are silent")
 
 
-def first_to_speak(*sides, seconds=70):
+def first_to_speak(*sides, seconds=PATIENCE):
     """The sides, the one that has something to say first."""
     if any(b"\n" in side.unread for side in sides):
         return sides

@@ -1,5 +1,7 @@
 """Cases, and the bench they run on."""
 
+import itertools
+import os
 import shutil
 import socket
 import tempfile
@@ -8,6 +10,9 @@ from pathlib import Path
 from typing import Callable
 
 from . import process
+
+# Ports that were given out.
+TAKEN = itertools.count()
 
 
 class Failed(Exception):
@@ -77,7 +82,14 @@ class Bench:
 
 
 def free_port():
-    """A TCP port that nobody uses at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A TCP port that nobody uses. It is below those that the system gives to whoever asks for any, so that nobody
+    else gets it before a program listens there."""
+    while True:
+        port = 10_000 + (os.getpid() * 61 + next(TAKEN)) % 20_000
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port

@@ -106,7 +106,7 @@ def has_venv():
 def compile_c(bench, compiler, sources, product, *flags):
     """Compiles one of our own C programs, with warnings as errors."""
     command = [*compiler, "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", *sources, "-o", product, *flags]
-    done = bench.run(command, 120, clean_environment())
+    done = bench.run(command, 600, clean_environment())
     if not done.success:
         raise Failed(f"{product.name} does not compile (see {bench.log})")
     return product

@@ -47,7 +47,7 @@ static const struct work *work_named(const char *name)
 
 static struct options read_options(int argc, char **argv)
 {
-	struct options opt = { .type = FI_EP_RDM, .node = "127.0.0.1", .work = "msg", .largest = 4u << 20, .seconds = 60 };
+	struct options opt = { .type = FI_EP_RDM, .node = "127.0.0.1", .work = "msg", .largest = 4u << 20, .seconds = 120 };
 	int letter;
 
 	while ((letter = getopt(argc, argv, "csrmvxwa:p:l:t:")) != -1) {

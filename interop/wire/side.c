@@ -11,7 +11,7 @@
 #include "side.h"
 
 #define CM_WORDS "connection parameters travel with the request and the answer"
-#define CM_SECONDS 10
+#define CM_SECONDS 60
 
 /* Of a scalable endpoint. */
 #define CONTEXTS 2
