@@ -22,14 +22,22 @@ const HEADER: &str = "\
 
 /// A count may be over by this part of it: addresses differ from run to run, and with them a
 /// few branches of copies and allocations.
-const SLACK: f64 = 0.01;
+const SLACK: f64 = 0.02;
 
 /// A small count may be over by this part of it, up to [`MOVED`] instructions: which registers
-/// the compiler spills in a function changes with code that has nothing to do with it.
-const SMALL_SLACK: f64 = 0.05;
+/// the compiler spills in a function, and what it inlines there, changes with code that has nothing
+/// to do with it.
+const SMALL_SLACK: f64 = 0.1;
 
-/// The most that was seen of that between builds is 8.
-const MOVED: f64 = 10.0;
+/// The most that was seen of that between builds is 8, and of both halves of a message 11.
+const MOVED: f64 = 20.0;
+
+/// What no count may exceed, whatever the budget and its slack.
+const LIMITS: [(&str, &str, f64); 3] = [
+    ("tcp", "inject-message", 900.0),
+    ("tcp", "send-message", 1100.0),
+    ("tcp", "empty-read", 60.0),
+];
 
 /// Counts of operations by their key, by provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,9 +101,9 @@ fn check_one(lib: &Path, provider: &str, key: &str, allowed: &mut u32) -> Result
         .into_iter()
         .find(|operation| operation.key() == key);
     let operation = operation.with_context(|| format!("{FILE}: there is no operation {key}"))?;
-    let cost = cost(lib, provider, operation)?;
+    let cost = callgrind::measure(lib, provider, operation)?;
     let (count, most) = (cost.instructions, f64::from(*allowed));
-    let good = count <= most + slack(most);
+    let good = count <= (most + slack(most)).min(limit(provider, key));
     let word = if good { "PASS" } else { "FAIL" };
     println!("{word} {provider} {key}: {count:.0} instructions, budget {allowed}");
     if cost.late > 0.01 {
@@ -109,20 +117,11 @@ fn check_one(lib: &Path, provider: &str, key: &str, allowed: &mut u32) -> Result
     Ok(good)
 }
 
-/// What an operation costs. A read of an empty queue gives the processor up now and then, and
-/// what that takes depends on who else wants it: of three counts the least says what it costs
-/// where nobody does.
-fn cost(lib: &Path, provider: &str, operation: Operation) -> Result<callgrind::Cost> {
-    let mut least = callgrind::measure(lib, provider, operation)?;
-    if operation == Operation::EmptyRead {
-        for _ in 0..2 {
-            let cost = callgrind::measure(lib, provider, operation)?;
-            if cost.instructions < least.instructions {
-                least = cost;
-            }
-        }
-    }
-    Ok(least)
+/// What an operation may cost at most.
+fn limit(provider: &str, key: &str) -> f64 {
+    let limits = LIMITS.iter();
+    let mut of_this = limits.filter(|(of, what, _)| (*of, *what) == (provider, key));
+    of_this.next().map_or(f64::INFINITY, |(_, _, limit)| *limit)
 }
 
 /// How many instructions more than a budget are nobody's doing.
@@ -198,9 +197,24 @@ mod tests {
 
     #[test]
     fn little_is_allowed_beyond_a_budget() {
-        for (budget, most) in [(40.0, 2.0), (100.0, 5.0), (700.0, 10.0), (50_000.0, 500.0)] {
+        for (budget, most) in [
+            (40.0, 4.0),
+            (100.0, 10.0),
+            (700.0, 20.0),
+            (50_000.0, 1000.0),
+        ] {
             assert!((slack(budget) - most).abs() < 1e-6, "{budget}");
         }
+    }
+
+    #[test]
+    fn limits_are_those_of_operations_in_the_budget() {
+        let text = std::fs::read_to_string(top().join(FILE)).expect("the file");
+        let committed = budget(&text);
+        for (provider, key, limit) in LIMITS {
+            assert!(f64::from(committed.0[provider][key]) <= limit, "{key}");
+        }
+        assert!(limit("shm", "empty-read").is_infinite());
     }
 
     #[test]
