@@ -69,6 +69,9 @@ impl Reader {
         let cell = self.cells.at(at);
         let state = cell.state();
         if !is_lap(state, at) {
+            // The processor, which has to wait for an entry that has just come, asks meanwhile for
+            // the one behind: the rest of the message then comes at the same time.
+            cell.expect_behind();
             return Ok(0);
         }
         let Some(len) = entry::as_small(state) else {

@@ -7,11 +7,11 @@
 //! string instruction and what follows it. Elsewhere, and under Miri, they are relaxed atomics.
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
-pub(super) use portable::{into_buffer, into_line, out_of_buffer, out_of_line, whole_line};
+pub(super) use portable::{expect, into_buffer, into_line, out_of_buffer, out_of_line, whole_line};
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 pub(super) use x86::{
     copy_bulk as into_buffer, copy_bulk as out_of_buffer, copy_line as into_line,
-    copy_line as out_of_line, whole_line,
+    copy_line as out_of_line, expect, whole_line,
 };
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
@@ -22,6 +22,15 @@ mod x86 {
 
     /// Where the string instruction becomes faster than a loop.
     const STRING: usize = 1024;
+
+    /// Has a line brought to the cache, wherever it is.
+    #[inline(always)]
+    pub(in crate::ring) fn expect(line: *const u8) {
+        // SAFETY: this is a hint, which does nothing with an address that is not mapped.
+        unsafe {
+            asm!("prefetcht0 [{line}]", line = in(reg) line, options(nostack, preserves_flags, readonly));
+        }
+    }
 
     /// Moves a first and a last part of the same width, which overlap in the middle.
     macro_rules! ends {
@@ -143,6 +152,10 @@ mod x86 {
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
 mod portable {
     use crate::ring::layout::INLINE;
+
+    /// A hint that is not given.
+    #[inline(always)]
+    pub(in crate::ring) fn expect(_: *const u8) {}
 
     pub(in crate::ring) use crate::region::{
         load_bytes as out_of_buffer, load_bytes as out_of_line, store_bytes as into_buffer,

@@ -99,6 +99,8 @@ impl Cell<'_> {
             .with_mut(|bytes| write(unsafe { &mut *bytes }))
     }
 
+    pub(in crate::ring) fn expect_behind(self) {}
+
     pub(in crate::ring) fn length(self) -> u64 {
         let first = self.read(|bytes| bytes.first_chunk().copied());
         u64::from_ne_bytes(first.unwrap_or_default())

@@ -126,6 +126,12 @@ impl<'a> Cell<'a> {
         self.word(LINE).load(Ordering::Acquire)
     }
 
+    /// Has the entry behind brought to the cache.
+    #[inline(always)]
+    pub(in crate::ring) fn expect_behind(self) {
+        shift::expect(self.line.as_ptr().wrapping_add(LINE));
+    }
+
     /// Says what the entry is, after all that was stored before.
     #[inline(always)]
     pub(in crate::ring) fn publish(self, state: u64) {
