@@ -69,7 +69,7 @@ pub(super) static JOBS: [Job; 13] = [
         name: "fmt",
         about: "the code is formatted",
         skipped: "never",
-        minutes: 30,
+        minutes: 10,
         plan: |ws| {
             Plan::Run(
                 manifests(ws)
@@ -83,7 +83,7 @@ pub(super) static JOBS: [Job; 13] = [
         name: "clippy",
         about: "no warning in any target",
         skipped: "never",
-        minutes: 90,
+        minutes: 40,
         plan: |ws| {
             one(
                 cargo(
@@ -98,42 +98,42 @@ pub(super) static JOBS: [Job; 13] = [
         name: "check",
         about: "the rules of the house hold",
         skipped: "never",
-        minutes: 30,
+        minutes: 10,
         plan: |ws| one(cargo(ws, "xtask check"), Voice::Status),
     },
     Job {
         name: "unit",
         about: "unit, integration and documentation tests of every crate",
         skipped: "never",
-        minutes: 150,
+        minutes: 45,
         plan: unit,
     },
     Job {
         name: "model",
         about: "what is lock-free holds in every order that the memory model allows",
         skipped: "without crates/mem",
-        minutes: 60,
+        minutes: 20,
         plan: model,
     },
     Job {
         name: "rustdoc",
         about: "the documentation builds without a warning",
         skipped: "never",
-        minutes: 60,
+        minutes: 20,
         plan: |ws| one(rustdoc(ws), Voice::Status),
     },
     Job {
         name: "kernel-floors",
         about: "floors L0 and L1 build as a kernel builds them",
         skipped: "without Debian's Rust sources for the kernel target",
-        minutes: 90,
+        minutes: 30,
         plan: |ws| script(ws, ".ci/kernel-floors"),
     },
     Job {
         name: "dist",
         about: "libfabric.so.1 links and exports exactly its table",
         skipped: "without crates/capi",
-        minutes: 150,
+        minutes: 45,
         plan: |ws| match ws.package("capi") {
             Some(_) => one(cargo(ws, "xtask dist"), Voice::Status),
             None => Plan::Skip("crates/capi is not there".to_owned()),
@@ -143,35 +143,35 @@ pub(super) static JOBS: [Job; 13] = [
         name: "conformance",
         about: "every provider passes the common suite",
         skipped: "without target/dist",
-        minutes: 90,
+        minutes: 30,
         plan: conformance,
     },
     Job {
         name: "interop",
         about: "programs and peers that exist today work with the library",
         skipped: "without target/dist, or where a script cannot get its peer",
-        minutes: 150,
+        minutes: 45,
         plan: interop,
     },
     Job {
         name: "reference",
         about: "the common suite says of the C library what is known of it",
         skipped: "where interop could not get MPICH, which brings a C library",
-        minutes: 60,
+        minutes: 20,
         plan: reference,
     },
     Job {
         name: "fuzz",
         about: "every decoder survives a short run of hostile input",
         skipped: "without fuzz/",
-        minutes: 60,
+        minutes: 20,
         plan: fuzz,
     },
     Job {
         name: "budget",
         about: "instructions per operation stay within the committed budget",
         skipped: "without valgrind or bench/",
-        minutes: 60,
+        minutes: 30,
         plan: |ws| script(ws, "bench/budget"),
     },
 ];
