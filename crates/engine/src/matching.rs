@@ -298,13 +298,14 @@ impl<B: Buffer> Matcher<B> {
 
     /// The frequent case of [`Matcher::match_message`]: takes the first posted receive, and
     /// forgets it, if it has one segment and the message fits it. Returns the segment, the
-    /// context, and whether success is reported.
+    /// context, and whether success is reported; where it must be, others are left alone.
     #[inline(always)]
     pub(crate) fn match_first(
         &mut self,
         tag: Option<u64>,
         src: FiAddr,
         len: u64,
+        reported: bool,
     ) -> Option<(B, Context, bool)> {
         let Self {
             recvs, msg, tagged, ..
@@ -315,6 +316,9 @@ impl<B: Buffer> Matcher<B> {
             return None;
         };
         if !first.want.accepts(tag, src) || first.multi || first.iov.len() < len {
+            return None;
+        }
+        if reported && !first.completion {
             return None;
         }
         let found = (*segment, first.context, first.completion);
@@ -532,13 +536,13 @@ mod tests {
     #[test]
     fn the_frequent_case_is_the_first_receive_with_room() {
         let mut matcher = matcher([recv(1, None, FiAddr(9)), recv(2, None, ANY)]);
-        assert_eq!(matcher.match_first(None, ANY, 5), None);
-        assert_eq!(matcher.match_first(None, FiAddr(9), 11), None);
-        assert_eq!(matcher.match_first(Some(1), FiAddr(9), 5), None);
-        let found = matcher.match_first(None, FiAddr(9), 10);
+        assert_eq!(matcher.match_first(None, ANY, 5, true), None);
+        assert_eq!(matcher.match_first(None, FiAddr(9), 11, true), None);
+        assert_eq!(matcher.match_first(Some(1), FiAddr(9), 5, true), None);
+        let found = matcher.match_first(None, FiAddr(9), 10, true);
         assert_eq!(found, Some((Mem(10), 1, true)));
         assert_eq!(matcher.len(), 1);
-        assert!(matcher.match_first(None, ANY, 0).is_some());
+        assert!(matcher.match_first(None, ANY, 0, true).is_some());
         assert!(matcher.is_empty());
     }
 

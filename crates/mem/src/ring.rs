@@ -50,7 +50,7 @@
 //! | who | what it does |
 //! |---|---|
 //! | writer | has room by its own position and the last credit it saw; else loads the credit with `Acquire`. Stores the bytes of entry and chunk, relaxed. Stores word 0 with **`Release`**. Then, after a compiler fence, loads the peer's sleep word, relaxed |
-//! | reader | loads word 0 with **`Acquire`**; with another lap there is nothing. Checks lengths in its private copy, copies the bytes, moves its own position. Now and then stores the credit with **`Release`**, and then looks at the peer's sleep word as a writer does |
+//! | reader | loads word 0 with **`Acquire`**; with another lap there is nothing. Checks lengths in its private copy (what it loads of an entry alone it loads once), copies the bytes, moves its own position. Now and then stores the credit with **`Release`**, and then looks at the peer's sleep word as a writer does |
 //! | sleeper | stores an odd sleep word, calls `membarrier`, looks at all rings and credits again, sleeps. Stores an even one afterwards |
 //! | waker | on an odd sleep word that it has not seen before, rings |
 //!
@@ -98,7 +98,7 @@ pub use layout::{FACE, HEADER, INLINE, LEADING, LINE, Layout, RingError, Side};
 pub use piece::{AsSink, AsSource, Sink, Source};
 #[cfg(not(loom))]
 pub use primitive::Mapping;
-pub use reader::Reader;
+pub use reader::{Alone, Reader};
 pub use sleep::{Sleep, Watch};
 pub use writer::Writer;
 

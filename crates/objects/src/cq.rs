@@ -86,7 +86,7 @@ fn waits<T: Transport>(state: &State<T>, id: u32) -> bool {
 
 /// What a read does when it does not find at once that there is nothing: goes on after a quick
 /// one, and takes up to `max` entries.
-#[inline(never)]
+#[inline(always)]
 fn read_rest<T: Transport>(
     state: &mut State<T>,
     id: u32,
@@ -94,13 +94,34 @@ fn read_rest<T: Transport>(
     max: usize,
     mut entry: impl FnMut(&Completion),
 ) -> Result<usize> {
-    if found != NOTHING {
-        state.handle_found(found);
-    } else if waits(state, id) {
+    if found == NOTHING && waits(state, id) {
         // No progress is needed, but what was put off must not wait for the next one.
         state.end_burst();
-    } else {
-        state.progress_all();
+        return take(state, id, max, &mut entry).inspect(|_| state.polls.found());
+    }
+    if max > 0
+        && let Some(completion) = state.take_alone(id, found)
+    {
+        entry(&completion);
+        state.polls.found();
+        return Ok(1);
+    }
+    read_any(state, id, found, max, entry)
+}
+
+/// As [`read_rest`], where no entry waits and it is not one small message that a quick read has
+/// found.
+#[inline(never)]
+fn read_any<T: Transport>(
+    state: &mut State<T>,
+    id: u32,
+    found: Found,
+    max: usize,
+    mut entry: impl FnMut(&Completion),
+) -> Result<usize> {
+    match found {
+        NOTHING => state.progress_all(),
+        found => state.handle_found(found),
     }
     let taken = take(state, id, max, &mut entry);
     if taken.is_ok() {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::Engine;
+use ripstop_engine::xnet::{Engine, Whole};
 use ripstop_mem::UserBuf;
-use ripstop_types::{Errno, Result};
+use ripstop_mem::ring::Alone;
+use ripstop_types::{Completion, Errno, Result};
+use ripstop_wire::xnet::base::Small;
 
 use crate::pulse::{Pulse as _, looks};
 use crate::state::{State, token};
@@ -48,7 +50,7 @@ pub(crate) struct Hot<T: Transport> {
     quick: u32,
     /// Reads in vain until the next poll that are not in `quick`.
     left: u32,
-    /// Reads that were not in vain; wraps.
+    /// Reads that are not in vain until one counts as in vain; never 0 between two reads.
     finds: u32,
     /// Polls until streams are remembered again.
     cold_for: u32,
@@ -60,8 +62,11 @@ pub(crate) struct Hot<T: Transport> {
 }
 
 /// What a quick read has found, for [`State::handle_found`]: this many bytes at the front of the
-/// staging area; or [`NOTHING`]; or, below, an error with its sign changed.
+/// staging area; or [`READY`]; or [`NOTHING`]; or, below, an error with its sign changed.
 pub(crate) type Found = isize;
+
+/// There is something that was not read yet, on a link that gathers.
+const READY: Found = Found::MAX;
 
 /// It was not read: more is to be done, by [`State::progress_all`].
 pub(crate) const NOTHING: Found = 0;
@@ -83,7 +88,7 @@ impl<T: Transport> Default for Hot<T> {
             turn: false,
             quick: 1,
             left: 0,
-            finds: 0,
+            finds: FINDS,
             cold_for: 0,
             writes: 0,
             polls: 0,
@@ -100,17 +105,25 @@ impl<T: Transport> Hot<T> {
     }
 
     /// A quick read was not in vain.
-    #[inline]
+    #[inline(always)]
     fn found(&mut self) {
-        self.finds = self.finds.wrapping_add(1);
-        self.quick += u32::from(!self.finds.is_multiple_of(FINDS));
-        self.turn = !self.turn;
+        self.finds -= 1;
+        if self.finds == 0 {
+            self.found_many();
+        }
+    }
+
+    #[cold]
+    fn found_many(&mut self) {
+        self.finds = FINDS;
+        self.quick = self.quick.saturating_sub(1).max(1);
     }
 
     /// A read that is not quick was not in vain.
     const fn found_more(&mut self) {
-        self.finds = self.finds.wrapping_add(1);
-        if self.finds.is_multiple_of(FINDS) {
+        self.finds -= 1;
+        if self.finds == 0 {
+            self.finds = FINDS;
             self.left = self.left.saturating_sub(1);
         }
     }
@@ -220,38 +233,93 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Reads the stream that is first, if that is all there is to do.
+    /// Reads the stream that is first, if that is all there is to do, or sees that there is
+    /// something.
     #[inline(always)]
     pub(crate) fn read_quick(&mut self) -> Quick {
         self.burst = 0;
         let hot = &mut self.hot;
-        // As if it were in vain: then nothing is left to do.
-        hot.quick -= 1;
-        if hot.quick == 0 {
-            hot.quick = 1;
+        if hot.quick == 1 {
             return Quick::Found(NOTHING);
         }
         let Some(link) = &hot.sockets[usize::from(hot.turn)] else {
             return Quick::Found(NOTHING);
         };
-        hot.turn = !hot.turn;
-        match link.recv_once(&mut self.staging) {
-            Err(Errno::EAGAIN) if looks::<T>() && self.pulse.is_due() => Quick::Found(NOTHING),
-            Err(Errno::EAGAIN) => Quick::Nothing,
-            Ok(0) => Quick::Found(Found::from(-(Errno::ECONNRESET.0 as i16))),
-            Ok(count) => Quick::Found(count.cast_signed()),
-            Err(error) => Quick::Found(Found::from(-(error.0 as i16))),
+        let found = match T::Link::GATHERS {
+            true if link.is_ready() => READY,
+            true => NOTHING,
+            false => match link.recv_once(&mut self.staging) {
+                Err(Errno::EAGAIN) => NOTHING,
+                outcome => Self::found_by(outcome),
+            },
+        };
+        if found != NOTHING {
+            return Quick::Found(found);
+        }
+        hot.quick -= 1;
+        hot.next();
+        if looks::<T>() && self.pulse.is_due() {
+            return Quick::Found(NOTHING);
+        }
+        Quick::Nothing
+    }
+
+    /// The outcome of a read that is not in vain.
+    #[inline(always)]
+    fn found_by(outcome: Result<usize>) -> Found {
+        match outcome {
+            Ok(0) => Found::from(-(Errno::ECONNRESET.0 as i16)),
+            Ok(count) => count.cast_signed(),
+            Err(error) => Found::from(-(error.0 as i16)),
         }
     }
 
     /// Goes on after a quick read that has found something.
     #[inline(always)]
-    pub(crate) fn handle_found(&mut self, found: Found) {
+    pub(crate) fn handle_found(&mut self, mut found: Found) {
         self.hot.found();
+        if T::Link::GATHERS && found == READY {
+            let link = &self.hot.sockets[usize::from(self.hot.turn)];
+            found = match link {
+                Some(link) => Self::found_by(link.recv_once(&mut self.staging)),
+                None => NOTHING,
+            };
+        }
         match usize::try_from(found) {
             Ok(count) => self.handle_hot(count),
             Err(_) => self.end_hot(Errno(-found as i32)),
         }
+    }
+
+    /// As [`State::handle_found`], if that is one small message whose completion would go to the
+    /// empty queue `cq`: puts the payload in its place and returns the completion. `None` says
+    /// that nothing was done.
+    #[inline(always)]
+    pub(crate) fn take_alone(&mut self, cq: u32, found: Found) -> Option<Completion> {
+        let Self {
+            engine,
+            hot,
+            staging,
+            waiters,
+            ..
+        } = self;
+        if found <= NOTHING || !waiters.is_empty() {
+            return None;
+        }
+        let turn = usize::from(hot.turn);
+        let (link, id) = (hot.sockets[turn].as_ref()?, hot.ids[turn]);
+        let completion = if T::Link::GATHERS {
+            let alone = link.alone()?;
+            let small = engine.rx_alone(id, alone.words(), alone.len())?;
+            take_alone(engine, id, cq, small, alone)?
+        } else {
+            let bytes = staging.get(..found.cast_unsigned())?;
+            let (words, _) = bytes.as_chunks::<8>();
+            let small = engine.rx_alone(id, *words.first_chunk()?, bytes.len())?;
+            take_alone(engine, id, cq, small, bytes)?
+        };
+        hot.found();
+        Some(completion)
     }
 
     /// The stream that was read has ended.
@@ -513,6 +581,56 @@ impl<T: Transport> State<T> {
         self.set_plain(id);
         self.after();
     }
+}
+
+/// Where a message lies that is all there is.
+trait Lies {
+    /// Copies its payload to its place. That is the end of it.
+    fn place(self, whole: Whole<UserBuf>);
+}
+
+impl Lies for Alone<'_> {
+    #[inline(always)]
+    fn place(self, whole: Whole<UserBuf>) {
+        self.take(whole.header_len, whole.memory.first(whole.len));
+        self.done();
+    }
+}
+
+impl Lies for &[u8] {
+    #[inline(always)]
+    fn place(self, whole: Whole<UserBuf>) {
+        let payload = self.get(whole.header_len..).unwrap_or_default();
+        ripstop_mem::copy_out(whole.memory, payload);
+    }
+}
+
+/// Takes a message that is all there is, past the queue `cq`. Returns the completion.
+#[inline(always)]
+fn take_alone(
+    engine: &mut Engine<UserBuf>,
+    id: u32,
+    cq: u32,
+    small: Small,
+    from: impl Lies,
+) -> Option<Completion> {
+    match small.tag {
+        Some(_) => take_past::<true>(engine, id, cq, small, from),
+        None => take_past::<false>(engine, id, cq, small, from),
+    }
+}
+
+#[inline(always)]
+fn take_past<const TAGGED: bool>(
+    engine: &mut Engine<UserBuf>,
+    id: u32,
+    cq: u32,
+    small: Small,
+    from: impl Lies,
+) -> Option<Completion> {
+    let (whole, completion) = engine.rx_past::<TAGGED>(id, cq, small)?;
+    from.place(whole);
+    Some(completion)
 }
 
 /// Takes whole small messages with a posted receive from the front of `bytes`; returns how

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ripstop_engine::xnet::SEND_HEADER;
 use ripstop_mem::UserBuf;
+use ripstop_mem::ring::Alone;
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::WireError;
@@ -188,7 +189,7 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     const GATHERS: bool = false;
 
     /// As [`Link::send`], for the first `header_len` bytes of a header and the payload behind
-    /// them. What follows in `header` may be seen by the peer.
+    /// them.
     ///
     /// # Errors
     /// As for [`Link::send`].
@@ -215,6 +216,20 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// # Errors
     /// As for [`Link::recv`], and `EINTR`.
     fn recv_once(&self, bytes: &mut [u8]) -> Result<usize>;
+
+    /// Of a link that [gathers](Link::GATHERS): whether a read would not be in vain. It takes the
+    /// place of [`Link::recv_once`] in most polls of a program, so it has to be faster. What it
+    /// does not tell, as the end of the peer, reads find that are made now and then.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// Of a link that [gathers](Link::GATHERS): what is there, if that is one short piece, to be
+    /// taken from where it is. `None` is any other case.
+    #[inline(always)]
+    fn alone(&self) -> Option<Alone<'_>> {
+        None
+    }
 
     /// Of a link that [gathers](Link::GATHERS): whether [`Link::send_message`] takes all of a
     /// message with so many bytes of payload or nothing.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{HEADER, Layout, Reader, RingError, Source, Watch, Writer};
+use ripstop_mem::ring::{Alone, HEADER, Layout, Reader, RingError, Source, Watch, Writer};
 use ripstop_objects::Link;
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
 use ripstop_types::{Errno, Result};
@@ -130,7 +130,7 @@ impl ShmLink {
     }
 
     /// After a write.
-    #[inline]
+    #[inline(always)]
     fn wrote(&self, rings: &Rings, count: Moved) -> Result<usize> {
         match count {
             Ok(0) => Err(Errno::EAGAIN),
@@ -195,7 +195,7 @@ impl Link for ShmLink {
 
     const GATHERS: bool = true;
 
-    #[inline]
+    #[inline(always)]
     fn send_message(
         &self,
         header: &[u8; HEADER],
@@ -238,6 +238,17 @@ impl Link for ShmLink {
             Some(rings) => self.have_read(rings, rings.reader.read(bytes)),
             None => self.recv_first(bytes),
         }
+    }
+
+    #[inline(always)]
+    fn is_ready(&self) -> bool {
+        let rings = self.rings.get();
+        rings.is_some_and(|rings| rings.reader.is_ready())
+    }
+
+    #[inline(always)]
+    fn alone(&self) -> Option<Alone<'_>> {
+        self.rings.get()?.reader.alone()
     }
 
     #[inline]

@@ -66,6 +66,7 @@ impl Looks {
     }
 
     /// Whether one of the next links in turn has what it is looked at for: then it is its turn.
+    #[inline(never)]
     fn any_of(&mut self, count: usize) -> bool {
         for _ in 0..count.min(self.looked.len()) {
             let before = self.next;

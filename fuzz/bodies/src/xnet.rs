@@ -79,6 +79,13 @@ fn assert_small_agrees(parsed: Result<Header, WireError>, order: ByteOrder, data
     assert_eq!(small.payload_len, header.payload_len);
     assert_eq!(small.tag, (header.op == Op::Tag).then_some(header.tag));
     assert!(header.cq_data.is_none() && !header.is_ack());
+    if let Some(words) = data.as_chunks().0.first_chunk()
+        && let Some(alone) = base::parse_alone(order, *words, data.len())
+    {
+        assert_eq!(alone, small);
+        let len = small.header_len() as u64 + small.payload_len;
+        assert_eq!(len, data.len() as u64);
+    }
 }
 
 fn assert_write_agrees(parsed: &Result<Header, WireError>, order: ByteOrder, data: &[u8]) {

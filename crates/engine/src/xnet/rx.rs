@@ -1,13 +1,14 @@
 //! The receiving side of a connection.
 
 use ripstop_types::{Completion, Errno, FiAddr, Result};
-use ripstop_wire::WireError;
-use ripstop_wire::xnet::base::{BASE_LEN, Header, Op, parse_small, peek_len};
+use ripstop_wire::xnet::base::{BASE_LEN, Header, Op, Small, parse_alone, parse_small, peek_len};
+use ripstop_wire::{ByteOrder, WireError};
 
 use super::conn::CtsEntry;
 use super::engine::Engine;
 use super::recv::rx_flags;
 use crate::coll::Place;
+use crate::cq::CompletionQueue;
 use crate::matching::Envelope;
 use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
@@ -155,6 +156,63 @@ impl<B: Buffer> Engine<B> {
     /// at hand: it copies to the payload's place from both.
     #[inline(always)]
     pub fn rx_at_hand(&mut self, conn_id: u32, bytes: &[u8], more: usize) -> Option<Whole<B>> {
+        let small = parse_small(self.rx_order(conn_id)?, bytes)?;
+        let there = bytes.len().saturating_sub(small.header_len());
+        let there = there.saturating_add(more);
+        if small.flags.wants_ack() || small.payload_len > there as u64 {
+            return None;
+        }
+        let (whole, completion, reported) = self.match_small(conn_id, None, &small)?;
+        if let Some(cq) = reported {
+            cq.push(completion);
+        }
+        Some(whole)
+    }
+
+    /// Reads the header of a message that is all of `len` bytes that the driver has, of which it
+    /// gives the first 24 as words. Nothing is changed; `None` is as for [`Engine::rx_whole`].
+    #[inline(always)]
+    #[must_use]
+    pub fn rx_alone(&self, conn_id: u32, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
+        parse_alone(self.rx_order(conn_id)?, words, len)
+    }
+
+    /// As [`Engine::rx_whole`], for a message of [`Engine::rx_alone`] whose completion would go to
+    /// the queue `cq`, which is empty. The driver hands that to who reads the queue, as if it had
+    /// been there. `TAGGED` says whether the message has a tag: each kind has code of its own.
+    #[inline(always)]
+    pub fn rx_past<const TAGGED: bool>(
+        &mut self,
+        conn_id: u32,
+        cq: u32,
+        small: Small,
+    ) -> Option<(Whole<B>, Completion)> {
+        let small = Small {
+            tag: TAGGED.then(|| small.tag.unwrap_or_default()),
+            ..small
+        };
+        let (whole, completion, _) = self.match_small(conn_id, Some(cq), &small)?;
+        Some((whole, completion))
+    }
+
+    /// The byte order of a connection whose next bytes are a header.
+    #[inline(always)]
+    fn rx_order(&self, conn_id: u32) -> Option<ByteOrder> {
+        let conn = self.conns.get(conn_id)?;
+        let header = conn.rx == RxState::Header && conn.header_have == 0;
+        header.then_some(conn.order)
+    }
+
+    /// Takes the message of this header, if the first posted receive is for it, and where only
+    /// one queue will do, if the completion belongs there. Returns where the payload goes, the
+    /// completion, and the queue for it, if it is reported.
+    #[inline(always)]
+    fn match_small(
+        &mut self,
+        conn_id: u32,
+        only: Option<u32>,
+        small: &Small,
+    ) -> Option<(Whole<B>, Completion, Option<&mut CompletionQueue>)> {
         let Self {
             conns,
             srxs,
@@ -164,42 +222,41 @@ impl<B: Buffer> Engine<B> {
             ..
         } = self;
         let conn = conns.get(conn_id)?;
-        if conn.rx != RxState::Header || conn.header_have != 0 {
-            return None;
-        }
-        let small = parse_small(conn.order, bytes)?;
-        let (header_len, len) = (small.header_len(), small.payload_len);
-        let there = bytes.len().saturating_sub(header_len).saturating_add(more);
-        if small.flags.wants_ack() || len > there as u64 {
-            return None;
-        }
         let ep = eps.get(conn.config.ep)?;
         let config = &ep.config;
         let src = conn.config.src;
         if ep.screens && (config.ids != NIL || !src.is_specified()) {
             return None;
         }
+        if only.is_some_and(|cq| cq != config.rx_cq) {
+            return None;
+        }
+        let len = small.payload_len;
+        let matcher = srxs.get_mut(conn.srx)?;
         let (memory, context, reported) =
-            srxs.get_mut(conn.srx)?.match_first(small.tag, src, len)?;
+            matcher.match_first(small.tag, src, len, only.is_some())?;
         if let Some(counter) = counters.get_mut(config.rx_counter) {
             counter.success(len);
         }
-        if reported && let Some(cq) = cqs.get_mut(config.rx_cq) {
-            cq.push(Completion {
-                context,
-                flags: rx_flags(small.tag.is_some()),
-                len: len as usize,
-                buf: memory.address(),
-                data: 0,
-                tag: small.tag.unwrap_or_default(),
-                src: if config.source { src } else { FiAddr::NOTAVAIL },
-            });
-        }
-        Some(Whole {
-            header_len,
+        let completion = Completion {
+            context,
+            flags: rx_flags(small.tag.is_some()),
+            len: len as usize,
+            buf: memory.address(),
+            data: 0,
+            tag: small.tag.unwrap_or_default(),
+            src: if config.source { src } else { FiAddr::NOTAVAIL },
+        };
+        let whole = Whole {
+            header_len: small.header_len(),
             len: len as usize,
             memory,
-        })
+        };
+        let cq = match reported {
+            true => cqs.get_mut(config.rx_cq),
+            false => None,
+        };
+        Some((whole, completion, cq))
     }
 
     /// Takes header bytes from the front of `bytes`, which may go on behind the header, and

@@ -70,6 +70,24 @@ fn small_entries_come_whole_and_in_order() {
     });
 }
 
+/// As above, taken from where they are as far as that is possible.
+#[test]
+fn entries_alone_come_whole_and_in_order() {
+    check(3, || {
+        let (writer, reader) = halves(&Memory::modelled(layout()));
+        let sender = thread::spawn(move || (0..6_u8).for_each(|i| write_all(&writer, &[i; 8])));
+        for i in 0..6_u8 {
+            let Some(alone) = reader.alone() else {
+                assert_eq!(read_all(&reader, 8, 8), [i; 8]);
+                continue;
+            };
+            assert_eq!((alone.len(), alone.words()[0]), (8, [i; 8]));
+            alone.done();
+        }
+        sender.join().unwrap();
+    });
+}
+
 /// Chunks use the lines of the buffer again, and are read in parts.
 #[test]
 fn chunks_come_whole_and_in_order() {

@@ -8,7 +8,7 @@ use crate::ring::cursor::{LAP, Turn};
 use crate::ring::entry::{self, Entry, Place};
 use crate::ring::layout::{INLINE, Layout, RingError, Side};
 use crate::ring::piece::{AsSink, Sink};
-use crate::ring::primitive::{Buffer, Cells, Credit, Memory};
+use crate::ring::primitive::{Buffer, Cell, Cells, Credit, Memory};
 
 /// The longest chunk that is read together with the bytes before it. Behind the header of a
 /// longer one a read stops, so that the next can have the chunk copied to where it belongs.
@@ -88,6 +88,33 @@ impl Reader {
         self.read_more(room, len)
     }
 
+    /// The next entry, if it is a small one of which nothing was read, and there is none behind it
+    /// yet. `None` is any other case, for [`read`](Self::read) to tell.
+    #[must_use]
+    #[inline(always)]
+    pub fn alone(&self) -> Option<Alone<'_>> {
+        if self.current.load(Relaxed) != 0 {
+            return None;
+        }
+        let at = self.head.load(Relaxed);
+        let cell = self.cells.at(at);
+        let state = cell.state();
+        if !is_lap(state, at) {
+            return None;
+        }
+        let len = entry::as_small(state)?;
+        let next = self.turn.next_in_quarter(at)?;
+        if is_lap(cell.state_behind(), next) {
+            return None;
+        }
+        Some(Alone {
+            reader: self,
+            cell,
+            len,
+            next,
+        })
+    }
+
     /// As [`read`](Self::read), into several pieces in order; nothing is written behind the
     /// bytes that came.
     ///
@@ -120,7 +147,7 @@ impl Reader {
 
     /// Whether a read would give bytes, or an error.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn is_ready(&self) -> bool {
         let at = self.head.load(Relaxed);
         is_lap(self.cells.at(at).state(), at)
@@ -299,6 +326,52 @@ impl Reader {
         if owed >= self.layout.lines() / 4 {
             self.give(next);
         }
+    }
+}
+
+/// A small entry that is the only one there, see [`Reader::alone`]. It stays the next one until
+/// [`done`](Self::done).
+///
+/// The peer may write it meanwhile: what is looked at twice may differ.
+pub struct Alone<'a> {
+    reader: &'a Reader,
+    cell: Cell<'a>,
+    len: usize,
+    next: u64,
+}
+
+impl Alone<'_> {
+    /// The bytes of the stream that it has, 1 to [`INLINE`].
+    #[must_use]
+    #[inline(always)]
+    #[expect(clippy::len_without_is_empty, reason = "an entry is never empty")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Its first 24 bytes, of which those behind the length have any value.
+    #[must_use]
+    #[inline(always)]
+    pub fn words(&self) -> [[u8; 8]; 3] {
+        self.cell.words()
+    }
+
+    /// Copies from byte `off` on into `dst`, as much as there is room in it and in an entry.
+    #[inline(always)]
+    pub fn take(&self, off: usize, dst: UserBuf) {
+        self.cell.take(off, dst);
+    }
+
+    /// It was read.
+    #[inline(always)]
+    pub fn done(self) {
+        self.reader.head.store(self.next, Relaxed);
+    }
+}
+
+impl fmt::Debug for Alone<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Alone({} B)", self.len)
     }
 }
 

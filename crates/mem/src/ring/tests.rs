@@ -490,3 +490,52 @@ fn each_of_several_messages_has_an_entry_of_its_own() {
     assert_eq!(reader.read(&mut room), Ok(480));
     assert_eq!(room[180..480], payload[..300]);
 }
+
+#[test]
+fn an_entry_alone_can_be_taken_from_where_it_is() {
+    let (writer, reader) = direction(16, 4096);
+    assert!(reader.alone().is_none());
+    let mut credits = 0;
+    for round in 0..40_usize {
+        let (header, payload) = (pattern(round, HEADER), pattern(round + 9, 8));
+        let header = header.first_chunk().unwrap();
+        let mut source = payload.clone();
+        assert_eq!(writer.write_message(header, 24, user(&mut source)), Ok(32));
+        let Some(alone) = reader.alone() else {
+            // The last of a quarter: there is credit to be given.
+            assert_eq!(round % 4, 3);
+            assert_eq!(reader.read(&mut [0; 64]), Ok(32));
+            credits += usize::from(reader.take_notice());
+            continue;
+        };
+        assert_eq!(
+            (alone.len(), alone.words().concat()),
+            (32, header[..24].to_vec())
+        );
+        let mut room = [0; 8];
+        alone.take(24, user(&mut room));
+        assert_eq!(room[..], payload);
+        // It is there until it is done.
+        assert!(reader.is_ready());
+        reader.alone().unwrap().done();
+        assert!(!reader.is_ready() && reader.alone().is_none());
+    }
+    assert_eq!(credits, 10);
+}
+
+#[test]
+fn what_is_not_a_small_entry_alone_is_left_to_reads() {
+    let (writer, reader) = direction(16, 4096);
+    let sent = pattern(0, 3000);
+    // Two, one that was begun, and one with a chunk.
+    for count in [8, 9] {
+        assert_eq!(writer.write(Source::from(&sent[..count])), Ok(count));
+    }
+    assert!(reader.alone().is_none());
+    assert_eq!(reader.read(&mut [0; 8]), Ok(8));
+    assert_eq!(reader.read(&mut [0; 4]), Ok(4));
+    assert!(reader.alone().is_none());
+    assert_eq!(reader.read(&mut [0; 64]), Ok(5));
+    assert_eq!(writer.write(Source::from(&sent[..200])), Ok(200));
+    assert!(reader.alone().is_none());
+}

@@ -101,7 +101,7 @@ impl Writer {
     }
 
     /// As [`write_all`](Self::write_all), of the first `header_len` bytes of `header` and the
-    /// payload behind them. What follows in `header` may be seen by the peer.
+    /// payload behind them.
     ///
     /// # Errors
     ///
@@ -117,12 +117,14 @@ impl Writer {
         let at = self.tail.load(Relaxed);
         if len.wrapping_sub(1) < INLINE && header_len <= HEADER && at != self.limit.load(Relaxed) {
             let cell = self.cells.at(at);
-            cell.put_header(header);
+            cell.put_header(header, header_len);
             cell.put(header_len, payload);
             self.publish(at, cell, entry::small(len));
             return Ok(len);
         }
-        self.write_long(header, header_len, payload)
+        // A copy, so that the header need not be in memory where it is small.
+        let header = *header;
+        self.write_long(&header, header_len, payload)
     }
 
     /// A message that is not one small entry, or without room.
@@ -135,6 +137,9 @@ impl Writer {
     ) -> Result<usize, RingError> {
         let head = header.get(..header_len).unwrap_or(header);
         let len = head.len().saturating_add(payload.len());
+        if self.tail.load(Relaxed) == self.limit.load(Relaxed) {
+            self.look()?;
+        }
         if len.wrapping_sub(1) < FEW * INLINE && self.write_few(header, head.len(), payload) {
             return Ok(len);
         }
@@ -177,7 +182,7 @@ impl Writer {
             cell.publish(other & LAP | entry::small(part.len()));
         }
         let cell = self.cells.at(at);
-        cell.put_header(header);
+        cell.put_header(header, header_len);
         cell.put(header_len, first);
         cell.publish(at & LAP | entry::small(header_len + first.len()));
         let next = self.turn.cursor(position.wrapping_add(count));

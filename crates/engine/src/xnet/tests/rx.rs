@@ -283,3 +283,92 @@ fn all_connections_together_keep_no_more_than_allowed_even_when_they_close() {
     }
     assert_eq!(f.done(), [2, 3, 4, 5, 6, 7, 8, 9]);
 }
+
+/// The first words of a message with this header.
+fn words(header: &Header) -> [[u8; 8]; 3] {
+    let mut bytes = [0xee; MAX_HEADER];
+    header.emit(ByteOrder::Little, &mut bytes).unwrap();
+    *bytes.as_chunks().0.first_chunk().unwrap()
+}
+
+/// What the engine makes of a message that is all there is.
+fn alone(
+    f: &mut Fixture,
+    cq: u32,
+    words: [[u8; 8]; 3],
+    len: usize,
+) -> Option<(Whole<Mem>, Completion)> {
+    let small = f.engine.rx_alone(f.conn, words, len)?;
+    match small.tag {
+        Some(_) => f.engine.rx_past::<true>(f.conn, cq, small),
+        None => f.engine.rx_past::<false>(f.conn, cq, small),
+    }
+}
+
+#[test]
+fn a_message_alone_goes_past_the_queue() {
+    let mut f = Fixture::new();
+    let (conn, cq) = (f.conn, f.cq);
+    let tagged = |tag, len| {
+        words(&Header {
+            tag,
+            ..Header::new(Op::Tag, len)
+        })
+    };
+    // Nobody waits for it, or not for this one.
+    assert!(alone(&mut f, cq, tagged(5, 8), 32).is_none());
+    f.recv(41, Some(5), 10);
+    for (tag, len) in [(6, 8), (5, 11)] {
+        let all = 24 + len as usize;
+        assert!(alone(&mut f, cq, tagged(tag, len), all).is_none());
+    }
+    // It is not all there, or not alone.
+    for all in [24, 31, 33] {
+        assert!(alone(&mut f, cq, tagged(5, 8), all).is_none());
+    }
+    // Its completion belongs elsewhere.
+    let other = f.engine.open_cq(8).unwrap();
+    assert!(alone(&mut f, other, tagged(5, 8), 32).is_none());
+    // The front of another header has come.
+    let mut whole = [0; MAX_HEADER];
+    let len = Header::new(Op::Msg, 3).emit(ByteOrder::Little, &mut whole);
+    assert_eq!(f.engine.rx_header(conn, &whole[..5]), Ok(5));
+    assert!(alone(&mut f, cq, tagged(5, 8), 32).is_none());
+    f.recv(42, None, 3);
+    assert_eq!(f.engine.rx_header(conn, &whole[5..len.unwrap()]), Ok(11));
+    assert!(alone(&mut f, cq, tagged(5, 8), 32).is_none());
+    f.engine.rx_placed(conn, 3);
+    assert_eq!(f.done(), [42]);
+    // Nothing of this has changed anything.
+    let (whole, completion) = alone(&mut f, cq, tagged(5, 8), 32).unwrap();
+    assert_eq!((whole.header_len, whole.len), (24, 8));
+    assert_eq!(whole.memory, Mem(0x2000, 10));
+    assert_eq!((completion.context, completion.len), (41, 8));
+    assert_eq!((completion.tag, completion.src), (5, FiAddr(7)));
+    assert_eq!(
+        (completion.buf, completion.flags),
+        (0x2000, super::super::recv::rx_flags(true))
+    );
+    assert_eq!(f.done(), []);
+    assert_eq!(f.engine.counter_mut(f.counter).unwrap().value, 2);
+    assert!(alone(&mut f, cq, tagged(5, 8), 32).is_none());
+}
+
+#[test]
+fn a_message_alone_that_is_not_reported_is_left_alone() {
+    let mut f = Fixture::new();
+    let want = Want {
+        tag: None,
+        src: FiAddr::UNSPEC,
+    };
+    f.post(Recv {
+        completion: false,
+        ..Recv::new(Iov::one(Mem(0x2000, 8)), want, 1)
+    });
+    let (mut bytes, header, cq) = ([0; 24], Header::new(Op::Msg, 8), f.cq);
+    let words = words(&header);
+    assert!(alone(&mut f, cq, words, 24).is_none());
+    header.emit(ByteOrder::Little, &mut bytes).unwrap();
+    assert!(f.engine.rx_whole(f.conn, &bytes).is_some());
+    assert_eq!(f.done(), []);
+}

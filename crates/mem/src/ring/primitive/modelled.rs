@@ -114,8 +114,16 @@ impl Cell<'_> {
         self.write(|bytes| copy_in(&mut bytes[off..], src));
     }
 
-    pub(in crate::ring) fn put_header(self, header: &[u8; HEADER]) {
-        self.write(|bytes| bytes[..HEADER].copy_from_slice(header));
+    pub(in crate::ring) fn put_header(self, header: &[u8; HEADER], len: usize) {
+        let len = len.next_multiple_of(8).min(HEADER);
+        self.write(|bytes| bytes[..len].copy_from_slice(&header[..len]));
+    }
+
+    pub(in crate::ring) fn words(self) -> [[u8; 8]; 3] {
+        self.read(|bytes| {
+            let (words, _) = bytes.as_chunks::<8>();
+            [words[0], words[1], words[2]]
+        })
     }
 
     pub(in crate::ring) fn take(self, off: usize, dst: UserBuf) {

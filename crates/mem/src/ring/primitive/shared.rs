@@ -165,14 +165,23 @@ impl<'a> Cell<'a> {
         unsafe { shift::into_line(dst.as_ptr(), src.as_ptr(), n) };
     }
 
-    /// Copies a header to the front of the entry, each word with one store.
+    /// Copies the words that the first `len` bytes of a header reach into to the front of the
+    /// entry, each with one store.
     #[inline(always)]
-    pub(in crate::ring) fn put_header(self, header: &[u8; HEADER]) {
+    pub(in crate::ring) fn put_header(self, header: &[u8; HEADER], len: usize) {
         let (words, _) = header.as_chunks::<8>();
         for (index, word) in words.iter().enumerate() {
-            self.word(8 + 8 * index)
-                .store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            if 8 * index < len {
+                self.word(8 + 8 * index)
+                    .store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            }
         }
+    }
+
+    /// The first 24 bytes of the entry, each word loaded once.
+    #[inline(always)]
+    pub(in crate::ring) fn words(self) -> [[u8; 8]; 3] {
+        [8, 16, 24].map(|off| self.word(off).load(Ordering::Relaxed).to_ne_bytes())
     }
 
     /// Copies from byte `off` of the entry on into `dst`, as much as there is.

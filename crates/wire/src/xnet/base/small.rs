@@ -181,6 +181,34 @@ pub fn parse_small(order: ByteOrder, bytes: &[u8]) -> Option<Small> {
     })
 }
 
+/// Reads the header of a message that is `len` bytes with its payload, from its first three words
+/// of eight bytes, if it is one of the two frequent ones and has no flags. Behind a header of 16
+/// bytes the third word is not looked at.
+///
+/// `None` is as for [`parse_small`].
+#[inline(always)]
+#[must_use]
+pub fn parse_alone(order: ByteOrder, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
+    /// All but the sequence number.
+    const CHECKED: u64 = u64::MAX >> 8;
+    const MSG: u64 = fixed(VERSION, Op::Msg as u8, 0, BASE_LEN as u8);
+    const TAG: u64 = fixed(VERSION, Op::Tag as u8, 0, TAG_LEN as u8);
+    let [first, size, tag] = words;
+    if order.u64(size) != len as u64 {
+        return None;
+    }
+    let (tag, header_len) = match u64::from_le_bytes(first) & CHECKED {
+        TAG => (Some(order.u64(tag)), TAG_LEN),
+        MSG => (None, BASE_LEN),
+        _ => return None,
+    };
+    Some(Small {
+        flags: BaseFlags::NONE,
+        tag,
+        payload_len: len.checked_sub(header_len)? as u64,
+    })
+}
+
 /// The first eight bytes of a header as a little-endian number, without flags, segment count
 /// and sequence number.
 const fn fixed(version: u8, op: u8, op_data: u8, len: u8) -> u64 {

@@ -564,6 +564,31 @@ proptest! {
     }
 
     #[test]
+    fn a_message_alone_is_all_there_is(
+        mut header in headers(),
+        order in orders(),
+        payload in 0_usize..64,
+        more in -9_isize..10,
+    ) {
+        if matches!(header.op, Op::Msg | Op::Tag) && header.op_data == 0 {
+            header.payload_len = payload as u64;
+        }
+        let mut bytes = emitted(&header, order).to_vec();
+        let len = (bytes.len() + payload).saturating_add_signed(more);
+        bytes.resize(256, 0xee);
+        let words = *bytes.as_chunks().0.first_chunk().unwrap();
+        let small = parse_small(order, &bytes).filter(|small| {
+            small.flags == BaseFlags::NONE
+                && len as u64 == small.header_len() as u64 + small.payload_len
+        });
+        prop_assert_eq!(parse_alone(order, words, len), small);
+        if let Some(small) = small {
+            prop_assert_eq!(more, 0);
+            prop_assert_eq!(small.payload_len, payload as u64);
+        }
+    }
+
+    #[test]
     fn plain_writes_are_the_same_bytes(header in headers(), order in orders()) {
         let bytes = emitted(&header, order);
         let found = parse_write(order, &bytes);
@@ -597,6 +622,11 @@ proptest! {
         }
         let bytes = &bytes[..len];
         let _ = (parse_small(order, bytes), parse_write(order, bytes));
+        if let Some(words) = bytes.as_chunks().0.first_chunk()
+            && let Some(small) = parse_alone(order, *words, len)
+        {
+            prop_assert_eq!(parse_small(order, bytes), Some(small));
+        }
         if let Ok(header) = Header::parse(order, bytes) {
             prop_assert_eq!(peek_len(bytes), Ok(header.len()));
             prop_assert_eq!(Header::parse(order, &emitted(&header, order)), Ok(header));
