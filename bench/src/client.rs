@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ripstop_foreign::{
-    Addr, AvAttr, Cq, CqAttr, Domain, Endpoint, Error, Hints, Info, Library, Query, Region, Single,
+    Addr, AvAttr, Cq, CqAttr, Domain, Endpoint, Error, Hints, Info, Library, Mr, Query, Region,
+    Single,
 };
 use ripstop_types::{EpType, FiAddr, Flags, Progress, Threading};
 
@@ -16,6 +17,8 @@ use crate::operation::Operation;
 /// Bytes of a message.
 const SIZE: usize = 8;
 const TAG: u64 = 7;
+/// Bytes of a message that is gathered.
+const LONG: usize = 4096;
 /// Messages of a burst.
 const BURST: usize = 64;
 /// Messages before those that are counted: they connect and fill caches of the library.
@@ -29,10 +32,14 @@ const PATIENCE: u32 = 1_000_000;
 /// What the library says; a message that does not arrive.
 pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u32) -> Result<()> {
     let library = Library::open(lib)?;
-    let info = find(&library, provider)?;
+    let info = find(&library, provider, operation)?;
     let domain = library.fabric::<Single>(&info)?.domain(&info)?;
     let mut both = Both::open(&domain, &info)?;
     both.connect()?;
+    let written = match operation {
+        Operation::WriteMessage => Some(both.expose()?),
+        _ => None,
+    };
     for _ in 0..WARM_UP {
         both.inject_message()?;
         both.send_message()?;
@@ -42,6 +49,8 @@ pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u3
         match operation {
             Operation::SendMessage | Operation::Tsend => both.send_message()?,
             Operation::Burst => both.send_burst()?,
+            Operation::GatheredMessage => both.gathered_message()?,
+            Operation::WriteMessage => written.iter().try_for_each(|to| both.write_message(to))?,
             Operation::EmptyRead => both.empty_read()?,
             _ => both.inject_message()?,
         }
@@ -50,11 +59,15 @@ pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u3
     Ok(())
 }
 
-fn find(library: &Library, provider: &str) -> Result<Info> {
+fn find(library: &Library, provider: &str, operation: Operation) -> Result<Info> {
+    let more = match operation {
+        Operation::WriteMessage => Flags::RMA,
+        _ => Flags::empty(),
+    };
     let mut query = Query::hints(Hints {
         provider: Some(provider.to_owned()),
         ep_type: EpType::Rdm,
-        caps: Flags::MSG | Flags::TAGGED,
+        caps: Flags::MSG | Flags::TAGGED | more,
         threading: Threading::Domain,
         control_progress: Progress::Manual,
         data_progress: Progress::Manual,
@@ -82,6 +95,9 @@ struct Both {
     from: Side,
     to: Side,
     region: Region<Single>,
+    /// What the last write has put there, and where they all go.
+    stamp: u64,
+    target: Region<Single>,
     /// Messages that the first read did not find.
     late: u32,
 }
@@ -104,7 +120,9 @@ impl Both {
         Ok(Self {
             from: side(ep_a, cq_a, av_a.insert(&addr_b)?),
             to: side(ep_b, cq_b, av_b.insert(&addr_a)?),
-            region: domain.region(2 * SIZE),
+            region: domain.region(2 * LONG),
+            stamp: 0,
+            target: domain.region(SIZE),
             late: 0,
         })
     }
@@ -136,12 +154,7 @@ impl Both {
     fn send_message(&mut self) -> Result<()> {
         self.call_trecv()?;
         self.call_tsend()?;
-        let mut reads = 0;
-        while read(&self.from.cq)? == 0 {
-            reads += 1;
-            ensure!(reads < PATIENCE, "a send did not complete");
-        }
-        self.late += u32::from(reads > 0);
+        self.completed()?;
         self.arrive()
     }
 
@@ -155,6 +168,57 @@ impl Both {
         }
         read_all(&self.from.cq)?;
         read_all(&self.to.cq)
+    }
+
+    #[inline(never)]
+    fn gathered_message(&mut self) -> Result<()> {
+        let (from, into) = (
+            self.region.slice(0..LONG),
+            self.region.slice(LONG..2 * LONG),
+        );
+        let posted = self.to.ep.trecv(into, FiAddr::UNSPEC, TAG, 0, 0);
+        posted.map_err(Error::from)?;
+        let posted = self.from.ep.tsend(from, self.from.peer, TAG, 0);
+        posted.map_err(Error::from)?;
+        self.completed()?;
+        self.arrive()
+    }
+
+    /// Lets the peer write to the target.
+    fn expose(&self) -> Result<Mr<Single>> {
+        Ok(self.target.register(Flags::REMOTE_WRITE, 1)?)
+    }
+
+    #[inline(never)]
+    fn write_message(&mut self, to: &Mr<Single>) -> Result<()> {
+        self.stamp += 1;
+        let stamp = self.stamp.to_ne_bytes();
+        self.region.write(0, &stamp);
+        let (from, key) = (self.region.slice(0..SIZE), to.key()?);
+        let posted = self.from.ep.write(from, self.from.peer, 0, key, 0);
+        posted.map_err(Error::from)?;
+        self.completed()?;
+        for reads in 0..PATIENCE {
+            read(&self.to.cq)?;
+            let mut found = [0; SIZE];
+            self.target.read(0, &mut found);
+            if found == stamp {
+                self.late += u32::from(reads > 0);
+                return Ok(());
+            }
+        }
+        bail!("a write did not arrive")
+    }
+
+    /// Reads until a send or write is complete.
+    fn completed(&mut self) -> Result<()> {
+        let mut reads = 0;
+        while read(&self.from.cq)? == 0 {
+            reads += 1;
+            ensure!(reads < PATIENCE, "it did not complete");
+        }
+        self.late += u32::from(reads > 0);
+        Ok(())
     }
 
     #[inline(never)]

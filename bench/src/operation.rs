@@ -11,6 +11,10 @@ pub(crate) enum Operation {
     SendMessage,
     /// 64 of `fi_trecv` and `fi_tsend` each, and the reads that complete all of them.
     Burst,
+    /// As `SendMessage`, with 4096 bytes, which a link that gathers copies once on each side.
+    GatheredMessage,
+    /// `fi_write` of 8 bytes, the reads that complete it, and the read that takes it.
+    WriteMessage,
     /// `fi_tinject`.
     Tinject,
     /// `fi_tsend`.
@@ -25,10 +29,12 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// All of them.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::InjectMessage,
         Self::SendMessage,
         Self::Burst,
+        Self::GatheredMessage,
+        Self::WriteMessage,
         Self::Tinject,
         Self::Tsend,
         Self::Trecv,
@@ -42,6 +48,8 @@ impl Operation {
             Self::InjectMessage => "inject-message",
             Self::SendMessage => "send-message",
             Self::Burst => "burst",
+            Self::GatheredMessage => "gathered-message",
+            Self::WriteMessage => "write-message",
             Self::Tinject => "tinject",
             Self::Tsend => "tsend",
             Self::Trecv => "trecv",
@@ -56,6 +64,8 @@ impl Operation {
             Self::InjectMessage => "*client*inject_message*",
             Self::SendMessage => "*client*send_message*",
             Self::Burst => "*client*send_burst*",
+            Self::GatheredMessage => "*client*gathered_message*",
+            Self::WriteMessage => "*client*write_message*",
             Self::Tinject => "*client*call_tinject*",
             Self::Tsend => "*client*call_tsend*",
             Self::Trecv => "*client*call_trecv*",
