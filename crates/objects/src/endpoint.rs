@@ -21,7 +21,7 @@ use crate::coll::Group;
 use crate::core_ep::{Core, bind, rdm_source};
 use crate::counter::Counter;
 use crate::cq::Cq;
-use crate::domain::{Domain, Mode};
+use crate::domain::{Domain, Inner, Mode};
 use crate::owned::PeerRx;
 use crate::post::ACKED;
 use crate::scalable::ScalableEp;
@@ -73,6 +73,8 @@ pub(crate) enum Part {
 /// An active endpoint, or a context of a scalable one.
 pub struct Endpoint<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
+    /// That of the domain, one step nearer.
+    inner: Arc<Inner<T, K>>,
     id: u32,
     ep_type: EpType,
     caps: Flags,
@@ -116,6 +118,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
     ) -> Arc<Self> {
         Arc::new(Self {
             domain: Arc::clone(&core.domain),
+            inner: Arc::clone(&core.domain.inner),
             id: core.id,
             ep_type: info.ep.ep_type,
             caps: info.caps,
@@ -557,7 +560,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(
         &self,
         kind: SendKind,
@@ -567,7 +570,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
-        let mut state = self.domain.lock();
+        let mut state = self.inner.state.lock();
         if let [buf] = iov {
             return state.send_one(self.id, kind, *buf, data, dest, context, flags);
         }
@@ -575,13 +578,13 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         state.send(self.id, kind, &iov, data, dest, context, flags, 0)
     }
 
-    #[inline]
+    #[inline(always)]
     fn inject(&self, kind: SendKind, buf: UserBuf, data: Option<u64>, dest: FiAddr) -> Result<()> {
-        let mut state = self.domain.lock();
+        let mut state = self.inner.state.lock();
         state.inject_one(self.id, kind, buf, data, dest)
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(
         &self,
         kind: RecvKind,
@@ -590,7 +593,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
-        let mut state = self.domain.lock();
+        let mut state = self.inner.state.lock();
         if let [buf] = iov {
             return state.recv_one(self.id, kind, *buf, src, context, flags);
         }

@@ -92,12 +92,52 @@ impl<T: Transport> State<T> {
     }
 
     /// Posts a message of one buffer.
-    #[inline]
+    #[inline(always)]
     #[expect(
         clippy::too_many_arguments,
         reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
     )]
     pub(crate) fn send_one(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        match (data, flags) {
+            (None, None) => self.send_small(ep, kind, buf, None, dest, context, None),
+            _ => self.send_special(ep, kind, buf, data, dest, context, flags),
+        }
+    }
+
+    /// As [`State::send_one`], with data or flags of its own.
+    #[inline(never)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
+    )]
+    fn send_special(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        self.send_small(ep, kind, buf, data, dest, context, flags)
+    }
+
+    #[inline(always)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
+    )]
+    fn send_small(
         &mut self,
         ep: u32,
         kind: SendKind,
@@ -137,13 +177,61 @@ impl<T: Transport> State<T> {
                 }
             }
         }
+        self.send_late(ep, kind, buf, data, dest, context, flags, written)
+    }
+
+    /// Goes on with [`State::send_small`] where the frequent case is not all.
+    #[inline(never)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
+    )]
+    fn send_late(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+        written: usize,
+    ) -> Result<()> {
         let iov = Iov::one(buf);
         self.send(ep, kind, &iov, data, dest, context, flags, written)
     }
 
     /// Posts a small message whose buffer is free at once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inject_one(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+    ) -> Result<()> {
+        match data {
+            None => self.inject_small(ep, kind, buf, None, dest),
+            data => self.inject_special(ep, kind, buf, data, dest),
+        }
+    }
+
+    /// As [`State::inject_one`], with data.
+    #[inline(never)]
+    fn inject_special(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+    ) -> Result<()> {
+        self.inject_small(ep, kind, buf, data, dest)
+    }
+
+    #[inline(always)]
+    fn inject_small(
         &mut self,
         ep: u32,
         kind: SendKind,
@@ -157,22 +245,42 @@ impl<T: Transport> State<T> {
         {
             let (counted, id) = (state.calls.counted, state.route(dest));
             if self.burst > 0 && joins::<T>(buf) {
-                return match self.join(id, kind, buf, data, 0, false) {
-                    true => Ok(()),
-                    false => self.inject(ep, kind, buf, data, dest, 0),
-                };
-            }
-            match self.write_at_once(id, kind, buf, data) {
-                Ok(()) => {
-                    if counted {
-                        self.note_sent(ep, kind, buf.len(), 0, false);
-                    }
+                if self.join(id, kind, buf, data, 0, false) {
                     return Ok(());
                 }
-                Err(part) => written = part,
+            } else {
+                match self.write_at_once(id, kind, buf, data) {
+                    Ok(()) => {
+                        if counted {
+                            self.note_injected(ep, kind, buf.len());
+                        }
+                        return Ok(());
+                    }
+                    Err(part) => written = part,
+                }
             }
         }
+        self.inject_late(ep, kind, buf, data, dest, written)
+    }
+
+    /// Goes on with [`State::inject_small`] where the frequent case is not all.
+    #[inline(never)]
+    fn inject_late(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        buf: UserBuf,
+        data: Option<u64>,
+        dest: FiAddr,
+        written: usize,
+    ) -> Result<()> {
         self.inject(ep, kind, buf, data, dest, written)
+    }
+
+    /// Counts a message that was injected and written at once.
+    #[inline(never)]
+    fn note_injected(&mut self, ep: u32, kind: SendKind, len: usize) {
+        self.note_sent(ep, kind, len, 0, false);
     }
 
     /// Writes a message before anything is noted of it, if its connection has nothing else to
@@ -200,40 +308,44 @@ impl<T: Transport> State<T> {
         let Some(link) = &stream.link else {
             return Err(0);
         };
-        let Some(header) = scratch.first_chunk_mut() else {
-            return Err(0);
-        };
-        let tag = match kind {
-            SendKind::Msg => None,
-            SendKind::Tagged(tag) => Some(tag),
-        };
-        let Some(header_len) = engine.at_once(id, tag, data, buf.len() as u64, header) else {
-            return Err(0);
-        };
-        let len = header_len + buf.len();
+        let (tag, len) = (tag_of(kind), buf.len());
         let written = if T::Link::GATHERS {
-            link.send_message(header, header_len, buf)
+            let mut header = [0; SEND_HEADER];
+            let Some(header_len) = engine.at_once(id, tag, data, len as u64, &mut header) else {
+                return Err(0);
+            };
+            let written = link.send_message(&header, header_len, buf);
+            written.map(|written| (written, header_len + len))
         } else {
+            let Some(header) = scratch.first_chunk_mut() else {
+                return Err(0);
+            };
+            let Some(header_len) = engine.at_once(id, tag, data, len as u64, header) else {
+                return Err(0);
+            };
             let Some(room) = scratch.get_mut(header_len..) else {
                 return Err(0);
             };
             copy_in(room, buf);
-            let Some(bytes) = scratch.get(..len) else {
+            let Some(bytes) = scratch.get(..header_len + len) else {
                 return Err(0);
             };
-            link.send(bytes)
+            link.send(bytes).map(|written| (written, bytes.len()))
         };
-        if written == Ok(len) {
-            self.burst = 1;
-            self.round = self.round.wrapping_add(1);
-            return Ok(());
+        match written {
+            Ok((written, all)) if written == all => {
+                self.burst = 1;
+                self.round = self.round.wrapping_add(1);
+                Ok(())
+            }
+            Ok((part, _)) => Err(part),
+            // It shows again when the message is sent the usual way.
+            Err(_) => Err(0),
         }
-        // An error shows again when the message is sent the usual way.
-        Err(written.unwrap_or(0))
     }
 
     /// Puts off a message that follows another of the same burst; `false` when it cannot be.
-    #[inline]
+    #[inline(never)]
     fn join(
         &mut self,
         id: u32,
@@ -259,10 +371,7 @@ impl<T: Transport> State<T> {
             return false;
         };
         let message = Small {
-            tag: match kind {
-                SendKind::Msg => None,
-                SendKind::Tagged(tag) => Some(tag),
-            },
+            tag: tag_of(kind),
             data,
             len: buf.len() as u64,
             context,
@@ -292,7 +401,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Posts a receive of one buffer on an endpoint.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn recv_one(
         &mut self,
         ep: u32,
@@ -320,7 +429,30 @@ impl<T: Transport> State<T> {
                 Err(error) => return Err(error),
             }
         }
+        self.recv_usual(ep, kind, buf, src, context, flags)
+    }
+
+    /// As [`State::recv_one`], where it is not the frequent case.
+    #[inline(never)]
+    fn recv_usual(
+        &mut self,
+        ep: u32,
+        kind: RecvKind,
+        buf: UserBuf,
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
         self.recv(ep, kind, Iov::one(buf), src, context, flags)
+    }
+}
+
+/// The tag of a tagged message.
+#[inline(always)]
+const fn tag_of(kind: SendKind) -> Option<u64> {
+    match kind {
+        SendKind::Msg => None,
+        SendKind::Tagged(tag) => Some(tag),
     }
 }
 

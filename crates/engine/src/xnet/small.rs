@@ -171,7 +171,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// As for [`Engine::post_recv`].
-    #[inline]
+    #[inline(always)]
     pub fn post_one(
         &mut self,
         srx: u32,
@@ -226,7 +226,7 @@ pub(super) fn put_header(
     }
 }
 
-#[inline]
+#[inline(always)]
 fn put<const N: usize>(header: &mut [u8; SEND_HEADER], bytes: &[u8; N]) -> usize {
     if let Some(front) = header.first_chunk_mut::<N>() {
         *front = *bytes;
