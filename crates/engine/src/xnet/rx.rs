@@ -1,7 +1,9 @@
 //! The receiving side of a connection.
 
 use ripstop_types::{Completion, Errno, FiAddr, Result};
-use ripstop_wire::xnet::base::{BASE_LEN, Header, Op, Small, parse_alone, parse_small, peek_len};
+use ripstop_wire::xnet::base::{
+    BASE_LEN, Header, Op, Small, may_be_alone, parse_alone, parse_small, peek_len,
+};
 use ripstop_wire::{ByteOrder, WireError};
 
 use super::conn::CtsEntry;
@@ -174,6 +176,9 @@ impl<B: Buffer> Engine<B> {
     #[inline(always)]
     #[must_use]
     pub fn rx_alone(&self, conn_id: u32, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
+        if !may_be_alone(words[0]) {
+            return None;
+        }
         parse_alone(self.rx_order(conn_id)?, words, len)
     }
 

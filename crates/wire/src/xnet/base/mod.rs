@@ -21,7 +21,8 @@ pub use header::{Header, peek_len};
 pub use refusal::{Answer, Reason};
 pub use rma::{RmaIov, RmaIovs};
 pub use small::{
-    Small, WRITE_LEN, emit_msg, emit_tag, emit_write, parse_alone, parse_small, parse_write,
+    Small, WRITE_LEN, emit_msg, emit_tag, emit_write, may_be_alone, parse_alone, parse_small,
+    parse_write,
 };
 
 use crate::WireError;

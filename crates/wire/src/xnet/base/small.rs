@@ -181,6 +181,18 @@ pub fn parse_small(order: ByteOrder, bytes: &[u8]) -> Option<Small> {
     })
 }
 
+/// All of the first word but the sequence number.
+const CHECKED: u64 = u64::MAX >> 8;
+const ALONE_MSG: u64 = fixed(VERSION, Op::Msg as u8, 0, BASE_LEN as u8);
+const ALONE_TAG: u64 = fixed(VERSION, Op::Tag as u8, 0, TAG_LEN as u8);
+
+/// Whether a header whose first word this is may be one for [`parse_alone`], in any byte order.
+#[inline(always)]
+#[must_use]
+pub const fn may_be_alone(first: [u8; 8]) -> bool {
+    matches!(u64::from_le_bytes(first) & CHECKED, ALONE_MSG | ALONE_TAG)
+}
+
 /// Reads the header of a message that is `len` bytes with its payload, from its first three words
 /// of eight bytes, if it is one of the two frequent ones and has no flags. Behind a header of 16
 /// bytes the third word is not looked at.
@@ -189,17 +201,13 @@ pub fn parse_small(order: ByteOrder, bytes: &[u8]) -> Option<Small> {
 #[inline(always)]
 #[must_use]
 pub fn parse_alone(order: ByteOrder, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
-    /// All but the sequence number.
-    const CHECKED: u64 = u64::MAX >> 8;
-    const MSG: u64 = fixed(VERSION, Op::Msg as u8, 0, BASE_LEN as u8);
-    const TAG: u64 = fixed(VERSION, Op::Tag as u8, 0, TAG_LEN as u8);
     let [first, size, tag] = words;
     if order.u64(size) != len as u64 {
         return None;
     }
     let (tag, header_len) = match u64::from_le_bytes(first) & CHECKED {
-        TAG => (Some(order.u64(tag)), TAG_LEN),
-        MSG => (None, BASE_LEN),
+        ALONE_TAG => (Some(order.u64(tag)), TAG_LEN),
+        ALONE_MSG => (None, BASE_LEN),
         _ => return None,
     };
     Some(Small {

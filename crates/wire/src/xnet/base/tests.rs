@@ -582,6 +582,9 @@ proptest! {
                 && len as u64 == small.header_len() as u64 + small.payload_len
         });
         prop_assert_eq!(parse_alone(order, words, len), small);
+        prop_assert!(small.is_none() || may_be_alone(words[0]));
+        let of_its_kind = matches!(header.op, Op::Msg | Op::Tag);
+        prop_assert!(of_its_kind || !may_be_alone(words[0]));
         if let Some(small) = small {
             prop_assert_eq!(more, 0);
             prop_assert_eq!(small.payload_len, payload as u64);
