@@ -319,7 +319,9 @@ pub enum EpOption {
 /// again), [`Errno::EINVAL`] for more than the endpoint's `iov_limit` segments or an address the
 /// vector does not hold, [`Errno::EMSGSIZE`] beyond the inject or message size,
 /// [`Errno::EOPBADSTATE`] before the endpoint is enabled, and [`Errno::ENOTCONN`] on a
-/// connected endpoint without a connection. `flags: None` means the endpoint's default
+/// connected endpoint without a connection. A receive that is posted after the end of a connection
+/// takes what had arrived before, or else fails in the completion queue with
+/// [`Errno::ENOTCONN`]. `flags: None` means the endpoint's default
 /// operation flags (`fi_send`), `Some` those of the call (`fi_sendmsg`).
 pub trait Endpoint: Sized + 'static {
     /// The domain it belongs to.

@@ -431,15 +431,15 @@ impl<T: Transport> State<T> {
             return Err(Errno::ENOTCONN);
         }
         self.post_recv(srx, recv)?;
-        // The end of the connection has left no other receive there.
-        let unmatched = self.engine.srx_mut(srx).and_then(|matcher| {
-            let id = matcher.cancel(context)?;
-            matcher.finish(id)
-        });
-        match unmatched {
-            Some(_) => Err(Errno::ENOTCONN),
-            None => Ok(()),
+        // The end of the connection has left no other receive there. A program may not know of
+        // the end yet: where nothing had arrived, the receive fails as those do that were posted
+        // before it.
+        let rx_cq = self.engine.ep(ep).map_or(NIL, |config| config.rx_cq);
+        let ended = self.engine.end_recv(srx, rx_cq, context, Errno::ENOTCONN);
+        if ended.is_ok() {
+            self.after();
         }
+        Ok(())
     }
 
     /// Posts a receive on a receive context.

@@ -134,7 +134,11 @@ fn connect_exchange_and_shut_down() {
         .read_error(|error, _| assert_eq!(error.err, Errno::ECANCELED))
         .unwrap();
     let late = server.recv(RecvKind::Msg, &[waiting.buf()], FiAddr::UNSPEC, 8, None);
-    assert_eq!(late, Err(Errno::ENOTCONN));
+    assert_eq!(late, Ok(()));
+    assert_eq!(server_cq.read(1, |_| ()), Err(Errno::EAVAIL));
+    server_cq
+        .read_error(|error, _| assert_eq!((error.err, error.entry.context), (Errno::ENOTCONN, 8)))
+        .unwrap();
     assert_eq!(server_cq.read(1, |_| ()), Err(Errno::EAGAIN));
 }
 

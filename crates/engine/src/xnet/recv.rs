@@ -274,9 +274,17 @@ impl<B: Buffer> Engine<B> {
     /// # Errors
     /// [`Errno::ENOENT`] when none is posted.
     pub fn cancel(&mut self, srx: u32, rx_cq: u32, context: Context) -> Result<()> {
+        self.end_recv(srx, rx_cq, context, Errno::ECANCELED)
+    }
+
+    /// As [`Engine::cancel`], with this error.
+    ///
+    /// # Errors
+    /// [`Errno::ENOENT`] when none is posted.
+    pub fn end_recv(&mut self, srx: u32, rx_cq: u32, context: Context, error: Errno) -> Result<()> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         let id = matcher.cancel(context).ok_or(Errno::ENOENT)?;
-        self.fail_posted(srx, rx_cq, id, Errno::ECANCELED);
+        self.fail_posted(srx, rx_cq, id, error);
         Ok(())
     }
 
