@@ -7,6 +7,7 @@ use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Engine, Whole};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Alone;
+use ripstop_os::clock;
 use ripstop_types::{Completion, Errno, Result};
 use ripstop_wire::xnet::base::Small;
 
@@ -20,6 +21,9 @@ const HOT: usize = 2;
 /// With streams that were just active, the poll of all others is left out this many times.
 const POLL_EVERY: u32 = 32;
 
+/// The same where epoll was not asked when it was its turn: the program polls all the time.
+const POLL_SELDOM: u32 = 256;
+
 /// One of so many reads that find something counts as one in vain, so that others are polled too
 /// while the streams that were just active always have something.
 const FINDS: u32 = 64;
@@ -29,6 +33,10 @@ const WRITES: u32 = 64;
 
 /// One of so many of these asks epoll too, where that does not tell of room.
 const ASKS: u32 = 16;
+
+/// Where epoll tells only of what is rare, polls that follow each other ask it so often at most: it
+/// takes longer than a message does.
+const RARELY: Duration = Duration::from_micros(20);
 
 /// Polls of all that find nothing before streams are remembered again, after there were many.
 const COLD: u32 = 64;
@@ -59,6 +67,8 @@ pub(crate) struct Hot<T: Transport> {
     writes: u32,
     /// Polls of all among these; wraps.
     polls: u32,
+    /// When epoll was asked, of a transport that it tells only what is rare; 0 asks it next time.
+    asked: Duration,
 }
 
 /// What a quick read has found, for [`State::handle_found`]: this many bytes at the front of the
@@ -92,6 +102,7 @@ impl<T: Transport> Default for Hot<T> {
             cold_for: 0,
             writes: 0,
             polls: 0,
+            asked: Duration::ZERO,
         }
     }
 }
@@ -185,6 +196,7 @@ impl<T: Transport> Hot<T> {
     /// The next progress polls.
     pub(crate) const fn poll_next(&mut self) {
         (self.quick, self.left) = (1, 0);
+        self.asked = Duration::ZERO;
     }
 
     /// The next progress after a read in vain of each polls.
@@ -201,18 +213,27 @@ impl<T: Transport> Hot<T> {
     }
 
     /// It takes so many reads in vain until the next poll.
-    fn restart(&mut self) {
-        (self.quick, self.left) = (1, POLL_EVERY);
+    fn restart(&mut self, asked: bool) {
+        let reads = if asked { POLL_EVERY } else { POLL_SELDOM };
+        (self.quick, self.left) = (1, reads);
         if self.writes > 0 {
             self.writes -= 1;
             self.left = 0;
         }
     }
 
-    /// Whether a poll of all asks epoll, of a transport that it does not tell of room.
-    const fn asks(&mut self) -> bool {
+    /// Whether a poll of all asks epoll, of a transport that it tells neither of bytes nor of room.
+    fn asks(&mut self) -> bool {
         self.polls = self.polls.wrapping_add(1);
-        self.writes == 0 || self.polls.is_multiple_of(ASKS)
+        if self.writes > 0 && !self.polls.is_multiple_of(ASKS) {
+            return false;
+        }
+        let now = clock::now();
+        let asks = now.saturating_sub(self.asked) >= RARELY;
+        if asks {
+            self.asked = now;
+        }
+        asks
     }
 
     /// A stream waits for room to be written.
@@ -357,12 +378,18 @@ impl<T: Transport> State<T> {
                 }
             }
             None if looks::<T>() && self.hot.left > 0 => self.look_only(),
-            _ => self.poll(),
+            _ => self.poll_in_turn(),
         }
     }
 
     /// Looks at all descriptors.
     pub(crate) fn poll(&mut self) {
+        self.hot.asked = Duration::ZERO;
+        self.poll_in_turn();
+    }
+
+    /// As [`State::poll`], after many reads in vain.
+    fn poll_in_turn(&mut self) {
         let Some(mut events) = self.events.take() else {
             return;
         };
@@ -411,7 +438,7 @@ impl<T: Transport> State<T> {
             self.end_streams(if events.is_full() { ended } else { usize::MAX });
         }
         self.events = Some(events);
-        self.hot.restart();
+        self.hot.restart(asks);
         self.release_hot();
         if !self.waiters.is_empty() {
             self.wake_waiters();

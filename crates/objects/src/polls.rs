@@ -11,6 +11,8 @@ use std::time::Duration;
 /// vain lets them run: each of its own only keeps them from sending what it waits for.
 #[derive(Debug)]
 pub(crate) struct Polls {
+    /// What these are without a crowd: before the first time, and between two times after that.
+    usual: (u32, u32),
     /// Polls in vain until others are let run; never 0 between two polls.
     left: u32,
     /// What that is after a poll that found something.
@@ -24,11 +26,17 @@ pub(crate) struct Polls {
     arriving: bool,
 }
 
-impl Default for Polls {
-    fn default() -> Self {
+impl Polls {
+    /// For a transport whose polls in vain ask the kernel, or do not, and are the faster for it.
+    pub(crate) const fn new(asking: bool) -> Self {
+        let usual = match asking {
+            true => (Self::FIRST, Self::NEXT),
+            false => (Self::MANY, Self::MANY),
+        };
         Self {
-            left: Self::FIRST,
-            first: Self::FIRST,
+            usual,
+            left: usual.0,
+            first: usual.0,
             looks: true,
             crowd: 0,
             arriving: false,
@@ -58,10 +66,12 @@ enum Others {
 }
 
 impl Polls {
-    /// Polls in vain before the first time.
+    /// Polls in vain before the first time, where each is a system call.
     const FIRST: u32 = 64;
     /// Polls in vain between two times after that.
     const NEXT: u32 = 8;
+    /// Both where none is: 5 us, in which a message comes and goes several times.
+    const MANY: u32 = 1024;
     /// In a crowd, both.
     const CROWDED: u32 = 1;
     /// It takes longer than this to let another thread run and come back: three times what it
@@ -95,15 +105,15 @@ impl Polls {
     #[inline]
     pub(crate) const fn let_run(&mut self) -> Rest {
         if !self.looks {
-            self.left = Self::NEXT;
+            self.left = self.usual.1;
             return Rest::Yield;
         }
         if self.arriving {
             self.arriving = false;
-            self.left = Self::FIRST;
+            self.left = self.usual.0;
             return Rest::None;
         }
-        self.left = Self::NEXT;
+        self.left = self.usual.1;
         Rest::Look
     }
 
@@ -132,7 +142,7 @@ impl Polls {
         };
         self.looks = self.crowd > 0;
         (self.first, self.left) = match self.crowd {
-            0 => (Self::FIRST, Self::NEXT),
+            0 => self.usual,
             _ => (Self::CROWDED, Self::CROWDED),
         };
     }
@@ -148,7 +158,7 @@ mod tests {
 
     #[test]
     fn others_run_after_many_polls_in_vain() {
-        let mut polls = Polls::default();
+        let mut polls = Polls::new(true);
         assert_eq!(until_yield(&mut polls), Polls::FIRST);
         assert_eq!(polls.let_run(), Rest::Look);
         polls.note(Others::None);
@@ -163,7 +173,7 @@ mod tests {
 
     #[test]
     fn in_a_crowd_others_run_at_every_poll_in_vain() {
-        let mut polls = Polls::default();
+        let mut polls = Polls::new(true);
         assert_eq!(until_yield(&mut polls), Polls::FIRST);
         polls.note(Others::Wait);
         for _ in 0..100 {
@@ -178,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_crowd_that_is_gone_is_forgotten() {
-        let mut polls = Polls::default();
+        let mut polls = Polls::new(true);
         polls.note(Others::Wait);
         for _ in 0..Polls::GONE {
             assert_eq!(until_yield(&mut polls), Polls::CROWDED);
@@ -191,7 +201,7 @@ mod tests {
 
     #[test]
     fn in_a_crowd_a_payload_that_is_arriving_is_polled_for() {
-        let mut polls = Polls::default();
+        let mut polls = Polls::new(true);
         polls.note(Others::Wait);
         polls.payload(true);
         assert_eq!(until_yield(&mut polls), Polls::CROWDED);
@@ -206,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_busy_thread_makes_no_crowd() {
-        let mut polls = Polls::default();
+        let mut polls = Polls::new(true);
         polls.note(Others::Wait);
         polls.note(Others::Work);
         assert_eq!(until_yield(&mut polls), Polls::NEXT);
@@ -216,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_slow_machine_is_no_crowd() {
-        let mut polls = Polls::default();
+        let mut polls = Polls::new(true);
         let long = Duration::from_micros(100);
         for _ in 0..3 {
             assert!(!polls.have_run_for(long, false));

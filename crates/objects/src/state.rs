@@ -157,7 +157,7 @@ impl<T: Transport> State<T> {
             ending: Vec::new(),
             max_context: 0,
             waiters: Vec::new(),
-            polls: Polls::default(),
+            polls: Polls::new(!looks::<T>()),
             works: Works::default(),
             groups: Vec::new(),
         })
