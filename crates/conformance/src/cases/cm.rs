@@ -76,6 +76,16 @@ const OWN: &[Case] = &[
         after_shutdown,
     ),
     Case::msg(
+        "fi_cm/receive_after_shutdown",
+        "a receive posted on an ended connection is taken, and fails in the queue",
+        receive_after_shutdown,
+    ),
+    Case::msg(
+        "fi_cm/arrived_before_shutdown",
+        "what had arrived before the end of a connection fills a receive posted after it",
+        arrived_before_shutdown,
+    ),
+    Case::msg(
         "fi_cm/receive_before_connect",
         "receives posted before the connection are filled",
         receive_before_connect,
@@ -389,6 +399,43 @@ fn after_shutdown(cx: &Cx<'_>) -> Outcome {
             }
         }
     }
+    rig.close()
+}
+
+/// A program may post before it has read of the end: it hears of it where it hears of the end of
+/// the receives that were posted before.
+fn receive_after_shutdown(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.exchange(A, B, b"first")?;
+    rig.s.shutdown(rig.sides[A].ep)?;
+    gone(&rig, B)?;
+    for _ in 0..3 {
+        let late = rig.post(B, Post::recv(8))?;
+        let error = rig.failed(B, late)?;
+        ensure!(
+            error.err == Errno::ENOTCONN,
+            "the error is {}",
+            error.err.name()
+        );
+    }
+    rig.close()
+}
+
+fn arrived_before_shutdown(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    rig.exchange(A, B, b"first")?;
+    let send = rig.post(A, Post::send(*b"last"))?;
+    rig.sent(A, send)?;
+    rig.s.shutdown(rig.sides[A].ep)?;
+    for _ in 0..100 {
+        rig.pump()?;
+    }
+    let recv = rig.post(B, Post::recv(8))?;
+    ensure!(
+        rig.done(B, recv)?.bytes() == b"last",
+        "the message arrived damaged"
+    );
+    gone(&rig, B)?;
     rig.close()
 }
 
