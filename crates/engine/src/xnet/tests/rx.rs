@@ -1,3 +1,5 @@
+use ripstop_wire::xnet::base::BaseFlags;
+
 use super::*;
 
 const TAG: Option<u64> = Some(5);
@@ -302,6 +304,65 @@ fn alone(
     match small.tag {
         Some(_) => f.engine.rx_past::<true>(f.conn, cq, small),
         None => f.engine.rx_past::<false>(f.conn, cq, small),
+    }
+}
+
+#[test]
+fn plain_small_headers_are_those_of_messages_alone() {
+    let plain = |op, len| Header {
+        tag: u64::from(op == Op::Tag) * 5,
+        ..Header::new(op, len)
+    };
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let mut f = Fixture::down();
+        let terms = Terms {
+            order,
+            rendezvous: true,
+            extensions: Extensions::ALL,
+        };
+        f.engine.conn_up(f.conn, terms);
+        let found = |header: &Header| {
+            let mut bytes = [0xee; MAX_HEADER];
+            let header_len = header.emit(order, &mut bytes).unwrap();
+            let len = header_len + header.payload_len as usize;
+            let words = *bytes.as_chunks().0.first_chunk().unwrap();
+            let small = f.engine.rx_alone(f.conn, words, len)?;
+            Some((small.header_len(), small.tag, small.payload_len))
+        };
+        for len in [0, 1, 8, 255, 256, 1000] {
+            let numbered = Header {
+                id: 200,
+                ..plain(Op::Tag, len)
+            };
+            assert_eq!(found(&plain(Op::Msg, len)), Some((16, None, len)));
+            assert_eq!(found(&plain(Op::Tag, len)), Some((24, Some(5), len)));
+            assert_eq!(found(&numbered), Some((24, Some(5), len)));
+        }
+        // All others are for the long way.
+        for op in [Op::Msg, Op::Tag] {
+            let data = Header {
+                cq_data: Some(1),
+                ..plain(op, 8)
+            };
+            let acked = Header {
+                flags: BaseFlags::DELIVERY_COMPLETE,
+                ..plain(op, 8)
+            };
+            assert_eq!([found(&data), found(&acked)], [None, None], "{op:?}");
+        }
+        assert_eq!(found(&Header::ack()), None);
+        for (op, index, len) in [
+            (Op::ReadRsp, 0, 8),
+            (Op::TagRts, 1, 0),
+            (Op::Cts, 1, 0),
+            (Op::Data, 1, 8),
+        ] {
+            let other = Header {
+                op_data: index,
+                ..Header::new(op, len)
+            };
+            assert_eq!(found(&other), None, "{op:?}");
+        }
     }
 }
 
