@@ -31,4 +31,6 @@ mod common;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod short;
+#[cfg(test)]
 mod strangers;

@@ -1,0 +1,502 @@
+//! The short ways of frequent operations are taken. The long ways bring the same, so only the cost
+//! would tell them apart: here a transport over shared memory notes what its links are asked for.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ripstop_core::provider::{
+    CompletionQueue as _, Domain as _, Endpoint as _, Fabric as _, MrAttr, RecvKind, RmaCall,
+    SendKind,
+};
+use ripstop_mem::ring::{Alone, HEADER};
+use ripstop_mem::{Parked, UserBuf};
+use ripstop_objects::{Broken, Fabric, Link, Listener, Origin, Pulse, Seen, Transport, Tunables};
+use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Shutdown, Spare};
+use ripstop_types::{FiAddr, Flags, Progress, Result, RmaIov, Threading};
+use ripstop_wire::xnet::base::{BASE_LEN, WRITE_LEN};
+use ripstop_wire::xnet::rdm::Greeting;
+
+use crate::common::{self, End, pattern};
+use crate::link::ShmLink;
+use crate::listener::ShmListener;
+use crate::name::Name;
+use crate::params::Params;
+use crate::pulse::Looks;
+use crate::transport::Shm;
+
+/// What moved bytes of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    /// A message with a header of so many bytes, from where it is.
+    Message(usize),
+    /// Anything else that is sent.
+    Other,
+    /// What is there, from where it is.
+    Alone,
+    /// A read that was not in vain.
+    Read,
+    /// A payload, from the ring to where it belongs.
+    AtHand,
+}
+
+/// What links of a fabric were asked for, in this order.
+type Notes = Arc<Mutex<Vec<Moved>>>;
+
+/// The provider's parameters, and where its links note things.
+#[derive(Debug)]
+struct Noting {
+    params: Params,
+    notes: Notes,
+}
+
+impl AsRef<Tunables> for Noting {
+    fn as_ref(&self) -> &Tunables {
+        self.params.as_ref()
+    }
+}
+
+/// The transport under test, noted.
+#[derive(Debug)]
+struct Noted;
+
+#[derive(Debug)]
+struct NotedLink {
+    link: Arc<ShmLink>,
+    notes: Notes,
+}
+
+#[derive(Debug)]
+struct NotedListener {
+    listener: ShmListener,
+    notes: Notes,
+}
+
+#[derive(Debug)]
+struct NotedLooks(Looks);
+
+impl Noting {
+    fn link(&self, link: ShmLink) -> NotedLink {
+        NotedLink {
+            link: Arc::new(link),
+            notes: Arc::clone(&self.notes),
+        }
+    }
+
+    fn listener(&self, listener: ShmListener) -> NotedListener {
+        NotedListener {
+            listener,
+            notes: Arc::clone(&self.notes),
+        }
+    }
+}
+
+impl NotedLink {
+    /// Notes what has moved something.
+    fn note(&self, how: Moved, moved: Result<usize>) -> Result<usize> {
+        if moved.is_ok() {
+            self.notes.lock().push(how);
+        }
+        moved
+    }
+}
+
+impl Transport for Noted {
+    const NAME: &'static str = Shm::NAME;
+    type Params = Noting;
+    type Addr = Name;
+    type Link = NotedLink;
+    type Listener = NotedListener;
+    type Pulse = NotedLooks;
+
+    fn default_source(noting: &Noting) -> Name {
+        Shm::default_source(&noting.params)
+    }
+
+    fn bind(noting: &Noting, addr: &Name) -> Result<NotedListener> {
+        Shm::bind(&noting.params, addr).map(|listener| noting.listener(listener))
+    }
+
+    fn bind_row(noting: &Noting, addr: &Name, count: usize) -> Result<Vec<NotedListener>> {
+        let row = Shm::bind_row(&noting.params, addr, count)?;
+        Ok(row.into_iter().map(|each| noting.listener(each)).collect())
+    }
+
+    fn connect(noting: &Noting, to: &Name, _: Origin<Self>) -> Result<(NotedLink, Connect)> {
+        let (link, how) = Shm::connect(&noting.params, to, Origin::Address(None))?;
+        Ok((noting.link(link), how))
+    }
+
+    fn prepare(noting: &Noting, link: &NotedLink, dscp: Option<u8>) -> Result<()> {
+        Shm::prepare(&noting.params, &link.link, dscp)
+    }
+
+    fn ask(
+        looks: &mut NotedLooks,
+        link: &NotedLink,
+        own: &Name,
+        greeting: Greeting,
+    ) -> Result<Vec<u8>> {
+        Shm::ask(&mut looks.0, &link.link, own, greeting)
+    }
+
+    fn asked(
+        looks: &mut NotedLooks,
+        link: &NotedLink,
+        from: &Name,
+        data: &[u8],
+    ) -> core::result::Result<(Greeting, Name), Broken> {
+        Shm::asked(&mut looks.0, &link.link, from, data)
+    }
+
+    fn answer(looks: &mut NotedLooks, link: &NotedLink, greeting: Greeting) -> Result<Vec<u8>> {
+        Shm::answer(&mut looks.0, &link.link, greeting)
+    }
+
+    fn answered(
+        looks: &mut NotedLooks,
+        link: &NotedLink,
+        data: &[u8],
+    ) -> core::result::Result<Greeting, Broken> {
+        Shm::answered(&mut looks.0, &link.link, data)
+    }
+}
+
+impl AsFd for NotedLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+impl Link for NotedLink {
+    type Addr = Name;
+
+    const GATHERS: bool = ShmLink::GATHERS;
+
+    fn send(&self, bytes: &[u8]) -> Result<usize> {
+        self.note(Moved::Other, self.link.send(bytes))
+    }
+
+    fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize> {
+        self.note(Moved::Other, self.link.sendv(vecs))
+    }
+
+    fn send_message(
+        &self,
+        header: &[u8; HEADER],
+        header_len: usize,
+        payload: UserBuf,
+    ) -> Result<usize> {
+        let sent = self.link.send_message(header, header_len, payload);
+        self.note(Moved::Message(header_len), sent)
+    }
+
+    fn recv(&self, bytes: &mut [u8]) -> Result<usize> {
+        self.note(Moved::Read, self.link.recv(bytes))
+    }
+
+    fn recv_once(&self, bytes: &mut [u8]) -> Result<usize> {
+        self.note(Moved::Read, self.link.recv_once(bytes))
+    }
+
+    fn is_ready(&self) -> bool {
+        self.link.is_ready()
+    }
+
+    fn alone(&self) -> Option<Alone<'_>> {
+        let alone = self.link.alone()?;
+        self.notes.lock().push(Moved::Alone);
+        Some(alone)
+    }
+
+    fn takes_whole(&self, payload: usize) -> bool {
+        self.link.takes_whole(payload)
+    }
+
+    fn at_hand(&self) -> usize {
+        self.link.at_hand()
+    }
+
+    fn take_at_hand(&self, room: UserBuf) -> usize {
+        self.notes.lock().push(Moved::AtHand);
+        self.link.take_at_hand(room)
+    }
+
+    fn await_room(&self) -> bool {
+        self.link.await_room()
+    }
+
+    fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
+        self.note(Moved::Read, self.link.recvv(vecs))
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        self.link.shutdown(how)
+    }
+
+    fn take_error(&self) -> Result<()> {
+        self.link.take_error()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.link.is_connected()
+    }
+
+    fn up(&self) {
+        self.link.up();
+    }
+
+    fn heard(&self) {
+        self.link.heard();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.link.has_ended()
+    }
+
+    fn witness(&self) -> Option<BorrowedFd<'_>> {
+        self.link.witness()
+    }
+
+    fn local_addr(&self) -> Result<Name> {
+        self.link.local_addr()
+    }
+}
+
+impl AsFd for NotedListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Listener for NotedListener {
+    type Link = NotedLink;
+    type Addr = Name;
+
+    fn local_addr(&self) -> Result<Name> {
+        self.listener.local_addr()
+    }
+
+    fn listen(&self, backlog: i32) -> Result<()> {
+        self.listener.listen(backlog)
+    }
+
+    fn accept(&self) -> Result<Option<(NotedLink, Name)>> {
+        let accepted = self.listener.accept()?;
+        Ok(accepted.map(|(link, name)| {
+            let link = NotedLink {
+                link: Arc::new(link),
+                notes: Arc::clone(&self.notes),
+            };
+            (link, name)
+        }))
+    }
+
+    fn turn_away(&self, spare: &mut Spare) -> Option<Name> {
+        self.listener.turn_away(spare)
+    }
+}
+
+impl Pulse<NotedLink> for NotedLooks {
+    const LOOKS: bool = <Looks as Pulse<ShmLink>>::LOOKS;
+
+    fn open() -> Result<Self> {
+        Looks::open().map(Self)
+    }
+
+    fn add(&mut self, id: u32, link: &Arc<NotedLink>) {
+        self.0.add(id, &link.link);
+    }
+
+    fn modify(&mut self, id: u32, interest: Interest) {
+        self.0.modify(id, interest);
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.0.remove(id);
+    }
+
+    fn is_due(&mut self) -> bool {
+        self.0.is_due()
+    }
+
+    fn look(&mut self, seen: &mut Vec<Seen>) {
+        self.0.look(seen);
+    }
+
+    fn arm(&mut self) -> bool {
+        self.0.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.0.disarm();
+    }
+}
+
+type Serial = <Fabric<Noted> as ripstop_core::provider::Fabric>::SerialDomain;
+
+/// An endpoint, its domain, and what the links there were asked for.
+struct Side {
+    end: End<Serial>,
+    domain: Arc<Serial>,
+    notes: Notes,
+}
+
+impl Side {
+    fn open() -> Self {
+        let caps = Flags::MSG | Flags::TAGGED | Flags::RMA;
+        let info = common::info_for(caps, None, Threading::Domain, Progress::Manual);
+        let notes = Notes::default();
+        let noting = Noting {
+            params: Params::read(),
+            notes: Arc::clone(&notes),
+        };
+        let fabric = Fabric::<Noted>::new(info.fabric.clone(), Arc::new(noting));
+        let domain = Arc::new(fabric).serial_domain(&info).unwrap();
+        Self {
+            end: common::open(&domain, &info),
+            domain,
+            notes,
+        }
+    }
+
+    /// What has moved bytes since this was last asked.
+    fn moved(&self) -> Vec<Moved> {
+        std::mem::take(&mut self.notes.lock())
+    }
+}
+
+/// An endpoint, and others that have sent it something and know where it is.
+fn open<const PEERS: usize>() -> (Side, [(Side, FiAddr); PEERS]) {
+    let far = Side::open();
+    let peers = std::array::from_fn(|_| {
+        let near = Side::open();
+        let to = near.end.knows(&far.end.name());
+        let (room, text) = (Parked::park(vec![0; 8]), Parked::park(vec![1; 8]));
+        far.end.post(&room);
+        near.end.send(&text, to).unwrap();
+        let (mut sent, mut got) = (0, 0);
+        let stop = std::time::Instant::now() + common::PATIENCE;
+        while sent + got < 2 {
+            sent += near.end.cq.read(1, |_| ()).unwrap_or(0);
+            got += far.end.cq.read(1, |_| ()).unwrap_or(0);
+            assert!(std::time::Instant::now() < stop, "it does not arrive");
+        }
+        drop((common::bytes(room), common::bytes(text)));
+        near.moved();
+        (near, to)
+    });
+    far.moved();
+    (far, peers)
+}
+
+/// Some reads look at all links and not only at that which was just active.
+const ROUNDS: usize = 100;
+const MOST: usize = 80;
+
+fn count(moved: &[Moved], how: Moved) -> usize {
+    moved.iter().filter(|each| **each == how).count()
+}
+
+#[test]
+fn small_messages_are_taken_from_the_ring() {
+    let (far, [(near, to)]) = open();
+    for (tag, header_len) in [(None, BASE_LEN), (Some(5), BASE_LEN + size_of::<u64>())] {
+        for round in 0..ROUNDS {
+            let (room, text) = (Parked::park(vec![0; 8]), Parked::park(vec![round as u8; 8]));
+            let (send, recv) = match tag {
+                Some(tag) => (SendKind::Tagged(tag), RecvKind::Tagged { tag, ignore: 0 }),
+                None => (SendKind::Msg, RecvKind::Msg),
+            };
+            let (ep, text_buf) = (&near.end.ep, text.buf());
+            far.end
+                .ep
+                .recv(recv, &[room.buf()], FiAddr::UNSPEC, 1, None)
+                .unwrap();
+            ep.send(send, &[text_buf], None, to, 2, None).unwrap();
+            assert_eq!(near.moved(), [Moved::Message(header_len)]);
+            near.end.poll(1);
+            far.end.poll(1);
+            assert_eq!(common::bytes(room), [round as u8; 8]);
+            drop(common::bytes(text));
+        }
+        let moved = far.moved();
+        let past = ROUNDS - count(&moved, Moved::Read);
+        assert!(past >= MOST, "{past} of {ROUNDS} without a read: {moved:?}");
+    }
+}
+
+/// Payloads above what a read takes along go from the ring to their place.
+const LONG: usize = 4096;
+
+#[test]
+fn payloads_go_from_the_ring_to_their_place() {
+    fn exchange<const PEERS: usize>() {
+        let (far, peers) = open::<PEERS>();
+        for round in 0..ROUNDS {
+            let text = Parked::park(pattern(LONG, round));
+            let rooms = [(); PEERS].map(|()| Parked::park(vec![0; LONG]));
+            rooms.iter().for_each(|room| far.end.post(room));
+            for (near, to) in &peers {
+                near.end.send(&text, *to).unwrap();
+                near.end.poll(1);
+            }
+            far.end.poll(PEERS);
+            assert_eq!(count(&far.moved(), Moved::AtHand), PEERS, "in {round}");
+            for room in rooms {
+                assert!(common::bytes(room) == pattern(LONG, round));
+            }
+            drop(common::bytes(text));
+        }
+    }
+    // From what was just active, and from more peers than are remembered.
+    exchange::<1>();
+    exchange::<3>();
+}
+
+#[test]
+fn plain_writes_are_written_at_once_and_go_to_their_place() {
+    const KEY: u64 = 7;
+    let (far, [(near, to)]) = open();
+    let memory = Parked::park(vec![0; 3 * LONG]);
+    let attr = MrAttr {
+        iov: vec![memory.buf()],
+        access: Flags::REMOTE_WRITE,
+        offset: 0,
+        requested_key: KEY,
+        flags: Flags::empty(),
+    };
+    let region = far.domain.mr(&attr).unwrap();
+    let text = Parked::park(pattern(3 * LONG, 1));
+    let writes: Vec<RmaIov> = (0..3)
+        .map(|index| RmaIov {
+            addr: index * LONG as u64,
+            len: LONG as u64,
+            key: KEY,
+        })
+        .collect();
+    for one in writes.chunks(1) {
+        let call = RmaCall {
+            remote: one,
+            peer: to,
+            data: None,
+            context: 3,
+            flags: None,
+        };
+        let piece = text.buf().skip(one[0].addr as usize).first(LONG);
+        near.end.ep.write(&[piece], &call).unwrap();
+    }
+    assert_eq!(near.moved(), [Moved::Message(WRITE_LEN); 3]);
+    near.end.poll(3);
+    // It comes behind them.
+    let (room, last) = (Parked::park(vec![0; 8]), Parked::park(vec![1; 8]));
+    far.end.post(&room);
+    near.end.send(&last, to).unwrap();
+    near.end.poll(1);
+    far.end.poll(1);
+    assert_eq!(count(&far.moved(), Moved::AtHand), 3);
+    drop((common::bytes(room), common::bytes(last)));
+    drop(region);
+    assert!(common::bytes(memory) == pattern(3 * LONG, 1));
+    drop(common::bytes(text));
+}
