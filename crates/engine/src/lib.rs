@@ -30,9 +30,14 @@
 )]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate self as ripstop_engine;
 
 mod buffer;
 pub mod coll;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 pub mod counter;
 pub mod cq;
 pub mod ids;

@@ -430,25 +430,7 @@ impl<B: Buffer> Matcher<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    struct Mem(usize);
-
-    impl Buffer for Mem {
-        const EMPTY: Self = Self(0);
-
-        fn len(self) -> usize {
-            self.0
-        }
-
-        fn address(self) -> usize {
-            0
-        }
-
-        fn slice(self, off: usize, len: usize) -> Option<Self> {
-            (off.checked_add(len)? <= self.0).then_some(Self(len))
-        }
-    }
+    use crate::common::Mem;
 
     const ANY: FiAddr = FiAddr::UNSPEC;
     const STRANGER: FiAddr = FiAddr::NOTAVAIL;
@@ -458,7 +440,7 @@ mod tests {
     }
 
     fn recv(context: Context, tag: Option<(u64, u64)>, src: FiAddr) -> Recv<Mem> {
-        Recv::new(Iov::one(Mem(10)), want(tag, src), context)
+        Recv::new(Iov::one(Mem(0, 10)), want(tag, src), context)
     }
 
     fn matcher(recvs: impl IntoIterator<Item = Recv<Mem>>) -> Matcher<Mem> {
@@ -540,7 +522,7 @@ mod tests {
         assert_eq!(matcher.match_first(None, FiAddr(9), 11, true), None);
         assert_eq!(matcher.match_first(Some(1), FiAddr(9), 5, true), None);
         let found = matcher.match_first(None, FiAddr(9), 10, true);
-        assert_eq!(found, Some((Mem(10), 1, true)));
+        assert_eq!(found, Some((Mem(0, 10), 1, true)));
         assert_eq!(matcher.len(), 1);
         assert!(matcher.match_first(None, ANY, 0, true).is_some());
         assert!(matcher.is_empty());

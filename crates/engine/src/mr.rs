@@ -247,25 +247,7 @@ fn insert_at<T: Copy>(vec: &mut Vec<T>, at: usize, value: T) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    struct Mem(usize, usize);
-
-    impl Buffer for Mem {
-        const EMPTY: Self = Self(0, 0);
-
-        fn len(self) -> usize {
-            self.1
-        }
-
-        fn address(self) -> usize {
-            self.0
-        }
-
-        fn slice(self, off: usize, len: usize) -> Option<Self> {
-            (off.checked_add(len)? <= self.1).then(|| Self(self.0.wrapping_add(off), len))
-        }
-    }
+    use crate::common::Mem;
 
     fn iov(addr: u64, len: u64, key: u64) -> RmaIov {
         RmaIov { addr, len, key }

@@ -3,10 +3,13 @@
 //!
 //! One test alone, because memory runs out for the whole process.
 
+mod common;
+
 use std::alloc::System;
 
 use cap::Cap;
-use ripstop_engine::Buffer;
+use common::Mem;
+use ripstop_engine::Buffer as _;
 use ripstop_engine::coll::{Joining, Request};
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::{CompletionQueue, ErrorEntry};
@@ -37,26 +40,6 @@ impl RunOut {
 impl Drop for RunOut {
     fn drop(&mut self) {
         ALLOCATED.set_limit(usize::MAX).unwrap();
-    }
-}
-
-/// Memory at an address, of a length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mem(usize, usize);
-
-impl Buffer for Mem {
-    const EMPTY: Self = Self(0, 0);
-
-    fn len(self) -> usize {
-        self.1
-    }
-
-    fn address(self) -> usize {
-        self.0
-    }
-
-    fn slice(self, start: usize, len: usize) -> Option<Self> {
-        (start.checked_add(len)? <= self.1).then(|| Self(self.0 + start, len))
     }
 }
 

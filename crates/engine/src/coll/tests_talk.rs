@@ -7,34 +7,13 @@ use std::vec::Vec;
 use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr};
 
 use super::{Action, Arrival, Collectives, Joining, Kind, Message, Place, Request, Waits};
-use crate::Buffer;
+use crate::common::Mem;
 use crate::pool::NIL;
 
 extern crate std;
 
 const EP: u32 = 3;
 const SETS: [u64; 2] = [11, 12];
-
-/// Memory at an address, of a length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mem(usize, usize);
-
-impl Buffer for Mem {
-    const EMPTY: Self = Self(0, 0);
-
-    fn address(self) -> usize {
-        self.0
-    }
-
-    fn len(self) -> usize {
-        self.1
-    }
-
-    fn slice(self, start: usize, len: usize) -> Option<Self> {
-        let rest = self.1.checked_sub(start)?;
-        (len <= rest).then_some(Self(self.0 + start, len))
-    }
-}
 
 type Members = Collectives<Mem>;
 

@@ -17,30 +17,11 @@ use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
 use ripstop_wire::xnet::cm::Extensions;
 
 use super::*;
+use crate::Iov;
+use crate::common::Mem;
 use crate::counter::Counter;
 use crate::matching::{Matcher, Recv, Want};
 use crate::pool::NIL;
-use crate::{Buffer, Iov};
-
-/// Memory by its address and length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mem(usize, usize);
-
-impl Buffer for Mem {
-    const EMPTY: Self = Self(0, 0);
-
-    fn len(self) -> usize {
-        self.1
-    }
-
-    fn address(self) -> usize {
-        self.0
-    }
-
-    fn slice(self, off: usize, len: usize) -> Option<Self> {
-        (off.checked_add(len)? <= self.1).then(|| Self(self.0 + off, len))
-    }
-}
 
 const LIMITS: Limits = Limits {
     stage: 1024,
