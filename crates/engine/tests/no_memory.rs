@@ -10,10 +10,11 @@ use std::alloc::System;
 use cap::Cap;
 use common::Mem;
 use ripstop_engine::Buffer as _;
-use ripstop_engine::coll::{Joining, Request};
+use ripstop_engine::coll::{Action, Arrival, Collectives, Joining, Kind, Message, Request};
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::{CompletionQueue, ErrorEntry};
 use ripstop_engine::matching::Matcher;
+use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{
     Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Terms,
 };
@@ -322,6 +323,166 @@ fn begins(member: &mut Member, accepted: &[usize], out: bool) -> bool {
     }
 }
 
+/// Members of a group in which much comes early; the second is this one.
+const CROWD: u32 = 17;
+/// What the first member names it.
+const NAME: u64 = 78;
+/// Steps of an operation that are looked through for what comes early.
+const STEPS: u32 = 15;
+
+/// A message comes from a member, on a connection of its own.
+fn comes(coll: &mut Collectives<Mem>, message: &Message) -> Arrival<Mem> {
+    let from = (0, FiAddr(message.from.into()), message.from);
+    let arrival = coll.handle_message(from, message);
+    if let Arrival::Keep = arrival {
+        coll.keep(from, *message, NIL).unwrap();
+    }
+    arrival
+}
+
+/// Does all that there is to do; returns the data that was sent, and counts [`Ends`].
+fn act(coll: &mut Collectives<Mem>, ends: &mut Ends) -> Option<Message> {
+    let mut data = None;
+    while let Some(action) = coll.next_action() {
+        match action {
+            Action::Send { op, message, .. } => {
+                coll.sent(op);
+                data = data.or((message.kind == Kind::Data).then_some(message));
+            }
+            Action::Drop { .. } => ends.dropped += 1,
+            Action::Forget { .. } => ends.forgotten += 1,
+            Action::Free { .. } => ends.freed += 1,
+            Action::Ended(_) => ends.ended += 1,
+            _ => {}
+        }
+    }
+    data
+}
+
+/// What became of what was under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ends {
+    /// Data that was arriving.
+    dropped: u32,
+    /// Early messages.
+    forgotten: u32,
+    /// Slots.
+    freed: u32,
+    /// Operations.
+    ended: u32,
+}
+
+/// Member 1 of the group that is up.
+fn crowd() -> (Collectives<Mem>, u32) {
+    let members: Vec<FiAddr> = (0..CROWD).map(|rank| FiAddr(rank.into())).collect();
+    let mut coll = Collectives::new();
+    let joining = Joining {
+        ep: 0,
+        members: &members,
+        me: 1,
+        digest: DIGEST,
+    };
+    let group = coll.join(&joining).unwrap();
+    let Some(Action::Send { message: join, .. }) = coll.next_action() else {
+        panic!("it asks to join");
+    };
+    let joined = Message {
+        kind: Kind::Joined,
+        check: NAME,
+        from: 0,
+        ..join
+    };
+    comes(&mut coll, &joined);
+    act(&mut coll, &mut Ends::default());
+    assert!(coll.members(group).is_some(), "it is not up");
+    (coll, group)
+}
+
+/// An operation of the group.
+fn of_crowd(coll: Collective, context: usize) -> Request<Mem> {
+    Request {
+        coll,
+        datatype: Datatype::Uint8,
+        op: AtomicOp::Sum,
+        count: 100,
+        root: 0,
+        input: Mem(1 << 40, 100 * CROWD as usize),
+        result: Mem(1 << 41, 100 * CROWD as usize),
+        context,
+        completion: true,
+    }
+}
+
+/// An operation that needs a slot has been started and no more; then the group is left without
+/// memory.
+fn leaves_at_once() {
+    let (mut coll, group) = crowd();
+    let mut ends = Ends::default();
+    let request = of_crowd(Collective::Allreduce, 0);
+    let plan = coll.plan(group, &request).unwrap();
+    assert!(Collectives::scratch(&plan, &request) > 0, "it needs none");
+    coll.start(group, request, 3).unwrap();
+    let out = RunOut::now();
+    coll.close(group);
+    act(&mut coll, &mut ends);
+    drop(out);
+    let told = Ends {
+        freed: 1,
+        ended: 1,
+        ..Ends::default()
+    };
+    assert_eq!(ends, told);
+}
+
+/// Each of these members is in the midst of sending data for one of so many operations, and this
+/// many messages are kept for a later one; then the group is left without memory. All of it is
+/// told.
+fn leaves_early_ones(ops: u32, kept: u32) {
+    let (mut coll, group) = crowd();
+    let (mut ends, mut last) = (Ends::default(), None);
+    for op in 0..ops {
+        let request = of_crowd(Collective::Alltoall, op as usize);
+        coll.start(group, request, NIL).unwrap();
+        let data = act(&mut coll, &mut ends).expect("data is sent");
+        for step in (1..=STEPS).filter(|step| step % ops == op) {
+            let message = Message {
+                tag: step,
+                from: (1 + CROWD - step) % CROWD,
+                ..data
+            };
+            let arrival = comes(&mut coll, &message);
+            let placed = matches!(arrival, Arrival::Into { .. } | Arrival::Ahead { .. });
+            assert!(placed, "{arrival:?}");
+        }
+        last = Some(data);
+    }
+    let last = last.expect("one was started");
+    let ready = Message {
+        kind: Kind::Ready,
+        seq: last.seq + 1,
+        tag: 1,
+        from: 0,
+        len: 0,
+        ..last
+    };
+    for _ in 0..kept {
+        assert!(matches!(comes(&mut coll, &ready), Arrival::Keep));
+    }
+    assert_eq!(ends, Ends::default());
+
+    let out = RunOut::now();
+    coll.close(group);
+    act(&mut coll, &mut ends);
+    drop(out);
+    let told = Ends {
+        dropped: STEPS,
+        forgotten: kept,
+        freed: 0,
+        ended: ops,
+    };
+    assert_eq!(ends, told, "{ops} operations, {kept} kept");
+}
+
 /// A panic needs memory to say what it is.
 fn let_panics_speak() {
     let speak = std::panic::take_hook();
@@ -339,6 +500,12 @@ fn main() {
             .filter(|place| runs_out_at(*place, go_on))
             .count();
         assert!(noticed > 0, "memory never ran out");
+    }
+    leaves_at_once();
+    for ops in 1..=STEPS {
+        for kept in [0, 1, 40] {
+            leaves_early_ones(ops, kept);
+        }
     }
     // As the harness says it.
     println!("test result: ok. 1 passed; 0 failed; 0 ignored");
