@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Engine, Whole};
+use ripstop_engine::xnet::Engine;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::Alone;
 use ripstop_os::clock;
-use ripstop_types::{Completion, Errno, Result};
-use ripstop_wire::xnet::base::Small;
+use ripstop_types::{Errno, Result};
 
 use crate::pulse::{Pulse as _, looks};
 use crate::state::{State, token};
@@ -45,14 +43,14 @@ const COLD: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Hot<T: Transport> {
     /// Their sockets, all or none; one that is alone is there twice.
-    sockets: [Option<Arc<T::Link>>; HOT],
+    pub(crate) sockets: [Option<Arc<T::Link>>; HOT],
     /// Their ids.
-    ids: [u32; HOT],
+    pub(crate) ids: [u32; HOT],
     /// Whether their next bytes are a header, and they are not stalled: they can be read to the
     /// staging area.
     plain: [bool; HOT],
     /// Whether it is the second one's turn. What was active stays first until it has nothing.
-    turn: bool,
+    pub(crate) turn: bool,
     /// One more than the reads in vain until the next poll, while all streams are plain and
     /// nothing staged waits to be written; else 1.
     quick: u32,
@@ -117,7 +115,7 @@ impl<T: Transport> Hot<T> {
 
     /// A quick read was not in vain.
     #[inline(always)]
-    fn found(&mut self) {
+    pub(crate) fn found(&mut self) {
         self.finds -= 1;
         if self.finds == 0 {
             self.found_many();
@@ -310,37 +308,6 @@ impl<T: Transport> State<T> {
             Ok(count) => self.handle_hot(count),
             Err(_) => self.end_hot(Errno(-found as i32)),
         }
-    }
-
-    /// As [`State::handle_found`], if that is one small message whose completion would go to the
-    /// empty queue `cq`: puts the payload in its place and returns the completion. `None` says
-    /// that nothing was done.
-    #[inline(always)]
-    pub(crate) fn take_alone(&mut self, cq: u32, found: Found) -> Option<Completion> {
-        let Self {
-            engine,
-            hot,
-            staging,
-            waiters,
-            ..
-        } = self;
-        if found <= NOTHING || !waiters.is_empty() {
-            return None;
-        }
-        let turn = usize::from(hot.turn);
-        let (link, id) = (hot.sockets[turn].as_ref()?, hot.ids[turn]);
-        let completion = if T::Link::GATHERS {
-            let alone = link.alone()?;
-            let small = engine.rx_alone(id, alone.words(), alone.len())?;
-            take_alone(engine, id, cq, small, alone)?
-        } else {
-            let bytes = staging.get(..found.cast_unsigned())?;
-            let (words, _) = bytes.as_chunks::<8>();
-            let small = engine.rx_alone(id, *words.first_chunk()?, bytes.len())?;
-            take_alone(engine, id, cq, small, bytes)?
-        };
-        hot.found();
-        Some(completion)
     }
 
     /// The stream that was read has ended.
@@ -608,56 +575,6 @@ impl<T: Transport> State<T> {
         self.set_plain(id);
         self.after();
     }
-}
-
-/// Where a message lies that is all there is.
-trait Lies {
-    /// Copies its payload to its place. That is the end of it.
-    fn place(self, whole: Whole<UserBuf>);
-}
-
-impl Lies for Alone<'_> {
-    #[inline(always)]
-    fn place(self, whole: Whole<UserBuf>) {
-        self.take(whole.header_len, whole.memory.first(whole.len));
-        self.done();
-    }
-}
-
-impl Lies for &[u8] {
-    #[inline(always)]
-    fn place(self, whole: Whole<UserBuf>) {
-        let payload = self.get(whole.header_len..).unwrap_or_default();
-        ripstop_mem::copy_out(whole.memory, payload);
-    }
-}
-
-/// Takes a message that is all there is, past the queue `cq`. Returns the completion.
-#[inline(always)]
-fn take_alone(
-    engine: &mut Engine<UserBuf>,
-    id: u32,
-    cq: u32,
-    small: Small,
-    from: impl Lies,
-) -> Option<Completion> {
-    match small.tag {
-        Some(_) => take_past::<true>(engine, id, cq, small, from),
-        None => take_past::<false>(engine, id, cq, small, from),
-    }
-}
-
-#[inline(always)]
-fn take_past<const TAGGED: bool>(
-    engine: &mut Engine<UserBuf>,
-    id: u32,
-    cq: u32,
-    small: Small,
-    from: impl Lies,
-) -> Option<Completion> {
-    let (whole, completion) = engine.rx_past::<TAGGED>(id, cq, small)?;
-    from.place(whole);
-    Some(completion)
 }
 
 /// Takes whole small messages with a posted receive from the front of `bytes`; returns how

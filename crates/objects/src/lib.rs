@@ -19,6 +19,7 @@
 mod logging;
 mod accept;
 mod addr;
+mod alone;
 mod atomic;
 pub mod attr;
 mod av;
