@@ -138,6 +138,19 @@ impl Group {
     }
 }
 
+/// A word about the probe of this number, from a member of a group that is being joined.
+const fn about_probe(kind: Kind, (digest, number): (u64, u64), tag: u32, from: u32) -> Message {
+    Message {
+        kind,
+        group: digest,
+        check: number,
+        seq: 0,
+        tag,
+        from,
+        len: 0,
+    }
+}
+
 impl<B: Buffer> Collectives<B> {
     /// Looks for those who have not joined.
     pub(super) fn probe(&mut self, id: u32) {
@@ -155,15 +168,7 @@ impl<B: Buffer> Collectives<B> {
             let Some(rank) = group.awaited().nth(index) else {
                 return;
             };
-            let message = Message {
-                kind: Kind::Ping,
-                group: group.digest,
-                check: number,
-                seq: 0,
-                tag: rank,
-                from: group.me,
-                len: 0,
-            };
+            let message = about_probe(Kind::Ping, (group.digest, number), rank, group.me);
             if let Some(to) = group.member(rank) {
                 self.tell(group.ep, to, message);
             }
@@ -232,15 +237,8 @@ impl<B: Buffer> Collectives<B> {
             if probe.number != number {
                 continue;
             }
-            let message = Message {
-                kind: Kind::Decline,
-                group: probe.digest,
-                check: number,
-                seq: 0,
-                tag: Gone::Circle as u32,
-                from: probe.rank,
-                len: 0,
-            };
+            let (about, tag) = ((probe.digest, number), Gone::Circle as u32);
+            let message = about_probe(Kind::Decline, about, tag, probe.rank);
             let (ep, to) = (group.ep, probe.src);
             self.tell(ep, to, message);
         }
