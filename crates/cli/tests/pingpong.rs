@@ -1,8 +1,9 @@
 //! `fi_pingpong` with itself, as a user runs it.
 
-use std::net::TcpListener;
+#[path = "../../conformance/src/rig/port.rs"]
+mod port;
+
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -15,23 +16,9 @@ fn pingpong(options: &[&str]) -> Command {
     command
 }
 
-/// A port that nobody uses. It is below those that the system gives to whoever asks for any, so
-/// nobody else gets it before the server listens there.
-fn free_port() -> String {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = TAKEN.fetch_add(1, Ordering::Relaxed);
-        let spread = std::process::id().wrapping_mul(61).wrapping_add(number) % 20_000;
-        let port = 10_000 + u16::try_from(spread).expect("a small number");
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
-            return port.to_string();
-        }
-    }
-}
-
 /// Server and client with these options.
 fn both(server: &[&str], client: &[&str]) -> (Output, Output) {
-    let port = free_port();
+    let port = port::free_port().port().to_string();
     let mut serving = pingpong(&["-B", &port])
         .args(server)
         .spawn()
@@ -100,7 +87,7 @@ fn different_options_are_noticed() {
 
 #[test]
 fn what_is_not_there_is_an_error_with_advice() {
-    let port = free_port();
+    let port = port::free_port().port().to_string();
     for (options, advice) in [
         (
             &["-e", "rdm", "-P", &port, "127.0.0.1"][..],

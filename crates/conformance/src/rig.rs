@@ -2,6 +2,7 @@
 //! with a bound, progress on both sides.
 
 mod open;
+mod port;
 mod remote;
 mod spec;
 
@@ -19,9 +20,8 @@ use crate::subject::{
     Token,
 };
 
-pub use open::{
-    bare, free, free_port, hints, listener, listening, of_provider, offer, prepare, query,
-};
+pub use open::{bare, free, hints, listener, listening, of_provider, offer, prepare, query};
+pub(crate) use port::free_port;
 pub use remote::{RmaCounters, Target};
 pub use spec::Spec;
 

@@ -1,6 +1,5 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, Hints, Info};
@@ -8,6 +7,7 @@ use ripstop_types::{
     AddrFormat, EpType, Errno, FiAddr, Flags, Mode, MrMode, Progress, Threading, WaitObj,
 };
 
+use super::port::free_port;
 use super::{A, B, Rig, RmaCounters, Side, Spec};
 use crate::case::{Cx, Step, Stop, offered};
 use crate::subject::{Error, Fid, Query, Result as CallResult, Subject};
@@ -65,22 +65,6 @@ pub fn free(format: AddrFormat) -> Step<Address> {
         return Ok(Address::Str(format!("fi_ns://conformance-{pid}:{name}")));
     }
     Ok(Address::Ip(free_port()))
-}
-
-/// An address of this host where nobody listens. Its port is below those that the system gives
-/// to whoever asks for any, so that nobody else gets it before the case is over.
-#[must_use]
-pub fn free_port() -> SocketAddr {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = TAKEN.fetch_add(1, Ordering::Relaxed);
-        let spread = std::process::id().wrapping_mul(61).wrapping_add(number) % 20_000;
-        let port = 10_000 + u16::try_from(spread).unwrap_or(0);
-        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        if TcpListener::bind(addr).is_ok() {
-            return addr;
-        }
-    }
 }
 
 /// The answers of the provider under test: asking for `tcp` also finds what is layered on it.

@@ -2,8 +2,10 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU32, Ordering};
+#[path = "../../../conformance/src/rig/port.rs"]
+mod port;
+
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use ripstop::{Domain, Endpoint, Hints, Peer, Progress};
@@ -15,18 +17,9 @@ pub fn local() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// An address where nobody listens. Its port is below those that the system gives to whoever asks
-/// for any, so that nobody else gets it meanwhile.
+/// An address where nobody listens.
 pub fn nobody() -> SocketAddr {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = TAKEN.fetch_add(1, Ordering::Relaxed);
-        let spread = std::process::id().wrapping_mul(61).wrapping_add(number) % 20_000;
-        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 10_000 + spread as u16));
-        if TcpListener::bind(addr).is_ok() {
-            return addr;
-        }
-    }
+    port::free_port()
 }
 
 pub fn rdm(progress: Progress) -> Domain {

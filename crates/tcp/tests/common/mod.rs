@@ -1,7 +1,8 @@
 //! How tests of this provider ask for their interface.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU32, Ordering};
+#[allow(dead_code, reason = "each test file uses its part")]
+#[path = "../../../conformance/src/rig/port.rs"]
+mod port;
 
 use ripstop_core::hints::Request;
 use ripstop_core::registry::ProviderInfo;
@@ -44,17 +45,8 @@ pub(crate) fn first<P: ProviderInfo>(provider: &P, hints: &Hints) -> Info {
     answer.infos.into_iter().next().expect("an interface")
 }
 
-/// An address where nobody listens. Its port is below those that the system gives to whoever asks
-/// for any, so that nobody else gets it meanwhile.
+/// An address where nobody listens.
 #[allow(dead_code, reason = "each test file uses its part")]
 pub(crate) fn nobody() -> Address {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = TAKEN.fetch_add(1, Ordering::Relaxed);
-        let spread = std::process::id().wrapping_mul(61).wrapping_add(number) % 20_000;
-        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 10_000 + spread as u16));
-        if TcpListener::bind(addr).is_ok() {
-            return Address::Ip(addr);
-        }
-    }
+    Address::Ip(port::free_port())
 }
