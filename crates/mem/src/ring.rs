@@ -19,6 +19,8 @@
 //! |---|---|---|---|
 //! | 0x000 | 64 | credit of direction 0 | its reader |
 //! | 0x100 | 64 | credit of direction 1 | its reader |
+//! | 0x200 | 64 | claim of direction 0 | its writer |
+//! | 0x300 | 64 | claim of direction 1 | its writer |
 //! | 0x1000 | 64 N | entries of direction 0 | its writer |
 //! | + 64 N | 64 N | entries of direction 1 | its writer |
 //! | + 128 N | B, B | buffers of directions 0 and 1 | its writer |
@@ -43,7 +45,15 @@
 //! the lines, both wrapping. The reader tells it every N / 4 entries and every B / 4 bytes. A
 //! writer that has no room has more than that unread, so it hears of room in the end.
 //!
-//! A **face** has at 0x40 a word of 32 bits, odd while threads sleep.
+//! The second word of its line says what was **applied**: the cursor of the reader (bits 32..64 the
+//! lap, 0..32 the index of an entry) at a time when everything before it was read and its effect
+//! is in memory. It is told now and then by readers that have granted something.
+//!
+//! A **claim** is one word: 0, or one more than the slot of the region of its peer that the writer
+//! reaches just now ([`Grants`]).
+//!
+//! A **face** has at 0x40 a word of 32 bits, odd while threads sleep, and at 0x400 the 64 words of
+//! its slots, each odd while the region in the slot may be reached.
 //!
 //! # Orderings
 //!
@@ -53,6 +63,8 @@
 //! | reader | loads word 0 with **`Acquire`**; with another lap there is nothing. Checks lengths in its private copy (what it loads of an entry alone it loads once), copies the bytes, moves its own position. Now and then stores the credit with **`Release`**, and then looks at the peer's sleep word as a writer does |
 //! | sleeper | stores an odd sleep word, calls `membarrier`, looks at all rings and credits again, sleeps. Stores an even one afterwards |
 //! | waker | on an odd sleep word that it has not seen before, rings |
+//! | who reaches a region | loads what was applied with `Acquire`: it must be its own position. Stores the claim, relaxed; after a compiler fence loads the slot with `Acquire`: it must be the one that was granted. Copies, or works with atomics; clears the claim with **`Release`** |
+//! | who ends a grant | stores the slot, calls `membarrier`, loads the claims of all peers with `Acquire` until none is of this slot |
 //!
 //! The barrier of the sleeper is one for every peer that runs: either the sleeper's look sees the
 //! entry, or the writer's look sees the sleep word. Where `membarrier` is refused both sides have
@@ -78,6 +90,7 @@
 
 mod cursor;
 mod entry;
+mod grant;
 mod layout;
 mod piece;
 mod primitive;
@@ -85,6 +98,8 @@ mod reader;
 #[cfg(not(loom))]
 mod shift;
 mod sleep;
+#[cfg(not(loom))]
+mod window;
 mod writer;
 
 #[cfg(all(test, not(loom)))]
@@ -94,12 +109,15 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use grant::{Grant, Grants, SLOTS};
 pub use layout::{FACE, HEADER, INLINE, LEADING, LINE, Layout, RingError, Side};
 pub use piece::{AsSink, AsSource, Sink, Source};
 #[cfg(not(loom))]
 pub use primitive::Mapping;
 pub use reader::{Alone, Reader};
 pub use sleep::{Sleep, Watch};
+#[cfg(not(loom))]
+pub use window::Window;
 pub use writer::Writer;
 
 #[cfg(not(loom))]
@@ -107,7 +125,7 @@ mod open {
     use alloc::sync::Arc;
 
     use super::primitive::{Mapping, Memory};
-    use super::{Layout, Reader, RingError, Side, Sleep, Watch, Writer};
+    use super::{Grants, Layout, Reader, RingError, Side, Sleep, Watch, Writer};
 
     /// The two halves that `side` has of a pair's memory, which is all zeroes, or is about to
     /// be used for the first time by the other side too.
@@ -132,6 +150,17 @@ mod open {
         /// # Errors
         ///
         /// [`RingError::Memory`] if the mapping is shorter, not aligned or not writable.
+        pub fn over(map: Arc<dyn Mapping>) -> Result<Self, RingError> {
+            Ok(Self::new(&Memory::face(map, true)?))
+        }
+    }
+
+    impl Grants {
+        /// Those of a domain's own face, as for [`Sleep::over`].
+        ///
+        /// # Errors
+        ///
+        /// As for [`Sleep::over`].
         pub fn over(map: Arc<dyn Mapping>) -> Result<Self, RingError> {
             Ok(Self::new(&Memory::face(map, true)?))
         }

@@ -21,6 +21,14 @@ pub const FACE: usize = 4096;
 #[cfg(not(loom))]
 pub(super) const CREDITS: [usize; 2] = [0x000, 0x100];
 
+/// Where in the line of a credit the reader says what it has applied.
+#[cfg(not(loom))]
+pub(super) const APPLIED: usize = 8;
+
+/// Where the writer of each direction says which region it reaches.
+#[cfg(not(loom))]
+pub(super) const CLAIMS: [usize; 2] = [0x200, 0x300];
+
 /// Where the entries begin.
 const ENTRIES: usize = 0x1000;
 

@@ -1,3 +1,4 @@
+#![allow(unsafe_code)]
 //! The rings under loom, which tries every order of their accesses that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ripstop-mem --lib model`
@@ -14,7 +15,7 @@ use loom::sync::atomic::fence;
 use loom::thread;
 
 use super::primitive::Memory;
-use super::{HEADER, Layout, Reader, Side, Sleep, Source, Watch, Writer};
+use super::{Grants, HEADER, Layout, Reader, Side, Sleep, Source, Watch, Writer};
 
 /// Four entries, four lines: a quarter is one of either.
 fn layout() -> Layout {
@@ -199,5 +200,100 @@ fn a_writer_without_room_is_woken() {
             }
         }
         receiver.join().unwrap();
+    });
+}
+
+/// A region as the model sees it: who reaches it while somebody else does is found.
+struct Reached(loom::cell::UnsafeCell<u64>);
+
+// SAFETY: loom finds every access that is not ordered.
+unsafe impl Sync for Reached {}
+
+impl Reached {
+    fn set(&self, value: u64) {
+        // SAFETY: loom checks that nobody reads or writes meanwhile.
+        self.0.with_mut(|place| unsafe { *place = value });
+    }
+
+    fn get(&self) -> u64 {
+        // SAFETY: loom checks that nobody writes meanwhile.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
+fn region() -> Arc<Reached> {
+    Arc::new(Reached(loom::cell::UnsafeCell::new(0)))
+}
+
+/// The owner of a region ends its grant, and uses the memory as its own, while a peer writes there.
+fn grant_ends(fenced: bool) {
+    let (memory, face) = (Memory::modelled(layout()), Memory::modelled(layout()));
+    let (writer, reader) = halves(&memory);
+    let (mut grants, watch) = (Grants::new(&face), Watch::new(&face, fenced));
+    let grant = grants.open().unwrap();
+    let region = region();
+    let reached = region.clone();
+    let peer = thread::spawn(move || {
+        for value in 1..3 {
+            writer.claim(grant);
+            if watch.stands(grant) {
+                reached.set(value);
+            }
+            writer.unclaim();
+        }
+    });
+    grants.close(grant, || fence(SeqCst));
+    while reader.is_claimed(grant) {
+        thread::yield_now();
+    }
+    let last = region.get();
+    region.set(last + 10);
+    peer.join().unwrap();
+    assert_eq!(region.get(), last + 10, "written after the grant has ended");
+}
+
+#[test]
+fn nobody_reaches_a_region_whose_grant_has_ended() {
+    check(3, || grant_ends(true));
+}
+
+/// Shows that the model would see that.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn without_the_fence_somebody_does() {
+    check(3, || grant_ends(false));
+}
+
+/// What is written to a region directly comes behind what was sent before and applied there, and
+/// before what is sent afterwards.
+#[test]
+fn direct_writes_keep_their_place_among_messages() {
+    check(2, || {
+        let (memory, face) = (Memory::modelled(layout()), Memory::modelled(layout()));
+        let (writer, reader) = halves(&memory);
+        let (mut grants, watch) = (Grants::new(&face), Watch::new(&face, true));
+        let grant = grants.open().unwrap();
+        let region = region();
+        let reached = region.clone();
+        let owner = thread::spawn(move || {
+            for value in [1_u8, 3] {
+                assert_eq!(read_all(&reader, 8, 64), [value; 8]);
+                assert_eq!(region.get(), u64::from(value) - 1);
+                region.set(value.into());
+                reader.tell_applied();
+            }
+        });
+        write_all(&writer, &[1; 8]);
+        while !writer.all_applied() {
+            thread::yield_now();
+        }
+        writer.claim(grant);
+        assert!(watch.stands(grant));
+        assert_eq!(reached.get(), 1);
+        reached.set(2);
+        writer.unclaim();
+        write_all(&writer, &[3; 8]);
+        owner.join().unwrap();
+        drop(grants);
     });
 }

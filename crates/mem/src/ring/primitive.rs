@@ -12,11 +12,11 @@ mod shared;
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::fence;
 #[cfg(loom)]
-pub(super) use modelled::{Buffer, Cell, Cells, Credit, Memory, SleepWord};
+pub(super) use modelled::{Buffer, Cell, Cells, ClaimWord, Credit, Memory, SleepWord, SlotWords};
 #[cfg(not(loom))]
 pub use shared::Mapping;
 #[cfg(not(loom))]
 pub(super) use {
     core::sync::atomic::fence,
-    shared::{Buffer, Cell, Cells, Credit, Memory, SleepWord},
+    shared::{Buffer, Cell, Cells, ClaimWord, Credit, Memory, SleepWord, SlotWords},
 };

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::UserBuf;
 use crate::ring::cursor::{LAP, Turn};
 use crate::ring::entry::{self, Entry, Place};
+use crate::ring::grant::Grant;
 use crate::ring::layout::{INLINE, Layout, RingError, Side};
 use crate::ring::piece::{AsSink, Sink};
-use crate::ring::primitive::{Buffer, Cell, Cells, Credit, Memory};
+use crate::ring::primitive::{Buffer, Cell, Cells, ClaimWord, Credit, Memory};
 
 /// The longest chunk that is read together with the bytes before it. Behind the header of a
 /// longer one a read stops, so that the next can have the chunk copied to where it belongs.
@@ -31,6 +32,9 @@ pub struct Reader {
     lines: AtomicU32,
     given: AtomicU32,
     notice: AtomicBool,
+    claim: ClaimWord,
+    /// What was told to be applied.
+    applied: AtomicU64,
 }
 
 impl Reader {
@@ -48,6 +52,8 @@ impl Reader {
             lines: AtomicU32::new(0),
             given: AtomicU32::new(0),
             notice: AtomicBool::new(false),
+            claim: ClaimWord::new(memory, direction),
+            applied: AtomicU64::new(0),
         }
     }
 
@@ -162,6 +168,24 @@ impl Reader {
             self.notice.store(false, Relaxed);
         }
         told
+    }
+
+    /// Tells the writer that all that was read is applied, if no entry is read in part: to be
+    /// called when that is so. The writer may then reach regions of this side in its order.
+    #[inline]
+    pub fn tell_applied(&self) {
+        let head = self.head.load(Relaxed);
+        if self.current.load(Relaxed) == 0 && self.applied.load(Relaxed) != head {
+            self.applied.store(head, Relaxed);
+            self.credit.store_applied(head);
+        }
+    }
+
+    /// Whether the peer reaches the region of this side's grant, or is about to ask whether it
+    /// may. What it has done before is done where it does not.
+    #[must_use]
+    pub fn is_claimed(&self, grant: Grant) -> bool {
+        self.claim.load() == grant.claim()
     }
 
     /// As [`read_more`](Self::read_more), when the entry that was read is the last of a

@@ -3,7 +3,8 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-use crate::ring::primitive::{Memory, SleepWord, fence};
+use crate::ring::grant::Grant;
+use crate::ring::primitive::{Memory, SleepWord, SlotWords, fence};
 
 /// A domain's own face: it says there whether a thread sleeps.
 ///
@@ -69,6 +70,7 @@ impl Sleep {
 /// A peer's face.
 pub struct Watch {
     word: SleepWord,
+    slots: SlotWords,
     rung: AtomicU32,
     fenced: bool,
 }
@@ -77,6 +79,7 @@ impl Watch {
     pub(super) fn new(memory: &Memory, fenced: bool) -> Self {
         Self {
             word: SleepWord::new(memory),
+            slots: SlotWords::new(memory),
             rung: AtomicU32::new(0),
             fenced,
         }
@@ -87,13 +90,28 @@ impl Watch {
     /// Says so once for each time that the peer sleeps.
     #[inline]
     pub fn must_wake(&self) -> bool {
-        match self.fenced {
-            true => fence(Ordering::SeqCst),
-            // The sleeper's barrier is one for us too.
-            false => compiler_fence(Ordering::SeqCst),
-        }
+        self.order();
         let word = self.word.load();
         word & 1 != 0 && self.is_new(word)
+    }
+
+    /// Whether a grant of the peer stands: to be asked after
+    /// [`Writer::claim`](super::Writer::claim), and before its memory is reached.
+    #[inline]
+    #[must_use]
+    pub fn stands(&self, grant: Grant) -> bool {
+        self.order();
+        self.slots.load(grant.slot() as usize) == grant.generation()
+    }
+
+    /// Between what is stored for the peer and what is loaded of it.
+    #[inline(always)]
+    fn order(&self) {
+        match self.fenced {
+            true => fence(Ordering::SeqCst),
+            // The peer's barrier is one for us too.
+            false => compiler_fence(Ordering::SeqCst),
+        }
     }
 
     #[cold]

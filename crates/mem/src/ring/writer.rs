@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::UserBuf;
 use crate::ring::cursor::{LAP, Turn};
 use crate::ring::entry;
+use crate::ring::grant::Grant;
 use crate::ring::layout::{HEADER, INLINE, LEADING, LINE, Layout, RingError, Side};
 use crate::ring::piece::{AsSource, Source};
-use crate::ring::primitive::{Buffer, Cell, Cells, Credit, Memory};
+use crate::ring::primitive::{Buffer, Cell, Cells, ClaimWord, Credit, Memory};
 
 /// A message goes to so many small entries rather than to a chunk.
 const FEW: usize = 4;
@@ -28,6 +29,7 @@ pub struct Writer {
     buffer: Buffer,
     layout: Layout,
     credit: Credit,
+    claim: ClaimWord,
     /// Lines of the buffer that were used, and of these given back; both wrap.
     used: AtomicU32,
     freed: AtomicU32,
@@ -47,6 +49,7 @@ impl Writer {
             buffer: Buffer::new(memory, layout, direction),
             layout,
             credit: Credit::new(memory, direction),
+            claim: ClaimWord::new(memory, direction),
             used: AtomicU32::new(0),
             freed: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
@@ -208,6 +211,28 @@ impl Writer {
         let free = self.layout.lines().saturating_sub(self.in_buffer());
         let full = self.tail.load(Relaxed) == self.limit.load(Relaxed);
         Ok(!full && free >= self.wanted.load(Relaxed))
+    }
+
+    /// Whether the reader has applied all that was written, as far as it has said so
+    /// ([`Reader::tell_applied`](super::Reader::tell_applied)).
+    #[must_use]
+    #[inline]
+    pub fn all_applied(&self) -> bool {
+        self.credit.load_applied() == self.tail.load(Relaxed)
+    }
+
+    /// Says that a region of the peer is about to be reached. Whether that may be done,
+    /// [`Watch::stands`](super::Watch::stands) says afterwards;
+    /// [`unclaim`](Self::unclaim) follows in either case.
+    #[inline]
+    pub fn claim(&self, grant: Grant) {
+        self.claim.claim(grant.claim());
+    }
+
+    /// Says that all that was done in the region is done.
+    #[inline]
+    pub fn unclaim(&self) {
+        self.claim.clear();
     }
 
     /// Gives the entry of cursor `at` to the reader.

@@ -10,6 +10,7 @@ use alloc::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::ring::grant::SLOTS;
 use crate::ring::layout::{HEADER, INLINE, LINE, Layout};
 use crate::{UserBuf, copy_in, copy_out};
 
@@ -22,11 +23,14 @@ struct Direction {
     cells: Vec<Slot>,
     lines: Vec<UnsafeCell<[u8; LINE]>>,
     credit: AtomicU64,
+    applied: AtomicU64,
+    claim: AtomicU64,
 }
 
 struct Whole {
     directions: [Direction; 2],
     sleep: AtomicU32,
+    slots: [AtomicU64; SLOTS],
 }
 
 // SAFETY: loom finds every access that is not ordered.
@@ -49,10 +53,13 @@ impl Memory {
                 .map(|_| UnsafeCell::new([0; LINE]))
                 .collect(),
             credit: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
+            claim: AtomicU64::new(0),
         };
         let whole = Whole {
             directions: [direction(), direction()],
             sleep: AtomicU32::new(0),
+            slots: core::array::from_fn(|_| AtomicU64::new(0)),
         };
         Self(whole.into())
     }
@@ -198,6 +205,56 @@ impl Credit {
         (self.0).0.directions[self.1]
             .credit
             .store(consumed, Ordering::Release);
+    }
+
+    pub(in crate::ring) fn load_applied(&self) -> u64 {
+        let direction = &(self.0).0.directions[self.1];
+        direction.applied.load(Ordering::Acquire)
+    }
+
+    pub(in crate::ring) fn store_applied(&self, cursor: u64) {
+        let direction = &(self.0).0.directions[self.1];
+        direction.applied.store(cursor, Ordering::Release);
+    }
+}
+
+pub(in crate::ring) struct ClaimWord(Memory, usize);
+
+impl ClaimWord {
+    pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
+        Self(memory.clone(), direction)
+    }
+
+    fn atomic(&self) -> &AtomicU64 {
+        &(self.0).0.directions[self.1].claim
+    }
+
+    pub(in crate::ring) fn load(&self) -> u64 {
+        self.atomic().load(Ordering::Acquire)
+    }
+
+    pub(in crate::ring) fn claim(&self, value: u64) {
+        self.atomic().store(value, Ordering::Relaxed);
+    }
+
+    pub(in crate::ring) fn clear(&self) {
+        self.atomic().store(0, Ordering::Release);
+    }
+}
+
+pub(in crate::ring) struct SlotWords(Memory);
+
+impl SlotWords {
+    pub(in crate::ring) fn new(memory: &Memory) -> Self {
+        Self(memory.clone())
+    }
+
+    pub(in crate::ring) fn load(&self, slot: usize) -> u64 {
+        (self.0).0.slots[slot].load(Ordering::Acquire)
+    }
+
+    pub(in crate::ring) fn store(&self, slot: usize, value: u64) {
+        (self.0).0.slots[slot].store(value, Ordering::Release);
     }
 }
 

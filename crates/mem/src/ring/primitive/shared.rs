@@ -8,7 +8,10 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::UserBuf;
-use crate::ring::layout::{CREDITS, FACE, HEADER, INLINE, LINE, Layout, RingError};
+use crate::ring::grant::SLOTS;
+use crate::ring::layout::{
+    APPLIED, CLAIMS, CREDITS, FACE, HEADER, INLINE, LINE, Layout, RingError,
+};
 use crate::ring::shift;
 
 /// Memory that other processes map too, and that stays where it is.
@@ -247,9 +250,10 @@ impl Buffer {
     }
 }
 
-/// What the reader of a direction has consumed.
+/// What the reader of a direction has consumed, and what it has applied.
 pub(in crate::ring) struct Credit {
     word: NonNull<u64>,
+    applied: NonNull<u64>,
     _memory: Memory,
 }
 
@@ -262,6 +266,7 @@ impl Credit {
     pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
         Self {
             word: memory.at(CREDITS[direction & 1]).cast(),
+            applied: memory.at(CREDITS[direction & 1] + APPLIED).cast(),
             _memory: memory.clone(),
         }
     }
@@ -269,6 +274,21 @@ impl Credit {
     const fn atomic(&self) -> &AtomicU64 {
         // SAFETY: a word in the first page of the memory, aligned to a line.
         unsafe { AtomicU64::from_ptr(self.word.as_ptr()) }
+    }
+
+    const fn atomic_applied(&self) -> &AtomicU64 {
+        // SAFETY: the word behind it.
+        unsafe { AtomicU64::from_ptr(self.applied.as_ptr()) }
+    }
+
+    /// The cursor up to which all is done.
+    pub(in crate::ring) fn load_applied(&self) -> u64 {
+        self.atomic_applied().load(Ordering::Acquire)
+    }
+
+    /// Tells the cursor up to which all is done.
+    pub(in crate::ring) fn store_applied(&self, cursor: u64) {
+        self.atomic_applied().store(cursor, Ordering::Release);
     }
 
     /// What was consumed: all that was done with it is done.
@@ -279,6 +299,91 @@ impl Credit {
     /// Tells what was consumed, after all that was done with it.
     pub(in crate::ring) fn store(&self, consumed: u64) {
         self.atomic().store(consumed, Ordering::Release);
+    }
+}
+
+/// Which region of its peer the writer of a direction reaches.
+pub(in crate::ring) struct ClaimWord {
+    word: NonNull<u64>,
+    _memory: Memory,
+}
+
+// SAFETY: only reached as an atomic.
+unsafe impl Send for ClaimWord {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for ClaimWord {}
+
+impl ClaimWord {
+    pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
+        Self {
+            word: memory.at(CLAIMS[direction & 1]).cast(),
+            _memory: memory.clone(),
+        }
+    }
+
+    const fn atomic(&self) -> &AtomicU64 {
+        // SAFETY: a word in the first page of the memory, aligned to a line.
+        unsafe { AtomicU64::from_ptr(self.word.as_ptr()) }
+    }
+
+    /// What is claimed: where it is nothing, all that was claimed before is done.
+    pub(in crate::ring) fn load(&self) -> u64 {
+        self.atomic().load(Ordering::Acquire)
+    }
+
+    /// Claims.
+    pub(in crate::ring) fn claim(&self, value: u64) {
+        self.atomic().store(value, Ordering::Relaxed);
+    }
+
+    /// Claims nothing, after all that was done before.
+    pub(in crate::ring) fn clear(&self) {
+        self.atomic().store(0, Ordering::Release);
+    }
+}
+
+/// Which regions a domain grants.
+pub(in crate::ring) struct SlotWords {
+    first: NonNull<u64>,
+    _memory: Memory,
+}
+
+// SAFETY: only reached as atomics.
+unsafe impl Send for SlotWords {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for SlotWords {}
+
+impl SlotWords {
+    /// Where the words lie in a face.
+    const AT: usize = 0x400;
+
+    pub(in crate::ring) fn new(memory: &Memory) -> Self {
+        const { assert!(Self::AT + SLOTS * 8 <= FACE) };
+        Self {
+            first: memory.at(Self::AT).cast(),
+            _memory: memory.clone(),
+        }
+    }
+
+    #[inline(always)]
+    fn atomic(&self, slot: usize) -> &AtomicU64 {
+        assert!(slot < SLOTS, "a slot that was checked");
+        // SAFETY: one of the words of the face that the check in `new` covers.
+        let word = unsafe { self.first.add(slot) };
+        // SAFETY: aligned to its size. A peer's face is mapped for reads only: a load of this
+        // size may read such memory, and `store` is for our own.
+        unsafe { AtomicU64::from_ptr(word.as_ptr()) }
+    }
+
+    /// What is in a slot; what follows is not looked at before.
+    #[inline(always)]
+    pub(in crate::ring) fn load(&self, slot: usize) -> u64 {
+        self.atomic(slot).load(Ordering::Acquire)
+    }
+
+    /// For a face that was made to be written.
+    pub(in crate::ring) fn store(&self, slot: usize, value: u64) {
+        self.atomic(slot).store(value, Ordering::Release);
     }
 }
 

@@ -1,0 +1,147 @@
+#![allow(unsafe_code)]
+//! A peer's region, mapped.
+
+use alloc::sync::Arc;
+use core::ptr::NonNull;
+
+use ripstop_types::{AtomicOp, Datatype};
+
+use crate::UserBuf;
+use crate::atomic::{self, AtomicError};
+use crate::region::{RegionError, load_bytes, store_bytes};
+use crate::ring::piece::{Sink, Source};
+use crate::ring::primitive::Mapping;
+use crate::ring::shift;
+
+/// From so many bytes on a string instruction copies, which is faster; below, aligned words are
+/// loaded and stored whole.
+const STRING: usize = 1024;
+
+/// Memory of a peer, or memory that peers map, to be copied from and to while they do the same.
+///
+/// A copy of less than 1 KiB moves each aligned word at once, so that others may watch it by
+/// atomics of at most a word; a longer one is in any order.
+#[derive(Clone, Debug)]
+pub struct Window {
+    map: Arc<dyn Mapping>,
+    off: usize,
+    len: usize,
+}
+
+impl Window {
+    /// The `len` bytes of a mapping from `off` on.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError::OutOfBounds`] if they are not all inside, or cannot be written.
+    pub fn over(map: Arc<dyn Mapping>, off: usize, len: usize) -> Result<Self, RegionError> {
+        let end = off.checked_add(len);
+        let fits = end.is_some_and(|end| end <= map.len()) && map.writable();
+        match fits {
+            true => Ok(Self { map, off, len }),
+            false => Err(RegionError::OutOfBounds),
+        }
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies `src` to byte `off`.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError::OutOfBounds`] if it does not fit.
+    #[inline]
+    pub fn put(&self, off: usize, src: UserBuf) -> Result<(), RegionError> {
+        let (dst, n) = (self.check(off, src.len())?, src.len());
+        match n {
+            // SAFETY: `dst` has `n` bytes of the mapping by the check; `src` is readable.
+            ..STRING => unsafe { store_bytes(dst.as_ptr(), src.as_ptr(), n) },
+            // SAFETY: the same.
+            _ => unsafe { shift::into_buffer(dst.as_ptr(), src.as_ptr(), n) },
+        }
+        Ok(())
+    }
+
+    /// Copies from byte `off` on into `dst`.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError::OutOfBounds`] if there are not so many bytes.
+    #[inline]
+    pub fn take(&self, off: usize, dst: UserBuf) -> Result<(), RegionError> {
+        let (src, n) = (self.check(off, dst.len())?, dst.len());
+        match n {
+            // SAFETY: `src` has `n` bytes of the mapping by the check; `dst` is writable.
+            ..STRING => unsafe { load_bytes(dst.as_ptr(), src.as_ptr(), n) },
+            // SAFETY: the same.
+            _ => unsafe { shift::out_of_buffer(dst.as_ptr(), src.as_ptr(), n) },
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` to byte `off`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    pub fn write(&self, off: usize, bytes: &[u8]) -> Result<(), RegionError> {
+        self.put(off, Source::from(bytes).buf())
+    }
+
+    /// Copies from byte `off` on into `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take`](Self::take).
+    pub fn read(&self, off: usize, bytes: &mut [u8]) -> Result<(), RegionError> {
+        self.take(off, Sink::from(bytes).buf())
+    }
+
+    /// Whether [`update`](Self::update) of such elements at byte `off` is atomic against that of
+    /// other processes, and against the processor's atomics.
+    #[must_use]
+    pub fn is_atomic(&self, datatype: Datatype, off: usize) -> bool {
+        let at = self.map.start().addr().get().wrapping_add(self.off);
+        datatype.size() <= 8 && at.wrapping_add(off).is_multiple_of(datatype.size())
+    }
+
+    /// As [`atomic::execute`], on the `len` bytes at `off`.
+    ///
+    /// # Errors
+    ///
+    /// [`AtomicError`], [`AtomicError::Length`] if they are not all inside; nothing is done.
+    pub fn update(
+        &self,
+        (datatype, op): (Datatype, AtomicOp),
+        (off, len): (usize, usize),
+        operand: &[u8],
+        compare: &[u8],
+        result: Option<&mut [u8]>,
+    ) -> Result<(), AtomicError> {
+        let start = self.check(off, len).map_err(|_| AtomicError::Length)?;
+        // SAFETY: mapped for reads and writes as long as `self`, which is borrowed, and it does
+        // not leave this call; no reference to them exists, and only atomics reach them.
+        let target = unsafe { UserBuf::from_raw(start.as_ptr(), len) };
+        atomic::execute(datatype, op, target, operand, compare, result)
+    }
+
+    /// The start of `len` bytes at `off`, if they are inside.
+    #[inline]
+    fn check(&self, off: usize, len: usize) -> Result<NonNull<u8>, RegionError> {
+        match off.checked_add(len) {
+            // SAFETY: `off` and what is before it are within the mapping, or at its end.
+            Some(end) if end <= self.len => Ok(unsafe { self.map.start().add(self.off + off) }),
+            _ => Err(RegionError::OutOfBounds),
+        }
+    }
+}
