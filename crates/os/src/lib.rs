@@ -22,6 +22,7 @@ mod iovec;
 mod memory;
 pub mod net;
 mod process;
+mod shareable;
 mod shared;
 mod socket;
 pub mod thread;
@@ -34,6 +35,7 @@ pub use host::{hostname, pid, user};
 pub use iovec::{IoVec, IoVecMut};
 pub use memory::{MemFd, SharedMemory};
 pub use process::{Process, ReadError, Remote};
+pub use shareable::{Shareable, SharedBuf};
 pub use shared::NamedMemory;
 pub use socket::{
     Connect, Keepalive, MAX_DESCRIPTORS, MAX_UNIX_NAME, Peer, PortRange, Shutdown, Socket, Spare,

@@ -16,7 +16,7 @@ use crate::errno::{errno, retry};
 const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// The file system of memory in pages of the usual size.
-const TMPFS_MAGIC: u64 = 0x0102_1994;
+pub(crate) const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Memory that has a descriptor (`memfd_create(2)`), closed on `exec`. It lives until its last
 /// descriptor is closed and its last mapping undone, also by the end of a process.
@@ -109,7 +109,7 @@ impl MemFd {
     ///
     /// `EPERM` if it is for readers, `ENOMEM`.
     pub fn map(&self) -> Result<SharedMemory> {
-        self.mapped(ProtFlags::READ | ProtFlags::WRITE)
+        SharedMemory::of(&self.fd, 0, self.len, true)
     }
 
     /// Maps it for reads.
@@ -118,31 +118,7 @@ impl MemFd {
     ///
     /// `ENOMEM`.
     pub fn map_read(&self) -> Result<SharedMemory> {
-        self.mapped(ProtFlags::READ)
-    }
-
-    fn mapped(&self, rights: ProtFlags) -> Result<SharedMemory> {
-        // SAFETY: a new mapping at an address that the kernel chooses.
-        let start = unsafe {
-            mmap(
-                ptr::null_mut(),
-                self.len,
-                rights,
-                MapFlags::SHARED,
-                &self.fd,
-                0,
-            )
-        };
-        let start = NonNull::new(start.map_err(errno)?.cast()).ok_or(Errno::ENOMEM)?;
-        let memory = SharedMemory {
-            start,
-            len: self.len,
-            writable: rights.contains(ProtFlags::WRITE),
-        };
-        // SAFETY: the mapping made above; a child does without it.
-        unsafe { madvise(start.as_ptr().cast(), self.len, Advice::LinuxDontFork) }
-            .map_err(errno)?;
-        Ok(memory)
+        SharedMemory::of(&self.fd, 0, self.len, false)
     }
 }
 
@@ -159,6 +135,26 @@ impl From<MemFd> for OwnedFd {
 }
 
 impl SharedMemory {
+    /// Maps `len` bytes of memory from `offset` on, a multiple of a page; the memory has them, and
+    /// is sealed so that it keeps them.
+    pub(crate) fn of(fd: &OwnedFd, offset: u64, len: usize, writable: bool) -> Result<Self> {
+        let rights = match writable {
+            true => ProtFlags::READ | ProtFlags::WRITE,
+            false => ProtFlags::READ,
+        };
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let start = unsafe { mmap(ptr::null_mut(), len, rights, MapFlags::SHARED, fd, offset) };
+        let start = NonNull::new(start.map_err(errno)?.cast()).ok_or(Errno::ENOMEM)?;
+        let memory = Self {
+            start,
+            len,
+            writable,
+        };
+        // SAFETY: the mapping made above; a child does without it.
+        unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxDontFork) }.map_err(errno)?;
+        Ok(memory)
+    }
+
     /// The memory, which other processes may write at any time; `None` if it is mapped for
     /// reads only.
     #[must_use]
