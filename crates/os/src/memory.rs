@@ -167,7 +167,8 @@ impl SharedMemory {
 }
 
 // SAFETY: mapped until the drop, at an address that the value does not change. The length is
-// sealed from the begin on, and what a peer punches out reads as zeroes. Nothing else in this process has the address.
+// sealed from the begin on, and what a peer punches out reads as zeroes. The address leaves this
+// crate in a `UserBuf` only, which `mem` copies from and to.
 unsafe impl Mapping for SharedMemory {
     fn start(&self) -> NonNull<u8> {
         self.start

@@ -110,6 +110,19 @@ impl Socket {
     /// `EPROTO` if the peer has sent more than [`MAX_DESCRIPTORS`]: all of them are closed, and
     /// bytes are lost. As for [`recv`](Self::recv).
     pub fn recv_with(&self, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
+        match self.recv_some(bytes)? {
+            (count, Some(descriptors)) => Ok((count, descriptors)),
+            (_, None) => Err(Errno::EPROTO),
+        }
+    }
+
+    /// As [`recv_with`](Self::recv_with), where some descriptors are lost, since the peer has sent
+    /// too many or this process can have no more: then it gives none, and the bytes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    pub fn recv_some(&self, bytes: &mut [u8]) -> Result<(usize, Option<Vec<OwnedFd>>)> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -124,10 +137,8 @@ impl Socket {
             }
         }
         let cut = message.flags.contains(ReturnFlags::CTRUNC);
-        if cut || descriptors.len() > MAX_DESCRIPTORS {
-            return Err(Errno::EPROTO);
-        }
-        Ok((message.bytes, descriptors))
+        let whole = !cut && descriptors.len() <= MAX_DESCRIPTORS;
+        Ok((message.bytes, whole.then_some(descriptors)))
     }
 
     /// Who is at the other end (`SO_PEERCRED`).
@@ -303,6 +314,9 @@ mod tests {
             let bytes = [IoSlice::new(b"x")];
             net::sendmsg(&near.0, &bytes, &mut control, SendFlags::empty()).unwrap();
             assert_eq!(far.recv_with(&mut [0; 8]).err(), Some(Errno::EPROTO));
+            net::sendmsg(&near.0, &bytes, &mut control, SendFlags::empty()).unwrap();
+            let (count, lost) = far.recv_some(&mut [0; 8]).unwrap();
+            assert_eq!((count, lost.map(|some| some.len())), (1, None));
         }
     }
 
