@@ -277,6 +277,7 @@ unsafe extern "C" fn regattr<D: Domain>(
             offset: attr.offset,
             requested_key: attr.requested_key,
             flags: Flags::from_bits_retain(flags),
+            shared: None,
         };
         register(domain, &wanted, attr.context)
     };

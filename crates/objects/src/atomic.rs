@@ -59,6 +59,9 @@ impl<T: Transport> State<T> {
                 atomic.level = Level::Delivered;
             }
         }
+        if !given.contains(Flags::TRIGGER) && self.atomic_mapped(ep, call.peer, &atomic) {
+            return Ok(());
+        }
         self.fence(ep, call.peer, given)?;
         self.start_atomic(ep, call.peer, &atomic, given.contains(Flags::MORE))
     }
@@ -97,6 +100,9 @@ impl<T: Transport> State<T> {
             level: Level::Sent,
             work: false,
         };
+        if self.atomic_mapped(ep, peer, &atomic) {
+            return Ok(());
+        }
         self.start_atomic(ep, peer, &atomic, false)
     }
 

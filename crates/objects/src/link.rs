@@ -175,6 +175,9 @@ impl<T: Transport> State<T> {
                 }
             }
         }
+        if !self.exposed.is_empty() {
+            self.offer_all(id);
+        }
     }
 
     /// An attempt to connect came to nothing.

@@ -12,7 +12,7 @@ use ripstop_types::{Errno, Flags, MrMode, Result};
 
 use crate::counter::Counter;
 use crate::domain::{Domain, Mode};
-use crate::transport::Transport;
+use crate::transport::{Link as _, Transport};
 
 /// Keys given out to callers that let the provider choose.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
@@ -71,7 +71,17 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             NIL
         } else {
             let region = Region::new(*memory, base, key, access).with(rest)?;
-            domain.lock().engine.open_mr(region)?
+            let mut state = domain.lock();
+            let id = state.engine.open_mr(region)?;
+            // A descriptor lets peers do both.
+            let mapped = T::Link::MAPS && access.read && access.write && rest.is_empty();
+            match &attr.shared {
+                Some(part) if mapped && part.len() == memory.len() => {
+                    state.expose(id, key, base, part);
+                }
+                _ => {}
+            }
+            id
         };
         Ok(Arc::new(Self {
             key,
@@ -108,9 +118,13 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
         if bound.is_some() {
             return Err(Errno::EINVAL);
         }
-        if let Some(region) = self.domain.lock().engine.mr_mut(self.id) {
+        let mut state = self.domain.lock();
+        if let Some(region) = state.engine.mr_mut(self.id) {
             region.counter = counter.id;
         }
+        // What peers do past the stream is not counted.
+        state.conceal(self.id);
+        drop(state);
         *bound = Some(Arc::clone(counter));
         Ok(())
     }

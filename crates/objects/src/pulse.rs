@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use ripstop_engine::pool::NIL;
+use ripstop_mem::ring::Grant;
 use ripstop_os::Interest;
 use ripstop_types::Result;
 
@@ -51,6 +52,15 @@ pub trait Pulse<L>: Debug + Send + Sized + 'static {
 
     /// Nobody sleeps: peers need not tell.
     fn disarm(&mut self);
+
+    /// Lets peers reach a region past the stream, once they are told; `None` where none may.
+    fn open_grant(&mut self) -> Option<Grant> {
+        None
+    }
+
+    /// From now on no peer begins to reach the region; [`Link::is_claimed`](crate::Link::is_claimed)
+    /// says whether one is at it.
+    fn close_grant(&mut self, _: Grant) {}
 }
 
 /// A link that has what it was looked at for.
@@ -121,6 +131,7 @@ impl<T: Transport> State<T> {
             (active, last) = (active + 1, id);
         }
         self.seen = seen;
+        self.have_looked();
         (active, last)
     }
 
@@ -142,6 +153,9 @@ impl<T: Transport> State<T> {
     pub(crate) fn fall_asleep(&mut self) -> bool {
         if !looks::<T>() {
             return false;
+        }
+        if !self.exposed.is_empty() {
+            self.tell_applied(usize::MAX);
         }
         let due = self.ask_for_bells();
         if due {

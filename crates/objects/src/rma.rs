@@ -18,6 +18,9 @@ use crate::transport::{Link as _, Transport};
 /// How long a region that is closed waits for what peers do there.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// What a write is reported as.
+const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
+
 /// Flags of a write that is not only done once it is written, or not at once.
 const OTHERWISE: Flags = ACKED
     .union(Flags::MORE)
@@ -49,6 +52,11 @@ impl<T: Transport> State<T> {
         let Some(link) = &stream.link else {
             return false;
         };
+        if T::Link::MAPS && stream.mapped && self.put_mapped(id, link, buf, &to) {
+            let completion = completes.then_some(call.context);
+            self.have_reached(id, WRITTEN, completion, to.len);
+            return true;
+        }
         if !link.takes_whole(buf.len()) {
             return false;
         }
@@ -108,6 +116,9 @@ impl<T: Transport> State<T> {
                 rma.level = Level::Delivered;
             }
         }
+        if !given.contains(Flags::TRIGGER) && self.rma_mapped(ep, call.peer, &rma) {
+            return Ok(());
+        }
         self.fence(ep, call.peer, given)?;
         self.start_rma(ep, call.peer, &rma, given.contains(Flags::MORE))
     }
@@ -142,6 +153,9 @@ impl<T: Transport> State<T> {
             level: Level::Sent,
             work: false,
         };
+        if self.rma_mapped(ep, peer, &rma) {
+            return Ok(());
+        }
         self.start_rma(ep, peer, &rma, false)
     }
 
@@ -255,6 +269,7 @@ impl<T: Transport> State<T> {
     /// Takes a region away from peers: what they do there now ends first, unless it takes too
     /// long.
     pub(crate) fn close_mr(&mut self, id: u32) {
+        self.conceal(id);
         let end = clock::now() + CLOSING;
         while self.engine.mr_is_busy(id) && clock::now() < end {
             self.progress();

@@ -16,6 +16,7 @@ use crate::coll::GroupState;
 use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::hot::{Hot, consume_whole, read_to};
+use crate::mapped::{BYTES, Exposed};
 use crate::polls::Polls;
 use crate::pulse::{Pulse, Seen, looks};
 use crate::slots::Slots;
@@ -112,6 +113,12 @@ pub(crate) struct State<T: Transport> {
     pub(crate) polls: Polls,
     pub(crate) works: Works,
     pub(crate) groups: Vec<Option<GroupState>>,
+    /// Regions that peers may map.
+    pub(crate) exposed: Vec<Exposed>,
+    /// The stream that was last asked whether all is applied.
+    pub(crate) told: usize,
+    /// Bytes that may be read and written past the stream until progress is made.
+    pub(crate) reached: u32,
 }
 
 impl<T: Transport> State<T> {
@@ -160,6 +167,9 @@ impl<T: Transport> State<T> {
             polls: Polls::new(!looks::<T>()),
             works: Works::default(),
             groups: Vec::new(),
+            exposed: Vec::new(),
+            told: 0,
+            reached: BYTES,
         })
     }
 
@@ -222,6 +232,7 @@ impl<T: Transport> State<T> {
             && let Some(link) = stream.link.as_ref()
         {
             link.heard();
+            stream.mapped = T::Link::MAPS && link.has_offers();
             self.rung = true;
             self.leave_ended(id);
         }

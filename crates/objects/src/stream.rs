@@ -51,6 +51,8 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) leftover: Vec<u8>,
     /// The burst in which it sent its last message that was not copied.
     pub(crate) round: u32,
+    /// The peer has offered regions that are reached past the stream.
+    pub(crate) mapped: bool,
     /// In the list of streams with staged bytes.
     pub(crate) dirty: bool,
     /// What epoll watches.
@@ -88,6 +90,7 @@ impl<T: Transport> Stream<T> {
             stage: Stage::default(),
             leftover: Vec::new(),
             round: 0,
+            mapped: false,
             dirty: false,
             interest: Interest::default(),
             deadline: None,

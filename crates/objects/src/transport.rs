@@ -5,13 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ripstop_engine::xnet::SEND_HEADER;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::Alone;
+use ripstop_mem::ring::{Alone, Grant, Window};
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
-use ripstop_types::{Errno, Result};
+use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::WireError;
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::addr::Addr;
+use crate::mapped::Offer;
 use crate::pulse::Pulse;
 use crate::tunables::Tunables;
 
@@ -252,6 +253,44 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// whether there is room now. For a link whose peer may make room at any time.
     fn await_room(&self) -> bool {
         false
+    }
+
+    /// Whether each side may map regions of the other, and reach them past the stream.
+    const MAPS: bool = false;
+
+    /// Of a link that [maps](Link::MAPS): tells the peer of a region that it may map. Where there
+    /// is no room for that, the peer does without.
+    fn offer(&self, _: &Offer) {}
+
+    /// Of a link that [maps](Link::MAPS): tells the peer that a region need not be mapped any
+    /// more. That it may not be reached the peer knows without.
+    fn withdraw(&self, _: Grant) {}
+
+    /// Of a link that [maps](Link::MAPS): whether the peer is at work in a region that was
+    /// offered, or about to see whether it may be.
+    fn is_claimed(&self, _: Grant) -> bool {
+        false
+    }
+
+    /// Of a link that [maps](Link::MAPS): all that was read from it is applied.
+    fn tell_applied(&self) {}
+
+    /// Of a link that [maps](Link::MAPS): whether the peer has offered regions. To be asked again
+    /// after [`Link::heard`].
+    fn has_offers(&self) -> bool {
+        false
+    }
+
+    /// Of a link that [maps](Link::MAPS): does something in the memory of the peer that is named,
+    /// from this place of the window on, if it is in a region that was offered and still is, and
+    /// the peer has applied all that was sent before. May wait a moment for that. `None` where
+    /// not, or as `act` says.
+    fn reach<R>(
+        &self,
+        _place: &RmaIov,
+        _act: impl FnOnce(&Window, usize) -> Option<R>,
+    ) -> Option<R> {
+        None
     }
 
     /// As [`Link::recv`], to several places in order.

@@ -16,7 +16,7 @@ use crate::rma::Remote;
 
 /// What peers may do with a [`Region`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access(Flags);
+pub struct Access(pub(crate) Flags);
 
 impl Access {
     /// Read it (`FI_REMOTE_READ`).
@@ -81,7 +81,7 @@ impl<B> From<NotRegistered<B>> for Error {
 }
 
 /// What a caller's key is, where the provider does not choose keys.
-fn next_key() -> u64 {
+pub(crate) fn next_key() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -102,6 +102,7 @@ impl<B: Buf> Region<B> {
             offset: 0,
             requested_key: next_key(),
             flags: Flags::empty(),
+            shared: None,
         };
         let core = domain.core();
         let mode = core.info.domain.mr_mode;

@@ -3,7 +3,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0..8 | the greeting of RDM endpoints (`docs/wire.md`), without a port |
-//! | 8 | 1, the version of all that follows and of the memory |
+//! | 8 | 2, the version of all that follows and of the memory |
 //! | 9 | bit 0: `membarrier` is refused here, so that the peer has to fence |
 //! | 10..12 | bytes of the name |
 //! | 12..16 | entries of each ring |
@@ -18,7 +18,7 @@ use ripstop_wire::xnet::rdm::{self, Greeting};
 
 use crate::name::{MAX_NAME, Name};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const FENCED: u8 = 1;
 const FIXED: usize = 20;
 
@@ -121,7 +121,7 @@ mod tests {
         // Version, flags, length of the name, entries, buffer, the name's bytes.
         for (at, byte) in [
             (8, 0),
-            (8, 2),
+            (8, 1),
             (9, 2),
             (9, 0x80),
             (10, 1),

@@ -25,11 +25,12 @@ use ripstop_wire::xnet::base::{
 };
 use ripstop_wire::xnet::cm::{self, Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
-use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 
 use crate::common::group::Group;
 use crate::common::load::{self, Numbers, Setup};
 use crate::greeting::Hello;
+use crate::mapped::RECORD;
 use crate::name::Name;
 
 /// Rounds if nobody says how many.
@@ -106,6 +107,10 @@ struct Besides {
     gifts: bool,
     /// It says all the time that it begins to sleep.
     sleepy: bool,
+    /// Regions to map that are none, change, or may not be mapped.
+    offers: bool,
+    /// It never leaves the regions of the victim, and says that it has applied what it has not.
+    claims: bool,
 }
 
 /// The foe's end of a connection.
@@ -333,7 +338,7 @@ impl Foe {
         let mut odd = 1;
         while !stop.load(Ordering::Relaxed) {
             if what.bells {
-                let _ = self.socket.send(&[7; 256]);
+                let _ = self.socket.send(&[0; 256]);
             }
             if what.holes {
                 let pages = self.layout.len() as u64 / 4096;
@@ -351,7 +356,72 @@ impl Foe {
                 let _ = word.store_u32(0x40, odd, Ordering::Relaxed);
                 odd = odd.wrapping_add(2);
             }
+            if what.offers {
+                self.offer(random);
+            }
+            if what.claims {
+                let own = u64::from(self.side == Side::Acceptor);
+                self.put(0x200 + 0x100 * own, 1 + random.below(70));
+                self.put(0x108 - 0x100 * own, (1 << 32) + random.below(300));
+            }
             std::thread::yield_now();
+        }
+    }
+
+    /// Says something of a region, mostly as it should be said.
+    fn offer(&self, random: &mut Numbers) {
+        let slot = random.below(64);
+        // Sometimes what was said last still stands, and sometimes it does not.
+        let face = self.face.region().expect("it is writable");
+        let stands = 2 * random.below(4) + 1;
+        let at = 0x400 + 8 * slot as usize;
+        let _ = face.store_u64(at, stands - random.below(2), Ordering::Release);
+        let len = pick(random, &[1, 4096, 4097, 1 << 20, 1 << 38, u64::MAX]);
+        let other = random.next();
+        let key = pick(random, &[load::KEY, load::KEY, other]);
+        let words = [
+            stands,
+            key,
+            random.below(2) * 4096,
+            len,
+            random.below(3) * 8,
+        ];
+        let mut said = [0; RECORD];
+        said[0] = 1 + random.below(2) as u8;
+        said[4] = slot as u8;
+        for (place, word) in said[8..].as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        if random.below(500) == 0 {
+            said[random.below(RECORD as u64) as usize] = random.next() as u8;
+        }
+        if said[0] == 2 {
+            said[16..].fill(0);
+        }
+        let region = MemFd::create("hostile-region", 4096).unwrap();
+        if random.below(4) > 0 {
+            region.seal().unwrap();
+        }
+        let open = memfd_create("hostile-open", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&open, 8192).unwrap();
+        let file = File::open("/proc/self/exe").unwrap();
+        let descriptors = match random.below(8) {
+            0 => [file.as_fd()],
+            1 => [self.memory.as_fd()],
+            2 => [open.as_fd()],
+            _ => [region.as_fd()],
+        };
+        let count = usize::from(said[0] == 1);
+        // In two parts now and then.
+        let cut = match random.below(4) {
+            0 => 1 + random.below(RECORD as u64 - 1) as usize,
+            _ => RECORD,
+        };
+        if self.socket.send_with(&said[..cut], &descriptors[..count]) == Ok(cut) {
+            let rest = &said[cut..];
+            while !rest.is_empty() && self.socket.send(rest) == Err(Errno::EAGAIN) {
+                std::thread::yield_now();
+            }
         }
     }
 }
@@ -514,6 +584,8 @@ fn round(group: &mut Group, life: u64, random: &mut Numbers) -> (Act, bool) {
         holes: random.below(3) == 0,
         gifts: random.below(3) == 0,
         sleepy: random.below(3) == 0,
+        offers: random.below(3) == 0,
+        claims: random.below(3) == 0,
     };
     println!("{act:?}, {besides:?}");
     let name = group.name.clone();

@@ -10,6 +10,7 @@
 mod greeting;
 mod link;
 mod listener;
+mod mapped;
 mod name;
 mod params;
 mod provider;

@@ -2,17 +2,20 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
-use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
+use ripstop_core::{fi_info, fi_warn};
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Alone, HEADER, Layout, Reader, RingError, Source, Watch, Writer};
-use ripstop_objects::Link;
+use ripstop_mem::ring::{
+    Alone, Grant, HEADER, Layout, Reader, RingError, Source, Watch, Window, Writer,
+};
+use ripstop_objects::{Link, Offer};
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
-use ripstop_types::{Errno, Result};
+use ripstop_types::{Errno, Result, RmaIov};
 
+use crate::mapped::{Inbox, RECORD, Record, Said, Windows};
 use crate::name::Name;
 use crate::params::NAME;
 
@@ -22,9 +25,20 @@ const MOST: usize = 2;
 /// Bytes of bells that are taken off the socket at once.
 const BELLS: usize = 64;
 
+/// Reads of it at once, where the peer tells more.
+const READS: u32 = 16;
+
 /// Looks for room after a write without: about a microsecond, in which a peer that reads consumes
 /// more than what it tells at once.
 const LOOKS: u32 = 64;
+
+/// Looks whether the peer has applied all, before an operation that would reach its memory then:
+/// so many, and one more for so many bytes, in which the ring would take longer.
+const SETTLES: u32 = 256;
+const BYTES_A_LOOK: u64 = 1024;
+
+/// Operations that do not look longer after others have looked in vain.
+const PAUSES: u32 = 255;
 
 /// How many bytes a ring took or gave.
 type Moved = core::result::Result<usize, RingError>;
@@ -50,6 +64,42 @@ struct Rings {
     /// does not tell.
     process: Option<Process>,
     peer: Name,
+    /// What the peer offers, as it comes and as it is mapped.
+    inbox: Mutex<Inbox>,
+    windows: Mutex<Windows>,
+    patience: Patience,
+}
+
+/// Whether it is worth waiting until the peer has applied all.
+#[derive(Debug, Default)]
+struct Patience {
+    /// Operations that will not wait, and how many they were the last time.
+    left: AtomicU32,
+    pause: AtomicU32,
+}
+
+impl Patience {
+    /// Waits until `is_done` for so many looks, unless that was in vain just before.
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, looks: u32, is_done: impl Fn() -> bool) -> bool {
+        let left = self.left.load(Ordering::Relaxed);
+        if left > 0 {
+            self.left.store(left - 1, Ordering::Relaxed);
+            return false;
+        }
+        for _ in 0..looks {
+            if is_done() {
+                self.pause.store(0, Ordering::Relaxed);
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        let pause = (2 * self.pause.load(Ordering::Relaxed) + 1).min(PAUSES);
+        self.pause.store(pause, Ordering::Relaxed);
+        self.left.store(pause, Ordering::Relaxed);
+        false
+    }
 }
 
 /// What the handshake has come to.
@@ -129,6 +179,15 @@ impl ShmLink {
         let _ = self.socket.send(&[0]);
     }
 
+    /// Tells the peer of a region, unless there is no room.
+    fn say(&self, said: Said, descriptors: &[BorrowedFd<'_>]) {
+        let sent = self.socket.send_with(&said.emit(), descriptors);
+        if sent.is_ok_and(|count| count < RECORD) {
+            // The kernel takes all or nothing of so little. If not, the peer cannot read on.
+            let _ = self.socket.shutdown(Shutdown::Both);
+        }
+    }
+
     /// After a write.
     #[inline(always)]
     fn wrote(&self, rings: &Rings, count: Moved) -> Result<usize> {
@@ -171,16 +230,52 @@ impl Rings {
     #[cold]
     #[inline(never)]
     fn broken(&self, error: RingError) -> Errno {
+        self.end(&format!("the memory shared with it has {error}"));
+        Errno::EPROTO
+    }
+
+    /// The peer does not keep to the protocol.
+    fn end(&self, why: &str) {
         // It may be read once more before the connection is ended.
         if !self.ended.swap(true, Ordering::Relaxed) {
             let peer = &self.peer;
-            fi_warn!(
-                NAME,
-                Subsys::EpData,
-                "{peer}: dropped, the memory shared with it has {error}"
-            );
+            fi_warn!(NAME, Subsys::EpData, "{peer}: dropped, {why}");
         }
-        Errno::EPROTO
+    }
+
+    /// What has come off the socket.
+    fn told(&self, bytes: &[u8], descriptors: Option<Vec<OwnedFd>>) {
+        let mut windows = self.windows.lock();
+        let peer = &self.peer;
+        let note = |said, fd| match (said, fd) {
+            (Said::Offered(record), Some(fd)) => {
+                if let Err(why) = windows.add(record, fd) {
+                    fi_info!(NAME, Subsys::Mr, "{peer}: a region is not mapped: {why}");
+                }
+            }
+            (Said::Offered(_), None) => {
+                fi_info!(
+                    NAME,
+                    Subsys::Mr,
+                    "{peer}: a region is not mapped: no free descriptor"
+                );
+            }
+            (Said::Ended(grant), _) => windows.keep(|other| other != grant),
+        };
+        let taken = self.inbox.lock().take(bytes, descriptors, note);
+        // Also of those whose end was not said, since there was no room.
+        windows.keep(|grant| self.watch.stands(grant));
+        if let Err(why) = taken {
+            self.end(&format!("its socket has {why}"));
+        }
+    }
+
+    /// Whether the peer has applied all that was sent, after a moment if need be.
+    #[inline]
+    fn is_settled(&self, len: u64) -> bool {
+        let looks = SETTLES.saturating_add((len / BYTES_A_LOOK) as u32);
+        let is_done = || self.writer.all_applied();
+        is_done() || self.patience.wait(looks, is_done)
     }
 }
 
@@ -323,6 +418,9 @@ impl Link for ShmLink {
                 ended: AtomicBool::new(false),
                 process: self.socket.peer_process().ok(),
                 peer,
+                inbox: Mutex::default(),
+                windows: Mutex::default(),
+                patience: Patience::default(),
             });
         }
     }
@@ -331,15 +429,81 @@ impl Link for ShmLink {
         let Some(rings) = self.rings.get() else {
             return;
         };
-        let ended = match self.socket.recv(&mut [0; BELLS]) {
-            Ok(count) => count == 0,
-            Err(Errno::EAGAIN) => rings.is_orphan(),
-            // A peer that leaves bells unread.
-            Err(_) => true,
-        };
-        if ended {
-            rings.ended.store(true, Ordering::Relaxed);
+        let mut bytes = [0; BELLS];
+        // Bounded: a peer may go on for ever.
+        for read in 0..READS {
+            let ended = match self.socket.recv_some(&mut bytes) {
+                Ok((0, _)) => true,
+                Ok((count, descriptors)) => {
+                    rings.told(&bytes[..count], descriptors);
+                    false
+                }
+                Err(Errno::EAGAIN) if read > 0 => return,
+                Err(Errno::EAGAIN) => rings.is_orphan(),
+                // A peer that leaves bells unread.
+                Err(_) => true,
+            };
+            if ended {
+                rings.ended.store(true, Ordering::Relaxed);
+            }
+            if ended || rings.windows.lock().is_empty() {
+                return;
+            }
         }
+    }
+
+    const MAPS: bool = true;
+
+    fn offer(&self, offer: &Offer) {
+        let record = Record {
+            grant: offer.grant,
+            key: offer.key,
+            base: offer.base,
+            len: offer.part.len() as u64,
+            offset: offer.part.offset(),
+        };
+        self.say(Said::Offered(record), &[offer.part.as_fd()]);
+    }
+
+    fn withdraw(&self, grant: Grant) {
+        self.say(Said::Ended(grant), &[]);
+    }
+
+    fn is_claimed(&self, grant: Grant) -> bool {
+        let rings = self.rings.get();
+        rings.is_some_and(|rings| rings.reader.is_claimed(grant))
+    }
+
+    fn tell_applied(&self) {
+        if let Some(rings) = self.rings.get() {
+            rings.reader.tell_applied();
+        }
+    }
+
+    fn has_offers(&self) -> bool {
+        let rings = self.rings.get();
+        rings.is_some_and(|rings| !rings.windows.lock().is_empty())
+    }
+
+    #[inline]
+    fn reach<R>(&self, place: &RmaIov, act: impl FnOnce(&Window, usize) -> Option<R>) -> Option<R> {
+        let rings = self.rings.get()?;
+        let mut windows = rings.windows.lock();
+        let (grant, window, at) = windows.find(place)?;
+        if rings.ended.load(Ordering::Relaxed) || !rings.is_settled(place.len) {
+            return None;
+        }
+        rings.writer.claim(grant);
+        let stands = rings.watch.stands(grant);
+        let done = match stands {
+            true => act(window, at),
+            false => None,
+        };
+        rings.writer.unclaim();
+        if !stands {
+            windows.keep(|other| other != grant);
+        }
+        done
     }
 
     fn has_ended(&self) -> bool {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, LazyLock};
 
-use ripstop_mem::ring::{FACE, Layout, Sleep};
+use ripstop_mem::ring::{FACE, Grant, Grants, Layout, Sleep};
 use ripstop_objects::{Pulse, Seen};
 use ripstop_os::{Interest, MemFd, barrier};
 use ripstop_types::{Errno, Result};
@@ -27,6 +27,7 @@ static REFUSED: LazyLock<bool> = LazyLock::new(|| barrier::register().is_err());
 #[derive(Debug)]
 pub struct Looks {
     sleep: Sleep,
+    grants: Grants,
     face: MemFd,
     armed: bool,
     looked: Vec<Looked>,
@@ -119,6 +120,7 @@ impl Pulse<ShmLink> for Looks {
         face.seal_for_readers()?;
         LazyLock::force(&REFUSED);
         Ok(Self {
+            grants: Grants::over(map.clone()).map_err(|_| Errno::EINVAL)?,
             sleep: Sleep::over(map).map_err(|_| Errno::EINVAL)?,
             face,
             armed: false,
@@ -199,6 +201,14 @@ impl Pulse<ShmLink> for Looks {
             self.armed = true;
         }
         due
+    }
+
+    fn open_grant(&mut self) -> Option<Grant> {
+        self.grants.open()
+    }
+
+    fn close_grant(&mut self, grant: Grant) {
+        self.grants.close(grant, order);
     }
 
     fn disarm(&mut self) {

@@ -465,6 +465,7 @@ fn plain_writes_are_written_at_once_and_go_to_their_place() {
         offset: 0,
         requested_key: KEY,
         flags: Flags::empty(),
+        shared: None,
     };
     let region = far.domain.mr(&attr).unwrap();
     let text = Parked::park(pattern(3 * LONG, 1));

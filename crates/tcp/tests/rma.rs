@@ -56,6 +56,7 @@ impl<D: Domain> End<D> {
             offset: 0,
             requested_key: KEY,
             flags: Flags::empty(),
+            shared: None,
         };
         self.domain.mr(&attr).unwrap()
     }

@@ -160,6 +160,7 @@ fn a_write_tells_the_context_it_names() {
         offset: 0,
         requested_key: 5,
         flags: Flags::empty(),
+        shared: None,
     };
     let mr = domain.mr(&attr).unwrap();
     let remote = [RmaIov {

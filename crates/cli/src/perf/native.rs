@@ -12,6 +12,7 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
 use ripstop_mem::Parked;
+use ripstop_os::SharedBuf;
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, Version};
 
 use super::av::{CHUNK, peer};
@@ -20,6 +21,9 @@ use super::subject::{KEY, Wanted, home};
 use member::NativeMember;
 
 mod member;
+
+/// Providers whose peers map memory that is allocated for them.
+pub(super) const MAPS: [&str; 1] = ["shm"];
 
 /// Context of every send; receives have another.
 const SEND: usize = 1;
@@ -146,6 +150,7 @@ pub(super) struct Native<D: Domain> {
     av: Arc<D::Av>,
     inject_size: usize,
     peer: FiAddr,
+    _target: Option<SharedBuf>,
     from: Parked,
     into: Parked,
 }
@@ -162,12 +167,18 @@ impl<D: Domain> Native<D> {
         ep.bind_av(&av).context("fi_ep_bind")?;
         ep.enable().context("fi_enable")?;
         let into = Parked::park(vec![2; largest]);
+        // What a program in Rust does that wants its memory reached: peers map it.
+        let target = match rma && MAPS.contains(&info.prov_name()) {
+            true => Some(SharedBuf::zeroed(largest).context("memory for peers")?),
+            false => None,
+        };
         let attr = MrAttr {
-            iov: vec![into.buf()],
+            iov: vec![target.as_ref().map_or(into.buf(), SharedBuf::buf)],
             access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
             offset: 0,
             requested_key: KEY,
             flags: Flags::empty(),
+            shared: target.as_ref().map(|target| target.part().clone()),
         };
         let reached = match rma {
             true => Some(domain.mr(&attr).context("fi_mr_reg")?),
@@ -175,6 +186,7 @@ impl<D: Domain> Native<D> {
         };
         Ok(Self {
             _reached: reached,
+            _target: target,
             ep,
             cq,
             av,

@@ -1,6 +1,7 @@
 //! What objects are opened with.
 
 use ripstop_mem::UserBuf;
+use ripstop_os::Shareable;
 use ripstop_types::{AvType, CqFormat, Flags, WaitObj};
 
 /// Attributes of a completion queue (`struct fi_cq_attr`).
@@ -55,4 +56,8 @@ pub struct MrAttr {
     pub requested_key: u64,
     /// Registration flags.
     pub flags: Flags,
+    /// The memory as peers on this machine may map it, if the caller lets them: they then reach
+    /// all of the memory that the descriptor names, and a hostile one may do so as long as it
+    /// lives. As long as the one piece of `iov`, and the same bytes.
+    pub shared: Option<Shareable>,
 }

@@ -74,6 +74,12 @@ impl<B: Buffer> Atomic<B> {
         }
     }
 
+    /// Whether [`Engine::atomic`] would find nothing wrong with it.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.check().is_ok()
+    }
+
     /// Whether the lengths fit each other, the kind and the datatype.
     fn check(&self) -> Result<()> {
         if !self.kind.allows(self.op, self.datatype) {

@@ -47,6 +47,57 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
+    /// Whether a connection is up and nothing that was posted on it is under way, so that what the
+    /// driver does in the peer's memory itself keeps its place in the order. It has to know as
+    /// well that the peer has applied all that was written to the stream.
+    #[inline]
+    #[must_use]
+    pub fn is_settled(&self, conn_id: u32) -> bool {
+        let conn = self.conns.get(conn_id);
+        conn.is_some_and(|conn| conn.direct && !conn.is_awaited())
+    }
+
+    /// Whether all bytes of the stream that were handed over are applied.
+    #[must_use]
+    pub fn rx_is_settled(&self, conn_id: u32) -> bool {
+        let conn = self.conns.get(conn_id);
+        conn.is_some_and(|conn| conn.rx == RxState::Header && conn.header_have == 0)
+    }
+
+    /// Counts and reports an operation that the driver has carried out in the peer's memory
+    /// itself, of `len` bytes; `flags` are those of its completion.
+    #[inline]
+    pub fn done_directly(
+        &mut self,
+        conn_id: u32,
+        flags: Flags,
+        completion: Option<Context>,
+        len: u64,
+    ) {
+        let Self {
+            conns,
+            eps,
+            cqs,
+            counters,
+            ..
+        } = self;
+        let Some(ep) = conns.get(conn_id).and_then(|c| eps.get(c.config.ep)) else {
+            return;
+        };
+        if let Some(counter) = counters.get_mut(ep.config.counter_of(flags)) {
+            counter.success(len);
+        }
+        if let Some(context) = completion
+            && let Some(cq) = cqs.get_mut(ep.config.tx_cq)
+        {
+            cq.push(Completion {
+                context,
+                flags,
+                ..NO_COMPLETION
+            });
+        }
+    }
+
     /// As [`Engine::rx_at_hand`], for a plain write to one piece of memory that nobody counts.
     #[inline]
     pub fn rx_write(&mut self, conn_id: u32, bytes: &[u8], more: usize) -> Option<Whole<B>> {

@@ -87,11 +87,11 @@ impl Held {
     }
 
     /// With so many connections more: a socket and a process each, the memory of the pair and
-    /// the face of the peer.
-    pub(super) const fn with(self, connections: usize) -> Self {
+    /// the face of the peer. So many of them have a region that is mapped.
+    pub(super) const fn with(self, connections: usize, mapped: usize) -> Self {
         Self {
             descriptors: self.descriptors + 2 * connections,
-            mappings: self.mappings + 2 * connections,
+            mappings: self.mappings + 2 * connections + mapped,
         }
     }
 }

@@ -23,6 +23,7 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf, copy_out};
+use ripstop_os::SharedBuf;
 use ripstop_types::{
     AtomicKind, AtomicOp, Completion, Datatype, Errno, FiAddr, Flags, Progress, Result, RmaIov,
     Threading, WaitObj,
@@ -162,7 +163,7 @@ struct Load {
     domain: Arc<Safe>,
     cq: Arc<<Safe as ripstop_core::provider::Domain>::Cq>,
     ep: Arc<<Safe as ripstop_core::provider::Domain>::Endpoint>,
-    region: Option<Parked>,
+    region: Option<SharedBuf>,
     mr: Option<Arc<<Safe as ripstop_core::provider::Domain>::Mr>>,
     pairs: Vec<Pair>,
     ops: HashMap<usize, Op>,
@@ -243,13 +244,16 @@ impl Load {
         ep.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
         ep.bind_av(&av).unwrap();
         // Before anybody can write there.
-        let region = Parked::park(vec![0; MEMBERS * (8 + SLOT)]);
+        let region = SharedBuf::zeroed(MEMBERS * (8 + SLOT)).unwrap();
+        // The same for all incarnations: some members let their peers map it.
+        let maps = mix(setup.seed ^ setup.own as u64) & 1 == 0;
         let attr = MrAttr {
             iov: vec![region.buf()],
             access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
             offset: 0,
             requested_key: KEY,
             flags: Flags::empty(),
+            shared: maps.then(|| region.part().clone()),
         };
         let mr = domain.mr(&attr).unwrap();
         ep.enable().unwrap();
@@ -724,7 +728,10 @@ impl Load {
         let talking = |pair: &&Pair| matches!(pair.life, Life::Talking);
         let living = self.pairs.iter().filter(talking).count();
         let held = Held::now();
-        let allowed = (0..=living).any(|count| held == self.before.with(count));
+        // Each lets its region be mapped, or not.
+        let allowed = (0..=living)
+            .flat_map(|count| (0..=count).map(move |mapped| (count, mapped)))
+            .any(|(count, mapped)| held == self.before.with(count, mapped));
         assert!(
             allowed || since.elapsed() < noticed_within(),
             "held: {held:?}, before: {:?}, {living} peers live",
@@ -736,7 +743,7 @@ impl Load {
     fn clean(&mut self, peer: usize, since: Instant) {
         // Nobody writes there any more: its successor begins with zero.
         if let Some(region) = &self.region {
-            copy_out(at(region, 8 * peer, 8), &[0; 8]);
+            copy_out(region.buf().skip(8 * peer).first(8), &[0; 8]);
         }
         self.pairs[peer].life = Life::None;
         println!("\nclean {peer} {}", since.elapsed().as_millis());
@@ -744,7 +751,9 @@ impl Load {
 
     fn close(mut self) {
         drop(self.mr.take());
+        let region = self.region.take();
         drop(self);
+        region.into_iter().for_each(SharedBuf::free);
     }
 }
 

@@ -1,0 +1,359 @@
+//! Regions of the peer that this side has mapped, and the records on the socket that tell of them.
+//!
+//! A record has 48 bytes; numbers are little-endian:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0 | 1: the region may be mapped. 2: it may be forgotten, its grant has ended. A byte of 0 in this place is a bell |
+//! | 1..4 | 0 |
+//! | 4..8 | the slot in the face of who says this, below 64 |
+//! | 8..16 | what is in the slot as long as the region may be reached, an odd number |
+//! | 16..24 | the key of the region |
+//! | 24..32 | the address of its first byte, as peers name it |
+//! | 32..40 | its bytes, at least 1 |
+//! | 40..48 | where it begins in the memory of the descriptor |
+//!
+//! Exactly one descriptor comes with the first kind, and none with the second, which has no more
+//! than the slot and what was in it; the rest is 0. The second only lets memory go sooner: that the
+//! grant has ended the slot says.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ripstop_mem::ring::{Grant, Window};
+use ripstop_os::Shareable;
+use ripstop_types::RmaIov;
+
+/// Bytes of a record.
+pub(crate) const RECORD: usize = 48;
+
+/// What is wrong with most of what is no record.
+const UNKNOWN: &str = "a record of no known kind";
+
+/// What is wrong with descriptors that belong to no record.
+const MANY: &str = "more descriptors than records";
+
+/// What a record begins with, and what is a bell.
+const OFFER: u8 = 1;
+const END: u8 = 2;
+const BELL: u8 = 0;
+
+/// The most bytes of a region that are mapped, so that a peer cannot use up all addresses.
+const LONGEST: u64 = 1 << 38;
+
+/// What is said of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// It may be mapped.
+    Offered(Record),
+    /// It may be forgotten.
+    Ended(Grant),
+}
+
+/// What a record says of a region that may be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) grant: Grant,
+    pub(crate) key: u64,
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+    pub(crate) offset: u64,
+}
+
+impl Said {
+    pub(crate) fn emit(&self) -> [u8; RECORD] {
+        let (kind, grant, rest) = match *self {
+            Self::Offered(Record {
+                grant,
+                key,
+                base,
+                len,
+                offset,
+            }) => (OFFER, grant, [key, base, len, offset]),
+            Self::Ended(grant) => (END, grant, [0; 4]),
+        };
+        let mut bytes = [0; RECORD];
+        bytes[0] = kind;
+        bytes[4..8].copy_from_slice(&grant.slot().to_le_bytes());
+        let words = std::iter::once(grant.generation()).chain(rest);
+        for (place, word) in bytes[8..].as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// Reads what a peer says; the error is what is wrong with it.
+    fn parse(bytes: &[u8; RECORD]) -> Result<Self, &'static str> {
+        let (head, rest) = bytes.split_at(8);
+        let &[kind @ (OFFER | END), 0, 0, 0, s0, s1, s2, s3] = head else {
+            return Err(UNKNOWN);
+        };
+        let slot = u32::from_le_bytes([s0, s1, s2, s3]);
+        let mut words = rest.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w));
+        let mut word = || words.next().unwrap_or_default();
+        let grant = Grant::new(slot, word()).ok_or("a region in a slot that cannot be")?;
+        let record = Record {
+            grant,
+            key: word(),
+            base: word(),
+            len: word(),
+            offset: word(),
+        };
+        if kind == END {
+            return Ok(Self::Ended(grant));
+        }
+        if record.len == 0 || record.base.checked_add(record.len - 1).is_none() {
+            return Err("a region of a length that cannot be");
+        }
+        Ok(Self::Offered(record))
+    }
+}
+
+/// Records and bells as they come off the socket.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    /// Of the record that is coming, and before its end came maybe that of the next: the kernel
+    /// ends a read behind the bytes of one, not before.
+    descriptors: VecDeque<OwnedFd>,
+    /// Some were lost: nobody knows what belongs to which record any more, and none is mapped.
+    deaf: bool,
+}
+
+impl Inbox {
+    /// Takes what one read has brought, and hands on what is complete; the error is what is wrong
+    /// with it. No descriptors at all are some that were lost.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        descriptors: Option<Vec<OwnedFd>>,
+        mut complete: impl FnMut(Said, Option<OwnedFd>),
+    ) -> Result<(), &'static str> {
+        self.deaf |= descriptors.is_none();
+        self.descriptors.extend(descriptors.into_iter().flatten());
+        if self.deaf {
+            self.descriptors.clear();
+        }
+        if self.descriptors.len() > 2 {
+            return Err(MANY);
+        }
+        for &byte in bytes {
+            if self.bytes.is_empty() && byte == BELL {
+                continue;
+            }
+            self.bytes.push(byte);
+            if let Ok(record) = <&[u8; RECORD]>::try_from(&self.bytes[..]) {
+                let said = Said::parse(record)?;
+                let offered = matches!(said, Said::Offered(_));
+                let descriptor = match offered {
+                    true => self.descriptors.pop_front(),
+                    false => None,
+                };
+                if offered && descriptor.is_none() && !self.deaf {
+                    return Err("a record without its descriptor");
+                }
+                complete(said, descriptor);
+                self.bytes.clear();
+            } else if !matches!(self.bytes[0], OFFER | END) {
+                return Err(UNKNOWN);
+            }
+        }
+        match self.descriptors.len() > usize::from(!self.bytes.is_empty()) {
+            true => Err(MANY),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Regions of the peer, at most one in each slot.
+#[derive(Debug, Default)]
+pub(crate) struct Windows(Vec<Mapped>);
+
+#[derive(Debug)]
+struct Mapped {
+    record: Record,
+    window: Window,
+}
+
+impl Windows {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Maps a region, in the place of the one that was in its slot or had its key. One that cannot
+    /// be mapped is left to the ring; the error is what is wrong with it.
+    pub(crate) fn add(&mut self, record: Record, fd: OwnedFd) -> Result<(), &'static str> {
+        let other = |mapped: &Mapped| {
+            mapped.record.grant.slot() != record.grant.slot() && mapped.record.key != record.key
+        };
+        self.0.retain(other);
+        let len = Some(record.len).filter(|len| *len <= LONGEST);
+        let len = len.and_then(|len| usize::try_from(len).ok());
+        let len = len.ok_or("it is too long")?;
+        let part = Shareable::new(Arc::new(fd), record.offset, len)
+            .map_err(|_| "its memory is none, too short, or not sealed against shrinking")?;
+        let window = part.map().map_err(|_| "its memory cannot be mapped")?;
+        self.0.push(Mapped { record, window });
+        Ok(())
+    }
+
+    /// The region in which all of a place lies, and where in it.
+    pub(crate) fn find(&self, place: &RmaIov) -> Option<(Grant, &Window, usize)> {
+        let mapped = self.0.iter().find(|m| m.record.key == place.key)?;
+        let at = place.addr.checked_sub(mapped.record.base)?;
+        let end = at.checked_add(place.len)?;
+        if place.len == 0 || end > mapped.record.len {
+            return None;
+        }
+        let at = usize::try_from(at).ok()?;
+        Some((mapped.record.grant, &mapped.window, at))
+    }
+
+    /// Forgets regions whose grant has ended.
+    pub(crate) fn keep(&mut self, stands: impl Fn(Grant) -> bool) {
+        self.0.retain(|mapped| stands(mapped.record.grant));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ripstop_os::MemFd;
+
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            grant: Grant::new(5, 7).unwrap(),
+            key: 0x1122_3344_5566_7788,
+            base: 0x1000,
+            len: 4096,
+            offset: 0,
+        }
+    }
+
+    fn said() -> Said {
+        Said::Offered(record())
+    }
+
+    fn memory(len: usize) -> OwnedFd {
+        let memory = MemFd::create("test", len).unwrap();
+        memory.seal().unwrap();
+        memory.into()
+    }
+
+    #[test]
+    fn records_are_taken_in_parts_among_bells() {
+        let stream = [&[0, 0][..], &said().emit(), &[0], &said().emit(), &[0]].concat();
+        for step in 1..stream.len() {
+            let mut inbox = Inbox::default();
+            let mut got = Vec::new();
+            for (index, part) in stream.chunks(step).enumerate() {
+                // A descriptor comes with the first byte of its record.
+                let range = index * step..index * step + part.len();
+                let starts = [2, 3 + RECORD].iter().filter(|at| range.contains(at));
+                let fds: Vec<_> = starts.map(|_| memory(64)).collect();
+                if fds.len() > 1 {
+                    // The kernel ends a read behind bytes that have some.
+                    got.extend([said(); 2]);
+                    break;
+                }
+                inbox.take(part, Some(fds), |r, _| got.push(r)).unwrap();
+            }
+            assert_eq!(got, [said(); 2], "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn records_that_make_no_sense_are_refused() {
+        let take = |bytes: &[u8], fds| Inbox::default().take(bytes, Some(fds), |_, _| ());
+        let good = said().emit();
+        assert_eq!(take(&good, vec![memory(64)]), Ok(()));
+        assert!(take(&good, vec![]).is_err());
+        assert!(take(&good, vec![memory(64), memory(64)]).is_err());
+        assert!(take(&[0], vec![memory(64)]).is_err());
+        assert!(take(&[3], vec![]).is_err());
+        let ended = Said::Ended(record().grant).emit();
+        assert_eq!(take(&ended, vec![]), Ok(()));
+        assert!(take(&ended, vec![memory(64)]).is_err());
+        for (at, value) in [(1, 1), (3, 1), (4, 64), (7, 1), (8, 6)] {
+            let mut bad = good;
+            bad[at] = value;
+            assert!(take(&bad, vec![memory(64)]).is_err(), "byte {at}");
+        }
+        let lengths = [(0, 0), (u64::MAX, 2), (2, u64::MAX)];
+        for (base, len) in lengths {
+            let bad = Said::Offered(Record {
+                base,
+                len,
+                ..record()
+            });
+            assert!(take(&bad.emit(), vec![memory(64)]).is_err());
+        }
+    }
+
+    /// A process without free descriptors goes on by the ring.
+    #[test]
+    fn descriptors_that_are_lost_are_no_error() {
+        let mut inbox = Inbox::default();
+        let mut got = Vec::new();
+        for fds in [None, Some(vec![memory(64)]), Some(vec![])] {
+            let taken = inbox.take(&said().emit(), fds, |said, fd| got.push((said, fd)));
+            assert_eq!(taken, Ok(()));
+        }
+        assert!(got.iter().all(|(_, fd)| fd.is_none()));
+        assert_eq!(got.len(), 3);
+    }
+
+    #[test]
+    fn regions_are_found_by_key_and_bounds() {
+        let mut windows = Windows::default();
+        windows.add(record(), memory(4096)).unwrap();
+        let place = |addr, len, key| RmaIov { addr, len, key };
+        let key = record().key;
+        let at = |place| windows.find(&place).map(|(_, _, at)| at);
+        assert_eq!(at(place(0x1000, 4096, key)), Some(0));
+        assert_eq!(at(place(0x1fff, 1, key)), Some(4095));
+        for (addr, len, key) in [
+            (0xfff, 1, key),
+            (0x1000, 4097, key),
+            (0x2000, 1, key),
+            (0x1001, u64::MAX, key),
+            (0x1000, 0, key),
+            (0x1000, 1, 4),
+        ] {
+            assert_eq!(at(place(addr, len, key)), None, "{addr:#x} {len}");
+        }
+    }
+
+    #[test]
+    fn a_slot_or_key_has_one_region() {
+        let mut windows = Windows::default();
+        windows.add(record(), memory(4096)).unwrap();
+        let next = Record {
+            grant: Grant::new(6, 1).unwrap(),
+            ..record()
+        };
+        windows.add(next, memory(4096)).unwrap();
+        assert_eq!(windows.0.len(), 1, "the same key");
+        let other = Record { key: 4, ..next };
+        windows.add(other, memory(4096)).unwrap();
+        assert_eq!(windows.0.len(), 1, "the same slot");
+        // One that is refused takes the place as well: what was there does not stand any more.
+        for (fd, len, offset) in [
+            (memory(4095), 4096, 0),
+            (memory(4096), 4096, 1),
+            (memory(4096), LONGEST + 1, 0),
+            (MemFd::create("test", 4096).unwrap().into(), 4097, 0),
+            (std::fs::File::open("/proc/self/exe").unwrap().into(), 1, 0),
+        ] {
+            let bad = Record {
+                len,
+                offset,
+                ..other
+            };
+            assert!(windows.add(bad, fd).is_err());
+            assert!(windows.is_empty());
+        }
+    }
+}
