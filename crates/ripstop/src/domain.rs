@@ -18,6 +18,7 @@ use crate::listener::Listener;
 use crate::message::Peer;
 use crate::port::Port;
 use crate::region::{Access, NotRegistered, Region};
+use crate::shared::SharedRegion;
 
 /// Who makes a domain's progress: moves what the socket or device has, and wakes tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +109,16 @@ impl Domain {
         access: Access,
     ) -> std::result::Result<Region<B>, NotRegistered<B>> {
         Region::register(self, buf, access)
+    }
+
+    /// Registers `len` bytes of zeroes, at least one, which peers on the same machine may map
+    /// ([`SharedRegion`]) if the domain's provider is `shm` and `access` is [`Access::ALL`]. Otherwise
+    /// it is like any region.
+    ///
+    /// # Errors
+    /// As for [`Domain::register`]; `FI_ENOMEM` without room, `FI_EMFILE`.
+    pub fn register_shared(&self, len: usize, access: Access) -> Result<SharedRegion> {
+        SharedRegion::register(self, len, access)
     }
 
     /// Adds a peer to the address vector (`fi_av_insert`), so that it can be sent to and is

@@ -74,7 +74,8 @@
 //! With [`Hints::rma`] a domain [registers](Domain::register) buffers that peers
 //! [read](Endpoint::read) and [write](Endpoint::write) without a receive, and with
 //! [`Hints::atomic`] they change it by [atomics](Endpoint::fetch_atomic). A [`Region`] owns such a
-//! buffer until nobody reaches it any more.
+//! buffer until nobody reaches it any more. A [`SharedRegion`] is memory that peers on the same machine
+//! map and then reach without this process, with the provider `shm`.
 //!
 //! # Waiting
 //!
@@ -117,6 +118,7 @@ mod op;
 mod port;
 mod region;
 mod rma;
+mod shared;
 mod table;
 
 pub use atomic::{Atomic, Element};
@@ -135,6 +137,7 @@ pub use region::{Access, NotRegistered, Region};
 pub use ripstop_core::{Address, AddressError, Info};
 pub use ripstop_types::{AtomicOp, EpType, Errno, FiAddr, Flags, MsgOrder};
 pub use rma::{Remote, WriteMsg};
+pub use shared::SharedRegion;
 
 /// Attributes of interfaces, fabrics, domains and endpoints (man page `fi_getinfo(3)`), for
 /// [`Hints::with`] and for what an [`Info`] says.

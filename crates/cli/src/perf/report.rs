@@ -6,6 +6,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
 
+use super::native::MAPS;
 use super::plan::WINDOW;
 use super::protocol::{Kind, Test};
 
@@ -296,7 +297,10 @@ fn legend(report: &Report) -> String {
                  is better; allreduce: sums of FI_DOUBLE";
     } else if !report.series.is_empty() {
         text += &match report.series.iter().any(Series::is_rma) {
-            true => format!("\nwith {WINDOW} operations under way; more is better"),
+            true => format!(
+                "\nwith {WINDOW} operations under way; more is better{}",
+                mapped(report)
+            ),
             false => format!(
                 "\nlatency: half a round trip, less is better; rate and bandwidth: one way with \
                  {WINDOW} messages under way, more is better"
@@ -304,6 +308,18 @@ fn legend(report: &Report) -> String {
         };
     }
     text
+}
+
+/// What differs between the memory that is reached in Rust and that of libraries.
+fn mapped(report: &Report) -> &'static str {
+    let maps = |series: &Series| MAPS.contains(&series.provider.as_str());
+    match report.series.iter().any(maps) {
+        true => {
+            "\nover shm, peers map the memory that is reached in Rust, which was allocated for that; \
+             for libraries it is ordinary memory"
+        }
+        false => "",
+    }
 }
 
 /// A column for each subject, and one for the ratio.
