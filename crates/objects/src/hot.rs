@@ -211,8 +211,8 @@ impl<T: Transport> Hot<T> {
     }
 
     /// It takes so many reads in vain until the next poll.
-    fn restart(&mut self, asked: bool) {
-        let reads = if asked { POLL_EVERY } else { POLL_SELDOM };
+    fn restart(&mut self, soon: bool) {
+        let reads = if soon { POLL_EVERY } else { POLL_SELDOM };
         (self.quick, self.left) = (1, reads);
         if self.writes > 0 {
             self.writes -= 1;
@@ -405,7 +405,8 @@ impl<T: Transport> State<T> {
             self.end_streams(if events.is_full() { ended } else { usize::MAX });
         }
         self.events = Some(events);
-        self.hot.restart(asks);
+        // Peers that may reach what this side has exposed wait to be told of what was applied.
+        self.hot.restart(asks || !self.exposed.is_empty());
         self.release_hot();
         if !self.waiters.is_empty() {
             self.wake_waiters();

@@ -6,7 +6,7 @@
 mod common;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{End, Serial, bytes, info_for, open, pattern, serial};
 use ripstop_core::Info;
@@ -120,7 +120,11 @@ impl Two {
 
     /// Both make progress until nothing is left to be told.
     fn rest(&self) {
-        for _ in 0..200 {
+        // Epoll is asked by number and by time.
+        let end = Instant::now() + Duration::from_micros(100);
+        let mut polls = 0;
+        while polls < 700 || Instant::now() < end {
+            polls += 1;
             for end in [&self.near, &self.far] {
                 let _ = end.cq.read(0, |_| ());
             }
@@ -539,7 +543,7 @@ impl Two {
 
     fn rest_far(&self) {
         // As many looks as it takes until all is told.
-        for _ in 0..100 {
+        for _ in 0..300 {
             let _ = self.far.cq.read(0, |_| ());
         }
     }
