@@ -5,8 +5,6 @@
 //! its way still, so it keeps its place in the order: the link sees to what is in the stream, and
 //! the engine to the rest. Whatever else is the matter, the stream is the way.
 
-use std::time::Duration;
-
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Atomic, Level, Rma, RmaKind};
@@ -16,6 +14,7 @@ use ripstop_os::{Shareable, clock};
 use ripstop_types::{AtomicKind, Context, FiAddr, Flags, RmaIov};
 
 use crate::pulse::Pulse as _;
+use crate::rma::CLOSING;
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
 
@@ -52,9 +51,6 @@ const COUNT: u32 = 32;
 
 /// Streams that are looked at each time whether all that came by them is applied.
 const SOME: usize = 8;
-
-/// How long it may take a peer to end what it does in a region that is taken away.
-const CLOSING: Duration = Duration::from_secs(1);
 
 // The owner.
 impl<T: Transport> State<T> {

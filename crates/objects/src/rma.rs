@@ -15,8 +15,9 @@ use crate::post::ACKED;
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
 
-/// How long a region that is closed waits for what peers do there.
-const CLOSING: Duration = Duration::from_secs(1);
+/// How long a region that is closed waits for what peers do there, once for those that have mapped
+/// it and once for those that have not.
+pub(crate) const CLOSING: Duration = Duration::from_secs(1);
 
 /// What a write is reported as.
 const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
