@@ -11,6 +11,7 @@
 //! repeated, except where it says otherwise.
 #![deny(unsafe_code)]
 
+mod backing;
 pub mod barrier;
 pub mod clock;
 mod durable;
@@ -28,6 +29,7 @@ mod socket;
 pub mod thread;
 mod timer;
 
+pub use backing::{Backings, Unfit};
 pub use durable::make_durable;
 pub use epoll::{Epoll, Event, Events, Interest};
 pub use eventfd::EventFd;

@@ -15,7 +15,8 @@ use crate::errno::errno;
 use crate::memory::{MemFd, SharedMemory, TMPFS_MAGIC};
 
 /// A part of memory that has a descriptor (`memfd_create(2)`), and that nobody can make shorter.
-/// Who has the descriptor reaches all of the memory, not just the part.
+/// Who has the descriptor reaches all of the memory, not just the part. Equal are the same parts by
+/// the same descriptor.
 #[derive(Clone, Debug)]
 pub struct Shareable {
     fd: Arc<OwnedFd>,
@@ -74,6 +75,12 @@ impl Shareable {
         let len = self.len.checked_add(inset).ok_or(Errno::ENOMEM)?;
         let map = SharedMemory::of(&self.fd, self.offset - before, len, true)?;
         Window::over(Arc::new(map), inset, self.len).map_err(|_| Errno::EINVAL)
+    }
+}
+
+impl PartialEq for Shareable {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.fd, &other.fd) && (self.offset, self.len) == (other.offset, other.len)
     }
 }
 
