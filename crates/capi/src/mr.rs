@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ripstop_abi as abi;
 use ripstop_core::EventQueue;
-use ripstop_core::provider::{Domain, MemoryRegion, MrAttr};
+use ripstop_core::provider::{Domain, MemoryRegion, MrAttr, Sharing};
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Flags, Result};
 
@@ -39,7 +39,7 @@ impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<MrBody<D>>),
         bind: Some(bind::<D>),
-        control: Some(control),
+        control: Some(control::<D>),
         ..tables::NO_FID_OPS
     };
     /// Registration, an operation of the domain.
@@ -111,11 +111,22 @@ unsafe extern "C" fn bind<D: Domain>(
     })
 }
 
-/// `fi_mr_enable`, `fi_mr_refresh` and `fi_mr_raw_attr`.
-unsafe extern "C" fn control(fid: *mut abi::fid, command: c_int, arg: *mut c_void) -> c_int {
+/// `fi_mr_enable`, `fi_mr_refresh` and `fi_mr_raw_attr`: `fid` is a region of this type.
+unsafe extern "C" fn control<D: Domain>(
+    fid: *mut abi::fid,
+    command: c_int,
+    arg: *mut c_void,
+) -> c_int {
     match command {
-        // Regions can be reached from the start, and pages are found when they are touched.
-        abi::FI_ENABLE | abi::FI_REFRESH => 0,
+        // Regions can be reached from the start.
+        abi::FI_ENABLE => 0,
+        abi::FI_REFRESH => {
+            // SAFETY: this operation belongs to regions of this type.
+            let this = unsafe { body::<MrBody<D>>(fid.cast()) };
+            // All of it, whichever part the argument names.
+            this.mr.refresh();
+            0
+        }
         abi::FI_GET_RAW_MR => {
             // SAFETY: this operation belongs to regions, whose key is read as C reads it.
             let key = unsafe { (*fid.cast::<abi::fid_mr>()).key };
@@ -277,7 +288,7 @@ unsafe extern "C" fn regattr<D: Domain>(
             offset: attr.offset,
             requested_key: attr.requested_key,
             flags: Flags::from_bits_retain(flags),
-            shared: None,
+            shared: Sharing::IfSealed,
         };
         register(domain, &wanted, attr.context)
     };

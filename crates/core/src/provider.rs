@@ -32,7 +32,7 @@ mod collective;
 pub use collective::{CollCall, CollLimit, Group, JoinCall};
 
 mod attr;
-pub use attr::{AvAttr, CounterAttr, CqAttr, MrAttr};
+pub use attr::{AvAttr, CounterAttr, CqAttr, MrAttr, Sharing};
 
 mod calls;
 pub use calls::{AtomicCall, RecvKind, RmaCall, SendKind};
@@ -756,4 +756,8 @@ pub trait MemoryRegion: Sized + 'static {
         counter: &Arc<<Self::Domain as Domain>::Counter>,
         flags: Flags,
     ) -> Result<()>;
+
+    /// Other memory may be at the region's addresses now (`fi_mr_refresh`). Where a region is no
+    /// more than addresses, there is nothing to do.
+    fn refresh(&self) {}
 }

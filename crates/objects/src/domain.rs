@@ -24,7 +24,7 @@ use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
-use crate::mr::Mr;
+use crate::mr::{Finder, Mr};
 use crate::owned::PeerRx;
 use crate::polls::Rest;
 use crate::pulse::looks;
@@ -86,6 +86,8 @@ pub struct Inner<T: Transport, K: Mode> {
     /// Application threads that wait inside a call, and so make progress.
     pub(crate) waiting: AtomicU32,
     stop: AtomicBool,
+    /// What is known of the memory of this process.
+    pub(crate) finder: K::Lock<Finder>,
 }
 
 impl<T: Transport, K: Mode> fmt::Debug for Inner<T, K> {
@@ -227,6 +229,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
             activity: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
             stop: AtomicBool::new(false),
+            finder: K::Lock::new(Finder::default()),
         });
         let automatic = |p| matches!(p, Progress::Auto | Progress::Unspec);
         let wanted = automatic(info.domain.progress) || automatic(info.domain.control_progress);

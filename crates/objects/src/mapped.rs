@@ -73,6 +73,25 @@ impl<T: Transport> State<T> {
         self.tell_applied(usize::MAX);
     }
 
+    /// Offers a region anew if its memory is another one now, or none.
+    #[cold]
+    pub(crate) fn expose_again(
+        &mut self,
+        region: u32,
+        key: u64,
+        base: u64,
+        part: Option<&Shareable>,
+    ) {
+        let exposed = self.exposed.iter().find(|e| e.region == region);
+        if exposed.map(|e| &e.offer.part) == part {
+            return;
+        }
+        self.conceal(region);
+        if let Some(part) = part {
+            self.expose(region, key, base, part);
+        }
+    }
+
     /// Offers what there is to a peer that has just connected.
     #[cold]
     pub(crate) fn offer_all(&mut self, id: u32) {

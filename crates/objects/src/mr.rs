@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ripstop_core::lock::{Lock, Locking};
-use ripstop_core::provider::{MemoryRegion, MrAttr};
+use ripstop_core::provider::{MemoryRegion, MrAttr, Sharing};
 use ripstop_engine::mr::{Access, Mr as Region, PIECES};
 use ripstop_engine::pool::NIL;
+use ripstop_mem::UserBuf;
+use ripstop_os::{Backings, Shareable, Unfit};
 use ripstop_types::{Errno, Flags, MrMode, Result};
 
 use crate::counter::Counter;
@@ -17,11 +19,30 @@ use crate::transport::{Link as _, Transport};
 /// Keys given out to callers that let the provider choose.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
+/// Regions below so many bytes are not looked at: that costs a system call or more.
+const WORTH_FINDING: usize = 4096;
+
+/// What a domain knows of the memory of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Finder {
+    backings: Backings,
+    /// It was said once that memory is not for peers to map.
+    told: bool,
+}
+
+/// A region that was looked at for what peers may map.
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    memory: UserBuf,
+    base: u64,
+}
+
 /// A memory region.
 pub struct Mr<T: Transport, K: Mode> {
     key: u64,
     /// Its place in the engine, or [`NIL`] if no peer may reach it.
     id: u32,
+    looked: Option<Looked>,
     counter: <K as Locking>::Lock<Option<Arc<Counter<T, K>>>>,
     domain: Arc<Domain<T, K>>,
 }
@@ -67,28 +88,67 @@ impl<T: Transport, K: Mode> Mr<T, K> {
         } else {
             0
         };
+        // A descriptor lets peers do both.
+        let mapped = T::Link::MAPS && access.read && access.write && rest.is_empty();
+        let looked = matches!(attr.shared, Sharing::IfSealed) && domain.looks_for(memory.len());
+        let looked = (mapped && looked).then_some(Looked {
+            memory: *memory,
+            base,
+        });
+        let part = match &attr.shared {
+            Sharing::Part(part) if mapped && part.len() == memory.len() => Some(part.clone()),
+            _ => looked.and_then(|looked| domain.find(looked.memory)),
+        };
         let id = if access == Access::default() {
             NIL
         } else {
             let region = Region::new(*memory, base, key, access).with(rest)?;
             let mut state = domain.lock();
             let id = state.engine.open_mr(region)?;
-            // A descriptor lets peers do both.
-            let mapped = T::Link::MAPS && access.read && access.write && rest.is_empty();
-            match &attr.shared {
-                Some(part) if mapped && part.len() == memory.len() => {
-                    state.expose(id, key, base, part);
-                }
-                _ => {}
+            if let Some(part) = &part {
+                state.expose(id, key, base, part);
             }
             id
         };
         Ok(Arc::new(Self {
             key,
             id,
+            looked,
             counter: <K as Locking>::Lock::new(None),
             domain: Arc::clone(domain),
         }))
+    }
+}
+
+impl<T: Transport, K: Mode> Domain<T, K> {
+    /// Whether it is worth looking for the descriptor of a region's memory, and what is found stays
+    /// true: a program that has not promised to leave the pages of a region alone
+    /// (`FI_MR_ALLOCATED`) may put other memory in their place, and peers have to reach that then.
+    fn looks_for(&self, len: usize) -> bool {
+        const PROMISED: MrMode = MrMode::ALLOCATED.union(MrMode::BASIC);
+        len >= WORTH_FINDING
+            && self.info.domain.mr_mode.intersects(PROMISED)
+            && T::looks_for_memory(&self.fabric.params)
+    }
+
+    /// What peers may map of this memory, if it is such.
+    #[cold]
+    fn find(&self, memory: UserBuf) -> Option<Shareable> {
+        let mut finder = self.inner.finder.lock();
+        match finder.backings.find(memory) {
+            Ok(part) => return Some(part),
+            Err(Unfit::NoMemfd) => {}
+            Err(why) if !finder.told => {
+                finder.told = true;
+                log_info!(
+                    T,
+                    Mr,
+                    "peers do not map a region in memory of a memfd: {why}"
+                );
+            }
+            Err(_) => {}
+        }
+        None
     }
 }
 
@@ -127,5 +187,17 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
         drop(state);
         *bound = Some(Arc::clone(counter));
         Ok(())
+    }
+
+    fn refresh(&self) {
+        let Some(Looked { memory, base }) = self.looked else {
+            return;
+        };
+        let counter = self.counter.lock();
+        if counter.is_none() {
+            let part = self.domain.find(memory);
+            let mut state = self.domain.lock();
+            state.expose_again(self.id, self.key, base, part.as_ref());
+        }
     }
 }

@@ -40,6 +40,14 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// The address of an endpoint or listener whose `fi_info` names none.
     fn default_source(params: &Self::Params) -> Self::Addr;
 
+    /// Whether regions that are registered with [`Sharing::IfSealed`] are looked at, where links
+    /// [map](Link::MAPS).
+    ///
+    /// [`Sharing::IfSealed`]: ripstop_core::provider::Sharing::IfSealed
+    fn looks_for_memory(_: &Self::Params) -> bool {
+        false
+    }
+
     /// A listener at `addr`, to which nobody can connect before [`Listener::listen`].
     ///
     /// # Errors

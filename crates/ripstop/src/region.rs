@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ripstop_core::provider::MrAttr;
+use ripstop_core::provider::{MrAttr, Sharing};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_types::{Errno, Flags, MrMode};
 
@@ -102,7 +102,7 @@ impl<B: Buf> Region<B> {
             offset: 0,
             requested_key: next_key(),
             flags: Flags::empty(),
-            shared: None,
+            shared: Sharing::Never,
         };
         let core = domain.core();
         let mode = core.info.domain.mr_mode;

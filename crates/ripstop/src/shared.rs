@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ripstop_core::provider::MrAttr;
+use ripstop_core::provider::{MrAttr, Sharing};
 use ripstop_os::SharedBuf;
 use ripstop_types::{Errno, Flags, MrMode};
 
@@ -62,7 +62,7 @@ impl SharedRegion {
             offset: 0,
             requested_key: next_key(),
             flags: Flags::empty(),
-            shared: Some(memory.part().clone()),
+            shared: Sharing::Part(memory.part().clone()),
         };
         let core = domain.core();
         let mode = core.info.domain.mr_mode;

@@ -1,5 +1,6 @@
 //! Parameters (`FI_SHM_*`), read once.
 
+use ripstop_core::param::params;
 use ripstop_objects::Tunables;
 
 /// Provider name, and the prefix of its parameters.
@@ -15,17 +16,30 @@ const MAX_INJECT: usize = 4096;
 
 /// Values of all parameters.
 #[derive(Debug)]
-pub struct Params(Tunables);
+pub struct Params {
+    common: Tunables,
+    /// Regions in memory from `memfd_create(2)` that is sealed against shrinking are mapped by peers.
+    pub(crate) map_memfd: bool,
+}
 
 impl AsRef<Tunables> for Params {
     fn as_ref(&self) -> &Tunables {
-        &self.0
+        &self.common
     }
 }
 
 impl Params {
     /// Declares and reads all.
     pub(crate) fn read() -> Self {
-        Self(Tunables::read(NAME, MAX_INJECT, CONNECT_TIMEOUT))
+        Self {
+            common: Tunables::read(NAME, MAX_INJECT, CONNECT_TIMEOUT),
+            map_memfd: params().declare(
+                Some(NAME),
+                "map_memfd",
+                true,
+                "let peers map regions that are registered for remote reads and writes, in memory \
+                 from memfd_create that is sealed with F_SEAL_SHRINK (default: yes)",
+            ),
+        }
     }
 }

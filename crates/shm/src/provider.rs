@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use ripstop_core::caps::is_rma_target;
 use ripstop_core::hints::{Group, Mismatch, Request};
 use ripstop_core::registry::{Answer, ProviderInfo};
-use ripstop_core::{Address, FabricAttr, Info, provider};
+use ripstop_core::{Address, FabricAttr, Hints, Info, provider};
 use ripstop_objects::Fabric;
 use ripstop_objects::attr::{
     MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, asks_peer, driven, offer, provider_version,
 };
-use ripstop_types::{AddrFormat, EpType, Flags, Protocol, Result, Version};
+use ripstop_types::{AddrFormat, EpType, Flags, MrMode, Protocol, Result, Version};
 
 use crate::params::{NAME, Params};
 use crate::transport::Shm;
@@ -67,6 +68,17 @@ fn check_addresses(info: Info) -> core::result::Result<Vec<Info>, Mismatch> {
     }
 }
 
+/// A program that says it can leave the pages of registered memory alone has to do so: what its peers
+/// have mapped stays what it has registered then.
+fn hold_to_promise(info: &mut Info, hints: Option<&Hints>) {
+    const WHOLE: MrMode = MrMode::BASIC.union(MrMode::SCALABLE);
+    let asked = hints.and_then(|hints| hints.domain.as_ref());
+    let promised = asked.is_some_and(|asked| asked.mr_mode.contains(MrMode::ALLOCATED));
+    if promised && is_rma_target(info.caps) && !info.domain.mr_mode.intersects(WHOLE) {
+        info.domain.mr_mode |= MrMode::ALLOCATED;
+    }
+}
+
 impl ProviderInfo for ShmProvider {
     fn name(&self) -> &str {
         NAME
@@ -85,6 +97,9 @@ impl ProviderInfo for ShmProvider {
         let mut answer = Answer::collect([answered.and_then(check_addresses)]);
         for found in &mut answer.infos {
             apply_defaults(found, (*self.params).as_ref(), request.hints);
+            if self.params.map_memfd {
+                hold_to_promise(found, request.hints);
+            }
         }
         answer
     }

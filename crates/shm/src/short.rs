@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ripstop_core::provider::{
     CompletionQueue as _, Domain as _, Endpoint as _, Fabric as _, MrAttr, RecvKind, RmaCall,
-    SendKind,
+    SendKind, Sharing,
 };
 use ripstop_mem::ring::{Alone, HEADER};
 use ripstop_mem::{Parked, UserBuf};
@@ -465,7 +465,7 @@ fn plain_writes_are_written_at_once_and_go_to_their_place() {
         offset: 0,
         requested_key: KEY,
         flags: Flags::empty(),
-        shared: None,
+        shared: Sharing::Never,
     };
     let region = far.domain.mr(&attr).unwrap();
     let text = Parked::park(pattern(3 * LONG, 1));

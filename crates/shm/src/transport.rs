@@ -61,6 +61,10 @@ impl Transport for Shm {
     type Listener = ShmListener;
     type Pulse = Looks;
 
+    fn looks_for_memory(params: &Params) -> bool {
+        params.map_memfd
+    }
+
     fn default_source(_: &Params) -> Name {
         let text = format!("fi_shm://{}", ripstop_os::pid());
         Name::new(&text).unwrap_or_else(|_| Name::of_process(ripstop_os::pid()))

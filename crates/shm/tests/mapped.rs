@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{End, Serial, bytes, info_for, open, pattern, serial};
 use ripstop_core::Info;
 use ripstop_core::provider::{
-    AtomicCall, CompletionQueue, Domain, Endpoint as _, MrAttr, RmaCall, SendKind,
+    AtomicCall, CompletionQueue, Domain, Endpoint as _, MrAttr, RmaCall, SendKind, Sharing,
 };
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_os::SharedBuf;
@@ -48,7 +48,9 @@ impl Target {
             offset: 0,
             requested_key: key,
             flags: Flags::empty(),
-            shared: shared.as_ref().map(|shared| shared.part().clone()),
+            shared: shared
+                .as_ref()
+                .map_or(Sharing::Never, |s| Sharing::Part(s.part().clone())),
         };
         let mr = Some(domain.mr(&attr).unwrap());
         Self { shared, plain, mr }

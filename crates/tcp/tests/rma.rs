@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::provider::{
     AddressVector, AtomicCall, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MrAttr,
-    Provider, RecvKind, RmaCall, SendKind,
+    Provider, RecvKind, RmaCall, SendKind, Sharing,
 };
 use ripstop_core::{FidToken, Info};
 use ripstop_mem::{Parked, UserBuf};
@@ -56,7 +56,7 @@ impl<D: Domain> End<D> {
             offset: 0,
             requested_key: KEY,
             flags: Flags::empty(),
-            shared: None,
+            shared: Sharing::Never,
         };
         self.domain.mr(&attr).unwrap()
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MemoryRegion, MrAttr,
-    Provider, RecvKind, RmaCall, ScalableEp, SendKind,
+    Provider, RecvKind, RmaCall, ScalableEp, SendKind, Sharing,
 };
 use ripstop_core::{Address, FidToken, Info, TxAttr};
 use ripstop_mem::Parked;
@@ -160,7 +160,7 @@ fn a_write_tells_the_context_it_names() {
         offset: 0,
         requested_key: 5,
         flags: Flags::empty(),
-        shared: None,
+        shared: Sharing::Never,
     };
     let mr = domain.mr(&attr).unwrap();
     let remote = [RmaIov {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::provider::{
     AddressVector, AtomicCall, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall,
-    Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind,
+    Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
     Threshold, Work, WorkOp,
 };
 use ripstop_core::{FidToken, Info, TxAttr};
@@ -148,7 +148,7 @@ impl<D: Domain> End<D> {
             offset: 0,
             requested_key: KEY,
             flags: Flags::empty(),
-            shared: None,
+            shared: Sharing::Never,
         };
         self.domain.mr(&attr).unwrap()
     }

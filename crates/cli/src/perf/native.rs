@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector as _, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint as _, Fabric, MrAttr,
-    Provider, RecvKind, RmaCall, SendKind,
+    Provider, RecvKind, RmaCall, SendKind, Sharing,
 };
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
 use ripstop_mem::Parked;
@@ -178,7 +178,9 @@ impl<D: Domain> Native<D> {
             offset: 0,
             requested_key: KEY,
             flags: Flags::empty(),
-            shared: target.as_ref().map(|target| target.part().clone()),
+            shared: target
+                .as_ref()
+                .map_or(Sharing::Never, |t| Sharing::Part(t.part().clone())),
         };
         let reached = match rma {
             true => Some(domain.mr(&attr).context("fi_mr_reg")?),

@@ -56,8 +56,20 @@ pub struct MrAttr {
     pub requested_key: u64,
     /// Registration flags.
     pub flags: Flags,
-    /// The memory as peers on this machine may map it, if the caller lets them: they then reach
-    /// all of the memory that the descriptor names, and a hostile one may do so as long as it
-    /// lives. As long as the one piece of `iov`, and the same bytes.
-    pub shared: Option<Shareable>,
+    /// Whether peers on this machine may map the memory.
+    pub shared: Sharing,
+}
+
+/// Whether peers on this machine may map registered memory. Those that do reach all of the memory
+/// that its descriptor names, and a hostile one may do so as long as that lives.
+#[derive(Clone, Debug, Default)]
+pub enum Sharing {
+    /// They may not.
+    #[default]
+    Never,
+    /// They may map this: as long as the one piece of `iov`, and the same bytes.
+    Part(Shareable),
+    /// They may where the memory turns out to be such that the caller can have made it for that
+    /// only: from `memfd_create(2)`, and sealed against shrinking.
+    IfSealed,
 }

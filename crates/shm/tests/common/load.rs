@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::provider::{
     AddressVector as _, AtomicCall, AvAttr, CompletionQueue as _, CqAttr, Domain as _,
-    Endpoint as _, MrAttr, RecvKind, RmaCall, SendKind, Token,
+    Endpoint as _, MrAttr, RecvKind, RmaCall, SendKind, Sharing, Token,
 };
 use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf, copy_out};
@@ -253,7 +253,10 @@ impl Load {
             offset: 0,
             requested_key: KEY,
             flags: Flags::empty(),
-            shared: maps.then(|| region.part().clone()),
+            shared: match maps {
+                true => Sharing::Part(region.part().clone()),
+                false => Sharing::Never,
+            },
         };
         let mr = domain.mr(&attr).unwrap();
         ep.enable().unwrap();

@@ -215,7 +215,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             offset: attr.offset,
             requested_key: attr.key,
             flags: attr.flags,
-            shared: None,
+            shared: provider::Sharing::Never,
         };
         let mr = of("mr", memory.domain.mr(&wanted))?;
         let fid = self.table.number();
