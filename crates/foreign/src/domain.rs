@@ -351,4 +351,14 @@ impl<M: Threading> Domain<M> {
     pub fn region(&self, len: usize) -> Region<M> {
         Region::new(self.core.clone(), len)
     }
+
+    /// As [`Domain::region`], in memory from `memfd_create(2)` that is sealed against shrinking, so
+    /// that peers on this machine may map it once it is registered.
+    ///
+    /// # Errors
+    ///
+    /// `FI_EINVAL` for no bytes; `FI_ENOMEM`, `FI_ENOSPC` and `FI_EMFILE` of the system.
+    pub fn region_in_memfd(&self, len: usize) -> Result<Region<M>> {
+        Region::in_memfd(self.core.clone(), len)
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use ripstop_abi::{FI_KEY_NOTAVAIL, fid_mr, iovec};
+use ripstop_os::SharedBuf;
 use ripstop_types::{Errno, Flags};
 
 use crate::buf;
@@ -24,6 +25,8 @@ use crate::{Error, Result};
 pub(crate) struct Memory {
     base: NonNull<u8>,
     len: usize,
+    /// Where they are, if they are not allocated.
+    memfd: Option<SharedBuf>,
     /// The local descriptor, once registered.
     desc: AtomicPtr<c_void>,
 }
@@ -42,14 +45,17 @@ impl Memory {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: as for `bytes`; an allocation is aligned to 64 bytes.
+        // SAFETY: as for `bytes`; an allocation is aligned to 64 bytes, a mapping to more.
         unsafe { slice::from_raw_parts(self.base.as_ptr().cast(), self.len / 8) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        buf::release(self.base, self.len);
+        match self.memfd.take() {
+            Some(memfd) => memfd.free(),
+            None => buf::release(self.base, self.len),
+        }
     }
 }
 
@@ -72,9 +78,28 @@ impl<M: Threading> Clone for Region<M> {
 
 impl<M: Threading> Region<M> {
     pub(crate) fn new(domain: Arc<DomainCore<M>>, len: usize) -> Self {
+        Self::of(domain, buf::allocate(len), len, None)
+    }
+
+    /// As [`Region::new`], in a memfd that nobody can make shorter.
+    pub(crate) fn in_memfd(domain: Arc<DomainCore<M>>, len: usize) -> Result<Self> {
+        const CALL: &str = "memfd_create";
+        let memfd = SharedBuf::zeroed(len).map_err(|errno| Error::new(CALL, errno))?;
+        let base = NonNull::new(memfd.buf().as_ptr());
+        let base = base.ok_or(Error::new(CALL, Errno::ENOMEM))?;
+        Ok(Self::of(domain, base, len, Some(memfd)))
+    }
+
+    fn of(
+        domain: Arc<DomainCore<M>>,
+        base: NonNull<u8>,
+        len: usize,
+        memfd: Option<SharedBuf>,
+    ) -> Self {
         let memory = Arc::new(Memory {
-            base: buf::allocate(len),
+            base,
             len,
+            memfd,
             desc: AtomicPtr::new(ptr::null_mut()),
         });
         domain.keep_region(memory.clone());

@@ -3,6 +3,7 @@
 mod denied;
 mod events;
 mod fence;
+mod memfd;
 
 use ripstop_types::{Errno, FiAddr, Flags, MsgOrder};
 
@@ -12,7 +13,14 @@ use crate::rig::{A, B, Rig, Spec, Target, offer, pattern, prepare};
 use crate::subject::{Inject, Post, Remote};
 
 pub(super) fn cases() -> Vec<Case> {
-    [OWN, denied::CASES, events::CASES, fence::CASES].concat()
+    [
+        OWN,
+        denied::CASES,
+        events::CASES,
+        fence::CASES,
+        memfd::CASES,
+    ]
+    .concat()
 }
 
 /// What peers may do to most memory here.

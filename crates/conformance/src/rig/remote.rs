@@ -79,6 +79,32 @@ impl Rig<'_> {
     #[track_caller]
     pub fn expose_as(&self, side: usize, bytes: &[u8], attr: &MrAttr) -> Step<Target> {
         let memory = self.memory(side, bytes)?;
+        self.expose_memory(side, memory, attr)
+    }
+
+    /// As [`Rig::expose`] for reads and writes, of memory that peers on the machine may map.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::expose`].
+    #[track_caller]
+    pub fn expose_memfd(&self, side: usize, bytes: &[u8]) -> Step<Target> {
+        let memory = self.memfd(side, bytes)?;
+        let attr = MrAttr {
+            access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
+            key: 0x100 + self.exposed.borrow().len() as u64,
+            ..MrAttr::default()
+        };
+        self.expose_memory(side, memory, &attr)
+    }
+
+    /// Registers memory that is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::expose`].
+    #[track_caller]
+    pub fn expose_memory(&self, side: usize, memory: Fid, attr: &MrAttr) -> Step<Target> {
         let mr = self.s.register(memory, attr)?;
         self.exposed.borrow_mut().insert(0, mr);
         self.target(side, memory, mr)
@@ -92,9 +118,28 @@ impl Rig<'_> {
     #[track_caller]
     pub fn memory(&self, side: usize, bytes: &[u8]) -> Step<Fid> {
         let memory = self.s.memory(self.sides[side].domain, bytes.len())?;
+        self.fill(memory, bytes)?;
+        Ok(memory)
+    }
+
+    /// As [`Rig::memory`], such that peers on the machine may map it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::memory`].
+    #[track_caller]
+    pub fn memfd(&self, side: usize, bytes: &[u8]) -> Step<Fid> {
+        let domain = self.sides[side].domain;
+        let memory = self.s.memory_in_memfd(domain, bytes.len())?;
+        self.fill(memory, bytes)?;
+        Ok(memory)
+    }
+
+    /// Puts bytes into new memory.
+    fn fill(&self, memory: Fid, bytes: &[u8]) -> Step<()> {
         self.s.memory_write(memory, 0, bytes)?;
         self.exposed.borrow_mut().push(memory);
-        Ok(memory)
+        Ok(())
     }
 
     /// What peers must know of a registration.

@@ -251,6 +251,9 @@ pub trait Subject {
     // fi_mr(3), fi_rma(3)
     /// Memory of zeroes, to register. It stays when the registration is closed.
     fn memory(&self, domain: Fid, len: usize) -> Result<Fid>;
+    /// As [`Subject::memory`], such that peers on the machine may map it: from `memfd_create`(2),
+    /// sealed against shrinking; in Rust it is registered with its descriptor.
+    fn memory_in_memfd(&self, domain: Fid, len: usize) -> Result<Fid>;
     fn register(&self, memory: Fid, attr: &MrAttr) -> Result<Fid>;
     fn mr_key(&self, mr: Fid) -> Result<u64>;
     /// The address of its first byte.

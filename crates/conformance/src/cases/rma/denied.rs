@@ -85,7 +85,7 @@ fn talking<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
 
 /// The operation is denied, memory is as before, and both sides go on.
 #[track_caller]
-fn denied(rig: &Rig<'_>, post: Post, target: &Target, bytes: &[u8]) -> Outcome {
+pub(super) fn denied(rig: &Rig<'_>, post: Post, target: &Target, bytes: &[u8]) -> Outcome {
     let token = rig.post(A, post)?;
     rig.failed(A, token)?;
     rig.unchanged(target, bytes)?;
@@ -94,7 +94,7 @@ fn denied(rig: &Rig<'_>, post: Post, target: &Target, bytes: &[u8]) -> Outcome {
 
 /// Messages, writes and reads still work.
 #[track_caller]
-fn lives(rig: &Rig<'_>) -> Outcome {
+pub(super) fn lives(rig: &Rig<'_>) -> Outcome {
     rig.exchange(A, B, b"there")?;
     rig.exchange(B, A, b"and back")?;
     let target = rig.expose(B, &[0; 16], OPEN)?;

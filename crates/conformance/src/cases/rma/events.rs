@@ -83,7 +83,7 @@ fn fitting(rig: &Rig<'_>) -> u64 {
 
 /// The target is told of a write with this CQ data.
 #[track_caller]
-fn announced(rig: &Rig<'_>, data: u64) -> Outcome {
+pub(super) fn announced(rig: &Rig<'_>, data: u64) -> Outcome {
     let told = rig.announced(B)?;
     let wanted = Flags::REMOTE_CQ_DATA | Flags::REMOTE_WRITE;
     ensure!(told.flags.contains(wanted), "flags are {:?}", told.flags);
@@ -232,7 +232,7 @@ fn selective(cx: &Cx<'_>) -> Outcome {
 }
 
 /// Two sides with counters for all reads and writes.
-fn counted<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, RmaCounters, RmaCounters)> {
+pub(super) fn counted<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, RmaCounters, RmaCounters)> {
     let spec = Spec {
         rma_counters: true,
         ..Spec::rma().caps(Flags::RMA_EVENT)
@@ -248,7 +248,7 @@ fn counted<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, RmaCounters, RmaCounters)> {
 
 /// Waits until a counter has this value, and no more.
 #[track_caller]
-fn counts_to(rig: &Rig<'_>, cntr: Fid, value: u64, what: &str) -> Outcome {
+pub(super) fn counts_to(rig: &Rig<'_>, cntr: Fid, value: u64, what: &str) -> Outcome {
     rig.until(&format!("{what} counted to {value}"), || {
         Ok((rig.s.cntr_read(cntr)? >= value).then_some(()))
     })?;

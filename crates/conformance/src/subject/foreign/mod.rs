@@ -493,6 +493,12 @@ impl<M: lib::Threading> Subject for Foreign<M> {
         Ok(self.table.insert(Object::Memory(memory), format))
     }
 
+    fn memory_in_memfd(&self, domain: Fid, len: usize) -> Result<Fid> {
+        let memory = self.table.domain(domain)?.region_in_memfd(len)?;
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Memory(memory), format))
+    }
+
     fn register(&self, memory: Fid, attr: &MrAttr) -> Result<Fid> {
         let mr = rma::register(&self.table.memory(memory)?, attr)?;
         let format = self.table.format(memory);

@@ -9,7 +9,8 @@ use ripstop_core::provider::{
 };
 use ripstop_core::registry::registry;
 use ripstop_core::{Address, FidToken, Info};
-use ripstop_mem::{copy_in, copy_out};
+use ripstop_mem::{Parked, copy_in, copy_out};
+use ripstop_os::SharedBuf;
 use ripstop_types::{
     AddrFormat, AtomicKind, CmEvent, Collective, Errno, FiAddr, Flags, Version, WaitObj,
 };
@@ -17,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::atomic;
 use super::open::event_token;
-use super::table::Object;
+use super::table::{Bytes, Object};
 use super::{Kind, Rust, of, refused};
 use crate::subject::{
     About, AvAttr, AvSetAttr, Claimed, Coll, CollLimit, Completion, CqAttr, CqError, Direction,
@@ -402,7 +403,12 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
     }
 
     fn memory(&self, domain: Fid, len: usize) -> Result<Fid> {
-        self.new_memory(domain, len)
+        self.new_memory(domain, Bytes::Private(Parked::park(vec![0; len])))
+    }
+
+    fn memory_in_memfd(&self, domain: Fid, len: usize) -> Result<Fid> {
+        let memory = of("memfd_create", SharedBuf::zeroed(len))?;
+        self.new_memory(domain, Bytes::Shared(memory))
     }
 
     fn register(&self, memory: Fid, attr: &MrAttr) -> Result<Fid> {
@@ -414,18 +420,18 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
     }
 
     fn memory_address(&self, memory: Fid) -> Result<u64> {
-        Ok(self.table.memory(memory)?.parked.buf().addr() as u64)
+        Ok(self.table.memory(memory)?.buf().addr() as u64)
     }
 
     fn memory_read(&self, memory: Fid) -> Result<Vec<u8>> {
-        let buf = self.table.memory(memory)?.parked.buf();
+        let buf = self.table.memory(memory)?.buf();
         let mut bytes = vec![0; buf.len()];
         copy_in(&mut bytes, buf);
         Ok(bytes)
     }
 
     fn memory_write(&self, memory: Fid, offset: usize, bytes: &[u8]) -> Result<()> {
-        let buf = self.table.memory(memory)?.parked.buf();
+        let buf = self.table.memory(memory)?.buf();
         let part = buf.slice(offset, bytes.len());
         copy_out(part.ok_or(Error::Missing("write there"))?, bytes);
         Ok(())

@@ -11,7 +11,7 @@ use ripstop_core::{EventQueue, FidToken, Info};
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, Flags, RmaIov, WaitObj};
 
-use super::table::{Memory, Object, Queue};
+use super::table::{Bytes, Memory, Object, Queue};
 use super::{Kind, Rust, of, refused};
 use crate::subject::{
     AvAttr, Claimed, CqAttr, Direction, Error, Fid, Inject, Kind as PostKind, MrAttr, Post, Remote,
@@ -188,10 +188,10 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         Ok(self.table.put(fid, Object::Av(av), None, Some(domain)))
     }
 
-    pub(super) fn new_memory(&self, domain: Fid, len: usize) -> Result<Fid> {
+    pub(super) fn new_memory(&self, domain: Fid, bytes: Bytes) -> Result<Fid> {
         let domain = self.table.domain(domain)?;
         let memory = Memory {
-            parked: Arc::new(Parked::park(vec![0; len])),
+            bytes: Arc::new(bytes),
             domain,
         };
         let fid = self.table.number();
@@ -200,7 +200,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
 
     pub(super) fn do_register(&self, memory: Fid, attr: &MrAttr) -> Result<Fid> {
         let memory = self.table.memory(memory)?;
-        let whole = memory.parked.buf();
+        let whole = memory.buf();
         let mut iov = Vec::new();
         for (start, len) in attr.pieces {
             let piece = whole.slice(*start, *len);
@@ -215,7 +215,12 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             offset: attr.offset,
             requested_key: attr.key,
             flags: attr.flags,
-            shared: provider::Sharing::Never,
+            shared: match &*memory.bytes {
+                Bytes::Shared(shared) if attr.pieces.is_empty() => {
+                    provider::Sharing::Part(shared.part().clone())
+                }
+                _ => provider::Sharing::Never,
+            },
         };
         let mr = of("mr", memory.domain.mr(&wanted))?;
         let fid = self.table.number();

@@ -6,6 +6,7 @@ use ripstop_core::EventQueue;
 use ripstop_core::av::set::AvSet;
 use ripstop_core::provider::{Counter as _, Domain, Fabric};
 use ripstop_mem::{Parked, UserBuf, copy_in};
+use ripstop_os::SharedBuf;
 use ripstop_types::{self as types, Context, Flags};
 
 use crate::subject::{Completion, Error, Fid, Result, Token};
@@ -18,8 +19,23 @@ pub(super) struct Queue<D: Domain> {
 
 /// Memory that may be registered. It is never freed: a peer may still write it.
 pub(super) struct Memory<D: Domain> {
-    pub(super) parked: Arc<Parked>,
+    pub(super) bytes: Arc<Bytes>,
     pub(super) domain: Arc<D>,
+}
+
+/// Where memory is.
+pub(super) enum Bytes {
+    Private(Parked),
+    Shared(SharedBuf),
+}
+
+impl<D: Domain> Memory<D> {
+    pub(super) fn buf(&self) -> UserBuf {
+        match &*self.bytes {
+            Bytes::Private(parked) => parked.buf(),
+            Bytes::Shared(shared) => shared.buf(),
+        }
+    }
 }
 
 /// An address vector set, and the vector.
@@ -72,7 +88,7 @@ impl<F: Fabric, D: Domain> Clone for Object<F, D> {
             Self::Ep(o) => Self::Ep(o.clone()),
             Self::Srx(o) => Self::Srx(o.clone()),
             Self::Memory(o) => Self::Memory(Memory {
-                parked: o.parked.clone(),
+                bytes: o.bytes.clone(),
                 domain: o.domain.clone(),
             }),
             Self::Mr(o) => Self::Mr(o.clone()),
@@ -99,7 +115,7 @@ impl<F: Fabric, D: Domain> Object<F, D> {
             Self::Pep(o) => Arc::strong_count(o),
             Self::Ep(o) => Arc::strong_count(o),
             Self::Srx(o) => Arc::strong_count(o),
-            Self::Memory(o) => Arc::strong_count(&o.parked),
+            Self::Memory(o) => Arc::strong_count(&o.bytes),
             Self::Mr(o) => Arc::strong_count(o),
             Self::Stx(o) => Arc::strong_count(o),
             Self::Sep(o) => Arc::strong_count(o),
