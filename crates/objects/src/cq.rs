@@ -1,5 +1,6 @@
 //! Completion queues.
 
+use std::ops::DerefMut;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,50 +85,55 @@ fn waits<T: Transport>(state: &State<T>, id: u32) -> bool {
     state.engine.cq(id).is_some_and(|cq| !cq.is_empty())
 }
 
-/// What a read does when it does not find at once that there is nothing: goes on after a quick
-/// one, and takes up to `max` entries.
-#[inline(always)]
-fn read_rest<T: Transport>(
-    state: &mut State<T>,
-    id: u32,
-    found: Found,
-    max: usize,
-    mut entry: impl FnMut(&Completion),
-) -> Result<usize> {
-    if found == NOTHING && waits(state, id) {
-        // No progress is needed, but what was put off must not wait for the next one.
-        state.end_burst();
-        return take(state, id, max, &mut entry).inspect(|_| state.polls.found());
+impl<T: Transport, K: Mode> Cq<T, K> {
+    /// What a read does when it does not find at once that there is nothing: goes on after a quick
+    /// one, and takes up to `max` entries.
+    #[inline(always)]
+    fn read_rest(
+        &self,
+        mut state: impl DerefMut<Target = State<T>>,
+        found: Found,
+        max: usize,
+        mut entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        if found == NOTHING && waits(&state, self.id) {
+            // No progress is needed, but what was put off must not wait for the next one.
+            state.end_burst();
+            return take(&mut state, self.id, max, &mut entry).inspect(|_| state.polls.found());
+        }
+        if max > 0
+            && let Some(completion) = state.take_alone(self.id, found)
+        {
+            entry(&completion);
+            state.polls.found();
+            return Ok(1);
+        }
+        self.read_any(state, found, max, entry)
     }
-    if max > 0
-        && let Some(completion) = state.take_alone(id, found)
-    {
-        entry(&completion);
-        state.polls.found();
-        return Ok(1);
-    }
-    read_any(state, id, found, max, entry)
-}
 
-/// As [`read_rest`], where no entry waits and it is not one small message that a quick read has
-/// found.
-#[inline(never)]
-fn read_any<T: Transport>(
-    state: &mut State<T>,
-    id: u32,
-    found: Found,
-    max: usize,
-    mut entry: impl FnMut(&Completion),
-) -> Result<usize> {
-    match found {
-        NOTHING => state.progress_all(),
-        found => state.handle_found(found),
+    /// As [`Cq::read_rest`], where no entry waits and it is not one small message that a quick read
+    /// has found. This can be in vain for long as well, while a payload arrives.
+    #[inline(never)]
+    fn read_any(
+        &self,
+        mut state: impl DerefMut<Target = State<T>>,
+        found: Found,
+        max: usize,
+        mut entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        match found {
+            NOTHING => state.progress_all(),
+            found => state.handle_found(found),
+        }
+        let taken = take(&mut state, self.id, max, &mut entry);
+        if taken.is_ok() {
+            state.polls.found();
+        } else if taken == Err(Errno::EAGAIN) && state.polls.in_vain() {
+            drop(state);
+            self.pause();
+        }
+        taken
     }
-    let taken = take(state, id, max, &mut entry);
-    if taken.is_ok() {
-        state.polls.found();
-    }
-    taken
 }
 
 impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
@@ -160,7 +166,7 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
         if K::SHARED {
             return self.read(max, entry);
         }
-        read_rest(&mut self.inner.state.lock(), self.id, found, max, entry)
+        self.read_rest(self.inner.state.lock(), found, max, entry)
     }
 
     #[inline]
@@ -181,7 +187,7 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
                 Quick::Found(something) => found = something,
             }
         }
-        read_rest(&mut state, self.id, found, max, entry)
+        self.read_rest(state, found, max, entry)
     }
 
     fn sread(

@@ -1,0 +1,98 @@
+//! Two ends that share a processor.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+#[expect(dead_code, reason = "each test takes what it needs")]
+mod common;
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use common::{End, Safe, bytes, info, open, pattern, safe};
+use ripstop_core::provider::CompletionQueue as _;
+use ripstop_mem::Parked;
+use ripstop_types::{Errno, FiAddr, Threading};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Many times what fits into the memory that the two share.
+const LEN: usize = 1 << 20;
+const COUNT: usize = 32;
+
+/// The time of a processor that this thread has used.
+fn used() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(now).unwrap()
+}
+
+/// Stays on the first processor that this process may use.
+fn pin() {
+    let allowed = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+    let mut set = CpuSet::new();
+    set.set(first.unwrap());
+    sched_setaffinity(None, &set).unwrap();
+}
+
+/// Polls as programs do: without ever letting others run.
+fn spin(end: &End<Safe>, mut turn: impl FnMut()) {
+    loop {
+        match end.cq.read(1, |_| ()) {
+            Ok(_) => return,
+            Err(error) => assert_eq!(error, Errno::EAGAIN),
+        }
+        turn();
+    }
+}
+
+/// What it costs where one thread drives both ends in turn, which never wait for each other.
+fn in_turn(from: &End<Safe>, at: &End<Safe>, to: FiAddr, text: &Parked, room: &Parked) -> Duration {
+    let start = used();
+    for _ in 0..COUNT {
+        at.post(room);
+        from.send(text, to).unwrap();
+        spin(at, || {
+            let _ = from.cq.read(0, |_| ());
+        });
+        spin(from, || ());
+    }
+    used() - start
+}
+
+/// Ends that poll for a long message, each for its part of it, leave each other the processor
+/// when they cannot go on, rather than when the system takes it away.
+#[test]
+fn ends_on_one_core_give_way_to_each_other() {
+    pin();
+    let info = info(None, Threading::Safe);
+    let [from, at] = [(); 2].map(|()| open(&safe(&info), &info));
+    let to = from.knows(&at.name());
+    let (text, room) = (Parked::park(pattern(LEN, 1)), Parked::park(vec![0; LEN]));
+    in_turn(&from, &at, to, &text, &room);
+    let alone = in_turn(&from, &at, to, &text, &room);
+    let (posted, wait) = mpsc::channel();
+    let both = thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            pin();
+            let start = used();
+            for () in wait {
+                from.send(&text, to).unwrap();
+                spin(&from, || ());
+            }
+            used() - start
+        });
+        let start = used();
+        for _ in 0..COUNT {
+            at.post(&room);
+            posted.send(()).unwrap();
+            spin(&at, || ());
+        }
+        let received = used() - start;
+        drop(posted);
+        received + sender.join().unwrap()
+    });
+    assert_eq!(bytes(room), pattern(LEN, 1));
+    drop(bytes(text));
+    assert!(both < 60 * alone, "{both:?} together, {alone:?} in turn");
+}
