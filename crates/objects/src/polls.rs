@@ -24,6 +24,8 @@ pub(crate) struct Polls {
     crowd: u32,
     /// A payload is arriving, and not all of it is there.
     arriving: bool,
+    /// That is waited for, see [`Polls::let_run`].
+    patient: bool,
 }
 
 impl Polls {
@@ -40,6 +42,7 @@ impl Polls {
             looks: true,
             crowd: 0,
             arriving: false,
+            patient: asking,
         }
     }
 }
@@ -100,15 +103,16 @@ impl Polls {
     }
 
     /// What to do now that others should be let run. In a crowd that is nothing while a payload
-    /// arrives: who sends it has a processor, and what it sends is best taken while it is in the
-    /// caches.
+    /// arrives through the kernel: who sends it has a processor, and what it sends is best taken
+    /// while it is in the caches. One that writes to shared memory may wait for this processor
+    /// to go on when the little that fits there is full.
     #[inline]
     pub(crate) const fn let_run(&mut self) -> Rest {
         if !self.looks {
             self.left = self.usual.1;
             return Rest::Yield;
         }
-        if self.arriving {
+        if self.arriving && self.patient {
             self.arriving = false;
             self.left = self.usual.0;
             return Rest::None;
@@ -211,6 +215,15 @@ mod tests {
         assert_eq!(polls.let_run(), Rest::Look);
         polls.payload(true);
         polls.payload(false);
+        assert_eq!(polls.let_run(), Rest::Look);
+    }
+
+    #[test]
+    fn in_a_crowd_a_payload_in_shared_memory_is_not_polled_for() {
+        let mut polls = Polls::new(false);
+        polls.note(Others::Wait);
+        polls.payload(true);
+        assert_eq!(until_yield(&mut polls), Polls::CROWDED);
         assert_eq!(polls.let_run(), Rest::Look);
     }
 
