@@ -115,6 +115,7 @@ fn wrong_options_say_what_to_do() {
         (&["--cores", "0,4000000"], "choose from"),
         (&["--collective", "--sizes", "12"], "such as 8,4K,1M"),
         (&["--ranks", "3"], "--collective"),
+        (&["--rma", "--memfd"], "--lib"),
         (
             &["--lib", "/bin/sh", "--lib", "/bin/sh", "--lib", "/bin/sh"],
             "once or twice",

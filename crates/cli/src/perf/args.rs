@@ -45,6 +45,11 @@ pub struct Options {
     #[arg(long, conflicts_with = "av")]
     pub(super) rma: bool,
 
+    /// Let libraries register memory from memfd_create, sealed, which peers can map, to be written
+    /// and read.
+    #[arg(long, requires_all = ["rma", "lib"])]
+    pub(super) memfd: bool,
+
     /// Measure barriers and reductions of a group of processes instead.
     #[arg(long, conflicts_with_all = ["av", "rma", "cores"])]
     pub(super) collective: bool,
@@ -101,6 +106,10 @@ pub struct WorkerOptions {
     /// Reach each other's memory.
     #[arg(long)]
     pub(super) rma: bool,
+
+    /// That of a library is a memfd.
+    #[arg(long)]
+    pub(super) memfd: bool,
 }
 
 /// A message size, with `K` and `M` for powers of 1024.

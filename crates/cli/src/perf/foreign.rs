@@ -8,7 +8,7 @@ use ripstop_foreign::{
     Addr, Av, AvAttr, Cq, CqAttr, Domain, Endpoint, Error, Fabric, Hints, Info, Library, Mr, Query,
     Region, Rejected, Single,
 };
-use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, MrMode, Progress, Threading};
 
 use super::av::{CHUNK, peer};
 use super::lane::{Done, Lane, Site};
@@ -29,14 +29,16 @@ pub(super) struct Opened {
     fabric: Fabric<Single>,
     domain: Domain<Single>,
     wanted: Wanted,
+    /// Memory that is reached can be mapped by peers.
+    memfd: bool,
 }
 
 impl Opened {
     /// # Errors
     /// When the library does not load, [`Lacks`] when it has no such endpoint of this provider.
-    pub(super) fn new(path: &Path, provider: &str, wanted: Wanted) -> Result<Self> {
+    pub(super) fn new(path: &Path, provider: &str, wanted: Wanted, memfd: bool) -> Result<Self> {
         let library = Library::open(path)?;
-        let info = find(&library, provider, wanted)?;
+        let info = find(&library, provider, wanted, memfd)?;
         let fabric = library.fabric::<Single>(&info)?;
         let domain = fabric.domain(&info)?;
         Ok(Self {
@@ -45,6 +47,7 @@ impl Opened {
             fabric,
             domain,
             wanted,
+            memfd,
         })
     }
 }
@@ -66,7 +69,10 @@ impl Site for Opened {
             .bind_av(&av)?
             .enable()?;
         let inject_size = self.info.inject_size();
-        let into = self.domain.region(largest);
+        let into = match self.memfd {
+            true => self.domain.region_in_memfd(largest)?,
+            false => self.domain.region(largest),
+        };
         let open = Flags::REMOTE_READ | Flags::REMOTE_WRITE;
         let reached = match self.wanted == Wanted::Memory {
             true => Some(into.register(open, KEY)?),
@@ -119,11 +125,16 @@ impl Site for Opened {
 }
 
 /// An RDM endpoint that does what is wanted.
-fn find(library: &Library, provider: &str, wanted: Wanted) -> Result<Info> {
+fn find(library: &Library, provider: &str, wanted: Wanted, memfd: bool) -> Result<Info> {
     let mut query = Query::hints(Hints {
         provider: Some(provider.to_owned()),
         ep_type: EpType::Rdm,
         caps: wanted.caps(),
+        // Whose pages stay, so that a peer may map them.
+        mr_mode: match memfd {
+            true => MrMode::ALLOCATED,
+            false => MrMode::empty(),
+        },
         threading: Threading::Domain,
         control_progress: Progress::Manual,
         data_progress: Progress::Manual,

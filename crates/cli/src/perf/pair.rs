@@ -24,6 +24,8 @@ pub(super) struct Start<'a> {
     pub(super) largest: usize,
     /// What their endpoints must do.
     pub(super) wanted: Wanted,
+    /// Libraries register memory that peers can map.
+    pub(super) memfd: bool,
 }
 
 /// Which of its processes one is.
@@ -85,6 +87,9 @@ impl Process {
         };
         if start.wanted == Wanted::Memory {
             command.arg("--rma");
+        }
+        if start.memfd && start.subject.path().is_some() {
+            command.arg("--memfd");
         }
         if let Some(path) = start.subject.path() {
             command.arg("--lib").arg(path);

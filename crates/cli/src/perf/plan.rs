@@ -133,6 +133,7 @@ mod tests {
             pairs: None,
             av: None,
             rma: false,
+            memfd: false,
             collective: false,
             ranks: None,
             cores: None,

@@ -22,6 +22,8 @@ pub(super) struct Report {
     pub(super) cores: Option<(usize, usize)>,
     /// Processes of a group, where groups were measured.
     pub(super) ranks: Option<u32>,
+    /// Libraries had memory that peers can map.
+    pub(super) memfd: bool,
     /// Samples of each test.
     pub(super) rounds: u32,
     /// What was compared, one or two.
@@ -313,12 +315,15 @@ fn legend(report: &Report) -> String {
 /// What differs between the memory that is reached in Rust and that of libraries.
 fn mapped(report: &Report) -> &'static str {
     let maps = |series: &Series| MAPS.contains(&series.provider.as_str());
-    match report.series.iter().any(maps) {
-        true => {
+    match (report.series.iter().any(maps), report.memfd) {
+        (true, false) => {
             "\nover shm, peers map the memory that is reached in Rust, which was allocated for that; \
              for libraries it is ordinary memory"
         }
-        false => "",
+        (true, true) => {
+            "\nthe memory that is reached is from memfd_create, sealed, so that peers can map it"
+        }
+        (false, _) => "",
     }
 }
 
@@ -627,6 +632,7 @@ mod tests {
         let report = Report {
             cores: None,
             ranks: Some(3),
+            memfd: false,
             rounds: 1,
             libraries: Vec::new(),
             series: vec![series],

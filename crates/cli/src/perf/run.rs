@@ -41,6 +41,7 @@ pub fn main(options: &Options) -> Result<()> {
     let mut report = Report {
         cores,
         ranks,
+        memfd: options.memfd,
         rounds: plan.rounds,
         libraries: Vec::new(),
         series: Vec::new(),
@@ -55,6 +56,7 @@ pub fn main(options: &Options) -> Result<()> {
                 cores: processes.clone(),
                 largest: plan.largest(),
                 wanted: plan.wanted,
+                memfd: options.memfd,
             })
             .collect();
         match (options.av, ranks) {
@@ -136,9 +138,8 @@ fn providers<'a>(options: &'a Options, subjects: &[Subject]) -> Result<Vec<&'a s
 /// Messages between two processes of each subject.
 fn exchange(starts: &[Start<'_>], plan: &Plan, report: &mut Report) -> Result<()> {
     // Two processes that take turns on one core hand nothing over between caches.
-    let bare = starts[0].provider == "shm"
-        && starts[0].cores.len() == 2
-        && plan.wanted == Wanted::Messages;
+    let bare =
+        starts[0].provider == "shm" && starts[0].cores.len() == 2 && plan.wanted != Wanted::Groups;
     let mut handovers = Vec::new();
     let series = rounds(starts, plan, report, Pair::start, |pair| {
         if bare {

@@ -43,7 +43,10 @@ fn measure(options: &WorkerOptions) -> Result<()> {
         _ => Wanted::Messages,
     };
     match (&options.lib, options.provider.as_str()) {
-        (Some(path), provider) => obey(&foreign::Opened::new(path, provider, wanted)?, options),
+        (Some(path), provider) => {
+            let opened = foreign::Opened::new(path, provider, wanted, options.memfd)?;
+            obey(&opened, options)
+        }
         (None, "tcp") => obey(&native::Opened::new(&TcpProvider::new(), wanted)?, options),
         (None, "shm") => obey(&native::Opened::new(&ShmProvider::new(), wanted)?, options),
         (None, other) => bail!("Ripstop has no provider {other}: choose tcp or shm"),
