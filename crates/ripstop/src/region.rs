@@ -37,12 +37,9 @@ impl Access {
 /// What peers write appears while the domain makes progress: they can announce it by a message
 /// (RMA writes arrive before the message that follows them), or with data for a completion.
 pub struct Region<B: Buf> {
-    mr: Option<AnyMr>,
-    /// Lent to the domain while `mr` is there.
+    registered: Registered,
+    /// Lent to the domain until the registration is revoked.
     parked: Option<Parked>,
-    base: u64,
-    len: usize,
-    running: Arc<Running>,
     buf: std::marker::PhantomData<fn() -> B>,
 }
 
@@ -80,13 +77,6 @@ impl<B> From<NotRegistered<B>> for Error {
     }
 }
 
-/// What a caller's key is, where the provider does not choose keys.
-pub(crate) fn next_key() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 impl<B: Buf> Region<B> {
     /// Registers the bytes of a buffer (its length, not its spare capacity).
     pub(crate) fn register(
@@ -95,61 +85,36 @@ impl<B: Buf> Region<B> {
         access: Access,
     ) -> std::result::Result<Self, NotRegistered<B>> {
         let parked = Parked::park(buf.into_vec());
-        let memory = parked.buf();
-        let attr = MrAttr {
-            iov: vec![memory],
-            access: access.0,
-            offset: 0,
-            requested_key: next_key(),
-            flags: Flags::empty(),
-            shared: Sharing::Never,
-        };
-        let core = domain.core();
-        let mode = core.info.domain.mr_mode;
-        let base = if mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
-            memory.addr() as u64
-        } else {
-            0
-        };
-        match core.with(|_, _| core.domain.register(&attr)) {
-            Ok(mr) => Ok(Self {
-                mr: Some(mr),
+        match Registered::new(domain, parked.buf(), access, Sharing::Never) {
+            Ok(registered) => Ok(Self {
+                registered,
                 parked: Some(parked),
-                base,
-                len: memory.len(),
-                running: Arc::clone(&domain.0),
                 buf: std::marker::PhantomData,
             }),
-            Err(errno) => {
-                // Refused, so that the provider keeps nothing of it.
-                Err(NotRegistered {
-                    error: Error::new(errno, Operation::Register),
-                    buf: B::from_vec(parked.unpark()),
-                })
-            }
+            Err(error) => Err(NotRegistered {
+                error,
+                buf: B::from_vec(parked.unpark()),
+            }),
         }
     }
 
     /// Bytes it has.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.len
+        self.registered.len()
     }
 
     /// Whether it has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The place of the byte at `offset`, for peers. It may lie outside: what peers do there is
     /// refused.
     #[must_use]
     pub fn remote(&self, offset: usize) -> Remote {
-        Remote {
-            addr: self.base.wrapping_add(offset as u64),
-            key: self.mr.as_ref().map_or(0, AnyMr::key),
-        }
+        self.registered.remote(offset)
     }
 
     /// Copies bytes out, from `offset` on.
@@ -183,7 +148,7 @@ impl<B: Buf> Region<B> {
         let memory = self.parked.as_ref().map(Parked::buf);
         let part = memory.and_then(|memory| memory.slice(offset, len));
         let part = part.ok_or(Error::new(Errno::EINVAL, Operation::Register))?;
-        self.running.core.with(|_, _| act(part));
+        self.registered.alone(|| act(part));
         Ok(())
     }
 
@@ -195,9 +160,7 @@ impl<B: Buf> Region<B> {
 
     /// Peers have no way to the memory any more.
     fn revoke(&mut self) -> Vec<u8> {
-        if let Some(mr) = self.mr.take() {
-            self.running.core.with(|_, _| drop(mr));
-        }
+        self.registered.revoke();
         self.parked.take().map(Parked::unpark).unwrap_or_default()
     }
 }
@@ -210,7 +173,85 @@ impl<B: Buf> Drop for Region<B> {
 
 impl<B: Buf> fmt::Debug for Region<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Region")
+        self.registered.show("Region", f)
+    }
+}
+
+/// What a caller's key is, where the provider does not choose keys.
+fn next_key() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A registration of memory, which somebody else keeps until it is revoked.
+pub(crate) struct Registered {
+    mr: Option<AnyMr>,
+    base: u64,
+    len: usize,
+    running: Arc<Running>,
+}
+
+impl Registered {
+    /// Registers memory. Of what is refused the provider keeps nothing.
+    pub(crate) fn new(
+        domain: &Domain,
+        memory: UserBuf,
+        access: Access,
+        shared: Sharing,
+    ) -> Result<Self> {
+        let attr = MrAttr {
+            iov: vec![memory],
+            access: access.0,
+            offset: 0,
+            requested_key: next_key(),
+            flags: Flags::empty(),
+            shared,
+        };
+        let core = domain.core();
+        let mode = core.info.domain.mr_mode;
+        let base = match mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
+            true => memory.addr() as u64,
+            false => 0,
+        };
+        let mr = core.with(|_, _| core.domain.register(&attr));
+        let mr = mr.map_err(|errno| Error::new(errno, Operation::Register))?;
+        Ok(Self {
+            mr: Some(mr),
+            base,
+            len: memory.len(),
+            running: Arc::clone(&domain.0),
+        })
+    }
+
+    /// Bytes of the memory.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The place of the byte at `offset`, for peers.
+    pub(crate) fn remote(&self, offset: usize) -> Remote {
+        Remote {
+            addr: self.base.wrapping_add(offset as u64),
+            key: self.mr.as_ref().map_or(0, AnyMr::key),
+        }
+    }
+
+    /// Does something while the domain moves no bytes.
+    pub(crate) fn alone(&self, act: impl FnOnce()) {
+        self.running.core.with(|_, _| act());
+    }
+
+    /// Peers have no way to the memory any more.
+    pub(crate) fn revoke(&mut self) {
+        if let Some(mr) = self.mr.take() {
+            self.running.core.with(|_, _| drop(mr));
+        }
+    }
+
+    /// Shows a region under its name.
+    pub(crate) fn show(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
             .field("len", &self.len)
             .field("remote", &self.remote(0))
             .finish_non_exhaustive()

@@ -1,17 +1,15 @@
 //! Memory that peers on the same machine map.
 
 use std::fmt;
-use std::sync::Arc;
 
-use ripstop_core::provider::{MrAttr, Sharing};
+use ripstop_core::provider::Sharing;
+use ripstop_mem::ring::Window;
 use ripstop_os::SharedBuf;
-use ripstop_types::{Errno, Flags, MrMode};
+use ripstop_types::Errno;
 
-use crate::backend::AnyMr;
 use crate::domain::Domain;
-use crate::driver::Running;
 use crate::error::{Error, Operation, Result};
-use crate::region::{Access, next_key};
+use crate::region::{Access, Registered};
 use crate::rma::Remote;
 
 /// Memory that peers reach as a [`Region`](crate::Region), and that those on the same machine map:
@@ -44,44 +42,24 @@ use crate::rma::Remote;
 /// # }
 /// ```
 pub struct SharedRegion {
-    mr: Option<AnyMr>,
-    /// Lent to the domain while `mr` is there.
+    registered: Registered,
+    /// Lent to the domain until the registration is revoked.
     memory: Option<SharedBuf>,
-    base: u64,
-    len: usize,
-    running: Arc<Running>,
 }
 
 impl SharedRegion {
     pub(crate) fn register(domain: &Domain, len: usize, access: Access) -> Result<Self> {
-        let failed = |errno| Error::new(errno, Operation::Register);
-        let memory = SharedBuf::zeroed(len).map_err(failed)?;
-        let attr = MrAttr {
-            iov: vec![memory.buf()],
-            access: access.0,
-            offset: 0,
-            requested_key: next_key(),
-            flags: Flags::empty(),
-            shared: Sharing::Part(memory.part().clone()),
-        };
-        let core = domain.core();
-        let mode = core.info.domain.mr_mode;
-        let base = match mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
-            true => memory.buf().addr() as u64,
-            false => 0,
-        };
-        match core.with(|_, _| core.domain.register(&attr)) {
-            Ok(mr) => Ok(Self {
-                mr: Some(mr),
+        let memory = SharedBuf::zeroed(len);
+        let memory = memory.map_err(|errno| Error::new(errno, Operation::Register))?;
+        let part = Sharing::Part(memory.part().clone());
+        match Registered::new(domain, memory.buf(), access, part) {
+            Ok(registered) => Ok(Self {
+                registered,
                 memory: Some(memory),
-                base,
-                len,
-                running: Arc::clone(&domain.0),
             }),
-            Err(errno) => {
-                // Refused, so that the provider keeps nothing of it.
+            Err(error) => {
                 memory.free();
-                Err(failed(errno))
+                Err(error)
             }
         }
     }
@@ -90,17 +68,14 @@ impl SharedRegion {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub const fn len(&self) -> usize {
-        self.len
+        self.registered.len()
     }
 
     /// The place of the byte at `offset`, for peers. It may lie outside: what peers do there is
     /// refused.
     #[must_use]
     pub fn remote(&self, offset: usize) -> Remote {
-        Remote {
-            addr: self.base.wrapping_add(offset as u64),
-            key: self.mr.as_ref().map_or(0, AnyMr::key),
-        }
+        self.registered.remote(offset)
     }
 
     /// Copies bytes out, from `offset` on.
@@ -108,9 +83,7 @@ impl SharedRegion {
     /// # Errors
     /// `FI_EINVAL` for bytes that are not all inside.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
-        let memory = self.memory.as_ref().map(SharedBuf::window);
-        let done = memory.and_then(|window| window.read(offset, into).ok());
-        done.ok_or(Error::new(Errno::EINVAL, Operation::Register))
+        self.with(|window| window.read(offset, into))
     }
 
     /// Copies bytes in, from `offset` on.
@@ -118,17 +91,19 @@ impl SharedRegion {
     /// # Errors
     /// `FI_EINVAL` for bytes that are not all inside.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.with(|window| window.write(offset, bytes))
+    }
+
+    fn with<E>(&self, act: impl FnOnce(&Window) -> std::result::Result<(), E>) -> Result<()> {
         let memory = self.memory.as_ref().map(SharedBuf::window);
-        let done = memory.and_then(|window| window.write(offset, bytes).ok());
+        let done = memory.and_then(|window| act(window).ok());
         done.ok_or(Error::new(Errno::EINVAL, Operation::Register))
     }
 }
 
 impl Drop for SharedRegion {
     fn drop(&mut self) {
-        if let Some(mr) = self.mr.take() {
-            self.running.core.with(|_, _| drop(mr));
-        }
+        self.registered.revoke();
         if let Some(memory) = self.memory.take() {
             memory.free();
         }
@@ -137,9 +112,6 @@ impl Drop for SharedRegion {
 
 impl fmt::Debug for SharedRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedRegion")
-            .field("len", &self.len)
-            .field("remote", &self.remote(0))
-            .finish_non_exhaustive()
+        self.registered.show("SharedRegion", f)
     }
 }
