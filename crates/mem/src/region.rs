@@ -265,6 +265,14 @@ impl fmt::Debug for Region<'_> {
 #[inline]
 pub fn store(dst: UserBuf, src: &[u8]) -> usize {
     let n = dst.len().min(src.len());
+    if let (WORD, Some(word)) = (n, src.first_chunk())
+        && dst.addr().is_multiple_of(WORD)
+    {
+        // SAFETY: a whole aligned word of `dst`, which is writable by `UserBuf::from_raw`.
+        let place = unsafe { AtomicU64::from_ptr(dst.as_ptr().cast()) };
+        place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        return n;
+    }
     // SAFETY: `dst` is writable by `UserBuf::from_raw` and `src` readable; `n` is within both.
     unsafe { store_bytes(dst.as_ptr(), src.as_ptr(), n) };
     n

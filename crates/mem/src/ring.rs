@@ -114,7 +114,7 @@ pub use layout::{FACE, HEADER, INLINE, LEADING, LINE, Layout, RingError, Side};
 pub use piece::{AsSink, AsSource, Sink, Source};
 #[cfg(not(loom))]
 pub use primitive::Mapping;
-pub use reader::{Alone, Reader};
+pub use reader::{Alone, Reader, Short};
 pub use sleep::{Sleep, Watch};
 #[cfg(not(loom))]
 pub use window::Window;

@@ -89,6 +89,26 @@ fn entries_alone_come_whole_and_in_order() {
     });
 }
 
+/// As above, whatever is behind them.
+#[test]
+fn short_entries_come_whole_and_in_order() {
+    check(3, || {
+        let (writer, reader) = halves(&Memory::modelled(layout()));
+        let sender = thread::spawn(move || (0..6_u8).for_each(|i| write_all(&writer, &[i; 8])));
+        let mut next = 0;
+        while next < 6_u8 {
+            let Some(short) = reader.short() else {
+                thread::yield_now();
+                continue;
+            };
+            assert_eq!((short.len(), short.words()[0]), (8, [next; 8]));
+            short.done();
+            next += 1;
+        }
+        sender.join().unwrap();
+    });
+}
+
 /// Chunks use the lines of the buffer again, and are read in parts.
 #[test]
 fn chunks_come_whole_and_in_order() {

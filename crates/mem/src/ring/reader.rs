@@ -121,6 +121,27 @@ impl Reader {
         })
     }
 
+    /// The next entry, if it is a small one of which nothing was read, whatever is behind it.
+    #[must_use]
+    #[inline(always)]
+    pub fn short(&self) -> Option<Short<'_>> {
+        if self.current.load(Relaxed) != 0 {
+            return None;
+        }
+        let at = self.head.load(Relaxed);
+        let cell = self.cells.at(at);
+        let state = cell.state();
+        if !is_lap(state, at) {
+            return None;
+        }
+        Some(Short {
+            reader: self,
+            cell,
+            len: entry::as_small(state)?,
+            at,
+        })
+    }
+
     /// As [`read`](Self::read), into several pieces in order; nothing is written behind the
     /// bytes that came.
     ///
@@ -252,6 +273,7 @@ impl Reader {
     }
 
     /// Goes to the next entry.
+    #[inline]
     fn step(&self, at: u64) -> u64 {
         let next = self.turn.next(at);
         self.head.store(next, Relaxed);
@@ -390,6 +412,47 @@ impl Alone<'_> {
     #[inline(always)]
     pub fn done(self) {
         self.reader.head.store(self.next, Relaxed);
+    }
+}
+
+/// A small entry that is the next one, see [`Reader::short`]. It stays that until
+/// [`done`](Self::done).
+///
+/// The peer may write it meanwhile: what is looked at twice may differ.
+pub struct Short<'a> {
+    reader: &'a Reader,
+    cell: Cell<'a>,
+    len: usize,
+    at: u64,
+}
+
+impl Short<'_> {
+    /// The bytes of the stream that it has, 1 to [`INLINE`].
+    #[must_use]
+    #[inline(always)]
+    #[expect(clippy::len_without_is_empty, reason = "an entry is never empty")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All its bytes, of which those behind the length have any value.
+    #[must_use]
+    #[inline(always)]
+    pub fn words(&self) -> [[u8; 8]; INLINE / 8] {
+        self.cell.words()
+    }
+
+    /// It was read. The writer may have been told of room then
+    /// ([`Reader::take_notice`]).
+    #[inline(always)]
+    pub fn done(self) {
+        self.reader.step(self.at);
+    }
+}
+
+impl fmt::Debug for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Short({} B)", self.len)
     }
 }
 

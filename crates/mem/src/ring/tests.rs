@@ -524,6 +524,55 @@ fn an_entry_alone_can_be_taken_from_where_it_is() {
 }
 
 #[test]
+fn short_messages_are_taken_one_behind_the_other() {
+    let (writer, reader) = direction(16, 4096);
+    assert!(reader.short().is_none());
+    let (mut sent, mut taken, mut credits) = (0, 0, 0);
+    for burst in [1, 3, 16, 7, 12, 2] {
+        for _ in 0..burst {
+            let (header, mut payload) = (pattern(sent, HEADER), pattern(sent + 9, 16));
+            let header = header.first_chunk().unwrap();
+            let room = writer.has_room() == Ok(true);
+            assert!(room && writer.write_short(header, user(&mut payload)));
+            sent += 1;
+        }
+        while let Some(short) = reader.short() {
+            let want = [pattern(taken, HEADER), pattern(taken + 9, 16)].concat();
+            assert_eq!((short.len(), short.words().concat()), (56, want));
+            // It is there until it is done.
+            assert!(reader.is_ready());
+            short.done();
+            credits += usize::from(reader.take_notice());
+            taken += 1;
+        }
+        assert_eq!(taken, sent);
+        assert!(!reader.is_ready());
+    }
+    assert_eq!((sent, credits), (41, 10));
+}
+
+#[test]
+fn what_is_not_short_goes_another_way() {
+    let (writer, reader) = direction(4, 4096);
+    let (header, mut payload) = ([7; HEADER], [8; 17]);
+    assert!(!writer.write_short(&header, user(&mut payload)));
+    assert!(!reader.is_ready());
+    for count in 0..4 {
+        assert!(writer.write_short(&header, user(&mut payload[..count])));
+    }
+    assert!(
+        !writer.write_short(&header, user(&mut payload[..1])),
+        "no room"
+    );
+    // One that was begun, and one with a chunk.
+    assert_eq!(reader.read_into(&mut [&mut [0; 8][..]]), Ok(8));
+    assert!(reader.short().is_none());
+    assert_eq!(reader.read(&mut [0; 200]), Ok(158));
+    assert_eq!(writer.write(Source::from(&[1; 200][..])), Ok(200));
+    assert!(reader.is_ready() && reader.short().is_none());
+}
+
+#[test]
 fn what_is_not_a_small_entry_alone_is_left_to_reads() {
     let (writer, reader) = direction(16, 4096);
     let sent = pattern(0, 3000);

@@ -130,6 +130,22 @@ impl Writer {
         self.write_long(&header, header_len, payload)
     }
 
+    /// As [`write_message`](Self::write_message), of a header that is as long as it may be, if all
+    /// goes into one small entry and there is room for it; `false` says that nothing was written.
+    #[inline(always)]
+    #[must_use]
+    pub fn write_short(&self, header: &[u8; HEADER], payload: UserBuf) -> bool {
+        let at = self.tail.load(Relaxed);
+        if payload.len() > INLINE - HEADER || at == self.limit.load(Relaxed) {
+            return false;
+        }
+        let cell = self.cells.at(at);
+        cell.put_header(header, HEADER);
+        cell.put(HEADER, payload);
+        self.publish(at, cell, entry::small(HEADER + payload.len()));
+        true
+    }
+
     /// A message that is not one small entry, or without room.
     #[inline(never)]
     fn write_long(

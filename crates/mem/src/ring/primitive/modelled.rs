@@ -126,10 +126,10 @@ impl Cell<'_> {
         self.write(|bytes| bytes[..len].copy_from_slice(&header[..len]));
     }
 
-    pub(in crate::ring) fn words(self) -> [[u8; 8]; 3] {
+    pub(in crate::ring) fn words<const WORDS: usize>(self) -> [[u8; 8]; WORDS] {
         self.read(|bytes| {
             let (words, _) = bytes.as_chunks::<8>();
-            [words[0], words[1], words[2]]
+            core::array::from_fn(|at| words[at])
         })
     }
 

@@ -181,10 +181,14 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The first 24 bytes of the entry, each word loaded once.
+    /// The first words of the entry, at most 7, each loaded once.
     #[inline(always)]
-    pub(in crate::ring) fn words(self) -> [[u8; 8]; 3] {
-        [8, 16, 24].map(|off| self.word(off).load(Ordering::Relaxed).to_ne_bytes())
+    pub(in crate::ring) fn words<const WORDS: usize>(self) -> [[u8; 8]; WORDS] {
+        const { assert!(8 * WORDS <= INLINE) };
+        core::array::from_fn(|at| {
+            let word = self.word(8 + 8 * at).load(Ordering::Relaxed);
+            word.to_ne_bytes()
+        })
     }
 
     /// Copies from byte `off` of the entry on into `dst`, as much as there is.
