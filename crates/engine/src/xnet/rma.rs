@@ -5,7 +5,7 @@
 //! first byte moves. What it denies is answered by a refusal where the peers agreed on that,
 //! and else ends the connection, which is all the C library's protocol has for it.
 
-use ripstop_types::{AtomicKind, Completion, Context, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_types::{AtomicKind, Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{
     Answer, BaseFlags, Header, MAX_HEADER, MAX_RMA, Op, Reason, RmaIovs,
 };
@@ -13,9 +13,10 @@ use ripstop_wire::xnet::cm::Extensions;
 
 use super::atomic::Operation;
 use super::conn::{Conn, TxDone, TxInfo};
-use super::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION};
+use super::engine::{Engine, Ep, EpConfig, Limits};
 use super::rx::Target;
 use super::tx::{Posted, marked};
+use super::write::WRITTEN;
 use crate::matching::Envelope;
 use crate::mr::Denied;
 use crate::pool::NIL;
@@ -424,16 +425,7 @@ impl<B: Buffer> Engine<B> {
         let Some(ep) = eps.get(conn.config.ep) else {
             return;
         };
-        if let Some(counter) = counters.get_mut(ep.config.write_counter) {
-            counter.failure();
-        }
-        if let Some(cq) = cqs.get_mut(ep.config.tx_cq) {
-            let entry = Completion {
-                flags: Flags::RMA.union(Flags::WRITE),
-                ..NO_COMPLETION
-            };
-            cq.push_error(super::engine::error_entry(entry, error, conn));
-        }
+        ep.config.fail(cqs, counters, (WRITTEN, 0), error, conn);
     }
 }
 

@@ -7,11 +7,13 @@ use ripstop_wire::xnet::cm::Extensions;
 use super::atomic::Atomic;
 use super::coll::CollSend;
 use super::conn::{Chunk, Conn, TxDone, TxInfo, is_slot};
-use super::engine::{Engine, Ep, Limits};
+use super::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION, error_entry};
 use super::rma::{ONE_SIDED, Rma};
 use super::small::put_header;
 use super::work::WORK;
-use crate::pool::NIL;
+use crate::counter::Counter;
+use crate::cq::CompletionQueue;
+use crate::pool::{NIL, Places, Pool};
 use crate::{Buffer, Iov};
 
 /// A message to be sent.
@@ -183,6 +185,52 @@ impl<B: Buffer> Send<B> {
             completion: self.completion,
             ack: self.ack,
             len: self.iov.len(),
+        }
+    }
+}
+
+impl EpConfig {
+    /// Counts and reports an operation of the endpoint that has succeeded.
+    #[inline]
+    pub(super) fn succeed(
+        &self,
+        cqs: &mut Places<CompletionQueue>,
+        counters: &mut Pool<Counter>,
+        info: &TxInfo,
+    ) {
+        if let Some(counter) = counters.get_mut(self.counter_of(info.flags)) {
+            counter.success(info.len);
+        }
+        if info.completion
+            && let Some(cq) = cqs.get_mut(self.tx_cq)
+        {
+            cq.push(Completion {
+                context: info.context,
+                flags: info.flags,
+                ..NO_COMPLETION
+            });
+        }
+    }
+
+    /// Counts and reports one that has failed, with the flags and the context of its entry.
+    pub(super) fn fail<B: Buffer>(
+        &self,
+        cqs: &mut Places<CompletionQueue>,
+        counters: &mut Pool<Counter>,
+        (flags, context): (Flags, Context),
+        error: Errno,
+        conn: &Conn<B>,
+    ) {
+        if let Some(counter) = counters.get_mut(self.counter_of(flags)) {
+            counter.failure();
+        }
+        if let Some(cq) = cqs.get_mut(self.tx_cq) {
+            let completion = Completion {
+                context,
+                flags,
+                ..NO_COMPLETION
+            };
+            cq.push_error(error_entry(completion, error, conn));
         }
     }
 }
@@ -587,7 +635,7 @@ impl<B: Buffer> Engine<B> {
                 cq.push(Completion {
                     context: info.context,
                     flags: info.flags,
-                    ..super::engine::NO_COMPLETION
+                    ..NO_COMPLETION
                 });
             }
             conn.dones.skip();
@@ -624,18 +672,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         ep.outstanding = ep.outstanding.wrapping_sub(1);
-        if let Some(counter) = counters.get_mut(ep.config.counter_of(info.flags)) {
-            counter.success(info.len);
-        }
-        if info.completion
-            && let Some(cq) = cqs.get_mut(ep.config.tx_cq)
-        {
-            cq.push(Completion {
-                context: info.context,
-                flags: info.flags,
-                ..super::engine::NO_COMPLETION
-            });
-        }
+        ep.config.succeed(cqs, counters, info);
     }
 
     pub(super) fn fail_tx(&mut self, conn_id: u32, info: &TxInfo, error: Errno) {
@@ -659,17 +696,8 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         ep.outstanding = ep.outstanding.wrapping_sub(1);
-        if let Some(counter) = counters.get_mut(ep.config.counter_of(info.flags)) {
-            counter.failure();
-        }
-        if let Some(cq) = cqs.get_mut(ep.config.tx_cq) {
-            let completion = Completion {
-                context: info.context,
-                flags: info.flags,
-                ..super::engine::NO_COMPLETION
-            };
-            cq.push_error(super::engine::error_entry(completion, error, conn));
-        }
+        let what = (info.flags, info.context);
+        ep.config.fail(cqs, counters, what, error, conn);
     }
 
     pub(super) fn fail_deferred(&mut self, conn_id: u32, deferred: Deferred<B>, error: Errno) {

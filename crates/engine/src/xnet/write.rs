@@ -4,13 +4,14 @@
 use ripstop_types::{Completion, Context, Flags, RmaIov};
 use ripstop_wire::xnet::base::{WRITE_LEN, emit_write, parse_write};
 
+use super::conn::TxInfo;
 use super::engine::{Engine, NO_COMPLETION};
 use super::rx::{RxState, Whole};
 use crate::Buffer;
 use crate::pool::NIL;
 
 /// What a plain write is reported as.
-const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
+pub(super) const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
 
 impl<B: Buffer> Engine<B> {
     /// The header of a write that may be written to the stream before the engine notes anything
@@ -84,18 +85,14 @@ impl<B: Buffer> Engine<B> {
         let Some(ep) = conns.get(conn_id).and_then(|c| eps.get(c.config.ep)) else {
             return;
         };
-        if let Some(counter) = counters.get_mut(ep.config.counter_of(flags)) {
-            counter.success(len);
-        }
-        if let Some(context) = completion
-            && let Some(cq) = cqs.get_mut(ep.config.tx_cq)
-        {
-            cq.push(Completion {
-                context,
-                flags,
-                ..NO_COMPLETION
-            });
-        }
+        let info = TxInfo {
+            context: completion.unwrap_or_default(),
+            flags,
+            completion: completion.is_some(),
+            ack: false,
+            len,
+        };
+        ep.config.succeed(cqs, counters, &info);
     }
 
     /// As [`Engine::rx_at_hand`], for a plain write to one piece of memory that nobody counts.
