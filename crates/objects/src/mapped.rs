@@ -11,7 +11,7 @@ use ripstop_engine::xnet::{Atomic, Level, Rma, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, Window};
 use ripstop_os::{Shareable, clock};
-use ripstop_types::{AtomicKind, Context, FiAddr, Flags, RmaIov};
+use ripstop_types::{AtomicKind, FiAddr, Flags, RmaIov};
 
 use crate::pulse::Pulse as _;
 use crate::rma::CLOSING;
@@ -202,26 +202,36 @@ impl<T: Transport> State<T> {
 
 // The initiator.
 impl<T: Transport> State<T> {
-    /// The connection to a peer that has offered regions, if nothing is under way on it.
+    /// The connection to a peer, if it has offered regions.
     #[inline]
-    fn mapped_route(&self, ep: u32, peer: FiAddr) -> Option<(u32, &T::Link)> {
-        if !T::Link::MAPS {
-            return None;
-        }
+    fn mapped_route(&self, ep: u32, peer: FiAddr) -> Option<u32> {
         let id = self.eps.get(ep as usize)?.as_ref()?.route(peer);
         let stream = self.streams.get(id as usize)?.as_ref()?;
-        if !stream.mapped || !self.engine.is_settled(id) {
-            return None;
-        }
-        Some((id, stream.link.as_ref()?))
+        (T::Link::MAPS && stream.mapped).then_some(id)
     }
 
-    /// Writes one buffer to a region that is mapped; [`State::have_reached`] reports it. `false` says
-    /// that nothing was done.
-    #[inline(never)]
-    pub(crate) fn put_mapped(&self, id: u32, link: &T::Link, buf: UserBuf, to: &RmaIov) -> bool {
+    /// Does something in a region that is mapped, if there is one and nothing is under way on the
+    /// connection.
+    #[inline]
+    fn reach<R>(
+        &mut self,
+        id: u32,
+        place: &RmaIov,
+        act: impl FnOnce(&Window, usize) -> Option<R>,
+    ) -> Option<R> {
+        let stream = self.streams.get_mut(id as usize)?.as_mut()?;
+        if !T::Link::MAPS || !stream.mapped || !self.engine.is_settled(id) {
+            return None;
+        }
+        let link = stream.link.as_ref()?;
+        link.reach(&mut stream.windows, place, act)
+    }
+
+    /// Writes one buffer to a region that is mapped; `false` says that nothing was done.
+    #[inline]
+    pub(crate) fn put_mapped(&mut self, id: u32, buf: UserBuf, to: &RmaIov) -> bool {
         let put = |window: &Window, at| window.put(at, buf).ok();
-        self.engine.is_settled(id) && link.reach(to, put).is_some()
+        self.reach(id, to, put).is_some()
     }
 
     /// Carries out a read or write in a region that is mapped; `false` says that nothing was done.
@@ -234,15 +244,15 @@ impl<T: Transport> State<T> {
         if !plain || place.len > LONGEST || rma.iov.len() != place.len {
             return false;
         }
-        let Some((id, link)) = self.mapped_route(ep, peer) else {
+        let Some(id) = self.mapped_route(ep, peer) else {
             return false;
         };
         let segments = rma.iov.segments();
         let done = match rma.kind {
-            RmaKind::Write => link.reach(&place, |window, at| {
+            RmaKind::Write => self.reach(id, &place, |window, at| {
                 each(segments, at, |at, buf| window.put(at, buf).ok())
             }),
-            RmaKind::Read => link.reach(&place, |window, at| {
+            RmaKind::Read => self.reach(id, &place, |window, at| {
                 each(segments, at, |at, buf| window.take(at, buf).ok())
             }),
             RmaKind::Atomic => None,
@@ -255,7 +265,9 @@ impl<T: Transport> State<T> {
             RmaKind::Write | RmaKind::Atomic => Flags::WRITE,
         };
         let completion = rma.completion.then_some(rma.context);
-        self.have_reached(id, Flags::RMA.union(what), completion, place.len);
+        self.engine
+            .done_directly(id, Flags::RMA.union(what), completion, place.len);
+        self.have_reached(place.len);
         true
     }
 
@@ -276,7 +288,7 @@ impl<T: Transport> State<T> {
         if !plain || len > OPERANDS || !atomic.is_sound() {
             return false;
         }
-        let Some((id, link)) = self.mapped_route(ep, peer) else {
+        let Some(id) = self.mapped_route(ep, peer) else {
             return false;
         };
         let (mut operand, mut compare) = ([0; OPERANDS], [0; OPERANDS]);
@@ -287,7 +299,7 @@ impl<T: Transport> State<T> {
         );
         let fetches = atomic.kind != AtomicKind::Plain;
         let fetched = result.get_mut(..len).filter(|_| fetches);
-        let done = link.reach(&place, |window, at| {
+        let done = self.reach(id, &place, |window, at| {
             if !window.is_atomic(atomic.datatype, at) {
                 return None;
             }
@@ -307,20 +319,15 @@ impl<T: Transport> State<T> {
             crate::place::copy_user(&atomic.result, 0, place.len, bytes);
         }
         let completion = atomic.completion.then_some(atomic.context);
-        self.have_reached(id, Flags::ATOMIC.union(what), completion, place.len);
+        self.engine
+            .done_directly(id, Flags::ATOMIC.union(what), completion, place.len);
+        self.have_reached(place.len);
         true
     }
 
-    /// Reports what was done.
-    #[inline(never)]
-    pub(crate) fn have_reached(
-        &mut self,
-        id: u32,
-        flags: Flags,
-        completion: Option<Context>,
-        len: u64,
-    ) {
-        self.engine.done_directly(id, flags, completion, len);
+    /// After so many bytes of an operation that was carried out and reported.
+    #[inline]
+    pub(crate) fn have_reached(&mut self, len: u64) {
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }

@@ -201,6 +201,7 @@ impl<T: Transport> State<T> {
         epoll.add(&link, token::stream(id, generation), interest)?;
         stream.interest = interest;
         stream.link = Some(std::sync::Arc::new(link));
+        (stream.mapped, stream.windows) = (false, Default::default());
         Ok(())
     }
 

@@ -47,17 +47,18 @@ impl<T: Transport> State<T> {
         }
         let completes = !state.tx_selective || given.contains(Flags::COMPLETION);
         let id = state.route(call.peer);
+        if self.put_mapped(id, buf, &to) {
+            let completion = completes.then_some(call.context);
+            self.engine.done_directly(id, WRITTEN, completion, to.len);
+            self.have_reached(to.len);
+            return true;
+        }
         let Some(Some(stream)) = self.streams.get(id as usize) else {
             return false;
         };
         let Some(link) = &stream.link else {
             return false;
         };
-        if T::Link::MAPS && stream.mapped && self.put_mapped(id, link, buf, &to) {
-            let completion = completes.then_some(call.context);
-            self.have_reached(id, WRITTEN, completion, to.len);
-            return true;
-        }
         if !link.takes_whole(buf.len()) {
             return false;
         }

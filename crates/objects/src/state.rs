@@ -231,8 +231,8 @@ impl<T: Transport> State<T> {
         if looks::<T>()
             && let Some(link) = stream.link.as_ref()
         {
-            link.heard();
-            stream.mapped = T::Link::MAPS && link.has_offers();
+            link.heard(&mut stream.windows);
+            stream.mapped = T::Link::MAPS && T::Link::has_mapped(&stream.windows);
             self.rung = true;
             self.leave_ended(id);
         }

@@ -7,7 +7,7 @@ use ripstop_engine::xnet::cm::CmReader;
 use ripstop_os::Interest;
 
 use crate::stage::Stage;
-use crate::transport::Transport;
+use crate::transport::{Link, Transport};
 
 /// How far a stream has come.
 #[derive(Debug)]
@@ -53,6 +53,8 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) round: u32,
     /// The peer has offered regions that are reached past the stream.
     pub(crate) mapped: bool,
+    /// Those regions.
+    pub(crate) windows: <T::Link as Link>::Windows,
     /// In the list of streams with staged bytes.
     pub(crate) dirty: bool,
     /// What epoll watches.
@@ -91,6 +93,7 @@ impl<T: Transport> Stream<T> {
             leftover: Vec::new(),
             round: 0,
             mapped: false,
+            windows: Default::default(),
             dirty: false,
             interest: Interest::default(),
             deadline: None,

@@ -266,6 +266,9 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// Whether each side may map regions of the other, and reach them past the stream.
     const MAPS: bool = false;
 
+    /// The regions of the peer that this side has mapped.
+    type Windows: Debug + Default + Send;
+
     /// Of a link that [maps](Link::MAPS): tells the peer of a region that it may map. Where there
     /// is no room for that, the peer does without.
     fn offer(&self, _: &Offer) {}
@@ -283,9 +286,9 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// Of a link that [maps](Link::MAPS): all that was read from it is applied.
     fn tell_applied(&self) {}
 
-    /// Of a link that [maps](Link::MAPS): whether the peer has offered regions. To be asked again
-    /// after [`Link::heard`].
-    fn has_offers(&self) -> bool {
+    /// Of a link that [maps](Link::MAPS): whether the peer has offered regions that are mapped. To
+    /// be asked again after [`Link::heard`].
+    fn has_mapped(_windows: &Self::Windows) -> bool {
         false
     }
 
@@ -295,6 +298,7 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// not, or as `act` says.
     fn reach<R>(
         &self,
+        _windows: &mut Self::Windows,
         _place: &RmaIov,
         _act: impl FnOnce(&Window, usize) -> Option<R>,
     ) -> Option<R> {
@@ -328,8 +332,9 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
 
     /// Epoll says that the descriptor can be read or has ended, of a link that a domain looks at
     /// itself ([`Pulse`]): bells are taken away, and an end is remembered for [`Link::recv`], which
-    /// tells it behind all that came before.
-    fn heard(&self) {}
+    /// tells it behind all that came before. Regions that the peer has offered are mapped, and those
+    /// that it has taken back forgotten.
+    fn heard(&self, _windows: &mut Self::Windows) {}
 
     /// Whether [`Link::heard`] has found the end: the descriptor tells nothing more.
     fn has_ended(&self) -> bool {

@@ -64,9 +64,8 @@ struct Rings {
     /// does not tell.
     process: Option<Process>,
     peer: Name,
-    /// What the peer offers, as it comes and as it is mapped.
+    /// What the peer says of its regions, as it comes.
     inbox: Mutex<Inbox>,
-    windows: Mutex<Windows>,
     patience: Patience,
 }
 
@@ -244,8 +243,7 @@ impl Rings {
     }
 
     /// What has come off the socket.
-    fn told(&self, bytes: &[u8], descriptors: Option<Vec<OwnedFd>>) {
-        let mut windows = self.windows.lock();
+    fn told(&self, bytes: &[u8], descriptors: Option<Vec<OwnedFd>>, windows: &mut Windows) {
         let peer = &self.peer;
         let note = |said, fd| match (said, fd) {
             (Said::Offered(record), Some(fd)) => {
@@ -419,13 +417,12 @@ impl Link for ShmLink {
                 process: self.socket.peer_process().ok(),
                 peer,
                 inbox: Mutex::default(),
-                windows: Mutex::default(),
                 patience: Patience::default(),
             });
         }
     }
 
-    fn heard(&self) {
+    fn heard(&self, windows: &mut Windows) {
         let Some(rings) = self.rings.get() else {
             return;
         };
@@ -435,7 +432,7 @@ impl Link for ShmLink {
             let ended = match self.socket.recv_some(&mut bytes) {
                 Ok((0, _)) => true,
                 Ok((count, descriptors)) => {
-                    rings.told(&bytes[..count], descriptors);
+                    rings.told(&bytes[..count], descriptors, windows);
                     false
                 }
                 Err(Errno::EAGAIN) if read > 0 => return,
@@ -446,13 +443,15 @@ impl Link for ShmLink {
             if ended {
                 rings.ended.store(true, Ordering::Relaxed);
             }
-            if ended || rings.windows.lock().is_empty() {
+            if ended || windows.is_empty() {
                 return;
             }
         }
     }
 
     const MAPS: bool = true;
+
+    type Windows = Windows;
 
     fn offer(&self, offer: &Offer) {
         let record = Record {
@@ -480,15 +479,18 @@ impl Link for ShmLink {
         }
     }
 
-    fn has_offers(&self) -> bool {
-        let rings = self.rings.get();
-        rings.is_some_and(|rings| !rings.windows.lock().is_empty())
+    fn has_mapped(windows: &Windows) -> bool {
+        !windows.is_empty()
     }
 
     #[inline]
-    fn reach<R>(&self, place: &RmaIov, act: impl FnOnce(&Window, usize) -> Option<R>) -> Option<R> {
+    fn reach<R>(
+        &self,
+        windows: &mut Windows,
+        place: &RmaIov,
+        act: impl FnOnce(&Window, usize) -> Option<R>,
+    ) -> Option<R> {
         let rings = self.rings.get()?;
-        let mut windows = rings.windows.lock();
         let (grant, window, at) = windows.find(place)?;
         if rings.ended.load(Ordering::Relaxed) || !rings.is_settled(place.len) {
             return None;

@@ -168,7 +168,7 @@ impl Inbox {
 
 /// Regions of the peer, at most one in each slot.
 #[derive(Debug, Default)]
-pub(crate) struct Windows(Vec<Mapped>);
+pub struct Windows(Vec<Mapped>);
 
 #[derive(Debug)]
 struct Mapped {

@@ -20,6 +20,7 @@ use ripstop_wire::xnet::rdm::Greeting;
 use crate::common::{self, End, pattern};
 use crate::link::ShmLink;
 use crate::listener::ShmListener;
+use crate::mapped::Windows;
 use crate::name::Name;
 use crate::params::Params;
 use crate::pulse::Looks;
@@ -246,8 +247,10 @@ impl Link for NotedLink {
         self.link.up();
     }
 
-    fn heard(&self) {
-        self.link.heard();
+    type Windows = ();
+
+    fn heard(&self, (): &mut ()) {
+        self.link.heard(&mut Windows::default());
     }
 
     fn has_ended(&self) -> bool {

@@ -102,6 +102,8 @@ impl Transport for Tcp {
 }
 
 impl Link for TcpSocket {
+    type Windows = ();
+
     type Addr = SocketAddr;
 
     #[inline(always)]
