@@ -161,8 +161,9 @@ impl Book {
         slot.state = State::Posted;
         slot.kind = kind;
         slot.token = token;
-        if !matches!(held, Held::Nothing) {
-            slot.held = held;
+        match held {
+            Held::Nothing => {}
+            held => release(std::mem::replace(&mut slot.held, held)),
         }
         let op = OpId {
             index,
@@ -261,7 +262,7 @@ impl Book {
         }
         match self.leave(index) {
             Held::Nothing => {}
-            held => drop(held),
+            held => release(held),
         }
         Some(token)
     }
@@ -328,6 +329,13 @@ impl Book {
             _ => std::mem::take(&mut slot.held),
         }
     }
+}
+
+/// Lets memory go, which few operations have.
+#[cold]
+#[inline(never)]
+fn release(held: Held) {
+    drop(held);
 }
 
 impl Drop for Book {
