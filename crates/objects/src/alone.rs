@@ -2,9 +2,9 @@
 
 use ripstop_engine::xnet::{Engine, Whole};
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::Alone;
+use ripstop_mem::ring::{Alone, INLINE};
 use ripstop_types::Completion;
-use ripstop_wire::xnet::base::Small;
+use ripstop_wire::xnet::base::{Small, WRITE_LEN};
 
 use crate::hot::{Found, NOTHING};
 use crate::state::State;
@@ -40,6 +40,52 @@ impl<T: Transport> State<T> {
         };
         hot.found();
         Some(completion)
+    }
+}
+
+/// The longest write in bytes that is one short piece with its header.
+pub(crate) const SHORT: usize = INLINE - WRITE_LEN;
+
+/// So many writes are taken at once: one busy peer does not keep the others waiting.
+const MOST: usize = 256;
+
+impl<T: Transport> State<T> {
+    /// Takes short plain writes, each from where it is to where it goes. Returns whether that was
+    /// all there is.
+    #[inline(never)]
+    pub(crate) fn take_writes(&mut self) -> bool {
+        let Self { engine, hot, .. } = self;
+        let turn = usize::from(hot.turn);
+        let (Some(link), id) = (hot.sockets[turn].as_ref(), hot.ids[turn]) else {
+            return false;
+        };
+        let mut taken = 0;
+        if let Some(writes) = engine.rx_short_writes(id) {
+            while let Some(short) = link.short() {
+                let words = short.words();
+                let (header, payload) = words.as_flattened().split_at(WRITE_LEN);
+                let place = header
+                    .first_chunk()
+                    .and_then(|header| writes.place(header, short.len()));
+                let Some(place) = place else { break };
+                ripstop_mem::store(place, payload);
+                short.done();
+                taken += 1;
+                if taken == MOST {
+                    break;
+                }
+            }
+        }
+        hot.writes_come = taken > 0;
+        if taken == 0 {
+            return false;
+        }
+        link.have_taken();
+        if link.is_ready() {
+            return false;
+        }
+        hot.found();
+        true
     }
 }
 

@@ -153,6 +153,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
             has_rx: false,
             dscp,
             counted: false,
+            writes_counted: false,
             shared_srx: false,
             peer_rx: false,
             srx,

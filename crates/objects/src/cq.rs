@@ -10,9 +10,9 @@ use ripstop_core::provider::{CompletionQueue, CqAttr, Look};
 use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Inner, Mode};
-use crate::hot::{Found, NOTHING, Quick};
+use crate::hot::{Found, NOTHING, Quick, READY};
 use crate::state::{State, Waited};
-use crate::transport::Transport;
+use crate::transport::{Link as _, Transport};
 use crate::wait::Wait;
 
 /// Entries of a queue whose opener named no number.
@@ -123,6 +123,10 @@ impl<T: Transport, K: Mode> Cq<T, K> {
     ) -> Result<usize> {
         match found {
             NOTHING => state.progress_all(),
+            // They complete nothing.
+            READY if T::Link::GATHERS && state.hot.writes_come && state.take_writes() => {
+                return Err(Errno::EAGAIN);
+            }
             found => state.handle_found(found),
         }
         let taken = take(&mut state, self.id, max, &mut entry);

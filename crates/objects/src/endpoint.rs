@@ -396,6 +396,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if self.part != Part::Rx {
             ep.has_tx = sends;
             ep.counted = bound.counting.tx_counter != NIL;
+            ep.writes_counted = bound.counting.write_counter != NIL;
         }
         if self.part != Part::Tx {
             ep.peer_rx = receives && bound.peer_rx.is_some();
@@ -606,13 +607,15 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         state.post_rma(self.id, RmaKind::Read, iov, call, None)
     }
 
+    #[inline(always)]
     fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        let mut state = self.domain.lock();
-        if T::Link::GATHERS && state.write_one(self.id, iov, call) {
-            return Ok(());
+        let mut state = self.inner.state.lock();
+        if T::Link::GATHERS
+            && let (&[buf], &[to], None, None) = (iov, call.remote, call.data, call.flags)
+        {
+            return state.write_one(self.id, buf, to, call.peer, call.context);
         }
-        let iov = Iov::new(iov)?;
-        state.post_rma(self.id, RmaKind::Write, iov, call, None)
+        state.write(self.id, iov, call)
     }
 
     fn inject_write(

@@ -65,6 +65,8 @@ pub(crate) struct EpState<T: Transport> {
     pub(crate) dscp: Option<u8>,
     /// It has a counter of sends.
     pub(crate) counted: bool,
+    /// It has a counter of writes.
+    pub(crate) writes_counted: bool,
     pub(crate) shared_srx: bool,
     /// Its receives are another provider's.
     pub(crate) peer_rx: bool,

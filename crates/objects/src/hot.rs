@@ -9,6 +9,7 @@ use ripstop_mem::UserBuf;
 use ripstop_os::clock;
 use ripstop_types::{Errno, Result};
 
+use crate::alone::SHORT;
 use crate::pulse::{Pulse as _, looks};
 use crate::state::{State, token};
 use crate::transport::{Link as _, Transport};
@@ -56,6 +57,8 @@ pub(crate) struct Hot<T: Transport> {
     quick: u32,
     /// Reads in vain until the next poll that are not in `quick`.
     left: u32,
+    /// What was read last from a stream that was just active had short writes.
+    pub(crate) writes_come: bool,
     /// Reads that are not in vain until one counts as in vain; never 0 between two reads.
     finds: u32,
     /// Polls until streams are remembered again.
@@ -74,7 +77,7 @@ pub(crate) struct Hot<T: Transport> {
 pub(crate) type Found = isize;
 
 /// There is something that was not read yet, on a link that gathers.
-const READY: Found = Found::MAX;
+pub(crate) const READY: Found = Found::MAX;
 
 /// It was not read: more is to be done, by [`State::progress_all`].
 pub(crate) const NOTHING: Found = 0;
@@ -96,6 +99,7 @@ impl<T: Transport> Default for Hot<T> {
             turn: false,
             quick: 1,
             left: 0,
+            writes_come: false,
             finds: FINDS,
             cold_for: 0,
             writes: 0,
@@ -522,6 +526,7 @@ impl<T: Transport> State<T> {
             engine,
             streams,
             staging,
+            hot,
             ..
         } = self;
         let Some(Some(stream)) = streams.get(id as usize) else {
@@ -543,7 +548,10 @@ impl<T: Transport> State<T> {
             let place = whole.memory.first(whole.len);
             let front = bytes.get(whole.header_len..).unwrap_or_default();
             let done = match stored {
-                true => ripstop_mem::store(place, front),
+                true => {
+                    hot.writes_come |= whole.len <= SHORT;
+                    ripstop_mem::store(place, front)
+                }
                 false => ripstop_mem::copy_out(place, front),
             };
             rest -= whole.header_len + done;

@@ -202,16 +202,21 @@ impl<T: Transport> State<T> {
 
 // The initiator.
 impl<T: Transport> State<T> {
-    /// The connection to a peer, if it has offered regions.
+    /// The connection to a peer, if it [is mapped](Self::is_mapped).
     #[inline]
     fn mapped_route(&self, ep: u32, peer: FiAddr) -> Option<u32> {
         let id = self.eps.get(ep as usize)?.as_ref()?.route(peer);
-        let stream = self.streams.get(id as usize)?.as_ref()?;
-        (T::Link::MAPS && stream.mapped).then_some(id)
+        self.is_mapped(id).then_some(id)
     }
 
-    /// Does something in a region that is mapped, if there is one and nothing is under way on the
-    /// connection.
+    /// Whether the peer of a connection has offered regions, and nothing is under way there.
+    #[inline]
+    fn is_mapped(&self, id: u32) -> bool {
+        let stream = self.streams.get(id as usize).and_then(Option::as_ref);
+        T::Link::MAPS && stream.is_some_and(|stream| stream.mapped) && self.engine.is_settled(id)
+    }
+
+    /// Does something in a region of a connection that [is mapped](Self::is_mapped).
     #[inline]
     fn reach<R>(
         &mut self,
@@ -220,9 +225,6 @@ impl<T: Transport> State<T> {
         act: impl FnOnce(&Window, usize) -> Option<R>,
     ) -> Option<R> {
         let stream = self.streams.get_mut(id as usize)?.as_mut()?;
-        if !T::Link::MAPS || !stream.mapped || !self.engine.is_settled(id) {
-            return None;
-        }
         let link = stream.link.as_ref()?;
         link.reach(&mut stream.windows, place, act)
     }
@@ -231,7 +233,7 @@ impl<T: Transport> State<T> {
     #[inline]
     pub(crate) fn put_mapped(&mut self, id: u32, buf: UserBuf, to: &RmaIov) -> bool {
         let put = |window: &Window, at| window.put(at, buf).ok();
-        self.reach(id, to, put).is_some()
+        self.is_mapped(id) && self.reach(id, to, put).is_some()
     }
 
     /// Carries out a read or write in a region that is mapped; `false` says that nothing was done.

@@ -11,7 +11,7 @@ use ripstop_os::clock;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
 
-use crate::post::ACKED;
+use crate::small::OTHERWISE;
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
 
@@ -19,21 +19,71 @@ use crate::transport::{Link as _, Transport};
 /// it and once for those that have not.
 pub(crate) const CLOSING: Duration = Duration::from_secs(1);
 
-/// What a write is reported as.
-const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
-
-/// Flags of a write that is not only done once it is written, or not at once.
-const OTHERWISE: Flags = ACKED
-    .union(Flags::MORE)
-    .union(Flags::INJECT)
-    .union(Flags::FENCE)
-    .union(Flags::TRIGGER);
-
 impl<T: Transport> State<T> {
-    /// Posts a write of one buffer to one segment, if it can be written at once from where it is;
-    /// `false` says that [`State::post_rma`] is the way, also to what is wrong with it.
+    /// Posts a write of one buffer to one segment, without flags of its own. The frequent case is a
+    /// short one that goes into the stream before anything is noted of it.
+    #[inline(always)]
+    pub(crate) fn write_one(
+        &mut self,
+        ep: u32,
+        buf: UserBuf,
+        to: RmaIov,
+        peer: FiAddr,
+        context: Context,
+    ) -> Result<()> {
+        if let Some(Some(state)) = self.eps.get(ep as usize)
+            && buf.len() < state.calls.plain_write
+            && buf.len() as u64 == to.len
+            && let id = state.route(peer)
+            && let Some(Some(stream)) = self.streams.get(id as usize)
+            && !stream.mapped
+            && let Some(link) = &stream.link
+            && let Some(header) = self.engine.write_at_once(id, to)
+            && link.send_short(&header, buf)
+        {
+            let completion = state.calls.send_completes.then_some(context);
+            self.engine
+                .written_at_once(state.calls.write_cq, completion);
+            if !self.waiters.is_empty() {
+                self.wake_waiters();
+            }
+            return Ok(());
+        }
+        self.write_other(ep, buf, (to.addr, to.len, to.key), peer, context)
+    }
+
+    /// Goes on with [`State::write_one`] where it is not the frequent case.
+    #[inline(never)]
+    fn write_other(
+        &mut self,
+        ep: u32,
+        buf: UserBuf,
+        (addr, len, key): (u64, u64, u64),
+        peer: FiAddr,
+        context: Context,
+    ) -> Result<()> {
+        let call = RmaCall {
+            remote: &[RmaIov { addr, len, key }],
+            peer,
+            data: None,
+            context,
+            flags: None,
+        };
+        self.write(ep, &[buf], &call)
+    }
+
+    /// Posts a write.
+    pub(crate) fn write(&mut self, ep: u32, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        if T::Link::GATHERS && self.write_now(ep, iov, call) {
+            return Ok(());
+        }
+        self.post_rma(ep, RmaKind::Write, Iov::new(iov)?, call, None)
+    }
+
+    /// Writes one buffer to one segment, if that can be done at once from where it is; `false` says
+    /// that [`State::post_rma`] is the way, also to what is wrong with it.
     #[inline]
-    pub(crate) fn write_one(&mut self, ep: u32, iov: &[UserBuf], call: &RmaCall<'_>) -> bool {
+    fn write_now(&mut self, ep: u32, iov: &[UserBuf], call: &RmaCall<'_>) -> bool {
         let (&[buf], &[to], None) = (iov, call.remote, call.data) else {
             return false;
         };
@@ -46,22 +96,23 @@ impl<T: Transport> State<T> {
             return false;
         }
         let completes = !state.tx_selective || given.contains(Flags::COMPLETION);
-        let id = state.route(call.peer);
+        let completion = completes.then_some(call.context);
+        let (id, cq) = (state.route(call.peer), state.calls.write_cq);
         if self.put_mapped(id, buf, &to) {
-            let completion = completes.then_some(call.context);
-            self.engine.done_directly(id, WRITTEN, completion, to.len);
+            self.engine.written_at_once(cq, completion);
             self.have_reached(to.len);
             return true;
         }
         let Some(Some(stream)) = self.streams.get(id as usize) else {
             return false;
         };
-        let Some(link) = &stream.link else {
+        let Some(link) = stream
+            .link
+            .as_ref()
+            .filter(|link| link.takes_whole(buf.len()))
+        else {
             return false;
         };
-        if !link.takes_whole(buf.len()) {
-            return false;
-        }
         let Some(header) = self.engine.write_at_once(id, to) else {
             return false;
         };
@@ -69,7 +120,7 @@ impl<T: Transport> State<T> {
             // An error shows again.
             return false;
         }
-        self.engine.written_at_once(ep, call.context, completes);
+        self.engine.written_at_once(cq, completion);
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }

@@ -19,8 +19,8 @@ use crate::transport::{Link as _, Transport};
 /// Bytes of the area where a small message is put together.
 pub(crate) const SCRATCH: usize = SEND_HEADER + STAGE / 2;
 
-/// Flags of a send that goes another way. An injected one has a limit of its own.
-const OTHERWISE: Flags = ACKED
+/// Flags of a send or write that goes another way. An injected one has a limit of its own.
+pub(crate) const OTHERWISE: Flags = ACKED
     .union(Flags::MORE)
     .union(Flags::INJECT)
     .union(Flags::FENCE)
@@ -35,12 +35,17 @@ pub(crate) struct Calls {
     send: usize,
     /// The same for those sent without flags of their own.
     plain_send: usize,
-    /// Those complete with an entry.
-    send_completes: bool,
+    /// Those complete with an entry, and so do writes.
+    pub(crate) send_completes: bool,
     /// Somebody counts sends.
     counted: bool,
-    /// Writes shorter than this many bytes may be written at once; 0 when none may.
+    /// Writes shorter than this many bytes may be written at once; 0 when none may, or somebody
+    /// counts them.
     pub(crate) write: usize,
+    /// The same for those without flags of their own.
+    pub(crate) plain_write: usize,
+    /// Where writes complete.
+    pub(crate) write_cq: u32,
     /// Receives without flags of their own are for one message.
     pub(crate) plain_recv: bool,
     /// Those complete with an entry.
@@ -48,9 +53,9 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// For an endpoint as it is now; injected and other messages are small up to these lengths
-    /// in bytes.
-    pub(crate) fn of<T: Transport>(ep: &EpState<T>, inject: u64, send: u64) -> Self {
+    /// For an endpoint as it is now, whose sends and writes complete in `cq`; injected and other
+    /// messages are small up to these lengths in bytes.
+    pub(crate) fn of<T: Transport>(ep: &EpState<T>, inject: u64, send: u64, cq: u32) -> Self {
         let bound = |longest: u64, most: usize| {
             let longest = usize::try_from(longest).unwrap_or(usize::MAX);
             longest.min(most).min(longest_copied::<T>()) + 1
@@ -60,17 +65,18 @@ impl Calls {
             counted: ep.counted,
             plain_recv: ep.has_rx && !ep.rx_flags.intersects(SPECIAL),
             recv_completes: !ep.rx_selective || ep.rx_flags.contains(Flags::COMPLETION),
+            write_cq: cq,
             ..Self::default()
         };
         if ep.has_tx {
             small.inject = bound(inject, ep.inject_size);
             small.send = bound(send, ep.max_msg_size);
-            if ep.has_rma && T::Link::GATHERS {
+            if ep.has_rma && !ep.writes_counted && T::Link::GATHERS {
                 small.write = bound(send, ep.max_msg_size);
             }
         }
         if !ep.tx_flags.intersects(OTHERWISE) {
-            small.plain_send = small.send;
+            (small.plain_send, small.plain_write) = (small.send, small.write);
         }
         small
     }
@@ -86,8 +92,9 @@ impl<T: Transport> State<T> {
                 false => self.engine.longest_at_once(false),
             },
         );
+        let cq = self.engine.ep(ep).map_or(NIL, |config| config.tx_cq);
         if let Some(state) = self.ep(ep) {
-            state.calls = Calls::of(state, inject, send);
+            state.calls = Calls::of(state, inject, send, cq);
         }
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ripstop_engine::xnet::SEND_HEADER;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Alone, Grant, Window};
+use ripstop_mem::ring::{Alone, Grant, Short, Window};
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::WireError;
@@ -238,6 +238,25 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     #[inline(always)]
     fn alone(&self) -> Option<Alone<'_>> {
         None
+    }
+
+    /// Of a link that [gathers](Link::GATHERS): the next short piece, whatever is behind it, to be
+    /// taken from where it is. `None` is any other case. Behind the last one that was taken
+    /// [`Link::have_taken`] is called.
+    #[inline(always)]
+    fn short(&self) -> Option<Short<'_>> {
+        None
+    }
+
+    /// Pieces of [`Link::short`] were taken.
+    fn have_taken(&self) {}
+
+    /// Of a link that [gathers](Link::GATHERS): as [`Link::send_message`], of a header that is as
+    /// long as it may be, if both are short and nothing stands against it; `false` says that
+    /// nothing was sent.
+    #[inline(always)]
+    fn send_short(&self, _header: &[u8; SEND_HEADER], _payload: UserBuf) -> bool {
+        false
     }
 
     /// Of a link that [gathers](Link::GATHERS): whether [`Link::send_message`] takes all of a

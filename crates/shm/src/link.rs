@@ -9,7 +9,7 @@ use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{
-    Alone, Grant, HEADER, Layout, Reader, RingError, Source, Watch, Window, Writer,
+    Alone, Grant, HEADER, Layout, Reader, RingError, Short, Source, Watch, Window, Writer,
 };
 use ripstop_objects::{Link, Offer};
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
@@ -209,12 +209,18 @@ impl ShmLink {
             Ok(0) if rings.ended.load(Ordering::Relaxed) => Ok(0),
             Ok(0) => Err(Errno::EAGAIN),
             Ok(count) => {
-                if rings.reader.take_notice() && rings.watch.must_wake() {
-                    self.ring();
-                }
+                self.have_made_room(rings);
                 Ok(count)
             }
             Err(error) => Err(rings.broken(error)),
+        }
+    }
+
+    /// Wakes a peer that waits for room, where it was told of some.
+    #[inline]
+    fn have_made_room(&self, rings: &Rings) {
+        if rings.reader.take_notice() && rings.watch.must_wake() {
+            self.ring();
         }
     }
 }
@@ -342,6 +348,30 @@ impl Link for ShmLink {
     #[inline(always)]
     fn alone(&self) -> Option<Alone<'_>> {
         self.rings.get()?.reader.alone()
+    }
+
+    #[inline(always)]
+    fn short(&self) -> Option<Short<'_>> {
+        self.rings.get()?.reader.short()
+    }
+
+    #[inline]
+    fn have_taken(&self) {
+        if let Some(rings) = self.rings.get() {
+            self.have_made_room(rings);
+        }
+    }
+
+    #[inline(always)]
+    fn send_short(&self, header: &[u8; HEADER], payload: UserBuf) -> bool {
+        let Some(rings) = self.rings.get() else {
+            return false;
+        };
+        let sent = rings.writer.write_short(header, payload);
+        if sent && rings.watch.must_wake() {
+            self.ring();
+        }
+        sent
     }
 
     #[inline]

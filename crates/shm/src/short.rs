@@ -9,11 +9,11 @@ use ripstop_core::provider::{
     CompletionQueue as _, Domain as _, Endpoint as _, Fabric as _, MrAttr, RecvKind, RmaCall,
     SendKind, Sharing,
 };
-use ripstop_mem::ring::{Alone, HEADER};
+use ripstop_mem::ring::{Alone, HEADER, Short};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_objects::{Broken, Fabric, Link, Listener, Origin, Pulse, Seen, Transport, Tunables};
 use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Shutdown, Spare};
-use ripstop_types::{FiAddr, Flags, Progress, Result, RmaIov, Threading};
+use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading};
 use ripstop_wire::xnet::base::{BASE_LEN, WRITE_LEN};
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -31,10 +31,14 @@ use crate::transport::Shm;
 enum Moved {
     /// A message with a header of so many bytes, from where it is.
     Message(usize),
+    /// A short write, from where it is.
+    Write,
     /// Anything else that is sent.
     Other,
     /// What is there, from where it is.
     Alone,
+    /// One of several that may be there, from where it is.
+    Short,
     /// A read that was not in vain.
     Read,
     /// A payload, from the ring to where it belongs.
@@ -208,6 +212,24 @@ impl Link for NotedLink {
         let alone = self.link.alone()?;
         self.notes.lock().push(Moved::Alone);
         Some(alone)
+    }
+
+    fn short(&self) -> Option<Short<'_>> {
+        let short = self.link.short()?;
+        self.notes.lock().push(Moved::Short);
+        Some(short)
+    }
+
+    fn have_taken(&self) {
+        self.link.have_taken();
+    }
+
+    fn send_short(&self, header: &[u8; HEADER], payload: UserBuf) -> bool {
+        let sent = self.link.send_short(header, payload);
+        if sent {
+            self.notes.lock().push(Moved::Write);
+        }
+        sent
     }
 
     fn takes_whole(&self, payload: usize) -> bool {
@@ -457,20 +479,81 @@ fn payloads_go_from_the_ring_to_their_place() {
     exchange::<3>();
 }
 
-#[test]
-fn plain_writes_are_written_at_once_and_go_to_their_place() {
-    const KEY: u64 = 7;
-    let (far, [(near, to)]) = open();
-    let memory = Parked::park(vec![0; 3 * LONG]);
-    let attr = MrAttr {
+const KEY: u64 = 7;
+
+/// Memory that peers may write, with this key and from address 0 on.
+fn open_to_writes(memory: &Parked) -> MrAttr {
+    MrAttr {
         iov: vec![memory.buf()],
         access: Flags::REMOTE_WRITE,
         offset: 0,
         requested_key: KEY,
         flags: Flags::empty(),
         shared: Sharing::Never,
-    };
-    let region = far.domain.mr(&attr).unwrap();
+    }
+}
+
+/// Writes of a burst.
+const BURST: usize = 5;
+
+#[test]
+fn short_writes_go_from_the_ring_to_their_place() {
+    let len = 8 * BURST * ROUNDS;
+    let (far, [(near, to)]) = open();
+    let memory = Parked::park(vec![0; len]);
+    let region = far.domain.mr(&open_to_writes(&memory)).unwrap();
+    let text = Parked::park(pattern(len, 1));
+    for round in 0..ROUNDS {
+        let burst = 1 + round % BURST;
+        for index in 0..burst {
+            let addr = 8 * (BURST * round + index);
+            let call = RmaCall {
+                remote: &[RmaIov {
+                    addr: addr as u64,
+                    len: 8,
+                    key: KEY,
+                }],
+                peer: to,
+                data: None,
+                context: 3,
+                flags: None,
+            };
+            let piece = text.buf().skip(addr).first(8);
+            near.end.ep.write(&[piece], &call).unwrap();
+        }
+        near.end.poll(burst);
+        // Nothing tells of writes.
+        assert_eq!(far.end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    // It comes behind them.
+    let (room, last) = (Parked::park(vec![0; 8]), Parked::park(vec![1; 8]));
+    far.end.post(&room);
+    near.end.send(&last, to).unwrap();
+    near.end.poll(1);
+    far.end.poll(1);
+    let all = (0..ROUNDS).map(|round| 1 + round % BURST).sum::<usize>();
+    // Now and then room is looked for first.
+    for (side, how) in [(&near, Moved::Write), (&far, Moved::Short)] {
+        let moved = side.moved();
+        let past = count(&moved, how);
+        assert!(past * ROUNDS >= all * MOST, "{past} of {all}: {moved:?}");
+    }
+    drop((common::bytes(room), common::bytes(last)));
+    drop(region);
+    let (memory, text) = (common::bytes(memory), common::bytes(text));
+    for (round, part) in memory.chunks(8 * BURST).enumerate() {
+        let (written, rest) = part.split_at(8 * (1 + round % BURST));
+        let from = 8 * BURST * round;
+        assert_eq!(written, &text[from..from + written.len()], "in {round}");
+        assert!(rest.iter().all(|byte| *byte == 0), "behind {round}");
+    }
+}
+
+#[test]
+fn plain_writes_are_written_at_once_and_go_to_their_place() {
+    let (far, [(near, to)]) = open();
+    let memory = Parked::park(vec![0; 3 * LONG]);
+    let region = far.domain.mr(&open_to_writes(&memory)).unwrap();
     let text = Parked::park(pattern(3 * LONG, 1));
     let writes: Vec<RmaIov> = (0..3)
         .map(|index| RmaIov {

@@ -136,19 +136,20 @@ unsafe extern "C" fn write<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    let buf = unsafe { buffers::source(buf, len) };
-    status(buf.and_then(|buf| {
-        this.write(
-            &[buf],
-            &RmaCall {
-                remote: &[place(addr, key, &[buf])],
-                peer: FiAddr(dest_addr),
-                data: None,
-                context: context.expose_provenance(),
-                flags: this.defaults.tx(),
-            },
-        )
-    }))
+    let buf = match unsafe { buffers::source(buf, len) } {
+        Ok(buf) => buf,
+        Err(error) => return status(Err(error)),
+    };
+    status(this.write(
+        &[buf],
+        &RmaCall {
+            remote: &[place(addr, key, &[buf])],
+            peer: FiAddr(dest_addr),
+            data: None,
+            context: context.expose_provenance(),
+            flags: this.defaults.tx(),
+        },
+    ))
 }
 
 unsafe extern "C" fn writev<D: Domain, M: Defaults>(

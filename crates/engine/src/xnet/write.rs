@@ -2,43 +2,65 @@
 //! written. The driver moves the payload at once.
 
 use ripstop_types::{Completion, Context, Flags, RmaIov};
+use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{WRITE_LEN, emit_write, parse_write};
 
 use super::conn::TxInfo;
 use super::engine::{Engine, NO_COMPLETION};
 use super::rx::{RxState, Whole};
 use crate::Buffer;
+use crate::mr::MrTable;
 use crate::pool::NIL;
 
 /// What a plain write is reported as.
 pub(super) const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
 
+/// See [`Engine::rx_short_writes`].
+#[derive(Debug)]
+pub struct ShortWrites<'a, B> {
+    order: ByteOrder,
+    regions: &'a MrTable<B>,
+}
+
+impl<B: Buffer> ShortWrites<'_, B> {
+    /// Where the payload of a write goes that is `len` bytes with its header, if it is a plain one
+    /// to one piece of memory that nobody counts. `None` says that [`Engine::rx_header`] is the
+    /// way.
+    #[inline(always)]
+    #[must_use]
+    pub fn place(&self, header: &[u8; WRITE_LEN], len: usize) -> Option<B> {
+        let to = parse_write(self.order, header)?;
+        let all = to.len.checked_add(WRITE_LEN as u64)?;
+        match all == len as u64 {
+            true => self.regions.plain(&to),
+            false => None,
+        }
+    }
+}
+
 impl<B: Buffer> Engine<B> {
     /// The header of a write that may be written to the stream before the engine notes anything
-    /// of it: the connection is up, nothing else waits to be written, and nobody counts writes.
-    /// `None` says that [`Engine::rma`] is the way.
+    /// of it: the connection is up, and nothing else waits to be written. `None` says that
+    /// [`Engine::rma`] is the way, which it is as well where the endpoint has a counter of writes.
     ///
     /// When all of header and payload was written, [`Engine::written_at_once`] reports it. If
     /// nothing was, it is as if this had not been called; it must not be written in part.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn write_at_once(&self, conn_id: u32, to: RmaIov) -> Option<[u8; WRITE_LEN]> {
         let conn = self.conns.get(conn_id)?;
-        let ep = self.eps.get(conn.config.ep)?;
-        if !conn.direct || conn.has_output() || ep.config.write_counter != NIL {
+        if !conn.direct || conn.has_output() {
             return None;
         }
         Some(emit_write(conn.order, to))
     }
 
-    /// Reports a write of [`Engine::write_at_once`] that was written whole, if that is asked
-    /// for.
-    #[inline]
-    pub fn written_at_once(&mut self, ep: u32, context: Context, completion: bool) {
-        let Self { eps, cqs, .. } = self;
-        if completion
-            && let Some(ep) = eps.get(ep)
-            && let Some(cq) = cqs.get_mut(ep.config.tx_cq)
+    /// Reports a write of [`Engine::write_at_once`] that was written whole in `cq`, that of what
+    /// the endpoint sends, if that is asked for: its context is that of the completion then.
+    #[inline(always)]
+    pub fn written_at_once(&mut self, cq: u32, completion: Option<Context>) {
+        if let Some(context) = completion
+            && let Some(cq) = self.cqs.get_mut(cq)
         {
             cq.push(Completion {
                 context,
@@ -93,6 +115,21 @@ impl<B: Buffer> Engine<B> {
             len,
         };
         ep.config.succeed(cqs, counters, &info);
+    }
+
+    /// What tells where short plain writes go that nobody counts, while the driver takes some one
+    /// behind the other. `None` where a header is not what comes next, or somebody counts.
+    #[inline]
+    #[must_use]
+    pub fn rx_short_writes(&self, conn_id: u32) -> Option<ShortWrites<'_, B>> {
+        let conn = self.conns.get(conn_id)?;
+        let ep = self.eps.get(conn.config.ep)?;
+        let header = conn.rx == RxState::Header && conn.header_have == 0;
+        let counted = ep.config.remote_write_counter != NIL;
+        (header && !counted).then_some(ShortWrites {
+            order: conn.order,
+            regions: &self.regions,
+        })
     }
 
     /// As [`Engine::rx_at_hand`], for a plain write to one piece of memory that nobody counts.

@@ -325,6 +325,12 @@ fn an_end_of_the_connection_ends_reads_and_writes() {
     assert_eq!(f.engine.outstanding(f.ep), 0);
 }
 
+fn emit(header: &Header) -> Vec<u8> {
+    let mut bytes = [0; MAX_HEADER];
+    let len = header.emit(ByteOrder::Little, &mut bytes).unwrap();
+    bytes[..len].to_vec()
+}
+
 #[test]
 fn a_plain_write_is_placed_at_once() {
     let mut f = Fixture::new();
@@ -333,11 +339,6 @@ fn a_plain_write_is_placed_at_once() {
     let counted = f.open_mr(Mem(0x3000, 100), 11, Access::WRITE);
     let counter = f.engine.open_counter(Counter::default()).unwrap();
     f.engine.mr_mut(counted).unwrap().counter = counter;
-    let emit = |header: &Header| {
-        let mut bytes = [0; MAX_HEADER];
-        let len = header.emit(ByteOrder::Little, &mut bytes).unwrap();
-        bytes[..len].to_vec()
-    };
     let plain = emit(&write_of(&[iov(0x10, 8, 9)]));
     let header_len = plain.len();
     let mut bytes = plain.clone();
@@ -377,6 +378,45 @@ fn a_plain_write_is_placed_at_once() {
     assert_eq!(place(&mut f, &bytes, 0), None, "in the middle of a header");
 }
 
+/// Where a write goes that is all of an entry.
+#[test]
+fn short_writes_go_where_plain_ones_go() {
+    let mut f = Fixture::new();
+    f.open_mr(Mem(0x1000, 100), 9, Access::WRITE);
+    f.open_mr(Mem(0x2000, 100), 8, Access::READ);
+    let place = |f: &Fixture, header: &[u8], len| {
+        let writes = f.engine.rx_short_writes(f.conn)?;
+        writes.place(header.first_chunk().unwrap(), len)
+    };
+    let write = emit(&write_of(&[iov(4, 8, 9)]));
+    assert_eq!(place(&f, &write, 48), Some(Mem(0x1004, 8)));
+    for len in [0, 40, 47, 49, usize::MAX] {
+        assert_eq!(place(&f, &write, len), None, "{len}");
+    }
+    for other in [
+        iov(93, 8, 9),
+        iov(u64::MAX, 8, 9),
+        iov(0, 8, 8),
+        iov(0, 8, 7),
+    ] {
+        assert_eq!(place(&f, &emit(&write_of(&[other])), 48), None, "{other:?}");
+    }
+    assert_eq!(place(&f, &emit(&write_of(&[iov(0, 0, 9)])), 40), None);
+    let acked = Header {
+        flags: BaseFlags::DELIVERY_COMPLETE,
+        ..write_of(&[iov(4, 8, 9)])
+    };
+    assert_eq!(place(&f, &emit(&acked), 48), None);
+    // In the middle of a header, and where somebody counts.
+    assert_eq!(f.engine.rx_header(f.conn, &write[..4]), Ok(4));
+    assert!(f.engine.rx_short_writes(f.conn).is_none());
+    let mut f = Fixture::new();
+    let counter = f.engine.open_counter(Counter::default()).unwrap();
+    let count = |config: &mut EpConfig| config.remote_write_counter = counter;
+    f.engine.change_ep(f.ep, count);
+    assert!(f.engine.rx_short_writes(f.conn).is_none());
+}
+
 #[test]
 fn a_plain_write_needs_nothing_of_the_queues() {
     let mut f = Fixture::new();
@@ -385,9 +425,9 @@ fn a_plain_write_needs_nothing_of_the_queues() {
     let mut bytes = [0; MAX_HEADER];
     let len = write_of(&[to]).emit(ByteOrder::Little, &mut bytes).unwrap();
     assert_eq!(header[..], bytes[..len]);
-    f.engine.written_at_once(f.ep, 5, false);
+    f.engine.written_at_once(f.cq, None);
     assert_eq!(f.done(), []);
-    f.engine.written_at_once(f.ep, 6, true);
+    f.engine.written_at_once(f.cq, Some(6));
     let done = f.pop().unwrap();
     assert_eq!((done.context, done.flags), (6, Flags::RMA | Flags::WRITE));
     assert_eq!(f.engine.outstanding(f.ep), 0);
