@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
 //! The memory behind addresses of this process, where the program has a descriptor of it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -25,12 +26,17 @@ const NAME: usize = 320;
 /// (`PROCMAP_QUERY`, before Linux 6.11): then all mappings have to be read.
 const WORTH_READING: usize = 1 << 20;
 
+/// Files that were not fit which are remembered.
+const UNFIT: usize = 16;
+
 /// Finds what peers may map of the memory of this process. A child of `fork` needs one of its own.
 #[derive(Debug, Default)]
 pub struct Backings {
     maps: Option<Maps>,
     /// What was found before and is in use still.
     files: Vec<(FileId, Weak<OwnedFd>)>,
+    /// What was not fit, the last [`UNFIT`] files: to look for a descriptor takes long.
+    unfit: VecDeque<(FileId, Unfit)>,
 }
 
 /// Why memory is not for peers to map.
@@ -96,7 +102,8 @@ struct Mapped {
 
 impl Backings {
     /// The memory in which all of `memory` lies, if peers may map it. The descriptor is another one
-    /// than those of the program: nothing that is done with it changes theirs.
+    /// than those of the program: nothing that is done with it changes theirs. A file that was not fit
+    /// once is not looked at again, as a rule: it has to be sealed before.
     ///
     /// # Errors
     ///
@@ -109,19 +116,37 @@ impl Backings {
         if end > mapped.end {
             return Err(Unfit::NoMemfd);
         }
+        if let Some((_, why)) = self.unfit.iter().find(|(id, _)| *id == mapped.file) {
+            return Err(*why);
+        }
         if !matches!(dumpable_behavior(), Ok(DumpableBehavior::Dumpable)) {
             return Err(Unfit::Hidden);
         }
-        let fd = self.descriptor(&mapped).ok_or(Unfit::NoDescriptor)?;
+        let fd = match self.sealed(&mapped) {
+            Ok(fd) => fd,
+            Err(why) => {
+                if self.unfit.len() >= UNFIT {
+                    self.unfit.pop_front();
+                }
+                self.unfit.push_back((mapped.file, why));
+                return Err(why);
+            }
+        };
+        let offset = mapped.offset + (at - mapped.start) as u64;
+        Shareable::new(fd, offset, len).map_err(|_| Unfit::Pages)
+    }
+
+    /// A descriptor of what is mapped, if its seals are as they must be.
+    fn sealed(&mut self, mapped: &Mapped) -> Result<Arc<OwnedFd>, Unfit> {
+        let fd = self.descriptor(mapped).ok_or(Unfit::NoDescriptor)?;
         let seals = fs::fcntl_get_seals(&fd).map_err(|_| Unfit::NoMemfd)?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(Unfit::MayShrink);
         }
-        if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-            return Err(Unfit::ReadOnly);
+        match seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+            true => Err(Unfit::ReadOnly),
+            false => Ok(fd),
         }
-        let offset = mapped.offset + (at - mapped.start) as u64;
-        Shareable::new(fd, offset, len).map_err(|_| Unfit::Pages)
     }
 
     /// A descriptor of what is mapped, that of other parts of the same file if there is one.
@@ -437,6 +462,23 @@ mod tests {
         assert_eq!(rustix::fs::tell(&fd), Ok(0));
         drop((found, fd));
         assert!(by_number(id).is_none());
+    }
+
+    #[test]
+    fn what_is_not_fit_is_not_looked_for_twice() {
+        let mut backings = Backings::default();
+        let mut opened = Vec::new();
+        for _ in 0..3 * UNFIT {
+            let fd = memfd("test", PAGE, SealFlags::empty());
+            let mine = Mine::of(&fd, 0, PAGE, MapFlags::SHARED);
+            assert_eq!(backings.find(mine.whole()).err(), Some(Unfit::MayShrink));
+            fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
+            assert_eq!(backings.find(mine.whole()).err(), Some(Unfit::MayShrink));
+            assert!(backings.unfit.len() <= UNFIT);
+            opened.push((fd, mine));
+        }
+        let (_, first) = &opened[0];
+        assert!(backings.find(first.whole()).is_ok(), "long forgotten");
     }
 
     #[test]
