@@ -1,42 +1,17 @@
-//! Regions that peers map, on both sides: the owner's, which are offered to peers, and those of
-//! peers, which are reached past the stream.
+//! Regions of peers that this side has mapped, and reaches past the stream.
 //!
 //! An operation takes this way only where nothing that was posted before on its connection is on
 //! its way still, so it keeps its place in the order: the link sees to what is in the stream, and
 //! the engine to the rest. Whatever else is the matter, the stream is the way.
 
 use ripstop_engine::Iov;
-use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Atomic, Level, Rma, RmaKind};
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Grant, Window};
-use ripstop_os::{Shareable, clock};
+use ripstop_mem::ring::Window;
 use ripstop_types::{AtomicKind, FiAddr, Flags, RmaIov};
 
-use crate::pulse::Pulse as _;
-use crate::rma::CLOSING;
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
-
-/// A region of this side that a peer may map.
-#[derive(Clone, Debug)]
-pub struct Offer {
-    /// What stands in the face of this side as long as it may be reached.
-    pub grant: Grant,
-    /// The region's key.
-    pub key: u64,
-    /// The address of its first byte as peers name it.
-    pub base: u64,
-    /// Its memory.
-    pub part: Shareable,
-}
-
-/// What a domain has offered.
-#[derive(Debug)]
-pub(crate) struct Exposed {
-    region: u32,
-    offer: Offer,
-}
 
 /// Longest operation that is carried out at once: others of the domain wait for it.
 const LONGEST: u64 = 64 << 20;
@@ -49,158 +24,6 @@ const OPERANDS: usize = 256;
 pub(crate) const BYTES: u32 = 1 << 20;
 const COUNT: u32 = 32;
 
-/// Streams that are looked at each time whether all that came by them is applied.
-const SOME: usize = 8;
-
-// The owner.
-impl<T: Transport> State<T> {
-    /// Offers a region to all peers that may map it, now and when they connect.
-    #[cold]
-    pub(crate) fn expose(&mut self, region: u32, key: u64, base: u64, part: &Shareable) {
-        let Some(grant) = self.pulse.open_grant() else {
-            return;
-        };
-        let offer = Offer {
-            grant,
-            key,
-            base,
-            part: part.clone(),
-        };
-        self.exposed.push(Exposed { region, offer });
-        for id in 0..self.streams.len() as u32 {
-            self.offer_last(id, 1);
-        }
-        self.tell_applied(usize::MAX);
-    }
-
-    /// Offers a region anew if its memory is another one now, or none.
-    #[cold]
-    pub(crate) fn expose_again(
-        &mut self,
-        region: u32,
-        key: u64,
-        base: u64,
-        part: Option<&Shareable>,
-    ) {
-        let exposed = self.exposed.iter().find(|e| e.region == region);
-        if exposed.map(|e| &e.offer.part) == part {
-            return;
-        }
-        self.conceal(region);
-        if let Some(part) = part {
-            self.expose(region, key, base, part);
-        }
-    }
-
-    /// Offers what there is to a peer that has just connected.
-    #[cold]
-    pub(crate) fn offer_all(&mut self, id: u32) {
-        self.offer_last(id, usize::MAX);
-    }
-
-    fn offer_last(&mut self, id: u32, count: usize) {
-        let Self {
-            engine,
-            streams,
-            exposed,
-            ..
-        } = self;
-        let Some(Some(stream)) = streams.get(id as usize) else {
-            return;
-        };
-        let (true, Some(link)) = (stream.is_up(), &stream.link) else {
-            return;
-        };
-        // What peers do is to be counted.
-        let counted = engine
-            .ep(stream.ep)
-            .is_none_or(|ep| ep.remote_write_counter != NIL || ep.remote_read_counter != NIL);
-        if !counted {
-            let skipped = exposed.len().saturating_sub(count);
-            for exposed in exposed.iter().skip(skipped) {
-                // One that is not told goes by the stream.
-                link.offer(&exposed.offer);
-            }
-        }
-    }
-
-    /// Takes a region back from the peers that have mapped it: what they do there now ends first,
-    /// unless it takes too long.
-    pub(crate) fn conceal(&mut self, region: u32) {
-        let place = self.exposed.iter().position(|e| e.region == region);
-        let Some(place) = place else { return };
-        let grant = self.exposed.swap_remove(place).offer.grant;
-        self.pulse.close_grant(grant);
-        for link in self.live_links() {
-            link.withdraw(grant);
-        }
-        let end = clock::now() + CLOSING;
-        while self.is_reached(grant) {
-            if clock::now() >= end {
-                log_warn!(
-                    T,
-                    EpData,
-                    "a peer that has mapped a region did not leave it within {CLOSING:?}: it may \
-                     still write there"
-                );
-                return;
-            }
-            // A peer that has died leaves its claim behind; its end is seen here.
-            self.progress();
-            self.poll();
-            std::thread::yield_now();
-        }
-    }
-
-    /// Whether a peer that lives is at work in a region.
-    fn is_reached(&self, grant: Grant) -> bool {
-        self.live_links().any(|link| link.is_claimed(grant))
-    }
-
-    /// The links of peers that are not known to be gone.
-    fn live_links(&self) -> impl Iterator<Item = &T::Link> {
-        let up = self
-            .streams
-            .iter()
-            .flatten()
-            .filter(|stream| stream.is_up());
-        let links = up.filter_map(|stream| stream.link.as_deref());
-        links.filter(|link| !link.has_ended())
-    }
-
-    /// Tells peers that all they have sent is applied, where it is, so that they may reach what
-    /// this side has exposed; some of the peers, in turn.
-    #[cold]
-    pub(crate) fn tell_applied(&mut self, most: usize) {
-        let count = self.streams.len();
-        for _ in 0..most.min(count) {
-            self.told = match self.told + 1 {
-                next if next < count => next,
-                _ => 0,
-            };
-            let Some(Some(stream)) = self.streams.get(self.told) else {
-                continue;
-            };
-            if let Some(link) = &stream.link
-                && stream.leftover.is_empty()
-                && stream.interest.read
-                && self.engine.rx_is_settled(self.told as u32)
-            {
-                link.tell_applied();
-            }
-        }
-    }
-
-    /// As [`State::tell_applied`], after a look at what has come.
-    #[inline]
-    pub(crate) fn have_looked(&mut self) {
-        if T::Link::MAPS && !self.exposed.is_empty() {
-            self.tell_applied(SOME);
-        }
-    }
-}
-
-// The initiator.
 impl<T: Transport> State<T> {
     /// The connection to a peer, if it [is mapped](Self::is_mapped).
     #[inline]

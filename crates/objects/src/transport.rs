@@ -12,7 +12,7 @@ use ripstop_wire::WireError;
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::addr::Addr;
-use crate::mapped::Offer;
+use crate::exposed::Offer;
 use crate::pulse::Pulse;
 use crate::tunables::Tunables;
 
