@@ -121,18 +121,21 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         max: usize,
         mut entry: impl FnMut(&Completion),
     ) -> Result<usize> {
-        match found {
+        let any = match found {
             NOTHING => state.progress_all(),
             // They complete nothing.
             READY if T::Link::GATHERS && state.hot.writes_come && state.take_writes() => {
                 return Err(Errno::EAGAIN);
             }
-            found => state.handle_found(found),
-        }
+            found => {
+                state.handle_found(found);
+                true
+            }
+        };
         let taken = take(&mut state, self.id, max, &mut entry);
         if taken.is_ok() {
             state.polls.found();
-        } else if taken == Err(Errno::EAGAIN) && state.polls.in_vain() {
+        } else if !any && taken == Err(Errno::EAGAIN) && state.polls.in_vain() {
             drop(state);
             self.pause();
         }

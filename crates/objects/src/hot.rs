@@ -251,7 +251,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn progress(&mut self) {
         match self.read_quick() {
             Quick::Nothing => {}
-            Quick::Found(NOTHING) => self.progress_all(),
+            Quick::Found(NOTHING) => _ = self.progress_all(),
             Quick::Found(found) => self.handle_found(found),
         }
     }
@@ -323,30 +323,33 @@ impl<T: Transport> State<T> {
                 self.note_end(id, error);
                 self.poll();
             }
-            _ => self.progress_all(),
+            _ => _ = self.progress_all(),
         }
     }
 
-    /// Makes progress where a quick read is not all.
+    /// Makes progress where a quick read is not all. Returns whether there was anything to do.
     #[inline(never)]
-    pub(crate) fn progress_all(&mut self) {
+    pub(crate) fn progress_all(&mut self) -> bool {
         self.end_burst();
         self.hot.hold();
         match self.hot.first() {
             Some(id) if self.hot.left > 0 => {
                 if self.read_stream(id) {
                     self.hot.found_more();
-                } else {
-                    self.hot.next();
-                    self.hot.hold();
-                    self.hot.left = self.hot.left.saturating_sub(1);
-                    if looks::<T>()
-                        && let (1.., last) = self.look()
-                    {
-                        self.note_active(1, last);
-                    }
-                    self.release_hot();
+                    return true;
                 }
+                self.hot.next();
+                self.hot.hold();
+                self.hot.left = self.hot.left.saturating_sub(1);
+                let mut any = false;
+                if looks::<T>()
+                    && let (1.., last) = self.look()
+                {
+                    self.note_active(1, last);
+                    any = true;
+                }
+                self.release_hot();
+                any
             }
             None if looks::<T>() && self.hot.left > 0 => self.look_only(),
             _ => self.poll_in_turn(),
@@ -359,10 +362,10 @@ impl<T: Transport> State<T> {
         self.poll_in_turn();
     }
 
-    /// As [`State::poll`], after many reads in vain.
-    fn poll_in_turn(&mut self) {
+    /// As [`State::poll`], after many reads in vain. Returns whether there was anything to do.
+    fn poll_in_turn(&mut self) -> bool {
         let Some(mut events) = self.events.take() else {
-            return;
+            return false;
         };
         let ended = self.ending.len();
         let (mut active, mut last) = match looks::<T>() {
@@ -400,7 +403,8 @@ impl<T: Transport> State<T> {
         if looks::<T>() && self.rung {
             self.rearm();
         }
-        if found || active > 0 {
+        let any = found || active > 0;
+        if any {
             self.note_active(active, last);
         } else if self.hot.cold_for > 0 {
             self.hot.cold_for -= 1;
@@ -415,6 +419,7 @@ impl<T: Transport> State<T> {
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }
+        any
     }
 
     /// Remembers the stream that was just active, to be read first; with many active ones

@@ -135,17 +135,19 @@ impl<T: Transport> State<T> {
         (active, last)
     }
 
-    /// As [`State::look`], where epoll is not asked as well.
+    /// As [`State::look`], where epoll is not asked as well. Returns whether any had something.
     #[inline(never)]
-    pub(crate) fn look_only(&mut self) {
-        match self.look() {
-            (0, _) => self.hot.pass(),
-            (active, last) => self.note_active(active, last),
+    pub(crate) fn look_only(&mut self) -> bool {
+        let (active, last) = self.look();
+        match active {
+            0 => self.hot.pass(),
+            _ => self.note_active(active, last),
         }
         self.release_hot();
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }
+        active > 0
     }
 
     /// A thread is about to sleep until epoll wakes it. Returns whether it must not, since there is
