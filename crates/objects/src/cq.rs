@@ -108,12 +108,40 @@ impl<T: Transport, K: Mode> Cq<T, K> {
             state.polls.found();
             return Ok(1);
         }
-        self.read_any(state, found, max, entry)
+        if K::SHARED {
+            return self.read_locked(state, found, max, entry);
+        }
+        drop(state);
+        self.read_alone(found, max, entry)
     }
 
     /// As [`Cq::read_rest`], where no entry waits and it is not one small message that a quick read
-    /// has found. This can be in vain for long as well, while a payload arrives.
+    /// has found.
     #[inline(never)]
+    fn read_locked(
+        &self,
+        state: impl DerefMut<Target = State<T>>,
+        found: Found,
+        max: usize,
+        entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        self.read_any(state, found, max, entry)
+    }
+
+    /// The same where the caller is alone: nothing happens between two locks, and a lock that is
+    /// not handed on costs the frequent case less.
+    #[inline(never)]
+    fn read_alone(
+        &self,
+        found: Found,
+        max: usize,
+        entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        self.read_any(self.inner.state.lock(), found, max, entry)
+    }
+
+    /// This can be in vain for long as well, while a payload arrives.
+    #[inline(always)]
     fn read_any(
         &self,
         mut state: impl DerefMut<Target = State<T>>,
