@@ -8,7 +8,7 @@ use ripstop_types::{AtomicOp, Datatype};
 
 use crate::UserBuf;
 use crate::atomic::{self, AtomicError};
-use crate::region::{RegionError, load_bytes, store_bytes};
+use crate::region::{RegionError, load_bytes, store_short};
 use crate::ring::piece::{Sink, Source};
 use crate::ring::primitive::Mapping;
 use crate::ring::shift;
@@ -23,10 +23,16 @@ const STRING: usize = 1024;
 /// atomics of at most a word; a longer one is in any order.
 #[derive(Clone, Debug)]
 pub struct Window {
-    map: Arc<dyn Mapping>,
-    off: usize,
+    /// The first byte: what the mapping would say each time.
+    start: NonNull<u8>,
     len: usize,
+    _map: Arc<dyn Mapping>,
 }
+
+// SAFETY: the mapping is `Send`, and so are copies from and to it, which are all that is done.
+unsafe impl Send for Window {}
+// SAFETY: as for `Send`; the bytes are reached by atomics and by assembly, which takes them as such.
+unsafe impl Sync for Window {}
 
 impl Window {
     /// The `len` bytes of a mapping from `off` on.
@@ -38,7 +44,12 @@ impl Window {
         let end = off.checked_add(len);
         let fits = end.is_some_and(|end| end <= map.len()) && map.writable();
         match fits {
-            true => Ok(Self { map, off, len }),
+            true => Ok(Self {
+                // SAFETY: within the mapping, or at its end, by the check above.
+                start: unsafe { map.start().add(off) },
+                len,
+                _map: map,
+            }),
             false => Err(RegionError::OutOfBounds),
         }
     }
@@ -65,7 +76,7 @@ impl Window {
         let (dst, n) = (self.check(off, src.len())?, src.len());
         match n {
             // SAFETY: `dst` has `n` bytes of the mapping by the check; `src` is readable.
-            ..STRING => unsafe { store_bytes(dst.as_ptr(), src.as_ptr(), n) },
+            ..STRING => unsafe { store_short(dst.as_ptr(), src.as_ptr(), n) },
             // SAFETY: the same.
             _ => unsafe { shift::into_buffer(dst.as_ptr(), src.as_ptr(), n) },
         }
@@ -111,7 +122,7 @@ impl Window {
     /// other processes, and against the processor's atomics.
     #[must_use]
     pub fn is_atomic(&self, datatype: Datatype, off: usize) -> bool {
-        let at = self.map.start().addr().get().wrapping_add(self.off);
+        let at = self.start.addr().get();
         datatype.size() <= 8 && at.wrapping_add(off).is_multiple_of(datatype.size())
     }
 
@@ -139,8 +150,8 @@ impl Window {
     #[inline]
     fn check(&self, off: usize, len: usize) -> Result<NonNull<u8>, RegionError> {
         match off.checked_add(len) {
-            // SAFETY: `off` and what is before it are within the mapping, or at its end.
-            Some(end) if end <= self.len => Ok(unsafe { self.map.start().add(self.off + off) }),
+            // SAFETY: `off` is within the bytes, or at their end, and the mapping stays where it is.
+            Some(end) if end <= self.len => Ok(unsafe { self.start.add(off) }),
             _ => Err(RegionError::OutOfBounds),
         }
     }
