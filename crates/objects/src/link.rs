@@ -279,13 +279,27 @@ impl<T: Transport> State<T> {
         let Some(due) = self.stream(id).and_then(|stream| stream.forsaken) else {
             return false;
         };
-        let conn = self.engine.conn(id);
-        let is_awaited = conn
-            .is_some_and(|conn| conn.is_awaited() || self.engine.waits_for(conn.ep(), conn.src()));
-        if now >= due && is_awaited {
+        if now >= due && (self.is_peer_awaited(id) || self.is_cut(id)) {
             self.lost(id, Errno::ECONNRESET);
         }
         true
+    }
+
+    /// Whether operations wait for the peer of a stream.
+    fn is_peer_awaited(&self, id: u32) -> bool {
+        let conn = self.engine.conn(id);
+        conn.is_some_and(|conn| conn.is_awaited() || self.engine.waits_for(conn.ep(), conn.src()))
+    }
+
+    /// Whether the message that a stream is stalled by is longer than what may still be read, of a
+    /// stream that has ended: no receive would ever get all of it, and nothing is behind it.
+    fn is_cut(&self, id: u32) -> bool {
+        let stream = self.streams.get(id as usize).and_then(Option::as_ref);
+        let Some((stream, link)) = stream.and_then(|s| Some((s, s.link.as_ref()?))) else {
+            return false;
+        };
+        let left = link.holds().saturating_add(stream.leftover.len() as u64);
+        self.engine.rx_stalled_len(id).is_some_and(|len| len > left)
     }
 
     /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.

@@ -360,6 +360,11 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
         false
     }
 
+    /// Of a link that [has ended](Link::has_ended): the most bytes that may still be read.
+    fn holds(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Of a link that is up and looked at: a second descriptor, which can be read once the peer is
     /// gone where the first one does not tell, as when a child of the peer holds the other end.
     fn witness(&self) -> Option<BorrowedFd<'_>> {

@@ -543,6 +543,11 @@ impl Link for ShmLink {
         rings.is_some_and(|rings| rings.ended.load(Ordering::Relaxed))
     }
 
+    fn holds(&self) -> u64 {
+        let rings = self.rings.get();
+        rings.map_or(0, |rings| rings.reader.layout().most())
+    }
+
     fn witness(&self) -> Option<BorrowedFd<'_>> {
         self.rings.get()?.process.as_ref().map(AsFd::as_fd)
     }

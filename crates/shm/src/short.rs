@@ -279,6 +279,10 @@ impl Link for NotedLink {
         self.link.has_ended()
     }
 
+    fn holds(&self) -> u64 {
+        self.link.holds()
+    }
+
     fn witness(&self) -> Option<BorrowedFd<'_>> {
         self.link.witness()
     }

@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "each test takes what it needs")]
 mod common;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -26,8 +27,16 @@ const KEPT: u32 = 64 * 1024;
 const STUCK: &str = "RIPSTOP_SHM_TEST_STUCK";
 
 /// A file that is there once a peer is stuck.
-fn stuck() -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("ripstop-shm-stuck-{}", ripstop_os::pid()))
+fn stuck(role: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("ripstop-shm-stuck-{role}-{}", ripstop_os::pid()))
+}
+
+/// The memory files that a process has mapped.
+fn mapped(process: &str) -> BTreeSet<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let files = maps.lines().filter(|line| line.contains("/memfd:"));
+    let inodes = files.filter_map(|line| line.split_ascii_whitespace().nth(4));
+    inodes.map(str::to_owned).collect()
 }
 
 type Here = End<common::Safe>;
@@ -49,7 +58,7 @@ impl There {
             .args(["--exact", "a_peer", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .env(PARENT, parent.name().to_string())
-            .env(STUCK, stuck())
+            .env(STUCK, stuck(role))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -132,6 +141,16 @@ fn a_peer() {
                 let said = std::env::var(STUCK).unwrap();
                 std::fs::write(said, "stuck").unwrap();
                 std::thread::sleep(10 * common::PATIENCE);
+            }
+            // It sends more in one message than the other side keeps without a receive.
+            "large" => {
+                let text = Parked::park(vec![1; 100_000_000]);
+                end.send(&text, parent).unwrap();
+                let sent = end.cq.sread(1, 1, Some(Duration::from_millis(300)), |_| ());
+                assert_eq!(sent, Err(Errno::EAGAIN));
+                std::fs::write(std::env::var(STUCK).unwrap(), "stuck").unwrap();
+                std::thread::sleep(Duration::from_secs(60));
+                drop(bytes(text));
             }
             other => panic!("no role {other}"),
         }
@@ -216,18 +235,18 @@ fn a_receive_from_a_killed_peer_alone_fails_soon() {
 #[test]
 fn a_killed_peer_with_unread_messages_keeps_nobody_awake() {
     let here = here();
-    let _ = std::fs::remove_file(stuck());
+    let _ = std::fs::remove_file(stuck("flood"));
     let mut there = There::start("flood", &here);
     let to = here.knows(&there.name);
     // More than it keeps.
     let text = Parked::park(vec![5; 100_000_000]);
     here.send(&text, to).unwrap();
     let stop = Instant::now() + common::PATIENCE;
-    while !stuck().exists() {
+    while !stuck("flood").exists() {
         assert!(Instant::now() < stop, "it goes on for ever");
         assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
     }
-    std::fs::remove_file(stuck()).unwrap();
+    std::fs::remove_file(stuck("flood")).unwrap();
     // This side may have been away.
     let stop = Instant::now() + Duration::from_millis(100);
     while Instant::now() < stop {
@@ -250,6 +269,32 @@ fn a_killed_peer_with_unread_messages_keeps_nobody_awake() {
     here.fails();
     assert!(killed.elapsed() < common::noticed_within());
     drop(bytes(text));
+}
+
+/// There is no use in waiting for a receive of it.
+#[test]
+fn a_message_that_a_killed_peer_did_not_end_holds_no_memory() {
+    let here = here();
+    let role = "large";
+    // The peer maps the face of this side as well.
+    let own = mapped("self");
+    let _ = std::fs::remove_file(stuck(role));
+    let mut there = There::start(role, &here);
+    let stop = Instant::now() + common::PATIENCE;
+    while !stuck(role).exists() {
+        assert!(Instant::now() < stop, "it goes on for ever");
+        assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    std::fs::remove_file(stuck(role)).unwrap();
+    let theirs = &mapped(&there.child.id().to_string()) - &own;
+    let shared = || !mapped("self").is_disjoint(&theirs);
+    assert!(shared(), "the memory of the pair");
+    there.kill();
+    let killed = Instant::now();
+    while shared() {
+        assert!(killed.elapsed() < common::noticed_within(), "it is held");
+        assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
 }
 
 #[test]

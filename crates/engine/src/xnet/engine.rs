@@ -537,6 +537,16 @@ impl<B: Buffer> Engine<B> {
         self.resumed.pop()
     }
 
+    /// The bytes of the message that a connection waits to keep or to place, of which none was
+    /// taken off the stream; `None` where it waits for nothing of that kind.
+    #[must_use]
+    pub fn rx_stalled_len(&self, id: u32) -> Option<u64> {
+        match self.conns.get(id)?.rx {
+            RxState::Blocked { message } => Some(self.unexpected.get(message)?.payload()),
+            RxState::Header | RxState::Payload { .. } | RxState::Job => None,
+        }
+    }
+
     pub(super) fn resume(&mut self, conn: u32) {
         if self.resumed.push(conn).is_err() {
             self.break_conn(conn, Errno::ENOMEM);

@@ -79,6 +79,12 @@ impl Layout {
         ENTRIES + 2 * (self.entries as usize * LINE + self.buffer as usize)
     }
 
+    /// The most bytes of a stream that a direction holds, or more.
+    #[must_use]
+    pub const fn most(self) -> u64 {
+        self.entries as u64 * LINE as u64 + self.buffer as u64
+    }
+
     /// The longest chunk. A buffer is at least two of these and what is lost at its end, so a
     /// writer that waits for room gets it.
     #[must_use]

@@ -57,6 +57,12 @@ impl Reader {
         }
     }
 
+    /// The layout of the memory that it reads.
+    #[must_use]
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
     /// Reads into `room` as much as there is, and returns how many bytes came: 0 if nothing is
     /// there (or no room). Bytes of `room` behind these may have any value afterwards.
     ///
