@@ -413,15 +413,22 @@ fn inject_flag(cx: &Cx<'_>) -> Outcome {
 }
 
 fn many(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    many_between(&rig, |to, bytes| rig.expose(to, bytes, OPEN))?;
+    rig.close()
+}
+
+/// Writes and reads in both directions at the same time, to and from regions that `expose` makes
+/// of the bytes they are to have.
+fn many_between(rig: &Rig<'_>, expose: impl Fn(usize, &[u8]) -> Step<Target>) -> Outcome {
     const COUNT: usize = 300;
     const LEN: usize = 777;
-    let rig = Rig::open(cx, &Spec::rma())?;
     let content = pattern(COUNT * LEN, 9);
     let mut open = Vec::new();
     let mut targets = Vec::new();
     for (from, to) in [(A, B), (B, A)] {
-        let written = rig.expose(to, &vec![0; COUNT * LEN], OPEN)?;
-        let whole = rig.expose(to, &content, OPEN)?;
+        let written = expose(to, &vec![0; COUNT * LEN])?;
+        let whole = expose(to, &content)?;
         targets.push((from, written, whole));
     }
     for i in 0..COUNT {
@@ -443,8 +450,7 @@ fn many(cx: &Cx<'_>) -> Outcome {
         rig.holds(written, &content)?;
         rig.unchanged(whole, &content)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.quiet()
 }
 
 fn among_messages(cx: &Cx<'_>) -> Outcome {

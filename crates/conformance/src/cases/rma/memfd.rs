@@ -6,7 +6,7 @@ use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, MsgOrder, Wait
 
 use super::denied::{denied, lives};
 use super::events::{announced, counted, counts_to};
-use super::{OPEN, inject_at, ordered, overlaid, pieces};
+use super::{OPEN, inject_at, many_between, ordered, overlaid, pieces};
 use crate::case::{Case, Cx, Outcome, Step, offered};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target, pattern};
@@ -282,37 +282,12 @@ fn writedata(cx: &Cx<'_>) -> Outcome {
 }
 
 fn many(cx: &Cx<'_>) -> Outcome {
-    const COUNT: usize = 300;
-    const PART: usize = 777;
     let rig = open(cx, Spec::rma())?;
-    let content = pattern(COUNT * PART, 9);
-    let mut targets = Vec::new();
-    for (from, to) in [(A, B), (B, A)] {
-        let written = rig.expose_memfd(to, &vec![0; COUNT * PART])?;
-        targets.push((from, written, rig.expose_memfd(to, &content)?));
-    }
-    settle(&rig)?;
-    let mut open = Vec::new();
-    for i in 0..COUNT {
-        let range = i * PART..(i + 1) * PART;
-        for (from, written, whole) in &targets {
-            let write = Post::write(&content[range.clone()], written.at(range.start, PART));
-            open.push((*from, rig.post(*from, write)?, None));
-            let read = Post::read(whole.at(range.start, PART));
-            open.push((*from, rig.post(*from, read)?, Some(range.clone())));
-        }
-    }
-    for (from, token, read) in open {
-        let done = rig.done(from, token)?;
-        if let Some(range) = read {
-            ensure!(done.bufs.concat() == content[range], "a read is damaged");
-        }
-    }
-    for (_, written, whole) in &targets {
-        rig.holds(written, &content)?;
-        rig.unchanged(whole, &content)?;
-    }
-    rig.quiet()?;
+    many_between(&rig, |to, bytes| {
+        let target = rig.expose_memfd(to, bytes)?;
+        settle(&rig)?;
+        Ok(target)
+    })?;
     rig.close()
 }
 
