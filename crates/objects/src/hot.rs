@@ -42,9 +42,9 @@ const COLD: u32 = 64;
 
 /// The streams that were just active, and how often they are read before all are polled.
 #[derive(Debug)]
-pub(crate) struct Hot<T: Transport> {
+pub(crate) struct Hot<L> {
     /// Their sockets, all or none; one that is alone is there twice.
-    pub(crate) sockets: [Option<Arc<T::Link>>; HOT],
+    pub(crate) sockets: [Option<Arc<L>>; HOT],
     /// Their ids.
     pub(crate) ids: [u32; HOT],
     /// Whether their next bytes are a header, and they are not stalled: they can be read to the
@@ -90,7 +90,7 @@ pub(crate) enum Quick {
     Found(Found),
 }
 
-impl<T: Transport> Default for Hot<T> {
+impl<L> Default for Hot<L> {
     fn default() -> Self {
         Self {
             sockets: Default::default(),
@@ -109,7 +109,7 @@ impl<T: Transport> Default for Hot<T> {
     }
 }
 
-impl<T: Transport> Hot<T> {
+impl<L> Hot<L> {
     /// The stream whose turn it is.
     #[inline]
     fn first(&self) -> Option<u32> {
@@ -152,7 +152,7 @@ impl<T: Transport> Hot<T> {
     }
 
     /// Adds a stream in the place of the oldest.
-    fn remember(&mut self, id: u32, link: &Arc<T::Link>, plain: bool) {
+    fn remember(&mut self, id: u32, link: &Arc<L>, plain: bool) {
         if self.sockets[1].is_none() {
             self.put(0, id, link, plain);
         } else {
@@ -162,7 +162,7 @@ impl<T: Transport> Hot<T> {
         self.put(1, id, link, plain);
     }
 
-    fn put(&mut self, place: usize, id: u32, link: &Arc<T::Link>, plain: bool) {
+    fn put(&mut self, place: usize, id: u32, link: &Arc<L>, plain: bool) {
         self.sockets[place] = Some(Arc::clone(link));
         (self.ids[place], self.plain[place]) = (id, plain);
     }
@@ -225,12 +225,13 @@ impl<T: Transport> Hot<T> {
     }
 
     /// Whether a poll of all asks epoll, of a transport that it tells neither of bytes nor of room.
-    fn asks(&mut self) -> bool {
+    /// The clock is read only where it decides.
+    fn asks(&mut self, clock: impl FnOnce() -> Duration) -> bool {
         self.polls = self.polls.wrapping_add(1);
         if self.writes > 0 && !self.polls.is_multiple_of(ASKS) {
             return false;
         }
-        let now = clock::now();
+        let now = clock();
         let asks = now.saturating_sub(self.asked) >= RARELY;
         if asks {
             self.asked = now;
@@ -372,7 +373,7 @@ impl<T: Transport> State<T> {
             true => self.look(),
             false => (0, NIL),
         };
-        let asks = !looks::<T>() || self.hot.asks();
+        let asks = !looks::<T>() || self.hot.asks(clock::now);
         let found = asks && self.epoll.poll(&mut events).is_ok() && !events.is_empty();
         if found {
             for index in 0..events.len() {
@@ -625,3 +626,6 @@ pub(crate) fn read_to(outcome: Result<usize>) -> Result<usize> {
         outcome => outcome,
     }
 }
+
+#[cfg(test)]
+mod tests;

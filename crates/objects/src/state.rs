@@ -95,7 +95,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) round: u32,
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
-    pub(crate) hot: Hot<T>,
+    pub(crate) hot: Hot<T::Link>,
     pub(crate) pulse: T::Pulse,
     /// What the last look has found.
     pub(crate) seen: Vec<Seen>,
