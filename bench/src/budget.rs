@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::operation::Operation;
-use crate::{callgrind, existing, top};
+use crate::{callgrind, existing, fresh, top};
 
 /// The file, seen from the top of the tree.
 const FILE: &str = "bench/budget.toml";
@@ -75,8 +75,8 @@ impl Budget {
 /// something is over.
 ///
 /// # Errors
-/// When the file or the library is not there, or counting fails.
-pub(crate) fn check(lib: &Path, lower: bool) -> Result<bool> {
+/// When the file or the library is not there, that of target/dist is old, or counting fails.
+pub(crate) fn check(lib: Option<&Path>, lower: bool) -> Result<bool> {
     let path = top().join(FILE);
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;
     let mut budget = Budget::parse(&text)?;
@@ -85,7 +85,10 @@ pub(crate) fn check(lib: &Path, lower: bool) -> Result<bool> {
         println!("SKIP counts: valgrind is not installed");
         return Ok(good);
     }
-    let lib = existing(lib)?;
+    let lib = match lib {
+        Some(lib) => existing(lib)?,
+        None => fresh::built()?,
+    };
     for (provider, entries) in &mut budget.0 {
         for (key, allowed) in entries {
             good &= check_one(&lib, provider, key, allowed)?;

@@ -11,6 +11,7 @@ mod budget;
 mod callgrind;
 mod client;
 mod count;
+mod fresh;
 mod operation;
 
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ fn run(command: Command) -> Result<bool> {
             count::print(&libs, &provider)?;
             Ok(true)
         }
-        Command::Budget { lib, lower } => budget::check(&lib.unwrap_or_else(built), lower),
+        Command::Budget { lib, lower } => budget::check(lib.as_deref(), lower),
         Command::Client {
             lib,
             provider,
