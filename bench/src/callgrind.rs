@@ -1,6 +1,5 @@
 //! Running callgrind and reading what it writes.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -16,6 +15,8 @@ const MESSAGES: u32 = 2000;
 pub(crate) struct Cost {
     /// Instructions outside this program.
     pub(crate) instructions: f64,
+    /// System calls outside this program, but for the time.
+    pub(crate) calls: f64,
     /// The share of messages that the first read did not find.
     pub(crate) late: f64,
 }
@@ -33,23 +34,33 @@ const SAME: f64 = 0.005;
 /// the processor lets them run each time, and a message may come late. So the least counts, once
 /// it was counted twice.
 #[derive(Debug, Default)]
-struct Runs(Vec<(u64, u32)>);
+struct Runs(Vec<Count>);
+
+/// What one run counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Count {
+    instructions: u64,
+    calls: u64,
+    /// Messages that were late.
+    late: u32,
+}
 
 impl Runs {
-    fn add(&mut self, run: (u64, u32)) {
+    fn add(&mut self, run: Count) {
         self.0.push(run);
         self.0.sort_unstable();
     }
 
-    /// The least, and how many messages were late then.
-    fn least(&self) -> (u64, u32) {
+    /// What was counted where there were the fewest instructions.
+    fn least(&self) -> Count {
         self.0.first().copied().unwrap_or_default()
     }
 
     /// Whether the least was counted twice, or often enough without that.
     fn is_sure(&self) -> bool {
         let twice = |(least, next): (u64, u64)| (next - least) as f64 <= least as f64 * SAME;
-        let next = self.0.get(1).map(|next| (self.least().0, next.0));
+        let least = self.least().instructions;
+        let next = self.0.get(1).map(|next| (least, next.instructions));
         next.is_some_and(twice) || self.0.len() >= RUNS
     }
 }
@@ -67,7 +78,7 @@ pub(crate) fn is_there() -> bool {
 /// When valgrind or the program under it fails.
 pub(crate) fn measure(lib: &Path, provider: &str, operation: Operation) -> Result<Cost> {
     let dir = tempfile::tempdir()?;
-    let sure = |messages| -> Result<(u64, u32)> {
+    let sure = |messages| -> Result<Count> {
         let mut runs = Runs::default();
         while !runs.is_sure() {
             runs.add(run(
@@ -80,22 +91,23 @@ pub(crate) fn measure(lib: &Path, provider: &str, operation: Operation) -> Resul
         }
         Ok(runs.least())
     };
-    let (once, late_once) = sure(MESSAGES)?;
-    let (twice, late_twice) = sure(2 * MESSAGES)?;
+    let (once, twice) = (sure(MESSAGES)?, sure(2 * MESSAGES)?);
+    let each = |once: u64, twice: u64| (twice as f64 - once as f64) / f64::from(MESSAGES);
     Ok(Cost {
-        instructions: (twice as f64 - once as f64) / f64::from(MESSAGES),
-        late: f64::from(late_once + late_twice) / f64::from(3 * MESSAGES),
+        instructions: each(once.instructions, twice.instructions),
+        calls: each(once.calls, twice.calls),
+        late: f64::from(once.late + twice.late) / f64::from(3 * MESSAGES),
     })
 }
 
-/// Instructions outside this program, and how many messages were late.
+/// What is counted outside this program, and how many messages were late.
 fn run(
     lib: &Path,
     provider: &str,
     operation: Operation,
     messages: u32,
     out: &Path,
-) -> Result<(u64, u32)> {
+) -> Result<Count> {
     let program = std::env::current_exe()?;
     let mut command = Command::new("valgrind");
     command
@@ -104,6 +116,7 @@ fn run(
             "--tool=callgrind",
             "--compress-pos=no",
             "--compress-strings=no",
+            "--collect-systime=yes",
         ])
         .arg(format!("--toggle-collect={}", operation.function()))
         .arg(format!("--callgrind-out-file={}", out.display()))
@@ -128,47 +141,63 @@ fn run(
     let late = String::from_utf8_lossy(&output.stdout).trim().parse();
     let late = late.context("the client did not say how many messages were late")?;
     let text = std::fs::read_to_string(out).context("callgrind wrote no file")?;
-    let by_object = instructions_by_object(&text);
-    let own = program.to_string_lossy();
-    let others = by_object.iter().filter(|(object, _)| **object != own);
-    let sum = others.map(|(_, instructions)| instructions).sum();
+    let (instructions, calls) = counted(&text, &program.to_string_lossy());
     ensure!(
-        sum > 0,
+        instructions > 0,
         "callgrind counted nothing inside {}",
         operation.function()
     );
-    Ok((sum, late))
+    Ok(Count {
+        instructions,
+        calls,
+        late,
+    })
 }
 
-/// The instructions of each file of code, without those of what it calls.
+/// A function whose system calls are valgrind's doing, which hides from programs where the kernel
+/// lets them read the time.
+const TIME: &str = "clock_gettime";
+
+/// Instructions and system calls, without those of the file `own`.
 ///
-/// The format is that of `callgrind` without compression: `ob=` lines name the file of the
-/// cost lines that follow; the cost line after a `calls=` line is that of the callee and counted
-/// there.
-fn instructions_by_object(text: &str) -> BTreeMap<&str, u64> {
-    let mut sums = BTreeMap::new();
-    let (mut object, mut of_callee) = ("", false);
+/// The format is that of `callgrind` without compression: `ob=` and `fn=` lines name the file and the
+/// function of the cost lines that follow; the cost line after a `calls=` line is that of the callee
+/// and counted there. Costs that are 0 are left out at the end of a line.
+fn counted(text: &str, own: &str) -> (u64, u64) {
+    let (mut instructions, mut calls) = (0, 0);
+    let (mut object, mut function, mut of_callee) = ("", "", false);
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("ob=") {
             object = name;
+        } else if let Some(name) = line.strip_prefix("fn=") {
+            function = name;
         } else if line.starts_with("calls=") {
             of_callee = true;
-        } else if line.starts_with(|c: char| c.is_ascii_digit()) {
-            let cost = line
-                .split(' ')
-                .nth(1)
-                .and_then(|cost| cost.parse::<u64>().ok());
-            if !std::mem::take(&mut of_callee) {
-                *sums.entry(object).or_default() += cost.unwrap_or(0);
+        } else if line.starts_with(|c: char| c.is_ascii_digit())
+            && !std::mem::take(&mut of_callee)
+            && object != own
+        {
+            let mut costs = line.split(' ').skip(1).map_while(|cost| cost.parse().ok());
+            instructions += costs.next().unwrap_or(0_u64);
+            if !function.starts_with(TIME) {
+                calls += costs.next().unwrap_or(0_u64);
             }
         }
     }
-    sums
+    (instructions, calls)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn run(instructions: u64) -> Count {
+        Count {
+            instructions,
+            calls: instructions / 100,
+            late: 0,
+        }
+    }
 
     #[test]
     fn the_least_counts_once_it_was_counted_twice() {
@@ -179,24 +208,25 @@ mod tests {
             (409_000, false),
             (106_010, true),
         ] {
-            runs.add((count, 0));
+            runs.add(run(count));
             assert_eq!(runs.is_sure(), sure, "{count}");
         }
-        assert_eq!(runs.least(), (106_000, 0));
+        assert_eq!(runs.least(), run(106_000));
         let mut runs = Runs::default();
-        (1..RUNS as u64).for_each(|run| runs.add((run * 1000, 0)));
+        (1..RUNS as u64).for_each(|count| runs.add(run(count * 1000)));
         assert!(!runs.is_sure());
-        runs.add((99_999, 0));
-        assert_eq!((runs.is_sure(), runs.least().0), (true, 1000));
+        runs.add(run(99_999));
+        assert_eq!((runs.is_sure(), runs.least()), (true, run(1000)));
     }
 
     #[test]
     fn costs_belong_to_the_file_they_lie_in() {
-        let text = "events: Ir\n\nob=/bin/bench\nfl=a.rs\nfn=client\n10 5\ncob=/lib/x.so\n\
-                    cfi=b.c\ncfn=send\ncalls=3 20\n11 900\n12 1\n\nob=/lib/x.so\nfl=b.c\nfn=send\n\
-                    20 300\n+1 2\n21 600\ncfn=copy\ncalls=1 0\n22 7\n\nfn=copy\n0 7\ntotals: 913\n";
-        let sums = instructions_by_object(text);
-        assert_eq!(sums.get("/bin/bench"), Some(&6));
-        assert_eq!(sums.get("/lib/x.so"), Some(&907));
+        let text = "events: Ir sysCount sysTime\n\nob=/bin/bench\nfl=a.rs\nfn=client\n10 5 1 7\n\
+                    cob=/lib/x.so\ncfi=b.c\ncfn=send\ncalls=3 20\n11 900 4\n12 1\n\n\
+                    ob=/lib/x.so\nfl=b.c\nfn=send\n20 300\n+1 2\n21 600 2 9\ncfn=copy\n\
+                    calls=1 0\n22 7\n\nfn=copy\n0 7 3\n0 0 1 1\n\nob=/lib/c.so\n\
+                    fn=clock_gettime@@X\n0 4 20 1\ntotals: 919\n";
+        assert_eq!(counted(text, "/bin/bench"), (907 + 4, 6));
+        assert_eq!(counted(text, "/lib/x.so").0, 6 + 4);
     }
 }

@@ -1,4 +1,5 @@
-//! Counts the user-space instructions that a `libfabric.so.1` spends on a message of 8 bytes.
+//! Counts the user-space instructions that a `libfabric.so.1` spends on a message of 8 bytes, and its
+//! system calls.
 //!
 //! One process with one thread has two reliable datagram endpoints in one domain
 //! (`FI_THREAD_DOMAIN`, manual progress). It runs under callgrind, once for N messages and once

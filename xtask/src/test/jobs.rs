@@ -169,7 +169,7 @@ pub(super) static JOBS: [Job; 13] = [
     },
     Job {
         name: "budget",
-        about: "instructions per operation stay within the committed budget",
+        about: "instructions and system calls of messages stay within the committed budget",
         skipped: "without valgrind or bench/",
         minutes: 30,
         plan: |ws| script(ws, "bench/budget"),
