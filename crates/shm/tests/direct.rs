@@ -1,0 +1,597 @@
+//! Writes into mapped memory that are broken off in the middle: the writer or the owner is killed
+//! there, or the owner closes the region while the writer stands still.
+//!
+//! No hook in the library says where the middle is. The writer writes without end, each time other
+//! bytes, and is stopped (`SIGSTOP`) until its owner's memory is found to have the front of one
+//! write and the rest of the one before. What it does at that moment is known then.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+#[expect(dead_code, reason = "each test takes what it needs")]
+mod common;
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::FileExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::{End, PATIENCE, Safe, bytes, info_for, noticed_within, open, pattern, safe};
+use ripstop_core::log::{self, Imported, Record, Sink};
+use ripstop_core::provider::{
+    CompletionQueue as _, Domain, Endpoint as _, MrAttr, RecvKind, RmaCall, Sharing,
+};
+use ripstop_core::{Address, Info};
+use ripstop_mem::{Parked, UserBuf};
+use ripstop_os::SharedBuf;
+use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading};
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
+};
+
+const ROLE: &str = "RIPSTOP_SHM_TEST_ROLE";
+const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
+const TARGET: &str = "RIPSTOP_SHM_TEST_TARGET";
+
+const KEY: u64 = 9;
+
+/// Bytes of a write.
+const LEN: usize = 16 << 20;
+
+/// Bytes before and behind, which nobody writes.
+const GUARD: usize = 5000;
+const GUARDS: u8 = 0xa5;
+
+/// How long a closing region waits for peers.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// What closing takes beyond that, at most, on a machine that does much else.
+const LATE: Duration = Duration::from_millis(900);
+
+/// How long a writer is helped where it may not reach the memory by itself yet.
+const HELP: Duration = Duration::from_millis(10);
+
+/// One test at a time: all lines of the log are its own, and the descriptors that it counts.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wanted() -> Info {
+    let caps = Flags::MSG | Flags::RMA | Flags::SOURCE | Flags::DIRECTED_RECV;
+    info_for(caps, None, Threading::Safe, Progress::Manual)
+}
+
+type Here = End<Safe>;
+
+fn here() -> (Here, Arc<Safe>) {
+    let info = wanted();
+    let domain = safe(&info);
+    (open(&domain, &info), domain)
+}
+
+/// Lines that a program would see.
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl Sink for Lines {
+    fn log(&self, record: &Record<'_>) {
+        let line = record.message.to_string();
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+/// Takes all lines until it is dropped.
+struct Heard {
+    lines: Arc<Lines>,
+    _imported: Imported,
+}
+
+impl Heard {
+    fn new() -> Self {
+        let lines = Arc::new(Lines::default());
+        let imported = log::import(Arc::clone(&lines) as Arc<dyn Sink>).unwrap();
+        Self {
+            lines,
+            _imported: imported,
+        }
+    }
+
+    /// How many say that a peer did not leave a region in time.
+    fn late(&self) -> usize {
+        let lines = self.lines.0.lock().unwrap();
+        let late = |line: &&String| line.contains("within 1s") && line.contains("may still write");
+        lines.iter().filter(late).count()
+    }
+}
+
+/// Memory that others write, between guards.
+struct Region {
+    shared: Option<SharedBuf>,
+    plain: Option<Parked>,
+    mr: Option<Arc<<Safe as Domain>::Mr>>,
+}
+
+/// Bytes as after the second of the two writes.
+fn fill(memory: UserBuf) {
+    for at in [0, GUARD + LEN] {
+        ripstop_mem::copy_out(memory.skip(at).first(GUARD), &[GUARDS; GUARD]);
+    }
+    ripstop_mem::copy_out(memory.skip(GUARD).first(LEN), &TEXTS[1]);
+}
+
+impl Region {
+    fn new(domain: &Arc<Safe>, mapped: bool) -> Self {
+        let len = LEN + 2 * GUARD;
+        let (shared, plain) = match mapped {
+            true => (Some(SharedBuf::zeroed(len).unwrap()), None),
+            false => (None, Some(Parked::park(vec![0; len]))),
+        };
+        let buf = shared.as_ref().map(SharedBuf::buf);
+        let buf = buf.or(plain.as_ref().map(Parked::buf)).unwrap();
+        fill(buf);
+        let attr = MrAttr {
+            iov: vec![buf],
+            access: Flags::REMOTE_WRITE | Flags::REMOTE_READ,
+            offset: 0,
+            requested_key: KEY,
+            flags: Flags::empty(),
+            shared: match &shared {
+                Some(shared) => Sharing::Part(shared.part().clone()),
+                None => Sharing::Never,
+            },
+        };
+        let mr = Some(domain.mr(&attr).unwrap());
+        Self { shared, plain, mr }
+    }
+
+    fn buf(&self) -> UserBuf {
+        let buf = self.shared.as_ref().map(SharedBuf::buf);
+        buf.or(self.plain.as_ref().map(Parked::buf)).unwrap()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let buf = self.buf();
+        let mut found = vec![0; buf.len()];
+        ripstop_mem::copy_in(&mut found, buf);
+        found
+    }
+
+    /// Takes it away from peers. Returns how long that took.
+    fn close(&mut self) -> Duration {
+        let start = Instant::now();
+        drop(self.mr.take().unwrap());
+        start.elapsed()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        drop(self.mr.take());
+        self.shared.take().into_iter().for_each(SharedBuf::free);
+        self.plain.take().into_iter().for_each(|p| drop(bytes(p)));
+    }
+}
+
+/// What the two writes that take turns write. No byte is the same in both.
+static TEXTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| [1, 2].map(|seed| pattern(LEN, seed)));
+
+/// How far writes have come: which of the two was begun last, and so many bytes of it are there.
+/// Behind them all is of the one before, and no other byte was written.
+fn progress(found: &[u8]) -> (usize, usize) {
+    let (front, rest) = found.split_at(GUARD);
+    let (written, back) = rest.split_at(LEN);
+    for guard in [front, back] {
+        assert_eq!(*guard, [GUARDS; GUARD], "outside what is written");
+    }
+    let later = TEXTS.iter().position(|text| text[0] == written[0]);
+    let later = later.expect("a first byte of one of them");
+    let both = written.iter().zip(&TEXTS[later]);
+    let at = both.take_while(|(found, want)| found == want).count();
+    assert!(written[at..] == TEXTS[1 - later][at..], "behind byte {at}");
+    (later, at)
+}
+
+/// Stops a writer in the middle of a write that needs nobody else. Others help it for a while, or do
+/// nothing more, as `helped` is told. Returns how far it has come.
+fn stop_in_the_middle(
+    writer: &There,
+    mut helped: impl FnMut(bool),
+    look: impl Fn() -> Vec<u8>,
+) -> (usize, usize) {
+    // More than is on its way anywhere where nobody takes it.
+    const MUCH: usize = 1 << 20;
+    let stop = Instant::now() + PATIENCE;
+    loop {
+        helped(true);
+        helped(false);
+        writer.stop();
+        let before = progress(&look());
+        writer.go_on();
+        std::thread::sleep(Duration::from_millis(1));
+        writer.stop();
+        let (later, at) = progress(&look());
+        let place = |(later, at): (usize, usize)| later * LEN + at;
+        let moved = (2 * LEN + place((later, at)) - place(before)) % (2 * LEN);
+        if moved > MUCH && at < LEN {
+            return (later, at);
+        }
+        writer.go_on();
+        assert!(Instant::now() < stop, "it is never seen in the middle");
+    }
+}
+
+/// Leaves the processor to others.
+fn rest() {
+    std::thread::sleep(Duration::from_micros(200));
+}
+
+/// Another process; killed when it is dropped.
+struct There {
+    child: Child,
+    says: Receiver<String>,
+    name: Address,
+}
+
+impl There {
+    fn start(role: &str, parent: &Here, target: &Address) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_peer", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .env(PARENT, parent.name().to_string())
+            .env(TARGET, target.to_string())
+            // What is not mapped passes through the rings.
+            .env("FI_SHM_DISABLE_CMA", "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (tell, says) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(std::result::Result::ok) {
+                if tell.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let name = Address::Str(String::new());
+        let mut there = Self { child, says, name };
+        there.name = Address::Str(there.hear("name", rest));
+        there
+    }
+
+    /// Waits until it says something that begins like this; returns the rest.
+    fn hear(&self, what: &str, mut turn: impl FnMut()) -> String {
+        let stop = Instant::now() + PATIENCE;
+        loop {
+            let said = self.says.try_recv();
+            assert_ne!(
+                said,
+                Err(TryRecvError::Disconnected),
+                "{what}: it has ended"
+            );
+            if let Ok(line) = said
+                && let Some((_, rest)) = line.split_once(&format!("says {what}"))
+            {
+                return rest.trim().to_owned();
+            }
+            assert!(Instant::now() < stop, "it does not say: {what}");
+            turn();
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// It runs no instruction any more once this returns.
+    fn stop(&self) {
+        kill_process(self.pid(), Signal::STOP).unwrap();
+        let (_, status) = waitpid(Some(self.pid()), WaitOptions::UNTRACED)
+            .unwrap()
+            .unwrap();
+        assert!(status.stopped(), "{status:?}");
+    }
+
+    fn go_on(&self) {
+        kill_process(self.pid(), Signal::CONT).unwrap();
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for There {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Descriptors, and mappings of memory that has some: those of regions of peers, and others.
+fn held() -> (usize, usize, usize) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let of = |name: &str| maps.lines().filter(|line| line.contains(name)).count();
+    let regions = of("/memfd:ripstop-region");
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    (descriptors, of("/memfd:") - regions, regions)
+}
+
+/// Waits until as much is held as before.
+fn lets_go(end: &Here, before: (usize, usize, usize)) {
+    let start = Instant::now();
+    while held() != before {
+        let _ = end.cq.read(0, |_| ());
+        let held = held();
+        assert!(
+            start.elapsed() < noticed_within(),
+            "held: {held:?}, before: {before:?}"
+        );
+    }
+}
+
+/// What the other processes run; in this one it does nothing.
+#[test]
+fn a_peer() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    // Nobody is left behind that writes or polls for ever.
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    let (end, domain) = here();
+    let own = (role == "target").then(|| Region::new(&domain, true));
+    println!("\nsays name {}", end.name());
+    let parent = end.knows(&Address::Str(std::env::var(PARENT).unwrap()));
+    let target = std::env::var(TARGET).unwrap();
+    match role.as_str() {
+        "echo" => loop {
+            echo(&end, parent);
+        },
+        "target" => {
+            let memory = own.as_ref().and_then(|own| own.shared.as_ref()).unwrap();
+            println!("\nsays memory {}", memory.part().as_fd().as_raw_fd());
+            let room = Parked::park(vec![0; 8]);
+            end.post(&room);
+            loop {
+                let _ = end.cq.read(1, |_| ());
+            }
+        }
+        "writer" => {
+            say(&end, parent);
+            let to = match target == std::env::var(PARENT).unwrap() {
+                true => parent,
+                false => end.knows(&Address::Str(target)),
+            };
+            write_on(&end, parent, to);
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+/// Sends back what comes from the peer.
+fn echo(end: &Here, peer: FiAddr) {
+    let room = Parked::park(vec![0; 8]);
+    end.post(&room);
+    end.poll(1);
+    end.send(&room, peer).unwrap();
+    end.poll(1);
+    drop(bytes(room));
+}
+
+/// Sends a message that the peer waits for.
+fn say(end: &Here, peer: FiAddr) {
+    let text = Parked::park(vec![1; 8]);
+    end.send(&text, peer).unwrap();
+    end.poll(1);
+    drop(bytes(text));
+}
+
+fn write(end: &Here, peer: FiAddr, text: &Parked) -> Result<()> {
+    let remote = [RmaIov {
+        addr: GUARD as u64,
+        len: LEN as u64,
+        key: KEY,
+    }];
+    let call = RmaCall {
+        remote: &remote,
+        peer,
+        data: None,
+        context: 3,
+        flags: Some(Flags::COMPLETION | Flags::DELIVERY_COMPLETE),
+    };
+    while let Err(error) = end.ep.write(&[text.buf()], &call) {
+        if error != Errno::EAGAIN {
+            return Err(error);
+        }
+        let _ = end.cq.read(0, |_| ());
+    }
+    loop {
+        match end.cq.read(1, |_| ()) {
+            Ok(_) => return Ok(()),
+            Err(Errno::EAGAIN) => {}
+            Err(_) => {
+                let mut found = Errno::EOTHER;
+                end.cq.read_error(|error, _| found = error.err).unwrap();
+                return Err(found);
+            }
+        }
+    }
+}
+
+/// Writes to a peer until that fails, gives back what it has of it, and says each to the parent.
+fn write_on(end: &Here, parent: FiAddr, peer: FiAddr) {
+    let texts = TEXTS.clone().map(Parked::park);
+    let before = held();
+    for text in &texts {
+        write(end, peer, text).unwrap();
+    }
+    println!("\nsays writing");
+    let fails = |round: usize| write(end, peer, &texts[round % 2]).err();
+    let error = (0..).find_map(fails).unwrap();
+    println!("\nsays failed {error}");
+    // What it has mapped of the parent's is not there any more either.
+    lets_go(end, (before.0, before.1, 0));
+    println!("\nsays clean");
+    say(end, parent);
+    texts.into_iter().for_each(|text| drop(bytes(text)));
+    std::thread::sleep(2 * PATIENCE);
+}
+
+/// Both directions work.
+fn exchange(here: &Here, peer: FiAddr) {
+    let (room, text) = (Parked::park(vec![0; 8]), Parked::park(pattern(8, 5)));
+    here.post(&room);
+    here.send(&text, peer).unwrap();
+    here.poll(2);
+    assert_eq!(bytes(room), pattern(8, 5));
+    drop(bytes(text));
+}
+
+/// Waits for the message of a writer.
+fn listen(here: &Here) {
+    let room = Parked::park(vec![0; 8]);
+    here.post(&room);
+    here.poll(1);
+    assert_eq!(bytes(room), [1; 8]);
+}
+
+/// A writer that writes here, and is stopped in the middle.
+fn writer_in_the_middle(here: &Here, region: &Region) -> (There, FiAddr, (usize, usize)) {
+    let writer = There::start("writer", here, &here.name());
+    let to = here.knows(&writer.name);
+    listen(here);
+    writer.hear("writing", || _ = here.cq.read(0, |_| ()));
+    let helped = |yes| {
+        let end = Instant::now() + HELP;
+        while yes && Instant::now() < end {
+            let _ = here.cq.read(0, |_| ());
+        }
+    };
+    let at = stop_in_the_middle(&writer, helped, || region.bytes());
+    (writer, to, at)
+}
+
+/// What becomes of others when a writer is killed in the middle. The region is closed before
+/// anything else is done, or goes on.
+fn writer_is_killed(closes: bool) {
+    let _turn = turn();
+    let (here, domain) = here();
+    let other = There::start("echo", &here, &here.name());
+    let other_addr = here.knows(&other.name);
+    exchange(&here, other_addr);
+    let mut region = Region::new(&domain, true);
+    let heard = Heard::new();
+    let before = held();
+    let (mut writer, to, at) = writer_in_the_middle(&here, &region);
+    // More than the rings have room for, and a receive from it alone.
+    let (room, text) = (Parked::park(vec![0; 8]), Parked::park(vec![5; 10_000_000]));
+    here.send(&text, to).unwrap();
+    if closes {
+        let kind = RecvKind::Msg;
+        here.ep.recv(kind, &[room.buf()], to, 1, None).unwrap();
+    }
+    for _ in 0..100 {
+        assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    writer.kill();
+    let killed = Instant::now();
+    if closes {
+        // Its end is not seen yet, and what it has claimed it never gives back.
+        region.close();
+        assert_eq!(heard.late(), 0, "nobody waits for the dead");
+    }
+    for _ in 0..1 + usize::from(closes) {
+        here.fails();
+        assert!(killed.elapsed() < noticed_within());
+    }
+    exchange(&here, other_addr);
+    assert_eq!(progress(&region.bytes()), at);
+    drop((writer, bytes(room), bytes(text)));
+    if !closes {
+        lets_go(&here, before);
+        fill(region.buf());
+        drop(writer_in_the_middle(&here, &region));
+        region.close();
+        assert_eq!(heard.late(), 0, "nobody waits for the dead");
+    }
+    lets_go(&here, before);
+    exchange(&here, other_addr);
+}
+
+#[test]
+fn a_region_goes_on_when_a_writer_is_killed_in_the_middle() {
+    writer_is_killed(false);
+}
+
+#[test]
+fn a_region_whose_writer_was_killed_in_the_middle_closes_at_once() {
+    writer_is_killed(true);
+}
+
+#[test]
+fn a_writer_goes_on_when_the_owner_is_killed_in_the_middle() {
+    let _turn = turn();
+    let (here, _) = here();
+    let mut target = There::start("target", &here, &here.name());
+    let memory = target.hear("memory", rest);
+    let memory = File::open(format!("/proc/{}/fd/{memory}", target.child.id())).unwrap();
+    let look = || {
+        let mut found = vec![0; LEN + 2 * GUARD];
+        memory.read_exact_at(&mut found, 0).unwrap();
+        found
+    };
+    let writer = There::start("writer", &here, &target.name);
+    listen(&here);
+    writer.hear("writing", rest);
+    let (later, _) = stop_in_the_middle(
+        &writer,
+        |yes| match yes {
+            true => {
+                target.go_on();
+                std::thread::sleep(HELP);
+            }
+            false => target.stop(),
+        },
+        look,
+    );
+    target.kill();
+    let killed = Instant::now();
+    writer.go_on();
+    let help = || _ = here.cq.read(0, |_| ());
+    writer.hear("failed", help);
+    assert!(killed.elapsed() < noticed_within());
+    writer.hear("clean", help);
+    listen(&here);
+    assert_eq!(
+        progress(&look()).1,
+        LEN,
+        "write {later} was begun, and is whole"
+    );
+}
+
+/// Both ends live, but the writer stands still.
+#[test]
+fn closing_a_region_waits_so_long_for_a_writer_in_the_middle() {
+    let _turn = turn();
+    let (here, domain) = here();
+    let mut region = Region::new(&domain, true);
+    let heard = Heard::new();
+    let (writer, _, (later, at)) = writer_in_the_middle(&here, &region);
+    let took = region.close();
+    assert!((CLOSING..CLOSING + LATE).contains(&took), "{took:?}");
+    assert_eq!(heard.late(), 1);
+    assert_eq!(progress(&region.bytes()), (later, at));
+    writer.go_on();
+    let help = || _ = here.cq.read(0, |_| ());
+    writer.hear("failed", help);
+    writer.hear("clean", help);
+    listen(&here);
+    // What was begun has ended there, and nothing was begun since.
+    assert_eq!(progress(&region.bytes()), (later, LEN));
+}
