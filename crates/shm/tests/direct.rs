@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use common::{End, PATIENCE, Safe, bytes, info_for, noticed_within, open, pattern, safe};
 use ripstop_core::log::{self, Imported, Record, Sink};
 use ripstop_core::provider::{
-    CompletionQueue as _, Domain, Endpoint as _, MrAttr, RecvKind, RmaCall, Sharing,
+    CompletionQueue as _, Domain, Endpoint as _, MrAttr, RecvKind, RmaCall, SendKind, Sharing,
 };
 use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf};
@@ -47,6 +47,9 @@ const GUARDS: u8 = 0xa5;
 
 /// How long a closing region waits for peers.
 const CLOSING: Duration = Duration::from_secs(1);
+
+/// How long a closing endpoint does for messages that were injected.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// What closing takes beyond that, at most, on a machine that does much else.
 const LATE: Duration = Duration::from_millis(900);
@@ -594,4 +597,62 @@ fn closing_a_region_waits_so_long_for_a_writer_in_the_middle() {
     listen(&here);
     // What was begun has ended there, and nothing was begun since.
     assert_eq!(progress(&region.bytes()), (later, LEN));
+}
+
+/// The same where the payload passes through the rings: nothing is written any more afterwards.
+#[test]
+fn closing_a_region_waits_so_long_for_the_rest_of_a_write() {
+    let _turn = turn();
+    let (here, domain) = here();
+    let mut region = Region::new(&domain, false);
+    let heard = Heard::new();
+    let writer = There::start("writer", &here, &here.name());
+    listen(&here);
+    writer.hear("writing", || _ = here.cq.read(0, |_| ()));
+    let [begun, other] = &*TEXTS;
+    let stop = Instant::now() + PATIENCE;
+    let memory = region.buf();
+    let byte = |at| {
+        let mut found = [0];
+        ripstop_mem::copy_in(&mut found, memory.skip(GUARD + at).first(1));
+        found[0]
+    };
+    // One is begun, and half of it is missing.
+    while byte(0) != begun[0] || byte(LEN / 2) != other[LEN / 2] {
+        let _ = here.cq.read(0, |_| ());
+        assert!(Instant::now() < stop, "it does not write");
+    }
+    writer.stop();
+    let took = region.close();
+    assert!((CLOSING..CLOSING + LATE).contains(&took), "{took:?}");
+    assert_eq!(heard.late(), 0, "nobody writes there");
+    let at = progress(&region.bytes());
+    assert!(at.1 < LEN, "{at:?}");
+    writer.go_on();
+    let help = || _ = here.cq.read(0, |_| ());
+    writer.hear("failed", help);
+    writer.hear("clean", help);
+    listen(&here);
+    assert_eq!(progress(&region.bytes()), at);
+}
+
+#[test]
+fn closing_an_endpoint_waits_so_long_for_who_does_not_read() {
+    let _turn = turn();
+    let (here, domain) = here();
+    let other = There::start("echo", &here, &here.name());
+    let to = here.knows(&other.name);
+    exchange(&here, to);
+    other.stop();
+    let text = Parked::park(vec![1; 64]);
+    // More than the rings have room for.
+    let stop = Instant::now() + PATIENCE;
+    while here.ep.inject(SendKind::Msg, text.buf(), None, to) != Err(Errno::EAGAIN) {
+        assert!(Instant::now() < stop, "there is room for ever");
+    }
+    let start = Instant::now();
+    drop(here);
+    let took = start.elapsed();
+    assert!((LINGER..LINGER + LATE).contains(&took), "{took:?}");
+    drop((bytes(text), domain));
 }
