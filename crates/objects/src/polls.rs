@@ -9,10 +9,16 @@ use std::time::Duration;
 ///
 /// When that moment shows that there are others here which wait as this one does, every poll in
 /// vain lets them run: each of its own only keeps them from sending what it waits for.
+///
+/// When it shows that another one computes, which costs its whole time slice, this thread keeps its
+/// processor for longer the next time: whom it waits for may run on another one, or will soon, and
+/// the two get on only while both of them run.
 #[derive(Debug)]
 pub(crate) struct Polls {
     /// What these are without a crowd: before the first time, and between two times after that.
     usual: (u32, u32),
+    /// What both are beside a thread that computes.
+    beside_work: u32,
     /// Polls in vain until others are let run; never 0 between two polls.
     left: u32,
     /// What that is after a poll that found something.
@@ -31,12 +37,13 @@ pub(crate) struct Polls {
 impl Polls {
     /// For a transport whose polls in vain ask the kernel, or do not, and are the faster for it.
     pub(crate) const fn new(asking: bool) -> Self {
-        let usual = match asking {
-            true => (Self::FIRST, Self::NEXT),
-            false => (Self::MANY, Self::MANY),
+        let (usual, beside_work) = match asking {
+            true => ((Self::FIRST, Self::NEXT), Self::LONG),
+            false => ((Self::MANY, Self::MANY), Self::LONG_WITHOUT),
         };
         Self {
             usual,
+            beside_work,
             left: usual.0,
             first: usual.0,
             looks: true,
@@ -75,6 +82,11 @@ impl Polls {
     const NEXT: u32 = 8;
     /// Both where none is: 5 us, in which a message comes and goes several times.
     const MANY: u32 = 1024;
+    /// Both beside a thread that computes, where each is a system call and where none is: a sixth
+    /// of a millisecond and more, the twentieth part of a time slice. With eight times as many, two
+    /// that share their processor with it wait four times as long for each other.
+    const LONG: u32 = 512;
+    const LONG_WITHOUT: u32 = 32 * 1024;
     /// In a crowd, both.
     const CROWDED: u32 = 1;
     /// It takes longer than this to let another thread run and come back: three times what it
@@ -144,9 +156,10 @@ impl Polls {
             Others::Wait => Self::GONE,
             Others::Work => 0,
         };
-        self.looks = self.crowd > 0;
-        (self.first, self.left) = match self.crowd {
-            0 => self.usual,
+        self.looks = self.crowd > 0 || others == Others::Work;
+        (self.first, self.left) = match (self.crowd, others) {
+            (_, Others::Work) => (self.beside_work, self.beside_work),
+            (0, _) => self.usual,
             _ => (Self::CROWDED, Self::CROWDED),
         };
     }
@@ -228,13 +241,25 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_thread_makes_no_crowd() {
-        let mut polls = Polls::new(true);
-        polls.note(Others::Wait);
-        polls.note(Others::Work);
-        assert_eq!(until_yield(&mut polls), Polls::NEXT);
-        polls.found();
-        assert_eq!(until_yield(&mut polls), Polls::FIRST);
+    fn beside_a_busy_thread_the_processor_is_kept_for_longer() {
+        for (asking, long) in [(true, Polls::LONG), (false, Polls::LONG_WITHOUT)] {
+            let mut polls = Polls::new(asking);
+            polls.note(Others::Wait);
+            for _ in 0..3 {
+                polls.note(Others::Work);
+                assert_eq!(until_yield(&mut polls), long);
+                assert_eq!(polls.let_run(), Rest::Look);
+                polls.note(Others::Work);
+                polls.found();
+                assert_eq!(until_yield(&mut polls), long);
+                assert_eq!(polls.let_run(), Rest::Look);
+            }
+            // It is gone.
+            polls.note(Others::None);
+            assert_eq!(until_yield(&mut polls), polls.usual.1);
+            polls.found();
+            assert_eq!(until_yield(&mut polls), polls.usual.0);
+        }
     }
 
     #[test]
