@@ -11,7 +11,6 @@ use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Inner, Mode};
 use crate::hot::{Found, NOTHING, Quick, READY};
-use crate::pulse::looks;
 use crate::state::{State, Waited};
 use crate::transport::{Link as _, Transport};
 use crate::wait::Wait;
@@ -141,8 +140,7 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         self.read_any(self.inner.state.lock(), found, max, entry)
     }
 
-    /// This can be in vain for long as well, while a payload arrives. That counts where it comes
-    /// through shared memory: the kernel lets who waits for it run by itself.
+    /// This can be in vain for long as well, while a payload arrives.
     #[inline(always)]
     fn read_any(
         &self,
@@ -165,7 +163,7 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         let taken = take(&mut state, self.id, max, &mut entry);
         if taken.is_ok() {
             state.polls.found();
-        } else if looks::<T>() && !any && taken == Err(Errno::EAGAIN) && state.polls.in_vain() {
+        } else if !any && taken == Err(Errno::EAGAIN) && state.polls.in_vain() {
             drop(state);
             self.pause();
         }
