@@ -36,7 +36,7 @@ pub use eventfd::EventFd;
 pub use host::{hostname, pid, user};
 pub use iovec::{IoVec, IoVecMut};
 pub use memory::{MemFd, SharedMemory};
-pub use process::{Process, ReadError, Remote};
+pub use process::{AttachError, Process, Remote};
 pub use shareable::{Shareable, SharedBuf};
 pub use shared::NamedMemory;
 pub use socket::{

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Other processes, and what can be read of their memory.
+//! Other processes, and their memory as far as it can be read and written.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::errno::{errno, last_errno, retry};
-use crate::iovec::IoVecMut;
+use crate::iovec::{IoVec, IoVecMut};
 
-/// Most pieces on either side of [`Process::read`] (`IOV_MAX`).
+/// Most pieces on either side of [`Process::read`] and [`Process::write`] (`IOV_MAX`).
 const MAX_PIECES: usize = 1024;
 
 /// No such process; fabrics have no name for it.
@@ -46,21 +46,21 @@ impl Remote {
     }
 }
 
-/// Why nothing could be read of a process.
+/// Why the memory of a process could not be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadError {
-    /// This machine does not let this process read the other's memory, or nobody any
+pub enum AttachError {
+    /// This machine does not let this process reach the other's memory, or nobody any
     /// (`EPERM`, `ENOSYS`, `EACCES`): it will not later either.
     NotAllowed,
     /// The process has ended.
     Gone,
-    /// There is no memory at the other's address, or not for reading.
+    /// There is no memory at one of the addresses, or not for this.
     Fault,
     /// Something else.
     Failed(Errno),
 }
 
-impl ReadError {
+impl AttachError {
     const fn of(error: Errno) -> Self {
         match error {
             Errno::EPERM | Errno::ENOSYS | Errno::EACCES => Self::NotAllowed,
@@ -71,18 +71,24 @@ impl ReadError {
     }
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAllowed => f.write_str("memory of other processes cannot be read here"),
+            Self::NotAllowed => {
+                f.write_str("the memory of that process may not be reached from here")
+            }
             Self::Gone => f.write_str("the process has ended"),
-            Self::Fault => f.write_str("no memory at the address of the other process"),
-            Self::Failed(error) => write!(f, "cannot read the other process: {}", error.text()),
+            Self::Fault => f.write_str("no memory at the address"),
+            Self::Failed(error) => write!(
+                f,
+                "the memory of that process cannot be reached: {}",
+                error.text()
+            ),
         }
     }
 }
 
-impl std::error::Error for ReadError {}
+impl std::error::Error for AttachError {}
 
 impl Process {
     /// The process of a number.
@@ -120,28 +126,47 @@ impl Process {
         Ok(ready == 0)
     }
 
-    /// Copies the pieces of the process's memory into those here, in order, and returns how
-    /// many bytes were copied: fewer where the room ends, or where the process has no more
-    /// memory. What is in them is the process's own affair, and may change while it is
-    /// copied.
+    /// Whether the process has not ended, and the other end of a connected Unix socket is open
+    /// still: it is not where a process has called `exec` that had it alone, if it was to be closed
+    /// by that.
     ///
     /// # Errors
     ///
-    /// [`ReadError`]; the pieces here may then have been written.
+    /// Those of `poll(2)`.
+    pub fn is_at(&self, socket: BorrowedFd<'_>) -> Result<bool> {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut asked = [
+            PollFd::new(&self.fd, PollFlags::IN),
+            PollFd::new(&socket, PollFlags::empty()),
+        ];
+        let ready = retry(|| poll(&mut asked, Some(&now)))?;
+        Ok(ready == 0)
+    }
+
+    /// Copies the pieces of the process's memory into those here, in order, and returns how
+    /// many bytes were copied: fewer where the room ends, or where the process has no more
+    /// memory. What is in them is the process's own affair, and may change while it is
+    /// copied. The system goes by the number: where the process may have ended, ask
+    /// [`is_alive`](Self::is_alive) or [`is_at`](Self::is_at) before, and not long before.
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError`]; the pieces here may then have been written.
     pub fn read(
         &self,
         from: &[Remote],
         into: &mut [IoVecMut<'_>],
-    ) -> std::result::Result<usize, ReadError> {
-        self.check()?;
+    ) -> std::result::Result<usize, AttachError> {
         let from = from.get(..MAX_PIECES).unwrap_or(from);
         let pieces = into.len().min(MAX_PIECES);
-        let pid = libc::pid_t::try_from(self.pid).map_err(|_| ReadError::Gone)?;
         // SAFETY: an `IoVecMut` is an `iovec` of memory that may be written, `pieces` of them
         // are there; the other addresses are followed in the other process only.
         let count = unsafe {
             libc::process_vm_readv(
-                pid,
+                self.number()?,
                 into.as_mut_ptr().cast(),
                 pieces as libc::c_ulong,
                 from.as_ptr().cast(),
@@ -149,18 +174,45 @@ impl Process {
                 0,
             )
         };
-        let failed = usize::try_from(count).map_err(|_| ReadError::of(last_errno()));
-        // As it is alive still, the number was its own all the time.
-        self.check()?;
-        failed
+        usize::try_from(count).map_err(|_| AttachError::of(last_errno()))
     }
 
-    fn check(&self) -> std::result::Result<(), ReadError> {
-        match self.is_alive() {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(ReadError::Gone),
-            Err(error) => Err(ReadError::Failed(error)),
+    /// As [`read`](Self::read), the other way: copies the pieces here into those of the process's
+    /// memory. It is for processes that have asked for it: what they have there is written over.
+    /// For this process it is [`AttachError::NotAllowed`].
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError`]; some of the pieces there may then have been written.
+    pub fn write(
+        &self,
+        into: &[Remote],
+        from: &[IoVec<'_>],
+    ) -> std::result::Result<usize, AttachError> {
+        let into = into.get(..MAX_PIECES).unwrap_or(into);
+        let from = from.get(..MAX_PIECES).unwrap_or(from);
+        if self.pid == crate::pid() {
+            return Err(AttachError::NotAllowed);
         }
+        // SAFETY: an `IoVec` is an `iovec` of memory that may be read; the other addresses are
+        // followed in the other process only, which is not this one.
+        let count = unsafe {
+            libc::process_vm_writev(
+                self.number()?,
+                from.as_ptr().cast(),
+                from.len() as libc::c_ulong,
+                into.as_ptr().cast(),
+                into.len() as libc::c_ulong,
+                0,
+            )
+        };
+        usize::try_from(count).map_err(|_| AttachError::of(last_errno()))
+    }
+
+    /// None is 0: that would be of a process in another namespace, which has no number here.
+    fn number(&self) -> std::result::Result<libc::pid_t, AttachError> {
+        let pid = libc::pid_t::try_from(self.pid).ok();
+        pid.filter(|pid| *pid > 0).ok_or(AttachError::Gone)
     }
 }
 
@@ -200,12 +252,70 @@ mod tests {
         assert_eq!(far, [vec![2; 2000], vec![0; 2000]].concat());
     }
 
+    /// Where a child has the words of its environment.
+    fn environment_of(child: u32, len: usize) -> Remote {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+        let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        // `env_start`, the 50th of all.
+        Remote::new(fields[47].parse().unwrap(), len)
+    }
+
+    #[test]
+    fn memory_of_a_child_is_written_and_read() {
+        let text = "attach me";
+        let mut command = Command::new("cat");
+        command.env_clear().env("A", text).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        let process = Process::open(child.id()).unwrap();
+        let all = 2 + text.len();
+        let place = environment_of(child.id(), all);
+        let mut room = vec![0; all];
+        let read = |room: &mut [u8]| process.read(&[place], &mut [IoVecMut::from_slice(room)]);
+        assert_eq!(read(&mut room), Ok(all));
+        assert_eq!(room, format!("A={text}").as_bytes());
+        let pieces = [
+            IoVec::from_slice(b"B="),
+            IoVec::from_slice(b"detach "),
+            IoVec::EMPTY,
+            IoVec::from_slice(b"it"),
+        ];
+        assert_eq!(process.write(&[place], &pieces), Ok(all));
+        assert_eq!(read(&mut room), Ok(all));
+        assert_eq!(room, b"B=detach it");
+        let none = process.write(&[Remote::new(8, all)], &pieces);
+        assert_eq!(none, Err(AttachError::Fault));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(process.write(&[place], &pieces), Err(AttachError::Gone));
+    }
+
+    /// That would be any of its own memory, from safe code.
+    #[test]
+    fn a_process_does_not_write_itself() {
+        let room = vec![7; 64];
+        let text = [IoVec::from_slice(&[1; 64])];
+        let written = own().write(&[at(&room)], &text);
+        assert_eq!(written, Err(AttachError::NotAllowed));
+        assert_eq!(room, [7; 64]);
+    }
+
+    #[test]
+    fn the_other_end_of_a_socket_is_seen_to_be_closed() {
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(own().is_at(near.as_fd()), Ok(true));
+        drop(far);
+        assert_eq!(own().is_at(near.as_fd()), Ok(false));
+    }
+
     #[test]
     fn addresses_that_are_no_memory_are_refused() {
         let mut room = [7; 64];
         let mut read = |from: Remote| own().read(&[from], &mut [IoVecMut::from_slice(&mut room)]);
-        assert_eq!(read(Remote::new(8, 64)), Err(ReadError::Fault));
-        assert_eq!(read(Remote::new(usize::MAX - 8, 4)), Err(ReadError::Fault));
+        assert_eq!(read(Remote::new(8, 64)), Err(AttachError::Fault));
+        assert_eq!(
+            read(Remote::new(usize::MAX - 8, 4)),
+            Err(AttachError::Fault)
+        );
         assert_eq!(read(Remote::new(0, 0)), Ok(0));
         assert_eq!(room, [7; 64]);
     }
@@ -227,7 +337,7 @@ mod tests {
             &[Remote::new(4096, 8)],
             &mut [IoVecMut::from_slice(&mut room)],
         );
-        assert_eq!(read, Err(ReadError::Gone));
+        assert_eq!(read, Err(AttachError::Gone));
         assert_eq!(Process::open(child.id()).err(), Some(ESRCH));
         for none in [0, u32::MAX] {
             assert_eq!(Process::open(none).err(), Some(ESRCH));
@@ -237,10 +347,10 @@ mod tests {
     #[test]
     fn refusals_are_told_apart() {
         for error in [Errno::EPERM, Errno::ENOSYS, Errno::EACCES] {
-            assert_eq!(ReadError::of(error), ReadError::NotAllowed);
+            assert_eq!(AttachError::of(error), AttachError::NotAllowed);
         }
-        assert_eq!(ReadError::of(ESRCH), ReadError::Gone);
-        let other = ReadError::of(Errno::ENOMEM);
-        assert_eq!(other, ReadError::Failed(Errno::ENOMEM));
+        assert_eq!(AttachError::of(ESRCH), AttachError::Gone);
+        let other = AttachError::of(Errno::ENOMEM);
+        assert_eq!(other, AttachError::Failed(Errno::ENOMEM));
     }
 }
