@@ -53,7 +53,9 @@
 //! reaches just now ([`Grants`]).
 //!
 //! A **face** has at 0x40 a word of 32 bits, odd while threads sleep, and at 0x400 the 64 words of
-//! its slots, each odd while the region in the slot may be reached.
+//! its slots, each odd while the region in the slot may be reached. At 0x100 is a word that changes
+//! now and then when its domain looks at its rings: it orders nothing. At 0x200 is the address, as
+//! the domain itself has it, of the word behind that, which has a random number ([`Presence`]).
 //!
 //! # Orderings
 //!
@@ -97,6 +99,8 @@ mod primitive;
 mod reader;
 #[cfg(not(loom))]
 mod shift;
+#[cfg(not(loom))]
+mod sight;
 mod sleep;
 #[cfg(not(loom))]
 mod window;
@@ -115,6 +119,8 @@ pub use piece::{AsSink, AsSource, Sink, Source};
 #[cfg(not(loom))]
 pub use primitive::Mapping;
 pub use reader::{Alone, Reader, Short};
+#[cfg(not(loom))]
+pub use sight::{Presence, Sight, Witness};
 pub use sleep::{Sleep, Watch};
 #[cfg(not(loom))]
 pub use window::Window;

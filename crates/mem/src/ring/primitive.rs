@@ -18,5 +18,5 @@ pub use shared::Mapping;
 #[cfg(not(loom))]
 pub(super) use {
     core::sync::atomic::fence,
-    shared::{Buffer, Cell, Cells, ClaimWord, Credit, Memory, SleepWord, SlotWords},
+    shared::{Buffer, Cell, Cells, ClaimWord, Credit, Memory, PresenceWords, SleepWord, SlotWords},
 };

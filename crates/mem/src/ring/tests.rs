@@ -226,6 +226,30 @@ fn a_sleeper_is_rung_once_for_each_time() {
     }
 }
 
+#[test]
+fn peers_see_that_a_domain_looks_and_where_it_is() {
+    let face = Heaped::new(FACE, true);
+    let sight = Sight::over(face.clone()).unwrap();
+    assert_eq!((sight.looks(), sight.witness()), (0, None));
+    let presence = Presence::over(face.clone(), 77).unwrap();
+    let Witness { addr, token } = sight.witness().unwrap();
+    assert_eq!(token, 77);
+    let start = face.start().addr().get() as u64;
+    let at = usize::try_from(addr - start).unwrap();
+    let region = face.region();
+    assert_eq!(
+        region.load_u64(at, core::sync::atomic::Ordering::Relaxed),
+        Ok(77)
+    );
+    for _ in 0..2 {
+        let before = sight.looks();
+        presence.have_looked();
+        assert_ne!(sight.looks(), before);
+    }
+    assert!(Presence::over(Heaped::new(FACE, false), 1).is_err());
+    assert!(Sight::over(Heaped::new(FACE - 1, false)).is_err());
+}
+
 /// Two threads, chunks and small entries mixed, many laps.
 #[test]
 fn a_long_stream_comes_as_it_went() {
@@ -355,7 +379,7 @@ proptest! {
 #[test]
 fn threads_may_share_the_halves() {
     fn shared<T: Send + Sync>() {}
-    shared::<(Writer, Reader, Sleep, Watch)>();
+    shared::<(Writer, Reader, Sleep, Watch, Presence, Sight)>();
 }
 
 #[test]

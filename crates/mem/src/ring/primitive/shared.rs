@@ -430,3 +430,66 @@ impl SleepWord {
         self.atomic().store(value, Ordering::Relaxed);
     }
 }
+
+/// How often a domain has looked, and the word by which its address space is known.
+pub(in crate::ring) struct PresenceWords {
+    looks: NonNull<u64>,
+    address: NonNull<u64>,
+    token: NonNull<u64>,
+    _memory: Memory,
+}
+
+// SAFETY: only reached as atomics.
+unsafe impl Send for PresenceWords {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for PresenceWords {}
+
+impl PresenceWords {
+    /// Where the words lie in a face: apart from the sleep word, which writers look at, by more than
+    /// what one miss may bring, and so from each other.
+    const LOOKS: usize = 0x100;
+    const ADDRESS: usize = 0x200;
+    const TOKEN: usize = Self::ADDRESS + 8;
+
+    pub(in crate::ring) fn new(memory: &Memory) -> Self {
+        Self {
+            looks: memory.at(Self::LOOKS).cast(),
+            address: memory.at(Self::ADDRESS).cast(),
+            token: memory.at(Self::TOKEN).cast(),
+            _memory: memory.clone(),
+        }
+    }
+
+    #[inline(always)]
+    const fn atomic(&self, word: NonNull<u64>) -> &AtomicU64 {
+        // SAFETY: one of the words of the face, aligned to its size. A peer's face is mapped for
+        // reads only: a relaxed load of this size may read such memory, and stores are for our own.
+        unsafe { AtomicU64::from_ptr(word.as_ptr()) }
+    }
+
+    #[inline]
+    pub(in crate::ring) fn load_looks(&self) -> u64 {
+        self.atomic(self.looks).load(Ordering::Relaxed)
+    }
+
+    /// For a face that was made to be written.
+    pub(in crate::ring) fn store_looks(&self, looks: u64) {
+        self.atomic(self.looks).store(looks, Ordering::Relaxed);
+    }
+
+    /// Where the owner has the second word, and what is in it.
+    pub(in crate::ring) fn testimony(&self) -> (u64, u64) {
+        let (address, token) = (self.atomic(self.address), self.atomic(self.token));
+        (
+            address.load(Ordering::Relaxed),
+            token.load(Ordering::Relaxed),
+        )
+    }
+
+    /// For a face that was made to be written, before a peer has it.
+    pub(in crate::ring) fn testify(&self, token: u64) {
+        let address = self.token.addr().get() as u64;
+        self.atomic(self.address).store(address, Ordering::Relaxed);
+        self.atomic(self.token).store(token, Ordering::Relaxed);
+    }
+}
