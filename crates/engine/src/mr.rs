@@ -92,6 +92,12 @@ impl<B: Buffer> Mr<B> {
         Ok(self)
     }
 
+    /// Its memory, if that is one piece.
+    #[must_use]
+    pub fn whole(&self) -> Option<&B> {
+        self.rest.segments().is_empty().then_some(&self.memory)
+    }
+
     /// Adds the memory that a peer names. Its pieces are within the region or none is added.
     fn add_part(&self, iov: &RmaIov, parts: &mut Reached<B>) -> core::result::Result<(), Denied> {
         let offset = iov.addr.checked_sub(self.base).ok_or(Denied::Bounds)?;
@@ -220,6 +226,13 @@ impl<B: Buffer> MrTable<B> {
 }
 
 impl<B: Buffer> MrTable<B> {
+    /// The region that has a key, and its id.
+    #[must_use]
+    pub fn named(&self, key: u64) -> Option<(u32, &Mr<B>)> {
+        let (_, id) = *self.keys.get(self.find(key).ok()?)?;
+        Some((id, self.regions.get(id)?))
+    }
+
     /// The memory that a peer may write, if it is one piece of a region without a counter, and
     /// not empty. `None` says no more than that [`MrTable::resolve`] tells.
     #[inline]

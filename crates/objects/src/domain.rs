@@ -123,7 +123,7 @@ impl<T: Transport, K: Mode> Inner<T, K> {
     /// Lets other threads run, after many polls in vain.
     #[inline]
     pub(crate) fn pause(&self) {
-        let rest = self.state.lock().polls.let_run();
+        let rest = self.state.lock().let_run();
         match rest {
             Rest::None => {}
             Rest::Yield => std::thread::yield_now(),

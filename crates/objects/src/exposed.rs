@@ -1,15 +1,19 @@
-//! Regions of this side that peers map: to whom they are offered, and how they are taken back.
+//! Regions of this side that peers reach past the stream: to whom they are offered, and how they are
+//! taken back.
 
 use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::Engine;
+use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
 use ripstop_os::{Shareable, clock};
 
+use crate::polls::Rest;
 use crate::pulse::Pulse as _;
 use crate::rma::CLOSING;
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
 
-/// A region of this side that a peer may map.
+/// A region of this side that a peer may reach past the stream.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// What stands in the face of this side as long as it may be reached.
@@ -19,14 +23,34 @@ pub struct Offer {
     /// The address of its first byte as peers name it.
     pub base: u64,
     /// Its memory.
-    pub part: Shareable,
+    pub memory: Lent,
+}
+
+/// How a peer comes to the memory of a region.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lent {
+    /// It maps this.
+    Part(Shareable),
+    /// It asks the system for what is at this address here (see [`Link::attach`]).
+    ///
+    /// [`Link::attach`]: crate::Link::attach
+    At {
+        /// The address of its first byte.
+        addr: u64,
+        /// Its bytes.
+        len: u64,
+        /// Whether peers may read it.
+        read: bool,
+        /// Whether they may write it.
+        write: bool,
+    },
 }
 
 /// What a domain has offered.
 #[derive(Debug)]
 pub(crate) struct Exposed {
-    region: u32,
-    offer: Offer,
+    pub(crate) region: u32,
+    pub(crate) offer: Offer,
 }
 
 /// Streams that are looked at each time whether all that came by them is applied.
@@ -43,7 +67,7 @@ impl<T: Transport> State<T> {
             grant,
             key,
             base,
-            part: part.clone(),
+            memory: Lent::Part(part.clone()),
         };
         self.exposed.push(Exposed { region, offer });
         for id in 0..self.streams.len() as u32 {
@@ -62,7 +86,13 @@ impl<T: Transport> State<T> {
         part: Option<&Shareable>,
     ) {
         let exposed = self.exposed.iter().find(|e| e.region == region);
-        if exposed.map(|e| &e.offer.part) == part {
+        let same = match (exposed.map(|e| &e.offer.memory), part) {
+            (Some(Lent::Part(old)), Some(new)) => old == new,
+            // Whatever is at its address.
+            (Some(Lent::At { .. }) | None, None) => true,
+            _ => false,
+        };
+        if same {
             return;
         }
         self.conceal(region);
@@ -90,20 +120,18 @@ impl<T: Transport> State<T> {
         let (true, Some(link)) = (stream.is_up(), &stream.link) else {
             return;
         };
-        // What peers do is to be counted.
-        let counted = engine
-            .ep(stream.ep)
-            .is_none_or(|ep| ep.remote_write_counter != NIL || ep.remote_read_counter != NIL);
-        if !counted {
+        if !is_counted(engine, stream.ep) {
             let skipped = exposed.len().saturating_sub(count);
             for exposed in exposed.iter().skip(skipped) {
-                // One that is not told goes by the stream.
-                link.offer(&exposed.offer);
+                if let Lent::Part(_) = exposed.offer.memory {
+                    // One that is not told goes by the stream.
+                    link.offer(&exposed.offer);
+                }
             }
         }
     }
 
-    /// Takes a region back from the peers that have mapped it: what they do there now ends first,
+    /// Takes a region back from the peers that reach it directly: what they do there now ends first,
     /// unless it takes too long.
     pub(crate) fn conceal(&mut self, region: u32) {
         let place = self.exposed.iter().position(|e| e.region == region);
@@ -119,8 +147,8 @@ impl<T: Transport> State<T> {
                 log_warn!(
                     T,
                     EpData,
-                    "a peer that has mapped a region did not leave it within {CLOSING:?}: it may \
-                     still write there"
+                    "a peer that reaches a region directly did not leave it within {CLOSING:?}: it \
+                     may still write there"
                 );
                 return;
             }
@@ -170,11 +198,29 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// What to do now that other threads should be let run: peers among them may reach what this
+    /// side has exposed, and see that it waits for the processor as they do.
+    pub(crate) fn let_run(&mut self) -> Rest {
+        let rest = self.polls.let_run();
+        if rest != Rest::None {
+            self.have_looked();
+        }
+        rest
+    }
+
     /// As [`State::tell_applied`], after a look at what has come.
     #[inline]
     pub(crate) fn have_looked(&mut self) {
         if T::Link::MAPS && !self.exposed.is_empty() {
+            self.pulse.have_looked();
             self.tell_applied(SOME);
         }
     }
+}
+
+/// Whether what peers do at an endpoint's memory is to be counted.
+pub(crate) fn is_counted(engine: &Engine<UserBuf>, ep: u32) -> bool {
+    engine
+        .ep(ep)
+        .is_none_or(|ep| ep.remote_write_counter != NIL || ep.remote_read_counter != NIL)
 }

@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::transport::{Link as _, Transport};
 
 /// Longest operation that is carried out at once: others of the domain wait for it.
-const LONGEST: u64 = 64 << 20;
+pub(crate) const LONGEST: u64 = 64 << 20;
 
 /// The longest atomic in bytes that is.
 const OPERANDS: usize = 256;
@@ -62,13 +62,9 @@ impl<T: Transport> State<T> {
     /// Carries out a read or write in a region that is mapped; `false` says that nothing was done.
     #[inline(never)]
     pub(crate) fn rma_mapped(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
-        let &[place] = rma.remote.as_slice() else {
+        let Some(place) = sole_place(rma) else {
             return false;
         };
-        let plain = rma.data.is_none() && rma.level != Level::Committed && !rma.work;
-        if !plain || place.len > LONGEST || rma.iov.len() != place.len {
-            return false;
-        }
         let Some(id) = self.mapped_route(ep, peer) else {
             return false;
         };
@@ -173,6 +169,16 @@ impl<T: Transport> State<T> {
             self.progress();
         }
     }
+}
+
+/// What a read or write reaches, if it may be carried out past the stream.
+pub(crate) fn sole_place(rma: &Rma<UserBuf>) -> Option<RmaIov> {
+    let &[place] = rma.remote.as_slice() else {
+        return None;
+    };
+    let plain = rma.data.is_none() && rma.level != Level::Committed && !rma.work;
+    let fits = place.len <= LONGEST && rma.iov.len() == place.len;
+    (plain && fits).then_some(place)
 }
 
 /// Does something with each buffer and its place, one behind the other from `at` on.

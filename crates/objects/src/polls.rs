@@ -133,6 +133,11 @@ impl Polls {
         Rest::Look
     }
 
+    /// Whether others wait for the processor as this thread does.
+    pub(crate) const fn in_crowd(&self) -> bool {
+        self.crowd > 0
+    }
+
     /// A part of a payload has come.
     pub(crate) const fn payload(&mut self, more: bool) {
         self.arriving = more;

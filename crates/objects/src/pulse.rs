@@ -61,6 +61,10 @@ pub trait Pulse<L>: Debug + Send + Sized + 'static {
     /// From now on no peer begins to reach the region; [`Link::is_claimed`](crate::Link::is_claimed)
     /// says whether one is at it.
     fn close_grant(&mut self, _: Grant) {}
+
+    /// All links were looked at, or some of them in turn: peers that might reach a region by its
+    /// address ([`Link::attach`](crate::Link::attach)) see that this side is at it.
+    fn have_looked(&mut self) {}
 }
 
 /// A link that has what it was looked at for.

@@ -169,7 +169,9 @@ impl<T: Transport> State<T> {
                 rma.level = Level::Delivered;
             }
         }
-        if !given.contains(Flags::TRIGGER) && self.rma_mapped(ep, call.peer, &rma) {
+        if !given.contains(Flags::TRIGGER)
+            && (self.rma_mapped(ep, call.peer, &rma) || self.rma_attached(ep, call.peer, &rma))
+        {
             return Ok(());
         }
         self.fence(ep, call.peer, given)?;

@@ -120,6 +120,8 @@ pub(crate) struct State<T: Transport> {
     pub(crate) told: usize,
     /// Bytes that may be read and written past the stream until progress is made.
     pub(crate) reached: u32,
+    /// Operations that go by the stream before it is looked again whether a peer is at work.
+    pub(crate) by_stream: u32,
 }
 
 impl<T: Transport> State<T> {
@@ -171,6 +173,7 @@ impl<T: Transport> State<T> {
             exposed: Vec::new(),
             told: 0,
             reached: BYTES,
+            by_stream: 0,
         })
     }
 
@@ -234,8 +237,12 @@ impl<T: Transport> State<T> {
         {
             link.heard(&mut stream.windows);
             stream.mapped = T::Link::MAPS && T::Link::has_mapped(&stream.windows);
+            let asked = link.take_asked();
             self.rung = true;
             self.leave_ended(id);
+            if !asked.is_empty() {
+                self.lend(id, &asked);
+            }
         }
         if event.writable() {
             self.flush(id);

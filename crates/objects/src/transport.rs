@@ -48,6 +48,12 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
         false
     }
 
+    /// Whether peers may reach regions by their address, and this side those of peers, where links
+    /// [attach](Link::attach).
+    fn attaches(_: &Self::Params) -> bool {
+        false
+    }
+
     /// A listener at `addr`, to which nobody can connect before [`Listener::listen`].
     ///
     /// # Errors
@@ -324,6 +330,21 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
         None
     }
 
+    /// Of a link that [maps](Link::MAPS): the keys of regions that the peer wants to reach by their
+    /// address. To be asked after [`Link::heard`]; they are told once.
+    fn take_asked(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Of a link that [maps](Link::MAPS): copies between buffers and the memory of the peer that is
+    /// named, as many bytes, by its address in the peer's process: to it if `write` says so. Under
+    /// the conditions of [`Link::reach`], and only while the peer does not look at its links. Does not
+    /// wait until all is applied. In a crowd, where others wait for the processor, the peer may look as
+    /// soon as it has it.
+    fn attach(&self, _: &RmaIov, _write: bool, _: &[UserBuf], _crowd: bool) -> Attached {
+        Attached::Not
+    }
+
     /// As [`Link::recv`], to several places in order.
     ///
     /// # Errors
@@ -376,6 +397,17 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// # Errors
     /// Of the system.
     fn local_addr(&self) -> Result<Self::Addr>;
+}
+
+/// What has become of [`Link::attach`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// All was copied.
+    Done,
+    /// The stream is the way, also where some bytes were copied.
+    Not,
+    /// It is, and the faster one as long as the peer goes on to look at its links.
+    AtWork,
 }
 
 /// Where connections arrive. Its descriptor can be read while one waits. It is closed when it is

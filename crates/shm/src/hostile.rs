@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ripstop_mem::ring::{FACE, Layout, Reader, Side, Source, Writer, pair};
+use ripstop_mem::ring::{FACE, Layout, Mapping as _, Reader, Side, Source, Writer, pair};
 use ripstop_os::{MemFd, SharedMemory, Socket};
 use ripstop_types::{Errno, RmaIov};
 use ripstop_wire::ByteOrder;
@@ -107,7 +107,8 @@ struct Besides {
     gifts: bool,
     /// It says all the time that it begins to sleep.
     sleepy: bool,
-    /// Regions to map that are none, change, or may not be mapped.
+    /// Regions to map that are none, change, or may not be mapped; and regions by their address that
+    /// are none, in an address space that may be another one.
     offers: bool,
     /// It never leaves the regions of the victim, and says that it has applied what it has not.
     claims: bool,
@@ -124,6 +125,8 @@ struct Foe {
     /// The memory of the pair, and the face.
     memory: OwnedFd,
     face: SharedMemory,
+    /// What the victim may write by its address.
+    scratch: SharedMemory,
     /// The face of the victim.
     _watched: Option<OwnedFd>,
 }
@@ -139,6 +142,16 @@ fn message(kind: Kind, data: &[u8]) -> Vec<u8> {
 /// The order of headers that both sides agree on.
 fn order() -> ByteOrder {
     cm::Header::new(Kind::Request, &[]).unwrap().data_order()
+}
+
+/// Bytes that the victim may write by their address.
+const SCRATCH: usize = 1 << 20;
+
+fn scratch() -> SharedMemory {
+    MemFd::create("hostile-scratch", SCRATCH)
+        .unwrap()
+        .map()
+        .unwrap()
 }
 
 fn face() -> (SharedMemory, OwnedFd) {
@@ -205,6 +218,7 @@ impl Foe {
             reader,
             memory,
             face,
+            scratch: scratch(),
             _watched: watched.into_iter().next(),
         }
     }
@@ -239,6 +253,7 @@ impl Foe {
             reader,
             memory,
             face,
+            scratch: scratch(),
             _watched: descriptors.next(),
         }
     }
@@ -357,6 +372,7 @@ impl Foe {
                 odd = odd.wrapping_add(2);
             }
             if what.offers {
+                self.testify(random);
                 self.offer(random);
             }
             if what.claims {
@@ -365,6 +381,19 @@ impl Foe {
                 self.put(0x108 - 0x100 * own, (1 << 32) + random.below(300));
             }
             std::thread::yield_now();
+        }
+    }
+
+    /// Says where it is, mostly right, and that it looks at its rings, or not.
+    fn testify(&self, random: &mut Numbers) {
+        let face = self.face.region().expect("it is writable");
+        let token = face.load_u64(0x208, Ordering::Relaxed).unwrap();
+        let right = self.face.start().addr().get() as u64 + 0x208;
+        let addr = pick(random, &[right, right, right, 8, u64::MAX - 3]);
+        let _ = face.store_u64(0x200, addr, Ordering::Relaxed);
+        let _ = face.store_u64(0x208, token.max(1), Ordering::Relaxed);
+        if random.below(4) == 0 {
+            let _ = face.store_u64(0x100, random.next(), Ordering::Relaxed);
         }
     }
 
@@ -379,7 +408,7 @@ impl Foe {
         let len = pick(random, &[1, 4096, 4097, 1 << 20, 1 << 38, u64::MAX]);
         let other = random.next();
         let key = pick(random, &[load::KEY, load::KEY, other]);
-        let words = [
+        let mut words = [
             stands,
             key,
             random.below(2) * 4096,
@@ -387,16 +416,30 @@ impl Foe {
             random.below(3) * 8,
         ];
         let mut said = [0; RECORD];
-        said[0] = 1 + random.below(2) as u8;
+        said[0] = 1 + random.below(4) as u8;
         said[4] = slot as u8;
+        if said[0] == 3 {
+            said[1] = 1 + random.below(3) as u8;
+            // Nothing else of this process is to be written.
+            let own = self.scratch.start().addr().get() as u64;
+            let places = [(own, SCRATCH as u64), (own, SCRATCH as u64), (8, 1 << 30)];
+            let (addr, len) = pick(random, &places);
+            words = [stands, key, 0, len, addr];
+        }
         for (place, word) in said[8..].as_chunks_mut().0.iter_mut().zip(words) {
             *place = word.to_le_bytes();
         }
-        if random.below(500) == 0 {
+        // Not an address that is one of this process, by chance.
+        if random.below(500) == 0 && said[0] != 3 {
             said[random.below(RECORD as u64) as usize] = random.next() as u8;
         }
-        if said[0] == 2 {
-            said[16..].fill(0);
+        match said[0] {
+            2 => said[16..].fill(0),
+            4 => {
+                said[4..16].fill(0);
+                said[24..].fill(0);
+            }
+            _ => {}
         }
         let region = MemFd::create("hostile-region", 4096).unwrap();
         if random.below(4) > 0 {

@@ -7,6 +7,7 @@
 //! looked at before anybody sleeps. `docs/design/shm.md` has the reasons.
 #![forbid(unsafe_code)]
 
+mod attach;
 mod greeting;
 mod link;
 mod listener;

@@ -1,21 +1,22 @@
 //! One end of a connection: a Unix stream socket for the handshake, a pair of rings afterwards.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{
-    Alone, Grant, HEADER, Layout, Reader, RingError, Short, Source, Watch, Window, Writer,
+    Alone, Grant, HEADER, Layout, Reader, RingError, Short, Sight, Source, Watch, Window, Writer,
 };
-use ripstop_objects::{Link, Offer};
+use ripstop_objects::{Attached, Lent, Link, Offer};
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
 use ripstop_types::{Errno, Result, RmaIov};
 
-use crate::mapped::{Inbox, RECORD, Record, Said, Windows};
+use crate::attach::{Attach, Peer};
+use crate::mapped::{Inbox, RECORD, Record, Rights, Said, Windows};
 use crate::name::Name;
 use crate::params::NAME;
 
@@ -27,6 +28,9 @@ const BELLS: usize = 64;
 
 /// Reads of it at once, where the peer tells more.
 const READS: u32 = 16;
+
+/// Keys that a peer may ask for until they are looked at.
+const ASKS: usize = 64;
 
 /// Looks for room after a write without: about a microsecond, in which a peer that reads consumes
 /// more than what it tells at once.
@@ -67,6 +71,9 @@ struct Rings {
     /// What the peer says of its regions, as it comes.
     inbox: Mutex<Inbox>,
     patience: Patience,
+    /// Where memory of the peer may be reached by its address, and what the peer asks for of ours.
+    attach: Option<Mutex<Attach>>,
+    asked: Mutex<Vec<u64>>,
 }
 
 /// Whether it is worth waiting until the peer has applied all.
@@ -115,6 +122,11 @@ pub(crate) struct Handshake {
     pub(crate) layout: Option<Layout>,
     pub(crate) halves: Option<(Writer, Reader)>,
     pub(crate) watch: Option<Watch>,
+    /// What memory of the peer is reached by, unless that is not wanted; and whether this domain
+    /// has said that it cannot be.
+    pub(crate) sight: Option<Sight>,
+    pub(crate) attaches: bool,
+    pub(crate) told: Arc<AtomicBool>,
 }
 
 impl ShmLink {
@@ -176,6 +188,15 @@ impl ShmLink {
     #[inline(never)]
     fn ring(&self) {
         let _ = self.socket.send(&[0]);
+    }
+
+    /// What to ask the kernel for the memory of the peer.
+    const fn far<'a>(&'a self, rings: &'a Rings, process: &'a Process) -> Peer<'a> {
+        Peer {
+            process,
+            socket: &self.socket,
+            name: &rings.peer,
+        }
     }
 
     /// Tells the peer of a region, unless there is no room.
@@ -264,13 +285,32 @@ impl Rings {
                     "{peer}: a region is not mapped: no free descriptor"
                 );
             }
-            (Said::Ended(grant), _) => windows.keep(|other| other != grant),
+            (Said::Ended(grant), _) => {
+                windows.keep(|other| other != grant);
+                self.with_attach(|attach| attach.keep(|other| other != grant));
+            }
+            (Said::Lent(record, rights), _) => {
+                self.with_attach(|attach| attach.add(record, rights));
+            }
+            (Said::Asked(key), _) => {
+                let mut asked = self.asked.lock();
+                if asked.len() < ASKS {
+                    asked.push(key);
+                }
+            }
         };
         let taken = self.inbox.lock().take(bytes, descriptors, note);
         // Also of those whose end was not said, since there was no room.
         windows.keep(|grant| self.watch.stands(grant));
+        self.with_attach(|attach| attach.keep(|grant| self.watch.stands(grant)));
         if let Err(why) = taken {
             self.end(&format!("its socket has {why}"));
+        }
+    }
+
+    fn with_attach(&self, change: impl FnOnce(&mut Attach)) {
+        if let Some(attach) = &self.attach {
+            change(&mut attach.lock());
         }
     }
 
@@ -439,12 +479,17 @@ impl Link for ShmLink {
         if let (Some((writer, reader)), Some(watch), Some(peer)) =
             (shake.halves, shake.watch, shake.peer)
         {
+            let process = self.socket.peer_process().ok();
+            let attach = shake.sight.filter(|_| shake.attaches && is_other(&process));
+            let attach = attach.and_then(|sight| Attach::new(sight, shake.told));
             self.rings.get_or_init(|| Rings {
+                attach: attach.map(Mutex::new),
+                asked: Mutex::default(),
                 writer,
                 reader,
                 watch,
                 ended: AtomicBool::new(false),
-                process: self.socket.peer_process().ok(),
+                process,
                 peer,
                 inbox: Mutex::default(),
                 patience: Patience::default(),
@@ -473,7 +518,7 @@ impl Link for ShmLink {
             if ended {
                 rings.ended.store(true, Ordering::Relaxed);
             }
-            if ended || windows.is_empty() {
+            if ended || (windows.is_empty() && !rings.inbox.lock().is_amid()) {
                 return;
             }
         }
@@ -484,14 +529,25 @@ impl Link for ShmLink {
     type Windows = Windows;
 
     fn offer(&self, offer: &Offer) {
-        let record = Record {
+        let record = |len, offset| Record {
             grant: offer.grant,
             key: offer.key,
             base: offer.base,
-            len: offer.part.len() as u64,
-            offset: offer.part.offset(),
+            len,
+            offset,
         };
-        self.say(Said::Offered(record), &[offer.part.as_fd()]);
+        match &offer.memory {
+            Lent::Part(part) => {
+                let record = record(part.len() as u64, part.offset());
+                self.say(Said::Offered(record), &[part.as_fd()]);
+            }
+            &Lent::At {
+                addr,
+                len,
+                read,
+                write,
+            } => self.say(Said::Lent(record(len, addr), Rights { read, write }), &[]),
+        }
     }
 
     fn withdraw(&self, grant: Grant) {
@@ -538,6 +594,49 @@ impl Link for ShmLink {
         done
     }
 
+    fn take_asked(&self) -> Vec<u64> {
+        let rings = self.rings.get();
+        rings.map_or_else(Vec::new, |rings| std::mem::take(&mut *rings.asked.lock()))
+    }
+
+    fn attach(&self, place: &RmaIov, write: bool, segments: &[UserBuf], crowd: bool) -> Attached {
+        let Some(rings) = self.rings.get() else {
+            return Attached::Not;
+        };
+        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
+            return Attached::Not;
+        };
+        let (mut attach, peer) = (attach.lock(), self.far(rings, process));
+        let Some(found) = attach.find(place, write) else {
+            if let Some(said) = attach.ask(place.key, peer) {
+                self.say(said, &[]);
+            }
+            return Attached::Not;
+        };
+        if attach.is_at_work() {
+            return Attached::AtWork;
+        }
+        if rings.ended.load(Ordering::Relaxed) || !rings.writer.all_applied() {
+            return Attached::Not;
+        }
+        match attach.is_away(peer, crowd) {
+            Some(true) => {}
+            Some(false) => return Attached::AtWork,
+            None => return Attached::Not,
+        }
+        rings.writer.claim(found.grant);
+        let stands = rings.watch.stands(found.grant);
+        let done = stands && attach.copy(peer, found, write, segments);
+        rings.writer.unclaim();
+        if !stands {
+            attach.keep(|other| other != found.grant);
+        }
+        match done {
+            true => Attached::Done,
+            false => Attached::Not,
+        }
+    }
+
     fn has_ended(&self) -> bool {
         let rings = self.rings.get();
         rings.is_some_and(|rings| rings.ended.load(Ordering::Relaxed))
@@ -556,4 +655,10 @@ impl Link for ShmLink {
         // Only connected endpoints ask.
         Err(Errno::ENOSYS)
     }
+}
+
+/// Whether a peer is another process than this one, and has a number here.
+fn is_other(process: &Option<Process>) -> bool {
+    let pid = process.as_ref().map_or(0, Process::pid);
+    pid != 0 && pid != ripstop_os::pid()
 }

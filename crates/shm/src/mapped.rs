@@ -1,21 +1,24 @@
-//! Regions of the peer that this side has mapped, and the records on the socket that tell of them.
+//! Regions of the peer that this side has mapped, and the records on the socket that tell of them
+//! and of those that are reached by their address ([`attach`](crate::attach)).
 //!
 //! A record has 48 bytes; numbers are little-endian:
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0 | 1: the region may be mapped. 2: it may be forgotten, its grant has ended. A byte of 0 in this place is a bell |
-//! | 1..4 | 0 |
+//! | 0 | 1: the region may be mapped. 2: it may be forgotten, its grant has ended. 3: it may be reached by its address. 4: may it be? A byte of 0 in this place is a bell |
+//! | 1 | of the third kind: 1 if it may be read, 2 if it may be written, 3 for both; else 0 |
+//! | 2..4 | 0 |
 //! | 4..8 | the slot in the face of who says this, below 64 |
 //! | 8..16 | what is in the slot as long as the region may be reached, an odd number |
 //! | 16..24 | the key of the region |
 //! | 24..32 | the address of its first byte, as peers name it |
 //! | 32..40 | its bytes, at least 1 |
-//! | 40..48 | where it begins in the memory of the descriptor |
+//! | 40..48 | where it begins in the memory of the descriptor, or of who says this |
 //!
-//! Exactly one descriptor comes with the first kind, and none with the second, which has no more
-//! than the slot and what was in it; the rest is 0. The second only lets memory go sooner: that the
-//! grant has ended the slot says.
+//! Exactly one descriptor comes with the first kind, and none with the others. The second has no
+//! more than the slot and what was in it; the rest is 0. It only lets memory go sooner: that the
+//! grant has ended the slot says. The fourth has no more than the key. It is answered by the third,
+//! or not at all.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -37,6 +40,8 @@ const MANY: &str = "more descriptors than records";
 /// What a record begins with, and what is a bell.
 const OFFER: u8 = 1;
 const END: u8 = 2;
+const LENT: u8 = 3;
+const ASK: u8 = 4;
 const BELL: u8 = 0;
 
 /// The most bytes of a region that are mapped, so that a peer cannot use up all addresses.
@@ -49,34 +54,52 @@ pub(crate) enum Said {
     Offered(Record),
     /// It may be forgotten.
     Ended(Grant),
+    /// It may be reached by its address.
+    Lent(Record, Rights),
+    /// May the region with this key be?
+    Asked(u64),
 }
 
-/// What a record says of a region that may be mapped.
+/// What may be done with a region that is reached by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+/// What a record says of a region that may be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) grant: Grant,
     pub(crate) key: u64,
     pub(crate) base: u64,
     pub(crate) len: u64,
+    /// In the memory of its descriptor, or the address.
     pub(crate) offset: u64,
+}
+
+impl Record {
+    const fn words(&self) -> [u64; 4] {
+        [self.key, self.base, self.len, self.offset]
+    }
 }
 
 impl Said {
     pub(crate) fn emit(&self) -> [u8; RECORD] {
-        let (kind, grant, rest) = match *self {
-            Self::Offered(Record {
-                grant,
-                key,
-                base,
-                len,
-                offset,
-            }) => (OFFER, grant, [key, base, len, offset]),
-            Self::Ended(grant) => (END, grant, [0; 4]),
+        let (kind, rights, grant, rest) = match self {
+            Self::Offered(record) => (OFFER, 0, Some(record.grant), record.words()),
+            Self::Ended(grant) => (END, 0, Some(*grant), [0; 4]),
+            Self::Lent(record, Rights { read, write }) => {
+                let rights = u8::from(*read) | u8::from(*write) << 1;
+                (LENT, rights, Some(record.grant), record.words())
+            }
+            Self::Asked(key) => (ASK, 0, None, [*key, 0, 0, 0]),
         };
+        let (slot, generation) = grant.map_or((0, 0), |g| (g.slot(), g.generation()));
         let mut bytes = [0; RECORD];
-        bytes[0] = kind;
-        bytes[4..8].copy_from_slice(&grant.slot().to_le_bytes());
-        let words = std::iter::once(grant.generation()).chain(rest);
+        [bytes[0], bytes[1]] = [kind, rights];
+        bytes[4..8].copy_from_slice(&slot.to_le_bytes());
+        let words = std::iter::once(generation).chain(rest);
         for (place, word) in bytes[8..].as_chunks_mut().0.iter_mut().zip(words) {
             *place = word.to_le_bytes();
         }
@@ -86,12 +109,17 @@ impl Said {
     /// Reads what a peer says; the error is what is wrong with it.
     fn parse(bytes: &[u8; RECORD]) -> Result<Self, &'static str> {
         let (head, rest) = bytes.split_at(8);
-        let &[kind @ (OFFER | END), 0, 0, 0, s0, s1, s2, s3] = head else {
+        let &[kind, rights, 0, 0, s0, s1, s2, s3] = head else {
             return Err(UNKNOWN);
         };
         let slot = u32::from_le_bytes([s0, s1, s2, s3]);
         let mut words = rest.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w));
         let mut word = || words.next().unwrap_or_default();
+        match (kind, rights, slot) {
+            (OFFER | END, 0, _) | (LENT, 1..4, _) => {}
+            (ASK, 0, 0) if word() == 0 => return Ok(Self::Asked(word())),
+            _ => return Err(UNKNOWN),
+        }
         let grant = Grant::new(slot, word()).ok_or("a region in a slot that cannot be")?;
         let record = Record {
             grant,
@@ -105,6 +133,16 @@ impl Said {
         }
         if record.len == 0 || record.base.checked_add(record.len - 1).is_none() {
             return Err("a region of a length that cannot be");
+        }
+        if kind == LENT {
+            let rights = Rights {
+                read: rights & 1 != 0,
+                write: rights & 2 != 0,
+            };
+            return match record.offset.checked_add(record.len) {
+                Some(_) => Ok(Self::Lent(record, rights)),
+                None => Err("a region at an address that cannot be"),
+            };
         }
         Ok(Self::Offered(record))
     }
@@ -122,6 +160,11 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
+    /// Whether the rest of a record is to come.
+    pub(crate) const fn is_amid(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
     /// Takes what one read has brought, and hands on what is complete; the error is what is wrong
     /// with it. No descriptors at all are some that were lost.
     pub(crate) fn take(
@@ -155,7 +198,7 @@ impl Inbox {
                 }
                 complete(said, descriptor);
                 self.bytes.clear();
-            } else if !matches!(self.bytes[0], OFFER | END) {
+            } else if !matches!(self.bytes[0], OFFER..=ASK) {
                 return Err(UNKNOWN);
             }
         }
@@ -272,7 +315,7 @@ mod tests {
         assert!(take(&good, vec![]).is_err());
         assert!(take(&good, vec![memory(64), memory(64)]).is_err());
         assert!(take(&[0], vec![memory(64)]).is_err());
-        assert!(take(&[3], vec![]).is_err());
+        assert!(take(&[5], vec![]).is_err());
         let ended = Said::Ended(record().grant).emit();
         assert_eq!(take(&ended, vec![]), Ok(()));
         assert!(take(&ended, vec![memory(64)]).is_err());
@@ -290,6 +333,50 @@ mod tests {
             });
             assert!(take(&bad.emit(), vec![memory(64)]).is_err());
         }
+    }
+
+    #[test]
+    fn records_of_addresses_say_what_may_be_done() {
+        let parse = |bytes: &[u8; RECORD]| Said::parse(bytes);
+        let both = Rights {
+            read: true,
+            write: true,
+        };
+        for rights in [
+            both,
+            Rights {
+                read: false,
+                ..both
+            },
+            Rights {
+                write: false,
+                ..both
+            },
+        ] {
+            let said = Said::Lent(record(), rights);
+            assert_eq!(parse(&said.emit()), Ok(said));
+        }
+        let asked = Said::Asked(u64::MAX);
+        assert_eq!(parse(&asked.emit()), Ok(asked));
+        let good = Said::Lent(record(), both).emit();
+        for (at, value) in [(1, 0), (1, 4), (2, 1), (4, 64), (8, 6)] {
+            let mut bad = good;
+            bad[at] = value;
+            assert!(parse(&bad).is_err(), "byte {at}");
+        }
+        for (at, value) in [(1, 1), (4, 1), (8, 1)] {
+            let mut bad = asked.emit();
+            bad[at] = value;
+            assert!(parse(&bad).is_err(), "byte {at}");
+        }
+        let beyond = Record {
+            offset: u64::MAX - 5,
+            ..record()
+        };
+        assert!(parse(&Said::Lent(beyond, both).emit()).is_err());
+        let mut inbox = Inbox::default();
+        let lent = inbox.take(&good, Some(vec![memory(64)]), |_, _| ());
+        assert!(lent.is_err(), "no descriptor comes with it");
     }
 
     /// A process without free descriptors goes on by the ring.

@@ -20,6 +20,8 @@ pub struct Params {
     common: Tunables,
     /// Regions in memory from `memfd_create(2)` that is sealed against shrinking are mapped by peers.
     pub(crate) map_memfd: bool,
+    /// Large reads and writes do not go by the address of the memory in the peer's process.
+    pub(crate) disable_cma: bool,
 }
 
 impl AsRef<Tunables> for Params {
@@ -39,6 +41,13 @@ impl Params {
                 true,
                 "let peers map regions that are registered for remote reads and writes, in memory \
                  from memfd_create that is sealed with F_SEAL_SHRINK (default: yes)",
+            ),
+            disable_cma: params().declare(
+                Some(NAME),
+                "disable_cma",
+                false,
+                "no cross-memory attach: large reads and writes wait for a peer that computes, and \
+                 peers cannot ask for memory of this process by its address (default: no)",
             ),
         }
     }

@@ -1,10 +1,11 @@
 //! The links of a domain that are looked at, and whether the domain sleeps.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, LazyLock};
 
-use ripstop_mem::ring::{FACE, Grant, Grants, Layout, Sleep};
+use ripstop_mem::ring::{FACE, Grant, Grants, Layout, Presence, Sleep};
 use ripstop_objects::{Pulse, Seen};
 use ripstop_os::{Interest, MemFd, barrier};
 use ripstop_types::{Errno, Result};
@@ -28,6 +29,9 @@ static REFUSED: LazyLock<bool> = LazyLock::new(|| barrier::register().is_err());
 pub struct Looks {
     sleep: Sleep,
     grants: Grants,
+    presence: Presence,
+    /// It was said that memory of a peer cannot be reached by its address.
+    told: Arc<AtomicBool>,
     face: MemFd,
     armed: bool,
     looked: Vec<Looked>,
@@ -55,6 +59,11 @@ impl Looks {
     pub(crate) fn face(&self) -> Result<OwnedFd> {
         let face = self.face.as_fd().try_clone_to_owned();
         face.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno))
+    }
+
+    /// Whether it was said that memory of a peer cannot be reached.
+    pub(crate) fn told(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.told)
     }
 
     /// Sizes for one more connection: the more there are, the less memory each has.
@@ -104,6 +113,11 @@ impl Looked {
     }
 }
 
+/// A number that no other domain has at the address of its own.
+fn token() -> u64 {
+    RandomState::new().hash_one(ripstop_os::pid()).max(1)
+}
+
 /// Between what is told to peers and what is looked at afterwards.
 fn order() {
     if *REFUSED || barrier::everywhere().is_err() {
@@ -121,6 +135,8 @@ impl Pulse<ShmLink> for Looks {
         LazyLock::force(&REFUSED);
         Ok(Self {
             grants: Grants::over(map.clone()).map_err(|_| Errno::EINVAL)?,
+            presence: Presence::over(map.clone(), token()).map_err(|_| Errno::EINVAL)?,
+            told: Arc::default(),
             sleep: Sleep::over(map).map_err(|_| Errno::EINVAL)?,
             face,
             armed: false,
@@ -209,6 +225,10 @@ impl Pulse<ShmLink> for Looks {
 
     fn close_grant(&mut self, grant: Grant) {
         self.grants.close(grant, order);
+    }
+
+    fn have_looked(&mut self) {
+        self.presence.have_looked();
     }
 
     fn disarm(&mut self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
-use ripstop_mem::ring::{FACE, Layout, Side, Watch, pair};
+use ripstop_mem::ring::{FACE, Layout, Side, Sight, Watch, pair};
 use ripstop_objects::{Broken, Origin, Transport};
 use ripstop_os::{Connect, MemFd, Socket};
 use ripstop_types::{Errno, Result};
@@ -32,10 +32,11 @@ fn wrong(peer: &Name, why: &str) -> Broken {
     Broken::Failed(Errno::EPROTO)
 }
 
-/// The memory in which a peer says whether it sleeps.
-fn watch(face: OwnedFd, fenced: bool) -> Result<Watch> {
-    let face = MemFd::received(face, FACE)?.map_read()?;
-    Watch::over(Arc::new(face), fenced).map_err(|_| Errno::EINVAL)
+/// The memory in which a peer says whether it sleeps and looks.
+fn watch(face: OwnedFd, fenced: bool) -> Result<(Watch, Sight)> {
+    let face = Arc::new(MemFd::received(face, FACE)?.map_read()?);
+    let watch = Watch::over(face.clone(), fenced).map_err(|_| Errno::EINVAL)?;
+    Ok((watch, Sight::over(face).map_err(|_| Errno::EINVAL)?))
 }
 
 /// What a request has brought: the memory of the pair, and the peer's face.
@@ -89,7 +90,12 @@ impl Transport for Shm {
         Ok((ShmLink::new(socket, to.clone()), Connect::Connected))
     }
 
-    fn prepare(_: &Params, _: &ShmLink, _: Option<u8>) -> Result<()> {
+    fn attaches(params: &Params) -> bool {
+        !params.disable_cma
+    }
+
+    fn prepare(params: &Params, link: &ShmLink, _: Option<u8>) -> Result<()> {
+        link.shake(|shake| shake.attaches = !params.disable_cma);
         Ok(())
     }
 
@@ -102,6 +108,7 @@ impl Transport for Shm {
         let face = looks.face()?;
         link.shake(|shake| {
             shake.halves = Some(halves);
+            shake.told = looks.told();
             shake.outgoing = vec![memory.into(), face];
         });
         let hello = Hello {
@@ -124,11 +131,12 @@ impl Transport for Shm {
             let descriptors = std::mem::take(&mut shake.incoming);
             let (face, memory) =
                 accepted(descriptors, hello.layout).map_err(|why| wrong(from, why))?;
-            let watch = watch(face, hello.fenced || looks.fenced())
+            let (watch, sight) = watch(face, hello.fenced || looks.fenced())
                 .map_err(|_| wrong(from, "its face is none"))?;
             let halves = pair(memory, hello.layout, Side::Acceptor);
             let halves = halves.map_err(|error| wrong(from, &error.to_string()))?;
             (shake.halves, shake.watch) = (Some(halves), Some(watch));
+            (shake.sight, shake.told) = (Some(sight), looks.told());
             shake.peer = Some(hello.name.clone());
             shake.layout = Some(hello.layout);
             Ok((hello.greeting, hello.name))
@@ -164,9 +172,10 @@ impl Transport for Shm {
             let Ok([face]) = <[OwnedFd; 1]>::try_from(descriptors) else {
                 return Err(wrong(&target, "it came without a descriptor"));
             };
-            let watch = watch(face, hello.fenced || looks.fenced())
+            let (watch, sight) = watch(face, hello.fenced || looks.fenced())
                 .map_err(|_| wrong(&target, "its face is none"))?;
             (shake.watch, shake.peer) = (Some(watch), Some(target));
+            shake.sight = Some(sight);
             Ok(hello.greeting)
         })
     }

@@ -28,6 +28,12 @@ impl<B: Buffer> Engine<B> {
         self.regions.get_mut(id)
     }
 
+    /// The region that has a key, and its id.
+    #[must_use]
+    pub fn mr_named(&self, key: u64) -> Option<(u32, &Mr<B>)> {
+        self.regions.named(key)
+    }
+
     /// Whether operations of peers use a region's memory now.
     #[must_use]
     pub fn mr_is_busy(&self, id: u32) -> bool {

@@ -1,0 +1,123 @@
+//! Regions that peers reach by their address, in memory that they cannot map: the second way of
+//! [`mapped`](crate::mapped), for large operations while the owner computes or has no processor.
+//!
+//! What order and end go by is the same there and here. Nothing is offered unasked: programs
+//! register far more memory than a face has slots.
+
+use ripstop_engine::pool::NIL;
+use ripstop_engine::xnet::{Rma, RmaKind};
+use ripstop_mem::UserBuf;
+use ripstop_types::{FiAddr, Flags};
+
+use crate::exposed::{Exposed, Lent, Offer, is_counted};
+use crate::mapped::sole_place;
+use crate::pulse::Pulse as _;
+use crate::state::State;
+use crate::transport::{Attached, Link as _, Transport};
+
+/// The shortest operation in bytes that goes this way: it takes a system call or two.
+const SHORTEST: u64 = 16 << 10;
+
+/// Operations by the stream after a peer was seen to be at work, until that is looked at again.
+const BY_STREAM: u32 = 7;
+
+// The owner.
+impl<T: Transport> State<T> {
+    /// Offers a peer the regions of these keys by their address, where that may be. Of others it
+    /// hears nothing.
+    #[cold]
+    pub(crate) fn lend(&mut self, id: u32, keys: &[u64]) {
+        if !T::attaches(&self.params) {
+            return;
+        }
+        for key in keys {
+            let region = self.exposed_by_address(*key);
+            let exposed = region.and_then(|region| {
+                let mut exposed = self.exposed.iter();
+                exposed.find(|exposed| exposed.region == region)
+            });
+            let (Some(exposed), Some(Some(stream))) = (exposed, self.streams.get(id as usize))
+            else {
+                continue;
+            };
+            if let (true, Some(link)) = (stream.is_up(), &stream.link)
+                && !is_counted(&self.engine, stream.ep)
+            {
+                link.offer(&exposed.offer);
+            }
+        }
+        self.tell_applied(usize::MAX);
+    }
+
+    /// The region of a key, once it is exposed; `None` where it is not, or is for peers to map.
+    fn exposed_by_address(&mut self, key: u64) -> Option<u32> {
+        let (region, mr) = self.engine.mr_named(key)?;
+        let memory = mr.whole()?;
+        let (addr, len) = (memory.addr() as u64, memory.len() as u64);
+        if len < SHORTEST || mr.counter != NIL {
+            return None;
+        }
+        if let Some(exposed) = self.exposed.iter().find(|e| e.region == region) {
+            return matches!(exposed.offer.memory, Lent::At { .. }).then_some(region);
+        }
+        let memory = Lent::At {
+            addr,
+            len,
+            read: mr.access.read,
+            write: mr.access.write,
+        };
+        let base = mr.base;
+        // Where no slot is free, the stream is the way.
+        let offer = Offer {
+            grant: self.pulse.open_grant()?,
+            key,
+            base,
+            memory,
+        };
+        self.exposed.push(Exposed { region, offer });
+        Some(region)
+    }
+}
+
+// The initiator.
+impl<T: Transport> State<T> {
+    /// Carries out a large read or write in the memory of a peer that does not look; `false` says
+    /// that the stream is the way.
+    #[inline]
+    pub(crate) fn rma_attached(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
+        T::Link::MAPS && rma.iov.len() >= SHORTEST && self.attach_for(ep, peer, rma).is_some()
+    }
+
+    #[inline(never)]
+    fn attach_for(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>) -> Option<()> {
+        if self.by_stream > 0 {
+            self.by_stream -= 1;
+            return None;
+        }
+        let place = sole_place(rma)?;
+        let (write, what) = match rma.kind {
+            RmaKind::Write => (true, Flags::WRITE),
+            RmaKind::Read => (false, Flags::READ),
+            RmaKind::Atomic => return None,
+        };
+        let id = self.eps.get(ep as usize)?.as_ref()?.route(peer);
+        let stream = self.streams.get(id as usize)?.as_ref()?;
+        if !stream.is_up() || !self.engine.is_settled(id) {
+            return None;
+        }
+        let link = stream.link.as_ref()?;
+        match link.attach(&place, write, rma.iov.segments(), self.polls.in_crowd()) {
+            Attached::Done => {}
+            Attached::Not => return None,
+            Attached::AtWork => {
+                self.by_stream = BY_STREAM;
+                return None;
+            }
+        }
+        let completion = rma.completion.then_some(rma.context);
+        self.engine
+            .done_directly(id, Flags::RMA.union(what), completion, place.len);
+        self.have_reached(place.len);
+        Some(())
+    }
+}
