@@ -5,6 +5,7 @@
 
 pub mod matcher;
 pub mod owner;
+pub mod side;
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
