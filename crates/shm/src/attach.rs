@@ -43,10 +43,13 @@ const YIELDS: u32 = 4;
 /// soon: all others come before it.
 const THERE: Duration = Duration::from_micros(20);
 
-/// Keys that are remembered as asked for, and large operations at one of them until the peer is
-/// asked for it again.
+/// Keys that are remembered as asked for.
 const ASKED: usize = 64;
-const AGAIN: u32 = 256;
+
+/// Large operations at one of them until the peer is asked for it again: after the first time, and at
+/// most, where it never answers.
+const AGAIN: u32 = 8;
+const AGAIN_LONG: u32 = 1024;
 
 /// Most pieces of an operation.
 const PIECES: usize = 4;
@@ -58,7 +61,7 @@ pub(crate) struct Attach {
     witness: Witness,
     regions: Vec<(Record, Rights)>,
     /// By a sum of the key.
-    asked: [(u64, u32); ASKED],
+    asked: [Asked; ASKED],
     trial: Trial,
     /// Until when the peer is thought to look at its rings, and for how long the next time.
     at_work: Duration,
@@ -69,6 +72,15 @@ pub(crate) struct Attach {
     there: Duration,
     /// A refusal was said by this domain.
     told: Arc<AtomicBool>,
+}
+
+/// A key that was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    key: u64,
+    /// Operations at it until that is done again, and how many they were from the last time on.
+    left: u32,
+    next: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +113,7 @@ impl Attach {
             witness: sight.witness()?,
             sight,
             regions: Vec::new(),
-            asked: [(0, 0); ASKED],
+            asked: [Asked::default(); ASKED],
             trial: Trial::None,
             at_work: Duration::ZERO,
             next: AT_WORK,
@@ -126,7 +138,7 @@ impl Attach {
         regions.retain(|(record, _)| {
             let stands = stands(record.grant);
             if !stands {
-                asked[place_of(record.key)].1 = 0;
+                asked[place_of(record.key)] = Asked::default();
             }
             stands
         });
@@ -164,11 +176,19 @@ impl Attach {
             return None;
         }
         let place = &mut self.asked[place_of(key)];
-        if place.0 == key && place.1 > 0 {
-            place.1 -= 1;
+        if place.key != key {
+            *place = Asked::default();
+        }
+        if place.left > 0 {
+            place.left -= 1;
             return None;
         }
-        *place = (key, AGAIN);
+        let next = (2 * place.next).clamp(AGAIN, AGAIN_LONG);
+        *place = Asked {
+            key,
+            left: next,
+            next,
+        };
         self.may_reach(peer).then_some(Said::Asked(key))
     }
 

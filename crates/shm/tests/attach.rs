@@ -410,11 +410,14 @@ fn a_closed_region_is_left() {
         // The one that was under way is refused.
         two.refused();
         two.tell("open");
-        // Asked for again, and reached.
-        two.write(&texts[0], 0, KEY);
-        two.settle(1);
-        two.write(&texts[1], 0, KEY);
-        assert_eq!(two.alone(), 1);
+        // Asked for again, and reached: a peer that was at work a moment ago is asked later.
+        let reached = (0..64).any(|_| {
+            two.write(&texts[1], 0, KEY);
+            let alone = two.alone();
+            two.settle(1 - alone);
+            alone == 1
+        });
+        assert!(reached);
     }
     texts.into_iter().for_each(|text| drop(bytes(text)));
 }
