@@ -11,10 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{End, Safe, bytes, info_for, open, pattern, safe};
-use ripstop_core::provider::{
-    CompletionQueue as _, Domain as _, Endpoint as _, MrAttr, RmaCall, Sharing,
-};
+use common::{End, Safe, bytes, info_for, mr_attr, open, pattern, safe};
+use ripstop_core::provider::{CompletionQueue as _, Domain as _, Endpoint as _, RmaCall, Sharing};
 use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf, copy_in};
 use ripstop_os::SharedBuf;
@@ -42,14 +40,7 @@ fn wanted() -> Info {
 }
 
 fn region(domain: &Arc<Safe>, memory: UserBuf, key: u64, access: Flags) -> Arc<Mr> {
-    let attr = MrAttr {
-        iov: vec![memory],
-        access,
-        offset: 0,
-        requested_key: key,
-        flags: Flags::empty(),
-        shared: Sharing::Never,
-    };
+    let attr = mr_attr(memory, key, access, Sharing::Never);
     domain.mr(&attr).unwrap()
 }
 

@@ -14,15 +14,17 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::FileExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{End, PATIENCE, Safe, bytes, info_for, noticed_within, open, pattern, safe};
+use common::{
+    End, Other, PATIENCE, Safe, bytes, info_for, mr_attr, noticed_within, open, pattern, safe,
+};
 use ripstop_core::log::{self, Imported, Record, Sink};
 use ripstop_core::provider::{
-    CompletionQueue as _, Domain, Endpoint as _, MrAttr, RecvKind, RmaCall, SendKind, Sharing,
+    CompletionQueue as _, Domain, Endpoint as _, RecvKind, RmaCall, SendKind, Sharing,
 };
 use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf};
@@ -137,17 +139,12 @@ impl Region {
         let buf = shared.as_ref().map(SharedBuf::buf);
         let buf = buf.or(plain.as_ref().map(Parked::buf)).unwrap();
         fill(buf);
-        let attr = MrAttr {
-            iov: vec![buf],
-            access: Flags::REMOTE_WRITE | Flags::REMOTE_READ,
-            offset: 0,
-            requested_key: KEY,
-            flags: Flags::empty(),
-            shared: match &shared {
-                Some(shared) => Sharing::Part(shared.part().clone()),
-                None => Sharing::Never,
-            },
+        let sharing = match &shared {
+            Some(shared) => Sharing::Part(shared.part().clone()),
+            None => Sharing::Never,
         };
+        let access = Flags::REMOTE_WRITE | Flags::REMOTE_READ;
+        let attr = mr_attr(buf, KEY, access, sharing);
         let mr = Some(domain.mr(&attr).unwrap());
         Self { shared, plain, mr }
     }
@@ -235,7 +232,7 @@ fn rest() {
 
 /// Another process; killed when it is dropped.
 struct There {
-    child: Child,
+    child: Other,
     says: Receiver<String>,
     name: Address,
 }
@@ -262,6 +259,7 @@ impl There {
             }
         });
         let name = Address::Str(String::new());
+        let child = Other(child);
         let mut there = Self { child, says, name };
         there.name = Address::Str(there.hear("name", rest));
         there
@@ -288,7 +286,7 @@ impl There {
     }
 
     fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        Pid::from_child(&self.child.0)
     }
 
     /// It runs no instruction any more once this returns.
@@ -302,18 +300,6 @@ impl There {
 
     fn go_on(&self) {
         kill_process(self.pid(), Signal::CONT).unwrap();
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for There {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -502,7 +488,7 @@ fn writer_is_killed(closes: bool) {
     for _ in 0..100 {
         assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
     }
-    writer.kill();
+    writer.child.kill();
     let killed = Instant::now();
     if closes {
         // Its end is not seen yet, and what it has claimed it never gives back.
@@ -543,7 +529,7 @@ fn a_writer_goes_on_when_the_owner_is_killed_in_the_middle() {
     let (here, _) = here();
     let mut target = There::start("target", &here, &here.name());
     let memory = target.hear("memory", rest);
-    let memory = File::open(format!("/proc/{}/fd/{memory}", target.child.id())).unwrap();
+    let memory = File::open(format!("/proc/{}/fd/{memory}", target.child.0.id())).unwrap();
     let look = || {
         let mut found = vec![0; LEN + 2 * GUARD];
         memory.read_exact_at(&mut found, 0).unwrap();
@@ -563,7 +549,7 @@ fn a_writer_goes_on_when_the_owner_is_killed_in_the_middle() {
         },
         look,
     );
-    target.kill();
+    target.child.kill();
     let killed = Instant::now();
     writer.go_on();
     let help = || _ = here.cq.read(0, |_| ());

@@ -8,10 +8,10 @@ mod common;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{End, Serial, bytes, info_for, open, pattern, serial};
+use common::{End, Serial, bytes, info_for, mr_attr, open, pattern, serial};
 use ripstop_core::Info;
 use ripstop_core::provider::{
-    AtomicCall, CompletionQueue, Domain, Endpoint as _, MrAttr, RmaCall, SendKind, Sharing,
+    AtomicCall, CompletionQueue, Domain, Endpoint as _, RmaCall, SendKind, Sharing,
 };
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_os::SharedBuf;
@@ -42,16 +42,9 @@ impl Target {
         };
         let memory = shared.as_ref().map(SharedBuf::buf);
         let memory = memory.or(plain.as_ref().map(Parked::buf)).unwrap();
-        let attr = MrAttr {
-            iov: vec![memory],
-            access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
-            offset: 0,
-            requested_key: key,
-            flags: Flags::empty(),
-            shared: shared
-                .as_ref()
-                .map_or(Sharing::Never, |s| Sharing::Part(s.part().clone())),
-        };
+        let sharing = shared.as_ref().map(|s| Sharing::Part(s.part().clone()));
+        let access = Flags::REMOTE_READ | Flags::REMOTE_WRITE;
+        let attr = mr_attr(memory, key, access, sharing.unwrap_or(Sharing::Never));
         let mr = Some(domain.mr(&attr).unwrap());
         Self { shared, plain, mr }
     }

@@ -7,10 +7,10 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{End, bytes, info, info_for, open, pattern, safe};
+use common::{End, Other, bytes, info, info_for, open, pattern, safe};
 use ripstop_core::Address;
 use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, RecvKind, SendKind};
 use ripstop_mem::Parked;
@@ -48,7 +48,7 @@ fn here() -> Here {
 
 /// Another process with an endpoint; killed when it is dropped.
 struct There {
-    child: Child,
+    child: Other,
     name: Address,
 }
 
@@ -67,19 +67,8 @@ impl There {
             .map_while(Result::ok)
             .find_map(|line| Some(line.split_once(SAYS)?.1.to_owned()));
         let name = Address::Str(name.expect("the child says its name"));
+        let child = Other(child);
         Self { child, name }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for There {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -201,7 +190,7 @@ fn what_waits_for_a_killed_peer_fails_soon() {
     while Instant::now() < pause {
         assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
     }
-    there.kill();
+    there.child.kill();
     let killed = Instant::now();
     here.fails();
     assert!(killed.elapsed() < common::noticed_within());
@@ -224,7 +213,7 @@ fn a_receive_from_a_killed_peer_alone_fails_soon() {
         posted.unwrap();
     }
     here.poll(1);
-    there.kill();
+    there.child.kill();
     let killed = Instant::now();
     here.fails();
     assert!(killed.elapsed() < common::noticed_within());
@@ -252,7 +241,7 @@ fn a_killed_peer_with_unread_messages_keeps_nobody_awake() {
     while Instant::now() < stop {
         assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
     }
-    there.kill();
+    there.child.kill();
     let killed = Instant::now();
     // Nothing fails at once: the program may have the receives yet.
     let long = Duration::from_millis(300);
@@ -286,10 +275,10 @@ fn a_message_that_a_killed_peer_did_not_end_holds_no_memory() {
         assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
     }
     std::fs::remove_file(stuck(role)).unwrap();
-    let theirs = &mapped(&there.child.id().to_string()) - &own;
+    let theirs = &mapped(&there.child.0.id().to_string()) - &own;
     let shared = || !mapped("self").is_disjoint(&theirs);
     assert!(shared(), "the memory of the pair");
-    there.kill();
+    there.child.kill();
     let killed = Instant::now();
     while shared() {
         assert!(killed.elapsed() < common::noticed_within(), "it is held");
@@ -313,7 +302,7 @@ fn a_peer_killed_under_load_leaves_no_half_message() {
             }
             got += here.cq.read(1, |_| ()).unwrap_or(0);
         }
-        there.kill();
+        there.child.kill();
         // What was on its way when it died arrives whole or not at all; a receive that had begun
         // ends in an error.
         let pause = Instant::now() + Duration::from_millis(300);

@@ -4,17 +4,18 @@ mod flow;
 pub(crate) mod group;
 pub(crate) mod load;
 
+use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric as _, Provider as _,
-    RecvKind, SendKind, Token,
+    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric as _, MrAttr,
+    Provider as _, RecvKind, SendKind, Sharing, Token,
 };
 use ripstop_core::registry::ProviderInfo as _;
 use ripstop_core::{Address, DomainAttr, Hints, Info};
-use ripstop_mem::Parked;
+use ripstop_mem::{Parked, UserBuf};
 use ripstop_shm::{Fabric, ShmProvider};
 use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, Threading, Version, WaitObj};
 
@@ -28,6 +29,35 @@ pub(crate) fn noticed_within() -> Duration {
     match std::env::var_os("RIPSTOP_KILL_STRICT") {
         Some(_) => Duration::from_secs(2),
         None => PATIENCE,
+    }
+}
+
+/// Another process of a test; killed when it is dropped.
+pub(crate) struct Other(pub(crate) Child);
+
+impl Other {
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// To register memory that peers reach from its first byte on.
+pub(crate) fn mr_attr(memory: UserBuf, key: u64, access: Flags, shared: Sharing) -> MrAttr {
+    MrAttr {
+        iov: vec![memory],
+        access,
+        offset: 0,
+        requested_key: key,
+        flags: Flags::empty(),
+        shared,
     }
 }
 
