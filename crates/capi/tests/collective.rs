@@ -39,9 +39,7 @@ impl Ends {
         let cq = cq(domain, FI_CQ_FORMAT_MSG, FI_WAIT_NONE);
         let eq = eq(fabric, FI_WAIT_NONE);
         let eps = [0, 1].map(|rank| {
-            let ep = endpoint(domain, &info);
-            assert_eq!(bind(ep, av, 0), 0);
-            assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
+            let ep = bound(domain, &info, av, cq);
             assert_eq!(bind(ep, eq, 0), 0);
             assert_eq!(enable(ep), 0);
             let addr = name(unsafe { (*ep).cm }, ep.cast());

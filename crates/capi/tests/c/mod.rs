@@ -208,6 +208,19 @@ pub fn endpoint(domain: *mut fid_domain, info: &Info) -> *mut fid_ep {
 }
 
 /// The address of an endpoint, active or passive.
+/// An endpoint with its address vector and its queue.
+pub fn bound(
+    domain: *mut fid_domain,
+    info: &Info,
+    av: *mut fid_av,
+    cq: *mut fid_cq,
+) -> *mut fid_ep {
+    let ep = endpoint(domain, info);
+    assert_eq!(bind(ep, av, 0), 0);
+    assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
+    ep
+}
+
 pub fn name(cm: *mut fi_ops_cm, fid: *mut fid) -> Vec<u8> {
     let mut len = 0;
     let getname = unsafe { (*cm).getname.unwrap() };
@@ -288,9 +301,7 @@ impl Pair {
         let av = av(domain, FI_AV_UNSPEC, 0);
         let cq = cq(domain, format, wait);
         let eps = [(); 2].map(|()| {
-            let ep = endpoint(domain, &info);
-            assert_eq!(bind(ep, av, 0), 0);
-            assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
+            let ep = bound(domain, &info, av, cq);
             assert_eq!(enable(ep), 0);
             ep
         });

@@ -115,9 +115,7 @@ impl Side {
         let domain = domain(fabric, &info);
         let av = av(domain, FI_AV_UNSPEC, 0);
         let cq = cq(domain, FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE);
-        let ep = endpoint(domain, &info);
-        assert_eq!(bind(ep, av, 0), 0);
-        assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
+        let ep = bound(domain, &info, av, cq);
         assert_eq!(enable(ep), 0);
         Self {
             info,
