@@ -1,7 +1,7 @@
 //! Stream sockets: never blocking, closed on `exec` and on drop.
 
+mod beyond;
 mod data;
-mod no_port;
 mod open;
 mod options;
 mod spare;

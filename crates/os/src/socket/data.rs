@@ -1,6 +1,7 @@
 //! Moving bytes.
 
 use ripstop_types::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::Socket;
@@ -9,6 +10,12 @@ use crate::iovec::{IoVec, IoVecMut, slices, slices_mut};
 
 /// No `SIGPIPE`, no waiting.
 const SEND: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+
+/// A look that does not wait.
+const NO_TIME: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 impl Socket {
     /// Sends from `bytes` and returns how many the kernel took: at least one, unless `bytes` is
@@ -21,6 +28,39 @@ impl Socket {
     #[inline]
     pub fn send(&self, bytes: &[u8]) -> Result<usize> {
         retry(|| rustix::net::send(&self.0, bytes, SEND))
+    }
+
+    /// As [`send`](Self::send), for bytes that more will follow: the kernel has those it took, and
+    /// sends them even if this process ends, but it may wait for more until [`push`](Self::push),
+    /// the next `send`, or 200 ms later (`MSG_MORE`).
+    ///
+    /// # Errors
+    ///
+    /// As for [`send`](Self::send).
+    #[inline]
+    pub fn send_held(&self, bytes: &[u8]) -> Result<usize> {
+        retry(|| rustix::net::send(&self.0, bytes, SEND.union(SendFlags::MORE)))
+    }
+
+    /// Whether the kernel has room: for a TCP socket, at least a third of the send buffer is free.
+    ///
+    /// # Errors
+    ///
+    /// Those of `poll(2)`.
+    pub fn has_room(&self) -> Result<bool> {
+        let mut fds = [PollFd::new(&self.0, PollFlags::OUT)];
+        let ready = retry(|| poll(&mut fds, Some(&NO_TIME)))?;
+        Ok(ready > 0)
+    }
+
+    /// Has the kernel of a TCP socket send what [`send_held`](Self::send_held) gave it. Sets
+    /// `TCP_NODELAY`, which is what pushes pending bytes out (`tcp(7)`).
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn push(&self) -> Result<()> {
+        self.set_nodelay(true)
     }
 
     /// Sends from several buffers in one call and returns how many bytes the kernel took. At

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use ripstop_types::{Errno, Result};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-use super::no_port::bind_address_no_port;
+use super::beyond::bind_address_no_port;
 use super::{Socket, inet};
 use crate::errno::errno;
 
