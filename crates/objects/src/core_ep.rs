@@ -22,7 +22,7 @@ use crate::passive::{ConnRequest, PassiveEp};
 use crate::rdm::{Rdm, bind_advice};
 use crate::small::Calls;
 use crate::state::{EpState, Msg, State, put, token};
-use crate::transport::{Listener as _, Transport};
+use crate::transport::{Link as _, Listener as _, Transport};
 use crate::triggered::Owner;
 use crate::tunables::{BACKLOG, MIN_MULTI_RECV};
 
@@ -112,6 +112,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
             context,
             ctx_bits: 0,
             peers: HashMap::new(),
+            unreached: HashMap::new(),
         };
         Self::open(domain, info, token, Msg::default(), Some(rdm))
     }
@@ -252,9 +253,11 @@ impl<T: Transport, K: Mode> Core<T, K> {
 }
 
 impl<T: Transport> State<T> {
-    /// Writes what is staged, so that injected messages are not lost with the endpoint.
+    /// Writes what is staged, and sees that it comes to the peers, so that nothing which was reported
+    /// as sent is lost with the endpoint.
     pub(crate) fn drain(&mut self, ep: u32) {
         let end = ripstop_os::clock::now() + LINGER;
+        self.flush_dirty();
         let ids: Vec<u32> = self.engine.conns_of(ep).collect();
         for id in ids {
             loop {
@@ -267,6 +270,10 @@ impl<T: Transport> State<T> {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(1));
+            }
+            let link = self.stream(id).and_then(|stream| stream.link.clone());
+            if let Some(link) = link {
+                link.settle(end, &mut self.staging);
             }
         }
     }

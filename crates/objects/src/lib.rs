@@ -36,6 +36,7 @@ mod events;
 mod exposed;
 mod fabric;
 mod hot;
+mod inject;
 mod ip;
 mod link;
 mod mapped;

@@ -201,7 +201,10 @@ impl<T: Transport> State<T> {
             return;
         };
         let (peer, is_rdm, ep) = (stream.peer.clone(), stream.is_rdm, stream.ep);
-        let whole = stream.context == 0;
+        let (whole, injects) = (stream.context == 0, stream.injects_wait);
+        if injects && let Some(rdm) = self.ep(ep).and_then(|ep| ep.rdm.as_mut()) {
+            rdm.unreached.insert(peer.clone(), error);
+        }
         if is_rdm {
             log_warn!(T, EpCtrl, "{peer}: not reached: {error}; {}", advice(error));
         }
@@ -248,6 +251,27 @@ impl<T: Transport> State<T> {
                 Err(_) => self.engine.fail_directed(ep, src, error),
             }
         }
+    }
+
+    /// A stream cannot be written any more, as when the peer has left. What it sent before that is
+    /// read first; the end behind it closes the stream. Where that cannot be read because the
+    /// program leaves messages unread, what waits for the peer fails soon.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_writes(&mut self, id: u32, error: Errno) {
+        let Some(stream) = self.stream(id) else {
+            return;
+        };
+        if !stream.is_up() {
+            return self.lost(id, error);
+        }
+        let peer = stream.peer.clone();
+        stream.write_ended = true;
+        stream.forsaken.get_or_insert(clock::now() + UNREAD);
+        log_info!(T, EpCtrl, "{peer}: cannot be written any more: {error}");
+        self.watch(id, |interest| interest.write = false);
+        self.start_timer();
+        self.hot.poll_next();
     }
 
     /// Of a link that is looked at: its descriptor, once that has told of the end, is not watched

@@ -110,45 +110,8 @@ impl<T: Transport> State<T> {
         Ok((send, given))
     }
 
-    /// Posts a small message whose buffer is free at once; `written` is as for
-    /// [`State::send`].
-    #[inline(never)]
-    pub(crate) fn inject(
-        &mut self,
-        ep: u32,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-        written: usize,
-    ) -> Result<()> {
-        let Some(Some(state)) = self.eps.get(ep as usize) else {
-            return Err(Errno::EOPBADSTATE);
-        };
-        if !state.has_tx {
-            return Err(Errno::EOPBADSTATE);
-        }
-        if buf.len() > state.inject_size {
-            return Err(Errno::EMSGSIZE);
-        }
-        let send = Send {
-            tag: match kind {
-                SendKind::Msg => None,
-                SendKind::Tagged(tag) => Some(tag),
-            },
-            data,
-            iov: Iov::one(buf),
-            context: 0,
-            completion: false,
-            inject: true,
-            ack: false,
-            work: false,
-        };
-        self.post(ep, dest, &send, false, written)
-    }
-
     #[inline]
-    fn post(
+    pub(crate) fn post(
         &mut self,
         ep: u32,
         dest: FiAddr,
@@ -159,12 +122,19 @@ impl<T: Transport> State<T> {
         let Some(Some(state)) = self.eps.get(ep as usize) else {
             return Err(Errno::EOPBADSTATE);
         };
+        let silent = send.inject && !send.completion;
         let mut id = state.route(dest);
         if id == NIL {
-            id = self.open_route(ep, dest)?;
+            id = match silent {
+                true => self.open_silent_route(ep, dest)?,
+                false => self.open_route(ep, dest)?,
+            };
         }
         if written > 0 {
             return self.post_begun(id, send, written);
+        }
+        if silent {
+            self.admit_silent(id)?;
         }
         let plan = match self.engine.send(id, send) {
             Err(Errno::EAGAIN) => {
@@ -180,7 +150,11 @@ impl<T: Transport> State<T> {
             }
             plan => plan?,
         };
-        self.carry_out(id, send, &plan, more)
+        self.carry_out(id, send, &plan, more && !silent)?;
+        if silent {
+            self.hand_over(id);
+        }
+        Ok(())
     }
 
     /// Queues a message of which the kernel took the front only.
@@ -199,6 +173,9 @@ impl<T: Transport> State<T> {
             stream.stage.advance(staged);
         }
         self.flush(id);
+        if send.inject && !send.completion {
+            self.hand_over(id);
+        }
         Ok(())
     }
 

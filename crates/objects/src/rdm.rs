@@ -30,6 +30,8 @@ pub(crate) struct Rdm<T: Transport> {
     pub(crate) ctx_bits: u8,
     /// The connection for each peer's address.
     pub(crate) peers: HashMap<T::Addr, u32>,
+    /// Why peers were not reached to which the program injects; it is not told yet.
+    pub(crate) unreached: HashMap<T::Addr, Errno>,
 }
 
 /// A context of a peer, as it stands in an address vector.
@@ -66,9 +68,19 @@ impl Named {
 
 impl<T: Transport> State<T> {
     /// The connection for a fabric address, made if there is none.
+    pub(crate) fn open_route(&mut self, ep: u32, dest: FiAddr) -> Result<u32> {
+        self.route_to(ep, dest, false)
+    }
+
+    /// As [`State::open_route`], for an operation that reports nothing: if the last attempt of such
+    /// a one to connect came to nothing, its caller is told here why, once.
+    pub(crate) fn open_silent_route(&mut self, ep: u32, dest: FiAddr) -> Result<u32> {
+        self.route_to(ep, dest, true)
+    }
+
     #[cold]
     #[inline(never)]
-    pub(crate) fn open_route(&mut self, ep: u32, dest: FiAddr) -> Result<u32> {
+    fn route_to(&mut self, ep: u32, dest: FiAddr, silent: bool) -> Result<u32> {
         let state = self.ep(ep).ok_or(Errno::EINVAL)?;
         let Some(rdm) = &state.rdm else {
             return Err(Errno::ENOTCONN);
@@ -85,7 +97,13 @@ impl<T: Transport> State<T> {
             .and_then(|e| e.rdm.as_ref()?.peers.get(&peer).copied());
         let id = match known {
             Some(id) => id,
-            None => self.connect_rdm(ep, peer, named)?,
+            None => {
+                let rdm = self.ep(ep).and_then(|ep| ep.rdm.as_mut());
+                match rdm.and_then(|rdm| rdm.unreached.remove(&peer)) {
+                    Some(error) if silent => return Err(error),
+                    _ => self.connect_rdm(ep, peer, named)?,
+                }
+            }
         };
         if named.context == 0 {
             self.set_route(ep, named.addr, id);
@@ -256,7 +274,9 @@ impl<T: Transport> State<T> {
             from_peer.addr = av.find(&peer.endpoint_of(from_peer.context));
         }
         if let (Decision::Replace, Some(old)) = (decision, old) {
-            self.close_stream(old, Errno::ECONNRESET);
+            // The process that is gone may have sent more than was read. Its end is behind that,
+            // and closes the old stream.
+            self.forget_peer(old);
         }
         let id = match self.open_stream(ep, from_peer, peer.clone()) {
             Ok(id) => id,
@@ -291,6 +311,7 @@ impl<T: Transport> State<T> {
             self.drop_stream(old, Errno::ECONNABORTED);
         }
         if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
+            rdm.unreached.remove(&peer);
             rdm.peers.insert(peer, id);
         }
         if from_peer.context == 0 {

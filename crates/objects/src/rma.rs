@@ -250,7 +250,13 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         let mut id = self.ep(ep).map_or(NIL, |state| state.route(peer));
         if id == NIL {
-            id = self.open_route(ep, peer)?;
+            id = match silent {
+                true => self.open_silent_route(ep, peer)?,
+                false => self.open_route(ep, peer)?,
+            };
+        }
+        if silent {
+            self.admit_silent(id)?;
         }
         let mut header = [0; MAX_HEADER];
         let plan = match accept(&mut self.engine, id, &mut header) {
@@ -291,7 +297,10 @@ impl<T: Transport> State<T> {
                 stream.stage.push_user(iov.segments());
             }
         }
-        self.write_out(id, staged.inline || small, more);
+        self.write_out(id, staged.inline || small, more && !silent);
+        if silent {
+            self.hand_over(id);
+        }
         Ok(())
     }
 

@@ -30,7 +30,7 @@ pub(crate) const OTHERWISE: Flags = ACKED
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Calls {
     /// Injected messages shorter than this many bytes are small; 0 when none are.
-    inject: usize,
+    pub(crate) inject: usize,
     /// The same for messages that are sent.
     send: usize,
     /// The same for those sent without flags of their own.
@@ -38,7 +38,7 @@ pub(crate) struct Calls {
     /// Those complete with an entry, and so do writes.
     pub(crate) send_completes: bool,
     /// Somebody counts sends.
-    counted: bool,
+    pub(crate) counted: bool,
     /// Writes shorter than this many bytes may be written at once; 0 when none may, or somebody
     /// counts them.
     pub(crate) write: usize,
@@ -173,7 +173,7 @@ impl<T: Transport> State<T> {
                     return Ok(());
                 }
             } else {
-                match self.write_at_once(id, kind, buf, data) {
+                match self.write_at_once(id, kind, buf, data, false) {
                     Ok(()) => {
                         if noted {
                             self.note_sent(ep, kind, buf.len(), context, completes);
@@ -208,100 +208,20 @@ impl<T: Transport> State<T> {
         self.send(ep, kind, &iov, data, dest, context, flags, written)
     }
 
-    /// Posts a small message whose buffer is free at once.
-    #[inline(always)]
-    pub(crate) fn inject_one(
-        &mut self,
-        ep: u32,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-    ) -> Result<()> {
-        match data {
-            None => self.inject_small(ep, kind, buf, None, dest),
-            data => self.inject_special(ep, kind, buf, data, dest),
-        }
-    }
-
-    /// As [`State::inject_one`], with data.
-    #[inline(never)]
-    fn inject_special(
-        &mut self,
-        ep: u32,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-    ) -> Result<()> {
-        self.inject_small(ep, kind, buf, data, dest)
-    }
-
-    #[inline(always)]
-    fn inject_small(
-        &mut self,
-        ep: u32,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-    ) -> Result<()> {
-        let mut written = 0;
-        if let Some(Some(state)) = self.eps.get(ep as usize)
-            && buf.len() < state.calls.inject
-        {
-            let (counted, id) = (state.calls.counted, state.route(dest));
-            if self.burst > 0 && joins::<T>(buf) {
-                if self.join(id, kind, buf, data, 0, false) {
-                    return Ok(());
-                }
-            } else {
-                match self.write_at_once(id, kind, buf, data) {
-                    Ok(()) => {
-                        if counted {
-                            self.note_injected(ep, kind, buf.len());
-                        }
-                        return Ok(());
-                    }
-                    Err(part) => written = part,
-                }
-            }
-        }
-        self.inject_late(ep, kind, buf, data, dest, written)
-    }
-
-    /// Goes on with [`State::inject_small`] where the frequent case is not all.
-    #[inline(never)]
-    fn inject_late(
-        &mut self,
-        ep: u32,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-        written: usize,
-    ) -> Result<()> {
-        self.inject(ep, kind, buf, data, dest, written)
-    }
-
-    /// Counts a message that was injected and written at once.
-    #[inline(never)]
-    fn note_injected(&mut self, ep: u32, kind: SendKind, len: usize) {
-        self.note_sent(ep, kind, len, 0, false);
-    }
-
     /// Writes a message before anything is noted of it, if its connection has nothing else to
-    /// write.
+    /// write. With `hold` the kernel has the bytes, but may keep them back for others of the same
+    /// burst until [`Link::push`].
     ///
     /// # Errors
     /// How many bytes of header and payload were written, when that is not all.
     #[inline(always)]
-    fn write_at_once(
+    pub(crate) fn write_at_once(
         &mut self,
         id: u32,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
+        hold: bool,
     ) -> core::result::Result<(), usize> {
         let Self {
             engine,
@@ -337,7 +257,11 @@ impl<T: Transport> State<T> {
             let Some(bytes) = scratch.get(..header_len + len) else {
                 return Err(0);
             };
-            link.send(bytes).map(|written| (written, bytes.len()))
+            let written = match hold {
+                true => link.send_held(bytes),
+                false => link.send(bytes),
+            };
+            written.map(|written| (written, bytes.len()))
         };
         match written {
             Ok((written, all)) if written == all => {
@@ -398,7 +322,14 @@ impl<T: Transport> State<T> {
 
     /// Reports a message that was written at once.
     #[inline(always)]
-    fn note_sent(&mut self, ep: u32, kind: SendKind, len: usize, context: Context, entry: bool) {
+    pub(crate) fn note_sent(
+        &mut self,
+        ep: u32,
+        kind: SendKind,
+        len: usize,
+        context: Context,
+        entry: bool,
+    ) {
         let tagged = matches!(kind, SendKind::Tagged(_));
         self.engine
             .sent_at_once(ep, tagged, context, len as u64, entry);

@@ -540,6 +540,11 @@ impl<T: Transport> State<T> {
         while let Some(id) = self.dirty.pop() {
             if let Some(stream) = self.stream(id) {
                 stream.dirty = false;
+                if std::mem::take(&mut stream.held)
+                    && let Some(link) = &stream.link
+                {
+                    link.push();
+                }
                 self.flush(id);
             }
         }
@@ -566,7 +571,7 @@ impl<T: Transport> State<T> {
                 return;
             };
             let Some(link) = &stream.link else { return };
-            if !stream.is_up() {
+            if !stream.is_up() || stream.write_ended {
                 return;
             }
             if !conn.has_output() {
@@ -605,7 +610,7 @@ impl<T: Transport> State<T> {
                     return;
                 }
                 Err(error) => {
-                    self.lost(id, error);
+                    self.end_writes(id, error);
                     return;
                 }
             }

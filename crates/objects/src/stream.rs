@@ -55,8 +55,10 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) mapped: bool,
     /// Those regions.
     pub(crate) windows: <T::Link as Link>::Windows,
-    /// In the list of streams with staged bytes.
+    /// In the list of streams with staged or held bytes.
     pub(crate) dirty: bool,
+    /// The kernel holds bytes of it back until [`Link::push`].
+    pub(crate) held: bool,
     /// What epoll watches.
     pub(crate) interest: Interest,
     /// When to give up connecting, or waiting for an answer.
@@ -67,10 +69,14 @@ pub(crate) struct Stream<T: Transport> {
     answering: bool,
     /// When to say that the peer is waited for.
     pub(crate) tell: Option<Duration>,
+    /// Calls that inject were told to come again once it is up.
+    pub(crate) injects_wait: bool,
     /// When to connect again.
     pub(crate) retry: Option<Duration>,
     /// How long to wait after the next failure.
     pub(crate) retry_pause: Option<Duration>,
+    /// The peer takes nothing any more; what it sent before is still read.
+    pub(crate) write_ended: bool,
     /// Since when a partial header has been there.
     pub(crate) partial_since: Option<Duration>,
     /// When what waits for the peer fails, which has ended, though not all that it sent was read.
@@ -95,13 +101,16 @@ impl<T: Transport> Stream<T> {
             mapped: false,
             windows: Default::default(),
             dirty: false,
+            held: false,
             interest: Interest::default(),
             deadline: None,
             left: None,
             answering: false,
             tell: None,
+            injects_wait: false,
             retry: None,
             retry_pause: None,
+            write_ended: false,
             partial_since: None,
             forsaken: None,
         }

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use ripstop_engine::xnet::SEND_HEADER;
 use ripstop_mem::UserBuf;
@@ -193,6 +194,19 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// `EAGAIN` while there is no room; any other error ends the connection.
     fn send(&self, bytes: &[u8]) -> Result<usize>;
 
+    /// As [`Link::send`], for bytes that others will follow: what is taken stays on its way if this
+    /// process ends, but may be kept back until [`Link::push`] or the next write.
+    ///
+    /// # Errors
+    /// As for [`Link::send`].
+    #[inline(always)]
+    fn send_held(&self, bytes: &[u8]) -> Result<usize> {
+        self.send(bytes)
+    }
+
+    /// Sends on what [`Link::send_held`] has taken.
+    fn push(&self) {}
+
     /// As [`Link::send`], from several places, at most 32.
     ///
     /// # Errors
@@ -282,6 +296,12 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
         0
     }
 
+    /// Whether a write of up to [`inject_size`] bytes with their header would take all of them, as
+    /// far as that can be known.
+    ///
+    /// [`inject_size`]: ripstop_core::TxAttr::inject_size
+    fn has_room(&self) -> bool;
+
     /// After a write without room: waits for at most a moment, unless there is something to read;
     /// whether there is room now. For a link whose peer may make room at any time.
     fn await_room(&self) -> bool {
@@ -350,6 +370,11 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// # Errors
     /// As for [`Link::recv`].
     fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize>;
+
+    /// Before the link is closed: waits, until the clock says `end` at most, for what was written to
+    /// be with the peer, where closing could take it back. What arrives meanwhile is dropped, by way
+    /// of `scrap`.
+    fn settle(&self, _end: Duration, _scrap: &mut [u8]) {}
 
     /// Ends one direction or both; the peer reads what was sent before, then the end.
     ///

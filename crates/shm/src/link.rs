@@ -436,6 +436,12 @@ impl Link for ShmLink {
         count
     }
 
+    fn has_room(&self) -> bool {
+        let rings = self.rings.get();
+        // What is wrong with the memory is told by the next write.
+        rings.is_some_and(|rings| rings.writer.has_room().unwrap_or(true))
+    }
+
     fn await_room(&self) -> bool {
         let Some(rings) = self.rings.get() else {
             return false;

@@ -196,6 +196,10 @@ impl Link for NotedLink {
         self.note(Moved::Message(header_len), sent)
     }
 
+    fn has_room(&self) -> bool {
+        self.link.has_room()
+    }
+
     fn recv(&self, bytes: &mut [u8]) -> Result<usize> {
         self.note(Moved::Read, self.link.recv(bytes))
     }

@@ -50,9 +50,6 @@ const GUARDS: u8 = 0xa5;
 /// How long a closing region waits for peers.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// How long a closing endpoint does for messages that were injected.
-const LINGER: Duration = Duration::from_millis(500);
-
 /// What closing takes beyond that, at most, on a machine that does much else.
 const LATE: Duration = Duration::from_millis(900);
 
@@ -623,7 +620,7 @@ fn closing_a_region_waits_so_long_for_the_rest_of_a_write() {
 }
 
 #[test]
-fn closing_an_endpoint_waits_so_long_for_who_does_not_read() {
+fn closing_an_endpoint_does_not_wait_for_who_does_not_read() {
     let _turn = turn();
     let (here, domain) = here();
     let other = There::start("echo", &here, &here.name());
@@ -631,7 +628,7 @@ fn closing_an_endpoint_waits_so_long_for_who_does_not_read() {
     exchange(&here, to);
     other.stop();
     let text = Parked::park(vec![1; 64]);
-    // More than the rings have room for.
+    // What is accepted is in the rings, and more than they have room for is not.
     let stop = Instant::now() + PATIENCE;
     while here.ep.inject(SendKind::Msg, text.buf(), None, to) != Err(Errno::EAGAIN) {
         assert!(Instant::now() < stop, "there is room for ever");
@@ -639,6 +636,6 @@ fn closing_an_endpoint_waits_so_long_for_who_does_not_read() {
     let start = Instant::now();
     drop(here);
     let took = start.elapsed();
-    assert!((LINGER..LINGER + LATE).contains(&took), "{took:?}");
+    assert!(took < LATE, "{took:?}");
     drop((bytes(text), domain));
 }

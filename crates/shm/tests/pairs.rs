@@ -240,8 +240,9 @@ fn as_much_can_be_injected_as_with_the_c_library() {
         let text = Parked::park(pattern(4096, round));
         let stop = std::time::Instant::now() + common::PATIENCE;
         while let Err(error) = near.ep.inject(SendKind::Msg, text.buf(), None, to_far) {
+            // There is no connection before the peer has answered.
             assert_eq!(error, Errno::EAGAIN);
-            let _ = near.cq.read(0, |_| ());
+            let _ = far.cq.read(0, |_| ());
             assert!(std::time::Instant::now() < stop, "it is not taken");
         }
         let mut taken = bytes(text);
@@ -255,5 +256,32 @@ fn as_much_can_be_injected_as_with_the_c_library() {
     }
     for (round, room) in rooms.into_iter().enumerate() {
         assert_eq!(bytes(room), pattern(4096, round), "message {round}");
+    }
+}
+
+#[test]
+fn what_was_injected_arrives_though_its_sender_has_left() {
+    let info = info(None, Threading::Safe);
+    for count in [1, 100] {
+        let [near, far] = [(); 2].map(|()| open(&safe(&info), &info));
+        let to_far = near.knows(&far.name());
+        let text = Parked::park(pattern(100, 5));
+        let stop = std::time::Instant::now() + common::PATIENCE;
+        for _ in 0..count {
+            while let Err(error) = near.ep.inject(SendKind::Msg, text.buf(), None, to_far) {
+                assert_eq!(error, Errno::EAGAIN);
+                let _ = far.cq.read(0, |_| ());
+                assert!(std::time::Instant::now() < stop, "it is not taken");
+            }
+        }
+        drop((near, bytes(text)));
+        for number in 0..count {
+            let room = Parked::park(vec![0; 100]);
+            far.post(&room);
+            while far.cq.read(1, |_| ()).unwrap_or(0) == 0 {
+                assert!(std::time::Instant::now() < stop, "message {number} is lost");
+            }
+            assert_eq!(bytes(room), pattern(100, 5), "message {number}");
+        }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use ripstop_objects::{Broken, Epolled, Link, Listener, Origin, Transport};
-use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare};
+use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -101,6 +102,9 @@ impl Transport for Tcp {
     }
 }
 
+/// Reads at most that drop what a socket to be closed still holds.
+const SCRAPS: u32 = 64;
+
 impl Link for TcpSocket {
     type Windows = ();
 
@@ -109,6 +113,21 @@ impl Link for TcpSocket {
     #[inline(always)]
     fn send(&self, bytes: &[u8]) -> Result<usize> {
         self.0.send(bytes)
+    }
+
+    #[inline(always)]
+    fn send_held(&self, bytes: &[u8]) -> Result<usize> {
+        self.0.send_held(bytes)
+    }
+
+    fn has_room(&self) -> bool {
+        // What cannot be asked shows when it is written.
+        self.0.has_room().unwrap_or(true)
+    }
+
+    fn push(&self) {
+        // It fails only where the socket is gone, which the next read tells.
+        let _ = self.0.push();
     }
 
     #[inline(always)]
@@ -129,6 +148,22 @@ impl Link for TcpSocket {
     #[inline(always)]
     fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
         self.0.recvv(vecs)
+    }
+
+    /// Closing a socket with bytes that were not read resets the connection, and what the peer's
+    /// system has not taken by then is lost.
+    fn settle(&self, end: Duration, scrap: &mut [u8]) {
+        while self.0.not_sent().is_ok_and(|bytes| bytes > 0) && clock::now() < end {
+            let waits = !matches!(self.0.recv(scrap), Ok(1..));
+            if waits {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        for _ in 0..SCRAPS {
+            if !matches!(self.0.recv(scrap), Ok(1..)) {
+                break;
+            }
+        }
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {

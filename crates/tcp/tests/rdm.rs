@@ -334,3 +334,103 @@ fn a_peer_that_always_has_something_leaves_others_their_turn() {
     assert!(late_is_heard);
     drop((near, busy, late, fabric, text.unpark(), room.unpark()));
 }
+
+/// Injects a message, while `far` answers where there is no connection yet.
+fn inject<D: Domain>(near: &End<D>, far: &End<D>, number: u8) {
+    let text = Parked::park(vec![number; 40]);
+    let stop = Instant::now() + PATIENCE;
+    while let Err(error) = near.ep.inject(SendKind::Msg, text.buf(), None, near.peer) {
+        assert_eq!(error, Errno::EAGAIN);
+        let _ = far.cq.read(0, |_| ());
+        assert!(Instant::now() < stop, "no connection");
+    }
+    let mut taken = text.unpark();
+    taken.fill(0xee);
+}
+
+/// Takes so many messages of [`inject`], in their order.
+fn take<D: Domain>(end: &End<D>, count: u8) {
+    for number in 0..count {
+        let room = Parked::park(vec![0; 64]);
+        end.ep
+            .recv(RecvKind::Msg, &[room.buf()], FiAddr::UNSPEC, 1, None)
+            .unwrap();
+        let got = loop {
+            let got = next(end, end);
+            if got.flags.contains(Flags::RECV) {
+                break got;
+            }
+        };
+        assert_eq!(got.len, 40);
+        assert_eq!(room.unpark()[..40], [number; 40]);
+    }
+}
+
+#[test]
+fn what_was_injected_arrives_though_its_sender_has_left() {
+    const COUNT: u8 = 100;
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    // A process that ends closes its sockets as this does, and writes nothing that it kept back.
+    let (near, far) = (
+        fabric.serial_domain(&info).unwrap(),
+        fabric.serial_domain(&info).unwrap(),
+    );
+    for count in [1, COUNT] {
+        let (mut a, mut b) = (open(&near, &info), open(&far, &info));
+        a.meet(&mut b);
+        (0..count).for_each(|number| inject(&a, &b, number));
+        drop(a);
+        take(&b, count);
+    }
+}
+
+#[test]
+fn what_was_injected_is_read_before_a_failed_write_ends_the_connection() {
+    const COUNT: u8 = 100;
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (near, far) = (
+        fabric.serial_domain(&info).unwrap(),
+        fabric.serial_domain(&info).unwrap(),
+    );
+    let (mut a, mut b) = (open(&near, &info), open(&far, &info));
+    a.meet(&mut b);
+    inject(&a, &b, 0);
+    take(&b, 1);
+    (0..COUNT).for_each(|number| inject(&a, &b, number));
+    drop(a);
+    // The first write makes the other system refuse the next one.
+    for _ in 0..3 {
+        let text = Parked::park(vec![1; 8]);
+        let _ = b.ep.inject(SendKind::Msg, text.buf(), None, b.peer);
+        drop(text.unpark());
+    }
+    take(&b, COUNT);
+}
+
+#[test]
+fn an_inject_to_nobody_says_why_in_time() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let mut a = open(&domain, &info);
+    a.peer = a.av.insert(&common::nobody()).unwrap();
+    let text = Parked::park(vec![1; 8]);
+    let start = Instant::now();
+    let error = loop {
+        match a.ep.inject(SendKind::Msg, text.buf(), None, a.peer) {
+            Ok(()) => panic!("it was accepted"),
+            Err(Errno::EAGAIN) => assert!(start.elapsed() < PATIENCE, "no answer"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, Errno::ECONNREFUSED);
+    // That was the answer to this attempt; the next call begins another one.
+    let again = a.ep.inject(SendKind::Msg, text.buf(), None, a.peer);
+    assert_eq!(again, Err(Errno::EAGAIN));
+    drop(text.unpark());
+}

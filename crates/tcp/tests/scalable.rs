@@ -199,7 +199,12 @@ fn a_source_has_a_name_when_it_gets_one() {
     let room = Parked::park(vec![0; 4]);
     let send = || {
         let dest = named(to_b, 1);
-        tx.ep.inject(SendKind::Msg, text.buf(), None, dest).unwrap();
+        let stop = Instant::now() + PATIENCE;
+        while let Err(error) = tx.ep.inject(SendKind::Msg, text.buf(), None, dest) {
+            // There is no connection before the peer has answered.
+            assert_eq!(error, Errno::EAGAIN);
+            assert!(Instant::now() < stop, "no connection");
+        }
     };
     let receive = |from| {
         let buf = [room.buf()];
