@@ -1,0 +1,68 @@
+"""Many processes that connect, exchange and leave at moments of their own, tcp and shm."""
+
+import re
+
+from rig import peers
+from rig.case import Case, Failed
+from rig.library import Witness
+from rig.peers import HERE
+
+NAME = "crowd"
+PROVIDERS = ("tcp", "shm")
+MESSAGES = ("inject", "send", "send-inject", "silent-inject", "transmit", "delivery", "any", "untagged")
+ONE_SIDED = ("write", "write-delivery", "inject-write", "atomic", "inject-atomic")
+LEAVINGS = ("close", "shuffled", "exit", "at-once", "exec", "killed")
+RECEIVERS = ("late", "stopped", "posts-late")
+
+# Rounds of a case, and of its longer form.
+ROUNDS, LONG = 3, 500
+
+
+def cases():
+    """crowd/crowd.c tells what each of them proves."""
+    found = []
+
+    def add(name, full=False, rounds=ROUNDS, **options):
+        found.append(Case(f"{NAME}/{name}", crowd(rounds, options), full))
+
+    for provider in PROVIDERS:
+        at = {"p": provider}
+        # One process sends to another one that is there, late, stopped, or posts when the first has left.
+        for leaving in LEAVINGS:
+            for receiver in RECEIVERS:
+                add(f"{provider}/pair/{leaving}-{receiver}", k="any", m=30, l=leaving, r=receiver, o=True, **at)
+        # Each way to send, all to all.
+        for kind in MESSAGES + ONE_SIDED:
+            add(f"{provider}/4/{kind}", n=4, k=kind, m=30, l="at-once", **at)
+        # More processes than processors, idle and beside programs that compute.
+        for ranks, messages in ((9, 20), (16, 10), (32, 3)):
+            add(f"{provider}/{ranks}/any", n=ranks, k="any", m=messages, l="close", t=120, **at)
+            add(f"{provider}/{ranks}/any-busy", n=ranks, k="any", m=messages, l="at-once", t=300, B=2, rounds=1, **at)
+        for kind in ("inject", "any", "inject-write"):
+            add(f"{provider}/4/{kind}-long", full=True, rounds=LONG, n=4, k=kind, m=30, l="at-once", **at)
+            add(f"{provider}/9/{kind}-long", full=True, rounds=LONG, n=9, k=kind, m=10, l="close", t=120, **at)
+    return found
+
+
+def prepare(bench):
+    peers.packages(bench, "gcc", "libc6-dev", "libfabric-dev")
+    peers.compile_c(bench, ["cc"], [HERE / "crowd" / "crowd.c"], bench.scratch / "crowd", "-lfabric")
+
+
+def crowd(rounds, options):
+    """A case: every process of every round ends, and all that was reported has arrived."""
+    words = [word for name, value in options.items()
+             for word in ([f"-{name}"] if value is True else [f"-{name}", value])]
+
+    def body(bench):
+        witness = Witness(bench)
+        environment = bench.environment(**witness.environment)
+        done = bench.run([bench.scratch / "crowd", "-R", rounds, *words], 60 + 60 * rounds, environment)
+        said = re.search(r"^crowd: (\d+) of (\d+) rounds complete$", done.output, re.M)
+        if not said:
+            raise Failed(f"{done.ending}{done.telling_line()}")
+        if not done.success or int(said[1]) != rounds:
+            raise Failed(f"{said[0]}{done.telling_line()}")
+        witness.require("crowd", 1)
+
+    return body
