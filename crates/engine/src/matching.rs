@@ -120,6 +120,8 @@ pub struct Unexpected {
     pub ep: u32,
     /// The connection it came (or comes) by; [`NIL`] once that is gone.
     pub conn: u32,
+    /// The engine's record of who sent it, once its connection is gone; [`NIL`] before.
+    pub departed: u32,
     /// Where the driver keeps its payload, or [`NIL`] for none.
     pub slot: u32,
     /// Bytes of payload kept so far.

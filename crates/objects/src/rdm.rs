@@ -339,7 +339,8 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// A peer got a place in an address vector: connections it made before now have a name.
+    /// A peer got a place in an address vector: connections it made before now have a name, and so
+    /// do messages it left behind.
     pub(crate) fn name_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr) {
         for ep in 0..self.eps.len() as u32 {
             let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
@@ -354,6 +355,8 @@ impl<T: Transport> State<T> {
                     self.set_route(ep, addr, id);
                 }
             }
+            self.engine
+                .set_departed_source(ep, &peer.to_address().to_bytes(), addr);
         }
     }
 
@@ -380,6 +383,8 @@ impl<T: Transport> State<T> {
             for (id, _) in self.connections_with(ep, peer) {
                 self.engine.set_source(id, FiAddr::NOTAVAIL);
             }
+            self.engine
+                .set_departed_source(ep, &peer.to_address().to_bytes(), FiAddr::NOTAVAIL);
         }
     }
 

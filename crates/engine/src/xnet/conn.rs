@@ -32,6 +32,16 @@ pub struct ConnConfig {
     pub name_len: u8,
 }
 
+impl ConnConfig {
+    /// The peer's address as bytes.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.name
+            .get(..usize::from(self.name_len))
+            .unwrap_or_default()
+    }
+}
+
 /// What becomes of an operation when its bytes have left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TxInfo {
@@ -215,10 +225,7 @@ impl<B: Buffer> Conn<B> {
     /// The peer's address as bytes.
     #[must_use]
     pub fn name(&self) -> &[u8] {
-        self.config
-            .name
-            .get(..usize::from(self.config.name_len))
-            .unwrap_or_default()
+        self.config.name()
     }
 
     /// Whether the handshake is done.

@@ -5,6 +5,7 @@ use ripstop_wire::xnet::cm::Extensions;
 use ripstop_wire::{ByteOrder, WireError};
 
 use super::conn::{Conn, ConnConfig, is_slot};
+use super::departed::Departed;
 use super::rma::{Refusal, Response};
 use super::rx::{RxState, Target};
 use super::work::Work;
@@ -174,6 +175,8 @@ pub struct Engine<B> {
     pub(super) eps: Pool<Ep>,
     pub(super) conns: Pool<Conn<B>>,
     pub(super) unexpected: Pool<Unexpected>,
+    /// Senders of such messages whose connections are gone.
+    pub(super) departed: Pool<Departed>,
     pub(super) slots: Pool<()>,
     /// Messages that owners of receive contexts have not been asked about, in the order they
     /// came.
@@ -214,6 +217,7 @@ impl<B: Buffer> Engine<B> {
             eps: Pool::new(MANY),
             conns: Pool::new(MANY),
             unexpected: Pool::new(MANY),
+            departed: Pool::new(MANY),
             slots: Pool::new(MANY),
             asked: Pool::new(MANY),
             regions: MrTable::new(),
@@ -628,13 +632,17 @@ pub struct Terms {
 
 /// An error entry that names the connection's peer.
 pub(super) fn error_entry<B: Buffer>(entry: Completion, err: Errno, conn: &Conn<B>) -> ErrorEntry {
+    named_error(entry, err, conn.name())
+}
+
+/// An error entry about the peer with this address.
+pub(super) fn named_error(entry: Completion, err: Errno, name: &[u8]) -> ErrorEntry {
     let mut entry = ErrorEntry::new(CompletionError {
         entry,
         olen: 0,
         err,
         prov_errno: err.0,
     });
-    let name = conn.name();
     if let Some(to) = entry.data.get_mut(..name.len().min(ERROR_DATA))
         && let Some(from) = name.get(..to.len())
     {

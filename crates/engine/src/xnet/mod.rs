@@ -20,6 +20,7 @@ mod atomic;
 pub mod cm;
 mod coll;
 mod conn;
+mod departed;
 mod engine;
 mod output;
 mod owned;

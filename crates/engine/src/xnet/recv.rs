@@ -2,8 +2,9 @@
 
 use ripstop_types::{Completion, CompletionError, Context, Errno, FiAddr, Flags, Result};
 
-use super::conn::{Conn, is_slot};
-use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry};
+use super::conn::is_slot;
+use super::departed::Origin;
+use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
 use crate::ids::UserIds;
@@ -122,7 +123,11 @@ impl<B: Buffer> Engine<B> {
                 *target = Target::Recv(recv_id, base);
             }
         } else {
-            self.finish_recv(ep, srx, conn, recv_id, base, &envelope);
+            let origin = Origin {
+                conn,
+                departed: message.departed,
+            };
+            self.finish_recv(ep, srx, origin, recv_id, base, &envelope);
         }
         self.forget_unexpected(id);
         is_slot(slot).then_some(copy)
@@ -366,7 +371,7 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         ep: u32,
         srx: u32,
-        conn: u32,
+        origin: Origin,
         recv_id: u32,
         base: u64,
         envelope: &Envelope,
@@ -376,7 +381,6 @@ impl<B: Buffer> Engine<B> {
             eps,
             cqs,
             counters,
-            conns,
             ids,
             ..
         } = self;
@@ -425,7 +429,7 @@ impl<B: Buffer> Engine<B> {
             );
             let entry = match failed {
                 None => Ok(entry),
-                Some(error) => Err(recv_error(conns.get(conn), entry, error, olen)),
+                Some(error) => Err(self.recv_error(origin, entry, error, olen)),
             };
             return self.end_recv_work(work, to, placed, entry);
         }
@@ -436,9 +440,6 @@ impl<B: Buffer> Engine<B> {
                 counter.success(placed);
             }
         }
-        let Some(cq) = cqs.get_mut(config.rx_cq) else {
-            return;
-        };
         if truncated || stranger {
             let err = if truncated {
                 Errno::ETRUNC
@@ -446,10 +447,30 @@ impl<B: Buffer> Engine<B> {
                 Errno::EADDRNOTAVAIL
             };
             let missing = envelope.len.saturating_sub(placed);
-            cq.push_error(recv_error(conns.get(conn), entry, err, missing));
-        } else if wanted || last {
+            let rx_cq = config.rx_cq;
+            let error = self.recv_error(origin, entry, err, missing);
+            if let Some(cq) = self.cqs.get_mut(rx_cq) {
+                cq.push_error(error);
+            }
+        } else if (wanted || last)
+            && let Some(cq) = cqs.get_mut(config.rx_cq)
+        {
             cq.push(entry);
         }
+    }
+
+    /// An error entry of a receive that has got its message, which lacks `missing` bytes.
+    #[cold]
+    fn recv_error(
+        &self,
+        origin: Origin,
+        entry: Completion,
+        err: Errno,
+        missing: u64,
+    ) -> ErrorEntry {
+        let mut error = named_error(entry, err, self.name_of(origin));
+        error.error.olen = missing as usize;
+        error
     }
 
     /// A message on its way into a receive will not arrive.
@@ -511,26 +532,6 @@ impl<B: Buffer> Engine<B> {
             cq.push_error(error_entry(entry, error, conn));
         }
     }
-}
-
-/// An error entry of a receive that has got its message, which lacks `missing` bytes.
-fn recv_error<B: Buffer>(
-    conn: Option<&Conn<B>>,
-    entry: Completion,
-    err: Errno,
-    missing: u64,
-) -> ErrorEntry {
-    let mut error = match conn {
-        Some(conn) => error_entry(entry, err, conn),
-        None => ErrorEntry::new(CompletionError {
-            entry,
-            olen: 0,
-            err,
-            prov_errno: err.0,
-        }),
-    };
-    error.error.olen = missing as usize;
-    error
 }
 
 #[inline]

@@ -7,6 +7,7 @@ use ripstop_wire::xnet::base::{
 use ripstop_wire::{ByteOrder, WireError};
 
 use super::conn::CtsEntry;
+use super::departed::Origin;
 use super::engine::Engine;
 use super::recv::rx_flags;
 use crate::coll::Place;
@@ -520,7 +521,9 @@ impl<B: Buffer> Engine<B> {
         };
         let (ep, srx, envelope) = (conn.config.ep, conn.srx, conn.envelope);
         match target {
-            Target::Recv(id, base) => self.finish_recv(ep, srx, conn_id, id, base, &envelope),
+            Target::Recv(id, base) => {
+                self.finish_recv(ep, srx, Origin::conn(conn_id), id, base, &envelope);
+            }
             Target::Unexpected(_) | Target::Discard => {}
             Target::Write if self.is_to_commit(conn_id) => return self.await_job(conn_id),
             Target::Operands => return self.await_job(conn_id),

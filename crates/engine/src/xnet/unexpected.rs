@@ -28,6 +28,7 @@ impl<B: Buffer> Engine<B> {
             envelope: conn.envelope,
             ep: conn.config.ep,
             conn: conn_id,
+            departed: NIL,
             slot: NIL,
             kept: 0,
             parked: true,
@@ -153,6 +154,9 @@ impl<B: Buffer> Engine<B> {
         if is_slot(message.slot) {
             self.release_slot(message.slot);
         }
+        if message.departed != NIL {
+            self.leave_departed(message.departed);
+        }
         if message.parked {
             return;
         }
@@ -164,30 +168,6 @@ impl<B: Buffer> Engine<B> {
             }
         }
         self.make_room(message.weight());
-    }
-
-    /// The connection of some messages closes; those that are whole stay, and count.
-    pub(super) fn orphan(&mut self, conn_id: u32, srx: u32, error: Errno) {
-        let Self {
-            srxs,
-            unexpected,
-            kept,
-            ..
-        } = self;
-        let Some(matcher) = srxs.get_mut(srx) else {
-            return;
-        };
-        matcher.each_unexpected(unexpected, |_, message| {
-            let whole = message.rendezvous.is_none() && message.kept == message.envelope.len;
-            if message.conn != conn_id || !whole {
-                return;
-            }
-            message.conn = NIL;
-            if core::mem::take(&mut message.parked) {
-                *kept = kept.saturating_add(message.weight());
-            }
-        });
-        self.lose(srx, error, |lost| lost.conn == conn_id);
     }
 
     /// Less is kept: connections that wait for that try again.

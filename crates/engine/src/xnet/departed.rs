@@ -1,0 +1,134 @@
+//! Who sent the messages that are kept when their connection is gone.
+//!
+//! A process may send, end, and be gone before anybody looks. Its messages are received all the
+//! same, so what is known of their sender outlives the connection: error entries name it
+//! (`FI_SOURCE_ERR`, `fi_cq(3)`), and an address vector may still give it a place, or take that
+//! away.
+
+use ripstop_types::{Errno, FiAddr};
+
+use super::conn::ConnConfig;
+use super::engine::Engine;
+use crate::Buffer;
+use crate::pool::NIL;
+
+/// A sender whose connection is gone. There are never more of them than messages that are kept.
+#[derive(Debug)]
+pub(super) struct Departed {
+    /// The endpoint it sent to, and its address.
+    config: ConnConfig,
+    /// The receive context its messages wait in.
+    srx: u32,
+    /// Messages of it that wait.
+    messages: usize,
+}
+
+/// By whom a message has come: a connection, or a sender that has left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    pub(super) conn: u32,
+    pub(super) departed: u32,
+}
+
+impl Origin {
+    /// A connection that is there.
+    pub(super) const fn conn(conn: u32) -> Self {
+        Self {
+            conn,
+            departed: NIL,
+        }
+    }
+}
+
+impl<B: Buffer> Engine<B> {
+    /// The connection of some messages closes; those that are whole stay, and count. Who sent
+    /// them stays known as long as any of them waits. Without memory for that they are of an
+    /// unknown sender.
+    pub(super) fn orphan(&mut self, conn_id: u32, srx: u32, error: Errno) {
+        let Self {
+            srxs,
+            unexpected,
+            conns,
+            departed,
+            kept,
+            ..
+        } = self;
+        let (Some(matcher), Some(conn)) = (srxs.get_mut(srx), conns.get(conn_id)) else {
+            return;
+        };
+        let mut record = NIL;
+        let mut messages = 0_usize;
+        matcher.each_unexpected(unexpected, |_, message| {
+            let whole = message.rendezvous.is_none() && message.kept == message.envelope.len;
+            if message.conn != conn_id || !whole {
+                return;
+            }
+            if messages == 0 {
+                let sender = Departed {
+                    config: conn.config,
+                    srx,
+                    messages: 0,
+                };
+                record = departed.insert(sender).unwrap_or(NIL);
+            }
+            messages = messages.saturating_add(1);
+            message.conn = NIL;
+            message.departed = record;
+            if core::mem::take(&mut message.parked) {
+                *kept = kept.saturating_add(message.weight());
+            }
+        });
+        if let Some(record) = departed.get_mut(record) {
+            record.messages = messages;
+        }
+        self.lose(srx, error, |lost| lost.conn == conn_id);
+    }
+
+    /// One message less of a sender that has left.
+    #[cold]
+    pub(super) fn leave_departed(&mut self, id: u32) {
+        let Some(record) = self.departed.get_mut(id) else {
+            return;
+        };
+        record.messages = record.messages.saturating_sub(1);
+        if record.messages == 0 {
+            self.departed.remove(id);
+        }
+    }
+
+    /// The address, as bytes, of who sent a message; nothing where that is not known.
+    pub(super) fn name_of(&self, origin: Origin) -> &[u8] {
+        if let Some(conn) = self.conns.get(origin.conn) {
+            return conn.name();
+        }
+        let record = self.departed.get(origin.departed);
+        record.map_or(&[], |record| record.config.name())
+    }
+
+    /// As [`Engine::set_source`], for messages to endpoint `ep` whose sender had this address
+    /// and has left.
+    pub fn set_departed_source(&mut self, ep: u32, name: &[u8], src: FiAddr) {
+        let Self {
+            srxs,
+            unexpected,
+            departed,
+            ..
+        } = self;
+        for id in 0..departed.end() {
+            let Some(record) = departed.get_mut(id) else {
+                continue;
+            };
+            if record.config.ep != ep || record.config.name() != name {
+                continue;
+            }
+            record.config.src = src;
+            if let Some(matcher) = srxs.get(record.srx) {
+                matcher.each_unexpected(unexpected, |_, message| {
+                    if message.departed == id {
+                        message.envelope.src = src;
+                    }
+                });
+            }
+        }
+    }
+}
