@@ -86,6 +86,27 @@ pub struct Pieces {
 }
 
 impl Pieces {
+    /// Copies bytes to the front, as many as there is room for; returns how many.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        for piece in std::iter::once(&mut self.first).chain(&mut self.rest) {
+            let (now, then) = rest.split_at(rest.len().min(piece.len()));
+            piece[..now.len()].copy_from_slice(now);
+            rest = then;
+        }
+        bytes.len() - rest.len()
+    }
+
+    /// The first `len` bytes, or all there are.
+    pub(crate) fn front(&self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len);
+        for piece in std::iter::once(&self.first).chain(&self.rest) {
+            let part = piece.len().min(len - bytes.len());
+            bytes.extend_from_slice(&piece[..part]);
+        }
+        bytes
+    }
+
     /// Puts the bytes where only an operation reaches them.
     pub(crate) fn lend(self) -> Lent {
         Lent {
@@ -220,6 +241,16 @@ mod tests {
         let lent = five.clone().into_pieces().lend();
         lent.with(|iov| assert!(iov.is_none()));
         assert_eq!(<[Vec<u8>; 5]>::from_pieces(lent.reclaim()), five);
+    }
+
+    #[test]
+    fn a_message_is_copied_across_buffers() {
+        let mut pieces = [vec![0; 2], vec![], vec![0; 3]].into_pieces();
+        assert_eq!(pieces.fill(&[1, 2, 3]), 3);
+        assert_eq!(pieces.front(4), [1, 2, 3, 0]);
+        assert_eq!(pieces.fill(&[9, 8, 7, 6, 5, 4]), 5);
+        assert_eq!(pieces.front(5), [9, 8, 7, 6, 5]);
+        assert_eq!(pieces.front(0), []);
     }
 
     #[cfg(feature = "bytes")]

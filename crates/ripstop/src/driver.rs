@@ -81,7 +81,7 @@ impl Core {
         bed.add(&set, 0, Interest::READ)?;
         bed.add(&kick, 0, Interest::READ)?;
         Ok(Arc::new(Self {
-            table: Mutex::new(Table::new(id)),
+            table: Mutex::new(Table::new(id, info)),
             domain,
             eq,
             fabric: fabric.clone(),

@@ -24,7 +24,8 @@ impl Peer {
     }
 }
 
-/// Where a received message came from (`FI_SOURCE`, `FI_SOURCE_ERR`).
+/// Where a received message came from (`FI_SOURCE`, `FI_SOURCE_ERR`). A message that arrived is
+/// received whether or not its sender is known, or still there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A peer that the domain knew when the message was matched.
@@ -32,8 +33,8 @@ pub enum Source {
     /// A sender that is not in the address vector: [insert](crate::Domain::insert) this address
     /// to answer it.
     Address(Address),
-    /// Not said: on a connection, where there is only one peer, for a send, or by a provider
-    /// without the capability.
+    /// Not said: on a connection, where there is only one peer, for a send, by a provider
+    /// without the capability, or where memory to note the sender had run out.
     Unknown,
 }
 

@@ -8,10 +8,12 @@
 //! read and attributed in one step, and an endpoint closes with no completion under way.
 //! Nothing foreign runs under it: wakers are collected in [`Later`] and called afterwards.
 
+mod given_back;
+
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use ripstop_core::Address;
+use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_types::{
     AddrFormat, Completion as Entry, CompletionError, Context, Errno, FiAddr, Flags,
@@ -24,12 +26,16 @@ use crate::cm::Connections;
 use crate::error::{Error, Result};
 use crate::message::{Completion, Peer, Request, Source};
 use crate::rma::Remote;
+use given_back::{GivenBack, Message};
 
 /// Completions taken from the provider at once.
 const BATCH: usize = 16;
 
 /// Batches handled before the lock is given up, so that posting threads get their turn.
 const BATCHES: usize = 16;
+
+/// The queue of receives that wait for room; the other one is that of sends.
+const RECVS: usize = 1;
 
 /// A context is the index of a slot plus one, and above it the slot's generation.
 const INDEX_BITS: u32 = usize::BITS / 2;
@@ -84,10 +90,35 @@ struct Slot {
     state: State,
     request: Request,
     ep: usize,
-    generation: usize,
+    /// Counts the operations of the domain in the order they began; 0 for one that was refused.
+    number: usize,
     waker: Option<Waker>,
     /// Nobody will ask for the outcome.
     abandoned: bool,
+    /// Receives only, and only where others were dropped or messages do not fit.
+    extra: Option<Box<Extra>>,
+}
+
+/// What few receives have.
+#[derive(Debug, Default)]
+struct Extra {
+    /// The place of its message among those of the endpoint, where that is not its own number.
+    order: Option<usize>,
+    /// What it will be given as soon as the provider has let go of its buffer.
+    gift: Option<Message>,
+    /// It is done, with a message that did not fit.
+    cut: Option<Completion>,
+}
+
+impl Slot {
+    /// What its context says above the index.
+    const fn generation(&self) -> usize {
+        self.number & INDEX_MASK
+    }
+
+    fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
 }
 
 /// An endpoint of the domain.
@@ -97,27 +128,40 @@ pub(crate) struct Port {
     pub(crate) object: Option<AnyEndpoint>,
     /// Operations that wait for room: sends, receives.
     waiting: [VecDeque<usize>; 2],
+    given_back: GivenBack,
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
     slots: Slab<Slot>,
     pub(crate) ports: Slab<Port>,
     pub(crate) connections: Connections,
-    generation: usize,
+    /// Operations that have begun.
+    begun: usize,
     /// Operations in all `waiting` queues.
     backlog: usize,
     /// For bytes that are injected.
     scratch: Vec<u8>,
     domain_id: u32,
+    /// How the provider's addresses are written.
+    format: AddrFormat,
+    /// Receives may name their source.
+    directed: bool,
 }
 
 impl Table {
-    pub(crate) fn new(domain_id: u32) -> Self {
+    pub(crate) fn new(domain_id: u32, info: &Info) -> Self {
         Self {
             domain_id,
-            ..Self::default()
+            format: info.addr_format,
+            directed: info.caps.contains(Flags::DIRECTED_RECV),
+            slots: Slab::new(),
+            ports: Slab::new(),
+            connections: Connections::default(),
+            begun: 0,
+            backlog: 0,
+            scratch: Vec::new(),
         }
     }
 
@@ -129,6 +173,7 @@ impl Table {
         self.ports.insert(Port {
             object: Some(object),
             waiting: [VecDeque::new(), VecDeque::new()],
+            given_back: GivenBack::default(),
         })
     }
 
@@ -149,6 +194,7 @@ impl Table {
             let waiting: usize = port.waiting.iter().map(VecDeque::len).sum();
             self.backlog -= waiting;
             port.waiting.iter_mut().for_each(VecDeque::clear);
+            port.given_back = GivenBack::default();
         }
         let of_ep = |(index, slot): (usize, &Slot)| (slot.ep == ep).then_some(index);
         let indices: Vec<usize> = self.slots.iter().filter_map(of_ep).collect();
@@ -168,22 +214,28 @@ impl Table {
         pieces: Pieces,
         later: &mut Later,
     ) -> usize {
-        self.generation = self.generation.wrapping_add(1);
+        self.begun = self.begun.wrapping_add(1);
         let index = self.slots.insert(Slot {
             state: State::Waiting(pieces),
             request,
             ep,
-            generation: self.generation & INDEX_MASK,
+            number: self.begun,
             waker: None,
             abandoned: false,
+            extra: None,
         });
-        let first = self
-            .ports
-            .get(ep)
-            .is_some_and(|port| port.waiting[queue(&request)].is_empty());
+        let first = self.ports.get(ep).is_some_and(|port| {
+            let alone = !request.is_recv() || port.given_back.is_empty();
+            alone && port.waiting[queue(&request)].is_empty()
+        });
         if !first || !self.post(domain, index, later) {
-            self.ports[ep].waiting[queue(&request)].push_back(index);
+            let port = &mut self.ports[ep];
+            port.waiting[queue(&request)].push_back(index);
             self.backlog += 1;
+            if request.is_recv() && !port.given_back.is_empty() {
+                self.hand_on(ep, later);
+                self.post_around(domain, ep, later);
+            }
         }
         index
     }
@@ -201,9 +253,10 @@ impl Table {
             state: State::Done(pieces, Err(error)),
             request,
             ep,
-            generation: 0,
+            number: 0,
             waker: None,
             abandoned: false,
+            extra: None,
         })
     }
 
@@ -219,7 +272,7 @@ impl Table {
             None => Err(Errno::EOPBADSTATE),
             Some(_) if index >= INDEX_MASK => Err(Errno::EAGAIN),
             Some(object) => lent.with(|iov| {
-                let context = (slot.generation << INDEX_BITS) | (index + 1);
+                let context = (slot.generation() << INDEX_BITS) | (index + 1);
                 object.post(&slot.request, iov.ok_or(Errno::EINVAL)?, context)
             }),
         };
@@ -246,6 +299,11 @@ impl Table {
     fn post_waiting(&mut self, domain: &AnyDomain, later: &mut Later) {
         for ep in 0..self.ports.capacity() {
             for queue in 0..2 {
+                let port = self.ports.get(ep);
+                if queue == RECVS && port.is_some_and(|port| !port.given_back.is_empty()) {
+                    self.post_around(domain, ep, later);
+                    continue;
+                }
                 while let Some(port) = self.ports.get_mut(ep)
                     && let Some(index) = port.waiting[queue].pop_front()
                 {
@@ -354,7 +412,7 @@ impl Table {
     fn posted(&self, context: Context) -> Option<usize> {
         let index = (context & INDEX_MASK).checked_sub(1)?;
         let slot = self.slots.get(index)?;
-        let same = slot.generation == context >> INDEX_BITS;
+        let same = slot.generation() == context >> INDEX_BITS;
         (same && matches!(slot.state, State::Posted(_))).then_some(index)
     }
 
@@ -400,31 +458,59 @@ impl Table {
     #[cold]
     fn take_error(&mut self, domain: &AnyDomain, later: &mut Later) {
         let mut taken = None;
+        let format = self.format;
         // The entry may be gone again only if somebody else reads the queue, which nobody does.
         let _ = domain.read_error(|error, data| {
-            taken = Some((*error, Address::from_bytes(AddrFormat::Unspec, data).ok()));
+            taken = Some((*error, Address::from_bytes(format, data).ok()));
         });
-        let Some((
-            CompletionError {
-                entry, olen, err, ..
-            },
-            address,
-        )) = taken
-        else {
+        let Some((error, address)) = taken else {
             return;
         };
+        let CompletionError { entry, err, .. } = error;
         // Without an index it was injected, and nobody waits for it.
         let Some(index) = self.posted(entry.context) else {
             return;
         };
-        let received = self.slots[index].request.is_recv() && err == Errno::EADDRNOTAVAIL;
-        let outcome = match address {
+        if self.slots[index].request.is_recv() {
+            return self.recv_error(domain, index, &error, address, later);
+        }
+        let error = self.error(domain, index, err).with_missing(error.olen);
+        let error = match address {
+            Some(_) => error.with_peer(address),
+            None => error,
+        };
+        self.settle(index, Err(error), later);
+    }
+
+    #[cold]
+    fn recv_error(
+        &mut self,
+        domain: &AnyDomain,
+        index: usize,
+        error: &CompletionError,
+        address: Option<Address>,
+        later: &mut Later,
+    ) {
+        let CompletionError {
+            entry, olen, err, ..
+        } = *error;
+        let slot = &mut self.slots[index];
+        if let Some(gift) = slot.extra.as_mut().and_then(|extra| extra.gift.take()) {
+            return self.give(index, gift, later);
+        }
+        let mut completion = self.completion(index, &entry);
+        if completion.source == Source::Unknown
+            && let Some(address) = &address
+        {
+            completion.source = Source::Address(address.clone());
+        }
+        let outcome = match err {
             // The message is there; only its sender has no place in the address vector.
-            Some(address) if received => Ok(Completion {
-                source: Source::Address(address),
-                ..self.completion(index, &entry)
-            }),
-            address => {
+            Errno::EADDRNOTAVAIL => Ok(completion),
+            _ => {
+                if err == Errno::ETRUNC {
+                    self.slots[index].extra().cut = Some(completion);
+                }
                 let error = self.error(domain, index, err).with_missing(olen);
                 Err(match address {
                     Some(_) => error.with_peer(address),
@@ -464,12 +550,23 @@ impl Table {
                 return;
             }
         };
-        if slot.abandoned {
-            self.slots.remove(index);
-            return;
-        }
         slot.state = State::Done(pieces, outcome);
         later.wake(slot.waker.take());
+        if !slot.request.is_recv() {
+            if slot.abandoned {
+                self.slots.remove(index);
+            }
+            return;
+        }
+        let ep = slot.ep;
+        if slot.abandoned {
+            self.take_back(index, later);
+        } else if let Some(port) = self.ports.get(ep)
+            && !port.given_back.is_empty()
+        {
+            // It may have a message that is another's now, or be one's that never came.
+            self.hand_on(ep, later);
+        }
     }
 
     /// The outcome of an operation, once.
@@ -505,7 +602,7 @@ impl Table {
         let Some(slot) = self.slots.get(index) else {
             return;
         };
-        let (request, ep, generation) = (slot.request, slot.ep, slot.generation);
+        let (request, ep, generation) = (slot.request, slot.ep, slot.generation());
         match slot.state {
             State::Done(..) => {}
             State::Waiting(_) => {
@@ -530,17 +627,37 @@ impl Table {
         }
     }
 
-    /// Nobody will ask for the outcome: a receive is cancelled, a send goes on.
+    /// Nobody will ask for the outcome: a send goes on, a receive is cancelled, and the message
+    /// it has is there for others.
     pub(crate) fn abandon(&mut self, domain: &AnyDomain, index: usize, later: &mut Later) {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
         slot.abandoned = true;
         later.drop(slot.waker.take());
-        if matches!(slot.state, State::Done(..)) {
-            self.slots.remove(index);
-        } else if slot.request.is_recv() {
-            self.cancel(domain, index, later);
+        let (number, ep, is_recv) = (slot.number, slot.ep, slot.request.is_recv());
+        match (is_recv, matches!(slot.state, State::Done(..))) {
+            (false, false) => {}
+            (false, true) => {
+                self.slots.remove(index);
+            }
+            (true, true) => self.take_back(index, later),
+            (true, false) => {
+                self.cancel(domain, index, later);
+                let there = |table: &Self| {
+                    let slot = table.slots.get(index);
+                    slot.is_some_and(|slot| slot.number == number)
+                };
+                if there(self) {
+                    // Its message may be whole already.
+                    self.reap(domain, later);
+                }
+                if there(self)
+                    && let Some(port) = self.ports.get_mut(ep)
+                {
+                    port.given_back.leaving.push(index);
+                }
+            }
         }
     }
 

@@ -41,14 +41,13 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
-#[test]
-fn an_unconnected_peer_is_killed() {
+fn an_unconnected_peer_is_killed(on: &str) {
     // The other process stops reading once it has said hello.
     let progress = match started_by() {
         Some(_) => Progress::Manual,
         None => Progress::Background,
     };
-    let domain = rdm(progress);
+    let domain = rdm(on, progress);
     let endpoint: Endpoint = domain.endpoint().unwrap();
     if let Some(address) = started_by() {
         let parent = domain.insert(address).unwrap();
@@ -56,7 +55,7 @@ fn an_unconnected_peer_is_killed() {
         sleep_for_ever()
     }
     let child = other_process(
-        "an_unconnected_peer_is_killed",
+        &format!("{on}::an_unconnected_peer_is_killed"),
         &endpoint.address().unwrap(),
     );
     let (outcome, _) = endpoint.recv(vec![0; 4], None).wait();
@@ -133,4 +132,8 @@ fn a_connected_peer_is_killed() {
     );
     pollster::block_on(connection.closed());
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}
+
+on_both! {
+    an_unconnected_peer_is_killed,
 }

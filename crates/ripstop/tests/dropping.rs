@@ -12,13 +12,10 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use common::{LONG, Side, msg, pair, pattern};
-use ripstop::{Domain, Endpoint, Op, Progress};
+use ripstop::{Domain, Endpoint, Errno, Op, Outcome, Progress, SendMsg};
 
-/// The tag of the last message that is sent until it is seen.
+/// The tag of the last message.
 const END: u64 = u64::MAX;
-
-/// The tag of the one that follows.
-const LAST: u64 = END - 1;
 
 /// Numbers that look random and are the same each time.
 struct Dice(u64);
@@ -71,47 +68,43 @@ fn check(buf: &[u8], len: usize, tag: u64) {
     assert!(buf[..len] == pattern(len, tag as usize), "message {tag}");
 }
 
-fn receive_and_drop((ep, from): &Side, mut dice: Dice) -> usize {
+/// Receives all there is, each message once.
+fn receive_and_drop((ep, from): &Side, count: usize, mut dice: Dice) {
     const ROOM: usize = 600_000;
     let mut posted: Vec<Op<Vec<u8>>> = Vec::new();
-    let mut received = 0;
-    loop {
+    let mut seen = vec![false; count];
+    let (mut left, mut ended) = (count, false);
+    let stop = Instant::now() + LONG;
+    while left > 0 || !ended {
         while posted.len() < 30 {
             posted.push(ep.trecv(vec![0; ROOM], 0, !0, *from));
         }
         let mut op = posted.remove(dice.roll(posted.len()));
         match dice.roll(3) {
             0 => drop(op),
-            1 => {
-                if !poll_once(&mut op) {
-                    posted.push(op);
-                }
-            }
+            1 => match op.try_complete() {
+                None => drop(op),
+                Some(outcome) => take(outcome, &mut seen, &mut left, &mut ended),
+            },
             _ => match op.try_complete() {
                 None => posted.push(op),
-                Some((outcome, buf)) => {
-                    let done = outcome.unwrap();
-                    let tag = done.tag.unwrap();
-                    if tag == END {
-                        return received;
-                    }
-                    check(&buf, done.len, tag);
-                    received += 1;
-                }
+                Some(outcome) => take(outcome, &mut seen, &mut left, &mut ended),
             },
         }
-        if ep.domain().outstanding() > 200 {
-            // Dropped ones leave as soon as they are over.
-            ep.domain().progress();
-        }
+        assert!(Instant::now() < stop, "{left} messages are lost");
     }
 }
 
-/// The last message may have been lost with a dropped receive, so it comes until it is seen.
-fn end_until_seen((ep, to): &Side, seen: &AtomicBool) {
-    while !seen.load(Ordering::Relaxed) {
-        ep.tsend(vec![1], END, *to).wait().0.unwrap();
-        std::thread::sleep(Duration::from_millis(1));
+fn take((outcome, buf): Outcome<Vec<u8>>, seen: &mut [bool], left: &mut usize, ended: &mut bool) {
+    let done = outcome.unwrap();
+    match done.tag.unwrap() {
+        END => assert!(!std::mem::replace(ended, true), "it came twice"),
+        tag => {
+            check(&buf, done.len, tag);
+            let before = std::mem::replace(&mut seen[tag as usize], true);
+            assert!(!before, "message {tag} came twice");
+            *left -= 1;
+        }
     }
 }
 
@@ -136,64 +129,159 @@ fn drained(domain: &Domain) {
     }
 }
 
-/// Sets its flag when it is dropped.
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Receives what was sent after the end was seen: a last message comes behind all of it.
-fn take_all((a, to_b): &Side, (b, to_a): &Side) {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                a.domain().progress();
-            }
-        });
-        // Also where this panics.
-        let _done = Done(&done);
-        // No receive that was dropped takes a message any more.
-        drained(&b.domain());
-        let last = a.tsend(vec![1], LAST, *to_b);
-        loop {
-            let (outcome, _) = b.trecv(vec![0; 600_000], 0, !0, *to_a).wait();
-            if outcome.unwrap().tag == Some(LAST) {
-                break;
-            }
-        }
-        last.wait().0.unwrap();
-    });
-}
-
-#[test]
-fn random_drops_under_load() {
+fn random_drops_under_load(on: &str) {
     for progress in [Progress::Background, Progress::Manual] {
-        let (a, b) = pair(progress);
-        let seen = AtomicBool::new(false);
-        let received = std::thread::scope(|scope| {
+        let (a, b) = pair(on, progress);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
             scope.spawn(|| {
                 send_and_drop(&a, 3000, Dice(1));
-                end_until_seen(&a, &seen);
+                while !done.load(Ordering::Relaxed) {
+                    // For the sends that were dropped.
+                    a.0.domain().progress();
+                    std::thread::yield_now();
+                }
             });
-            let received = receive_and_drop(&b, Dice(2));
-            seen.store(true, Ordering::Relaxed);
-            received
+            receive_and_drop(&b, 3000, Dice(2));
+            done.store(true, Ordering::Relaxed);
         });
-        assert!(received > 0);
-        take_all(&a, &b);
         still_works(&a, &b);
         drained(&a.0.domain());
         drained(&b.0.domain());
     }
 }
 
-#[test]
-fn a_dropped_receive_takes_no_later_message() {
-    let ((a, to_b), (b, to_a)) = pair(Progress::Background);
+/// Receives whole messages in order, each of them given up many times before it is there.
+async fn select_loop((ep, from): &Side, count: usize, mut dice: Dice) {
+    let mut given_up = 0;
+    for i in 0..count {
+        loop {
+            let patience = async {
+                for _ in 0..dice.roll(20) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = patience => given_up += 1,
+                (outcome, buf) = ep.recv(vec![0; 300_000], *from) => {
+                    let len = outcome.unwrap().len;
+                    assert_eq!(len, select_size(i), "message {i}");
+                    check(&buf, len, i as u64);
+                    break;
+                }
+            }
+        }
+    }
+    assert!(given_up > 0);
+}
+
+fn select_size(i: usize) -> usize {
+    match i % 50 {
+        7 => 200_000 + i,
+        _ => i % 300,
+    }
+}
+
+fn a_select_loop_gets_every_message_in_order(on: &str) {
+    const COUNT: usize = 2000;
+    for progress in [Progress::Background, Progress::Manual] {
+        let (a, b) = pair(on, progress);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 0..COUNT {
+                    a.0.send(pattern(select_size(i), i), a.1).wait().0.unwrap();
+                }
+            });
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let domain = b.0.domain();
+            let receiving = async {
+                let all = select_loop(&b, COUNT, Dice(3));
+                let mut all = std::pin::pin!(all);
+                std::future::poll_fn(|cx| {
+                    if progress == Progress::Manual {
+                        domain.progress();
+                    }
+                    all.as_mut().poll(cx)
+                })
+                .await;
+            };
+            runtime.unwrap().block_on(receiving);
+        });
+        drained(&b.0.domain());
+    }
+}
+
+fn deliver((ep, to): &Side, bytes: &[u8]) {
+    let msg = SendMsg::new().delivery_complete();
+    ep.sendmsg(bytes.to_vec(), *to, msg).wait().0.unwrap();
+}
+
+fn what_a_dropped_receive_had_goes_to_the_next_in_order(on: &str) {
+    let (a, (b, to_a)) = pair(on, Progress::Background);
+    let got = |op: Op<Vec<u8>>| {
+        let (outcome, buf) = op.wait();
+        buf[..outcome.unwrap().len].to_vec()
+    };
+    let receive = || b.recv(vec![0; 8], to_a);
+    // One that nobody waits for any more, and none else is there.
+    let first = receive();
+    deliver(&a, b"1");
+    drop(first);
+    assert_eq!(got(receive()), b"1");
+    // One is dropped that has the first of two messages, with another behind it.
+    let (first, second) = (receive(), receive());
+    deliver(&a, b"1");
+    deliver(&a, b"2");
+    let third = receive();
+    drop(first);
+    assert_eq!((got(second), got(third)), (b"1".to_vec(), b"2".to_vec()));
+    // The one behind it still waits.
+    let (first, second) = (receive(), receive());
+    deliver(&a, b"1");
+    drop(first);
+    assert_eq!(got(second), b"1");
+    // All of them, and then some.
+    let all: Vec<_> = (0..5).map(|_| receive()).collect();
+    for i in 0..5 {
+        deliver(&a, &[i]);
+    }
+    drop(all);
+    for i in 0..5 {
+        assert_eq!(got(receive()), [i]);
+    }
+    assert_eq!(b.domain().outstanding(), 0);
+}
+
+fn what_is_given_back_goes_to_who_asks_for_it(on: &str) {
+    let (a, (b, to_a)) = pair(on, Progress::Background);
+    let told = |tag| SendMsg::new().tag(tag).delivery_complete();
+    let both = [
+        b.trecv(vec![0; 8], 0, !0, None),
+        b.trecv(vec![0; 8], 0, !0, None),
+    ];
+    for tag in [7, 8] {
+        let sent = a.0.sendmsg(vec![tag as u8; 3], a.1, told(tag));
+        sent.wait().0.unwrap();
+    }
+    drop(both);
+    let plain = b.recv(vec![0; 8], None);
+    let eight = b.trecv(vec![0; 2], 8, 0, to_a);
+    let (outcome, buf) = eight.wait();
+    let error = outcome.unwrap_err();
+    assert_eq!((error.errno(), error.missing()), (Errno::ETRUNC, 1));
+    assert_eq!(buf, [8, 8]);
+    let plain = plain.wait_timeout(Duration::ZERO).unwrap_err();
+    let (outcome, buf) = b.trecv(vec![0; 8], 7, 0, to_a).wait();
+    let done = outcome.unwrap();
+    assert_eq!((done.len, done.tag, done.peer()), (3, Some(7), Some(to_a)));
+    assert_eq!(buf[..3], [7; 3]);
+    deliver(&a, b"plain");
+    assert_eq!(plain.wait().0.unwrap().len, 5);
+}
+
+fn a_dropped_receive_takes_no_later_message(on: &str) {
+    let ((a, to_b), (b, to_a)) = pair(on, Progress::Background);
     for i in 0..200 {
         let mut dropped = b.recv(vec![0; 100], to_a);
         if i % 2 == 0 {
@@ -207,9 +295,8 @@ fn a_dropped_receive_takes_no_later_message() {
     }
 }
 
-#[test]
-fn a_dropped_send_still_arrives() {
-    let ((a, to_b), (b, to_a)) = pair(Progress::Background);
+fn a_dropped_send_still_arrives(on: &str) {
+    let ((a, to_b), (b, to_a)) = pair(on, Progress::Background);
     for (i, size) in [10, 5000, 1 << 20].into_iter().enumerate() {
         drop(a.send(pattern(size, i), to_b));
         let (outcome, buf) = b.recv(vec![0; size], to_a).wait();
@@ -218,9 +305,8 @@ fn a_dropped_send_still_arrives() {
     drained(&a.domain());
 }
 
-#[test]
-fn an_endpoint_lives_as_long_as_its_operations() {
-    let ((a, to_b), (b, to_a)) = pair(Progress::Background);
+fn an_endpoint_lives_as_long_as_its_operations(on: &str) {
+    let ((a, to_b), (b, to_a)) = pair(on, Progress::Background);
     let receive = b.recv(vec![0; 100], to_a);
     let domain = b.domain();
     drop(b);
@@ -231,10 +317,9 @@ fn an_endpoint_lives_as_long_as_its_operations() {
     assert_eq!(domain.outstanding(), 0);
 }
 
-#[test]
-fn endpoints_close_with_everything_under_way() {
+fn endpoints_close_with_everything_under_way(on: &str) {
     for round in 0..20 {
-        let ((a, to_b), (b, to_a)) = pair(Progress::Background);
+        let ((a, to_b), (b, to_a)) = pair(on, Progress::Background);
         let close = |ep: Endpoint| {
             let domain = ep.domain();
             drop(ep);
@@ -256,9 +341,8 @@ fn endpoints_close_with_everything_under_way() {
     }
 }
 
-#[test]
-fn a_forgotten_operation_is_a_leak_and_no_more() {
-    let ((a, to_b), (b, to_a)) = pair(Progress::Background);
+fn a_forgotten_operation_is_a_leak_and_no_more(on: &str) {
+    let ((a, to_b), (b, to_a)) = pair(on, Progress::Background);
     std::mem::forget(b.recv(vec![0; 100], to_a));
     std::mem::forget(a.send(pattern(100, 1), to_b));
     a.send(pattern(100, 2), to_b).wait().0.unwrap();
@@ -298,4 +382,16 @@ fn connections_are_dropped_with_receives_under_way() {
         }
     }
     drained(&server);
+}
+
+on_both! {
+    a_select_loop_gets_every_message_in_order,
+    what_a_dropped_receive_had_goes_to_the_next_in_order,
+    what_is_given_back_goes_to_who_asks_for_it,
+    random_drops_under_load,
+    a_dropped_receive_takes_no_later_message,
+    a_dropped_send_still_arrives,
+    an_endpoint_lives_as_long_as_its_operations,
+    endpoints_close_with_everything_under_way,
+    a_forgotten_operation_is_a_leak_and_no_more,
 }

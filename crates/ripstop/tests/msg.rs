@@ -212,7 +212,7 @@ async fn a_server_on_tokio() {
 
 #[test]
 fn what_a_domain_is_not_for_is_said() {
-    let (connected, unconnected) = (msg(Progress::Manual), rdm(Progress::Manual));
+    let (connected, unconnected) = (msg(Progress::Manual), rdm("tcp", Progress::Manual));
     let error = connected.endpoint().unwrap_err();
     assert!(error.advice().contains("Hints::rdm"), "{error}");
     let error = unconnected.listen().unwrap_err();

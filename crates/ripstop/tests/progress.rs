@@ -34,19 +34,17 @@ async fn pong((ep, peer): &Side, rounds: usize) {
     }
 }
 
-#[test]
-fn futures_without_a_runtime() {
-    let (a, b) = pair(Progress::Background);
+fn futures_without_a_runtime(on: &str) {
+    let (a, b) = pair(on, Progress::Background);
     std::thread::scope(|scope| {
         scope.spawn(|| pollster::block_on(pong(&b, 300)));
         pollster::block_on(ping(&a, 300));
     });
 }
 
-#[test]
-fn futures_driven_by_the_waiting_thread() {
+fn futures_driven_by_the_waiting_thread(on: &str) {
     for busy_poll in [Duration::ZERO, Domain::BUSY_POLL, Duration::MAX] {
-        let (a, b) = pair_with(busy_poll);
+        let (a, b) = pair_with(on, busy_poll);
         std::thread::scope(|scope| {
             scope.spawn(|| b.0.domain().block_on(pong(&b, 300)));
             a.0.domain().block_on(ping(&a, 300));
@@ -54,25 +52,20 @@ fn futures_driven_by_the_waiting_thread() {
     }
 }
 
-fn pair_with(busy_poll: Duration) -> (Side, Side) {
+fn pair_with(on: &str, busy_poll: Duration) -> (Side, Side) {
     let open = || {
-        let hints = ripstop::Hints::rdm().source(common::local());
-        hints
+        common::hints(on)
             .progress(Progress::Manual)
             .busy_poll(busy_poll)
             .open()
             .unwrap()
     };
     let (a, b) = (open(), open());
-    let (left, right) = (a.endpoint().unwrap(), b.endpoint().unwrap());
-    let to_right = a.insert(right.address().unwrap()).unwrap();
-    let to_left = b.insert(left.address().unwrap()).unwrap();
-    ((left, to_right), (right, to_left))
+    common::between(&a, &b)
 }
 
-#[test]
-fn operations_polled_in_a_loop() {
-    let (a, b) = pair(Progress::Manual);
+fn operations_polled_in_a_loop(on: &str) {
+    let (a, b) = pair(on, Progress::Manual);
     let mut receive = b.0.recv(vec![0; 10], b.1);
     let mut send = a.0.send(pattern(10, 1), a.1);
     let end = Instant::now() + LONG;
@@ -87,11 +80,10 @@ fn operations_polled_in_a_loop() {
     assert_eq!((outcome.unwrap().len, buf), (10, pattern(10, 1)));
 }
 
-#[test]
-fn many_threads_wait_on_one_undriven_domain() {
+fn many_threads_wait_on_one_undriven_domain(on: &str) {
     const THREADS: u64 = 8;
     const ROUNDS: usize = 100;
-    let (a, b) = pair(Progress::Manual);
+    let (a, b) = pair(on, Progress::Manual);
     let start = Instant::now();
     std::thread::scope(|scope| {
         for tag in 0..THREADS {
@@ -116,11 +108,10 @@ fn many_threads_wait_on_one_undriven_domain() {
     assert!(start.elapsed() < LONG);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_tasks_on_tokio() {
+async fn concurrent_tasks_on_tokio_on(on: &str) {
     const TASKS: u64 = 64;
     const ROUNDS: usize = 40;
-    let (a, b) = pair(Progress::Background);
+    let (a, b) = pair(on, Progress::Background);
     let mut tasks = Vec::new();
     for tag in 0..TASKS {
         let (ep, peer) = a.clone();
@@ -163,9 +154,8 @@ async fn drive(domain: Domain) {
     }
 }
 
-#[tokio::test]
-async fn a_domain_driven_by_tokio() {
-    let (a, b) = pair(Progress::Manual);
+async fn a_domain_driven_by_tokio_on(on: &str) {
+    let (a, b) = pair(on, Progress::Manual);
     let drivers = [
         tokio::spawn(drive(a.0.domain())),
         tokio::spawn(drive(b.0.domain())),
@@ -177,9 +167,8 @@ async fn a_domain_driven_by_tokio() {
     drivers.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-#[tokio::test]
-async fn large_messages_with_tokio_s_loop() {
-    let ((a, to_b), (b, to_a)) = pair(Progress::Manual);
+async fn large_messages_with_tokio_s_loop_on(on: &str) {
+    let ((a, to_b), (b, to_a)) = pair(on, Progress::Manual);
     let drivers = [
         tokio::spawn(drive(a.domain())),
         tokio::spawn(drive(b.domain())),
@@ -195,9 +184,8 @@ async fn large_messages_with_tokio_s_loop() {
     drivers.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-#[tokio::test]
-async fn one_waiter_among_many_gets_each_message() {
-    let ((a, to_b), (b, to_a)) = pair(Progress::Background);
+async fn one_waiter_among_many_gets_each_message_on(on: &str) {
+    let ((a, to_b), (b, to_a)) = pair(on, Progress::Background);
     let count = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..200)
         .map(|_| {
@@ -217,10 +205,9 @@ async fn one_waiter_among_many_gets_each_message() {
     assert_eq!(count.load(Ordering::Relaxed), 200);
 }
 
-#[test]
-fn time_limits_hold() {
+fn time_limits_hold(on: &str) {
     for progress in [Progress::Background, Progress::Manual] {
-        let ((_, _), (b, to_a)) = pair(progress);
+        let ((_, _), (b, to_a)) = pair(on, progress);
         let start = Instant::now();
         let receive = b.recv(vec![0; 8], to_a);
         let receive = receive.wait_timeout(Duration::from_millis(50)).unwrap_err();
@@ -232,4 +219,49 @@ fn time_limits_hold() {
             b.domain().progress();
         }
     }
+}
+
+fn concurrent_tasks_on_tokio(on: &str) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(concurrent_tasks_on_tokio_on(on));
+}
+
+fn a_domain_driven_by_tokio(on: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(a_domain_driven_by_tokio_on(on));
+}
+
+fn large_messages_with_tokio_s_loop(on: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .unwrap()
+        .block_on(large_messages_with_tokio_s_loop_on(on));
+}
+
+fn one_waiter_among_many_gets_each_message(on: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .unwrap()
+        .block_on(one_waiter_among_many_gets_each_message_on(on));
+}
+
+on_both! {
+    futures_without_a_runtime,
+    futures_driven_by_the_waiting_thread,
+    operations_polled_in_a_loop,
+    many_threads_wait_on_one_undriven_domain,
+    time_limits_hold,
+    concurrent_tasks_on_tokio,
+    a_domain_driven_by_tokio,
+    large_messages_with_tokio_s_loop,
+    one_waiter_among_many_gets_each_message,
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{local, pattern};
+use common::{hints, local, pattern};
 use ripstop::{
     Access, AtomicOp, Connection, Domain, Endpoint, Errno, Hints, Operation, Peer, Progress,
     Region, Remote, WriteMsg,
@@ -18,9 +18,9 @@ struct Ends {
     _b: Endpoint,
 }
 
-fn ends(progress: Progress) -> Ends {
+fn ends(on: &str, progress: Progress) -> Ends {
     let open = || {
-        let hints = Hints::rdm().rma().atomic().provider("tcp").source(local());
+        let hints = hints(on).rma().atomic();
         hints.progress(progress).open().unwrap()
     };
     let (here, there) = (open(), open());
@@ -61,15 +61,13 @@ fn written_and_read(ends: &Ends) {
     }
 }
 
-#[test]
-fn bytes_go_both_ways() {
+fn bytes_go_both_ways(on: &str) {
     // The owner's domain has a thread; without one it would have to make progress itself.
-    written_and_read(&ends(Progress::Background));
+    written_and_read(&ends(on, Progress::Background));
 }
 
-#[test]
-fn futures_are_awaited() {
-    let ends = ends(Progress::Background);
+fn futures_are_awaited(on: &str) {
+    let ends = ends(on, Progress::Background);
     let region = ends.there.register(vec![0; 64], Access::ALL).unwrap();
     pollster::block_on(async {
         let writes = (0..8).map(|i| {
@@ -93,9 +91,8 @@ fn futures_are_awaited() {
     assert_eq!(buf[6..10], [0, 1, 3, 1]);
 }
 
-#[test]
-fn what_is_injected_arrives() {
-    let ends = ends(Progress::Background);
+fn what_is_injected_arrives(on: &str) {
+    let ends = ends(on, Progress::Background);
     let region = ends.there.register(vec![0; 8], Access::WRITE).unwrap();
     ends.a
         .inject_write(b"inject", ends.to_b, region.remote(1))
@@ -109,9 +106,8 @@ fn what_is_injected_arrives() {
     assert_eq!(region.into_buf(), b"\x01inject\0");
 }
 
-#[test]
-fn atomics_of_several_types() {
-    let ends = ends(Progress::Background);
+fn atomics_of_several_types(on: &str) {
+    let ends = ends(on, Progress::Background);
     let region = ends.there.register(vec![0; 64], Access::ALL).unwrap();
     let (a, to_b, at) = (&ends.a, ends.to_b, region.remote(16));
     let none = a
@@ -147,16 +143,19 @@ fn atomics_of_several_types() {
     );
 }
 
-#[test]
-fn what_a_peer_does_not_allow_is_an_error_that_names_it() {
-    let ends = ends(Progress::Background);
+fn what_a_peer_does_not_allow_is_an_error_that_names_it(on: &str) {
+    let ends = ends(on, Progress::Background);
     let region = ends.there.register(vec![3; 16], Access::READ).unwrap();
     let (a, to_b) = (&ends.a, ends.to_b);
     let at = region.remote(0);
     let refused = |(outcome, buf): ripstop::Outcome<Vec<u8>>, len: usize| {
         assert_eq!(buf.len(), len);
         let error = outcome.unwrap_err();
-        assert!(error.to_string().contains("127.0.0.1"), "{error}");
+        let name = match on {
+            "shm" => "fi_shm://",
+            _ => "127.0.0.1",
+        };
+        assert!(error.to_string().contains(name), "{error}");
         error.errno()
     };
     let denied = refused(a.write(vec![0; 4], to_b, at).wait(), 4);
@@ -182,9 +181,8 @@ fn what_a_peer_does_not_allow_is_an_error_that_names_it() {
     assert_eq!(shared.into_buf(), [9; 16]);
 }
 
-#[test]
-fn reading_and_writing_outside_a_region_is_refused() {
-    let ends = ends(Progress::Background);
+fn reading_and_writing_outside_a_region_is_refused(on: &str) {
+    let ends = ends(on, Progress::Background);
     let region = ends.there.register(vec![0; 4], Access::ALL).unwrap();
     for (offset, len) in [(5, 0), (4, 1), (0, 5), (usize::MAX, 1)] {
         let mut room = vec![0; len];
@@ -198,9 +196,8 @@ fn reading_and_writing_outside_a_region_is_refused() {
     region.read(4, &mut []).unwrap();
 }
 
-#[test]
-fn dropped_operations_keep_their_buffers_until_they_are_over() {
-    let ends = ends(Progress::Background);
+fn dropped_operations_keep_their_buffers_until_they_are_over(on: &str) {
+    let ends = ends(on, Progress::Background);
     let len = 300_000;
     let region = ends.there.register(vec![0; len], Access::ALL).unwrap();
     let counter = ends.there.register(vec![0; 8], Access::ALL).unwrap();
@@ -232,9 +229,8 @@ fn dropped_operations_keep_their_buffers_until_they_are_over() {
     assert!(region.into_buf().iter().all(|byte| *byte == 59));
 }
 
-#[test]
-fn a_region_closes_under_fire() {
-    let ends = ends(Progress::Background);
+fn a_region_closes_under_fire(on: &str) {
+    let ends = ends(on, Progress::Background);
     for _ in 0..20 {
         let region = ends.there.register(vec![0; 100_000], Access::ALL).unwrap();
         let writes: Vec<_> = (0..10)
@@ -281,9 +277,8 @@ fn connections_reach_memory_too() {
     assert_eq!((&read[..8], &read[8..16]), (&[0; 8][..], &[6; 8][..]));
 }
 
-#[test]
-fn an_endpoint_without_the_capability_says_so() {
-    let domain = common::rdm(Progress::Background);
+fn an_endpoint_without_the_capability_says_so(on: &str) {
+    let domain = common::rdm(on, Progress::Background);
     let ep = domain.endpoint().unwrap();
     let own = domain.insert(ep.address().unwrap()).unwrap();
     let at = Remote { addr: 0, key: 1 };
@@ -293,4 +288,16 @@ fn an_endpoint_without_the_capability_says_so() {
         (error.errno(), error.operation(), buf),
         (Errno::ENOSYS, Operation::Write, vec![1, 2])
     );
+}
+
+on_both! {
+    bytes_go_both_ways,
+    futures_are_awaited,
+    what_is_injected_arrives,
+    atomics_of_several_types,
+    what_a_peer_does_not_allow_is_an_error_that_names_it,
+    reading_and_writing_outside_a_region_is_refused,
+    dropped_operations_keep_their_buffers_until_they_are_over,
+    a_region_closes_under_fire,
+    an_endpoint_without_the_capability_says_so,
 }

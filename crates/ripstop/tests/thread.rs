@@ -13,11 +13,10 @@ fn threads() -> usize {
     names.filter(|name| name.trim() == "ripstop").count()
 }
 
-#[test]
-fn there_is_one_for_each_background_domain_while_that_is_open() {
-    let manual: Vec<_> = (0..5).map(|_| rdm(Progress::Manual)).collect();
+fn there_is_one_for_each_background_domain_while_that_is_open(on: &str) {
+    let manual: Vec<_> = (0..5).map(|_| rdm(on, Progress::Manual)).collect();
     assert_eq!(threads(), 0);
-    let background: Vec<_> = (0..5).map(|_| rdm(Progress::Background)).collect();
+    let background: Vec<_> = (0..5).map(|_| rdm(on, Progress::Background)).collect();
     // They name themselves as they start.
     while threads() < 5 {
         std::thread::yield_now();
@@ -34,4 +33,8 @@ fn there_is_one_for_each_background_domain_while_that_is_open() {
     drop(receive);
     assert_eq!(threads(), 0);
     drop(manual);
+}
+
+on_both! {
+    there_is_one_for_each_background_domain_while_that_is_open,
 }
