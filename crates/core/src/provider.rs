@@ -272,6 +272,13 @@ pub trait Domain: Sized + 'static {
         op: Option<AtomicOp>,
     ) -> Result<CollLimit>;
 
+    /// How long a process that is connected may take before it begins its part of the handshake, on
+    /// connections that are made from now on; until it is called, what the provider's parameters
+    /// say. A provider without such a time ignores it.
+    fn set_answer_timeout(&self, time: Duration) {
+        let _ = time;
+    }
+
     /// Binds the event queue for asynchronous events of the domain (`fi_domain_bind(3)`).
     ///
     /// # Errors
@@ -760,4 +767,10 @@ pub trait MemoryRegion: Sized + 'static {
     /// Other memory may be at the region's addresses now (`fi_mr_refresh`). Where a region is no
     /// more than addresses, there is nothing to do.
     fn refresh(&self) {}
+
+    /// Ends the registration if no peer is at work in the memory, or with `evict` in any case: what
+    /// a peer has begun there is refused then. Returns whether it has ended, so that the memory is
+    /// the owner's again; afterwards nothing may be called but this. Never waits, where dropping a
+    /// region that has not ended does.
+    fn try_close(&self, evict: bool) -> bool;
 }

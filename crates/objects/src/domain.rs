@@ -427,6 +427,10 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
         })
     }
 
+    fn set_answer_timeout(&self, time: Duration) {
+        self.lock().answer = time;
+    }
+
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
         if let Some(source) = K::source(&self.inner) {
             eq.add_source(&source)?;

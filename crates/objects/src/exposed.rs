@@ -134,23 +134,13 @@ impl<T: Transport> State<T> {
     /// Takes a region back from the peers that reach it directly: what they do there now ends first,
     /// unless it takes too long.
     pub(crate) fn conceal(&mut self, region: u32) {
-        let place = self.exposed.iter().position(|e| e.region == region);
-        let Some(place) = place else { return };
-        let grant = self.exposed.swap_remove(place).offer.grant;
-        self.pulse.close_grant(grant);
-        for link in self.live_links() {
-            link.withdraw(grant);
-        }
+        let Some(grant) = self.withdraw(region) else {
+            return;
+        };
         let end = clock::now() + CLOSING;
         while self.is_reached(grant) {
             if clock::now() >= end {
-                log_warn!(
-                    T,
-                    EpData,
-                    "a peer that reaches a region directly did not leave it within {CLOSING:?}: it \
-                     may still write there"
-                );
-                return;
+                return self.warn_reached();
             }
             // A peer that has died leaves its claim behind; its end is seen here.
             self.progress();
@@ -159,8 +149,29 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// No peer begins to reach a region directly any more.
+    pub(crate) fn withdraw(&mut self, region: u32) -> Option<Grant> {
+        let place = self.exposed.iter().position(|e| e.region == region)?;
+        let grant = self.exposed.swap_remove(place).offer.grant;
+        self.pulse.close_grant(grant);
+        for link in self.live_links() {
+            link.withdraw(grant);
+        }
+        Some(grant)
+    }
+
+    #[cold]
+    pub(crate) fn warn_reached(&self) {
+        log_warn!(
+            T,
+            EpData,
+            "a peer that reaches a region directly did not leave it within {CLOSING:?}: it may \
+             still write there"
+        );
+    }
+
     /// Whether a peer that lives is at work in a region.
-    fn is_reached(&self, grant: Grant) -> bool {
+    pub(crate) fn is_reached(&self, grant: Grant) -> bool {
         self.live_links().any(|link| link.is_claimed(grant))
     }
 

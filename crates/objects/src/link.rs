@@ -24,6 +24,9 @@ const BACK: Duration = Duration::from_secs(1);
 /// stand in the way of others.
 const UNREAD: Duration = Duration::from_millis(500);
 
+/// How long a stream may be unread for want of receives before the log says so.
+const FULL: Duration = Duration::from_secs(5);
+
 impl<T: Transport> State<T> {
     /// Goes on with a handshake after an event on its stream.
     pub(crate) fn handle_handshake(&mut self, id: u32) {
@@ -58,7 +61,7 @@ impl<T: Transport> State<T> {
         if let Err(error) = asked {
             return self.connect_failed(id, error, &[]);
         }
-        let answer = self.tunables().answer;
+        let answer = self.answer;
         let Some(stream) = self.stream(id) else {
             return;
         };
@@ -309,6 +312,43 @@ impl<T: Transport> State<T> {
         true
     }
 
+    /// A stream is not read, as too many messages of it wait for receives. That is flow control,
+    /// unless it lasts.
+    #[cold]
+    pub(crate) fn note_full(&mut self, id: u32) {
+        if let Some(stream) = self.stream(id) {
+            stream.full = Some(clock::now() + FULL);
+            self.start_timer();
+        }
+    }
+
+    /// Says so, once it has lasted. Returns whether that is to come.
+    fn tell_full(&mut self, id: u32, now: Duration) -> bool {
+        let Some(due) = self.stream(id).and_then(|stream| stream.full) else {
+            return false;
+        };
+        if now < due {
+            return true;
+        }
+        let full = self.engine.rx_full(id);
+        if let Some(stream) = self.stream(id)
+            && stream.full.take().is_some()
+            && let Some((messages, bytes)) = full
+        {
+            let peer = stream.peer.clone();
+            log_warn!(
+                T,
+                EpData,
+                "{peer}: it is not read any more, as {messages} messages of {bytes} bytes from it \
+                 wait for receives, untagged ones included, and what is behind them waits too; post \
+                 receives for them or drop them (FI_PEEK with FI_DISCARD, fi_msg(3); \
+                 Endpoint::discard), or let more be kept (FI_{}_MAX_SAVED*, fi_info -e)",
+                T::NAME.to_uppercase()
+            );
+        }
+        false
+    }
+
     /// Whether operations wait for the peer of a stream.
     fn is_peer_awaited(&self, id: u32) -> bool {
         let conn = self.engine.conn(id);
@@ -392,6 +432,7 @@ impl<T: Transport> State<T> {
             };
             if stream.is_up() {
                 waiting |= self.forsake(id, now);
+                waiting |= self.tell_full(id, now);
                 let Some(stream) = self.stream(id) else {
                     continue;
                 };

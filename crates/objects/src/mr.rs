@@ -2,7 +2,7 @@
 //! has a key.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ripstop_core::lock::{Lock, Locking};
 use ripstop_core::provider::{MemoryRegion, MrAttr, Sharing};
@@ -43,6 +43,8 @@ pub struct Mr<T: Transport, K: Mode> {
     /// Its place in the engine, or [`NIL`] if no peer may reach it.
     id: u32,
     looked: Option<Looked>,
+    /// It is gone from there.
+    closed: AtomicBool,
     counter: <K as Locking>::Lock<Option<Arc<Counter<T, K>>>>,
     domain: Arc<Domain<T, K>>,
 }
@@ -114,6 +116,7 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             key,
             id,
             looked,
+            closed: AtomicBool::new(id == NIL),
             counter: <K as Locking>::Lock::new(None),
             domain: Arc::clone(domain),
         }))
@@ -154,7 +157,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
 
 impl<T: Transport, K: Mode> Drop for Mr<T, K> {
     fn drop(&mut self) {
-        if self.id != NIL {
+        if !*self.closed.get_mut() {
             self.domain.lock().close_mr(self.id);
         }
     }
@@ -179,6 +182,9 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
             return Err(Errno::EINVAL);
         }
         let mut state = self.domain.lock();
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Errno::EINVAL);
+        }
         if let Some(region) = state.engine.mr_mut(self.id) {
             region.counter = counter.id;
         }
@@ -189,7 +195,21 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
         Ok(())
     }
 
+    fn try_close(&self, evict: bool) -> bool {
+        if !self.closed.load(Ordering::Acquire) {
+            let mut state = self.domain.lock();
+            // Under the lock, as its id may be another's next.
+            let closed = self.closed.load(Ordering::Relaxed) || state.try_close_mr(self.id, evict);
+            self.closed.store(closed, Ordering::Release);
+            return closed;
+        }
+        true
+    }
+
     fn refresh(&self) {
+        if self.closed.load(Ordering::Acquire) {
+            return;
+        }
         let Some(Looked { memory, base }) = self.looked else {
             return;
         };

@@ -333,17 +333,36 @@ impl<T: Transport> State<T> {
     /// Takes a region away from peers: what they do there now ends first, unless it takes too
     /// long.
     pub(crate) fn close_mr(&mut self, id: u32) {
-        self.conceal(id);
         let end = clock::now() + CLOSING;
-        while self.engine.mr_is_busy(id) && clock::now() < end {
+        while !self.try_close_mr(id, clock::now() >= end) {
             self.progress();
             self.poll();
             if self.engine.mr_is_busy(id) {
                 std::thread::sleep(Duration::from_micros(100));
+            } else {
+                std::thread::yield_now();
             }
         }
+    }
+
+    /// Takes a region away from peers if none is at work there, or with `evict` in any case;
+    /// returns whether it is gone. From the first attempt on, no peer begins to reach it directly.
+    pub(crate) fn try_close_mr(&mut self, id: u32, evict: bool) -> bool {
+        if let Some(grant) = self.withdraw(id) {
+            self.withdrawn.push((id, grant));
+        }
+        let reached = self.withdrawn.iter().find(|(region, _)| *region == id);
+        let reached = reached.is_some_and(|(_, grant)| self.is_reached(*grant));
+        if (reached || self.engine.mr_is_busy(id)) && !evict {
+            return false;
+        }
+        if reached {
+            self.warn_reached();
+        }
+        self.withdrawn.retain(|(region, _)| *region != id);
         self.engine.close_mr(id);
         self.after();
+        true
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Engine, Limits};
 use ripstop_mem::UserBuf;
+use ripstop_mem::ring::Grant;
 use ripstop_os::{Epoll, EventFd, Events, Interest, Spare, Timer};
 use ripstop_types::{Errno, Result};
 
@@ -116,6 +117,10 @@ pub(crate) struct State<T: Transport> {
     pub(crate) groups: Vec<Option<GroupState>>,
     /// Regions that peers may map.
     pub(crate) exposed: Vec<Exposed>,
+    /// Regions that are closing, which peers may still be at work in.
+    pub(crate) withdrawn: Vec<(u32, Grant)>,
+    /// How long a peer that is connected may take to begin its part of a handshake.
+    pub(crate) answer: Duration,
     /// The stream that was last asked whether all is applied.
     pub(crate) told: usize,
     /// Bytes that may be read and written past the stream until progress is made.
@@ -127,6 +132,7 @@ pub(crate) struct State<T: Transport> {
 impl<T: Transport> State<T> {
     pub(crate) fn new(params: Arc<T::Params>, epoll: Arc<Epoll>) -> Result<Self> {
         let tunables: &Tunables = (*params).as_ref();
+        let answer = tunables.answer;
         let timer = Timer::new()?;
         epoll.add(&timer, token::TIMER, Interest::READ)?;
         Ok(Self {
@@ -171,6 +177,8 @@ impl<T: Transport> State<T> {
             works: Works::default(),
             groups: Vec::new(),
             exposed: Vec::new(),
+            withdrawn: Vec::new(),
+            answer,
             told: 0,
             reached: BYTES,
             by_stream: 0,
@@ -422,6 +430,9 @@ impl<T: Transport> State<T> {
         let mut leftover = rest.to_vec();
         leftover.append(&mut stream.leftover);
         stream.leftover = leftover;
+        if self.engine.rx_full(id).is_some() {
+            self.note_full(id);
+        }
         self.forget_hot(id);
         self.watch(id, |interest| interest.read = false);
         self.leave_ended(id);
@@ -478,6 +489,7 @@ impl<T: Transport> State<T> {
             return;
         };
         let leftover = std::mem::take(&mut stream.leftover);
+        stream.full = None;
         match self.consume(id, &leftover) {
             Ok(true) => {
                 self.watch(id, |interest| interest.read = true);

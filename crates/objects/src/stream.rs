@@ -79,6 +79,8 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) write_ended: bool,
     /// Since when a partial header has been there.
     pub(crate) partial_since: Option<Duration>,
+    /// When to say that too many messages of the peer wait for receives.
+    pub(crate) full: Option<Duration>,
     /// When what waits for the peer fails, which has ended, though not all that it sent was read.
     pub(crate) forsaken: Option<Duration>,
 }
@@ -112,6 +114,7 @@ impl<T: Transport> Stream<T> {
             retry_pause: None,
             write_ended: false,
             partial_since: None,
+            full: None,
             forsaken: None,
         }
     }

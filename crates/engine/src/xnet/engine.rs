@@ -551,6 +551,19 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
+    /// How many messages are kept for a connection, and of how many bytes, where it is not read for
+    /// want of room for one more.
+    #[must_use]
+    pub fn rx_full(&self, id: u32) -> Option<(u32, u64)> {
+        let conn = self.conns.get(id)?;
+        match conn.rx {
+            RxState::Blocked { message } if self.may_keep(message) => {
+                Some((conn.kept_count, conn.kept))
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn resume(&mut self, conn: u32) {
         if self.resumed.push(conn).is_err() {
             self.break_conn(conn, Errno::ENOMEM);
