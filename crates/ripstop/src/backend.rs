@@ -13,6 +13,7 @@ use ripstop_tcp::TcpProvider;
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use ripstop_core::eq::EventQueue;
 use ripstop_core::provider::{
@@ -236,6 +237,10 @@ impl AnyDomain {
         }
     }
 
+    pub(crate) fn set_answer_timeout(&self, time: Duration) {
+        each!(self, objects => objects.domain.set_answer_timeout(time));
+    }
+
     pub(crate) fn insert(&self, address: &Address) -> Result<FiAddr> {
         each!(self, objects => objects.av.as_ref().ok_or(Errno::ENOAV)?.insert(address))
     }
@@ -261,6 +266,12 @@ pub(crate) enum AnyMr {
 impl AnyMr {
     pub(crate) fn key(&self) -> u64 {
         each!(self, mr => mr.key())
+    }
+
+    /// Ends the registration, if no peer is at work there or with `evict`; returns whether it has
+    /// ended. Never waits.
+    pub(crate) fn try_close(&self, evict: bool) -> bool {
+        each!(self, mr => mr.try_close(evict))
     }
 }
 
@@ -314,6 +325,10 @@ impl AnyEndpoint {
             Request::Recv { kind, src } => {
                 each!(self, ep => ep.recv(kind, iov, src, context, None))
             }
+            Request::Discard { kind, src } => {
+                let flags = Flags::PEEK | Flags::DISCARD;
+                each!(self, ep => ep.recv(kind, &[], src, context, Some(flags)))
+            }
             _ => self.post_one_sided(request, iov, context),
         }
     }
@@ -361,7 +376,9 @@ impl AnyEndpoint {
                 };
                 each!(self, ep => ep.atomic(given(operand), &call))
             }
-            Request::Send { .. } | Request::Recv { .. } => Err(Errno::EINVAL),
+            Request::Send { .. } | Request::Recv { .. } | Request::Discard { .. } => {
+                Err(Errno::EINVAL)
+            }
         }
     }
 

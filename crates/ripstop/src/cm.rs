@@ -1,13 +1,15 @@
 //! Connections and listeners of a domain, as its event queue tells of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::task::Waker;
 
 use ripstop_core::eq::{Event, EventError, EventQueue};
 use ripstop_core::{FidToken, Info};
 use ripstop_types::Errno;
 
-use crate::table::Later;
+use crate::driver::Core;
+use crate::table::{Later, Table};
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,57 @@ enum About {
 #[derive(Debug)]
 struct Entry {
     about: About,
-    wakers: Vec<Waker>,
+    /// Who waits for its next event, by the number of the watch.
+    wakers: BTreeMap<u64, Waker>,
+}
+
+/// What a future has that waits for events about one object: at most one waker there, which
+/// leaves with it.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    core: Arc<Core>,
+    token: FidToken,
+    /// 0 before it has waited.
+    number: u64,
+}
+
+impl Watch {
+    pub(crate) const fn new(core: Arc<Core>, token: FidToken) -> Self {
+        Self {
+            core,
+            token,
+            number: 0,
+        }
+    }
+
+    /// Wakes `waker`, and no earlier one, at the next event.
+    pub(crate) fn set(&mut self, table: &mut Table, waker: &Waker, later: &mut Later) {
+        let connections = &mut table.connections;
+        if self.number == 0 {
+            connections.watches += 1;
+            self.number = connections.watches;
+        }
+        let Some(entry) = connections.entries.get_mut(&self.token) else {
+            return;
+        };
+        let same = |old: &Waker| old.will_wake(waker);
+        if !entry.wakers.get(&self.number).is_some_and(same) {
+            later.drop(entry.wakers.insert(self.number, waker.clone()));
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.number == 0 {
+            return;
+        }
+        self.core.with(|table, later| {
+            if let Some(entry) = table.connections.entries.get_mut(&self.token) {
+                later.drop(entry.wakers.remove(&self.number));
+            }
+        });
+    }
 }
 
 /// Everything events can be about, by token. Tokens are not used twice, so a late event finds
@@ -47,6 +99,8 @@ struct Entry {
 pub(crate) struct Connections {
     entries: HashMap<FidToken, Entry>,
     last: usize,
+    /// Watches that there were.
+    watches: u64,
 }
 
 impl Connections {
@@ -64,14 +118,14 @@ impl Connections {
     fn add(&mut self, about: About) -> FidToken {
         self.last += 1;
         let token = FidToken(self.last);
-        let wakers = Vec::new();
+        let wakers = BTreeMap::new();
         self.entries.insert(token, Entry { about, wakers });
         token
     }
 
     pub(crate) fn remove(&mut self, token: FidToken, later: &mut Later) {
         if let Some(entry) = self.entries.remove(&token) {
-            later.drop(entry.wakers);
+            later.drop(entry.wakers.into_values());
         }
     }
 
@@ -97,13 +151,9 @@ impl Connections {
         }
     }
 
-    /// Wakes `waker` at the next event about `token`.
-    pub(crate) fn watch(&mut self, token: FidToken, waker: &Waker) {
-        if let Some(entry) = self.entries.get_mut(&token)
-            && !entry.wakers.iter().any(|old| old.will_wake(waker))
-        {
-            entry.wakers.push(waker.clone());
-        }
+    /// Whether anybody waits for an event.
+    pub(crate) fn awaited(&self) -> bool {
+        self.entries.values().any(|entry| !entry.wakers.is_empty())
     }
 
     /// Takes all events from the queue; returns whether there were any.
@@ -142,7 +192,7 @@ impl Connections {
             }
             _ => return,
         }
-        later.wake(entry.wakers.drain(..));
+        later.wake(std::mem::take(&mut entry.wakers).into_values());
     }
 
     fn handle_error(&mut self, error: EventError, later: &mut Later) {
@@ -151,7 +201,7 @@ impl Connections {
         };
         if let About::Connection { phase, data } = &mut entry.about {
             (*phase, *data) = (Phase::Failed(error.err), error.err_data);
-            later.wake(entry.wakers.drain(..));
+            later.wake(std::mem::take(&mut entry.wakers).into_values());
         }
     }
 }

@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use ripstop_core::provider::RecvKind;
-use ripstop_core::{Address, Info};
+use ripstop_core::{Address, FidToken, Info};
 use ripstop_types::{AtomicKind, AtomicOp, EpType, Errno};
 
 use crate::atomic::{Atomic, Element};
 use crate::backend::AnyEndpoint;
 use crate::buf::Bufs;
-use crate::cm::Phase;
+use crate::cm::{Phase, Watch};
 use crate::domain::Domain;
 use crate::driver::Running;
 use crate::error::{Error, Operation, Result};
@@ -32,6 +32,7 @@ pub struct Connecting {
     port: Option<Result<Arc<Port>>>,
     operation: Operation,
     running: Arc<Running>,
+    watch: Watch,
 }
 
 impl Connecting {
@@ -69,10 +70,12 @@ impl Connecting {
             let begun = port.object(operation, begin);
             begun.map(|()| port)
         });
+        let token = begun.as_ref().map_or(FidToken::NONE, |port| port.token());
         Self {
             port: Some(begun.map_err(|error| error.with_peer(peer()))),
             operation,
             running: Arc::clone(running),
+            watch: Watch::new(Arc::clone(&running.core), token),
         }
     }
 
@@ -127,13 +130,14 @@ impl Future for Connecting {
             }
             let phase = table.connections.phase(port.token());
             if phase == Phase::Connecting {
-                table.connections.watch(port.token(), cx.waker());
+                this.watch.set(table, cx.waker(), later);
                 return (phase, Vec::new());
             }
             (phase, table.connections.take_data(port.token()))
         });
         match phase {
             Phase::Connecting => {
+                core.expect_progress();
                 this.port = Some(Ok(port));
                 Poll::Pending
             }
@@ -248,6 +252,22 @@ impl Connection {
         self.port.recv(buf, RecvKind::Tagged { tag, ignore }, None)
     }
 
+    /// See [`Endpoint::discard`](crate::Endpoint::discard).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn discard(&self) -> Result<usize> {
+        self.port.discard(RecvKind::Msg, None)
+    }
+
+    /// See [`Endpoint::tdiscard`](crate::Endpoint::tdiscard).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tdiscard(&self, tag: u64, ignore: u64) -> Result<usize> {
+        self.port.discard(RecvKind::Tagged { tag, ignore }, None)
+    }
+
     /// See [`Endpoint::read`](crate::Endpoint::read).
     pub fn read<B: Bufs>(&self, buf: B, at: Remote) -> Op<B> {
         self.port
@@ -337,17 +357,22 @@ impl Connection {
         self.port.core().with(phase) != Phase::Up
     }
 
-    /// Ready when the connection has ended, from whichever side.
+    /// Ready when the connection has ended, from whichever side. Dropping the future leaves
+    /// nothing behind.
     pub fn closed(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
         let port = Arc::clone(&self.port);
+        let mut watch = Watch::new(Arc::clone(port.core()), port.token());
         std::future::poll_fn(move |cx| {
             let core = port.core();
-            let phase = core.with(|table, _| {
-                table.connections.watch(port.token(), cx.waker());
+            let phase = core.with(|table, later| {
+                watch.set(table, cx.waker(), later);
                 table.connections.phase(port.token())
             });
             match phase {
-                Phase::Up | Phase::Connecting => Poll::Pending,
+                Phase::Up | Phase::Connecting => {
+                    core.expect_progress();
+                    Poll::Pending
+                }
                 Phase::Ended | Phase::Failed(_) => Poll::Ready(()),
             }
         })

@@ -32,7 +32,8 @@ pub enum Progress {
     /// The calls of the program, and no thread. Waiting calls ([`Op::wait`](crate::Op::wait),
     /// [`Domain::block_on`]) drive the domain themselves, which saves a change of threads per
     /// message. Futures awaited elsewhere need something that drives: [`Domain::progress`] in
-    /// a loop, or a [`Driver`] in the program's event loop.
+    /// a loop, or a [`Driver`] in the program's event loop. Where a task waits and nothing has
+    /// driven its domain for 5 s, a line in the log says so, at warn level.
     Manual,
 }
 
@@ -48,6 +49,10 @@ pub struct Domain(pub(crate) Arc<Running>);
 impl Domain {
     /// How long waiting calls poll before they sleep, by default.
     pub const BUSY_POLL: Duration = Duration::from_micros(20);
+
+    /// How long a peer that is connected to may take before it answers, by default; see
+    /// [`DomainBuilder::answer_timeout`](crate::DomainBuilder::answer_timeout).
+    pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// The interface it was opened on.
     #[must_use]

@@ -20,7 +20,8 @@ use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{EpType, Errno, WaitObj};
 
 use crate::backend::AnyDomain;
-use crate::fabric::Fabric;
+use crate::domain::Progress;
+use crate::fabric::{Attr, Fabric};
 use crate::table::{Later, Table};
 
 /// How long the leader sleeps at most while operations wait for room: a provider tells of
@@ -52,20 +53,25 @@ pub(crate) struct Core {
     kick: EventFd,
     /// The leader is asleep, or about to be.
     asleep: AtomicBool,
+    /// A thread of the library drives.
+    background: bool,
+    /// Threads that drive it while they wait inside a call.
+    blocked: AtomicU32,
+    /// It is looked after, see [`crate::undriven`].
+    pub(crate) looked_after: AtomicBool,
     stop: AtomicBool,
     lead: Mutex<()>,
     followers: Mutex<Vec<Thread>>,
 }
 
 impl Core {
-    pub(crate) fn open(
-        fabric: &Fabric,
-        info: &Info,
-        busy_poll: Duration,
-    ) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn open(fabric: &Fabric, info: &Info, attr: &Attr) -> Result<Arc<Self>, Errno> {
         static IDS: AtomicU32 = AtomicU32::new(0);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let domain = fabric.object().domain(info)?;
+        if let Some(time) = attr.answer_timeout(info) {
+            domain.set_answer_timeout(time);
+        }
         let (set, bed, kick) = (Epoll::new()?, Epoll::new()?, EventFd::new()?);
         set.add(domain.wait_fd()?, 0, Interest::READ)?;
         let eq = if info.ep.ep_type == EpType::Msg {
@@ -87,12 +93,15 @@ impl Core {
             fabric: fabric.clone(),
             info: info.clone(),
             id,
-            busy_poll,
+            busy_poll: attr.busy_poll,
             steps: AtomicU32::new(0),
             set,
             bed,
             kick,
             asleep: AtomicBool::new(false),
+            background: attr.progress == Progress::Background,
+            blocked: AtomicU32::new(0),
+            looked_after: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             lead: Mutex::new(()),
             followers: Mutex::new(Vec::new()),
@@ -146,6 +155,22 @@ impl Core {
         let _table = self.table.lock();
         let queue = |eq: &Arc<EventQueue>| eq.try_wait().is_ok();
         self.domain.try_wait().is_ok() && self.eq.as_ref().is_none_or(queue)
+    }
+
+    /// A task waits from here on. Something has to drive the domain, so where nothing may, that is
+    /// looked after.
+    #[inline]
+    pub(crate) fn expect_progress(self: &Arc<Self>) {
+        let alone = !self.background && self.blocked.load(Ordering::Relaxed) == 0;
+        if alone && !self.looked_after.swap(true, Ordering::SeqCst) {
+            crate::undriven::look_after(self);
+        }
+    }
+
+    /// How much progress was made, and whether any task waits for more.
+    pub(crate) fn state(&self) -> (u64, bool) {
+        let table = self.table.lock();
+        (table.advances, table.is_awaited())
     }
 
     /// Wakes the leader, if it is asleep.
@@ -217,6 +242,7 @@ impl Core {
             core: Arc::downgrade(self),
         });
         let waker = Waker::from(Arc::clone(&waiter));
+        self.blocked.fetch_add(1, Ordering::Relaxed);
         let mut post = Post {
             core: self,
             lead: None,
@@ -344,6 +370,7 @@ impl Post<'_> {
 
 impl Drop for Post<'_> {
     fn drop(&mut self) {
+        self.core.blocked.fetch_sub(1, Ordering::Relaxed);
         self.delist();
         self.lead = None;
         self.core.hand_over();
@@ -358,8 +385,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(core: Arc<Core>, background: bool) -> Result<Arc<Self>, Errno> {
-        let thread = if background {
+    pub(crate) fn start(core: Arc<Core>) -> Result<Arc<Self>, Errno> {
+        let thread = if core.background {
             let core = Arc::clone(&core);
             let spawned = thread::Builder::new()
                 .name("ripstop".into())

@@ -80,7 +80,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// `FI_EMSGSIZE` beyond [`inject_size`](Self::inject_size); `FI_EAGAIN` when the queue is
-    /// full: let the domain make progress, or send.
+    /// full or the peer is not connected to yet: let the domain make progress, or send.
     pub fn inject(&self, bytes: &[u8], to: Peer) -> Result<()> {
         self.injectmsg(bytes, to, SendMsg::new())
     }
@@ -121,6 +121,32 @@ impl Endpoint {
         let kind = RecvKind::Tagged { tag, ignore };
         self.0.recv(buf, kind, from.into())
     }
+
+    /// Drops the messages, not the tagged ones, that have come from one peer or with `None` from
+    /// any and that nobody has received (`FI_PEEK` with `FI_DISCARD`, `fi_recvmsg`). Returns how
+    /// many, at most 65,536 at a time; never blocks.
+    ///
+    /// What nobody receives is kept, up to the provider's bounds (for `tcp` 64 MiB of one peer);
+    /// then the peer is not read any more, answers that others wait for included, and a line in
+    /// the log says so. So programs that give up waiting for an answer drop it when it comes:
+    /// those with a tag of their own by [`tdiscard`](Self::tdiscard).
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for a peer that this domain does not hold.
+    pub fn discard(&self, from: impl Into<Option<Peer>>) -> Result<usize> {
+        self.0.discard(RecvKind::Msg, from.into())
+    }
+
+    /// As [`discard`](Self::discard), for tagged messages that [`trecv`](Self::trecv) would take
+    /// (`fi_trecvmsg`).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tdiscard(&self, tag: u64, ignore: u64, from: impl Into<Option<Peer>>) -> Result<usize> {
+        let kind = RecvKind::Tagged { tag, ignore };
+        self.0.discard(kind, from.into())
+    }
+
     /// Reads a peer's memory into the buffer (`fi_read`), as many bytes as that has. Done when
     /// they are there.
     ///

@@ -40,6 +40,8 @@ pub enum Operation {
     Recv,
     /// Receiving by tag (`fi_trecv(3)`).
     TaggedRecv,
+    /// Dropping messages nobody receives (`FI_DISCARD`, `fi_msg(3)`).
+    Discard,
     /// Registering memory (`fi_mr(3)`).
     Register,
     /// Reading a peer's memory (`fi_rma(3)`).
@@ -70,6 +72,7 @@ impl fmt::Display for Operation {
             Self::Inject => "injecting",
             Self::Recv => "receiving",
             Self::TaggedRecv => "receiving by tag",
+            Self::Discard => "dropping messages",
             Self::Register => "registering memory",
             Self::Read => "reading remote memory",
             Self::Write => "writing remote memory",
@@ -184,7 +187,8 @@ impl Error {
 fn advice(errno: Errno, operation: Operation) -> &'static str {
     match (errno, operation) {
         (Errno::EAGAIN, Operation::Inject) => {
-            "the queue is full: let the domain make progress and try again, or send"
+            "the queue is full, or the peer is still being connected to: let the domain make \
+             progress and try again, or send"
         }
         (Errno::EMSGSIZE, Operation::Inject) => {
             "send it, or keep to the endpoint's inject size (Endpoint::inject_size)"
@@ -196,7 +200,12 @@ fn advice(errno: Errno, operation: Operation) -> &'static str {
              still wanted"
         }
         (Errno::ECONNREFUSED, _) => "check that the peer runs and that the address is right",
-        (Errno::ETIMEDOUT | Errno::EHOSTUNREACH | Errno::ENETUNREACH, _) => {
+        (Errno::ETIMEDOUT, _) => {
+            "check the address, firewalls on the way, and that what listens there is a program of \
+             libfabric; if it computes for long without progress, give it more time \
+             (Hints::answer_timeout)"
+        }
+        (Errno::EHOSTUNREACH | Errno::ENETUNREACH, _) => {
             "check the address, the route and firewalls on the way"
         }
         (

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_core::param::params;
 use ripstop_core::registry::{Lease, registry};
 use ripstop_core::{FabricAttr, Info};
 use ripstop_types::Errno;
@@ -52,8 +53,7 @@ impl Fabric {
         DomainBuilder {
             fabric: self,
             info,
-            progress: Progress::default(),
-            busy_poll: Domain::BUSY_POLL,
+            attr: Attr::default(),
         }
     }
 
@@ -68,14 +68,47 @@ impl Fabric {
 pub struct DomainBuilder<'a> {
     fabric: &'a Fabric,
     info: &'a Info,
-    progress: Progress,
-    busy_poll: Duration,
+    attr: Attr,
+}
+
+/// What a domain is opened with, besides its interface.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attr {
+    pub(crate) progress: Progress,
+    pub(crate) busy_poll: Duration,
+    /// What the program says.
+    pub(crate) answer_timeout: Option<Duration>,
+}
+
+impl Default for Attr {
+    fn default() -> Self {
+        Self {
+            progress: Progress::default(),
+            busy_poll: Domain::BUSY_POLL,
+            answer_timeout: None,
+        }
+    }
+}
+
+impl Attr {
+    /// The time for an answer, or nothing where the environment says it.
+    pub(crate) fn answer_timeout(&self, info: &Info) -> Option<Duration> {
+        let said = || {
+            let value = params().raw(Some(info.prov_name()), "answer_timeout");
+            value.is_ok()
+        };
+        match self.answer_timeout {
+            None if said() => None,
+            None => Some(Domain::ANSWER_TIMEOUT),
+            given => given,
+        }
+    }
 }
 
 impl DomainBuilder<'_> {
     /// Who makes progress; [`Progress::Background`] unless said otherwise.
     pub const fn progress(mut self, progress: Progress) -> Self {
-        self.progress = progress;
+        self.attr.progress = progress;
         self
     }
 
@@ -83,7 +116,26 @@ impl DomainBuilder<'_> {
     /// [`Domain::BUSY_POLL`] unless said otherwise. `Duration::ZERO` saves the processor,
     /// `Duration::MAX` never sleeps: the lowest latency, for a thread with a core of its own.
     pub const fn busy_poll(mut self, time: Duration) -> Self {
-        self.busy_poll = time;
+        self.attr.busy_poll = time;
+        self
+    }
+
+    /// How long a peer that is connected to may take before it answers;
+    /// [`Domain::ANSWER_TIMEOUT`] unless this or the environment (`FI_TCP_ANSWER_TIMEOUT`,
+    /// `FI_SHM_ANSWER_TIMEOUT`, milliseconds) says otherwise.
+    ///
+    /// The kernel connects to any process that listens. One that speaks the protocol answers as
+    /// soon as its program makes progress; one that does not never does. Nothing else tells them
+    /// apart, so when the time is over, what was sent to the peer ends with `FI_ETIMEDOUT`. Give
+    /// more time where peers compute for long without making progress, as programs of libfabric
+    /// with manual progress do.
+    pub const fn answer_timeout(mut self, time: Duration) -> Self {
+        self.attr.answer_timeout = Some(time);
+        self
+    }
+
+    pub(crate) const fn attr(mut self, attr: Attr) -> Self {
+        self.attr = attr;
         self
     }
 
@@ -98,8 +150,7 @@ impl DomainBuilder<'_> {
     }
 
     fn start(self) -> std::result::Result<Domain, Errno> {
-        let core = Core::open(self.fabric, self.info, self.busy_poll)?;
-        let background = self.progress == Progress::Background;
-        Running::start(core, background).map(Domain)
+        let core = Core::open(self.fabric, self.info, &self.attr)?;
+        Running::start(core).map(Domain)
     }
 }

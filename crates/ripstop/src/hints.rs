@@ -10,7 +10,7 @@ use ripstop_types::{EpType, Flags, MrMode, MsgOrder, Progress as Driven, Threadi
 use crate::backend;
 use crate::domain::{Domain, Progress};
 use crate::error::{Error, Result};
-use crate::fabric::Fabric;
+use crate::fabric::{Attr, Fabric};
 
 /// What a program needs of an interface, in the terms of `fi_getinfo(3)`.
 ///
@@ -32,8 +32,7 @@ pub struct Hints {
     attributes: ripstop_core::Hints,
     node: Option<String>,
     service: Option<String>,
-    progress: Progress,
-    busy_poll: Duration,
+    attr: Attr,
 }
 
 impl Hints {
@@ -72,8 +71,7 @@ impl Hints {
             },
             node: None,
             service: None,
-            progress: Progress::default(),
-            busy_poll: Domain::BUSY_POLL,
+            attr: Attr::default(),
         }
     }
 
@@ -154,14 +152,21 @@ impl Hints {
 
     /// Who makes progress in domains that [`open`](Self::open) opens.
     pub fn progress(mut self, progress: Progress) -> Self {
-        self.progress = progress;
+        self.attr.progress = progress;
         self
     }
 
     /// How long a waiting call of such a domain polls before it sleeps; see
     /// [`DomainBuilder::busy_poll`](crate::DomainBuilder::busy_poll).
     pub const fn busy_poll(mut self, time: Duration) -> Self {
-        self.busy_poll = time;
+        self.attr.busy_poll = time;
+        self
+    }
+
+    /// How long a peer that such a domain is connected to may take before it answers; see
+    /// [`DomainBuilder::answer_timeout`](crate::DomainBuilder::answer_timeout).
+    pub const fn answer_timeout(mut self, time: Duration) -> Self {
+        self.attr.answer_timeout = Some(time);
         self
     }
 
@@ -188,11 +193,7 @@ impl Hints {
     /// As for [`getinfo`](Self::getinfo), and of opening fabric and domain.
     pub fn open(&self) -> Result<Domain> {
         let info = self.getinfo()?.swap_remove(0);
-        Fabric::open(&info)?
-            .domain(&info)
-            .progress(self.progress)
-            .busy_poll(self.busy_poll)
-            .open()
+        Fabric::open(&info)?.domain(&info).attr(self.attr).open()
     }
 
     fn fabric_attr(&mut self) -> &mut FabricAttr {

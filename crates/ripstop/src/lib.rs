@@ -45,8 +45,9 @@
 //! gives [`Connection`]s. All of these are cheap handles that any thread may use at any time,
 //! and that close with their last clone.
 //!
-//! Providers are cargo features, chosen by name at run time. There is `tcp`, on by default,
-//! which speaks the protocol of libfabric's `tcp` provider on the wire.
+//! Providers are cargo features, chosen by name at run time, all on by default: `tcp`, which speaks
+//! the protocol of libfabric's `tcp` provider on the wire, and `shm` for the processes of one
+//! machine, with endpoints that need no connection.
 //!
 //! # Buffers
 //!
@@ -93,9 +94,13 @@
 //!
 //! [`Error`] names the operation, the peer and the [`Errno`], and says what to do. When no
 //! interface fits the hints it has for each provider the attribute, what was asked and what is
-//! offered. Every operation ends: a dead or unreachable peer is an error within seconds (for
-//! `tcp` see `FI_TCP_CONNECT_TIMEOUT`), not a hang. Only a receive without a message to come
-//! waits as long as its program does.
+//! offered. Every send, read, write and atomic to a peer that is not there ends, with an error
+//! within seconds: one that cannot be reached after 5 s (`FI_TCP_CONNECT_TIMEOUT`), and one that is
+//! connected to, but does not answer, after 10 s more ([`Hints::answer_timeout`]); that is a
+//! program that does not speak the protocol, or one that makes no progress. A peer that dies is
+//! noticed at once, one whose machine dies after some seconds. A peer that has answered once may be
+//! slow: that is flow control. Only a receive without a message to come waits as long as its
+//! program does.
 //!
 //! Environment variables (`FI_PROVIDER`, `FI_LOG_LEVEL`, `FI_TCP_IFACE`, ...) are those of
 //! libfabric; `fi_fabric(7)` and `fi_tcp(7)` list them.
@@ -120,6 +125,7 @@ mod region;
 mod rma;
 mod shared;
 mod table;
+mod undriven;
 
 pub use atomic::{Atomic, Element};
 pub use buf::{Buf, Bufs};

@@ -9,6 +9,7 @@ use ripstop_core::{Address, FidToken, Info};
 use ripstop_types::Errno;
 
 use crate::backend::AnyPassive;
+use crate::cm::Watch;
 use crate::connection::Connecting;
 use crate::domain::Domain;
 use crate::driver::Running;
@@ -58,7 +59,11 @@ impl Listener {
 
     /// The next request for a connection, a future. Dropping it loses no request.
     pub fn accept(&self) -> Accept {
-        Accept(Arc::clone(&self.0))
+        let core = Arc::clone(&self.0.running.core);
+        Accept {
+            passive: Arc::clone(&self.0),
+            watch: Watch::new(core, self.0.token),
+        }
     }
 }
 
@@ -75,12 +80,15 @@ impl Drop for Passive {
 /// Waits for a request; from [`Listener::accept`].
 #[derive(Debug)]
 #[must_use = "nothing is accepted unless it is awaited or waited for"]
-pub struct Accept(Arc<Passive>);
+pub struct Accept {
+    passive: Arc<Passive>,
+    watch: Watch,
+}
 
 impl Accept {
     /// Waits for the request, driving the domain meanwhile.
     pub fn wait(mut self) -> Incoming {
-        let running = Arc::clone(&self.0.running);
+        let running = Arc::clone(&self.passive.running);
         loop {
             let request = running.core.block(None, |cx| Pin::new(&mut self).poll(cx));
             if let Some(request) = request {
@@ -94,7 +102,7 @@ impl Future for Accept {
     type Output = Incoming;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Incoming> {
-        let passive = &self.0;
+        let Self { passive, watch } = self.get_mut();
         let core = &passive.running.core;
         let request = core.with(|table, later| {
             let mut request = table.connections.next_request(passive.token);
@@ -103,7 +111,7 @@ impl Future for Accept {
                 request = table.connections.next_request(passive.token);
             }
             if request.is_none() {
-                table.connections.watch(passive.token, cx.waker());
+                watch.set(table, cx.waker(), later);
             }
             request
         });
@@ -114,7 +122,10 @@ impl Future for Accept {
                 data,
                 decided: false,
             }),
-            None => Poll::Pending,
+            None => {
+                core.expect_progress();
+                Poll::Pending
+            }
         }
     }
 }

@@ -161,6 +161,8 @@ pub(crate) enum Request {
     },
     /// A receive.
     Recv { kind: RecvKind, src: FiAddr },
+    /// Drops a message that has come for a receive like this.
+    Discard { kind: RecvKind, src: FiAddr },
     /// A read of a peer's memory.
     Read { at: Remote, dest: FiAddr },
     /// A write of a peer's memory.
@@ -189,7 +191,7 @@ impl Request {
                 SendKind::Msg => Operation::Send,
                 SendKind::Tagged(_) => Operation::TaggedSend,
             },
-            Self::Recv { kind, .. } => match kind {
+            Self::Recv { kind, .. } | Self::Discard { kind, .. } => match kind {
                 RecvKind::Msg => Operation::Recv,
                 RecvKind::Tagged { .. } => Operation::TaggedRecv,
             },
@@ -206,7 +208,7 @@ impl Request {
             | Self::Read { dest, .. }
             | Self::Write { dest, .. }
             | Self::Atomic { dest, .. } => *dest,
-            Self::Recv { src, .. } => *src,
+            Self::Recv { src, .. } | Self::Discard { src, .. } => *src,
         }
     }
 

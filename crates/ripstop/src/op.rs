@@ -27,9 +27,11 @@ pub type Outcome<B> = (Result<Completion>, B);
 ///
 /// Dropping an operation is sound at any time: the buffer belongs to the operation until that
 /// is over, and is freed then. A send that is dropped still goes out. A receive that is
-/// dropped is cancelled; a message that it was already matched with is lost with it. To give
-/// up waiting without giving up the message, keep the operation: await `&mut op`, or use
-/// [`wait_timeout`](Self::wait_timeout).
+/// dropped is cancelled, and a message that it was already matched with goes to the next
+/// receive that fits it, in its order, as if the dropped one had never been posted; so a
+/// `select!` loop that receives anew each time gets every message. Where the message is still
+/// arriving, receives that might take it wait until it is there. What is not received by
+/// anybody is kept until its endpoint closes, or is [discarded](crate::Endpoint::discard).
 ///
 /// An operation keeps its endpoint open. When an endpoint closes with sends of dropped
 /// operations under way, those whose bytes the provider has not taken are lost.
@@ -142,7 +144,10 @@ impl<B: Bufs> Future for Op<B> {
                 this.taken = true;
                 Poll::Ready((result, B::from_pieces(pieces)))
             }
-            None => Poll::Pending,
+            None => {
+                this.port.core().expect_progress();
+                Poll::Pending
+            }
         }
     }
 }

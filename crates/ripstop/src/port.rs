@@ -137,6 +137,18 @@ impl Port {
         self.start(bufs, from, |src| Request::Recv { kind, src })
     }
 
+    /// Drops the messages that a receive like this would take.
+    pub(crate) fn discard(&self, kind: RecvKind, from: Option<Peer>) -> Result<usize> {
+        /// So many at once at most: as many as a provider keeps of one peer.
+        const MOST: usize = 64 * 1024;
+        let core = self.core();
+        let addr = from.map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer));
+        let dropped = addr.and_then(|src| {
+            core.with(|table, later| table.discard(&core.domain, self.ep, (kind, src), MOST, later))
+        });
+        dropped.map_err(|errno| Error::new(errno, Operation::Discard))
+    }
+
     pub(crate) fn inject(&self, bytes: &[u8], to: Option<Peer>, msg: SendMsg) -> Result<()> {
         let injected = to
             .map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer))

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ripstop_core::provider::{MrAttr, Sharing};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
+use ripstop_os::SharedBuf;
 use ripstop_types::{Errno, Flags, MrMode};
 
 use crate::backend::AnyMr;
@@ -31,8 +33,10 @@ impl Access {
 ///
 /// It owns the buffer: [`read`](Self::read) and [`write`](Self::write) copy, and
 /// [`into_buf`](Self::into_buf) ends the registration and gives the buffer back. Dropping it ends
-/// the registration too. Either waits for what peers are doing there, at most a second; what
-/// takes longer is refused, so nothing is written afterwards.
+/// the registration too. Peers may finish what they have begun there, for at most a second; what
+/// takes longer is refused, so nothing is written afterwards. `into_buf` waits for that, and other
+/// threads go on with the domain meanwhile. Dropping does not wait: the memory is freed with the
+/// progress of the domain, at the latest when that closes.
 ///
 /// What peers write appears while the domain makes progress: they can announce it by a message
 /// (RMA writes arrive before the message that follows them), or with data for a completion.
@@ -152,22 +156,20 @@ impl<B: Buf> Region<B> {
         Ok(())
     }
 
-    /// Ends the registration and gives the buffer back, as peers have left it.
+    /// Ends the registration and gives the buffer back, as peers have left it. Blocks while peers
+    /// are at work there, at most a second.
     #[must_use]
     pub fn into_buf(mut self) -> B {
-        B::from_vec(self.revoke())
-    }
-
-    /// Peers have no way to the memory any more.
-    fn revoke(&mut self) -> Vec<u8> {
         self.registered.revoke();
-        self.parked.take().map(Parked::unpark).unwrap_or_default()
+        B::from_vec(self.parked.take().map(Parked::unpark).unwrap_or_default())
     }
 }
 
 impl<B: Buf> Drop for Region<B> {
     fn drop(&mut self) {
-        drop(self.revoke());
+        if let Some(parked) = self.parked.take() {
+            self.registered.leave(Memory::Owned(parked));
+        }
     }
 }
 
@@ -182,6 +184,65 @@ fn next_key() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// How long peers may take to finish what they have begun in a region that closes.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// How often a thread that waits for that looks.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Memory of a registration whose owner is gone.
+#[derive(Debug)]
+pub(crate) enum Memory {
+    Owned(Parked),
+    Shared(SharedBuf),
+}
+
+impl Memory {
+    fn free(self) {
+        match self {
+            Self::Owned(parked) => drop(parked.unpark()),
+            Self::Shared(memory) => memory.free(),
+        }
+    }
+}
+
+/// A registration whose owner is gone, while peers are at work there.
+#[derive(Debug)]
+struct Closing {
+    mr: AnyMr,
+    memory: Memory,
+    end: Instant,
+}
+
+/// Those of a domain.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving(Vec<Closing>);
+
+impl Leaving {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Frees what no peer is at work in any more, or for too long.
+    pub(crate) fn advance(&mut self) {
+        let now = Instant::now();
+        let over = |closing: &mut Closing| closing.mr.try_close(now >= closing.end);
+        for closing in self.0.extract_if(.., over) {
+            closing.memory.free();
+        }
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        for closing in self.0.drain(..) {
+            if closing.mr.try_close(true) {
+                closing.memory.free();
+            }
+        }
+    }
 }
 
 /// A registration of memory, which somebody else keeps until it is revoked.
@@ -242,10 +303,43 @@ impl Registered {
         self.running.core.with(|_, _| act());
     }
 
-    /// Peers have no way to the memory any more.
+    /// Waits until peers have no way to the memory any more; others go on with the domain.
     pub(crate) fn revoke(&mut self) {
-        if let Some(mr) = self.mr.take() {
-            self.running.core.with(|_, _| drop(mr));
+        let Some(mr) = self.mr.take() else { return };
+        let core = &self.running.core;
+        let end = Instant::now() + CLOSING;
+        loop {
+            let evict = Instant::now() >= end;
+            let closed = core.with(|table, later| {
+                // What peers do here goes on with progress.
+                mr.try_close(evict) || {
+                    core.advance_in(table, later);
+                    mr.try_close(evict)
+                }
+            });
+            if closed || evict {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        core.with(|_, _| drop(mr));
+    }
+
+    /// Peers lose their way to the memory, at once or with the progress of the domain; it is freed
+    /// then. Does not wait.
+    pub(crate) fn leave(&mut self, memory: Memory) {
+        let Some(mr) = self.mr.take() else { return };
+        let freed = self.running.core.with(|table, _| {
+            if mr.try_close(false) {
+                drop(mr);
+                return Some(memory);
+            }
+            let end = Instant::now() + CLOSING;
+            table.leaving.0.push(Closing { mr, memory, end });
+            None
+        });
+        if let Some(memory) = freed {
+            memory.free();
         }
     }
 

@@ -9,7 +9,7 @@ use ripstop_types::Errno;
 
 use crate::domain::Domain;
 use crate::error::{Error, Operation, Result};
-use crate::region::{Access, Registered};
+use crate::region::{Access, Memory, Registered};
 use crate::rma::Remote;
 
 /// Memory that peers reach as a [`Region`](crate::Region), and that those on the same machine map:
@@ -103,9 +103,8 @@ impl SharedRegion {
 
 impl Drop for SharedRegion {
     fn drop(&mut self) {
-        self.registered.revoke();
         if let Some(memory) = self.memory.take() {
-            memory.free();
+            self.registered.leave(Memory::Shared(memory));
         }
     }
 }

@@ -13,6 +13,7 @@ mod given_back;
 use std::collections::VecDeque;
 use std::task::Waker;
 
+use ripstop_core::provider::RecvKind;
 use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_types::{
@@ -25,6 +26,7 @@ use crate::buf::{Lent, Pieces};
 use crate::cm::Connections;
 use crate::error::{Error, Result};
 use crate::message::{Completion, Peer, Request, Source};
+use crate::region::Leaving;
 use crate::rma::Remote;
 use given_back::{GivenBack, Message};
 
@@ -137,8 +139,12 @@ pub(crate) struct Table {
     slots: Slab<Slot>,
     pub(crate) ports: Slab<Port>,
     pub(crate) connections: Connections,
+    /// Regions whose owner is gone.
+    pub(crate) leaving: Leaving,
     /// Operations that have begun.
     begun: usize,
+    /// How often progress was made.
+    pub(crate) advances: u64,
     /// Operations in all `waiting` queues.
     backlog: usize,
     /// For bytes that are injected.
@@ -159,14 +165,17 @@ impl Table {
             slots: Slab::new(),
             ports: Slab::new(),
             connections: Connections::default(),
+            leaving: Leaving::default(),
             begun: 0,
+            advances: 0,
             backlog: 0,
             scratch: Vec::new(),
         }
     }
 
-    pub(crate) fn has_backlog(&self) -> bool {
-        self.backlog > 0
+    /// Whether something is to be looked at again before long.
+    pub(crate) const fn has_backlog(&self) -> bool {
+        self.backlog > 0 || !self.leaving.is_empty()
     }
 
     pub(crate) fn open_port(&mut self, object: AnyEndpoint) -> usize {
@@ -353,6 +362,50 @@ impl Table {
         done
     }
 
+    /// Drops the messages that have come for a receive like this, at most `most`; returns how many.
+    pub(crate) fn discard(
+        &mut self,
+        domain: &AnyDomain,
+        ep: usize,
+        (kind, src): (RecvKind, FiAddr),
+        most: usize,
+        later: &mut Later,
+    ) -> std::result::Result<usize, Errno> {
+        let mut count = self.forget_given_back(ep, &Request::Recv { kind, src });
+        while count < most {
+            self.begun = self.begun.wrapping_add(1);
+            let request = Request::Discard { kind, src };
+            let index = self.slots.insert(Slot {
+                state: State::Waiting(Pieces::default()),
+                request,
+                ep,
+                number: self.begun,
+                waker: None,
+                abandoned: false,
+                extra: None,
+            });
+            if !self.post(domain, index, later) {
+                self.slots.remove(index);
+                break;
+            }
+            // The report of it may stand behind many others.
+            let mut taken = self.take(index, later);
+            while taken.is_none() && self.reap(domain, later) {
+                taken = self.take(index, later);
+            }
+            match taken {
+                Some((Ok(_), _)) => count += 1,
+                Some((Err(error), _)) if error.errno() == Errno::ENOMSG => break,
+                Some((Err(error), _)) => return Err(error.errno()),
+                None => {
+                    self.abandon(domain, index, later);
+                    break;
+                }
+            }
+        }
+        Ok(count)
+    }
+
     /// As [`Table::inject`], into a peer's memory.
     pub(crate) fn inject_write(
         &mut self,
@@ -367,6 +420,7 @@ impl Table {
     /// Makes progress: takes completions from the provider, and posts what waits for room.
     /// Returns whether anything was over.
     pub(crate) fn reap(&mut self, domain: &AnyDomain, later: &mut Later) -> bool {
+        self.advances = self.advances.wrapping_add(1);
         let mut any = false;
         for _ in 0..BATCHES {
             let mut batch = [BLANK; BATCH];
@@ -394,6 +448,9 @@ impl Table {
         }
         if self.backlog > 0 {
             self.post_waiting(domain, later);
+        }
+        if !self.leaving.is_empty() {
+            self.leaving.advance();
         }
         any
     }
@@ -659,6 +716,12 @@ impl Table {
                 }
             }
         }
+    }
+
+    /// Whether any task waits to be woken.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let mut slots = self.slots.iter();
+        slots.any(|(_, slot)| slot.waker.is_some()) || self.connections.awaited()
     }
 
     /// Operations that are not over, or whose outcome nobody took yet.

@@ -220,7 +220,7 @@ fn deliver((ep, to): &Side, bytes: &[u8]) {
 fn what_a_dropped_receive_had_goes_to_the_next_in_order(on: &str) {
     let (a, (b, to_a)) = pair(on, Progress::Background);
     let got = |op: Op<Vec<u8>>| {
-        let (outcome, buf) = op.wait();
+        let (outcome, buf) = op.wait_timeout(LONG).expect("a message");
         buf[..outcome.unwrap().len].to_vec()
     };
     let receive = || b.recv(vec![0; 8], to_a);
@@ -267,7 +267,7 @@ fn what_is_given_back_goes_to_who_asks_for_it(on: &str) {
     drop(both);
     let plain = b.recv(vec![0; 8], None);
     let eight = b.trecv(vec![0; 2], 8, 0, to_a);
-    let (outcome, buf) = eight.wait();
+    let (outcome, buf) = eight.wait_timeout(LONG).expect("a message");
     let error = outcome.unwrap_err();
     assert_eq!((error.errno(), error.missing()), (Errno::ETRUNC, 1));
     assert_eq!(buf, [8, 8]);

@@ -4,7 +4,8 @@ mod common;
 
 use std::future::Future as _;
 use std::pin::Pin;
-use std::task::{Context, Waker};
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use common::{LONG, local, msg, nobody, pattern, rdm};
@@ -248,4 +249,44 @@ fn a_waiter_that_gives_up_loses_no_request() {
         pollster::block_on(connection.closed());
     }
     assert!(!accepted.is_closed() && !connected.is_closed());
+}
+
+/// Counts its owners.
+struct Counted;
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn futures_that_are_dropped_leave_no_waker() {
+    let (listener, a, b) = connect(Progress::Background);
+    let counted = Arc::new(Counted);
+    let asking = msg(Progress::Manual);
+    for _ in 0..1000 {
+        let waker = Waker::from(Arc::clone(&counted));
+        let mut cx = Context::from_waker(&waker);
+        let mut closed = std::pin::pin!(b.closed());
+        assert!(closed.as_mut().poll(&mut cx).is_pending());
+        let mut accept = listener.accept();
+        assert!(Pin::new(&mut accept).poll(&mut cx).is_pending());
+    }
+    let nobody = std::net::TcpListener::bind(local()).unwrap();
+    for _ in 0..10 {
+        let waker = Waker::from(Arc::clone(&counted));
+        let mut cx = Context::from_waker(&waker);
+        let mut connecting = asking.connect(nobody.local_addr().unwrap(), b"");
+        assert!(Pin::new(&mut connecting).poll(&mut cx).is_pending());
+    }
+    assert_eq!(Arc::strong_count(&counted), 1);
+    // A task that is polled by several wakers has the last one only.
+    let mut closed = std::pin::pin!(b.closed());
+    for _ in 0..1000 {
+        let waker = Waker::from(Arc::clone(&counted));
+        let mut cx = Context::from_waker(&waker);
+        assert!(closed.as_mut().poll(&mut cx).is_pending());
+    }
+    assert!(Arc::strong_count(&counted) <= 2);
+    drop(a);
+    pollster::block_on(closed);
 }

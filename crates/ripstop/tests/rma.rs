@@ -2,9 +2,9 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{hints, local, pattern};
+use common::{LONG, hints, local, pattern};
 use ripstop::{
     Access, AtomicOp, Connection, Domain, Endpoint, Errno, Hints, Operation, Peer, Progress,
     Region, Remote, WriteMsg,
@@ -250,6 +250,47 @@ fn a_region_closes_under_fire(on: &str) {
     }
 }
 
+fn dropping_a_region_waits_for_nobody(on: &str) {
+    // The writer stops in the middle.
+    let open = |progress| hints(on).rma().progress(progress).open().unwrap();
+    let (here, there) = (open(Progress::Manual), open(Progress::Background));
+    let (a, b) = (here.endpoint().unwrap(), there.endpoint().unwrap());
+    let to_b = here.insert(b.address().unwrap()).unwrap();
+    let (first, _) = a.send(vec![1], to_b).wait();
+    first.unwrap();
+    for _ in 0..4 {
+        let len = 64 << 20;
+        let region = there.register(vec![0; len], Access::ALL).unwrap();
+        let write = a.write(vec![1; len], to_b, region.remote(0));
+        let mut seen = [0];
+        while seen == [0] {
+            here.progress();
+            region.read(0, &mut seen).unwrap();
+        }
+        let start = Instant::now();
+        drop(region);
+        there.outstanding();
+        assert!(
+            start.elapsed() < Duration::from_millis(500),
+            "{:?}",
+            start.elapsed()
+        );
+        // What is begun ends: whole, or refused.
+        let (outcome, back) = write.wait_timeout(LONG).expect("an end");
+        assert_eq!(back.len(), len);
+        if let Err(error) = outcome {
+            assert_eq!(error.errno(), Errno::EKEYREJECTED);
+        }
+    }
+    // The domain closes with one that is not free yet.
+    let region = there.register(vec![0; 64 << 20], Access::ALL).unwrap();
+    let write = a.write(vec![1; 64 << 20], to_b, region.remote(0));
+    here.progress();
+    drop((region, b, there));
+    let (outcome, back) = write.wait_timeout(LONG).expect("an end");
+    assert!(outcome.is_err() || back.len() == 64 << 20);
+}
+
 #[test]
 fn connections_reach_memory_too() {
     let open = || {
@@ -291,6 +332,7 @@ fn an_endpoint_without_the_capability_says_so(on: &str) {
 }
 
 on_both! {
+    dropping_a_region_waits_for_nobody,
     bytes_go_both_ways,
     futures_are_awaited,
     what_is_injected_arrives,

@@ -275,4 +275,16 @@ impl Table {
             self.backlog -= 1;
         }
     }
+
+    /// Forgets the messages given back that a receive like this would take; returns how many.
+    pub(super) fn forget_given_back(&mut self, ep: usize, request: &Request) -> usize {
+        let directed = self.directed;
+        let Some(port) = self.ports.get_mut(ep) else {
+            return 0;
+        };
+        let messages = &mut port.given_back.messages;
+        let before = messages.len();
+        messages.retain(|message| !accepts(request, message, directed));
+        before - messages.len()
+    }
 }
