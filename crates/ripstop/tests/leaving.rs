@@ -94,7 +94,7 @@ fn send_and_leave(on: &str, server: Address) {
             side.0.sendmsg(last, to, told).wait().0.map(drop).unwrap();
         }
     }
-    if number / 4 % 2 == 0 {
+    if (number / 4).is_multiple_of(2) {
         // With everything open.
         std::process::exit(0);
     }
