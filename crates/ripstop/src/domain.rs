@@ -15,10 +15,11 @@ use crate::endpoint::Endpoint;
 use crate::error::{Error, Operation, Result};
 use crate::fabric::Fabric;
 use crate::listener::Listener;
-use crate::message::Peer;
+use crate::message::{Peer, Source};
 use crate::port::Port;
 use crate::region::{Access, NotRegistered, Region};
 use crate::shared::SharedRegion;
+use crate::table::{Later, Table};
 
 /// Who makes a domain's progress: moves what the socket or device has, and wakes tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,10 +136,14 @@ impl Domain {
     pub fn insert(&self, address: impl Into<Address>) -> Result<Peer> {
         let address = address.into();
         match self.core().domain.insert(&address) {
-            Ok(addr) => Ok(Peer {
-                addr,
-                domain: self.core().id,
-            }),
+            Ok(addr) => {
+                let peer = Peer {
+                    addr,
+                    domain: self.core().id,
+                };
+                self.rename(&Source::Address(address), &Source::Peer(peer));
+                Ok(peer)
+            }
             Err(errno) => Err(Error::new(errno, Operation::Address).with_peer(Some(address))),
         }
     }
@@ -148,9 +153,19 @@ impl Domain {
     /// # Errors
     /// `FI_EINVAL` for a peer that this domain does not hold.
     pub fn remove(&self, peer: Peer) -> Result<()> {
-        let addr = self.own(peer)?.addr;
-        let removed = self.core().domain.remove(addr);
-        removed.map_err(|errno| Error::new(errno, Operation::Address))
+        let address = self.lookup(peer)?;
+        let removed = self.core().domain.remove(peer.addr);
+        removed.map_err(|errno| Error::new(errno, Operation::Address))?;
+        self.rename(&Source::Peer(peer), &Source::Address(address));
+        Ok(())
+    }
+
+    /// Messages that dropped receives had given back are from a peer whose place has changed.
+    fn rename(&self, before: &Source, now: &Source) {
+        let rename = |table: &mut Table, later: &mut Later| {
+            table.rename_given_back(before, now, later);
+        };
+        self.core().with(rename);
     }
 
     /// The address of a peer (`fi_av_lookup`).

@@ -80,7 +80,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// `FI_EMSGSIZE` beyond [`inject_size`](Self::inject_size); `FI_EAGAIN` when the queue is
-    /// full or the peer is not connected to yet: let the domain make progress, or send.
+    /// full or the peer is not connected to yet: each such call makes progress, so try again, or
+    /// send.
     pub fn inject(&self, bytes: &[u8], to: Peer) -> Result<()> {
         self.injectmsg(bytes, to, SendMsg::new())
     }

@@ -187,8 +187,8 @@ impl Error {
 fn advice(errno: Errno, operation: Operation) -> &'static str {
     match (errno, operation) {
         (Errno::EAGAIN, Operation::Inject) => {
-            "the queue is full, or the peer is still being connected to: let the domain make \
-             progress and try again, or send"
+            "the queue is full, or the peer is still being connected to: try again \
+             later, or send"
         }
         (Errno::EMSGSIZE, Operation::Inject) => {
             "send it, or keep to the endpoint's inject size (Endpoint::inject_size)"

@@ -157,8 +157,11 @@ impl Port {
                     return Err(Errno::EMSGSIZE);
                 }
                 let (kind, data) = (msg.kind(), msg.immediate());
-                self.core()
-                    .with(|table, _| table.inject(self.ep, bytes, kind, data, dest))
+                let core = self.core();
+                core.with(|table, later| {
+                    let what = (kind, data, dest);
+                    table.inject(&core.domain, self.ep, bytes, what, later)
+                })
             });
         injected.map_err(|errno| {
             let peer = to.and_then(|peer| self.core().domain.lookup(peer.addr).ok());
@@ -173,8 +176,10 @@ impl Port {
                 if bytes.len() > self.inject_size {
                     return Err(Errno::EMSGSIZE);
                 }
-                self.core()
-                    .with(|table, _| table.inject_write(self.ep, bytes, at, dest))
+                let core = self.core();
+                core.with(|table, later| {
+                    table.inject_write(&core.domain, self.ep, bytes, (at, dest), later)
+                })
             });
         injected.map_err(|errno| {
             let peer = to.and_then(|peer| self.core().domain.lookup(peer.addr).ok());

@@ -329,22 +329,39 @@ impl Table {
     /// Copies a small message into the provider.
     pub(crate) fn inject(
         &mut self,
+        domain: &AnyDomain,
         ep: usize,
         bytes: &[u8],
-        kind: ripstop_core::provider::SendKind,
-        data: Option<u64>,
-        dest: FiAddr,
+        (kind, data, dest): (ripstop_core::provider::SendKind, Option<u64>, FiAddr),
+        later: &mut Later,
     ) -> std::result::Result<(), Errno> {
-        self.injecting(ep, bytes, |object, buf| {
-            object.inject(kind, buf, data, dest)
-        })
+        let call = |object: &AnyEndpoint, buf| object.inject(kind, buf, data, dest);
+        self.injecting((domain, ep), bytes, call, later)
     }
 
+    /// Where there is no room or connection yet, makes progress first, so that a loop around this
+    /// gets on.
     fn injecting(
+        &mut self,
+        (domain, ep): (&AnyDomain, usize),
+        bytes: &[u8],
+        call: impl Fn(&AnyEndpoint, UserBuf) -> std::result::Result<(), Errno>,
+        later: &mut Later,
+    ) -> std::result::Result<(), Errno> {
+        match self.inject_at_once(ep, bytes, &call) {
+            Err(Errno::EAGAIN) => {
+                self.reap(domain, later);
+                self.inject_at_once(ep, bytes, call)
+            }
+            done => done,
+        }
+    }
+
+    fn inject_at_once(
         &mut self,
         ep: usize,
         bytes: &[u8],
-        call: impl FnOnce(&AnyEndpoint, UserBuf) -> std::result::Result<(), Errno>,
+        call: impl Fn(&AnyEndpoint, UserBuf) -> std::result::Result<(), Errno>,
     ) -> std::result::Result<(), Errno> {
         let port = self.ports.get(ep).ok_or(Errno::EOPBADSTATE)?;
         let object = port.object.as_ref().ok_or(Errno::EOPBADSTATE)?;
@@ -409,12 +426,14 @@ impl Table {
     /// As [`Table::inject`], into a peer's memory.
     pub(crate) fn inject_write(
         &mut self,
+        domain: &AnyDomain,
         ep: usize,
         bytes: &[u8],
-        to: Remote,
-        dest: FiAddr,
+        (to, dest): (Remote, FiAddr),
+        later: &mut Later,
     ) -> std::result::Result<(), Errno> {
-        self.injecting(ep, bytes, |object, buf| object.inject_write(buf, to, dest))
+        let call = |object: &AnyEndpoint, buf| object.inject_write(buf, to, dest);
+        self.injecting((domain, ep), bytes, call, later)
     }
 
     /// Makes progress: takes completions from the provider, and posts what waits for room.

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use common::{LONG, Side, msg, pair, pattern};
-use ripstop::{Domain, Endpoint, Errno, Op, Outcome, Progress, SendMsg};
+use common::{LONG, Side, msg, pair, pattern, rdm};
+use ripstop::{Domain, Endpoint, Errno, Op, Outcome, Progress, SendMsg, Source};
 
 /// The tag of the last message.
 const END: u64 = u64::MAX;
@@ -384,7 +384,29 @@ fn connections_are_dropped_with_receives_under_way() {
     drained(&server);
 }
 
+fn what_is_given_back_is_from_who_sent_it(on: &str) {
+    let (here, there) = (rdm(on, Progress::Background), rdm(on, Progress::Background));
+    let (a, b) = (here.endpoint().unwrap(), there.endpoint().unwrap());
+    let to_b = here.insert(b.address().unwrap()).unwrap();
+    let mut unwanted: Vec<_> = (0..2).map(|_| b.recv(vec![0; 8], None)).collect();
+    for text in [b"1", b"2"] {
+        deliver(&(a.clone(), to_b), text);
+    }
+    unwanted.clear();
+    // Not known when it came, and then it is; and the other way round.
+    let to_a = there.insert(a.address().unwrap()).unwrap();
+    let receive = b.recv(vec![0; 8], to_a).wait_timeout(LONG);
+    let (outcome, buf) = receive.expect("a message");
+    assert_eq!((outcome.unwrap().peer(), buf[0]), (Some(to_a), b'1'));
+    there.remove(to_a).unwrap();
+    let receive = b.recv(vec![0; 8], None).wait_timeout(LONG);
+    let (outcome, buf) = receive.expect("a message");
+    let from = Source::Address(a.address().unwrap());
+    assert_eq!((outcome.unwrap().source, buf[0]), (from, b'2'));
+}
+
 on_both! {
+    what_is_given_back_is_from_who_sent_it,
     a_select_loop_gets_every_message_in_order,
     what_a_dropped_receive_had_goes_to_the_next_in_order,
     what_is_given_back_goes_to_who_asks_for_it,

@@ -94,9 +94,12 @@ fn futures_are_awaited(on: &str) {
 fn what_is_injected_arrives(on: &str) {
     let ends = ends(on, Progress::Background);
     let region = ends.there.register(vec![0; 8], Access::WRITE).unwrap();
-    ends.a
-        .inject_write(b"inject", ends.to_b, region.remote(1))
-        .unwrap();
+    let end = Instant::now() + LONG;
+    // It takes a connection.
+    while let Err(error) = ends.a.inject_write(b"inject", ends.to_b, region.remote(1)) {
+        assert_eq!(error.errno(), Errno::EAGAIN);
+        assert!(Instant::now() < end);
+    }
     let too_long = vec![0; ends.a.inject_size() + 1];
     let refused = ends.a.inject_write(&too_long, ends.to_b, region.remote(0));
     assert_eq!(refused.unwrap_err().errno(), Errno::EMSGSIZE);

@@ -276,6 +276,23 @@ impl Table {
         }
     }
 
+    /// A sender has got a place in the address vector, or lost it: what was given back of it is
+    /// from `now`.
+    pub(crate) fn rename_given_back(&mut self, before: &Source, now: &Source, later: &mut Later) {
+        let mut some = Vec::new();
+        for (ep, port) in &mut self.ports {
+            for message in &mut port.given_back.messages {
+                if message.completion.source == *before {
+                    message.completion.source = now.clone();
+                    some.push(ep);
+                }
+            }
+        }
+        for ep in some {
+            self.hand_on(ep, later);
+        }
+    }
+
     /// Forgets the messages given back that a receive like this would take; returns how many.
     pub(super) fn forget_given_back(&mut self, ep: usize, request: &Request) -> usize {
         let directed = self.directed;

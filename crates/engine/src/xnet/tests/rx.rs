@@ -286,6 +286,22 @@ fn all_connections_together_keep_no_more_than_allowed_even_when_they_close() {
     assert_eq!(f.done(), [2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
+#[test]
+fn a_connection_without_room_says_what_is_kept() {
+    let mut f = Fixture::new();
+    for tag in 0..3 {
+        f.message(tag, 10);
+        assert_eq!(f.engine.rx_full(f.conn), None);
+        f.engine.rx_placed(f.conn, 10);
+    }
+    f.message(3, 10);
+    assert_eq!(f.engine.rx_full(f.conn), Some((3, 30)));
+    f.recv(1, Some(1), 10);
+    assert_eq!(resumed(&mut f), [f.conn]);
+    assert!(f.engine.rx_retry(f.conn));
+    assert_eq!(f.engine.rx_full(f.conn), None);
+}
+
 /// The first words of a message with this header.
 fn words(header: &Header) -> [[u8; 8]; 3] {
     let mut bytes = [0xee; MAX_HEADER];
