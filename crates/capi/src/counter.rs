@@ -125,11 +125,10 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
         if let Some(set) = &set {
             let mut seen = [0; 2];
             let changed = move |counter: &D::Counter| {
-                counter.try_wait()?;
                 // What others' progress brought counts as well.
                 let now = [counter.read(), counter.read_error()];
                 match core::mem::replace(&mut seen, now) == now {
-                    true => Ok(()),
+                    true => counter.try_wait(),
                     false => Err(Errno::EAGAIN),
                 }
             };

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ripstop_core::provider::{self, CounterAttr};
@@ -9,9 +10,10 @@ use ripstop_engine::counter::Counter as Values;
 use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
-use crate::state::{State, Waited};
+use crate::state::State;
 use crate::transport::Transport;
 use crate::wait::Wait;
+use crate::waiters::Waited;
 
 /// A counter.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Counter<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) id: u32,
     wait: Wait,
+    /// The sum of the values that the program has read last.
+    told: AtomicU64,
 }
 
 impl<T: Transport, K: Mode> Counter<T, K> {
@@ -30,11 +34,16 @@ impl<T: Transport, K: Mode> Counter<T, K> {
             ..Values::default()
         };
         let id = domain.lock().engine.open_counter(values)?;
-        Ok(Arc::new(Self {
+        let counter = Arc::new(Self {
             domain: Arc::clone(domain),
             id,
             wait,
-        }))
+            told: AtomicU64::new(0),
+        });
+        if counter.wait.obj() == WaitObj::Fd {
+            counter.wait.fd(domain, counter.news())?;
+        }
+        Ok(counter)
     }
 
     fn poll(&self) -> Values {
@@ -43,6 +52,7 @@ impl<T: Transport, K: Mode> Counter<T, K> {
         let before = self.values(&mut state);
         state.progress();
         let now = self.values(&mut state);
+        self.told.store(sum(&now), Ordering::Relaxed);
         if now != before {
             state.polls.found();
         } else if state.polls.in_vain() {
@@ -57,6 +67,11 @@ impl<T: Transport, K: Mode> Counter<T, K> {
         values.map_or_else(Values::default, |c| *c)
     }
 
+    /// That the program does not know all of what it would read.
+    fn news(&self) -> Waited {
+        Waited::Counter(self.id, self.told.load(Ordering::Relaxed))
+    }
+
     fn change(&self, change: impl FnOnce(&mut Values)) {
         let mut state = self.domain.lock();
         if let Some(values) = state.engine.counter_mut(self.id) {
@@ -69,7 +84,7 @@ impl<T: Transport, K: Mode> Counter<T, K> {
 impl<T: Transport, K: Mode> Drop for Counter<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
-        self.wait.disarm(&mut state);
+        self.wait.close(&mut state);
         state.drop_works_with(self.id);
         state.engine.close_counter(self.id);
     }
@@ -111,10 +126,7 @@ impl<T: Transport, K: Mode> provider::Counter for Counter<T, K> {
             &self.domain,
             timeout,
             |state| {
-                let seen = state
-                    .engine
-                    .counter_mut(id)
-                    .map_or(0, |c| c.value.wrapping_add(c.errors));
+                let seen = state.engine.counter_mut(id).map_or(0, |c| sum(c));
                 Waited::Counter(id, seen)
             },
             |state| {
@@ -137,23 +149,19 @@ impl<T: Transport, K: Mode> provider::Counter for Counter<T, K> {
     }
 
     fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
-        self.wait.fd()
+        self.wait.fd(&self.domain, self.news())
     }
 
     fn try_wait(&self) -> Result<()> {
-        let id = self.id;
-        let seen = self
-            .domain
-            .lock()
-            .engine
-            .counter_mut(id)
-            .map_or(0, |c| c.value.wrapping_add(c.errors));
-        self.wait
-            .try_wait(&self.domain, Waited::Counter(id, seen), move |state| {
-                state
-                    .engine
-                    .counter_mut(id)
-                    .is_some_and(|c| c.value.wrapping_add(c.errors) != seen)
-            })
+        let (id, news) = (self.id, self.news());
+        self.wait.try_wait(&self.domain, news, move |state| {
+            let now = state.engine.counter_mut(id).map(|c| sum(c));
+            now.is_some_and(|now| news != Waited::Counter(id, now))
+        })
     }
+}
+
+/// What tells a change of either value.
+const fn sum(values: &Values) -> u64 {
+    values.value.wrapping_add(values.errors)
 }

@@ -11,9 +11,10 @@ use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Inner, Mode};
 use crate::hot::{Found, NOTHING, Quick, READY};
-use crate::state::{State, Waited};
+use crate::state::State;
 use crate::transport::{Link as _, Transport};
 use crate::wait::Wait;
+use crate::waiters::Waited;
 
 /// Entries of a queue whose opener named no number.
 const DEFAULT_SIZE: usize = 1024;
@@ -40,21 +41,24 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         };
         let mut state = domain.lock();
         let id = state.engine.open_cq(size.min(RESERVE))?;
-        wait.arm(&mut state, Waited::Cq(id));
         drop(state);
-        Ok(Arc::new(Self {
+        let cq = Arc::new(Self {
             domain: Arc::clone(domain),
             inner: Arc::clone(&domain.inner),
             id,
             wait,
-        }))
+        });
+        if cq.wait.obj() == WaitObj::Fd {
+            cq.wait.fd(domain, Waited::Cq(id, 1))?;
+        }
+        Ok(cq)
     }
 }
 
 impl<T: Transport, K: Mode> Drop for Cq<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
-        self.wait.disarm(&mut state);
+        self.wait.close(&mut state);
         state.engine.close_cq(self.id);
     }
 }
@@ -240,7 +244,7 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
         self.wait.wait(
             &self.domain,
             timeout,
-            |_| Waited::Cq(id),
+            |_| Waited::Cq(id, wanted),
             |state| {
                 let cq = state.engine.cq_mut(id)?;
                 let enough = cq.len() >= wanted || (!cq.is_empty() && cq.has_error());
@@ -274,13 +278,13 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
     }
 
     fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
-        self.wait.fd()
+        self.wait.fd(&self.domain, Waited::Cq(self.id, 1))
     }
 
     fn try_wait(&self) -> Result<()> {
         let id = self.id;
         self.wait
-            .try_wait(&self.domain, Waited::Cq(id), move |state| {
+            .try_wait(&self.domain, Waited::Cq(id, 1), move |state| {
                 state.engine.cq_mut(id).is_some_and(|cq| !cq.is_empty())
             })
     }

@@ -63,6 +63,7 @@ mod transport;
 mod triggered;
 mod tunables;
 mod wait;
+mod waiters;
 
 pub use addr::{Addr, Own, Peers};
 pub use av::Av;

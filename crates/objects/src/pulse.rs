@@ -194,7 +194,7 @@ impl<T: Transport> State<T> {
 
     /// Whether anybody sleeps, here or on a descriptor that the program was lent.
     fn is_awaited(&self) -> bool {
-        self.sleepers > 0 || self.waiters.iter().any(|waiter| waiter.outside)
+        self.sleepers > 0 || self.waiters.any_outside()
     }
 
     /// A bell was heard, and taken away from all others who sleep: it is asked for again.

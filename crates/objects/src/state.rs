@@ -28,6 +28,7 @@ use crate::stream::Stream;
 use crate::transport::{Link as _, Transport};
 use crate::triggered::Works;
 use crate::tunables::Tunables;
+use crate::waiters::{Waited, Waiters};
 
 /// Bytes read from a link at once when headers or small messages are expected.
 const READ: usize = 16 * 1024;
@@ -48,24 +49,6 @@ pub(crate) mod token {
     pub(crate) const fn stream(id: u32, generation: u32) -> u64 {
         STREAM | (((generation & 0xff_ffff) as u64) << 32) | id as u64
     }
-}
-
-/// Somebody to wake when a queue or counter changes.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) what: Waited,
-    pub(crate) event: Arc<EventFd>,
-    /// The program may sleep on its descriptor, for as long as it likes.
-    pub(crate) outside: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
-    Cq(u32),
-    /// The counter and the sum of its values last seen.
-    Counter(u32, u64),
-    /// Operations wait for a counter, see [`crate::triggered`].
-    Work,
 }
 
 /// See the module.
@@ -111,7 +94,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) ending: Vec<Ending>,
     /// The highest context of a peer that any connection was with.
     pub(crate) max_context: u8,
-    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) waiters: Waiters<Arc<EventFd>>,
     pub(crate) polls: Polls,
     pub(crate) works: Works,
     pub(crate) groups: Vec<Option<GroupState>>,
@@ -172,7 +155,7 @@ impl<T: Transport> State<T> {
             generation: 0,
             ending: Vec::new(),
             max_context: 0,
-            waiters: Vec::new(),
+            waiters: Waiters::default(),
             polls: Polls::new(!looks::<T>()),
             works: Works::default(),
             groups: Vec::new(),
@@ -651,23 +634,24 @@ impl<T: Transport> State<T> {
         if self.has_works() {
             self.run_works();
         }
-        let some_wait = self.has_works();
+        if !self.has_works() {
+            self.waiters.drop_work();
+        }
         let Self {
             engine, waiters, ..
         } = self;
-        waiters.retain(|waiter| {
-            let changed = match waiter.what {
-                Waited::Work => return some_wait,
-                Waited::Cq(id) => engine.cq_mut(id).is_none_or(|cq| !cq.is_empty()),
-                Waited::Counter(id, seen) => engine
+        waiters.wake(|what| match what {
+            Waited::Work => None,
+            Waited::Cq(id, wanted) => Some(
+                engine
+                    .cq_mut(id)
+                    .is_none_or(|cq| cq.len() >= wanted || (!cq.is_empty() && cq.has_error())),
+            ),
+            Waited::Counter(id, seen) => Some(
+                engine
                     .counter_mut(id)
                     .is_none_or(|c| c.value.wrapping_add(c.errors) != seen),
-            };
-            if changed {
-                // A full counter wakes as well; anything else cannot be mended here.
-                let _ = waiter.event.signal();
-            }
-            !changed
+            ),
         });
         self.spare_bells();
     }

@@ -19,8 +19,9 @@ use ripstop_types::{
 };
 
 use crate::post::{SPECIAL, new_recv};
-use crate::state::{State, Waited, Waiter, token};
+use crate::state::{State, token};
 use crate::transport::Transport;
+use crate::waiters::Waited;
 
 /// Most operations that wait in one domain.
 const LIMIT: usize = 1 << 20;
@@ -369,12 +370,8 @@ impl<T: Transport> State<T> {
         let event = self.again()?;
         let lane = held.lane();
         self.works.queue.add(when, lane, held)?;
-        if !self.waiters.iter().any(|w| w.what == Waited::Work) {
-            self.waiters.push(Waiter {
-                what: Waited::Work,
-                event,
-                outside: false,
-            });
+        if !self.waiters.has_work() {
+            self.waiters.arm(&event, Waited::Work);
         }
         self.wake_waiters();
         self.after();
@@ -637,7 +634,7 @@ impl<T: Transport> State<T> {
             count += 1;
         }
         if self.works.queue.is_empty() {
-            self.waiters.retain(|w| w.what != Waited::Work);
+            self.waiters.drop_work();
         }
         count
     }

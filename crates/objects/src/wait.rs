@@ -1,8 +1,8 @@
 //! Waiting for queues and counters, by descriptor or inside a call.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
@@ -10,41 +10,83 @@ use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
 use crate::pulse::looks;
-use crate::state::{State, Waited, Waiter};
+use crate::state::State;
 use crate::transport::Transport;
+use crate::waiters::{Calls, Waited};
 
-/// The wait object of a queue or counter: readable when the domain has something to do, or
-/// when somebody else's progress changed the object.
+/// Polls before a thread sleeps: what comes soon needs no sleep.
+const POLLS: u32 = 64;
+
+/// The wait object of a queue or counter.
 #[derive(Debug)]
 pub(crate) struct Wait {
     obj: WaitObj,
-    parts: Option<Parts>,
-    signaled: AtomicBool,
+    /// Where the program sleeps outside, once it has asked for the descriptor.
+    lent: OnceLock<Seat>,
+    seats: Mutex<Seats>,
 }
 
+/// Where threads sleep in a call.
+#[derive(Debug, Default)]
+struct Seats {
+    /// Of threads that do not sleep any more.
+    spare: Vec<Seat>,
+    calls: Calls<Arc<EventFd>>,
+}
+
+/// Where one sleeps: the descriptor is readable when the domain has something to do, or when
+/// somebody else's progress, or a call, has rung the bell.
 #[derive(Debug)]
-struct Parts {
+struct Seat {
     epoll: Epoll,
-    event: Arc<EventFd>,
+    bell: Arc<EventFd>,
+}
+
+impl Seat {
+    fn new<T: Transport, K: Mode>(domain: &Domain<T, K>) -> Result<Self> {
+        let epoll = Epoll::new()?;
+        let bell = Arc::new(EventFd::new()?);
+        epoll.add(&*bell, 0, Interest::READ)?;
+        epoll.add(&*domain.inner.epoll, 1, Interest::READ)?;
+        Ok(Self { epoll, bell })
+    }
+
+    /// Sleeps until the domain has something to do or the bell rings, at most for `time`. Whoever
+    /// calls looks again before the next time.
+    fn sleep<T: Transport, K: Mode>(
+        &self,
+        domain: &Domain<T, K>,
+        events: &mut Events,
+        time: Option<Duration>,
+    ) -> Result<()> {
+        if domain.inner.fall_asleep() {
+            return Ok(());
+        }
+        domain.inner.waiting.fetch_add(1, Ordering::Relaxed);
+        let slept = self.epoll.wait(events, time);
+        domain.inner.waiting.fetch_sub(1, Ordering::Relaxed);
+        domain.inner.wake_up();
+        self.bell.drain()?;
+        match slept {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl Wait {
     pub(crate) fn new<T: Transport, K: Mode>(domain: &Domain<T, K>, obj: WaitObj) -> Result<Self> {
-        let parts = match obj {
-            WaitObj::None => None,
-            WaitObj::Unspec | WaitObj::Fd | WaitObj::MutexCond | WaitObj::Yield => {
-                let epoll = Epoll::new()?;
-                let event = Arc::new(EventFd::new()?);
-                epoll.add(&*event, 0, Interest::READ)?;
-                epoll.add(&*domain.inner.epoll, 1, Interest::READ)?;
-                Some(Parts { epoll, event })
-            }
+        let mut seats = Seats::default();
+        match obj {
+            // The first thread that waits finds its seat.
+            WaitObj::Unspec | WaitObj::MutexCond => seats.spare.push(Seat::new(domain)?),
+            WaitObj::None | WaitObj::Fd | WaitObj::Yield => {}
             WaitObj::Set | WaitObj::PollFd => return Err(Errno::ENOSYS),
-        };
+        }
         Ok(Self {
             obj,
-            parts,
-            signaled: AtomicBool::new(false),
+            lent: OnceLock::new(),
+            seats: Mutex::new(seats),
         })
     }
 
@@ -52,42 +94,49 @@ impl Wait {
         self.obj
     }
 
-    pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>> {
-        match (&self.parts, self.obj) {
-            (Some(parts), WaitObj::Fd | WaitObj::Unspec) => Ok(parts.epoll.as_fd()),
-            _ => Err(Errno::ENODATA),
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        // They are whole even after a panic.
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The descriptor for the program, readable once there is what it waits for.
+    pub(crate) fn fd<T: Transport, K: Mode>(
+        &self,
+        domain: &Domain<T, K>,
+        what: Waited,
+    ) -> Result<BorrowedFd<'_>> {
+        if !matches!(self.obj, WaitObj::Fd | WaitObj::Unspec) {
+            return Err(Errno::ENODATA);
+        }
+        if let Some(lent) = self.lent.get() {
+            return Ok(lent.epoll.as_fd());
+        }
+        let seat = Seat::new(domain)?;
+        let lent = self.lent.get_or_init(|| seat);
+        let mut state = domain.lock();
+        state.waiters.arm(&lent.bell, what);
+        state.wake_waiters();
+        Ok(lent.epoll.as_fd())
+    }
+
+    /// Ends the wait of every thread, see [`Calls`].
+    pub(crate) fn signal(&self) -> Result<()> {
+        if self.obj == WaitObj::None {
+            return Err(Errno::ENOSYS);
+        }
+        self.seats().calls.call();
+        match self.lent.get() {
+            Some(lent) => lent.bell.signal(),
+            None => Ok(()),
         }
     }
 
-    pub(crate) fn signal(&self) -> Result<()> {
-        let parts = self.parts.as_ref().ok_or(Errno::ENOSYS)?;
-        self.signaled.store(true, Ordering::Release);
-        parts.event.signal()
-    }
-
-    /// Whether [`Wait::signal`] was called since the last time.
-    pub(crate) fn take_signal(&self) -> bool {
-        self.signaled.load(Ordering::Relaxed) && self.signaled.swap(false, Ordering::AcqRel)
-    }
-
-    /// From now on a change wakes; call it with the domain locked and nothing to report.
-    pub(crate) fn arm<T: Transport>(&self, state: &mut State<T>, what: Waited) {
-        let Some(parts) = &self.parts else { return };
-        let same = |w: &Waiter| Arc::ptr_eq(&w.event, &parts.event);
-        state.waiters.retain(|w| !same(w));
-        state.waiters.push(Waiter {
-            what,
-            event: Arc::clone(&parts.event),
-            outside: false,
-        });
-    }
-
-    pub(crate) fn disarm<T: Transport>(&self, state: &mut State<T>) {
-        let Some(parts) = &self.parts else { return };
-        state
-            .waiters
-            .retain(|w| !Arc::ptr_eq(&w.event, &parts.event));
-        state.spare_bells();
+    /// The object closes.
+    pub(crate) fn close<T: Transport>(&self, state: &mut State<T>) {
+        if let Some(lent) = self.lent.get() {
+            state.waiters.disarm(&lent.bell);
+            state.spare_bells();
+        }
     }
 
     /// Whether a program may block on the descriptor: `ready` says that it should not.
@@ -97,30 +146,27 @@ impl Wait {
         what: Waited,
         ready: impl Fn(&mut State<T>) -> bool,
     ) -> Result<()> {
+        if matches!(self.obj, WaitObj::Fd | WaitObj::Unspec) {
+            self.fd(domain, what)?;
+        }
         let mut state = domain.lock();
         state.progress();
         state.poll();
-        if let Some(parts) = &self.parts {
-            parts.event.drain()?;
-        }
-        if self.take_signal() || ready(&mut state) || state.has_dirty() {
+        // The bell stays as it is, for others that sleep on the descriptor.
+        if self.seats().calls.take_left() || ready(&mut state) || state.has_dirty() {
             return Err(Errno::EAGAIN);
         }
-        self.arm(&mut state, what);
-        self.lend(&mut state)
-    }
-
-    /// The program will sleep on the descriptor, unless there is something to do.
-    fn lend<T: Transport>(&self, state: &mut State<T>) -> Result<()> {
-        if !looks::<T>() {
+        let Some(lent) = self.lent.get() else {
             return Ok(());
-        }
-        if state.ask_for_bells() {
-            state.spare_bells();
-            return Err(Errno::EAGAIN);
-        }
-        if let (Some(parts), Some(last)) = (&self.parts, state.waiters.last_mut()) {
-            last.outside = Arc::ptr_eq(&last.event, &parts.event);
+        };
+        lent.bell.drain()?;
+        state.waiters.arm(&lent.bell, what);
+        if looks::<T>() {
+            if state.ask_for_bells() {
+                state.spare_bells();
+                return Err(Errno::EAGAIN);
+            }
+            state.waiters.go_outside(&lent.bell);
         }
         Ok(())
     }
@@ -135,80 +181,97 @@ impl Wait {
         mut ready: impl FnMut(&mut State<T>) -> Option<R>,
     ) -> Result<R> {
         let end = timeout.map(|timeout| clock::now().saturating_add(timeout));
-        let mut events = Events::with_capacity(2);
-        // A short while of polling: what comes soon needs no sleep.
-        let mut polls = 64;
-        loop {
+        let mut seat = None;
+        let mut look = |seat: &Option<Seat>, all: bool| {
             domain.inner.note_activity();
-            {
-                let mut state = domain.lock();
-                state.progress();
-                if let Some(result) = ready(&mut state) {
-                    self.disarm(&mut state);
-                    return Ok(result);
-                }
-                if self.take_signal() {
-                    self.disarm(&mut state);
-                    return Err(Errno::EAGAIN);
-                }
-                if polls == 0 {
-                    state.poll();
-                    if let Some(result) = ready(&mut state) {
-                        self.disarm(&mut state);
-                        return Ok(result);
-                    }
-                    let what = what(&mut state);
-                    self.arm(&mut state, what);
-                }
+            let mut state = domain.lock();
+            state.progress();
+            let mut result = ready(&mut state);
+            if all && result.is_none() {
+                state.poll();
+                result = ready(&mut state);
+            }
+            if let (None, Some(seat)) = (&result, seat) {
+                let what = what(&mut state);
+                state.waiters.arm(&seat.bell, what);
+            }
+            result
+        };
+        let outcome = self.repeat(domain, end, &mut seat, &mut look);
+        if let Some(seat) = seat {
+            let mut state = domain.lock();
+            state.waiters.disarm(&seat.bell);
+            state.spare_bells();
+            drop(state);
+            let mut seats = self.seats();
+            seats.calls.leave(&seat.bell);
+            seats.spare.push(seat);
+        }
+        outcome
+    }
+
+    /// Looks, at all descriptors after a while, and sleeps in between once there is a seat, until
+    /// there is something.
+    fn repeat<T: Transport, K: Mode, R>(
+        &self,
+        domain: &Domain<T, K>,
+        end: Option<Duration>,
+        seat: &mut Option<Seat>,
+        look: &mut impl FnMut(&Option<Seat>, bool) -> Option<R>,
+    ) -> Result<R> {
+        let calls = self.seats().calls.count();
+        let mut events = Events::with_capacity(2);
+        let mut polls = POLLS;
+        loop {
+            if let Some(result) = look(seat, polls == 0) {
+                return Ok(result);
+            }
+            if self.seats().calls.hear(calls) {
+                return Err(Errno::EAGAIN);
             }
             let left = match end {
                 None => None,
                 Some(end) => {
                     let left = end.saturating_sub(clock::now());
                     if left.is_zero() {
-                        self.disarm(&mut domain.lock());
                         return Err(Errno::EAGAIN);
                     }
                     Some(left)
                 }
             };
-            if polls > 0 {
-                polls -= 1;
-                continue;
+            match seat {
+                Some(seat) => seat.sleep(domain, &mut events, left)?,
+                None if polls > 0 => {
+                    polls -= 1;
+                    if polls == 0 {
+                        *seat = self.take_seat(domain);
+                    }
+                }
+                None => std::thread::yield_now(),
             }
-            self.sleep(domain, &mut events, left)?;
         }
     }
 
-    fn sleep<T: Transport, K: Mode>(
-        &self,
-        domain: &Domain<T, K>,
-        events: &mut Events,
-        left: Option<Duration>,
-    ) -> Result<()> {
-        let parts = self.parts.as_ref().filter(|_| self.obj != WaitObj::Yield);
-        if parts.is_some() && domain.inner.fall_asleep() {
-            return Ok(());
+    /// A seat for the calling thread; none where waiting is giving up the processor.
+    #[cold]
+    fn take_seat<T: Transport, K: Mode>(&self, domain: &Domain<T, K>) -> Option<Seat> {
+        if matches!(self.obj, WaitObj::None | WaitObj::Yield) {
+            return None;
         }
-        domain.inner.waiting.fetch_add(1, Ordering::Relaxed);
-        let slept = match parts {
-            Some(parts) => {
-                let slept = parts.epoll.wait(events, left);
-                let _ = parts.event.drain();
-                slept
-            }
-            None => {
-                std::thread::yield_now();
-                Ok(0)
+        let spare = self.seats().spare.pop();
+        let seat = match spare.map_or_else(|| Seat::new(domain), Ok) {
+            Ok(seat) => seat,
+            Err(error) => {
+                log_warn_sparse!(
+                    T,
+                    Cq,
+                    "a thread that waits has no descriptor to sleep on ({error}), and polls; raise \
+                     the limit on open files"
+                );
+                return None;
             }
         };
-        domain.inner.waiting.fetch_sub(1, Ordering::Relaxed);
-        if parts.is_some() {
-            domain.inner.wake_up();
-        }
-        match slept {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(error) => Err(error),
-        }
+        self.seats().calls.enter(&seat.bell);
+        Some(seat)
     }
 }

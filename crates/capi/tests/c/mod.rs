@@ -6,6 +6,7 @@
 pub mod matcher;
 pub mod owner;
 pub mod side;
+pub mod watch;
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
