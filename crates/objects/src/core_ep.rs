@@ -224,7 +224,9 @@ impl<T: Transport, K: Mode> Core<T, K> {
             state.close_stream(id, Errno::ECANCELED);
         }
         if part == Part::Rx {
-            state.engine.fail_receives(srx, NIL, Errno::ECANCELED);
+            state
+                .engine
+                .fail_receives(srx, (NIL, NIL), Errno::ECANCELED);
         }
         state.after();
         self.is_open(part).store(false, Ordering::Release);

@@ -113,8 +113,8 @@ impl<T: Transport> State<T> {
             return;
         }
         if let Some(config) = self.engine.ep(ep).copied() {
-            self.engine
-                .fail_receives(srx, config.rx_cq, Errno::ECANCELED);
+            let to = (config.rx_cq, config.rx_counter);
+            self.engine.fail_receives(srx, to, Errno::ECANCELED);
         }
     }
 

@@ -325,7 +325,7 @@ impl<B: Buffer> Engine<B> {
     pub fn close_srx(&mut self, id: u32) {
         let of_work = |recv: &Recv<B>| recv.work().is_some();
         while let Some(recv) = self.srxs.get_mut(id).and_then(|m| m.take_posted(of_work)) {
-            self.fail_posted(id, NIL, recv, Errno::ECANCELED);
+            self.fail_posted(id, (NIL, NIL), recv, Errno::ECANCELED);
         }
         let Some(mut matcher) = self.srxs.remove(id) else {
             return;

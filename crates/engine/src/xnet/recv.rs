@@ -289,7 +289,7 @@ impl<B: Buffer> Engine<B> {
     pub fn end_recv(&mut self, srx: u32, rx_cq: u32, context: Context, error: Errno) -> Result<()> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         let id = matcher.cancel(context).ok_or(Errno::ENOENT)?;
-        self.fail_posted(srx, rx_cq, id, error);
+        self.fail_posted(srx, (rx_cq, NIL), id, error);
         Ok(())
     }
 
@@ -311,18 +311,20 @@ impl<B: Buffer> Engine<B> {
             .get_mut(config.srx)
             .and_then(|m| m.take_posted(|recv| src.is_specified() && recv.want.src == src))
         {
-            self.fail_posted(config.srx, config.rx_cq, id, error);
+            self.fail_posted(config.srx, (config.rx_cq, config.rx_counter), id, error);
         }
     }
 
-    /// Fails all posted receives of a context.
-    pub fn fail_receives(&mut self, srx: u32, rx_cq: u32, error: Errno) {
+    /// Fails all posted receives of a context, and tells this queue and counter.
+    pub fn fail_receives(&mut self, srx: u32, to: (u32, u32), error: Errno) {
         while let Some(id) = self.srxs.get_mut(srx).and_then(|m| m.take_posted(|_| true)) {
-            self.fail_posted(srx, rx_cq, id, error);
+            self.fail_posted(srx, to, id, error);
         }
     }
 
-    pub(super) fn fail_posted(&mut self, srx: u32, rx_cq: u32, id: u32, error: Errno) {
+    /// Fails a receive, and tells this queue and counter; what the program itself cancels is not
+    /// counted.
+    pub(super) fn fail_posted(&mut self, srx: u32, to: (u32, u32), id: u32, error: Errno) {
         let Some(matcher) = self.srxs.get_mut(srx) else {
             return;
         };
@@ -350,8 +352,13 @@ impl<B: Buffer> Engine<B> {
             prov_errno: error.0,
         });
         if let Some(work) = work {
-            self.end_recv_work(work, (rx_cq, NIL), 0, Err(failed));
-        } else if let Some(cq) = self.cqs.get_mut(rx_cq) {
+            return self.end_recv_work(work, to, 0, Err(failed));
+        }
+        let (cq, counter) = to;
+        if let Some(counter) = self.counters.get_mut(counter) {
+            counter.failure();
+        }
+        if let Some(cq) = self.cqs.get_mut(cq) {
             cq.push_error(failed);
         }
     }

@@ -432,6 +432,31 @@ fn a_message_alone_goes_past_the_queue() {
 }
 
 #[test]
+fn receives_that_nobody_can_fill_any_more_are_counted() {
+    let mut f = Fixture::new();
+    let from = |src| Want {
+        tag: None,
+        src: FiAddr(src),
+    };
+    for (context, src) in [(1, 7), (2, 8), (3, 7)] {
+        f.post(Recv::new(Iov::one(Mem(0x2000, 10)), from(src), context));
+    }
+    f.engine.fail_directed(f.ep, FiAddr(7), Errno::ECONNREFUSED);
+    let refused = Errno::ECONNREFUSED;
+    assert_eq!(f.failed(), [(1, refused), (3, refused)]);
+    assert_eq!(f.engine.counter_mut(f.counter).unwrap().errors, 2);
+    // What the program cancels it knows of.
+    f.recv(4, None, 10);
+    f.engine.cancel(f.srx, f.cq, 4).unwrap();
+    assert_eq!(f.engine.counter_mut(f.counter).unwrap().errors, 2);
+    assert_eq!(f.failed(), [(4, Errno::ECANCELED)]);
+    let to = (f.cq, f.counter);
+    f.engine.fail_receives(f.srx, to, Errno::ECONNRESET);
+    assert_eq!(f.failed(), [(2, Errno::ECONNRESET)]);
+    assert_eq!(f.engine.counter_mut(f.counter).unwrap().errors, 3);
+}
+
+#[test]
 fn a_message_alone_that_is_not_reported_is_left_alone() {
     let mut f = Fixture::new();
     let want = Want {
