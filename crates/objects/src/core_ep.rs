@@ -113,6 +113,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
             ctx_bits: 0,
             peers: HashMap::new(),
             unreached: HashMap::new(),
+            met: Vec::new(),
         };
         Self::open(domain, info, token, Msg::default(), Some(rdm))
     }

@@ -13,12 +13,8 @@ use crate::accept::{read_message, terms, write_message};
 use crate::pulse::{Pulse as _, looks};
 use crate::rdm::advice;
 use crate::state::{State, token};
-use crate::stream::Phase;
+use crate::stream::{BACK, Phase};
 use crate::transport::{Broken, Link as _, Transport};
-
-/// How long a peer on this machine whose connection has ended may take to come back before what
-/// only it can do fails.
-const BACK: Duration = Duration::from_secs(1);
 
 /// How long what waits for such a peer goes on while the program leaves messages of it unread that
 /// stand in the way of others.
@@ -50,7 +46,7 @@ impl<T: Transport> State<T> {
         };
         let ep = stream.ep;
         if let Err(error) = link.take_error() {
-            return self.connect_failed(id, error, &[]);
+            return self.not_reached(id, error);
         }
         if !link.is_connected() {
             return;
@@ -66,6 +62,7 @@ impl<T: Transport> State<T> {
             return;
         };
         stream.phase = Phase::Asked(Box::new(CmReader::new()));
+        stream.deaf_since = None;
         stream.await_answer(clock::now(), answer);
         self.watch(id, |interest| *interest = Interest::READ);
     }
@@ -183,6 +180,17 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// An attempt to connect came to nothing before the peer was there.
+    pub(crate) fn not_reached(&mut self, id: u32, error: Errno) {
+        if let Some(stream) = self.stream(id) {
+            match error {
+                Errno::ECONNREFUSED => _ = stream.deaf_since.get_or_insert_with(clock::now),
+                _ => stream.deaf_since = None,
+            }
+        }
+        self.connect_failed(id, error, &[]);
+    }
+
     /// An attempt to connect came to nothing.
     pub(crate) fn connect_failed(&mut self, id: u32, error: Errno, data: &[u8]) {
         let Some(stream) = self.stream(id) else {
@@ -243,6 +251,8 @@ impl<T: Transport> State<T> {
         );
         if !is_rdm {
             self.msg_lost(id);
+        } else if let Some(rdm) = self.ep(ep).and_then(|ep| ep.rdm.as_mut()) {
+            rdm.part(src);
         }
         self.close_stream(id, error);
         if is_rdm && self.engine.waits_for(ep, src) {

@@ -32,6 +32,26 @@ pub(crate) struct Rdm<T: Transport> {
     pub(crate) peers: HashMap<T::Addr, u32>,
     /// Why peers were not reached to which the program injects; it is not told yet.
     pub(crate) unreached: HashMap<T::Addr, Errno>,
+    /// By fabric address, whether there was a connection, which ended.
+    pub(crate) met: Vec<bool>,
+}
+
+impl<T: Transport> Rdm<T> {
+    /// The connection with a peer has ended: where nobody listens any more, its process has too.
+    pub(crate) fn part(&mut self, addr: FiAddr) {
+        let Some(index) = usize::try_from(addr.0).ok().filter(|_| addr.is_specified()) else {
+            return;
+        };
+        if self.met.len() <= index {
+            self.met.resize(index + 1, false);
+        }
+        self.met[index] = true;
+    }
+
+    fn has_met(&self, addr: FiAddr) -> bool {
+        let index = usize::try_from(addr.0).ok();
+        index.and_then(|index| self.met.get(index)) == Some(&true)
+    }
 }
 
 /// A context of a peer, as it stands in an address vector.
@@ -158,11 +178,14 @@ impl<T: Transport> State<T> {
     fn connect_rdm(&mut self, ep: u32, peer: T::Addr, to: Named) -> Result<u32> {
         let id = self.open_stream(ep, to, peer.clone())?;
         let deadline = clock::now() + self.tunables().timeout;
+        let mut met = false;
+        if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
+            met = rdm.has_met(to.addr);
+            rdm.peers.insert(peer, id);
+        }
         if let Some(stream) = self.stream(id) {
             stream.deadline = Some(deadline);
-        }
-        if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
-            rdm.peers.insert(peer, id);
+            stream.met = met;
         }
         self.start_timer();
         match self.attempt(id) {
@@ -172,7 +195,7 @@ impl<T: Transport> State<T> {
                 self.close_stream(id, error);
                 return Err(error);
             }
-            Err(error) => self.connect_failed(id, error, &[]),
+            Err(error) => self.not_reached(id, error),
             Ok(()) => {}
         }
         Ok(id)
@@ -181,7 +204,7 @@ impl<T: Transport> State<T> {
     /// Starts to connect a stream that waits.
     pub(crate) fn try_connect(&mut self, id: u32) {
         if let Err(error) = self.attempt(id) {
-            self.connect_failed(id, error, &[]);
+            self.not_reached(id, error);
         }
     }
 
@@ -380,6 +403,10 @@ impl<T: Transport> State<T> {
             if let Some(route) = state.routes.get_mut(addr.0 as usize) {
                 *route = NIL;
             }
+            let met = state.rdm.as_mut().map(|rdm| &mut rdm.met);
+            if let Some(met) = met.and_then(|met| met.get_mut(addr.0 as usize)) {
+                *met = false;
+            }
             for (id, _) in self.connections_with(ep, peer) {
                 self.engine.set_source(id, FiAddr::NOTAVAIL);
             }
@@ -414,7 +441,7 @@ impl<T: Transport> State<T> {
             return false;
         };
         let pause = stream.retry_pause.unwrap_or(FIRST_RETRY);
-        if now + pause >= deadline {
+        if now + pause >= stream.until(deadline) {
             return false;
         }
         stream.link = None;

@@ -9,6 +9,10 @@ use ripstop_os::Interest;
 use crate::stage::Stage;
 use crate::transport::{Link, Transport};
 
+/// How long a peer whose connection has ended may take to listen again before what only it can do
+/// fails.
+pub(crate) const BACK: Duration = Duration::from_secs(1);
+
 /// How far a stream has come.
 #[derive(Debug)]
 pub(crate) enum Phase {
@@ -73,6 +77,10 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) injects_wait: bool,
     /// When to connect again.
     pub(crate) retry: Option<Duration>,
+    /// There was a connection with this peer before, which ended.
+    pub(crate) met: bool,
+    /// Since when nobody listens there.
+    pub(crate) deaf_since: Option<Duration>,
     /// How long to wait after the next failure.
     pub(crate) retry_pause: Option<Duration>,
     /// The peer takes nothing any more; what it sent before is still read.
@@ -111,6 +119,8 @@ impl<T: Transport> Stream<T> {
             tell: None,
             injects_wait: false,
             retry: None,
+            met: false,
+            deaf_since: None,
             retry_pause: None,
             write_ended: false,
             partial_since: None,
@@ -143,6 +153,15 @@ impl<T: Transport> Stream<T> {
         if let Some(left) = self.left.take() {
             self.deadline = self.deadline.map(|_| now + left);
         }
+    }
+
+    /// How long attempts to connect are repeated: less long where nobody listens any more.
+    pub(crate) fn until(&self, deadline: Duration) -> Duration {
+        let back = self
+            .deaf_since
+            .filter(|_| self.met)
+            .map(|since| since + BACK);
+        back.map_or(deadline, |back| back.min(deadline))
     }
 
     /// There is only so much time left to connect, with or without an answer under way.
