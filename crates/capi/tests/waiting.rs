@@ -68,7 +68,7 @@ fn interface(provider: &CStr, progress: fi_progress) -> Info {
     let tcp = provider == c"tcp";
     let hints = Info::hints();
     hints.ep().type_ = FI_EP_RDM;
-    hints.get().caps = FI_MSG;
+    hints.get().caps = FI_MSG | FI_TAGGED | FI_FENCE;
     hints.get().addr_format = if tcp { FI_SOCKADDR_IN } else { FI_ADDR_STR };
     hints.domain().threading = FI_THREAD_SAFE;
     hints.domain().data_progress = progress;
@@ -566,5 +566,86 @@ fn threads_that_read_one_event_queue_miss_nothing() {
         assert_eq!(close(domain), 0);
         assert_eq!(close(queue), 0);
         assert_eq!(close(fabric), 0);
+    }
+}
+
+fn tagged(ep: *mut fid_ep, to: fi_addr_t, tag: u64, iov: &[iovec], flags: u64) -> isize {
+    let message = fi_msg_tagged {
+        msg_iov: iov.as_ptr(),
+        iov_count: iov.len(),
+        addr: to,
+        tag,
+        ..Default::default()
+    };
+    op!(
+        ep,
+        tagged.sendmsg,
+        &raw const message,
+        flags | FI_COMPLETION
+    )
+}
+
+/// A message had no room, was written after all, and what is fenced behind it waits for the peer:
+/// whoever sleeps until then is not kept awake by the room there is.
+#[test]
+fn what_waits_for_an_acknowledgement_lets_sleep() {
+    for provider in PROVIDERS {
+        let here = End::open(provider, FI_PROGRESS_MANUAL, FI_WAIT_FD);
+        let there = End::open(provider, FI_PROGRESS_MANUAL, FI_WAIT_NONE);
+        let to = here.meet(&there);
+        there.meet(&here);
+        let large = vec![7_u8; 32 << 20];
+        let mut got = vec![0_u8; large.len()];
+        let (from, into) = (large.as_ptr().cast(), got.as_mut_ptr().cast());
+        let any = FI_ADDR_UNSPEC;
+        assert_eq!(op!(there.ep, msg.recv, into, got.len(), NONE, any, NONE), 0);
+        // Nothing is posted there for the first, which waits for that.
+        let first = [iovec {
+            iov_base: large.as_ptr().cast_mut().cast(),
+            iov_len: 1 << 20,
+        }];
+        post(here.cq, || tagged(here.ep, to, 1, &first, 0));
+        post(here.cq, || {
+            op!(here.ep, msg.send, from, large.len(), NONE, to, NONE)
+        });
+        post(here.cq, || tagged(here.ep, to, 2, &[], FI_FENCE));
+        let progress = || {
+            let read = op!(here.cq, ops.read, ptr::null_mut(), 0);
+            assert!(read == AGAIN || read == 0, "{read}");
+        };
+        // Who sends makes progress on its own until it is told that all was written.
+        let _: fi_cq_entry = completion_with(here.cq, || {
+            op!(there.cq, ops.read, ptr::null_mut(), 0);
+        });
+        let _: fi_cq_entry = completion(there.cq);
+        let mut fd: c_int = -1;
+        assert_eq!(control(here.cq, FI_GETWAIT, &mut fd), 0);
+        let mut fids = [here.cq.cast::<fid>()];
+        until("nothing more to do", || {
+            let safe = op!(here.fabric, ops.trywait, fids.as_mut_ptr(), 1);
+            (safe == 0).then_some(())
+        });
+        let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+        let mut fds = [PollFd::new(&borrowed, PollFlags::IN)];
+        let now = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        assert_eq!(
+            rustix::event::poll(&mut fds, Some(&now)),
+            Ok(0),
+            "{provider:?}"
+        );
+        // And goes on once the peer says so.
+        for tag in [1, 2] {
+            let len = if tag == 1 { 1 << 20 } else { 0 };
+            let posted = op!(there.ep, tagged.recv, into, len, NONE, any, tag, 0, NONE);
+            assert_eq!(posted, 0);
+            let _: fi_cq_entry = completion_with(there.cq, progress);
+            let _: fi_cq_entry = completion_with(here.cq, || {
+                op!(there.cq, ops.read, ptr::null_mut(), 0);
+            });
+        }
+        assert!(got == large);
     }
 }

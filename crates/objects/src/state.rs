@@ -570,14 +570,12 @@ impl<T: Transport> State<T> {
                 return;
             }
             if !conn.has_output() {
-                if conn.has_deferred() {
-                    if self.replay(id) {
-                        continue;
-                    }
-                    return;
+                let waits = stream.interest.write;
+                if conn.has_deferred() && self.replay(id) {
+                    continue;
                 }
-                if stream.interest.write {
-                    self.watch(id, |interest| interest.write = false);
+                if waits {
+                    self.await_no_room(id);
                 }
                 return;
             }
@@ -609,6 +607,16 @@ impl<T: Transport> State<T> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Nothing is to be written: room is not watched for. What is deferred waits for something else,
+    /// such as the peer's acknowledgement, and would keep everybody awake who sleeps until then.
+    #[cold]
+    fn await_no_room(&mut self, id: u32) {
+        let flushed = self.engine.conn(id).is_some_and(|conn| !conn.has_output());
+        if flushed && self.stream(id).is_some_and(|stream| stream.is_up()) {
+            self.watch(id, |interest| interest.write = false);
         }
     }
 
