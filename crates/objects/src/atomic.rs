@@ -97,7 +97,7 @@ impl<T: Transport> State<T> {
             context: 0,
             completion: false,
             inject: true,
-            level: Level::Sent,
+            level: state.injected_level(RmaKind::Atomic),
             work: false,
         };
         if self.atomic_mapped(ep, peer, &atomic) {

@@ -16,6 +16,7 @@ use ripstop_mem::UserBuf;
 use ripstop_os::clock;
 use ripstop_types::{Errno, FiAddr, Result};
 
+use crate::post::ACKED;
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
 
@@ -156,7 +157,7 @@ impl<T: Transport> State<T> {
             context: 0,
             completion: false,
             inject: true,
-            ack: false,
+            ack: state.counted && state.tx_flags.intersects(ACKED),
             work: false,
         };
         self.post(ep, dest, &send, false, written)

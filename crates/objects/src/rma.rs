@@ -12,7 +12,7 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
 
 use crate::small::OTHERWISE;
-use crate::state::State;
+use crate::state::{EpState, State};
 use crate::transport::{Link as _, Transport};
 
 /// How long a region that is closed waits for what peers do there, once for those that have mapped
@@ -205,7 +205,7 @@ impl<T: Transport> State<T> {
             context: 0,
             completion: false,
             inject: true,
-            level: Level::Sent,
+            level: state.injected_level(RmaKind::Write),
             work: false,
         };
         if self.rma_mapped(ep, peer, &rma) {
@@ -363,6 +363,18 @@ impl<T: Transport> State<T> {
         self.engine.close_mr(id);
         self.after();
         true
+    }
+}
+
+impl<T: Transport> EpState<T> {
+    /// When an injected write or atomic is done: its call takes no flags, so those of the endpoint
+    /// hold. Where nothing counts it nobody learns that a peer has placed it, and no peer is asked
+    /// to say so.
+    pub(crate) fn injected_level(&self, kind: RmaKind) -> Level {
+        match level(kind, self.tx_flags) {
+            Level::Delivered if !self.writes_counted => Level::Sent,
+            level => level,
+        }
     }
 }
 

@@ -69,7 +69,10 @@ impl Calls {
             ..Self::default()
         };
         if ep.has_tx {
-            small.inject = bound(inject, ep.inject_size);
+            // What is counted once the peer has it is noted before it is written.
+            if !(ep.counted && ep.tx_flags.intersects(ACKED)) {
+                small.inject = bound(inject, ep.inject_size);
+            }
             small.send = bound(send, ep.max_msg_size);
             if ep.has_rma && !ep.writes_counted && T::Link::GATHERS {
                 small.write = bound(send, ep.max_msg_size);

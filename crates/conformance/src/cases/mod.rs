@@ -10,6 +10,7 @@ mod contexts;
 mod cq;
 mod eq;
 mod getinfo;
+mod levels;
 mod mr;
 mod msg;
 mod objects;
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Case> {
         contexts::CASES.to_vec(),
         cq::cases(),
         cntr::CASES.to_vec(),
+        levels::CASES.to_vec(),
         sets::CASES.to_vec(),
         msg::cases(),
         tagged::cases(),
