@@ -8,10 +8,11 @@ use ripstop_mem::{UserBuf, atomic};
 use ripstop_types::{
     AtomicKind, AtomicOp, Context, Datatype, Errno, FiAddr, Flags, Result, RmaIov,
 };
-use ripstop_wire::xnet::base::RmaIovs;
+use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs};
 
 use crate::rma::level;
-use crate::state::State;
+use crate::stage::STAGE;
+use crate::state::{EpState, State};
 use crate::transport::Transport;
 
 impl<T: Transport> State<T> {
@@ -32,8 +33,10 @@ impl<T: Transport> State<T> {
         }
         let given = call.flags.unwrap_or(state.tx_flags);
         let plain = call.kind == AtomicKind::Plain;
-        let inject = plain && given.contains(Flags::INJECT);
-        if inject && operand.len() > state.inject_size as u64 {
+        let compare = Iov::new(call.compare)?;
+        // Results are written later whatever the flags say.
+        let inject = given.contains(Flags::INJECT);
+        if inject && !state.injects(operand.len(), compare.len()) {
             return Err(Errno::EMSGSIZE);
         }
         let mut atomic = Atomic {
@@ -41,7 +44,7 @@ impl<T: Transport> State<T> {
             datatype: call.datatype,
             op: call.op,
             operand,
-            compare: Iov::new(call.compare)?,
+            compare,
             result: Iov::new(call.result)?,
             remote: RmaIovs::new(call.remote).map_err(|_| Errno::EINVAL)?,
             data: call.data,
@@ -204,6 +207,16 @@ impl<T: Transport> State<T> {
                 .map_err(|_| Errno::EINVAL)?;
         }
         Ok(())
+    }
+}
+
+impl<T: Transport> EpState<T> {
+    /// Whether operands of so many bytes, and as many to compare with, are copied by the call that
+    /// posts them: each up to the longest inject, and both as far as the staging buffer has room.
+    pub(crate) const fn injects(&self, operand: u64, compare: u64) -> bool {
+        let most = self.inject_size as u64;
+        let room = (STAGE - MAX_HEADER) as u64;
+        operand <= most && compare <= most && operand.saturating_add(compare) <= room
     }
 }
 

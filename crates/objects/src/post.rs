@@ -189,7 +189,7 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         let inline = match plan {
             SendPlan::Stage { inline, .. } => *inline,
-            SendPlan::Defer { slot } => return self.defer(id, &send.iov, *slot),
+            SendPlan::Defer { slot } => return self.defer(id, [&send.iov, &Iov::EMPTY], *slot),
         };
         self.stage(id, send, plan)?;
         if self.burst == 0 {
@@ -261,9 +261,15 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Keeps a message until its connection is up. A connected endpoint sends none before.
+    /// Keeps a message until its connection is up, with copies of both parts of its payload where
+    /// there is a slot for them. A connected endpoint sends none before.
     #[cold]
-    pub(crate) fn defer(&mut self, id: u32, iov: &Iov<UserBuf>, slot: u32) -> Result<()> {
+    pub(crate) fn defer(
+        &mut self,
+        id: u32,
+        [first, second]: [&Iov<UserBuf>; 2],
+        slot: u32,
+    ) -> Result<()> {
         let ep = self.stream(id).map(|stream| stream.ep);
         let is_msg = ep.and_then(|ep| self.ep(ep)).is_some_and(|ep| ep.is_msg);
         if is_msg && !self.engine.conn(id).is_some_and(|conn| conn.is_up()) {
@@ -271,7 +277,7 @@ impl<T: Transport> State<T> {
             return Err(Errno::ENOTCONN);
         }
         if slot != NIL
-            && let Err(error) = self.fill_slot(slot, iov.segments())
+            && let Err(error) = self.fill_slot(slot, [first.segments(), second.segments()])
         {
             self.engine.take_back(id);
             return Err(error);

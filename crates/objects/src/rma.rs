@@ -275,7 +275,7 @@ impl<T: Transport> State<T> {
         };
         let staged = match plan {
             RmaPlan::Stage(staged) => staged,
-            RmaPlan::Defer { slot } => return self.defer(id, payload[0], slot),
+            RmaPlan::Defer { slot } => return self.defer(id, payload, slot),
         };
         let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
             return Err(Errno::ENOTCONN);

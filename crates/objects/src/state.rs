@@ -626,11 +626,12 @@ impl<T: Transport> State<T> {
     }
 
     /// Fills a slot from user memory.
-    pub(crate) fn fill_slot(&mut self, slot: u32, segments: &[UserBuf]) -> Result<()> {
-        let total: usize = segments.iter().map(|s| s.len()).sum();
+    pub(crate) fn fill_slot(&mut self, slot: u32, parts: [&[UserBuf]; 2]) -> Result<()> {
+        let segments = || parts.into_iter().flatten();
+        let total: usize = segments().map(|s| s.len()).sum();
         let memory = self.slots.make(slot, total as u64)?;
         let mut at = 0;
-        for segment in segments {
+        for segment in segments() {
             at += ripstop_mem::copy_in(&mut memory[at..], *segment);
         }
         Ok(())

@@ -318,15 +318,31 @@ impl Data {
         matches!(self.call, Call::Recv(_))
     }
 
-    /// Copies the payload, whose memory is the caller's again after the call.
+    /// What an atomic compares with.
+    fn compare(&self) -> &[UserBuf] {
+        match &self.call {
+            Call::Atomic(atomic) => &atomic.compare,
+            _ => &[],
+        }
+    }
+
+    /// Copies the payload and what is compared with, whose memory is the caller's again after the
+    /// call.
     fn copy_payload(&mut self) {
-        let mut bytes = vec![0; self.iov.len() as usize];
+        let len = self.iov.len() as usize;
+        let more: usize = self.compare().iter().map(|buf| buf.len()).sum();
+        let mut bytes = vec![0; len + more];
         let mut at = 0;
-        for segment in self.iov.segments() {
+        for segment in self.iov.segments().iter().chain(self.compare()) {
             at += copy_in(&mut bytes[at..], *segment);
         }
         let copy = Parked::park(bytes);
-        self.iov = Iov::one(copy.buf());
+        self.iov = Iov::one(copy.buf().first(len));
+        if let Call::Atomic(atomic) = &mut self.call
+            && !atomic.compare.is_empty()
+        {
+            atomic.compare = vec![copy.buf().skip(len)];
+        }
         self.copy = Some(copy);
     }
 
@@ -400,7 +416,7 @@ impl<T: Transport> State<T> {
             Call::Send(_) => (true, true),
             Call::Recv(_) => return Ok(()),
             Call::Rma(kind) => (ep.has_rma, *kind == RmaKind::Write),
-            Call::Atomic(atomic) => (ep.has_atomics, atomic.kind == AtomicKind::Plain),
+            Call::Atomic(_) => (ep.has_atomics, true),
             Call::Collective(_) if ep.has_coll => return Ok(()),
             Call::Collective(_) => (false, false),
         };
@@ -408,6 +424,10 @@ impl<T: Transport> State<T> {
             return Err(Errno::ENOSYS);
         }
         let inject = injects && data.flags.unwrap_or(ep.tx_flags).contains(Flags::INJECT);
+        let compare = data.compare().iter().map(|buf| buf.len() as u64).sum();
+        if inject && compare > 0 && !ep.injects(data.iov.len(), compare) {
+            return Err(Errno::EMSGSIZE);
+        }
         let most = match inject {
             true => ep.inject_size.min(ep.max_msg_size),
             false => ep.max_msg_size,

@@ -296,7 +296,11 @@ pub struct Pair {
 impl Pair {
     /// Both use one queue of this format.
     pub fn open(format: fi_cq_format, wait: fi_wait_obj, change: impl FnOnce(&Info)) -> Self {
-        let info = loopback(FI_EP_RDM, change);
+        Self::of(loopback(FI_EP_RDM, change), format, wait)
+    }
+
+    /// As `open`, of this interface.
+    pub fn of(info: Info, format: fi_cq_format, wait: fi_wait_obj) -> Self {
         let fabric = fabric(&info);
         let domain = domain(fabric, &info);
         let av = av(domain, FI_AV_UNSPEC, 0);

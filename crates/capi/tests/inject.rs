@@ -1,0 +1,243 @@
+//! A C program that uses its buffers again as soon as a call with `FI_INJECT` has returned.
+// Everything a C program does is unsafe; the tests keep to what the man pages ask.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::macro_metavars_in_unsafe
+)]
+
+mod c;
+
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr;
+
+use c::*;
+use ripstop_abi::*;
+
+unsafe extern "C" {
+    fn strdup(text: *const c_char) -> *mut c_char;
+}
+
+const NONE: *mut c_void = ptr::null_mut();
+const KEY: u64 = 5;
+const OFTEN: u64 = 40;
+
+/// Endpoints of one domain, which is not asked for progress while a call returns.
+fn open(provider: &CStr) -> Pair {
+    let hints = Info::hints();
+    hints.ep().type_ = FI_EP_RDM;
+    hints.get().caps = FI_MSG | FI_RMA | FI_ATOMIC | FI_TRIGGER;
+    hints.domain().mr_mode = 0;
+    hints.domain().threading = FI_THREAD_DOMAIN;
+    hints.domain().data_progress = FI_PROGRESS_MANUAL;
+    hints.domain().control_progress = FI_PROGRESS_MANUAL;
+    hints.fabric().prov_name = unsafe { strdup(provider.as_ptr()) };
+    let info = match provider {
+        _ if provider == c"tcp" => {
+            hints.get().addr_format = FI_SOCKADDR_IN;
+            getinfo(NOW, Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints))
+        }
+        _ => getinfo(NOW, None, None, 0, Some(&hints)),
+    };
+    Pair::of(info.unwrap(), FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE)
+}
+
+struct Run {
+    pair: Pair,
+    mr: *mut fid_mr,
+    target: Box<[u64; 2]>,
+}
+
+impl Run {
+    fn new(provider: &CStr) -> Self {
+        let pair = open(provider);
+        let mut target = Box::new([0_u64; 2]);
+        let mut mr = ptr::null_mut();
+        let access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+        let reg = unsafe { (*(*pair.domain).mr).reg.unwrap() };
+        let (domain, start) = (pair.domain.cast(), target.as_mut_ptr().cast::<c_void>());
+        let code = unsafe { reg(domain, start, 16, access, 0, KEY, 0, &mut mr, NONE) };
+        assert_eq!(code, 0);
+        Self { pair, mr, target }
+    }
+
+    /// What the peer's memory holds now.
+    fn word(&self) -> u64 {
+        unsafe { self.target.as_ptr().read_volatile() }
+    }
+
+    /// Carries out an atomic of a kind with flags, and overwrites what it was given at once. The
+    /// result is there when the operation is done.
+    fn atomic(
+        &self,
+        kind: usize,
+        op: fi_op,
+        given: [u64; 2],
+        flags: u64,
+        was: &mut u64,
+        ctx: *mut c_void,
+    ) {
+        let [mut operand, mut compare] = given;
+        let part = |word: *mut u64| fi_ioc {
+            addr: word.cast(),
+            count: 1,
+        };
+        let place = fi_rma_ioc {
+            addr: 0,
+            count: 1,
+            key: KEY,
+        };
+        let operands = part(&mut operand);
+        let (compares, mut results) = (part(&mut compare), part(was));
+        let msg = fi_msg_atomic {
+            msg_iov: &operands,
+            iov_count: 1,
+            addr: self.pair.addrs[1],
+            rma_iov: &place,
+            rma_iov_count: 1,
+            datatype: FI_UINT64,
+            op,
+            context: ctx,
+            ..Default::default()
+        };
+        let ep = self.pair.eps[0];
+        let no = ptr::null_mut();
+        post(self.pair.cq, || match kind {
+            0 => op!(ep, atomic.writemsg, &msg, flags),
+            1 => op!(ep, atomic.readwritemsg, &msg, &mut results, no, 1, flags),
+            _ => op!(
+                ep,
+                atomic.compwritemsg,
+                &msg,
+                &compares,
+                no,
+                1,
+                &mut results,
+                no,
+                1,
+                flags
+            ),
+        });
+        for word in [&mut operand, &mut compare] {
+            unsafe { ptr::from_mut(word).write_volatile(0xEEEE_EEEE_EEEE_EEEE) };
+        }
+    }
+
+    fn done(&self) {
+        let _entry: fi_cq_entry = completion(self.pair.cq);
+    }
+
+    fn close(self) {
+        assert_eq!(close(self.mr), 0);
+    }
+}
+
+/// Additions and exchanges, the first of them before there is a connection.
+fn operands_are_copied(provider: &CStr) {
+    let run = Run::new(provider);
+    let mut was = vec![u64::MAX; OFTEN as usize];
+    let flags = FI_INJECT | FI_COMPLETION;
+    for (i, was) in (0..).zip(was.iter_mut()) {
+        match i % 3 {
+            0 => run.atomic(2, FI_CSWAP, [i + 1, i], flags, was, NONE),
+            1 => run.atomic(1, FI_SUM, [1, 0], flags, was, NONE),
+            _ => run.atomic(0, FI_SUM, [1, 0], flags, was, NONE),
+        }
+    }
+    for _ in 0..OFTEN {
+        run.done();
+    }
+    for (i, was) in (0..).zip(&was) {
+        assert!(i % 3 == 2 || *was == i, "operation {i} found {was}");
+    }
+    // A plain one is done before the peer has it.
+    until("the sum", || {
+        (run.word() == OFTEN).then_some(run.progress())
+    });
+    run.close();
+}
+
+impl Run {
+    fn progress(&self) {
+        let code = op!(self.pair.cq, ops.read, NONE, 0);
+        assert!(code == 0 || code == -(FI_EAGAIN as isize), "{code}");
+    }
+}
+
+#[test]
+fn tcp_copies_operands() {
+    operands_are_copied(c"tcp");
+}
+
+#[test]
+fn shm_copies_operands() {
+    operands_are_copied(c"shm");
+}
+
+fn triggered_operands_are_copied(provider: &CStr) {
+    let run = Run::new(provider);
+    let go = cntr(run.pair.domain);
+    let mut context = fi_triggered_context2 {
+        event_type: FI_TRIGGER_THRESHOLD,
+        trigger: fi_triggered_context2_trigger {
+            threshold: fi_trigger_threshold {
+                cntr: go,
+                threshold: 1,
+            },
+        },
+    };
+    let context = ptr::from_mut(&mut context).cast();
+    let flags = FI_INJECT | FI_COMPLETION | FI_TRIGGER;
+    let (mut first, mut second) = (9, 9);
+    run.atomic(2, FI_CSWAP, [7, 0], flags, &mut first, context);
+    run.atomic(1, FI_SUM, [3, 0], flags, &mut second, context);
+    assert_eq!(run.word(), 0);
+    assert_eq!(op!(go, ops.add, 1), 0);
+    run.done();
+    run.done();
+    assert_eq!((first, second, run.word()), (0, 7, 10));
+    assert_eq!(close(go), 0);
+    run.close();
+}
+
+#[test]
+fn tcp_copies_operands_of_triggered_atomics() {
+    triggered_operands_are_copied(c"tcp");
+}
+
+#[test]
+fn shm_copies_operands_of_triggered_atomics() {
+    triggered_operands_are_copied(c"shm");
+}
+
+/// Operands longer than the longest inject are refused, each by itself; results may be longer.
+#[test]
+fn what_is_too_long_to_be_copied_is_refused() {
+    let run = Run::new(c"tcp");
+    let most = run.pair.info.tx().inject_size;
+    let mut room = vec![0_u64; most / 8 + 1];
+    let start: *mut c_void = room.as_mut_ptr().cast();
+    let place = fi_rma_ioc {
+        addr: 0,
+        count: room.len(),
+        key: KEY,
+    };
+    let part = fi_ioc {
+        addr: start,
+        count: room.len(),
+    };
+    let msg = fi_msg_atomic {
+        msg_iov: &part,
+        iov_count: 1,
+        addr: run.pair.addrs[1],
+        rma_iov: &place,
+        rma_iov_count: 1,
+        datatype: FI_UINT64,
+        op: FI_SUM,
+        ..Default::default()
+    };
+    let (ep, no, mut result) = (run.pair.eps[0], ptr::null_mut(), part);
+    let code = op!(ep, atomic.readwritemsg, &msg, &mut result, no, 1, FI_INJECT);
+    assert_eq!(code, -FI_EMSGSIZE as isize);
+    run.close();
+}
