@@ -84,6 +84,16 @@ pub const fn is_rma_target(caps: Flags) -> bool {
     caps.intersects(remote) || !caps.intersects(RMA_DIRECTIONS)
 }
 
+/// Whether an endpoint with `caps` can start reads, writes or atomics: RMA or atomics that are
+/// not restricted to the target's side. One that may do either may do both, as in C.
+#[must_use]
+pub const fn is_rma_initiator(caps: Flags) -> bool {
+    if !caps.intersects(Flags::RMA.union(Flags::ATOMIC)) {
+        return false;
+    }
+    caps.intersects(Flags::READ.union(Flags::WRITE)) || !caps.intersects(RMA_DIRECTIONS)
+}
+
 /// The capabilities to enable.
 ///
 /// `of_info` are those of the whole interface, `asked` those in the hints (empty for no
@@ -133,5 +143,15 @@ mod tests {
         ));
         assert!(!is_rma_target(Flags::RMA | Flags::WRITE));
         assert!(!is_rma_target(Flags::MSG));
+    }
+
+    #[test]
+    fn initiators_need_no_send() {
+        assert!(is_rma_initiator(Flags::RMA | Flags::RECV));
+        assert!(is_rma_initiator(Flags::ATOMIC | Flags::WRITE | Flags::RECV));
+        let target = Flags::RMA | Flags::REMOTE_READ | Flags::REMOTE_WRITE;
+        assert!(!is_rma_initiator(target | Flags::SEND));
+        assert!(is_rma_initiator(target | Flags::READ));
+        assert!(!is_rma_initiator(Flags::MSG | Flags::SEND));
     }
 }

@@ -25,12 +25,7 @@ impl<T: Transport> State<T> {
         work: Option<u32>,
     ) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
-        if !state.has_tx {
-            return Err(Errno::EOPBADSTATE);
-        }
-        if !state.has_atomics {
-            return Err(Errno::ENOSYS);
-        }
+        state.may_start(state.has_atomics)?;
         let given = call.flags.unwrap_or(state.tx_flags);
         let plain = call.kind == AtomicKind::Plain;
         let compare = Iov::new(call.compare)?;
@@ -79,12 +74,7 @@ impl<T: Transport> State<T> {
         peer: FiAddr,
     ) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
-        if !state.has_tx {
-            return Err(Errno::EOPBADSTATE);
-        }
-        if !state.has_atomics {
-            return Err(Errno::ENOSYS);
-        }
+        state.may_start(state.has_atomics)?;
         if operand.len() > state.inject_size {
             return Err(Errno::EMSGSIZE);
         }

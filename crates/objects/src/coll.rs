@@ -100,7 +100,7 @@ impl<T: Transport> State<T> {
         if !state.has_coll {
             return Err(Errno::ENOSYS);
         }
-        if !state.has_tx || !(state.has_rx || state.peer_rx) {
+        if !state.tx_ready {
             return Err(Errno::EOPBADSTATE);
         }
         let eq = state.msg.eq.clone().ok_or(Errno::ENOEQ)?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ripstop_core::Info;
 use ripstop_core::provider::Token;
+use ripstop_core::{Info, caps};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::EpConfig;
@@ -138,6 +138,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
             source_err: info.caps.contains(Flags::SOURCE_ERR) && !is_msg,
             ..EpConfig::NONE
         })?;
+        let initiates = caps::is_rma_initiator(info.caps);
         let ep = EpState {
             token,
             routes: Vec::new(),
@@ -146,11 +147,12 @@ impl<T: Transport, K: Mode> Core<T, K> {
             max_msg_size: info.ep.max_msg_size,
             tx_flags: info.tx.op_flags & TX_FLAGS,
             rx_flags: info.rx.op_flags & RX_FLAGS,
-            has_rma: info.caps.contains(Flags::RMA),
-            has_atomics: info.caps.contains(Flags::ATOMIC),
+            has_rma: initiates && info.caps.contains(Flags::RMA),
+            has_atomics: initiates && info.caps.contains(Flags::ATOMIC),
             has_coll: info.caps.contains(Flags::COLLECTIVE) && !is_msg,
             tx_selective: false,
             rx_selective: false,
+            tx_ready: false,
             has_tx: false,
             has_rx: false,
             dscp,
@@ -198,7 +200,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
         let srx = ep.srx;
         match part {
             Part::Rx => ep.has_rx = false,
-            Part::Tx | Part::Whole => ep.has_tx = false,
+            Part::Tx | Part::Whole => (ep.tx_ready, ep.has_tx) = (false, false),
         }
         state.settle(self.id);
         state.engine.change_ep(self.id, |config| match part {

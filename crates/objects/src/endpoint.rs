@@ -7,7 +7,7 @@ use ripstop_core::provider::{
     self, AtomicCall, CollCall, DataCall, Direction, EpOption, JoinCall, RecvKind, RmaCall,
     SendKind, Threshold, Token,
 };
-use ripstop_core::{Address, EventQueue, Info};
+use ripstop_core::{Address, EventQueue, Info, caps};
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::Basis;
@@ -173,7 +173,8 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         Ok(bound)
     }
 
-    /// Whether it sends, and whether it receives.
+    /// Whether it sends, and whether it receives; what it does to the memory of peers is restricted
+    /// apart from that.
     fn directions(&self) -> (bool, bool) {
         match self.part {
             Part::Whole => (
@@ -183,6 +184,20 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
             Part::Tx => (true, false),
             Part::Rx => (false, true),
         }
+    }
+}
+
+impl<T: Transport, K: Mode> Endpoint<T, K> {
+    /// Why it cannot be enabled: what it does, and the flag that binds what is told of that.
+    #[cold]
+    fn no_cq(&self, does: &str, flag: &str) -> Errno {
+        log_warn!(
+            T,
+            EpCtrl,
+            "an endpoint with these capabilities {does}, but has no completion queue or counter for \
+             that: bind one with {flag}, or ask fi_getinfo for fewer capabilities"
+        );
+        Errno::ENOCQ
     }
 }
 
@@ -346,13 +361,21 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             return Ok(());
         }
         let (sends, receives) = self.directions();
-        if sends && bound.tx_cq.is_none() && bound.counting.tx_counters() == [NIL; 3] {
-            return Err(Errno::ENOCQ);
+        let messages = self.caps.intersects(Flags::MSG | Flags::TAGGED);
+        let initiates = caps::is_rma_initiator(self.caps);
+        let starts = match self.part {
+            Part::Whole => sends && messages || initiates || self.caps.contains(Flags::COLLECTIVE),
+            Part::Tx => true,
+            Part::Rx => false,
+        };
+        let told = bound.tx_cq.is_some() || bound.counting.tx_counters() != [NIL; 3];
+        if starts && !told {
+            return Err(self.no_cq("sends, reads or writes", "FI_TRANSMIT"));
         }
         let reports = bound.rx_cq.is_some() || bound.counting.rx_counters() != [NIL; 3];
         // What only peers start needs no queue here.
-        if receives && !reports && self.caps.intersects(Flags::MSG | Flags::TAGGED) {
-            return Err(Errno::ENOCQ);
+        if receives && messages && !reports {
+            return Err(self.no_cq("receives", "FI_RECV"));
         }
         if self.ep_type == EpType::Msg && bound.eq.is_none() {
             return Err(Errno::ENOEQ);
@@ -377,11 +400,11 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             self.core.listen(&mut state, av)?;
         }
         state.engine.change_ep(self.id, |config| {
-            if sends || self.part == Part::Whole {
+            if self.part != Part::Rx {
                 config.tx_cq = bound.tx_cq.as_ref().map_or(NIL, |cq| cq.id);
                 config.count_tx_as(&bound.counting);
             }
-            if receives || self.part == Part::Whole {
+            if self.part != Part::Tx {
                 config.rx_cq = match &bound.peer_rx {
                     Some(rx) => rx.cq,
                     None => bound.rx_cq.as_ref().map_or(NIL, |cq| cq.id),
@@ -394,7 +417,8 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         }
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         if self.part != Part::Rx {
-            ep.has_tx = sends;
+            ep.tx_ready = told;
+            ep.has_tx = told && sends;
             ep.counted = bound.counting.tx_counter != NIL;
             ep.writes_counted = bound.counting.write_counter != NIL;
         }

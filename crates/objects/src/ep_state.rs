@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
-use ripstop_types::Flags;
+use ripstop_types::{Errno, Flags, Result};
 
 use crate::rdm::Rdm;
 use crate::small::Calls;
@@ -54,12 +54,18 @@ pub(crate) struct EpState<T: Transport> {
     pub(crate) max_msg_size: usize,
     pub(crate) tx_flags: Flags,
     pub(crate) rx_flags: Flags,
+    /// It may start reads and writes.
     pub(crate) has_rma: bool,
+    /// It may start atomics.
     pub(crate) has_atomics: bool,
     pub(crate) has_coll: bool,
     pub(crate) tx_selective: bool,
     pub(crate) rx_selective: bool,
+    /// What it starts has somewhere to be reported, and is taken from now on.
+    pub(crate) tx_ready: bool,
+    /// It is so, and may send messages.
     pub(crate) has_tx: bool,
+    /// It may receive messages, and does from now on.
     pub(crate) has_rx: bool,
     /// The code point of its packets (`tclass`), or none for the system's own.
     pub(crate) dscp: Option<u8>,
@@ -74,4 +80,44 @@ pub(crate) struct EpState<T: Transport> {
     pub(crate) calls: Calls,
     pub(crate) rdm: Option<Rdm<T>>,
     pub(crate) msg: Msg<T>,
+}
+
+impl<T: Transport> EpState<T> {
+    /// Whether it may start a read, write or atomic, `offered` by its capabilities.
+    ///
+    /// # Errors
+    /// [`Errno::EOPBADSTATE`] before it is enabled, and [`Errno::ENOSYS`] where its capabilities have
+    /// it not.
+    #[inline]
+    pub(crate) fn may_start(&self, offered: bool) -> Result<()> {
+        match (self.tx_ready, offered) {
+            (true, true) => Ok(()),
+            (false, _) => Err(Errno::EOPBADSTATE),
+            (true, false) => Err(no_rma::<T>()),
+        }
+    }
+
+    /// Why it does not send messages.
+    #[cold]
+    pub(crate) fn no_send(&self) -> Errno {
+        if self.tx_ready {
+            log_warn!(
+                T,
+                EpData,
+                "an endpoint without the capability FI_SEND sends no messages; ask fi_getinfo for it"
+            );
+        }
+        Errno::EOPBADSTATE
+    }
+}
+
+#[cold]
+fn no_rma<T: Transport>() -> Errno {
+    log_warn!(
+        T,
+        EpData,
+        "an endpoint starts reads, writes and atomics only with the capability FI_RMA or FI_ATOMIC, \
+         and FI_READ or FI_WRITE where others of that kind are given; ask fi_getinfo for them"
+    );
+    Errno::ENOSYS
 }

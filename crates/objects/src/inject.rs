@@ -121,7 +121,7 @@ impl<T: Transport> State<T> {
             return Err(Errno::EOPBADSTATE);
         };
         if !state.has_tx {
-            return Err(Errno::EOPBADSTATE);
+            return Err(state.no_send());
         }
         if buf.len() > state.inject_size {
             return Err(Errno::EMSGSIZE);

@@ -84,7 +84,7 @@ impl<T: Transport> State<T> {
             return Err(Errno::EOPBADSTATE);
         };
         if !state.has_tx {
-            return Err(Errno::EOPBADSTATE);
+            return Err(state.no_send());
         }
         let given = flags.unwrap_or(state.tx_flags);
         if iov.len() > state.max_msg_size as u64 {

@@ -137,12 +137,7 @@ impl<T: Transport> State<T> {
         work: Option<u32>,
     ) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
-        if !state.has_tx {
-            return Err(Errno::EOPBADSTATE);
-        }
-        if !state.has_rma {
-            return Err(Errno::ENOSYS);
-        }
+        state.may_start(state.has_rma)?;
         let given = call.flags.unwrap_or(state.tx_flags);
         if iov.len() > state.max_msg_size as u64 {
             return Err(Errno::EMSGSIZE);
@@ -188,12 +183,7 @@ impl<T: Transport> State<T> {
         peer: FiAddr,
     ) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
-        if !state.has_tx {
-            return Err(Errno::EOPBADSTATE);
-        }
-        if !state.has_rma {
-            return Err(Errno::ENOSYS);
-        }
+        state.may_start(state.has_rma)?;
         if buf.len() > state.inject_size {
             return Err(Errno::EMSGSIZE);
         }

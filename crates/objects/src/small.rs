@@ -74,9 +74,9 @@ impl Calls {
                 small.inject = bound(inject, ep.inject_size);
             }
             small.send = bound(send, ep.max_msg_size);
-            if ep.has_rma && !ep.writes_counted && T::Link::GATHERS {
-                small.write = bound(send, ep.max_msg_size);
-            }
+        }
+        if ep.tx_ready && ep.has_rma && !ep.writes_counted && T::Link::GATHERS {
+            small.write = bound(send, ep.max_msg_size);
         }
         if !ep.tx_flags.intersects(OTHERWISE) {
             (small.plain_send, small.plain_write) = (small.send, small.write);

@@ -404,25 +404,23 @@ impl<T: Transport> State<T> {
         let Some(Some(ep)) = self.eps.get(id as usize) else {
             return Err(Errno::EOPBADSTATE);
         };
-        let ready = if data.receives() {
-            ep.has_rx
-        } else {
-            ep.has_tx
-        };
-        if !ready {
-            return Err(Errno::EOPBADSTATE);
-        }
-        let (offered, injects) = match &data.call {
-            Call::Send(_) => (true, true),
-            Call::Recv(_) => return Ok(()),
-            Call::Rma(kind) => (ep.has_rma, *kind == RmaKind::Write),
-            Call::Atomic(_) => (ep.has_atomics, true),
+        let injects = match &data.call {
+            Call::Recv(_) if ep.has_rx => return Ok(()),
+            Call::Recv(_) => return Err(Errno::EOPBADSTATE),
+            Call::Send(_) if ep.has_tx => true,
+            Call::Send(_) => return Err(ep.no_send()),
+            Call::Rma(kind) => {
+                ep.may_start(ep.has_rma)?;
+                *kind == RmaKind::Write
+            }
+            Call::Atomic(_) => {
+                ep.may_start(ep.has_atomics)?;
+                true
+            }
+            Call::Collective(_) if !ep.tx_ready => return Err(Errno::EOPBADSTATE),
             Call::Collective(_) if ep.has_coll => return Ok(()),
-            Call::Collective(_) => (false, false),
+            Call::Collective(_) => return Err(Errno::ENOSYS),
         };
-        if !offered {
-            return Err(Errno::ENOSYS);
-        }
         let inject = injects && data.flags.unwrap_or(ep.tx_flags).contains(Flags::INJECT);
         let compare = data.compare().iter().map(|buf| buf.len() as u64).sum();
         if inject && compare > 0 && !ep.injects(data.iov.len(), compare) {

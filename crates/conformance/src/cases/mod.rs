@@ -8,6 +8,7 @@ mod cntr;
 mod collective;
 mod contexts;
 mod cq;
+mod directions;
 mod eq;
 mod getinfo;
 mod levels;
@@ -45,6 +46,7 @@ pub fn all() -> Vec<Case> {
         tagged::cases(),
         rma::cases(),
         atomic::cases(),
+        directions::CASES.to_vec(),
         mr::CASES.to_vec(),
         trigger::cases(),
         collective::cases(),

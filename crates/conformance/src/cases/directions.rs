@@ -1,0 +1,155 @@
+//! Who starts what: messages and reads, writes and atomics are restricted apart (`fi_getinfo`(3)).
+
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, WaitObj};
+
+use crate::case::{Case, Cx, Outcome, Step, refused};
+use crate::ensure;
+use crate::rig::{A, B, Rig, Spec, bare};
+use crate::subject::{CqAttr, Fid, Inject, Post, Remote};
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_getinfo/initiates_without_send",
+        "an endpoint with FI_READ, FI_WRITE and FI_RECV reads and writes without FI_SEND",
+        without_send,
+    ),
+    Case::both(
+        "fi_getinfo/atomics_without_send",
+        "an endpoint with FI_ATOMIC, FI_READ, FI_WRITE and FI_RECV starts atomics without FI_SEND",
+        atomics_without_send,
+    ),
+    Case::both(
+        "fi_getinfo/target_does_not_initiate",
+        "an endpoint with FI_SEND, but neither FI_READ nor FI_WRITE, starts no reads and writes",
+        target,
+    ),
+    Case::both(
+        "fi_endpoint/enable_initiator",
+        "who starts reads and writes needs a queue for transmits, with or without FI_SEND",
+        enable_initiator,
+    ),
+    Case::both(
+        "fi_endpoint/enable_target",
+        "an endpoint that only peers reach is enabled without a completion queue",
+        enable_target,
+    ),
+];
+
+const RIGHTS: Flags = Flags::REMOTE_READ.union(Flags::REMOTE_WRITE);
+const STARTS: Flags = Flags::READ.union(Flags::WRITE);
+
+fn spec(caps: Flags) -> Spec {
+    Spec {
+        caps,
+        ..Spec::default()
+    }
+}
+
+/// Both sides start reads and writes and are their target; neither sends.
+fn no_sender() -> Spec {
+    spec(Flags::RMA | STARTS | RIGHTS | Flags::RECV)
+}
+
+fn without_send(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &no_sender())?;
+    let target = rig.expose(B, &[0; 64], RIGHTS)?;
+    let write = Post::write(*b"written!", target.at(0, 8)).flags(Flags::DELIVERY_COMPLETE);
+    let write = rig.post(A, write)?;
+    rig.done(A, write)?;
+    let plain = rig.post(A, Post::write(*b"plainly!", target.at(8, 8)))?;
+    rig.done(A, plain)?;
+    inject(&rig, target.at(16, 8))?;
+    let read = rig.post(A, Post::read(target.at(0, 24)))?;
+    let found = rig.done(A, read)?.bufs.concat();
+    ensure!(found == *b"written!plainly!injected", "{found:?} was read");
+    rig.quiet()?;
+    rig.close()
+}
+
+fn inject(rig: &Rig<'_>, to: Remote) -> Outcome {
+    let inject = Inject {
+        bytes: b"injected",
+        tag: None,
+        data: None,
+        addr: rig.sides[A].peer,
+    };
+    let ep = rig.sides[A].ep;
+    rig.until("a full queue takes another inject", || {
+        match rig.s.inject_write(ep, inject, to) {
+            Ok(()) => Ok(Some(())),
+            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    })
+}
+
+fn atomics_without_send(cx: &Cx<'_>) -> Outcome {
+    let mut spec = no_sender();
+    spec.caps |= Flags::ATOMIC;
+    let rig = Rig::open(cx, &spec)?;
+    let target = rig.expose(B, &5_u64.to_ne_bytes(), RIGHTS)?;
+    let add = (Datatype::Uint64, AtomicOp::Sum);
+    for (kind, was) in [(AtomicKind::Plain, None), (AtomicKind::Fetch, Some(6_u64))] {
+        let operands: [&[u8]; 2] = [&1_u64.to_ne_bytes(), &[]];
+        let post = Post::atomic(kind, add, operands, target.at(0, 8));
+        let token = rig.post(A, post)?;
+        let done = rig.done(A, token)?;
+        if let Some(was) = was {
+            let found = done.bufs.last();
+            ensure!(
+                found.is_some_and(|found| found[..] == was.to_ne_bytes()),
+                "{found:?} was fetched"
+            );
+        }
+    }
+    rig.holds(&target, &7_u64.to_ne_bytes())?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn target(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(
+        cx,
+        &spec(Flags::MSG | Flags::SEND | Flags::RECV | Flags::RMA | RIGHTS),
+    )?;
+    rig.exchange(A, B, b"messages go")?;
+    let target = rig.expose(B, &[0; 8], RIGHTS)?;
+    let no = [Errno::ENOSYS, Errno::EOPNOTSUPP];
+    let write = rig.try_post(A, Post::write([1; 8], target.at(0, 8)));
+    refused(write, &no, "a write without FI_WRITE")?;
+    let read = rig.try_post(A, Post::read(target.at(0, 8)));
+    refused(read, &no, "a read without FI_READ")?;
+    rig.unchanged(&target, &[0; 8])?;
+    rig.exchange(B, A, b"and go on")?;
+    rig.close()
+}
+
+/// An endpoint with these capabilities that has all but completion queues, and its domain.
+fn bound<'a>(cx: &Cx<'a>, caps: Flags) -> Step<(Rig<'a>, Fid, Fid)> {
+    let rig = bare(cx, &spec(caps))?;
+    let domain = cx.s.domain(rig.fabric, &rig.info)?;
+    let ep = cx.s.endpoint(domain, &rig.info)?;
+    let other = match cx.is_rdm() {
+        true => cx.s.av(domain, Spec::default().av)?,
+        false => cx.s.eq(rig.fabric, WaitObj::None)?,
+    };
+    cx.s.bind(ep, other, Flags::empty())?;
+    Ok((rig, domain, ep))
+}
+
+fn enable_initiator(cx: &Cx<'_>) -> Outcome {
+    for receives in [Flags::empty(), Flags::RECV] {
+        let (_rig, domain, ep) = bound(cx, Flags::RMA | STARTS | receives)?;
+        let what = "enabling an initiator without a queue for transmits";
+        refused(cx.s.enable(ep), &[Errno::ENOCQ], what)?;
+        let cq = cx.s.cq(domain, CqAttr::default())?;
+        cx.s.bind(ep, cq, Flags::SEND)?;
+        cx.s.enable(ep)?;
+    }
+    Ok(())
+}
+
+fn enable_target(cx: &Cx<'_>) -> Outcome {
+    let (_rig, _, ep) = bound(cx, Flags::RMA | RIGHTS)?;
+    Ok(cx.s.enable(ep)?)
+}
