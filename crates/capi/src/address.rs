@@ -9,6 +9,7 @@ use ripstop_core::{Address, sockaddr};
 use ripstop_types::{AddrFormat, Errno, Result};
 
 use crate::errno::{code, fail};
+use crate::object;
 use crate::tostr::address::size_of_address;
 
 /// Reads an address whose length its format and family tell.
@@ -21,7 +22,7 @@ use crate::tostr::address::size_of_address;
 /// `addr` is null or a whole address of this format (`struct sockaddr_in` for `AF_INET`, ...).
 pub(crate) unsafe fn read(format: AddrFormat, addr: *const c_void) -> Result<Address> {
     if addr.is_null() {
-        return Err(Errno::EINVAL);
+        return Err(object::missing("a call that takes an address", "addr"));
     }
     // SAFETY: the caller's guarantee: every address is readable for its family.
     let size = unsafe { size(format, addr.cast()) }?;
@@ -43,7 +44,7 @@ pub(crate) unsafe fn read_sized(
     len: usize,
 ) -> Result<Address> {
     if addr.is_null() {
-        return Err(Errno::EINVAL);
+        return Err(object::missing("a call that takes an address", "addr"));
     }
     // SAFETY: the caller's guarantee.
     let bytes = unsafe { slice::from_raw_parts(addr.cast::<u8>(), len) };
@@ -83,7 +84,7 @@ pub(crate) unsafe fn size(format: AddrFormat, addr: *const u8) -> Result<usize> 
 pub(crate) unsafe fn give(address: Result<Address>, addr: *mut c_void, len: *mut usize) -> c_int {
     // SAFETY: the caller's guarantee.
     let Some(len) = (unsafe { len.as_mut() }) else {
-        return fail(Errno::EINVAL);
+        return fail(object::missing("a call that gives an address", "addrlen"));
     };
     let (on_stack, on_heap);
     let bytes: &[u8] = match address {

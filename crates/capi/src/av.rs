@@ -88,7 +88,8 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let parent = unsafe { body::<DomainBody<D>>(domain) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
+        let attr = unsafe { attr.as_mut() };
+        let attr = attr.ok_or_else(|| object::missing("fi_av_open", "attr"))?;
         // SAFETY: the caller's guarantee.
         let wanted = unsafe { attributes(attr, parent.av_type) }?;
         let head = abi::fid_av {
@@ -119,15 +120,21 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
 ///
 /// The name is null or a C string.
 unsafe fn attributes(attr: &abi::fi_av_attr, domain: AvType) -> Result<AvAttr> {
-    let av_type = AvType::from_raw(attr.type_).ok_or(Errno::EINVAL)?;
+    let refuse = |why, errno| object::refused("fi_av_open", why, errno);
+    let av_type = AvType::from_raw(attr.type_)
+        .ok_or_else(|| refuse("type is none; set it to FI_AV_UNSPEC", Errno::EINVAL))?;
     if domain != AvType::Unspec && av_type != AvType::Unspec && av_type != domain {
-        return Err(Errno::EINVAL);
+        let why = "type is not that of the domain; set it to av_type of the domain's attributes";
+        return Err(refuse(why, Errno::EINVAL));
     }
     // `FI_EVENT` has the value of `FI_COMPLETION`.
     let symmetric = Flags::from_bits_retain(abi::FI_SYMMETRIC);
     let known = Flags::COMPLETION | Flags::READ | Flags::AV_USER_ID | symmetric;
     match Flags::from_bits_retain(attr.flags) {
-        flags if flags.contains(Flags::PEER) => Err(Errno::ENOSYS),
+        flags if flags.contains(Flags::PEER) => {
+            let why = "there are no address vectors of other providers; leave FI_PEER out";
+            Err(refuse(why, Errno::ENOSYS))
+        }
         flags if known.contains(flags) => Ok(AvAttr {
             av_type: match (av_type, domain) {
                 (AvType::Unspec, domain) => domain,
@@ -137,9 +144,13 @@ unsafe fn attributes(attr: &abi::fi_av_attr, domain: AvType) -> Result<AvAttr> {
             flags,
             // SAFETY: the caller's guarantee.
             name: unsafe { string(attr.name) },
-            rx_ctx_bits: u8::try_from(attr.rx_ctx_bits).map_err(|_| Errno::EINVAL)?,
+            rx_ctx_bits: u8::try_from(attr.rx_ctx_bits)
+                .map_err(|_| refuse("rx_ctx_bits is not from 0 to 63", Errno::EINVAL))?,
         }),
-        _ => Err(Errno::EINVAL),
+        _ => Err(refuse(
+            "flags has unknown ones; leave them out",
+            Errno::EINVAL,
+        )),
     }
 }
 
@@ -310,8 +321,12 @@ unsafe extern "C" fn remove<D: Domain>(
 ) -> c_int {
     // SAFETY: see the module.
     let this = unsafe { body::<AvBody<D>>(av) };
-    if flags != 0 || (fi_addr.is_null() && count != 0) {
-        return fail(Errno::EINVAL);
+    if flags != 0 {
+        let why = "no flags are defined; set flags to 0";
+        return fail(object::refused("fi_av_remove", why, Errno::EINVAL));
+    }
+    if fi_addr.is_null() && count != 0 {
+        return fail(object::missing("fi_av_remove", "fi_addr"));
     }
     let mut result = Ok(());
     // The other way round than they were inserted, so that a table shrinks at its end.

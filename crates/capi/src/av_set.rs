@@ -69,7 +69,8 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let parent = unsafe { body::<AvBody<D>>(av) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let attr = unsafe { attr.as_ref() };
+        let attr = attr.ok_or_else(|| object::missing("fi_av_set", "attr"))?;
         let attr = AvSetAttr {
             count: attr.count,
             start: FiAddr(attr.start_addr),
@@ -172,7 +173,7 @@ unsafe extern "C" fn addr<D: Domain>(
     let this = unsafe { body::<AvSetBody<D>>(set) };
     // SAFETY: null or valid for writes.
     let Some(out) = (unsafe { coll_addr.as_mut() }) else {
-        return fail(Errno::EINVAL);
+        return fail(object::missing("fi_av_set_addr", "coll_addr"));
     };
     *out = this.set.addr().0;
     0

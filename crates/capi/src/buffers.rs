@@ -8,6 +8,8 @@ use ripstop_abi as abi;
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Result};
 
+use crate::object;
+
 /// A source of one segment.
 ///
 /// # Errors
@@ -31,7 +33,7 @@ pub(crate) unsafe fn source(buf: *const c_void, len: usize) -> Result<UserBuf> {
 fn nothing(len: usize) -> Result<UserBuf> {
     match len {
         0 => Ok(UserBuf::EMPTY),
-        _ => Err(Errno::EINVAL),
+        _ => Err(object::missing("a data transfer", "a buffer with a length")),
     }
 }
 
@@ -58,7 +60,7 @@ pub(crate) unsafe fn destination(buf: *mut c_void, len: usize) -> UserBuf {
 /// As `UserBuf::from_raw` says of memory that is not null.
 pub(crate) unsafe fn result(buf: *mut c_void, len: usize) -> Result<UserBuf> {
     if buf.is_null() && len != 0 {
-        return Err(Errno::EINVAL);
+        return Err(object::missing("a data transfer", "a result with a length"));
     }
     // SAFETY: the caller's guarantee.
     Ok(unsafe { UserBuf::from_raw(buf.cast(), len) })
@@ -78,6 +80,16 @@ impl Segments {
     }
 }
 
+/// Why a vector is not taken: it is not there, or else it is too long.
+#[cold]
+pub(crate) fn no_vector(null: bool) -> Errno {
+    if null {
+        return object::missing("a data transfer", "a vector with a count");
+    }
+    let why = "a vector has more elements than iov_limit of the endpoint; send them in parts";
+    object::refused("a data transfer", why, Errno::EINVAL)
+}
+
 /// The segments of an I/O vector, each made by `one`.
 ///
 /// # Errors
@@ -93,7 +105,7 @@ unsafe fn many(
     one: impl Fn(&abi::iovec) -> Result<UserBuf>,
 ) -> Result<Segments> {
     if count > IOV_LIMIT || (iov.is_null() && count != 0) {
-        return Err(Errno::EINVAL);
+        return Err(no_vector(iov.is_null()));
     }
     let mut segs = [UserBuf::EMPTY; IOV_LIMIT];
     if count != 0 {
@@ -171,7 +183,7 @@ pub(crate) unsafe fn results(iov: *const abi::iovec, count: usize) -> Result<Seg
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u8]> {
     match (data.is_null(), len) {
         (_, 0) => Ok(&[]),
-        (true, _) => Err(Errno::EINVAL),
+        (true, _) => Err(object::missing("a control call", "data with a length")),
         // SAFETY: not null, and the caller's guarantee.
         (false, _) => Ok(unsafe { slice::from_raw_parts(data.cast(), len) }),
     }

@@ -105,7 +105,8 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let parent = unsafe { body::<DomainBody<D>>(domain) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let attr = unsafe { attr.as_ref() };
+        let attr = attr.ok_or_else(|| object::missing("fi_cntr_open", "attr"))?;
         let owner = match attr.flags == abi::FI_PEER {
             // SAFETY: the caller's guarantee.
             true => Some(unsafe { CounterOwner::new(context) }?),
@@ -155,7 +156,10 @@ unsafe fn attributes(attr: &abi::fi_cntr_attr) -> Result<(CounterAttr, Option<Ar
     let peer = match Flags::from_bits_retain(attr.flags) {
         flags if flags.is_empty() => false,
         Flags::PEER => true,
-        _ => return Err(Errno::EINVAL),
+        _ => {
+            let why = "flags other than FI_PEER are unknown; set flags to 0";
+            return Err(object::refused("fi_cntr_open", why, Errno::EINVAL));
+        }
     };
     // SAFETY: the caller's guarantee.
     let (wait, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;
@@ -164,7 +168,11 @@ unsafe fn attributes(attr: &abi::fi_cntr_attr) -> Result<(CounterAttr, Option<Ar
             abi::FI_CNTR_EVENTS_COMP => false,
             // An owner is told one by one.
             abi::FI_CNTR_EVENTS_BYTES if !peer => true,
-            _ => return Err(Errno::EINVAL),
+            _ => {
+                let why = "events are counted as FI_CNTR_EVENTS_COMP, or without FI_PEER as \
+                           FI_CNTR_EVENTS_BYTES; set events to one of them";
+                return Err(object::refused("fi_cntr_open", why, Errno::EINVAL));
+            }
         },
         wait,
     };

@@ -86,11 +86,13 @@ pub(crate) unsafe extern "C" fn open<F: Fabric>(
     let parent = unsafe { body::<FabricBody<F>>(fabric) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let attr = unsafe { attr.as_ref() };
+        let attr = attr.ok_or_else(|| object::missing("fi_eq_open", "attr"))?;
         let flags = Flags::from_bits_retain(attr.flags);
         if flags.contains(Flags::PEER) {
             // As `fi_peer(3)` asks of who has no peer event queues.
-            return Err(Errno::EINVAL);
+            let why = "there are no event queues of other providers; leave FI_PEER out";
+            return Err(object::refused("fi_eq_open", why, Errno::EINVAL));
         }
         // SAFETY: the caller's guarantee.
         let (wait_obj, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;
@@ -191,7 +193,7 @@ unsafe extern "C" fn readerr(
     let this = unsafe { body::<EqBody>(eq) };
     // SAFETY: null, or an error entry with the buffer it names.
     let Some(entry) = (unsafe { entry.as_mut() }) else {
-        return fail(Errno::EINVAL) as isize;
+        return fail(object::missing("fi_eq_readerr", "buf")) as isize;
     };
     if flags & !abi::FI_PEEK != 0 {
         return fail(Errno::EBADFLAGS) as isize;

@@ -151,7 +151,7 @@ unsafe extern "C" fn trywait<F: Fabric>(
         return 0;
     }
     if fids.is_null() {
-        return fail(Errno::EINVAL);
+        return fail(object::missing("fi_trywait", "fids"));
     }
     // SAFETY: not null, and the caller's guarantee.
     let fids = unsafe { slice::from_raw_parts(fids, count) };
@@ -165,7 +165,8 @@ unsafe extern "C" fn trywait<F: Fabric>(
 /// `fid` is null or an open object.
 unsafe fn trywait_one<F: Fabric>(fid: *mut abi::fid) -> Result<()> {
     // SAFETY: the caller's guarantee, for each block of this function.
-    let class = unsafe { object::class_of(fid) }.ok_or(Errno::EINVAL)?;
+    let class = unsafe { object::class_of(fid) };
+    let class = class.ok_or_else(|| object::missing("fi_trywait", "one of fids"))?;
     if class == abi::FI_CLASS_EQ {
         // SAFETY: as above.
         return unsafe { object::cast::<EqBody>(fid, class) }?.try_wait();

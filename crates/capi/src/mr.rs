@@ -156,7 +156,7 @@ pub(crate) unsafe extern "C" fn domain_control(
 /// `map` is null or valid, with the raw key and room for the key.
 unsafe fn map_raw(map: *mut abi::fi_mr_map_raw) -> Result<()> {
     // SAFETY: the caller's guarantee.
-    let map = unsafe { map.as_ref() }.ok_or(Errno::EINVAL)?;
+    let map = unsafe { map.as_ref() }.ok_or_else(|| object::missing("FI_MAP_RAW_MR", "arg"))?;
     if map.key_size != size_of::<u64>() || map.raw_key.is_null() || map.key.is_null() {
         return Err(Errno::EINVAL);
     }
@@ -172,7 +172,7 @@ unsafe fn map_raw(map: *mut abi::fi_mr_map_raw) -> Result<()> {
 /// `attr` is null or valid, with its key size and room for the key.
 unsafe fn raw_attr(key: u64, attr: *mut abi::fi_mr_raw_attr) -> Result<()> {
     // SAFETY: the caller's guarantee.
-    let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
+    let attr = unsafe { attr.as_mut() }.ok_or_else(|| object::missing("FI_GET_RAW_MR", "arg"))?;
     // SAFETY: as above.
     let size = unsafe { attr.key_size.as_mut() }.ok_or(Errno::EINVAL)?;
     let room = core::mem::replace(size, size_of::<u64>());
@@ -193,8 +193,12 @@ unsafe fn raw_attr(key: u64, attr: *mut abi::fi_mr_raw_attr) -> Result<()> {
 ///
 /// `iov` is null or has `count` elements; the memory stays valid while it is registered.
 unsafe fn pieces(iov: *const abi::iovec, count: usize) -> Result<Vec<UserBuf>> {
-    if iov.is_null() || count == 0 || count > IOV_LIMIT {
-        return Err(Errno::EINVAL);
+    if iov.is_null() {
+        return Err(object::missing("fi_mr_regv", "iov"));
+    }
+    if count == 0 || count > IOV_LIMIT {
+        let why = "the number of pieces is 0 or above mr_iov_limit of the domain";
+        return Err(object::refused("fi_mr_regv", why, Errno::EINVAL));
     }
     // SAFETY: not null, and the caller's guarantee.
     let iov = unsafe { slice::from_raw_parts(iov, count) };
@@ -274,7 +278,8 @@ unsafe extern "C" fn regattr<D: Domain>(
     let domain = unsafe { body::<DomainBody<D>>(fid.cast()) };
     let make = || {
         // SAFETY: null or valid.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let attr = unsafe { attr.as_ref() };
+        let attr = attr.ok_or_else(|| object::missing("fi_mr_regattr", "attr"))?;
         if attr.iface != abi::FI_HMEM_SYSTEM || flags & abi::FI_MR_DMABUF != 0 {
             return Err(Errno::ENOSYS);
         }

@@ -7,7 +7,8 @@ use core::mem::{MaybeUninit, offset_of};
 use core::ptr;
 
 use ripstop_abi as abi;
-use ripstop_core::FidToken;
+use ripstop_core::log::Subsys;
+use ripstop_core::{FidToken, fi_warn};
 use ripstop_types::{Errno, Result};
 
 use crate::errno::fail;
@@ -130,6 +131,35 @@ pub(crate) fn fid(class: usize, context: *mut c_void, ops: &'static abi::fi_ops)
     }
 }
 
+/// A call was given NULL for an argument that is not optional; the log says which.
+#[cold]
+pub(crate) fn missing(call: &str, argument: &str) -> Errno {
+    fi_warn!(
+        "core",
+        Subsys::Core,
+        "{call}: {argument} is NULL; it is not optional"
+    );
+    Errno::EINVAL
+}
+
+/// A call was given what it does not take: `why` says what that is and what to do.
+#[cold]
+pub(crate) fn refused(call: &str, why: &str, errno: Errno) -> Errno {
+    fi_warn!("core", Subsys::Core, "{call}: {why}");
+    errno
+}
+
+/// The attributes that a context is to have; without any, a struct of zeros, whose fields all stand
+/// for what the domain offers.
+///
+/// # Safety
+///
+/// `attr` is null or valid.
+pub(crate) unsafe fn or_default<A: Default + Copy>(attr: *const A) -> A {
+    // SAFETY: the caller's guarantee.
+    unsafe { attr.as_ref() }.copied().unwrap_or_default()
+}
+
 /// Runs an open call: stores the object, or returns the error and stores nothing.
 ///
 /// # Safety
@@ -137,7 +167,7 @@ pub(crate) fn fid(class: usize, context: *mut c_void, ops: &'static abi::fi_ops)
 /// `out` is null or valid for writes.
 pub(crate) unsafe fn open<H>(out: *mut *mut H, make: impl FnOnce() -> Result<*mut H>) -> c_int {
     if out.is_null() {
-        return fail(Errno::EINVAL);
+        return fail(missing("an open call", "the place for the new object"));
     }
     match make() {
         Ok(head) => {

@@ -124,7 +124,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let parent = unsafe { body::<DomainBody<D>>(domain) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let attr = unsafe { object::or_default(attr) };
         if attr.op_flags & abi::FI_PEER != 0 {
             let head = abi::fid_ep {
                 fid: object::fid(abi::FI_CLASS_SRX_CTX, ptr::null_mut(), Owned::<D>::FID),
@@ -148,7 +148,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
             ..no_head()
         };
         let body = SrxBody {
-            srx: parent.domain.shared_rx(&read::rx_attr(attr))?,
+            srx: parent.domain.shared_rx(&read::rx_attr(&attr))?,
             domain: Arc::clone(&parent.domain),
         };
         Ok(Room::<SrxBody<D>>::new().fill(head, body))

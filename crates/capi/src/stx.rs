@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use ripstop_abi as abi;
 use ripstop_core::provider::Domain;
-use ripstop_types::Errno;
 
 use crate::domain::DomainBody;
 use crate::info::read;
@@ -45,7 +44,7 @@ impl<D: Domain> Tables<D> {
 ///
 /// # Safety
 ///
-/// `domain` is an open domain of this type; `attr` is null or valid; `stx` is null or valid for
+/// `domain` is an open domain of this type; `attr` is valid, or null for what the domain offers; `stx` is null or valid for
 /// writes.
 pub(crate) unsafe extern "C" fn open<D: Domain>(
     domain: *mut abi::fid_domain,
@@ -57,13 +56,13 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let parent = unsafe { body::<DomainBody<D>>(domain) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let attr = unsafe { object::or_default(attr) };
         let head = abi::fid_stx {
             fid: object::fid(abi::FI_CLASS_STX_CTX, context, Tables::<D>::FID),
             ops: table(&NO_EP),
         };
         let body = StxBody {
-            stx: parent.domain.shared_tx(&read::tx_attr(attr))?,
+            stx: parent.domain.shared_tx(&read::tx_attr(&attr))?,
             domain: Arc::clone(&parent.domain),
         };
         Ok(Room::<StxBody<D>>::new().fill(head, body))

@@ -8,6 +8,8 @@ use std::time::Duration;
 use ripstop_abi as abi;
 use ripstop_types::{Errno, Result, WaitObj};
 
+use crate::object;
+
 /// `POLLIN` on Linux.
 const POLLIN: c_short = 1;
 
@@ -43,7 +45,7 @@ pub(crate) unsafe fn control(
         return Err(Errno::ENOSYS);
     }
     if arg.is_null() {
-        return Err(Errno::EINVAL);
+        return Err(object::missing("FI_GETWAIT or FI_GETWAITOBJ", "arg"));
     }
     if object == WaitObj::None {
         return Err(Errno::ENODATA);

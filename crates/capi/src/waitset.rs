@@ -153,12 +153,18 @@ pub(crate) unsafe extern "C" fn open<F: Fabric>(
     let parent = unsafe { body::<FabricBody<F>>(fabric) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let attr = unsafe { attr.as_ref() };
+        let attr = attr.ok_or_else(|| object::missing("fi_wait_open", "attr"))?;
         if attr.flags != 0 {
-            return Err(Errno::EBADFLAGS);
+            let why = "no flags are defined; set flags to 0";
+            return Err(object::refused("fi_wait_open", why, Errno::EBADFLAGS));
         }
         let obj = match WaitObj::from_raw(attr.wait_obj) {
-            None | Some(WaitObj::None | WaitObj::Set) => return Err(Errno::EINVAL),
+            None | Some(WaitObj::None | WaitObj::Set) => {
+                let why =
+                    "a wait set needs a wait object of its own; set wait_obj to FI_WAIT_UNSPEC";
+                return Err(object::refused("fi_wait_open", why, Errno::EINVAL));
+            }
             Some(obj) => obj,
         };
         #[expect(
@@ -196,7 +202,11 @@ pub(crate) unsafe fn wanted(
     raw: abi::fi_wait_obj,
     set: *mut abi::fid_wait,
 ) -> Result<(WaitObj, Option<Arc<WaitSet>>)> {
-    match WaitObj::from_raw(raw).ok_or(Errno::EINVAL)? {
+    let unknown = || {
+        let why = "wait_obj is no wait object; set it to FI_WAIT_UNSPEC or FI_WAIT_NONE";
+        object::refused("an open call", why, Errno::EINVAL)
+    };
+    match WaitObj::from_raw(raw).ok_or_else(unknown)? {
         WaitObj::Set => {
             // SAFETY: the caller's guarantee.
             let set = unsafe { object::cast::<SetBody>(set.cast(), abi::FI_CLASS_WAIT) }?;

@@ -33,7 +33,7 @@ pub(crate) unsafe extern "C" fn control<D: Domain>(
     code(match command {
         // SAFETY: the argument is null or as the command asks, with all it leads to.
         abi::FI_QUEUE_WORK => unsafe { queue(this, work) },
-        abi::FI_CANCEL_WORK if work.is_null() => Err(Errno::EINVAL),
+        abi::FI_CANCEL_WORK if work.is_null() => Err(object::missing("FI_CANCEL_WORK", "arg")),
         abi::FI_CANCEL_WORK => this.domain.cancel_work(name(work)),
         // SAFETY: as above.
         abi::FI_FLUSH_WORK => unsafe { flush(this, work) },
@@ -72,7 +72,7 @@ unsafe fn flush<D: Domain>(this: &DomainBody<D>, work: *const abi::fi_deferred_w
 unsafe fn queue<D: Domain>(this: &DomainBody<D>, work: *const abi::fi_deferred_work) -> Result<()> {
     let token = name(work);
     // SAFETY: the caller's guarantee, for this and the blocks below.
-    let work = unsafe { work.as_ref() }.ok_or(Errno::EINVAL)?;
+    let work = unsafe { work.as_ref() }.ok_or_else(|| object::missing("FI_QUEUE_WORK", "arg"))?;
     let domain = &this.domain;
     let when = Threshold {
         // SAFETY: as above.
@@ -122,7 +122,7 @@ unsafe fn operation<T>(work: &abi::fi_deferred_work) -> Result<&T> {
     // SAFETY: all members are pointers, so this is one whatever the type.
     let op = unsafe { work.op.msg }.cast::<T>();
     // SAFETY: the caller's guarantee.
-    unsafe { op.as_ref() }.ok_or(Errno::EINVAL)
+    unsafe { op.as_ref() }.ok_or_else(|| object::missing("FI_QUEUE_WORK", "the operation"))
 }
 
 /// Reads the data transfer of work, and gives it to `put`.

@@ -244,8 +244,12 @@ fn a_domain_checks_what_it_opens() {
         -FI_EINVAL
     );
     let mut stx = ptr::null_mut();
+    let mut attr = fi_tx_attr {
+        inject_size: usize::MAX,
+        ..Default::default()
+    };
     assert_eq!(
-        op!(domain, ops.stx_ctx, ptr::null_mut(), &mut stx, NONE),
+        op!(domain, ops.stx_ctx, &mut attr, &mut stx, NONE),
         -FI_EINVAL
     );
     let mut set = ptr::null_mut();

@@ -110,12 +110,19 @@ impl Insertion {
         report: Option<Arc<EventQueue>>,
     ) -> Result<Self> {
         if flags & !(abi::FI_MORE | abi::FI_SYNC_ERR | abi::FI_AV_USER_ID) != 0 {
-            return Err(Errno::EBADFLAGS);
+            let why = "flags other than FI_MORE, FI_SYNC_ERR and FI_AV_USER_ID are unknown; leave \
+                       them out";
+            return Err(object::refused("fi_av_insert", why, Errno::EBADFLAGS));
         }
         let in_sync = flags & abi::FI_SYNC_ERR != 0;
         let named = flags & abi::FI_AV_USER_ID != 0;
-        if (in_sync && context.is_null()) || (named && fi_addr.is_null() && count != 0) {
-            return Err(Errno::EINVAL);
+        if in_sync && context.is_null() {
+            let what = "context, which FI_SYNC_ERR makes an array of int,";
+            return Err(object::missing("fi_av_insert", what));
+        }
+        if named && fi_addr.is_null() && count != 0 {
+            let what = "fi_addr, which FI_AV_USER_ID reads,";
+            return Err(object::missing("fi_av_insert", what));
         }
         if c_int::try_from(count).is_err() {
             return Err(Errno::EINVAL);

@@ -102,7 +102,8 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let parent = unsafe { body::<DomainBody<D>>(domain) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        let attr = unsafe { attr.as_ref() };
+        let attr = attr.ok_or_else(|| object::missing("fi_cq_open", "attr"))?;
         // SAFETY: the caller's guarantee.
         let (wanted, threshold, set) = unsafe { attributes(attr) }?;
         let owner = match attr.flags & abi::FI_PEER != 0 {
@@ -155,10 +156,14 @@ fn both<D: Domain, F: Format>() -> (&'static abi::fi_ops, &'static abi::fi_ops_c
 /// The wait set is null or open.
 unsafe fn attributes(attr: &abi::fi_cq_attr) -> Result<(CqAttr, bool, Option<Arc<WaitSet>>)> {
     let flags = Flags::from_bits_retain(attr.flags);
+    let refuse = |why| object::refused("fi_cq_open", why, Errno::EINVAL);
     if !Flags::AFFINITY.union(Flags::PEER).contains(flags) {
-        return Err(Errno::EINVAL);
+        return Err(refuse(
+            "flags other than FI_AFFINITY and FI_PEER are unknown; leave them out",
+        ));
     }
-    let format = CqFormat::from_raw(attr.format).ok_or(Errno::EINVAL)?;
+    let format = CqFormat::from_raw(attr.format)
+        .ok_or_else(|| refuse("format is none; set it to FI_CQ_FORMAT_UNSPEC or another"))?;
     // SAFETY: the caller's guarantee.
     let (wait, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;
     let threshold = match attr.wait_cond {
@@ -166,7 +171,7 @@ unsafe fn attributes(attr: &abi::fi_cq_attr) -> Result<(CqAttr, bool, Option<Arc
         abi::FI_CQ_COND_THRESHOLD => true,
         // Nobody looks at the condition of a queue that does not wait.
         _ if wait == WaitObj::None => false,
-        _ => return Err(Errno::EINVAL),
+        _ => return Err(refuse("wait_cond is none; set it to FI_CQ_COND_NONE")),
     };
     let wanted = CqAttr {
         size: attr.size,
@@ -282,7 +287,7 @@ fn pause<D: Domain>(this: &CqBody<D>) -> isize {
 #[inline(never)]
 fn read_nowhere<D: Domain>(this: &CqBody<D>, found: isize, count: usize) -> isize {
     match this.cq.read_more(found, 0, |_| {}) {
-        Ok(_) if count > 0 => fail(Errno::EINVAL) as isize,
+        Ok(_) if count > 0 => fail(object::missing("fi_cq_read", "buf")) as isize,
         read => counted(read),
     }
 }
@@ -317,7 +322,7 @@ unsafe extern "C" fn sread<D: Domain, F: Format>(
     // SAFETY: see the module.
     let this = unsafe { body::<CqBody<D>>(cq) };
     if buf.is_null() & (count != 0) {
-        return fail(Errno::EINVAL) as isize;
+        return fail(object::missing("fi_cq_sread", "buf")) as isize;
     }
     let least = this.least(count, cond);
     // SAFETY: see the module; the provider hands out `count` at most.
@@ -336,7 +341,7 @@ unsafe extern "C" fn sreadfrom<D: Domain, F: Format>(
     // SAFETY: see the module.
     let this = unsafe { body::<CqBody<D>>(cq) };
     if buf.is_null() & (count != 0) {
-        return fail(Errno::EINVAL) as isize;
+        return fail(object::missing("fi_cq_sread", "buf")) as isize;
     }
     let least = this.least(count, cond);
     // SAFETY: see the module; the provider hands out `count` at most.
@@ -363,7 +368,7 @@ unsafe extern "C" fn readerr<D: Domain>(
     // SAFETY: see the module.
     let this = unsafe { body::<CqBody<D>>(cq) };
     if entry.is_null() {
-        return fail(Errno::EINVAL) as isize;
+        return fail(object::missing("fi_cq_readerr", "buf")) as isize;
     }
     let read = this.cq.read_error(|error, data| {
         // SAFETY: not null, and an entry of the program's version with the buffer it names.

@@ -18,7 +18,7 @@ use super::{Defaults, EpBody, Tables};
 use crate::buffers;
 use crate::domain::DomainBody;
 use crate::errno::{code, status};
-use crate::object::body;
+use crate::object::{self, body};
 use crate::tables;
 
 impl<D: Domain, M: Defaults> Tables<D, M> {
@@ -77,7 +77,7 @@ impl Buffers {
     /// `iov` is null or valid for `count` elements, and they are as `buffers::result` asks.
     unsafe fn of(iov: *const abi::fi_ioc, count: usize, datatype: Datatype) -> Result<Self> {
         if count > IOV_LIMIT || (iov.is_null() && count != 0) {
-            return Err(Errno::EINVAL);
+            return Err(buffers::no_vector(iov.is_null()));
         }
         let mut found = Self::NONE;
         if count == 0 {
@@ -137,7 +137,7 @@ fn place(addr: u64, key: u64, count: usize, datatype: Datatype) -> Result<RmaIov
 /// `iov` is null or valid for `count` elements.
 unsafe fn elements(iov: *const abi::fi_ioc, count: usize) -> Result<usize> {
     if iov.is_null() || count > IOV_LIMIT {
-        return Err(Errno::EINVAL);
+        return Err(buffers::no_vector(iov.is_null()));
     }
     // SAFETY: not null, and the caller's guarantee.
     let given = unsafe { slice::from_raw_parts(iov, count) };
@@ -509,7 +509,8 @@ unsafe fn post_message<D: Domain, M: Defaults>(
     flags: u64,
 ) -> Result<()> {
     // SAFETY: the caller's guarantee, for this and the block below.
-    let msg = unsafe { msg.as_ref() }.ok_or(Errno::EINVAL)?;
+    let msg = unsafe { msg.as_ref() };
+    let msg = msg.ok_or_else(|| object::missing("fi_atomicmsg or one of its forms", "msg"))?;
     // SAFETY: as above.
     let message = unsafe { Message::read(kind, msg, more, flags) }?;
     let (operand, call) = message.call();
@@ -554,8 +555,19 @@ impl Message {
         // SAFETY: as above.
         let result = unsafe { Buffers::of(more.result.0, more.result.1, datatype) }?;
         let count = msg.rma_iov_count;
-        if msg.rma_iov.is_null() || count == 0 || count > IOV_LIMIT {
-            return Err(Errno::EINVAL);
+        if msg.rma_iov.is_null() {
+            return Err(object::missing(
+                "fi_atomicmsg or one of its forms",
+                "rma_iov of msg",
+            ));
+        }
+        if count == 0 || count > IOV_LIMIT {
+            let why = "rma_iov_count is 0 or above rma_iov_limit of the endpoint";
+            return Err(object::refused(
+                "fi_atomicmsg or one of its forms",
+                why,
+                Errno::EINVAL,
+            ));
         }
         // SAFETY: not null, and as above.
         let given = unsafe { slice::from_raw_parts(msg.rma_iov, count) };

@@ -88,7 +88,7 @@ pub(super) unsafe extern "C" fn join<D: Domain, M: Defaults>(
     let make = || {
         // SAFETY: null, or what `fi_join_collective` passes.
         let addr = unsafe { addr.cast::<abi::fi_collective_addr>().as_ref() };
-        let addr = addr.ok_or(Errno::EINVAL)?;
+        let addr = addr.ok_or_else(|| object::missing("fi_join", "addr"))?;
         // SAFETY: null or an open set.
         let set = unsafe { av_set::of::<D>(addr.set) }?;
         let parent = FiAddr(addr.coll_addr);
@@ -393,7 +393,7 @@ unsafe extern "C" fn msg<D: Domain, M: Defaults>(
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
     let Some(msg) = (unsafe { msg.as_ref() }) else {
-        return status(Err(Errno::EINVAL));
+        return status(Err(object::missing("a collective operation", "msg")));
     };
     let posted = || {
         // SAFETY: see the module.
@@ -435,7 +435,7 @@ pub(crate) unsafe extern "C" fn query<D: Domain>(
     let this = unsafe { body::<DomainBody<D>>(domain) };
     // SAFETY: null or valid.
     let Some(attr) = (unsafe { attr.as_mut() }) else {
-        return fail(Errno::EINVAL);
+        return fail(object::missing("fi_query_collective", "attr"));
     };
     code(limits::<D>(this, coll, attr, flags))
 }

@@ -246,7 +246,8 @@ unsafe fn bind_to<D: Domain, M: Defaults>(
     flags: Flags,
 ) -> Result<()> {
     // SAFETY: the caller's guarantee.
-    let class = unsafe { object::class_of(other) }.ok_or(Errno::EINVAL)?;
+    let class = unsafe { object::class_of(other) };
+    let class = class.ok_or_else(|| object::missing("fi_ep_bind", "the object to bind"))?;
     if !this.is_own() {
         return Err(Errno::EINVAL);
     }
@@ -365,7 +366,7 @@ unsafe extern "C" fn control<D: Domain, M: Defaults>(
         return fail(Errno::ENOSYS);
     }
     if arg.is_null() {
-        return fail(Errno::EINVAL);
+        return fail(object::missing("fi_control of an endpoint", "arg"));
     }
     if command == abi::FI_ALIAS {
         // SAFETY: not null, and the argument that this command takes.

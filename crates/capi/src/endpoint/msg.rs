@@ -10,12 +10,12 @@ use core::ffi::c_void;
 use ripstop_abi as abi;
 use ripstop_core::provider::{DataCall, Domain, Endpoint, RecvKind, SendKind};
 use ripstop_mem::UserBuf;
-use ripstop_types::{Errno, FiAddr, Flags, Result};
+use ripstop_types::{FiAddr, Flags, Result};
 
 use super::{Defaults, EpBody, Tables};
 use crate::buffers;
 use crate::errno::status;
-use crate::object::body;
+use crate::object::{self, body};
 use crate::tables;
 
 impl<D: Domain, M: Defaults> Tables<D, M> {
@@ -102,7 +102,8 @@ unsafe extern "C" fn sendmsg<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    let msg = unsafe { msg.as_ref() }.ok_or(Errno::EINVAL);
+    let msg =
+        unsafe { msg.as_ref() }.ok_or_else(|| object::missing("fi_sendmsg or fi_recvmsg", "msg"));
     status(msg.and_then(|msg| {
         // SAFETY: see the module.
         let segs = unsafe { buffers::sources(msg.msg_iov, msg.iov_count) }?;
@@ -258,7 +259,8 @@ impl Posted {
 #[inline]
 pub(crate) unsafe fn recv_message(msg: *const abi::fi_msg, flags: u64) -> Result<Posted> {
     // SAFETY: the caller's guarantee, for this and the block below.
-    let msg = unsafe { msg.as_ref() }.ok_or(Errno::EINVAL)?;
+    let msg = unsafe { msg.as_ref() }
+        .ok_or_else(|| object::missing("fi_sendmsg or fi_recvmsg", "msg"))?;
     // SAFETY: as above.
     let segs = unsafe { buffers::destinations(msg.msg_iov, msg.iov_count) }?;
     Ok(Posted {

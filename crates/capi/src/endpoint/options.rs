@@ -9,7 +9,7 @@ use ripstop_types::{Errno, Result};
 
 use super::{Defaults, EpBody};
 use crate::errno::code;
-use crate::object::body;
+use crate::object::{body, missing, refused};
 
 /// The option of a C name; all of them are a `size_t`.
 fn option(level: c_int, name: c_int) -> Result<EpOption> {
@@ -49,14 +49,14 @@ pub(crate) unsafe fn get_option(
 ) -> Result<()> {
     let option = option(level, name)?;
     // SAFETY: the caller's guarantee.
-    let len = unsafe { len.as_mut() }.ok_or(Errno::EINVAL)?;
+    let len = unsafe { len.as_mut() }.ok_or_else(|| missing("fi_getopt", "optlen"))?;
     let found = get(option)?;
     let room = core::mem::replace(len, size_of::<usize>());
     if room < size_of::<usize>() {
         return Err(Errno::ETOOSMALL);
     }
     if value.is_null() {
-        return Err(Errno::EINVAL);
+        return Err(missing("fi_getopt", "optval"));
     }
     // SAFETY: not null, and long enough.
     unsafe { value.cast::<usize>().write_unaligned(found) };
@@ -80,8 +80,12 @@ pub(crate) unsafe fn set_option(
     set: impl FnOnce(EpOption, usize) -> Result<()>,
 ) -> Result<()> {
     let option = option(level, name)?;
-    if value.is_null() || len != size_of::<usize>() {
-        return Err(Errno::EINVAL);
+    if value.is_null() {
+        return Err(missing("fi_setopt", "optval"));
+    }
+    if len != size_of::<usize>() {
+        let why = "optlen is not the size of a size_t, which is what all options are";
+        return Err(refused("fi_setopt", why, Errno::EINVAL));
     }
     // SAFETY: not null, and of this length.
     let wanted = unsafe { value.cast::<usize>().read_unaligned() };

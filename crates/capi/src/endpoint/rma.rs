@@ -17,7 +17,7 @@ use super::msg::data_of;
 use super::{Defaults, EpBody, Tables};
 use crate::buffers;
 use crate::errno::status;
-use crate::object::body;
+use crate::object::{self, body};
 use crate::tables;
 
 impl<D: Domain, M: Defaults> Tables<D, M> {
@@ -111,7 +111,7 @@ unsafe extern "C" fn readmsg<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     status(
         unsafe { msg.as_ref() }
-            .ok_or(Errno::EINVAL)
+            .ok_or_else(|| object::missing("fi_readmsg", "msg"))
             .and_then(|msg| {
                 // SAFETY: see the module.
                 let segs = unsafe { buffers::results(msg.msg_iov, msg.iov_count) }?;
@@ -190,7 +190,7 @@ unsafe extern "C" fn writemsg<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     status(
         unsafe { msg.as_ref() }
-            .ok_or(Errno::EINVAL)
+            .ok_or_else(|| object::missing("fi_writemsg", "msg"))
             .and_then(|msg| {
                 // SAFETY: see the module.
                 let segs = unsafe { buffers::sources(msg.msg_iov, msg.iov_count) }?;
@@ -287,8 +287,19 @@ impl Remote {
     /// The vector is null or valid for its count.
     pub(crate) unsafe fn of(msg: &abi::fi_msg_rma) -> Result<Self> {
         let count = msg.rma_iov_count;
-        if msg.rma_iov.is_null() || count == 0 || count > IOV_LIMIT {
-            return Err(Errno::EINVAL);
+        if msg.rma_iov.is_null() {
+            return Err(object::missing(
+                "fi_readmsg or fi_writemsg",
+                "rma_iov of msg",
+            ));
+        }
+        if count == 0 || count > IOV_LIMIT {
+            let why = "rma_iov_count is 0 or above rma_iov_limit of the endpoint";
+            return Err(object::refused(
+                "fi_readmsg or fi_writemsg",
+                why,
+                Errno::EINVAL,
+            ));
         }
         // SAFETY: not null, and the caller's guarantee.
         let given = unsafe { slice::from_raw_parts(msg.rma_iov, count) };

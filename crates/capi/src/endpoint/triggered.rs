@@ -16,6 +16,7 @@ use ripstop_types::{Errno, FiAddr, Flags, Result};
 use super::msg::Posted;
 use super::{Defaults, EpBody};
 use crate::counter;
+use crate::object;
 
 /// Whether the flags of a call, if it has any, ask for a trigger.
 #[inline(always)]
@@ -152,7 +153,9 @@ pub(crate) fn shared_recv<D: Domain>(
 unsafe fn condition<'a, D: Domain>(context: usize, domain: &Arc<D>) -> Result<Threshold<'a, D>> {
     let context = ptr::with_exposed_provenance::<abi::fi_triggered_context>(context);
     // SAFETY: the caller's guarantee.
-    let context = unsafe { context.as_ref() }.ok_or(Errno::EINVAL)?;
+    let context = unsafe { context.as_ref() };
+    let context =
+        context.ok_or_else(|| object::missing("an operation with FI_TRIGGER", "context"))?;
     match context.event_type {
         abi::FI_TRIGGER_THRESHOLD => {}
         abi::FI_TRIGGER_XPU => return Err(Errno::ENOSYS),
