@@ -126,10 +126,14 @@ fn check_auth_key(
     version: Version,
 ) {
     if asked.auth_key_size == AUTH_KEY_PER_AV && version >= V1_20 {
-        if !asked.auth_key.is_empty() {
-            let remedy = "set auth_key to NULL, as FI_AV_AUTH_KEY takes the keys of the AV";
-            checks.refuse("auth_key", "a key", "keys per AV entry", remedy);
-        }
+        // No address vector takes keys (`fi_av_insert_auth_key(3)`).
+        let remedy = "set auth_key_size to 0: the address vectors here have no keys";
+        checks.refuse(
+            "auth_key_size",
+            "FI_AV_AUTH_KEY",
+            offer.auth_key_size.to_string(),
+            remedy,
+        );
     } else {
         checks.same("auth_key_size", asked.auth_key_size, offer.auth_key_size);
     }
@@ -190,9 +194,6 @@ fn echo(domain: &mut DomainAttr, hints: &DomainAttr) {
     }
     if hints.max_ep_auth_key != 0 {
         domain.max_ep_auth_key = hints.max_ep_auth_key;
-    }
-    if hints.auth_key_size == AUTH_KEY_PER_AV {
-        domain.auth_key_size = AUTH_KEY_PER_AV;
     }
     if !hints.auth_key.is_empty() {
         domain.auth_key.clone_from(&hints.auth_key);

@@ -1,12 +1,10 @@
 //! Endpoint attributes (man page `fi_endpoint(3)`).
 
-use ripstop_types::{EpType, Flags, Version};
+use ripstop_types::{EpType, Flags};
 
 use super::mismatch::{Checks, Group, Mismatch, context_count};
-use crate::attr::{AUTH_KEY_PER_AV, EpAttr, SHARED_CONTEXT};
+use crate::attr::{EpAttr, SHARED_CONTEXT};
 use crate::info::{Hints, Info};
-
-const V1_20: Version = Version::new(1, 20);
 
 /// Checks the endpoint type, the attribute that rules out most offers.
 pub(super) fn check_type(offer: &EpAttr, asked: &EpAttr, found: &mut Vec<Mismatch>) {
@@ -20,13 +18,7 @@ pub(super) fn check_type(offer: &EpAttr, asked: &EpAttr, found: &mut Vec<Mismatc
 }
 
 /// Checks the endpoint group, apart from its type.
-pub(super) fn check(
-    offer: &Info,
-    asked: &EpAttr,
-    hints: &Hints,
-    version: Version,
-    found: &mut Vec<Mismatch>,
-) {
+pub(super) fn check(offer: &Info, asked: &EpAttr, hints: &Hints, found: &mut Vec<Mismatch>) {
     let mut checks = Checks {
         group: Group::Ep,
         found,
@@ -56,7 +48,7 @@ pub(super) fn check(
             offer.ep.max_order_waw_size,
         );
     }
-    check_auth_key(&mut checks, &offer.ep, asked, hints, version);
+    checks.same("auth_key_size", asked.auth_key_size, offer.ep.auth_key_size);
     if hints.caps.contains(Flags::TAGGED) {
         check_tags(&mut checks, asked.mem_tag_format, offer.ep.mem_tag_format);
     }
@@ -100,27 +92,6 @@ impl Contexts {
             let remedy = format!("ask for at most {}, or 0 for no preference", self.most);
             checks.refuse(attribute, text(), format!("at most {}", self.most), remedy);
         }
-    }
-}
-
-fn check_auth_key(
-    checks: &mut Checks<'_>,
-    offer: &EpAttr,
-    asked: &EpAttr,
-    hints: &Hints,
-    version: Version,
-) {
-    let per_av = version >= V1_20
-        && hints
-            .domain
-            .as_ref()
-            .is_some_and(|d| d.auth_key_size == AUTH_KEY_PER_AV);
-    if !per_av {
-        checks.same("auth_key_size", asked.auth_key_size, offer.auth_key_size);
-    } else if !asked.auth_key.is_empty() || asked.auth_key_size != 0 {
-        let remedy = "set auth_key to NULL and auth_key_size to 0, \
-                      as domain_attr->auth_key_size is FI_AV_AUTH_KEY";
-        checks.refuse("auth_key", "a key", "keys per AV entry", remedy);
     }
 }
 

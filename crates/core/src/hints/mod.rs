@@ -49,7 +49,7 @@ pub fn check(offer: &Info, hints: &Hints, version: Version) -> Vec<Mismatch> {
     }
     domain::check(offer, hints, version, &mut found);
     if let Some(ep) = &hints.ep {
-        endpoint::check(offer, ep, hints, version, &mut found);
+        endpoint::check(offer, ep, hints, &mut found);
     }
     context::check_rx(&offer.rx, hints, &mut found);
     context::check_tx(&offer.tx, hints, &mut found);

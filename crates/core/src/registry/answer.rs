@@ -122,7 +122,7 @@ impl fmt::Display for NoInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.errno {
             Errno::ENODATA if self.refusals.is_empty() => {
-                f.write_str("there is no provider: link one in, or set FI_PROVIDER_PATH")
+                f.write_str("there is no provider: link one in")
             }
             Errno::ENODATA => {
                 f.write_str("no provider offers what the hints ask")?;

@@ -98,7 +98,7 @@ fn a_target_must_register_as_one() {
 fn limits_are_those_of_the_offer() {
     let offer = rdm_offer(Flags::empty());
     type Change = fn(&mut Hints);
-    let cases: [(&str, Change); 14] = [
+    let cases: [(&str, Change); 15] = [
         ("cq_data_size", |h| {
             h.domain.as_mut().unwrap().cq_data_size = 16
         }),
@@ -108,6 +108,9 @@ fn limits_are_those_of_the_offer() {
         }),
         ("auth_key_size", |h| {
             h.domain.as_mut().unwrap().auth_key_size = 4
+        }),
+        ("auth_key_size", |h| {
+            h.domain.as_mut().unwrap().auth_key_size = crate::AUTH_KEY_PER_AV
         }),
         ("tx_ctx_cnt", |h| h.ep.as_mut().unwrap().tx_ctx_cnt = 2),
         ("rx_ctx_cnt", |h| h.ep.as_mut().unwrap().rx_ctx_cnt = 2),
