@@ -29,6 +29,14 @@ impl<T: Transport> State<T> {
         let given = call.flags.unwrap_or(state.tx_flags);
         let plain = call.kind == AtomicKind::Plain;
         let compare = Iov::new(call.compare)?;
+        if call
+            .remote
+            .iter()
+            .fold(0, |sum: u64, iov| sum.saturating_add(iov.len))
+            > state.max_atomic as u64
+        {
+            return Err(Errno::EMSGSIZE);
+        }
         // Results are written later whatever the flags say.
         let inject = given.contains(Flags::INJECT);
         if inject && !state.injects(operand.len(), compare.len()) {
@@ -75,7 +83,7 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         state.may_start(state.has_atomics)?;
-        if operand.len() > state.inject_size {
+        if remote.len > state.max_atomic as u64 || operand.len() > state.inject_atomic {
             return Err(Errno::EMSGSIZE);
         }
         let atomic = Atomic {
@@ -204,7 +212,7 @@ impl<T: Transport> EpState<T> {
     /// Whether operands of so many bytes, and as many to compare with, are copied by the call that
     /// posts them: each up to the longest inject, and both as far as the staging buffer has room.
     pub(crate) const fn injects(&self, operand: u64, compare: u64) -> bool {
-        let most = self.inject_size as u64;
+        let most = self.inject_atomic as u64;
         let room = (STAGE - MAX_HEADER) as u64;
         operand <= most && compare <= most && operand.saturating_add(compare) <= room
     }

@@ -10,7 +10,7 @@ use ripstop_core::provider::Token;
 use ripstop_core::{Info, caps};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::EpConfig;
+use ripstop_engine::xnet::{EpConfig, MAX_ATOMIC};
 use ripstop_os::Interest;
 use ripstop_types::{EpType, Errno, Flags, Result, tclass};
 
@@ -145,6 +145,8 @@ impl<T: Transport, K: Mode> Core<T, K> {
             is_msg,
             inject_size: info.tx.inject_size,
             max_msg_size: info.ep.max_msg_size,
+            inject_atomic: info.tx.inject_size,
+            max_atomic: info.ep.max_msg_size.min(MAX_ATOMIC),
             tx_flags: info.tx.op_flags & TX_FLAGS,
             rx_flags: info.rx.op_flags & RX_FLAGS,
             has_rma: initiates && info.caps.contains(Flags::RMA),

@@ -11,7 +11,7 @@ use ripstop_core::{Address, EventQueue, Info, caps};
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::Basis;
-use ripstop_engine::xnet::{EpConfig, RmaKind};
+use ripstop_engine::xnet::{EpConfig, MAX_ATOMIC, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
 
@@ -78,6 +78,7 @@ pub struct Endpoint<T: Transport, K: Mode> {
     id: u32,
     ep_type: EpType,
     caps: Flags,
+    max_msg_size: usize,
     part: Part,
     /// Goes before what is bound.
     core: Arc<Core<T, K>>,
@@ -122,6 +123,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
             id: core.id,
             ep_type: info.ep.ep_type,
             caps: info.caps,
+            max_msg_size: info.ep.max_msg_size,
             part,
             core,
             bound: <K as Locking>::Lock::new(Bound {
@@ -199,6 +201,19 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         );
         Errno::ENOCQ
     }
+}
+
+/// The size that an option is to have, if the endpoint has as much.
+fn at_most<T: Transport>(wanted: usize, most: usize) -> Result<usize> {
+    if wanted > most {
+        log_warn!(
+            T,
+            EpCtrl,
+            "an option cannot be set to {wanted} bytes: the endpoint has {most}; set it to that or less"
+        );
+        return Err(Errno::EINVAL);
+    }
+    Ok(wanted)
 }
 
 impl<T: Transport, K: Mode> Drop for Endpoint<T, K> {
@@ -529,7 +544,9 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
                 Ok(ep.inject_size)
             }
-            _ => Err(Errno::ENOPROTOOPT),
+            EpOption::MaxAtomicSize => Ok(ep.max_atomic),
+            EpOption::InjectAtomicSize => Ok(ep.inject_atomic),
+            EpOption::CmDataSize => Err(Errno::ENOPROTOOPT),
         }
     }
 
@@ -544,17 +561,24 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
                 Ok(())
             }
             EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
-                ep.max_msg_size = value;
+                ep.max_msg_size = at_most::<T>(value, self.max_msg_size)?;
                 Ok(())
             }
             EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
-                if value > self.domain.info.tx.inject_size.max(ep.inject_size) {
-                    return Err(Errno::EINVAL);
-                }
-                ep.inject_size = value;
+                let most = self.domain.info.tx.inject_size.max(ep.inject_size);
+                ep.inject_size = at_most::<T>(value, most)?;
                 Ok(())
             }
-            _ => Err(Errno::ENOPROTOOPT),
+            EpOption::MaxAtomicSize => {
+                ep.max_atomic = at_most::<T>(value, self.max_msg_size.min(MAX_ATOMIC))?;
+                Ok(())
+            }
+            EpOption::InjectAtomicSize => {
+                let most = self.domain.info.tx.inject_size.max(ep.inject_size);
+                ep.inject_atomic = at_most::<T>(value, most)?;
+                Ok(())
+            }
+            EpOption::CmDataSize => Err(Errno::ENOPROTOOPT),
         }
     }
 

@@ -52,6 +52,10 @@ pub(crate) struct EpState<T: Transport> {
     pub(crate) is_msg: bool,
     pub(crate) inject_size: usize,
     pub(crate) max_msg_size: usize,
+    /// Of injected atomics; `inject_size` is that of all others.
+    pub(crate) inject_atomic: usize,
+    /// Of atomics, in bytes of the peer's memory.
+    pub(crate) max_atomic: usize,
     pub(crate) tx_flags: Flags,
     pub(crate) rx_flags: Flags,
     /// It may start reads and writes.

@@ -186,6 +186,7 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
         if let Some(ep) = state.ep(core.id) {
             ep.tx_flags = made.op_flags & TX_FLAGS;
             ep.inject_size = made.inject_size;
+            ep.inject_atomic = made.inject_size;
             if made.tclass != 0 {
                 // For the connections that are made from now on.
                 ep.dscp = tclass::dscp(made.tclass);

@@ -426,10 +426,11 @@ impl<T: Transport> State<T> {
         if inject && compare > 0 && !ep.injects(data.iov.len(), compare) {
             return Err(Errno::EMSGSIZE);
         }
-        let most = match inject {
-            true => ep.inject_size.min(ep.max_msg_size),
-            false => ep.max_msg_size,
+        let (most, longest) = match &data.call {
+            Call::Atomic(_) => (ep.inject_atomic, ep.max_atomic),
+            _ => (ep.inject_size, ep.max_msg_size),
         };
+        let most = if inject { most.min(longest) } else { longest };
         if data.iov.len() > most as u64 {
             return Err(Errno::EMSGSIZE);
         }

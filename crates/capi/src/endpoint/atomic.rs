@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_void};
 use core::{ptr, slice};
 
 use ripstop_abi as abi;
-use ripstop_core::provider::{AtomicCall, Domain, Endpoint};
+use ripstop_core::provider::{AtomicCall, Domain, Endpoint, EpOption};
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Result, RmaIov};
 
@@ -615,15 +615,17 @@ impl Message {
 /// # Safety
 ///
 /// `count` is null or valid for writes.
-unsafe fn valid<D: Domain>(
-    domain: &D,
+unsafe fn valid<D: Domain, M: Defaults>(
+    this: &EpBody<D, M>,
     kind: AtomicKind,
     datatype: abi::fi_datatype,
     op: abi::fi_op,
     count: *mut usize,
 ) -> Result<()> {
     let (datatype, op) = what(datatype, op)?;
-    let limit = domain.atomic_limit(kind, datatype, op)?;
+    let limit = this.domain.atomic_limit(kind, datatype, op)?;
+    let longest = this.ep.option(EpOption::MaxAtomicSize)?;
+    let limit = limit.min(longest.checked_div(datatype.size()).unwrap_or(0));
     // SAFETY: the caller's guarantee.
     if let Some(count) = unsafe { count.as_mut() } {
         *count = limit;
@@ -640,7 +642,7 @@ unsafe extern "C" fn writevalid<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    code(unsafe { valid(&*this.domain, AtomicKind::Plain, datatype, op, count) })
+    code(unsafe { valid(this, AtomicKind::Plain, datatype, op, count) })
 }
 
 unsafe extern "C" fn readwritevalid<D: Domain, M: Defaults>(
@@ -652,7 +654,7 @@ unsafe extern "C" fn readwritevalid<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    code(unsafe { valid(&*this.domain, AtomicKind::Fetch, datatype, op, count) })
+    code(unsafe { valid(this, AtomicKind::Fetch, datatype, op, count) })
 }
 
 unsafe extern "C" fn compwritevalid<D: Domain, M: Defaults>(
@@ -664,7 +666,7 @@ unsafe extern "C" fn compwritevalid<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    code(unsafe { valid(&*this.domain, AtomicKind::Compare, datatype, op, count) })
+    code(unsafe { valid(this, AtomicKind::Compare, datatype, op, count) })
 }
 
 /// `fi_query_atomic`: `domain` is a domain of this type; `attr` is null or valid for writes.

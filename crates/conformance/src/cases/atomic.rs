@@ -6,10 +6,10 @@ pub(super) mod model;
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
 
 use super::c_edge;
-use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target};
-use crate::subject::{Completion, Fid, Inject, Post, Remote};
+use crate::subject::{Completion, EpOption, Fid, Inject, Post, Remote};
 use model::{COMPARE, KINDS, OPERAND, TARGET, elements, pairs, results, significant};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -65,6 +65,11 @@ const OWN: &[Case] = &[
         "fi_atomic/inject",
         "an injected atomic arrives without a completion, its operands free at once",
         inject,
+    ),
+    Case::both(
+        "fi_endpoint/option_atomic_sizes",
+        "FI_OPT_MAX_ATOMIC_SIZE and FI_OPT_INJECT_ATOMIC_SIZE bound atomics, up to what is offered",
+        sizes,
     ),
     Case::both(
         "fi_atomic/together",
@@ -383,6 +388,53 @@ fn inject(cx: &Cx<'_>) -> Outcome {
         inject_add(&rig, rig.sides[A].ep, n, target.at(8, 8))?;
     }
     rig.holds(&target, &words([7, 8 + 5050]))?;
+    rig.quiet()?;
+    rig.close()
+}
+
+fn sizes(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &spec())?;
+    let (ep, no) = (rig.sides[A].ep, [Errno::ENOPROTOOPT]);
+    rig.exchange(A, B, b"first")?;
+    let target = rig.expose(B, &words([1, 2, 3]), OPEN)?;
+    for (option, limit, bound) in [
+        (EpOption::InjectAtomicSize, rig.info.tx.inject_size, 8),
+        (EpOption::MaxAtomicSize, rig.info.ep.max_msg_size, 16),
+    ] {
+        let most = offered(rig.s.option(ep, option), &no, "the size of atomics")?;
+        ensure!(
+            (1..=limit).contains(&most),
+            "{option:?} is {most}, the info says {limit}"
+        );
+        if let Some(beyond) = limit.checked_add(1) {
+            let set = rig.s.set_option(ep, option, beyond);
+            refused(set, &[Errno::EINVAL], "more than is offered")?;
+        }
+        rig.s.set_option(ep, option, bound)?;
+        let read = rig.s.option(ep, option)?;
+        ensure!(read == bound, "{option:?} is {read} after {bound} was set");
+    }
+    let some = |n: usize| {
+        let (operand, place) = (words((0..n).map(|_| 1)), target.at(0, 8 * n));
+        Post::atomic(AtomicKind::Fetch, ADD, [&operand, &[]], place)
+    };
+    let too_long = [Errno::EMSGSIZE];
+    refused(rig.try_post(A, some(3)), &too_long, "an atomic of 24 bytes")?;
+    let injected = some(2).flags(Flags::INJECT);
+    refused(rig.try_post(A, injected), &too_long, "an inject of 16")?;
+    let inject = Inject {
+        bytes: &words([1, 1]),
+        tag: None,
+        data: None,
+        addr: rig.sides[A].peer,
+    };
+    let put = rig
+        .s
+        .inject_atomic(ep, inject, add_number(), target.at(0, 16));
+    refused(put, &too_long, "fi_inject_atomic of 16 bytes")?;
+    carry_out(&rig, some(2))?;
+    inject_add(&rig, ep, 1, target.at(0, 8))?;
+    rig.holds(&target, &words([3, 3, 3]))?;
     rig.quiet()?;
     rig.close()
 }

@@ -104,6 +104,10 @@ pub enum EpOption {
     MaxMsgSize,
     /// `FI_OPT_INJECT_MSG_SIZE`.
     InjectMsgSize,
+    /// `FI_OPT_MAX_ATOMIC_SIZE`.
+    MaxAtomicSize,
+    /// `FI_OPT_INJECT_ATOMIC_SIZE`.
+    InjectAtomicSize,
     /// A number that no release knows.
     Unknown,
 }

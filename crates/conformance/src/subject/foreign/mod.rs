@@ -61,7 +61,9 @@ fn option_number(option: EpOption) -> i32 {
         EpOption::MinMultiRecv => 0,
         EpOption::CmDataSize => 1,
         EpOption::MaxMsgSize => 12,
+        EpOption::MaxAtomicSize => 15,
         EpOption::InjectMsgSize => 16,
+        EpOption::InjectAtomicSize => 19,
         EpOption::Unknown => 12_345,
     }
 }

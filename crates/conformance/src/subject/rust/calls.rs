@@ -38,6 +38,8 @@ fn core_option(option: EpOption) -> Result<provider::EpOption> {
         EpOption::CmDataSize => Ok(provider::EpOption::CmDataSize),
         EpOption::MaxMsgSize => Ok(provider::EpOption::MaxMsgSize),
         EpOption::InjectMsgSize => Ok(provider::EpOption::InjectMsgSize),
+        EpOption::MaxAtomicSize => Ok(provider::EpOption::MaxAtomicSize),
+        EpOption::InjectAtomicSize => Ok(provider::EpOption::InjectAtomicSize),
         EpOption::Unknown => Err(Error::Missing("name an unknown option")),
     }
 }
