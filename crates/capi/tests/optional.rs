@@ -103,6 +103,27 @@ fn places_for_answers_may_be_left_out() {
     assert_eq!(op!(a, atomic.compwritevalid, number, FI_CSWAP, none), 0);
     let attr = ptr::null_mut();
     assert_eq!(op!(domain, ops.query_atomic, number, FI_SUM, attr, 0), 0);
+    // fi_eq_read: the number of the event, its entry, or both.
+    let events = eq(pair.fabric, FI_WAIT_NONE);
+    let text = fi_eq_entry {
+        data: 7,
+        ..Default::default()
+    };
+    let (from, size) = (ptr::from_ref(&text).cast(), size_of::<fi_eq_entry>());
+    let write = || op!(events, ops.write, 9, from, size, 0);
+    let read =
+        |event: *mut u32, into: *mut c_void, flags| op!(events, ops.read, event, into, size, flags);
+    let (mut number, mut entry) = (0, fi_eq_entry::default());
+    let into: *mut c_void = ptr::from_mut(&mut entry).cast();
+    let (again, none) = (-FI_EAGAIN as isize, ptr::null_mut());
+    assert_eq!(read(none, NONE, 0), again);
+    assert_eq!((write(), write()), (size as isize, size as isize));
+    assert_eq!(read(&mut number, NONE, FI_PEEK), 0);
+    assert_eq!(number, 9);
+    assert_eq!(read(none, into, 0), size as isize);
+    assert_eq!(entry.data, 7);
+    assert_eq!((read(none, NONE, 0), read(none, NONE, 0)), (0, again));
+    assert_eq!(close(events), 0);
     // fi_av_insert: the index is known where a table is filled in order.
     let own = name(unsafe { (*a).cm }, a.cast());
     let (addr, unwanted) = (own.as_ptr().cast::<c_void>(), ptr::null_mut());

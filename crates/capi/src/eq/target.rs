@@ -10,7 +10,7 @@ use ripstop_core::eq::Event;
 use ripstop_types::{Errno, Result};
 
 use super::kept::Kept;
-use crate::object::pointer;
+use crate::object::{self, pointer};
 
 /// Where an event goes.
 #[derive(Clone, Copy)]
@@ -23,14 +23,14 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// As in C, each of the two places may be null: then that part is not asked for.
+    ///
     /// # Errors
-    /// [`Errno::EINVAL`] for null, [`Errno::EBADFLAGS`] for other flags than `FI_PEEK`.
+    /// [`Errno::EBADFLAGS`] for other flags than `FI_PEEK`.
     pub(super) fn new(event: *mut u32, buf: *mut c_void, len: usize, flags: u64) -> Result<Self> {
-        if event.is_null() || buf.is_null() {
-            return Err(Errno::EINVAL);
-        }
         if flags & !abi::FI_PEEK != 0 {
-            return Err(Errno::EBADFLAGS);
+            let why = "flags other than FI_PEEK are unknown; leave them out";
+            return Err(object::refused("fi_eq_read", why, Errno::EBADFLAGS));
         }
         let consume = flags == 0;
         Ok(Self {
@@ -41,7 +41,7 @@ impl Target {
         })
     }
 
-    /// Writes an event, and returns the number of bytes.
+    /// Writes an event, and returns the number of bytes; 0 without a buffer.
     ///
     /// # Errors
     /// [`Errno::ETOOSMALL`] for a buffer without room for the fixed part; connection data is
@@ -49,9 +49,10 @@ impl Target {
     ///
     /// # Safety
     ///
-    /// `event` and the `len` bytes of `buf` are valid for writes.
+    /// `event` and the `len` bytes of `buf` are null or valid for writes.
     pub(super) unsafe fn take(self, event: &Event, kept: &mut Kept) -> Result<usize> {
         let size = match event {
+            _ if self.buf.is_null() => 0,
             Event::ConnReq { pep, info, data } => {
                 self.room_for::<abi::fi_eq_cm_entry>()?;
                 let info = kept.hand_out(info, self.consume)?;
@@ -90,8 +91,10 @@ impl Target {
                 bytes.len()
             }
         };
-        // SAFETY: as above.
-        unsafe { self.event.write(event.code()) };
+        // SAFETY: null or valid for writes.
+        if let Some(number) = unsafe { self.event.as_mut() } {
+            *number = event.code();
+        }
         Ok(size)
     }
 
