@@ -18,14 +18,15 @@ pub fn init() {
             "universe_size",
             ParamType::Size,
             "Defines the maximum number of processes that will be used by distributed \
-             applications; used to size resources (default: provider specific)",
+             applications; address vectors without a size of their own have room for as many \
+             (default: provider specific)",
         );
         params.define(
             None,
             "av_remove_cleanup",
             ParamType::Bool,
-            "Release connections and other hidden resources of a peer when it is removed from \
-             the address vector, even if transfers from it are in progress (default: false)",
+            "Close the connections of a peer when it is removed from the address vector, even if \
+             transfers from it are in progress; what is under way ends in error (default: false)",
         );
     });
 }

@@ -50,6 +50,7 @@ const LIMITS: Limits = Limits {
     rendezvous: 1 << 20,
     kept_bytes: 1 << 20,
     kept_messages: 1000,
+    kept_longest: u64::MAX,
     kept_total: 1 << 20,
     ask_first: 1 << 20,
 };

@@ -69,8 +69,11 @@ pub enum Own {
 
 /// Peers by fabric address, which is an index from 0. It is used under the lock of a domain.
 pub trait Peers<A>: Debug + Send + Sized {
-    /// A table of this address vector alone.
-    fn new() -> Self;
+    /// A table of this address vector alone, with room for `count` peers; more can be inserted.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn with_room(count: usize) -> Result<Self>;
 
     /// The table that all address vectors of this name on this machine share, with room for
     /// `count` peers, 0 for a default.

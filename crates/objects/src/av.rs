@@ -36,6 +36,9 @@ fn open_shared<T: Transport, K: Mode>(
     })
 }
 
+/// So many peers are made room for at most before they come.
+const MOST_PREPARED: usize = 1 << 16;
+
 /// Most upper bits of a fabric address that may name a receive context.
 const MAX_CTX_BITS: u8 = 16;
 
@@ -65,10 +68,14 @@ impl<T: Transport, K: Mode> Av<T, K> {
             return Err(Errno::EINVAL);
         }
         let read_only = attr.flags.contains(Flags::READ);
+        let count = match attr.count {
+            0 => domain.fabric.tunables().universe,
+            count => count,
+        };
         let table: Table<T> = match &attr.name {
             None if read_only => return Err(Errno::EINVAL),
-            None => Peers::new(),
-            Some(name) => open_shared(domain, name, attr.count, read_only)?,
+            None => Peers::with_room(count.min(MOST_PREPARED))?,
+            Some(name) => open_shared(domain, name, count, read_only)?,
         };
         let map = table.map().into();
         if attr.rx_ctx_bits > MAX_CTX_BITS {
@@ -188,7 +195,8 @@ impl<T: Transport, K: Mode> AddressVector for Av<T, K> {
         let mut state = self.domain.lock();
         let table = Self::table(&mut state, self.id)?;
         if let Some(peer) = table.remove(addr)? {
-            state.unname_peer(self.id, &peer, addr);
+            let cleanup = self.domain.fabric.tunables().remove_cleanup;
+            state.unname_peer(self.id, &peer, addr, cleanup);
             if let Some(ids) = state.engine.ids_mut(self.ids()) {
                 ids.forget(addr);
             }

@@ -394,7 +394,7 @@ impl<T: Transport> State<T> {
     }
 
     /// A peer lost its place in an address vector.
-    pub(crate) fn unname_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr) {
+    pub(crate) fn unname_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr, cleanup: bool) {
         for ep in 0..self.eps.len() as u32 {
             let Some(state) = self.ep(ep) else { continue };
             if state.rdm.as_ref().is_none_or(|rdm| rdm.av != av) {
@@ -407,8 +407,16 @@ impl<T: Transport> State<T> {
             if let Some(met) = met.and_then(|met| met.get_mut(addr.0 as usize)) {
                 *met = false;
             }
-            for (id, _) in self.connections_with(ep, peer) {
-                self.engine.set_source(id, FiAddr::NOTAVAIL);
+            let connections = self.connections_with(ep, peer);
+            if cleanup && !connections.is_empty() {
+                // What was sent is not lost for it.
+                self.drain(ep);
+            }
+            for (id, _) in connections {
+                match cleanup {
+                    true => self.close_stream(id, Errno::ECANCELED),
+                    false => self.engine.set_source(id, FiAddr::NOTAVAIL),
+                }
             }
             self.engine
                 .set_departed_source(ep, &peer.to_address().to_bytes(), FiAddr::NOTAVAIL);

@@ -125,6 +125,7 @@ impl<T: Transport> State<T> {
                 rendezvous: tunables.rendezvous,
                 kept_bytes: tunables.kept_bytes,
                 kept_messages: tunables.kept_messages,
+                kept_longest: tunables.kept_longest,
                 kept_total: tunables.kept_total,
                 ask_first: READ as u64,
             }),

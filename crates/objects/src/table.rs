@@ -18,8 +18,8 @@ pub enum Table<O, A> {
 }
 
 impl<O: Peers<A>, A: Addr + Shareable> Peers<A> for Table<O, A> {
-    fn new() -> Self {
-        Self::Own(O::new())
+    fn with_room(count: usize) -> Result<Self> {
+        O::with_room(count).map(Self::Own)
     }
 
     fn open_shared(name: &str, count: usize, read_only: bool) -> Result<Self> {
@@ -76,10 +76,6 @@ impl<O: Peers<A>, A: Addr + Shareable> Peers<A> for Table<O, A> {
 /// What a table of one address vector is to the others: it has no name.
 macro_rules! own {
     () => {
-        fn new() -> Self {
-            Self::new()
-        }
-
         fn open_shared(_: &str, _: usize, _: bool) -> Result<Self> {
             Err(Errno::ENOSYS)
         }
@@ -96,6 +92,10 @@ macro_rules! own {
 
 impl Peers<SocketAddr> for AddressTable {
     own!();
+
+    fn with_room(count: usize) -> Result<Self> {
+        Self::with_capacity(count)
+    }
 
     fn lookup(&self, peer: FiAddr) -> Option<SocketAddr> {
         self.lookup(peer)
@@ -116,6 +116,11 @@ impl Peers<SocketAddr> for AddressTable {
 
 impl<A: Addr> Peers<A> for NameTable<A> {
     own!();
+
+    /// Names are of any length: there is nothing to prepare.
+    fn with_room(_: usize) -> Result<Self> {
+        Ok(Self::new())
+    }
 
     fn lookup(&self, peer: FiAddr) -> Option<A> {
         self.lookup(peer).cloned()

@@ -11,6 +11,9 @@ pub(crate) const MAX_HELLO: usize = ripstop_wire::xnet::cm::MAX_DATA as usize;
 /// otherwise.
 pub(crate) const MIN_MULTI_RECV: u64 = 16 * 1024;
 
+/// Messages of up to so many bytes are kept whatever the user says, as in C.
+const LEAST_SAVED: usize = 16 * 1024;
+
 /// Pending connections of a listener.
 pub const BACKLOG: i32 = 4096;
 
@@ -34,8 +37,16 @@ pub struct Tunables {
     pub(crate) kept_bytes: u64,
     /// Most unexpected messages of a peer that are kept.
     pub(crate) kept_messages: u32,
+    /// Most bytes of one unexpected message that is kept.
+    pub(crate) kept_longest: u64,
     /// Most bytes of unexpected messages of all peers of a domain that are kept.
     pub(crate) kept_total: u64,
+    /// Peers that a program without a number of its own is made ready for, 0 for a default
+    /// (`FI_UNIVERSE_SIZE`).
+    pub(crate) universe: usize,
+    /// A peer that is taken out of an address vector loses its connections
+    /// (`FI_AV_REMOVE_CLEANUP`).
+    pub(crate) remove_cleanup: bool,
     /// No domain has a thread that makes progress.
     pub(crate) no_thread: bool,
     /// How long to try to reach a peer, and to wait for the rest of what it began to say.
@@ -68,6 +79,17 @@ impl Tunables {
         );
         // What is injected must fit into the staging buffer together with its header.
         let max_inject = max_inject.min(crate::stage::STAGE / 2);
+        // As in C, where it is one bound for what is sent unasked and for what is kept.
+        let max_saved_size = p.declare_optional::<usize>(
+            prov,
+            "max_saved_size",
+            "maximum size of any message that is kept without a posted buffer. Longer ones stay at \
+             the sender until there is one: tagged messages by asking for it, if the peer can do \
+             so, others by holding up what follows them (default: unlimited, and 524288 for what \
+             is sent without asking)",
+        );
+        let max_saved_size =
+            max_saved_size.map(|size| size.max(LEAST_SAVED).max(max_inject) as u64);
         Self {
             tx_size: p.declare(
                 prov,
@@ -83,13 +105,7 @@ impl Tunables {
             ),
             max_inject,
             inline: 2048,
-            rendezvous: p.declare::<usize>(
-                prov,
-                "rendezvous_size",
-                512 * 1024,
-                "tagged messages larger than this are sent once the peer has a buffer for them, \
-                 if the peer can do so (default: 524288)",
-            ) as u64,
+            rendezvous: max_saved_size.unwrap_or(512 * 1024),
             kept_bytes: p.declare::<usize>(
                 prov,
                 "max_saved_bytes",
@@ -105,6 +121,9 @@ impl Tunables {
                  has to wait (default: 65536)",
             ))
             .unwrap_or(u32::MAX),
+            kept_longest: max_saved_size.unwrap_or(u64::MAX),
+            universe: p.get(None, "universe_size").unwrap_or(0),
+            remove_cleanup: p.get(None, "av_remove_cleanup").unwrap_or(false),
             kept_total: p.declare::<usize>(
                 prov,
                 "max_saved_total",

@@ -25,6 +25,7 @@ const LIMITS: Limits = Limits {
     rendezvous: 1 << 20,
     kept_bytes: 4 << 20,
     kept_messages: 4096,
+    kept_longest: u64::MAX,
     kept_total: 8 << 20,
     ask_first: 16 << 10,
 };

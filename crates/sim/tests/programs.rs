@@ -302,6 +302,7 @@ fn node() -> impl Strategy<Value = NodeConfig> {
                     rendezvous,
                     kept_bytes,
                     kept_messages,
+                    kept_longest: u64::MAX,
                     kept_total,
                     ask_first,
                 }

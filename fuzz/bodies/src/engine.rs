@@ -42,6 +42,7 @@ const LIMITS: Limits = Limits {
     rendezvous: 100,
     kept_bytes: 200,
     kept_messages: 3,
+    kept_longest: 150,
     kept_total: 700,
     ask_first: 50,
 };

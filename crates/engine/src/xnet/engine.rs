@@ -36,6 +36,8 @@ pub struct Limits {
     pub kept_bytes: u64,
     /// Most unexpected messages kept for one connection.
     pub kept_messages: u32,
+    /// Longest payload of an unexpected message that is kept; a longer one waits in the stream.
+    pub kept_longest: u64,
     /// Most bytes kept for all connections together, those that have closed included. Each
     /// message counts with its payload and [`ENTRY`](crate::matching::ENTRY) bytes.
     pub kept_total: u64,

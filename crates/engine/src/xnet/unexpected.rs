@@ -71,7 +71,8 @@ impl<B: Buffer> Engine<B> {
         };
         let payload = message.payload();
         let own = conn.kept.saturating_add(payload);
-        if own > limits.kept_bytes || conn.kept_count >= limits.kept_messages {
+        let full = own > limits.kept_bytes || conn.kept_count >= limits.kept_messages;
+        if full || payload > limits.kept_longest {
             return;
         }
         let all = kept.saturating_add(message.weight());

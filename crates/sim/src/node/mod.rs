@@ -76,6 +76,7 @@ impl NodeConfig {
                 rendezvous: 1000,
                 kept_bytes: 4096,
                 kept_messages: 8,
+                kept_longest: u64::MAX,
                 kept_total: 10_000,
                 ask_first: 100,
             },

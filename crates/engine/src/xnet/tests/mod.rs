@@ -29,6 +29,7 @@ const LIMITS: Limits = Limits {
     rendezvous: 4096,
     kept_bytes: 100,
     kept_messages: 3,
+    kept_longest: u64::MAX,
     kept_total: 2000,
     ask_first: 1000,
 };

@@ -44,6 +44,26 @@ fn a_message_too_long_to_be_kept_goes_straight_to_its_receive() {
     assert_eq!(f.done(), [2]);
 }
 
+/// One alone may be too long, whatever room there is.
+#[test]
+fn a_message_above_the_longest_waits_in_the_stream() {
+    let limits = Limits {
+        kept_longest: 50,
+        ..LIMITS
+    };
+    let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(64, 16, true)));
+    f.up();
+    f.message(5, 50);
+    f.engine.rx_placed(f.conn, 50);
+    assert!(!is_blocked(&f), "it is kept");
+    f.message(5, 51);
+    assert!(is_blocked(&f));
+    assert_eq!(f.recv(1, TAG, 50).len(), 1);
+    assert!(is_blocked(&f) && resumed(&mut f).is_empty());
+    assert!(f.recv(2, TAG, 51).is_empty());
+    assert_eq!(resumed(&mut f), [f.conn]);
+}
+
 #[test]
 fn peek_finds_a_message_its_connection_is_blocked_on() {
     let mut f = Fixture::new();

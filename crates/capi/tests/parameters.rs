@@ -1,0 +1,239 @@
+//! A C program that is started with parameters of the library in its environment.
+// Everything a C program does is unsafe; the tests keep to what the man pages ask.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::macro_metavars_in_unsafe
+)]
+
+mod c;
+
+use core::ffi::c_void;
+use core::ptr;
+use std::fs;
+use std::process::Command;
+
+use c::*;
+use ripstop_abi::*;
+
+const NONE: *mut c_void = ptr::null_mut();
+
+/// Set in the process that is the program.
+const PROGRAM: &str = "RIPSTOP_PARAMETERS_PROGRAM";
+
+/// Runs a test again in a process of its own with a variable set, as the library reads it once;
+/// whether this is that process.
+fn is_program(test: &str, variable: (&str, &str)) -> bool {
+    if std::env::var_os(PROGRAM).is_some() {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]);
+    let output = command.env(PROGRAM, "1").envs([variable]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let ran = output.status.success() && said.contains("1 passed");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(ran, "{test} with {variable:?}:\n{said}{errors}");
+    false
+}
+
+/// An endpoint in a domain of its own, which makes progress only when it is told to.
+struct Side {
+    info: Info,
+    fabric: *mut fid_fabric,
+    domain: *mut fid_domain,
+    av: *mut fid_av,
+    cq: *mut fid_cq,
+    ep: *mut fid_ep,
+}
+
+impl Side {
+    fn open() -> Self {
+        let info = loopback(FI_EP_RDM, |hints| {
+            hints.domain().threading = FI_THREAD_DOMAIN;
+            hints.domain().data_progress = FI_PROGRESS_MANUAL;
+            hints.domain().control_progress = FI_PROGRESS_MANUAL;
+        });
+        let fabric = fabric(&info);
+        let domain = domain(fabric, &info);
+        let av = av(domain, FI_AV_UNSPEC, 0);
+        let cq = cq(domain, FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE);
+        let ep = bound(domain, &info, av, cq);
+        assert_eq!(enable(ep), 0);
+        Self {
+            info,
+            fabric,
+            domain,
+            av,
+            cq,
+            ep,
+        }
+    }
+
+    fn name(&self) -> Vec<u8> {
+        name(unsafe { (*self.ep).cm }, self.ep.cast())
+    }
+
+    /// Whether an operation has completed.
+    fn poll(&self) -> bool {
+        let mut entry = fi_cq_entry::default();
+        match op!(self.cq, ops.read, ptr::from_mut(&mut entry).cast(), 1) {
+            1 => true,
+            code => {
+                assert_eq!(code, -FI_EAGAIN as isize);
+                false
+            }
+        }
+    }
+
+    fn recv(&self, room: &mut [u8]) {
+        let at: *mut c_void = room.as_mut_ptr().cast();
+        let (ep, any) = (self.ep, FI_ADDR_UNSPEC);
+        let code = op!(ep, tagged.recv, at, room.len(), NONE, any, 1, 0, NONE);
+        assert_eq!(code, 0);
+    }
+
+    fn send(&self, text: &[u8], to: fi_addr_t) {
+        let (at, ep) = (text.as_ptr().cast::<c_void>(), self.ep);
+        post(self.cq, || {
+            op!(ep, tagged.send, at, text.len(), NONE, to, 1, NONE)
+        });
+    }
+
+    /// A message to another side, which has posted nothing else.
+    fn exchange(&self, other: &Self, to: fi_addr_t) {
+        let mut room = [0; 8];
+        other.recv(&mut room);
+        self.send(b"exchange", to);
+        let (mut sent, mut got) = (false, false);
+        until("an exchange", || {
+            sent |= self.poll();
+            got |= other.poll();
+            (sent && got).then_some(())
+        });
+        assert_eq!(&room, b"exchange");
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        assert_eq!(close(self.ep), 0);
+        assert_eq!(close(self.cq), 0);
+        assert_eq!(close(self.av), 0);
+        assert_eq!(close(self.domain), 0);
+        assert_eq!(close(self.fabric), 0);
+        assert!(!self.info.0.is_null());
+    }
+}
+
+/// Sockets that this process has open.
+fn sockets() -> usize {
+    let open = fs::read_dir("/proc/self/fd").unwrap();
+    let is_socket = |entry: &fs::DirEntry| {
+        let target = fs::read_link(entry.path());
+        target.is_ok_and(|target| target.to_string_lossy().starts_with("socket:"))
+    };
+    open.flatten().filter(is_socket).count()
+}
+
+/// How many sockets go when a peer that was sent to is removed.
+fn lost_with_the_peer() -> usize {
+    let (near, far) = (Side::open(), Side::open());
+    let name = far.name();
+    let mut to = insert(near.av, &name);
+    near.exchange(&far, to);
+    let before = sockets();
+    assert_eq!(op!(near.av, ops.remove, &mut to, 1, 0), 0);
+    let lost = before - sockets();
+    let again = insert(near.av, &name);
+    near.exchange(&far, again);
+    lost
+}
+
+#[test]
+fn a_removed_peer_keeps_its_connection() {
+    let test = "a_removed_peer_keeps_its_connection";
+    if is_program(test, ("FI_AV_REMOVE_CLEANUP", "0")) {
+        assert_eq!(lost_with_the_peer(), 0);
+    }
+}
+
+#[test]
+fn a_removed_peer_loses_its_connection_where_asked() {
+    let test = "a_removed_peer_loses_its_connection_where_asked";
+    if is_program(test, ("FI_AV_REMOVE_CLEANUP", "1")) {
+        assert_eq!(lost_with_the_peer(), 1);
+    }
+}
+
+const LONG: usize = 100_000;
+
+/// Whether a message of `LONG` bytes leaves before there is a receive for it.
+fn leaves_unasked() -> bool {
+    let (near, far) = (Side::open(), Side::open());
+    let to = insert(near.av, &far.name());
+    near.exchange(&far, to);
+    let (text, mut room) = (vec![7_u8; LONG], vec![0; LONG]);
+    near.send(&text, to);
+    let mut left = false;
+    for _ in 0..2000 {
+        left |= near.poll();
+        assert!(!far.poll());
+    }
+    far.recv(&mut room);
+    let mut got = false;
+    let unasked = left;
+    until("the message", || {
+        left |= near.poll();
+        got |= far.poll();
+        (left && got).then_some(())
+    });
+    assert_eq!(room, text);
+    unasked
+}
+
+#[test]
+fn long_messages_wait_where_few_bytes_are_saved() {
+    let test = "long_messages_wait_where_few_bytes_are_saved";
+    if is_program(test, ("FI_TCP_MAX_SAVED_SIZE", "50000")) {
+        assert!(!leaves_unasked());
+    }
+}
+
+#[test]
+fn long_messages_leave_where_more_bytes_are_saved() {
+    let test = "long_messages_leave_where_more_bytes_are_saved";
+    if is_program(test, ("FI_TCP_MAX_SAVED_SIZE", "100000")) {
+        assert!(leaves_unasked());
+    }
+}
+
+/// More than a shared address vector has room for by itself.
+const MANY: usize = 20_000;
+
+#[test]
+fn a_shared_address_vector_has_room_for_the_universe() {
+    let test = "a_shared_address_vector_has_room_for_the_universe";
+    if !is_program(test, ("FI_UNIVERSE_SIZE", "20000")) {
+        return;
+    }
+    let info = loopback(FI_EP_RDM, |_| ());
+    let fabric = fabric(&info);
+    let domain = domain(fabric, &info);
+    let name = format!("universe-{}\0", std::process::id());
+    let mut attr = fi_av_attr {
+        name: name.as_ptr().cast(),
+        ..Default::default()
+    };
+    let mut av = ptr::null_mut();
+    assert_eq!(op!(domain, ops.av_open, &mut attr, &mut av, NONE), 0);
+    let addrs: Vec<u8> = (0..MANY)
+        .flat_map(|i| sockaddr([127, 1, (i >> 8) as u8, i as u8], 7))
+        .collect();
+    let at = addrs.as_ptr().cast::<c_void>();
+    let done = op!(av, ops.insert, at, MANY, ptr::null_mut(), 0, NONE);
+    assert_eq!(done as usize, MANY);
+    for code in [close(av), close(domain), close(fabric)] {
+        assert_eq!(code, 0);
+    }
+}
