@@ -260,8 +260,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
 }
 
 impl<T: Transport> State<T> {
-    /// Writes what is staged, and sees that it comes to the peers, so that nothing which was reported
-    /// as sent is lost with the endpoint.
+    /// Writes what is staged, so that injected messages are not lost with the endpoint.
     pub(crate) fn drain(&mut self, ep: u32) {
         let end = ripstop_os::clock::now() + LINGER;
         self.flush_dirty();
@@ -278,7 +277,15 @@ impl<T: Transport> State<T> {
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let link = self.stream(id).and_then(|stream| stream.link.clone());
+        }
+    }
+
+    /// Sees that what was written to connections that are closed next comes to the peers. What
+    /// arrives by them meanwhile is dropped.
+    pub(crate) fn settle_links(&mut self, ids: &[u32]) {
+        let end = ripstop_os::clock::now() + LINGER;
+        for id in ids {
+            let link = self.stream(*id).and_then(|stream| stream.link.clone());
             if let Some(link) = link {
                 link.settle(end, &mut self.staging);
             }
@@ -298,6 +305,7 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
         let (srx, shared) = state
             .ep(self.id)
             .map_or((NIL, true), |ep| (ep.srx, ep.shared_srx));
+        state.settle_links(&ids);
         // Without the endpoint nothing is reported for what still waits.
         state.engine.close_ep(self.id);
         for id in ids {

@@ -126,8 +126,9 @@ impl<T: Transport> State<T> {
         if buf.len() > state.inject_size {
             return Err(Errno::EMSGSIZE);
         }
+        let counted = state.calls.counted;
+        let ack = state.counted && state.tx_flags.intersects(ACKED);
         if written == 0 && buf.len() < state.calls.inject {
-            let counted = state.calls.counted;
             let id = match state.route(dest) {
                 NIL => self.open_silent_route(ep, dest)?,
                 id => id,
@@ -157,7 +158,7 @@ impl<T: Transport> State<T> {
             context: 0,
             completion: false,
             inject: true,
-            ack: state.counted && state.tx_flags.intersects(ACKED),
+            ack,
             work: false,
         };
         self.post(ep, dest, &send, false, written)

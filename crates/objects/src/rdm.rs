@@ -411,6 +411,8 @@ impl<T: Transport> State<T> {
             if cleanup && !connections.is_empty() {
                 // What was sent is not lost for it.
                 self.drain(ep);
+                let ids: Vec<u32> = connections.iter().map(|(id, _)| *id).collect();
+                self.settle_links(&ids);
             }
             for (id, _) in connections {
                 match cleanup {
