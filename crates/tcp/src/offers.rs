@@ -7,8 +7,11 @@ use crate::params::Params;
 use crate::socket::Tcp;
 use ripstop_objects::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer};
 
-/// The offers, most basic first: connected endpoints, connected endpoints with a shared
-/// receive context, reliable datagram endpoints.
+/// The offers: reliable datagram endpoints, connected endpoints, connected endpoints with a shared
+/// receive context. The first has the most capabilities, and is first for that: a program that
+/// takes the first answer to no hints as it is, or asks again for its capabilities, as MPICH does,
+/// leaves out what the others lack (`FI_DIRECTED_RECV`, `FI_SOURCE`). With the C library reliable
+/// datagrams come first as well.
 pub(crate) fn offers(params: &Params) -> [Info; 3] {
     let msg = Offer {
         ep_type: EpType::Msg,
@@ -33,5 +36,19 @@ pub(crate) fn offers(params: &Params) -> [Info; 3] {
         rx_caps: MATCHED_RX | SOURCES,
         ..msg
     };
-    [msg, shared, rdm].map(|kind| offer::<Tcp>(params.as_ref(), &kind))
+    [rdm, msg, shared].map(|kind| offer::<Tcp>(params.as_ref(), &kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_offer_has_all_capabilities_of_the_others() {
+        let [first, others @ ..] = offers(&Params::read());
+        assert_eq!(first.ep.ep_type, EpType::Rdm);
+        for other in others {
+            assert!(first.caps.contains(other.caps), "{:?}", other.caps);
+        }
+    }
 }
