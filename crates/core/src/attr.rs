@@ -55,7 +55,7 @@ pub struct RxAttr {
     pub comp_order: u64,
     /// Bytes buffered for unexpected messages; withdrawn in 2.0, so 0.
     pub total_buffered_recv: usize,
-    /// Buffers that can be posted.
+    /// Buffers that are expected to be posted; more may be.
     pub size: usize,
     /// Entries of a local I/O vector.
     pub iov_limit: usize,

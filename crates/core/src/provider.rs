@@ -322,8 +322,8 @@ pub enum EpOption {
 
 /// An active endpoint (man pages `fi_endpoint(3)`, `fi_msg(3)`, `fi_tagged(3)`, `fi_cm(3)`).
 ///
-/// Data calls return [`Errno::EAGAIN`] when a queue is full (read a completion, then try
-/// again), [`Errno::EINVAL`] for more than the endpoint's `iov_limit` segments or an address the
+/// Data calls return [`Errno::EAGAIN`] when the transmit queue is full (read a completion, then try
+/// again; receives are taken as long as there is memory), [`Errno::EINVAL`] for more than the endpoint's `iov_limit` segments or an address the
 /// vector does not hold, [`Errno::EMSGSIZE`] beyond the inject or message size,
 /// [`Errno::EOPBADSTATE`] before the endpoint is enabled, and [`Errno::ENOTCONN`] on a
 /// connected endpoint without a connection. A receive that is posted after the end of a connection

@@ -45,6 +45,7 @@ pub mod matching;
 pub mod mr;
 pub mod pool;
 pub mod ring;
+mod table;
 pub mod triggered;
 pub mod xnet;
 

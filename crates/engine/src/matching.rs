@@ -3,12 +3,27 @@
 //!
 //! A [`Matcher`] is one receive context: receives in the order they were posted, and messages
 //! that came before a receive for them ("unexpected") in the order they arrived. A message
-//! goes to the first receive that fits; a receive takes the first message that fits it.
+//! goes to the first receive that fits; a receive takes the first message that fits it. There is no
+//! limit to the number of either but memory, and long queues are not walked.
+
+#[cfg(test)]
+mod model;
+mod posted;
+mod waiting;
 
 use ripstop_types::{Context, Errno, FiAddr, Result};
 
 use crate::pool::{List, NIL, Pool};
 use crate::{Buffer, Iov};
+use posted::Posted;
+use waiting::Waiting;
+
+/// A walk past more than so many items of a queue counts as long. When long walks have passed as
+/// many as there are, the queue gets a table.
+const LONG: usize = 64;
+
+/// A queue of not more than so many items is a list again.
+const FEW: usize = 16;
 
 /// What a receive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,9 +184,9 @@ impl Unexpected {
 #[derive(Debug)]
 pub struct Matcher<B> {
     recvs: Pool<Recv<B>>,
-    msg: List,
-    tagged: List,
-    unexpected: List,
+    msg: Posted,
+    tagged: Posted,
+    unexpected: Waiting,
     /// Least free bytes for a multi-receive buffer to stay posted.
     pub min_multi_recv: u64,
     /// Whether receives may name a source; else it is ignored.
@@ -181,14 +196,14 @@ pub struct Matcher<B> {
 }
 
 impl<B: Buffer> Matcher<B> {
-    /// A context for at most `size` posted receives.
+    /// A context without receives.
     #[must_use]
-    pub const fn new(size: usize, min_multi_recv: u64, directed: bool) -> Self {
+    pub const fn new(min_multi_recv: u64, directed: bool) -> Self {
         Self {
-            recvs: Pool::new(size),
-            msg: List::new(),
-            tagged: List::new(),
-            unexpected: List::new(),
+            recvs: Pool::new(),
+            msg: Posted::new(),
+            tagged: Posted::new(),
+            unexpected: Waiting::new(),
             min_multi_recv,
             directed,
             asked: NIL,
@@ -199,7 +214,7 @@ impl<B: Buffer> Matcher<B> {
     /// message, in the order of this queue of the engine.
     #[must_use]
     pub(crate) const fn owned(asked: u32) -> Self {
-        let mut matcher = Self::new(u32::MAX as usize, 0, true);
+        let mut matcher = Self::new(0, true);
         matcher.asked = asked;
         matcher
     }
@@ -213,7 +228,7 @@ impl<B: Buffer> Matcher<B> {
     /// Posts a receive behind all others.
     ///
     /// # Errors
-    /// [`Errno::EAGAIN`] at the limit, [`Errno::ENOMEM`].
+    /// [`Errno::ENOMEM`].
     #[inline]
     pub fn post(&mut self, recv: Recv<B>) -> Result<u32> {
         let tagged = recv.want.tag.is_some();
@@ -224,12 +239,12 @@ impl<B: Buffer> Matcher<B> {
 
     #[inline]
     fn list(&mut self, id: u32, tagged: bool) {
-        let list = if tagged {
+        let posted = if tagged {
             &mut self.tagged
         } else {
             &mut self.msg
         };
-        list.push_back(&mut self.recvs, id);
+        posted.add(&mut self.recvs, id);
     }
 
     /// Takes a receive without posting it: messages that wait come first.
@@ -282,20 +297,14 @@ impl<B: Buffer> Matcher<B> {
         let Self {
             recvs, msg, tagged, ..
         } = self;
-        let list = if tag.is_some() { tagged } else { msg };
-        let first = recvs.get(list.first())?;
-        if first.want.accepts(tag, src) {
-            return if first.multi {
-                Some(list.first())
-            } else {
-                list.pop_front(recvs)
-            };
+        let posted = if tag.is_some() { tagged } else { msg };
+        let first = posted.first();
+        match recvs.get(first) {
+            Some(recv) if !recv.want.accepts(tag, src) => posted.find(recvs, tag, src),
+            Some(recv) if recv.multi => Some(first),
+            Some(_) => posted.pop_first(recvs),
+            None => posted.find(recvs, tag, src),
         }
-        let id = list.find(recvs, |_, recv| recv.want.accepts(tag, src))?;
-        if recvs.get(id).is_some_and(|recv| recv.multi) {
-            return Some(id);
-        }
-        list.take(recvs, |other, _| other == id)
     }
 
     /// The frequent case of [`Matcher::match_message`]: takes the first posted receive, and
@@ -312,8 +321,8 @@ impl<B: Buffer> Matcher<B> {
         let Self {
             recvs, msg, tagged, ..
         } = self;
-        let list = if tag.is_some() { tagged } else { msg };
-        let first = recvs.get(list.first())?;
+        let posted = if tag.is_some() { tagged } else { msg };
+        let first = recvs.get(posted.first())?;
         let [segment] = first.iov.segments() else {
             return None;
         };
@@ -324,7 +333,7 @@ impl<B: Buffer> Matcher<B> {
             return None;
         }
         let found = (*segment, first.context, first.completion);
-        if let Some(id) = list.pop_front(recvs) {
+        if let Some(id) = posted.pop_first(recvs) {
             recvs.discard(id);
         }
         Some(found)
@@ -332,44 +341,54 @@ impl<B: Buffer> Matcher<B> {
 
     /// Takes a receive out of its queue; it stays known by its id.
     pub fn unpost(&mut self, id: u32) -> bool {
-        let Some(recv) = self.recvs.get(id).filter(|recv| recv.listed) else {
+        let Self {
+            recvs, msg, tagged, ..
+        } = self;
+        let Some(recv) = recvs.get(id).filter(|recv| recv.listed) else {
             return false;
         };
-        let tagged = recv.want.tag.is_some();
-        let Self {
-            recvs,
-            msg,
-            tagged: tagged_list,
-            ..
-        } = self;
-        let list = if tagged { tagged_list } else { msg };
-        list.take(recvs, |other, _| other == id).is_some()
+        let posted = match recv.want.tag {
+            Some(_) => tagged,
+            None => msg,
+        };
+        posted.remove(recvs, id)
     }
 
     /// Takes the oldest posted receive with this context out of its queue.
     pub fn cancel(&mut self, context: Context) -> Option<u32> {
-        let Self {
-            recvs, msg, tagged, ..
-        } = self;
-        let found = |_, recv: &Recv<B>| recv.context == context;
-        tagged.take(recvs, found).or_else(|| msg.take(recvs, found))
+        self.take_posted(|recv| recv.context == context)
     }
 
     /// Whether a posted receive with that property exists.
     #[must_use]
     pub fn any_posted(&self, wanted: impl Fn(&Recv<B>) -> bool) -> bool {
-        let found = |_, recv: &Recv<B>| wanted(recv);
-        self.tagged.find(&self.recvs, found).is_some()
-            || self.msg.find(&self.recvs, found).is_some()
+        self.tagged.any(&self.recvs, &wanted) || self.msg.any(&self.recvs, &wanted)
     }
 
-    /// Takes any posted receive for which `wanted` holds out of its queue.
+    /// Takes the oldest posted receive for which `wanted` holds out of its queue; of those with
+    /// a tag, if there is one.
     pub fn take_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> Option<u32> {
         let Self {
             recvs, msg, tagged, ..
         } = self;
         let found = |_, recv: &Recv<B>| wanted(recv);
         tagged.take(recvs, found).or_else(|| msg.take(recvs, found))
+    }
+
+    /// Takes all posted receives for which `wanted` holds out of their queues, for
+    /// [`Matcher::next_of`].
+    pub fn split_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> [List; 2] {
+        let Self {
+            recvs, msg, tagged, ..
+        } = self;
+        let found = |_, recv: &Recv<B>| wanted(recv);
+        [tagged.split(recvs, found), msg.split(recvs, found)]
+    }
+
+    /// Takes the next of some receives that were taken out.
+    pub fn next_of(&mut self, lists: &mut [List; 2]) -> Option<u32> {
+        let mut lists = lists.iter_mut();
+        lists.find_map(|list| list.pop_front(&mut self.recvs))
     }
 
     /// Whether no message waits for a receive.
@@ -381,39 +400,57 @@ impl<B: Buffer> Matcher<B> {
 
     /// Adds a message that is in `pool` behind all others that wait.
     pub fn add_unexpected(&mut self, pool: &mut Pool<Unexpected>, id: u32) {
-        self.unexpected.push_back(pool, id);
+        self.unexpected.add(pool, id);
     }
 
     /// The first waiting message that fits. With `claim`, only the one set aside for that
     /// context; without, none that is set aside.
     #[must_use]
     pub fn find_unexpected(
-        &self,
-        pool: &Pool<Unexpected>,
+        &mut self,
+        pool: &mut Pool<Unexpected>,
         want: Want,
         claim: Option<Context>,
     ) -> Option<u32> {
-        self.unexpected.find(pool, |_, message| {
-            message.claimed == claim && want.accepts(message.envelope.tag, message.envelope.src)
-        })
+        self.unexpected.find(pool, &want, claim)
     }
 
-    /// Takes a waiting message from the queue; it stays in `pool`.
-    pub fn take_unexpected(
+    /// Takes a waiting message from the queue; it stays in `pool`. Returns whether it was there.
+    pub fn remove_unexpected(&mut self, pool: &mut Pool<Unexpected>, id: u32) -> bool {
+        self.unexpected.remove(pool, id)
+    }
+
+    /// Takes all waiting messages for which `wanted` holds from the queue, into a list; they stay
+    /// in `pool`.
+    pub fn split_unexpected(
         &mut self,
         pool: &mut Pool<Unexpected>,
-        wanted: impl Fn(u32, &Unexpected) -> bool,
-    ) -> Option<u32> {
-        self.unexpected.take(pool, wanted)
+        wanted: impl Fn(&Unexpected) -> bool,
+    ) -> List {
+        self.unexpected.split(pool, wanted)
     }
 
-    /// Calls `visit` on every waiting message.
+    /// Calls `visit` on every waiting message, which leaves its tag and source as they are.
     pub fn each_unexpected(
         &self,
         pool: &mut Pool<Unexpected>,
         visit: impl FnMut(u32, &mut Unexpected),
     ) {
         self.unexpected.for_each(pool, visit);
+    }
+
+    /// Says what the source of waiting messages is now; `None` for the same as before.
+    pub fn rename_unexpected(
+        &mut self,
+        pool: &mut Pool<Unexpected>,
+        source: impl Fn(&Unexpected) -> Option<FiAddr>,
+    ) {
+        self.unexpected.flatten(pool);
+        self.unexpected.for_each(pool, |_, message| {
+            if let Some(src) = source(message) {
+                message.envelope.src = src;
+            }
+        });
     }
 
     /// Number of receives known, posted or being filled.
@@ -446,7 +483,7 @@ mod tests {
     }
 
     fn matcher(recvs: impl IntoIterator<Item = Recv<Mem>>) -> Matcher<Mem> {
-        let mut matcher = Matcher::new(16, 0, true);
+        let mut matcher = Matcher::new(0, true);
         for recv in recvs {
             matcher.post(recv).unwrap();
         }
@@ -546,12 +583,9 @@ mod tests {
     fn a_held_receive_takes_its_place_once() {
         let mut matcher = matcher([]);
         let held = matcher.hold(recv(1, None, ANY)).unwrap();
-        let mut full = (2..17).map(|context| matcher.post(recv(context, None, ANY)));
-        assert!(full.all(|posted| posted.is_ok()));
-        assert_eq!(
-            matcher.post(recv(17, None, ANY)),
-            Err(ripstop_types::Errno::EAGAIN)
-        );
+        for context in 2..17 {
+            matcher.post(recv(context, None, ANY)).unwrap();
+        }
         for _ in 0..2 {
             matcher.post_held(held);
         }

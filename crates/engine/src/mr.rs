@@ -154,7 +154,7 @@ impl<B: Buffer> MrTable<B> {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            regions: Pool::new(u32::MAX as usize),
+            regions: Pool::new(),
             keys: Vec::new(),
         }
     }

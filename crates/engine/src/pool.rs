@@ -21,18 +21,22 @@ pub struct Pool<T> {
     nodes: Vec<Node<T>>,
     free: u32,
     len: usize,
-    limit: usize,
+}
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<T> Pool<T> {
-    /// A pool of at most `limit` items. Memory is taken as items come.
+    /// An empty pool. Memory is taken as items come, and is the only limit to their number.
     #[must_use]
-    pub const fn new(limit: usize) -> Self {
+    pub const fn new() -> Self {
         Self {
             nodes: Vec::new(),
             free: NIL,
             len: 0,
-            limit,
         }
     }
 
@@ -57,22 +61,12 @@ impl<T> Pool<T> {
         self.nodes.len() as u32
     }
 
-    /// Whether the limit is reached.
-    #[inline]
-    #[must_use]
-    pub const fn is_full(&self) -> bool {
-        self.len >= self.limit
-    }
-
     /// Puts an item in.
     ///
     /// # Errors
-    /// [`Errno::EAGAIN`] at the limit, [`Errno::ENOMEM`].
+    /// [`Errno::ENOMEM`].
     #[inline]
     pub fn insert(&mut self, item: T) -> Result<u32> {
-        if self.is_full() {
-            return Err(Errno::EAGAIN);
-        }
         if self.free == NIL {
             self.grow()?;
         }
@@ -331,6 +325,29 @@ impl List {
         Some(id)
     }
 
+    /// Takes out all items for which `wanted` holds, into a list of their own, in order.
+    pub fn split<T>(
+        &mut self,
+        pool: &mut Pool<T>,
+        mut wanted: impl FnMut(u32, &T) -> bool,
+    ) -> Self {
+        let (mut taken, mut kept) = (Self::new(), Self::new());
+        while let Some(id) = self.pop_front(pool) {
+            let to = match pool.get(id) {
+                Some(item) if wanted(id, item) => &mut taken,
+                _ => &mut kept,
+            };
+            to.push_back(pool, id);
+        }
+        *self = kept;
+        taken
+    }
+
+    /// The id behind `id`, or [`NIL`]; `None` for no item.
+    pub(crate) fn after<T>(&self, pool: &Pool<T>, id: u32) -> Option<u32> {
+        pool.get(id).map(|_| pool.next(id))
+    }
+
     /// Finds the first item for which `wanted` holds, and leaves it.
     #[inline]
     pub fn find<T>(&self, pool: &Pool<T>, mut wanted: impl FnMut(u32, &T) -> bool) -> Option<u32> {
@@ -363,7 +380,7 @@ mod tests {
 
     #[test]
     fn takes_from_front_middle_and_end() {
-        let mut pool = Pool::new(8);
+        let mut pool = Pool::new();
         let mut list = List::new();
         for value in 0..5 {
             let id = pool.insert(value).unwrap();
@@ -404,12 +421,32 @@ mod tests {
     }
 
     #[test]
-    fn stops_at_the_limit() {
-        let mut pool = Pool::new(1);
-        let id = pool.insert('a').unwrap();
-        assert_eq!(pool.insert('b'), Err(Errno::EAGAIN));
-        pool.remove(id);
-        assert_eq!(pool.insert('c'), Ok(id));
-        assert_eq!(pool.ids().count(), 1);
+    fn ids_are_used_again() {
+        let mut pool = Pool::new();
+        let ids = ['a', 'b', 'c'].map(|item| pool.insert(item).unwrap());
+        pool.remove(ids[1]);
+        pool.discard(ids[1]);
+        assert_eq!((pool.len(), pool.ids().count()), (2, 2));
+        assert_eq!(pool.insert('d'), Ok(ids[1]));
+        assert_eq!(pool.get(ids[1]), Some(&'d'));
+        assert_eq!(pool.end(), 3);
+    }
+
+    #[test]
+    fn a_list_is_split_in_order() {
+        let mut pool = Pool::new();
+        let mut list = List::new();
+        for value in 0..6 {
+            let id = pool.insert(value).unwrap();
+            list.push_back(&mut pool, id);
+        }
+        let mut even = list.split(&mut pool, |_, value| value % 2 == 0);
+        for (list, values) in [(&mut even, [0, 2, 4]), (&mut list, [1, 3, 5])] {
+            for value in values {
+                let id = list.pop_front(&mut pool).unwrap();
+                assert_eq!(pool.get(id), Some(&value));
+            }
+            assert!(list.is_empty());
+        }
     }
 }

@@ -104,12 +104,18 @@ pub struct Queue<T> {
 /// The lane of operations that can always be started.
 pub const FREE: u32 = NIL;
 
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Queue<T> {
-    /// A queue of at most `limit` operations. Memory is taken as they come.
+    /// An empty queue. Memory is taken as operations come.
     #[must_use]
-    pub const fn new(limit: usize) -> Self {
+    pub const fn new() -> Self {
         Self {
-            items: Pool::new(limit),
+            items: Pool::new(),
             order: 0,
             heaps: Vec::new(),
             busy: Vec::new(),
@@ -134,7 +140,7 @@ impl<T> Queue<T> {
     /// Queues an operation. All memory it will need here is taken now.
     ///
     /// # Errors
-    /// [`Errno::EAGAIN`] at the limit, [`Errno::ENOMEM`]; nothing is queued then.
+    /// [`Errno::ENOMEM`]; nothing is queued then.
     pub fn add(&mut self, when: When, lane: u32, op: T) -> Result<u32> {
         let heap = heap_of(when.counter, when.basis).ok_or(Errno::ENOMEM)?;
         reach(&mut self.heaps, heap)?;

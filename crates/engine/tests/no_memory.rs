@@ -105,7 +105,7 @@ struct Member {
 impl Member {
     fn open() -> Self {
         let mut engine = Engine::new(LIMITS);
-        let srx = engine.open_srx(Matcher::new(64, 16, true)).unwrap();
+        let srx = engine.open_srx(Matcher::new(16, true)).unwrap();
         let cq = engine.open_cq(256).unwrap();
         make_room_for_errors(engine.cq_mut(cq).unwrap());
         let counter = engine.open_counter(Counter::default()).unwrap();

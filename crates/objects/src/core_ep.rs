@@ -127,7 +127,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
     ) -> Result<Arc<Self>> {
         let is_msg = info.ep.ep_type == EpType::Msg;
         let directed = info.caps.contains(Flags::DIRECTED_RECV);
-        let matcher = Matcher::new(info.rx.size.max(1), MIN_MULTI_RECV, directed);
+        let matcher = Matcher::new(MIN_MULTI_RECV, directed);
         let dscp = dscp(domain, info)?;
         let mut state = domain.lock();
         let srx = state.engine.open_srx(matcher)?;

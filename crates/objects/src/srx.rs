@@ -71,13 +71,8 @@ struct Bound<T: Transport, K: Mode> {
 
 impl<T: Transport, K: Mode> SharedRx<T, K> {
     pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &RxAttr) -> Result<Arc<Self>> {
-        let size = if attr.size == 0 {
-            domain.info.rx.size.max(1)
-        } else {
-            attr.size
-        };
         let caps = domain.info.caps;
-        let matcher = Matcher::new(size, MIN_MULTI_RECV, caps.contains(Flags::DIRECTED_RECV));
+        let matcher = Matcher::new(MIN_MULTI_RECV, caps.contains(Flags::DIRECTED_RECV));
         let id = domain.lock().engine.open_srx(matcher)?;
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),

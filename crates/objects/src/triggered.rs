@@ -23,9 +23,6 @@ use crate::state::{State, token};
 use crate::transport::Transport;
 use crate::waiters::Waited;
 
-/// Most operations that wait in one domain.
-const LIMIT: usize = 1 << 20;
-
 /// Most operations started in one go; those behind them come with the next progress.
 const PASS: usize = 4096;
 
@@ -43,7 +40,7 @@ pub(crate) struct Works {
 impl Default for Works {
     fn default() -> Self {
         Self {
-            queue: Queue::new(LIMIT),
+            queue: Queue::new(),
             again: None,
             busy: false,
         }

@@ -58,7 +58,7 @@ struct Node {
 impl Node {
     fn new() -> Self {
         let mut engine = Engine::new(LIMITS);
-        let srx = engine.open_srx(Matcher::new(8, 16, false)).unwrap();
+        let srx = engine.open_srx(Matcher::new(16, false)).unwrap();
         let cq = engine.open_cq(64).unwrap();
         let config = EpConfig {
             srx,

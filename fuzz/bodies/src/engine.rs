@@ -77,7 +77,7 @@ struct Fixture {
 impl Fixture {
     fn new(order: ByteOrder) -> Self {
         let mut engine = Engine::new(LIMITS);
-        let srx = engine.open_srx(Matcher::new(8, 16, false)).unwrap();
+        let srx = engine.open_srx(Matcher::new(16, false)).unwrap();
         let cq = engine.open_cq(8).unwrap();
         let ep = engine.open_ep(EpConfig {
             srx,

@@ -125,11 +125,10 @@ impl<B: Buffer> Collectives<B> {
     /// Without groups.
     #[must_use]
     pub const fn new() -> Self {
-        const MANY: usize = u32::MAX as usize;
         Self {
-            groups: Pool::new(MANY),
-            ops: Pool::new(MANY),
-            early: Pool::new(MANY),
+            groups: Pool::new(),
+            ops: Pool::new(),
+            early: Pool::new(),
             actions: Ring::new(),
             run: Ring::new(),
             started: 0,

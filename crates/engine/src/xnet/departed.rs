@@ -122,11 +122,9 @@ impl<B: Buffer> Engine<B> {
                 continue;
             }
             record.config.src = src;
-            if let Some(matcher) = srxs.get(record.srx) {
-                matcher.each_unexpected(unexpected, |_, message| {
-                    if message.departed == id {
-                        message.envelope.src = src;
-                    }
+            if let Some(matcher) = srxs.get_mut(record.srx) {
+                matcher.rename_unexpected(unexpected, |message| {
+                    (message.departed == id).then_some(src)
                 });
             }
         }

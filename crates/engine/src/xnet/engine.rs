@@ -14,7 +14,7 @@ use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
 use crate::ids::UserIds;
-use crate::matching::{Matcher, Recv, Unexpected};
+use crate::matching::{Matcher, Unexpected};
 use crate::mr::MrTable;
 use crate::pool::{NIL, Places, Pool};
 use crate::ring::Ring;
@@ -32,7 +32,8 @@ pub struct Limits {
     pub inline: usize,
     /// Tagged messages longer than this wait for their receive at the sender.
     pub rendezvous: u64,
-    /// Most bytes of unexpected payload kept for one connection.
+    /// Most bytes of unexpected messages kept for one connection. Each counts with its payload and
+    /// [`ENTRY`](crate::matching::ENTRY) bytes.
     pub kept_bytes: u64,
     /// Most unexpected messages kept for one connection.
     pub kept_messages: u32,
@@ -209,22 +210,21 @@ impl<B: Buffer> Engine<B> {
     /// An engine without objects.
     #[must_use]
     pub const fn new(limits: Limits) -> Self {
-        const MANY: usize = u32::MAX as usize;
         Self {
             limits,
             cqs: Places::new(),
-            counters: Pool::new(MANY),
-            ids: Pool::new(MANY),
-            srxs: Pool::new(MANY),
-            eps: Pool::new(MANY),
-            conns: Pool::new(MANY),
-            unexpected: Pool::new(MANY),
-            departed: Pool::new(MANY),
-            slots: Pool::new(MANY),
-            asked: Pool::new(MANY),
+            counters: Pool::new(),
+            ids: Pool::new(),
+            srxs: Pool::new(),
+            eps: Pool::new(),
+            conns: Pool::new(),
+            unexpected: Pool::new(),
+            departed: Pool::new(),
+            slots: Pool::new(),
+            asked: Pool::new(),
             regions: MrTable::new(),
-            responses: Pool::new(MANY),
-            works: Pool::new(MANY),
+            responses: Pool::new(),
+            works: Pool::new(),
             refusals: Ring::new(),
             coll: Collectives::new(),
             coll_noted: false,
@@ -325,14 +325,14 @@ impl<B: Buffer> Engine<B> {
     /// Closes a receive context; receives posted there are forgotten, and so are messages
     /// that wait there. Those of deferred work fail. Close the connections first.
     pub fn close_srx(&mut self, id: u32) {
-        let of_work = |recv: &Recv<B>| recv.work().is_some();
-        while let Some(recv) = self.srxs.get_mut(id).and_then(|m| m.take_posted(of_work)) {
-            self.fail_posted(id, (NIL, NIL), recv, Errno::ECANCELED);
-        }
+        self.fail_each(id, (NIL, NIL), Errno::ECANCELED, |recv| {
+            recv.work().is_some()
+        });
         let Some(mut matcher) = self.srxs.remove(id) else {
             return;
         };
-        while let Some(message) = matcher.take_unexpected(&mut self.unexpected, |_, _| true) {
+        let mut messages = matcher.split_unexpected(&mut self.unexpected, |_| true);
+        while let Some(message) = messages.pop_front(&mut self.unexpected) {
             self.forget_unexpected(message);
         }
         if matcher.is_owned() {
@@ -443,11 +443,7 @@ impl<B: Buffer> Engine<B> {
             entry.envelope.src = src;
         }
         if let Some(matcher) = srxs.get_mut(conn.srx) {
-            matcher.each_unexpected(unexpected, |_, message| {
-                if message.conn == id {
-                    message.envelope.src = src;
-                }
-            });
+            matcher.rename_unexpected(unexpected, |message| (message.conn == id).then_some(src));
         }
     }
 

@@ -131,7 +131,7 @@ impl<B: Buffer> Engine<B> {
             released: true,
             ..recv
         })?;
-        matcher.take_unexpected(&mut self.unexpected, |other, _| other == message);
+        matcher.remove_unexpected(&mut self.unexpected, message);
         self.answered(srx, message);
         Ok(self.bind(srx, recv_id, message))
     }
@@ -192,7 +192,7 @@ impl<B: Buffer> Engine<B> {
     fn take_owned(&mut self, srx: u32, message: u32) {
         self.answered(srx, message);
         if let Some(matcher) = self.srxs.get_mut(srx) {
-            matcher.take_unexpected(&mut self.unexpected, |other, _| other == message);
+            matcher.remove_unexpected(&mut self.unexpected, message);
         }
         self.forget_unexpected(message);
     }
@@ -200,13 +200,13 @@ impl<B: Buffer> Engine<B> {
     /// Messages of a context for which `wanted` holds will not come. What an owner knows of
     /// stays, without its payload, until the owner has answered.
     pub(super) fn lose(&mut self, srx: u32, error: Errno, wanted: impl Fn(&Unexpected) -> bool) {
-        let mut owned = false;
-        while let Some(matcher) = self.srxs.get_mut(srx) {
-            owned = matcher.is_owned();
-            let unknown = |_, message: &Unexpected| message.holder == NIL && wanted(message);
-            let Some(id) = matcher.take_unexpected(&mut self.unexpected, unknown) else {
-                break;
-            };
+        let Some(matcher) = self.srxs.get_mut(srx) else {
+            return;
+        };
+        let owned = matcher.is_owned();
+        let unknown = |message: &Unexpected| message.holder == NIL && wanted(message);
+        let mut lost = matcher.split_unexpected(&mut self.unexpected, unknown);
+        while let Some(id) = lost.pop_front(&mut self.unexpected) {
             if owned {
                 self.answered(srx, id);
             }

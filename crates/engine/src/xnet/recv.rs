@@ -41,7 +41,7 @@ impl<B: Buffer> Engine<B> {
     /// gives `None`: messages may be waiting for it.
     ///
     /// # Errors
-    /// [`Errno::EAGAIN`] when the queue is full, [`Errno::ENOMEM`].
+    /// [`Errno::ENOMEM`].
     #[inline]
     pub fn post_recv(&mut self, srx: u32, mut recv: Recv<B>) -> Result<Option<u32>> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
@@ -67,14 +67,11 @@ impl<B: Buffer> Engine<B> {
                 return None;
             }
             let want = recv.want;
-            let fits = |_, message: &Unexpected| {
-                let envelope = &message.envelope;
-                message.claimed.is_none() && want.accepts(envelope.tag, envelope.src)
-            };
-            let Some(id) = matcher.take_unexpected(&mut self.unexpected, fits) else {
+            let Some(id) = matcher.find_unexpected(&mut self.unexpected, want, None) else {
                 matcher.post_held(recv_id);
                 return None;
             };
+            matcher.remove_unexpected(&mut self.unexpected, id);
             if let Some(recv) = matcher.recv_mut(recv_id) {
                 recv.released = !recv.multi;
             }
@@ -159,11 +156,11 @@ impl<B: Buffer> Engine<B> {
         context: Context,
         flags: RecvFlags,
     ) -> Result<()> {
-        let matcher = self.srxs.get(srx).ok_or(Errno::EINVAL)?;
+        let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         if !matcher.directed {
             want.src = FiAddr::UNSPEC;
         }
-        let found = matcher.find_unexpected(&self.unexpected, want, None);
+        let found = matcher.find_unexpected(&mut self.unexpected, want, None);
         let Some(id) = found else {
             let entry = Completion {
                 context,
@@ -201,7 +198,7 @@ impl<B: Buffer> Engine<B> {
     /// it (`FI_DISCARD`) and reports that.
     ///
     /// # Errors
-    /// [`Errno::ENOMSG`] when none is set aside; [`Errno::EAGAIN`], [`Errno::ENOMEM`].
+    /// [`Errno::ENOMSG`] when none is set aside; [`Errno::ENOMEM`].
     pub fn claim(
         &mut self,
         ep: u32,
@@ -232,7 +229,7 @@ impl<B: Buffer> Engine<B> {
             ..recv.want
         };
         let id = matcher
-            .find_unexpected(&self.unexpected, any, Some(recv.context))
+            .find_unexpected(&mut self.unexpected, any, Some(recv.context))
             .ok_or(Errno::ENOMSG)?;
         if flags.discard {
             let message = self.unexpected.get(id).ok_or(Errno::ENOMSG)?;
@@ -249,7 +246,7 @@ impl<B: Buffer> Engine<B> {
             ..recv
         };
         let recv_id = matcher.hold(held)?;
-        matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
+        matcher.remove_unexpected(&mut self.unexpected, id);
         Ok(self.bind(srx, recv_id, id))
     }
 
@@ -258,7 +255,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         if let Some(matcher) = self.srxs.get_mut(srx) {
-            matcher.take_unexpected(&mut self.unexpected, |other, _| other == id);
+            matcher.remove_unexpected(&mut self.unexpected, id);
         }
         self.forget_unexpected(id);
         if message.parked {
@@ -306,18 +303,30 @@ impl<B: Buffer> Engine<B> {
         let Some(config) = self.ep(ep).copied() else {
             return;
         };
-        while let Some(id) = self
-            .srxs
-            .get_mut(config.srx)
-            .and_then(|m| m.take_posted(|recv| src.is_specified() && recv.want.src == src))
-        {
-            self.fail_posted(config.srx, (config.rx_cq, config.rx_counter), id, error);
-        }
+        let to = (config.rx_cq, config.rx_counter);
+        self.fail_each(config.srx, to, error, |recv| {
+            src.is_specified() && recv.want.src == src
+        });
     }
 
     /// Fails all posted receives of a context, and tells this queue and counter.
     pub fn fail_receives(&mut self, srx: u32, to: (u32, u32), error: Errno) {
-        while let Some(id) = self.srxs.get_mut(srx).and_then(|m| m.take_posted(|_| true)) {
+        self.fail_each(srx, to, error, |_| true);
+    }
+
+    /// Fails all posted receives of a context for which `wanted` holds.
+    pub(super) fn fail_each(
+        &mut self,
+        srx: u32,
+        to: (u32, u32),
+        error: Errno,
+        wanted: impl Fn(&Recv<B>) -> bool,
+    ) {
+        let Some(matcher) = self.srxs.get_mut(srx) else {
+            return;
+        };
+        let mut failed = matcher.split_posted(wanted);
+        while let Some(id) = self.srxs.get_mut(srx).and_then(|m| m.next_of(&mut failed)) {
             self.fail_posted(srx, to, id, error);
         }
     }

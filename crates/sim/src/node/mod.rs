@@ -258,7 +258,7 @@ impl Node {
     #[must_use]
     pub fn new(address: u32, pid: u32, config: NodeConfig, seed: u64) -> Self {
         let mut engine = Engine::new(config.limits);
-        let matcher = Matcher::new(1000, config.min_multi_recv, config.directed);
+        let matcher = Matcher::new(config.min_multi_recv, config.directed);
         let srx = match config.owned {
             true => engine.open_owned_srx(),
             false => engine.open_srx(matcher),

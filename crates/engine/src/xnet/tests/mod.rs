@@ -53,7 +53,7 @@ impl Fixture {
 
     /// As `new`, with the connection not up yet.
     fn down() -> Self {
-        Self::with(|engine| engine.open_srx(Matcher::new(64, 16, true)))
+        Self::with(|engine| engine.open_srx(Matcher::new(16, true)))
     }
 
     /// As `down`, with this receive context.

@@ -195,7 +195,7 @@ fn peers_of_another_library_are_asked_for_leave_earlier() {
             rendezvous: 512 << 10,
             ..LIMITS
         };
-        let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(64, 16, true)));
+        let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(16, true)));
         let terms = Terms {
             order: ByteOrder::Little,
             rendezvous,

@@ -1,0 +1,255 @@
+//! The posted receives of a context that are of one kind: with tags, or without.
+
+use ripstop_types::FiAddr;
+
+use super::{FEW, LONG, Recv, Want};
+use crate::Buffer;
+use crate::pool::{List, Pool};
+use crate::table::{Table, mix};
+
+/// Most classes of receives that are told apart.
+const CLASSES: usize = 8;
+
+/// The hash of receives of any other class.
+const OTHER: u32 = 0;
+
+/// What receives look at in a message: those of one class that accept a message have one hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Class {
+    ignore: u64,
+    directed: bool,
+}
+
+impl Class {
+    const fn of(want: &Want) -> Self {
+        let ignore = match want.tag {
+            Some((_, ignore)) => ignore,
+            None => 0,
+        };
+        Self {
+            ignore,
+            directed: want.src.is_specified(),
+        }
+    }
+
+    const fn hash(self, tag: u64, src: FiAddr) -> u32 {
+        let src = if self.directed { src.0 } else { u64::MAX };
+        mix(tag & !self.ignore, src)
+    }
+}
+
+/// Receives in the order they were posted: in a list, and once much of it was walked, in a table
+/// by what they accept, until few are left.
+#[derive(Debug)]
+pub(super) struct Posted {
+    /// Empty unless the table is.
+    list: List,
+    table: Table,
+    classes: [Option<Class>; CLASSES],
+    /// Some in the table are of another class.
+    others: bool,
+    /// How many receives long walks have passed.
+    walked: usize,
+}
+
+impl Posted {
+    pub(super) const fn new() -> Self {
+        Self {
+            list: List::new(),
+            table: Table::new(),
+            classes: [None; CLASSES],
+            others: false,
+            walked: 0,
+        }
+    }
+
+    /// The first receive, or [`NIL`](crate::pool::NIL) where there is none, or they are in the table.
+    #[inline]
+    pub(super) const fn first(&self) -> u32 {
+        self.list.first()
+    }
+
+    /// Takes [`Posted::first`] out.
+    #[inline]
+    pub(super) fn pop_first<B>(&mut self, recvs: &mut Pool<Recv<B>>) -> Option<u32> {
+        self.list.pop_front(recvs)
+    }
+
+    /// Adds a receive behind all others.
+    #[inline]
+    pub(super) fn add<B: Buffer>(&mut self, recvs: &mut Pool<Recv<B>>, id: u32) {
+        if self.table.is_empty() {
+            self.list.push_back(recvs, id);
+        } else {
+            self.add_to_table(recvs, id);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_to_table<B: Buffer>(&mut self, recvs: &mut Pool<Recv<B>>, id: u32) {
+        if !self.enter(recvs, id) {
+            // A list needs no memory.
+            self.flatten(recvs);
+            self.list.push_back(recvs, id);
+        }
+    }
+
+    /// Finds the first receive that accepts the message, and takes it out unless it is a
+    /// multi-receive buffer.
+    #[inline(never)]
+    pub(super) fn find<B: Buffer>(
+        &mut self,
+        recvs: &mut Pool<Recv<B>>,
+        tag: Option<u64>,
+        src: FiAddr,
+    ) -> Option<u32> {
+        let mut steps = 0usize;
+        let found = if self.table.is_empty() {
+            self.list.find(recvs, |_, recv| {
+                steps = steps.wrapping_add(1);
+                recv.want.accepts(tag, src)
+            })
+        } else {
+            self.find_in_table(recvs, tag, src)
+        };
+        if let Some(id) = found
+            && recvs.get(id).is_some_and(|recv| !recv.multi)
+        {
+            self.remove(recvs, id);
+        }
+        if steps > LONG {
+            self.walked = self.walked.saturating_add(steps);
+            if self.walked >= recvs.len() {
+                self.index(recvs);
+            }
+        }
+        found
+    }
+
+    fn find_in_table<B: Buffer>(
+        &self,
+        recvs: &Pool<Recv<B>>,
+        tag: Option<u64>,
+        src: FiAddr,
+    ) -> Option<u32> {
+        let fits = |id: &u32| {
+            recvs
+                .get(*id)
+                .is_some_and(|recv| recv.want.accepts(tag, src))
+        };
+        let first = |hash| self.table.with_hash(hash).find(fits);
+        let classes = self.classes.iter().flatten();
+        let known = classes.map(|class| first(class.hash(tag.unwrap_or_default(), src)));
+        let other = self.others.then(|| first(OTHER));
+        known
+            .chain(other)
+            .flatten()
+            .min_by_key(|id| self.table.stamp(*id))
+    }
+
+    /// Takes a receive out; returns whether it was there.
+    pub(super) fn remove<B>(&mut self, recvs: &mut Pool<Recv<B>>, id: u32) -> bool {
+        if self.table.is_empty() {
+            return self.list.take(recvs, |other, _| other == id).is_some();
+        }
+        let there = self.table.remove(id);
+        if self.table.len() <= FEW {
+            self.flatten(recvs);
+        }
+        there
+    }
+
+    /// Takes the first receive for which `wanted` holds out.
+    pub(super) fn take<B>(
+        &mut self,
+        recvs: &mut Pool<Recv<B>>,
+        wanted: impl FnMut(u32, &Recv<B>) -> bool,
+    ) -> Option<u32> {
+        self.flatten(recvs);
+        self.list.take(recvs, wanted)
+    }
+
+    /// Takes all receives for which `wanted` holds out, into a list of their own.
+    pub(super) fn split<B>(
+        &mut self,
+        recvs: &mut Pool<Recv<B>>,
+        wanted: impl FnMut(u32, &Recv<B>) -> bool,
+    ) -> List {
+        self.flatten(recvs);
+        self.list.split(recvs, wanted)
+    }
+
+    /// Whether `wanted` holds for one.
+    pub(super) fn any<B>(
+        &self,
+        recvs: &Pool<Recv<B>>,
+        mut wanted: impl FnMut(&Recv<B>) -> bool,
+    ) -> bool {
+        let mut id = self.table.oldest();
+        while let Some(recv) = recvs.get(id) {
+            if wanted(recv) {
+                return true;
+            }
+            id = self.table.younger(id);
+        }
+        self.list.find(recvs, |_, recv| wanted(recv)).is_some()
+    }
+
+    /// Puts the receives into the table. Without memory they stay in the list.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn index<B: Buffer>(&mut self, recvs: &mut Pool<Recv<B>>) {
+        self.walked = 0;
+        let mut id = self.list.first();
+        while let Some(next) = self.list.after(recvs, id) {
+            if !self.enter(recvs, id) {
+                return self.forget_table();
+            }
+            id = next;
+        }
+        if !self.table.is_empty() {
+            self.list = List::new();
+        }
+    }
+
+    /// Puts the receives into the list.
+    pub(super) fn flatten<B>(&mut self, recvs: &mut Pool<Recv<B>>) {
+        let mut id = self.table.oldest();
+        while recvs.get(id).is_some() {
+            self.list.push_back(recvs, id);
+            id = self.table.younger(id);
+        }
+        self.forget_table();
+    }
+
+    fn forget_table(&mut self) {
+        self.table = Table::new();
+        self.classes = [None; CLASSES];
+        self.others = false;
+    }
+
+    /// Adds a receive to the table, if there is memory.
+    fn enter<B>(&mut self, recvs: &Pool<Recv<B>>, id: u32) -> bool {
+        let Some(recv) = recvs.get(id) else {
+            return false;
+        };
+        let want = recv.want;
+        let class = Class::of(&want);
+        let known = self
+            .classes
+            .iter_mut()
+            .find(|known| known.is_none_or(|known| known == class));
+        let hash = match known {
+            Some(known) => {
+                *known = Some(class);
+                class.hash(want.tag.map_or(0, |(tag, _)| tag), want.src)
+            }
+            None => {
+                self.others = true;
+                OTHER
+            }
+        };
+        self.table.insert(id, hash).is_ok()
+    }
+}
