@@ -111,14 +111,15 @@ impl Tunables {
                 "max_saved_bytes",
                 64 << 20,
                 "how many bytes of messages without a posted buffer are kept for one peer before \
-                 the peer has to wait (default: 67108864)",
+                 the peer has to wait; a message counts with its length and 256 bytes (default: \
+                 67108864)",
             ) as u64,
             kept_messages: u32::try_from(p.declare::<usize>(
                 prov,
                 "max_saved",
-                64 * 1024,
+                u32::MAX as usize,
                 "how many messages without a posted buffer are kept for one peer before the peer \
-                 has to wait (default: 65536)",
+                 has to wait (default: 4294967295, which max_saved_bytes does not allow)",
             ))
             .unwrap_or(u32::MAX),
             kept_longest: max_saved_size.unwrap_or(u64::MAX),
@@ -128,8 +129,8 @@ impl Tunables {
                 prov,
                 "max_saved_total",
                 1 << 30,
-                "how many bytes of messages without a posted buffer are kept for all peers of a \
-                 domain together, those that have left included (default: 1073741824)",
+                "as max_saved_bytes, for all peers of a domain together, those that have left \
+                 included (default: 1073741824)",
             ) as u64,
             no_thread: p.declare(
                 prov,

@@ -21,8 +21,8 @@ const ROLE: &str = "RIPSTOP_SHM_TEST_ROLE";
 const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
 const SAYS: &str = "my name is ";
 
-/// So many messages are kept without a receive (`FI_SHM_MAX_SAVED`).
-const KEPT: u32 = 64 * 1024;
+/// So many messages of 8 bytes are kept without a receive (`FI_SHM_MAX_SAVED_BYTES`).
+const KEPT: u32 = (64 << 20) / (8 + 256);
 
 const STUCK: &str = "RIPSTOP_SHM_TEST_STUCK";
 

@@ -530,9 +530,9 @@ impl World {
             for (end, len) in next {
                 let own = kept.iter().filter(|(other, _)| *other == end);
                 let count = own.clone().count() as u32;
-                let bytes: u64 = own.map(|(_, len)| len).sum();
+                let bytes: u64 = own.map(|(_, len)| len + ENTRY).sum();
                 let full = count >= limits.kept_messages
-                    || bytes + len > limits.kept_bytes
+                    || bytes + len + ENTRY > limits.kept_bytes
                     || all + len + ENTRY > limits.kept_total;
                 let short = node.config().shortage > 0;
                 assert!(

@@ -289,9 +289,9 @@ fn node() -> impl Strategy<Value = NodeConfig> {
         prop_oneof![Just(256usize), Just(2048)],
         prop_oneof![Just(0usize), Just(64), Just(300)],
         prop_oneof![Just(0u64), Just(200), Just(100_000)],
-        prop_oneof![Just(0u64), Just(400), Just(100_000)],
+        prop_oneof![Just(0u64), Just(1000), Just(100_000)],
         prop_oneof![Just(0u32), Just(3), Just(1000)],
-        prop_oneof![Just(0u64), Just(900), Just(1_000_000)],
+        prop_oneof![Just(0u64), Just(1800), Just(1_000_000)],
         prop_oneof![Just(0u64), Just(60), Just(100_000)],
     )
         .prop_map(

@@ -1,5 +1,6 @@
 //! One stream between two nodes: split at every byte, and cut at every byte.
 
+use ripstop_engine::matching::ENTRY;
 use ripstop_sim::World;
 use ripstop_sim::network::Timing;
 use ripstop_sim::node::NodeConfig;
@@ -19,7 +20,7 @@ fn world(order: ByteOrder, timing: Timing, owned: bool) -> World {
     config.owned = owned;
     config.limits.rendezvous = 150;
     config.limits.inline = 20;
-    config.limits.kept_bytes = 60;
+    config.limits.kept_bytes = 60 + 2 * ENTRY;
     config.limits.kept_messages = 3;
     World::new(&Setup {
         nodes: vec![config.clone(), config],

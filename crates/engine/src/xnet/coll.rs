@@ -558,9 +558,10 @@ impl<B: Buffer> Engine<B> {
             ..
         } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let own = conn.kept.saturating_add(message.len);
+        let weight = message.len.saturating_add(ENTRY);
+        let own = conn.kept.saturating_add(weight);
         let full = own > limits.kept_bytes || conn.kept_count >= limits.kept_messages;
-        let all = kept.saturating_add(message.len).saturating_add(ENTRY);
+        let all = kept.saturating_add(weight);
         if full || all > limits.kept_total {
             conn.incoming.waits = Some(message);
             conn.rx = RxState::Blocked { message: NIL };
@@ -632,7 +633,7 @@ impl<B: Buffer> Engine<B> {
     fn forget_kept(&mut self, conn_id: u32, slot: u32, len: u64) {
         self.free_slot(slot);
         if let Some(conn) = self.conns.get_mut(conn_id) {
-            conn.kept = conn.kept.saturating_sub(len);
+            conn.kept = conn.kept.saturating_sub(len.saturating_add(ENTRY));
             conn.kept_count = conn.kept_count.saturating_sub(1);
             if matches!(conn.rx, RxState::Blocked { .. }) {
                 self.resume(conn_id);

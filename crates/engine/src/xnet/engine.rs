@@ -39,8 +39,7 @@ pub struct Limits {
     pub kept_messages: u32,
     /// Longest payload of an unexpected message that is kept; a longer one waits in the stream.
     pub kept_longest: u64,
-    /// Most bytes kept for all connections together, those that have closed included. Each
-    /// message counts with its payload and [`ENTRY`](crate::matching::ENTRY) bytes.
+    /// As `kept_bytes`, for all connections together, those that have closed included.
     pub kept_total: u64,
     /// Payload up to this many bytes is kept before the owner of a receive context is asked, so
     /// that what follows in the stream is not held up. Longer payload stays in the stream until

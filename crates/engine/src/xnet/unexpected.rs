@@ -69,13 +69,13 @@ impl<B: Buffer> Engine<B> {
         let (Some(conn), Some(message)) = (conns.get_mut(conn_id), unexpected.get_mut(id)) else {
             return;
         };
-        let payload = message.payload();
-        let own = conn.kept.saturating_add(payload);
+        let (payload, weight) = (message.payload(), message.weight());
+        let own = conn.kept.saturating_add(weight);
         let full = own > limits.kept_bytes || conn.kept_count >= limits.kept_messages;
         if full || payload > limits.kept_longest {
             return;
         }
-        let all = kept.saturating_add(message.weight());
+        let all = kept.saturating_add(weight);
         if all > limits.kept_total {
             // Without memory for the note, only its own messages can make room.
             conn.starved = conn.starved || starved.push(conn_id).is_ok();
@@ -137,12 +137,12 @@ impl<B: Buffer> Engine<B> {
         let Some(message) = unexpected.get_mut(id) else {
             return;
         };
+        let weight = message.weight();
         conn.rx = RxState::Blocked { message: id };
-        conn.kept = conn.kept.saturating_sub(message.payload());
+        conn.kept = conn.kept.saturating_sub(weight);
         conn.kept_count = conn.kept_count.saturating_sub(1);
         message.parked = true;
         let slot = core::mem::replace(&mut message.slot, NIL);
-        let weight = message.weight();
         self.release_slot(slot);
         self.make_room(weight);
     }
@@ -162,7 +162,7 @@ impl<B: Buffer> Engine<B> {
             return;
         }
         if let Some(conn) = self.conns.get_mut(message.conn) {
-            conn.kept = conn.kept.saturating_sub(message.payload());
+            conn.kept = conn.kept.saturating_sub(message.weight());
             conn.kept_count = conn.kept_count.saturating_sub(1);
             if matches!(conn.rx, RxState::Blocked { .. }) {
                 self.resume(message.conn);

@@ -274,7 +274,7 @@ impl Node {
             all += len + ENTRY;
             if slot.conn == Some(id) {
                 count += 1;
-                bytes += len;
+                bytes += len + ENTRY;
             }
         }
         assert!(bytes <= limits.kept_bytes, "{bytes} bytes kept");

@@ -20,17 +20,17 @@ use super::*;
 use crate::Iov;
 use crate::common::Mem;
 use crate::counter::Counter;
-use crate::matching::{Matcher, Recv, Want};
+use crate::matching::{ENTRY, Matcher, Recv, Want};
 use crate::pool::NIL;
 
 const LIMITS: Limits = Limits {
     stage: 1024,
     inline: 64,
     rendezvous: 4096,
-    kept_bytes: 100,
+    kept_bytes: 100 + 3 * ENTRY,
     kept_messages: 3,
     kept_longest: u64::MAX,
-    kept_total: 2000,
+    kept_total: 3000,
     ask_first: 1000,
 };
 

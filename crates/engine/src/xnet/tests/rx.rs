@@ -51,7 +51,7 @@ fn a_message_above_the_longest_waits_in_the_stream() {
         kept_longest: 50,
         ..LIMITS
     };
-    let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(64, 16, true)));
+    let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(16, true)));
     f.up();
     f.message(5, 50);
     f.engine.rx_placed(f.conn, 50);
@@ -287,7 +287,7 @@ fn all_connections_together_keep_no_more_than_allowed_even_when_they_close() {
         f.up();
         f.message(5, 100);
         let last = conns.last() == Some(conn);
-        assert_eq!(is_blocked(&f), last, "9 times 228 is more than 2000");
+        assert_eq!(is_blocked(&f), last, "9 times 356 is more than 3000");
         f.engine.rx_placed(f.conn, 100);
     }
     let last = f.conn;
