@@ -380,6 +380,16 @@ impl<T> Table<T> {
         self.used == 0
     }
 
+    pub(super) const fn len(&self) -> u32 {
+        // There are at most 255.
+        self.used as u32
+    }
+
+    /// Whether all indices are used.
+    pub(super) const fn is_full(&self) -> bool {
+        self.used >= 255
+    }
+
     fn reserve(&mut self) -> Result<()> {
         if self.entries.is_empty() {
             self.entries

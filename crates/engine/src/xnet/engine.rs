@@ -68,7 +68,7 @@ pub struct EpConfig {
     pub remote_read_counter: u32,
     /// Counter of writes by peers.
     pub remote_write_counter: u32,
-    /// Most sends not yet completed.
+    /// Most operations not yet completed, but for rendezvous that the receiver has not asked for.
     pub tx_size: usize,
     /// Report the source of messages (`FI_SOURCE`).
     pub source: bool,
@@ -131,6 +131,11 @@ impl EpConfig {
 pub(super) struct Ep {
     pub(super) config: EpConfig,
     pub(super) outstanding: u32,
+    /// Of these, messages whose receiver has been asked for leave to send the payload.
+    waiting: u32,
+    /// Most that may be outstanding: those that wait for their receiver hold up no others, of which
+    /// one may be what the receiver waits for.
+    pub(super) room: usize,
     /// Sources of messages are looked at: unknown ones are errors, or known ones have ids.
     pub(super) screens: bool,
 }
@@ -140,6 +145,8 @@ impl Ep {
         let mut ep = Self {
             config,
             outstanding: 0,
+            waiting: 0,
+            room: 0,
             screens: false,
         };
         ep.settle();
@@ -148,6 +155,19 @@ impl Ep {
 
     const fn settle(&mut self) {
         self.screens = self.config.source_err || self.config.ids != NIL;
+        self.room = self.config.tx_size.saturating_add(self.waiting as usize);
+    }
+
+    /// One more message waits for its receiver.
+    pub(super) const fn add_waiting(&mut self) {
+        self.waiting = self.waiting.saturating_add(1);
+        self.settle();
+    }
+
+    /// So many messages wait for their receiver no more.
+    pub(super) const fn end_waiting(&mut self, count: u32) {
+        self.waiting = self.waiting.saturating_sub(count);
+        self.settle();
     }
 
     #[inline]

@@ -122,7 +122,7 @@ impl<B: Buffer> Engine<B> {
         let conn = conns.get_mut(conn_id)?;
         let ep = eps.get_mut(conn.config.ep)?;
         let room = limits.stage.saturating_sub(conn.staged) as u64;
-        let full = ep.outstanding as usize >= ep.config.tx_size;
+        let full = ep.outstanding as usize >= ep.room;
         if !conn.direct || full || room < message.len.saturating_add(SEND_HEADER as u64) {
             return None;
         }

@@ -251,7 +251,7 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub(super) fn with_room(&mut self, conn_id: u32) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
         let (conn, ep, limits) = self.parts(conn_id)?;
-        if ep.outstanding as usize >= ep.config.tx_size {
+        if ep.outstanding as usize >= ep.room {
             return Err(Errno::EAGAIN);
         }
         Ok((conn, ep, limits))
@@ -284,7 +284,8 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Queues an eager message; `None` for one that needs a rendezvous.
+    /// Queues an eager message; `None` for one that needs a rendezvous. When as many rendezvous wait
+    /// as the protocol can name, the next messages are eager: what follows must not wait for them.
     #[inline]
     pub(super) fn stage(
         conn: &mut Conn<B>,
@@ -297,7 +298,7 @@ impl<B: Buffer> Engine<B> {
         if room < SEND_HEADER {
             return Err(Errno::EAGAIN);
         }
-        if len > conn.rendezvous && send.tag.is_some() && !send.inject {
+        if len > conn.rendezvous && send.tag.is_some() && !send.inject && !conn.rts.is_full() {
             return Ok(None);
         }
         let inline = send.inject || len <= limits.inline as u64;
@@ -385,8 +386,8 @@ impl<B: Buffer> Engine<B> {
     /// another.
     ///
     /// # Errors
-    /// [`Errno::EAGAIN`] when the staging buffer is full, or too many rendezvous wait: write
-    /// what there is, and come again when the connection had output.
+    /// [`Errno::EAGAIN`] when the staging buffer is full: write what there is, and come again when
+    /// the connection had output.
     pub fn replay(
         &mut self,
         conn_id: u32,
@@ -526,6 +527,7 @@ impl<B: Buffer> Engine<B> {
         };
         if let Some(ep) = eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_add(1);
+            ep.add_waiting();
         }
         Ok(SendPlan::Stage {
             header,
@@ -536,7 +538,8 @@ impl<B: Buffer> Engine<B> {
 
     /// The receiver of a rendezvous is ready: queue its payload behind what is queued.
     pub(super) fn handle_cts(&mut self, conn_id: u32, index: u8) -> Result<()> {
-        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let Self { conns, eps, .. } = self;
+        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let RtsEntry { iov, info } = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
         let full = Header {
             op_data: index,
@@ -551,6 +554,9 @@ impl<B: Buffer> Engine<B> {
         conn.dones.push(TxDone { end, info })?;
         // Only now: whatever failed before, closing the connection reports the message.
         conn.rts.take(index);
+        if let Some(ep) = eps.get_mut(conn.config.ep) {
+            ep.end_waiting(1);
+        }
         self.mark_output(conn_id);
         Ok(())
     }
@@ -710,6 +716,12 @@ impl<B: Buffer> Engine<B> {
 
     /// Everything waiting to be sent, or sent and not acknowledged, fails.
     pub(super) fn fail_all_tx(&mut self, conn_id: u32, error: Errno) {
+        let Self { conns, eps, .. } = self;
+        if let Some(conn) = conns.get(conn_id)
+            && let Some(ep) = eps.get_mut(conn.config.ep)
+        {
+            ep.end_waiting(conn.rts.len());
+        }
         while let Some(info) = self.conns.get_mut(conn_id).and_then(Conn::pop_unfinished) {
             if info.flags.contains(Flags::REMOTE_READ) {
                 self.release_response(conn_id, info.context);

@@ -221,3 +221,56 @@ fn peers_of_another_library_are_asked_for_leave_earlier() {
         assert!(waits(rendezvous, extensions, largest + 1));
     }
 }
+
+/// What a plan says to send.
+fn op(plan: &SendPlan) -> Op {
+    match plan {
+        SendPlan::Stage {
+            header, header_len, ..
+        } => {
+            let bytes = &header[..usize::from(*header_len)];
+            Header::parse(ByteOrder::Little, bytes).unwrap().op
+        }
+        SendPlan::Defer { .. } => unreachable!(),
+    }
+}
+
+#[test]
+fn messages_that_wait_for_their_receiver_hold_up_no_others() {
+    let mut f = Fixture::new();
+    f.engine.change_ep(f.ep, |config| config.tx_size = 4);
+    // The receiver may wait for what is sent behind any number of them.
+    for context in 0..300 {
+        let plan = f.send(context, Some(1), 5000).unwrap();
+        let asks = context < 255;
+        assert_eq!(op(&plan), if asks { Op::TagRts } else { Op::Tag });
+        f.flush();
+    }
+    assert_eq!(op(&f.send(300, Some(1), 8).unwrap()), Op::Tag);
+    f.flush();
+    assert_eq!(f.done(), (255..=300).collect::<Vec<_>>());
+    assert_eq!(f.engine.outstanding(f.ep), 255);
+
+    // What the receiver has asked for is like any other.
+    for index in 1..=4 {
+        f.header(&Header::cts(index)).unwrap();
+    }
+    assert_eq!(f.send(301, None, 8).err(), Some(Errno::EAGAIN));
+    f.flush();
+    assert_eq!(f.done(), [0, 1, 2, 3]);
+    for context in 302..306 {
+        assert_eq!(op(&f.send(context, None, 8).unwrap()), Op::Msg);
+    }
+    assert_eq!(f.send(306, None, 8).err(), Some(Errno::EAGAIN));
+
+    f.engine.close_conn(f.conn, Errno::ECONNRESET);
+    assert_eq!(f.failed().len(), 255);
+    assert_eq!(f.engine.outstanding(f.ep), 0);
+    // The bound is the one it was.
+    f.conn = f.open_conn(f.ep, 8);
+    f.up();
+    for context in 0..4 {
+        f.send(context, None, 8).unwrap();
+    }
+    assert_eq!(f.send(4, None, 8).err(), Some(Errno::EAGAIN));
+}
