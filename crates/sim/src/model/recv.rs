@@ -355,10 +355,9 @@ impl Model {
         };
         completion.flags.set(Flags::MULTI_RECV, last);
         let message = &self.messages[id];
+        // Also when its connection is gone.
         let sender = self.sent[message.sent].as_ref().map(|sent| sent.host);
-        let peer = sender
-            .filter(|_| !self.closed.contains(&message.end))
-            .map(|host| self.hosts[host].facts.address);
+        let peer = sender.map(|host| self.hosts[host].facts.address);
         let stranger = message.src == FiAddr::NOTAVAIL;
         let state = &mut self.hosts[recv.host];
         state.received.push((recv_id, base, id));
