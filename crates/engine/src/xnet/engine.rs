@@ -14,7 +14,7 @@ use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
 use crate::ids::UserIds;
-use crate::matching::{Matcher, Unexpected};
+use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
 use crate::pool::{NIL, Places, Pool};
 use crate::ring::Ring;
@@ -568,14 +568,15 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// How many messages are kept for a connection, and of how many bytes, where it is not read for
+    /// How many messages are kept for a connection, and of how many bytes of payload, where it is not read for
     /// want of room for one more.
     #[must_use]
     pub fn rx_full(&self, id: u32) -> Option<(u32, u64)> {
         let conn = self.conns.get(id)?;
         match conn.rx {
             RxState::Blocked { message } if self.may_keep(message) => {
-                Some((conn.kept_count, conn.kept))
+                let entries = u64::from(conn.kept_count).saturating_mul(ENTRY);
+                Some((conn.kept_count, conn.kept.saturating_sub(entries)))
             }
             _ => None,
         }
