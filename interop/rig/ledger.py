@@ -14,6 +14,8 @@ class Expected:
 
     def __init__(self, path):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
+        if not table.get("must"):
+            raise ValueError(f"{path} names nothing that must pass")
         self.must = {name for patterns in table["must"].values() for p in patterns for name in expand(p)}
         self.cannot = {name: why for p, why in table.get("cannot", {}).items() for name in expand(p)}
 
@@ -35,8 +37,10 @@ def expand(pattern):
 class Ledger:
     """Prints a line for each case, and counts."""
 
-    def __init__(self, expected):
+    def __init__(self, expected, is_ci=False):
+        """With `is_ci`, a case that must pass fails for want of something; elsewhere it is skipped."""
         self.expected = expected
+        self.is_ci = is_ci
         self.passed = self.failed = self.skipped = 0
 
     def require_known(self, names):
@@ -53,7 +57,7 @@ class Ledger:
         try:
             case.body(bench)
         except Missing as why:
-            self.skip(case, str(why))
+            self.lack(case, str(why))
         except Failed as why:
             self.fail(case, str(why), bench.log)
         except Exception:  # a broken case is a failure of its own, and the others still run
@@ -80,6 +84,14 @@ class Ledger:
         self.failed += 1
         print(f"FAIL {case.name}: {why}", flush=True)
         print(f"     log: {log}", flush=True)
+
+    def lack(self, case, why):
+        """Something that is not part of the project cannot be had."""
+        if self.is_ci and self.expected and case.name in self.expected.must:
+            self.failed += 1
+            print(f"FAIL {case.name}: it must pass where CI is set, and cannot run: {why}", flush=True)
+        else:
+            self.skip(case, why)
 
     def skip(self, case, why):
         self.skipped += 1

@@ -2,11 +2,18 @@
 //!
 //! A script that takes part prints `PASS name`, `FAIL name` and `SKIP name: reason` lines, or a line of counts
 //! like the last one here, and fails with its exit status. It finds the library under `$RIPSTOP_DIST`.
+//!
+//! A test of Rust's harness that finds that it cannot be made here prints `SKIP: reason` and returns. One that only
+//! another test runs, as a process of its own, has a name that begins with [`jobs::CHILD`].
 
+mod floors;
 mod jobs;
 mod process;
 mod tally;
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,9 +25,10 @@ use serde_json::json;
 
 use crate::dist;
 use crate::workspace::Workspace;
+use floors::Floors;
 use jobs::{JOBS, Job, Plan};
 use process::{End, Interrupt};
-use tally::Tally;
+use tally::{Skip, Tally, Told};
 
 /// How much of a failed job's log is shown.
 const TAIL: usize = 40;
@@ -43,6 +51,12 @@ pub(crate) struct Options {
     /// List the jobs and run nothing.
     #[arg(long)]
     list: bool,
+    /// Print at the end every reason why something was skipped, and how often.
+    #[arg(long)]
+    why_skipped: bool,
+    /// Write how many have passed to xtask/floors.toml, where that is more.
+    #[arg(long)]
+    raise_floors: bool,
     /// Print one JSON document on standard output; the lines for people go to standard error.
     #[arg(long)]
     json: bool,
@@ -52,8 +66,12 @@ pub(crate) struct Options {
 struct Outcome {
     job: &'static Job,
     tally: Tally,
-    /// Why something was skipped or went wrong.
+    /// What went wrong that no program has told.
     remarks: Vec<String>,
+    /// How many were skipped, by reason.
+    skips: BTreeMap<String, u64>,
+    /// Tests that the harness was told to leave to others.
+    children: u64,
     /// What went wrong, in its own words.
     failures: Vec<String>,
     took: Duration,
@@ -79,8 +97,11 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
         }
         return Ok(true);
     }
+    let names: Vec<&str> = JOBS.iter().map(|job| job.name).collect();
+    let mut floors = Floors::load(ws, &names)?;
     let runner = Runner {
         ws,
+        is_ci: is_ci(env::var("CI").ok().as_deref()),
         logs: ws.target.join("test-logs"),
         interrupt: Interrupt::listen()?,
         json: options.json,
@@ -88,10 +109,19 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
     fs::create_dir_all(&runner.logs)?;
     let mut outcomes = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
-        let outcome = runner.run(job, &format!("[{:>2}/{}]", index + 1, jobs.len()))?;
+        let place = format!("[{:>2}/{}]", index + 1, jobs.len());
+        let outcome = runner.run(job, &place, &mut floors, options.raise_floors)?;
         outcomes.push(outcome);
     }
-    Ok(runner.summarise(&outcomes))
+    if options.raise_floors {
+        floors.save()?;
+    }
+    Ok(runner.summarise(&outcomes, options.why_skipped))
+}
+
+/// Whether the environment variable `CI` has this meaning: all that the checks need is there.
+fn is_ci(value: Option<&str>) -> bool {
+    matches!(value, Some("true" | "1"))
 }
 
 /// What every job needs to run.
@@ -99,6 +129,7 @@ struct Runner<'a> {
     ws: &'a Workspace,
     logs: PathBuf,
     interrupt: Interrupt,
+    is_ci: bool,
     json: bool,
 }
 
@@ -112,7 +143,13 @@ impl Runner<'_> {
         }
     }
 
-    fn run(&self, job: &'static Job, place: &str) -> anyhow::Result<Outcome> {
+    fn run(
+        &self,
+        job: &'static Job,
+        place: &str,
+        floors: &mut Floors,
+        raises: bool,
+    ) -> anyhow::Result<Outcome> {
         let spinner = ProgressBar::new_spinner().with_message(format!("{place} {} ...", job.name));
         spinner.enable_steady_tick(Duration::from_millis(200));
         let started = Instant::now();
@@ -121,6 +158,8 @@ impl Runner<'_> {
             job,
             tally: Tally::default(),
             remarks: Vec::new(),
+            skips: BTreeMap::new(),
+            children: 0,
             failures: Vec::new(),
             took: Duration::ZERO,
             log,
@@ -134,8 +173,23 @@ impl Runner<'_> {
             }
             Plan::Skip(reason) => {
                 outcome.tally.skipped = 1;
-                outcome.remarks.push(reason);
+                outcome.skips.insert(reason, 1);
             }
+            Plan::Broken(reason) => {
+                outcome.fail(format!("FAIL {reason}"));
+            }
+        }
+        if outcome.tally == Tally::default() {
+            outcome.fail("FAIL the job has nothing to run".to_owned());
+        }
+        let (tally, children) = (outcome.tally, outcome.children);
+        if raises {
+            floors.raise(job.name, tally, children);
+        }
+        // What failed is missing from the count, and said already.
+        let complaint = floors.complaint(job.name, tally, children, self.is_ci);
+        if let Some(complaint) = complaint.filter(|_| tally.failed == 0) {
+            outcome.fail(complaint);
         }
         outcome.took = started.elapsed();
         spinner.finish_and_clear();
@@ -170,13 +224,23 @@ impl Runner<'_> {
                     .push(format!("{program} had not ended after {limit} s"));
             }
         }
-        let tally = Tally::of(step.voice, end == End::Exit { success: true }, &output);
-        if tally.failed > 0 {
-            let told = tally::failures(&output);
-            outcome.failures.extend(told.into_iter().map(str::to_owned));
+        let told = Told::of(step.voice, end == End::Exit { success: true }, &output);
+        if told.is_silent {
+            let program = step.command.get_program().display();
+            outcome
+                .failures
+                .push(format!("FAIL {program} ended well, and made no check"));
+        } else if told.tally.failed > 0 {
+            let lines = tally::failures(&output);
+            outcome
+                .failures
+                .extend(lines.into_iter().map(str::to_owned));
         }
-        outcome.tally += tally;
-        outcome.remarks.extend(tally::skip_reasons(&output));
+        outcome.tally += told.tally;
+        outcome.children += told.filtered;
+        for Skip { reason, count } in told.skips {
+            *outcome.skips.entry(reason).or_default() += count;
+        }
         Ok(())
     }
 
@@ -185,14 +249,15 @@ impl Runner<'_> {
         let Outcome {
             job,
             tally,
-            remarks,
+            skips,
             took,
             log,
             ..
         } = outcome;
         let seconds = took.as_secs_f64();
-        let remark = remarks.first().filter(|_| tally.passed + tally.failed == 0);
-        let note = remark.map_or_else(|| tally.to_string(), Clone::clone);
+        let reason = skips.keys().next();
+        let reason = reason.filter(|_| tally.passed + tally.failed == 0);
+        let note = reason.map_or_else(|| tally.to_string(), Clone::clone);
         self.say(&format!(
             "{place} {:<14} {:<8} {note} ({seconds:.1} s)",
             job.name,
@@ -217,18 +282,21 @@ impl Runner<'_> {
         }
     }
 
-    /// What was skipped and why, what failed, and the last line.
-    fn summarise(&self, outcomes: &[Outcome]) -> bool {
+    /// What was skipped and why, the reasons all of them where that was asked for; what failed, and the last line.
+    fn summarise(&self, outcomes: &[Outcome], why_skipped: bool) -> bool {
         let mut total = Tally::default();
         for Outcome {
             job,
             tally,
             remarks,
+            skips,
             ..
         } in outcomes
         {
             total += *tally;
             self.list(job.name, remarks, REMARKS);
+            let most = if why_skipped { usize::MAX } else { REMARKS };
+            self.list(job.name, &by_count(skips), most);
         }
         for Outcome { job, failures, .. } in outcomes {
             self.list(&format!("FAILED {}", job.name), failures, FAILURES);
@@ -249,7 +317,21 @@ fn start_of(line: &str) -> String {
     }
 }
 
+/// A line for each reason, those with most skips first.
+fn by_count(skips: &BTreeMap<String, u64>) -> Vec<String> {
+    let mut reasons: Vec<_> = skips.iter().collect();
+    reasons.sort_by_key(|(_, count)| Reverse(**count));
+    let line = |(reason, count): (&String, &u64)| format!("{count} skipped: {reason}");
+    reasons.into_iter().map(line).collect()
+}
+
 impl Outcome {
+    /// One more check that failed.
+    fn fail(&mut self, why: String) {
+        self.tally.failed += 1;
+        self.failures.push(why);
+    }
+
     fn word(&self) -> &'static str {
         match self.tally {
             Tally { failed: 1.., .. } => "FAILED",
@@ -280,6 +362,7 @@ fn as_json(outcomes: &[Outcome], total: Tally) -> serde_json::Value {
             "result": outcome.word(),
             "passed": passed, "failed": failed, "skipped": skipped,
             "remarks": outcome.remarks,
+            "skips": outcome.skips,
             "failures": outcome.failures,
             "seconds": outcome.took.as_secs_f64(),
             "log": outcome.log,
@@ -288,4 +371,21 @@ fn as_json(outcomes: &[Outcome], total: Tally) -> serde_json::Value {
     let jobs: Vec<serde_json::Value> = outcomes.iter().map(job).collect();
     let (passed, failed, skipped) = counts(total);
     json!({ "jobs": jobs, "passed": passed, "failed": failed, "skipped": skipped })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ci_is_what_says_so() {
+        assert!(is_ci(Some("true")) && is_ci(Some("1")));
+        assert!(!is_ci(None) && !is_ci(Some("")) && !is_ci(Some("false")));
+    }
+
+    #[test]
+    fn reasons_are_told_by_count() {
+        let skips = BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 30)]);
+        assert_eq!(by_count(&skips), ["30 skipped: b", "1 skipped: a"]);
+    }
 }

@@ -1,5 +1,6 @@
 //! Counting what ran, from a program's exit status and from what it printed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
 
@@ -54,26 +55,8 @@ impl Tally {
         }
     }
 
-    /// What a program did that printed `output` and ended with `success`.
-    pub(super) fn of(voice: Voice, success: bool, output: &str) -> Self {
-        let told = match voice {
-            Voice::Status => Self::default(),
-            Voice::Harness => harness(output),
-            Voice::Script => script(output),
-        };
-        if told == Self::default() {
-            return Self::one(success);
-        }
-        // A crash after the last count is a failure of its own.
-        let unsaid = u64::from(!success && told.failed == 0);
-        Self {
-            failed: told.failed + unsaid,
-            ..told
-        }
-    }
-
     /// Reads `3 passed, 0 failed, 1 skipped`.
-    fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut parts = line.trim().split(", ");
         let mut number = |word: &str| parts.next()?.strip_suffix(word)?.trim_end().parse().ok();
         let tally = Self {
@@ -85,58 +68,141 @@ impl Tally {
     }
 }
 
+/// So many checks that were skipped for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Skip {
+    pub(super) reason: String,
+    pub(super) count: u64,
+}
+
+/// What a program told of the checks that it made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) tally: Tally,
+    /// Why checks were skipped; the counts add up to those of the tally.
+    pub(super) skips: Vec<Skip>,
+    /// Tests that a filter kept the harness from running.
+    pub(super) filtered: u64,
+    /// It ended well and has told of no check.
+    pub(super) is_silent: bool,
+}
+
+impl Told {
+    /// What a program did that printed `output` and ended with `success`.
+    ///
+    /// Nothing passes that did not run: a program of many checks that tells of none has failed.
+    pub(super) fn of(voice: Voice, success: bool, output: &str) -> Self {
+        let mut told = match voice {
+            Voice::Status => Self {
+                tally: Tally::one(success),
+                ..Self::default()
+            },
+            Voice::Harness => harness(output),
+            Voice::Script => script(output),
+        };
+        let has_nothing = told.tally == Tally::default();
+        told.is_silent = has_nothing && success;
+        // A crash after the last count is a failure of its own.
+        if has_nothing || !success && told.tally.failed == 0 {
+            told.tally.failed += 1;
+        }
+        told
+    }
+}
+
 /// Adds up `test result: ok. 3 passed; 0 failed; 1 ignored; ...` lines.
-fn harness(output: &str) -> Tally {
-    let mut sum = Tally::default();
-    for line in output
-        .lines()
-        .filter_map(|line| line.strip_prefix("test result: "))
-    {
+///
+/// A test that finds out while it runs that it cannot be made here passes for the harness; it has
+/// printed `SKIP: reason`, and is counted as skipped.
+fn harness(output: &str) -> Told {
+    let mut told = Told::default();
+    let mut test = "";
+    let mut skipped = BTreeMap::new();
+    for line in output.lines() {
+        if line.starts_with("---- ") {
+            test = line;
+        } else if first_word(line) == "SKIP" {
+            skipped.entry(test).or_insert_with(|| skip(line));
+        } else if let Some((_, why)) = line
+            .strip_prefix("test ")
+            .and_then(|test| test.split_once(" ... ignored"))
+        {
+            let why = why.trim_start_matches([',', ' ']);
+            let reason = if why.is_empty() { "ignored" } else { why };
+            told.skips.push(Skip {
+                reason: reason.to_owned(),
+                count: 1,
+            });
+        }
+        let Some(line) = line.strip_prefix("test result: ") else {
+            continue;
+        };
         let counts = line.split_once(". ").map_or(line, |(_, counts)| counts);
         for (number, word) in counts
             .split(';')
             .filter_map(|part| part.trim().split_once(' '))
         {
-            let number = number.parse().unwrap_or(0);
+            let number: u64 = number.parse().unwrap_or(0);
             match word {
-                "passed" => sum.passed += number,
-                "failed" => sum.failed += number,
-                "ignored" => sum.skipped += number,
+                "passed" => told.tally.passed += number,
+                "failed" => told.tally.failed += number,
+                "filtered out" => told.filtered += number,
                 _ => {}
             }
         }
     }
-    sum
+    told.tally.passed = told.tally.passed.saturating_sub(skipped.len() as u64);
+    told.skips.extend(skipped.into_values());
+    told.tally.skipped = told.skips.iter().map(|skip| skip.count).sum();
+    told
 }
 
 /// The program's own last line of counts, or else its `PASS`, `FAIL` and `SKIP` lines.
-fn script(output: &str) -> Tally {
-    if let Some(tally) = output.lines().rev().find_map(Tally::parse) {
-        return tally;
-    }
+fn script(output: &str) -> Told {
     let count = |word: &str| {
         let starts = |line: &&str| first_word(line) == word;
         output.lines().filter(starts).count() as u64
     };
-    Tally {
+    let lines = output.lines().filter(|line| first_word(line) == "SKIP");
+    let mut skips: Vec<Skip> = lines.map(skip).collect();
+    let reasons: u64 = skips.iter().map(|skip| skip.count).sum();
+    let tally = output.lines().rev().find_map(Tally::parse);
+    let tally = tally.unwrap_or_else(|| Tally {
         passed: count("PASS"),
         failed: count("FAIL"),
-        skipped: count("SKIP"),
+        skipped: reasons,
+    });
+    if let Some(rest) = tally.skipped.checked_sub(reasons).filter(|rest| *rest > 0) {
+        skips.push(Skip {
+            reason: "no reason was given".to_owned(),
+            count: rest,
+        });
+    }
+    Told {
+        tally,
+        skips,
+        ..Told::default()
     }
 }
 
-/// The reasons a script gave on its `SKIP` lines.
-pub(super) fn skip_reasons(output: &str) -> Vec<String> {
-    let reason = |line: &str| {
-        line["SKIP".len()..]
-            .trim_start_matches([':', ' '])
-            .to_owned()
-    };
-    output
-        .lines()
-        .filter(|line| first_word(line) == "SKIP")
-        .map(reason)
-        .collect()
+/// Reads `SKIP name: reason`, `SKIP: name: reason`, `SKIP: reason`, or, for several at once,
+/// `SKIP: 3 cases: reason: names`.
+fn skip(line: &str) -> Skip {
+    let line = line.trim_start_matches("SKIP");
+    let (names, reason) = line
+        .trim_start_matches([':', ' '])
+        .split_once(": ")
+        .unwrap_or(("", line.trim_start_matches([':', ' '])));
+    match names.strip_suffix(" cases").map(str::parse) {
+        Some(Ok(count)) => Skip {
+            reason: reason.rsplit_once(": ").map_or(reason, |r| r.0).to_owned(),
+            count,
+        },
+        _ => Skip {
+            reason: reason.to_owned(),
+            count: 1,
+        },
+    }
 }
 
 /// The lines that tell what went wrong: `FAIL` lines, failed tests, panics with their message, errors.
@@ -145,7 +211,18 @@ pub(super) fn skip_reasons(output: &str) -> Vec<String> {
 pub(super) fn failures(output: &str) -> Vec<&str> {
     let mut told = Vec::new();
     let mut message = 0_u8;
+    let mut has_passed = false;
     for line in output.lines().filter(|line| !line.trim().is_empty()) {
+        // What tests that passed have printed tells of no failure.
+        match line {
+            "successes:" => has_passed = true,
+            "failures:" => has_passed = false,
+            _ if line.starts_with("test result: ") => has_passed = false,
+            _ => {}
+        }
+        if has_passed {
+            continue;
+        }
         let panics = line.contains("panicked at");
         let names = first_word(line) == "FAIL"
             || line.ends_with(" ... FAILED")
@@ -178,34 +255,97 @@ mod tests {
         }
     }
 
+    fn skips(of: &[(u64, &str)]) -> Vec<Skip> {
+        let skip = |(count, reason): &(u64, &str)| Skip {
+            reason: (*reason).to_owned(),
+            count: *count,
+        };
+        of.iter().map(skip).collect()
+    }
+
     #[test]
     fn harness_counts_are_added() {
-        let output = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out\n\
+        let output = "test a ... ignored, takes an hour\n\
+                      test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 1s\n\
                       test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\n";
-        assert_eq!(Tally::of(Voice::Harness, false, output), tally(14, 1, 1));
+        let told = Told::of(Voice::Harness, false, output);
+        assert_eq!(told.tally, tally(14, 1, 1));
+        assert_eq!(told.filtered, 3);
+        assert_eq!(told.skips, skips(&[(1, "takes an hour")]));
+    }
+
+    #[test]
+    fn a_test_that_could_not_be_made_has_not_passed() {
+        let output = "test a ... ok\n\nsuccesses:\n\n---- a stdout ----\nSKIP: no compiler\nSKIP: no headers\n\n\
+                      ---- b stdout ----\n1 passed\n\nsuccesses:\n    a\n    b\n\n\
+                      test result: ok. 2 passed; 0 failed; 0 ignored\n";
+        let told = Told::of(Voice::Harness, true, output);
+        assert_eq!(told.tally, tally(1, 0, 1));
+        assert_eq!(told.skips, skips(&[(1, "no compiler")]));
     }
 
     #[test]
     fn a_crash_counts_as_a_failure() {
         let output = "test result: ok. 12 passed; 0 failed; 0 ignored\n";
-        assert_eq!(Tally::of(Voice::Harness, false, output), tally(12, 1, 0));
         assert_eq!(
-            Tally::of(Voice::Harness, false, "error: could not compile"),
-            tally(0, 1, 0)
+            Told::of(Voice::Harness, false, output).tally,
+            tally(12, 1, 0)
         );
+        let told = Told::of(Voice::Harness, false, "error: could not compile");
+        assert_eq!(told.tally, tally(0, 1, 0));
+        assert!(!told.is_silent);
     }
 
     #[test]
     fn a_script_may_count_itself() {
-        let output = "PASS a\nFAIL b\n7 passed, 0 failed, 2 skipped\n";
-        assert_eq!(Tally::of(Voice::Script, true, output), tally(7, 0, 2));
+        let output = "PASS a\nFAIL b\nSKIP: 2 cases: no shm: c d\n7 passed, 0 failed, 3 skipped\n";
+        let told = Told::of(Voice::Script, true, output);
+        assert_eq!(told.tally, tally(7, 0, 3));
+        assert_eq!(
+            told.skips,
+            skips(&[(2, "no shm"), (1, "no reason was given")])
+        );
     }
 
     #[test]
     fn a_script_may_name_its_checks() {
-        let output = "PASS a\nSKIP b: no package\nSKIP: no network\nPASSING by\n";
-        assert_eq!(Tally::of(Voice::Script, true, output), tally(1, 0, 2));
-        assert_eq!(skip_reasons(output), ["b: no package", "no network"]);
+        let output = "PASS a\nSKIP b: no package\nSKIP: no network\nPASSING by\n\
+                      SKIP: rdm:fi_cq/wait: differs: for good [ms]\n";
+        let told = Told::of(Voice::Script, true, output);
+        assert_eq!(told.tally, tally(1, 0, 3));
+        let reasons = [
+            (1, "no package"),
+            (1, "no network"),
+            (1, "differs: for good [ms]"),
+        ];
+        assert_eq!(told.skips, skips(&reasons));
+    }
+
+    #[test]
+    fn nothing_passes_that_did_not_run() {
+        for voice in [Voice::Script, Voice::Harness] {
+            for output in [
+                "",
+                "hello",
+                "0 passed, 0 failed, 0 skipped\n",
+                "running 0 tests\n",
+            ] {
+                let told = Told::of(voice, true, output);
+                assert_eq!(told.tally, tally(0, 1, 0), "{output}");
+                assert!(told.is_silent, "{output}");
+            }
+        }
+        let output = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out\n";
+        assert!(Told::of(Voice::Harness, true, output).is_silent);
+    }
+
+    #[test]
+    fn a_status_is_one_check() {
+        assert_eq!(
+            Told::of(Voice::Status, true, "7 passed, 0 failed, 0 skipped").tally,
+            tally(1, 0, 0)
+        );
+        assert_eq!(Told::of(Voice::Status, false, "").tally, tally(0, 1, 0));
     }
 
     #[test]
@@ -222,16 +362,13 @@ mod tests {
             "error: test failed",
         ];
         assert_eq!(failures(output), told);
+        let passed = "successes:\n---- e stdout ----\nthread 'e' panicked at src/e.rs:1\nerror\n\n\
+                      failures:\n---- f stdout ----\nthread 'f' panicked at src/f.rs:1\n";
+        assert_eq!(failures(passed), ["thread 'f' panicked at src/f.rs:1"]);
         assert_eq!(
             failures("1\n2\n3\n4\n5\nkilled\n"),
             ["2", "3", "4", "5", "killed"]
         );
-    }
-
-    #[test]
-    fn a_silent_script_is_one_check() {
-        assert_eq!(Tally::of(Voice::Script, true, "hello"), tally(1, 0, 0));
-        assert_eq!(Tally::of(Voice::Script, false, ""), tally(0, 1, 0));
     }
 
     #[test]
