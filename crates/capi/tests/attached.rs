@@ -31,7 +31,7 @@ fn seven() -> *mut core::ffi::c_void {
 /// What the target runs; in the process of the tests it does nothing. Between two commands it
 /// waits for the next, and makes no progress.
 #[test]
-fn a_target() {
+fn subprocess_target() {
     let Ok(mr_mode) = std::env::var(ROLE) else {
         return;
     };
@@ -75,7 +75,7 @@ impl Target {
     /// Returns its address and region as well.
     fn start(mr_mode: i32, variable: Option<(&str, &str)>) -> (Self, Vec<u8>, Region) {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_target", "--nocapture"]);
+        command.args(["--exact", "subprocess_target", "--nocapture"]);
         command.env(ROLE, mr_mode.to_string()).envs(variable);
         let mut child = command
             .stdin(Stdio::piped())

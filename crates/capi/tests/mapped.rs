@@ -391,8 +391,8 @@ fn has_role(test: &str) -> bool {
 
 /// What [`switched_off`] runs in a process of its own; in the process of the tests it does nothing.
 #[test]
-fn nothing_is_mapped() {
-    if !has_role("nothing_is_mapped") {
+fn subprocess_without_mapping() {
+    if !has_role("subprocess_without_mapping") {
         return;
     }
     let two = Two::open(FI_MR_ALLOCATED);
@@ -406,8 +406,8 @@ fn nothing_is_mapped() {
 
 /// What [`the_log_says_once_why`] runs, likewise.
 #[test]
-fn regions_that_may_shrink() {
-    if !has_role("regions_that_may_shrink") {
+fn subprocess_regions_that_may_shrink() {
+    if !has_role("subprocess_regions_that_may_shrink") {
         return;
     }
     let side = Side::open(FI_MR_ALLOCATED);
@@ -428,11 +428,11 @@ fn run(test: &str, name: &str, value: &str) -> String {
 
 #[test]
 fn switched_off() {
-    run("nothing_is_mapped", "FI_SHM_MAP_MEMFD", "0");
+    run("subprocess_without_mapping", "FI_SHM_MAP_MEMFD", "0");
 }
 
 #[test]
 fn the_log_says_once_why() {
-    let log = run("regions_that_may_shrink", "FI_LOG_LEVEL", "info");
+    let log = run("subprocess_regions_that_may_shrink", "FI_LOG_LEVEL", "info");
     assert_eq!(log.matches("F_SEAL_SHRINK").count(), 1, "{log}");
 }

@@ -81,7 +81,7 @@ fn numbers_need_no_name_service() {
 #[test]
 fn zones_are_understood() {
     let Some(link_local) = interfaces().unwrap().into_iter().find(|i| i.scope_id != 0) else {
-        eprintln!("skipped: no link-local IPv6 address on this machine");
+        eprintln!("SKIP: no link-local IPv6 address on this machine");
         return;
     };
     let node = format!("{}%{}", link_local.addr, link_local.name);
@@ -94,7 +94,7 @@ fn names_of_hosts_and_services() {
     let addrs = resolve(Some("localhost"), None, false, false).unwrap();
     assert!(addrs.iter().all(|addr| addr.ip().is_loopback()));
     if !std::path::Path::new("/etc/services").exists() {
-        eprintln!("skipped: no /etc/services on this machine");
+        eprintln!("SKIP: no /etc/services on this machine");
         return;
     }
     let http = resolve(Some("192.0.2.1"), Some("http"), true, false);

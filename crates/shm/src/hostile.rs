@@ -55,7 +55,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// What the honest processes run; in this one it does nothing.
 #[test]
-fn a_member() {
+fn subprocess_member() {
     if let Some(setup) = Setup::from_env() {
         load::run(setup);
     }
@@ -714,11 +714,15 @@ fn rounds(lives: Range<u64>, seed: u64, tally: &mut Tally) {
     let path = std::env::temp_dir().join(format!("ripstop-hostile-{}", ripstop_os::pid()));
     let log = File::create(&path).unwrap();
     let name = format!("{}-{}", ripstop_os::pid(), lives.start);
-    let mut group = Group::new("hostile::a_member", name.clone(), seed ^ lives.start)
-        .with_liar(FOE)
-        .with_log(log)
-        .with_param("FI_SHM_MAX_SAVED_BYTES", SAVED / 8)
-        .with_param("FI_SHM_MAX_SAVED_TOTAL", SAVED);
+    let mut group = Group::new(
+        "hostile::subprocess_member",
+        name.clone(),
+        seed ^ lives.start,
+    )
+    .with_liar(FOE)
+    .with_log(log)
+    .with_param("FI_SHM_MAX_SAVED_BYTES", SAVED / 8)
+    .with_param("FI_SHM_MAX_SAVED_TOTAL", SAVED);
     group.start(VICTIM);
     group.start(FRIEND);
     for life in lives {

@@ -250,7 +250,7 @@ const BACK: &str = "RIPSTOP_SHM_TEST_BACK";
 
 /// What another process runs: it connects, and gives its end away.
 #[test]
-fn a_helper() {
+fn subprocess_helper() {
     let (Ok(door), Ok(back)) = (std::env::var(DOOR), std::env::var(BACK)) else {
         return;
     };
@@ -271,7 +271,11 @@ fn a_peer_whose_socket_outlives_it_is_missed() {
     let listener = Socket::unix_bound(back.as_bytes()).unwrap();
     listener.listen(1).unwrap();
     let mut helper = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "strangers::a_helper", "--test-threads=1"])
+        .args([
+            "--exact",
+            "strangers::subprocess_helper",
+            "--test-threads=1",
+        ])
         .env(DOOR, String::from_utf8(victims.door.clone()).unwrap())
         .env(BACK, &back)
         .stdout(std::process::Stdio::null())

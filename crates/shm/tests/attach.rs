@@ -49,7 +49,7 @@ type Mr = <Safe as ripstop_core::provider::Domain>::Mr;
 /// What the target runs; in the process of the tests it does nothing. It makes progress only while
 /// it is told to.
 #[test]
-fn a_target() {
+fn subprocess_target() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
@@ -145,7 +145,12 @@ impl Two {
         let info = wanted();
         let near = open(&safe(&info), &info);
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_target", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "subprocess_target",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -429,7 +434,7 @@ fn memory_that_was_unmapped_fails_nobody_else() {
 
 /// What [`where_it_is_forbidden_the_ring_is_the_way`] runs, in a process whose log it reads.
 #[test]
-fn a_refused_initiator() {
+fn subprocess_refused_initiator() {
     if std::env::var(ROLE).as_deref() != Ok("refused") {
         return;
     }
@@ -454,7 +459,7 @@ fn a_refused_initiator() {
 fn where_it_is_forbidden_the_ring_is_the_way() {
     let run = |disabled: &str| {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_refused_initiator", "--nocapture"])
+            .args(["--exact", "subprocess_refused_initiator", "--nocapture"])
             .env(ROLE, "refused")
             .env("FI_LOG_LEVEL", "info")
             .env("FI_SHM_DISABLE_CMA", disabled)

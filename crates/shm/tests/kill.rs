@@ -34,7 +34,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// What the processes of a group run; in this one it does nothing.
 #[test]
-fn a_member() {
+fn subprocess_member() {
     if let Some(setup) = Setup::from_env() {
         load::run(setup);
     }

@@ -55,7 +55,12 @@ struct There {
 impl There {
     fn start(role: &str, parent: &Here) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_peer", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "subprocess_peer",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(ROLE, role)
             .env(PARENT, parent.name().to_string())
             .env(STUCK, stuck(role))
@@ -74,7 +79,7 @@ impl There {
 
 /// What the other processes run; in this one it does nothing.
 #[test]
-fn a_peer() {
+fn subprocess_peer() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };

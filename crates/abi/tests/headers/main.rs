@@ -42,18 +42,18 @@ const HEADERS: [&str; 14] = [
 #[test]
 fn installed_headers_agree() {
     if !Path::new("/usr/include/rdma/fabric.h").exists() {
-        eprintln!("skipped: no /usr/include/rdma/fabric.h; install libfabric-dev to run this");
+        eprintln!("SKIP: no /usr/include/rdma/fabric.h; install libfabric-dev to run this");
         return;
     }
     if Command::new("cc").arg("--version").output().is_err() {
-        eprintln!("skipped: no C compiler named cc");
+        eprintln!("SKIP: no C compiler named cc");
         return;
     }
     let structs = structs::all();
     let values = values::all();
     let c = ask_compiler(&program(&structs, &values));
     if c["version"] >= 0x1_0014 {
-        eprintln!("skipped: the headers installed are of release 1.20 or later");
+        eprintln!("SKIP: the headers installed are of release 1.20 or later");
         return;
     }
 

@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(60);
 fn library() -> Option<Library> {
     let path = std::env::var("RIPSTOP_FOREIGN_LIB").unwrap_or_else(|_| DEBIAN.to_owned());
     if !Path::new(&path).exists() {
-        eprintln!("skipped: no {path}; install libfabric1 or set RIPSTOP_FOREIGN_LIB");
+        eprintln!("SKIP: no {path}; install libfabric1 or set RIPSTOP_FOREIGN_LIB");
         return None;
     }
     Some(Library::open(path).unwrap())
@@ -167,7 +167,7 @@ fn getinfo_answers_hints() {
 fn two_libraries_live_side_by_side() {
     let Some(one) = library() else { return };
     if one.path() == Path::new(DEBIAN) || !Path::new(DEBIAN).exists() {
-        eprintln!("skipped: needs Debian's library and another in RIPSTOP_FOREIGN_LIB");
+        eprintln!("SKIP: needs Debian's library and another in RIPSTOP_FOREIGN_LIB");
         return;
     }
     let two = Library::open(DEBIAN).unwrap();

@@ -394,7 +394,7 @@ fn an_address_vector_answers() {
 fn rma_reaches_a_registered_region() {
     let Some(library) = library() else { return };
     let Some(info) = find_rdm_info(&library, Flags::RMA) else {
-        eprintln!("skipped: {library:?} has no RMA over tcp");
+        eprintln!("SKIP: {library:?} has no RMA over tcp");
         return;
     };
     let pair: Pair<M> = Pair::new(&info, CqAttr::default());

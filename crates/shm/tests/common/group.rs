@@ -11,7 +11,7 @@ use super::load::{MEMBERS, Setup};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The test that a process of a group runs.
-pub(crate) const ENTRY: &str = "a_member";
+pub(crate) const ENTRY: &str = "subprocess_member";
 
 /// A process of a group.
 #[derive(Debug)]
