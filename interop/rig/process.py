@@ -5,7 +5,9 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,7 @@ LIBC = ctypes.CDLL(None)
 GRACE = 1.0
 
 # Settings of the caller that would change what a case tests.
-FOREIGN = ("FI_", "OMPI_", "MPIR_", "MPICH_", "PMIX_", "PMI_", "LD_", "PYTHON")
+FOREIGN = ("FI_", "OMPI_", "MPIR_", "MPICH_", "PMIX_", "PMI_", "PRTE_", "LD_", "PYTHON")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,18 @@ def start(command, environment, folder, **pipes):
     """Starts a program; `end_all` ends it."""
     return subprocess.Popen([str(word) for word in command], env=environment, cwd=folder,
                             preexec_fn=end_with_us, **pipes)
+
+
+@contextmanager
+def busy(count, folder):
+    """Programs that compute as long as this lasts: what runs meanwhile spares them as `beside`."""
+    loops = [start([sys.executable, "-c", "while True: pass"], clean_environment(), folder) for _ in range(count)]
+    try:
+        yield loops
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def run(command, seconds, environment, folder, beside=()):
