@@ -46,6 +46,8 @@ def cases():
                   Case(f"{NAME}/traffic/{ranks}", own("traffic", ranks, ["20", "1048576"])),
                   Case(f"{NAME}/matched-probe/{ranks}", own("traffic", ranks, ["6", "1048576", "matched"]))]
     found += [Case(f"{NAME}/mpi4py/{module}/4", tests(module, 4), full=True) for module in P2P + COLLECTIVE]
+    # Some tests spawn processes.
+    found += [Case(f"{NAME}/mpi4py/whole/{ranks}", suite_run([], ranks, 1200, spawns=True), full=True) for ranks in (2, 3, 5)]
     found += [Case(f"{NAME}/allreduce/{ranks}", beside(ranks)) for ranks in (3, 4)]
     return found
 
@@ -77,9 +79,17 @@ def launch(bench, ranks, command, seconds, provider="tcp", spawns=False, beside=
 
 
 def plain_launch(bench, ranks, command, seconds, provider="tcp", beside=(), **settings):
-    """Runs a command on so many ranks, without any proof."""
+    """Runs a command on so many ranks, without any proof but that it succeeded."""
+    done = attempt(bench, ranks, command, seconds, provider, beside, **settings)
+    if not done.success:
+        raise Failed(f"{command[0].name}: {done.ending}{done.telling_line()}")
+    return done.output
+
+
+def attempt(bench, ranks, command, seconds, provider, beside=(), **settings):
+    """Runs a command on so many ranks, however it ends."""
     environment = bench.environment(**SETTINGS | settings, FI_PROVIDER=provider, TMPDIR=str(bench.scratch))
-    return bench.succeed([venv / "bin" / "mpiexec", "-n", str(ranks), *command], seconds, environment, beside)
+    return bench.run([venv / "bin" / "mpiexec", "-n", str(ranks), *command], seconds, environment, beside)
 
 
 def require_taken(said, provider):

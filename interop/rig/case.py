@@ -73,9 +73,9 @@ class Bench:
             log.write(f"$ {' '.join(map(str, command))}\n{done.output}\n[{done.ending}]\n")
         return done
 
-    def succeed(self, command, seconds, environment, beside=()):
+    def succeed(self, command, seconds, environment):
         """Like `run`, and the program must say that it succeeded."""
-        done = self.run(command, seconds, environment, beside)
+        done = self.run(command, seconds, environment)
         if not done.success:
             raise Failed(f"{Path(command[0]).name}: {done.ending}{done.telling_line()}")
         return done.output

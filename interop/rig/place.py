@@ -12,3 +12,8 @@ def target_dir():
 
 def our_library():
     return Path(os.environ.get("RIPSTOP_DIST") or target_dir() / "dist") / "lib"
+
+
+def outside(variable):
+    """What was built outside of the project, if the variable says where."""
+    return Path(os.environ[variable]).resolve() if os.environ.get(variable) else None
