@@ -3,7 +3,7 @@
 
 use ripstop_types::{AtomicOp, Datatype, Errno, Flags, Progress, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{Fid, Inject, Post, Result as CallResult};
@@ -13,6 +13,11 @@ pub(super) const CASES: &[Case] = &[
         "fi_cntr/inject_delivered",
         "with FI_DELIVERY_COMPLETE as default an inject is counted when the peer has it",
         messages,
+    ),
+    Case::rdm(
+        "fi_cntr/inject_delivered_first",
+        "with FI_DELIVERY_COMPLETE as default an inject is not taken before there is a connection",
+        first,
     ),
     Case::both(
         "fi_cntr/inject_write_delivered",
@@ -112,6 +117,37 @@ fn messages(cx: &Cx<'_>) -> Outcome {
         let got = rig.done(B, recv)?.bytes();
         ensure!(got == b"inject", "{got:?} arrived");
     }
+    rig.close()
+}
+
+fn first(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(
+        cx,
+        &Spec {
+            tx_op_flags: Flags::DELIVERY_COMPLETE,
+            two_domains: true,
+            progress: Progress::Manual,
+            counters: Some(WaitObj::None),
+            ..Spec::default()
+        },
+    )?;
+    let side = &rig.sides[A];
+    let inject = injected(&rig, b"first", None);
+    // B makes no progress, so there is none yet.
+    for _ in 0..LOOKS {
+        let taken = rig.s.inject(side.ep, inject);
+        refused(taken, &[Errno::EAGAIN], "an inject without a connection")?;
+    }
+    let recv = rig.post(B, Post::recv(8))?;
+    rig.inject(A, b"first", None, None)?;
+    let got = rig.done(B, recv)?.bytes();
+    ensure!(got == b"first", "{got:?} arrived");
+    let Some(cntr) = side.tx_cntr else {
+        return Err(Stop::fail("the suite opened no counters"));
+    };
+    rig.until("a count of the inject", || {
+        Ok((rig.s.cntr_read(cntr)? == 1).then_some(()))
+    })?;
     rig.close()
 }
 
