@@ -562,11 +562,13 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             }
             EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
                 ep.max_msg_size = at_most::<T>(value, self.max_msg_size)?;
+                state.settle(self.id);
                 Ok(())
             }
             EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
                 let most = self.domain.info.tx.inject_size.max(ep.inject_size);
                 ep.inject_size = at_most::<T>(value, most)?;
+                state.settle(self.id);
                 Ok(())
             }
             EpOption::MaxAtomicSize => {
