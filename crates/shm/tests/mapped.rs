@@ -547,7 +547,10 @@ impl Two {
 #[test]
 fn random_programs_see_memory_in_order() {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    let first = number("RIPSTOP_MAPPED_SEED").unwrap_or(1);
+    let first = number("RIPSTOP_MAPPED_SEED").unwrap_or_else(|| {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+        now.as_millis() as u64
+    });
     for seed in first..first + number("RIPSTOP_MAPPED_PROGRAMS").unwrap_or(30) {
         println!("RIPSTOP_MAPPED_SEED={seed}");
         let mut program = Program::new(seed);

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::dist;
 use crate::test::tally::Voice;
@@ -42,6 +42,8 @@ pub(super) struct Step {
     pub(super) command: Command,
     /// How it tells what it did.
     pub(super) voice: Voice,
+    /// Variables that repeat what it tried at random.
+    pub(super) seeds: Vec<(&'static str, OsString)>,
 }
 
 impl Job {
@@ -180,7 +182,11 @@ pub(super) static JOBS: [Job; 13] = [
 
 /// A job of one program.
 fn one(command: Command, voice: Voice) -> Plan {
-    Plan::Run(vec![Step { command, voice }])
+    Plan::Run(vec![Step {
+        command,
+        voice,
+        seeds: Vec::new(),
+    }])
 }
 
 /// Cargo with `arguments`, split at blanks.
@@ -214,31 +220,49 @@ fn fmt(ws: &Workspace, manifest: &Path) -> Step {
     Step {
         command,
         voice: Voice::Status,
+        seeds: Vec::new(),
     }
 }
 
 fn unit(ws: &Workspace) -> Plan {
     let mut command = cargo(ws, "test --workspace --no-fail-fast");
-    command.env(SEED, seed());
     if let Some(package) = ws.package(FUZZ) {
         command.args(["--exclude", &package.name]);
     }
     // What passing tests print is shown as well: some say that they were skipped.
     command.args(["--", "--show-output", "--skip", CHILD]);
-    one(command, Voice::Harness)
+    seeded(command)
 }
 
 /// How the names of tests begin that do nothing by themselves: another test starts them, each as a
 /// process of its own. `.config/nextest.toml` leaves them out as well.
 pub(super) const CHILD: &str = "subprocess_";
 
-/// What decides which programs and bytes the tests of properties try.
-const SEED: &str = "PROPTEST_RNG_SEED";
+/// What decides which programs and bytes the tests of properties try, and those of `fuzz`.
+const SEEDS: [&str; 2] = ["PROPTEST_RNG_SEED", "RIPSTOP_SMOKE_SEED"];
 
-/// The same ones each time, so that what passes here passes elsewhere: to look for others, set
-/// another seed, or run those tests without this tool.
-fn seed() -> OsString {
-    env::var_os(SEED).unwrap_or_else(|| "20261122".into())
+/// Other ones each time, so that each run looks at something new; the line of a job says which, and
+/// the environment sets them again.
+fn seeds() -> Vec<(&'static str, OsString)> {
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos() as u64;
+    let seed = |name| {
+        (
+            name,
+            env::var_os(name).unwrap_or_else(|| now.to_string().into()),
+        )
+    };
+    SEEDS.map(seed).into()
+}
+
+/// Adds the seeds to the environment of a job's only program.
+fn seeded(mut command: Command) -> Plan {
+    let seeds = seeds();
+    command.envs(seeds.iter().cloned());
+    Plan::Run(vec![Step {
+        command,
+        voice: Voice::Harness,
+        seeds,
+    }])
 }
 
 /// The tests that run every decoder on random input.
@@ -248,7 +272,7 @@ fn fuzz(ws: &Workspace) -> Plan {
     };
     let mut command = cargo(ws, "test --package");
     command.arg(&package.name);
-    one(command, Voice::Harness)
+    seeded(command)
 }
 
 /// The rings of `mem` under loom, whose atomics take the place of the real ones. Everything is
@@ -293,6 +317,7 @@ fn conformance(ws: &Workspace) -> Plan {
             steps.extend([on_library, on_rust].map(|command| Step {
                 command,
                 voice: Voice::Script,
+                seeds: Vec::new(),
             }));
         }
     }
@@ -359,6 +384,7 @@ fn interop(ws: &Workspace) -> Plan {
     let step = |path| Step {
         command: Command::new(path),
         voice: Voice::Script,
+        seeds: Vec::new(),
     };
     Plan::Run(scripts.into_iter().map(step).collect())
 }
@@ -374,4 +400,24 @@ fn script(ws: &Workspace, path: &str) -> Plan {
 
 fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_tried_at_random_can_be_repeated() {
+        let Plan::Run(steps) = seeded(Command::new("true")) else {
+            panic!("nothing to run")
+        };
+        let [step] = &steps[..] else {
+            panic!("one program")
+        };
+        assert_eq!(step.seeds.len(), SEEDS.len());
+        for (name, seed) in &step.seeds {
+            let mut set = step.command.get_envs().filter(|(key, _)| key == name);
+            assert_eq!(set.next(), Some(((*name).as_ref(), Some(&**seed))));
+        }
+    }
 }

@@ -8,13 +8,14 @@
 
 mod floors;
 mod jobs;
-mod process;
-mod tally;
+pub(crate) mod process;
+pub(crate) mod tally;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,8 @@ struct Outcome {
     skips: BTreeMap<String, u64>,
     /// Tests that the harness was told to leave to others.
     children: u64,
+    /// What repeats the values tried at random.
+    seeds: String,
     /// What went wrong, in its own words.
     failures: Vec<String>,
     took: Duration,
@@ -160,6 +163,7 @@ impl Runner<'_> {
             remarks: Vec::new(),
             skips: BTreeMap::new(),
             children: 0,
+            seeds: String::new(),
             failures: Vec::new(),
             took: Duration::ZERO,
             log,
@@ -203,6 +207,16 @@ impl Runner<'_> {
         file: &File,
         outcome: &mut Outcome,
     ) -> anyhow::Result<()> {
+        let seeds: Vec<String> = step
+            .seeds
+            .iter()
+            .map(|(name, seed)| format!("{name}={}", seed.to_string_lossy()))
+            .collect();
+        if !seeds.is_empty() {
+            outcome.seeds = seeds.join(" ");
+            let mut log = file;
+            writeln!(log, "seeds: {}", outcome.seeds)?;
+        }
         let before = fs::metadata(&outcome.log)?.len() as usize;
         let command = step
             .command
@@ -236,6 +250,11 @@ impl Runner<'_> {
                 .failures
                 .extend(lines.into_iter().map(str::to_owned));
         }
+        if told.tally.failed > 0 && !seeds.is_empty() {
+            outcome
+                .failures
+                .push(format!("try the same again with {}", outcome.seeds));
+        }
         outcome.tally += told.tally;
         outcome.children += told.filtered;
         for Skip { reason, count } in told.skips {
@@ -258,8 +277,12 @@ impl Runner<'_> {
         let reason = skips.keys().next();
         let reason = reason.filter(|_| tally.passed + tally.failed == 0);
         let note = reason.map_or_else(|| tally.to_string(), Clone::clone);
+        let seeds = match outcome.seeds.as_str() {
+            "" => String::new(),
+            seeds => format!(", {seeds}"),
+        };
         self.say(&format!(
-            "{place} {:<14} {:<8} {note} ({seconds:.1} s)",
+            "{place} {:<14} {:<8} {note} ({seconds:.1} s{seeds})",
             job.name,
             outcome.word()
         ));
@@ -363,6 +386,7 @@ fn as_json(outcomes: &[Outcome], total: Tally) -> serde_json::Value {
             "passed": passed, "failed": failed, "skipped": skipped,
             "remarks": outcome.remarks,
             "skips": outcome.skips,
+            "seeds": outcome.seeds,
             "failures": outcome.failures,
             "seconds": outcome.took.as_secs_f64(),
             "log": outcome.log,
