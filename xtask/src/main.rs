@@ -3,6 +3,7 @@
 
 mod check;
 mod dist;
+mod fabtests;
 mod test;
 mod workspace;
 
@@ -28,6 +29,8 @@ enum Command {
     Dist,
     /// Run every test there is; the last line is `N passed, N failed, N skipped`.
     Test(test::Options),
+    /// Run the C project's fabtests, built elsewhere, and hold them against interop/fabtests.toml.
+    Fabtests(fabtests::Options),
 }
 
 fn main() -> ExitCode {
@@ -48,5 +51,6 @@ fn run(command: Command, ws: &Workspace) -> anyhow::Result<bool> {
         Command::Check => check::run(ws),
         Command::Dist => dist::run(ws),
         Command::Test(options) => test::run(ws, &options),
+        Command::Fabtests(options) => fabtests::run(ws, &options),
     }
 }

@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// How a program ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// It could not be started, for this reason.
     Unstarted(String),
     /// By itself, well or badly.
@@ -30,11 +30,11 @@ pub(super) enum End {
 
 /// Set when the user or the machine asks this tool to stop.
 #[derive(Clone)]
-pub(super) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens for `SIGINT` and `SIGTERM`.
-    pub(super) fn listen() -> anyhow::Result<Self> {
+    pub(crate) fn listen() -> anyhow::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
@@ -49,11 +49,22 @@ impl Interrupt {
 
 /// Runs `command` in a process group of its own, for `limit` at most; nothing of the group is left behind.
 /// An error means that this tool was interrupted.
-pub(super) fn run(
+pub(crate) fn run(
     command: &mut Command,
     log: &File,
     limit: Duration,
     interrupt: &Interrupt,
+) -> anyhow::Result<End> {
+    watch(command, log, limit, interrupt, &mut || ())
+}
+
+/// Like [`run`]; meanwhile, `look` is called again and again.
+pub(crate) fn watch(
+    command: &mut Command,
+    log: &File,
+    limit: Duration,
+    interrupt: &Interrupt,
+    look: &mut dyn FnMut(),
 ) -> anyhow::Result<End> {
     command
         .stdin(Stdio::null())
@@ -79,6 +90,7 @@ pub(super) fn run(
             stop(&mut child)?;
             break End::Timeout;
         }
+        look();
         thread::sleep(GLANCE);
     };
     signal_group(&child, Signal::KILL);

@@ -9,10 +9,10 @@ const LAST: usize = 5;
 
 /// How many checks passed, failed and were skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    pub(super) passed: u64,
-    pub(super) failed: u64,
-    pub(super) skipped: u64,
+pub(crate) struct Tally {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
 }
 
 /// How a program tells what it did.
@@ -56,7 +56,7 @@ impl Tally {
     }
 
     /// Reads `3 passed, 0 failed, 1 skipped`.
-    pub(crate) fn parse(line: &str) -> Option<Self> {
+    fn parse(line: &str) -> Option<Self> {
         let mut parts = line.trim().split(", ");
         let mut number = |word: &str| parts.next()?.strip_suffix(word)?.trim_end().parse().ok();
         let tally = Self {
