@@ -168,6 +168,10 @@ pub struct Case {
     pub eps: Eps,
     /// How long it may take.
     pub limit: Duration,
+    /// The rule states a time: the case runs alone, and no factor empties its bound.
+    pub is_timed: bool,
+    /// Parameters that the rule depends on. Nobody else sets any: all other cases try what is shipped.
+    pub params: &'static [(&'static str, &'static str)],
     /// The code.
     pub body: fn(&Cx<'_>) -> Outcome,
 }
@@ -187,6 +191,8 @@ impl Case {
             rule,
             eps,
             limit: LIMIT,
+            is_timed: false,
+            params: &[],
             body,
         }
     }
@@ -211,6 +217,20 @@ impl Case {
     #[must_use]
     pub const fn msg(name: &'static str, rule: &'static str, body: fn(&Cx<'_>) -> Outcome) -> Self {
         Self::new(Eps::Msg, name, rule, body)
+    }
+
+    /// The same, about a time that the rule states.
+    #[must_use]
+    pub const fn timed(mut self) -> Self {
+        self.is_timed = true;
+        self
+    }
+
+    /// The same, with these parameters in its environment.
+    #[must_use]
+    pub const fn with(mut self, params: &'static [(&'static str, &'static str)]) -> Self {
+        self.params = params;
+        self
     }
 
     /// The same, with more time.

@@ -3,14 +3,19 @@
 //! `required/PROVIDER[-domain][-rust].txt` names the cases that must pass, one id a line. A case
 //! that passes and is not in it fails the run too, so the list only grows.
 //!
+//! `inapplicable.toml` says which cases are none for a provider, a threading level or a way in, as
+//! what they are about is not there by design. They are not counted; a case that is not offered and
+//! not named there is skipped, and counted.
+//!
 //! `differences.toml` says of the C library which rules it does not keep, and why the suite
 //! holds to them.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use ripstop_types::Threading;
 use serde::Deserialize;
 
@@ -36,6 +41,70 @@ impl Difference {
     }
 }
 
+/// Cases that are none in some runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inapplicable {
+    /// The provider; every one if not said.
+    provider: Option<String>,
+    /// `safe` or `domain`; both if not said.
+    threading: Option<String>,
+    /// `library` or `rust`; both if not said.
+    way: Option<String>,
+    /// The ids, or the beginnings of ids before a `*`.
+    cases: Vec<String>,
+    /// Why.
+    why: String,
+}
+
+impl Inapplicable {
+    fn is_about(&self, plan: &Plan) -> bool {
+        let threading = match plan.setup.threading {
+            Threading::Safe => "safe",
+            _ => "domain",
+        };
+        let way = match plan.way {
+            Way::Library(_) => "library",
+            Way::Rust => "rust",
+        };
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        is(&self.provider, &plan.setup.provider)
+            && is(&self.threading, threading)
+            && is(&self.way, way)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Inapplicables {
+    inapplicable: Vec<Inapplicable>,
+}
+
+/// Whether one of these patterns is of the id.
+fn matches(patterns: &[String], id: &str) -> bool {
+    patterns
+        .iter()
+        .any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => id.starts_with(start),
+            None => pattern == id,
+        })
+}
+
+/// What the results of a run are held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    /// Our lists of what must pass.
+    Required,
+    /// The same, which may be missing as they are about to be written.
+    Update,
+    /// What the C library is known for.
+    Reference,
+    /// Nothing.
+    Nothing,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Differences {
@@ -50,6 +119,10 @@ pub struct Lists {
     pub required: Option<BTreeSet<String>>,
     /// What the C library is known for; empty for other implementations.
     pub differences: Vec<Difference>,
+    /// Cases that are none in this run.
+    pub inapplicable: Vec<Inapplicable>,
+    /// Whether all that required cases need is said to be there: the environment has `CI=true`.
+    pub is_ci: bool,
 }
 
 fn folder() -> PathBuf {
@@ -71,34 +144,63 @@ fn list_name(plan: &Plan) -> String {
 }
 
 impl Lists {
-    /// Loads what applies to a plan; `reference` means that the C library runs.
+    /// Loads what applies to a plan.
     ///
     /// # Errors
     ///
-    /// When a list is there and not readable.
-    pub fn load(plan: &Plan, reference: bool) -> anyhow::Result<Self> {
+    /// When a list is not there, or not readable.
+    pub fn load(plan: &Plan, judge: Judge) -> anyhow::Result<Self> {
         let file = folder().join("required").join(list_name(plan));
-        let required = match reference {
-            false if file.exists() => {
-                let text = fs::read_to_string(&file);
-                let text = text.with_context(|| format!("cannot read {}", file.display()))?;
-                Some(parse(&text))
-            }
-            _ => None,
+        let is_listed = match judge {
+            Judge::Required => true,
+            Judge::Update => file.exists(),
+            Judge::Reference | Judge::Nothing => false,
         };
-        let differences = match reference {
+        let required = match is_listed {
             true => {
+                let text = fs::read_to_string(&file);
+                let text = text.with_context(|| {
+                    let file = file.display();
+                    format!("cannot read the list {file}: see --update, --reference, --unlisted")
+                })?;
+                let required = parse(&text);
+                ensure!(!required.is_empty(), "{} is empty", file.display());
+                Some(required)
+            }
+            false => None,
+        };
+        let differences = match judge {
+            Judge::Reference => {
                 let text = include_str!("../differences.toml");
                 let all: Differences = toml::from_str(text).context("differences.toml")?;
                 all.difference
             }
-            false => Vec::new(),
+            _ => Vec::new(),
+        };
+        let inapplicable = match judge {
+            Judge::Required | Judge::Update => {
+                let text = include_str!("../inapplicable.toml");
+                let all: Inapplicables = toml::from_str(text).context("inapplicable.toml")?;
+                let all = all.inapplicable.into_iter();
+                all.filter(|entry| entry.is_about(plan)).collect()
+            }
+            Judge::Reference | Judge::Nothing => Vec::new(),
         };
         Ok(Self {
             file,
             required,
             differences,
+            inapplicable,
+            is_ci: env::var_os("CI").is_some_and(|ci| ci == "true" || ci == "1"),
         })
+    }
+
+    /// Why a case is none in this run.
+    #[must_use]
+    pub fn inapplicable(&self, id: &str) -> Option<&str> {
+        let mut entries = self.inapplicable.iter();
+        let entry = entries.find(|entry| matches(&entry.cases, id))?;
+        Some(&entry.why)
     }
 
     /// Whether a case must pass.
@@ -110,14 +212,7 @@ impl Lists {
     /// Why a case is known to fail.
     #[must_use]
     pub fn difference(&self, id: &str) -> Option<&Difference> {
-        self.differences.iter().find(|d| {
-            d.cases
-                .iter()
-                .any(|pattern| match pattern.strip_suffix('*') {
-                    Some(start) => id.starts_with(start),
-                    None => pattern == id,
-                })
-        })
+        self.differences.iter().find(|d| matches(&d.cases, id))
     }
 
     /// Writes the list anew: what it required already, and what passed.
@@ -174,9 +269,7 @@ mod tests {
     #[test]
     fn required_cases_exist() {
         let ids = ids();
-        let Ok(files) = fs::read_dir(folder().join("required")) else {
-            return;
-        };
+        let files = fs::read_dir(folder().join("required")).unwrap();
         for file in files {
             let path = file.unwrap().path();
             for id in parse(&fs::read_to_string(&path).unwrap()) {
@@ -201,6 +294,19 @@ mod tests {
                     None => ids.contains(pattern),
                 };
                 assert!(known, "no case {pattern}");
+            }
+        }
+    }
+
+    #[test]
+    fn inapplicable_cases_exist() {
+        let all: Inapplicables = toml::from_str(include_str!("../inapplicable.toml")).unwrap();
+        let ids = ids();
+        for entry in &all.inapplicable {
+            assert!(entry.why.len() > 10, "{:?} says too little", entry.cases);
+            for pattern in &entry.cases {
+                let one = std::slice::from_ref(pattern);
+                assert!(ids.iter().any(|id| matches(one, id)), "no case {pattern}");
             }
         }
     }

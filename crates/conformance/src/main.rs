@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use ripstop_conformance::lists::Lists;
+use ripstop_conformance::lists::{Judge, Lists};
 use ripstop_conformance::report::Report;
 use ripstop_conformance::run::{self, Plan, Way};
 use ripstop_conformance::subject::Setup;
@@ -50,6 +50,9 @@ struct Options {
     /// The implementation is the C library: what `differences.toml` explains is no failure.
     #[arg(long)]
     reference: bool,
+    /// Hold the results against no list: there is none for the implementation.
+    #[arg(long, conflicts_with_all = ["reference", "update"])]
+    unlisted: bool,
     /// Leave out what `differences.toml` explains.
     #[arg(long, requires = "reference")]
     agreed: bool,
@@ -127,7 +130,15 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
 
-    let lists = Lists::load(&plan, options.reference)?;
+    let judge = match &options {
+        Options {
+            reference: true, ..
+        } => Judge::Reference,
+        Options { unlisted: true, .. } => Judge::Nothing,
+        Options { update: true, .. } => Judge::Update,
+        _ => Judge::Required,
+    };
+    let lists = Lists::load(&plan, judge)?;
     let progress = std::io::stderr().is_terminal() && !options.json;
     let wanted = |id: &str| !options.agreed || lists.difference(id).is_none();
     let results = run::all(&plan, wanted, progress)?;

@@ -1,8 +1,9 @@
 //! How long things may take on this machine.
 //!
 //! The cases state their bounds for a machine that has nothing else to do. Where others want the
-//! processor too, `--slow` multiplies every bound, so that only what hangs exceeds it; what ends
-//! by a time that the implementation keeps itself still ends then.
+//! processor too, `--slow` multiplies every bound, so that only what hangs exceeds it. A rule that
+//! states a time would be empty then: its case runs after the others, alone, and its bounds are
+//! doubled at most (`Case::timed`).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

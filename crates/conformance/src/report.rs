@@ -16,6 +16,8 @@ enum Verdict {
     Passed,
     Failed,
     Skipped,
+    /// It is no case in this run, and is not counted.
+    Inapplicable,
 }
 
 /// A case with its verdict and the reason.
@@ -47,6 +49,7 @@ impl Tally {
             Verdict::Passed => self.passed += 1,
             Verdict::Failed => self.failed += 1,
             Verdict::Skipped => self.skipped += 1,
+            Verdict::Inapplicable => {}
         }
     }
 }
@@ -68,8 +71,15 @@ fn judge(lists: &Lists, ran: Ran) -> Row {
         (Ending::NotOffered(why), _) if required => {
             (Verdict::Failed, format!("required, but not offered: {why}"))
         }
+        (Ending::NotHere(why), _) if required && lists.is_ci => (
+            Verdict::Failed,
+            format!("required where CI is set, but {why}"),
+        ),
         (Ending::NotHere(why), _) => (Verdict::Skipped, why.clone()),
-        (Ending::NotOffered(why), _) => (Verdict::Skipped, format!("not offered: {why}")),
+        (Ending::NotOffered(why), _) => match lists.inapplicable(&ran.id) {
+            Some(why) => (Verdict::Inapplicable, why.to_owned()),
+            None => (Verdict::Skipped, format!("not offered: {why}")),
+        },
         (Ending::Failed(what), Some(difference)) => (
             Verdict::Skipped,
             format!("known difference: {} [{what}]", difference.reason()),
@@ -145,7 +155,8 @@ impl Report {
                 Verdict::Passed => continue,
                 Verdict::Failed => "FAIL",
                 Verdict::Skipped if verbose => "SKIP",
-                Verdict::Skipped => continue,
+                Verdict::Inapplicable if verbose => "NONE",
+                Verdict::Skipped | Verdict::Inapplicable => continue,
             };
             let rule = match row.verdict {
                 Verdict::Failed => format!(" (rule: {})", row.ran.case.rule),
@@ -157,6 +168,11 @@ impl Report {
         }
         if !verbose {
             text.push_str(&self.skipped());
+        }
+        let none = self.rows.iter();
+        let none = none.filter(|r| r.verdict == Verdict::Inapplicable).count();
+        if none > 0 {
+            let _ = writeln!(text, "{none} cases are none here: see inapplicable.toml");
         }
         let Tally {
             passed,
@@ -225,6 +241,7 @@ fn row_json(row: &Row) -> Value {
             Verdict::Passed => "passed",
             Verdict::Failed => "failed",
             Verdict::Skipped => "skipped",
+            Verdict::Inapplicable => "inapplicable",
         },
         "reason": row.reason,
         "seconds": row.ran.took.as_secs_f64(),

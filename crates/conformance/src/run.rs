@@ -27,12 +27,9 @@ use crate::subject::foreign::Foreign;
 use crate::subject::rust::{Rust, Safe, Serial};
 use crate::subject::{Setup, Subject};
 
-/// Variables that cases need, where nobody has set them: some try a peer that never answers, and
-/// give it 10 s.
-const SETTINGS: [(&str, &str); 2] = [
-    ("FI_TCP_ANSWER_TIMEOUT", "5000"),
-    ("FI_SHM_ANSWER_TIMEOUT", "5000"),
-];
+/// The most that the bound of a rule about time is multiplied by, on whatever machine: a bound that is
+/// doubled still tells what is promised, 5 s, from what is not.
+const TIMED_SLOW: u32 = 2;
 
 /// How an implementation is reached.
 #[derive(Clone, Debug)]
@@ -122,22 +119,26 @@ pub fn all(plan: &Plan, wanted: impl Fn(&str) -> bool, progress: bool) -> anyhow
     let ids: Vec<_> = work.iter().map(|(id, _)| id.clone()).collect();
     // The longest first, so that none is left alone at the end.
     work.sort_by_key(|(_, case)| Reverse(case.limit));
-    let next = AtomicUsize::new(0);
+    let (timed, others): (Vec<_>, Vec<_>) = work.into_iter().partition(|(_, case)| case.is_timed);
     let results = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..plan.jobs {
-            scope.spawn(|| {
-                while let Some((id, case)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if progress {
-                        eprint!("\r\x1b[K{id}");
+    // What is about a time runs when nothing else of this run wants a processor.
+    for (work, jobs) in [(others, plan.jobs), (timed, 1)] {
+        let next = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..jobs {
+                scope.spawn(|| {
+                    while let Some((id, case)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if progress {
+                            eprint!("\r\x1b[K{id}");
+                        }
+                        let ran = repeatedly(plan, &exe, id, case);
+                        let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                        results.push((id.clone(), ran));
                     }
-                    let ran = repeatedly(plan, &exe, id, case);
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    results.push((id.clone(), ran));
-                }
-            });
-        }
-    });
+                });
+            }
+        });
+    }
     if progress {
         eprint!("\r\x1b[K");
     }
@@ -171,25 +172,25 @@ fn repeatedly(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
 /// Runs a case in a process of its own.
 fn once(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
     let start = Instant::now();
+    let slow = match case.is_timed {
+        true => plan.slow.min(TIMED_SLOW),
+        false => plan.slow,
+    };
     let mut command = Command::new(exe);
     command
         .args(["--case", id, "--provider", &plan.setup.provider])
         .args(["--threading", level(plan.setup.threading)])
-        .args(["--slow", &plan.slow.to_string()])
+        .args(["--slow", &slow.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    for (name, value) in SETTINGS {
-        if env::var_os(name).is_none() {
-            command.env(name, value);
-        }
-    }
+    command.envs(case.params.iter().copied());
     match &plan.way {
         Way::Library(path) => command.arg("--lib").arg(path),
         Way::Rust => command.arg("--rust"),
     };
     let ending = match command.spawn() {
-        Ok(child) => watch(child, case.limit * plan.slow),
+        Ok(child) => watch(child, case.limit * slow),
         Err(e) => Ending::Failed(format!("the case's process did not start: {e}")),
     };
     Ran {

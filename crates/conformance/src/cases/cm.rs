@@ -2,6 +2,8 @@
 
 mod failing;
 
+use std::time::Duration;
+
 use ripstop_core::Address;
 use ripstop_types::{Errno, WaitObj};
 
@@ -9,6 +11,16 @@ use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, bare, free, listener, listening, pattern, prepare};
 use crate::subject::{EpOption, Event, Fid, Post};
+
+/// The parameter of a rule about a process that is connected and does not answer: 5 s.
+pub(super) const ANSWER: &[(&str, &str)] = &[
+    ("FI_TCP_ANSWER_TIMEOUT", "5000"),
+    ("FI_SHM_ANSWER_TIMEOUT", "5000"),
+];
+
+/// Beyond this, a process that is connected and does not answer is still waited for by default, as
+/// it may compute: the longest of the other bounds on connecting is 5 s.
+pub(super) const WAITED: Duration = Duration::from_secs(7);
 
 pub(super) fn cases() -> Vec<Case> {
     [OWN, failing::CASES].concat()

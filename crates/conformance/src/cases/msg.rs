@@ -10,7 +10,7 @@ use ripstop_types::{CqFormat, Errno, Flags};
 use crate::case::{Case, Cx, Outcome, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
-use crate::subject::{Inject, Post};
+use crate::subject::{EpOption, Inject, Post};
 
 pub(super) fn cases() -> Vec<Case> {
     [OWN, order::CASES, flow::CASES, levels::CASES, multi::CASES].concat()
@@ -125,7 +125,7 @@ const OWN: &[Case] = &[
     ),
     Case::both(
         "fi_msg/max_msg_size",
-        "a message longer than max_msg_size is refused",
+        "a message longer than FI_OPT_MAX_MSG_SIZE is refused, one as long arrives",
         max_msg_size,
     ),
     Case::both(
@@ -610,18 +610,27 @@ fn before_enable(cx: &Cx<'_>) -> Outcome {
 
 fn max_msg_size(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
-    let limit = rig.info.ep.max_msg_size;
-    if limit > 64 << 20 {
-        return Err(crate::case::Stop::not_offered(
-            "max_msg_size is beyond what a test can send",
-        ));
+    let ep = rig.sides[A].ep;
+    // That of the info is beyond what memory there is.
+    for limit in [200_000, 10_000, 10] {
+        let reasons = [Errno::ENOPROTOOPT, Errno::EOPBADSTATE];
+        let set = rig.s.set_option(ep, EpOption::MaxMsgSize, limit);
+        offered(set, &reasons, "FI_OPT_MAX_MSG_SIZE")?;
+        let now = rig.s.option(ep, EpOption::MaxMsgSize)?;
+        ensure!(now == limit, "it is {now} after it was set to {limit}");
+        rig.exchange(A, B, &pattern(limit, 1))?;
+        let sent = rig.try_post(A, Post::send(vec![0; limit + 1]));
+        let reasons = [Errno::EMSGSIZE, Errno::EINVAL];
+        refused(
+            sent,
+            &reasons,
+            &format!("a message of {limit} bytes and one"),
+        )?;
+        // The other side's limit is its own.
+        rig.exchange(B, A, &pattern(limit + 1, 2))?;
     }
-    let sent = rig.try_post(A, Post::send(vec![0; limit + 1]));
-    refused(
-        sent,
-        &[Errno::EMSGSIZE, Errno::EINVAL],
-        "a message that is too long",
-    )
+    rig.quiet()?;
+    rig.close()
 }
 
 fn two_domains(cx: &Cx<'_>) -> Outcome {

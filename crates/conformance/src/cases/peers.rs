@@ -41,23 +41,27 @@ pub(super) const CASES: &[Case] = &[
         "a peer that closes and opens again at its address is reached again",
         peer_restarts,
     )
+    .timed()
     .within(20),
     Case::rdm(
         "fi_endpoint/peer_restarts_and_speaks",
         "a peer that came back is heard",
         peer_speaks,
     )
+    .timed()
     .within(20),
     Case::rdm(
         "fi_endpoint/nobody_there",
         "sends to an address where nobody listens fail within 5.5 s",
         nobody_there,
-    ),
+    )
+    .timed(),
     Case::rdm(
         "fi_endpoint/nobody_then_somebody",
         "an address that refused is reached once somebody listens",
         nobody_then_somebody,
     )
+    .timed()
     .within(20),
     Case::rdm(
         "fi_endpoint/peer_comes_late",
@@ -66,15 +70,25 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::rdm(
         "fi_endpoint/silent_peer",
-        "sends to a peer that never answers fail within 10 s",
+        "sends to a peer that never answers fail after FI_TCP_ANSWER_TIMEOUT",
         silent_peer,
     )
+    .timed()
+    .with(super::cm::ANSWER)
+    .within(15),
+    Case::rdm(
+        "fi_endpoint/silent_peer_waits",
+        "by default, sends wait for a peer that computes before it answers",
+        silent_peer_waits,
+    )
+    .timed()
     .within(15),
     Case::rdm(
         "fi_endpoint/peer_closes_in_transfer",
         "transfers that a closing peer interrupts end",
         peer_closes,
     )
+    .timed()
     .within(20),
     Case::rdm(
         "fi_endpoint/others_go_on",
@@ -87,6 +101,7 @@ pub(super) const CASES: &[Case] = &[
         "a receive from a lost peer only ends with an error",
         directed_lost,
     )
+    .timed()
     .within(25),
     Case::rdm(
         "fi_endpoint/inject_then_close",
@@ -503,7 +518,37 @@ fn peer_comes_late(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-/// See `fi_cm/silent` for how long a provider waits by default.
+fn silent_peer_waits(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    if rig.info.addr_format == AddrFormat::Str {
+        return Err(Stop::not_offered("strangers cannot take an address"));
+    }
+    let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
+    let addr = stranger.local_addr().map_err(Stop::fail)?;
+    let silent = rig.insert(A, Some(&Address::Ip(addr)))?;
+    let start = Instant::now();
+    let mut sent = None;
+    while start.elapsed() < super::cm::WAITED {
+        let after = start.elapsed();
+        match sent {
+            None => match rig.try_post(A, Post::send(*b"hello?").with(silent)) {
+                Ok(token) => sent = Some(token),
+                Err(e) if e.is(Errno::EAGAIN) => {}
+                Err(e) => return Err(Stop::fail(format!("{e} after {after:?}"))),
+            },
+            Some(token) => {
+                if let Some(error) = rig.take_failed(A, token) {
+                    let name = error.err.name();
+                    return Err(Stop::fail(format!("{name} after {after:?}")));
+                }
+            }
+        }
+        rig.pump()?;
+    }
+    rig.exchange(A, B, b"you there")?;
+    Ok(())
+}
+
 fn silent_peer(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     if rig.info.addr_format == AddrFormat::Str {

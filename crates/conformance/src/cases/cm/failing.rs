@@ -18,12 +18,22 @@ pub(super) const CASES: &[Case] = &[
         "fi_cm/refused",
         "a connection to nobody fails within 5 s",
         nobody,
-    ),
+    )
+    .timed(),
     Case::msg(
         "fi_cm/silent",
-        "a connection to a peer that does not answer fails within 10 s",
+        "a connection to a peer that does not answer fails after FI_TCP_ANSWER_TIMEOUT",
         silent,
     )
+    .timed()
+    .with(super::ANSWER)
+    .within(15),
+    Case::msg(
+        "fi_cm/silent_waits",
+        "by default, a connection waits for a peer that computes before it answers",
+        silent_waits,
+    )
+    .timed()
     .within(15),
     Case::msg(
         "fi_cm/no_eq",
@@ -110,16 +120,39 @@ fn nobody(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-/// A provider may wait longer by default, for a process that computes: the suite sets
-/// `FI_TCP_ANSWER_TIMEOUT`.
 fn silent(cx: &Cx<'_>) -> Outcome {
     let spec = Spec::default();
     let (mut rig, _) = listening(cx, &spec)?;
     let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
     let addr = stranger.local_addr().map_err(Stop::fail)?;
+    let start = Instant::now();
     rig.dial(&spec, &Address::Ip(addr), &[])?;
     let accepted = stranger.accept().map_err(Stop::fail)?;
     fails_within(&rig, bound(Duration::from_secs(10)))?;
+    ensure!(
+        start.elapsed() > Duration::from_secs(4),
+        "after {:?} already, not the 5 s of the parameter",
+        start.elapsed()
+    );
+    drop(accepted);
+    Ok(())
+}
+
+fn silent_waits(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default();
+    let (mut rig, _) = listening(cx, &spec)?;
+    let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
+    let addr = stranger.local_addr().map_err(Stop::fail)?;
+    let start = Instant::now();
+    rig.dial(&spec, &Address::Ip(addr), &[])?;
+    let accepted = stranger.accept().map_err(Stop::fail)?;
+    while start.elapsed() < super::WAITED {
+        rig.pump()?;
+        if let Some(happened) = rig.take_event(rig.eqs[A]) {
+            let after = start.elapsed();
+            return Err(Stop::fail(format!("{happened:?} after {after:?}")));
+        }
+    }
     drop(accepted);
     Ok(())
 }
