@@ -92,10 +92,9 @@ def launch(bench, ranks, path, arguments=(), folder=None):
     return said
 
 
-def require_taken(said, ranks):
-    """Each rank said that its MTL took tcp."""
-    # The older one says `prov`, the newer one `provider`.
-    taken = re.findall(r"mtl:ofi:prov(?:ider)?: (\S+)", said)
+def require_taken(said, ranks, word="prov"):
+    """Each rank said that its MTL took tcp, after this word."""
+    taken = re.findall(rf"mtl:ofi:{word}: (\S+)", said)
     if len(taken) < ranks or set(taken) != {"tcp"}:
         raise Failed(f"the MTL took {sorted(set(taken))} instead of tcp on each of {ranks} ranks")
 
