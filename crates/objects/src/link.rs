@@ -9,7 +9,7 @@ use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::{Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
-use crate::accept::{read_message, terms, write_message};
+use crate::accept::{Accepting, read_message, terms, write_message};
 use crate::pulse::{Pulse as _, looks};
 use crate::rdm::advice;
 use crate::state::{State, token};
@@ -417,14 +417,58 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// A stream has been in the middle of a header for too long, as far as was looked: it is read
+    /// once more, since this process may have been away, and dropped if nothing has come. Returns
+    /// whether it goes on so.
+    #[cold]
+    fn end_partial(&mut self, id: u32) -> bool {
+        if let Some(stream) = self.stream(id) {
+            stream.partial_since = None;
+        }
+        self.read_stream(id);
+        let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
+        let Some(stream) = self.stream(id).filter(|_| in_header) else {
+            return false;
+        };
+        if stream.partial_since.is_some() {
+            return true;
+        }
+        let peer = stream.peer.clone();
+        log_warn!(
+            T,
+            EpData,
+            "{peer}: dropped, it stopped in the middle of a header"
+        );
+        self.lost(id, Errno::ETIMEDOUT);
+        false
+    }
+
+    /// The time of a handshake is over, as far as was looked: it fails if nothing has come that was
+    /// not looked at.
+    #[cold]
+    fn end_handshake(&mut self, id: u32, now: Duration) {
+        self.handle_handshake(id);
+        if let Some(stream) = self.stream(id)
+            && !stream.is_up()
+            && stream.deadline.is_some_and(|deadline| now >= deadline)
+        {
+            stream.deadline = None;
+            self.connect_failed(id, Errno::ETIMEDOUT, &[]);
+        }
+    }
+
     /// Looks at deadlines; the timer runs only while there are any.
     pub(crate) fn handle_timer(&mut self) {
         self.drain_timer();
         let now = clock::now();
         let mut waiting = !self.accepting.is_empty();
-        self.accepting.retain(|_, accepting| {
-            let late = now >= accepting.deadline;
-            if late {
+        let late =
+            |(id, accepting): (&u32, &Accepting<T>)| (now >= accepting.deadline).then_some(*id);
+        let due: Vec<u32> = self.accepting.iter().filter_map(late).collect();
+        for id in due {
+            // This process may have been away for that long, and not looked.
+            self.handle_accepting(id);
+            if let Some(accepting) = self.accepting.remove(&id) {
                 log_warn!(
                     T,
                     EpCtrl,
@@ -432,8 +476,7 @@ impl<T: Transport> State<T> {
                     accepting.peer
                 );
             }
-            !late
-        });
+        }
         for id in 0..self.streams.len() as u32 {
             let timeout = self.tunables().timeout;
             let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
@@ -452,13 +495,7 @@ impl<T: Transport> State<T> {
                 if !in_header {
                     stream.partial_since = None;
                 } else if now >= since + timeout {
-                    let peer = stream.peer.clone();
-                    log_warn!(
-                        T,
-                        EpData,
-                        "{peer}: dropped, it stopped in the middle of a header"
-                    );
-                    self.lost(id, Errno::ETIMEDOUT);
+                    waiting |= self.end_partial(id);
                 } else {
                     waiting = true;
                 }
@@ -466,8 +503,7 @@ impl<T: Transport> State<T> {
             }
             waiting = true;
             if stream.deadline.is_some_and(|deadline| now >= deadline) {
-                stream.deadline = None;
-                self.connect_failed(id, Errno::ETIMEDOUT, &[]);
+                self.end_handshake(id, now);
             } else if stream.retry.is_some_and(|at| now >= at) {
                 self.try_connect(id);
             } else if stream.tell.is_some_and(|at| now >= at) {

@@ -4,17 +4,23 @@ mod common;
 #[path = "common/pair.rs"]
 mod pair;
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pair::{End, open_with};
-use ripstop_core::Info;
 use ripstop_core::provider::{
     AddressVector, CompletionQueue, Domain, Endpoint, Fabric, Provider, RecvKind, SendKind,
 };
+use ripstop_core::{Address, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::xnet::base::{BaseFlags, emit_tag};
+use ripstop_wire::xnet::cm::{HEADER_LEN, Header, Kind};
+use ripstop_wire::xnet::rdm::Greeting;
 
 /// Only what hangs takes longer, also on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -433,4 +439,67 @@ fn an_inject_to_nobody_says_why_in_time() {
     let again = a.ep.inject(SendKind::Msg, text.buf(), None, a.peer);
     assert_eq!(again, Err(Errno::EAGAIN));
     drop(text.unpark());
+}
+
+/// A process may be stopped, or compute, for longer than a peer may take for a header. What the peer
+/// has sent meanwhile was in time.
+#[test]
+fn a_peer_is_not_dropped_for_what_was_not_looked_at() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let end = open(&domain, &info);
+    let Address::Ip(addr) = end.ep.name().unwrap() else {
+        panic!("no address of a socket");
+    };
+    // More of them than are read without being asked for.
+    let mut peers: Vec<_> = (1..5).map(|port| raw_peer(&end, addr, port)).collect();
+    let rooms: Vec<_> = peers.iter().map(|_| Parked::park(vec![0; 64])).collect();
+    for (tag, room) in (0..).zip(&rooms) {
+        let kind = RecvKind::Tagged { tag, ignore: 0 };
+        end.ep
+            .recv(kind, &[room.buf()], FiAddr::UNSPEC, 1, None)
+            .unwrap();
+    }
+    let header = |tag| emit_tag(ByteOrder::NATIVE, BaseFlags::NONE, 0, tag, 40);
+    for (tag, peer) in (0..).zip(&mut peers) {
+        peer.write_all(&header(tag)[..6]).unwrap();
+    }
+    for _ in 0..1000 {
+        assert_eq!(end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    // The timer has gone off before the rest comes.
+    std::thread::sleep(Duration::from_millis(200));
+    for (tag, peer) in (0..).zip(&mut peers) {
+        peer.write_all(&[&header(tag)[6..], &[9; 40]].concat())
+            .unwrap();
+    }
+    // Longer than FI_TCP_CONNECT_TIMEOUT.
+    std::thread::sleep(Duration::from_millis(5300));
+    for room in rooms {
+        assert_eq!(next(&end, &end).len, 40);
+        assert_eq!(room.unpark()[..40], [9; 40]);
+    }
+}
+
+/// The socket of a process that has connected to an endpoint, whose own would be at this port.
+fn raw_peer<D: Domain>(end: &End<D>, addr: SocketAddr, port: u16) -> TcpStream {
+    let mut peer = TcpStream::connect(addr).unwrap();
+    let greeting = Greeting::request(0, port, 1).emit();
+    let request = Header::new(Kind::Request, &greeting).unwrap();
+    let request = request.emit().unwrap();
+    peer.write_all(&[&request[..], &greeting].concat()).unwrap();
+    peer.set_read_timeout(Some(Duration::from_millis(1)))
+        .unwrap();
+    let stop = Instant::now() + PATIENCE;
+    let mut answer = Vec::new();
+    while answer.len() < HEADER_LEN + greeting.len() {
+        let _ = end.cq.read(1, |_| ());
+        let mut part = [0; 64];
+        let count = peer.read(&mut part).unwrap_or(0);
+        answer.extend_from_slice(&part[..count]);
+        assert!(Instant::now() < stop, "no answer");
+    }
+    peer
 }
