@@ -357,36 +357,12 @@ fn library(ws: &Workspace) -> Option<PathBuf> {
     library.exists().then_some(library)
 }
 
-/// Each executable file of `interop/`, and each `interop/NAME/run`.
+/// What `interop/run` tries; the other programs there are no tests.
 fn interop(ws: &Workspace) -> Plan {
-    let entries = fs::read_dir(ws.root.join("interop"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut scripts: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .map(|path| {
-            if path.is_dir() {
-                path.join("run")
-            } else {
-                path
-            }
-        })
-        .filter(|path| is_executable(path))
-        .collect();
-    scripts.sort();
-    if scripts.is_empty() {
-        return Plan::Broken("interop/ has no scripts".to_owned());
+    match library(ws) {
+        None => Plan::Skip(NO_LIBRARY.to_owned()),
+        Some(_) => script(ws, "interop/run"),
     }
-    if library(ws).is_none() {
-        return Plan::Skip(NO_LIBRARY.to_owned());
-    }
-    let step = |path| Step {
-        command: Command::new(path),
-        voice: Voice::Script,
-        seeds: Vec::new(),
-    };
-    Plan::Run(scripts.into_iter().map(step).collect())
 }
 
 /// One script, if the tree has it.
