@@ -56,8 +56,16 @@ impl Address {
             (Some(node), Some(service)) => format!("fi_ns://{node}:{service}"),
             (None, Some(service)) => format!("fi_ns://{service}"),
             (Some(node), None) => format!("fi_shm://{node}"),
-            (None, None) => format!("fi_shm://{}", ripstop_os::pid()),
+            (None, None) => Self::process_name(),
         })
+    }
+
+    /// The string address of this process (`fi_shm(7)`), as long as that of any other one: MPICH takes
+    /// the length of its own addresses for that of all processes.
+    #[must_use]
+    pub fn process_name() -> String {
+        // Linux has process ids of up to 7 digits.
+        format!("fi_shm://{:07}", ripstop_os::pid())
     }
 
     /// Reads the bytes of a C address of `format`; with `FI_FORMAT_UNSPEC` the address family

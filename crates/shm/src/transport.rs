@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ripstop_core::Address;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_mem::ring::{FACE, Layout, Side, Sight, Watch, pair};
@@ -67,8 +68,7 @@ impl Transport for Shm {
     }
 
     fn default_source(_: &Params) -> Name {
-        let text = format!("fi_shm://{}", ripstop_os::pid());
-        Name::new(&text).unwrap_or_else(|_| Name::of_process(ripstop_os::pid()))
+        Name::new(&Address::process_name()).unwrap_or_else(|_| Name::of_process(ripstop_os::pid()))
     }
 
     fn bind(_: &Params, addr: &Name) -> Result<ShmListener> {

@@ -92,7 +92,7 @@ impl Request<'_> {
         info.src_addr = src.or(hinted_src).or(info.src_addr.take());
         info.dest_addr = dest.or(hinted_dest).or(info.dest_addr.take());
         if info.addr_format == AddrFormat::Str {
-            let own = || Address::Str(format!("fi_shm://{}", ripstop_os::pid()));
+            let own = || Address::Str(Address::process_name());
             info.src_addr.get_or_insert_with(own);
             if !self.names_source() {
                 info.dest_addr.get_or_insert_with(own);

@@ -29,7 +29,7 @@ fn addresses(
 
 #[test]
 fn node_and_service_make_an_address() {
-    let own = format!("fi_shm://{}", ripstop_os::pid());
+    let own = format!("fi_shm://{:07}", ripstop_os::pid());
     for (node, service, expected) in [
         (Some("here"), Some("7"), "fi_ns://here:7"),
         (None, Some("7"), "fi_ns://7"),
