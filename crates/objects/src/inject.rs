@@ -188,11 +188,13 @@ impl<T: Transport> State<T> {
         let Some(link) = self.stream(id).and_then(|stream| stream.link.clone()) else {
             return Err(Errno::EAGAIN);
         };
+        let mut room = link.has_room();
         // Where the peer makes room at any time, a moment may be enough.
-        if !link.has_room() && link.await_room() {
+        if !room && link.await_room() {
             self.flush(id);
+            room = link.has_room();
         }
-        if self.is_written(id) && link.has_room() {
+        if room && self.is_written(id) {
             return Ok(());
         }
         self.make_room();
