@@ -72,6 +72,9 @@ fn take<T: Transport>(
     entry: &mut impl FnMut(&Completion),
 ) -> Result<usize> {
     let cq = state.engine.cq_mut(id).ok_or(Errno::EINVAL)?;
+    if max == 0 && cq.is_empty() {
+        return Err(Errno::EAGAIN);
+    }
     let mut count = 0;
     while count < max {
         match cq.take(&mut *entry) {
@@ -100,7 +103,8 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         max: usize,
         mut entry: impl FnMut(&Completion),
     ) -> Result<usize> {
-        if found == NOTHING && waits(&state, self.id) {
+        // Who asks for no entries asks for progress.
+        if found == NOTHING && max > 0 && waits(&state, self.id) {
             // No progress is needed, but what was put off must not wait for the next one.
             state.end_burst();
             return take(&mut state, self.id, max, &mut entry).inspect(|_| state.polls.found());

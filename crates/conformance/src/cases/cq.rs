@@ -138,16 +138,23 @@ fn count(cx: &Cx<'_>) -> Outcome {
 }
 
 fn count_zero(cx: &Cx<'_>) -> Outcome {
-    let rig = Rig::open(cx, &Spec::default())?;
+    let spec = Spec {
+        two_domains: true,
+        ..Spec::default()
+    };
+    let rig = Rig::open(cx, &spec)?;
     rig.exchange(A, B, b"first")?;
-    let recv = rig.post(B, Post::recv(8))?;
-    let send = rig.post(A, Post::send(*b"zero"))?;
-    for _ in 0..200 {
-        rig.nudge()?;
+    // The second has to come while an entry of the first waits.
+    for _ in 0..2 {
+        rig.post(B, Post::recv(8))?;
+        rig.post(A, Post::send(*b"zero"))?;
+        for _ in 0..200 {
+            rig.nudge()?;
+        }
     }
-    rig.done(A, send)?;
-    rig.done(B, recv)?;
-    rig.quiet()
+    let read = cx.s.cq_read(rig.sides[B].cq, 8)?;
+    ensure!(read.len() == 2, "{} entries wait", read.len());
+    rig.close()
 }
 
 fn format_context(cx: &Cx<'_>) -> Outcome {
