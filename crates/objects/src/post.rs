@@ -479,9 +479,14 @@ impl<T: Transport> State<T> {
             discard: flags.contains(Flags::DISCARD),
         };
         if asked.peek {
-            self.make_room();
-            self.engine
+            // It says what has come so far. A program that also looks elsewhere, first there and
+            // then here, must not find here what came after it looked there.
+            let found = self
+                .engine
                 .peek_in(srx, cq, source, recv.want, recv.context, asked)?;
+            if !found {
+                self.make_room();
+            }
         } else if asked.claim {
             if let Some(copy) = self.engine.claim_in(srx, cq, source, recv, asked)? {
                 self.copy_kept(&copy);

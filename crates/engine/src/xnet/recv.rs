@@ -132,10 +132,17 @@ impl<B: Buffer> Engine<B> {
 
     /// Looks for an unexpected message (`FI_PEEK`), reports it as a completion of `context`,
     /// or [`Errno::ENOMSG`] as an error entry, and sets it aside or drops it as `flags` say.
+    /// Returns whether there was one.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for an unknown endpoint.
-    pub fn peek(&mut self, ep: u32, want: Want, context: Context, flags: RecvFlags) -> Result<()> {
+    pub fn peek(
+        &mut self,
+        ep: u32,
+        want: Want,
+        context: Context,
+        flags: RecvFlags,
+    ) -> Result<bool> {
         let EpConfig {
             srx, rx_cq, source, ..
         } = *self.ep(ep).ok_or(Errno::EINVAL)?;
@@ -155,7 +162,7 @@ impl<B: Buffer> Engine<B> {
         mut want: Want,
         context: Context,
         flags: RecvFlags,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         if !matcher.directed {
             want.src = FiAddr::UNSPEC;
@@ -176,7 +183,7 @@ impl<B: Buffer> Engine<B> {
                     prov_errno: Errno::ENOMSG.0,
                 }));
             }
-            return Ok(());
+            return Ok(false);
         };
         let message = self.unexpected.get(id).ok_or(Errno::EINVAL)?;
         let envelope = message.envelope;
@@ -191,7 +198,7 @@ impl<B: Buffer> Engine<B> {
         if let Some(cq) = self.cqs.get_mut(rx_cq) {
             cq.push(completion(context, &envelope, src, envelope.len));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Receives the message set aside by a peek with the same context (`FI_CLAIM`), or drops

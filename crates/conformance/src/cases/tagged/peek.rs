@@ -1,6 +1,6 @@
 //! Looking at waiting messages, reserving and dropping them.
 
-use ripstop_types::{Errno, Flags};
+use ripstop_types::{Errno, Flags, Progress};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop};
 use crate::ensure;
@@ -17,6 +17,11 @@ pub(super) const CASES: &[Case] = &[
         "fi_tagged/peek",
         "a peek describes the message and leaves it",
         leaves,
+    ),
+    Case::both(
+        "fi_tagged/peek_is_of_the_moment",
+        "a peek finds what came before it, and a later one what came since",
+        of_the_moment,
     ),
     Case::both(
         "fi_tagged/peek_large",
@@ -129,6 +134,31 @@ fn leaves(cx: &Cx<'_>) -> Outcome {
     take(&rig, 9, b"look")?;
     rig.done(A, send)?;
     gone(&rig, 9)?;
+    rig.quiet()?;
+    rig.close()
+}
+
+/// A program that looks in two places, first elsewhere and then here (MPICH does, for messages of
+/// any source), would take what came in between out of turn.
+fn of_the_moment(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec {
+        two_domains: true,
+        progress: Progress::Manual,
+        ..Spec::tagged()
+    };
+    let rig = Rig::open(cx, &spec)?;
+    // They have met.
+    let send = rig.post(A, Post::tsend(9, *b"look"))?;
+    take(&rig, 9, b"look")?;
+    rig.done(A, send)?;
+    for _ in 0..10 {
+        rig.inject(A, b"look", Some(9), None)?;
+        let token = peek(&rig, 9, 0, Flags::empty())?;
+        let error = rig.failed(B, token)?;
+        ensure!(error.err == Errno::ENOMSG, "the error is {:?}", error.err);
+        find(&rig, 9, 0, Flags::empty())?;
+        take(&rig, 9, b"look")?;
+    }
     rig.quiet()?;
     rig.close()
 }
