@@ -49,6 +49,8 @@ def cases():
                 # So many of each rank but one.
                 add(f"{provider}/many/{how}/{ranks}", many(provider, ranks, how, MANY // (ranks - 1)))
                 add(f"{provider}/many/{how}/{ranks}-long", many(provider, ranks, how, LARGE), full=True)
+        # More than have an index of one byte, and more than is kept where nobody asked for it.
+        add(f"{provider}/many/backwards/2-of-800-KB", many(provider, 2, "backwards", 400, 100_000))
     return found
 
 
@@ -88,11 +90,11 @@ def collectives(provider, ranks, beside, largest, steps):
     return body
 
 
-def many(provider, ranks, how, count):
+def many(provider, ranks, how, count, elements=1):
     """A case: so many messages of each rank wait for rank 0, or so many of its receives for them."""
 
     def body(bench):
-        own(bench, "many", ranks, [how, str(count)], provider)
+        own(bench, "many", ranks, [how, str(count), *([str(elements)] if elements > 1 else [])], provider)
 
     return body
 

@@ -145,7 +145,7 @@ pub struct Unexpected {
     /// is blocked.
     pub parked: bool,
     /// Index of the rendezvous, when the payload is still at the sender.
-    pub rendezvous: Option<u8>,
+    pub rendezvous: Option<u16>,
     /// Set aside by a peek for the receive with this context.
     pub claimed: Option<Context>,
     /// The receive context whose owner knows of it, and will say what becomes of it; [`NIL`]

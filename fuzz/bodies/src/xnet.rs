@@ -216,6 +216,7 @@ pub fn base_emit(data: &[u8]) {
         op,
         flags: BaseFlags::from_bits(order.u16([bytes.u8(), bytes.u8()])),
         op_data: bytes.u8(),
+        index_high: bytes.u8(),
         atomic: bytes.u8(),
         id: bytes.u8(),
         cq_data: (bytes.u8() & 1 == 1).then(|| bytes.u64()),
@@ -254,6 +255,7 @@ pub fn base_emit(data: &[u8]) {
             Op::Refuse | Op::Coll => 0,
             _ => header.op_data,
         },
+        index_high: if op.has_index() { header.index_high } else { 0 },
         coll: header.coll.filter(|_| op == Op::Coll),
         refusal: refusal.filter(|_| op == Op::Refuse),
         ..header

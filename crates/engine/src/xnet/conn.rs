@@ -346,6 +346,16 @@ impl<B: Buffer> Conn<B> {
         !self.is_awaited() && matches!(self.rx, RxState::Header) && self.header_have == 0
     }
 
+    /// Whether the index of a rendezvous has two bytes.
+    pub(super) const fn has_wide_indices(&self) -> bool {
+        self.extensions.contains(Extensions::INDEX)
+    }
+
+    /// Whether there is an index for one more rendezvous of this side.
+    pub(super) const fn has_index(&self) -> bool {
+        self.rts.has_room(self.has_wide_indices())
+    }
+
     /// Whether operations that were posted on it are not done.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
@@ -359,20 +369,28 @@ impl<B: Buffer> Conn<B> {
     }
 }
 
-/// Entries under the indices 1 to 255 of a rendezvous. Takes memory when first used.
+/// Entries under the indices of a rendezvous: numbers of two bytes, the low one of which is not 0.
+/// Those without the high one come first. Takes memory for as many as were ever used at once.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     entries: Vec<Option<T>>,
-    used: usize,
-    next: u8,
+    /// Places that may be free, among others that are not any more.
+    free: Vec<u16>,
+    used: u32,
 }
 
 impl<T> Table<T> {
+    /// How many indices of one byte there are.
+    const NARROW: u32 = 255;
+
+    /// How many there are in all.
+    const WIDE: u32 = 255 * 256;
+
     pub(super) const fn new() -> Self {
         Self {
             entries: Vec::new(),
+            free: Vec::new(),
             used: 0,
-            next: 1,
         }
     }
 
@@ -381,47 +399,56 @@ impl<T> Table<T> {
     }
 
     pub(super) const fn len(&self) -> u32 {
-        // There are at most 255.
-        self.used as u32
+        self.used
     }
 
-    /// Whether all indices are used.
-    pub(super) const fn is_full(&self) -> bool {
-        self.used >= 255
+    const fn most(wide: bool) -> u32 {
+        if wide { Self::WIDE } else { Self::NARROW }
     }
 
-    fn reserve(&mut self) -> Result<()> {
-        if self.entries.is_empty() {
-            self.entries
-                .try_reserve_exact(256)
-                .map_err(|_| Errno::ENOMEM)?;
-            for _ in 0..256 {
-                try_push(&mut self.entries, None)?;
-            }
+    /// Whether another entry finds an index, of two bytes if they are `wide`.
+    pub(super) const fn has_room(&self, wide: bool) -> bool {
+        self.used < Self::most(wide)
+    }
+
+    const fn index(place: u16) -> u16 {
+        // Neither divides by 0, and both are below 256.
+        let [high, low] = [place / 255, place % 255];
+        (high << 8) | low.wrapping_add(1)
+    }
+
+    fn place(index: u16) -> Option<u16> {
+        let [high, low] = index.to_be_bytes();
+        let low = u16::from(low).checked_sub(1)?;
+        u16::from(high).checked_mul(255)?.checked_add(low)
+    }
+
+    /// Puts an entry under an index that is free again, or the least that was never used;
+    /// [`Errno::EAGAIN`] where [`Table::has_room`] says no.
+    pub(super) fn insert(&mut self, entry: T, wide: bool) -> Result<u16> {
+        let Self { entries, free, .. } = self;
+        let is_free = |place: &u16| matches!(entries.get(usize::from(*place)), Some(None));
+        let again = core::iter::from_fn(|| free.pop()).find(is_free);
+        let place = match again {
+            Some(place) => place,
+            None => u16::try_from(entries.len()).map_err(|_| Errno::EAGAIN)?,
+        };
+        if u32::from(place) >= Self::most(wide) {
+            return Err(Errno::EAGAIN);
         }
-        Ok(())
-    }
-
-    /// Puts an entry under an index nobody uses; [`Errno::EAGAIN`] when all are used.
-    pub(super) fn insert(&mut self, make: impl FnOnce(u8) -> T) -> Result<u8> {
-        self.reserve()?;
-        for _ in 0..255 {
-            let index = self.next;
-            self.next = self.next.checked_add(1).unwrap_or(1);
-            if let Some(entry @ None) = self.entries.get_mut(usize::from(index)) {
-                *entry = Some(make(index));
-                self.used = self.used.saturating_add(1);
-                return Ok(index);
-            }
-        }
-        Err(Errno::EAGAIN)
+        let index = Self::index(place);
+        self.set(index, entry)?;
+        Ok(index)
     }
 
     /// Puts an entry under an index the peer chose; [`Errno::EPROTO`] if it is used or zero.
-    pub(super) fn set(&mut self, index: u8, entry: T) -> Result<()> {
-        self.reserve()?;
-        match self.entries.get_mut(usize::from(index)) {
-            Some(slot @ None) if index != 0 => {
+    pub(super) fn set(&mut self, index: u16, entry: T) -> Result<()> {
+        let place = Self::place(index).map(usize::from).ok_or(Errno::EPROTO)?;
+        while self.entries.len() <= place {
+            try_push(&mut self.entries, None)?;
+        }
+        match self.entries.get_mut(place) {
+            Some(slot @ None) => {
                 *slot = Some(entry);
                 self.used = self.used.saturating_add(1);
                 Ok(())
@@ -430,23 +457,34 @@ impl<T> Table<T> {
         }
     }
 
-    pub(super) fn get(&self, index: u8) -> Option<&T> {
-        self.entries.get(usize::from(index))?.as_ref()
+    pub(super) fn get(&self, index: u16) -> Option<&T> {
+        let place = Self::place(index)?;
+        self.entries.get(usize::from(place))?.as_ref()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().flatten()
     }
 
-    pub(super) fn take(&mut self, index: u8) -> Option<T> {
-        let entry = self.entries.get_mut(usize::from(index))?.take()?;
+    pub(super) fn take(&mut self, index: u16) -> Option<T> {
+        let place = Self::place(index)?;
+        let entry = self.entries.get_mut(usize::from(place))?.take()?;
         self.used = self.used.saturating_sub(1);
+        // The indices of entries that the peer numbers are of no use here, so there are at most as
+        // many. Without memory this one is not used again.
+        if self.free.len() < self.entries.len() {
+            _ = try_push(&mut self.free, place);
+        }
         Some(entry)
     }
 
+    /// Takes the entry under the highest index.
     pub(super) fn take_any(&mut self) -> Option<T> {
-        let index = self.entries.iter().position(Option::is_some)?;
-        self.take(u8::try_from(index).ok()?)
+        let entry = core::iter::from_fn(|| self.entries.pop())
+            .flatten()
+            .next()?;
+        self.used = self.used.saturating_sub(1);
+        Some(entry)
     }
 }
 

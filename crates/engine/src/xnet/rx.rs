@@ -342,6 +342,7 @@ impl<B: Buffer> Engine<B> {
             len: header.payload_len,
             ack: header.flags.wants_ack(),
         };
+        let index = header.index(conn.has_wide_indices());
         match header.op {
             Op::Msg if header.is_ack() => self.handle_ack(conn_id),
             Op::Msg => {
@@ -356,10 +357,10 @@ impl<B: Buffer> Engine<B> {
             Op::TagRts => {
                 envelope.tag = Some(header.tag);
                 envelope.len = header.rts_size;
-                self.start_message(conn_id, envelope, Some(header.op_data));
+                self.start_message(conn_id, envelope, Some(index));
                 Ok(())
             }
-            Op::Cts => self.handle_cts(conn_id, header.op_data),
+            Op::Cts => self.handle_cts(conn_id, index),
             Op::Data => self.handle_data(conn_id, header),
             Op::Write => self.start_write(conn_id, header),
             Op::ReadReq => self.start_response(conn_id, header),
@@ -380,7 +381,7 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         conn_id: u32,
         envelope: Envelope,
-        rendezvous: Option<u8>,
+        rendezvous: Option<u16>,
     ) {
         let Self { conns, srxs, .. } = self;
         let Some(conn) = conns.get_mut(conn_id) else {
@@ -398,7 +399,7 @@ impl<B: Buffer> Engine<B> {
 
     /// A message has its receive: its payload goes there.
     #[inline]
-    pub(super) fn start_matched(&mut self, conn_id: u32, recv_id: u32, rendezvous: Option<u8>) {
+    pub(super) fn start_matched(&mut self, conn_id: u32, recv_id: u32, rendezvous: Option<u16>) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
@@ -411,7 +412,7 @@ impl<B: Buffer> Engine<B> {
 
     /// The payload of the current message goes to `target`.
     #[inline]
-    pub(super) fn start_payload(&mut self, conn_id: u32, target: Target, rendezvous: Option<u8>) {
+    pub(super) fn start_payload(&mut self, conn_id: u32, target: Target, rendezvous: Option<u16>) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -454,7 +455,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Asks the sender of a rendezvous for its payload.
-    pub(super) fn grant(&mut self, conn_id: u32, index: u8, target: Target, envelope: Envelope) {
+    pub(super) fn grant(&mut self, conn_id: u32, index: u16, target: Target, envelope: Envelope) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -479,11 +480,12 @@ impl<B: Buffer> Engine<B> {
 
     fn handle_data(&mut self, conn_id: u32, header: &Header) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let expected = conn.cts.get(header.op_data).ok_or(Errno::EPROTO)?;
+        let index = header.index(conn.has_wide_indices());
+        let expected = conn.cts.get(index).ok_or(Errno::EPROTO)?;
         if expected.envelope.len != header.payload_len {
             return Err(Errno::EPROTO);
         }
-        let CtsEntry { target, envelope } = conn.cts.take(header.op_data).ok_or(Errno::EPROTO)?;
+        let CtsEntry { target, envelope } = conn.cts.take(index).ok_or(Errno::EPROTO)?;
         conn.envelope = envelope;
         self.start_payload(conn_id, target, None);
         Ok(())

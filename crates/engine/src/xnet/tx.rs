@@ -298,7 +298,7 @@ impl<B: Buffer> Engine<B> {
         if room < SEND_HEADER {
             return Err(Errno::EAGAIN);
         }
-        if len > conn.rendezvous && send.tag.is_some() && !send.inject && !conn.rts.is_full() {
+        if len > conn.rendezvous && send.tag.is_some() && !send.inject && conn.has_index() {
             return Ok(None);
         }
         let inline = send.inject || len <= limits.inline as u64;
@@ -500,9 +500,8 @@ impl<B: Buffer> Engine<B> {
             iov: send.iov,
             info: send.info(),
         };
-        let index = conn.rts.insert(|_| entry)?;
+        let index = conn.rts.insert(entry, conn.has_wide_indices())?;
         let full = Header {
-            op_data: index,
             flags: if send.ack {
                 BaseFlags::DELIVERY_COMPLETE
             } else {
@@ -511,7 +510,7 @@ impl<B: Buffer> Engine<B> {
             cq_data: send.data,
             tag: send.tag.unwrap_or_default(),
             rts_size: send.iov.len(),
-            ..Header::new(Op::TagRts, 0)
+            ..Header::new(Op::TagRts, 0).with_index(index)
         };
         let mut header = [0; SEND_HEADER];
         let queued = full
@@ -537,14 +536,11 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The receiver of a rendezvous is ready: queue its payload behind what is queued.
-    pub(super) fn handle_cts(&mut self, conn_id: u32, index: u8) -> Result<()> {
+    pub(super) fn handle_cts(&mut self, conn_id: u32, index: u16) -> Result<()> {
         let Self { conns, eps, .. } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let RtsEntry { iov, info } = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
-        let full = Header {
-            op_data: index,
-            ..Header::new(Op::Data, iov.len())
-        };
+        let full = Header::new(Op::Data, iov.len()).with_index(index);
         let mut header = [0; SEND_HEADER];
         let len = full.emit(conn.order, &mut header).map_err(|e| e.errno())?;
         let bytes: [u8; BASE_LEN] = header.first_chunk().copied().ok_or(Errno::EPROTO)?;

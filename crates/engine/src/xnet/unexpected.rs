@@ -14,7 +14,7 @@ impl<B: Buffer> Engine<B> {
     /// A message nobody waits for takes its place among the unexpected ones.
     #[cold]
     #[inline(never)]
-    pub(super) fn start_unexpected(&mut self, conn_id: u32, rendezvous: Option<u8>) {
+    pub(super) fn start_unexpected(&mut self, conn_id: u32, rendezvous: Option<u16>) {
         let Self {
             conns,
             srxs,

@@ -57,8 +57,10 @@ impl Extensions {
     /// Collective operations of [`Op::Coll`](super::base::Op::Coll), between machines of one byte
     /// order: payloads are not swapped.
     pub const COLL: Self = Self(4);
+    /// The index of a rendezvous has two bytes, see [`Header::index`](super::base::Header::index).
+    pub const INDEX: Self = Self(8);
     /// All this version speaks.
-    pub const ALL: Self = Self(Self::REFUSE.0 | Self::ATOMIC.0 | Self::COLL.0);
+    pub const ALL: Self = Self(Self::REFUSE.0 | Self::ATOMIC.0 | Self::COLL.0 | Self::INDEX.0);
 
     /// Stands before the bits, so that nothing else is taken for them.
     const MARK: [u8; 4] = *b"RSTP";

@@ -103,10 +103,14 @@ impl Fixture {
     }
 
     fn up(&mut self) {
+        self.up_with(Extensions::ALL);
+    }
+
+    fn up_with(&mut self, extensions: Extensions) {
         let terms = Terms {
             order: ByteOrder::Little,
             rendezvous: true,
-            extensions: Extensions::ALL,
+            extensions,
         };
         self.engine.conn_up(self.conn, terms);
     }
@@ -169,12 +173,11 @@ impl Fixture {
         self.header(&header).unwrap();
     }
 
-    fn rts(&mut self, tag: u64, index: u8, len: u64) -> Result<()> {
+    fn rts(&mut self, tag: u64, index: u16, len: u64) -> Result<()> {
         self.header(&Header {
             tag,
-            op_data: index,
             rts_size: len,
-            ..Header::new(Op::TagRts, 0)
+            ..Header::new(Op::TagRts, 0).with_index(index)
         })
     }
 

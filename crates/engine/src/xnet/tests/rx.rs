@@ -200,10 +200,7 @@ fn a_rendezvous_into_a_multi_receive_buffer_goes_behind_what_is_there() {
 #[test]
 fn what_was_not_asked_for_is_refused() {
     let mut f = Fixture::new();
-    let data = |index, len| Header {
-        op_data: index,
-        ..Header::new(Op::Data, len)
-    };
+    let data = |index, len| Header::new(Op::Data, len).with_index(index);
     assert_eq!(f.header(&Header::ack()), Err(Errno::EPROTO));
     assert_eq!(f.header(&Header::cts(1)), Err(Errno::EPROTO));
     assert_eq!(f.header(&data(1, 10)), Err(Errno::EPROTO));
@@ -217,6 +214,31 @@ fn what_was_not_asked_for_is_refused() {
     assert_eq!(f.done(), []);
     f.engine.rx_placed(f.conn, 10);
     assert_eq!(f.done(), [1]);
+}
+
+#[test]
+fn an_index_has_two_bytes_where_that_is_agreed_on() {
+    let high = 0x0301;
+    let data = Header::new(Op::Data, 10).with_index(high);
+    for wide in [true, false] {
+        let mut f = Fixture::new();
+        if !wide {
+            f.up_with(Extensions::ALL.without(Extensions::INDEX));
+        }
+        f.rts(5, 1, 10).unwrap();
+        f.rts(5, high, 10).unwrap();
+        f.recv(1, TAG, 10);
+        f.recv(2, TAG, 10);
+        if !wide {
+            // A C peer leaves anything in the high byte: they are of one index.
+            assert_eq!(f.failed(), [(2, Errno::EPROTO)]);
+            continue;
+        }
+        f.header(&data).unwrap();
+        f.engine.rx_placed(f.conn, 10);
+        assert_eq!(f.done(), [2]);
+        assert_eq!(f.header(&data), Err(Errno::EPROTO));
+    }
 }
 
 #[test]

@@ -238,6 +238,7 @@ fn op(plan: &SendPlan) -> Op {
 #[test]
 fn messages_that_wait_for_their_receiver_hold_up_no_others() {
     let mut f = Fixture::new();
+    f.up_with(Extensions::ALL.without(Extensions::INDEX));
     f.engine.change_ep(f.ep, |config| config.tx_size = 4);
     // The receiver may wait for what is sent behind any number of them.
     for context in 0..300 {
@@ -273,4 +274,31 @@ fn messages_that_wait_for_their_receiver_hold_up_no_others() {
         f.send(context, None, 8).unwrap();
     }
     assert_eq!(f.send(4, None, 8).err(), Some(Errno::EAGAIN));
+}
+
+#[test]
+fn with_indices_of_two_bytes_many_more_wait_for_their_receiver() {
+    const MOST: usize = 255 * 256;
+    let mut f = Fixture::new();
+    for context in 0..MOST + 10 {
+        let plan = f.send(context, Some(1), 5000).unwrap();
+        let asks = context < MOST;
+        assert_eq!(op(&plan), if asks { Op::TagRts } else { Op::Tag });
+        f.flush();
+    }
+    f.done();
+    // The first, the last of one byte, the first of two, and the last; then they are used again.
+    for (index, context) in [(1, 0), (255, 254), (0x101, 255), (0xffff, MOST - 1)] {
+        f.header(&Header::cts(index)).unwrap();
+        f.flush();
+        assert_eq!(f.done(), [context]);
+        assert_eq!(f.header(&Header::cts(index)), Err(Errno::EPROTO));
+        assert_eq!(op(&f.send(context, Some(1), 5000).unwrap()), Op::TagRts);
+        f.flush();
+        f.header(&Header::cts(index)).unwrap();
+        f.flush();
+        assert_eq!(f.done(), [context]);
+    }
+    f.engine.close_conn(f.conn, Errno::ECONNRESET);
+    assert_eq!(f.failed().len(), MOST - 4);
 }

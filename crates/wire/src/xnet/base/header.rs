@@ -19,9 +19,11 @@ pub struct Header {
     /// ignored in emitting: see [`Header::cq_data`].
     pub flags: BaseFlags,
     /// For `Msg`, [`OP_ACK`] marks an acknowledgement. For `TagRts`, `Cts` and `Data` the
-    /// index that ties the three together, chosen by the sender of the `TagRts`, never 0. For
-    /// atomics the datatype (`enum fi_datatype`).
+    /// index that ties the three together, chosen by the sender of the `TagRts`, never 0: see
+    /// [`Header::index`]. For atomics the datatype (`enum fi_datatype`).
     pub op_data: u8,
+    /// The high byte of the index of a `TagRts`, `Cts` or `Data`. C peers leave anything here.
+    pub index_high: u8,
     /// The operation of an atomic (`enum fi_op`).
     pub atomic: u8,
     /// How many headers went before it in this direction of the connection, modulo 256. C
@@ -52,6 +54,7 @@ impl Header {
             op,
             flags: BaseFlags::NONE,
             op_data: 0,
+            index_high: 0,
             atomic: 0,
             id: 0,
             cq_data: None,
@@ -75,11 +78,27 @@ impl Header {
 
     /// Leave to send the payload of the `TagRts` with this index.
     #[must_use]
-    pub const fn cts(index: u8) -> Self {
+    pub const fn cts(index: u16) -> Self {
+        Self::new(Op::Cts, 0).with_index(index)
+    }
+
+    /// The same with this index, the low byte of which is not 0.
+    #[must_use]
+    pub const fn with_index(self, index: u16) -> Self {
+        let [index_high, op_data] = index.to_be_bytes();
         Self {
-            op_data: index,
-            ..Self::new(Op::Cts, 0)
+            op_data,
+            index_high,
+            ..self
         }
+    }
+
+    /// The index of a `TagRts`, `Cts` or `Data`; `wide` between peers that agreed on
+    /// [`Extensions::INDEX`](crate::xnet::cm::Extensions::INDEX).
+    #[must_use]
+    pub const fn index(&self, wide: bool) -> u16 {
+        let high = if wide { self.index_high } else { 0 };
+        u16::from_be_bytes([high, self.op_data])
     }
 
     /// The refusal of a one-sided operation.
@@ -141,6 +160,8 @@ impl Header {
         // A refusal has no segments, and its two numbers stand where those of others are.
         let (op_data, rma_count) = match (self.op, self.refusal) {
             (Op::Refuse, Some((answer, reason))) => (answer as u8, reason as u8),
+            // Nor has a rendezvous.
+            (op, _) if op.has_index() => (self.op_data, self.index_high),
             _ => (self.op_data, self.rma.count()),
         };
         let coll = self.coll.filter(|_| self.op == Op::Coll);
@@ -235,6 +256,7 @@ impl Header {
             Op::Coll => (None, Some(coll_kind(op_data)?), 0),
             _ => (None, None, op_data),
         };
+        let index_high = if op.has_index() { rma_count } else { 0 };
         let rma_count = if op.has_rma() { rma_count } else { 0 };
         if rma_count > MAX_RMA {
             return Err(WireError::RmaCount {
@@ -267,6 +289,7 @@ impl Header {
             op,
             flags: flags.without(BaseFlags::REMOTE_CQ_DATA),
             op_data,
+            index_high,
             atomic,
             id,
             cq_data: optional(has_cq_data, &mut rest)?,

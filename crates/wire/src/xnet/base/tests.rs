@@ -486,6 +486,7 @@ fn headers() -> impl Strategy<Value = Header> {
                         op if op.has_index() => op_data.max(1),
                         _ => op_data,
                     },
+                    index_high: if op.has_index() { tag as u8 } else { 0 },
                     id,
                     cq_data: (has_cq_data && op.may_carry_cq_data() && !ack).then_some(data),
                     tag: if op.has_tag() { tag } else { 0 },
