@@ -84,4 +84,4 @@ pub use srx::SharedRx;
 pub use stx::SharedTx;
 pub use table::Table;
 pub use transport::{Attached, Broken, Link, Listener, Origin, Transport};
-pub use tunables::{BACKLOG, Tunables};
+pub use tunables::{BACKLOG, Defaults, Tunables};

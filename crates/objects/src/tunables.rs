@@ -20,6 +20,19 @@ pub const BACKLOG: i32 = 4096;
 /// Pause before a refused connection is tried again; it doubles each time.
 pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(50);
 
+/// What parameters are unless the user says otherwise, where that is up to the provider.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// Most bytes of an injected message.
+    pub max_inject: usize,
+    /// How long to try to reach a peer, in milliseconds.
+    pub connect_timeout: usize,
+    /// Most bytes of unexpected messages of a peer that are kept.
+    pub max_saved_bytes: usize,
+    /// The same of all peers of a domain together.
+    pub max_saved_total: usize,
+}
+
 /// Values of these parameters.
 #[derive(Debug)]
 pub struct Tunables {
@@ -56,12 +69,16 @@ pub struct Tunables {
 }
 
 impl Tunables {
-    /// Declares and reads those of the provider of this name, whose injected messages have
-    /// `max_inject` bytes at most, and which tries to reach a peer for `connect_timeout`
-    /// milliseconds, unless the user says otherwise.
+    /// Declares and reads those of the provider of this name.
     #[must_use]
-    pub fn read(name: &str, max_inject: usize, connect_timeout: usize) -> Self {
+    pub fn read(name: &str, defaults: Defaults) -> Self {
         let p = params();
+        let Defaults {
+            max_inject,
+            connect_timeout,
+            max_saved_bytes,
+            max_saved_total,
+        } = defaults;
         let prov = Some(name);
         let help = format!("maximum size for inject messages (default: {max_inject})");
         let max_inject = p.declare::<usize>(prov, "max_inject", max_inject, &help);
@@ -109,10 +126,12 @@ impl Tunables {
             kept_bytes: p.declare::<usize>(
                 prov,
                 "max_saved_bytes",
-                64 << 20,
-                "how many bytes of messages without a posted buffer are kept for one peer before \
-                 the peer has to wait; a message counts with its length and 256 bytes (default: \
-                 67108864)",
+                max_saved_bytes,
+                &format!(
+                    "how many bytes of messages without a posted buffer are kept for one peer \
+                     before the peer has to wait; a message counts with its length and 256 bytes \
+                     (default: {max_saved_bytes})"
+                ),
             ) as u64,
             kept_messages: u32::try_from(p.declare::<usize>(
                 prov,
@@ -128,9 +147,11 @@ impl Tunables {
             kept_total: p.declare::<usize>(
                 prov,
                 "max_saved_total",
-                1 << 30,
-                "as max_saved_bytes, for all peers of a domain together, those that have left \
-                 included (default: 1073741824)",
+                max_saved_total,
+                &format!(
+                    "as max_saved_bytes, for all peers of a domain together, those that have left \
+                     included (default: {max_saved_total})"
+                ),
             ) as u64,
             no_thread: p.declare(
                 prov,

@@ -1,18 +1,21 @@
 //! Parameters (`FI_SHM_*`), read once.
 
 use ripstop_core::param::params;
-use ripstop_objects::Tunables;
+use ripstop_objects::{Defaults, Tunables};
 
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "shm";
 
-/// How long a peer is tried to be reached, in milliseconds: what is posted to a process that was
-/// killed fails within 2 s. One that is there but makes no progress is waited for.
-const CONNECT_TIMEOUT: usize = 1500;
-
-/// Most bytes of an injected message, unless the user says otherwise: as many as programs know
-/// from the C library, since some ask for that many.
-const MAX_INJECT: usize = 4096;
+const DEFAULTS: Defaults = Defaults {
+    // As many as programs know from the C library, since some ask for that many.
+    max_inject: 4096,
+    // What is posted to a process that was killed fails within 2 s. One that is there but makes no
+    // progress is waited for.
+    connect_timeout: 1500,
+    // Peers are of the same machine, and programs know no bound here from the C library.
+    max_saved_bytes: 1 << 30,
+    max_saved_total: 4 << 30,
+};
 
 /// Values of all parameters.
 #[derive(Debug)]
@@ -34,7 +37,7 @@ impl Params {
     /// Declares and reads all.
     pub(crate) fn read() -> Self {
         Self {
-            common: Tunables::read(NAME, MAX_INJECT, CONNECT_TIMEOUT),
+            common: Tunables::read(NAME, DEFAULTS),
             map_memfd: params().declare(
                 Some(NAME),
                 "map_memfd",

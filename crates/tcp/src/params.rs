@@ -6,17 +6,18 @@ use std::time::Duration;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_core::param::params;
-use ripstop_objects::Tunables;
+use ripstop_objects::{Defaults, Tunables};
 use ripstop_os::{Keepalive, PortRange};
 
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "tcp";
 
-/// How long a peer is tried to be reached, in milliseconds.
-const CONNECT_TIMEOUT: usize = 5000;
-
-/// Most bytes of an injected message, unless the user says otherwise.
-const MAX_INJECT: usize = 128;
+const DEFAULTS: Defaults = Defaults {
+    max_inject: 128,
+    connect_timeout: 5000,
+    max_saved_bytes: 64 << 20,
+    max_saved_total: 1 << 30,
+};
 
 /// A host that is gone is noticed after 5 + 2 * 2 seconds of silence.
 pub(crate) const KEEPALIVE: Keepalive = Keepalive {
@@ -51,7 +52,7 @@ impl Params {
         Self {
             iface,
             ports: ports(low, high),
-            shared: Tunables::read(NAME, MAX_INJECT, CONNECT_TIMEOUT),
+            shared: Tunables::read(NAME, DEFAULTS),
             nodelay: p.declare(
                 prov,
                 "nodelay",
