@@ -20,6 +20,11 @@ const HOT: usize = 2;
 /// With streams that were just active, the poll of all others is left out this many times.
 const POLL_EVERY: u32 = 32;
 
+/// The poll of all others is left out for so long at most after the last one: as long as so many reads
+/// take. A program that does something else between two polls, and be it that it lets others run,
+/// would wait many times as long for what comes by another stream.
+const POLL_AFTER: Duration = Duration::from_micros(10);
+
 /// The same where epoll was not asked when it was its turn: the program polls all the time.
 const POLL_SELDOM: u32 = 256;
 
@@ -70,6 +75,8 @@ pub(crate) struct Hot<L> {
     polls: u32,
     /// When epoll was asked, of a transport that it tells only what is rare; 0 asks it next time.
     asked: Duration,
+    /// When all were polled, of a transport that epoll tells all of.
+    polled: Duration,
 }
 
 /// What a quick read has found, for [`State::handle_found`]: this many bytes at the front of the
@@ -105,6 +112,7 @@ impl<L> Default for Hot<L> {
             writes: 0,
             polls: 0,
             asked: Duration::ZERO,
+            polled: Duration::ZERO,
         }
     }
 }
@@ -209,6 +217,12 @@ impl<L> Hot<L> {
         self.left = left.min(READS) - (self.quick - 1);
     }
 
+    /// Whether the poll of all was left out for too long.
+    #[inline(never)]
+    fn is_late(&self) -> bool {
+        clock::now().saturating_sub(self.polled) >= POLL_AFTER
+    }
+
     /// A look at all streams was in vain.
     pub(crate) fn pass(&mut self) {
         self.left = self.left.saturating_sub(1);
@@ -282,10 +296,14 @@ impl<T: Transport> State<T> {
         }
         hot.quick -= 1;
         hot.next();
-        if looks::<T>() && self.pulse.is_due() {
-            return Quick::Found(NOTHING);
+        match looks::<T>() {
+            true if self.pulse.is_due() => Quick::Found(NOTHING),
+            false if hot.is_late() => {
+                hot.poll_next();
+                Quick::Found(NOTHING)
+            }
+            _ => Quick::Nothing,
         }
-        Quick::Nothing
     }
 
     /// The outcome of a read that is not in vain.
@@ -348,6 +366,9 @@ impl<T: Transport> State<T> {
                 {
                     self.note_active(1, last);
                     any = true;
+                }
+                if !looks::<T>() && self.hot.is_late() {
+                    return self.poll_in_turn();
                 }
                 self.release_hot();
                 any
@@ -416,6 +437,9 @@ impl<T: Transport> State<T> {
         self.events = Some(events);
         // Peers that may reach what this side has exposed wait to be told of what was applied.
         self.hot.restart(asks || !self.exposed.is_empty());
+        if !looks::<T>() {
+            self.hot.polled = clock::now();
+        }
         self.release_hot();
         if !self.waiters.is_empty() {
             self.wake_waiters();
