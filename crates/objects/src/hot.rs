@@ -20,10 +20,14 @@ const HOT: usize = 2;
 /// With streams that were just active, the poll of all others is left out this many times.
 const POLL_EVERY: u32 = 32;
 
-/// The poll of all others is left out for so long at most after the last one: as long as so many reads
-/// take. A program that does something else between two polls, and be it that it lets others run,
-/// would wait many times as long for what comes by another stream.
-const POLL_AFTER: Duration = Duration::from_micros(10);
+/// The poll of all others is left out for so many [`ticks`](clock::ticks) at most after the last one,
+/// 24 to 120 us: longer than so many reads take. A program that does something else between two polls, and be it that it lets others run,
+/// would wait many times as long for what comes by another stream. After [`IN_VAIN`] polls of all in a
+/// row that found nothing, only reads count.
+const POLL_AFTER: u32 = 120_000;
+
+/// See [`POLL_AFTER`].
+const IN_VAIN: u32 = 64;
 
 /// The same where epoll was not asked when it was its turn: the program polls all the time.
 const POLL_SELDOM: u32 = 256;
@@ -76,7 +80,9 @@ pub(crate) struct Hot<L> {
     /// When epoll was asked, of a transport that it tells only what is rare; 0 asks it next time.
     asked: Duration,
     /// When all were polled, of a transport that epoll tells all of.
-    polled: Duration,
+    polled: u32,
+    /// Polls of all since one found something, up to [`IN_VAIN`].
+    in_vain: u32,
 }
 
 /// What a quick read has found, for [`State::handle_found`]: this many bytes at the front of the
@@ -112,7 +118,8 @@ impl<L> Default for Hot<L> {
             writes: 0,
             polls: 0,
             asked: Duration::ZERO,
-            polled: Duration::ZERO,
+            polled: 0,
+            in_vain: 0,
         }
     }
 }
@@ -218,9 +225,9 @@ impl<L> Hot<L> {
     }
 
     /// Whether the poll of all was left out for too long.
-    #[inline(never)]
+    #[inline(always)]
     fn is_late(&self) -> bool {
-        clock::now().saturating_sub(self.polled) >= POLL_AFTER
+        self.in_vain < IN_VAIN && clock::ticks().wrapping_sub(self.polled) >= POLL_AFTER
     }
 
     /// A look at all streams was in vain.
@@ -275,7 +282,7 @@ impl<T: Transport> State<T> {
     /// something.
     #[inline(always)]
     pub(crate) fn read_quick(&mut self) -> Quick {
-        self.burst = 0;
+        self.burst = false;
         let hot = &mut self.hot;
         if hot.quick == 1 {
             return Quick::Found(NOTHING);
@@ -438,7 +445,11 @@ impl<T: Transport> State<T> {
         // Peers that may reach what this side has exposed wait to be told of what was applied.
         self.hot.restart(asks || !self.exposed.is_empty());
         if !looks::<T>() {
-            self.hot.polled = clock::now();
+            self.hot.polled = clock::ticks();
+            self.hot.in_vain = match any {
+                true => 0,
+                false => (self.hot.in_vain + 1).min(IN_VAIN),
+            };
         }
         self.release_hot();
         if !self.waiters.is_empty() {

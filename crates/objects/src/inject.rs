@@ -70,8 +70,11 @@ impl<T: Transport> State<T> {
         {
             let (counted, id) = (state.calls.counted, state.route(dest));
             // The next progress sends what the kernel holds back; whoever sleeps makes none.
-            let hold =
-                !T::Link::GATHERS && self.burst > 0 && !self.unattended && self.waiters.is_empty();
+            let hold = !T::Link::GATHERS
+                && self.burst
+                && !self.unattended
+                && self.waiters.is_empty()
+                && self.in_burst(id);
             match self.write_at_once(id, kind, buf, data, hold) {
                 Ok(()) => {
                     if hold {

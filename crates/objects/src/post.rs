@@ -22,9 +22,8 @@ pub(crate) const SPECIAL: Flags = Flags::PEEK
     .union(Flags::DISCARD)
     .union(Flags::MULTI_RECV);
 
-/// Messages up to this many bytes are put off behind others of the same burst: copied ones behind
-/// any, others behind those to the same peer, so that what a program sends to each of its
-/// neighbours before it goes on computing is under way.
+/// Messages up to this many bytes are put off behind others of the same burst to the same peer, see
+/// [`State::in_burst`].
 const SHORT: u64 = 128 * 1024;
 
 /// Most bytes of one stream that are put off so.
@@ -192,26 +191,17 @@ impl<T: Transport> State<T> {
             SendPlan::Defer { slot } => return self.defer(id, [&send.iov, &Iov::EMPTY], *slot),
         };
         self.stage(id, send, plan)?;
-        if self.burst == 0 {
-            self.round = self.round.wrapping_add(1);
-        }
         // What is not copied goes out with others as well, as long as it is not much.
-        let short = inline || self.follows(id, send.iov.len());
+        let short = inline || self.is_short(id, send.iov.len());
         self.write_out(id, short, more);
         Ok(())
     }
 
     /// Whether a message that is not copied may wait behind others of its stream.
     #[inline]
-    fn follows(&mut self, id: u32, len: u64) -> bool {
-        let round = self.round;
-        let Some(stream) = self.stream(id) else {
-            return false;
-        };
-        let same = stream.round == round;
-        stream.round = round;
+    fn is_short(&self, id: u32, len: u64) -> bool {
         let conn = self.engine.conn(id);
-        same && len <= SHORT && conn.is_some_and(|conn| conn.unsent() <= BACKLOG)
+        len <= SHORT && conn.is_some_and(|conn| conn.unsent() <= BACKLOG)
     }
 
     /// Puts what a plan says into the staging buffer.
@@ -248,8 +238,11 @@ impl<T: Transport> State<T> {
     pub(crate) fn write_out(&mut self, id: u32, small: bool, more: bool) {
         // Whoever sleeps makes no progress that would write what is put off.
         let asleep = self.unattended || !self.waiters.is_empty();
-        let wait = more || (self.burst > 0 && small && !asleep);
-        self.burst += 1;
+        let wait = more || (self.burst && small && !asleep && self.in_burst(id));
+        let round = self.begin_burst();
+        if let Some(stream) = self.stream(id) {
+            stream.round = round;
+        }
         match self.stream(id) {
             // The kernel said no; it will say when.
             Some(stream) if stream.interest.write => return,

@@ -171,7 +171,7 @@ impl<T: Transport> State<T> {
             let (noted, id) = (completes || calls.counted, state.route(dest));
             if buf.len() >= limit {
                 // It goes the usual way.
-            } else if self.burst > 0 && joins::<T>(buf) {
+            } else if self.burst && joins::<T>(buf) && self.in_burst(id) {
                 if self.join(id, kind, buf, data, context, completes) {
                     return Ok(());
                 }
@@ -268,8 +268,10 @@ impl<T: Transport> State<T> {
         };
         match written {
             Ok((written, all)) if written == all => {
-                self.burst = 1;
-                self.round = self.round.wrapping_add(1);
+                let round = self.begin_burst();
+                if let Some(Some(stream)) = self.streams.get_mut(id as usize) {
+                    stream.round = round;
+                }
                 Ok(())
             }
             Ok((part, _)) => Err(part),

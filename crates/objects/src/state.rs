@@ -8,7 +8,7 @@ use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{Engine, Limits};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
-use ripstop_os::{Epoll, EventFd, Events, Interest, Spare, Timer};
+use ripstop_os::{Epoll, EventFd, Events, Interest, Spare, Timer, clock};
 use ripstop_types::{Errno, Result};
 
 use crate::accept::Accepting;
@@ -32,6 +32,11 @@ use crate::waiters::{Waited, Waiters};
 
 /// Bytes read from a link at once when headers or small messages are expected.
 const READ: usize = 16 * 1024;
+
+/// A message is put off for so many [`ticks`](clock::ticks) at most after the first one of its burst,
+/// 0.6 to 3 ms: then the next is the first of another burst, so that a program that makes no progress
+/// sends them nevertheless.
+const BURST: u32 = 3_000_000;
 
 /// How often deadlines are looked at while there are any.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
@@ -73,10 +78,12 @@ pub(crate) struct State<T: Transport> {
     pub(crate) scratch: Box<[u8; SCRATCH]>,
     /// Streams with staged bytes that were not written at once.
     dirty: Vec<u32>,
-    /// Sends since the last progress.
-    pub(crate) burst: u32,
+    /// Something was sent since the last progress.
+    pub(crate) burst: bool,
     /// Counts the bursts; see [`Stream::round`].
     pub(crate) round: u32,
+    /// When the burst began, in ticks.
+    since: u32,
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
     pub(crate) hot: Hot<T::Link>,
@@ -144,7 +151,8 @@ impl<T: Transport> State<T> {
             staging: vec![0; READ].into_boxed_slice(),
             scratch: Box::new([0; SCRATCH]),
             dirty: Vec::new(),
-            burst: 0,
+            burst: false,
+            since: 0,
             round: 0,
             unattended: false,
             hot: Hot::default(),
@@ -523,10 +531,40 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// A message begins a burst, unless it belongs to one. Returns which that is.
+    #[inline(always)]
+    pub(crate) fn begin_burst(&mut self) -> u32 {
+        if !self.burst {
+            self.round = self.round.wrapping_add(1);
+            self.since = clock::ticks();
+        }
+        self.burst = true;
+        self.round
+    }
+
+    /// Whether the next message by a stream is put off behind one that was sent by the same stream
+    /// in this burst, if it is small. The first by each stream is not: what a program sends to its
+    /// neighbours before it goes on computing is under way.
+    #[inline(always)]
+    pub(crate) fn in_burst(&mut self, id: u32) -> bool {
+        let round = self.round;
+        let follows = self.stream(id).is_some_and(|stream| stream.round == round);
+        self.burst && follows && self.burst_goes_on()
+    }
+
+    #[inline(always)]
+    fn burst_goes_on(&mut self) -> bool {
+        let goes_on = clock::ticks().wrapping_sub(self.since) <= BURST;
+        if !goes_on {
+            self.end_burst();
+        }
+        goes_on
+    }
+
     /// Writes what was put off; the next message is written at once again.
     #[inline]
     pub(crate) fn end_burst(&mut self) {
-        self.burst = 0;
+        self.burst = false;
         if !self.dirty.is_empty() {
             self.flush_dirty();
         }

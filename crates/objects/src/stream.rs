@@ -53,7 +53,7 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) stage: Stage,
     /// Bytes read that the engine could not take yet.
     pub(crate) leftover: Vec<u8>,
-    /// The burst in which it sent its last message that was not copied.
+    /// The burst in which it sent its last message.
     pub(crate) round: u32,
     /// The peer has offered regions that are reached past the stream.
     pub(crate) mapped: bool,

@@ -198,6 +198,109 @@ fn a_waiting_reader_is_woken_by_what_others_post() {
     }
 }
 
+/// A program that lets others run between two polls must not poll many times for what comes by a
+/// stream that was not active just now: with more processes than processors each poll takes as long
+/// as all others have to do.
+#[test]
+fn what_comes_by_any_of_many_streams_is_found_by_the_next_polls() {
+    const SENDERS: usize = 6;
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = || fabric.serial_domain(&info).unwrap();
+    let (near, from, into) = (domain(), Parked::park(vec![1; 8]), Parked::park(vec![0; 8]));
+    let reader = open(&near, &info);
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|_| {
+            let domain = domain();
+            let mut sender = open(&domain, &info);
+            sender.peer = sender.av.insert(&reader.ep.name().unwrap()).unwrap();
+            (domain, sender)
+        })
+        .collect();
+    let mut most = 0;
+    for round in 0..5 * SENDERS {
+        let (_, sender) = &senders[round % SENDERS];
+        let buf = [into.buf()];
+        let any = FiAddr::UNSPEC;
+        reader.ep.recv(RecvKind::Msg, &buf, any, 0, None).unwrap();
+        let end = Instant::now() + PATIENCE;
+        let inject = || {
+            sender
+                .ep
+                .inject(SendKind::Msg, from.buf(), None, sender.peer)
+        };
+        while inject() == Err(Errno::EAGAIN) {
+            assert_eq!(reader.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+            assert!(Instant::now() < end, "no connection");
+        }
+        // What it injects next is not put off behind this one.
+        assert_eq!(sender.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+        // The kernel takes it to the other end of a loopback address in the call.
+        let mut polls = 1;
+        while reader.cq.read(1, |_| ()) == Err(Errno::EAGAIN) {
+            polls += 1;
+            std::thread::sleep(Duration::from_micros(200));
+            assert!(Instant::now() < end, "no message");
+        }
+        if round >= SENDERS {
+            most = most.max(polls);
+        }
+    }
+    assert!(most <= 3, "it took {most} polls");
+}
+
+/// What a program sends before it goes on computing is under way, to each of its neighbours; and one
+/// that makes no progress at all goes on sending.
+#[test]
+fn what_is_injected_goes_out_without_progress() {
+    let provider = TcpProvider::new();
+    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = || fabric.serial_domain(&info).unwrap();
+    let (near, from) = (domain(), Parked::park(vec![1; 8]));
+    let sender = open(&near, &info);
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let domain = domain();
+            let reader = open(&domain, &info);
+            let peer = sender.av.insert(&reader.ep.name().unwrap()).unwrap();
+            (domain, reader, peer, Parked::park(vec![0; 8]))
+        })
+        .collect();
+    let end = Instant::now() + PATIENCE;
+    let inject = |peer| sender.ep.inject(SendKind::Msg, from.buf(), None, peer);
+    for round in 0..4 {
+        for (_, reader, _, into) in &readers {
+            let posted = reader
+                .ep
+                .recv(RecvKind::Msg, &[into.buf()], FiAddr::UNSPEC, 0, None);
+            posted.unwrap();
+        }
+        let start = Instant::now();
+        for (_, reader, peer, _) in &readers {
+            while inject(*peer) == Err(Errno::EAGAIN) {
+                assert_eq!(round, 0, "there is a connection, and room");
+                assert_eq!(reader.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+                assert!(Instant::now() < end, "no connection");
+            }
+        }
+        let mut took = Duration::ZERO;
+        for (_, reader, ..) in &readers {
+            while reader.cq.read(1, |_| ()) == Err(Errno::EAGAIN) {
+                took = start.elapsed();
+                assert!(took < PATIENCE, "no message");
+            }
+        }
+        // The kernel sends what it holds back after 200 ms.
+        assert!(
+            took < Duration::from_millis(180),
+            "{took:?} in round {round}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_directed_receive_ends_when_its_peer_is_gone() {
     let provider = TcpProvider::new();
