@@ -163,7 +163,7 @@ fn scalable_av(domain: *mut fid_domain) -> *mut fid_av {
 #[test]
 fn a_scalable_endpoint_names_its_receive_contexts() {
     let info = loopback(FI_EP_RDM, |hints| {
-        hints.get().caps = FI_MSG | FI_NAMED_RX_CTX;
+        hints.get().caps = FI_MSG | FI_NAMED_RX_CTX | FI_DIRECTED_RECV;
         hints.ep().tx_ctx_cnt = 2;
         hints.ep().rx_ctx_cnt = 2;
     });
@@ -230,6 +230,23 @@ fn a_scalable_endpoint_names_its_receive_contexts() {
         let _: fi_cq_msg_entry = completion(cq);
     }
     assert_eq!(got, [*b"zero", *b"one."]);
+
+    // Receives may name a context of the peer as sends do: the source is that peer.
+    let from = insert(av, &name(unsafe { (*seps[0]).cm }, seps[0].cast()));
+    for (index, part) in got.iter_mut().enumerate() {
+        let buf = part.as_mut_ptr().cast::<c_void>();
+        let source = rx_addr(from, 1, 1);
+        assert_eq!(op!(rx[2 + index], msg.recv, buf, 4, NONE, source, NONE), 0);
+    }
+    for (index, text) in [b"0000", b"1111"].into_iter().enumerate() {
+        let buf = text.as_ptr().cast();
+        let to = rx_addr(peer, index as u64, 1);
+        post(cq, || op!(tx[index], msg.send, buf, 4, NONE, to, NONE));
+    }
+    for _ in 0..4 {
+        let _: fi_cq_msg_entry = completion(cq);
+    }
+    assert_eq!(got, [*b"0000", *b"1111"]);
     let recv = op!(
         tx[0],
         msg.recv,

@@ -184,9 +184,7 @@ impl<B: Buffer> Engine<B> {
         if !matcher.nothing_unexpected() {
             return Ok(false);
         }
-        if !matcher.directed {
-            want.src = ripstop_types::FiAddr::UNSPEC;
-        }
+        want.src = matcher.source(want.src);
         let mut recv = Recv::new(Iov::one(segment), want, context);
         recv.completion = completion;
         matcher.post(recv)?;
