@@ -154,6 +154,17 @@ impl Network {
         }
     }
 
+    /// A process ends in its own time: what it has written still arrives, and its peers are told
+    /// behind that. Returns its ends of streams.
+    pub fn leave(&mut self, host: u32) -> Vec<End> {
+        self.listening.retain(|other| *other != host);
+        let ends: Vec<End> = self.ends_of(host).collect();
+        for end in &ends {
+            self.close(*end);
+        }
+        ends
+    }
+
     /// A host vanishes: as [`Network::kill`], but its peers are not told.
     pub fn vanish(&mut self, host: u32) {
         self.listening.retain(|other| *other != host);

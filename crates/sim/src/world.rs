@@ -2,21 +2,24 @@
 
 mod onesided;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use fastrand::Rng;
 use ripstop_engine::Iov;
 use ripstop_engine::matching::{ENTRY, Recv, Want};
 use ripstop_engine::xnet::{RecvFlags, Send};
-use ripstop_types::{Errno, FiAddr};
+use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::memory::SimBuf;
 use crate::model::onesided::OneSided as Sided;
 use crate::model::{CANARY, Facts, Host, Model};
-use crate::network::{Nanos, Network, Timing};
+use crate::network::{End, Nanos, Network, Timing};
 use crate::node::{Entry, Event, Node, NodeConfig};
 
 pub use onesided::{MARKED, Manner, OneSided, STRIPE, SWAPPED, Wrong};
+
+/// Rounds in which a process that leaves waits for its completions.
+const PATIENCE: u32 = 200;
 
 /// One step of a program. Hosts are taken modulo their number.
 #[derive(Clone, Debug)]
@@ -125,6 +128,17 @@ pub enum Op {
         /// Its peers are not told.
         quietly: bool,
     },
+    /// A process ends, or closes its endpoint, and comes back under its address.
+    Leave {
+        /// Which.
+        host: Host,
+        /// It makes progress until all it was promised a completion for has one.
+        done: bool,
+        /// The process stays the same: it closes its endpoint and opens another.
+        reopens: bool,
+        /// For how many rounds it is away.
+        away: u32,
+    },
     /// Lets things take their course for a while.
     Run(u32),
 }
@@ -161,6 +175,14 @@ pub struct World {
     pids: u32,
     /// Nodes that did not end well: their peers may hold streams to nobody.
     vanished: bool,
+    /// Messages that were put on a stream, by context, and the end they were written at.
+    staged: HashMap<usize, End>,
+    /// Messages that were reported as sent: they arrive, if who gets them lives.
+    reported: Vec<usize>,
+    /// Ends of streams whose process has left.
+    left: HashSet<End>,
+    /// No stream was cut, and nobody died without being able to finish what the system does.
+    lossless: bool,
 }
 
 /// The address of a node.
@@ -211,6 +233,10 @@ impl World {
             rng,
             pids: 1000,
             vanished: false,
+            staged: HashMap::new(),
+            reported: Vec::new(),
+            left: HashSet::new(),
+            lossless: true,
         }
     }
 
@@ -287,11 +313,16 @@ impl World {
                 discard,
             } => self.claim(self.host(*host), *which, *len, *discard),
             Op::Cancel { host, which } => self.cancel(self.host(*host), *which),
-            Op::OneSided(manner, op) => self.perform_onesided(manner, op),
+            Op::OneSided(manner, op) => {
+                // A peer without our extensions ends the connection where it denies something.
+                self.lossless = false;
+                self.perform_onesided(manner, op);
+            }
             Op::Hide { host } => self.hide(self.host(*host)),
             Op::Learn { host, peer } => self.learn(self.host(*host), self.host(*peer)),
             Op::Cut { host, peer, after } => {
                 if let Some(end) = self.end(*host, *peer) {
+                    self.lossless = false;
                     self.net.cut_after(end, *after);
                 }
             }
@@ -300,6 +331,12 @@ impl World {
                     self.net.stall(end, *time);
                 }
             }
+            Op::Leave {
+                host,
+                done,
+                reopens,
+                away,
+            } => self.leave(self.host(*host), *done, *reopens, *away),
             Op::Restart { host, quietly } => self.restart(self.host(*host), *quietly),
             Op::Run(rounds) => {
                 for _ in 0..*rounds {
@@ -424,6 +461,7 @@ impl World {
 
     fn restart(&mut self, host: Host, quietly: bool) {
         let address = address(host);
+        self.lossless = false;
         if quietly {
             self.net.vanish(address);
             self.vanished = true;
@@ -431,20 +469,74 @@ impl World {
             self.net.kill(address);
         }
         self.pids += 1;
+        self.renew(host, self.pids);
+        self.net.listen(address);
+    }
+
+    /// Another endpoint takes the address of a node.
+    fn renew(&mut self, host: Host, pid: u32) {
         let config = self.nodes[host].config().clone();
-        self.nodes[host] = Node::new(address, self.pids, config, self.rng.u64(..));
+        self.nodes[host] = Node::new(address(host), pid, config, self.rng.u64(..));
         self.model.restarted(host);
         self.sided.restarted(host);
         let hosts = self.nodes.len();
         // What was not sent yet may reach the new one: its bits and names are not given again.
         self.exposed[host].again(&mut self.nodes[host], hosts);
         self.claims.retain(|(owner, ..)| *owner != host);
-        self.net.listen(address);
+    }
+
+    fn leave(&mut self, host: Host, done: bool, reopens: bool, away: u32) {
+        // What nobody receives may never be done.
+        for _ in 0..PATIENCE {
+            if !done || self.model.is_done(host) {
+                break;
+            }
+            self.round();
+        }
+        let flushed: HashSet<End> = self.nodes[host].flushed().collect();
+        for (context, end) in &self.staged {
+            if flushed.contains(end) && self.model.is_injected(host, *context) {
+                self.reported.push(*context);
+            }
+        }
+        self.left.extend(self.net.leave(address(host)));
+        let pid = match reopens {
+            true => self.nodes[host].pid(),
+            false => {
+                self.pids += 1;
+                self.pids
+            }
+        };
+        self.renew(host, pid);
+        for _ in 0..away {
+            self.round();
+        }
+        self.net.listen(address(host));
+    }
+
+    /// What was reported as sent has arrived, if who gets it has not left.
+    fn check_reported(&self) {
+        for context in &self.reported {
+            let end = self.staged.get(context).expect("it was on a stream");
+            assert!(
+                self.left.contains(&(end ^ 1)) || self.model.is_delivered(*context),
+                "message {context} was reported and is lost"
+            );
+        }
     }
 
     /// Tells the model what happened in a node, and compares.
     fn sync(&mut self, host: Host) {
         for event in self.nodes[host].take_events() {
+            match event {
+                Event::Staged { end, context, .. } if !self.sided.has(context) => {
+                    self.staged.insert(context, end);
+                }
+                Event::Completed(Entry::Success(done)) if done.flags.contains(Flags::SEND) => {
+                    self.reported.push(done.context);
+                }
+                _ => {}
+            }
             match event {
                 Event::Staged { conn, context, .. } if self.sided.has(context) => {
                     self.sided.staged(host, conn, context);
@@ -562,6 +654,9 @@ impl World {
         }
         self.settle();
         self.receive_the_rest();
+        if self.lossless {
+            self.check_reported();
+        }
         for host in 0..self.nodes.len() {
             self.model.check_over(host, &mut self.nodes[host]);
             self.check_exposed(host);

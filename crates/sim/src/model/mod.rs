@@ -400,6 +400,26 @@ impl Model {
         };
     }
 
+    /// Whether all sends of a node that complete have.
+    #[must_use]
+    pub fn is_done(&self, host: Host) -> bool {
+        self.unfinished(host).is_empty()
+    }
+
+    /// Whether a message was injected by a node, and nobody is told more.
+    #[must_use]
+    pub fn is_injected(&self, host: Host, context: usize) -> bool {
+        let sent = self.sent.get(context).and_then(Option::as_ref);
+        sent.is_some_and(|sent| sent.host == host && sent.send.inject && !sent.over)
+    }
+
+    /// Whether a message was received whole, or dropped by who got it.
+    #[must_use]
+    pub fn is_delivered(&self, context: usize) -> bool {
+        let sent = self.sent.get(context).and_then(Option::as_ref);
+        sent.is_some_and(|sent| sent.delivered)
+    }
+
     /// Sends of a node that are not over and should be.
     fn unfinished(&self, host: Host) -> Vec<String> {
         let sent = self.sent.iter().flatten();

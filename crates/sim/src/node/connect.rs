@@ -25,6 +25,7 @@ impl Stream {
             order: ByteOrder::NATIVE,
             deadline,
             dirty: true,
+            write_ended: false,
             preamble: Default::default(),
             stage: Default::default(),
             inbox: Default::default(),
@@ -149,6 +150,12 @@ impl Node {
             },
         };
         let decision = decide(progress, peer.cmp(&self.address), greeting.pid);
+        let waits = old.and_then(|old| self.streams.get(&old));
+        let waits = waits.is_some_and(|stream| matches!(stream.phase, Phase::Waiting(_)));
+        let decision = match decision {
+            Decision::Accept if waits => Decision::AcceptInstead,
+            decision => decision,
+        };
         if decision == Decision::Refuse {
             let message = self.message(Kind::Reject, &[]);
             // Nothing was written before, so that there is room.
@@ -174,7 +181,9 @@ impl Node {
         let granted = answer.granted().is_ok_and(|p| p.has_rendezvous());
         let agreed = agreed(&self.config, header.host, header.extensions);
         self.engine.conn_up(conn, terms(order, granted, agreed));
-        if let Some(old) = old.filter(|_| decision != Decision::Loopback) {
+        // The process that is gone may have sent more than was read: the end of a stream that was
+        // up is behind that, and closes it.
+        if let Some(old) = old.filter(|_| decision == Decision::AcceptInstead) {
             // What has not touched the old stream goes over to the new one.
             self.engine.move_deferred(old, conn);
             self.events.push(Event::Moved {

@@ -174,6 +174,8 @@ struct Stream {
     deadline: Nanos,
     /// There may be something to write, or the stream would not take it all.
     dirty: bool,
+    /// It cannot be written any more. What the peer sent before is read; the end is behind that.
+    write_ended: bool,
     /// Handshake bytes to be written before all else.
     preamble: VecDeque<u8>,
     /// The engine's staging buffer.
@@ -312,6 +314,12 @@ impl Node {
         &self.config
     }
 
+    /// The id of its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// The fabric address of a peer, if it is in the address vector.
     #[must_use]
     pub fn fi_addr(&self, peer: u32) -> FiAddr {
@@ -412,6 +420,16 @@ impl Node {
                 return;
             }
         }
+    }
+
+    /// The streams that took all that was put on them.
+    pub fn flushed(&self) -> impl Iterator<Item = End> + '_ {
+        let flushed = |(conn, stream): &(&u32, &Stream)| {
+            let quiet = self.engine.conn(**conn).is_some_and(|c| !c.has_output());
+            quiet && matches!(stream.phase, Phase::Up) && stream.preamble.is_empty()
+        };
+        let streams = self.streams.iter().filter(flushed);
+        streams.filter_map(|(_, stream)| stream.end)
     }
 
     /// How many streams to a peer are up.

@@ -192,7 +192,10 @@ impl Node {
         let Some(stream) = self.streams.get_mut(&id) else {
             return false;
         };
-        let Some(end) = stream.end else { return false };
+        let Some(end) = stream.end.filter(|_| !stream.write_ended) else {
+            stream.dirty = false;
+            return false;
+        };
         stream.dirty = true;
         if !stream.preamble.is_empty() {
             let bytes = stream.preamble.make_contiguous();
@@ -200,7 +203,7 @@ impl Node {
             if let Ok(count) = written {
                 stream.preamble.drain(..count);
             }
-            return self.moved(net, id, written);
+            return self.wrote(net, id, written);
         }
         if !matches!(stream.phase, Phase::Up) {
             return false;
@@ -250,7 +253,19 @@ impl Node {
             assert_eq!(staged, expected);
             stream.stage.drain(..staged);
         }
-        self.moved(net, id, written)
+        self.wrote(net, id, written)
+    }
+
+    /// Handles the outcome of a write: a stream that is up is read to its end.
+    fn wrote(&mut self, net: &mut Network, id: u32, outcome: Result<usize>) -> bool {
+        let failed = outcome.is_err_and(|error| error != Errno::EAGAIN);
+        match self.streams.get_mut(&id) {
+            Some(stream) if failed && matches!(stream.phase, Phase::Up) => {
+                stream.write_ended = true;
+                true
+            }
+            _ => self.moved(net, id, outcome),
+        }
     }
 
     /// Handles the outcome of a write or read.
