@@ -65,13 +65,14 @@ static struct {
 	enum leaving leaving;
 	enum receiver receiver;
 	bool to_one;            /* all send to rank 0 only, which sends nothing */
+	bool connected;         /* an endpoint for each peer (FI_EP_MSG) instead of one for all (FI_EP_RDM) */
 	size_t largest;
 	unsigned pause;         /* ms that a late or stopped receiver does nothing */
 	unsigned seed;
 	int rounds;
 	int seconds;
 	int busy;               /* processes beside that only compute */
-} opt = { "tcp", 2, 100, INJECT, CLOSE, POLLS, false, 0, 200, 1, 1, 60, 0 };
+} opt = { "tcp", 2, 100, INJECT, CLOSE, POLLS, false, false, 0, 200, 1, 1, 60, 0 };
 
 /* How far a process is. The others read it, and whoever looks when time is over. */
 struct mark {
@@ -106,7 +107,11 @@ struct op {
 static struct fi_info *info;
 static struct fid_fabric *fabric;
 static struct fid_domain *domain;
-static struct fid_ep *ep;
+static struct fid_ep *ep;               /* of datagrams */
+static struct fid_ep *eps[MAX_RANKS];   /* connected, by peer */
+static struct fid_pep *pep;
+static struct fid_eq *eq;
+static bool is_up[MAX_RANKS], is_down[MAX_RANKS];
 static struct fid_cq *cq;
 static struct fid_av *av;
 static struct fid_mr *mr;
@@ -153,9 +158,10 @@ static bool one_sided(void)
 	return opt.kind >= WRITE;
 }
 
+/* Connected endpoints of C libfabric have tags with a shared receive context only. */
 static bool tagged(void)
 {
-	return opt.kind < UNTAGGED;
+	return opt.kind < UNTAGGED && !opt.connected;
 }
 
 static bool sends_to(int rank)
@@ -259,16 +265,25 @@ static struct fi_info *hints_for(void)
 {
 	struct fi_info *hints = fi_allocinfo();
 
-	hints->caps = one_sided() ? FI_MSG | FI_RMA : FI_MSG | FI_TAGGED;
+	hints->caps = FI_MSG;
+	if (one_sided())
+		hints->caps |= FI_RMA;
+	if (tagged())
+		hints->caps |= FI_TAGGED;
 	if (opt.kind >= ATOMIC)
 		hints->caps |= FI_ATOMIC;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
-	hints->ep_attr->type = FI_EP_RDM;
+	hints->ep_attr->type = opt.connected ? FI_EP_MSG : FI_EP_RDM;
 	hints->domain_attr->mr_mode = FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
 	hints->domain_attr->threading = pick(2) ? FI_THREAD_DOMAIN : FI_THREAD_SAFE;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	hints->fabric_attr->prov_name = strdup(opt.provider);
 	return hints;
+}
+
+static struct fid_ep *ep_of(int rank)
+{
+	return opt.connected ? eps[rank] : ep;
 }
 
 static void post_receives(void)
@@ -287,13 +302,111 @@ static void post_receives(void)
 			op->buf = arena + (size_t)n * room;
 			do {
 				result = tagged()
-					? fi_trecv(ep, op->buf, room, NULL, FI_ADDR_UNSPEC,
+					? fi_trecv(ep_of(from), op->buf, room, NULL, FI_ADDR_UNSPEC,
 						   (uint64_t)from << 32 | (uint32_t)number, 0, op)
-					: fi_recv(ep, op->buf, room, NULL, FI_ADDR_UNSPEC, op);
+					: fi_recv(ep_of(from), op->buf, room, NULL, FI_ADDR_UNSPEC, op);
 			} while (result == -FI_EAGAIN && (progress(), true));
 			check(result, "posting a receive");
 			n++;
 		}
+}
+
+static struct fid_ep *open_endpoint(struct fi_info *of)
+{
+	struct fid_ep *opened;
+
+	check(fi_endpoint(domain, of, &opened, NULL), "fi_endpoint");
+	check(fi_ep_bind(opened, opt.connected ? &eq->fid : &av->fid, 0), "fi_ep_bind of the event queue or addresses");
+	check(fi_ep_bind(opened, &cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind cq for sends");
+	check(fi_ep_bind(opened, &cq->fid, FI_RECV), "fi_ep_bind cq for receives");
+	check(fi_enable(opened), "fi_enable");
+	return opened;
+}
+
+/* Whether there is a connection with it. */
+static bool meets(int rank)
+{
+	return rank != me && (!opt.to_one || rank == 0 || me == 0);
+}
+
+static int rank_of(const struct fid *fid)
+{
+	for (int rank = 0; rank < opt.ranks; rank++)
+		if (eps[rank] && &eps[rank]->fid == fid)
+			return rank;
+	fail("an event of no endpoint");
+}
+
+/* Takes an event, if there is one: a peer asks, is connected, or has left, each of them once. */
+static bool take_event(void)
+{
+	struct { struct fi_eq_cm_entry entry; uint32_t from; } cm;
+	uint32_t event, from;
+	ssize_t n = fi_eq_read(eq, &event, &cm, sizeof cm, 0);
+	int rank;
+
+	if (n == -FI_EAGAIN)
+		return false;
+	if (n == -FI_EAVAIL) {
+		struct fi_eq_err_entry error = { 0 };
+
+		check(fi_eq_readerr(eq, &error, 0), "fi_eq_readerr");
+		fail("connecting failed: %s", fi_strerror(error.err));
+	}
+	check(n, "fi_eq_read");
+	switch (event) {
+	case FI_CONNREQ:
+		memcpy(&from, cm.entry.data, sizeof from);
+		if ((size_t)n != sizeof cm.entry + sizeof from || from >= (uint32_t)opt.ranks || eps[from] || !meets((int)from))
+			fail("a request of %zd bytes to connect, from rank %u", n, from);
+		eps[from] = open_endpoint(cm.entry.info);
+		check(fi_accept(eps[from], NULL, 0), "fi_accept");
+		fi_freeinfo(cm.entry.info);
+		break;
+	case FI_CONNECTED:
+		rank = rank_of(cm.entry.fid);
+		if (is_up[rank])
+			fail("connected to rank %d twice", rank);
+		is_up[rank] = true;
+		break;
+	case FI_SHUTDOWN:
+		rank = rank_of(cm.entry.fid);
+		if (!is_up[rank] || is_down[rank])
+			fail("rank %d leaves that is not there", rank);
+		is_down[rank] = true;
+		break;
+	default:
+		fail("event %u", event);
+	}
+	return true;
+}
+
+/* Of two processes the later one asks, in an order of chance; the others are taken as they come. */
+static void connect_all(void)
+{
+	uint32_t own = (uint32_t)me;
+	int asked = 0, up = 0, wanted = 0, to_ask = 0;
+
+	for (int rank = 0; rank < opt.ranks; rank++) {
+		wanted += meets(rank);
+		to_ask += meets(rank) && rank < me;
+	}
+	while (up < wanted) {
+		int rank = (int)pick((unsigned)opt.ranks);
+
+		if (asked < to_ask && meets(rank) && rank < me && !eps[rank]) {
+			eps[rank] = open_endpoint(info);
+			check(fi_connect(eps[rank], board->mark[rank].name, &own, sizeof own), "fi_connect");
+			asked++;
+		}
+		take_event();
+		progress();
+		up = 0;
+		for (rank = 0; rank < opt.ranks; rank++)
+			up += is_up[rank];
+	}
+	if (!one_sided() && opt.receiver != POSTS_LATE && receiving())
+		post_receives();
 }
 
 static void set_up(void)
@@ -301,6 +414,7 @@ static void set_up(void)
 	struct fi_info *hints = hints_for();
 	struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED, .size = 1024, .wait_obj = FI_WAIT_NONE };
 	struct fi_av_attr av_attr = { .type = FI_AV_TABLE, .count = (size_t)opt.ranks };
+	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_NONE };
 	size_t bytes = (size_t)opt.ranks * opt.messages * SLOT;
 	struct mark *mark = &board->mark[me];
 	bool is_tcp = !strncmp(opt.provider, "tcp", 3);
@@ -311,12 +425,15 @@ static void set_up(void)
 	check(fi_fabric(info->fabric_attr, &fabric, NULL), "fi_fabric");
 	check(fi_domain(fabric, info, &domain, NULL), "fi_domain");
 	check(fi_cq_open(domain, &cq_attr, &cq, NULL), "fi_cq_open");
-	check(fi_av_open(domain, &av_attr, &av, NULL), "fi_av_open");
-	check(fi_endpoint(domain, info, &ep, NULL), "fi_endpoint");
-	check(fi_ep_bind(ep, &av->fid, 0), "fi_ep_bind av");
-	check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind cq for sends");
-	check(fi_ep_bind(ep, &cq->fid, FI_RECV), "fi_ep_bind cq for receives");
-	check(fi_enable(ep), "fi_enable");
+	if (opt.connected) {
+		check(fi_eq_open(fabric, &eq_attr, &eq, NULL), "fi_eq_open");
+		check(fi_passive_ep(fabric, info, &pep, NULL), "fi_passive_ep");
+		check(fi_pep_bind(pep, &eq->fid, 0), "fi_pep_bind");
+		check(fi_listen(pep), "fi_listen");
+	} else {
+		check(fi_av_open(domain, &av_attr, &av, NULL), "fi_av_open");
+		ep = open_endpoint(info);
+	}
 
 	expected = receiving() ? opt.messages * (opt.ranks - 1) : 0;
 	if (opt.kind == INJECT || opt.kind == SEND_INJECT || opt.kind == SILENT_INJECT || opt.kind == ANY ||
@@ -337,17 +454,27 @@ static void set_up(void)
 				NULL), "fi_mr_reg");
 		mark->key = fi_mr_key(mr);
 		mark->base = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)memory : 0;
-	} else if (opt.receiver != POSTS_LATE && receiving()) {
+	} else if (opt.receiver != POSTS_LATE && receiving() && !opt.connected) {
 		post_receives();
 	}
 	mark->name_len = MAX_NAME;
-	check(fi_getname(&ep->fid, mark->name, (size_t *)&mark->name_len), "fi_getname");
+	check(fi_getname(opt.connected ? &pep->fid : &ep->fid, mark->name, (size_t *)&mark->name_len), "fi_getname");
 	__atomic_store_n(&mark->ready, 1, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&board->started, __ATOMIC_ACQUIRE))
 		usleep(200);
-	for (int rank = 0; rank < opt.ranks; rank++)
+	if (opt.connected)
+		connect_all();
+	for (int rank = 0; rank < opt.ranks && !opt.connected; rank++)
 		if (rank != me && fi_av_insert(av, board->mark[rank].name, 1, &peer[rank], 0, NULL) != 1)
 			fail("fi_av_insert of rank %d", rank);
+}
+
+static ssize_t send_with(struct fid_ep *via, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	struct fi_msg plain = { .msg_iov = msg->msg_iov, .iov_count = msg->iov_count, .addr = msg->addr,
+		.context = msg->context };
+
+	return tagged() ? fi_tsendmsg(via, msg, flags) : fi_sendmsg(via, &plain, flags);
 }
 
 /* Starts one operation; what fi_* returned. */
@@ -355,6 +482,7 @@ static ssize_t start(enum kind kind, int to, int number, struct op *op)
 {
 	uint64_t tag = (uint64_t)me << 32 | (uint32_t)number;
 	fi_addr_t dest = peer[to];
+	struct fid_ep *via = ep_of(to);
 	struct mark *mark = &board->mark[to];
 	struct iovec iov = { op->buf, op->len };
 	struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .addr = dest, .tag = tag, .context = op };
@@ -370,29 +498,29 @@ static ssize_t start(enum kind kind, int to, int number, struct op *op)
 
 	switch (kind) {
 	case INJECT:
-		return fi_tinject(ep, op->buf, op->len, dest, tag);
+		return tagged() ? fi_tinject(via, op->buf, op->len, dest, tag) : fi_inject(via, op->buf, op->len, dest);
 	case UNTAGGED:
-		return fi_inject(ep, op->buf, op->len, dest);
+		return fi_inject(via, op->buf, op->len, dest);
 	case SEND:
-		return fi_tsendmsg(ep, &msg, FI_COMPLETION);
+		return send_with(via, &msg, FI_COMPLETION);
 	case SEND_INJECT:
-		return fi_tsendmsg(ep, &msg, FI_INJECT | FI_COMPLETION);
+		return send_with(via, &msg, FI_INJECT | FI_COMPLETION);
 	case SILENT_INJECT:
-		return fi_tsendmsg(ep, &msg, FI_INJECT);
+		return send_with(via, &msg, FI_INJECT);
 	case TRANSMIT:
-		return fi_tsendmsg(ep, &msg, FI_TRANSMIT_COMPLETE | FI_COMPLETION);
+		return send_with(via, &msg, FI_TRANSMIT_COMPLETE | FI_COMPLETION);
 	case DELIVERY:
-		return fi_tsendmsg(ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION);
+		return send_with(via, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION);
 	case WRITE:
-		return fi_writemsg(ep, &rma, FI_COMPLETION);
+		return fi_writemsg(via, &rma, FI_COMPLETION);
 	case WRITE_DELIVERY:
-		return fi_writemsg(ep, &rma, FI_DELIVERY_COMPLETE | FI_COMPLETION);
+		return fi_writemsg(via, &rma, FI_DELIVERY_COMPLETE | FI_COMPLETION);
 	case INJECT_WRITE:
-		return fi_inject_write(ep, op->buf, op->len, dest, there, mark->key);
+		return fi_inject_write(via, op->buf, op->len, dest, there, mark->key);
 	case ATOMIC:
-		return fi_atomicmsg(ep, &atomic, FI_COMPLETION);
+		return fi_atomicmsg(via, &atomic, FI_COMPLETION);
 	case INJECT_ATOMIC:
-		return fi_inject_atomic(ep, op->buf, 1, dest, cell, mark->key, FI_UINT64, FI_SUM);
+		return fi_inject_atomic(via, op->buf, 1, dest, cell, mark->key, FI_UINT64, FI_SUM);
 	case ANY:
 	case KINDS:
 		break;
@@ -464,14 +592,38 @@ static void send_all(void)
 		progress();
 }
 
+/* What is open, in an order in which it can be closed. */
+static int list_open(struct fid **fids)
+{
+	int count = 0;
+
+	for (int rank = 0; rank < opt.ranks; rank++)
+		if (eps[rank])
+			fids[count++] = &eps[rank]->fid;
+	if (ep)
+		fids[count++] = &ep->fid;
+	if (pep)
+		fids[count++] = &pep->fid;
+	if (mr)
+		fids[count++] = &mr->fid;
+	if (av)
+		fids[count++] = &av->fid;
+	fids[count++] = &cq->fid;
+	if (eq)
+		fids[count++] = &eq->fid;
+	fids[count++] = &domain->fid;
+	fids[count++] = &fabric->fid;
+	return count;
+}
+
 /* Objects in an order of chance: one that others still use is refused, and comes again. */
 static void close_shuffled(void)
 {
-	struct fid *left[] = { &ep->fid, mr ? &mr->fid : NULL, &av->fid, &cq->fid, &domain->fid, &fabric->fid };
-	int open = 6 - !mr;
+	struct fid *left[MAX_RANKS + 8];
+	int all = list_open(left), open = all;
 
 	for (int tries = 0; open > 0; tries++) {
-		struct fid **fid = &left[pick(6)];
+		struct fid **fid = &left[pick((unsigned)all)];
 
 		if (tries > 100000)
 			fail("not everything can be closed");
@@ -484,16 +636,13 @@ static void close_shuffled(void)
 
 __attribute__((noreturn)) static void leave(void)
 {
+	struct fid *left[MAX_RANKS + 8];
+
 	__atomic_store_n(&board->mark[me].done, 1, __ATOMIC_RELEASE);
 	switch (opt.leaving) {
 	case CLOSE:
-		check(fi_close(&ep->fid), "fi_close of the endpoint");
-		if (mr)
-			check(fi_close(&mr->fid), "fi_close of the region");
-		check(fi_close(&av->fid), "fi_close of the address vector");
-		check(fi_close(&cq->fid), "fi_close of the queue");
-		check(fi_close(&domain->fid), "fi_close of the domain");
-		check(fi_close(&fabric->fid), "fi_close of the fabric");
+		for (int i = 0, all = list_open(left); i < all; i++)
+			check(fi_close(left[i]), "fi_close in order");
 		_exit(0);
 	case SHUFFLED:
 		close_shuffled();
@@ -537,6 +686,11 @@ static void be(int rank)
 		if (board->mark[me].received >= expected)
 			break;
 	}
+	/* The first one stays until it has been told that all others have left. */
+	for (int rank = 1; opt.connected && me == 0 && rank < opt.ranks; rank++)
+		while (!is_down[rank])
+			if (!take_event())
+				progress();
 	leave();
 }
 
@@ -662,9 +816,10 @@ static void keep_busy(int count)
 
 static void usage(void)
 {
-	puts("crowd [-p PROVIDER] [-n RANKS] [-m MESSAGES] [-k KIND] [-l LEAVING] [-r RECEIVER] [-o]\n"
+	puts("crowd [-p PROVIDER] [-n RANKS] [-m MESSAGES] [-k KIND] [-l LEAVING] [-r RECEIVER] [-o] [-c]\n"
 	     "      [-b BYTES] [-z MS] [-s SEED] [-R ROUNDS] [-t SECONDS] [-B BUSY]\n"
 	     "  -m  messages of each process to each other one; with -o to rank 0 only, which sends none\n"
+	     "  -c  connected endpoints (FI_EP_MSG)\n"
 	     "  -b  the longest message; -z  how long a late or stopped receiver does nothing\n"
 	     "  -t  a round may take so long; -B  so many processes beside only compute");
 	exit(2);
@@ -674,7 +829,7 @@ int main(int argc, char **argv)
 {
 	int option, lost = 0;
 
-	while ((option = getopt(argc, argv, "p:n:m:k:l:r:ob:z:s:R:t:B:")) != -1) {
+	while ((option = getopt(argc, argv, "p:n:m:k:l:r:ocb:z:s:R:t:B:")) != -1) {
 		switch (option) {
 		case 'p': opt.provider = optarg; break;
 		case 'n': opt.ranks = atoi(optarg); break;
@@ -683,6 +838,7 @@ int main(int argc, char **argv)
 		case 'l': opt.leaving = choose("leaving", optarg, leaving_names, LEAVINGS); break;
 		case 'r': opt.receiver = choose("receiver", optarg, receiver_names, RECEIVERS); break;
 		case 'o': opt.to_one = true; break;
+		case 'c': opt.connected = true; break;
 		case 'b': opt.largest = (size_t)atol(optarg); break;
 		case 'z': opt.pause = (unsigned)atoi(optarg); break;
 		case 's': opt.seed = (unsigned)atoi(optarg); break;
