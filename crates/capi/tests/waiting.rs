@@ -517,6 +517,62 @@ fn threads_that_wait_for_one_set_miss_nothing() {
     }
 }
 
+/// Threads that ask one poll set what has come, while others come to it and go.
+fn pollers(end: &End, send: &dyn Fn(), threads: usize, what: &str) {
+    let mut attr = fi_poll_attr::default();
+    let mut set: *mut fid_poll = ptr::null_mut();
+    assert_eq!(op!(end.domain, ops.poll_open, &mut attr, &mut set), 0);
+    assert_eq!(op!(set, ops.poll_add, end.cq.cast(), 0), 0);
+    end.expect(ROUNDS);
+    let (cq, shared) = (Any(end.cq), Any(set));
+    let (watch, reports) = watch(threads);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = Pump(&over);
+        for report in reports {
+            let (cq, set, over) = (&cq, &shared, &over);
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let mut context = [NONE];
+                    let found = op!(set.0, ops.poll, context.as_mut_ptr(), 1);
+                    assert!(found == 0 || found == 1, "fi_poll: {found}");
+                    let mut entry = fi_cq_entry::default();
+                    if found == 0 {
+                        thread::yield_now();
+                    } else if op!(cq.0, ops.read, ptr::from_mut(&mut entry).cast(), 1) == 1 {
+                        report.event();
+                    }
+                }
+            });
+        }
+        let (set, over) = (&shared, &over);
+        scope.spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                let other = counter(end.domain, FI_WAIT_UNSPEC);
+                assert_eq!(op!(set.0, ops.poll_add, other.cast(), 0), 0);
+                thread::yield_now();
+                assert_eq!(op!(set.0, ops.poll_del, other.cast(), 0), 0);
+                assert_eq!(close(other), 0);
+            }
+        });
+        for _ in 0..ROUNDS {
+            send();
+            watch.next(what);
+        }
+    });
+    assert_eq!(close(set), 0);
+}
+
+#[test]
+fn threads_that_poll_one_set_miss_nothing() {
+    let objects = [FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND];
+    each(&objects, |end, send, what| {
+        for threads in [2, 16] {
+            pollers(end, send, threads, &format!("{what}, {threads} threads"));
+        }
+    });
+}
+
 #[test]
 fn threads_that_read_one_event_queue_miss_nothing() {
     for (provider, wait_obj) in PROVIDERS
