@@ -190,8 +190,8 @@ pub struct Matcher<B> {
     unexpected: Waiting,
     /// Least free bytes for a multi-receive buffer to stay posted.
     pub min_multi_recv: u64,
-    /// The bits of a fabric address that say which peer it is; 0 where receives name no source.
-    sources: u64,
+    /// Whether receives may name a source; else it is ignored.
+    pub directed: bool,
     /// Messages that the owner of the receives has not been asked about; [`NIL`] without one.
     pub(crate) asked: u32,
 }
@@ -206,7 +206,7 @@ impl<B: Buffer> Matcher<B> {
             tagged: Posted::new(),
             unexpected: Waiting::new(),
             min_multi_recv,
-            sources: if directed { u64::MAX } else { 0 },
+            directed,
             asked: NIL,
         }
     }
@@ -218,25 +218,6 @@ impl<B: Buffer> Matcher<B> {
         let mut matcher = Self::new(0, true);
         matcher.asked = asked;
         matcher
-    }
-
-    /// So many upper bits of a fabric address name a context of the peer (`fi_rx_addr`). Receives
-    /// take messages from all contexts of the peer they name.
-    pub fn leave_out_contexts(&mut self, bits: u8) {
-        if self.sources != 0 {
-            self.sources = u64::MAX.checked_shr(bits.into()).unwrap_or(u64::MAX);
-        }
-    }
-
-    /// The source of a receive, as the program names it.
-    #[inline(always)]
-    pub(crate) const fn source(&self, named: FiAddr) -> FiAddr {
-        match self.sources {
-            u64::MAX => named,
-            0 => FiAddr::UNSPEC,
-            _ if !named.is_specified() => named,
-            peers => FiAddr(named.0 & peers),
-        }
     }
 
     /// Whether another provider has the receives.

@@ -247,16 +247,12 @@ impl<T: Transport, K: Mode> Core<T, K> {
         }
         rdm.av = av.id;
         rdm.ctx_bits = av.rx_ctx_bits;
-        let srx = ep.srx;
         rdm.listener.listen(BACKLOG)?;
         epoll.add(
             &rdm.listener,
             token::LISTENER | u64::from(self.id),
             Interest::READ,
         )?;
-        if let Some(matcher) = state.engine.srx_mut(srx) {
-            matcher.leave_out_contexts(av.rx_ctx_bits);
-        }
         let ids = av.ids();
         state.engine.change_ep(self.id, |config| config.ids = ids);
         Ok(())

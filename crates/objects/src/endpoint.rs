@@ -407,7 +407,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if self.ep_type == EpType::Rdm && self.part == Part::Whole {
             let av = bound.av.as_ref().ok_or(Errno::ENOAV)?;
             if let Some(srx) = &bound.srx {
-                srx.share_av(av.id)?;
+                srx.share_av(av.id, av.rx_ctx_bits)?;
             }
             if let Some(rx) = &bound.peer_rx {
                 rx.av.share::<T>(av.id)?;

@@ -8,6 +8,7 @@ use ripstop_engine::xnet::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, Send
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
+use crate::rdm::Named;
 use crate::state::{EpState, State};
 use crate::transport::Transport;
 
@@ -377,6 +378,10 @@ impl<T: Transport> State<T> {
         };
         let given = flags.unwrap_or(state.rx_flags);
         let completion = !state.rx_selective || given.contains(Flags::COMPLETION);
+        let src = match &state.rdm {
+            Some(rdm) => Named::source(src, rdm.ctx_bits),
+            None => src,
+        };
         let mut recv = new_recv(kind, iov, src, context);
         recv.completion = completion;
         if let Some(work) = work {

@@ -80,6 +80,14 @@ impl Named {
         })
     }
 
+    /// The source of a receive, which is a peer whichever of its contexts the program has named.
+    pub(crate) const fn source(named: FiAddr, bits: u8) -> FiAddr {
+        match bits {
+            1..64 if named.is_specified() => FiAddr(named.0 & (u64::MAX >> bits)),
+            _ => named,
+        }
+    }
+
     /// A peer as a whole.
     pub(crate) const fn whole(addr: FiAddr) -> Self {
         Self { addr, context: 0 }

@@ -46,7 +46,7 @@ pub(crate) struct Calls {
     pub(crate) plain_write: usize,
     /// Where writes complete.
     pub(crate) write_cq: u32,
-    /// Receives without flags of their own are for one message.
+    /// Receives without flags of their own are for one message, and name no context.
     pub(crate) plain_recv: bool,
     /// Those complete with an entry.
     recv_completes: bool,
@@ -63,7 +63,9 @@ impl Calls {
         let mut small = Self {
             send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),
             counted: ep.counted,
-            plain_recv: ep.has_rx && !ep.rx_flags.intersects(SPECIAL),
+            plain_recv: ep.has_rx
+                && !ep.rx_flags.intersects(SPECIAL)
+                && ep.rdm.as_ref().is_none_or(|rdm| rdm.ctx_bits == 0),
             recv_completes: !ep.rx_selective || ep.rx_flags.contains(Flags::COMPLETION),
             write_cq: cq,
             ..Self::default()

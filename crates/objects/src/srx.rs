@@ -1,6 +1,6 @@
 //! Shared receive contexts.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ripstop_core::RxAttr;
@@ -16,6 +16,7 @@ use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::{Domain, Mode};
 use crate::post::new_recv;
+use crate::rdm::Named;
 use crate::state::State;
 use crate::transport::Transport;
 use crate::triggered::{At, Held, Owner, SrxAt};
@@ -59,6 +60,8 @@ pub struct SharedRx<T: Transport, K: Mode> {
     /// that of its first endpoint.
     cq: AtomicU32,
     av: OneAv,
+    /// Upper bits of a source that name a context of the peer.
+    ctx_bits: AtomicU8,
     /// What is bound to the context; it lives as long.
     bound: Mutex<Bound<T, K>>,
 }
@@ -81,6 +84,7 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
             source: caps.contains(Flags::SOURCE),
             cq: AtomicU32::new(NIL),
             av: OneAv::new(),
+            ctx_bits: AtomicU8::new(0),
             bound: Mutex::new(Bound {
                 cq: None,
                 counter: None,
@@ -95,8 +99,10 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
     }
 
     /// An endpoint with this address vector uses the context.
-    pub(crate) fn share_av(&self, av: u32) -> Result<()> {
-        self.av.share::<T>(av)
+    pub(crate) fn share_av(&self, av: u32, ctx_bits: u8) -> Result<()> {
+        self.av.share::<T>(av)?;
+        self.ctx_bits.store(ctx_bits, Ordering::Relaxed);
+        Ok(())
     }
 
     /// An endpoint with this receive queue uses the context.
@@ -114,6 +120,7 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
             id: self.id,
             cq: self.cq.load(Ordering::Relaxed),
             source: self.source,
+            ctx_bits: self.ctx_bits.load(Ordering::Relaxed),
         })
     }
 
@@ -183,6 +190,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
+        let src = Named::source(src, self.ctx_bits.load(Ordering::Relaxed));
         let recv = new_recv(kind, Iov::new(iov)?, src, context);
         let flags = flags.unwrap_or(self.flags);
         let cq = self.cq.load(Ordering::Relaxed);

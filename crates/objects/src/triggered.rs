@@ -19,6 +19,7 @@ use ripstop_types::{
 };
 
 use crate::post::{SPECIAL, new_recv};
+use crate::rdm::Named;
 use crate::state::{State, token};
 use crate::transport::Transport;
 use crate::waiters::Waited;
@@ -71,6 +72,8 @@ pub(crate) struct SrxAt {
     pub(crate) cq: u32,
     /// Peeks report the source.
     pub(crate) source: bool,
+    /// Upper bits of a source that name a context of the peer.
+    pub(crate) ctx_bits: u8,
 }
 
 /// Whose operation it is; what is nobody's changes a counter.
@@ -631,7 +634,8 @@ impl<T: Transport> State<T> {
         let Call::Recv(kind) = data.call else {
             return Err(Errno::EINVAL);
         };
-        let mut recv = new_recv(kind, data.iov, data.peer, data.context);
+        let src = Named::source(data.peer, at.ctx_bits);
+        let mut recv = new_recv(kind, data.iov, src, data.context);
         if let Some(work) = work {
             recv = recv.for_work(work);
         }

@@ -45,7 +45,9 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub fn post_recv(&mut self, srx: u32, mut recv: Recv<B>) -> Result<Option<u32>> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
-        recv.want.src = matcher.source(recv.want.src);
+        if !matcher.directed {
+            recv.want.src = FiAddr::UNSPEC;
+        }
         if matcher.nothing_unexpected() {
             matcher.post(recv)?;
             return Ok(None);
@@ -162,7 +164,9 @@ impl<B: Buffer> Engine<B> {
         flags: RecvFlags,
     ) -> Result<bool> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
-        want.src = matcher.source(want.src);
+        if !matcher.directed {
+            want.src = FiAddr::UNSPEC;
+        }
         let found = matcher.find_unexpected(&mut self.unexpected, want, None);
         let Some(id) = found else {
             let entry = Completion {

@@ -184,7 +184,9 @@ impl<B: Buffer> Engine<B> {
         if !matcher.nothing_unexpected() {
             return Ok(false);
         }
-        want.src = matcher.source(want.src);
+        if !matcher.directed {
+            want.src = ripstop_types::FiAddr::UNSPEC;
+        }
         let mut recv = Recv::new(Iov::one(segment), want, context);
         recv.completion = completion;
         matcher.post(recv)?;
