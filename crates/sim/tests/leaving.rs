@@ -21,6 +21,7 @@ fn setup(nodes: usize, timing: Timing, seed: u64) -> Setup {
     let mut config = NodeConfig::new(&known);
     config.limits.rendezvous = 150;
     config.limits.inline = 20;
+    config.reads_on = true;
     Setup {
         nodes: vec![config; nodes],
         timing,

@@ -336,6 +336,7 @@ fn node() -> impl Strategy<Value = NodeConfig> {
                     counted,
                     min_multi_recv: min,
                     owned: false,
+                    reads_on: false,
                     known: known.into_iter().map(address).collect(),
                     patience: 1_000_000,
                     shortage,

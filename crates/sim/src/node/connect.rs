@@ -183,7 +183,11 @@ impl Node {
         self.engine.conn_up(conn, terms(order, granted, agreed));
         // The process that is gone may have sent more than was read: the end of a stream that was
         // up is behind that, and closes it.
-        if let Some(old) = old.filter(|_| decision == Decision::AcceptInstead) {
+        let goes = match decision {
+            Decision::Replace => !self.config.reads_on,
+            decision => decision != Decision::Loopback,
+        };
+        if let Some(old) = old.filter(|_| goes) {
             // What has not touched the old stream goes over to the new one.
             self.engine.move_deferred(old, conn);
             self.events.push(Event::Moved {

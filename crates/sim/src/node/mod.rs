@@ -55,6 +55,10 @@ pub struct NodeConfig {
     /// multi-receive buffers and no peeks, and does not know when messages that wait are lost:
     /// for programs in which no stream is cut and nobody dies.
     pub owned: bool,
+    /// Whether a stream is read to its end where it cannot be written any more, or a new process
+    /// has asked under the same address, as the providers do. The model of memory takes what was
+    /// not read then for lost: programs of reads and writes do without.
+    pub reads_on: bool,
     /// Addresses in its address vector.
     pub known: Vec<u32>,
     /// How long it tries to reach a peer.
@@ -89,6 +93,7 @@ impl NodeConfig {
             counted: true,
             min_multi_recv: 64,
             owned: false,
+            reads_on: false,
             known: known.to_vec(),
             patience: 1_000_000,
             shortage: 0,

@@ -258,7 +258,7 @@ impl Node {
 
     /// Handles the outcome of a write: a stream that is up is read to its end.
     fn wrote(&mut self, net: &mut Network, id: u32, outcome: Result<usize>) -> bool {
-        let failed = outcome.is_err_and(|error| error != Errno::EAGAIN);
+        let failed = self.config.reads_on && outcome.is_err_and(|error| error != Errno::EAGAIN);
         match self.streams.get_mut(&id) {
             Some(stream) if failed && matches!(stream.phase, Phase::Up) => {
                 stream.write_ended = true;
