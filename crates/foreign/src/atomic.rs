@@ -2,6 +2,7 @@
 //! Atomics on a peer's memory, `fi_atomic`(3).
 
 use std::ffi::c_void;
+use std::hint::black_box;
 use std::ptr;
 
 use ripstop_abi::{
@@ -16,7 +17,7 @@ use crate::guard::Op;
 use crate::msg::{NONE, Posted, refused};
 use crate::ops::Kind;
 use crate::payload::private::Sealed as _;
-use crate::payload::{MAX_PARTS, Parts};
+use crate::payload::{MAX_PARTS, NOWHERE, Parts};
 use crate::threading::Threading;
 use crate::{Domain, Endpoint, Error, Remote, Result};
 
@@ -78,6 +79,21 @@ impl Args {
             (ioc.addr, ioc.count, ioc.key) = (remote.address, remote.len / size, remote.key);
         }
         Ok(args)
+    }
+
+    /// Overwrites the arrays once the call has returned, after which nobody may look at them.
+    fn spend(&mut self) {
+        self.ioc = [fi_ioc {
+            addr: NOWHERE,
+            count: usize::MAX,
+        }; MAX_PARTS];
+        self.desc = [NOWHERE; MAX_PARTS];
+        self.remote = [fi_rma_ioc {
+            addr: u64::MAX,
+            count: usize::MAX,
+            key: u64::MAX,
+        }; MAX_PARTS];
+        black_box(self);
     }
 
     /// Where the buffers of a group begin: operands, comparisons or results.
@@ -174,11 +190,13 @@ impl<M: Threading> Endpoint<M> {
         let gate = self.may_transmit(operands, call.peer);
         let name = call_name(call.kind, form);
         self.post(name, Kind::Plain, token, bufs, gate, |context| {
-            match call.kind {
+            let ret = match call.kind {
                 AtomicKind::Plain => self.plain_atomic(call, &mut args, form, context),
                 AtomicKind::Fetch => self.fetch_atomic(call, &mut args, form, context),
                 AtomicKind::Compare => self.compare_atomic(call, &mut args, form, context),
-            }
+            };
+            args.spend();
+            ret
         })
     }
 
@@ -212,9 +230,11 @@ impl<M: Threading> Endpoint<M> {
                 }
             }),
             Form::Message(flags) => op!(table, fi_ops_atomic.writemsg).map_or(NONE, |writemsg| {
-                let msg = message(call, args, context);
+                let mut msg = message(call, args, context);
                 // SAFETY: as above, and the message is whole.
-                unsafe { writemsg(ep, &raw const msg, flags.bits()) }
+                let ret = unsafe { writemsg(ep, &raw const msg, flags.bits()) };
+                spend(&mut msg);
+                ret
             }),
         }
     }
@@ -275,9 +295,9 @@ impl<M: Threading> Endpoint<M> {
             }),
             Form::Message(flags) => {
                 op!(table, fi_ops_atomic.readwritemsg).map_or(NONE, |call_it| {
-                    let msg = message(call, args, context);
+                    let mut msg = message(call, args, context);
                     // SAFETY: as above, and the message is whole.
-                    unsafe {
+                    let ret = unsafe {
                         call_it(
                             ep,
                             &raw const msg,
@@ -286,7 +306,9 @@ impl<M: Threading> Endpoint<M> {
                             result_parts,
                             flags.bits(),
                         )
-                    }
+                    };
+                    spend(&mut msg);
+                    ret
                 })
             }
         }
@@ -356,9 +378,9 @@ impl<M: Threading> Endpoint<M> {
             }),
             Form::Message(flags) => {
                 op!(table, fi_ops_atomic.compwritemsg).map_or(NONE, |call_it| {
-                    let msg = message(call, args, context);
+                    let mut msg = message(call, args, context);
                     // SAFETY: as above, and the message is whole.
-                    unsafe {
+                    let ret = unsafe {
                         call_it(
                             ep,
                             &raw const msg,
@@ -370,7 +392,9 @@ impl<M: Threading> Endpoint<M> {
                             result_parts,
                             flags.bits(),
                         )
-                    }
+                    };
+                    spend(&mut msg);
+                    ret
                 })
             }
         }
@@ -433,6 +457,23 @@ impl<M: Threading> Endpoint<M> {
         Error::check(call, ret)?;
         Ok(count)
     }
+}
+
+/// Overwrites a message once the call has returned, after which nobody may look at it.
+fn spend(msg: &mut fi_msg_atomic) {
+    *msg = fi_msg_atomic {
+        msg_iov: NOWHERE.cast(),
+        desc: NOWHERE.cast(),
+        iov_count: usize::MAX,
+        addr: u64::MAX,
+        rma_iov: NOWHERE.cast(),
+        rma_iov_count: usize::MAX,
+        datatype: u32::MAX,
+        op: u32::MAX,
+        context: NOWHERE,
+        data: u64::MAX,
+    };
+    black_box(msg);
 }
 
 pub(crate) fn message(call: &Atomic<'_>, args: &mut Args, context: *mut c_void) -> fi_msg_atomic {

@@ -4,8 +4,11 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
+
+/// What the bytes of a buffer are after [`Endpoint::overwrite`](crate::Endpoint::overwrite).
+pub const OVERWRITTEN: u8 = 0xee;
 
 /// Owned bytes at a fixed address: zeroed, aligned to a cache line, or to a page from one page up.
 ///
@@ -76,6 +79,13 @@ unsafe impl Sync for Buf {}
 fn layout(len: usize) -> Layout {
     let align = if len >= 4096 { 4096 } else { 64 };
     Layout::from_size_align(len, align).expect("a length within isize")
+}
+
+/// Fills a buffer that C knows of and has given back with other bytes.
+pub(crate) fn overwrite(buf: &Buf) {
+    // SAFETY: the bytes are this buffer's, whose owner has it here; the caller says that C, which
+    // knows their address, has given them back.
+    unsafe { ptr::write_bytes(buf.as_ptr(), OVERWRITTEN, buf.len) }
 }
 
 /// Zeroed memory for `len` bytes; a dangling pointer for none.

@@ -2,6 +2,7 @@
 //! Endpoints, `fi_endpoint`(3) and `fi_cm`(3). Their operations are in `msg`, `tagged`, `rma`.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::sync::Arc;
 
 use ripstop_abi::{FI_ENABLE, FI_OPT_ENDPOINT, fi_ops_cm, fi_ops_ep, fid, fid_ep};
@@ -381,6 +382,14 @@ impl<M: Threading> Endpoint<M> {
             None => ENOSYS as isize,
         };
         Error::check_count("fi_cancel", ret).map(|_| ())
+    }
+
+    /// Overwrites some of the buffers of an operation that is still posted, counted from the first
+    /// of its payload, with [`OVERWRITTEN`](crate::OVERWRITTEN): as a C program does that knows
+    /// them free, after a call with `FI_INJECT` or when a counter has counted the operation. One
+    /// that has completed is left alone.
+    pub fn overwrite(&self, operation: OpId, pieces: Range<usize>) {
+        self.domain().book(|book| book.overwrite(operation, pieces));
     }
 
     /// Reads an option of at most 256 bytes (`fi_getopt`, level `FI_OPT_ENDPOINT`).

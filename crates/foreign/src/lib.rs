@@ -65,7 +65,7 @@ mod threading;
 pub use addr::Addr;
 pub use atomic::Atomic;
 pub use av::{Av, AvAttr};
-pub use buf::Buf;
+pub use buf::{Buf, OVERWRITTEN};
 pub use cntr::Cntr;
 pub use collective::{AvSet, AvSetAttr, CollLimits, Collecting, Group};
 pub use contexts::SharedTx;

@@ -2,6 +2,7 @@
 //! Messages, `fi_msg`(3).
 
 use std::ffi::c_void;
+use std::hint::black_box;
 
 use ripstop_abi::{fi_msg, fi_ops_msg};
 use ripstop_types::{Errno, FiAddr, Flags};
@@ -10,7 +11,7 @@ use crate::buf::Buf;
 use crate::call::{ENOSYS, op};
 use crate::guard::Op;
 use crate::ops::{Kind, OpId};
-use crate::payload::{Contiguous, Parts, Payload};
+use crate::payload::{Contiguous, NOWHERE, Parts, Payload};
 use crate::threading::Threading;
 use crate::{Endpoint, Error, Rejected, Result};
 
@@ -115,12 +116,15 @@ impl<M: Threading> Endpoint<M> {
         let gate = self.may_transmit(parts.op(flags), to);
         let (ep, table) = (self.raw(), self.msg_ops());
         self.post("fi_sendmsg", Kind::Plain, token, payload, gate, |context| {
-            let msg = message(&mut parts, to, data, context);
-            match op!(table, fi_ops_msg.sendmsg) {
+            let mut msg = message(&mut parts, to, data, context);
+            let ret = match op!(table, fi_ops_msg.sendmsg) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(sendmsg) => unsafe { sendmsg(ep, &raw const msg, flags.bits()) },
                 None => NONE,
-            }
+            };
+            spend(&mut msg);
+            parts.spend();
+            ret
         })
     }
 
@@ -230,14 +234,30 @@ impl<M: Threading> Endpoint<M> {
         let gate = self.may_receive(parts.op(flags - Flags::MULTI_RECV), from);
         let (ep, table) = (self.raw(), self.msg_ops());
         self.post("fi_recvmsg", kind, token, payload, gate, |context| {
-            let msg = message(&mut parts, from, 0, context);
-            match op!(table, fi_ops_msg.recvmsg) {
+            let mut msg = message(&mut parts, from, 0, context);
+            let ret = match op!(table, fi_ops_msg.recvmsg) {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(recvmsg) => unsafe { recvmsg(ep, &raw const msg, flags.bits()) },
                 None => NONE,
-            }
+            };
+            spend(&mut msg);
+            parts.spend();
+            ret
         })
     }
+}
+
+/// Overwrites a message once the call has returned, after which nobody may look at it.
+fn spend(msg: &mut fi_msg) {
+    *msg = fi_msg {
+        msg_iov: NOWHERE.cast(),
+        desc: NOWHERE.cast(),
+        iov_count: usize::MAX,
+        addr: u64::MAX,
+        context: NOWHERE,
+        data: u64::MAX,
+    };
+    black_box(msg);
 }
 
 fn message(parts: &mut Parts, addr: FiAddr, data: u64, context: *mut c_void) -> fi_msg {

@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::mem::size_of;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use ripstop_abi::fi_context2;
@@ -176,6 +177,22 @@ impl Book {
     pub(crate) fn posted(&self, op: OpId) -> Option<*mut c_void> {
         self.slot(op, State::Posted)?;
         Some(self.context(op.index))
+    }
+
+    /// Overwrites some of the buffers of an operation that is still posted: those that C has given
+    /// back already.
+    pub(crate) fn overwrite(&mut self, op: OpId, pieces: Range<usize>) {
+        if self.slot(op, State::Posted).is_none() {
+            return;
+        }
+        let bufs = match &self.slots[op.index as usize].held {
+            Held::Nothing => &[],
+            Held::One(buf) => std::slice::from_ref(buf),
+            Held::Many(bufs) => &bufs[..],
+        };
+        for buf in bufs.get(pieces).unwrap_or_default() {
+            buf::overwrite(buf);
+        }
     }
 
     /// Takes back an operation that C refused, with its memory.

@@ -1,6 +1,7 @@
 //! What operations move: buffers given away, or slices of a region.
 
 use std::ffi::c_void;
+use std::hint::black_box;
 use std::ptr;
 
 use ripstop_abi::iovec;
@@ -48,6 +49,15 @@ const NO_PART: Part = Part {
     desc: ptr::null_mut(),
 };
 
+/// An address that nobody has.
+pub(crate) const NOWHERE: *mut c_void = ptr::without_provenance_mut(usize::MAX / 3);
+
+/// What stands where a piece was.
+const SPENT: iovec = iovec {
+    iov_base: NOWHERE,
+    iov_len: usize::MAX,
+};
+
 /// The pieces of a payload, split as C takes them.
 #[doc(hidden)]
 #[derive(Debug)]
@@ -64,6 +74,17 @@ impl Parts {
         desc: [NO_PART.desc; MAX_PARTS],
         count: 0,
     };
+
+    /// Overwrites the arrays once the call has returned, after which nobody may look at them:
+    /// a library that does reads where nothing is.
+    pub(crate) fn spend(&mut self) {
+        *self = Self {
+            iov: [SPENT; MAX_PARTS],
+            desc: [NOWHERE; MAX_PARTS],
+            count: usize::MAX,
+        };
+        black_box(self);
+    }
 
     /// What is about to be posted.
     pub(crate) fn op(&self, flags: Flags) -> Op {

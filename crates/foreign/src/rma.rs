@@ -2,6 +2,7 @@
 //! Remote memory access, `fi_rma`(3).
 
 use std::ffi::c_void;
+use std::hint::black_box;
 
 use ripstop_abi::{fi_msg_rma, fi_ops_rma, fi_rma_iov};
 use ripstop_types::{Errno, FiAddr, Flags};
@@ -10,7 +11,7 @@ use crate::call::op;
 use crate::guard::Op;
 use crate::msg::{NONE, Posted, refused};
 use crate::ops::Kind;
-use crate::payload::{Contiguous, Parts, Payload};
+use crate::payload::{Contiguous, NOWHERE, Parts, Payload};
 use crate::threading::Threading;
 use crate::{Endpoint, Error, Result};
 
@@ -35,6 +36,27 @@ pub enum Direction {
     Read,
     /// From our memory into the peer's.
     Write,
+}
+
+/// Overwrites a message and the places it names once the call has returned, after which nobody may
+/// look at them.
+fn spend(msg: &mut fi_msg_rma, places: &mut [fi_rma_iov; MAX_REMOTE]) {
+    *places = [fi_rma_iov {
+        addr: u64::MAX,
+        len: usize::MAX,
+        key: u64::MAX,
+    }; MAX_REMOTE];
+    *msg = fi_msg_rma {
+        msg_iov: NOWHERE.cast(),
+        desc: NOWHERE.cast(),
+        iov_count: usize::MAX,
+        addr: u64::MAX,
+        rma_iov: NOWHERE.cast(),
+        rma_iov_count: usize::MAX,
+        context: NOWHERE,
+        data: u64::MAX,
+    };
+    black_box((msg, places));
 }
 
 impl<M: Threading> Endpoint<M> {
@@ -208,11 +230,13 @@ impl<M: Threading> Endpoint<M> {
             };
             let Parts { iov, desc, count } = &mut parts;
             let (iov, desc) = (iov.as_ptr(), desc.as_mut_ptr());
-            match found {
+            let ret = match found {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(rma) => unsafe { rma(ep, iov, desc, *count, peer.0, address, key, context) },
                 None => NONE,
-            }
+            };
+            parts.spend();
+            ret
         })
     }
 
@@ -257,7 +281,7 @@ impl<M: Threading> Endpoint<M> {
                 Direction::Read => op!(table, fi_ops_rma.readmsg),
                 Direction::Write => op!(table, fi_ops_rma.writemsg),
             };
-            let msg = fi_msg_rma {
+            let mut msg = fi_msg_rma {
                 msg_iov: parts.iov.as_ptr(),
                 desc: parts.desc.as_mut_ptr(),
                 iov_count: parts.count,
@@ -267,11 +291,14 @@ impl<M: Threading> Endpoint<M> {
                 context,
                 data,
             };
-            match found {
+            let ret = match found {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
                 Some(rma) => unsafe { rma(ep, &raw const msg, flags.bits()) },
                 None => NONE,
-            }
+            };
+            spend(&mut msg, &mut places);
+            parts.spend();
+            ret
         })
     }
 }

@@ -2,6 +2,7 @@
 //! Tagged messages, `fi_tagged`(3).
 
 use std::ffi::c_void;
+use std::hint::black_box;
 use std::ptr;
 
 use ripstop_abi::{fi_msg_tagged, fi_ops_tagged};
@@ -11,7 +12,7 @@ use crate::call::op;
 use crate::guard::Op;
 use crate::msg::{NONE, Posted, refused};
 use crate::ops::{Claim, Held, Kind, OpId};
-use crate::payload::{Contiguous, Parts, Payload};
+use crate::payload::{Contiguous, NOWHERE, Parts, Payload};
 use crate::threading::Threading;
 use crate::{Endpoint, Error, Rejected, Result};
 
@@ -110,15 +111,18 @@ impl<M: Threading> Endpoint<M> {
             payload,
             gate,
             |context| {
-                let msg = fi_msg_tagged {
+                let mut msg = fi_msg_tagged {
                     data,
                     ..message(&mut parts, to, tag, 0, context)
                 };
-                match op!(table, fi_ops_tagged.sendmsg) {
+                let ret = match op!(table, fi_ops_tagged.sendmsg) {
                     // SAFETY: the endpoint is open; memory and context are booked until completion.
                     Some(sendmsg) => unsafe { sendmsg(ep, &raw const msg, flags.bits()) },
                     None => NONE,
-                }
+                };
+                spend(&mut msg);
+                parts.spend();
+                ret
             },
         )
     }
@@ -214,8 +218,11 @@ impl<M: Threading> Endpoint<M> {
             payload,
             gate,
             |context| {
-                let msg = message(&mut parts, from, tag, ignore, context);
-                self.call_trecvmsg(&msg, flags)
+                let mut msg = message(&mut parts, from, tag, ignore, context);
+                let ret = self.call_trecvmsg(&msg, flags);
+                spend(&mut msg);
+                parts.spend();
+                ret
             },
         )
     }
@@ -284,8 +291,11 @@ impl<M: Threading> Endpoint<M> {
                 return Err((claim, refused(CALL, Errno::EINVAL, P::unpark(held, rest))));
             }
         };
-        let msg = message(&mut parts, from, tag, ignore, context);
-        match Error::check_count(CALL, self.call_trecvmsg(&msg, Flags::CLAIM)) {
+        let mut msg = message(&mut parts, from, tag, ignore, context);
+        let ret = self.call_trecvmsg(&msg, Flags::CLAIM);
+        spend(&mut msg);
+        parts.spend();
+        match Error::check_count(CALL, ret) {
             Ok(_) => Ok(op),
             Err(error) => {
                 let held = domain.book(|book| book.reclaim(op, ep));
@@ -343,6 +353,21 @@ impl<M: Threading> Endpoint<M> {
             None => NONE,
         }
     }
+}
+
+/// Overwrites a message once the call has returned, after which nobody may look at it.
+fn spend(msg: &mut fi_msg_tagged) {
+    *msg = fi_msg_tagged {
+        msg_iov: NOWHERE.cast(),
+        desc: NOWHERE.cast(),
+        iov_count: usize::MAX,
+        addr: u64::MAX,
+        tag: u64::MAX,
+        ignore: 0,
+        context: NOWHERE,
+        data: u64::MAX,
+    };
+    black_box(msg);
 }
 
 fn message(
