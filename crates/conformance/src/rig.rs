@@ -206,6 +206,21 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
+    /// Reads the completion queues of one side once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::pump`].
+    #[track_caller]
+    pub fn pump_side(&self, side: usize) -> Step<()> {
+        let side = &self.sides[side];
+        self.pump_queue(side, side.cq)?;
+        match side.rx_cq == side.cq {
+            true => Ok(()),
+            false => self.pump_queue(side, side.rx_cq),
+        }
+    }
+
     /// Reads one event queue once.
     ///
     /// # Errors

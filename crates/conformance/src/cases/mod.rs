@@ -2,6 +2,7 @@
 
 mod atomic;
 mod av;
+mod buffers;
 mod careless;
 mod cm;
 mod cntr;
@@ -46,6 +47,7 @@ pub fn all() -> Vec<Case> {
         tagged::cases(),
         rma::cases(),
         atomic::cases(),
+        buffers::cases(),
         directions::CASES.to_vec(),
         mr::CASES.to_vec(),
         trigger::cases(),

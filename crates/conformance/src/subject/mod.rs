@@ -24,8 +24,8 @@ use rustix::event::Timespec;
 pub use call::{Error, Result};
 pub use coll::{AvSetAttr, Coll, CollLimit, SetChange};
 pub use post::{
-    Atomic, Claimed, Completion, CqError, Form, Inject, Kind, MrAttr, Post, Remote, Token, When,
-    WorkId, WorkOp,
+    Atomic, Claimed, Completion, CqError, Form, Inject, Kind, MrAttr, OVERWRITTEN, Post, Remote,
+    Token, When, WorkId, WorkOp,
 };
 
 /// An open object.
@@ -239,6 +239,9 @@ pub trait Subject {
     // fi_msg(3), fi_tagged(3)
     fn post(&self, ep: Fid, post: &Post) -> Result<()>;
     fn inject(&self, ep: Fid, inject: Inject<'_>) -> Result<()>;
+    /// Overwrites what a posted operation reads, as a program does that knows it free by other
+    /// means than a completion or a flag of the call.
+    fn overwrite(&self, ep: Fid, token: Token) -> Result<()>;
     /// Peeks for a tagged message; `flags` may carry `FI_CLAIM` and `FI_DISCARD`.
     fn peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()>;
     /// Receives, or with no buffer discards, what the peek with this token has claimed.

@@ -119,6 +119,29 @@ pub struct Post {
 }
 
 impl Post {
+    /// How many of its buffers it only reads: those of operands and comparisons, or of what it
+    /// sends.
+    #[must_use]
+    pub fn sources(&self) -> usize {
+        match self.kind {
+            Kind::Recv | Kind::Trecv | Kind::Read => 0,
+            Kind::Send | Kind::Tsend | Kind::Write | Kind::Atomic(_) => {
+                let compare = self
+                    .atomic
+                    .as_ref()
+                    .map_or(0, |atomic| atomic.compare.len());
+                self.bufs.len() + compare
+            }
+        }
+    }
+
+    /// Whether its sources are free as soon as it is posted, by a flag of its own.
+    #[must_use]
+    pub fn injects(&self) -> bool {
+        self.flags
+            .is_some_and(|flags| flags.contains(Flags::INJECT))
+    }
+
     fn new(kind: Kind, bufs: Vec<Vec<u8>>) -> Self {
         Self {
             kind,
@@ -294,6 +317,10 @@ pub enum WorkOp<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkId(pub usize);
 
+/// What a subject overwrites a source with as soon as it is free: when a call with `FI_INJECT` or
+/// without a completion returns, else when the completion is read.
+pub const OVERWRITTEN: u8 = 0xee;
+
 /// A successful completion.
 #[derive(Clone, Debug)]
 pub struct Completion {
@@ -309,7 +336,8 @@ pub struct Completion {
     pub tag: u64,
     /// The sender, or [`FiAddr::NOTAVAIL`].
     pub src: FiAddr,
-    /// The buffers of the operation, when this was its last completion.
+    /// The buffers of the operation, when this was its last completion; those it has only read are
+    /// overwritten.
     pub bufs: Vec<Vec<u8>>,
     /// One message out of a multi-receive buffer.
     pub piece: Option<Vec<u8>>,

@@ -56,7 +56,7 @@ impl<M: lib::Threading> Foreign<M> {
         let when = counter.as_ref().map(|counter| (counter, value));
         let op = table::read(&ep).collective(bufs, &collecting, when, call.token);
         let op = op.map_err(lib::Error::from)?;
-        self.table.with(|t| t.ops.insert(call.token, op));
+        self.table.posted(call.token, op, 1);
         Ok(())
     }
 

@@ -331,7 +331,7 @@ impl<M: lib::Threading> Subject for Foreign<M> {
         let ep = self.table.ep(ep)?;
         let op = self.table.with(|t| t.ops.get(&token).copied());
         let op = op.ok_or(Error::Missing("cancel what was never posted"))?;
-        Ok(table::read(&ep).cancel(op)?)
+        Ok(table::read(&ep).cancel(op.op)?)
     }
 
     fn av_insert(&self, av: Fid, addrs: &[Address]) -> Result<Vec<FiAddr>> {
@@ -465,6 +465,10 @@ impl<M: lib::Threading> Subject for Foreign<M> {
         self.do_inject(ep, inject)
     }
 
+    fn overwrite(&self, ep: Fid, token: Token) -> Result<()> {
+        self.do_overwrite(ep, token)
+    }
+
     fn peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()> {
         self.do_peek(ep, post, flags)
     }
@@ -531,10 +535,10 @@ impl<M: lib::Threading> Subject for Foreign<M> {
         let ep = self.table.ep(ep)?;
         let ep = table::read(&ep);
         let Inject { bytes, addr, .. } = inject;
-        Ok(match inject.data {
+        post::overwritten(bytes, |bytes| match inject.data {
             None => ep.inject_write(bytes, addr, to.address, to.key),
             Some(data) => ep.inject_writedata(bytes, data, addr, to.address, to.key),
-        }?)
+        })
     }
 
     fn inject_atomic(
@@ -546,7 +550,9 @@ impl<M: lib::Threading> Subject for Foreign<M> {
     ) -> Result<()> {
         let ep = self.table.ep(ep)?;
         let ep = table::read(&ep);
-        Ok(ep.inject_atomic(inject.bytes, what, inject.addr, to.address, to.key)?)
+        post::overwritten(inject.bytes, |bytes| {
+            ep.inject_atomic(bytes, what, inject.addr, to.address, to.key)
+        })
     }
 
     fn query_atomic(

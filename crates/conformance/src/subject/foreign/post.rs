@@ -1,9 +1,11 @@
+use std::hint::black_box;
+
 use ripstop_foreign as lib;
 use ripstop_foreign::Buf;
 use ripstop_types::Flags;
 
 use super::{Foreign, table};
-use crate::subject::{Claimed, Error, Fid, Inject, Kind, Post, Result};
+use crate::subject::{Claimed, Error, Fid, Inject, Kind, OVERWRITTEN, Post, Result, Token};
 
 fn parts(post: &Post) -> Vec<Buf> {
     post.bufs.iter().map(|b| Buf::from(&b[..])).collect()
@@ -19,7 +21,18 @@ impl<M: lib::Threading> Foreign<M> {
             (None, [bytes]) => plain(&ep, post, Buf::from(&bytes[..])).map_err(Error::from),
             (flags, _) => with_flags(&ep, post, flags.unwrap_or_default()),
         }?;
-        self.table.with(|t| t.ops.insert(post.token, op));
+        if post.injects() {
+            ep.overwrite(op, 0..post.sources());
+        }
+        self.table.posted(post.token, op, post.sources());
+        Ok(())
+    }
+
+    pub(super) fn do_overwrite(&self, ep: Fid, token: Token) -> Result<()> {
+        let ep = self.table.ep(ep)?;
+        let posted = self.table.with(|t| t.ops.get(&token).copied());
+        let posted = posted.ok_or(Error::Missing("overwrite what was never posted"))?;
+        table::read(&ep).overwrite(posted.op, 0..posted.sources);
         Ok(())
     }
 
@@ -32,18 +45,18 @@ impl<M: lib::Threading> Foreign<M> {
             data,
             addr,
         } = inject;
-        Ok(match (tag, data) {
+        overwritten(bytes, |bytes| match (tag, data) {
             (None, None) => ep.inject(bytes, addr),
             (None, Some(data)) => ep.injectdata(bytes, data, addr),
             (Some(tag), None) => ep.tinject(bytes, addr, tag),
             (Some(tag), Some(data)) => ep.tinjectdata(bytes, data, addr, tag),
-        }?)
+        })
     }
 
     pub(super) fn do_peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()> {
         let ep = self.table.ep(ep)?;
         let op = table::read(&ep).tpeek(post.addr, post.tag, post.ignore, flags, post.token)?;
-        self.table.with(|t| t.ops.insert(post.token, op));
+        self.table.posted(post.token, op, post.sources());
         Ok(())
     }
 
@@ -62,7 +75,7 @@ impl<M: lib::Threading> Foreign<M> {
         };
         match done {
             Ok(op) => {
-                self.table.with(|t| t.ops.insert(token, op));
+                self.table.posted(post.token, op, post.sources());
                 Ok(())
             }
             Err((claim, error)) => {
@@ -71,6 +84,16 @@ impl<M: lib::Threading> Foreign<M> {
             }
         }
     }
+}
+
+/// Makes a call with a copy of these bytes, which are free when it returns: whoever still uses them
+/// shows.
+pub(super) fn overwritten(bytes: &[u8], call: impl FnOnce(&[u8]) -> lib::Result<()>) -> Result<()> {
+    let mut copy = Buf::from(bytes);
+    let done = call(&copy);
+    copy.fill(OVERWRITTEN);
+    black_box(&copy);
+    Ok(done?)
 }
 
 /// The call without flags, on one buffer.

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
+use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ripstop_core::Address;
@@ -7,7 +8,7 @@ use ripstop_foreign::Close as _;
 use ripstop_types::{AddrFormat, Errno};
 
 use super::refused;
-use crate::subject::{Completion, Error, Fid, Result, Token};
+use crate::subject::{Completion, Error, Fid, OVERWRITTEN, Result, Token};
 
 /// An open object of the library.
 pub(super) enum Object<M: lib::Threading> {
@@ -100,6 +101,13 @@ pub(super) fn close_ep<M: lib::Threading>(
         .map_err(|(o, e)| (Arc::new(RwLock::new(o)), e.into()))
 }
 
+/// An operation that was posted, and how many of its buffers it only reads.
+#[derive(Clone, Copy)]
+pub(super) struct Posted {
+    pub(super) op: lib::OpId,
+    pub(super) sources: usize,
+}
+
 /// Everything opened and posted so far.
 pub(super) struct Table<M: lib::Threading>(Mutex<Inner<M>>);
 
@@ -110,7 +118,7 @@ pub(super) struct Inner<M: lib::Threading> {
     pub(super) infos: Vec<Arc<lib::Info>>,
     pub(super) requests: HashMap<usize, lib::ConnReq<M>>,
     pub(super) requests_seen: usize,
-    pub(super) ops: HashMap<Token, lib::OpId>,
+    pub(super) ops: HashMap<Token, Posted>,
     pub(super) claims: HashMap<Token, lib::Claim>,
     pub(super) works: Vec<lib::WorkId>,
 }
@@ -132,6 +140,11 @@ impl<M: lib::Threading> Table<M> {
 
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut Inner<M>) -> R) -> R {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes an operation that was posted, which only reads its first buffers.
+    pub(super) fn posted(&self, token: Token, op: lib::OpId, sources: usize) {
+        self.with(|t| t.ops.insert(token, Posted { op, sources }));
     }
 
     pub(super) fn insert(&self, object: Object<M>, format: AddrFormat) -> Fid {
@@ -210,10 +223,24 @@ impl<M: lib::Threading> Table<M> {
     pub(super) fn completion(&self, from: lib::Completion) -> Completion {
         let token = from.op.map(|_| from.token);
         let (mut bufs, mut piece) = (Vec::new(), None);
+        let posted = self.with(|t| t.ops.get(&from.token).copied());
+        let sources = posted
+            .filter(|posted| Some(posted.op) == from.op)
+            .map_or(0, |posted| posted.sources);
+        let mut take = |at: usize, mut buf: lib::Buf| {
+            if at < sources {
+                buf.fill(OVERWRITTEN);
+            }
+            bufs.push(black_box(buf).to_vec());
+        };
         match from.returned {
             lib::Returned::Nothing => {}
-            lib::Returned::Buf(buf) => bufs.push(buf.to_vec()),
-            lib::Returned::Bufs(all) => bufs.extend(all.iter().map(|b| b.to_vec())),
+            lib::Returned::Buf(buf) => take(0, buf),
+            lib::Returned::Bufs(all) => {
+                for (at, buf) in all.into_iter().enumerate() {
+                    take(at, buf);
+                }
+            }
             lib::Returned::Piece { bytes, released } => {
                 piece = Some(bytes);
                 bufs.extend(released.map(|b| b.to_vec()));

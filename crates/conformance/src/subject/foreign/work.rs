@@ -49,7 +49,7 @@ impl<M: lib::Threading> Foreign<M> {
             table::read(&ep).trigger(call, (&cntr, value), (bufs, post.token))
         });
         let op = op.map_err(lib::Error::from)?;
-        self.table.with(|t| t.ops.insert(post.token, op));
+        self.table.posted(post.token, op, post.sources());
         Ok(())
     }
 
@@ -72,7 +72,7 @@ impl<M: lib::Threading> Foreign<M> {
                     ep.queue_work(&domain, call, at, done.as_ref(), (bufs, post.token))
                 });
                 let (op, work) = queued.map_err(lib::Error::from)?;
-                self.table.with(|t| t.ops.insert(post.token, op));
+                self.table.posted(post.token, op, post.sources());
                 work
             }
         };

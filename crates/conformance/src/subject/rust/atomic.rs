@@ -6,7 +6,9 @@ use ripstop_types::{AtomicOp, Datatype, Flags};
 
 use super::open::{parked, rma_iov};
 use super::{Kind, Rust, of};
-use crate::subject::{Atomic, Error, Fid, Inject, Kind as PostKind, Post, Remote, Result};
+use crate::subject::{
+    Atomic, Error, Fid, Inject, Kind as PostKind, OVERWRITTEN, Post, Remote, Result,
+};
 
 /// A datatype and an operation by their numbers, which are all that a typed interface can say.
 pub(super) fn known((datatype, op): (u32, u32)) -> Result<(Datatype, AtomicOp)> {
@@ -25,7 +27,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let mut bufs = parked(post);
         let extra = atomic.compare.iter().chain(&atomic.result);
         bufs.extend(extra.map(|b| Parked::park(b.clone())));
-        let (context, lent) = self.table.lend(fid, post.token, bufs);
+        let (context, lent) = self.table.lend(fid, post.token, post.sources(), bufs);
         let (operand, rest) = lent.split_at(post.bufs.len());
         let (compare, result) = rest.split_at(atomic.compare.len());
         let remote: Vec<_> = post.remote.iter().map(rma_iov).collect();
@@ -45,7 +47,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             context,
             flags,
         };
-        of("atomic", ep.atomic(operand, &call)).inspect_err(|_| self.table.forget(context))
+        self.posted(context, post, of("atomic", ep.atomic(operand, &call)))
     }
 
     pub(super) fn do_inject_atomic(
@@ -59,7 +61,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let (datatype, op) = known(what)?;
         let parked = Parked::park(inject.bytes.to_vec());
         let done = ep.inject_atomic(parked.buf(), datatype, op, rma_iov(&to), inject.addr);
-        parked.unpark().fill(0xee);
+        parked.unpark().fill(OVERWRITTEN);
         of("inject_atomic", done)
     }
 }

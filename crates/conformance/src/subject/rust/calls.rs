@@ -380,6 +380,10 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         self.do_inject(ep, inject)
     }
 
+    fn overwrite(&self, ep: Fid, token: Token) -> Result<()> {
+        self.do_overwrite(ep, token)
+    }
+
     fn peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()> {
         self.do_peek(ep, post, flags)
     }

@@ -89,7 +89,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let (datatype, op) = datatype.zip(op).ok_or(UNKNOWN)?;
         let bufs = [&call.input, &call.result];
         let bufs = bufs.map(|bytes| Parked::park(bytes.clone()));
-        let (context, lent) = self.table.lend(fid, call.token, bufs.into());
+        let (context, lent) = self.table.lend(fid, call.token, 1, bufs.into());
         let buf = |at: usize| lent.get(at).copied().unwrap_or(UserBuf::EMPTY);
         let core = CollCall {
             coll: call.coll,

@@ -9,13 +9,13 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{EventQueue, FidToken, Info};
 use ripstop_mem::Parked;
-use ripstop_types::{Errno, Flags, RmaIov, WaitObj};
+use ripstop_types::{Context, Errno, Flags, RmaIov, WaitObj};
 
 use super::table::{Bytes, Memory, Object, Queue};
 use super::{Kind, Rust, of, refused};
 use crate::subject::{
-    AvAttr, Claimed, CqAttr, Direction, Error, Fid, Inject, Kind as PostKind, MrAttr, Post, Remote,
-    Result, Token,
+    AvAttr, Claimed, CqAttr, Direction, Error, Fid, Inject, Kind as PostKind, MrAttr, OVERWRITTEN,
+    Post, Remote, Result, Token,
 };
 
 /// What an object is called in events.
@@ -272,14 +272,16 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let ep = self.table.ep(ep)?;
         let parked = Parked::park(inject.bytes.to_vec());
         let done = ep.inject_write(parked.buf(), rma_iov(&to), inject.data, inject.addr);
-        parked.unpark().fill(0xee);
+        parked.unpark().fill(OVERWRITTEN);
         of("inject_write", done)
     }
 
     /// Posts a read or write of a peer's memory.
     fn do_rma(&self, fid: Fid, post: &Post) -> Result<()> {
         let ep = self.table.ep(fid)?;
-        let (context, iov) = self.table.lend(fid, post.token, parked(post));
+        let (context, iov) = self
+            .table
+            .lend(fid, post.token, post.sources(), parked(post));
         let remote: Vec<_> = post.remote.iter().map(rma_iov).collect();
         let call = RmaCall {
             remote: &remote,
@@ -295,7 +297,24 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             PostKind::Read => ep.read(&iov, &call),
             _ => ep.write(&iov, &call),
         };
-        of(call_name(post.kind), posted).inspect_err(|_| self.table.forget(context))
+        self.posted(context, post, of(call_name(post.kind), posted))
+    }
+
+    /// What becomes of the buffers when the call has returned.
+    pub(super) fn posted(&self, context: Context, post: &Post, done: Result<()>) -> Result<()> {
+        match &done {
+            Ok(()) if post.injects() => self.table.overwrite(context),
+            Ok(()) => {}
+            Err(_) => self.table.forget(context),
+        }
+        done
+    }
+
+    pub(super) fn do_overwrite(&self, ep: Fid, token: Token) -> Result<()> {
+        let context = self.table.context(ep, token);
+        self.table
+            .overwrite(context.ok_or(Error::Missing("overwrite what has ended"))?);
+        Ok(())
     }
 
     pub(super) fn do_post(&self, ep: Fid, post: &Post) -> Result<()> {
@@ -306,7 +325,9 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             return self.do_atomic(ep, post, atomic);
         }
         let object = self.table.get(ep)?;
-        let (context, iov) = self.table.lend(ep, post.token, parked(post));
+        let (context, iov) = self
+            .table
+            .lend(ep, post.token, post.sources(), parked(post));
         let flags = post.flags.map(|flags| match post.data {
             Some(_) => flags | Flags::REMOTE_CQ_DATA,
             None => flags,
@@ -331,7 +352,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             };
             ep.send(send_kind(tag), &iov, post.data, post.addr, context, flags)
         };
-        of(call_name(post.kind), posted).inspect_err(|_| self.table.forget(context))
+        self.posted(context, post, of(call_name(post.kind), posted))
     }
 
     pub(super) fn do_inject(&self, ep: Fid, inject: Inject<'_>) -> Result<()> {
@@ -340,13 +361,13 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let kind = send_kind(inject.tag);
         let done = ep.inject(kind, parked.buf(), inject.data, inject.addr);
         // The buffer is free when the call returns: whoever still uses it shows.
-        parked.unpark().fill(0xee);
+        parked.unpark().fill(OVERWRITTEN);
         of("inject", done)
     }
 
     pub(super) fn do_peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()> {
         let object = self.table.get(ep)?;
-        let (context, _) = self.table.lend(ep, post.token, Vec::new());
+        let (context, _) = self.table.lend(ep, post.token, 0, Vec::new());
         if flags.contains(Flags::CLAIM) {
             self.table.set_claims(context);
         }
@@ -368,7 +389,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let context = self.table.take_claim(fid, claimed.0);
         let context = context.ok_or(Error::Missing("claim what no peek has claimed"))?;
         let (token, bufs) = (post.token, parked(post));
-        let iov = self.table.lend_again(context, fid, token, bufs);
+        let iov = self.table.lend_again(context, fid, token, 0, bufs);
         let kind = RecvKind::Tagged {
             tag: post.tag,
             ignore: post.ignore,

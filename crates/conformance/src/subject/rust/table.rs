@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ripstop_core::EventQueue;
 use ripstop_core::av::set::AvSet;
 use ripstop_core::provider::{Counter as _, Domain, Fabric};
-use ripstop_mem::{Parked, UserBuf, copy_in};
+use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_os::SharedBuf;
 use ripstop_types::{self as types, Context, Flags};
 
-use crate::subject::{Completion, Error, Fid, Result, Token};
+use crate::subject::{Completion, Error, Fid, OVERWRITTEN, Result, Token};
 
 /// A completion queue, and whether its blocking reads name a number of entries.
 pub(super) struct Queue<D: Domain> {
@@ -142,6 +142,8 @@ struct Op {
     token: Token,
     /// Lent to the operation; given back with its last completion.
     bufs: Vec<Parked>,
+    /// How many of them it only reads.
+    sources: usize,
     multi: bool,
     /// It looks for a message to claim.
     claims: bool,
@@ -242,13 +244,21 @@ impl<F: Fabric, D: Domain> Table<F, D> {
 
     /// Keeps the buffers of an operation that is about to be posted: its context, and where
     /// the buffers are.
-    pub(super) fn lend(&self, ep: Fid, token: Token, bufs: Vec<Parked>) -> (Context, Vec<UserBuf>) {
+    ///
+    /// It only reads the first `sources` of them.
+    pub(super) fn lend(
+        &self,
+        ep: Fid,
+        token: Token,
+        sources: usize,
+        bufs: Vec<Parked>,
+    ) -> (Context, Vec<UserBuf>) {
         // Tokens are the case's own, and threads may use the same: contexts are unique.
         let context = self.with(|t| {
             t.contexts += 1;
             t.contexts
         });
-        let iov = self.lend_again(context, ep, token, bufs);
+        let iov = self.lend_again(context, ep, token, sources, bufs);
         (context, iov)
     }
 
@@ -258,6 +268,7 @@ impl<F: Fabric, D: Domain> Table<F, D> {
         context: Context,
         ep: Fid,
         token: Token,
+        sources: usize,
         bufs: Vec<Parked>,
     ) -> Vec<UserBuf> {
         let lent = bufs.iter().map(Parked::buf).collect();
@@ -265,6 +276,7 @@ impl<F: Fabric, D: Domain> Table<F, D> {
             ep,
             token,
             bufs,
+            sources,
             multi: false,
             claims: false,
         };
@@ -286,6 +298,20 @@ impl<F: Fabric, D: Domain> Table<F, D> {
         self.with(|t| {
             if let Some(op) = t.ops.get_mut(&context) {
                 op.claims = true;
+            }
+        });
+    }
+
+    /// Overwrites what an operation reads, if it has not ended.
+    pub(super) fn overwrite(&self, context: Context) {
+        self.with(|t| {
+            let op = t.ops.get(&context);
+            for buf in op
+                .into_iter()
+                .flat_map(|op| op.bufs.iter().take(op.sources))
+            {
+                let bytes = vec![OVERWRITTEN; buf.buf().len()];
+                copy_out(buf.buf(), &bytes);
             }
         });
     }
@@ -328,6 +354,9 @@ impl<F: Fabric, D: Domain> Table<F, D> {
             }
             if !op.multi || failed || from.flags.contains(Flags::MULTI_RECV) {
                 bufs.extend(op.bufs.drain(..).map(Parked::unpark));
+                for source in bufs.iter_mut().take(op.sources) {
+                    source.fill(OVERWRITTEN);
+                }
             }
             if op.claims && !failed {
                 t.claimed.insert((op.ep, op.token), from.context);

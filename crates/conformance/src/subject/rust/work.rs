@@ -31,7 +31,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
                 Some((atomic, known((atomic.datatype, atomic.op))?))
             }
         };
-        let (context, iov) = self.table.lend(ep, post.token, bufs);
+        let (context, iov) = self.table.lend(ep, post.token, post.sources(), bufs);
         let mut flags = post.flags.unwrap_or_default();
         if post.data.is_some() {
             flags |= Flags::REMOTE_CQ_DATA;

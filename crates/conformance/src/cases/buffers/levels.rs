@@ -1,0 +1,220 @@
+//! What a completion of each level gives back, and a counter.
+
+use ripstop_types::{Errno, Flags, WaitObj};
+
+use super::{LOOKS, What, apart, arrives, lands, lengths};
+use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::rig::{A, B, Rig, Spec, pattern};
+use crate::subject::{Fid, Post, Token};
+
+pub(super) const CASES: &[Case] = &[
+    Case::both(
+        "fi_msg/completion_gives_back",
+        "messages of every length arrive as they were when their completion of any level was read",
+        |cx| messages(cx, What::Msg),
+    )
+    .within(30),
+    Case::both(
+        "fi_tagged/completion_gives_back",
+        "tagged messages of every length arrive as they were when their completion of any level \
+         was read",
+        |cx| messages(cx, What::Tagged),
+    )
+    .within(30),
+    Case::both(
+        "fi_rma/completion_gives_back",
+        "writes of every length arrive as they were when their completion of any level was read",
+        writes,
+    )
+    .within(30),
+    Case::both(
+        "fi_msg/count_gives_back",
+        "messages without a completion arrive as they were when they were counted",
+        |cx| counted(cx, What::Msg),
+    ),
+    Case::both(
+        "fi_tagged/count_gives_back",
+        "tagged messages without a completion arrive as they were when they were counted",
+        |cx| counted(cx, What::Tagged),
+    ),
+    Case::both(
+        "fi_rma/count_gives_back",
+        "writes without a completion arrive as they were when they were counted",
+        counted_writes,
+    ),
+];
+
+/// The levels of a completion; that of the endpoint first.
+const LEVELS: [Option<Flags>; 5] = [
+    None,
+    Some(Flags::INJECT_COMPLETE),
+    Some(Flags::TRANSMIT_COMPLETE),
+    Some(Flags::DELIVERY_COMPLETE),
+    Some(Flags::MATCH_COMPLETE),
+];
+
+/// Posts with a level, if it is offered.
+fn put(rig: &Rig<'_>, post: Post, level: Option<Flags>) -> Step<Option<Token>> {
+    let post = match level {
+        Some(level) => post.flags(level),
+        None => post,
+    };
+    let refusals = [Errno::EINVAL, Errno::EBADFLAGS, Errno::EOPNOTSUPP];
+    rig.until("a full queue takes another operation", || {
+        match rig.try_post(A, post.clone()) {
+            Ok(token) => Ok(Some(Some(token))),
+            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
+            // `fi_cq`(3): many providers may not support it.
+            Err(e)
+                if level == Some(Flags::MATCH_COMPLETE)
+                    && refusals.iter().any(|errno| e.is(*errno)) =>
+            {
+                Ok(Some(None))
+            }
+            Err(e) => Err(e.into()),
+        }
+    })
+}
+
+/// Looks for a completion of A while B does nothing: whether it came.
+fn early(rig: &Rig<'_>, token: Token) -> Step<bool> {
+    for _ in 0..LOOKS {
+        rig.pump_side(A)?;
+        if rig.take_done(A, token).is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn messages(cx: &Cx<'_>, what: What) -> Outcome {
+    for spec in [what.spec(), apart(what.spec())] {
+        let rig = Rig::open(cx, &spec)?;
+        rig.exchange(A, B, b"first")?;
+        for level in LEVELS {
+            for (seed, len) in (1..).zip(lengths(&rig.info)) {
+                let bytes = pattern(len, seed);
+                for is_posted in [true, false] {
+                    let posted = match is_posted {
+                        true => Some(rig.post(B, what.recv(len))?),
+                        false => None,
+                    };
+                    let Some(send) = put(&rig, what.send(&bytes), level)? else {
+                        // Nobody fills it.
+                        if let Some(recv) = posted {
+                            rig.s.cancel(rig.sides[B].ep, recv)?;
+                            rig.failed(B, recv)?;
+                        }
+                        break;
+                    };
+                    let is_done = early(&rig, send)?;
+                    let recv = match posted {
+                        Some(recv) => recv,
+                        None => rig.post(B, what.recv(len))?,
+                    };
+                    if !is_done {
+                        rig.done(A, send)?;
+                    }
+                    arrives(&rig, recv, &bytes)?;
+                }
+            }
+        }
+        rig.quiet()?;
+        rig.close()?;
+    }
+    Ok(())
+}
+
+fn writes(cx: &Cx<'_>) -> Outcome {
+    for spec in [Spec::rma(), apart(Spec::rma())] {
+        let rig = Rig::open(cx, &spec)?;
+        rig.exchange(A, B, b"first")?;
+        let lengths = lengths(&rig.info).into_iter().filter(|len| *len > 0);
+        for (seed, len) in (1..).zip(lengths) {
+            let access = Flags::REMOTE_READ | Flags::REMOTE_WRITE;
+            let target = rig.expose(B, &vec![0; len], access)?;
+            for (turn, level) in LEVELS.into_iter().enumerate() {
+                let bytes = pattern(len, seed + turn);
+                let post = Post::write(&bytes[..], target.at(0, len));
+                let Some(write) = put(&rig, post, level)? else {
+                    continue;
+                };
+                if !early(&rig, write)? {
+                    rig.done(A, write)?;
+                }
+                lands(&rig, &target, &bytes)?;
+            }
+            rig.revoke(&target)?;
+        }
+        rig.quiet()?;
+        rig.close()?;
+    }
+    Ok(())
+}
+
+/// Waits until a counter has counted another one, B doing nothing as long as it is not needed.
+fn counts(rig: &Rig<'_>, cntr: Fid, value: u64) -> Outcome {
+    for _ in 0..LOOKS {
+        rig.pump_side(A)?;
+        if rig.s.cntr_read(cntr)? >= value {
+            return Ok(());
+        }
+    }
+    rig.until("a count of the operation", || {
+        Ok((rig.s.cntr_read(cntr)? >= value).then_some(()))
+    })
+}
+
+fn counted(cx: &Cx<'_>, what: What) -> Outcome {
+    let rig = Rig::open(
+        cx,
+        &Spec {
+            counters: Some(WaitObj::None),
+            selective: Flags::SEND,
+            ..apart(what.spec())
+        },
+    )?;
+    let cntr = rig.sides[A].tx_cntr;
+    let cntr = cntr.ok_or_else(|| Stop::fail("the suite opened no counters"))?;
+    let ep = rig.sides[A].ep;
+    let mut value = 0;
+    for (seed, len) in (1..).zip(lengths(&rig.info)) {
+        let bytes = pattern(len, seed);
+        let recv = rig.post(B, what.recv(len))?;
+        let send = rig.post(A, what.send(&bytes))?;
+        value += 1;
+        counts(&rig, cntr, value)?;
+        rig.s.overwrite(ep, send)?;
+        arrives(&rig, recv, &bytes)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+fn counted_writes(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(
+        cx,
+        &Spec {
+            rma_counters: true,
+            selective: Flags::SEND,
+            ..apart(Spec::rma())
+        },
+    )?;
+    let cntr = rig.sides[A].rma_cntrs.map(|cntrs| cntrs.writes);
+    let cntr = cntr.ok_or_else(|| Stop::fail("the suite opened no counters"))?;
+    let ep = rig.sides[A].ep;
+    let mut value = 0;
+    for (seed, len) in (1..).zip(lengths(&rig.info)) {
+        let bytes = pattern(len.max(1), seed);
+        let access = Flags::REMOTE_READ | Flags::REMOTE_WRITE;
+        let target = rig.expose(B, &vec![0; bytes.len()], access)?;
+        let write = rig.post(A, Post::write(&bytes[..], target.at(0, bytes.len())))?;
+        value += 1;
+        counts(&rig, cntr, value)?;
+        rig.s.overwrite(ep, write)?;
+        lands(&rig, &target, &bytes)?;
+        rig.revoke(&target)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
