@@ -1,6 +1,6 @@
 //! The committed lists: what must pass, and where the C library differs.
 //!
-//! `required/PROVIDER[-domain][-rust].txt` names the cases that must pass, one id a line. A case
+//! `required/PROVIDER[-domain][-rust][-apart].txt` names the cases that must pass, one id a line. A case
 //! that passes and is not in it fails the run too, so the list only grows.
 //!
 //! `inapplicable.toml` says which cases are none for a provider, a threading level or a way in, as
@@ -123,6 +123,8 @@ pub struct Lists {
     pub inapplicable: Vec<Inapplicable>,
     /// Whether all that required cases need is said to be there: the environment has `CI=true`.
     pub is_ci: bool,
+    /// Each side is in a process of its own: what is not offered then is none of these cases.
+    pub is_apart: bool,
 }
 
 fn folder() -> PathBuf {
@@ -140,7 +142,11 @@ fn list_name(plan: &Plan) -> String {
         Way::Library(_) => "",
         Way::Rust => "-rust",
     };
-    format!("{provider}{threading}{way}.txt")
+    let apart = match plan.apart {
+        true => "-apart",
+        false => "",
+    };
+    format!("{provider}{threading}{way}{apart}.txt")
 }
 
 impl Lists {
@@ -191,6 +197,7 @@ impl Lists {
             required,
             differences,
             inapplicable,
+            is_apart: plan.apart,
             is_ci: env::var_os("CI").is_some_and(|ci| ci == "true" || ci == "1"),
         })
     }
@@ -199,8 +206,11 @@ impl Lists {
     #[must_use]
     pub fn inapplicable(&self, id: &str) -> Option<&str> {
         let mut entries = self.inapplicable.iter();
-        let entry = entries.find(|entry| matches(&entry.cases, id))?;
-        Some(&entry.why)
+        match entries.find(|entry| matches(&entry.cases, id)) {
+            Some(entry) => Some(&entry.why),
+            None if self.is_apart => Some("its sides share something, or it has one side only"),
+            None => None,
+        }
     }
 
     /// Whether a case must pass.

@@ -38,6 +38,10 @@ struct Options {
     /// Run only cases whose id contains this text; may be given several times.
     #[arg(long, value_name = "TEXT")]
     filter: Vec<String>,
+    /// Each side of a case in a process of its own: the cases whose sides share nothing but the
+    /// network or the memory of the machine.
+    #[arg(long, conflicts_with = "reference")]
+    apart: bool,
     /// Cases at a time; by default one per processor.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -71,6 +75,9 @@ struct Options {
     /// Run this one case in this process.
     #[arg(long, hide = true, value_name = "ID")]
     case: Option<String>,
+    /// Serve as the process of this side.
+    #[arg(long, hide = true, value_name = "N")]
+    side: Option<usize>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -113,6 +120,7 @@ impl Options {
             jobs: self.jobs.unwrap_or_else(run::processors).max(1),
             repeat: self.repeat.max(1),
             slow: self.slow.max(1),
+            apart: self.apart,
         }
     }
 }
@@ -122,6 +130,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let plan = options.plan();
     if let Some(id) = &options.case {
         return Ok(run::child(&plan, id));
+    }
+    if let Some(side) = options.side {
+        return Ok(run::side(&plan, side));
     }
     if options.list {
         for (id, case) in run::selected(&plan) {

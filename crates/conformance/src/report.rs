@@ -103,7 +103,12 @@ impl Report {
         };
         let setup = &plan.setup;
         Self {
-            title: format!("{} on {way}, {:?}", setup.provider, setup.threading),
+            title: format!(
+                "{} on {way}, {:?}{}",
+                setup.provider,
+                setup.threading,
+                if plan.apart { ", sides apart" } else { "" }
+            ),
             rows: results.into_iter().map(|r| judge(lists, r)).collect(),
         }
     }

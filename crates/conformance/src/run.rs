@@ -5,7 +5,7 @@ use std::env;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt as _;
 use std::panic;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::case::{self, Case, Cx, Outcome, Stop};
 use crate::cases;
 use crate::pace;
+use crate::subject::apart::{self, Apart};
 use crate::subject::foreign::Foreign;
 use crate::subject::rust::{Rust, Safe, Serial};
 use crate::subject::{Setup, Subject};
@@ -30,6 +31,9 @@ use crate::subject::{Setup, Subject};
 /// The most that the bound of a rule about time is multiplied by, on whatever machine: a bound that is
 /// doubled still tells what is promised, 5 s, from what is not.
 const TIMED_SLOW: u32 = 2;
+
+/// The most that a case may take which is tried with its sides apart.
+const MOST_APART: Duration = Duration::from_secs(20);
 
 /// How an implementation is reached.
 #[derive(Clone, Debug)]
@@ -57,6 +61,8 @@ pub struct Plan {
     pub repeat: usize,
     /// Factor on every bound.
     pub slow: u32,
+    /// Each side of a case is in a process of its own.
+    pub apart: bool,
 }
 
 /// How a case ended.
@@ -99,6 +105,11 @@ pub fn selected(plan: &Plan) -> Vec<(String, Case)> {
     for case in cases::all() {
         for ep_type in plan.eps.iter().filter(|e| case.eps.includes(**e)) {
             let id = case::id(*ep_type, case.name);
+            // What is promised of times is tried without a process in between, and what takes long
+            // takes longer with one.
+            if plan.apart && (case.is_timed || case.limit > MOST_APART) {
+                continue;
+            }
             if plan.filter.is_empty() || plan.filter.iter().any(|f| id.contains(f)) {
                 selected.push((id, case));
             }
@@ -155,7 +166,7 @@ pub fn all(plan: &Plan, wanted: impl Fn(&str) -> bool, progress: bool) -> anyhow
 }
 
 /// Runs a case as often as asked; the first run that does not pass counts.
-fn repeatedly(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
+fn repeatedly(plan: &Plan, exe: &Path, id: &str, case: &Case) -> Ran {
     let mut ran = once(plan, exe, id, case);
     for turn in 1..plan.repeat {
         if ran.ending != Ending::Passed {
@@ -170,25 +181,22 @@ fn repeatedly(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
 }
 
 /// Runs a case in a process of its own.
-fn once(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
+fn once(plan: &Plan, exe: &Path, id: &str, case: &Case) -> Ran {
     let start = Instant::now();
     let slow = match case.is_timed {
         true => plan.slow.min(TIMED_SLOW),
         false => plan.slow,
     };
-    let mut command = Command::new(exe);
+    let mut command = again(plan, exe);
     command
-        .args(["--case", id, "--provider", &plan.setup.provider])
-        .args(["--threading", level(plan.setup.threading)])
-        .args(["--slow", &slow.to_string()])
+        .args(["--case", id, "--slow", &slow.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    if plan.apart {
+        command.arg("--apart");
+    }
     command.envs(case.params.iter().copied());
-    match &plan.way {
-        Way::Library(path) => command.arg("--lib").arg(path),
-        Way::Rust => command.arg("--rust"),
-    };
     let ending = match command.spawn() {
         Ok(child) => watch(child, case.limit * slow),
         Err(e) => Ending::Failed(format!("the case's process did not start: {e}")),
@@ -199,6 +207,19 @@ fn once(plan: &Plan, exe: &PathBuf, id: &str, case: &Case) -> Ran {
         ending,
         took: start.elapsed(),
     }
+}
+
+/// This program again, on what the plan says.
+fn again(plan: &Plan, exe: &Path) -> Command {
+    let mut command = Command::new(exe);
+    command
+        .args(["--provider", &plan.setup.provider])
+        .args(["--threading", level(plan.setup.threading)]);
+    match &plan.way {
+        Way::Library(path) => command.arg("--lib").arg(path),
+        Way::Rust => command.arg("--rust"),
+    };
+    command
 }
 
 fn level(threading: Threading) -> &'static str {
@@ -296,7 +317,25 @@ pub fn child(plan: &Plan, id: &str) -> ExitCode {
     }
 }
 
-/// Runs a case with a provider of the Rust object model.
+/// Serves as the process of a side until the case ends, for endpoints of the plan's first type.
+#[must_use]
+pub fn side(plan: &Plan, side: usize) -> ExitCode {
+    let ep_type = plan.eps.first().copied().unwrap_or(EpType::Rdm);
+    let served = on_subject(plan, ep_type, |s, _| apart::serve(s, side));
+    match served {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(e)) => {
+            eprintln!("the process of a side: {e}");
+            ExitCode::FAILURE
+        }
+        Err(e) => {
+            eprintln!("the process of a side: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Uses a provider of the Rust object model.
 macro_rules! in_rust {
     ($provider:expr, $threading:expr, $ep_type:expr, $body:expr) => {
         // Connected endpoints always lock.
@@ -309,6 +348,42 @@ macro_rules! in_rust {
             $body(s, threads)
         }
     };
+}
+
+/// The implementation where several threads may use it.
+type Threads = Option<&'static (dyn Subject + Sync)>;
+
+/// Opens the way into the implementation of a plan, for endpoints of a type. It stays open: a case
+/// that failed may have left the library in any state, so the process ends without closing what is
+/// open.
+fn on_subject<T>(
+    plan: &Plan,
+    ep_type: EpType,
+    body: impl FnOnce(&'static dyn Subject, Threads) -> T,
+) -> anyhow::Result<T> {
+    match (&plan.way, plan.setup.threading) {
+        (Way::Library(path), Threading::Safe) => {
+            let library = Library::open_unguarded(path)?;
+            let s = Box::leak(Box::new(Foreign::<Shared>::new(library)));
+            Ok(body(s, Some(s)))
+        }
+        (Way::Library(path), _) => {
+            let library = Library::open_unguarded(path)?;
+            let s = Box::leak(Box::new(Foreign::<Single>::new(library)));
+            Ok(body(s, None))
+        }
+        (Way::Rust, threading) => {
+            // The registry reads the parameters of the core first, those of logging among them.
+            let _ready = registry();
+            match plan.setup.provider.as_str() {
+                "tcp" => Ok(in_rust!(TcpProvider::new(), threading, ep_type, body)),
+                "shm" => Ok(in_rust!(ShmProvider::new(), threading, ep_type, body)),
+                other => anyhow::bail!(
+                    "the Rust object model has no provider {other}; it has tcp and shm"
+                ),
+            }
+        }
+    }
 }
 
 fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
@@ -328,31 +403,22 @@ fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
         panic::catch_unwind(panic::AssertUnwindSafe(|| (case.body)(&cx)))
             .unwrap_or_else(|_| Err(Stop::Fail("the case panicked".to_owned())))
     };
-    // A case that failed may have left the library in any state: the process ends without
-    // closing what is open.
-    match (&plan.way, plan.setup.threading) {
-        (Way::Library(path), Threading::Safe) => {
-            let s = Box::leak(Box::new(Foreign::<Shared>::new(Library::open_unguarded(
-                path,
-            )?)));
-            Ok(body(s, Some(s)))
-        }
-        (Way::Library(path), _) => {
-            let s = Box::leak(Box::new(Foreign::<Single>::new(Library::open_unguarded(
-                path,
-            )?)));
-            Ok(body(s, None))
-        }
-        (Way::Rust, threading) => {
-            // The registry reads the parameters of the core first, those of logging among them.
-            let _ready = registry();
-            match plan.setup.provider.as_str() {
-                "tcp" => Ok(in_rust!(TcpProvider::new(), threading, ep_type, body)),
-                "shm" => Ok(in_rust!(ShmProvider::new(), threading, ep_type, body)),
-                other => anyhow::bail!(
-                    "the Rust object model has no provider {other}; it has tcp and shm"
-                ),
-            }
-        }
+    if !plan.apart {
+        return on_subject(plan, ep_type, |s, threads| body(s, threads));
     }
+    let exe = env::current_exe().context("cannot find this program to start it again")?;
+    let start = |side: usize| {
+        let mut command = again(plan, &exe);
+        command.args(["--ep", case::ep_name(ep_type)]);
+        command.args(["--side", &side.to_string()]);
+        command
+    };
+    on_subject(plan, ep_type, |s, _| {
+        let apart = Apart::new(s, &start);
+        body(&apart, None)?;
+        match apart.is_apart() {
+            true => Ok(()),
+            false => Err(Stop::not_offered("there is nothing in a second process")),
+        }
+    })
 }

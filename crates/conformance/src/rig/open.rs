@@ -133,13 +133,15 @@ pub(super) fn rig<'a>(cx: &Cx<'a>, spec: &Spec) -> Step<Rig<'a>> {
 /// The two sides of reliable datagram endpoints.
 fn addressed(rig: &mut Rig<'_>, spec: &Spec, domain: Fid) -> Step<()> {
     for side in [A, B] {
-        let domain = match (side, spec.two_domains) {
-            (B, true) => rig.s.domain(rig.fabric, &rig.info)?,
+        let is_apart = rig.s.place(side);
+        let domain = match side {
+            B if spec.two_domains || is_apart => rig.s.domain(rig.fabric, &rig.info)?,
             _ => domain,
         };
         let side = rig.add(spec, domain)?;
         rig.sides.push(side);
     }
+    rig.s.place(A);
     for (side, peer) in [(A, B), (B, A)] {
         let name = rig.sides[peer].name.clone();
         rig.sides[side].peer = rig.insert(side, name.as_ref())?;
@@ -312,7 +314,7 @@ impl Rig<'_> {
     /// Failed when something does not open or the call is refused.
     #[track_caller]
     pub fn dial(&mut self, spec: &Spec, to: &Address, data: &[u8]) -> Step<usize> {
-        let domain = self.domain(spec, &self.info.clone())?;
+        let domain = self.domain(A, spec, &self.info.clone())?;
         let mut side = self.prepare(spec, domain, &self.info)?;
         let eq = self.eqs[A];
         self.s.bind(side.ep, eq, Flags::empty())?;
@@ -330,7 +332,7 @@ impl Rig<'_> {
     /// Failed when something does not open or the call is refused.
     #[track_caller]
     pub fn answer(&mut self, spec: &Spec, request: &Info, data: &[u8]) -> Step<usize> {
-        let domain = self.domain(spec, request)?;
+        let domain = self.domain(B, spec, request)?;
         let mut side = self.prepare(spec, domain, request)?;
         let eq = self.eqs[B];
         self.s.bind(side.ep, eq, Flags::empty())?;
@@ -341,13 +343,17 @@ impl Rig<'_> {
         Ok(self.sides.len() - 1)
     }
 
-    /// The first side's domain, or one of its own where there is none or the spec says so.
+    /// The first side's domain, or one of its own where there is none, the spec says so, or sides
+    /// are apart.
     #[track_caller]
-    fn domain(&self, spec: &Spec, info: &Info) -> Step<Fid> {
-        match self.sides.first() {
-            Some(first) if !spec.two_domains => Ok(first.domain),
+    fn domain(&self, side: usize, spec: &Spec, info: &Info) -> Step<Fid> {
+        let is_apart = self.s.place(side);
+        let domain = match self.sides.first() {
+            Some(first) if !spec.two_domains && !is_apart => Ok(first.domain),
             _ => Ok(self.s.domain(self.fabric, info)?),
-        }
+        };
+        self.s.place(A);
+        domain
     }
 }
 
@@ -360,11 +366,12 @@ impl Rig<'_> {
 #[track_caller]
 pub fn listening<'a>(cx: &Cx<'a>, spec: &Spec) -> Step<(Rig<'a>, Address)> {
     let mut rig = bare(cx, spec)?;
-    rig.eqs = vec![
-        cx.s.eq(rig.fabric, spec.eq_wait)?,
-        cx.s.eq(rig.fabric, spec.eq_wait)?,
-    ];
+    for side in [A, B] {
+        cx.s.place(side);
+        rig.eqs.push(cx.s.eq(rig.fabric, spec.eq_wait)?);
+    }
     let (pep, name) = listener(cx.s, rig.fabric, &rig.info, rig.eqs[B])?;
+    cx.s.place(A);
     rig.pep = Some(pep);
     Ok((rig, name))
 }

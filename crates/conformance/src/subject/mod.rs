@@ -9,6 +9,7 @@ mod call;
 mod coll;
 mod post;
 
+pub mod apart;
 pub mod foreign;
 pub mod rust;
 
@@ -170,6 +171,12 @@ pub struct EqError {
 #[expect(missing_docs, reason = "the man pages document the calls")]
 pub trait Subject {
     fn about(&self) -> About;
+
+    /// What is opened in a fabric from now on belongs to this side of a case. Says whether sides are
+    /// apart: whether each is in a process of its own, so that nothing can be shared.
+    fn place(&self, _side: usize) -> bool {
+        false
+    }
 
     // fi_getinfo(3)
     fn getinfo(&self, query: &Query) -> Result<Vec<Info>>;

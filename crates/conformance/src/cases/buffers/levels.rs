@@ -13,20 +13,20 @@ pub(super) const CASES: &[Case] = &[
         "messages of every length arrive as they were when their completion of any level was read",
         |cx| messages(cx, What::Msg),
     )
-    .within(30),
+    .within(20),
     Case::both(
         "fi_tagged/completion_gives_back",
         "tagged messages of every length arrive as they were when their completion of any level \
          was read",
         |cx| messages(cx, What::Tagged),
     )
-    .within(30),
+    .within(20),
     Case::both(
         "fi_rma/completion_gives_back",
         "writes of every length arrive as they were when their completion of any level was read",
         writes,
     )
-    .within(30),
+    .within(20),
     Case::both(
         "fi_msg/count_gives_back",
         "messages without a completion arrive as they were when they were counted",

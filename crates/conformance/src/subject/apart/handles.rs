@@ -1,0 +1,116 @@
+//! What is known by a number where another process has it: objects, and what infos carry.
+
+use std::cell::{Cell, RefCell};
+
+use ripstop_core::{Handle, Info};
+
+use super::codec::{Put as _, Take};
+use crate::subject::{Fid, Query, Subject};
+
+/// The bits of an object's number above those that count objects of a process: the process.
+const SHIFT: u32 = 28;
+
+/// Where an answer of `fi_getinfo` comes from, so that another process can ask the same.
+pub(super) struct Offer {
+    /// What the implementation here has put into the info.
+    pub(super) here: Option<Handle>,
+    pub(super) query: Query,
+    pub(super) index: usize,
+}
+
+/// What the implementation in another process has put into an info.
+struct Kept {
+    process: u32,
+    number: usize,
+}
+
+/// Of a process that serves another: its number, and what it serves.
+#[derive(Clone, Copy)]
+struct Serving {
+    process: u32,
+    subject: &'static dyn Subject,
+}
+
+thread_local! {
+    static SERVING: Cell<Option<Serving>> = const { Cell::new(None) };
+    static KEPT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Says which process this is, before it serves.
+pub(super) fn serve(process: u32, subject: &'static dyn Subject) {
+    SERVING.set(Some(Serving { process, subject }));
+}
+
+/// The process that has an object.
+pub(super) fn process(fid: Fid) -> u32 {
+    fid.0 >> SHIFT
+}
+
+/// The number by which other processes know an object; 0 is none.
+pub(super) fn global(fid: Fid) -> Fid {
+    match SERVING.get() {
+        Some(serving) if fid.0 != 0 => Fid(fid.0 | serving.process << SHIFT),
+        _ => fid,
+    }
+}
+
+/// The number by which this process knows an object that is its own.
+pub(super) fn local(fid: Fid) -> Option<Fid> {
+    match SERVING.get() {
+        Some(serving) if process(fid) == serving.process => Some(Fid(fid.0 & ((1 << SHIFT) - 1))),
+        Some(_) => None,
+        None => Some(fid),
+    }
+}
+
+/// An info as the implementation here gave it.
+pub(super) fn here(info: &Info) -> Info {
+    let mut info = info.clone();
+    info.handle = handle_here(info.handle);
+    info
+}
+
+/// As [`here`], of what the info carries.
+pub(super) fn handle_here(handle: Option<Handle>) -> Option<Handle> {
+    match handle.as_ref().and_then(Handle::downcast::<Offer>) {
+        Some(offer) => offer.here.clone(),
+        None => handle,
+    }
+}
+
+pub(super) fn put(handle: &Handle, to: &mut Vec<u8>) {
+    if let Some(serving) = SERVING.get() {
+        let number = KEPT.with_borrow_mut(|kept| {
+            kept.push(handle.clone());
+            kept.len() - 1
+        });
+        (0_u8, serving.process, number).put(to);
+    } else if let Some(kept) = handle.downcast::<Kept>() {
+        (0_u8, kept.process, kept.number).put(to);
+    } else if let Some(offer) = handle.downcast::<Offer>() {
+        (1_u8, &offer.query, offer.index).put(to);
+    } else {
+        2_u8.put(to);
+    }
+}
+
+pub(super) fn take(from: &mut &[u8]) -> Option<Handle> {
+    match (u8::take(from)?, SERVING.get()) {
+        (0, None) => Some(Handle::new(Kept {
+            process: Take::take(from)?,
+            number: Take::take(from)?,
+        })),
+        (0, Some(serving)) if u32::take(from)? == serving.process => {
+            let number = usize::take(from)?;
+            KEPT.with_borrow(|kept| kept.get(number).cloned())
+        }
+        (1, Some(serving)) => {
+            let (query, index) = <(Query, usize)>::take(from)?;
+            let answers = serving.subject.getinfo(&query).ok()?;
+            let answer = answers.into_iter().nth(index)?;
+            // There is none in the object model of Rust: the info says all.
+            Some(answer.handle.unwrap_or(Handle::new(())))
+        }
+        _ => None,
+    }
+}
