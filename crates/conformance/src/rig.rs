@@ -20,7 +20,7 @@ use crate::subject::{
     Token,
 };
 
-pub use open::{bare, free, hints, listener, listening, of_provider, offer, prepare, query};
+pub use open::{Mesh, bare, free, hints, listener, listening, of_provider, offer, prepare, query};
 pub(crate) use port::free_port;
 pub use remote::{RmaCounters, Target};
 pub use spec::Spec;
@@ -367,6 +367,20 @@ impl<'a> Rig<'a> {
     #[track_caller]
     pub fn event_within(&self, bound: Duration, eq: Fid) -> Step<Happened> {
         self.until_within(bound, "an event", || Ok(self.take_event(eq)))
+    }
+
+    /// Waits for what happens next on any event queue of [`Rig::eqs`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::event`].
+    #[track_caller]
+    pub fn any_event(&self) -> Step<Happened> {
+        self.until("an event", || {
+            let mut events = self.events.borrow_mut();
+            let first = (!events.is_empty()).then(|| events.remove(0));
+            Ok(first.map(|(_, event)| event))
+        })
     }
 
     /// What has happened on an event queue of [`Rig::eqs`], if it has been read.

@@ -11,6 +11,7 @@ mod contexts;
 mod cq;
 mod directions;
 mod eq;
+mod five;
 mod getinfo;
 mod levels;
 mod mr;
@@ -48,6 +49,7 @@ pub fn all() -> Vec<Case> {
         rma::cases(),
         atomic::cases(),
         buffers::cases(),
+        five::CASES.to_vec(),
         directions::CASES.to_vec(),
         mr::CASES.to_vec(),
         trigger::cases(),

@@ -130,10 +130,47 @@ pub(super) fn rig<'a>(cx: &Cx<'a>, spec: &Spec) -> Step<Rig<'a>> {
     Ok(rig)
 }
 
+/// Sides that all know each other.
+pub struct Mesh<'a> {
+    /// The sides.
+    pub rig: Rig<'a>,
+    /// What a side calls another: `names[side][other]`.
+    pub names: Vec<Vec<FiAddr>>,
+}
+
+impl<'a> Mesh<'a> {
+    /// So many reliable datagram endpoints, each in a domain of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::open`].
+    #[track_caller]
+    pub fn open(cx: &Cx<'a>, spec: &Spec, count: usize) -> Step<Self> {
+        let mut rig = bare(cx, spec)?;
+        for side in 0..count {
+            rig.s.place(side);
+            let domain = rig.s.domain(rig.fabric, &rig.info)?;
+            let side = rig.add(spec, domain)?;
+            rig.sides.push(side);
+        }
+        rig.s.place(A);
+        let known = |side| {
+            let sides = rig.sides.iter();
+            let names = sides.map(|other| rig.insert(side, other.name.as_ref()));
+            names.collect::<Step<Vec<_>>>()
+        };
+        let names = (0..count).map(known).collect::<Step<_>>()?;
+        Ok(Self { rig, names })
+    }
+}
+
 /// The two sides of reliable datagram endpoints.
 fn addressed(rig: &mut Rig<'_>, spec: &Spec, domain: Fid) -> Step<()> {
     for side in [A, B] {
         let is_apart = rig.s.place(side);
+        if is_apart && side == B && spec.events {
+            rig.eqs.push(rig.s.eq(rig.fabric, spec.eq_wait)?);
+        }
         let domain = match side {
             B if spec.two_domains || is_apart => rig.s.domain(rig.fabric, &rig.info)?,
             _ => domain,
@@ -205,7 +242,7 @@ impl Rig<'_> {
             _ => self.s.av(domain, spec.av)?,
         };
         self.s.bind(side.ep, av, Flags::empty())?;
-        if let (true, Some(eq)) = (spec.events, self.eqs.first()) {
+        if let (true, Some(eq)) = (spec.events, self.eqs.last()) {
             self.s.bind(side.ep, *eq, Flags::empty())?;
         }
         self.s.enable(side.ep)?;

@@ -172,13 +172,18 @@ impl<'a> Team<'a> {
         rig.eqs = vec![rig.s.eq(rig.fabric, spec.eq_wait)?];
         let first = rig.s.domain(rig.fabric, &rig.info)?;
         for rank in 0..n {
-            let domain = match rank > 0 && spec.two_domains {
+            let is_apart = rig.s.place(rank);
+            if is_apart && rank > 0 {
+                rig.eqs.push(rig.s.eq(rig.fabric, spec.eq_wait)?);
+            }
+            let domain = match rank > 0 && (spec.two_domains || is_apart) {
                 true => rig.s.domain(rig.fabric, &rig.info)?,
                 false => first,
             };
             let side = rig.add(spec, domain)?;
             rig.sides.push(side);
         }
+        rig.s.place(A);
         let mut names = Vec::new();
         for side in 0..n {
             let mut known = vec![FiAddr::NOTAVAIL; n];
@@ -232,7 +237,7 @@ impl<'a> Team<'a> {
     #[track_caller]
     pub(super) fn joined(&self, mut groups: Vec<Fid>) -> Outcome {
         while !groups.is_empty() {
-            match self.rig.event(self.rig.eqs[A])? {
+            match self.rig.any_event()? {
                 Ok(Event::Joined { group }) if groups.contains(&group) => {
                     groups.retain(|fid| *fid != group);
                 }

@@ -16,7 +16,7 @@ use crate::subject::{
 /// An argument as the implementation here takes it.
 macro_rules! here {
     ($arg:ident ^ Info) => {
-        &handles::here($arg)
+        &handles::here($arg)?
     };
     ($arg:ident) => {
         $arg

@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 
 use ripstop_core::{Handle, Info};
 
+use super::TWO;
 use super::codec::{Put as _, Take};
-use crate::subject::{Fid, Query, Subject};
+use crate::subject::{Fid, Query, Result, Subject};
 
 /// The bits of an object's number above those that count objects of a process: the process.
-const SHIFT: u32 = 28;
+const SHIFT: u32 = 24;
 
 /// Where an answer of `fi_getinfo` comes from, so that another process can ask the same.
 pub(super) struct Offer {
@@ -63,11 +64,14 @@ pub(super) fn local(fid: Fid) -> Option<Fid> {
     }
 }
 
-/// An info as the implementation here gave it.
-pub(super) fn here(info: &Info) -> Info {
+/// An info as the implementation here gave it; not one that another process has.
+pub(super) fn here(info: &Info) -> Result<Info> {
     let mut info = info.clone();
     info.handle = handle_here(info.handle);
-    info
+    match info.handle.as_ref().and_then(Handle::downcast::<Kept>) {
+        Some(_) => Err(TWO),
+        None => Ok(info),
+    }
 }
 
 /// As [`here`], of what the info carries.

@@ -142,14 +142,14 @@ impl<'a> Apart<'a> {
     }
 
     fn open_fabric(&self, info: &Info) -> Result<Fid> {
-        let fabric = self.here.fabric(&handles::here(info))?;
+        let fabric = self.here.fabric(&handles::here(info)?)?;
         self.fabrics.borrow_mut().insert(fabric, info.clone());
         Ok(fabric)
     }
 
     fn open_domain(&self, fabric: Fid, info: &Info) -> Result<Fid> {
         match self.fabric_there(fabric)? {
-            (0, fabric) => self.here.domain(fabric, &handles::here(info)),
+            (0, fabric) => self.here.domain(fabric, &handles::here(info)?),
             (process, fabric) => {
                 let mut arguments = Vec::new();
                 (fabric, info).put(&mut arguments);
@@ -160,7 +160,7 @@ impl<'a> Apart<'a> {
 
     fn open_passive_ep(&self, fabric: Fid, info: &Info) -> Result<Fid> {
         match self.fabric_there(fabric)? {
-            (0, fabric) => self.here.passive_ep(fabric, &handles::here(info)),
+            (0, fabric) => self.here.passive_ep(fabric, &handles::here(info)?),
             (process, fabric) => {
                 let mut arguments = Vec::new();
                 (fabric, info).put(&mut arguments);
