@@ -170,6 +170,9 @@ pub struct Case {
     pub limit: Duration,
     /// The rule states a time: the case runs alone, and no factor empties its bound.
     pub is_timed: bool,
+    /// Its sides must make progress at the same time, which one that waits for a call in another
+    /// process does not: no case with each side in a process of its own.
+    pub is_together: bool,
     /// Parameters that the rule depends on. Nobody else sets any: all other cases try what is shipped.
     pub params: &'static [(&'static str, &'static str)],
     /// The code.
@@ -192,6 +195,7 @@ impl Case {
             eps,
             limit: LIMIT,
             is_timed: false,
+            is_together: false,
             params: &[],
             body,
         }
@@ -223,6 +227,13 @@ impl Case {
     #[must_use]
     pub const fn timed(mut self) -> Self {
         self.is_timed = true;
+        self
+    }
+
+    /// The same, where each side must make progress during calls of the others.
+    #[must_use]
+    pub const fn together(mut self) -> Self {
+        self.is_together = true;
         self
     }
 

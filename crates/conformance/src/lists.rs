@@ -1,6 +1,6 @@
 //! The committed lists: what must pass, and where the C library differs.
 //!
-//! `required/PROVIDER[-domain][-rust][-apart].txt` names the cases that must pass, one id a line. A case
+//! `required/PROVIDER[-domain[-auto]][-rust][-apart].txt` names the cases that must pass, one id a line. A case
 //! that passes and is not in it fails the run too, so the list only grows.
 //!
 //! `inapplicable.toml` says which cases are none for a provider, a threading level or a way in, as
@@ -16,7 +16,6 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
-use ripstop_types::Threading;
 use serde::Deserialize;
 
 use crate::report::Report;
@@ -47,7 +46,7 @@ impl Difference {
 pub struct Inapplicable {
     /// The provider; every one if not said.
     provider: Option<String>,
-    /// `safe` or `domain`; both if not said.
+    /// `safe`, `domain` or `domain-auto`; all if not said.
     threading: Option<String>,
     /// `library` or `rust`; both if not said.
     way: Option<String>,
@@ -59,10 +58,7 @@ pub struct Inapplicable {
 
 impl Inapplicable {
     fn is_about(&self, plan: &Plan) -> bool {
-        let threading = match plan.setup.threading {
-            Threading::Safe => "safe",
-            _ => "domain",
-        };
+        let threading = plan.setup.level();
         let way = match plan.way {
             Way::Library(_) => "library",
             Way::Rust => "rust",
@@ -134,9 +130,9 @@ fn folder() -> PathBuf {
 /// The name of the list for a plan.
 fn list_name(plan: &Plan) -> String {
     let provider = plan.setup.provider.replace(';', "+");
-    let threading = match plan.setup.threading {
-        Threading::Safe => "",
-        _ => "-domain",
+    let threading = match plan.setup.level() {
+        "safe" => String::new(),
+        level => format!("-{level}"),
     };
     let way = match plan.way {
         Way::Library(_) => "",

@@ -32,7 +32,7 @@ struct Options {
     /// Endpoint type to try; both by default.
     #[arg(long)]
     ep: Option<Ep>,
-    /// Threading level to open domains with. Below `safe`, progress is manual.
+    /// Threading level to open domains with.
     #[arg(long, default_value = "safe")]
     threading: Level,
     /// Run only cases whose id contains this text; may be given several times.
@@ -94,6 +94,8 @@ enum Level {
     Safe,
     /// `FI_THREAD_DOMAIN`, with manual progress.
     Domain,
+    /// `FI_THREAD_DOMAIN`, with automatic progress.
+    DomainAuto,
 }
 
 impl Options {
@@ -108,8 +110,9 @@ impl Options {
                 provider: self.provider.clone(),
                 threading: match self.threading {
                     Level::Safe => Threading::Safe,
-                    Level::Domain => Threading::Domain,
+                    Level::Domain | Level::DomainAuto => Threading::Domain,
                 },
+                is_automatic: self.threading == Level::DomainAuto,
             },
             eps: match self.ep {
                 None => vec![EpType::Rdm, EpType::Msg],

@@ -104,9 +104,9 @@ impl Report {
         let setup = &plan.setup;
         Self {
             title: format!(
-                "{} on {way}, {:?}{}",
+                "{} on {way}, {}{}",
                 setup.provider,
-                setup.threading,
+                setup.level(),
                 if plan.apart { ", sides apart" } else { "" }
             ),
             rows: results.into_iter().map(|r| judge(lists, r)).collect(),

@@ -107,7 +107,8 @@ pub fn selected(plan: &Plan) -> Vec<(String, Case)> {
             let id = case::id(*ep_type, case.name);
             // What is promised of times is tried without a process in between, and what takes long
             // takes longer with one.
-            if plan.apart && (case.is_timed || case.limit > MOST_APART) {
+            let is_long = case.is_timed || case.limit > MOST_APART;
+            if plan.apart && (is_long || case.is_together) {
                 continue;
             }
             if plan.filter.is_empty() || plan.filter.iter().any(|f| id.contains(f)) {
@@ -214,19 +215,12 @@ fn again(plan: &Plan, exe: &Path) -> Command {
     let mut command = Command::new(exe);
     command
         .args(["--provider", &plan.setup.provider])
-        .args(["--threading", level(plan.setup.threading)]);
+        .args(["--threading", plan.setup.level()]);
     match &plan.way {
         Way::Library(path) => command.arg("--lib").arg(path),
         Way::Rust => command.arg("--rust"),
     };
     command
-}
-
-fn level(threading: Threading) -> &'static str {
-    match threading {
-        Threading::Safe => "safe",
-        _ => "domain",
-    }
 }
 
 /// Waits for a case's process, at most `limit`, and reads how it ended.
@@ -337,14 +331,15 @@ pub fn side(plan: &Plan, side: usize) -> ExitCode {
 
 /// Uses a provider of the Rust object model.
 macro_rules! in_rust {
-    ($provider:expr, $threading:expr, $ep_type:expr, $body:expr) => {
-        // Connected endpoints always lock.
-        if $threading == Threading::Domain && $ep_type == EpType::Rdm {
+    ($provider:expr, $setup:expr, $ep_type:expr, $body:expr) => {
+        // Connected endpoints always lock, and those with a thread that makes progress.
+        if $setup.level() == "domain" && $ep_type == EpType::Rdm {
             let s = Box::leak(Box::new(Rust::<_, Serial>::new($provider)));
             $body(s, None)
         } else {
             let s = Box::leak(Box::new(Rust::<_, Safe>::new($provider)));
-            let threads = ($threading == Threading::Safe).then_some(&*s as &(dyn Subject + Sync));
+            let is_safe = $setup.threading == Threading::Safe;
+            let threads = is_safe.then_some(&*s as &(dyn Subject + Sync));
             $body(s, threads)
         }
     };
@@ -372,12 +367,12 @@ fn on_subject<T>(
             let s = Box::leak(Box::new(Foreign::<Single>::new(library)));
             Ok(body(s, None))
         }
-        (Way::Rust, threading) => {
+        (Way::Rust, _) => {
             // The registry reads the parameters of the core first, those of logging among them.
             let _ready = registry();
             match plan.setup.provider.as_str() {
-                "tcp" => Ok(in_rust!(TcpProvider::new(), threading, ep_type, body)),
-                "shm" => Ok(in_rust!(ShmProvider::new(), threading, ep_type, body)),
+                "tcp" => Ok(in_rust!(TcpProvider::new(), plan.setup, ep_type, body)),
+                "shm" => Ok(in_rust!(ShmProvider::new(), plan.setup, ep_type, body)),
                 other => anyhow::bail!(
                     "the Rust object model has no provider {other}; it has tcp and shm"
                 ),

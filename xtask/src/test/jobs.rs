@@ -297,8 +297,13 @@ fn rustdoc(ws: &Workspace) -> Command {
 /// The providers that the common suite tries.
 const PROVIDERS: [&str; 2] = ["tcp", "shm"];
 
+/// The level at which the suite tries sides in several processes, which is one of its own: each
+/// process has a progress thread, and its program calls from one thread.
+const APART: &str = "domain-auto";
+
 /// The suite on each provider of our library, through the C interface and on the Rust object
-/// model, at both kinds of threading level.
+/// model, at both kinds of threading level; and through the C interface with each side of a case in
+/// a process of its own.
 fn conformance(ws: &Workspace) -> Plan {
     let Some(package) = ws.package("conformance") else {
         return Plan::Broken("crates/conformance is not there".to_owned());
@@ -320,6 +325,16 @@ fn conformance(ws: &Workspace) -> Plan {
                 seeds: Vec::new(),
             }));
         }
+    }
+    for provider in PROVIDERS {
+        let arguments = ["--provider", provider, "--threading", APART, "--apart"];
+        let mut apart = suite(ws, &package.name, &arguments);
+        apart.arg("--lib").arg(&library);
+        steps.push(Step {
+            command: apart,
+            voice: Voice::Script,
+            seeds: Vec::new(),
+        });
     }
     Plan::Run(steps)
 }

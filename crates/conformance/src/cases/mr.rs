@@ -54,7 +54,8 @@ pub(super) const CASES: &[Case] = &[
         "fi_mr/close_while_written",
         "a region that closes while a peer writes is not written afterwards",
         close_while_written,
-    ),
+    )
+    .together(),
     Case::both(
         "fi_mr/close_while_read",
         "a region that closes while a peer reads ends the reads or fails them",

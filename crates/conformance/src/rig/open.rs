@@ -15,9 +15,10 @@ use crate::subject::{Error, Fid, Query, Result as CallResult, Subject};
 /// Hints for the provider, endpoint type and threading level under test.
 #[must_use]
 pub fn hints(cx: &Cx<'_>) -> Hints {
-    let progress = match cx.setup.threading {
-        Threading::Safe => Progress::Unspec,
-        _ => Progress::Manual,
+    let progress = match (cx.setup.threading, cx.setup.is_automatic) {
+        (Threading::Safe, _) => Progress::Unspec,
+        (_, false) => Progress::Manual,
+        (_, true) => Progress::Auto,
     };
     Hints {
         caps: Flags::empty(),

@@ -391,6 +391,20 @@ pub struct Setup {
     pub provider: String,
     /// What the application serialises.
     pub threading: Threading,
+    /// The implementation makes progress by itself, below `FI_THREAD_SAFE` too.
+    pub is_automatic: bool,
+}
+
+impl Setup {
+    /// What the level is called, as `--threading` takes it: `safe`, `domain`, `domain-auto`.
+    #[must_use]
+    pub fn level(&self) -> &'static str {
+        match (self.threading, self.is_automatic) {
+            (Threading::Safe, _) => "safe",
+            (_, false) => "domain",
+            (_, true) => "domain-auto",
+        }
+    }
 }
 
 /// How long a file descriptor is polled at most, in one go.
