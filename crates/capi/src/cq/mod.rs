@@ -286,9 +286,9 @@ fn pause<D: Domain>(this: &CqBody<D>) -> isize {
 #[cold]
 #[inline(never)]
 fn read_nowhere<D: Domain>(this: &CqBody<D>, found: isize, count: usize) -> isize {
-    match this.cq.read_more(found, 0, |_| {}) {
-        Ok(_) if count > 0 => fail(object::missing("fi_cq_read", "buf")) as isize,
-        read => counted(read),
+    match count {
+        0 => counted(this.cq.read_more(found, 0, |_| {})),
+        _ => fail(object::missing("fi_cq_read", "buf")) as isize,
     }
 }
 
