@@ -127,7 +127,14 @@ unsafe extern "C" fn bind<D: Domain>(
 pub(crate) fn check_flags(flags: u64) -> Result<()> {
     match Flags::from_bits_retain(flags) {
         none if none.is_empty() => Ok(()),
-        Flags::PEER => Err(Errno::EINVAL),
+        Flags::PEER => {
+            let why = "there are no domains and endpoints of other providers; leave FI_PEER out";
+            Err(object::refused(
+                "fi_domain2 or fi_endpoint2",
+                why,
+                Errno::EINVAL,
+            ))
+        }
         _ => Err(Errno::ENOSYS),
     }
 }

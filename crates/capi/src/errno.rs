@@ -2,7 +2,11 @@
 //! Errors as C returns them.
 
 use core::ffi::{CStr, c_char, c_int};
+use core::panic::Location;
+use std::cell::Cell;
 
+use ripstop_core::fi_warn;
+use ripstop_core::log::{self, Subsys};
 use ripstop_types::Errno;
 
 use crate::tostr::text::copy_cut;
@@ -37,6 +41,7 @@ const OWN: [&CStr; 16] = [
 
 /// What a call that gives no number returns: 0 or a negative error.
 #[inline]
+#[track_caller]
 pub(crate) fn code(result: ripstop_types::Result<()>) -> c_int {
     match result {
         Ok(()) => 0,
@@ -44,20 +49,67 @@ pub(crate) fn code(result: ripstop_types::Result<()>) -> c_int {
     }
 }
 
-/// A negative error.
+/// A negative error. One that refuses a call leaves a line in the log: what knew more has written it, else it is written
+/// here.
 #[inline]
-pub(crate) const fn fail(error: Errno) -> c_int {
+#[track_caller]
+pub(crate) fn fail(error: Errno) -> c_int {
+    if !is_answer(error) {
+        explain(error, Location::caller());
+    }
     error.0.wrapping_neg()
+}
+
+/// Errors that answer a question or ask for another try: nothing is wrong with the call.
+#[inline]
+const fn is_answer(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::EAGAIN
+            | Errno::EAVAIL
+            | Errno::EINTR
+            | Errno::ENODATA
+            | Errno::ENOENT
+            | Errno::ENOPROTOOPT
+            | Errno::ENOSYS
+            | Errno::ETIMEDOUT
+            | Errno::ETOOSMALL
+    )
+}
+
+thread_local! {
+    /// Warnings of this thread when it was refused something the last time.
+    static BEFORE: Cell<u64> = const { Cell::new(0) };
+}
+
+#[cold]
+fn explain(error: Errno, at: &Location<'_>) {
+    if BEFORE.replace(log::warnings()) != log::warnings() {
+        return;
+    }
+    fi_warn!(
+        "core",
+        Subsys::Core,
+        "a call is refused with {} (-{}): an argument, or the state of an object, is none that the call takes, see its \
+         manual page; here that is found by {}:{}",
+        error.text(),
+        error.0,
+        at.file(),
+        at.line()
+    );
+    BEFORE.set(log::warnings());
 }
 
 /// What a data call returns: 0 or a negative error.
 #[inline]
+#[track_caller]
 pub(crate) fn status(result: ripstop_types::Result<()>) -> isize {
     code(result) as isize
 }
 
 /// What a call that counts returns: the number or a negative error.
 #[inline]
+#[track_caller]
 pub(crate) fn count(result: ripstop_types::Result<usize>) -> isize {
     match result {
         Ok(n) => n.cast_signed(),
@@ -129,6 +181,21 @@ mod tests {
     fn system_texts_come_from_c() {
         assert_eq!(text(-11), "Resource temporarily unavailable");
         assert_eq!(text(0), "Success");
+    }
+
+    #[test]
+    fn a_refusal_leaves_one_line() {
+        let mut lines = vec![log::warnings()];
+        for error in [Errno::EINVAL, Errno::EBUSY, Errno::EAGAIN, Errno::ENOSYS] {
+            fail(error);
+            lines.push(log::warnings());
+        }
+        fi_warn!("core", Subsys::Core, "the argument is none");
+        fail(Errno::EINVAL);
+        lines.push(log::warnings());
+        let first = lines[0];
+        let expected = [0, 1, 2, 2, 2, 3].map(|more| first + more);
+        assert_eq!(lines, expected);
     }
 
     #[test]

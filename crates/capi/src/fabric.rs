@@ -96,7 +96,7 @@ unsafe extern "C" fn domain<F: Fabric>(
     let this = unsafe { body::<FabricBody<F>>(fabric) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let mut info = unsafe { read::info(info) }?;
+        let mut info = unsafe { read::without_contexts("fi_domain", info) }?;
         // A connection request belongs to the endpoint.
         info.handle = None;
         let made = open_domain(this, &info, context)?;
@@ -219,7 +219,10 @@ unsafe fn open(
     context: *mut c_void,
 ) -> c_int {
     if attr.name.is_null() || attr.prov_name.is_null() {
-        return fail(Errno::EINVAL);
+        return fail(object::missing(
+            "fi_fabric",
+            "attr->name or attr->prov_name",
+        ));
     }
     let make = || {
         // SAFETY: the caller's guarantee.
@@ -248,7 +251,7 @@ pub unsafe extern "C" fn ripstop_fi_fabric_1_1(
     match unsafe { attr.as_ref() } {
         // SAFETY: the caller's guarantee.
         Some(attr) => unsafe { open(attr, fabric, context) },
-        None => fail(Errno::EINVAL),
+        None => fail(object::missing("fi_fabric", "attr")),
     }
 }
 
@@ -265,7 +268,7 @@ pub unsafe extern "C" fn ripstop_fi_fabric_1_0(
     context: *mut c_void,
 ) -> c_int {
     if attr.is_null() {
-        return fail(Errno::EINVAL);
+        return fail(object::missing("fi_fabric", "attr"));
     }
     // SAFETY: the caller's guarantee: so many bytes.
     let mut wide = unsafe { widen(attr, FABRIC_1_0) };

@@ -14,7 +14,7 @@ use crate::errno::fail;
 use crate::info::layout::{Layout, Widened};
 use crate::info::read::{self, string};
 use crate::info::write;
-use crate::{opened, providers};
+use crate::{object, opened, providers};
 
 /// The arguments of `fi_getinfo`.
 struct Call {
@@ -80,7 +80,7 @@ unsafe fn answer(call: &Call, layout: &Layout) -> Result<*mut abi::fi_info> {
 /// As for [`answer`]; `info` is null or valid for writes.
 unsafe fn getinfo(call: &Call, layout: &Layout, info: *mut *mut abi::fi_info) -> c_int {
     if info.is_null() {
-        return fail(Errno::EINVAL);
+        return fail(object::missing("fi_getinfo", "info"));
     }
     // SAFETY: the caller's guarantee.
     let (list, code) = match unsafe { answer(call, layout) } {

@@ -66,8 +66,10 @@ fn register<D: Domain>(
     attr: &MrAttr,
     context: *mut c_void,
 ) -> Result<*mut abi::fid_mr> {
-    if attr.iov.is_empty() || !ACCESS.contains(attr.access) {
-        return Err(Errno::EINVAL);
+    if !ACCESS.contains(attr.access) {
+        let why = "access has more than FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE and \
+                   FI_COLLECTIVE; leave the rest out";
+        return Err(object::refused("fi_mr_reg", why, Errno::EINVAL));
     }
     let mr = domain.domain.mr(attr)?;
     let room = Room::<MrBody<D>>::new();
@@ -281,7 +283,8 @@ unsafe extern "C" fn regattr<D: Domain>(
         let attr = unsafe { attr.as_ref() };
         let attr = attr.ok_or_else(|| object::missing("fi_mr_regattr", "attr"))?;
         if attr.iface != abi::FI_HMEM_SYSTEM || flags & abi::FI_MR_DMABUF != 0 {
-            return Err(Errno::ENOSYS);
+            let why = "only memory of the host is registered; set iface to FI_HMEM_SYSTEM and leave FI_MR_DMABUF out";
+            return Err(object::refused("fi_mr_regattr", why, Errno::ENOSYS));
         }
         // SAFETY: without `FI_MR_DMABUF` this member of the union is meant.
         let iov = unsafe { attr.mr.mr_iov };

@@ -165,6 +165,7 @@ pub(crate) unsafe fn or_default<A: Default + Copy>(attr: *const A) -> A {
 /// # Safety
 ///
 /// `out` is null or valid for writes.
+#[track_caller]
 pub(crate) unsafe fn open<H>(out: *mut *mut H, make: impl FnOnce() -> Result<*mut H>) -> c_int {
     if out.is_null() {
         return fail(missing("an open call", "the place for the new object"));

@@ -87,7 +87,7 @@ pub(crate) unsafe extern "C" fn open<F: Fabric>(
     let parent = unsafe { body::<FabricBody<F>>(fabric) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let info = unsafe { read::info(info) }?;
+        let info = unsafe { read::without_contexts("fi_passive_ep", info) }?;
         let room = Room::<PepBody<F>>::new();
         let pep = parent.fabric.passive_ep(&info, room.token())?;
         let head = abi::fid_pep {

@@ -18,6 +18,7 @@ use ripstop_core::weak::WeakList;
 use ripstop_types::{Completion, CompletionError, Errno, Result};
 
 use crate::cq::error;
+use crate::object;
 
 mod receive;
 
@@ -95,13 +96,20 @@ unsafe impl Sync for CqOwner {}
 /// `context` is null or begins with its size and has as many bytes.
 unsafe fn context<'a, T>(context: *mut c_void) -> Result<&'a T> {
     let size = context.cast::<usize>();
+    let refuse = |why| {
+        Err(object::refused(
+            "an open call with FI_PEER",
+            why,
+            Errno::EINVAL,
+        ))
+    };
     if size.is_null() {
-        return Err(Errno::EINVAL);
+        return refuse("context is NULL; it has to name the owner, or leave FI_PEER out");
     }
     // SAFETY: the caller's guarantee.
     let size = unsafe { size.read() };
     if size < size_of::<T>() {
-        return Err(Errno::EINVAL);
+        return refuse("the size in context is less than that of its structure");
     }
     // SAFETY: the caller's guarantee; long enough by the check.
     Ok(unsafe { &*context.cast::<T>() })

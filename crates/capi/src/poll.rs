@@ -98,7 +98,8 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let make = || {
         // SAFETY: the caller's guarantee.
         if unsafe { attr.as_ref() }.is_some_and(|attr| attr.flags != 0) {
-            return Err(Errno::EBADFLAGS);
+            let why = "no flags are defined; set flags to 0";
+            return Err(object::refused("fi_poll_open", why, Errno::EBADFLAGS));
         }
         let head = abi::fid_poll {
             fid: object::fid(abi::FI_CLASS_POLL, core::ptr::null_mut(), Tables::<D>::FID),
@@ -122,7 +123,8 @@ unsafe extern "C" fn add<D: Domain>(
     // SAFETY: see the module.
     let this = unsafe { body::<PollBody<D>>(pollset) };
     if flags != 0 {
-        return fail(Errno::EBADFLAGS);
+        let why = "no flags are defined; set flags to 0";
+        return fail(object::refused("fi_poll_add", why, Errno::EBADFLAGS));
     }
     // SAFETY: `fid` is null or an open object, as `fi_poll_add` asks.
     let what = unsafe { member::<D>(&this.domain, fid) };
@@ -154,7 +156,10 @@ unsafe fn member<D: Domain>(domain: &Arc<D>, fid: *mut abi::fid) -> Result<What<
             let seen = [counter.read(), counter.read_error()];
             Ok(What::Counter(counter, seen))
         }
-        _ => Err(Errno::EINVAL),
+        _ => {
+            let why = "a poll set has completion queues and counters only";
+            Err(object::refused("fi_poll_add", why, Errno::EINVAL))
+        }
     }
 }
 
@@ -166,14 +171,18 @@ unsafe extern "C" fn del<D: Domain>(
     // SAFETY: see the module.
     let this = unsafe { body::<PollBody<D>>(pollset) };
     if flags != 0 {
-        return fail(Errno::EBADFLAGS);
+        let why = "no flags are defined; set flags to 0";
+        return fail(object::refused("fi_poll_del", why, Errno::EBADFLAGS));
     }
     let mut members = this.members();
     let known = members.len();
     members.retain(|member| member.fid != fid);
     match members.len() < known {
         true => 0,
-        false => fail(Errno::EINVAL),
+        false => {
+            let why = "the object is not in the poll set";
+            fail(object::refused("fi_poll_del", why, Errno::EINVAL))
+        }
     }
 }
 

@@ -82,7 +82,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let parent = unsafe { body::<DomainBody<D>>(domain) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let wanted = unsafe { read::info(info) }?;
+        let wanted = unsafe { read::info("fi_scalable_ep", info) }?;
         let room = Room::<SepBody<D>>::new();
         let head = abi::fid_ep {
             fid: object::fid(abi::FI_CLASS_SEP, context, Tables::<D>::FID),

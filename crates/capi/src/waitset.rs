@@ -209,7 +209,11 @@ pub(crate) unsafe fn wanted(
     match WaitObj::from_raw(raw).ok_or_else(unknown)? {
         WaitObj::Set => {
             // SAFETY: the caller's guarantee.
-            let set = unsafe { object::cast::<SetBody>(set.cast(), abi::FI_CLASS_WAIT) }?;
+            let set = unsafe { object::cast::<SetBody>(set.cast(), abi::FI_CLASS_WAIT) };
+            let set = set.map_err(|error| {
+                let why = "wait_obj is FI_WAIT_SET, and wait_set is none of this library; open one";
+                object::refused("an open call", why, error)
+            })?;
             Ok((WaitObj::Fd, Some(Arc::clone(&set.set))))
         }
         object => Ok((object, None)),

@@ -27,7 +27,12 @@ const AGAIN: isize = -(FI_EAGAIN as isize);
 const PROVIDERS: [&CStr; 2] = [c"tcp", c"shm"];
 
 /// Objects that sleep; what yields has no wake-up to lose, and takes part where it is cheap.
-const SLEEPING: [fi_wait_obj; 3] = [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND];
+const SLEEPING: [fi_wait_obj; 4] = [
+    FI_WAIT_UNSPEC,
+    FI_WAIT_FD,
+    FI_WAIT_POLLFD,
+    FI_WAIT_MUTEX_COND,
+];
 
 /// Messages a test, for each of its threads.
 const ROUNDS: usize = 24;

@@ -168,6 +168,29 @@ pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
     }
 }
 
+/// The most that an endpoint of any kind can be opened with. The sizes of contexts are hints.
+pub(crate) fn most<T: Transport>(tunables: &Tunables) -> Info {
+    let mut most = offer::<T>(
+        tunables,
+        &Offer {
+            ep_type: EpType::Rdm,
+            addr_format: AddrFormat::Unspec,
+            protocol: Protocol::Unspec,
+            protocol_version: 0,
+            domain_caps: Flags::LOCAL_COMM
+                | Flags::REMOTE_COMM
+                | Flags::SHARED_AV
+                | Flags::AV_USER_ID
+                | Flags::PEER,
+            ops: OPS | Flags::TAGGED | Flags::COLLECTIVE,
+            rx_caps: MATCHED_RX | SOURCES,
+            rx_ctx_cnt: 1,
+        },
+    );
+    (most.tx.size, most.rx.size) = (usize::MAX, usize::MAX);
+    most
+}
+
 /// The provider's version, derived from that of the interface as the C library does for its
 /// own providers.
 #[must_use]

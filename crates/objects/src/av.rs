@@ -65,7 +65,13 @@ impl<T: Transport, K: Mode> Av<T, K> {
     pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &AvAttr) -> Result<Arc<Self>> {
         let strict = attr.flags.contains(Flags::AV_USER_ID);
         if strict && !domain.info.domain.caps.contains(Flags::AV_USER_ID) {
-            return Err(Errno::EINVAL);
+            return Err(refused!(
+                T,
+                Av,
+                EINVAL,
+                "FI_AV_USER_ID is a capability of the domain that was not asked for; open a \
+                 domain with it"
+            ));
         }
         let read_only = attr.flags.contains(Flags::READ);
         let count = match attr.count {
@@ -73,13 +79,25 @@ impl<T: Transport, K: Mode> Av<T, K> {
             count => count,
         };
         let table: Table<T> = match &attr.name {
-            None if read_only => return Err(Errno::EINVAL),
+            None if read_only => {
+                return Err(refused!(
+                    T,
+                    Av,
+                    EINVAL,
+                    "FI_READ opens a shared address vector, and name is NULL; say its name"
+                ));
+            }
             None => Peers::with_room(count.min(MOST_PREPARED))?,
             Some(name) => open_shared(domain, name, count, read_only)?,
         };
         let map = table.map().into();
         if attr.rx_ctx_bits > MAX_CTX_BITS {
-            return Err(Errno::EINVAL);
+            return Err(refused!(
+                T,
+                Av,
+                EINVAL,
+                "rx_ctx_bits is above {MAX_CTX_BITS}, which names all contexts there can be"
+            ));
         }
         let mut state = domain.lock();
         let ids = match strict {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ripstop_core::provider::Token;
-use ripstop_core::{Info, caps};
+use ripstop_core::{Info, caps, hints};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::xnet::{EpConfig, MAX_ATOMIC};
@@ -15,6 +15,7 @@ use ripstop_os::Interest;
 use ripstop_types::{EpType, Errno, Flags, Result, tclass};
 
 use crate::addr::Addr;
+use crate::attr;
 use crate::av::Av;
 use crate::domain::{Domain, Mode};
 use crate::endpoint::{Part, RX_FLAGS, TX_FLAGS};
@@ -69,8 +70,29 @@ pub fn bind<T: Transport>(params: &T::Params, wanted: &T::Addr) -> Result<T::Lis
 fn dscp<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<Option<u8>> {
     let classes = [info.tx.tclass, domain.info.domain.tclass];
     match classes.into_iter().find(|class| *class != 0) {
-        Some(class) => tclass::dscp(class).map(Some).ok_or(Errno::EINVAL),
+        Some(class) => match tclass::dscp(class) {
+            Some(point) => Ok(Some(point)),
+            None => Err(refused!(
+                T,
+                EpCtrl,
+                EINVAL,
+                "tclass is {class:#x}; set it to an FI_TC_ label, or fi_tc_dscp_set of at most 63"
+            )),
+        },
         None => Ok(None),
+    }
+}
+
+/// Whether an endpoint can be what it is opened with: a program may have changed what `fi_getinfo` gave.
+fn check<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<()> {
+    let found = hints::check_opened(&attr::most::<T>(domain.fabric.tunables()), info);
+    for why in &found {
+        let why = why.to_string().replacen("hints->", "info->", 1);
+        log_warn!(T, EpCtrl, "an endpoint cannot be opened with {why}");
+    }
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(Errno::ENODATA),
     }
 }
 
@@ -90,8 +112,18 @@ impl<T: Transport, K: Mode> Core<T, K> {
                 msg.local = Some(listener.local_addr()?);
                 msg.bound = Some(listener);
             } else {
-                let request = handle.downcast::<ConnRequest<T>>().ok_or(Errno::EINVAL)?;
-                msg.request = Some(request.take().ok_or(Errno::EINVAL)?);
+                let request = handle
+                    .downcast::<ConnRequest<T>>()
+                    .and_then(|request| request.take());
+                msg.request = Some(request.ok_or_else(|| {
+                    refused!(
+                        T,
+                        EpCtrl,
+                        EINVAL,
+                        "info->handle is a connection request that was accepted or rejected \
+                         before, or none of this provider"
+                    )
+                })?);
             }
         }
         Self::open(domain, info, token, msg, None)
@@ -125,6 +157,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
         msg: Msg<T>,
         rdm: Option<Rdm<T>>,
     ) -> Result<Arc<Self>> {
+        check(domain, info)?;
         let is_msg = info.ep.ep_type == EpType::Msg;
         let directed = info.caps.contains(Flags::DIRECTED_RECV);
         let matcher = Matcher::new(MIN_MULTI_RECV, directed);

@@ -40,7 +40,7 @@ impl<T: Transport, K: Mode> Counter<T, K> {
             wait,
             told: AtomicU64::new(0),
         });
-        if counter.wait.obj() == WaitObj::Fd {
+        if matches!(counter.wait.obj(), WaitObj::Fd | WaitObj::PollFd) {
             counter.wait.fd(domain, counter.news())?;
         }
         Ok(counter)

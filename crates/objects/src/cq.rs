@@ -48,7 +48,7 @@ impl<T: Transport, K: Mode> Cq<T, K> {
             id,
             wait,
         });
-        if cq.wait.obj() == WaitObj::Fd {
+        if matches!(cq.wait.obj(), WaitObj::Fd | WaitObj::PollFd) {
             cq.wait.fd(domain, Waited::Cq(id, 1))?;
         }
         Ok(cq)

@@ -99,13 +99,18 @@ impl<T: Transport, K: Mode> std::fmt::Debug for Endpoint<T, K> {
 impl<T: Transport, K: Mode> Endpoint<T, K> {
     pub(crate) fn open(domain: &Arc<Domain<T, K>>, info: &Info, token: Token) -> Result<Arc<Self>> {
         let core = match info.ep.ep_type {
-            EpType::Msg => Core::open_msg(domain, info, token),
+            EpType::Msg if T::CONNECTED => Core::open_msg(domain, info, token),
             EpType::Rdm => {
                 let source = rdm_source::<T>(&domain.fabric.params, info)?;
                 let listener = bind::<T>(&domain.fabric.params, &source)?;
                 Core::open_rdm(domain, info, token, listener, 0)
             }
-            EpType::Unspec | EpType::Dgram => Err(Errno::EINVAL),
+            other => Err(refused!(
+                T,
+                EpCtrl,
+                EINVAL,
+                "there are no endpoints of type {other:?}; take an info of fi_getinfo"
+            )),
         }?;
         Ok(Self::part_of(core, info, Part::Whole, None))
     }

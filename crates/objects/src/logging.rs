@@ -10,6 +10,14 @@ macro_rules! log_warn {
     };
 }
 
+/// Logs why a call is refused and what to do, and is the error.
+macro_rules! refused {
+    ($transport:ty, $subsys:ident, $errno:ident, $($arg:tt)+) => {{
+        log_warn!($transport, $subsys, $($arg)+);
+        ripstop_types::Errno::$errno
+    }};
+}
+
 macro_rules! log_info {
     ($transport:ty, $subsys:ident, $($arg:tt)+) => {
         ripstop_core::fi_info!(

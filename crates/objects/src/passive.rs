@@ -56,8 +56,13 @@ pub struct PassiveEp<T: Transport> {
 
 impl<T: Transport> PassiveEp<T> {
     pub(crate) fn open(fabric: &Arc<Fabric<T>>, info: &Info, token: Token) -> Result<Arc<Self>> {
-        if info.ep.ep_type != EpType::Msg {
-            return Err(Errno::EINVAL);
+        if info.ep.ep_type != EpType::Msg || !T::CONNECTED {
+            return Err(refused!(
+                T,
+                EpCtrl,
+                EINVAL,
+                "a passive endpoint is of type FI_EP_MSG; take an info of fi_getinfo for that type"
+            ));
         }
         let listener = match source_of::<T>(info)? {
             Some(addr) => Some(bind::<T>(&fabric.params, &addr)?),

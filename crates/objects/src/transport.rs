@@ -23,6 +23,9 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// The name of the provider: the prefix of its parameters, and in lines of the log.
     const NAME: &'static str;
 
+    /// Whether it has connected endpoints (`FI_EP_MSG`).
+    const CONNECTED: bool = true;
+
     /// The provider's parameters.
     type Params: AsRef<Tunables> + Debug + Send + Sync + 'static;
 

@@ -80,8 +80,8 @@ impl Wait {
         match obj {
             // The first thread that waits finds its seat.
             WaitObj::Unspec | WaitObj::MutexCond => seats.spare.push(Seat::new(domain)?),
-            WaitObj::None | WaitObj::Fd | WaitObj::Yield => {}
-            WaitObj::Set | WaitObj::PollFd => return Err(Errno::ENOSYS),
+            WaitObj::None | WaitObj::Fd | WaitObj::PollFd | WaitObj::Yield => {}
+            WaitObj::Set => return Err(Errno::ENOSYS),
         }
         Ok(Self {
             obj,
@@ -105,7 +105,7 @@ impl Wait {
         domain: &Domain<T, K>,
         what: Waited,
     ) -> Result<BorrowedFd<'_>> {
-        if !matches!(self.obj, WaitObj::Fd | WaitObj::Unspec) {
+        if !matches!(self.obj, WaitObj::Fd | WaitObj::PollFd | WaitObj::Unspec) {
             return Err(Errno::ENODATA);
         }
         if let Some(lent) = self.lent.get() {
@@ -146,7 +146,7 @@ impl Wait {
         what: Waited,
         ready: impl Fn(&mut State<T>) -> bool,
     ) -> Result<()> {
-        if matches!(self.obj, WaitObj::Fd | WaitObj::Unspec) {
+        if matches!(self.obj, WaitObj::Fd | WaitObj::PollFd | WaitObj::Unspec) {
             self.fd(domain, what)?;
         }
         let mut state = domain.lock();

@@ -57,6 +57,7 @@ fn accepted(
 
 impl Transport for Shm {
     const NAME: &'static str = NAME;
+    const CONNECTED: bool = false;
     type Params = Params;
     type Addr = Name;
     type Link = ShmLink;

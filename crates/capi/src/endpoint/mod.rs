@@ -152,7 +152,7 @@ pub(crate) unsafe extern "C" fn open<D: Domain>(
     let parent = unsafe { object::body::<DomainBody<D>>(domain) };
     let make = || {
         // SAFETY: the caller's guarantee.
-        let wanted = unsafe { read::info(info) }?;
+        let wanted = unsafe { read::info("fi_endpoint", info) }?;
         // SAFETY: as above, and `read` found it not null.
         let request = unsafe { (*info).handle };
         let room = Room::new();

@@ -7,7 +7,7 @@ use core::slice;
 use ripstop_abi as abi;
 use ripstop_core::log::Subsys;
 use ripstop_core::{
-    Address, DomainAttr, EpAttr, FabricAttr, FidToken, Hints, Info, RxAttr, TxAttr, fi_info,
+    Address, DomainAttr, EpAttr, FabricAttr, FidToken, Hints, Info, RxAttr, TxAttr, fi_warn,
 };
 use ripstop_types::{
     AddrFormat, AvType, EpType, Errno, Flags, Mode, MrMode, MsgOrder, Progress, Protocol,
@@ -15,7 +15,7 @@ use ripstop_types::{
 };
 
 use super::layout::{self, Widened};
-use crate::handles;
+use crate::{handles, object};
 
 /// Hints for `fi_getinfo`.
 ///
@@ -34,7 +34,10 @@ pub(crate) unsafe fn hints(info: &abi::fi_info) -> Result<Hints> {
     let dest_addr = unsafe { address(addr_format, info.dest_addr, info.dest_addrlen) }?;
     let handle = match info.handle.is_null() {
         true => None,
-        false => Some(handles::find(info.handle).ok_or(Errno::EINVAL)?),
+        false => Some(handles::find(info.handle).ok_or_else(|| {
+            let why = "handle is neither a passive endpoint nor a connection request that is open";
+            object::refused("info", why, Errno::EINVAL)
+        })?),
     };
     Ok(Hints {
         caps: Flags::from_bits_retain(info.caps),
@@ -56,7 +59,35 @@ pub(crate) unsafe fn hints(info: &abi::fi_info) -> Result<Hints> {
     })
 }
 
-/// What a caller opens an object with.
+/// What a caller opens a domain or a passive endpoint with by `call`, neither of which has contexts: their attributes may
+/// be missing.
+///
+/// # Errors
+/// As for [`info`].
+///
+/// # Safety
+///
+/// As for [`info`].
+pub(crate) unsafe fn without_contexts(call: &str, info: *const abi::fi_info) -> Result<Info> {
+    let (mut tx, mut rx) = (abi::fi_tx_attr::default(), abi::fi_rx_attr::default());
+    // SAFETY: the caller's guarantee.
+    let Some(given) = (unsafe { info.as_ref() }) else {
+        return Err(object::missing(call, "info"));
+    };
+    // SAFETY: as above; attributes that are there stay the caller's.
+    let wide = unsafe { Widened::read(given, layout::of_programs()) };
+    let mut whole = *wide.info();
+    if whole.tx_attr.is_null() {
+        whole.tx_attr = &raw mut tx;
+    }
+    if whole.rx_attr.is_null() {
+        whole.rx_attr = &raw mut rx;
+    }
+    // SAFETY: as above.
+    unsafe { parts(call, &whole) }
+}
+
+/// What a caller opens an object with by `call`. Nothing looks at the attributes of its fabric, which is open.
 ///
 /// # Errors
 /// [`Errno::EINVAL`] for missing attributes or values that no `fi_getinfo` here gave.
@@ -64,14 +95,23 @@ pub(crate) unsafe fn hints(info: &abi::fi_info) -> Result<Hints> {
 /// # Safety
 ///
 /// `info` is null or valid, with every pointer in it.
-pub(crate) unsafe fn info(info: *const abi::fi_info) -> Result<Info> {
+pub(crate) unsafe fn info(call: &str, info: *const abi::fi_info) -> Result<Info> {
     if info.is_null() {
-        return Err(Errno::EINVAL);
+        return Err(object::missing(call, "info"));
     }
     // SAFETY: the caller's guarantee, for this and the block below; not null.
     let wide = unsafe { Widened::read(info, layout::of_programs()) };
     // SAFETY: as above.
-    let hints = unsafe { hints(wide.info()) }.map_err(|_| Errno::EINVAL)?;
+    unsafe { parts(call, wide.info()) }
+}
+
+/// # Safety
+///
+/// Every pointer in `info` is null or valid for what it points to.
+unsafe fn parts(call: &str, info: &abi::fi_info) -> Result<Info> {
+    // SAFETY: the caller's guarantee.
+    let hints = unsafe { hints(info) }.map_err(|_| Errno::EINVAL)?;
+    let missing = |attribute| move || object::missing(call, attribute);
     Ok(Info {
         caps: hints.caps,
         mode: hints.mode,
@@ -79,11 +119,11 @@ pub(crate) unsafe fn info(info: *const abi::fi_info) -> Result<Info> {
         src_addr: hints.src_addr,
         dest_addr: hints.dest_addr,
         handle: hints.handle,
-        tx: hints.tx.ok_or(Errno::EINVAL)?,
-        rx: hints.rx.ok_or(Errno::EINVAL)?,
-        ep: hints.ep.ok_or(Errno::EINVAL)?,
-        domain: hints.domain.ok_or(Errno::EINVAL)?,
-        fabric: hints.fabric.ok_or(Errno::EINVAL)?,
+        tx: hints.tx.ok_or_else(missing("info->tx_attr"))?,
+        rx: hints.rx.ok_or_else(missing("info->rx_attr"))?,
+        ep: hints.ep.ok_or_else(missing("info->ep_attr"))?,
+        domain: hints.domain.ok_or_else(missing("info->domain_attr"))?,
+        fabric: hints.fabric.unwrap_or_default(),
         nic: None,
     })
 }
@@ -91,7 +131,7 @@ pub(crate) unsafe fn info(info: *const abi::fi_info) -> Result<Info> {
 /// A value that an enumeration here has, or the answer that nobody matches it.
 fn value<T>(attribute: &str, raw: u32, from_raw: fn(u32) -> Option<T>) -> Result<T> {
     from_raw(raw).ok_or_else(|| {
-        fi_info!(
+        fi_warn!(
             "core",
             Subsys::Core,
             "{attribute} is {raw}, which no provider here knows: leave it unspecified"
@@ -112,19 +152,30 @@ unsafe fn optional<T, U>(attr: *const T, read: unsafe fn(&T) -> Result<U>) -> Re
     }
 }
 
+/// Longer than any address: a length that is none is found before that many bytes are read.
+const MOST_ADDRESS: usize = 4096;
+
 /// # Safety
 ///
-/// `addr` is null or valid for reads of `len` bytes.
+/// `addr` is null or valid for reads of `len` bytes, if they are no more than [`MOST_ADDRESS`].
 unsafe fn address(format: AddrFormat, addr: *const c_void, len: usize) -> Result<Option<Address>> {
     if addr.is_null() || len == 0 {
         return Ok(None);
+    }
+    if len > MOST_ADDRESS {
+        fi_warn!(
+            "core",
+            Subsys::Core,
+            "src_addrlen or dest_addrlen is {len}, and no address is longer than {MOST_ADDRESS} bytes"
+        );
+        return Err(Errno::EINVAL);
     }
     // SAFETY: the caller's guarantee.
     let bytes = unsafe { slice::from_raw_parts(addr.cast::<u8>(), len) };
     match Address::from_bytes(format, bytes) {
         Ok(address) => Ok(Some(address)),
         Err(error) => {
-            fi_info!("core", Subsys::Core, "src_addr or dest_addr: {error}");
+            fi_warn!("core", Subsys::Core, "src_addr or dest_addr: {error}");
             Err(Errno::ENODATA)
         }
     }

@@ -78,7 +78,7 @@ fn free(info: *mut abi::fi_info) {
 
 fn read_back(info: *const abi::fi_info) -> Info {
     // SAFETY: made by the library.
-    unsafe { read::info(info) }.unwrap()
+    unsafe { read::info("a test", info) }.unwrap()
 }
 
 fn printed(info: *const abi::fi_info) -> String {
@@ -236,10 +236,10 @@ fn hints_that_nobody_can_match_say_so() {
 #[test]
 fn opening_needs_every_attribute() {
     // SAFETY: null pointers inside.
-    let missing = unsafe { read::info(&abi::fi_info::default()) };
+    let missing = unsafe { read::info("a test", &abi::fi_info::default()) };
     assert_eq!(missing, Err(ripstop_types::Errno::EINVAL));
     // SAFETY: null is allowed.
-    let missing = unsafe { read::info(ptr::null()) };
+    let missing = unsafe { read::info("a test", ptr::null()) };
     assert_eq!(missing, Err(ripstop_types::Errno::EINVAL));
 }
 

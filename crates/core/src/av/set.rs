@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ripstop_types::{AvType, Collective, Errno, FiAddr, Flags, Result};
 
+use crate::log::Subsys;
+
 /// Attributes of a set (`struct fi_av_set_attr`).
 #[derive(Clone, Copy, Debug)]
 pub struct AvSetAttr {
@@ -56,16 +58,20 @@ impl AvSet {
     pub fn new(attr: &AvSetAttr, av_type: AvType, all: &[FiAddr]) -> Result<Self> {
         let every: Flags = Collective::ALL.into_iter().map(set_flag).collect();
         if !(every | UNIVERSE).contains(attr.flags) {
-            return Err(Errno::EBADFLAGS);
+            let why = "flags has unknown ones; leave them out";
+            return Err(refused(why, Errno::EBADFLAGS));
         }
         if attr.comm_key {
-            return Err(Errno::EOPNOTSUPP);
+            let why = "there are no keys; set comm_key_size to 0";
+            return Err(refused(why, Errno::EOPNOTSUPP));
         }
         let (start, end) = (attr.start, attr.end);
         let members: Vec<FiAddr> = match (start.is_specified(), end.is_specified()) {
             (true, true) => {
                 if av_type == AvType::Map || attr.stride == 0 || end.0 < start.0 {
-                    return Err(Errno::EINVAL);
+                    let why = "start_addr, end_addr and stride are no range: they need a vector of type \
+                               FI_AV_TABLE, a stride, and go upwards";
+                    return Err(refused(why, Errno::EINVAL));
                 }
                 let within = |addr: &&FiAddr| {
                     (start.0..=end.0).contains(&addr.0)
@@ -75,10 +81,14 @@ impl AvSet {
             }
             (false, false) if attr.flags.contains(UNIVERSE) => all.to_vec(),
             (false, false) => Vec::new(),
-            _ => return Err(Errno::EINVAL),
+            _ => {
+                let why = "a range has both start_addr and end_addr; set both or FI_ADDR_NOTAVAIL";
+                return Err(refused(why, Errno::EINVAL));
+            }
         };
         if attr.count != 0 && members.len() > attr.count {
-            return Err(Errno::EINVAL);
+            let why = "the range has more members than count says";
+            return Err(refused(why, Errno::EINVAL));
         }
         let asked = attr.flags - UNIVERSE;
         Ok(Self {
@@ -154,6 +164,13 @@ impl AvSet {
         members.remove(at.ok_or(Errno::EINVAL)?);
         Ok(())
     }
+}
+
+/// Why a set is refused.
+#[cold]
+fn refused(why: &str, errno: Errno) -> Errno {
+    crate::fi_warn!("core", Subsys::Av, "fi_av_set: {why}");
+    errno
 }
 
 #[cfg(test)]

@@ -55,6 +55,9 @@ impl fmt::Debug for EventQueue {
     }
 }
 
+/// Most events that memory is taken for when a queue opens; its size is a hint.
+const MOST_PREPARED: usize = 4096;
+
 impl EventQueue {
     /// Opens a queue.
     ///
@@ -64,12 +67,17 @@ impl EventQueue {
     /// [`Errno::EMFILE`] when descriptors run out.
     pub fn open(attr: &EqAttr) -> Result<Self> {
         if !(Flags::WRITE | Flags::AFFINITY | Flags::PEER).contains(attr.flags) {
+            crate::fi_warn!(
+                "core",
+                Subsys::Eq,
+                "fi_eq_open: flags other than FI_WRITE and FI_AFFINITY are unknown; leave them out"
+            );
             return Err(Errno::EINVAL);
         }
         let mut state = State::default();
         state
             .items
-            .try_reserve(attr.size)
+            .try_reserve(attr.size.min(MOST_PREPARED))
             .map_err(|_| Errno::ENOMEM)?;
         Ok(Self {
             attr: *attr,

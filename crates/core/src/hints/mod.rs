@@ -56,6 +56,27 @@ pub fn check(offer: &Info, hints: &Hints, version: Version) -> Vec<Mismatch> {
     found
 }
 
+/// Checks what an endpoint is opened with: the capabilities, and the attributes of its contexts. Returns all that are more
+/// than the offer has.
+#[must_use]
+pub fn check_opened(offer: &Info, info: &Info) -> Vec<Mismatch> {
+    let hints = Hints {
+        caps: info.caps,
+        tx: Some(info.tx.clone()),
+        rx: Some(info.rx.clone()),
+        ..Hints::default()
+    };
+    let mut found = Vec::new();
+    let mut checks = Checks {
+        group: Group::Info,
+        found: &mut found,
+    };
+    checks.within("caps", hints.caps, offer.caps);
+    context::check_rx(&offer.rx, &hints, &mut found);
+    context::check_tx(&offer.tx, &hints, &mut found);
+    found
+}
+
 /// Turns an offer into the answer to the hints: narrows capabilities, echoes what the caller
 /// chose, fills in defaults. The offer must have passed [`check`]; without hints the caller
 /// gets the offer with its defaults.

@@ -15,6 +15,7 @@ mod macros;
 pub use macros::function_name;
 mod output;
 
+use core::cell::Cell;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -279,8 +280,22 @@ fn due(next: &AtomicU64) -> bool {
             .is_ok()
 }
 
+thread_local! {
+    /// Warnings that this thread has logged.
+    static WARNINGS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many warnings this thread has logged.
+#[must_use]
+pub fn warnings() -> u64 {
+    WARNINGS.get()
+}
+
 /// Logs a line, which the caller has found to be [`enabled`].
 pub fn write(record: &Record<'_>) {
+    if record.meta.level == Level::Warn {
+        WARNINGS.set(WARNINGS.get().wrapping_add(1));
+    }
     match sink() {
         Some(sink) => sink.log(record),
         None => output::write(record),
