@@ -30,6 +30,9 @@ pub(crate) unsafe fn read(format: AddrFormat, addr: *const c_void) -> Result<Add
     unsafe { read_sized(format, addr, size) }
 }
 
+/// Longer than any address: a length that is none is found before that many bytes are read.
+pub(crate) const MOST_ADDRESS: usize = 4096;
+
 /// Reads an address of a stated length.
 ///
 /// # Errors
@@ -37,7 +40,7 @@ pub(crate) unsafe fn read(format: AddrFormat, addr: *const c_void) -> Result<Add
 ///
 /// # Safety
 ///
-/// `addr` is null or valid for reads of `len` bytes.
+/// `addr` is null or valid for reads of `len` bytes, if they are no more than [`MOST_ADDRESS`].
 pub(crate) unsafe fn read_sized(
     format: AddrFormat,
     addr: *const c_void,
@@ -45,6 +48,14 @@ pub(crate) unsafe fn read_sized(
 ) -> Result<Address> {
     if addr.is_null() {
         return Err(object::missing("a call that takes an address", "addr"));
+    }
+    if len > MOST_ADDRESS {
+        let why = "no address is as long as addrlen";
+        return Err(object::refused(
+            "a call that takes an address",
+            why,
+            Errno::EINVAL,
+        ));
     }
     // SAFETY: the caller's guarantee.
     let bytes = unsafe { slice::from_raw_parts(addr.cast::<u8>(), len) };

@@ -313,6 +313,9 @@ impl<D: Domain> AvBody<D> {
     }
 }
 
+/// The longest array of addresses there can be.
+const MOST_ADDRESSES: usize = isize::MAX.unsigned_abs() / size_of::<abi::fi_addr_t>();
+
 unsafe extern "C" fn remove<D: Domain>(
     av: *mut abi::fid_av,
     fi_addr: *mut abi::fi_addr_t,
@@ -327,6 +330,10 @@ unsafe extern "C" fn remove<D: Domain>(
     }
     if fi_addr.is_null() && count != 0 {
         return fail(object::missing("fi_av_remove", "fi_addr"));
+    }
+    if count > MOST_ADDRESSES {
+        let why = "count is more than memory can hold";
+        return fail(object::refused("fi_av_remove", why, Errno::EINVAL));
     }
     let mut result = Ok(());
     // The other way round than they were inserted, so that a table shrinks at its end.

@@ -184,6 +184,10 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u
     match (data.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(object::missing("a control call", "data with a length")),
+        (false, len) if len > isize::MAX.unsigned_abs() => {
+            let why = "the length is more than memory can hold";
+            Err(object::refused("a control call", why, Errno::EINVAL))
+        }
         // SAFETY: not null, and the caller's guarantee.
         (false, _) => Ok(unsafe { slice::from_raw_parts(data.cast(), len) }),
     }

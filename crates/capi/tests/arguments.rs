@@ -116,6 +116,28 @@ fn an_address_has_a_length() {
     assert_eq!((close(domain), close(fabric)), (0, 0));
 }
 
+/// What a call would read or write beyond all memory.
+#[test]
+fn a_count_that_none_has_is_refused() {
+    let info = loopback(FI_EP_RDM, |_| ());
+    let fabric = fabric(&info);
+    let domain = domain(fabric, &info);
+    let av = av(domain, FI_AV_TABLE, 0);
+    let mut addr = [0];
+    for count in [usize::MAX, usize::MAX / 8] {
+        let code = op!(av, ops.remove, addr.as_mut_ptr(), count, 0);
+        assert_eq!(code, -FI_EINVAL, "{count}");
+    }
+    let ep = endpoint(domain, &info);
+    let mut name = [2_u8; 16];
+    let at: *mut c_void = name.as_mut_ptr().cast();
+    let set = unsafe { (*(*ep).cm).setname.unwrap()(ep.cast(), at, usize::MAX) };
+    assert_eq!(set, -FI_EINVAL);
+    for code in [close(ep), close(av), close(domain), close(fabric)] {
+        assert_eq!(code, 0);
+    }
+}
+
 /// The size of an event queue is a hint, and so is that of a completion queue.
 #[test]
 fn queues_of_any_size_open() {

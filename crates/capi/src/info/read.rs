@@ -15,6 +15,7 @@ use ripstop_types::{
 };
 
 use super::layout::{self, Widened};
+use crate::address::MOST_ADDRESS;
 use crate::{handles, object};
 
 /// Hints for `fi_getinfo`.
@@ -151,9 +152,6 @@ unsafe fn optional<T, U>(attr: *const T, read: unsafe fn(&T) -> Result<U>) -> Re
         Some(attr) => unsafe { read(attr) }.map(Some),
     }
 }
-
-/// Longer than any address: a length that is none is found before that many bytes are read.
-const MOST_ADDRESS: usize = 4096;
 
 /// # Safety
 ///
