@@ -58,7 +58,7 @@ static const struct bit peek_bits[] = { { "FI_PEEK", FI_PEEK }, { 0 } };
 /* Text that is returned is there or not. */
 static long there(const void *text)
 {
-	return text ? 0 : -FI_EOTHER;
+	return text != NULL;
 }
 
 CALL(insert, fi_av_insert(rig.av, PTR(0), values[1], PTR(2), values[3], PTR(4)), VALUE(name), 1, VALUE(addrs), 0, VALUE(&context))

@@ -87,7 +87,7 @@ void result(long returned)
 	       returned < 0 && returned != -FI_EAGAIN && log_size() == logged ? " silent" : "", remarks);
 	fflush(stdout);
 	board->running = false;
-	if (alone && !returned)
+	if (alone && returned >= 0)
 		_exit(0);
 }
 

@@ -13,7 +13,7 @@ from rig.peers import HERE
 
 NAME = "arguments"
 SCENES = (("tcp", "rdm"), ("tcp", "msg"), ("shm", "rdm"))
-GROUPS = ("getinfo", "open")
+GROUPS = ("getinfo", "open", "msg", "rma", "atomic", "control")
 LIST = HERE / "arguments" / "differences.toml"
 
 # libfabric's own errors, from 256 on (fi_errno.h).
