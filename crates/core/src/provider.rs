@@ -633,8 +633,9 @@ pub trait CompletionQueue: 'static {
     /// 1 when 0), at most `timeout` (`None`: for ever).
     ///
     /// # Errors
-    /// As for `read`; [`Errno::EAGAIN`] also when the time is over, and
-    /// [`Errno::ECANCELED`] after [`CompletionQueue::signal`] (`fi_cq(3)`).
+    /// As for `read`; [`Errno::EAGAIN`] also when the time is over, after
+    /// [`CompletionQueue::signal`], and when the process got a signal while the call slept
+    /// (`fi_cq(3)`).
     fn sread(
         &self,
         max: usize,

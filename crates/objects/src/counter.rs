@@ -12,7 +12,7 @@ use ripstop_types::{Errno, Result, WaitObj};
 use crate::domain::{Domain, Mode};
 use crate::state::State;
 use crate::transport::Transport;
-use crate::wait::Wait;
+use crate::wait::{OnSignal, Wait};
 use crate::waiters::Waited;
 
 /// A counter.
@@ -125,6 +125,7 @@ impl<T: Transport, K: Mode> provider::Counter for Counter<T, K> {
         let outcome = self.wait.wait(
             &self.domain,
             timeout,
+            OnSignal::GoOn,
             |state| {
                 let seen = state.engine.counter_mut(id).map_or(0, |c| sum(c));
                 Waited::Counter(id, seen)

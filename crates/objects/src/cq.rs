@@ -13,7 +13,7 @@ use crate::domain::{Domain, Inner, Mode};
 use crate::hot::{Found, NOTHING, Quick, READY};
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
-use crate::wait::Wait;
+use crate::wait::{OnSignal, Wait};
 use crate::waiters::Waited;
 
 /// Entries of a queue whose opener named no number.
@@ -248,6 +248,7 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
         self.wait.wait(
             &self.domain,
             timeout,
+            OnSignal::End,
             |_| Waited::Cq(id, wanted),
             |state| {
                 let cq = state.engine.cq_mut(id)?;

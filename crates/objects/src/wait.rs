@@ -26,6 +26,15 @@ pub(crate) struct Wait {
     seats: Mutex<Seats>,
 }
 
+/// What a wait does when the process gets a signal (POSIX), and so its handler runs, while it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnSignal {
+    /// Looks once more and ends with [`Errno::EAGAIN`], as `fi_cq(3)` says of `fi_cq_sread`.
+    End,
+    /// Goes on: `fi_cntr(3)` knows a wait to end by its threshold, an error or its time only.
+    GoOn,
+}
+
 /// Where threads sleep in a call.
 #[derive(Debug, Default)]
 struct Seats {
@@ -51,16 +60,16 @@ impl Seat {
         Ok(Self { epoll, bell })
     }
 
-    /// Sleeps until the domain has something to do or the bell rings, at most for `time`. Whoever
-    /// calls looks again before the next time.
+    /// Sleeps until the domain has something to do or the bell rings, at most for `time`; whether
+    /// a signal to the process has ended that. Whoever calls looks again before the next time.
     fn sleep<T: Transport, K: Mode>(
         &self,
         domain: &Domain<T, K>,
         events: &mut Events,
         time: Option<Duration>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if domain.inner.fall_asleep() {
-            return Ok(());
+            return Ok(false);
         }
         domain.inner.waiting.fetch_add(1, Ordering::Relaxed);
         let slept = self.epoll.wait(events, time);
@@ -68,7 +77,8 @@ impl Seat {
         domain.inner.wake_up();
         self.bell.drain()?;
         match slept {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Ok(_) => Ok(false),
+            Err(Errno::EINTR) => Ok(true),
             Err(error) => Err(error),
         }
     }
@@ -172,11 +182,12 @@ impl Wait {
     }
 
     /// Waits until `ready` gives a result, at most `timeout`. [`Errno::EAGAIN`] when the time
-    /// is over or somebody signalled.
+    /// is over, somebody called [`Wait::signal`], or a signal came that ends this wait.
     pub(crate) fn wait<T: Transport, K: Mode, R>(
         &self,
         domain: &Domain<T, K>,
         timeout: Option<Duration>,
+        on_signal: OnSignal,
         what: impl Fn(&mut State<T>) -> Waited,
         mut ready: impl FnMut(&mut State<T>) -> Option<R>,
     ) -> Result<R> {
@@ -197,7 +208,7 @@ impl Wait {
             }
             result
         };
-        let outcome = self.repeat(domain, end, &mut seat, &mut look);
+        let outcome = self.repeat(domain, end, on_signal, &mut seat, &mut look);
         if let Some(seat) = seat {
             let mut state = domain.lock();
             state.waiters.disarm(&seat.bell);
@@ -216,17 +227,19 @@ impl Wait {
         &self,
         domain: &Domain<T, K>,
         end: Option<Duration>,
+        on_signal: OnSignal,
         seat: &mut Option<Seat>,
         look: &mut impl FnMut(&Option<Seat>, bool) -> Option<R>,
     ) -> Result<R> {
         let calls = self.seats().calls.count();
         let mut events = Events::with_capacity(2);
         let mut polls = POLLS;
+        let mut signalled = false;
         loop {
             if let Some(result) = look(seat, polls == 0) {
                 return Ok(result);
             }
-            if self.seats().calls.hear(calls) {
+            if self.seats().calls.hear(calls) || signalled && on_signal == OnSignal::End {
                 return Err(Errno::EAGAIN);
             }
             let left = match end {
@@ -240,7 +253,7 @@ impl Wait {
                 }
             };
             match seat {
-                Some(seat) => seat.sleep(domain, &mut events, left)?,
+                Some(seat) => signalled = seat.sleep(domain, &mut events, left)?,
                 None if polls > 0 => {
                     polls -= 1;
                     if polls == 0 {
