@@ -30,6 +30,7 @@ mod fabric;
 mod getinfo;
 mod handles;
 mod info;
+mod inherited;
 mod log;
 mod mr;
 mod object;

@@ -12,12 +12,13 @@ use ripstop_core::{FidToken, fi_warn};
 use ripstop_types::{Errno, Result};
 
 use crate::errno::fail;
+use crate::inherited::{self, Head, Inherited, Place};
 use crate::tables;
 
 /// What this library keeps with a C object.
 pub(crate) trait Body: 'static {
     /// The public struct, which begins with a `fid`.
-    type Head;
+    type Head: Head;
 
     /// Whether other objects still use this one.
     fn in_use(&self) -> bool;
@@ -26,12 +27,28 @@ pub(crate) trait Body: 'static {
     fn closing(&self, _fid: *mut abi::fid) {}
 }
 
-/// An object: what C knows, which type of body it has, and the body.
+/// An object: what C knows, which type of body it has, its place among all objects, and the body.
 #[repr(C)]
 pub(crate) struct Object<B: Body> {
     head: B::Head,
     kind: TypeId,
+    place: Place,
     body: B,
+}
+
+impl<B: Body> Object<B> {
+    /// For a process that has inherited the object: no call reaches the body any more.
+    ///
+    /// # Safety
+    ///
+    /// `object` is a live one of this type, and no other thread uses it.
+    unsafe fn disown(object: *mut ()) {
+        let object = object.cast::<Self>();
+        // SAFETY: the caller's guarantee.
+        unsafe { B::Head::disown(&raw mut (*object).head) };
+        // SAFETY: as above; `cast` does not find the body again.
+        unsafe { (*object).kind = TypeId::of::<Inherited>() };
+    }
 }
 
 /// Room for an object whose address is known before it is made.
@@ -51,9 +68,18 @@ impl<B: Body> Room<B> {
     /// Makes the object. C owns it until [`close`].
     pub(crate) fn fill(self, head: B::Head, body: B) -> *mut B::Head {
         let kind = TypeId::of::<B>();
-        let object = Box::into_raw(Box::write(self.0, Object { head, kind, body }));
+        let place = Place::new(Object::<B>::disown);
+        let object = Object {
+            head,
+            kind,
+            place,
+            body,
+        };
+        let object = Box::into_raw(Box::write(self.0, object));
         // Events name the object by its address alone.
         object.expose_provenance();
+        // SAFETY: live until `close`, which takes it out.
+        unsafe { inherited::enter(&raw mut (*object).place, object.cast()) };
         object.cast()
     }
 }
@@ -117,6 +143,8 @@ pub(crate) unsafe extern "C" fn close<B: Body>(fid: *mut abi::fid) -> c_int {
         return fail(Errno::EBUSY);
     }
     body.closing(fid);
+    // SAFETY: entered when it was made.
+    unsafe { inherited::leave(&raw mut (*fid.cast::<Object<B>>()).place) };
     // SAFETY: made by `Room::fill`, and closed once.
     drop(unsafe { Box::from_raw(fid.cast::<Object<B>>()) });
     0
@@ -203,6 +231,32 @@ mod tests {
             self.0.get()
         }
     }
+    #[test]
+    fn a_child_reaches_no_object_of_its_parent() {
+        let head = abi::fid_cq {
+            fid: fid(abi::FI_CLASS_CQ, ptr::null_mut(), &tables::NO_FID),
+            ops: ptr::null_mut(),
+        };
+        let cq = Room::new().fill(head, Busy(Cell::new(true)));
+        // SAFETY: a live object of this type, used here only.
+        unsafe { Object::<Busy>::disown(cq.cast()) };
+        // SAFETY: as above.
+        let (fid, ops) = unsafe { ((*cq).fid, *(*cq).ops) };
+        let mut entry = [0_u64; 8];
+        let entry = ptr::from_mut(&mut entry).cast();
+        // SAFETY: the functions look at nothing.
+        let read = unsafe { ops.read.unwrap()(cq, entry, 1) };
+        assert_eq!(read, -abi::FI_EOPBADSTATE as isize);
+        // SAFETY: a live object.
+        assert!(unsafe { cast::<Busy>(cq.cast(), abi::FI_CLASS_CQ) }.is_err());
+        // SAFETY: as above; nothing is closed, which is busy.
+        assert_eq!(unsafe { (*fid.ops).close.unwrap()(cq.cast()) }, 0);
+        // SAFETY: it is whole, whatever its table says.
+        unsafe { body::<Busy>(cq) }.0.set(false);
+        // SAFETY: live, and used no more.
+        assert_eq!(unsafe { close::<Busy>(cq.cast()) }, 0);
+    }
+
     struct Other;
     impl Body for Other {
         type Head = abi::fid_cq;

@@ -7,32 +7,42 @@ use core::ptr;
 
 use ripstop_abi as abi;
 
-/// What a call returns for an operation that does not exist.
+use crate::inherited;
+
+/// What a call returns for an operation that is not to be had.
 pub(crate) trait Answer {
-    /// `-FI_ENOSYS`, or nothing where the type has no place for an error.
+    /// There is no such operation: `-FI_ENOSYS`, or nothing where the type has no place for an error.
     const ENOSYS: Self;
+    /// The object belongs to the process that has forked this one: `-FI_EOPBADSTATE`, or nothing.
+    const NOT_OURS: Self;
 }
 
 impl Answer for c_int {
     const ENOSYS: Self = -abi::FI_ENOSYS;
+    const NOT_OURS: Self = -abi::FI_EOPBADSTATE;
 }
 
 impl Answer for isize {
     const ENOSYS: Self = -abi::FI_ENOSYS as isize;
+    const NOT_OURS: Self = -abi::FI_EOPBADSTATE as isize;
 }
 
 impl Answer for u64 {
     const ENOSYS: Self = 0;
+    const NOT_OURS: Self = 0;
 }
 
 impl Answer for *const c_char {
     const ENOSYS: Self = ptr::null();
+    const NOT_OURS: Self = c"the object belongs to the parent process".as_ptr();
 }
 
-/// A C function type, with a function of this type that does nothing and says so.
+/// A C function type, with functions of this type that do nothing and say so.
 pub(crate) trait Slot: Sized {
-    /// That function.
+    /// For an operation that does not exist.
     const MISSING: Self;
+    /// For an object of the process that has forked this one, see [`crate::inherited`].
+    const NOT_OURS: Self;
 }
 
 macro_rules! slots {
@@ -43,6 +53,13 @@ macro_rules! slots {
                     R::ENOSYS
                 }
                 missing::<$($arg,)* R>
+            };
+            const NOT_OURS: Self = {
+                unsafe extern "C" fn not_ours<$($arg,)* R: Answer>($(_: $arg),*) -> R {
+                    inherited::refused();
+                    R::NOT_OURS
+                }
+                not_ours::<$($arg,)* R>
             };
         }
     };
