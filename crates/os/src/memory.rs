@@ -9,6 +9,7 @@ use ripstop_mem::ring::Mapping;
 use ripstop_types::{Errno, Result};
 use rustix::fs::{self, FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 use crate::errno::{errno, retry};
 
@@ -17,6 +18,22 @@ const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// The file system of memory in pages of the usual size.
 pub(crate) const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// Gives a file room for `size` bytes: without that, no room would be a signal at the first access.
+///
+/// # Errors
+///
+/// Those of `fallocate(2)`. `EFBIG` above the limit of the process without its signal, which by
+/// default ends the process.
+pub(crate) fn reserve(fd: &OwnedFd, size: u64) -> Result<()> {
+    if getrlimit(Resource::Fsize)
+        .current
+        .is_some_and(|most| size > most)
+    {
+        return Err(Errno::EFBIG);
+    }
+    retry(|| fs::fallocate(fd, FallocateFlags::empty(), 0, size))
+}
 
 /// Memory that has a descriptor (`memfd_create(2)`), closed on `exec`. It lives until its last
 /// descriptor is closed and its last mapping undone, also by the end of a process.
@@ -47,13 +64,12 @@ impl MemFd {
     /// # Errors
     ///
     /// `EINVAL` for no bytes or a label that cannot be one, `ENOMEM` and `ENOSPC` without room,
-    /// `EMFILE`.
+    /// `EMFILE`, `EFBIG` above the process' limit on the size of files (`RLIMIT_FSIZE`).
     pub fn create(label: &str, len: usize) -> Result<Self> {
         let size = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = fs::memfd_create(label, flags).map_err(errno)?;
-        // Without this, no room would be a signal at the first access.
-        retry(|| fs::fallocate(&fd, FallocateFlags::empty(), 0, size))?;
+        reserve(&fd, size)?;
         fs::fcntl_add_seals(&fd, LENGTH).map_err(errno)?;
         Ok(Self { fd, len })
     }

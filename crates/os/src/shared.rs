@@ -7,10 +7,11 @@ use std::ptr::{self, NonNull};
 
 use ripstop_mem::Region;
 use ripstop_types::{Errno, Result};
-use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{self, FlockOperation, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::errno::{errno, retry};
+use crate::memory::reserve;
 
 /// Where the kernel keeps such memory.
 const FOLDER: &str = "/dev/shm";
@@ -45,8 +46,8 @@ impl NamedMemory {
     /// # Errors
     ///
     /// `EINVAL` for a name that is empty, longer than 200 bytes or has a `/` or a null,
-    /// `ENOSPC` and `ENOMEM` without room, `EACCES` for memory of another user; those of
-    /// `open(2)`.
+    /// `ENOSPC` and `ENOMEM` without room, `EFBIG` above the process' limit on the size of files,
+    /// `EACCES` for memory of another user; those of `open(2)`.
     pub fn create(name: &str, len: usize) -> Result<(Self, bool)> {
         let path = path_of(name)?;
         loop {
@@ -62,8 +63,7 @@ impl NamedMemory {
             if made && is_at(&file, &path)? {
                 fs::ftruncate(&file, 0).map_err(errno)?;
                 let size = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
-                // Without this a full file system would be a signal at the first access.
-                retry(|| fs::fallocate(&file, FallocateFlags::empty(), 0, size))?;
+                reserve(&file, size)?;
             }
             if let Some(memory) = Self::open_locked(file, &path)? {
                 return Ok((memory, made));

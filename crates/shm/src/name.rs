@@ -65,6 +65,17 @@ impl Name {
         self.text.starts_with(SHARED)
     }
 
+    /// The user whose endpoint has this name, where that is one of those that say so
+    /// (`fi_shm://PID:USER:INDEX`).
+    pub(crate) fn user(&self) -> Option<u32> {
+        let mut parts = self.text.strip_prefix(SHARED)?.split(':');
+        let (pid, user, index) = (parts.next()?, parts.next()?, parts.next()?);
+        let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        // Others chose a name of their own, and mean something else by it.
+        let index = index.split('#').next()?;
+        (number(pid) && number(user) && number(index)).then(|| user.parse().ok())?
+    }
+
     /// This name with something behind it.
     ///
     /// # Errors
@@ -217,6 +228,29 @@ mod tests {
         assert_eq!(name("x://a").socket(7), name("y://a").socket(7));
         assert_ne!(name("x://a").socket(7), name("x://a").socket(8));
         assert_eq!(name("x://a").to_address(), Address::Str("x://a".into()));
+    }
+
+    #[test]
+    fn a_name_says_its_user_where_it_has_one() {
+        for text in [
+            "fi_shm://0000007:1000:3",
+            "fi_shm://7:1000:3:0badcafe",
+            "fi_shm://7:1000:3#2",
+        ] {
+            assert_eq!(name(text).user(), Some(1000), "{text}");
+        }
+        for text in [
+            "fi_shm://7",
+            "fi_shm://7:1000",
+            "fi_ns://7:1000:3",
+            "fi_shm://a:1000:3",
+            "fi_shm://7:b:3",
+            "fi_shm://7::3",
+            "fi_shm://7:1000:",
+            "fi_shm://7:4294967296:3",
+        ] {
+            assert_eq!(name(text).user(), None, "{text}");
+        }
     }
 
     #[test]

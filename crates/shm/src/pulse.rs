@@ -5,12 +5,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, LazyLock};
 
+use ripstop_core::fi_warn_sparse;
+use ripstop_core::log::Subsys;
 use ripstop_mem::ring::{FACE, Grant, Grants, Layout, Presence, Sleep};
 use ripstop_objects::{Pulse, Seen};
 use ripstop_os::{Interest, MemFd, barrier};
 use ripstop_types::{Errno, Result};
 
 use crate::link::ShmLink;
+use crate::params::NAME;
 
 /// Up to so many links are all looked at each time.
 const ALL: usize = 16;
@@ -125,11 +128,33 @@ fn order() {
     }
 }
 
+/// Memory for peers; without it there are none.
+///
+/// # Errors
+/// As for [`MemFd::create`], with a line in the log.
+pub(crate) fn share(label: &str, len: usize) -> Result<MemFd> {
+    MemFd::create(label, len).inspect_err(|error| {
+        let advice = match *error {
+            Errno::EFBIG => "raise the limit on the size of files (ulimit -f)",
+            Errno::EMFILE => "raise the limit on open files (ulimit -n)",
+            Errno::EPERM | Errno::EACCES | Errno::ENOSYS => {
+                "allow memfd_create(2) where system calls are filtered, or take tcp"
+            }
+            _ => "free memory, or raise the limit on it",
+        };
+        fi_warn_sparse!(
+            NAME,
+            Subsys::Domain,
+            "no memory of {len} bytes to share with peers ({error}); {advice}"
+        );
+    })
+}
+
 impl Pulse<ShmLink> for Looks {
     const LOOKS: bool = true;
 
     fn open() -> Result<Self> {
-        let face = MemFd::create("ripstop-shm-face", FACE)?;
+        let face = share("ripstop-shm-face", FACE)?;
         let map = Arc::new(face.map()?);
         face.seal_for_readers()?;
         LazyLock::force(&REFUSED);

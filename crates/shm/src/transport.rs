@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ripstop_core::Address;
-use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
+use ripstop_core::{fi_warn, fi_warn_sparse};
 use ripstop_mem::ring::{FACE, Layout, Side, Sight, Watch, pair};
 use ripstop_objects::{Broken, Origin, Transport};
 use ripstop_os::{Connect, MemFd, Socket};
@@ -17,7 +17,7 @@ use crate::link::ShmLink;
 use crate::listener::{ShmListener, admit};
 use crate::name::Name;
 use crate::params::{NAME, Params};
-use crate::pulse::Looks;
+use crate::pulse::{Looks, share};
 
 /// Memory that processes of one machine share.
 #[derive(Debug)]
@@ -86,6 +86,16 @@ impl Transport for Shm {
 
     fn connect(_: &Params, to: &Name, _: Origin<Self>) -> Result<(ShmLink, Connect)> {
         let user = ripstop_os::user();
+        // Its socket has another name, so nobody would be found, who may well be there.
+        if let Some(other) = to.user().filter(|&other| other != user) {
+            fi_warn_sparse!(
+                NAME,
+                Subsys::EpCtrl,
+                "{to}: refused, it is of user {other}, and this process of user {user}: shm connects \
+                 processes of one user only; run both as the same user, or take tcp"
+            );
+            return Err(Errno::EACCES);
+        }
         let socket = Socket::unix_connect(&to.socket(user))?;
         admit(socket.peer()?, to, user)?;
         Ok((ShmLink::new(socket, to.clone()), Connect::Connected))
@@ -102,7 +112,7 @@ impl Transport for Shm {
 
     fn ask(looks: &mut Looks, link: &ShmLink, own: &Name, greeting: Greeting) -> Result<Vec<u8>> {
         let layout = looks.layout().ok_or(Errno::EINVAL)?;
-        let memory = MemFd::create("ripstop-shm", layout.len())?;
+        let memory = share("ripstop-shm", layout.len())?;
         memory.seal()?;
         let halves = pair(Arc::new(memory.map()?), layout, Side::Connector);
         let halves = halves.map_err(|_| Errno::EINVAL)?;

@@ -50,6 +50,7 @@ errnos! {
     ENODEV = 19, "No such device";
     EINVAL = 22, "Invalid argument";
     EMFILE = 24, "Too many open files";
+    EFBIG = 27, "File too large";
     ENOSPC = 28, "No space left on device";
     EPIPE = 32, "Broken pipe";
     ENOSYS = 38, "Function not implemented";

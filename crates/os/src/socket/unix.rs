@@ -107,12 +107,12 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// `EPROTO` if the peer has sent more than [`MAX_DESCRIPTORS`]: all of them are closed, and
-    /// bytes are lost. As for [`recv`](Self::recv).
+    /// `EPROTO` if the peer has sent more than [`MAX_DESCRIPTORS`], `EMFILE` if this process can have
+    /// no more: all of them are closed, and bytes are lost. As for [`recv`](Self::recv).
     pub fn recv_with(&self, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
-        match self.recv_some(bytes)? {
-            (count, Some(descriptors)) => Ok((count, descriptors)),
-            (_, None) => Err(Errno::EPROTO),
+        match self.recv_parts(bytes)? {
+            (count, Ok(descriptors)) => Ok((count, descriptors)),
+            (_, Err(lost)) => Err(lost),
         }
     }
 
@@ -123,6 +123,12 @@ impl Socket {
     ///
     /// As for [`recv`](Self::recv).
     pub fn recv_some(&self, bytes: &mut [u8]) -> Result<(usize, Option<Vec<OwnedFd>>)> {
+        let (count, descriptors) = self.recv_parts(bytes)?;
+        Ok((count, descriptors.ok()))
+    }
+
+    /// The bytes, and the descriptors or why they are lost.
+    fn recv_parts(&self, bytes: &mut [u8]) -> Result<(usize, Result<Vec<OwnedFd>>)> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -137,8 +143,13 @@ impl Socket {
             }
         }
         let cut = message.flags.contains(ReturnFlags::CTRUNC);
-        let whole = !cut && descriptors.len() <= MAX_DESCRIPTORS;
-        Ok((message.bytes, whole.then_some(descriptors)))
+        let descriptors = match descriptors.len() {
+            ..=MAX_DESCRIPTORS if !cut => Ok(descriptors),
+            // There was room for what the kernel could not give.
+            ..MAX_DESCRIPTORS => Err(Errno::EMFILE),
+            _ => Err(Errno::EPROTO),
+        };
+        Ok((message.bytes, descriptors))
     }
 
     /// Who is at the other end (`SO_PEERCRED`).
