@@ -1,0 +1,85 @@
+"""What a process may do or meet besides messages: fork, exec, signals, limits, being unloaded; tcp and shm."""
+
+import re
+
+from rig import peers
+from rig.case import Case, Failed, Missing
+from rig.library import Witness
+from rig.peers import HERE
+
+NAME = "process"
+PROVIDERS = ("tcp", "shm")
+PROGRESS = ("auto", "manual")
+CHILDREN = ("leaves", "exits", "execs", "waits", "calls", "closes", "opens")
+WAITS = ("cq", "cq-fd", "cntr", "set", "handler")
+LIMITS = ("few-files", "memlock", "file-size", "no-proc", "seccomp-attach", "seccomp-memory", "seccomp-old", "user")
+
+# What is refused there, with a line in the log that says what to do.
+REFUSED = {"shm/file-size": "ulimit -f", "shm/seccomp-memory": "memfd_create", "shm/user": "same user"}
+
+PROGRAMS = ("reload", "forks", "signals", "limits")
+SKIPPED = 77
+
+
+def cases():
+    """The programs in process/ tell what each of them proves."""
+    found = [Case(f"{NAME}/reload/{what}", reload(what)) for what in ("none", *PROVIDERS)]
+
+    def add(program, provider, what, *more):
+        name = "/".join((program, provider, what, *more))
+        found.append(Case(f"{NAME}/{name}", run(program, provider, what, *more)))
+
+    for provider in PROVIDERS:
+        for progress in PROGRESS:
+            for child in CHILDREN:
+                add("forks", provider, child, progress)
+            for wait in WAITS:
+                add("signals", provider, wait, progress)
+        for limit in LIMITS:
+            add("limits", provider, limit)
+    for progress in PROGRESS:
+        # Over shm there are no connected endpoints, and so no such events.
+        add("signals", "tcp", "eq", progress)
+    return found
+
+
+def prepare(bench):
+    peers.packages(bench, "gcc", "libc6-dev", "libfabric-dev")
+    for program in PROGRAMS:
+        linked = ["-ldl"] if program == "reload" else ["-lfabric"]
+        peers.compile_c(bench, ["cc"], [HERE / "process" / f"{program}.c"], bench.scratch / program,
+                        "-lpthread", *linked)
+
+
+def judged(done):
+    """What a program says of itself."""
+    if done.status == SKIPPED:
+        why = re.search(r"^SKIP: (.*)$", done.output, re.M)
+        raise Missing(why[1] if why else "it does not say why")
+    if not done.success:
+        raise Failed(f"{done.ending}{done.telling_line()}")
+
+
+def reload(what):
+    """A case: the library is loaded, used and unloaded a hundred times."""
+
+    def body(bench):
+        judged(bench.run([bench.scratch / "reload", bench.library.path, what], 60, bench.environment()))
+
+    return body
+
+
+def run(program, provider, what, *more):
+    """A case: the program ends well, with the library under test."""
+
+    def body(bench):
+        witness = Witness(bench)
+        environment = bench.environment(**witness.environment)
+        done = bench.run([bench.scratch / program, provider, what, *more], 90, environment)
+        judged(done)
+        reason = REFUSED.get(f"{provider}/{what}")
+        if reason and not re.search(f"<warn> .*{reason}", done.output):
+            raise Failed(f"no line of the log says what to do: nothing with '{reason}'")
+        witness.require(program, 1, or_more=True)
+
+    return body
