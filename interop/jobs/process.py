@@ -17,7 +17,7 @@ LIMITS = ("few-files", "memlock", "file-size", "no-proc", "seccomp-attach", "sec
 # What is refused there, with a line in the log that says what to do.
 REFUSED = {"shm/file-size": "ulimit -f", "shm/seccomp-memory": "memfd_create", "shm/user": "same user"}
 
-PROGRAMS = ("reload", "forks", "signals", "limits")
+PROGRAMS = ("reload", "forks", "signals", "limits", "large")
 SKIPPED = 77
 
 
@@ -25,9 +25,9 @@ def cases():
     """The programs in process/ tell what each of them proves."""
     found = [Case(f"{NAME}/reload/{what}", reload(what)) for what in ("none", *PROVIDERS)]
 
-    def add(program, provider, what, *more):
+    def add(program, provider, what, *more, full=False):
         name = "/".join((program, provider, what, *more))
-        found.append(Case(f"{NAME}/{name}", run(program, provider, what, *more)))
+        found.append(Case(f"{NAME}/{name}", run(program, provider, what, *more), full))
 
     for provider in PROVIDERS:
         for progress in PROGRESS:
@@ -37,6 +37,10 @@ def cases():
                 add("signals", provider, wait, progress)
         for limit in LIMITS:
             add("limits", provider, limit)
+        # 4.1 GiB take a while on processors that others use too.
+        for what, full in (("message", False), ("write", provider == "shm"), ("read", True), ("edges", False),
+                           ("limit", False)):
+            add("large", provider, what, full=full)
     for progress in PROGRESS:
         # Over shm there are no connected endpoints, and so no such events.
         add("signals", "tcp", "eq", progress)
