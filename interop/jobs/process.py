@@ -17,7 +17,7 @@ LIMITS = ("few-files", "memlock", "file-size", "no-proc", "seccomp-attach", "sec
 # What is refused there, with a line in the log that says what to do.
 REFUSED = {"shm/file-size": "ulimit -f", "shm/seccomp-memory": "memfd_create", "shm/user": "same user"}
 
-PROGRAMS = ("reload", "forks", "signals", "limits", "large")
+PROGRAMS = ("reload", "forks", "signals", "limits", "large", "network")
 SKIPPED = 77
 
 
@@ -41,6 +41,8 @@ def cases():
         for what, full in (("message", False), ("write", provider == "shm"), ("read", True), ("edges", False),
                            ("limit", False)):
             add("large", provider, what, full=full)
+    for what in ("dead-send", "dead-receive", "dead-connect", "loss"):
+        add("network", "tcp", what)
     for progress in PROGRESS:
         # Over shm there are no connected endpoints, and so no such events.
         add("signals", "tcp", "eq", progress)

@@ -45,7 +45,9 @@ impl<B: Body> Object<B> {
     unsafe fn disown(object: *mut ()) {
         let object = object.cast::<Self>();
         // SAFETY: the caller's guarantee.
-        unsafe { B::Head::disown(&raw mut (*object).head) };
+        let head = unsafe { &raw mut (*object).head };
+        // SAFETY: as above.
+        unsafe { B::Head::disown(head) };
         // SAFETY: as above; `cast` does not find the body again.
         unsafe { (*object).kind = TypeId::of::<Inherited>() };
     }
@@ -78,8 +80,10 @@ impl<B: Body> Room<B> {
         let object = Box::into_raw(Box::write(self.0, object));
         // Events name the object by its address alone.
         object.expose_provenance();
+        // SAFETY: it was just made.
+        let place = unsafe { &raw mut (*object).place };
         // SAFETY: live until `close`, which takes it out.
-        unsafe { inherited::enter(&raw mut (*object).place, object.cast()) };
+        unsafe { inherited::enter(place, object.cast()) };
         object.cast()
     }
 }
@@ -143,8 +147,10 @@ pub(crate) unsafe extern "C" fn close<B: Body>(fid: *mut abi::fid) -> c_int {
         return fail(Errno::EBUSY);
     }
     body.closing(fid);
+    // SAFETY: the caller's guarantee.
+    let place = unsafe { &raw mut (*fid.cast::<Object<B>>()).place };
     // SAFETY: entered when it was made.
-    unsafe { inherited::leave(&raw mut (*fid.cast::<Object<B>>()).place) };
+    unsafe { inherited::leave(place) };
     // SAFETY: made by `Room::fill`, and closed once.
     drop(unsafe { Box::from_raw(fid.cast::<Object<B>>()) });
     0

@@ -461,6 +461,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn handle_timer(&mut self) {
         self.drain_timer();
         let now = clock::now();
+        let watch = T::Link::WATCHES && self.is_watch_due(now);
         let mut waiting = !self.accepting.is_empty();
         let late =
             |(id, accepting): (&u32, &Accepting<T>)| (now >= accepting.deadline).then_some(*id);
@@ -484,6 +485,16 @@ impl<T: Transport> State<T> {
                 continue;
             };
             if stream.is_up() {
+                if watch
+                    && stream
+                        .link
+                        .as_ref()
+                        .is_some_and(|link| link.is_unanswered())
+                {
+                    self.lost(id, Errno::ETIMEDOUT);
+                    waiting = true;
+                    continue;
+                }
                 waiting |= self.forsake(id, now);
                 waiting |= self.tell_full(id, now);
                 let Some(stream) = self.stream(id) else {
@@ -520,7 +531,7 @@ impl<T: Transport> State<T> {
         }
         waiting |= self.engine.coll_tick(now);
         if !waiting {
-            self.stop_timer();
+            self.slow_timer();
         }
         self.after();
     }

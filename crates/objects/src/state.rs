@@ -41,6 +41,9 @@ const BURST: u32 = 3_000_000;
 /// How often deadlines are looked at while there are any.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
+/// How often connections are looked at whose peer's machine may be dead ([`Link::WATCHES`]).
+const WATCH: Duration = Duration::from_secs(2);
+
 /// What an epoll event is about, in the token's upper byte.
 pub(crate) mod token {
     pub(crate) const STREAM: u64 = 0;
@@ -70,7 +73,10 @@ pub(crate) struct State<T: Transport> {
     pub(crate) epoll: Arc<Epoll>,
     pub(crate) params: Arc<T::Params>,
     timer: Timer,
-    pub(crate) timer_on: bool,
+    /// How often the timer goes off; zero when it is not set.
+    pub(crate) timer_period: Duration,
+    /// When connections were last looked at, see [`Link::WATCHES`].
+    watched: Duration,
     /// Taken while a poll of all is under way.
     pub(crate) events: Option<Events>,
     pub(crate) staging: Box<[u8]>,
@@ -146,7 +152,8 @@ impl<T: Transport> State<T> {
             epoll,
             params,
             timer,
-            timer_on: false,
+            timer_period: Duration::ZERO,
+            watched: Duration::ZERO,
             events: Some(Events::with_capacity(64)),
             staging: vec![0; READ].into_boxed_slice(),
             scratch: Box::new([0; SCRATCH]),
@@ -208,14 +215,28 @@ impl<T: Transport> State<T> {
 
     /// Makes sure deadlines are looked at.
     pub(crate) fn start_timer(&mut self) {
-        if !self.timer_on && self.timer.set(TICK).is_ok() {
-            self.timer_on = true;
-        }
+        self.set_timer(TICK);
     }
 
-    pub(crate) fn stop_timer(&mut self) {
-        if self.timer_on && self.timer.set(Duration::ZERO).is_ok() {
-            self.timer_on = false;
+    /// There are no deadlines; connections that have to be watched are looked at now and then.
+    pub(crate) fn slow_timer(&mut self) {
+        let up = |stream: &Stream<T>| stream.is_up();
+        let watched = T::Link::WATCHES && self.streams.iter().flatten().any(up);
+        self.set_timer(if watched { WATCH } else { Duration::ZERO });
+    }
+
+    /// Whether connections were not looked at for [`WATCH`]: the timer may go off more often.
+    pub(crate) fn is_watch_due(&mut self, now: Duration) -> bool {
+        let due = now >= self.watched + WATCH;
+        if due {
+            self.watched = now;
+        }
+        due
+    }
+
+    fn set_timer(&mut self, period: Duration) {
+        if self.timer_period != period && self.timer.set(period).is_ok() {
+            self.timer_period = period;
         }
     }
 

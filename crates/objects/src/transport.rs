@@ -191,6 +191,15 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// How its ends are named.
     type Addr: Addr;
 
+    /// Whether the system leaves it to us to see that the peer's machine is dead: then
+    /// [`Link::is_unanswered`] is asked every 2 s.
+    const WATCHES: bool = false;
+
+    /// Whether bytes are under way that the peer's machine should long have acknowledged.
+    fn is_unanswered(&self) -> bool {
+        false
+    }
+
     /// Writes the front of `bytes`; returns how many, at least 1.
     ///
     /// # Errors

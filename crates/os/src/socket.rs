@@ -4,6 +4,7 @@ mod beyond;
 mod data;
 mod open;
 mod options;
+mod silence;
 mod spare;
 mod unix;
 

@@ -26,6 +26,9 @@ pub(crate) const KEEPALIVE: Keepalive = Keepalive {
     count: 2,
 };
 
+/// As long as keep-alive takes, for connections on which bytes wait for an answer.
+pub(crate) const SILENCE: Duration = Duration::from_secs(9);
+
 /// Values of all parameters.
 #[derive(Debug)]
 pub struct Params {

@@ -9,7 +9,7 @@ use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
 
-use crate::params::{KEEPALIVE, NAME, Params};
+use crate::params::{KEEPALIVE, NAME, Params, SILENCE};
 use crate::provider::addresses;
 use crate::row;
 
@@ -109,6 +109,12 @@ impl Link for TcpSocket {
     type Windows = ();
 
     type Addr = SocketAddr;
+
+    const WATCHES: bool = true;
+
+    fn is_unanswered(&self) -> bool {
+        self.0.is_unanswered(SILENCE)
+    }
 
     #[inline(always)]
     fn send(&self, bytes: &[u8]) -> Result<usize> {
