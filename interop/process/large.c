@@ -166,11 +166,11 @@ int main(int argc, char **argv)
 			finish(&end, "read");
 			verify(back, 2, i, WORD);
 		}
-		/* One byte beyond the end, and a length that wraps. */
+		/* One byte beyond the end, and before the beginning, where the end wraps. */
 		for (int i = 0; i < 2; i++) {
 			struct fi_cq_tagged_entry entry;
-			uint64_t at = i ? 8 : LEN - WORD + 1;
-			size_t len = i ? LEN : WORD;
+			uint64_t at = i ? -8ull : LEN - WORD + 1;
+			size_t len = WORD;
 			struct iovec iov = { memory, len };
 			struct fi_rma_iov there = { board->base + at, len, board->key };
 			struct fi_msg_rma msg = { .msg_iov = &iov, .iov_count = 1, .addr = to, .rma_iov = &there,
