@@ -247,7 +247,11 @@ mod tests {
         // SAFETY: a live object of this type, used here only.
         unsafe { Object::<Busy>::disown(cq.cast()) };
         // SAFETY: as above.
-        let (fid, ops) = unsafe { ((*cq).fid, *(*cq).ops) };
+        let head = unsafe { cq.read() };
+        // SAFETY: a table is there for good.
+        let ops = unsafe { head.ops.read() };
+        // SAFETY: as above.
+        let fid_ops = unsafe { head.fid.ops.read() };
         let mut entry = [0_u64; 8];
         let entry = ptr::from_mut(&mut entry).cast();
         // SAFETY: the functions look at nothing.
@@ -256,7 +260,7 @@ mod tests {
         // SAFETY: a live object.
         assert!(unsafe { cast::<Busy>(cq.cast(), abi::FI_CLASS_CQ) }.is_err());
         // SAFETY: as above; nothing is closed, which is busy.
-        assert_eq!(unsafe { (*fid.ops).close.unwrap()(cq.cast()) }, 0);
+        assert_eq!(unsafe { fid_ops.close.unwrap()(cq.cast()) }, 0);
         // SAFETY: it is whole, whatever its table says.
         unsafe { body::<Busy>(cq) }.0.set(false);
         // SAFETY: live, and used no more.
