@@ -399,7 +399,7 @@ fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
             .unwrap_or_else(|_| Err(Stop::Fail("the case panicked".to_owned())))
     };
     if !plan.apart {
-        return on_subject(plan, ep_type, &body);
+        return on_subject(plan, ep_type, body);
     }
     let exe = env::current_exe().context("cannot find this program to start it again")?;
     let start = |side: usize| {
