@@ -32,7 +32,8 @@ fn interface(provider: &CStr) -> Info {
 /// The program says of an info of `fi_getinfo` what no endpoint can be.
 #[test]
 fn an_endpoint_is_no_more_than_there_is() {
-    let changes: [(&str, fn(&Info)); 6] = [
+    type Change = fn(&Info);
+    let changes: [(&str, Change); 6] = [
         ("caps", |info| info.get().caps |= 1),
         ("tx caps", |info| info.tx().caps |= 1),
         ("inject_size", |info| info.tx().inject_size = usize::MAX),
