@@ -12,9 +12,9 @@ const DEFAULTS: Defaults = Defaults {
     // What is posted to a process that was killed fails within 2 s. One that is there but makes no
     // progress is waited for.
     connect_timeout: 1500,
-    // Peers are of the same machine, and programs know no bound here from the C library.
-    max_saved_bytes: 1 << 30,
-    max_saved_total: 4 << 30,
+    // More than of a peer by the network: programs know no bound here from the C library.
+    max_saved_bytes: 256 << 20,
+    max_saved_total: 1 << 30,
 };
 
 /// Values of all parameters.

@@ -138,7 +138,7 @@ fn subprocess_peer() {
             }
             // It sends more in one message than the other side keeps without a receive.
             "large" => {
-                let text = Parked::park(vec![1; 100_000_000]);
+                let text = Parked::park(vec![1; 300_000_000]);
                 end.send(&text, parent).unwrap();
                 let sent = end.cq.sread(1, 1, Some(Duration::from_millis(300)), |_| ());
                 assert_eq!(sent, Err(Errno::EAGAIN));
@@ -233,7 +233,7 @@ fn a_killed_peer_with_unread_messages_keeps_nobody_awake() {
     let mut there = There::start("flood", &here);
     let to = here.knows(&there.name);
     // More than it keeps.
-    let text = Parked::park(vec![5; 100_000_000]);
+    let text = Parked::park(vec![5; 300_000_000]);
     here.send(&text, to).unwrap();
     let stop = Instant::now() + common::PATIENCE;
     while !stuck("flood").exists() {
