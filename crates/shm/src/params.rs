@@ -12,8 +12,7 @@ const DEFAULTS: Defaults = Defaults {
     // What is posted to a process that was killed fails within 2 s. One that is there but makes no
     // progress is waited for.
     connect_timeout: 1500,
-    // More than of a peer by the network: programs know no bound here from the C library.
-    max_saved_bytes: 256 << 20,
+    max_saved_bytes: 64 << 20,
     max_saved_total: 1 << 30,
 };
 
