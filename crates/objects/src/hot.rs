@@ -20,17 +20,17 @@ const HOT: usize = 2;
 /// With streams that were just active, the poll of all others is left out this many times.
 const POLL_EVERY: u32 = 32;
 
-/// The poll of all others is left out for so many [`ticks`](clock::ticks) at most after the last one,
-/// 24 to 120 us: longer than so many reads take. A program that does something else between two polls, and be it that it lets others run,
-/// would wait many times as long for what comes by another stream. After [`IN_VAIN`] polls of all in a
-/// row that found nothing, only reads count.
+/// The same where epoll was not asked when it was its turn: the program polls all the time.
+const POLL_SELDOM: u32 = 256;
+
+/// All streams are polled again so many [`ticks`](clock::ticks) after the last time, 24 to 120 us,
+/// although fewer than [`POLL_EVERY`] reads were in vain: where processors are shared, each poll of
+/// a program that gives up its own takes as long as what the others do meanwhile. Not after
+/// [`IN_VAIN`] polls of all in a row that found nothing.
 const POLL_AFTER: u32 = 120_000;
 
 /// See [`POLL_AFTER`].
 const IN_VAIN: u32 = 64;
-
-/// The same where epoll was not asked when it was its turn: the program polls all the time.
-const POLL_SELDOM: u32 = 256;
 
 /// One of so many reads that find something counts as one in vain, so that others are polled too
 /// while the streams that were just active always have something.

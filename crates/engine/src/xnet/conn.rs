@@ -370,7 +370,7 @@ impl<B: Buffer> Conn<B> {
 }
 
 /// Entries under the indices of a rendezvous: numbers of two bytes, the low one of which is not 0.
-/// Those without the high one come first. Takes memory for as many as were ever used at once.
+/// Those without the high one come first. Takes memory up to the highest that was ever used.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     entries: Vec<Option<T>>,
