@@ -49,6 +49,17 @@ pub(crate) fn code(result: ripstop_types::Result<()>) -> c_int {
     }
 }
 
+/// What a call that asks whether the library can do something returns: "not supported" is an answer to it and no
+/// refusal, so it leaves no line in the log. Programs ask for all that there is when they start.
+#[inline]
+#[track_caller]
+pub(crate) fn answer(result: ripstop_types::Result<()>) -> c_int {
+    match result {
+        Err(Errno::EOPNOTSUPP) => Errno::EOPNOTSUPP.0.wrapping_neg(),
+        result => code(result),
+    }
+}
+
 /// A negative error. One that refuses a call leaves a line in the log: what knew more has written it, else it is written
 /// here.
 #[inline]
@@ -196,6 +207,16 @@ mod tests {
         let first = lines[0];
         let expected = [0, 1, 2, 2, 2, 3].map(|more| first + more);
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn that_something_is_not_supported_is_an_answer() {
+        let before = log::warnings();
+        assert_eq!(answer(Err(Errno::EOPNOTSUPP)), -95);
+        assert_eq!(answer(Ok(())), 0);
+        assert_eq!(log::warnings(), before);
+        assert_eq!(answer(Err(Errno::EINVAL)), -22);
+        assert_eq!(log::warnings(), before + 1);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::msg::data_of;
 use super::{Defaults, EpBody, Tables};
 use crate::buffers;
 use crate::domain::DomainBody;
-use crate::errno::{code, status};
+use crate::errno::{answer, code, status};
 use crate::object::{self, body};
 use crate::tables;
 
@@ -642,7 +642,7 @@ unsafe extern "C" fn writevalid<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    code(unsafe { valid(this, AtomicKind::Plain, datatype, op, count) })
+    answer(unsafe { valid(this, AtomicKind::Plain, datatype, op, count) })
 }
 
 unsafe extern "C" fn readwritevalid<D: Domain, M: Defaults>(
@@ -654,7 +654,7 @@ unsafe extern "C" fn readwritevalid<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    code(unsafe { valid(this, AtomicKind::Fetch, datatype, op, count) })
+    answer(unsafe { valid(this, AtomicKind::Fetch, datatype, op, count) })
 }
 
 unsafe extern "C" fn compwritevalid<D: Domain, M: Defaults>(
@@ -666,7 +666,7 @@ unsafe extern "C" fn compwritevalid<D: Domain, M: Defaults>(
     // SAFETY: see the module.
     let this = unsafe { body::<EpBody<D, M>>(ep) };
     // SAFETY: see the module.
-    code(unsafe { valid(this, AtomicKind::Compare, datatype, op, count) })
+    answer(unsafe { valid(this, AtomicKind::Compare, datatype, op, count) })
 }
 
 /// `fi_query_atomic`: `domain` is a domain of this type; `attr` is null or valid for writes.
@@ -684,10 +684,10 @@ pub(crate) unsafe extern "C" fn query<D: Domain>(
         abi::FI_FETCH_ATOMIC => AtomicKind::Fetch,
         abi::FI_COMPARE_ATOMIC => AtomicKind::Compare,
         // Atomics on tagged receive buffers are nowhere.
-        _ if flags & Flags::TAGGED.bits() != 0 => return code(Err(Errno::EOPNOTSUPP)),
+        _ if flags & Flags::TAGGED.bits() != 0 => return answer(Err(Errno::EOPNOTSUPP)),
         _ => return code(Err(Errno::EBADFLAGS)),
     };
-    code(what(datatype, op).and_then(|(datatype, op)| {
+    answer(what(datatype, op).and_then(|(datatype, op)| {
         let count = this.domain.atomic_limit(kind, datatype, op)?;
         // SAFETY: null or valid for writes.
         if let Some(attr) = unsafe { attr.as_mut() } {

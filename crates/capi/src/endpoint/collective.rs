@@ -18,7 +18,7 @@ use crate::av_set;
 use crate::buffers;
 use crate::domain::DomainBody;
 use crate::eq::Bound;
-use crate::errno::{code, fail, status};
+use crate::errno::{answer, fail, status};
 use crate::object::{self, Body, Room, body};
 use crate::tables;
 
@@ -437,7 +437,7 @@ pub(crate) unsafe extern "C" fn query<D: Domain>(
     let Some(attr) = (unsafe { attr.as_mut() }) else {
         return fail(object::missing("fi_query_collective", "attr"));
     };
-    code(limits::<D>(this, coll, attr, flags))
+    answer(limits::<D>(this, coll, attr, flags))
 }
 
 fn limits<D: Domain>(
