@@ -3,7 +3,7 @@
 import re
 
 from rig import peers, process
-from rig.case import Case, Failed
+from rig.case import Case, Failed, succeeded
 from rig.library import Library, Witness
 from rig.peers import HERE
 
@@ -80,10 +80,7 @@ def launch(bench, ranks, command, seconds, provider="tcp", spawns=False, beside=
 
 def plain_launch(bench, ranks, command, seconds, provider="tcp", beside=(), **settings):
     """Runs a command on so many ranks, without any proof but that it succeeded."""
-    done = attempt(bench, ranks, command, seconds, provider, beside, **settings)
-    if not done.success:
-        raise Failed(f"{command[0].name}: {done.ending}{done.telling_line()}")
-    return done.output
+    return succeeded(command[0].name, attempt(bench, ranks, command, seconds, provider, beside, **settings))
 
 
 def attempt(bench, ranks, command, seconds, provider, beside=(), **settings):

@@ -93,8 +93,7 @@ def once(bench, path, provider, words):
     settings = {"MPIR_CVAR_DEBUG_SUMMARY": "0", **environment, **witness.environment}
     launched = ["-wdir", path.parent, path, *arguments]
     done = mpich.attempt(bench, ranks, launched, int(options.get("timeLimit", SECONDS)), provider, **settings)
-    # What the library logs is not what the program says.
-    said = [line for line in done.output.splitlines() if line.strip() and not line.startswith("libfabric:")]
+    said = [line for line in done.output.splitlines() if line.strip()]
     if NOTHING_TO_DO.search(done.output):
         return 0
     result = options.get("resultTest")

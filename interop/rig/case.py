@@ -74,11 +74,17 @@ class Bench:
         return done
 
     def succeed(self, command, seconds, environment):
-        """Like `run`, and the program must say that it succeeded."""
-        done = self.run(command, seconds, environment)
-        if not done.success:
-            raise Failed(f"{Path(command[0]).name}: {done.ending}{done.telling_line()}")
-        return done.output
+        """Like `run`, and the program must say that it succeeded, and the library warn of nothing."""
+        return succeeded(Path(command[0]).name, self.run(command, seconds, environment))
+
+
+def succeeded(name, done):
+    """What a program printed that did all it should, so that there was nothing to warn its user of."""
+    if not done.success:
+        raise Failed(f"{name}: {done.ending}{done.telling_line()}")
+    if done.warning:
+        raise Failed(f"{name}: it did what it should, and the library warned: {done.warning[:400]}")
+    return done.output
 
 
 def free_port():

@@ -41,6 +41,12 @@ class Done:
             return f"killed by {signal.Signals(-self.status).name}"
         return f"exit status {self.status}"
 
+    @property
+    def warning(self):
+        """The first warning of the library, which logs nothing below that where FI_LOG_LEVEL is not set."""
+        found = re.search(r"^libfabric:\S+<warn> .*", self.output, re.M)
+        return found and found[0]
+
     def telling_line(self):
         """The first line that names an error, or else the last one, to follow the ending."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
