@@ -51,6 +51,8 @@ def cases():
                 add(f"{provider}/many/{how}/{ranks}-long", many(provider, ranks, how, LARGE), full=True)
         # More than have an index of one byte, and more than is kept where nobody asked for it.
         add(f"{provider}/many/backwards/2-of-800-KB", many(provider, 2, "backwards", 400, 100_000))
+        # More bytes than are kept, in messages that are kept.
+        add(f"{provider}/many/backwards/2-of-40-KB", many(provider, 2, "backwards", 5000, 5000))
     return found
 
 

@@ -515,6 +515,7 @@ fn header(random: &mut Numbers) -> (Header, usize) {
             Op::FetchAtomic,
             Op::CompareAtomic,
             Op::Coll,
+            Op::EagerLimit,
         ],
     );
     let len = if op.may_have_payload() {

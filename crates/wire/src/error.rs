@@ -121,6 +121,11 @@ pub enum WireError {
         /// The reason.
         reason: u8,
     },
+    /// The exponent of an eager limit.
+    EagerLimit {
+        /// The byte on the wire.
+        found: u8,
+    },
     /// The kind of a message between members of a collective group.
     CollKind {
         /// The byte on the wire.
@@ -262,6 +267,12 @@ impl fmt::Display for WireError {
                 "refusal of kind {answer} for reason {reason}, expected kinds 1 to 3 and \
                  reasons 1 to 6"
             ),
+            Self::EagerLimit { found } => {
+                write!(
+                    f,
+                    "eager limit of 2 to the power of {found}, expected at most 63"
+                )
+            }
             Self::CollKind { found } => {
                 write!(f, "collective message of kind {found}, expected 1 to 8")
             }

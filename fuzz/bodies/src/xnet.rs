@@ -198,6 +198,7 @@ pub fn base_emit(data: &[u8]) {
         Op::FetchAtomic,
         Op::CompareAtomic,
         Op::Coll,
+        Op::EagerLimit,
     ];
     let op = Op::from_byte(number).unwrap_or(extended[usize::from(number) % extended.len()]);
     let refusal = Answer::from_byte(number & 3).zip(Reason::from_byte(number >> 1));

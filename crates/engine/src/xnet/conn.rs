@@ -131,6 +131,10 @@ pub struct Conn<B> {
     pub(super) order: ByteOrder,
     /// Tagged messages longer than this wait for their receive.
     pub(super) rendezvous: u64,
+    /// The same, if the peer sets no limit.
+    pub(super) own_rendezvous: u64,
+    /// The peer was told to hold back all but short messages.
+    pub(super) limits_peer: bool,
     pub(super) extensions: Extensions,
 
     pub(super) segments: Ring<Segment<B>>,
@@ -175,6 +179,8 @@ impl<B: Buffer> Conn<B> {
             fence: false,
             order: ByteOrder::NATIVE,
             rendezvous: u64::MAX,
+            own_rendezvous: u64::MAX,
+            limits_peer: false,
             extensions: Extensions::NONE,
             segments: Ring::new(),
             front_sent: 0,

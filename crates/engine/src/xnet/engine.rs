@@ -438,6 +438,7 @@ impl<B: Buffer> Engine<B> {
                 }
                 _ => self.limits.rendezvous,
             };
+            conn.own_rendezvous = conn.rendezvous;
             conn.extensions = terms.extensions;
         }
     }

@@ -21,6 +21,7 @@ pub mod cm;
 mod coll;
 mod conn;
 mod departed;
+mod eager;
 mod engine;
 mod output;
 mod owned;

@@ -298,7 +298,7 @@ impl<B: Buffer> Engine<B> {
         if room < SEND_HEADER {
             return Err(Errno::EAGAIN);
         }
-        if len > conn.rendezvous && send.tag.is_some() && !send.inject && conn.has_index() {
+        if send.tag.is_some() && !send.inject && conn.is_held_back(len, limits) {
             return Ok(None);
         }
         let inline = send.inject || len <= limits.inline as u64;

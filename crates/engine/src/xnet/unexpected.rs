@@ -95,7 +95,7 @@ impl<B: Buffer> Engine<B> {
                 done: 0,
                 left: payload,
             };
-            return;
+            return self.lower_eager_limit(conn_id);
         }
         conn.rx = RxState::Header;
         if message.rendezvous.is_none() && message.envelope.ack {
@@ -167,6 +167,7 @@ impl<B: Buffer> Engine<B> {
             if matches!(conn.rx, RxState::Blocked { .. }) {
                 self.resume(message.conn);
             }
+            self.lift_eager_limit(message.conn);
         }
         self.make_room(message.weight());
     }

@@ -59,8 +59,12 @@ impl Extensions {
     pub const COLL: Self = Self(4);
     /// The index of a rendezvous has two bytes, see [`Header::index`](super::base::Header::index).
     pub const INDEX: Self = Self(8);
+    /// A receiver may lower the length from which messages wait for their receive at the sender, by
+    /// [`Op::EagerLimit`](super::base::Op::EagerLimit).
+    pub const EAGER_LIMIT: Self = Self(16);
     /// All this version speaks.
-    pub const ALL: Self = Self(Self::REFUSE.0 | Self::ATOMIC.0 | Self::COLL.0 | Self::INDEX.0);
+    pub const ALL: Self =
+        Self(Self::REFUSE.0 | Self::ATOMIC.0 | Self::COLL.0 | Self::INDEX.0 | Self::EAGER_LIMIT.0);
 
     /// Stands before the bits, so that nothing else is taken for them.
     const MARK: [u8; 4] = *b"RSTP";

@@ -3,6 +3,7 @@
 
 mod atomic;
 mod close;
+mod eager;
 mod owned;
 mod rma;
 mod rx;

@@ -79,8 +79,8 @@ fn what_has_no_receive_waits_until_the_owner_has_one() {
         }
     }
     assert!(f.arrival().is_none());
-    // The sender of the rendezvous is asked for it.
-    assert_eq!(f.output().len(), 1);
+    // The sender of the rendezvous is asked for it, and what is kept is much of these bounds.
+    assert_eq!(f.output(), [('c', 16), ('c', 16)]);
     f.flush();
     f.header(&Header {
         op_data: 1,

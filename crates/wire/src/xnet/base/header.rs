@@ -20,7 +20,8 @@ pub struct Header {
     pub flags: BaseFlags,
     /// For `Msg`, [`OP_ACK`] marks an acknowledgement. For `TagRts`, `Cts` and `Data` the
     /// index that ties the three together, chosen by the sender of the `TagRts`, never 0: see
-    /// [`Header::index`]. For atomics the datatype (`enum fi_datatype`).
+    /// [`Header::index`]. For atomics the datatype (`enum fi_datatype`). For `EagerLimit` see
+    /// [`Header::eager_limit`].
     pub op_data: u8,
     /// The high byte of the index of a `TagRts`, `Cts` or `Data`. C peers leave anything here.
     pub index_high: u8,
@@ -116,6 +117,25 @@ impl Header {
         Self {
             coll: Some(coll),
             ..Self::new(Op::Coll, payload_len)
+        }
+    }
+
+    /// An `EagerLimit` of `1 << exponent` bytes, at most 63, or none if that is 0.
+    #[must_use]
+    pub const fn with_eager_limit(exponent: u8) -> Self {
+        Self {
+            op_data: exponent,
+            ..Self::new(Op::EagerLimit, 0)
+        }
+    }
+
+    /// The longest tagged message in bytes that the sender of an `EagerLimit` wants to get before
+    /// a receive matches; [`u64::MAX`] if it leaves that to its peer.
+    #[must_use]
+    pub const fn eager_limit(&self) -> u64 {
+        match (self.op_data, 1u64.checked_shl(self.op_data as u32)) {
+            (0, _) | (_, None) => u64::MAX,
+            (_, Some(limit)) => limit,
         }
     }
 
@@ -349,7 +369,12 @@ impl Header {
                 answer: 0,
                 reason: 0,
             }),
-            Op::Msg | Op::Tag | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse => Ok(()),
+            Op::EagerLimit if self.op_data >= 64 => Err(WireError::EagerLimit {
+                found: self.op_data,
+            }),
+            Op::Msg | Op::Tag | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse | Op::EagerLimit => {
+                Ok(())
+            }
         }
     }
 
@@ -421,7 +446,7 @@ const fn check_version(found: u8) -> Result<(), WireError> {
 fn header_len(op: Op, has_cq_data: bool, rma_count: u8) -> u8 {
     let cq_data: u8 = if has_cq_data { 8 } else { 0 };
     let rest = match op {
-        Op::Msg | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse => 0,
+        Op::Msg | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse | Op::EagerLimit => 0,
         Op::Tag => 8,
         Op::TagRts => 16,
         Op::Coll => coll::COLL_LEN,

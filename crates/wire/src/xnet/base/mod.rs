@@ -76,6 +76,10 @@ pub enum Op {
     /// A message between members of a collective group, see [`Coll`]. Only between peers that
     /// agreed on [`Extensions::COLL`](super::cm::Extensions::COLL).
     Coll = 68,
+    /// The receiver sets the length from which tagged messages wait for their receive at the sender,
+    /// see [`Header::eager_limit`]. Only between peers that agreed on
+    /// [`Extensions::EAGER_LIMIT`](super::cm::Extensions::EAGER_LIMIT).
+    EagerLimit = 69,
 }
 
 impl Op {
@@ -103,6 +107,7 @@ impl Op {
             66 => Self::FetchAtomic,
             67 => Self::CompareAtomic,
             68 => Self::Coll,
+            69 => Self::EagerLimit,
             found => {
                 return Err(WireError::Op {
                     found,
@@ -143,7 +148,7 @@ impl Op {
     pub const fn may_have_payload(self) -> bool {
         !matches!(
             self,
-            Self::ReadReq | Self::TagRts | Self::Cts | Self::Refuse
+            Self::ReadReq | Self::TagRts | Self::Cts | Self::Refuse | Self::EagerLimit
         )
     }
 
@@ -170,6 +175,7 @@ impl fmt::Display for Op {
             Self::FetchAtomic => "fetching atomic",
             Self::CompareAtomic => "comparing atomic",
             Self::Coll => "collective",
+            Self::EagerLimit => "eager limit",
         })
     }
 }

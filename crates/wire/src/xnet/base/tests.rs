@@ -345,6 +345,24 @@ fn refusals() {
 }
 
 #[test]
+fn eager_limits() {
+    let bytes = [3, 69, 0, 0, 12, 0, 16, 0, 16, 0, 0, 0, 0, 0, 0, 0];
+    let header = Header::with_eager_limit(12);
+    assert_eq!(emitted(&header, Little)[..], bytes);
+    assert_eq!(Header::parse(Little, &bytes), Ok(header));
+    assert_eq!(header.eager_limit(), 4096);
+    assert_eq!(Header::with_eager_limit(63).eager_limit(), 1 << 63);
+    assert_eq!(Header::with_eager_limit(0).eager_limit(), u64::MAX);
+    let mut wrong = bytes;
+    wrong[4] = 64;
+    let refused = Err(WireError::EagerLimit { found: 64 });
+    assert_eq!(Header::parse(Little, &wrong), refused);
+    let mut long = bytes;
+    long[8] = 17;
+    assert!(Header::parse(Little, &long).is_err());
+}
+
+#[test]
 fn collective_bytes() {
     let coll = Coll {
         kind: CollKind::Data,
@@ -446,7 +464,7 @@ fn headers() -> impl Strategy<Value = Header> {
     let numbers = (any::<u64>(), any::<u64>(), 0..=u64::MAX - 128);
     let segment = (any::<u64>(), 0..=u64::MAX / 16, any::<u64>());
     (
-        (0..=Op::MAX + 5, any::<u16>(), any::<u8>(), any::<u8>()),
+        (0..=Op::MAX + 6, any::<u16>(), any::<u8>(), any::<u8>()),
         (any::<bool>(), numbers),
         prop::collection::vec(segment, 0..=4),
     )
@@ -459,6 +477,7 @@ fn headers() -> impl Strategy<Value = Header> {
                         Op::FetchAtomic,
                         Op::CompareAtomic,
                         Op::Coll,
+                        Op::EagerLimit,
                     ];
                     extended[usize::from(op - Op::MAX - 1)]
                 });
@@ -483,6 +502,7 @@ fn headers() -> impl Strategy<Value = Header> {
                     },
                     op_data: match op {
                         Op::Refuse | Op::Coll => 0,
+                        Op::EagerLimit => op_data % 64,
                         op if op.has_index() => op_data.max(1),
                         _ => op_data,
                     },

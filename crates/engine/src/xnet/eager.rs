@@ -1,0 +1,101 @@
+//! Which tagged messages go out before a receive matches them (eager), and which wait for that at
+//! their sender (rendezvous).
+//!
+//! A receiver keeps eager messages that nobody waits for, up to a bound; at the bound it stops to
+//! read the stream, and what comes behind them, among it what the program may wait for, is held up.
+//! So both sides see to it that the bound is not reached. A receiver that keeps much tells its peer
+//! to hold back all but short messages ([`Op::EagerLimit`]). A sender that has much to write does
+//! so by itself, since what it has queued cannot be held back any more.
+//!
+//! [`Op::EagerLimit`]: ripstop_wire::xnet::base::Op::EagerLimit
+
+use ripstop_types::{Errno, Result};
+use ripstop_wire::xnet::base::{BASE_LEN, Header};
+use ripstop_wire::xnet::cm::Extensions;
+
+use super::conn::Conn;
+use super::engine::{Engine, Limits};
+use crate::Buffer;
+
+/// Messages of up to `1 << SHORT` bytes are never held back: as long as the longest injected
+/// messages of C libfabric's shm, which programs rely on being able to send without a receive.
+const SHORT: u8 = 12;
+
+/// Of what may be kept for a connection, in parts of 64: from more than this on, its peer is told to
+/// hold messages back; a sender holds them back while it has as much to write.
+const MUCH: u64 = 16;
+/// The peer need not hold messages back any more.
+const LITTLE: u64 = 4;
+
+const fn parts(bytes: u64, parts: u64) -> u64 {
+    (bytes / 64).saturating_mul(parts)
+}
+
+impl<B: Buffer> Conn<B> {
+    /// Whether a tagged message of `len` bytes waits for its receive at this side.
+    #[inline]
+    pub(super) fn is_held_back(&self, len: u64, limits: &Limits) -> bool {
+        let long = len > self.rendezvous || len > 1 << SHORT && self.has_much_to_write(limits);
+        long && self.has_index()
+    }
+
+    fn has_much_to_write(&self, limits: &Limits) -> bool {
+        self.unsent() > parts(limits.kept_bytes, MUCH)
+            && self.extensions.contains(Extensions::EAGER_LIMIT)
+    }
+}
+
+impl<B: Buffer> Engine<B> {
+    /// After a connection has kept one more message: its peer holds back what follows, if that was much.
+    #[inline]
+    pub(super) fn lower_eager_limit(&mut self, conn_id: u32) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let much = conn.kept > parts(self.limits.kept_bytes, MUCH)
+            || self.kept > parts(self.limits.kept_total, MUCH);
+        if much && !conn.limits_peer && conn.extensions.contains(Extensions::EAGER_LIMIT) {
+            conn.limits_peer = true;
+            self.send_eager_limit(conn_id, SHORT);
+        }
+    }
+
+    /// After a connection keeps one message less: its peer need not hold back what follows, if little is left.
+    #[inline]
+    pub(super) fn lift_eager_limit(&mut self, conn_id: u32) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        if conn.limits_peer && conn.kept <= parts(self.limits.kept_bytes, LITTLE) {
+            conn.limits_peer = false;
+            self.send_eager_limit(conn_id, 0);
+        }
+    }
+
+    #[cold]
+    fn send_eager_limit(&mut self, conn_id: u32, exponent: u8) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let mut bytes = [0; BASE_LEN];
+        let queued = Header::with_eager_limit(exponent)
+            .emit(conn.order, &mut bytes)
+            .map_err(|e| e.errno())
+            .and_then(|_| conn.queue_control(bytes));
+        self.mark_output(conn_id);
+        if let Err(error) = queued {
+            self.break_conn(conn_id, error);
+        }
+    }
+
+    /// The peer sets the length from which messages are held back.
+    #[cold]
+    pub(super) fn handle_eager_limit(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        if !conn.extensions.contains(Extensions::EAGER_LIMIT) {
+            return Err(Errno::EPROTO);
+        }
+        conn.rendezvous = conn.own_rendezvous.min(header.eager_limit());
+        Ok(())
+    }
+}
