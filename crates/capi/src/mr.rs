@@ -16,7 +16,7 @@ use crate::counter::CounterBody;
 use crate::domain::DomainBody;
 use crate::errno::{code, fail};
 use crate::object::{self, Body, Room, body};
-use crate::{buffers, eq, tables};
+use crate::{eq, tables};
 
 /// What a region's object holds.
 struct MrBody<D: Domain> {
@@ -204,11 +204,13 @@ unsafe fn pieces(iov: *const abi::iovec, count: usize) -> Result<Vec<UserBuf>> {
     }
     // SAFETY: not null, and the caller's guarantee.
     let iov = unsafe { slice::from_raw_parts(iov, count) };
+    // Null is an address like any other: a region may span addresses without memory (`FI_MR_ALLOCATED` is not asked
+    // for), up to the whole address space.
     let piece = |part: &abi::iovec| {
         // SAFETY: the caller's guarantee.
-        unsafe { buffers::result(part.iov_base, part.iov_len) }
+        unsafe { UserBuf::from_raw(part.iov_base.cast(), part.iov_len) }
     };
-    iov.iter().map(piece).collect()
+    Ok(iov.iter().map(piece).collect())
 }
 
 /// `fi_mr_reg`: `fid` is a domain of this type; the memory and `mr` are as `fi_mr(3)` asks.

@@ -8,39 +8,15 @@
 
 mod c;
 
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_void};
 use core::ptr;
 
 use c::*;
 use ripstop_abi::*;
 
-unsafe extern "C" {
-    fn strdup(text: *const c_char) -> *mut c_char;
-}
-
 const NONE: *mut c_void = ptr::null_mut();
 const KEY: u64 = 5;
 const OFTEN: u64 = 40;
-
-/// Endpoints of one domain, which is not asked for progress while a call returns.
-fn open(provider: &CStr) -> Pair {
-    let hints = Info::hints();
-    hints.ep().type_ = FI_EP_RDM;
-    hints.get().caps = FI_MSG | FI_RMA | FI_ATOMIC | FI_TRIGGER;
-    hints.domain().mr_mode = 0;
-    hints.domain().threading = FI_THREAD_DOMAIN;
-    hints.domain().data_progress = FI_PROGRESS_MANUAL;
-    hints.domain().control_progress = FI_PROGRESS_MANUAL;
-    hints.fabric().prov_name = unsafe { strdup(provider.as_ptr()) };
-    let info = match provider {
-        _ if provider == c"tcp" => {
-            hints.get().addr_format = FI_SOCKADDR_IN;
-            getinfo(NOW, Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints))
-        }
-        _ => getinfo(NOW, None, None, 0, Some(&hints)),
-    };
-    Pair::of(info.unwrap(), FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE)
-}
 
 struct Run {
     pair: Pair,
@@ -50,7 +26,7 @@ struct Run {
 
 impl Run {
     fn new(provider: &CStr) -> Self {
-        let pair = open(provider);
+        let pair = Pair::over(provider, 0);
         let mut target = Box::new([0_u64; 2]);
         let mut mr = ptr::null_mut();
         let access = FI_REMOTE_READ | FI_REMOTE_WRITE;

@@ -63,3 +63,43 @@ fn a_domain_bound_for_registrations_reports_each() {
         assert_eq!(code, 0);
     }
 }
+
+/// MPI programs have windows that are all of the address space, to which they attach memory later.
+#[test]
+fn the_whole_address_space_can_be_registered() {
+    const KEY: u64 = 5;
+    for (provider, mr_mode) in [c"tcp", c"shm"]
+        .into_iter()
+        .flat_map(|provider| [0, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED].map(|mode| (provider, mode)))
+    {
+        let pair = Pair::over(provider, mr_mode);
+        let (mut mr, none) = (ptr::null_mut(), ptr::null_mut::<c_void>());
+        let reg = unsafe { (*(*pair.domain).mr).reg.unwrap() };
+        let (domain, access) = (pair.domain.cast(), FI_REMOTE_READ | FI_REMOTE_WRITE);
+        let all = usize::MAX;
+        let code = unsafe { reg(domain, none, all, access, 0, KEY, 0, &mut mr, none) };
+        assert_eq!(code, 0);
+
+        let ep = pair.eps[0];
+        for len in [8, 100_000] {
+            let mut target = vec![0_u8; len];
+            let source: Vec<u8> = (0..len).map(|i| (i % 251) as u8 + 1).collect();
+            let mut read = vec![0_u8; len];
+            let at = target.as_mut_ptr().expose_provenance() as u64;
+            let from = source.as_ptr().cast();
+            let peer = pair.addrs[1];
+            post(pair.cq, || {
+                op!(ep, rma.write, from, len, none, peer, at, KEY, none)
+            });
+            completion::<fi_cq_entry>(pair.cq);
+            let into = read.as_mut_ptr().cast();
+            post(pair.cq, || {
+                op!(ep, rma.read, into, len, none, peer, at, KEY, none)
+            });
+            completion::<fi_cq_entry>(pair.cq);
+            assert_eq!(read, source, "{provider:?} {mr_mode:#x} {len}");
+            drop(target);
+        }
+        assert_eq!(close(mr), 0);
+    }
+}

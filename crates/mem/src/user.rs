@@ -33,6 +33,9 @@ impl UserBuf {
 
     /// A buffer of `len` bytes at `ptr`. `ptr` may be null when `len` is 0.
     ///
+    /// A region for peers may also span addresses without memory, from null and up to [`usize::MAX`] bytes: what follows
+    /// is then asked of the parts that peers are let to read and write, when they do.
+    ///
     /// # Safety
     ///
     /// Until the completion of the operation that uses the buffer was handed to the caller:

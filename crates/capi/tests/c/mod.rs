@@ -8,12 +8,16 @@ pub mod owner;
 pub mod side;
 pub mod watch;
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use std::time::{Duration, Instant};
 
 use ripstop_abi::*;
 use ripstop_capi::*;
+
+unsafe extern "C" {
+    fn strdup(text: *const c_char) -> *mut c_char;
+}
 
 /// How long a test waits for what must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -297,6 +301,26 @@ impl Pair {
     /// Both use one queue of this format.
     pub fn open(format: fi_cq_format, wait: fi_wait_obj, change: impl FnOnce(&Info)) -> Self {
         Self::of(loopback(FI_EP_RDM, change), format, wait)
+    }
+
+    /// Endpoints of this provider for all kinds of transfers, of a domain that makes progress only when it is told to.
+    pub fn over(provider: &CStr, mr_mode: c_int) -> Self {
+        let hints = Info::hints();
+        hints.ep().type_ = FI_EP_RDM;
+        hints.get().caps = FI_MSG | FI_RMA | FI_ATOMIC | FI_TRIGGER;
+        hints.domain().mr_mode = mr_mode;
+        hints.domain().threading = FI_THREAD_DOMAIN;
+        hints.domain().data_progress = FI_PROGRESS_MANUAL;
+        hints.domain().control_progress = FI_PROGRESS_MANUAL;
+        hints.fabric().prov_name = unsafe { strdup(provider.as_ptr()) };
+        let info = match provider {
+            _ if provider == c"tcp" => {
+                hints.get().addr_format = FI_SOCKADDR_IN;
+                getinfo(NOW, Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints))
+            }
+            _ => getinfo(NOW, None, None, 0, Some(&hints)),
+        };
+        Self::of(info.unwrap(), FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE)
     }
 
     /// As `open`, of this interface.
