@@ -126,6 +126,9 @@ pub struct Conn<B> {
     pub(super) up: bool,
     /// Up, and nothing accepted before that waits.
     pub(super) direct: bool,
+    /// Messages shorter than this may be written before anything of them is noted: those that do not
+    /// wait for their receive, if `direct`.
+    pub(super) at_once: u64,
     /// What is posted next waits for what was posted before.
     pub(super) fence: bool,
     pub(super) order: ByteOrder,
@@ -176,6 +179,7 @@ impl<B: Buffer> Conn<B> {
             srx,
             up: false,
             direct: false,
+            at_once: 0,
             fence: false,
             order: ByteOrder::NATIVE,
             rendezvous: u64::MAX,
@@ -214,6 +218,20 @@ impl<B: Buffer> Conn<B> {
             starved: false,
             config,
         }
+    }
+
+    pub(super) const fn set_direct(&mut self, direct: bool) {
+        self.direct = direct;
+        self.at_once = match direct {
+            true => self.rendezvous.saturating_add(1),
+            false => 0,
+        };
+    }
+
+    /// Tagged messages longer than this wait for their receive from now on.
+    pub(super) const fn set_rendezvous(&mut self, longest_eager: u64) {
+        self.rendezvous = longest_eager;
+        self.set_direct(self.direct);
     }
 
     /// The endpoint it belongs to.

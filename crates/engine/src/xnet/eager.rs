@@ -95,7 +95,7 @@ impl<B: Buffer> Engine<B> {
         if !conn.extensions.contains(Extensions::EAGER_LIMIT) {
             return Err(Errno::EPROTO);
         }
-        conn.rendezvous = conn.own_rendezvous.min(header.eager_limit());
+        conn.set_rendezvous(conn.own_rendezvous.min(header.eager_limit()));
         Ok(())
     }
 }

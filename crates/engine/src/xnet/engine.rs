@@ -427,9 +427,9 @@ impl<B: Buffer> Engine<B> {
     pub fn conn_up(&mut self, id: u32, terms: Terms) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.up = true;
-            conn.direct = conn.deferred.is_empty();
+            conn.set_direct(conn.deferred.is_empty());
             conn.order = terms.order;
-            conn.rendezvous = match terms {
+            let rendezvous = match terms {
                 Terms {
                     rendezvous: false, ..
                 } => u64::MAX,
@@ -438,7 +438,8 @@ impl<B: Buffer> Engine<B> {
                 }
                 _ => self.limits.rendezvous,
             };
-            conn.own_rendezvous = conn.rendezvous;
+            conn.own_rendezvous = rendezvous;
+            conn.set_rendezvous(rendezvous);
             conn.extensions = terms.extensions;
         }
     }

@@ -70,7 +70,7 @@ impl<B: Buffer> Engine<B> {
         header: &mut [u8; SEND_HEADER],
     ) -> Option<usize> {
         let conn = self.conns.get(conn_id)?;
-        if !conn.direct || conn.has_output() || len > conn.rendezvous {
+        if len >= conn.at_once || conn.has_output() {
             return None;
         }
         put_header(conn.order, tag, data, false, len, header)

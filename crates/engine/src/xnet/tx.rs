@@ -355,7 +355,7 @@ impl<B: Buffer> Engine<B> {
             slot,
             fence,
         };
-        conn.direct = false;
+        conn.set_direct(false);
         if let Err(error) = conn.deferred.push(deferred) {
             self.slots.remove(slot);
             return Err(error);
@@ -373,7 +373,7 @@ impl<B: Buffer> Engine<B> {
         if let Some(conn) = self.conns.get_mut(conn_id)
             && (conn.is_fenced() || !conn.direct)
         {
-            conn.direct = false;
+            conn.set_direct(false);
             conn.fence = true;
         }
     }
@@ -437,7 +437,7 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::ENOTCONN);
         };
         conn.deferred.pop();
-        conn.direct = conn.deferred.is_empty();
+        conn.set_direct(conn.deferred.is_empty());
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
@@ -455,7 +455,7 @@ impl<B: Buffer> Engine<B> {
             && !conn.extensions.contains(needed)
             && let Some(deferred) = conn.deferred.pop()
         {
-            conn.direct = conn.deferred.is_empty();
+            conn.set_direct(conn.deferred.is_empty());
             self.fail_deferred(conn_id, deferred, Errno::EOPNOTSUPP);
         }
     }
@@ -469,7 +469,7 @@ impl<B: Buffer> Engine<B> {
         let Some(deferred) = conn.deferred.pop_back() else {
             return;
         };
-        conn.direct = conn.up && conn.deferred.is_empty();
+        conn.set_direct(conn.up && conn.deferred.is_empty());
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
@@ -481,7 +481,7 @@ impl<B: Buffer> Engine<B> {
         while let Some(deferred) = self.conns.get_mut(from).and_then(|c| c.deferred.pop()) {
             let moved = match self.conns.get_mut(to) {
                 Some(conn) => {
-                    conn.direct = false;
+                    conn.set_direct(false);
                     conn.deferred.push(deferred)
                 }
                 None => Err(Errno::ENOTCONN),
