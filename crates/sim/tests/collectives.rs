@@ -648,6 +648,97 @@ fn run(program: &Program) {
     }
 }
 
+/// What the conformance suite can only wait for (`fi_collective/roots_differ`), where time is virtual:
+/// members of which each waits for the other ask each other after a second.
+#[test]
+fn members_that_wait_for_each_other_know_of_it_after_a_second() {
+    for (n, coll) in [
+        (2, Collective::Broadcast),
+        (2, Collective::Gather),
+        (7, Collective::Broadcast),
+    ] {
+        let program = Program {
+            nodes: n,
+            sets: vec![(0..n).collect()],
+            ops: Vec::new(),
+            timing: Timing {
+                delay: 50_000,
+                per_byte: 1,
+                capacity: 100_000,
+                choppy: false,
+            },
+            seed: 1,
+            cut: None,
+        };
+        let mut world = World::new(&program);
+        world.join(&program);
+        assert!(world.run(|nodes| nodes.iter().all(|node| node.joined.len() == 1)));
+        let start = world.net.now();
+        for (me, node) in world.nodes.iter_mut().enumerate() {
+            let (&group, _) = node.groups.iter().next().unwrap();
+            // Nobody is the root, by what it means itself.
+            let root = match coll {
+                Collective::Broadcast => (me + 1) % n,
+                _ => me,
+            };
+            let input = node.memory.guarded(vec![1; 64], 0xaa);
+            let result = node.memory.guarded(vec![2; 64 * n], 0xaa);
+            let request = Request {
+                coll,
+                datatype: Datatype::Uint64,
+                op: AtomicOp::Sum,
+                count: 8,
+                root: root as u32,
+                input,
+                result,
+                context: 1,
+                completion: true,
+            };
+            node.engine.start_coll(group, request).unwrap();
+        }
+        let ended = world.run(|nodes| nodes.iter().all(|node| node.ended.contains_key(&1)));
+        assert!(ended, "{coll:?} of {n} does not end");
+        for node in &world.nodes {
+            assert_eq!(node.ended[&1], Some(Errno::EINVAL), "{coll:?} of {n}");
+        }
+        let took = world.net.now() - start;
+        assert!(took < SECOND * 5 / 4, "{coll:?} of {n}: after {took} ns");
+    }
+}
+
+/// Groups of more members than the random ones have, in the order of their ranks and in another.
+#[test]
+fn groups_of_many_compute_what_a_plain_reduction_does() {
+    for n in [7, 16, 33] {
+        let turned = (0..n).map(|rank| (rank * 5 + 3) % n).collect();
+        let mut ops = Vec::new();
+        for (at, coll) in Collective::ALL.into_iter().enumerate() {
+            for (set, count) in [(0, 1), (1, 37), (0, 700)] {
+                ops.push(Op {
+                    set,
+                    coll,
+                    count,
+                    root: at + count,
+                    odd: None,
+                });
+            }
+        }
+        run(&Program {
+            nodes: n,
+            sets: vec![(0..n).collect(), turned],
+            ops,
+            timing: Timing {
+                delay: 20_000,
+                per_byte: 1,
+                capacity: 20_000,
+                choppy: false,
+            },
+            seed: n as u64,
+            cut: None,
+        });
+    }
+}
+
 fn timings() -> impl Strategy<Value = Timing> {
     (
         1_000u64..200_000,

@@ -472,3 +472,133 @@ fn an_operation_that_waits_says_for_whom_once() {
     assert_eq!(found.operation, Some((Collective::Allreduce, 0)));
     assert_eq!((found.rank, found.member, found.members), (1, FiAddr(1), 4));
 }
+
+/// Carries all that members say and send, and has everything done that they ask for; what
+/// operations ended with, by member, in order.
+fn run(members: &mut [Members], ended: &mut [Vec<(usize, Option<Errno>)>]) {
+    while !members.iter().all(Members::is_quiet) {
+        for from in 0..members.len() {
+            for action in actions(&mut members[from]) {
+                match action {
+                    Action::Send {
+                        to, op, message, ..
+                    } => {
+                        if op != NIL {
+                            members[from].sent(op);
+                        }
+                        let to = &mut members[to.0 as usize];
+                        let source = (EP, FiAddr(from as u64), 0);
+                        match to.handle_message(source, &message) {
+                            Arrival::Discard => {}
+                            Arrival::Into { op, .. } => to.arrived(op),
+                            Arrival::Ahead { id, .. } => to.early_arrived(id),
+                            Arrival::Keep => {
+                                let id = to.keep(source, message, NIL).unwrap();
+                                if message.len > 0 {
+                                    to.early_arrived(id);
+                                }
+                            }
+                            Arrival::Broken => panic!("{message:?} breaks the protocol"),
+                        }
+                    }
+                    Action::Ended(outcome) => ended[from].push((outcome.context, outcome.error)),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Three begin to join the same group, which each of them gives the same number.
+fn join_all(members: &mut [Members]) -> u32 {
+    let joined = (0..).zip(members);
+    let groups: Vec<_> = joined
+        .map(|(me, coll)| join(coll, &[0, 1, 2], me, SETS[0]))
+        .collect();
+    assert_eq!(groups, [groups[0]; 3]);
+    groups[0]
+}
+
+/// Operations are numbered with 32 bits, which a long computation uses up.
+#[test]
+fn operations_end_where_their_numbers_wrap() {
+    const OPS: usize = 8;
+    for first in [0, (1 << 31) - 3, u32::MAX - 4, u32::MAX - 3, u32::MAX] {
+        // One of them is ahead of the others by all operations.
+        for fast in 0..3 {
+            let mut members = nodes(3);
+            let group = join_all(&mut members);
+            assert_eq!(carry(&mut members).joins, [None; 3]);
+            for coll in &mut members {
+                coll.groups.get_mut(group).unwrap().next = first;
+            }
+            let name = members[0].groups.get(group).unwrap().id;
+            let mut ended = [const { Vec::new() }; 3];
+            let start = |coll: &mut Members, context: usize| {
+                let request = Request {
+                    coll: match context % 2 {
+                        0 => Collective::Barrier,
+                        _ => Collective::Allreduce,
+                    },
+                    context,
+                    ..allreduce((context % 2) as u64)
+                };
+                coll.start(group, request, NIL).unwrap();
+            };
+            for context in 0..OPS {
+                start(&mut members[fast], context);
+            }
+            run(&mut members, &mut ended);
+            assert!(ended.iter().all(Vec::is_empty), "nobody else was there");
+            for context in 0..OPS {
+                for slow in (0..3).filter(|me| *me != fast) {
+                    start(&mut members[slow], context);
+                    run(&mut members, &mut ended);
+                }
+            }
+            let all: Vec<_> = (0..OPS).map(|context| (context, None)).collect();
+            assert_eq!(ended, [(); 3].map(|()| all.clone()), "{first} {fast}");
+            assert!(members.iter().all(|coll| coll.early.is_empty()));
+            // Who asks for one of the past hears that it is done; of the next nothing is known.
+            for ahead in 0..=OPS as u32 {
+                let ask = Message {
+                    kind: Kind::Ask,
+                    group: name,
+                    check: 0,
+                    seq: first.wrapping_add(ahead),
+                    tag: 0,
+                    from: 1,
+                    len: 0,
+                };
+                deliver_to(&mut members[0], 1, &ask);
+                let said = actions(&mut members[0]);
+                let done = matches!(said[..], [Action::Send { message, .. }]
+                    if message.kind == Kind::Gone && message.tag == super::Gone::Done as u32);
+                assert_eq!(done, ahead < OPS as u32, "{first} {ahead}: {said:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_is_joined_again_where_the_numbers_of_attempts_wrap() {
+    let mut members = nodes(3);
+    for coll in &mut members {
+        coll.attempts = u32::MAX - 2;
+    }
+    for _ in 0..5 {
+        let group = join_all(&mut members);
+        assert!(members.iter().all(|coll| coll.attempts != 0));
+        assert_eq!(carry(&mut members).joins, [None; 3]);
+        let mut ended = [const { Vec::new() }; 3];
+        for coll in &mut members {
+            coll.start(group, allreduce(1), NIL).unwrap();
+        }
+        run(&mut members, &mut ended);
+        assert_eq!(ended, [(); 3].map(|()| vec![(5, None)]));
+        for coll in &mut members {
+            coll.close(group);
+        }
+        carry(&mut members);
+    }
+}

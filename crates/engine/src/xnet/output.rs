@@ -222,8 +222,18 @@ impl<B: Buffer> Conn<B> {
 
     #[inline]
     pub(super) fn dones_due(&mut self) -> Option<TxDone> {
-        let due = self.dones.front()?.end <= self.sent;
-        if due { self.dones.pop() } else { None }
+        let end = self.dones.front()?.end;
+        if self.has_sent(end) {
+            self.dones.pop()
+        } else {
+            None
+        }
+    }
+
+    /// Whether everything before this position of the stream has left. Positions wrap.
+    #[inline(always)]
+    pub(super) const fn has_sent(&self, end: u64) -> bool {
+        self.sent.wrapping_sub(end).cast_signed() >= 0
     }
 
     pub(super) fn pop_unfinished(&mut self) -> Option<TxInfo> {

@@ -624,7 +624,7 @@ impl<B: Buffer> Engine<B> {
         let mut cq = cqs.get_mut(ep.config.tx_cq);
         let mut counter = counters.get_mut(ep.config.tx_counter);
         while let Some(TxDone { end, info }) = conn.dones.front() {
-            if *end > conn.sent || info.ack || info.flags.intersects(RARE) {
+            if !conn.has_sent(*end) || info.ack || info.flags.intersects(RARE) {
                 return;
             }
             ep.outstanding = ep.outstanding.wrapping_sub(1);

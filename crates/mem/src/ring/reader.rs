@@ -57,6 +57,15 @@ impl Reader {
         }
     }
 
+    /// As if this many entries and lines had been read already.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn start_at(&self, position: u64, lines: u32) {
+        let head = self.turn.cursor(position);
+        self.head.store(head, Relaxed);
+        self.lines.store(lines, Relaxed);
+        self.give(head);
+    }
+
     /// The layout of the memory that it reads.
     #[must_use]
     pub const fn layout(&self) -> Layout {

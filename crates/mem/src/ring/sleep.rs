@@ -33,6 +33,12 @@ impl Sleep {
         }
     }
 
+    /// As if threads had slept so often that the word is this, an even one.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn start_at(&self, word: u32) {
+        self.set(word);
+    }
+
     /// One more thread is about to sleep.
     pub fn doze(&self, barrier: impl FnOnce()) {
         let sleepers = self.sleepers.load(Ordering::Relaxed).saturating_add(1);

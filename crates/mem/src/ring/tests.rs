@@ -82,6 +82,15 @@ fn direction(entries: u32, buffer: u32) -> (Writer, Reader) {
     (writer, reader)
 }
 
+/// As [`direction`], after so many entries and lines.
+fn direction_at(layout: Layout, position: u64, lines: u32) -> (Writer, Reader) {
+    let (writer, reader) = direction(layout.entries(), layout.buffer());
+    reader.start_at(position, lines);
+    writer.start_at(position, lines);
+    reader.tell_applied();
+    (writer, reader)
+}
+
 fn pattern(start: usize, len: usize) -> Vec<u8> {
     (start..start + len)
         .map(|i| (i * 7 + i / 251) as u8)
@@ -196,6 +205,130 @@ fn a_full_buffer_takes_small_entries_only() {
     assert_eq!(writer.write(Source::from(&[1; 20][..])), Ok(20));
     assert_eq!(reader.read(&mut room[256..]), Ok(1044));
     assert_eq!(room[..1280], sent[..1280]);
+}
+
+/// Positions from which the counts of entries and of lines, and the laps, wrap soon. Memory that
+/// was never written has lap 0, so the lap before that begins with its first entry.
+fn wrapping(entries: u32) -> Vec<(u64, u32)> {
+    let n = u64::from(entries);
+    let mut found = vec![((n << 32) - 2 * n, 0), ((n << 32) - 2 * n, u32::MAX - 5)];
+    for before in 0..5 {
+        found.push(((1 << 32) - before, u32::MAX - before as u32));
+        found.push((0, u32::MAX - 7 * before as u32));
+    }
+    found
+}
+
+#[test]
+fn a_stream_goes_on_where_positions_wrap() {
+    for (entries, buffer) in [(4, 256), (8, 1024), (64, 4096)] {
+        for (position, lines) in wrapping(entries) {
+            let (writer, reader) = direction_at(layout(entries, buffer), position, lines);
+            let total = 64 * 64 * 4 + 20 * buffer as usize;
+            let sent = pattern(position as usize % 1000, total);
+            let (mut to, mut from, mut step) = (0, 0, 1);
+            let mut room = vec![0; 2 * buffer as usize];
+            while from < total {
+                step = (step * 31 + 7) % (buffer as usize / 2);
+                // As much as there is room for, then all of it is read.
+                loop {
+                    let end = total.min(to + step + 1);
+                    let count = writer.write(Source::from(&sent[to..end])).unwrap();
+                    to += count;
+                    if count == 0 {
+                        break;
+                    }
+                }
+                let before = from;
+                assert!(to > from && !writer.all_applied());
+                loop {
+                    let count = reader.read(&mut room[..step + 1]).unwrap();
+                    if count == 0 {
+                        break;
+                    }
+                    assert_eq!(room[..count], sent[from..from + count]);
+                    from += count;
+                }
+                assert_eq!(from, to, "{entries} entries from {position}, {lines} lines");
+                assert!(from > before, "no room: {entries} from {position}, {lines}");
+                reader.tell_applied();
+                assert!(writer.all_applied());
+                assert_eq!(writer.has_room(), Ok(true));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_is_full_where_positions_wrap() {
+    for entries in [4, 16] {
+        for (position, lines) in wrapping(entries) {
+            for ahead in 0..2 * entries as usize {
+                let (writer, reader) = direction_at(layout(entries, 256), position, lines);
+                let mut room = [0; 8];
+                let word = |number: usize| (number as u64).to_ne_bytes();
+                for number in 0..ahead {
+                    assert_eq!(writer.write(Source::from(&word(number)[..])), Ok(8));
+                    assert_eq!(reader.read(&mut room), Ok(8));
+                    assert_eq!(room, word(number));
+                }
+                // A reader tells of a quarter at a time.
+                let mut count = 0;
+                let most = entries as usize;
+                while count <= most && writer.write(Source::from(&word(count)[..])) == Ok(8) {
+                    count += 1;
+                }
+                let least = most - (most / 4 - 1);
+                assert!((least..=most).contains(&count), "{count} of {most}");
+                assert_eq!(writer.has_room(), Ok(false));
+                for number in 0..count {
+                    assert_eq!(reader.read(&mut room), Ok(8));
+                    assert_eq!(room, word(number));
+                }
+                assert_eq!(reader.read(&mut room), Ok(0));
+                assert_eq!(writer.has_room(), Ok(true));
+            }
+        }
+    }
+}
+
+#[test]
+fn short_messages_of_several_entries_go_on_where_positions_wrap() {
+    for (position, lines) in wrapping(16) {
+        let (writer, reader) = direction_at(layout(16, 4096), position, lines);
+        for round in 0..64 {
+            let mut sent = pattern(round, 40 + 20 + round % 150);
+            let mut header = [0; HEADER];
+            header.copy_from_slice(&sent[..HEADER]);
+            let payload = user(&mut sent[HEADER..]);
+            let len = HEADER + payload.len();
+            assert_eq!(writer.write_message(&header, HEADER, payload), Ok(len));
+            let mut room = [0; 400];
+            let mut got = 0;
+            while got < len {
+                let count = reader.read(&mut room[got..]).unwrap();
+                assert!(count > 0, "{round} from {position}: all or nothing");
+                got += count;
+            }
+            assert_eq!(room[..len], sent);
+        }
+    }
+}
+
+#[test]
+fn a_sleeper_is_rung_where_its_word_wraps() {
+    let face = Heaped::new(FACE, true);
+    let sleep = Sleep::over(face.clone()).unwrap();
+    sleep.start_at(u32::MAX - 9);
+    let watch = Watch::over(face, false).unwrap();
+    for round in 0..10 {
+        assert!(!watch.must_wake(), "{round}: nobody sleeps");
+        sleep.doze(|| ());
+        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
+        sleep.rearm(|| ());
+        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
+        sleep.wake(|| ());
+    }
 }
 
 #[test]

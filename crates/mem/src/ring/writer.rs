@@ -56,6 +56,16 @@ impl Writer {
         }
     }
 
+    /// As if this many entries and lines had been written and read already.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn start_at(&self, position: u64, lines: u32) {
+        let end = position.wrapping_add(self.layout.entries().into());
+        self.tail.store(self.turn.cursor(position), Relaxed);
+        self.limit.store(self.turn.cursor(end), Relaxed);
+        self.used.store(lines, Relaxed);
+        self.freed.store(lines, Relaxed);
+    }
+
     /// Writes from `bytes` and returns how many were taken, 0 if there is no room (or nothing
     /// to write). The reader sees them; whether it has to be woken, [`Watch`](super::Watch)
     /// says.

@@ -1,3 +1,5 @@
+use alloc::vec;
+
 use ripstop_wire::xnet::base::BaseFlags;
 
 use super::*;
@@ -301,4 +303,47 @@ fn with_indices_of_two_bytes_many_more_wait_for_their_receiver() {
     }
     f.engine.close_conn(f.conn, Errno::ECONNRESET);
     assert_eq!(f.failed().len(), MOST - 4);
+}
+
+#[test]
+fn operations_are_done_where_positions_wrap() {
+    // One message of this many bytes behind the other, from each of the places before the end.
+    for before in [0, 1, 23, 24, 25, 48, 100, 5000] {
+        let mut f = Fixture::new();
+        let conn = f.engine.conns.get_mut(f.conn).unwrap();
+        (conn.queued, conn.sent) = (u64::MAX - before, u64::MAX - before);
+        for (context, len) in [(0, 8), (1, 8), (2, 3000), (3, 0), (4, 8)] {
+            f.send(context, None, len).unwrap();
+        }
+        assert_eq!(f.engine.conn(f.conn).unwrap().unsent(), 3 * 24 + 3016 + 16);
+        for (bytes, done) in [
+            (23, vec![]),
+            (1, vec![0]),
+            (24 + 3015, vec![1]),
+            (1, vec![2]),
+            (15, vec![]),
+            (25, vec![3, 4]),
+        ] {
+            f.engine.sent(f.conn, bytes);
+            assert_eq!(f.done(), done, "{before} bytes before the end");
+        }
+        assert_eq!(f.engine.outstanding(f.ep), 0);
+        assert_eq!(f.engine.conn(f.conn).unwrap().unsent(), 0);
+    }
+}
+
+#[test]
+fn a_rendezvous_and_an_acknowledged_message_are_done_where_positions_wrap() {
+    for before in [0, 10, 100, 5000] {
+        let mut f = Fixture::new();
+        let conn = f.engine.conns.get_mut(f.conn).unwrap();
+        (conn.queued, conn.sent) = (u64::MAX - before, u64::MAX - before);
+        assert_eq!(op(&f.send(0, Some(1), 5000).unwrap()), Op::TagRts);
+        f.flush();
+        f.send(1, None, 100).unwrap();
+        f.header(&Header::cts(1)).unwrap();
+        assert_eq!(f.done(), []);
+        f.flush();
+        assert_eq!(f.done(), [1, 0], "{before} bytes before the end");
+    }
 }
