@@ -12,12 +12,17 @@ PROVIDERS = ("tcp", "shm")
 PROGRESS = ("auto", "manual")
 CHILDREN = ("leaves", "exits", "execs", "waits", "calls", "closes", "opens")
 WAITS = ("cq", "cq-fd", "cntr", "set", "handler")
-LIMITS = ("few-files", "memlock", "file-size", "no-proc", "seccomp-attach", "seccomp-memory", "seccomp-old", "user")
+LIMITS = ("few-files", "memlock", "file-size", "full-disk", "no-proc", "seccomp-attach", "seccomp-memory",
+          "seccomp-eventfd", "seccomp-epoll", "seccomp-old", "user")
 
-# What is refused there, with a line in the log that says what to do.
-REFUSED = {"shm/file-size": "ulimit -f", "shm/seccomp-memory": "memfd_create", "shm/user": "same user"}
+# What is refused or waited for there, with a line in the log that says what to do.
+LOGGED = {"shm/file-size": "ulimit -f", "shm/seccomp-memory": "memfd_create", "shm/user": "same user",
+          "tcp/answer": "TCP_ANSWER_TIMEOUT", "shm/answer": "SHM_ANSWER_TIMEOUT", "tcp/connect": "TCP_ANSWER_TIMEOUT"}
+LOGGED |= {f"{provider}/{what}": reason for provider in PROVIDERS for what, reason in (
+    ("full-disk", "free room in /dev/shm"), ("seccomp-eventfd", "eventfd2.*allow that call"),
+    ("seccomp-epoll", "epoll_create1.*allow that call"))}
 
-PROGRAMS = ("reload", "forks", "signals", "limits", "large", "network", "many")
+PROGRAMS = ("reload", "forks", "signals", "limits", "large", "network", "many", "patience", "collect")
 SKIPPED = 77
 
 
@@ -37,12 +42,17 @@ def cases():
                 add("signals", provider, wait, progress)
         for limit in LIMITS:
             add("limits", provider, limit)
+        add("patience", provider, "answer")
+        for members in ("7", "16", "33"):
+            add("collect", provider, members)
         for what in ("connections", "threads"):
             add("many", provider, what)
         # 4.1 GiB take a while on processors that others use too.
         for what, full in (("message", False), ("write", provider == "shm"), ("read", True), ("edges", False),
                            ("limit", False)):
             add("large", provider, what, full=full)
+    for what in ("connect", "header"):
+        add("patience", "tcp", what)
     # Loss needs a module of the kernel that not every machine has.
     for what, full in (("dead-send", False), ("dead-receive", True), ("dead-connect", False), ("loss", True)):
         add("network", "tcp", what, full=full)
@@ -55,7 +65,7 @@ def cases():
 def prepare(bench):
     peers.packages(bench, "gcc", "libc6-dev", "libfabric-dev")
     for program in PROGRAMS:
-        linked = ["-ldl"] if program == "reload" else ["-lfabric"]
+        linked = {"reload": ["-ldl"], "patience": ["-lfabric", "-rdynamic"]}.get(program, ["-lfabric"])
         peers.compile_c(bench, ["cc"], [HERE / "process" / f"{program}.c"], bench.scratch / program,
                         "-lpthread", *linked)
 
@@ -86,7 +96,7 @@ def run(program, provider, what, *more):
         environment = bench.environment(**witness.environment)
         done = bench.run([bench.scratch / program, provider, what, *more], 90, environment)
         judged(done)
-        reason = REFUSED.get(f"{provider}/{what}")
+        reason = LOGGED.get(f"{provider}/{what}")
         if reason and not re.search(f"<warn> .*{reason}", done.output):
             raise Failed(f"no line of the log says what to do: nothing with '{reason}'")
         witness.require(program, 1, or_more=True)

@@ -6,7 +6,8 @@
  *
  * Without files, and so without memory to share, there is no provider shm: fi_domain says so.
  *
- * LIMIT: `few-files` few descriptors, when everything is opened and while peers come, and then as many as are needed;
+ * LIMIT: `full-disk` there is no room in /dev/shm; `seccomp-eventfd` and `seccomp-epoll`: eventfd2 and epoll_create1 are
+ * not allowed, so nothing can be waited for, and fi_domain says so; `few-files` few descriptors, when everything is opened and while peers come, and then as many as are needed;
  * `memlock` nothing may be locked; `file-size` no file may have a page; `no-proc` nothing is mounted on /proc;
  * `seccomp-attach` process_vm_readv, process_vm_writev and membarrier are not allowed (EPERM), `seccomp-memory`
  * memfd_create is not there, `seccomp-old` nothing is there that old kernels lack (ENOSYS); `user` the peer is another
@@ -14,6 +15,7 @@
  */
 #include "end.h"
 
+#include <dirent.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -61,10 +63,28 @@ static void set_limit(int resource, rlim_t most)
 		fail("setrlimit: %s", strerror(errno));
 }
 
+#define FILLER "/dev/shm/filler"
+
+/* Nothing more goes into /dev/shm. */
+static void fill_disk(void)
+{
+	static char page[4096];
+	int fd = open(FILLER, O_CREAT | O_WRONLY | O_APPEND, 0600);
+
+	if (fd < 0)
+		fail(FILLER ": %s", strerror(errno));
+	while (write(fd, page, sizeof page) > 0)
+		;
+	if (errno != ENOSPC)
+		fail(FILLER ": %s", strerror(errno));
+	close(fd);
+}
+
 static void impose(const char *limit)
 {
 	static const int attach[] = { SYS_process_vm_readv, SYS_process_vm_writev, SYS_membarrier };
 	static const int memory[] = { SYS_memfd_create };
+	static const int event[] = { SYS_eventfd2 }, set[] = { SYS_epoll_create1 };
 	static const int old[] = { SYS_process_vm_readv, SYS_process_vm_writev, SYS_membarrier, SYS_pidfd_open,
 		SYS_pidfd_send_signal, 441 /* epoll_pwait2 */, SYS_openat2, 436 /* close_range */, SYS_statx,
 		SYS_copy_file_range, SYS_getrandom };
@@ -73,6 +93,10 @@ static void impose(const char *limit)
 		forbid(attach, 3, EPERM);
 	else if (!strcmp(limit, "seccomp-memory"))
 		forbid(memory, 1, EPERM);
+	else if (!strcmp(limit, "seccomp-eventfd"))
+		forbid(event, 1, EPERM);
+	else if (!strcmp(limit, "seccomp-epoll"))
+		forbid(set, 1, EPERM);
 	else if (!strcmp(limit, "seccomp-old"))
 		forbid(old, sizeof old / sizeof *old, ENOSYS);
 	else if (!strcmp(limit, "memlock"))
@@ -84,6 +108,11 @@ static void impose(const char *limit)
 		if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 		    mount("none", "/proc", "tmpfs", 0, NULL))
 			skip("no mount namespace: %s", strerror(errno));
+	} else if (!strcmp(limit, "full-disk")) {
+		if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		    mount("none", "/dev/shm", "tmpfs", 0, "size=256k"))
+			skip("no mount namespace: %s", strerror(errno));
+		fill_disk();
 	}
 }
 
@@ -140,6 +169,54 @@ static void reach(struct end *end, fi_addr_t to)
 	free(back);
 }
 
+/* An address vector that others may share by its name is a file in /dev/shm. */
+static int open_shared(struct end *end, size_t count, struct fid_av **av)
+{
+	char name[64];
+	struct fi_av_attr attr = { .type = FI_AV_TABLE, .count = count, .name = name };
+
+	snprintf(name, sizeof name, "limits-%d", getpid());
+	return fi_av_open(end->domain, &attr, av, NULL);
+}
+
+/* What needs the disk is refused, leaves nothing there, and works as soon as there is room. */
+static void share_on_full_disk(struct end *end)
+{
+	struct fid_av *av;
+	struct dirent *file;
+	DIR *disk;
+	int ret;
+
+	for (size_t count = 1; count <= 1 << 14; count <<= 7) {
+		ret = open_shared(end, count, &av);
+		if (ret != -FI_ENOSPC)
+			fail("fi_av_open of %zu on a full disk: %s", count, fi_strerror(-ret));
+	}
+	printf("limits: fi_av_open refused: %s\n", fi_strerror(-ret));
+	disk = opendir("/dev/shm");
+	while ((file = readdir(disk)))
+		if (file->d_name[0] != '.' && strcmp(file->d_name, "filler"))
+			fail("%s is left over", file->d_name);
+	closedir(disk);
+	if (unlink(FILLER))
+		fail("unlink: %s", strerror(errno));
+	check(open_shared(end, 64, &av), "fi_av_open with room");
+	/* It has room for all it was opened for, whatever others do. */
+	fill_disk();
+	{
+		struct name own;
+		fi_addr_t address;
+
+		name_of(end, &own);
+		for (int i = 0; i < 64; i++)
+			if (fi_av_insert(av, own.bytes, 1, &address, 0, NULL) != 1)
+				fail("fi_av_insert of peer %d", i);
+	}
+	check(fi_close(&av->fid), "fi_close of the address vector");
+	if (unlink(FILLER))
+		fail("unlink: %s", strerror(errno));
+}
+
 /* The other process, without a limit: it exchanges the same with us, in the order it was started. */
 static void be_free(int number)
 {
@@ -185,7 +262,8 @@ static void be_limited(const char *limit)
 	await_word(&board->ready[1], 1, "the peer's name");
 	impose(limit);
 	refusal = !is_tcp(&want) && !strcmp(limit, "file-size") ? EFBIG
-		: !is_tcp(&want) && !strcmp(limit, "seccomp-memory") ? EPERM : 0;
+		: !is_tcp(&want) && !strcmp(limit, "seccomp-memory") ? EPERM
+		: !strcmp(limit, "seccomp-eventfd") || !strcmp(limit, "seccomp-epoll") ? EPERM : 0;
 	if (refusal) {
 		/* Without memory to share there is no shm: that is said at once, and in the log. */
 		int ret = try_open(&want, &end, &at);
@@ -203,6 +281,8 @@ static void be_limited(const char *limit)
 	say(&board->ready[0], 1);
 	exchange(&end, to, 0, 1);
 	reach(&end, to);
+	if (!strcmp(limit, "full-disk"))
+		share_on_full_disk(&end);
 	say(&board->done, 1);
 	close_end(&end);
 	_exit(0);

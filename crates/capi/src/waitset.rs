@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use ripstop_abi as abi;
+use ripstop_core::log::{Subsys, no_descriptor};
 use ripstop_core::provider::Fabric;
 use ripstop_os::{Epoll, Events, Interest};
 use ripstop_types::{Errno, Result, WaitObj};
@@ -172,7 +173,10 @@ pub(crate) unsafe extern "C" fn open<F: Fabric>(
             reason = "a program calls from any thread, and serialises what has no lock"
         )]
         let set = Arc::new(WaitSet {
-            epoll: Epoll::new()?,
+            epoll: Epoll::new().inspect_err(|error| {
+                let what = "descriptor to watch others by (epoll_create1)";
+                no_descriptor("core", Subsys::Core, what, *error);
+            })?,
             members: Mutex::default(),
         });
         let head = abi::fid_wait {

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ripstop_core::provider::{self, CounterAttr};
@@ -21,8 +21,11 @@ pub struct Counter<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) id: u32,
     wait: Wait,
-    /// The sum of the values that the program has read last.
-    told: AtomicU64,
+    /// What the program has read last of successes and of errors, and whether it ever reads them;
+    /// written and read under the domain's lock. Where it reads both, a look at one says nothing
+    /// about the other, which may have changed between the two calls.
+    told: [AtomicU64; 2],
+    read: [AtomicBool; 2],
 }
 
 impl<T: Transport, K: Mode> Counter<T, K> {
@@ -38,21 +41,25 @@ impl<T: Transport, K: Mode> Counter<T, K> {
             domain: Arc::clone(domain),
             id,
             wait,
-            told: AtomicU64::new(0),
+            told: [const { AtomicU64::new(0) }; 2],
+            read: [const { AtomicBool::new(false) }; 2],
         });
         if matches!(counter.wait.obj(), WaitObj::Fd | WaitObj::PollFd) {
-            counter.wait.fd(domain, counter.news())?;
+            counter.wait.fd(domain, || counter.news())?;
         }
         Ok(counter)
     }
 
-    fn poll(&self) -> Values {
+    /// Makes progress; the program reads what `which` says, if it does.
+    fn poll(&self, which: Option<Which>) -> Values {
         self.domain.inner.note_activity();
         let mut state = self.domain.lock();
         let before = self.values(&mut state);
         state.progress();
         let now = self.values(&mut state);
-        self.told.store(sum(&now), Ordering::Relaxed);
+        if let Some(which) = which {
+            self.tell(which as usize, both(&now));
+        }
         if now != before {
             state.polls.found();
         } else if state.polls.in_vain() {
@@ -62,14 +69,25 @@ impl<T: Transport, K: Mode> Counter<T, K> {
         now
     }
 
+    /// The program reads one of the values. The other is no news either, if it never reads it.
+    fn tell(&self, which: usize, now: [u64; 2]) {
+        self.read[which].store(true, Ordering::Relaxed);
+        self.told[which].store(now[which], Ordering::Relaxed);
+        let other = 1 - which;
+        if !self.read[other].load(Ordering::Relaxed) {
+            self.told[other].store(now[other], Ordering::Relaxed);
+        }
+    }
+
     fn values(&self, state: &mut State<T>) -> Values {
         let values = state.engine.counter_mut(self.id);
         values.map_or_else(Values::default, |c| *c)
     }
 
-    /// That the program does not know all of what it would read.
+    /// That the program does not know all of what it would read; under the domain's lock.
     fn news(&self) -> Waited {
-        Waited::Counter(self.id, self.told.load(Ordering::Relaxed))
+        let told = self.told.each_ref();
+        Waited::Counter(self.id, told.map(|value| value.load(Ordering::Relaxed)))
     }
 
     fn change(&self, change: impl FnOnce(&mut Values)) {
@@ -92,11 +110,11 @@ impl<T: Transport, K: Mode> Drop for Counter<T, K> {
 
 impl<T: Transport, K: Mode> provider::Counter for Counter<T, K> {
     fn read(&self) -> u64 {
-        self.poll().value
+        self.poll(Some(Which::Successes)).value
     }
 
     fn read_error(&self) -> u64 {
-        self.poll().errors
+        self.poll(Some(Which::Errors)).errors
     }
 
     fn add(&self, value: u64) {
@@ -121,13 +139,13 @@ impl<T: Transport, K: Mode> provider::Counter for Counter<T, K> {
 
     fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {
         let id = self.id;
-        let errors = self.poll().errors;
+        let errors = self.poll(None).errors;
         let outcome = self.wait.wait(
             &self.domain,
             timeout,
             OnSignal::GoOn,
             |state| {
-                let seen = state.engine.counter_mut(id).map_or(0, |c| sum(c));
+                let seen = state.engine.counter_mut(id).map_or([0; 2], |c| both(c));
                 Waited::Counter(id, seen)
             },
             |state| {
@@ -150,19 +168,26 @@ impl<T: Transport, K: Mode> provider::Counter for Counter<T, K> {
     }
 
     fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
-        self.wait.fd(&self.domain, self.news())
+        self.wait.fd(&self.domain, || self.news())
     }
 
     fn try_wait(&self) -> Result<()> {
-        let (id, news) = (self.id, self.news());
-        self.wait.try_wait(&self.domain, news, move |state| {
-            let now = state.engine.counter_mut(id).map(|c| sum(c));
-            now.is_some_and(|now| news != Waited::Counter(id, now))
+        let news = || self.news();
+        self.wait.try_wait(&self.domain, news, |state| {
+            let now = state.engine.counter_mut(self.id).map(|c| both(c));
+            now.is_some_and(|now| news() != Waited::Counter(self.id, now))
         })
     }
 }
 
-/// What tells a change of either value.
-const fn sum(values: &Values) -> u64 {
-    values.value.wrapping_add(values.errors)
+/// One of the two values.
+#[derive(Clone, Copy)]
+enum Which {
+    Successes,
+    Errors,
+}
+
+/// The values, as [`Which`] counts them.
+const fn both(values: &Values) -> [u64; 2] {
+    [values.value, values.errors]
 }

@@ -49,7 +49,7 @@ impl<T: Transport, K: Mode> Cq<T, K> {
             wait,
         });
         if matches!(cq.wait.obj(), WaitObj::Fd | WaitObj::PollFd) {
-            cq.wait.fd(domain, Waited::Cq(id, 1))?;
+            cq.wait.fd(domain, || Waited::Cq(id, 1))?;
         }
         Ok(cq)
     }
@@ -283,14 +283,15 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
     }
 
     fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
-        self.wait.fd(&self.domain, Waited::Cq(self.id, 1))
+        self.wait.fd(&self.domain, || Waited::Cq(self.id, 1))
     }
 
     fn try_wait(&self) -> Result<()> {
         let id = self.id;
-        self.wait
-            .try_wait(&self.domain, Waited::Cq(id, 1), move |state| {
-                state.engine.cq_mut(id).is_some_and(|cq| !cq.is_empty())
-            })
+        self.wait.try_wait(
+            &self.domain,
+            || Waited::Cq(id, 1),
+            move |state| state.engine.cq_mut(id).is_some_and(|cq| !cq.is_empty()),
+        )
     }
 }

@@ -18,6 +18,20 @@ macro_rules! refused {
     }};
 }
 
+/// The line about a descriptor that the system refuses: `.inspect_err(lacks!(T, Domain, "..."))`.
+macro_rules! lacks {
+    ($transport:ty, $subsys:ident, $what:expr) => {
+        |error| {
+            ripstop_core::log::no_descriptor(
+                <$transport as $crate::transport::Transport>::NAME,
+                ripstop_core::log::Subsys::$subsys,
+                $what,
+                *error,
+            )
+        }
+    };
+}
+
 macro_rules! log_info {
     ($transport:ty, $subsys:ident, $($arg:tt)+) => {
         ripstop_core::fi_info!(

@@ -68,8 +68,12 @@ impl<T: Transport> PassiveEp<T> {
             Some(addr) => Some(bind::<T>(&fabric.params, &addr)?),
             None => None,
         };
-        let epoll = Epoll::new()?;
-        let spare = Spare::new()?;
+        let epoll = Epoll::new().inspect_err(lacks!(
+            T,
+            EpCtrl,
+            "descriptor to watch others by (epoll_create1)"
+        ))?;
+        let spare = Spare::new().inspect_err(lacks!(T, EpCtrl, "spare descriptor"))?;
         Ok(Arc::new_cyclic(|this| Self {
             fabric: Arc::clone(fabric),
             info: info.clone(),

@@ -129,7 +129,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn new(params: Arc<T::Params>, epoll: Arc<Epoll>) -> Result<Self> {
         let tunables: &Tunables = (*params).as_ref();
         let answer = tunables.answer;
-        let timer = Timer::new()?;
+        let timer = Timer::new().inspect_err(lacks!(T, Domain, "timer (timerfd_create)"))?;
         epoll.add(&timer, token::TIMER, Interest::READ)?;
         Ok(Self {
             engine: Engine::new(Limits {
@@ -147,7 +147,7 @@ impl<T: Transport> State<T> {
             avs: Vec::new(),
             accepting: HashMap::new(),
             next_accepting: 0,
-            spare: Spare::new()?,
+            spare: Spare::new().inspect_err(lacks!(T, Domain, "spare descriptor"))?,
             slots: Slots::default(),
             epoll,
             params,
@@ -719,7 +719,7 @@ impl<T: Transport> State<T> {
             Waited::Counter(id, seen) => Some(
                 engine
                     .counter_mut(id)
-                    .is_none_or(|c| c.value.wrapping_add(c.errors) != seen),
+                    .is_none_or(|c| [c.value, c.errors] != seen),
             ),
         });
         self.spare_bells();

@@ -446,7 +446,12 @@ impl<T: Transport> State<T> {
         if let Some(event) = &self.works.again {
             return Ok(Arc::clone(event));
         }
-        let event = Arc::new(EventFd::new()?);
+        let event = EventFd::new().inspect_err(lacks!(
+            T,
+            Domain,
+            "descriptor that wakes threads (eventfd2)"
+        ));
+        let event = Arc::new(event?);
         self.epoll.add(&*event, token::WORK, Interest::READ)?;
         self.works.again = Some(Arc::clone(&event));
         Ok(event)

@@ -43,6 +43,9 @@ struct Seats {
     calls: Calls<Arc<EventFd>>,
 }
 
+/// What is missing where there is no [`Seat`].
+const NO_SEAT: &str = "descriptor to wait on (epoll_create1, eventfd2)";
+
 /// Where one sleeps: the descriptor is readable when the domain has something to do, or when
 /// somebody else's progress, or a call, has rung the bell.
 #[derive(Debug)]
@@ -89,7 +92,10 @@ impl Wait {
         let mut seats = Seats::default();
         match obj {
             // The first thread that waits finds its seat.
-            WaitObj::Unspec | WaitObj::MutexCond => seats.spare.push(Seat::new(domain)?),
+            WaitObj::Unspec | WaitObj::MutexCond => {
+                let seat = Seat::new(domain).inspect_err(lacks!(T, Cq, NO_SEAT));
+                seats.spare.push(seat?);
+            }
             WaitObj::None | WaitObj::Fd | WaitObj::PollFd | WaitObj::Yield => {}
             WaitObj::Set => return Err(Errno::ENOSYS),
         }
@@ -109,11 +115,12 @@ impl Wait {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The descriptor for the program, readable once there is what it waits for.
+    /// The descriptor for the program, readable once there is what it waits for, as is said under
+    /// the domain's lock.
     pub(crate) fn fd<T: Transport, K: Mode>(
         &self,
         domain: &Domain<T, K>,
-        what: Waited,
+        what: impl Fn() -> Waited,
     ) -> Result<BorrowedFd<'_>> {
         if !matches!(self.obj, WaitObj::Fd | WaitObj::PollFd | WaitObj::Unspec) {
             return Err(Errno::ENODATA);
@@ -121,10 +128,10 @@ impl Wait {
         if let Some(lent) = self.lent.get() {
             return Ok(lent.epoll.as_fd());
         }
-        let seat = Seat::new(domain)?;
+        let seat = Seat::new(domain).inspect_err(lacks!(T, Cq, NO_SEAT))?;
         let lent = self.lent.get_or_init(|| seat);
         let mut state = domain.lock();
-        state.waiters.arm(&lent.bell, what);
+        state.waiters.arm(&lent.bell, what());
         state.wake_waiters();
         Ok(lent.epoll.as_fd())
     }
@@ -153,11 +160,11 @@ impl Wait {
     pub(crate) fn try_wait<T: Transport, K: Mode>(
         &self,
         domain: &Domain<T, K>,
-        what: Waited,
+        what: impl Fn() -> Waited,
         ready: impl Fn(&mut State<T>) -> bool,
     ) -> Result<()> {
         if matches!(self.obj, WaitObj::Fd | WaitObj::PollFd | WaitObj::Unspec) {
-            self.fd(domain, what)?;
+            self.fd(domain, &what)?;
         }
         let mut state = domain.lock();
         state.progress();
@@ -170,7 +177,7 @@ impl Wait {
             return Ok(());
         };
         lent.bell.drain()?;
-        state.waiters.arm(&lent.bell, what);
+        state.waiters.arm(&lent.bell, what());
         if looks::<T>() {
             if state.ask_for_bells() {
                 state.spare_bells();

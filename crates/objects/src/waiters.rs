@@ -40,8 +40,9 @@ impl Bell for Arc<EventFd> {
 pub(crate) enum Waited {
     /// A queue has so many entries, or an error.
     Cq(u32, usize),
-    /// The counter and the sum of its values last seen.
-    Counter(u32, u64),
+    /// The counter and its values last seen: of successes, and of errors. Their sum may stay the
+    /// same while both change, since a program sets them as it likes.
+    Counter(u32, [u64; 2]),
     /// Operations wait for a counter, see [`crate::triggered`].
     Work,
 }

@@ -63,7 +63,11 @@ impl NamedMemory {
             if made && is_at(&file, &path)? {
                 fs::ftruncate(&file, 0).map_err(errno)?;
                 let size = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
-                reserve(&file, size)?;
+                if let Err(error) = reserve(&file, size) {
+                    // Nobody has it, and it is of no use to anybody.
+                    let _ = fs::unlink(&path);
+                    return Err(error);
+                }
             }
             if let Some(memory) = Self::open_locked(file, &path)? {
                 return Ok((memory, made));
@@ -214,6 +218,19 @@ mod tests {
         assert_eq!(memory.region().load_u64(0, Ordering::Relaxed), Ok(0));
         drop(memory);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn without_room_no_file_is_left() {
+        let name = name("room");
+        let path = path_of(&name).unwrap();
+        for len in [1 << 46, 1 << 62] {
+            let error = NamedMemory::create(&name, len).expect_err("no room");
+            assert!(matches!(error, Errno::ENOSPC | Errno::EFBIG), "{error}");
+            assert!(!path.exists(), "{len} bytes");
+        }
+        let (memory, made) = NamedMemory::create(&name, 64).unwrap();
+        assert!(made && memory.region().len() == 64);
     }
 
     #[test]

@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use ripstop_os::NamedMemory;
 use ripstop_types::{Errno, FiAddr, Result};
 
+use crate::log::Subsys;
+
 /// The longest form of a peer, in words of 64 bits.
 const MAX_WORDS: usize = 32;
 
@@ -68,6 +70,23 @@ pub struct SharedTable<A> {
     map: Box<[u64]>,
 }
 
+/// Says why there is no address vector to share, where that is not for its name.
+#[cold]
+fn no_room(name: &str, len: usize, error: Errno) {
+    let advice = match error {
+        Errno::ENOSPC | Errno::ENOMEM => "free room in /dev/shm, or ask for fewer peers",
+        Errno::EFBIG => "raise the limit on the size of files (ulimit -f)",
+        Errno::EMFILE => "raise the limit on open files (ulimit -n)",
+        Errno::EACCES | Errno::EPERM => "let this user write to /dev/shm",
+        _ => return,
+    };
+    crate::fi_warn!(
+        "core",
+        Subsys::Av,
+        "no memory of {len} bytes for the shared address vector {name} ({error}); {advice}"
+    );
+}
+
 impl<A: Shareable> SharedTable<A> {
     /// Bytes of an entry: its state, and the words of the peer.
     const ENTRY: usize = {
@@ -91,7 +110,11 @@ impl<A: Shareable> SharedTable<A> {
         let name = format!("av-{name}");
         let memory = match read_only {
             true => NamedMemory::open(&name)?,
-            false => NamedMemory::create(&name, HEADER + count * Self::ENTRY)?.0,
+            false => {
+                let len = HEADER + count * Self::ENTRY;
+                let made = NamedMemory::create(&name, len);
+                made.inspect_err(|error| no_room(&name, len, *error))?.0
+            }
         };
         if !is_vector(&memory, A::MAGIC) {
             return Err(Errno::EINVAL);

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{Errno, Result, WaitObj};
 
+use crate::log::{Subsys, no_descriptor};
+
 /// Tokens in the set: nobody needs to know which descriptor it was.
 const ANY: u64 = 0;
 
@@ -19,6 +21,9 @@ pub(super) enum Waiting {
     Descriptors(Descriptors),
 }
 
+/// What is missing where there are no [`Descriptors`].
+const NO_WAIT: &str = "descriptor to wait on (eventfd2, epoll_create1)";
+
 pub(super) struct Descriptors {
     /// Readable while there are events.
     pending: EventFd,
@@ -31,8 +36,9 @@ impl Waiting {
             WaitObj::None => Ok(Self::None),
             WaitObj::Yield => Ok(Self::Yield),
             WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd | WaitObj::MutexCond => {
-                let pending = EventFd::new()?;
-                let set = Epoll::new()?;
+                let no = |error: &Errno| no_descriptor("core", Subsys::Eq, NO_WAIT, *error);
+                let pending = EventFd::new().inspect_err(no)?;
+                let set = Epoll::new().inspect_err(no)?;
                 set.add(&pending, ANY, Interest::READ)?;
                 Ok(Self::Descriptors(Descriptors { pending, set }))
             }

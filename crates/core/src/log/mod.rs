@@ -10,7 +10,9 @@
 //! [`fi_info!`](crate::fi_info) and [`fi_debug!`](crate::fi_debug), which cost one atomic load
 //! while the line is not wanted. A program can take the lines itself: [`import`].
 
+mod lacking;
 mod macros;
+pub use lacking::no_descriptor;
 #[doc(hidden)]
 pub use macros::function_name;
 mod output;

@@ -108,7 +108,7 @@ impl Domain {
         *entries += arrived as usize;
         waiters.wake(|what| match what {
             Waited::Cq(_, wanted) => Some(*entries >= wanted),
-            Waited::Counter(_, seen) => Some(*value != seen),
+            Waited::Counter(_, [seen, _]) => Some(*value != seen),
             Waited::Work => None,
         });
     }
@@ -150,7 +150,7 @@ impl Domain {
             number,
             usize::MAX,
             0,
-            |state| Waited::Counter(COUNTER, state.value),
+            |state| Waited::Counter(COUNTER, [state.value, 0]),
             |state| state.value >= threshold,
         )
     }
@@ -256,7 +256,7 @@ fn one_that_gives_up_takes_nothing_along() {
                 1,
                 0,
                 0,
-                |state| Waited::Counter(COUNTER, state.value),
+                |state| Waited::Counter(COUNTER, [state.value, 0]),
                 |_| false,
             );
         });
