@@ -77,6 +77,16 @@ pub(super) const CASES: &[Case] = &[
         "one counter counts both directions of both sides",
         shared,
     ),
+    Case::both(
+        "fi_cntr/wraps",
+        "a counter goes on from its highest value to 0, and waits hold what is there",
+        wraps,
+    ),
+    Case::both(
+        "fi_cntr/trywait",
+        "trywait says FI_EAGAIN as long as either value is another than the program has read",
+        trywait,
+    ),
     Case::both("fi_cntr/busy", "a bound counter does not close", busy),
 ];
 
@@ -354,4 +364,91 @@ fn busy(cx: &Cx<'_>) -> Outcome {
     rig.exchange(A, B, b"still counted")?;
     becomes(&rig, tx, 1)?;
     rig.close()
+}
+
+fn wraps(cx: &Cx<'_>) -> Outcome {
+    let (rig, tx, rx) = counted(cx, Spec::default(), WaitObj::Unspec)?;
+    let short = Duration::from_millis(20);
+    let counts = |value: u64| {
+        rig.until(&format!("a count of {value}"), || {
+            let now = [rig.s.cntr_read(tx)?, rig.s.cntr_read(rx)?];
+            Ok((now == [value; 2]).then_some(()))
+        })
+    };
+    rig.exchange(A, B, b"first")?;
+    counts(1)?;
+    for cntr in [tx, rx] {
+        rig.s.cntr_set(cntr, u64::MAX - 2)?;
+        rig.s.cntr_seterr(cntr, u64::MAX)?;
+    }
+    counts(u64::MAX - 2)?;
+    for value in [u64::MAX - 1, u64::MAX] {
+        for cntr in [tx, rx] {
+            let early = rig.s.cntr_wait(cntr, value, short);
+            refused(early, &[Errno::ETIMEDOUT], "a wait for what is not there")?;
+        }
+        rig.exchange(A, B, b"near the end")?;
+        counts(value)?;
+        for cntr in [tx, rx] {
+            rig.s.cntr_wait(cntr, value, soon())?;
+        }
+    }
+    for value in 0..3 {
+        rig.exchange(A, B, b"from the start")?;
+        counts(value)?;
+        for cntr in [tx, rx] {
+            rig.s.cntr_wait(cntr, value, soon())?;
+            let early = rig.s.cntr_wait(cntr, value + 1, short);
+            refused(early, &[Errno::ETIMEDOUT], "a wait for what is not there")?;
+        }
+    }
+    rig.s.cntr_adderr(tx, 3)?;
+    rig.until("an error count of 2", || {
+        Ok((rig.s.cntr_readerr(tx)? == 2).then_some(()))
+    })?;
+    counts(2)?;
+    rig.close()
+}
+
+fn trywait(cx: &Cx<'_>) -> Outcome {
+    let info = offer(cx, &Spec::default())?;
+    let s = cx.s;
+    let fabric = s.fabric(&info)?;
+    let domain = s.domain(fabric, &info)?;
+    let cntr = offered(
+        s.cntr(domain, WaitObj::Fd),
+        &[Errno::ENOSYS],
+        "fi_cntr_open",
+    )?;
+    let calm = || -> Outcome {
+        let start = Instant::now();
+        loop {
+            s.cntr_read(cntr)?;
+            s.cntr_readerr(cntr)?;
+            match s.trywait(fabric, &[cntr]) {
+                Ok(()) => return Ok(()),
+                Err(e) if e.is(Errno::EAGAIN) && start.elapsed() < soon() => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    };
+    let news = |what: &str| refused(s.trywait(fabric, &[cntr]), &[Errno::EAGAIN], what);
+    calm()?;
+    s.cntr_set(cntr, 5)?;
+    news("trywait after a change")?;
+    calm()?;
+    // As many more errors as there are fewer successes.
+    s.cntr_set(cntr, 4)?;
+    s.cntr_adderr(cntr, 1)?;
+    news("trywait after a change of both values")?;
+    calm()?;
+    s.cntr_add(cntr, 1)?;
+    s.cntr_readerr(cntr)?;
+    news("trywait with a value that was not read")?;
+    calm()?;
+    s.cntr_adderr(cntr, 1)?;
+    s.cntr_read(cntr)?;
+    news("trywait with an error value that was not read")?;
+    calm()?;
+    Ok(())
 }

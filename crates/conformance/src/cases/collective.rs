@@ -115,6 +115,24 @@ const OWN: &[Case] = &[
     )
     .within(30),
     Case::rdm(
+        "fi_collective/members_7",
+        "seven members get what a plain computation gives, in every operation",
+        |cx| of_members(cx, 7),
+    )
+    .within(20),
+    Case::rdm(
+        "fi_collective/members_16",
+        "sixteen members get what a plain computation gives, in every operation",
+        |cx| of_members(cx, 16),
+    )
+    .within(30),
+    Case::rdm(
+        "fi_collective/members_33",
+        "33 members get what a plain computation gives, in every operation",
+        |cx| of_members(cx, 33),
+    )
+    .within(60),
+    Case::rdm(
         "fi_collective/groups",
         "operations of groups that share members do not wait for each other",
         groups,
@@ -321,6 +339,51 @@ fn large(cx: &Cx<'_>) -> Outcome {
     let group = team.all()?;
     for coll in Collective::ALL {
         team.run(&group, &What::new(coll, Datatype::Uint64, 1 << 17).root(1))?;
+    }
+    team.leave(group)?;
+    team.close()
+}
+
+/// Every operation in a group of many: less than an element for each step, blocks that do not
+/// divide, and what members send when they are asked for it; and every datatype and reduction.
+fn of_members(cx: &Cx<'_>, n: usize) -> Outcome {
+    let team = Team::open(cx, n)?;
+    let group = team.all()?;
+    for coll in Collective::ALL {
+        for (datatype, count, root) in [
+            (Datatype::Uint8, 1, 0),
+            (Datatype::Int32, 701, n / 2),
+            (Datatype::Uint64, 2500, n - 1),
+        ] {
+            team.run(&group, &What::new(coll, datatype, count).root(root))?;
+        }
+    }
+    for coll in [Collective::Broadcast, Collective::Allreduce] {
+        let long = What::new(coll, Datatype::Uint64, 40_000).root(n / 3);
+        team.run(&group, &long)?;
+    }
+    for datatype in Datatype::ALL {
+        for coll in [Collective::Broadcast, Collective::Allgather] {
+            team.run(&group, &What::new(coll, datatype, 3).root(1))?;
+        }
+    }
+    let domain = team.rig.sides[0].domain;
+    // Sums of so many are no numbers of the shortest floats.
+    let short = |datatype| matches!(datatype, Datatype::Float8E4M3 | Datatype::Float8E5M2);
+    let fits = |(datatype, op): &(_, _)| *op != AtomicOp::Sum || !short(*datatype);
+    for (datatype, op) in pairs().filter(fits) {
+        let what = (datatype.number(), op.number());
+        match team
+            .rig
+            .s
+            .query_collective(domain, Collective::Allreduce, what)
+        {
+            Ok(_) => {}
+            Err(e) if e.is(Errno::EOPNOTSUPP) || e.is(Errno::EINVAL) => continue,
+            Err(e) => return Err(e.into()),
+        }
+        let what = What::new(Collective::Allreduce, datatype, 3).with(op);
+        team.run(&group, &what)?;
     }
     team.leave(group)?;
     team.close()

@@ -208,6 +208,7 @@ fn both_connect(cx: &Cx<'_>) -> Outcome {
             if sends.contains(&None) {
                 rig.pump()?;
             }
+            // Whether it takes the time of a failed attempt is tried in virtual time (`sim`).
             ensure!(
                 start.elapsed() < bound(Duration::from_secs(5)),
                 "round {round}: FI_EAGAIN for 5 s"

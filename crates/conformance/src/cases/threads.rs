@@ -98,7 +98,8 @@ const OWN: &[Case] = &[
         "fi_domain/progress_auto_rendezvous",
         "with automatic progress a large tagged message needs neither side awake",
         auto_rendezvous,
-    ),
+    )
+    .timed(),
     Case::rdm(
         "fi_domain/progress_auto_first_contact",
         "with automatic progress a sleeping peer answers its first message",

@@ -114,6 +114,11 @@ const OWN: &[Case] = &[
         high_threshold,
     ),
     Case::both(
+        "fi_trigger/wraps",
+        "work waits for the highest values of a counter, which goes on from there to 0",
+        wraps,
+    ),
+    Case::both(
         "fi_trigger/wakes",
         "a change by deferred work ends a wait for its counter in time",
         wakes,
@@ -614,5 +619,40 @@ fn wakes(cx: &Cx<'_>) -> Outcome {
     };
     waited?;
     ensure!(took < soon(), "woken after {took:?}");
+    g.close()
+}
+
+fn wraps(cx: &Cx<'_>) -> Outcome {
+    let g = ground(cx)?;
+    let s = g.rig.s;
+    s.cntr_set(g.go, u64::MAX - 4)?;
+    s.cntr_set(g.done, u64::MAX - 2)?;
+    for threshold in [u64::MAX, u64::MAX - 1, u64::MAX - 2] {
+        g.queue(g.go, threshold, &WorkOp::Add(g.done, 1))?;
+    }
+    g.go(1)?;
+    g.rests(u64::MAX - 2)?;
+    // What work counts wraps too.
+    for done in [u64::MAX - 1, u64::MAX, 0] {
+        g.go(1)?;
+        g.becomes(g.done, done, 0)?;
+        g.rests(done)?;
+    }
+    // From the start, with work that is queued before and after.
+    g.queue(g.go, 2, &WorkOp::Add(g.done, 10))?;
+    g.becomes(g.done, 10, 0)?;
+    g.go(1)?;
+    g.becomes(g.go, 0, 0)?;
+    g.queue(g.go, 2, &WorkOp::Add(g.done, 10))?;
+    g.go(1)?;
+    g.rests(10)?;
+    g.go(1)?;
+    g.becomes(g.done, 20, 0)?;
+    // With errors there is as much as there can be, not what is left of the sum.
+    s.cntr_set(g.go, u64::MAX - 1)?;
+    g.queue(g.go, u64::MAX, &WorkOp::Add(g.done, 10))?;
+    g.rests(20)?;
+    s.cntr_adderr(g.go, 5)?;
+    g.becomes(g.done, 30, 0)?;
     g.close()
 }

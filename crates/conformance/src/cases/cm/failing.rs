@@ -74,7 +74,8 @@ pub(super) const CASES: &[Case] = &[
         "fi_cm/client_gone",
         "a request whose sender has gone can be accepted or rejected without harm",
         client_gone,
-    ),
+    )
+    .timed(),
     Case::both(
         "fi_cm/garbage",
         "a stranger that sends garbage is dropped and disturbs nobody",

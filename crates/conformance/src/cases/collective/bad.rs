@@ -110,7 +110,8 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// How long it may take until members that disagree know.
+/// How long may pass without a word to members that disagree. When they know is tried in virtual time
+/// (`sim`): at once where their messages meet, else when they have asked each other after a second.
 fn found() -> Duration {
     bound(Duration::from_secs(4))
 }

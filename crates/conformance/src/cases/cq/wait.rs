@@ -30,7 +30,8 @@ pub(super) const CASES: &[Case] = &[
         "fi_cq/sread_zero",
         "a blocking read without time returns at once",
         sread_zero,
-    ),
+    )
+    .timed(),
     Case::both(
         "fi_cq/sread_ready",
         "a blocking read of what is there does not block",
