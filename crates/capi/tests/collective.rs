@@ -213,6 +213,9 @@ fn limits_are_told_for_what_there_is() {
     assert!(attr.datatype_attr.count > 1 << 20 && attr.max_members >= 1000);
     assert_eq!(query(FI_BARRIER, FI_NOOP, FI_VOID).0, 0);
     assert_eq!(query(FI_BROADCAST, FI_NOOP, FI_UINT8).0, 0);
+    // An operation where there is none, and a type of nothing, as from attributes of zeroes.
+    assert_eq!(query(FI_BARRIER, FI_SUM, FI_DOUBLE).0, 0);
+    assert_eq!(query(FI_BROADCAST, FI_SUM, FI_UINT8).0, 0);
     assert_eq!(query(FI_ALLREDUCE, FI_BXOR, FI_DOUBLE).0, -FI_EOPNOTSUPP);
     assert_eq!(query(FI_ALLREDUCE, FI_CSWAP, FI_INT32).0, -FI_EOPNOTSUPP);
     assert_eq!(query(99, FI_NOOP, FI_UINT8).0, -FI_EOPNOTSUPP);

@@ -163,7 +163,6 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
         if let Some(attr) = attr {
             let fits = self.info.caps.contains(attr.caps)
                 && attr.inject_size <= made.inject_size
-                && attr.size <= made.size.max(self.domain.info.tx.size)
                 && attr.iov_limit <= ripstop_engine::IOV_LIMIT
                 && tclass::dscp(attr.tclass).is_some()
                 && TX_FLAGS.contains(attr.op_flags);
@@ -210,13 +209,14 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
         let mut made = self.info.rx.clone();
         if let Some(attr) = attr {
             let fits = self.info.caps.contains(attr.caps)
-                && attr.size <= made.size
                 && attr.iov_limit <= ripstop_engine::IOV_LIMIT
                 && RX_FLAGS.contains(attr.op_flags);
             if !fits {
                 return Err(Errno::EINVAL);
             }
             made.op_flags = attr.op_flags;
+            // A hint: receives are posted until memory ends.
+            made.size = made.size.max(attr.size);
         }
         let context = self.context(core, Part::Rx)?;
         if let Some(ep) = self.domain.lock().ep(core.id) {

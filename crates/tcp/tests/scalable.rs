@@ -10,7 +10,7 @@ use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MemoryRegion, MrAttr,
     Provider, RecvKind, RmaCall, ScalableEp, SendKind, Sharing,
 };
-use ripstop_core::{Address, FidToken, Info, TxAttr};
+use ripstop_core::{Address, FidToken, Info, RxAttr, TxAttr};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{
@@ -330,4 +330,27 @@ fn attributes_of_a_context_are_at_most_those_of_the_endpoint() {
     info.ep.tx_ctx_cnt = 17;
     let refused = domain.scalable_ep(&info, FidToken(0));
     assert_eq!(refused.err(), Some(Errno::EINVAL));
+}
+
+#[test]
+fn the_size_of_a_context_is_a_hint() {
+    let provider = TcpProvider::new();
+    let info = info(&provider);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let sep = domain.scalable_ep(&info, FidToken(0)).unwrap();
+    for (index, size) in [1, usize::MAX].into_iter().enumerate() {
+        let tx = TxAttr {
+            size,
+            ..TxAttr::default()
+        };
+        let rx = RxAttr {
+            size,
+            ..RxAttr::default()
+        };
+        let (_, got) = sep.tx_context(index, Some(&tx)).unwrap();
+        assert!(got.size >= size);
+        let (_, got) = sep.rx_context(index, Some(&rx)).unwrap();
+        assert!(got.size >= size);
+    }
 }

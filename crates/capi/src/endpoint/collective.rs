@@ -460,13 +460,14 @@ fn limits<D: Domain>(
     if attr.mode != 0 {
         return Err(Errno::EINVAL);
     }
-    let datatype = match (coll, attr.datatype) {
-        (Collective::Barrier, abi::FI_VOID) => None,
-        (_, number) => Some(Datatype::from_number(number).ok_or(Errno::EOPNOTSUPP)?),
+    // What the collective has none of is not looked at: programs leave it as it is, whatever it is.
+    let datatype = match coll {
+        Collective::Barrier => None,
+        _ => Some(Datatype::from_number(attr.datatype).ok_or(Errno::EOPNOTSUPP)?),
     };
-    let op = match (coll.reduces(), attr.op) {
-        (false, abi::FI_NOOP) => None,
-        (_, number) => Some(AtomicOp::from_number(number).ok_or(Errno::EOPNOTSUPP)?),
+    let op = match coll.reduces() {
+        false => None,
+        true => Some(AtomicOp::from_number(attr.op).ok_or(Errno::EOPNOTSUPP)?),
     };
     let limit = this.domain.collective_limit(coll, datatype, op)?;
     attr.datatype_attr = abi::fi_atomic_attr {
