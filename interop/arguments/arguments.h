@@ -34,6 +34,7 @@ enum kind {
 	NUMBER,		/* 0, 1 and the maximum */
 	CHOICE,		/* each value of the enum, the one behind the last, and the maximum */
 	FLAGS,		/* none, each bit alone, and the known ones in pairs */
+	BITS,		/* none, and each bit alone: where pairs take too long */
 };
 
 struct bit {
@@ -45,7 +46,7 @@ struct field {
 	const char *name;
 	enum kind kind;
 	size_t offset, size;
-	const void *facts;	/* STRUCT: its fields; FLAGS: the known bits */
+	const void *facts;	/* STRUCT: its fields; FLAGS, BITS: the known bits */
 	uint64_t last;		/* CHOICE: the last value */
 };
 
@@ -76,6 +77,7 @@ struct group {
 #define P_POINTER(n, name) { AT(n, name), .kind = POINTER }
 #define P_NUMBER(n, name) { AT(n, name), .kind = NUMBER }
 #define P_FLAGS(n, name, bits) { AT(n, name), .kind = FLAGS, .facts = bits }
+#define P_BITS(n, name, bits) { AT(n, name), .kind = BITS, .facts = bits }
 #define P_CHOICE(n, name, top) { AT(n, name), .kind = CHOICE, .last = top }
 #define P_STRUCT(n, name, fields) { AT(n, name), .kind = STRUCT, .facts = fields }
 
@@ -84,6 +86,7 @@ struct group {
 #define F_POINTER(type, f) { IN(type, f), .kind = POINTER }
 #define F_NUMBER(type, f) { IN(type, f), .kind = NUMBER }
 #define F_FLAGS(type, f, bits) { IN(type, f), .kind = FLAGS, .facts = bits }
+#define F_BITS(type, f, bits) { IN(type, f), .kind = BITS, .facts = bits }
 #define F_CHOICE(type, f, top) { IN(type, f), .kind = CHOICE, .last = top }
 #define F_STRUCT(type, f, fields) { IN(type, f), .kind = STRUCT, .facts = fields }
 
@@ -93,7 +96,9 @@ struct group {
 /* facts.c: the structures and the bits. */
 extern const struct field info_fields[], av_fields[], cq_fields[], cntr_fields[], eq_fields[], wait_fields[],
 	poll_fields[], tx_fields[], rx_fields[], mr_fields[], av_set_fields[], fabric_fields[], iovec_fields[], msg_fields[],
-	tagged_fields[], rma_msg_fields[], rma_iov_fields[], atomic_msg_fields[], rma_ioc_fields[], ioc_fields[];
+	tagged_fields[], rma_msg_fields[], rma_iov_fields[], atomic_msg_fields[], rma_ioc_fields[], ioc_fields[],
+	collective_attr_fields[], length_fields[], send_work_fields[], tagged_work_fields[],
+	rma_work_fields[], atomic_work_fields[], fetch_work_fields[], compare_work_fields[], cntr_work_fields[];
 extern const struct bit caps_bits[], mode_bits[], operation_bits[], order_bits[], mr_bits[], access_bits[],
 	getinfo_bits[], set_bits[], none_bits[];
 
@@ -102,6 +107,8 @@ bool trial(const char *call, const char *path, const char *value);
 void result(long returned);
 /* Adds to what is printed of the case, behind what the call returned. */
 void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What was said so far is no part of the case. */
+void forget(void);
 /* Ends the process: something that the cases build on cannot be had. */
 void require(long returned, const char *what);
 
@@ -112,6 +119,7 @@ void try_all(const struct call *call);
 struct rig {
 	const char *provider;
 	enum fi_ep_type type;
+	uint64_t caps;	/* asked for, where the provider has them; with FI_COLLECTIVE endpoints have the event queue */
 	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
@@ -134,6 +142,8 @@ struct fi_info *ask(void);
 void open_nothing(void);
 void open_domain(void);
 void open_pair(void);
+/* An endpoint with a queue of its own, ready to be connected or used. */
+struct fid_ep *open_ep(struct fi_info *info, struct fid_cq **cq);
 /* Makes progress on both, and hands an entry of a queue to `see`, with 0 or the error. */
 void pump(void (*see)(bool ours, const struct fi_cq_tagged_entry *entry, int error));
 /* The info of the rig, copied to a place where a case may change it. */
@@ -141,5 +151,5 @@ struct fi_info *usual_info(void);
 /* Closes what a call opened, if it did. */
 long opened(long returned, struct fid **object);
 
-extern const struct group getinfo_group, open_group, msg_group, rma_group, atomic_group,
-	control_group;
+extern const struct group getinfo_group, open_group, msg_group, rma_group, atomic_group, control_group, collective_group,
+	connect_group, objects_group, work_group;

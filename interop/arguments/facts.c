@@ -159,3 +159,49 @@ const struct field atomic_msg_fields[] = {
 	F_STRUCT(T, msg_iov, ioc_fields), F_POINTER(T, desc), F_NUMBER(T, iov_count), F_NUMBER(T, addr),
 	F_STRUCT(T, rma_iov, rma_ioc_fields), F_NUMBER(T, rma_iov_count), F_CHOICE(T, datatype, FI_UINT128),
 	F_CHOICE(T, op, FI_MSWAP), F_POINTER(T, context), F_NUMBER(T, data), { 0 } };
+#undef T
+#define T struct fi_collective_attr
+const struct field collective_attr_fields[] = {
+	F_CHOICE(T, op, FI_MSWAP), F_CHOICE(T, datatype, FI_UINT128), F_NUMBER(T, max_members), F_FLAGS(T, mode, none_bits),
+	{ 0 } };
+#undef T
+
+/* What a pointer to a length points to. */
+const struct field length_fields[] = { { "value", .size = sizeof(size_t), .kind = NUMBER }, { 0 } };
+
+/* Operations that are queued as deferred work, fi_trigger(3). */
+#define T struct fi_op_msg
+const struct field send_work_fields[] = {
+	F_POINTER(T, ep), F_STRUCT(T, msg.msg_iov, iovec_fields), F_POINTER(T, msg.desc), F_NUMBER(T, msg.iov_count),
+	F_NUMBER(T, msg.addr), F_POINTER(T, msg.context), F_NUMBER(T, msg.data), F_BITS(T, flags, operation_bits), { 0 } };
+#undef T
+#define T struct fi_op_tagged
+const struct field tagged_work_fields[] = {
+	F_POINTER(T, ep), F_STRUCT(T, msg.msg_iov, iovec_fields), F_POINTER(T, msg.desc), F_NUMBER(T, msg.iov_count),
+	F_NUMBER(T, msg.addr), F_NUMBER(T, msg.tag), F_NUMBER(T, msg.ignore), F_POINTER(T, msg.context),
+	F_NUMBER(T, msg.data), F_BITS(T, flags, operation_bits), { 0 } };
+#undef T
+#define T struct fi_op_rma
+const struct field rma_work_fields[] = {
+	F_POINTER(T, ep), F_STRUCT(T, msg.msg_iov, iovec_fields), F_POINTER(T, msg.desc), F_NUMBER(T, msg.iov_count),
+	F_NUMBER(T, msg.addr), F_STRUCT(T, msg.rma_iov, rma_iov_fields), F_NUMBER(T, msg.rma_iov_count),
+	F_POINTER(T, msg.context), F_NUMBER(T, msg.data), F_BITS(T, flags, operation_bits), { 0 } };
+#undef T
+#define ATOMIC_WORK(T) \
+	F_POINTER(T, ep), F_STRUCT(T, msg.msg_iov, ioc_fields), F_POINTER(T, msg.desc), F_NUMBER(T, msg.iov_count), \
+	F_NUMBER(T, msg.addr), F_STRUCT(T, msg.rma_iov, rma_ioc_fields), F_NUMBER(T, msg.rma_iov_count), \
+	F_CHOICE(T, msg.datatype, FI_UINT128), F_CHOICE(T, msg.op, FI_MSWAP), F_POINTER(T, msg.context), \
+	F_NUMBER(T, msg.data), F_BITS(T, flags, operation_bits)
+#define FETCH_WORK(T) \
+	F_STRUCT(T, fetch.msg_iov, ioc_fields), F_POINTER(T, fetch.desc), F_NUMBER(T, fetch.iov_count)
+const struct field atomic_work_fields[] = { ATOMIC_WORK(struct fi_op_atomic), { 0 } };
+const struct field fetch_work_fields[] = {
+	ATOMIC_WORK(struct fi_op_fetch_atomic), FETCH_WORK(struct fi_op_fetch_atomic), { 0 } };
+#define T struct fi_op_compare_atomic
+const struct field compare_work_fields[] = {
+	ATOMIC_WORK(T), FETCH_WORK(T), F_STRUCT(T, compare.msg_iov, ioc_fields), F_POINTER(T, compare.desc),
+	F_NUMBER(T, compare.iov_count), { 0 } };
+#undef T
+#define T struct fi_op_cntr
+const struct field cntr_work_fields[] = { F_POINTER(T, cntr), F_NUMBER(T, value), { 0 } };
+#undef T

@@ -31,7 +31,7 @@
 #define PATIENCE 20
 
 static const struct group *const groups[] = { &getinfo_group, &open_group, &msg_group, &rma_group,
-	&atomic_group, &control_group };
+	&atomic_group, &control_group, &collective_group, &connect_group, &objects_group, &work_group };
 
 /* What the processes share. */
 static struct board {
@@ -78,6 +78,11 @@ void remark(const char *format, ...)
 	va_start(list, format);
 	vsnprintf(remarks + used, sizeof remarks - used, format, list);
 	va_end(list);
+}
+
+void forget(void)
+{
+	remarks[0] = '\0';
 }
 
 void result(long returned)

@@ -4,6 +4,13 @@
 struct rig rig;
 char target[4096];
 
+static int find(struct fi_info *hints, struct fi_info **info)
+{
+	const bool is_shm = !strcmp(rig.provider, "shm");
+
+	return fi_getinfo(FI_VERSION(1, 17), is_shm ? NULL : "127.0.0.1", NULL, is_shm ? 0 : FI_SOURCE, hints, info);
+}
+
 /* The info of the provider and endpoint type under test. */
 struct fi_info *ask(void)
 {
@@ -15,8 +22,13 @@ struct fi_info *ask(void)
 	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_HMEM;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->data_progress = hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
-	require(fi_getinfo(FI_VERSION(1, 17), strcmp(rig.provider, "shm") ? "127.0.0.1" : NULL, NULL,
-			   strcmp(rig.provider, "shm") ? FI_SOURCE : 0, hints, &info), "fi_getinfo");
+	hints->caps = rig.caps;
+	if (rig.caps && find(hints, &info)) {
+		rig.caps = 0;
+		hints->caps = 0;
+	}
+	if (!info)
+		require(find(hints, &info), "fi_getinfo");
 	fi_freeinfo(hints);
 	return info;
 }
@@ -54,7 +66,7 @@ void pump(void (*see)(bool ours, const struct fi_cq_tagged_entry *entry, int err
 	}
 }
 
-static struct fid_ep *open_ep(struct fi_info *info, struct fid_cq **cq)
+struct fid_ep *open_ep(struct fi_info *info, struct fid_cq **cq)
 {
 	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED, .size = 64 };
 	struct fid_ep *ep;
@@ -63,7 +75,7 @@ static struct fid_ep *open_ep(struct fi_info *info, struct fid_cq **cq)
 	require(fi_endpoint(rig.domain, info, &ep, NULL), "fi_endpoint");
 	if (rig.type == FI_EP_RDM)
 		require(fi_ep_bind(ep, &rig.av->fid, 0), "fi_ep_bind av");
-	else
+	if (rig.type == FI_EP_MSG || rig.caps & FI_COLLECTIVE)
 		require(fi_ep_bind(ep, &rig.eq->fid, 0), "fi_ep_bind eq");
 	require(fi_ep_bind(ep, &(*cq)->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind cq");
 	require(fi_enable(ep), "fi_enable");

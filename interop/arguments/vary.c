@@ -48,7 +48,7 @@ static void with_number(uint64_t value)
 	with(value, name);
 }
 
-static void with_flags(const struct bit *known, unsigned width)
+static void with_bits(const struct bit *known, unsigned width)
 {
 	char name[96];
 
@@ -65,6 +65,12 @@ static void with_flags(const struct bit *known, unsigned width)
 	}
 	for (const struct bit *one = known; one->name; one++)
 		with(one->value, one->name);
+}
+
+static void with_pairs(const struct bit *known)
+{
+	char name[96];
+
 	for (const struct bit *one = known; one->name; one++)
 		for (const struct bit *two = one + 1; two->name; two++) {
 			snprintf(name, sizeof name, "%s|%s", one->name, two->name);
@@ -101,7 +107,11 @@ static void vary(const struct field *field)
 				with(most >> 1, "max");
 				break;
 			case FLAGS:
-				with_flags(field->facts, 8 * (unsigned)field->size);
+				with_bits(field->facts, 8 * (unsigned)field->size);
+				with_pairs(field->facts);
+				break;
+			case BITS:
+				with_bits(field->facts, 8 * (unsigned)field->size);
 				break;
 			}
 		}
