@@ -1,11 +1,13 @@
 //! What a completion of each level gives back, and a counter.
 
-use ripstop_types::{Errno, Flags, WaitObj};
+use ripstop_types::{AtomicKind, Errno, Flags, WaitObj};
 
+use super::remote::{self, KINDS, OPEN, Work, words};
 use super::{LOOKS, What, apart, arrives, lands, lengths};
 use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
-use crate::subject::{Fid, Post, Token};
+use crate::subject::{Completion, Fid, Post, Token};
 
 pub(super) const CASES: &[Case] = &[
     Case::both(
@@ -42,6 +44,18 @@ pub(super) const CASES: &[Case] = &[
         "writes without a completion arrive as they were when they were counted",
         counted_writes,
     ),
+    Case::both(
+        "fi_atomic/completion_gives_back",
+        "atomics of every kind and length are done as they were posted when their completion of \
+         any level was read, and their results are there",
+        atomics,
+    )
+    .within(20),
+    Case::both(
+        "fi_atomic/count_gives_back",
+        "atomics without a completion are done as they were posted when they were counted",
+        counted_atomics,
+    ),
 ];
 
 /// The levels of a completion; that of the endpoint first.
@@ -76,15 +90,15 @@ fn put(rig: &Rig<'_>, post: Post, level: Option<Flags>) -> Step<Option<Token>> {
     })
 }
 
-/// Looks for a completion of A while B does nothing: whether it came.
-fn early(rig: &Rig<'_>, token: Token) -> Step<bool> {
+/// Looks for a completion of A while B does nothing.
+fn early(rig: &Rig<'_>, token: Token) -> Step<Option<Completion>> {
     for _ in 0..LOOKS {
         rig.pump_side(A)?;
-        if rig.take_done(A, token).is_some() {
-            return Ok(true);
+        if let Some(done) = rig.take_done(A, token) {
+            return Ok(Some(done));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn messages(cx: &Cx<'_>, what: What) -> Outcome {
@@ -107,7 +121,7 @@ fn messages(cx: &Cx<'_>, what: What) -> Outcome {
                         }
                         break;
                     };
-                    let is_done = early(&rig, send)?;
+                    let is_done = early(&rig, send)?.is_some();
                     let recv = match posted {
                         Some(recv) => recv,
                         None => rig.post(B, what.recv(len))?,
@@ -139,7 +153,7 @@ fn writes(cx: &Cx<'_>) -> Outcome {
                 let Some(write) = put(&rig, post, level)? else {
                     continue;
                 };
-                if !early(&rig, write)? {
+                if early(&rig, write)?.is_none() {
                     rig.done(A, write)?;
                 }
                 lands(&rig, &target, &bytes)?;
@@ -214,6 +228,83 @@ fn counted_writes(cx: &Cx<'_>) -> Outcome {
         rig.s.overwrite(ep, write)?;
         lands(&rig, &target, &bytes)?;
         rig.revoke(&target)?;
+    }
+    rig.quiet()?;
+    rig.close()
+}
+
+/// Words that an atomic acts on, before it does.
+fn cells(count: usize) -> Vec<u64> {
+    (0..).map(|n| 5 + n * 3).take(count).collect()
+}
+
+fn atomics(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::rma().caps(Flags::ATOMIC);
+    for spec in [spec.clone(), apart(spec)] {
+        let rig = Rig::open(cx, &spec)?;
+        rig.exchange(A, B, b"first")?;
+        for kind in KINDS {
+            for count in remote::counts(&rig, kind)? {
+                let mut old = cells(count);
+                let target = rig.expose(B, &words(old.iter().copied()), OPEN)?;
+                for level in LEVELS {
+                    let Work {
+                        post,
+                        fetched,
+                        after,
+                    } = remote::work(kind, &old, &target, 1);
+                    let sources = post.sources();
+                    let Some(token) = put(&rig, post, level)? else {
+                        continue;
+                    };
+                    let done = match early(&rig, token)? {
+                        Some(done) => done,
+                        None => rig.done(A, token)?,
+                    };
+                    let found = done.bufs.get(sources..).unwrap_or_default().concat();
+                    ensure!(found == fetched, "{found:?} fetched, not {fetched:?}");
+                    lands(&rig, &target, &words(after.iter().copied()))?;
+                    old = after;
+                }
+                rig.revoke(&target)?;
+            }
+        }
+        rig.quiet()?;
+        rig.close()?;
+    }
+    Ok(())
+}
+
+fn counted_atomics(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(
+        cx,
+        &Spec {
+            rma_counters: true,
+            selective: Flags::SEND,
+            ..apart(Spec::rma().caps(Flags::ATOMIC))
+        },
+    )?;
+    let cntrs = rig.sides[A].rma_cntrs.as_ref();
+    let cntrs = cntrs.ok_or_else(|| Stop::fail("the suite opened no counters"))?;
+    let ep = rig.sides[A].ep;
+    let (mut reads, mut writes) = (0, 0);
+    for kind in KINDS {
+        for count in remote::counts(&rig, kind)? {
+            let old = cells(count);
+            let target = rig.expose(B, &words(old.iter().copied()), OPEN)?;
+            let work = remote::work(kind, &old, &target, 1);
+            let token = rig.post(A, work.post)?;
+            // `fi_cntr`(3): one that fetches is a read.
+            let (cntr, value) = match kind {
+                AtomicKind::Plain => (cntrs.writes, &mut writes),
+                _ => (cntrs.reads, &mut reads),
+            };
+            *value += 1;
+            counts(&rig, cntr, *value)?;
+            rig.s.overwrite(ep, token)?;
+            lands(&rig, &target, &words(work.after))?;
+            rig.revoke(&target)?;
+        }
     }
     rig.quiet()?;
     rig.close()

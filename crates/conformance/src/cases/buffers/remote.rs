@@ -53,7 +53,7 @@ pub(super) const CASES: &[Case] = &[
     .within(20),
 ];
 
-const OPEN: Flags = Flags::REMOTE_READ.union(Flags::REMOTE_WRITE);
+pub(super) const OPEN: Flags = Flags::REMOTE_READ.union(Flags::REMOTE_WRITE);
 
 /// The calls that inject a write.
 #[derive(Clone, Copy)]
@@ -234,22 +234,23 @@ fn writes_behind(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn words(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
+pub(super) fn words(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
     words.into_iter().flat_map(u64::to_ne_bytes).collect()
 }
 
-const KINDS: [AtomicKind; 3] = [AtomicKind::Plain, AtomicKind::Fetch, AtomicKind::Compare];
+pub(super) const KINDS: [AtomicKind; 3] =
+    [AtomicKind::Plain, AtomicKind::Fetch, AtomicKind::Compare];
 
 /// An atomic on words of a target that hold `old`, its results, and what they hold after it: a sum,
 /// or an exchange of every other word.
-struct Work {
-    post: Post,
-    fetched: Vec<u8>,
-    after: Vec<u64>,
+pub(super) struct Work {
+    pub(super) post: Post,
+    pub(super) fetched: Vec<u8>,
+    pub(super) after: Vec<u64>,
 }
 
 /// An atomic with one operand, or two where `pieces` allows, on all words of a target.
-fn work(kind: AtomicKind, old: &[u64], target: &Target, pieces: usize) -> Work {
+pub(super) fn work(kind: AtomicKind, old: &[u64], target: &Target, pieces: usize) -> Work {
     let turn = |at: usize| at.is_multiple_of(2);
     let operand: Vec<_> = (0..).map(|n| 1000 + n * 7).take(old.len()).collect();
     let compare = old.iter().enumerate();
@@ -304,7 +305,7 @@ fn fetches(rig: &Rig<'_>, token: Token, sources: usize, fetched: &[u8]) -> Outco
 }
 
 /// What atomics of these kinds may have, in words.
-fn counts(rig: &Rig<'_>, kind: AtomicKind) -> Step<Vec<usize>> {
+pub(super) fn counts(rig: &Rig<'_>, kind: AtomicKind) -> Step<Vec<usize>> {
     let op = match kind {
         AtomicKind::Compare => AtomicOp::Cswap,
         _ => AtomicOp::Sum,
