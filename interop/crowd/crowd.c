@@ -57,6 +57,9 @@ static const char *const leaving_names[LEAVINGS] = { "close", "shuffled", "exit"
 enum receiver { POLLS, LATE, STOPPED, POSTS_LATE, RECEIVERS };
 static const char *const receiver_names[RECEIVERS] = { "polls", "late", "stopped", "posts-late" };
 
+/* Who sends to whom: all to all, all others to rank 0, or rank 0 to all others. */
+enum shape { ALL, TO_ONE, FROM_ONE };
+
 static struct {
 	const char *provider;
 	int ranks;
@@ -64,7 +67,8 @@ static struct {
 	enum kind kind;
 	enum leaving leaving;
 	enum receiver receiver;
-	bool to_one;            /* all send to rank 0 only, which sends nothing */
+	enum shape shape;
+	bool earlier_asks;      /* for a connection, of two processes; else the later one does */
 	bool connected;         /* an endpoint for each peer (FI_EP_MSG) instead of one for all (FI_EP_RDM) */
 	size_t largest;
 	unsigned pause;         /* ms that a late or stopped receiver does nothing */
@@ -72,7 +76,7 @@ static struct {
 	int rounds;
 	int seconds;
 	int busy;               /* processes beside that only compute */
-} opt = { "tcp", 2, 100, INJECT, CLOSE, POLLS, false, false, 0, 200, 1, 1, 60, 0 };
+} opt = { "tcp", 2, 100, INJECT, CLOSE, POLLS, ALL, false, false, 0, 200, 1, 1, 60, 0 };
 
 /* How far a process is. The others read it, and whoever looks when time is over. */
 struct mark {
@@ -164,19 +168,19 @@ static bool tagged(void)
 	return opt.kind < UNTAGGED && !opt.connected;
 }
 
-static bool sends_to(int rank)
+static bool talks(int from, int to)
 {
-	return rank != me && (!opt.to_one || rank == 0);
+	return from != to && (opt.shape == ALL || (opt.shape == TO_ONE ? to : from) == 0);
 }
 
 static bool sending(void)
 {
-	return !opt.to_one || me != 0;
+	return opt.shape == ALL || (me == 0) == (opt.shape == FROM_ONE);
 }
 
 static bool receiving(void)
 {
-	return !opt.to_one || me == 0;
+	return opt.shape == ALL || (me == 0) == (opt.shape == TO_ONE);
 }
 
 /* What stands behind the head of a message, so that a wrong one is known. */
@@ -249,7 +253,7 @@ static int arrived(void)
 	int count = 0;
 
 	for (int from = 0; from < opt.ranks; from++) {
-		if (from == me || (opt.to_one && from == 0))
+		if (!talks(from, me))
 			continue;
 		if (opt.kind >= ATOMIC) {
 			count += (int)*(volatile uint64_t *)(memory + (size_t)from * 8);
@@ -293,7 +297,7 @@ static void post_receives(void)
 
 	for (int number = 0; number < opt.messages; number++)
 		for (int from = 0; from < opt.ranks; from++) {
-			if (from == me || (opt.to_one && from == 0))
+			if (!talks(from, me))
 				continue;
 			struct op *op = &receives[n];
 			ssize_t result;
@@ -326,7 +330,7 @@ static struct fid_ep *open_endpoint(struct fi_info *of)
 /* Whether there is a connection with it. */
 static bool meets(int rank)
 {
-	return rank != me && (!opt.to_one || rank == 0 || me == 0);
+	return talks(me, rank) || talks(rank, me);
 }
 
 static int rank_of(const struct fid *fid)
@@ -381,7 +385,13 @@ static bool take_event(void)
 	return true;
 }
 
-/* Of two processes the later one asks, in an order of chance; the others are taken as they come. */
+/* Whether we ask for the connection with it. */
+static bool asks(int rank)
+{
+	return meets(rank) && (opt.earlier_asks ? rank > me : rank < me);
+}
+
+/* Those that are to be asked are, in an order of chance; the others are taken as they come. */
 static void connect_all(void)
 {
 	uint32_t own = (uint32_t)me;
@@ -389,12 +399,12 @@ static void connect_all(void)
 
 	for (int rank = 0; rank < opt.ranks; rank++) {
 		wanted += meets(rank);
-		to_ask += meets(rank) && rank < me;
+		to_ask += asks(rank);
 	}
 	while (up < wanted) {
 		int rank = (int)pick((unsigned)opt.ranks);
 
-		if (asked < to_ask && meets(rank) && rank < me && !eps[rank]) {
+		if (asked < to_ask && asks(rank) && !eps[rank]) {
 			eps[rank] = open_endpoint(info);
 			check(fi_connect(eps[rank], board->mark[rank].name, &own, sizeof own), "fi_connect");
 			asked++;
@@ -435,7 +445,9 @@ static void set_up(void)
 		ep = open_endpoint(info);
 	}
 
-	expected = receiving() ? opt.messages * (opt.ranks - 1) : 0;
+	expected = 0;
+	for (int rank = 0; rank < opt.ranks; rank++)
+		expected += talks(rank, me) ? opt.messages : 0;
 	if (opt.kind == INJECT || opt.kind == SEND_INJECT || opt.kind == SILENT_INJECT || opt.kind == ANY ||
 	    opt.kind == UNTAGGED) {
 		if (!opt.largest || opt.largest > info->tx_attr->inject_size)
@@ -546,7 +558,7 @@ static void send_all(void)
 	int order[MAX_RANKS], count = 0;
 
 	for (int rank = 0; rank < opt.ranks; rank++)
-		if (sends_to(rank))
+		if (talks(me, rank))
 			order[count++] = rank;
 	for (int number = 0; number < opt.messages; number++) {
 		for (int i = count - 1; i > 0; i--) {
@@ -664,13 +676,14 @@ __attribute__((noreturn)) static void leave(void)
 
 static void be(int rank)
 {
-	bool pauses = (opt.receiver == LATE || opt.receiver == POSTS_LATE) && (rank == 0 || !opt.to_one);
+	bool pauses;
 
 	me = rank;
+	pauses = (opt.receiver == LATE || opt.receiver == POSTS_LATE) && receiving();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	state_of_random = opt.seed * 7919u + (unsigned)rank * 104729u;
 	set_up();
-	if (sending() && opt.to_one)
+	if (sending() && opt.shape != ALL)
 		usleep(pick(3000));
 	if (pauses && !sending())
 		usleep(opt.pause * 1000);
@@ -686,9 +699,9 @@ static void be(int rank)
 		if (board->mark[me].received >= expected)
 			break;
 	}
-	/* The first one stays until it has been told that all others have left. */
-	for (int rank = 1; opt.connected && me == 0 && rank < opt.ranks; rank++)
-		while (!is_down[rank])
+	/* The first one, or who only receives from it, stays until it has been told that all its peers have left. */
+	for (int rank = 0; opt.connected && (me == 0) != (opt.shape == FROM_ONE) && rank < opt.ranks; rank++)
+		while (meets(rank) && !is_down[rank])
 			if (!take_event())
 				progress();
 	leave();
@@ -738,11 +751,11 @@ static bool play(int round)
 		usleep(200);
 	} while (ready < opt.ranks);
 	if (opt.receiver == STOPPED)
-		kill(board->mark[0].pid, SIGSTOP);
+		kill(board->mark[opt.shape == FROM_ONE].pid, SIGSTOP);
 	__atomic_store_n(&board->started, 1, __ATOMIC_RELEASE);
 	if (opt.receiver == STOPPED) {
 		usleep(opt.pause * 1000);
-		kill(board->mark[0].pid, SIGCONT);
+		kill(board->mark[opt.shape == FROM_ONE].pid, SIGCONT);
 	}
 	while (good && left > 0) {
 		int status, pid = waitpid(-1, &status, WNOHANG);
@@ -816,10 +829,10 @@ static void keep_busy(int count)
 
 static void usage(void)
 {
-	puts("crowd [-p PROVIDER] [-n RANKS] [-m MESSAGES] [-k KIND] [-l LEAVING] [-r RECEIVER] [-o] [-c]\n"
+	puts("crowd [-p PROVIDER] [-n RANKS] [-m MESSAGES] [-k KIND] [-l LEAVING] [-r RECEIVER] [-o | -f] [-c] [-e]\n"
 	     "      [-b BYTES] [-z MS] [-s SEED] [-R ROUNDS] [-t SECONDS] [-B BUSY]\n"
-	     "  -m  messages of each process to each other one; with -o to rank 0 only, which sends none\n"
-	     "  -c  connected endpoints (FI_EP_MSG)\n"
+	     "  -m  messages of each process to each other one; with -o to rank 0 only, with -f from rank 0 only\n"
+	     "  -c  connected endpoints (FI_EP_MSG); -e  of two processes the earlier one asks for the connection\n"
 	     "  -b  the longest message; -z  how long a late or stopped receiver does nothing\n"
 	     "  -t  a round may take so long; -B  so many processes beside only compute");
 	exit(2);
@@ -829,7 +842,7 @@ int main(int argc, char **argv)
 {
 	int option, lost = 0;
 
-	while ((option = getopt(argc, argv, "p:n:m:k:l:r:ocb:z:s:R:t:B:")) != -1) {
+	while ((option = getopt(argc, argv, "p:n:m:k:l:r:ofceb:z:s:R:t:B:")) != -1) {
 		switch (option) {
 		case 'p': opt.provider = optarg; break;
 		case 'n': opt.ranks = atoi(optarg); break;
@@ -837,7 +850,9 @@ int main(int argc, char **argv)
 		case 'k': opt.kind = choose("kind", optarg, kind_names, KINDS); break;
 		case 'l': opt.leaving = choose("leaving", optarg, leaving_names, LEAVINGS); break;
 		case 'r': opt.receiver = choose("receiver", optarg, receiver_names, RECEIVERS); break;
-		case 'o': opt.to_one = true; break;
+		case 'o': opt.shape = TO_ONE; break;
+		case 'f': opt.shape = FROM_ONE; break;
+		case 'e': opt.earlier_asks = true; break;
 		case 'c': opt.connected = true; break;
 		case 'b': opt.largest = (size_t)atol(optarg); break;
 		case 'z': opt.pause = (unsigned)atoi(optarg); break;

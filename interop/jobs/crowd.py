@@ -34,10 +34,15 @@ def cases():
             add(f"{place}/4/{kind}", n=4, k=kind, m=30, l="at-once", **at)
         # More processes than processors, idle and beside programs that compute.
         for ranks, messages in ((9, 20), (16, 10), (32, 3)):
-            if ranks == 32 and place == "tcp-msg":
-                continue
             add(f"{place}/{ranks}/any", n=ranks, k="any", m=messages, l="close", t=120, **at)
             add(f"{place}/{ranks}/any-busy", n=ranks, k="any", m=messages, l="at-once", t=300, B=2, rounds=1, **at)
+        # Four around one, which is asked for its connections or asks for them, and receives or sends.
+        for form, options in (("asked-receives", {"o": True}), ("asks-receives", {"o": True, "e": True}),
+                              ("asked-sends", {"f": True}), ("asks-sends", {"f": True, "e": True})):
+            for number, leaving in enumerate(LEAVINGS):
+                for other, receiver in enumerate(RECEIVERS):
+                    add(f"{place}/star/{form}/{leaving}-{receiver}", full=place != "tcp-msg" or number % 3 != other, n=5, k="any",
+                        m=30, l=leaving, r=receiver, **options, **at)
         for kind in ("inject", "any", "inject-write"):
             add(f"{place}/4/{kind}-long", full=True, rounds=LONG, n=4, k=kind, m=30, l="at-once", **at)
             add(f"{place}/9/{kind}-long", full=True, rounds=LONG, n=9, k=kind, m=10, l="close", t=120, **at)
