@@ -81,7 +81,7 @@ impl Tap {
             6 => return Some(Seen::ClearToSend(op_data)),
             7 => return Some(Seen::Data(op_data)),
             0 | 1 | 5 => {}
-            2..=4 | 64..=67 => return Some(Seen::Other),
+            2..=4 | 64..=67 | 69 => return Some(Seen::Other),
             _ => panic!("operation {op} is not expected here"),
         }
         let data = (flags & 1 != 0).then(&mut word);
