@@ -220,6 +220,7 @@ impl<B: Buffer> Conn<B> {
         }
     }
 
+    /// Says whether what is posted next may go out at once.
     pub(super) const fn set_direct(&mut self, direct: bool) {
         self.direct = direct;
         self.at_once = match direct {

@@ -10,7 +10,7 @@
 //! [`Op::EagerLimit`]: ripstop_wire::xnet::base::Op::EagerLimit
 
 use ripstop_types::{Errno, Result};
-use ripstop_wire::xnet::base::{BASE_LEN, Header};
+use ripstop_wire::xnet::base::Header;
 use ripstop_wire::xnet::cm::Extensions;
 
 use super::conn::Conn;
@@ -56,7 +56,7 @@ impl<B: Buffer> Engine<B> {
             || self.kept > parts(self.limits.kept_total, MUCH);
         if much && !conn.limits_peer && conn.extensions.contains(Extensions::EAGER_LIMIT) {
             conn.limits_peer = true;
-            self.send_eager_limit(conn_id, SHORT);
+            self.send_control(conn_id, &Header::with_eager_limit(SHORT));
         }
     }
 
@@ -68,23 +68,7 @@ impl<B: Buffer> Engine<B> {
         };
         if conn.limits_peer && conn.kept <= parts(self.limits.kept_bytes, LITTLE) {
             conn.limits_peer = false;
-            self.send_eager_limit(conn_id, 0);
-        }
-    }
-
-    #[cold]
-    fn send_eager_limit(&mut self, conn_id: u32, exponent: u8) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
-            return;
-        };
-        let mut bytes = [0; BASE_LEN];
-        let queued = Header::with_eager_limit(exponent)
-            .emit(conn.order, &mut bytes)
-            .map_err(|e| e.errno())
-            .and_then(|_| conn.queue_control(bytes));
-        self.mark_output(conn_id);
-        if let Err(error) = queued {
-            self.break_conn(conn_id, error);
+            self.send_control(conn_id, &Header::with_eager_limit(0));
         }
     }
 

@@ -540,17 +540,24 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
+    #[inline]
     pub(super) fn acknowledge(&mut self, conn_id: u32) {
+        self.send_control(conn_id, &Header::ack());
+    }
+
+    /// Queues a control message; a connection that has no memory for it is broken.
+    #[inline]
+    pub(super) fn send_control(&mut self, conn_id: u32, header: &Header) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let mut bytes = [0; BASE_LEN];
-        let pushed = Header::ack()
+        let queued = header
             .emit(conn.order, &mut bytes)
             .map_err(|e| e.errno())
             .and_then(|_| conn.queue_control(bytes));
         self.mark_output(conn_id);
-        if let Err(error) = pushed {
+        if let Err(error) = queued {
             self.break_conn(conn_id, error);
         }
     }

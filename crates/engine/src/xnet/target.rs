@@ -188,18 +188,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn refuse(&mut self, conn_id: u32, answer: Answer, reason: Reason) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
-            return;
-        };
-        let mut bytes = [0; BASE_LEN];
-        let queued = Header::refuse(answer, reason)
-            .emit(conn.order, &mut bytes)
-            .map_err(|e| e.errno())
-            .and_then(|_| conn.queue_control(bytes));
-        self.mark_output(conn_id);
-        if let Err(error) = queued {
-            self.break_conn(conn_id, error);
-        }
+        self.send_control(conn_id, &Header::refuse(answer, reason));
     }
 
     /// A peer's write is in place, or its atomic is done.
