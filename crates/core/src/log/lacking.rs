@@ -6,7 +6,7 @@ use super::Subsys;
 use crate::fi_warn;
 
 /// Writes a line that says which descriptor the system refuses, and what to do: for
-/// [`Result::inspect_err`]. `what` is of the form `a descriptor to wait on (eventfd2)`, with the
+/// [`Result::inspect_err`]. `what` is of the form `descriptor to wait on (eventfd2)`, with the
 /// system call that those who filter calls have to allow.
 #[cold]
 pub fn no_descriptor(prov: &str, subsys: Subsys, what: &str, error: Errno) {
