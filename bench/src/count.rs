@@ -20,7 +20,7 @@ pub(crate) fn print(libs: &[PathBuf], provider: &str) -> Result<()> {
         .map(|lib| existing(lib))
         .collect::<Result<Vec<_>>>()?;
     let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED);
+    table.load_style(UTF8_FULL_CONDENSED);
     let mut header = vec!["instructions".to_owned()];
     for (number, lib) in (b'A'..).zip(&libs) {
         println!("{}  {}", char::from(number), lib.display());

@@ -343,7 +343,7 @@ fn columns(name: &str, subjects: usize) -> Vec<String> {
 fn table(header: Vec<String>) -> Table {
     let mut table = Table::new();
     table
-        .load_preset(UTF8_FULL_CONDENSED)
+        .load_style(UTF8_FULL_CONDENSED)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(header);
     for column in table.column_iter_mut() {
