@@ -34,6 +34,16 @@ fn messages_are_measured() {
 }
 
 #[test]
+fn the_heading_names_every_provider() {
+    let output = perf(&["--pairs", "1", "--sizes", "8", "--iterations", "32"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let heading = text.lines().next().unwrap_or_default();
+    for provider in ["provider tcp, interface ", "; provider shm, interface "] {
+        assert!(heading.contains(provider), "{provider:?} in\n{text}");
+    }
+}
+
+#[test]
 fn a_message_is_compared_with_a_handover() {
     let options = ["--provider", "shm", "--sizes", "8", "--iterations", "32"];
     let report = json(&options);

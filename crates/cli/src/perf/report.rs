@@ -39,10 +39,42 @@ pub(super) struct Report {
 pub(super) struct Library {
     pub(super) name: String,
     pub(super) path: Option<PathBuf>,
-    /// The provider's full name in it.
-    pub(super) provider: String,
+    /// Its providers that were measured, in the order in which they were.
+    pub(super) providers: Vec<Measured>,
+}
+
+/// A provider of a library, as the library names it.
+#[derive(Clone)]
+pub(super) struct Measured {
+    /// The full name, with those of the providers it is layered over.
+    pub(super) name: String,
     /// The interface version it has.
     pub(super) api: String,
+}
+
+impl Library {
+    /// What the heading says of it: every provider that was measured.
+    fn heading(&self) -> String {
+        let each = |provider: &Measured| {
+            let Measured { name, api } = provider;
+            format!("provider {name}, interface {api}")
+        };
+        let providers: Vec<String> = self.providers.iter().map(each).collect();
+        format!("{}: {}", self.name, providers.join("; "))
+    }
+}
+
+impl Report {
+    /// Notes that one more provider of each library was measured; `libraries` name no other.
+    pub(super) fn add(&mut self, libraries: Vec<Library>) {
+        if self.libraries.is_empty() {
+            self.libraries = libraries;
+            return;
+        }
+        for (known, library) in self.libraries.iter_mut().zip(libraries) {
+            known.providers.extend(library.providers);
+        }
+    }
 }
 
 /// The samples of one provider.
@@ -253,13 +285,7 @@ impl Insertion {
 /// Prints tables on standard output.
 pub(super) fn print(report: &Report) {
     for (letter, library) in LETTERS.iter().zip(&report.libraries) {
-        let Library {
-            name,
-            provider,
-            api,
-            ..
-        } = library;
-        println!("{letter}  {name}: provider {provider}, interface {api}");
+        println!("{letter}  {}", library.heading());
     }
     for series in &report.series {
         let what = match (report.ranks, series.is_rma()) {
@@ -450,9 +476,10 @@ pub(super) fn json(report: &Report) -> Value {
         .iter()
         .zip(&report.libraries)
         .map(|(letter, library)| {
+            let provider = |of: &Measured| json!({ "provider": of.name, "api_version": of.api });
             let about = json!({
                 "name": library.name, "path": library.path,
-                "provider": library.provider, "api_version": library.api,
+                "providers": library.providers.iter().map(provider).collect::<Vec<_>>(),
             });
             ((*letter).to_owned(), about)
         })
@@ -558,6 +585,40 @@ mod tests {
             ],
             handovers: Vec::new(),
         }
+    }
+
+    #[test]
+    fn json_has_every_provider_of_each_library() {
+        let library = |name: &str, provider: &str| Library {
+            name: name.to_owned(),
+            path: None,
+            providers: vec![Measured {
+                name: provider.to_owned(),
+                api: "2.6".to_owned(),
+            }],
+        };
+        let mut report = Report {
+            cores: None,
+            ranks: None,
+            memfd: false,
+            rounds: 1,
+            libraries: Vec::new(),
+            series: Vec::new(),
+            insertions: Vec::new(),
+        };
+        report.add(vec![library("one", "tcp"), library("other", "tcp;ofi_rxm")]);
+        report.add(vec![library("one", "shm"), library("other", "shm")]);
+        let value = json(&report);
+        let names = |letter: &str| {
+            let providers = value["libraries"][letter]["providers"].as_array();
+            let names = providers
+                .into_iter()
+                .flatten()
+                .map(|of| of["provider"].as_str());
+            names.flatten().collect::<Vec<_>>()
+        };
+        assert_eq!(names("A"), ["tcp", "shm"]);
+        assert_eq!(names("B"), ["tcp;ofi_rxm", "shm"]);
     }
 
     #[test]

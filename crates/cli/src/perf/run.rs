@@ -9,7 +9,7 @@ use super::member::ELEMENT;
 use super::pair::{Crew, Pair, Process, Role, Start};
 use super::plan::Plan;
 use super::protocol::Test;
-use super::report::{self, Growth, Insertion, Library, Report, Series};
+use super::report::{self, Growth, Insertion, Library, Measured, Report, Series};
 use super::subject::{Lacks, Subject, Wanted};
 use super::team::Team;
 
@@ -175,6 +175,7 @@ fn rounds<C: Crew>(
     let tests = plan.tests();
     let bar = bar(plan.rounds as usize * tests.len() * starts.len(), starts);
     let mut nanos = vec![vec![Vec::new(); tests.len()]; starts.len()];
+    let mut libraries = Vec::new();
     let cleared = |_: &anyhow::Error| bar.finish_and_clear();
     for round in 0..plan.rounds {
         bar.set_message(format!("round {}, processes start", round + 1));
@@ -182,7 +183,7 @@ fn rounds<C: Crew>(
         let mut crews = crews.inspect_err(cleared)?;
         if round == 0 {
             let about = starts.iter().zip(&crews);
-            report.libraries = about
+            libraries = about
                 .map(|(start, crew)| library(start, crew.one()))
                 .collect();
         }
@@ -197,6 +198,7 @@ fn rounds<C: Crew>(
         }
     }
     bar.finish_and_clear();
+    report.add(libraries);
     Ok(Series {
         provider: starts[0].provider.to_owned(),
         tests,
@@ -228,7 +230,7 @@ fn insert(starts: &[Start<'_>], plan: &Plan, count: u32, report: &mut Report) ->
         count,
         growth,
     });
-    report.libraries = libraries.into_iter().flatten().collect();
+    report.add(libraries.into_iter().flatten().collect());
     Ok(())
 }
 
@@ -245,8 +247,10 @@ fn library(start: &Start<'_>, process: &Process) -> Library {
     Library {
         name: start.subject.to_string(),
         path: start.subject.path().map(ToOwned::to_owned),
-        provider: process.provider.clone(),
-        api: process.api.clone(),
+        providers: vec![Measured {
+            name: process.provider.clone(),
+            api: process.api.clone(),
+        }],
     }
 }
 
