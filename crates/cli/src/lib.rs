@@ -1,5 +1,6 @@
 //! What the tools do: [`info`] is `fi_info`, [`pingpong`] is `fi_pingpong`, [`strerror`] is
-//! `fi_strerror`, [`ripstop`] with [`perf`] is `ripstop`. Each binary only calls its `main` here.
+//! `fi_strerror`, [`ripstop`] with [`perf`] is `ripstop`. Each binary only calls its `main` here;
+//! `ripstop`, started under the name of another tool, is that one.
 #![forbid(unsafe_code)]
 
 pub mod exit;

@@ -1,8 +1,11 @@
-//! `ripstop`: the tools that only Ripstop has.
+//! `ripstop`: the tools that only Ripstop has, and the others where it is started under their names.
+
+use std::ffi::OsStr;
+use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
-use crate::{info, perf};
+use crate::{info, perf, pingpong, strerror};
 
 /// OpenFabrics Interfaces in Rust.
 #[derive(Parser)]
@@ -23,11 +26,22 @@ enum Command {
     PerfWorker(perf::WorkerOptions),
 }
 
-/// The tool.
+/// The tool that the name of the running program says: an installation has one executable and links
+/// to it. Under any name but `fi_info`, `fi_pingpong` and `fi_strerror` it is `ripstop`.
 ///
 /// # Errors
-/// Whatever the subcommand says.
+/// Whatever that tool says.
 pub fn main() -> anyhow::Result<()> {
+    let started = std::env::args_os().next().unwrap_or_default();
+    match Path::new(&started).file_name().and_then(OsStr::to_str) {
+        Some("fi_info") => info::main(),
+        Some("fi_pingpong") => pingpong::main(),
+        Some("fi_strerror") => strerror::main(),
+        _ => subcommand(),
+    }
+}
+
+fn subcommand() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Perf(options) => perf::main(&options),
         Command::Info => info::print_json(),
