@@ -1,5 +1,7 @@
 //! `target/dist`: an install prefix with the C library, its pkg-config file and the tools.
 
+mod binutils;
+mod debug;
 mod exports;
 mod verify;
 
@@ -23,6 +25,9 @@ const EXTERNAL: &str = "libfabric/libripstop-fi.so";
 
 /// What it exports.
 const ENTRY: &str = "fi_prov_ini";
+
+/// The executable that is every tool: the name under which it is started says which.
+const TOOL: &str = "ripstop";
 
 /// The release of libfabric whose interface and symbols the library has.
 const API_RELEASE: &str = "2.6.0";
@@ -49,6 +54,7 @@ pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
         ws.package("capi").is_some(),
         "crates/capi is not there: nothing to link"
     );
+    binutils::check()?;
     let exports = exports::parse(&fs::read_to_string(ws.root.join("libfabric/exports.txt"))?)?;
     let fresh = ws.target.join("dist.new");
     let lib = fresh.join("lib");
@@ -61,6 +67,13 @@ pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
     symlink(SONAME, lib.join("libfabric.so"))?;
     fs::write(lib.join("pkgconfig/libfabric.pc"), pkg_config())?;
     let tools = install_tools(ws, &fresh.join("bin"))?;
+    let mut products = vec![lib.join(SONAME), lib.join(EXTERNAL)];
+    if !tools.is_empty() {
+        products.push(fresh.join("bin").join(TOOL));
+    }
+    for product in &products {
+        debug::split(product)?;
+    }
 
     // The prefix is replaced at once: a failed build leaves the old one.
     let prefix = prefix(ws);
@@ -127,9 +140,10 @@ fn link_external(work: &Path, library: &Path) -> anyhow::Result<()> {
 /// The archive with other names, in the folder of the build.
 fn renamed(work: &Path, renames: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let archive = work.join(name);
-    let mut objcopy = Command::new("objcopy");
-    objcopy.arg("--redefine-syms").arg(renames);
-    complete(objcopy.arg(work.join("release/libfabric.a")).arg(&archive))?;
+    binutils::run("objcopy", |objcopy| {
+        objcopy.arg("--redefine-syms").arg(renames);
+        objcopy.arg(work.join("release/libfabric.a")).arg(&archive)
+    })?;
     Ok(archive)
 }
 
@@ -145,19 +159,21 @@ fn shared(archive: &Path, script: &Path, soname: &str, library: &Path) -> anyhow
     complete(cc.arg(format!("-Wl,--version-script={}", script.display())))
 }
 
-/// Copies the executables of `crates/cli`; returns their names.
+/// Installs the executable of `crates/cli` and links to it under the names of the other tools; returns
+/// all names.
 fn install_tools(ws: &Workspace, bin: &Path) -> anyhow::Result<Vec<String>> {
     let Some(cli) = ws.package("cli") else {
         return Ok(Vec::new());
     };
     complete(
         ws.cargo()
-            .args(["build", "--release", "--package", &cli.name]),
+            .args(["build", "--release", "--package", &cli.name, "--bin", TOOL]),
     )?;
     fs::create_dir_all(bin)?;
-    for tool in &cli.binaries {
-        fs::copy(ws.target.join("release").join(tool), bin.join(tool))
-            .with_context(|| format!("cannot install {tool}"))?;
+    fs::copy(ws.target.join("release").join(TOOL), bin.join(TOOL))
+        .with_context(|| format!("cannot install {TOOL}"))?;
+    for name in cli.binaries.iter().filter(|name| *name != TOOL) {
+        symlink(TOOL, bin.join(name)).with_context(|| format!("cannot install {name}"))?;
     }
     Ok(cli.binaries.clone())
 }
@@ -182,7 +198,8 @@ fn print_table(
     made: &Library,
     tools: &[String],
 ) -> anyhow::Result<()> {
-    let size = fs::metadata(library)?.len() / 1024;
+    let kib = |file: &Path| -> anyhow::Result<u64> { Ok(fs::metadata(file)?.len() / 1024) };
+    let size = kib(library)?;
     let entries = made.exports.len();
     let (major, minor) = made.glibc;
     println!("{}", prefix.display());
@@ -191,15 +208,21 @@ fn print_table(
     );
     println!("  {:<28} {}", "", made.needed.join(" "));
     println!("  lib/{:<24} -> {SONAME}", "libfabric.so");
-    println!("  lib/{EXTERNAL:<24} a provider for other libraries");
+    let size = kib(&prefix.join("lib").join(EXTERNAL))?;
+    println!("  lib/{EXTERNAL:<24} {size} KiB, a provider for other libraries");
     println!(
         "  lib/{:<24} version {API_RELEASE}",
         "pkgconfig/libfabric.pc"
     );
-    match tools {
-        [] => println!("  bin/ is not made: crates/cli is not there"),
-        tools => println!("  bin/{:<24} {}", "", tools.join(" ")),
+    if tools.is_empty() {
+        println!("  bin/ is not made: crates/cli is not there");
+        return Ok(());
     }
+    let size = kib(&prefix.join("bin").join(TOOL))?;
+    let links = tools.iter().filter(|name| *name != TOOL);
+    let links: Vec<&str> = links.map(String::as_str).collect();
+    println!("  bin/{TOOL:<24} {size} KiB, also as {}", links.join(" "));
+    println!("  debug information is in .debug beside each");
     Ok(())
 }
 

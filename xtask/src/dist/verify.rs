@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context as _, ensure};
-
+use crate::dist::binutils;
 use crate::dist::exports::Export;
 
 /// Libraries that ours may need at run time.
@@ -30,8 +28,12 @@ impl Library {
     /// Reads the dynamic section and symbols of `path`.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let mut library = Self::default();
-        library.take_symbols(&objdump("-T", path)?);
-        library.take_headers(&objdump("-p", path)?);
+        library.take_symbols(&binutils::run("objdump", |objdump| {
+            objdump.arg("-T").arg(path)
+        })?);
+        library.take_headers(&binutils::run("objdump", |objdump| {
+            objdump.arg("-p").arg(path)
+        })?);
         Ok(library)
     }
 
@@ -138,20 +140,6 @@ fn glibc_version(word: &str) -> (u32, u32) {
             .unwrap_or_default()
     };
     (number(), number())
-}
-
-fn objdump(option: &str, path: &Path) -> anyhow::Result<String> {
-    let output = Command::new("objdump")
-        .arg(option)
-        .arg(path)
-        .output()
-        .context("cannot run objdump: install binutils")?;
-    ensure!(
-        output.status.success(),
-        "objdump {option} {} failed",
-        path.display()
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]
