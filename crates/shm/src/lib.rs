@@ -3,7 +3,7 @@
 //! Endpoints of a pair share memory that no third process can reach: two rings, which carry the
 //! stream of bytes that `ripstop-engine` speaks on any connection. The rings, their layout and what
 //! holds against a peer that does not keep to them are in [`ripstop_mem::ring`]; the objects are those
-//! of `ripstop-objects`. This crate brings names, the handshake over a Unix socket, and what is
+//! of `ripstop-stream`. This crate brings names, the handshake over a Unix socket, and what is
 //! looked at before anybody sleeps. `docs/design/shm.md` has the reasons.
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ pub use provider::ShmProvider;
 pub use transport::Shm;
 
 /// A fabric of the shm provider: this machine.
-pub type Fabric = ripstop_objects::Fabric<Shm>;
+pub type Fabric = ripstop_stream::Fabric<Shm>;
 
 #[cfg(test)]
 extern crate self as ripstop_shm;

@@ -11,8 +11,8 @@ use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{
     Alone, Grant, HEADER, Layout, Reader, RingError, Short, Sight, Source, Watch, Window, Writer,
 };
-use ripstop_objects::{Attached, Lent, Link, Offer};
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
+use ripstop_stream::{Attached, Lent, Link, Offer};
 use ripstop_types::{Errno, Result, RmaIov};
 
 use crate::attach::{Attach, Peer};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
-use ripstop_objects::{Addr as _, BACKLOG, Listener};
 use ripstop_os::{Peer, Socket, Spare};
+use ripstop_stream::{Addr as _, BACKLOG, Listener};
 use ripstop_types::{Errno, Result};
 
 use crate::link::ShmLink;

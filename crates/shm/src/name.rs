@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ripstop_core::Address;
 use ripstop_core::av::{NameTable, Shareable};
-use ripstop_objects::{Addr, Own, Table};
+use ripstop_stream::{Addr, Own, Table};
 use ripstop_types::{Errno, Result};
 
 /// Longest name, in bytes: it goes whole into a greeting.

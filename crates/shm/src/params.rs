@@ -1,7 +1,7 @@
 //! Parameters (`FI_SHM_*`), read once.
 
 use ripstop_core::param::params;
-use ripstop_objects::{Defaults, Tunables};
+use ripstop_stream::{Defaults, Tunables};
 
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "shm";

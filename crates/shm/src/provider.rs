@@ -6,8 +6,8 @@ use ripstop_core::caps::is_rma_target;
 use ripstop_core::hints::{Group, Mismatch, Request};
 use ripstop_core::registry::{Answer, ProviderInfo};
 use ripstop_core::{Address, FabricAttr, Hints, Info, provider};
-use ripstop_objects::Fabric;
-use ripstop_objects::attr::{
+use ripstop_stream::Fabric;
+use ripstop_stream::attr::{
     MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, asks_peer, driven, offer, provider_version,
 };
 use ripstop_types::{AddrFormat, EpType, Flags, MrMode, Protocol, Result, Version};

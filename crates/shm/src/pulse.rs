@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
 use ripstop_mem::ring::{FACE, Grant, Grants, Layout, Presence, Sleep};
-use ripstop_objects::{Pulse, Seen};
 use ripstop_os::{Interest, MemFd, barrier};
+use ripstop_stream::{Pulse, Seen};
 use ripstop_types::{Errno, Result};
 
 use crate::link::ShmLink;
@@ -267,8 +267,8 @@ impl Pulse<ShmLink> for Looks {
 #[cfg(test)]
 mod tests {
     use ripstop_mem::ring::{Side, Source, Watch, Writer, pair};
-    use ripstop_objects::Link as _;
     use ripstop_os::Socket;
+    use ripstop_stream::Link as _;
 
     use super::*;
     use crate::name::Name;

@@ -11,8 +11,8 @@ use ripstop_core::provider::{
 };
 use ripstop_mem::ring::{Alone, HEADER, Short};
 use ripstop_mem::{Parked, UserBuf};
-use ripstop_objects::{Broken, Fabric, Link, Listener, Origin, Pulse, Seen, Transport, Tunables};
 use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Shutdown, Spare};
+use ripstop_stream::{Broken, Fabric, Link, Listener, Origin, Pulse, Seen, Transport, Tunables};
 use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading};
 use ripstop_wire::xnet::base::{BASE_LEN, WRITE_LEN};
 use ripstop_wire::xnet::rdm::Greeting;

@@ -7,8 +7,8 @@ use ripstop_core::Address;
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_warn, fi_warn_sparse};
 use ripstop_mem::ring::{FACE, Layout, Side, Sight, Watch, pair};
-use ripstop_objects::{Broken, Origin, Transport};
 use ripstop_os::{Connect, MemFd, Socket};
+use ripstop_stream::{Broken, Origin, Transport};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::rdm::Greeting;
 

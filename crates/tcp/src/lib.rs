@@ -1,7 +1,7 @@
 //! The tcp provider: `FI_EP_MSG` and `FI_EP_RDM` endpoints over TCP (man page `fi_tcp(7)`).
 //!
 //! It speaks the protocol of the C library's tcp provider (`docs/wire.md`). What happens on a
-//! connection is decided by `ripstop-engine`, and the objects are those of `ripstop-objects`; this
+//! connection is decided by `ripstop-engine`, and the objects are those of `ripstop-stream`; this
 //! crate brings the sockets, their addresses, the parameters, and what is offered.
 //! `docs/architecture.md` follows a message through it.
 #![forbid(unsafe_code)]
@@ -16,4 +16,4 @@ pub use provider::TcpProvider;
 pub use socket::Tcp;
 
 /// A fabric of the tcp provider: an IP network.
-pub type Fabric = ripstop_objects::Fabric<Tcp>;
+pub type Fabric = ripstop_stream::Fabric<Tcp>;

@@ -5,7 +5,7 @@ use ripstop_types::{AddrFormat, EpType, Flags, Protocol};
 
 use crate::params::Params;
 use crate::socket::Tcp;
-use ripstop_objects::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer};
+use ripstop_stream::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer};
 
 /// The offers: reliable datagram endpoints, connected endpoints, connected endpoints with a shared
 /// receive context. The first has the most capabilities, and is first for that: a program that

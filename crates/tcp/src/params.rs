@@ -6,8 +6,8 @@ use std::time::Duration;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_core::param::params;
-use ripstop_objects::{Defaults, Tunables};
 use ripstop_os::{Keepalive, PortRange};
+use ripstop_stream::{Defaults, Tunables};
 
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "tcp";

@@ -8,8 +8,8 @@ use ripstop_core::log::Subsys;
 use ripstop_core::provider;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, fi_info, fi_warn};
-use ripstop_objects::Fabric;
-use ripstop_objects::attr::{apply_defaults, asks_peer, driven, provider_version};
+use ripstop_stream::Fabric;
+use ripstop_stream::attr::{apply_defaults, asks_peer, driven, provider_version};
 use ripstop_types::{Result, Version};
 
 use crate::offers::offers;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
-use ripstop_objects::{BACKLOG, bind};
 use ripstop_os::Socket;
+use ripstop_stream::{BACKLOG, bind};
 use ripstop_types::{Errno, Result};
 
 use crate::params::{NAME, Params};

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use ripstop_objects::{Broken, Epolled, Link, Listener, Origin, Transport};
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
+use ripstop_stream::{Broken, Epolled, Link, Listener, Origin, Transport};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
 

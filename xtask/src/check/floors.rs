@@ -9,7 +9,7 @@ use crate::workspace::{Dependency, Package, Workspace};
 pub(crate) const FLOORS: [&[&str]; 6] = [
     &["types", "wire", "abi"],
     &["engine", "mem"],
-    &["os", "core", "objects", "ibverbs", "foreign"],
+    &["os", "core", "stream", "ibverbs", "foreign"],
     &["tcp", "shm", "udp", "verbs"],
     &["ripstop", "capi"],
     &["cli", "brick", "libfabric"],

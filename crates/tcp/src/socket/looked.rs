@@ -12,8 +12,8 @@ use ripstop_core::provider::{
     SendKind, Token,
 };
 use ripstop_mem::Parked;
-use ripstop_objects::{Fabric, Pulse, Seen};
 use ripstop_os::{Epoll, Events, Interest};
+use ripstop_stream::{Fabric, Pulse, Seen};
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
 
 use super::{common, *};
