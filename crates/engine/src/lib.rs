@@ -45,8 +45,8 @@ pub mod matching;
 pub mod mr;
 pub mod pool;
 pub mod ring;
+pub mod stream;
 mod table;
 pub mod triggered;
-pub mod xnet;
 
 pub use buffer::{Buffer, IOV_LIMIT, Iov, REACH, Reached};

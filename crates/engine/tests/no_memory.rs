@@ -15,7 +15,7 @@ use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::{CompletionQueue, ErrorEntry};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{
+use ripstop_engine::stream::{
     Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Terms,
 };
 use ripstop_types::{

@@ -2,7 +2,7 @@
 //!
 //! [`Network`] carries byte streams under virtual time: with delay, bandwidth, short reads and
 //! writes, stalls and cuts, all from one seed. A [`Node`] drives one
-//! [`Engine`](ripstop_engine::xnet::Engine) over it, by the engine's public interface only:
+//! [`Engine`](ripstop_engine::stream::Engine) over it, by the engine's public interface only:
 //! it is the smallest complete driver, and shows which call follows which. A [`World`] runs
 //! programs of posts on several nodes in any interleaving, and holds every completion
 //! against a [`Model`] that was written from the man pages; reads, writes and atomics against

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use fastrand::Rng;
 use ripstop_engine::Iov;
 use ripstop_engine::matching::{ENTRY, Recv, Want};
-use ripstop_engine::xnet::{RecvFlags, Send};
+use ripstop_engine::stream::{RecvFlags, Send};
 use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::memory::SimBuf;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use ripstop_engine::coll::{Joining, Place, Request};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{
+use ripstop_engine::stream::{
     Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Terms,
 };
 use ripstop_engine::{Buffer, Iov};

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use proptest::prelude::*;
 use ripstop_engine::Iov;
 use ripstop_engine::matching::{Recv, Want};
-use ripstop_engine::xnet::{RecvFlags, Send};
+use ripstop_engine::stream::{RecvFlags, Send};
 use ripstop_sim::network::{End, Network, Timing};
 use ripstop_sim::node::{Entry, Event, Node, NodeConfig};
 use ripstop_types::{Errno, FiAddr};

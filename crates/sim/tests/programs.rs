@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use ripstop_engine::xnet::{Level, Limits};
+use ripstop_engine::stream::{Level, Limits};
 use ripstop_sim::World;
 use ripstop_sim::network::Timing;
 use ripstop_sim::node::{CELL, NodeConfig};

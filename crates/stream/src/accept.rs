@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::xnet::Terms;
-use ripstop_engine::xnet::cm::CmReader;
+use ripstop_engine::stream::Terms;
+use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::{Interest, Shutdown, Spare, clock};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;

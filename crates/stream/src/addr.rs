@@ -14,7 +14,7 @@ pub trait Addr: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
     type Table: Peers<Self>;
 
     /// The most bytes that [`Addr::to_address`] has, at most
-    /// [`PEER_NAME`](ripstop_engine::xnet::PEER_NAME).
+    /// [`PEER_NAME`](ripstop_engine::stream::PEER_NAME).
     const LEN: usize;
 
     /// Reads an address of the caller.

@@ -1,6 +1,6 @@
 //! Messages that are all there is: past the queue to who reads it.
 
-use ripstop_engine::xnet::{Engine, Whole};
+use ripstop_engine::stream::{Engine, Whole};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Alone, INLINE};
 use ripstop_types::Completion;

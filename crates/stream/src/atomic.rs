@@ -2,7 +2,7 @@
 
 use ripstop_core::provider::AtomicCall;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Atomic, Engine, Job, Level, RmaKind};
+use ripstop_engine::stream::{Atomic, Engine, Job, Level, RmaKind};
 use ripstop_engine::{Iov, Reached};
 use ripstop_mem::{UserBuf, atomic};
 use ripstop_types::{

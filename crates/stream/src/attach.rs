@@ -5,7 +5,7 @@
 //! register far more memory than a face has slots.
 
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Rma, RmaKind};
+use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{FiAddr, Flags};
 

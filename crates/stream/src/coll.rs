@@ -9,7 +9,7 @@ use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::{self, CollCall, JoinCall, Token};
 use ripstop_engine::coll::{Joining, Place, Request, Waits};
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{CollAction, CollPlan, CollSend};
+use ripstop_engine::stream::{CollAction, CollPlan, CollSend};
 use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
 use ripstop_types::{
     AtomicOp, CmEvent, Collective, Context, Datatype, Errno, FiAddr, Flags, Result,

@@ -10,7 +10,7 @@ use ripstop_core::provider::Token;
 use ripstop_core::{Info, caps, hints};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{EpConfig, MAX_ATOMIC};
+use ripstop_engine::stream::{EpConfig, MAX_ATOMIC};
 use ripstop_os::Interest;
 use ripstop_types::{EpType, Errno, Flags, Result, tclass};
 

@@ -13,8 +13,8 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
 use ripstop_engine::pool::NIL;
+use ripstop_engine::stream::MAX_ATOMIC;
 use ripstop_engine::triggered::{Basis, When};
-use ripstop_engine::xnet::MAX_ATOMIC;
 use ripstop_os::{Epoll, EventFd, Events, Interest, clock, thread};
 use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Flags, Progress, Result};
 

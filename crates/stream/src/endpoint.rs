@@ -10,8 +10,8 @@ use ripstop_core::provider::{
 use ripstop_core::{Address, EventQueue, Info, caps};
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
+use ripstop_engine::stream::{EpConfig, MAX_ATOMIC, RmaKind};
 use ripstop_engine::triggered::Basis;
-use ripstop_engine::xnet::{EpConfig, MAX_ATOMIC, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
 

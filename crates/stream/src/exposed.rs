@@ -2,7 +2,7 @@
 //! taken back.
 
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::Engine;
+use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
 use ripstop_os::{Shareable, clock};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::Engine;
+use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
 use ripstop_types::{Errno, Result};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::Send;
+use ripstop_engine::stream::Send;
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
 use ripstop_types::{Errno, FiAddr, Result};

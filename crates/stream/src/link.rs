@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::xnet::cm::CmReader;
+use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::{Interest, clock, pid};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::{Extensions, Kind};

@@ -5,7 +5,7 @@
 //! the engine to the rest. Whatever else is the matter, the stream is the way.
 
 use ripstop_engine::Iov;
-use ripstop_engine::xnet::{Atomic, Level, Rma, RmaKind};
+use ripstop_engine::stream::{Atomic, Level, Rma, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Window;
 use ripstop_types::{AtomicKind, FiAddr, Flags, RmaIov};

@@ -1,6 +1,6 @@
 //! Moving bytes between sockets, user memory and slots.
 
-use ripstop_engine::xnet::{Chunk, Engine};
+use ripstop_engine::stream::{Chunk, Engine};
 use ripstop_engine::{IOV_LIMIT, Iov, REACH, Reached};
 use ripstop_mem::{UserBuf, copy_out};
 use ripstop_os::{IoVec, IoVecMut};

@@ -4,7 +4,7 @@ use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
+use ripstop_engine::stream::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 

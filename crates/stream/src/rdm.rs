@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::rdm::{Decision, Progress, decide};
-use ripstop_engine::xnet::{ConnConfig, PEER_NAME};
+use ripstop_engine::stream::rdm::{Decision, Progress, decide};
+use ripstop_engine::stream::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest, clock, pid};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;

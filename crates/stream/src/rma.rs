@@ -5,7 +5,7 @@ use std::time::Duration;
 use ripstop_core::provider::RmaCall;
 use ripstop_engine::Iov;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
+use ripstop_engine::stream::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};

@@ -7,7 +7,7 @@ use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
 use ripstop_engine::matching::Want;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{SEND_HEADER, Small};
+use ripstop_engine::stream::{SEND_HEADER, Small};
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, FiAddr, Flags, Result};
 

@@ -1,6 +1,6 @@
 //! The staging buffer of a connection: headers and small payloads on their way out.
 
-use ripstop_engine::xnet::SEND_HEADER;
+use ripstop_engine::stream::SEND_HEADER;
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Errno, Result};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Engine, Limits};
+use ripstop_engine::stream::{Engine, Limits};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
 use ripstop_os::{Epoll, EventFd, Events, Interest, Spare, Timer, clock};
@@ -298,7 +298,7 @@ impl<T: Transport> State<T> {
     /// One read: straight to where a payload goes, with what follows to the staging area.
     /// Returns how many bytes are in the staging area.
     fn read_once(&mut self, id: u32) -> Result<usize> {
-        use ripstop_engine::xnet::RxWant;
+        use ripstop_engine::stream::RxWant;
         let Self {
             engine,
             streams,
@@ -369,7 +369,7 @@ impl<T: Transport> State<T> {
     /// Hands bytes of the stream to the engine and its payload to memory. Returns whether all
     /// were taken; else the rest is kept and the stream is not read until the engine says so.
     pub(crate) fn consume(&mut self, id: u32, bytes: &[u8]) -> Result<bool> {
-        use ripstop_engine::xnet::RxWant;
+        use ripstop_engine::stream::RxWant;
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.engine.rx_in_header(id) {

@@ -4,7 +4,7 @@ use std::fmt::{self, Debug};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use ripstop_engine::xnet::SEND_HEADER;
+use ripstop_engine::stream::SEND_HEADER;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Alone, Grant, Short, Window};
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};

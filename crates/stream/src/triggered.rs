@@ -10,8 +10,8 @@ use std::sync::Arc;
 use ripstop_core::provider::{AtomicCall, CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
 use ripstop_engine::Iov;
 use ripstop_engine::counter::Counter;
+use ripstop_engine::stream::{RmaKind, Unposted, Work};
 use ripstop_engine::triggered::{FREE, Queue, When};
-use ripstop_engine::xnet::{RmaKind, Unposted, Work};
 use ripstop_mem::{Parked, UserBuf, copy_in};
 use ripstop_os::{EventFd, Interest};
 use ripstop_types::{

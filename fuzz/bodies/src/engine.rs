@@ -1,10 +1,10 @@
-//! Body for the engine that receives what a peer sends, `ripstop_engine::xnet`.
+//! Body for the engine that receives what a peer sends, `ripstop_engine::stream`.
 
 use ripstop_engine::coll::{Joining, Request};
 use ripstop_engine::matching::{Matcher, Recv, Want};
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{
+use ripstop_engine::stream::{
     CollAction, ConnConfig, Engine, EpConfig, Job, Limits, MAX_ATOMIC, PEER_NAME, RxWant, Send,
     Terms,
 };

@@ -3,7 +3,7 @@
 //!
 //! [`Plan`] is a pure function from an operation, the size of the group and a member's rank to
 //! the steps of that member. [`Collectives`] has the groups and the operations in flight. Its
-//! driver, a protocol engine such as [`xnet`](crate::xnet), tells it what arrives, and does what
+//! driver, a protocol engine such as [`stream`](crate::stream), tells it what arrives, and does what
 //! [`Collectives::next_action`] asks for: messages to members, copies, reductions.
 
 mod circle;

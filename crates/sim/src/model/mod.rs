@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use ripstop_engine::Iov;
 use ripstop_engine::matching::Want;
-use ripstop_engine::xnet::Send;
+use ripstop_engine::stream::Send;
 use ripstop_types::{Completion, Errno, FiAddr, Flags};
 
 use crate::memory::SimBuf;

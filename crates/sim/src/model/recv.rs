@@ -1,7 +1,7 @@
 //! Matching, and what becomes of receives.
 
 use ripstop_engine::matching::{Recv, Want};
-use ripstop_engine::xnet::RecvFlags;
+use ripstop_engine::stream::RecvFlags;
 use ripstop_types::{Completion, Errno, FiAddr, Flags};
 
 use super::{Arrived, CANARY, Expected, Host, Model, Posted, Target, blank, kind};

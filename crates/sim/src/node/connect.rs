@@ -1,8 +1,8 @@
 //! Connections made when first needed, by either side.
 
-use ripstop_engine::xnet::Terms;
-use ripstop_engine::xnet::cm::CmReader;
-use ripstop_engine::xnet::rdm::{Decision, Progress, decide};
+use ripstop_engine::stream::Terms;
+use ripstop_engine::stream::cm::CmReader;
+use ripstop_engine::stream::rdm::{Decision, Progress, decide};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};

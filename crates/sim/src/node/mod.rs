@@ -20,8 +20,8 @@ use fastrand::Rng;
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::ErrorEntry;
 use ripstop_engine::matching::Matcher;
-use ripstop_engine::xnet::cm::CmReader;
-use ripstop_engine::xnet::{ConnConfig, Engine, EpConfig, Limits, PEER_NAME};
+use ripstop_engine::stream::cm::CmReader;
+use ripstop_engine::stream::{ConnConfig, Engine, EpConfig, Limits, PEER_NAME};
 use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::ByteOrder;
 
@@ -490,7 +490,7 @@ impl Node {
         let blocked = |conn: &u32| {
             matches!(
                 self.engine.rx_want(*conn),
-                ripstop_engine::xnet::RxWant::Blocked
+                ripstop_engine::stream::RxWant::Blocked
             )
         };
         let streams = self.streams.iter();

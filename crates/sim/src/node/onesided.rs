@@ -2,7 +2,7 @@
 
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Atomic, Engine, Job, Rma, RmaPlan, RxWant, Staged};
+use ripstop_engine::stream::{Atomic, Engine, Job, Rma, RmaPlan, RxWant, Staged};
 use ripstop_engine::{Buffer as _, Iov, Reached};
 use ripstop_types::{AtomicOp, Datatype, Errno, Result};
 use ripstop_wire::xnet::base::MAX_HEADER;

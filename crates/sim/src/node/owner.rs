@@ -2,7 +2,7 @@
 
 use ripstop_engine::cq::ErrorEntry;
 use ripstop_engine::matching::Recv;
-use ripstop_engine::xnet::Arrival;
+use ripstop_engine::stream::Arrival;
 use ripstop_types::{Completion, CompletionError, Context, Errno, FiAddr, Flags, Result};
 
 use super::Node;

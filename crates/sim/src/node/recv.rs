@@ -2,7 +2,7 @@
 
 use ripstop_engine::Iov;
 use ripstop_engine::matching::{ENTRY, Recv, Want};
-use ripstop_engine::xnet::{CopyOut, RecvFlags, RxWant};
+use ripstop_engine::stream::{CopyOut, RecvFlags, RxWant};
 use ripstop_types::{Context, Errno, Result};
 
 use super::{Event, Node, Phase, Slot};

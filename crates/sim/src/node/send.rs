@@ -2,7 +2,7 @@
 
 use ripstop_engine::Buffer as _;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::xnet::{Chunk, Replayed, SEND_HEADER, Send, SendPlan, Small};
+use ripstop_engine::stream::{Chunk, Replayed, SEND_HEADER, Send, SendPlan, Small};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::MAX_HEADER;
 

@@ -2,7 +2,7 @@
 
 use ripstop_engine::Iov;
 use ripstop_engine::mr::Access;
-use ripstop_engine::xnet::{Atomic, Level, Rma, RmaKind};
+use ripstop_engine::stream::{Atomic, Level, Rma, RmaKind};
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
 

@@ -1,7 +1,8 @@
-//! The xnet stream protocol (`FI_PROTO_XNET`, `FI_PROTO_SOCK_TCP`; `docs/wire.md`): messages
-//! and tagged messages over reliable byte streams.
+//! The stream engine: messages, RMA, atomics and collectives over connections that carry a reliable
+//! stream of bytes each way, such as sockets or rings in shared memory. It speaks the xnet protocol
+//! (`FI_PROTO_XNET`, `FI_PROTO_SOCK_TCP`; `docs/wire.md`).
 //!
-//! [`Engine`] holds the objects of one domain. A driver owns the streams and the memory:
+//! [`Engine`] holds the objects of one domain. A driver owns the byte streams and the memory:
 //!
 //! * Sending: [`Engine::send`] says which header to put into the connection's staging buffer
 //!   and whether the payload goes there too ([`SendPlan`]). [`Engine::transmit`] lists what to
