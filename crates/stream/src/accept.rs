@@ -1,4 +1,4 @@
-//! Streams that others opened: from `accept` to the decision on their request.
+//! Connections that others opened: from `accept` to the decision on their request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::state::{State, token};
 use crate::transport::{Broken, Link, Listener, Transport};
 use crate::tunables::Tunables;
 
-/// A stream whose request has not arrived whole.
+/// A connection whose request has not arrived whole.
 #[derive(Debug)]
 pub(crate) struct Accepting<T: Transport> {
     pub(crate) link: T::Link,
@@ -27,7 +27,7 @@ pub(crate) struct Accepting<T: Transport> {
     rest: Option<Duration>,
 }
 
-/// A stream whose request has arrived: to be accepted by an endpoint, or rejected.
+/// A connection whose request has arrived: to be accepted by an endpoint, or rejected.
 #[derive(Debug)]
 pub(crate) struct Request<T: Transport> {
     pub(crate) link: T::Link,
@@ -41,7 +41,7 @@ pub(crate) enum Read {
     Partial,
     /// It is whole.
     Whole(Header, Vec<u8>),
-    /// The stream is of no use; the log has the reason.
+    /// The connection is of no use; the log has the reason.
     Bad,
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn read_message(
     }
 }
 
-/// Writes a connection message; it is the first on its stream, so it fits.
+/// Writes a connection management message; it is the first that is sent, so it fits.
 pub(crate) fn write_message(
     link: &impl Link,
     kind: Kind,

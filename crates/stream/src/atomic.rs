@@ -125,7 +125,7 @@ impl<T: Transport> State<T> {
         self.start(ep, peer, payload, (small, silent, more), start)
     }
 
-    /// Does what the engine asks for before the stream is read on.
+    /// Does what the engine asks for before the connection is read on.
     pub(crate) fn run_job(&mut self, id: u32) {
         let Some(job) = self.engine.job(id) else {
             return;

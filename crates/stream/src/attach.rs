@@ -36,12 +36,13 @@ impl<T: Transport> State<T> {
                 let mut exposed = self.exposed.iter();
                 exposed.find(|exposed| exposed.region == region)
             });
-            let (Some(exposed), Some(Some(stream))) = (exposed, self.streams.get(id as usize))
+            let (Some(exposed), Some(Some(connection))) =
+                (exposed, self.connections.get(id as usize))
             else {
                 continue;
             };
-            if let (true, Some(link)) = (stream.is_up(), &stream.link)
-                && !is_counted(&self.engine, stream.ep)
+            if let (true, Some(link)) = (connection.is_up(), &connection.link)
+                && !is_counted(&self.engine, connection.ep)
             {
                 link.offer(&exposed.offer);
             }
@@ -101,11 +102,11 @@ impl<T: Transport> State<T> {
             RmaKind::Atomic => return None,
         };
         let id = self.eps.get(ep as usize)?.as_ref()?.route(peer);
-        let stream = self.streams.get(id as usize)?.as_ref()?;
-        if !stream.is_up() || !self.engine.is_settled(id) {
+        let connection = self.connections.get(id as usize)?.as_ref()?;
+        if !connection.is_up() || !self.engine.is_settled(id) {
             return None;
         }
-        let link = stream.link.as_ref()?;
+        let link = connection.link.as_ref()?;
         match link.attach(&place, write, rma.iov.segments(), self.polls.in_crowd()) {
             Attached::Done => {}
             Attached::Not => return None,

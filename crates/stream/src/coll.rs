@@ -226,7 +226,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Does what the engine asks for its groups. With `later` what is sent is written by
-    /// [`State::after`]: a stream is being read.
+    /// [`State::after`]: a connection is being read.
     #[cold]
     #[inline(never)]
     pub(crate) fn run_coll(&mut self, later: bool) {
@@ -311,21 +311,21 @@ impl<T: Transport> State<T> {
         iov: &ripstop_engine::Iov<UserBuf>,
         kept: Option<(u32, u64)>,
     ) -> Result<()> {
-        let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
+        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
             return Err(Errno::ENOTCONN);
         };
         let len = payload as usize;
-        stream.stage.reserve(MAX_HEADER + len)?;
-        stream.stage.push(header);
+        connection.stage.reserve(MAX_HEADER + len)?;
+        connection.stage.push(header);
         if payload == 0 {
             return Ok(());
         }
         match kept {
-            None => stream.stage.push_user(iov.segments()),
+            None => connection.stage.push_user(iov.segments()),
             Some((slot, at)) => {
                 let memory = self.slots.get(slot);
                 let at = at as usize;
-                stream
+                connection
                     .stage
                     .push(memory.get(at..at + len).ok_or(Errno::ENOMEM)?);
             }

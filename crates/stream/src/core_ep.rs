@@ -259,7 +259,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
             })
             .collect();
         for id in busy {
-            state.close_stream(id, Errno::ECANCELED);
+            state.close_connection(id, Errno::ECANCELED);
         }
         if part == Part::Rx {
             state
@@ -318,7 +318,9 @@ impl<T: Transport> State<T> {
     pub(crate) fn settle_links(&mut self, ids: &[u32]) {
         let end = ripstop_os::clock::now() + LINGER;
         for id in ids {
-            let link = self.stream(*id).and_then(|stream| stream.link.clone());
+            let link = self
+                .connection(*id)
+                .and_then(|connection| connection.link.clone());
             if let Some(link) = link {
                 link.settle(end, &mut self.staging);
             }
@@ -342,7 +344,7 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
         // Without the endpoint nothing is reported for what still waits.
         state.engine.close_ep(self.id);
         for id in ids {
-            state.drop_stream(id, Errno::ECANCELED);
+            state.drop_connection(id, Errno::ECANCELED);
         }
         if !shared {
             state.engine.close_srx(srx);

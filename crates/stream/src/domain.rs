@@ -259,8 +259,10 @@ impl<T: Transport, K: Mode> Domain<T, K> {
     #[must_use]
     pub fn links(&self) -> Vec<Arc<T::Link>> {
         let state = self.lock();
-        let streams = state.streams.iter().flatten();
-        streams.filter_map(|stream| stream.link.clone()).collect()
+        let connections = state.connections.iter().flatten();
+        connections
+            .filter_map(|connection| connection.link.clone())
+            .collect()
     }
 
     /// The id of a counter of this domain.

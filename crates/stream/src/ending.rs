@@ -1,6 +1,6 @@
-//! Streams that have ended are closed after all others were looked at.
+//! Connections that have ended are closed after all others were looked at.
 //!
-//! A peer that sends on several streams and then leaves ends them all at about the same time.
+//! A peer that sends on several connections and then leaves ends them all at about the same time.
 //! What it sent before it left is delivered before any operation fails because it did.
 
 use ripstop_types::Errno;
@@ -8,30 +8,30 @@ use ripstop_types::Errno;
 use crate::state::State;
 use crate::transport::Transport;
 
-/// A stream to be closed.
+/// A connection to be closed.
 #[derive(Debug)]
 pub(crate) struct Ending {
     id: u32,
-    /// Of the stream, in case its id is given to another before this is looked at.
+    /// Of the connection, in case its id is given to another before this is looked at.
     generation: u32,
     error: Errno,
 }
 
 impl<T: Transport> State<T> {
-    /// Nothing more comes from a stream: it is closed by the poll that is under way, or else by
+    /// Nothing more comes from a connection: it is closed by the poll that is under way, or else by
     /// the next progress.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_end(&mut self, id: u32, error: Errno) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        if !stream.is_up() {
+        if !connection.is_up() {
             return self.lost(id, error);
         }
         let ending = Ending {
             id,
-            generation: stream.generation,
+            generation: connection.generation,
             error,
         };
         // It stays readable, so it may be found again; that also keeps a waiter from sleeping.
@@ -43,16 +43,16 @@ impl<T: Transport> State<T> {
         self.hot.poll_next();
     }
 
-    /// Closes the first `count` of the streams that have ended.
+    /// Closes the first `count` of the connections that have ended.
     #[cold]
     #[inline(never)]
-    pub(crate) fn end_streams(&mut self, count: usize) {
+    pub(crate) fn end_connections(&mut self, count: usize) {
         let count = count.min(self.ending.len());
         let ended: Vec<_> = self.ending.drain(..count).collect();
         for ending in ended {
             let same = self
-                .stream(ending.id)
-                .is_some_and(|stream| stream.generation == ending.generation);
+                .connection(ending.id)
+                .is_some_and(|connection| connection.generation == ending.generation);
             if same {
                 self.lost(ending.id, ending.error);
             }

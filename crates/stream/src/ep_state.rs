@@ -14,7 +14,7 @@ use crate::transport::Transport;
 #[derive(Debug)]
 pub(crate) struct Msg<T: Transport> {
     pub(crate) eq: Option<Arc<EventQueue>>,
-    /// The stream of a request that may be accepted.
+    /// The connection of a request that may be accepted.
     pub(crate) request: Option<crate::accept::Request<T>>,
     /// Source address to connect from.
     pub(crate) source: Option<T::Addr>,

@@ -53,7 +53,7 @@ pub(crate) struct Exposed {
     pub(crate) offer: Offer,
 }
 
-/// Streams that are looked at each time whether all that came by them is applied.
+/// Connections that are looked at each time whether all that came by them is applied.
 const SOME: usize = 8;
 
 impl<T: Transport> State<T> {
@@ -70,7 +70,7 @@ impl<T: Transport> State<T> {
             memory: Lent::Part(part.clone()),
         };
         self.exposed.push(Exposed { region, offer });
-        for id in 0..self.streams.len() as u32 {
+        for id in 0..self.connections.len() as u32 {
             self.offer_last(id, 1);
         }
         self.tell_applied(usize::MAX);
@@ -110,17 +110,17 @@ impl<T: Transport> State<T> {
     fn offer_last(&mut self, id: u32, count: usize) {
         let Self {
             engine,
-            streams,
+            connections,
             exposed,
             ..
         } = self;
-        let Some(Some(stream)) = streams.get(id as usize) else {
+        let Some(Some(connection)) = connections.get(id as usize) else {
             return;
         };
-        let (true, Some(link)) = (stream.is_up(), &stream.link) else {
+        let (true, Some(link)) = (connection.is_up(), &connection.link) else {
             return;
         };
-        if !is_counted(engine, stream.ep) {
+        if !is_counted(engine, connection.ep) {
             let skipped = exposed.len().saturating_sub(count);
             for exposed in exposed.iter().skip(skipped) {
                 if let Lent::Part(_) = exposed.offer.memory {
@@ -178,11 +178,11 @@ impl<T: Transport> State<T> {
     /// The links of peers that are not known to be gone.
     fn live_links(&self) -> impl Iterator<Item = &T::Link> {
         let up = self
-            .streams
+            .connections
             .iter()
             .flatten()
-            .filter(|stream| stream.is_up());
-        let links = up.filter_map(|stream| stream.link.as_deref());
+            .filter(|connection| connection.is_up());
+        let links = up.filter_map(|connection| connection.link.as_deref());
         links.filter(|link| !link.has_ended())
     }
 
@@ -190,18 +190,18 @@ impl<T: Transport> State<T> {
     /// this side has exposed; some of the peers, in turn.
     #[cold]
     pub(crate) fn tell_applied(&mut self, most: usize) {
-        let count = self.streams.len();
+        let count = self.connections.len();
         for _ in 0..most.min(count) {
             self.told = match self.told + 1 {
                 next if next < count => next,
                 _ => 0,
             };
-            let Some(Some(stream)) = self.streams.get(self.told) else {
+            let Some(Some(connection)) = self.connections.get(self.told) else {
                 continue;
             };
-            if let Some(link) = &stream.link
-                && stream.leftover.is_empty()
-                && stream.interest.read
+            if let Some(link) = &connection.link
+                && connection.leftover.is_empty()
+                && connection.interest.read
                 && self.engine.rx_is_settled(self.told as u32)
             {
                 link.tell_applied();

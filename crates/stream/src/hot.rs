@@ -1,4 +1,4 @@
-//! Progress: streams that were just active are read before all others are polled.
+//! Progress: connections that were just active are read before all others are polled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::pulse::{Pulse as _, looks};
 use crate::state::{State, token};
 use crate::transport::{Link as _, Transport};
 
-/// Streams remembered as just active.
+/// Connections remembered as just active.
 const HOT: usize = 2;
 
-/// With streams that were just active, the poll of all others is left out this many times.
+/// With connections that were just active, the poll of all others is left out this many times.
 const POLL_EVERY: u32 = 32;
 
 /// The same where epoll was not asked when it was its turn: the program polls all the time.
 const POLL_SELDOM: u32 = 256;
 
-/// All streams are polled again so many [`ticks`](clock::ticks) after the last time, 24 to 120 us,
+/// All connections are polled again so many [`ticks`](clock::ticks) after the last time, 24 to 120 us,
 /// although fewer than [`POLL_EVERY`] reads were in vain: where processors are shared, each poll of
 /// a program that gives up its own takes as long as what the others do meanwhile. Not after
 /// [`IN_VAIN`] polls of all in a row that found nothing.
@@ -33,10 +33,10 @@ const POLL_AFTER: u32 = 120_000;
 const IN_VAIN: u32 = 64;
 
 /// One of so many reads that find something counts as one in vain, so that others are polled too
-/// while the streams that were just active always have something.
+/// while the connections that were just active always have something.
 const FINDS: u32 = 64;
 
-/// Polls of all in a row after a stream had no room to be written.
+/// Polls of all in a row after a connection had no room to be written.
 const WRITES: u32 = 64;
 
 /// One of so many of these asks epoll too, where that does not tell of room.
@@ -46,10 +46,10 @@ const ASKS: u32 = 16;
 /// takes longer than a message does.
 const RARELY: Duration = Duration::from_micros(20);
 
-/// Polls of all that find nothing before streams are remembered again, after there were many.
+/// Polls of all that find nothing before connections are remembered again, after there were many.
 const COLD: u32 = 64;
 
-/// The streams that were just active, and how often they are read before all are polled.
+/// The connections that were just active, and how often they are read before all are polled.
 #[derive(Debug)]
 pub(crate) struct Hot<L> {
     /// Their sockets, all or none; one that is alone is there twice.
@@ -61,18 +61,18 @@ pub(crate) struct Hot<L> {
     plain: [bool; HOT],
     /// Whether it is the second one's turn. What was active stays first until it has nothing.
     pub(crate) turn: bool,
-    /// One more than the reads in vain until the next poll, while all streams are plain and
+    /// One more than the reads in vain until the next poll, while all connections are plain and
     /// nothing staged waits to be written; else 1.
     quick: u32,
     /// Reads in vain until the next poll that are not in `quick`.
     left: u32,
-    /// What was read last from a stream that was just active had short writes.
+    /// What was read last from a connection that was just active had short writes.
     pub(crate) writes_come: bool,
     /// Reads that are not in vain until one counts as in vain; never 0 between two reads.
     finds: u32,
-    /// Polls until streams are remembered again.
+    /// Polls until connections are remembered again.
     cold_for: u32,
-    /// Polls of all in a row from now on: a stream waits for room to be written, which reads do
+    /// Polls of all in a row from now on: a connection waits for room to be written, which reads do
     /// not notice.
     writes: u32,
     /// Polls of all among these; wraps.
@@ -125,7 +125,7 @@ impl<L> Default for Hot<L> {
 }
 
 impl<L> Hot<L> {
-    /// The stream whose turn it is.
+    /// The connection whose turn it is.
     #[inline]
     fn first(&self) -> Option<u32> {
         let turn = usize::from(self.turn);
@@ -166,7 +166,7 @@ impl<L> Hot<L> {
         self.sockets[0].is_some() && self.ids.contains(&id)
     }
 
-    /// Adds a stream in the place of the oldest.
+    /// Adds a connection in the place of the oldest.
     fn remember(&mut self, id: u32, link: &Arc<L>, plain: bool) {
         if self.sockets[1].is_none() {
             self.put(0, id, link, plain);
@@ -202,7 +202,7 @@ impl<L> Hot<L> {
         self.quick = 1;
     }
 
-    /// Allows quick reads again, if every stream is plain.
+    /// Allows quick reads again, if every connection is plain.
     fn release(&mut self) {
         self.hold();
         if self.sockets[0].is_some() && self.plain == [true; HOT] {
@@ -230,7 +230,7 @@ impl<L> Hot<L> {
         self.in_vain < IN_VAIN && clock::ticks().wrapping_sub(self.polled) >= POLL_AFTER
     }
 
-    /// A look at all streams was in vain.
+    /// A look at all connections was in vain.
     pub(crate) fn pass(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
@@ -260,7 +260,7 @@ impl<L> Hot<L> {
         asks
     }
 
-    /// A stream waits for room to be written.
+    /// A connection waits for room to be written.
     pub(crate) const fn write_waits(&mut self) {
         self.writes = WRITES;
         self.poll_next();
@@ -278,7 +278,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Reads the stream that is first, if that is all there is to do, or sees that there is
+    /// Reads the connection that is first, if that is all there is to do, or sees that there is
     /// something.
     #[inline(always)]
     pub(crate) fn read_quick(&mut self) -> Quick {
@@ -340,7 +340,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// The stream that was read has ended.
+    /// The connection that was read has ended.
     #[cold]
     #[inline(never)]
     fn end_hot(&mut self, error: Errno) {
@@ -360,7 +360,7 @@ impl<T: Transport> State<T> {
         self.hot.hold();
         match self.hot.first() {
             Some(id) if self.hot.left > 0 => {
-                if self.read_stream(id) {
+                if self.read_connection(id) {
                     self.hot.found_more();
                     return true;
                 }
@@ -410,10 +410,10 @@ impl<T: Transport> State<T> {
                 match event.token & token::KIND {
                     token::STREAM => {
                         let known = self
-                            .stream(id)
-                            .is_some_and(|s| token::stream(id, s.generation) == event.token);
+                            .connection(id)
+                            .is_some_and(|s| token::connection(id, s.generation) == event.token);
                         if known {
-                            self.handle_stream(id, event);
+                            self.handle_connection(id, event);
                             active += 1;
                             last = id;
                         }
@@ -439,7 +439,7 @@ impl<T: Transport> State<T> {
             self.hot.cold_for -= 1;
         }
         if asks && !self.ending.is_empty() {
-            self.end_streams(if events.is_full() { ended } else { usize::MAX });
+            self.end_connections(if events.is_full() { ended } else { usize::MAX });
         }
         self.events = Some(events);
         // Peers that may reach what this side has exposed wait to be told of what was applied.
@@ -458,7 +458,7 @@ impl<T: Transport> State<T> {
         any
     }
 
-    /// Remembers the stream that was just active, to be read first; with many active ones
+    /// Remembers the connection that was just active, to be read first; with many active ones
     /// only the poll of all is worth it.
     pub(crate) fn note_active(&mut self, active: u32, last: u32) {
         if active as usize > HOT {
@@ -470,10 +470,10 @@ impl<T: Transport> State<T> {
         } else if self.hot.cold_for > 0 {
             self.hot.cold_for -= 1;
         } else if active > 0 && !self.hot.has(last) {
-            let Some(Some(stream)) = self.streams.get(last as usize) else {
+            let Some(Some(connection)) = self.connections.get(last as usize) else {
                 return;
             };
-            let (true, Some(link)) = (stream.is_up(), &stream.link) else {
+            let (true, Some(link)) = (connection.is_up(), &connection.link) else {
                 return;
             };
             let link = Arc::clone(link);
@@ -504,13 +504,14 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Whether a stream may be read without asking where its next bytes go.
+    /// Whether a connection may be read without asking where its next bytes go.
     fn is_plain(&self, id: u32) -> bool {
-        let stream = self.streams.get(id as usize).and_then(Option::as_ref);
-        self.engine.rx_in_header(id) && stream.is_some_and(|stream| stream.interest.read)
+        let connection = self.connections.get(id as usize).and_then(Option::as_ref);
+        self.engine.rx_in_header(id)
+            && connection.is_some_and(|connection| connection.interest.read)
     }
 
-    /// Notes whether a stream may be read without asking where its next bytes go.
+    /// Notes whether a connection may be read without asking where its next bytes go.
     pub(crate) fn set_plain(&mut self, id: u32) {
         if !self.hot.has(id) {
             return;
@@ -556,7 +557,7 @@ impl<T: Transport> State<T> {
         if rest > 0 {
             self.handle_rest(id, count - rest, count);
         } else if count == self.staging.len() {
-            self.read_stream(id);
+            self.read_connection(id);
         }
     }
 
@@ -565,15 +566,15 @@ impl<T: Transport> State<T> {
     pub(crate) fn handle_gathered(&mut self, id: u32, count: usize, mut rest: usize) -> usize {
         let Self {
             engine,
-            streams,
+            connections,
             staging,
             hot,
             ..
         } = self;
-        let Some(Some(stream)) = streams.get(id as usize) else {
+        let Some(Some(connection)) = connections.get(id as usize) else {
             return rest;
         };
-        let Some(link) = &stream.link else {
+        let Some(link) = &connection.link else {
             return rest;
         };
         // What is at hand follows the last byte in the staging area.
@@ -616,7 +617,7 @@ impl<T: Transport> State<T> {
         match done {
             Ok(true) => {
                 if full || !self.engine.rx_in_header(id) {
-                    self.read_stream(id);
+                    self.read_connection(id);
                 }
             }
             Ok(false) => {}

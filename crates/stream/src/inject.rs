@@ -91,12 +91,12 @@ impl<T: Transport> State<T> {
         self.inject_late(ep, kind, buf, data, dest, written)
     }
 
-    /// The kernel holds back bytes of a stream until the next progress.
+    /// The kernel holds back bytes of a connection until the next progress.
     #[inline]
     fn note_held(&mut self, id: u32) {
-        if let Some(Some(stream)) = self.streams.get_mut(id as usize) {
-            stream.held = true;
-            if !stream.dirty {
+        if let Some(Some(connection)) = self.connections.get_mut(id as usize) {
+            connection.held = true;
+            if !connection.dirty {
                 self.put_off(id);
             }
         }
@@ -174,21 +174,24 @@ impl<T: Transport> State<T> {
     /// `EAGAIN` where not, after progress was made; why the peer cannot be reached, once for each
     /// attempt to; `ENOTCONN` for a connected endpoint without its connection.
     pub(crate) fn admit_silent(&mut self, id: u32) -> Result<()> {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return Err(Errno::EAGAIN);
         };
-        if !stream.is_up() {
-            if !stream.is_rdm {
+        if !connection.is_up() {
+            if !connection.is_rdm {
                 return Err(Errno::ENOTCONN);
             }
-            stream.injects_wait = true;
+            connection.injects_wait = true;
             self.make_room();
             return Err(Errno::EAGAIN);
         }
         if !self.is_written(id) {
             self.flush(id);
         }
-        let Some(link) = self.stream(id).and_then(|stream| stream.link.clone()) else {
+        let Some(link) = self
+            .connection(id)
+            .and_then(|connection| connection.link.clone())
+        else {
             return Err(Errno::EAGAIN);
         };
         let mut room = link.has_room();
@@ -224,7 +227,8 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     fn await_rest(&mut self, id: u32) {
         let end = clock::now() + REST;
-        let generation = |state: &mut Self| state.stream(id).map(|stream| stream.generation);
+        let generation =
+            |state: &mut Self| state.connection(id).map(|connection| connection.generation);
         let own = generation(self);
         while generation(self) == own
             && self.engine.conn(id).is_some_and(|conn| conn.has_output())

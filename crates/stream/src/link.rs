@@ -1,4 +1,4 @@
-//! Handshakes, ends and deadlines of streams, of both endpoint types.
+//! Handshakes, ends and deadlines of connections, of both endpoint types.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,41 +10,41 @@ use ripstop_wire::xnet::cm::{Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::accept::{Accepting, read_message, terms, write_message};
+use crate::connection::{BACK, Phase};
 use crate::pulse::{Pulse as _, looks};
 use crate::rdm::advice;
 use crate::state::{State, token};
-use crate::stream::{BACK, Phase};
 use crate::transport::{Broken, Link as _, Transport};
 
 /// How long what waits for such a peer goes on while the program leaves messages of it unread that
 /// stand in the way of others.
 const UNREAD: Duration = Duration::from_millis(500);
 
-/// How long a stream may be unread for want of receives before the log says so.
+/// How long a connection may be unread for want of receives before the log says so.
 const FULL: Duration = Duration::from_secs(5);
 
 impl<T: Transport> State<T> {
-    /// Goes on with a handshake after an event on its stream.
+    /// Goes on with a handshake after an event on its connection.
     pub(crate) fn handle_handshake(&mut self, id: u32) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        match stream.phase {
+        match connection.phase {
             Phase::Connecting => self.ask(id),
             Phase::Asked(_) => self.handle_answer(id),
             Phase::Waiting | Phase::Up => {}
         }
     }
 
-    /// The stream is open: say who asks.
+    /// The connection is open: say who asks.
     fn ask(&mut self, id: u32) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let Some(link) = stream.link.clone() else {
+        let Some(link) = connection.link.clone() else {
             return;
         };
-        let ep = stream.ep;
+        let ep = connection.ep;
         if let Err(error) = link.take_error() {
             return self.not_reached(id, error);
         }
@@ -58,12 +58,12 @@ impl<T: Transport> State<T> {
             return self.connect_failed(id, error, &[]);
         }
         let answer = self.answer;
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        stream.phase = Phase::Asked(Box::new(CmReader::new()));
-        stream.deaf_since = None;
-        stream.await_answer(clock::now(), answer);
+        connection.phase = Phase::Asked(Box::new(CmReader::new()));
+        connection.deaf_since = None;
+        connection.await_answer(clock::now(), answer);
         self.watch(id, |interest| *interest = Interest::READ);
     }
 
@@ -82,17 +82,21 @@ impl<T: Transport> State<T> {
 
     fn handle_answer(&mut self, id: u32) {
         let timeout = self.tunables().timeout;
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let (peer, is_rdm, context) = (stream.peer.clone(), stream.is_rdm, stream.context);
-        let (Some(link), Phase::Asked(reader)) = (&stream.link, &mut stream.phase) else {
+        let (peer, is_rdm, context) = (
+            connection.peer.clone(),
+            connection.is_rdm,
+            connection.context,
+        );
+        let (Some(link), Phase::Asked(reader)) = (&connection.link, &mut connection.phase) else {
             return;
         };
         match read_message(&**link, reader) {
             Ok(false) => {
                 if reader.has_started() {
-                    stream.await_rest(clock::now(), timeout);
+                    connection.await_rest(clock::now(), timeout);
                 }
                 return;
             }
@@ -136,8 +140,8 @@ impl<T: Transport> State<T> {
                 }
                 Ok((protocol, Greeting { pid, .. })) => {
                     rendezvous = protocol.has_rendezvous();
-                    if let Some(stream) = self.stream(id) {
-                        stream.peer_pid = Some(pid);
+                    if let Some(connection) = self.connection(id) {
+                        connection.peer_pid = Some(pid);
                     }
                 }
                 Err(error) => {
@@ -147,8 +151,8 @@ impl<T: Transport> State<T> {
             }
         }
         self.go_up(id);
-        if let Some(stream) = self.stream(id) {
-            stream.deadline = None;
+        if let Some(connection) = self.connection(id) {
+            connection.deadline = None;
         }
         self.engine.conn_up(id, terms(&header, rendezvous));
         log_info!(T, EpCtrl, "{peer}: connected");
@@ -158,19 +162,19 @@ impl<T: Transport> State<T> {
         self.flush(id);
     }
 
-    /// The handshake of a stream is over.
+    /// The handshake of a connection is over.
     pub(crate) fn go_up(&mut self, id: u32) {
-        let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
+        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
             return;
         };
-        stream.phase = Phase::Up;
-        if let Some(link) = &stream.link {
+        connection.phase = Phase::Up;
+        if let Some(link) = &connection.link {
             link.up();
             if looks::<T>() {
                 self.pulse.add(id, link);
                 // Without it the first descriptor tells of most ends.
                 if let Some(witness) = link.witness() {
-                    let token = token::stream(id, stream.generation);
+                    let token = token::connection(id, connection.generation);
                     let _ = self.epoll.add(witness, token, Interest::READ);
                 }
             }
@@ -182,10 +186,10 @@ impl<T: Transport> State<T> {
 
     /// An attempt to connect came to nothing before the peer was there.
     pub(crate) fn not_reached(&mut self, id: u32, error: Errno) {
-        if let Some(stream) = self.stream(id) {
+        if let Some(connection) = self.connection(id) {
             match error {
-                Errno::ECONNREFUSED => _ = stream.deaf_since.get_or_insert_with(clock::now),
-                _ => stream.deaf_since = None,
+                Errno::ECONNREFUSED => _ = connection.deaf_since.get_or_insert_with(clock::now),
+                _ => connection.deaf_since = None,
             }
         }
         self.connect_failed(id, error, &[]);
@@ -193,10 +197,10 @@ impl<T: Transport> State<T> {
 
     /// An attempt to connect came to nothing.
     pub(crate) fn connect_failed(&mut self, id: u32, error: Errno, data: &[u8]) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let is_rdm = stream.is_rdm;
+        let is_rdm = connection.is_rdm;
         if is_rdm && error != Errno::EPROTO && self.retry_later(id) {
             return;
         }
@@ -208,11 +212,11 @@ impl<T: Transport> State<T> {
 
     /// Ends an attempt to connect for good.
     fn give_up(&mut self, id: u32, error: Errno) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let (peer, is_rdm, ep) = (stream.peer.clone(), stream.is_rdm, stream.ep);
-        let (whole, injects) = (stream.context == 0, stream.injects_wait);
+        let (peer, is_rdm, ep) = (connection.peer.clone(), connection.is_rdm, connection.ep);
+        let (whole, injects) = (connection.context == 0, connection.injects_wait);
         if injects && let Some(rdm) = self.ep(ep).and_then(|ep| ep.rdm.as_mut()) {
             rdm.unreached.insert(peer.clone(), error);
         }
@@ -220,19 +224,20 @@ impl<T: Transport> State<T> {
             log_warn!(T, EpCtrl, "{peer}: not reached: {error}; {}", advice(error));
         }
         let src = self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src());
-        self.close_stream(id, error);
+        self.close_connection(id, error);
         if is_rdm && whole {
             self.engine.fail_directed(ep, src, error);
         }
     }
 
-    /// A stream that was up is gone.
+    /// A connection that was up is gone.
     pub(crate) fn lost(&mut self, id: u32, error: Errno) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let (peer, is_rdm, stream_ep) = (stream.peer.clone(), stream.is_rdm, stream.ep);
-        if !stream.is_up() {
+        let (peer, is_rdm, connection_ep) =
+            (connection.peer.clone(), connection.is_rdm, connection.ep);
+        if !connection.is_up() {
             return self.connect_failed(id, error, &[]);
         }
         let idle = self.engine.conn(id).is_none_or(|conn| conn.is_idle());
@@ -246,7 +251,7 @@ impl<T: Transport> State<T> {
             );
         }
         let (ep, src) = (
-            stream_ep,
+            connection_ep,
             self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src()),
         );
         if !is_rdm {
@@ -254,7 +259,7 @@ impl<T: Transport> State<T> {
         } else if let Some(rdm) = self.ep(ep).and_then(|ep| ep.rdm.as_mut()) {
             rdm.part(src);
         }
-        self.close_stream(id, error);
+        self.close_connection(id, error);
         if is_rdm && self.engine.waits_for(ep, src) {
             // Receives that only this peer can fill: find out whether it is still there.
             // An attempt that comes to nothing ends them.
@@ -266,21 +271,21 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// A stream cannot be written any more, as when the peer has left. What it sent before that is
-    /// read first; the end behind it closes the stream. Where that cannot be read because the
+    /// A connection cannot be written any more, as when the peer has left. What it sent before that is
+    /// read first; the end behind it closes the connection. Where that cannot be read because the
     /// program leaves messages unread, what waits for the peer fails soon.
     #[cold]
     #[inline(never)]
     pub(crate) fn end_writes(&mut self, id: u32, error: Errno) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        if !stream.is_up() {
+        if !connection.is_up() {
             return self.lost(id, error);
         }
-        let peer = stream.peer.clone();
-        stream.write_ended = true;
-        stream.forsaken.get_or_insert(clock::now() + UNREAD);
+        let peer = connection.peer.clone();
+        connection.write_ended = true;
+        connection.forsaken.get_or_insert(clock::now() + UNREAD);
         log_info!(T, EpCtrl, "{peer}: cannot be written any more: {error}");
         self.watch(id, |interest| interest.write = false);
         self.start_timer();
@@ -288,16 +293,18 @@ impl<T: Transport> State<T> {
     }
 
     /// Of a link that is looked at: its descriptor, once that has told of the end, is not watched
-    /// any more, or nobody could sleep while the stream is stalled. What waits for the peer then
+    /// any more, or nobody could sleep while the connection is stalled. What waits for the peer then
     /// fails soon, unless the program takes what stands in the way.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave_ended(&mut self, id: u32) {
-        let Self { epoll, streams, .. } = self;
-        let Some(Some(stream)) = streams.get_mut(id as usize) else {
+        let Self {
+            epoll, connections, ..
+        } = self;
+        let Some(Some(connection)) = connections.get_mut(id as usize) else {
             return;
         };
-        let Some(link) = stream.link.as_ref().filter(|link| link.has_ended()) else {
+        let Some(link) = connection.link.as_ref().filter(|link| link.has_ended()) else {
             return;
         };
         // One that was taken out before is not there.
@@ -305,15 +312,18 @@ impl<T: Transport> State<T> {
         if let Some(witness) = link.witness() {
             let _ = epoll.remove(witness);
         }
-        if !stream.interest.read && stream.forsaken.is_none() {
-            stream.forsaken = Some(clock::now() + UNREAD);
+        if !connection.interest.read && connection.forsaken.is_none() {
+            connection.forsaken = Some(clock::now() + UNREAD);
             self.start_timer();
         }
     }
 
-    /// Looks at a stream that is up. Returns whether its peer has ended and it is stalled.
+    /// Looks at a connection that is up. Returns whether its peer has ended and it is stalled.
     fn forsake(&mut self, id: u32, now: Duration) -> bool {
-        let Some(due) = self.stream(id).and_then(|stream| stream.forsaken) else {
+        let Some(due) = self
+            .connection(id)
+            .and_then(|connection| connection.forsaken)
+        else {
             return false;
         };
         if now >= due && (self.is_peer_awaited(id) || self.is_cut(id)) {
@@ -322,30 +332,30 @@ impl<T: Transport> State<T> {
         true
     }
 
-    /// A stream is not read, as too many messages of it wait for receives. That is flow control,
+    /// A connection is not read, as too many messages of it wait for receives. That is flow control,
     /// unless it lasts.
     #[cold]
     pub(crate) fn note_full(&mut self, id: u32) {
-        if let Some(stream) = self.stream(id) {
-            stream.full = Some(clock::now() + FULL);
+        if let Some(connection) = self.connection(id) {
+            connection.full = Some(clock::now() + FULL);
             self.start_timer();
         }
     }
 
     /// Says so, once it has lasted. Returns whether that is to come.
     fn tell_full(&mut self, id: u32, now: Duration) -> bool {
-        let Some(due) = self.stream(id).and_then(|stream| stream.full) else {
+        let Some(due) = self.connection(id).and_then(|connection| connection.full) else {
             return false;
         };
         if now < due {
             return true;
         }
         let full = self.engine.rx_full(id);
-        if let Some(stream) = self.stream(id)
-            && stream.full.take().is_some()
+        if let Some(connection) = self.connection(id)
+            && connection.full.take().is_some()
             && let Some((messages, bytes)) = full
         {
-            let peer = stream.peer.clone();
+            let peer = connection.peer.clone();
             log_warn!(
                 T,
                 EpData,
@@ -359,27 +369,29 @@ impl<T: Transport> State<T> {
         false
     }
 
-    /// Whether operations wait for the peer of a stream.
+    /// Whether operations wait for the peer of a connection.
     fn is_peer_awaited(&self, id: u32) -> bool {
         let conn = self.engine.conn(id);
         conn.is_some_and(|conn| conn.is_awaited() || self.engine.waits_for(conn.ep(), conn.src()))
     }
 
-    /// Whether the message that a stream is stalled by is longer than what may still be read, of a
-    /// stream that has ended: no receive would ever get all of it, and nothing is behind it.
+    /// Whether the message that a connection is stalled by is longer than what may still be read, of a
+    /// connection that has ended: no receive would ever get all of it, and nothing is behind it.
     fn is_cut(&self, id: u32) -> bool {
-        let stream = self.streams.get(id as usize).and_then(Option::as_ref);
-        let Some((stream, link)) = stream.and_then(|s| Some((s, s.link.as_ref()?))) else {
+        let connection = self.connections.get(id as usize).and_then(Option::as_ref);
+        let Some((connection, link)) = connection.and_then(|s| Some((s, s.link.as_ref()?))) else {
             return false;
         };
-        let left = link.holds().saturating_add(stream.leftover.len() as u64);
+        let left = link
+            .holds()
+            .saturating_add(connection.leftover.len() as u64);
         self.engine.rx_stalled_len(id).is_some_and(|len| len > left)
     }
 
     /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.
     fn hurry(&mut self, id: u32) {
-        if let Some(stream) = self.stream(id) {
-            stream.hurry(clock::now(), BACK);
+        if let Some(connection) = self.connection(id) {
+            connection.hurry(clock::now(), BACK);
         }
     }
 
@@ -388,10 +400,10 @@ impl<T: Transport> State<T> {
     pub(crate) fn protocol_error(&mut self, id: u32, error: Errno) {
         self.log_refusals();
         let reason = self.engine.wire_error();
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let peer = stream.peer.clone();
+        let peer = connection.peer.clone();
         match reason {
             Some(reason) => log_warn!(T, EpData, "{peer}: dropped: {reason}"),
             None => log_warn!(T, EpData, "{peer}: dropped, it broke the protocol: {error}"),
@@ -400,40 +412,44 @@ impl<T: Transport> State<T> {
     }
 
     /// Ends a connection; what waits for it completes with `error`.
-    pub(crate) fn close_stream(&mut self, id: u32, error: Errno) {
+    pub(crate) fn close_connection(&mut self, id: u32, error: Errno) {
         self.forget_peer(id);
-        self.drop_stream(id, error);
+        self.drop_connection(id, error);
     }
 
-    /// As [`State::close_stream`], for one that is noted nowhere.
-    pub(crate) fn drop_stream(&mut self, id: u32, error: Errno) {
+    /// As [`State::close_connection`], for one that is noted nowhere.
+    pub(crate) fn drop_connection(&mut self, id: u32, error: Errno) {
         self.forget_hot(id);
         self.engine.close_conn(id, error);
-        if looks::<T>() && self.stream(id).is_some_and(|stream| stream.is_up()) {
+        if looks::<T>()
+            && self
+                .connection(id)
+                .is_some_and(|connection| connection.is_up())
+        {
             self.pulse.remove(id);
         }
-        if let Some(slot) = self.streams.get_mut(id as usize) {
+        if let Some(slot) = self.connections.get_mut(id as usize) {
             *slot = None;
         }
     }
 
-    /// A stream has been in the middle of a header for too long, as far as was looked: it is read
+    /// A connection has been in the middle of a header for too long, as far as was looked: it is read
     /// once more, since this process may have been away, and dropped if nothing has come. Returns
     /// whether it goes on so.
     #[cold]
     fn end_partial(&mut self, id: u32) -> bool {
-        if let Some(stream) = self.stream(id) {
-            stream.partial_since = None;
+        if let Some(connection) = self.connection(id) {
+            connection.partial_since = None;
         }
-        self.read_stream(id);
+        self.read_connection(id);
         let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
-        let Some(stream) = self.stream(id).filter(|_| in_header) else {
+        let Some(connection) = self.connection(id).filter(|_| in_header) else {
             return false;
         };
-        if stream.partial_since.is_some() {
+        if connection.partial_since.is_some() {
             return true;
         }
-        let peer = stream.peer.clone();
+        let peer = connection.peer.clone();
         log_warn!(
             T,
             EpData,
@@ -448,11 +464,11 @@ impl<T: Transport> State<T> {
     #[cold]
     fn end_handshake(&mut self, id: u32, now: Duration) {
         self.handle_handshake(id);
-        if let Some(stream) = self.stream(id)
-            && !stream.is_up()
-            && stream.deadline.is_some_and(|deadline| now >= deadline)
+        if let Some(connection) = self.connection(id)
+            && !connection.is_up()
+            && connection.deadline.is_some_and(|deadline| now >= deadline)
         {
-            stream.deadline = None;
+            connection.deadline = None;
             self.connect_failed(id, Errno::ETIMEDOUT, &[]);
         }
     }
@@ -478,15 +494,15 @@ impl<T: Transport> State<T> {
                 );
             }
         }
-        for id in 0..self.streams.len() as u32 {
+        for id in 0..self.connections.len() as u32 {
             let timeout = self.tunables().timeout;
             let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
-            let Some(stream) = self.stream(id) else {
+            let Some(connection) = self.connection(id) else {
                 continue;
             };
-            if stream.is_up() {
+            if connection.is_up() {
                 if watch
-                    && stream
+                    && connection
                         .link
                         .as_ref()
                         .is_some_and(|link| link.is_unanswered())
@@ -497,14 +513,14 @@ impl<T: Transport> State<T> {
                 }
                 waiting |= self.forsake(id, now);
                 waiting |= self.tell_full(id, now);
-                let Some(stream) = self.stream(id) else {
+                let Some(connection) = self.connection(id) else {
                     continue;
                 };
-                let Some(since) = stream.partial_since else {
+                let Some(since) = connection.partial_since else {
                     continue;
                 };
                 if !in_header {
-                    stream.partial_since = None;
+                    connection.partial_since = None;
                 } else if now >= since + timeout {
                     waiting |= self.end_partial(id);
                 } else {
@@ -513,13 +529,13 @@ impl<T: Transport> State<T> {
                 continue;
             }
             waiting = true;
-            if stream.deadline.is_some_and(|deadline| now >= deadline) {
+            if connection.deadline.is_some_and(|deadline| now >= deadline) {
                 self.end_handshake(id, now);
-            } else if stream.retry.is_some_and(|at| now >= at) {
+            } else if connection.retry.is_some_and(|at| now >= at) {
                 self.try_connect(id);
-            } else if stream.tell.is_some_and(|at| now >= at) {
-                stream.tell = None;
-                let peer = stream.peer.clone();
+            } else if connection.tell.is_some_and(|at| now >= at) {
+                connection.tell = None;
+                let peer = connection.peer.clone();
                 log_warn_sparse!(
                     T,
                     EpCtrl,

@@ -35,8 +35,10 @@ impl<T: Transport> State<T> {
     /// Whether the peer of a connection has offered regions, and nothing is under way there.
     #[inline]
     fn is_mapped(&self, id: u32) -> bool {
-        let stream = self.streams.get(id as usize).and_then(Option::as_ref);
-        T::Link::MAPS && stream.is_some_and(|stream| stream.mapped) && self.engine.is_settled(id)
+        let connection = self.connections.get(id as usize).and_then(Option::as_ref);
+        T::Link::MAPS
+            && connection.is_some_and(|connection| connection.mapped)
+            && self.engine.is_settled(id)
     }
 
     /// Does something in a region of a connection that [is mapped](Self::is_mapped).
@@ -47,9 +49,9 @@ impl<T: Transport> State<T> {
         place: &RmaIov,
         act: impl FnOnce(&Window, usize) -> Option<R>,
     ) -> Option<R> {
-        let stream = self.streams.get_mut(id as usize)?.as_mut()?;
-        let link = stream.link.as_ref()?;
-        link.reach(&mut stream.windows, place, act)
+        let connection = self.connections.get_mut(id as usize)?.as_mut()?;
+        let link = connection.link.as_ref()?;
+        link.reach(&mut connection.windows, place, act)
     }
 
     /// Writes one buffer to a region that is mapped; `false` says that nothing was done.

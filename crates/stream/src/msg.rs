@@ -26,10 +26,10 @@ impl<T: Transport> State<T> {
         }
         state.msg.hello = data.to_vec();
         state.msg.peer = Some(peer.clone());
-        let id = self.open_stream(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
+        let id = self.open_connection(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
         let deadline = clock::now() + self.tunables().timeout;
-        if let Some(stream) = self.stream(id) {
-            stream.deadline = Some(deadline);
+        if let Some(connection) = self.connection(id) {
+            connection.deadline = Some(deadline);
         }
         if let Some(state) = self.ep(ep) {
             state.routes = vec![id];
@@ -48,12 +48,12 @@ impl<T: Transport> State<T> {
         let Request { link, peer, header } = state.msg.request.take().ok_or(Errno::EINVAL)?;
         state.msg.peer = Some(peer.clone());
         state.msg.local = link.local_addr().ok();
-        let id = self.open_stream(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
+        let id = self.open_connection(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
         let terms = terms(&header, false);
         let accepted = write_message(&link, Kind::Response, terms.extensions, data)
             .and_then(|()| self.attach(id, link, Interest::READ));
         if let Err(error) = accepted {
-            self.drop_stream(id, error);
+            self.drop_connection(id, error);
             return Err(error);
         }
         self.go_up(id);
@@ -66,11 +66,11 @@ impl<T: Transport> State<T> {
     }
 
     pub(crate) fn msg_connected(&mut self, id: u32, data: &[u8]) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let ep = stream.ep;
-        let local = stream.link.as_ref().and_then(|s| s.local_addr().ok());
+        let ep = connection.ep;
+        let local = connection.link.as_ref().and_then(|s| s.local_addr().ok());
         if let Some(state) = self.ep(ep) {
             state.msg.local = local;
         }
@@ -79,7 +79,7 @@ impl<T: Transport> State<T> {
 
     /// The attempt to connect failed, or was rejected with `data`.
     pub(crate) fn msg_failed(&mut self, id: u32, error: Errno, data: &[u8]) {
-        let Some(ep) = self.stream(id).map(|stream| stream.ep) else {
+        let Some(ep) = self.connection(id).map(|connection| connection.ep) else {
             return;
         };
         let Some(state) = self.ep(ep) else { return };
@@ -94,7 +94,7 @@ impl<T: Transport> State<T> {
 
     /// The connection has ended.
     pub(crate) fn msg_lost(&mut self, id: u32) {
-        let Some(ep) = self.stream(id).map(|stream| stream.ep) else {
+        let Some(ep) = self.connection(id).map(|connection| connection.ep) else {
             return;
         };
         if let Some(state) = self.ep(ep) {
@@ -127,13 +127,13 @@ impl<T: Transport> State<T> {
         }
         let id = state.connection().ok_or(Errno::ENOTCONN)?;
         self.flush(id);
-        if let Some(link) = self.stream(id).and_then(|s| s.link.as_ref()) {
+        if let Some(link) = self.connection(id).and_then(|s| s.link.as_ref()) {
             // A peer that is gone already has been shut down as well.
             let _ = link.shutdown(Shutdown::Both);
         }
-        if self.stream(id).is_some() {
+        if self.connection(id).is_some() {
             self.msg_lost(id);
-            self.close_stream(id, Errno::ECANCELED);
+            self.close_connection(id, Errno::ECANCELED);
         }
         Ok(())
     }

@@ -152,7 +152,7 @@ fn bound(vecs: &mut [IoVec<'_>]) -> usize {
     vecs.len()
 }
 
-/// Writes the front of what the engine has for a stream, in one call.
+/// Writes the front of what the engine has for a connection, in one call.
 pub(crate) fn write(
     link: &impl Link,
     engine: &Engine<UserBuf>,

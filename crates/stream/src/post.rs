@@ -27,7 +27,7 @@ pub(crate) const SPECIAL: Flags = Flags::PEEK
 /// [`State::in_burst`].
 const SHORT: u64 = 128 * 1024;
 
-/// Most bytes of one stream that are put off so.
+/// Most bytes of one connection that are put off so.
 const BACKLOG: u64 = 384 * 1024;
 
 /// Longest header plus what the staging buffer takes of a payload.
@@ -169,8 +169,8 @@ impl<T: Transport> State<T> {
         };
         self.stage(id, send, &plan)?;
         let staged = self.engine.sent(id, written);
-        if let Some(stream) = self.stream(id) {
-            stream.stage.advance(staged);
+        if let Some(connection) = self.connection(id) {
+            connection.stage.advance(staged);
         }
         self.flush(id);
         if send.inject && !send.completion {
@@ -198,7 +198,7 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
-    /// Whether a message that is not copied may wait behind others of its stream.
+    /// Whether a message that is not copied may wait behind others of its connection.
     #[inline]
     fn is_short(&self, id: u32, len: u64) -> bool {
         let conn = self.engine.conn(id);
@@ -216,37 +216,39 @@ impl<T: Transport> State<T> {
         else {
             return Ok(());
         };
-        let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
+        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
             return Err(Errno::ENOTCONN);
         };
         let payload = if *inline { send.iov.len() as usize } else { 0 };
-        if let Err(error) = stream.stage.reserve(SEND_HEADER + payload) {
+        if let Err(error) = connection.stage.reserve(SEND_HEADER + payload) {
             self.lost(id, error);
             // The message is queued, so its loss is reported once: in the completion queue,
             // or here when it has no entry there.
             let silent = send.inject && !send.completion;
             return if silent { Err(error) } else { Ok(()) };
         }
-        stream.stage.push_header(header, usize::from(*header_len));
+        connection
+            .stage
+            .push_header(header, usize::from(*header_len));
         if *inline {
-            stream.stage.push_user(send.iov.segments());
+            connection.stage.push_user(send.iov.segments());
         }
         Ok(())
     }
 
-    /// Writes what a stream has now that something was staged, or puts that off.
+    /// Writes what a connection has now that something was staged, or puts that off.
     #[inline]
     pub(crate) fn write_out(&mut self, id: u32, small: bool, more: bool) {
         // Whoever sleeps makes no progress that would write what is put off.
         let asleep = self.unattended || !self.waiters.is_empty();
         let wait = more || (self.burst && small && !asleep && self.in_burst(id));
         let round = self.begin_burst();
-        if let Some(stream) = self.stream(id) {
-            stream.round = round;
+        if let Some(connection) = self.connection(id) {
+            connection.round = round;
         }
-        match self.stream(id) {
+        match self.connection(id) {
             // The kernel said no; it will say when.
-            Some(stream) if stream.interest.write => return,
+            Some(connection) if connection.interest.write => return,
             _ if wait => return self.put_off(id),
             _ => self.flush(id),
         }
@@ -264,7 +266,7 @@ impl<T: Transport> State<T> {
         [first, second]: [&Iov<UserBuf>; 2],
         slot: u32,
     ) -> Result<()> {
-        let ep = self.stream(id).map(|stream| stream.ep);
+        let ep = self.connection(id).map(|connection| connection.ep);
         let is_msg = ep.and_then(|ep| self.ep(ep)).is_some_and(|ep| ep.is_msg);
         if is_msg && !self.engine.conn(id).is_some_and(|conn| conn.is_up()) {
             self.engine.take_back(id);
@@ -319,24 +321,24 @@ impl<T: Transport> State<T> {
             true => iov.len() as usize + behind.iter().map(|buf| buf.len()).sum::<usize>(),
             false => 0,
         };
-        let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
+        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
             return false;
         };
-        if let Err(error) = stream.stage.reserve(HEADER + payload) {
+        if let Err(error) = connection.stage.reserve(HEADER + payload) {
             self.lost(id, error);
             return false;
         }
-        stream
+        connection
             .stage
             .push(header.get(..header_len).unwrap_or_default());
         if inline && deferred.slot == NIL {
-            stream.stage.push_user(iov.segments());
-            stream.stage.push_user(behind);
+            connection.stage.push_user(iov.segments());
+            connection.stage.push_user(behind);
         } else if inline {
-            let mut stage = std::mem::take(&mut stream.stage);
+            let mut stage = std::mem::take(&mut connection.stage);
             stage.push(self.slot(deferred.slot));
-            if let Some(stream) = self.stream(id) {
-                stream.stage = stage;
+            if let Some(connection) = self.connection(id) {
+                connection.stage = stage;
             }
         }
         self.engine.free_slot(deferred.slot);

@@ -123,14 +123,17 @@ impl<T: Transport> State<T> {
         self.pulse.look(&mut seen);
         for Seen { id, what } in seen.drain(..) {
             // One that was handled before may have ended others.
-            if !self.stream(id).is_some_and(|stream| stream.is_up()) {
+            if !self
+                .connection(id)
+                .is_some_and(|connection| connection.is_up())
+            {
                 continue;
             }
             if what.write {
                 self.flush(id);
             }
             if what.read {
-                self.read_stream(id);
+                self.read_connection(id);
             }
             (active, last) = (active + 1, id);
         }

@@ -12,8 +12,8 @@ use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::accept::{Request, reject, terms, write_message};
 use crate::addr::{Addr as _, Peers as _};
+use crate::connection::{Connection, Phase, Role};
 use crate::state::{State, token};
-use crate::stream::{Phase, Role, Stream};
 use crate::transport::{Origin, Transport};
 use crate::tunables::FIRST_RETRY;
 
@@ -168,39 +168,39 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// A connection of the engine with its stream, not up. `peer` is where the other side
+    /// A connection, the engine's part and the driver's, not up. `peer` is where the other side
     /// listens, with the context that `from` says.
-    pub(crate) fn open_stream(&mut self, ep: u32, from: Named, peer: T::Addr) -> Result<u32> {
+    pub(crate) fn open_connection(&mut self, ep: u32, from: Named, peer: T::Addr) -> Result<u32> {
         let name = peer.endpoint_of(from.context);
         let id = self
             .engine
             .open_conn(Self::conn_config(ep, from.addr, &name))?;
         let generation = self.next_generation();
         let is_rdm = self.ep(ep).is_some_and(|e| e.rdm.is_some());
-        let stream = Stream::new(ep, is_rdm, peer, from.context, generation);
-        self.put_stream(id, stream);
+        let connection = Connection::new(ep, is_rdm, peer, from.context, generation);
+        self.put_connection(id, connection);
         self.max_context = self.max_context.max(from.context);
         Ok(id)
     }
 
     fn connect_rdm(&mut self, ep: u32, peer: T::Addr, to: Named) -> Result<u32> {
-        let id = self.open_stream(ep, to, peer.clone())?;
+        let id = self.open_connection(ep, to, peer.clone())?;
         let deadline = clock::now() + self.tunables().timeout;
         let mut met = false;
         if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
             met = rdm.has_met(to.addr);
             rdm.peers.insert(peer, id);
         }
-        if let Some(stream) = self.stream(id) {
-            stream.deadline = Some(deadline);
-            stream.met = met;
+        if let Some(connection) = self.connection(id) {
+            connection.deadline = Some(deadline);
+            connection.met = met;
         }
         self.start_timer();
         match self.attempt(id) {
             // Nothing of it is known to the peer: the caller is told at once, even one that
             // injects and reads no queue.
             Err(error) if is_scarcity(error) => {
-                self.close_stream(id, error);
+                self.close_connection(id, error);
                 return Err(error);
             }
             Err(error) => self.not_reached(id, error),
@@ -209,7 +209,7 @@ impl<T: Transport> State<T> {
         Ok(id)
     }
 
-    /// Starts to connect a stream that waits.
+    /// Starts to connect one that waits.
     pub(crate) fn try_connect(&mut self, id: u32) {
         if let Err(error) = self.attempt(id) {
             self.not_reached(id, error);
@@ -217,9 +217,9 @@ impl<T: Transport> State<T> {
     }
 
     fn attempt(&mut self, id: u32) -> Result<()> {
-        let stream = self.stream(id).ok_or(Errno::ENOTCONN)?;
-        let (ep, peer) = (stream.ep, stream.peer.clone());
-        stream.retry = None;
+        let connection = self.connection(id).ok_or(Errno::ENOTCONN)?;
+        let (ep, peer) = (connection.ep, connection.peer.clone());
+        connection.retry = None;
         let state = self.ep(ep).ok_or(Errno::ENOTCONN)?;
         let bound = state.msg.bound.take();
         let from = match (bound, &state.rdm) {
@@ -229,8 +229,8 @@ impl<T: Transport> State<T> {
         };
         let (link, progress) = T::connect(&self.params, &peer, from)?;
         self.attach(id, link, Interest::WRITE)?;
-        if let Some(stream) = self.stream(id) {
-            stream.phase = Phase::Connecting;
+        if let Some(connection) = self.connection(id) {
+            connection.phase = Phase::Connecting;
         }
         if matches!(progress, Connect::Connected) {
             self.handle_handshake(id);
@@ -238,19 +238,19 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
-    /// Gives a stream its link, and epoll the link.
+    /// Gives a connection its link, and epoll the link.
     pub(crate) fn attach(&mut self, id: u32, link: T::Link, interest: Interest) -> Result<()> {
         let epoll = std::sync::Arc::clone(&self.epoll);
         let generation = self.next_generation();
-        let ep = self.stream(id).ok_or(Errno::ENOTCONN)?.ep;
+        let ep = self.connection(id).ok_or(Errno::ENOTCONN)?.ep;
         let dscp = self.ep(ep).and_then(|ep| ep.dscp);
         T::prepare(&self.params, &link, dscp)?;
-        let stream = self.stream(id).ok_or(Errno::ENOTCONN)?;
-        stream.generation = generation;
-        epoll.add(&link, token::stream(id, generation), interest)?;
-        stream.interest = interest;
-        stream.link = Some(std::sync::Arc::new(link));
-        (stream.mapped, stream.windows) = (false, Default::default());
+        let connection = self.connection(id).ok_or(Errno::ENOTCONN)?;
+        connection.generation = generation;
+        epoll.add(&link, token::connection(id, generation), interest)?;
+        connection.interest = interest;
+        connection.link = Some(std::sync::Arc::new(link));
+        (connection.mapped, connection.windows) = (false, Default::default());
         Ok(())
     }
 
@@ -277,18 +277,18 @@ impl<T: Transport> State<T> {
         };
         let order_of_addresses = peer.order(&rdm.addr);
         let (av, own, old) = (rdm.av, rdm.context, rdm.peers.get(&peer).copied());
-        let progress = match old.and_then(|id| self.stream(id)) {
+        let progress = match old.and_then(|id| self.connection(id)) {
             None => Progress::None,
-            Some(stream) => match stream.phase {
+            Some(connection) => match connection.phase {
                 Phase::Up => Progress::Up {
-                    pid: stream.peer_pid,
+                    pid: connection.peer_pid,
                 },
                 _ => Progress::Asking,
             },
         };
         let waiting = old
-            .and_then(|id| self.stream(id))
-            .is_some_and(|stream| matches!(stream.phase, Phase::Waiting));
+            .and_then(|id| self.connection(id))
+            .is_some_and(|connection| matches!(connection.phase, Phase::Waiting));
         let decision = match decide(progress, order_of_addresses, greeting.pid) {
             Decision::Refuse if waiting => Decision::AcceptInstead,
             decision => decision,
@@ -306,10 +306,10 @@ impl<T: Transport> State<T> {
         }
         if let (Decision::Replace, Some(old)) = (decision, old) {
             // The process that is gone may have sent more than was read. Its end is behind that,
-            // and closes the old stream.
+            // and closes the old one.
             self.forget_peer(old);
         }
-        let id = match self.open_stream(ep, from_peer, peer.clone()) {
+        let id = match self.open_connection(ep, from_peer, peer.clone()) {
             Ok(id) => id,
             Err(error) => {
                 log_warn!(T, EpCtrl, "{peer}: refused: {error}");
@@ -324,13 +324,13 @@ impl<T: Transport> State<T> {
             .and_then(|()| self.attach(id, link, Interest::READ));
         if let Err(error) = accepted {
             log_warn!(T, EpCtrl, "{peer}: could not be accepted: {error}");
-            return self.drop_stream(id, Errno::ECONNABORTED);
+            return self.drop_connection(id, Errno::ECONNABORTED);
         }
         self.go_up(id);
-        if let Some(stream) = self.stream(id) {
-            stream.peer_pid = Some(greeting.pid);
+        if let Some(connection) = self.connection(id) {
+            connection.peer_pid = Some(greeting.pid);
             if decision == Decision::Loopback {
-                stream.role = Role::Loopback;
+                connection.role = Role::Loopback;
             }
         }
         self.engine.conn_up(id, terms);
@@ -339,7 +339,7 @@ impl<T: Transport> State<T> {
         }
         if let (Decision::AcceptInstead, Some(old)) = (decision, old) {
             self.engine.move_deferred(old, id);
-            self.drop_stream(old, Errno::ECONNABORTED);
+            self.drop_connection(old, Errno::ECONNABORTED);
         }
         if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
             rdm.unreached.remove(&peer);
@@ -353,10 +353,10 @@ impl<T: Transport> State<T> {
 
     /// A connection of an RDM endpoint is gone: forget where it was noted.
     pub(crate) fn forget_peer(&mut self, id: u32) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let (ep, peer) = (stream.ep, stream.peer.clone());
+        let (ep, peer) = (connection.ep, connection.peer.clone());
         let Some(state) = self.ep(ep) else { return };
         for route in &mut state.routes {
             if *route == id {
@@ -424,7 +424,7 @@ impl<T: Transport> State<T> {
             }
             for (id, _) in connections {
                 match cleanup {
-                    true => self.close_stream(id, Errno::ECANCELED),
+                    true => self.close_connection(id, Errno::ECANCELED),
                     false => self.engine.set_source(id, FiAddr::NOTAVAIL),
                 }
             }
@@ -441,8 +441,8 @@ impl<T: Transport> State<T> {
         };
         let of_context = |context: u8| {
             let id = *rdm.peers.get(&peer.context(context)?)?;
-            let stream = self.streams.get(id as usize)?.as_ref()?;
-            (stream.context == context).then_some((id, context))
+            let connection = self.connections.get(id as usize)?.as_ref()?;
+            (connection.context == context).then_some((id, context))
         };
         (0..=self.max_context).filter_map(of_context).collect()
     }
@@ -451,22 +451,22 @@ impl<T: Transport> State<T> {
     /// Returns whether it will be repeated.
     pub(crate) fn retry_later(&mut self, id: u32) -> bool {
         let now = clock::now();
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return false;
         };
-        stream.await_nothing(now);
-        let Some(deadline) = stream.deadline else {
+        connection.await_nothing(now);
+        let Some(deadline) = connection.deadline else {
             return false;
         };
-        let pause = stream.retry_pause.unwrap_or(FIRST_RETRY);
-        if now + pause >= stream.until(deadline) {
+        let pause = connection.retry_pause.unwrap_or(FIRST_RETRY);
+        if now + pause >= connection.until(deadline) {
             return false;
         }
-        stream.link = None;
-        stream.phase = Phase::Waiting;
-        stream.interest = Interest::default();
-        stream.retry = Some(now + pause);
-        stream.retry_pause = Some(pause * 2);
+        connection.link = None;
+        connection.phase = Phase::Waiting;
+        connection.interest = Interest::default();
+        connection.retry = Some(now + pause);
+        connection.retry_pause = Some(pause * 2);
         self.start_timer();
         true
     }

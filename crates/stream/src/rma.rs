@@ -35,9 +35,9 @@ impl<T: Transport> State<T> {
             && buf.len() < state.calls.plain_write
             && buf.len() as u64 == to.len
             && let id = state.route(peer)
-            && let Some(Some(stream)) = self.streams.get(id as usize)
-            && !stream.mapped
-            && let Some(link) = &stream.link
+            && let Some(Some(connection)) = self.connections.get(id as usize)
+            && !connection.mapped
+            && let Some(link) = &connection.link
             && let Some(header) = self.engine.write_at_once(id, to)
             && link.send_short(&header, buf)
         {
@@ -103,10 +103,10 @@ impl<T: Transport> State<T> {
             self.have_reached(to.len);
             return true;
         }
-        let Some(Some(stream)) = self.streams.get(id as usize) else {
+        let Some(Some(connection)) = self.connections.get(id as usize) else {
             return false;
         };
-        let Some(link) = stream
+        let Some(link) = connection
             .link
             .as_ref()
             .filter(|link| link.takes_whole(buf.len()))
@@ -267,24 +267,24 @@ impl<T: Transport> State<T> {
             RmaPlan::Stage(staged) => staged,
             RmaPlan::Defer { slot } => return self.defer(id, payload, slot),
         };
-        let Some(Some(stream)) = self.streams.get_mut(id as usize) else {
+        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
             return Err(Errno::ENOTCONN);
         };
         let len = match staged.inline {
             true => payload.iter().map(|iov| iov.len() as usize).sum(),
             false => 0,
         };
-        if let Err(error) = stream.stage.reserve(MAX_HEADER + len) {
+        if let Err(error) = connection.stage.reserve(MAX_HEADER + len) {
             self.lost(id, error);
             // As for a message: reported once.
             return if silent { Err(error) } else { Ok(()) };
         }
-        stream
+        connection
             .stage
             .push(header.get(..staged.header_len).unwrap_or_default());
         if staged.inline {
             for iov in payload {
-                stream.stage.push_user(iov.segments());
+                connection.stage.push_user(iov.segments());
             }
         }
         self.write_out(id, staged.inline || small, more && !silent);
@@ -303,7 +303,10 @@ impl<T: Transport> State<T> {
 
     #[cold]
     fn log_refusal(&mut self, refusal: &Refusal) {
-        let Some(peer) = self.stream(refusal.conn).map(|stream| stream.peer.clone()) else {
+        let Some(peer) = self
+            .connection(refusal.conn)
+            .map(|connection| connection.peer.clone())
+        else {
             return;
         };
         let what = match refusal.kind {

@@ -230,14 +230,14 @@ impl<T: Transport> State<T> {
     ) -> core::result::Result<(), usize> {
         let Self {
             engine,
-            streams,
+            connections,
             scratch,
             ..
         } = self;
-        let Some(Some(stream)) = streams.get(id as usize) else {
+        let Some(Some(connection)) = connections.get(id as usize) else {
             return Err(0);
         };
-        let Some(link) = &stream.link else {
+        let Some(link) = &connection.link else {
             return Err(0);
         };
         let (tag, len) = (tag_of(kind), buf.len());
@@ -271,8 +271,8 @@ impl<T: Transport> State<T> {
         match written {
             Ok((written, all)) if written == all => {
                 let round = self.begin_burst();
-                if let Some(Some(stream)) = self.streams.get_mut(id as usize) {
-                    stream.round = round;
+                if let Some(Some(connection)) = self.connections.get_mut(id as usize) {
+                    connection.round = round;
                 }
                 Ok(())
             }
@@ -298,12 +298,14 @@ impl<T: Transport> State<T> {
             return false;
         }
         let Self {
-            engine, streams, ..
+            engine,
+            connections,
+            ..
         } = self;
-        let Some(Some(stream)) = streams.get_mut(id as usize) else {
+        let Some(Some(connection)) = connections.get_mut(id as usize) else {
             return false;
         };
-        let room = stream.stage.room();
+        let room = connection.stage.room();
         let enough = room.len() >= SEND_HEADER + buf.len();
         let (true, Some(header)) = (enough, room.first_chunk_mut()) else {
             return false;
@@ -319,9 +321,9 @@ impl<T: Transport> State<T> {
             return false;
         };
         let copied = room.get_mut(header_len..).map(|room| copy_in(room, buf));
-        stream.stage.grow(header_len + copied.unwrap_or(0));
+        connection.stage.grow(header_len + copied.unwrap_or(0));
         // A kernel that said no will say when.
-        if !stream.dirty && !stream.interest.write {
+        if !connection.dirty && !connection.interest.write {
             self.put_off(id);
         }
         true

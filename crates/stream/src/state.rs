@@ -1,4 +1,4 @@
-//! What a domain owns behind its lock: the engine, the streams, and how they make progress.
+//! What a domain owns behind its lock: the engine, the connections, and how they make progress.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use ripstop_types::{Errno, Result};
 use crate::accept::Accepting;
 use crate::av::Table;
 use crate::coll::GroupState;
+use crate::connection::Connection;
 use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::exposed::Exposed;
@@ -24,7 +25,6 @@ use crate::pulse::{Pulse, Seen, looks};
 use crate::slots::Slots;
 use crate::small::SCRATCH;
 use crate::stage::STAGE;
-use crate::stream::Stream;
 use crate::transport::{Link as _, Transport};
 use crate::triggered::Works;
 use crate::tunables::Tunables;
@@ -54,7 +54,7 @@ pub(crate) mod token {
     pub(crate) const WORK: u64 = 5 << 56;
     pub(crate) const KIND: u64 = 0xff << 56;
 
-    pub(crate) const fn stream(id: u32, generation: u32) -> u64 {
+    pub(crate) const fn connection(id: u32, generation: u32) -> u64 {
         STREAM | (((generation & 0xff_ffff) as u64) << 32) | id as u64
     }
 }
@@ -63,7 +63,7 @@ pub(crate) mod token {
 #[derive(Debug)]
 pub(crate) struct State<T: Transport> {
     pub(crate) engine: Engine<UserBuf>,
-    pub(crate) streams: Vec<Option<Stream<T>>>,
+    pub(crate) connections: Vec<Option<Connection<T>>>,
     pub(crate) eps: Vec<Option<EpState<T>>>,
     pub(crate) avs: Vec<Option<Table<T>>>,
     pub(crate) accepting: HashMap<u32, Accepting<T>>,
@@ -82,11 +82,11 @@ pub(crate) struct State<T: Transport> {
     pub(crate) staging: Box<[u8]>,
     /// Where a small message is put together.
     pub(crate) scratch: Box<[u8; SCRATCH]>,
-    /// Streams with staged bytes that were not written at once.
+    /// Connections with staged bytes that were not written at once.
     dirty: Vec<u32>,
     /// Something was sent since the last progress.
     pub(crate) burst: bool,
-    /// Counts the bursts; see [`Stream::round`].
+    /// Counts the bursts; see [`Connection::round`].
     pub(crate) round: u32,
     /// When the burst began, in ticks.
     since: u32,
@@ -103,7 +103,7 @@ pub(crate) struct State<T: Transport> {
     /// A bell was taken away.
     pub(crate) rung: bool,
     generation: u32,
-    /// Streams that have ended, and are closed once all others were looked at.
+    /// Connections that have ended, and are closed once all others were looked at.
     pub(crate) ending: Vec<Ending>,
     /// The highest context of a peer that any connection was with.
     pub(crate) max_context: u8,
@@ -117,7 +117,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) withdrawn: Vec<(u32, Grant)>,
     /// How long a peer that is connected may take to begin its part of a handshake.
     pub(crate) answer: Duration,
-    /// The stream that was last asked whether all is applied.
+    /// The connection that was last asked whether all is applied.
     pub(crate) told: usize,
     /// Bytes that may be read and written past the stream until progress is made.
     pub(crate) reached: u32,
@@ -142,7 +142,7 @@ impl<T: Transport> State<T> {
                 kept_total: tunables.kept_total,
                 ask_first: READ as u64,
             }),
-            streams: Vec::new(),
+            connections: Vec::new(),
             eps: Vec::new(),
             avs: Vec::new(),
             accepting: HashMap::new(),
@@ -190,8 +190,8 @@ impl<T: Transport> State<T> {
     }
 
     #[inline]
-    pub(crate) fn stream(&mut self, id: u32) -> Option<&mut Stream<T>> {
-        self.streams.get_mut(id as usize)?.as_mut()
+    pub(crate) fn connection(&mut self, id: u32) -> Option<&mut Connection<T>> {
+        self.connections.get_mut(id as usize)?.as_mut()
     }
 
     #[inline]
@@ -199,8 +199,8 @@ impl<T: Transport> State<T> {
         self.eps.get_mut(id as usize)?.as_mut()
     }
 
-    pub(crate) fn put_stream(&mut self, id: u32, stream: Stream<T>) {
-        put(&mut self.streams, id, stream);
+    pub(crate) fn put_connection(&mut self, id: u32, connection: Connection<T>) {
+        put(&mut self.connections, id, connection);
     }
 
     pub(crate) fn next_generation(&mut self) -> u32 {
@@ -209,8 +209,8 @@ impl<T: Transport> State<T> {
     }
 
     /// Whether there is or was any connection.
-    pub(crate) const fn has_streams(&self) -> bool {
-        !self.streams.is_empty()
+    pub(crate) const fn has_connections(&self) -> bool {
+        !self.connections.is_empty()
     }
 
     /// Makes sure deadlines are looked at.
@@ -220,8 +220,8 @@ impl<T: Transport> State<T> {
 
     /// There are no deadlines; connections that have to be watched are looked at now and then.
     pub(crate) fn slow_timer(&mut self) {
-        let up = |stream: &Stream<T>| stream.is_up();
-        let watched = T::Link::WATCHES && self.streams.iter().flatten().any(up);
+        let up = |connection: &Connection<T>| connection.is_up();
+        let watched = T::Link::WATCHES && self.connections.iter().flatten().any(up);
         self.set_timer(if watched { WATCH } else { Duration::ZERO });
     }
 
@@ -244,20 +244,20 @@ impl<T: Transport> State<T> {
         self.timer.drain();
     }
 
-    pub(crate) fn handle_stream(&mut self, id: u32, event: ripstop_os::Event) {
-        let Some(stream) = self.stream(id) else {
+    pub(crate) fn handle_connection(&mut self, id: u32, event: ripstop_os::Event) {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        if !stream.is_up() {
+        if !connection.is_up() {
             self.handle_handshake(id);
             self.after();
             return;
         }
         if looks::<T>()
-            && let Some(link) = stream.link.as_ref()
+            && let Some(link) = connection.link.as_ref()
         {
-            link.heard(&mut stream.windows);
-            stream.mapped = T::Link::MAPS && T::Link::has_mapped(&stream.windows);
+            link.heard(&mut connection.windows);
+            connection.mapped = T::Link::MAPS && T::Link::has_mapped(&connection.windows);
             let asked = link.take_asked();
             self.rung = true;
             self.leave_ended(id);
@@ -269,13 +269,13 @@ impl<T: Transport> State<T> {
             self.flush(id);
         }
         if event.readable() || event.error() || event.hangup() {
-            self.read_stream(id);
+            self.read_connection(id);
         }
     }
 
-    /// Reads a stream until it has no more, for a bounded time. Returns whether there was
+    /// Reads a connection until it has no more, for a bounded time. Returns whether there was
     /// anything.
-    pub(crate) fn read_stream(&mut self, id: u32) -> bool {
+    pub(crate) fn read_connection(&mut self, id: u32) -> bool {
         let mut any = false;
         // Bounded, so that one busy peer does not keep the others waiting.
         for _ in 0..64 {
@@ -301,15 +301,15 @@ impl<T: Transport> State<T> {
         use ripstop_engine::stream::RxWant;
         let Self {
             engine,
-            streams,
+            connections,
             staging,
             slots,
             ..
         } = self;
-        let Some(Some(stream)) = streams.get(id as usize) else {
+        let Some(Some(connection)) = connections.get(id as usize) else {
             return Err(Errno::EAGAIN);
         };
-        let Some(link) = &stream.link else {
+        let Some(link) = &connection.link else {
             return Err(Errno::EAGAIN);
         };
         let (placed, read) = match engine.rx_want(id) {
@@ -367,7 +367,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Hands bytes of the stream to the engine and its payload to memory. Returns whether all
-    /// were taken; else the rest is kept and the stream is not read until the engine says so.
+    /// were taken; else the rest is kept and the connection is not read until the engine says so.
     pub(crate) fn consume(&mut self, id: u32, bytes: &[u8]) -> Result<bool> {
         use ripstop_engine::stream::RxWant;
         let mut rest = bytes;
@@ -428,21 +428,21 @@ impl<T: Transport> State<T> {
 
     #[cold]
     fn note_partial(&mut self, id: u32) {
-        if let Some(stream) = self.stream(id) {
-            stream.partial_since = Some(ripstop_os::clock::now());
+        if let Some(connection) = self.connection(id) {
+            connection.partial_since = Some(ripstop_os::clock::now());
         }
         self.start_timer();
     }
 
-    /// Stops reading a stream until [`Engine::pop_resumed`] names it.
+    /// Stops reading a connection until [`Engine::pop_resumed`] names it.
     #[cold]
     fn stall(&mut self, id: u32, rest: &[u8]) {
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
         let mut leftover = rest.to_vec();
-        leftover.append(&mut stream.leftover);
-        stream.leftover = leftover;
+        leftover.append(&mut connection.leftover);
+        connection.leftover = leftover;
         if self.engine.rx_full(id).is_some() {
             self.note_full(id);
         }
@@ -498,40 +498,40 @@ impl<T: Transport> State<T> {
         if !self.engine.rx_retry(id) {
             return;
         }
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let leftover = std::mem::take(&mut stream.leftover);
-        stream.full = None;
+        let leftover = std::mem::take(&mut connection.leftover);
+        connection.full = None;
         match self.consume(id, &leftover) {
             Ok(true) => {
                 self.watch(id, |interest| interest.read = true);
-                self.read_stream(id);
+                self.read_connection(id);
             }
             Ok(false) => {}
             Err(error) => self.protocol_error(id, error),
         }
     }
 
-    /// Changes what epoll watches of a stream.
+    /// Changes what epoll watches of a connection.
     pub(crate) fn watch(&mut self, id: u32, change: impl FnOnce(&mut Interest)) {
         let epoll = Arc::clone(&self.epoll);
-        let Some(stream) = self.stream(id) else {
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        let mut interest = stream.interest;
+        let mut interest = connection.interest;
         change(&mut interest);
-        if interest == stream.interest {
+        if interest == connection.interest {
             return;
         }
-        stream.interest = interest;
-        if looks::<T>() && stream.is_up() {
+        connection.interest = interest;
+        if looks::<T>() && connection.is_up() {
             return self.pulse.modify(id, interest);
         }
-        let generation = stream.generation;
-        let failed = match &stream.link {
+        let generation = connection.generation;
+        let failed = match &connection.link {
             Some(link) => epoll
-                .modify(link, token::stream(id, generation), interest)
+                .modify(link, token::connection(id, generation), interest)
                 .err(),
             None => None,
         };
@@ -540,13 +540,13 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Puts off the writing of a stream's staged bytes to the next progress.
+    /// Puts off the writing of a connection's staged bytes to the next progress.
     #[inline]
     pub(crate) fn put_off(&mut self, id: u32) {
-        if let Some(Some(stream)) = self.streams.get_mut(id as usize)
-            && !stream.dirty
+        if let Some(Some(connection)) = self.connections.get_mut(id as usize)
+            && !connection.dirty
         {
-            stream.dirty = true;
+            connection.dirty = true;
             self.dirty.push(id);
             self.hot.hold();
         }
@@ -563,13 +563,15 @@ impl<T: Transport> State<T> {
         self.round
     }
 
-    /// Whether the next message by a stream is put off behind one that was sent by the same stream
-    /// in this burst, if it is small. The first by each stream is not: what a program sends to its
-    /// neighbours before it goes on computing is under way.
+    /// Whether a small message is put off behind another that the same connection sent in this
+    /// burst. The first of each connection is not: what a program sends to its neighbours before it
+    /// goes on computing is under way.
     #[inline(always)]
     pub(crate) fn in_burst(&mut self, id: u32) -> bool {
         let round = self.round;
-        let follows = self.stream(id).is_some_and(|stream| stream.round == round);
+        let follows = self
+            .connection(id)
+            .is_some_and(|connection| connection.round == round);
         self.burst && follows && self.burst_goes_on()
     }
 
@@ -593,10 +595,10 @@ impl<T: Transport> State<T> {
 
     pub(crate) fn flush_dirty(&mut self) {
         while let Some(id) = self.dirty.pop() {
-            if let Some(stream) = self.stream(id) {
-                stream.dirty = false;
-                if std::mem::take(&mut stream.held)
-                    && let Some(link) = &stream.link
+            if let Some(connection) = self.connection(id) {
+                connection.dirty = false;
+                if std::mem::take(&mut connection.held)
+                    && let Some(link) = &connection.link
                 {
                     link.push();
                 }
@@ -611,26 +613,27 @@ impl<T: Transport> State<T> {
         !self.dirty.is_empty()
     }
 
-    /// Writes what a stream has, as far as the kernel takes it.
+    /// Writes what a connection has, as far as the kernel takes it.
     #[inline]
     pub(crate) fn flush(&mut self, id: u32) {
         loop {
             let Self {
                 engine,
-                streams,
+                connections,
                 slots,
                 ..
             } = self;
-            let (Some(conn), Some(Some(stream))) = (engine.conn(id), streams.get_mut(id as usize))
+            let (Some(conn), Some(Some(connection))) =
+                (engine.conn(id), connections.get_mut(id as usize))
             else {
                 return;
             };
-            let Some(link) = &stream.link else { return };
-            if !stream.is_up() || stream.write_ended {
+            let Some(link) = &connection.link else { return };
+            if !connection.is_up() || connection.write_ended {
                 return;
             }
             if !conn.has_output() {
-                let waits = stream.interest.write;
+                let waits = connection.interest.write;
                 if conn.has_deferred() && self.replay(id) {
                     continue;
                 }
@@ -640,16 +643,16 @@ impl<T: Transport> State<T> {
                 return;
             }
             let written = if conn.only_staged() {
-                link.send(stream.stage.bytes())
+                link.send(connection.stage.bytes())
             } else {
-                crate::place::write(&**link, engine, id, stream.stage.bytes(), slots)
+                crate::place::write(&**link, engine, id, connection.stage.bytes(), slots)
             };
             match written {
                 Ok(count) => {
                     let staged = engine.sent(id, count);
-                    stream.stage.advance(staged);
+                    connection.stage.advance(staged);
                     if engine.conn(id).is_some_and(|conn| conn.is_flushed())
-                        && !stream.interest.write
+                        && !connection.interest.write
                     {
                         return;
                     }
@@ -675,7 +678,11 @@ impl<T: Transport> State<T> {
     #[cold]
     fn await_no_room(&mut self, id: u32) {
         let flushed = self.engine.conn(id).is_some_and(|conn| !conn.has_output());
-        if flushed && self.stream(id).is_some_and(|stream| stream.is_up()) {
+        if flushed
+            && self
+                .connection(id)
+                .is_some_and(|connection| connection.is_up())
+        {
             self.watch(id, |interest| interest.write = false);
         }
     }

@@ -9,7 +9,7 @@ use crate::domain::{Domain, Mode};
 use crate::transport::Transport;
 
 /// A shared transmit context. What endpoints share here is the domain's
-/// own: its streams are written by whoever makes progress. Each endpoint keeps its own bound
+/// own: its connections are written by whoever makes progress. Each endpoint keeps its own bound
 /// on unfinished sends.
 #[derive(Debug)]
 pub struct SharedTx<T: Transport, K: Mode> {

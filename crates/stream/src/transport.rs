@@ -164,18 +164,18 @@ pub enum Origin<T: Transport> {
 /// Why a handshake came to nothing.
 #[derive(Debug)]
 pub enum Broken {
-    /// The stream ended.
+    /// The byte stream ended.
     Ended,
     /// The message is not one.
     Wrong(WireError),
-    /// The stream failed.
+    /// The byte stream failed.
     Failed(Errno),
 }
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ended => f.write_str("the stream ended in the handshake"),
+            Self::Ended => f.write_str("the connection ended in the handshake"),
             Self::Wrong(error) => fmt::Display::fmt(error, f),
             Self::Failed(error) => fmt::Display::fmt(error, f),
         }

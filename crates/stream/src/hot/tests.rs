@@ -65,7 +65,7 @@ fn polls_for_room_ask_epoll_and_the_clock_less_often() {
     assert!(reads_until_due(&mut hot) >= POLL_EVERY, "it is over");
 }
 
-/// A read in vain of the stream that is first, as of [`State::read_quick`] and
+/// A read in vain of the connection that is first, as of [`State::read_quick`] and
 /// [`State::progress_all`]; `false` where all are polled in place of that.
 fn in_vain(hot: &mut Plain) -> bool {
     if hot.quick > 1 {
@@ -142,7 +142,7 @@ fn step() -> impl Strategy<Value = Step> {
 enum Read {
     InVain,
     Finds,
-    /// What is next of the streams is a header, or is not.
+    /// What is next of the connections is a header, or is not.
     Plain(bool),
     Hold,
     Release,

@@ -1,4 +1,5 @@
-//! One TCP stream as the driver knows it; its protocol state is the engine's connection.
+//! One connection as the driver knows it: its link, what waits to be written, its deadlines. Its
+//! protocol state is the engine's [`Conn`](ripstop_engine::stream::Conn) of the same id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::transport::{Link, Transport};
 /// fails.
 pub(crate) const BACK: Duration = Duration::from_secs(1);
 
-/// How far a stream has come.
+/// How far a connection has come.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// There is no link: a refused attempt waits to be repeated, or for the peer to connect.
@@ -26,7 +27,7 @@ pub(crate) enum Phase {
     Up,
 }
 
-/// Which way a stream is used.
+/// Which way a connection is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Both ways.
@@ -36,10 +37,10 @@ pub(crate) enum Role {
 }
 
 #[derive(Debug)]
-pub(crate) struct Stream<T: Transport> {
-    /// Shared with the short list of streams that are read first.
+pub(crate) struct Connection<T: Transport> {
+    /// Shared with the short list of connections that are read first.
     pub(crate) link: Option<Arc<T::Link>>,
-    /// Tells events of this stream from those of an earlier one with the same id.
+    /// Tells events of this connection from those of an earlier one with the same id.
     pub(crate) generation: u32,
     pub(crate) phase: Phase,
     pub(crate) role: Role,
@@ -59,7 +60,7 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) mapped: bool,
     /// Those regions.
     pub(crate) windows: <T::Link as Link>::Windows,
-    /// In the list of streams with staged or held bytes.
+    /// In the list of connections with staged or held bytes.
     pub(crate) dirty: bool,
     /// The kernel holds bytes of it back until [`Link::push`].
     pub(crate) held: bool,
@@ -93,7 +94,7 @@ pub(crate) struct Stream<T: Transport> {
     pub(crate) forsaken: Option<Duration>,
 }
 
-impl<T: Transport> Stream<T> {
+impl<T: Transport> Connection<T> {
     pub(crate) fn new(ep: u32, is_rdm: bool, peer: T::Addr, context: u8, generation: u32) -> Self {
         Self {
             link: None,
