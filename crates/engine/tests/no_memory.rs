@@ -45,7 +45,7 @@ impl Drop for RunOut {
 }
 
 const LIMITS: Limits = Limits {
-    stage: 64 << 10,
+    tx_buffer: 64 << 10,
     inline: 64,
     rendezvous: 1 << 20,
     kept_bytes: 1 << 20,
@@ -204,7 +204,7 @@ impl Member {
             if let CollAction::Send { ep, to, send } = action {
                 let mut bytes = [0; MAX_HEADER];
                 let staged = match self.engine.post_coll(self.conn, &send, &mut bytes) {
-                    Ok(CollPlan::Stage(staged)) => staged,
+                    Ok(CollPlan::Append(staged)) => staged,
                     Ok(CollPlan::Defer) => panic!("it waits for its turn"),
                     Err(error) => {
                         assert_eq!(error, Errno::ENOMEM);
@@ -223,12 +223,12 @@ impl Member {
 
     /// Writes everything there is.
     fn flush(&mut self) {
-        let mut chunks = [Chunk::Stage(0); 32];
+        let mut chunks = [Chunk::TxBuffer(0); 32];
         loop {
             let count = self.engine.transmit(self.conn, &mut chunks);
             let len = |chunk: &Chunk<Mem>| match chunk {
                 Chunk::Control(bytes, skip) => bytes.len() - usize::from(*skip),
-                Chunk::Stage(len) | Chunk::User(_, _, len) | Chunk::Kept(_, _, len) => *len,
+                Chunk::TxBuffer(len) | Chunk::User(_, _, len) | Chunk::Kept(_, _, len) => *len,
             };
             let whole: usize = chunks[..count].iter().map(len).sum();
             if whole == 0 {

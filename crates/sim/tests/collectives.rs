@@ -20,7 +20,7 @@ use ripstop_wire::xnet::base::MAX_HEADER;
 use ripstop_wire::xnet::cm::Extensions;
 
 const LIMITS: Limits = Limits {
-    stage: 2048,
+    tx_buffer: 2048,
     inline: 256,
     rendezvous: 1 << 20,
     kept_bytes: 4 << 20,
@@ -151,7 +151,7 @@ impl Node {
                     let mut header = [0; MAX_HEADER];
                     match self.engine.post_coll(conn, &send, &mut header).unwrap() {
                         CollPlan::Defer => {}
-                        CollPlan::Stage(staged) => {
+                        CollPlan::Append(staged) => {
                             let payload = match staged.inline {
                                 true => self.payload(&send.iov, send.kept, send.len()),
                                 false => Vec::new(),
@@ -265,14 +265,14 @@ impl Node {
                     _ => return any,
                 }
             }
-            let mut chunks = [Chunk::Stage(0); 8];
+            let mut chunks = [Chunk::TxBuffer(0); 8];
             let count = self.engine.transmit(conn, &mut chunks);
             let mut bytes = Vec::new();
             let mut staged = 0;
             for chunk in &chunks[..count] {
                 match chunk {
                     Chunk::Control(control, skip) => bytes.extend(&control[usize::from(*skip)..]),
-                    Chunk::Stage(len) => {
+                    Chunk::TxBuffer(len) => {
                         bytes.extend(&self.links[index].stage[staged..staged + len]);
                         staged += len;
                     }

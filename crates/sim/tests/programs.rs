@@ -295,9 +295,9 @@ fn node() -> impl Strategy<Value = NodeConfig> {
         prop_oneof![Just(0u64), Just(60), Just(100_000)],
     )
         .prop_map(
-            |(stage, inline, rendezvous, kept_bytes, kept_messages, kept_total, ask_first)| {
+            |(tx_buffer, inline, rendezvous, kept_bytes, kept_messages, kept_total, ask_first)| {
                 Limits {
-                    stage,
+                    tx_buffer,
                     inline,
                     rendezvous,
                     kept_bytes,

@@ -19,7 +19,7 @@ impl<T: Transport> State<T> {
         let Self {
             engine,
             hot,
-            staging,
+            rx_buffer,
             waiters,
             ..
         } = self;
@@ -33,7 +33,7 @@ impl<T: Transport> State<T> {
             let small = engine.rx_alone(id, alone.words(), alone.len())?;
             take_alone(engine, id, cq, small, alone)?
         } else {
-            let bytes = staging.get(..found.cast_unsigned())?;
+            let bytes = rx_buffer.get(..found.cast_unsigned())?;
             let (words, _) = bytes.as_chunks::<8>();
             let small = engine.rx_alone(id, *words.first_chunk()?, bytes.len())?;
             take_alone(engine, id, cq, small, bytes)?

@@ -11,9 +11,9 @@ use ripstop_types::{
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs};
 
 use crate::rma::level;
-use crate::stage::STAGE;
 use crate::state::{EpState, State};
 use crate::transport::Transport;
+use crate::tx_buffer::TX_BUFFER;
 
 impl<T: Transport> State<T> {
     /// Posts an atomic, for deferred work if its id is given.
@@ -210,10 +210,10 @@ impl<T: Transport> State<T> {
 
 impl<T: Transport> EpState<T> {
     /// Whether operands of so many bytes, and as many to compare with, are copied by the call that
-    /// posts them: each up to the longest inject, and both as far as the staging buffer has room.
+    /// posts them: each up to the longest inject, and both as far as the transmit buffer has room.
     pub(crate) const fn injects(&self, operand: u64, compare: u64) -> bool {
         let most = self.inject_atomic as u64;
-        let room = (STAGE - MAX_HEADER) as u64;
+        let room = (TX_BUFFER - MAX_HEADER) as u64;
         operand <= most && compare <= most && operand.saturating_add(compare) <= room
     }
 }

@@ -281,14 +281,14 @@ impl<T: Transport> State<T> {
         }
         let mut header = [0; MAX_HEADER];
         let plan = self.engine.post_coll(id, send, &mut header)?;
-        let CollPlan::Stage(staged) = plan else {
+        let CollPlan::Append(buffered) = plan else {
             // Its turn may have come already.
             self.engine.flush_later(id);
             return Ok(());
         };
-        let header = header.get(..staged.header_len).unwrap_or_default();
-        let payload = if staged.inline { send.len() } else { 0 };
-        if let Err(error) = self.stage_coll(id, header, payload, &send.iov, send.kept) {
+        let header = header.get(..buffered.header_len).unwrap_or_default();
+        let payload = if buffered.inline { send.len() } else { 0 };
+        if let Err(error) = self.append_coll(id, header, payload, &send.iov, send.kept) {
             // It is queued: the end of the connection tells the operation.
             self.engine.give_up(id, error);
             return Ok(());
@@ -302,8 +302,8 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
-    /// Puts a header and its payload, if that is copied, into the staging buffer.
-    pub(crate) fn stage_coll(
+    /// Puts a header and its payload, if that is copied, into the transmit buffer.
+    pub(crate) fn append_coll(
         &mut self,
         id: u32,
         header: &[u8],
@@ -315,18 +315,18 @@ impl<T: Transport> State<T> {
             return Err(Errno::ENOTCONN);
         };
         let len = payload as usize;
-        connection.stage.reserve(MAX_HEADER + len)?;
-        connection.stage.push(header);
+        connection.tx_buffer.reserve(MAX_HEADER + len)?;
+        connection.tx_buffer.push(header);
         if payload == 0 {
             return Ok(());
         }
         match kept {
-            None => connection.stage.push_user(iov.segments()),
+            None => connection.tx_buffer.push_user(iov.segments()),
             Some((slot, at)) => {
                 let memory = self.slots.get(slot);
                 let at = at as usize;
                 connection
-                    .stage
+                    .tx_buffer
                     .push(memory.get(at..at + len).ok_or(Errno::ENOMEM)?);
             }
         }

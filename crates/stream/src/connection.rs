@@ -7,8 +7,8 @@ use std::time::Duration;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::Interest;
 
-use crate::stage::Stage;
 use crate::transport::{Link, Transport};
+use crate::tx_buffer::TxBuffer;
 
 /// How long a peer whose connection has ended may take to listen again before what only it can do
 /// fails.
@@ -51,7 +51,7 @@ pub(crate) struct Connection<T: Transport> {
     pub(crate) context: u8,
     /// The process at the other end, once it has said so.
     pub(crate) peer_pid: Option<u32>,
-    pub(crate) stage: Stage,
+    pub(crate) tx_buffer: TxBuffer,
     /// Bytes read that the engine could not take yet.
     pub(crate) leftover: Vec<u8>,
     /// The burst in which it sent its last message.
@@ -60,7 +60,7 @@ pub(crate) struct Connection<T: Transport> {
     pub(crate) mapped: bool,
     /// Those regions.
     pub(crate) windows: <T::Link as Link>::Windows,
-    /// In the list of connections with staged or held bytes.
+    /// In the list of connections with bytes that wait to be written, or are held.
     pub(crate) dirty: bool,
     /// The kernel holds bytes of it back until [`Link::push`].
     pub(crate) held: bool,
@@ -106,7 +106,7 @@ impl<T: Transport> Connection<T> {
             peer,
             context,
             peer_pid: None,
-            stage: Stage::default(),
+            tx_buffer: TxBuffer::default(),
             leftover: Vec::new(),
             round: 0,
             mapped: false,

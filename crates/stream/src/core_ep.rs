@@ -293,7 +293,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
 }
 
 impl<T: Transport> State<T> {
-    /// Writes what is staged, so that injected messages are not lost with the endpoint.
+    /// Writes what waits, so that injected messages are not lost with the endpoint.
     pub(crate) fn drain(&mut self, ep: u32) {
         let end = ripstop_os::clock::now() + LINGER;
         self.flush_dirty();
@@ -304,7 +304,7 @@ impl<T: Transport> State<T> {
                 let waits = self
                     .engine
                     .conn(id)
-                    .is_some_and(|conn| conn.is_up() && conn.staged() > 0);
+                    .is_some_and(|conn| conn.is_up() && conn.buffered() > 0);
                 if !waits || ripstop_os::clock::now() >= end {
                     break;
                 }
@@ -322,7 +322,7 @@ impl<T: Transport> State<T> {
                 .connection(*id)
                 .and_then(|connection| connection.link.clone());
             if let Some(link) = link {
-                link.settle(end, &mut self.staging);
+                link.settle(end, &mut self.rx_buffer);
             }
         }
     }

@@ -57,12 +57,12 @@ pub(crate) struct Hot<L> {
     /// Their ids.
     pub(crate) ids: [u32; HOT],
     /// Whether their next bytes are a header, and they are not stalled: they can be read to the
-    /// staging area.
+    /// receive buffer.
     plain: [bool; HOT],
     /// Whether it is the second one's turn. What was active stays first until it has nothing.
     pub(crate) turn: bool,
     /// One more than the reads in vain until the next poll, while all connections are plain and
-    /// nothing staged waits to be written; else 1.
+    /// nothing waits to be written; else 1.
     quick: u32,
     /// Reads in vain until the next poll that are not in `quick`.
     left: u32,
@@ -86,7 +86,7 @@ pub(crate) struct Hot<L> {
 }
 
 /// What a quick read has found, for [`State::handle_found`]: this many bytes at the front of the
-/// staging area; or [`READY`]; or [`NOTHING`]; or, below, an error with its sign changed.
+/// receive buffer; or [`READY`]; or [`NOTHING`]; or, below, an error with its sign changed.
 pub(crate) type Found = isize;
 
 /// There is something that was not read yet, on a link that gathers.
@@ -268,7 +268,7 @@ impl<L> Hot<L> {
 }
 
 impl<T: Transport> State<T> {
-    /// Makes progress without waiting: writes what is staged, reads what has arrived.
+    /// Makes progress without waiting: writes what waits, reads what has arrived.
     #[inline(never)]
     pub(crate) fn progress(&mut self) {
         match self.read_quick() {
@@ -293,7 +293,7 @@ impl<T: Transport> State<T> {
         let found = match T::Link::GATHERS {
             true if link.is_ready() => READY,
             true => NOTHING,
-            false => match link.recv_once(&mut self.staging) {
+            false => match link.recv_once(&mut self.rx_buffer) {
                 Err(Errno::EAGAIN) => NOTHING,
                 outcome => Self::found_by(outcome),
             },
@@ -330,7 +330,7 @@ impl<T: Transport> State<T> {
         if T::Link::GATHERS && found == READY {
             let link = &self.hot.sockets[usize::from(self.hot.turn)];
             found = match link {
-                Some(link) => Self::found_by(link.recv_once(&mut self.staging)),
+                Some(link) => Self::found_by(link.recv_once(&mut self.rx_buffer)),
                 None => NOTHING,
             };
         }
@@ -525,15 +525,15 @@ impl<T: Transport> State<T> {
         self.release_hot();
     }
 
-    /// Handles bytes of the stream that is first, at the front of the staging area.
+    /// Handles bytes of the stream that is first, at the front of the receive buffer.
     #[inline(always)]
     fn handle_hot(&mut self, count: usize) {
         let Some(id) = self.hot.first() else {
             return;
         };
-        let bytes = self.staging.get(..count).unwrap_or_default();
+        let bytes = self.rx_buffer.get(..count).unwrap_or_default();
         let taken = take_whole(&mut self.engine, id, bytes);
-        if taken != count || count == self.staging.len() {
+        if taken != count || count == self.rx_buffer.len() {
             self.handle_more(id, taken, count);
         }
         // Whole messages leave the engine quiet.
@@ -545,7 +545,7 @@ impl<T: Transport> State<T> {
     /// Goes on with a read of `count` bytes of which a message has taken the first `taken`.
     #[inline(never)]
     fn handle_more(&mut self, id: u32, taken: usize, count: usize) {
-        let bytes = self.staging.get(taken..count).unwrap_or_default();
+        let bytes = self.rx_buffer.get(taken..count).unwrap_or_default();
         let rest = match taken {
             0 => count,
             _ => consume_whole(&mut self.engine, id, bytes),
@@ -556,18 +556,18 @@ impl<T: Transport> State<T> {
         };
         if rest > 0 {
             self.handle_rest(id, count - rest, count);
-        } else if count == self.staging.len() {
+        } else if count == self.rx_buffer.len() {
             self.read_connection(id);
         }
     }
 
     /// Takes plain writes, messages between them, and one whose rest the link has at hand, from
-    /// the last `rest` of `count` bytes in the staging area. Returns how many are left.
+    /// the last `rest` of `count` bytes in the receive buffer. Returns how many are left.
     pub(crate) fn handle_gathered(&mut self, id: u32, count: usize, mut rest: usize) -> usize {
         let Self {
             engine,
             connections,
-            staging,
+            rx_buffer,
             hot,
             ..
         } = self;
@@ -577,9 +577,9 @@ impl<T: Transport> State<T> {
         let Some(link) = &connection.link else {
             return rest;
         };
-        // What is at hand follows the last byte in the staging area.
+        // What is at hand follows the last byte in the receive buffer.
         let more = link.at_hand();
-        while let Some(bytes) = staging.get(count - rest..count) {
+        while let Some(bytes) = rx_buffer.get(count - rest..count) {
             let (whole, stored) = match engine.rx_write(id, bytes, more) {
                 Some(whole) => (whole, true),
                 None => match engine.rx_at_hand(id, bytes, more) {
@@ -607,13 +607,13 @@ impl<T: Transport> State<T> {
         rest
     }
 
-    /// Handles what is left of a read: the staging area from `from` to `to`.
+    /// Handles what is left of a read: the receive buffer from `from` to `to`.
     #[inline(never)]
     fn handle_rest(&mut self, id: u32, from: usize, to: usize) {
-        let staging = std::mem::take(&mut self.staging);
-        let done = self.consume(id, &staging[from..to]);
-        let full = to == staging.len();
-        self.staging = staging;
+        let rx_buffer = std::mem::take(&mut self.rx_buffer);
+        let done = self.consume(id, &rx_buffer[from..to]);
+        let full = to == rx_buffer.len();
+        self.rx_buffer = rx_buffer;
         match done {
             Ok(true) => {
                 if full || !self.engine.rx_in_header(id) {

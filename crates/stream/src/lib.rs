@@ -55,13 +55,13 @@ mod scalable;
 mod slots;
 mod small;
 mod srx;
-mod stage;
 mod state;
 mod stx;
 mod table;
 mod transport;
 mod triggered;
 mod tunables;
+mod tx_buffer;
 mod wait;
 mod waiters;
 

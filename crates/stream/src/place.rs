@@ -36,14 +36,14 @@ fn pieces(segments: &[UserBuf], at: u64, len: u64) -> impl Iterator<Item = UserB
     })
 }
 
-/// Reads a payload into user memory and what follows into `staging`. Returns the bytes that
+/// Reads a payload into user memory and what follows into `rx_buffer`. Returns the bytes that
 /// are payload, and all.
 pub(crate) fn read_user(
     link: &impl Link,
     iov: &Iov<UserBuf>,
     at: u64,
     len: u64,
-    staging: &mut [u8],
+    rx_buffer: &mut [u8],
 ) -> Result<(usize, usize)> {
     let mut vecs = [const { IoVecMut::EMPTY }; IOV_LIMIT + 1];
     let mut count = 0;
@@ -51,7 +51,7 @@ pub(crate) fn read_user(
         *vec = IoVecMut::from_user(piece);
         count += 1;
     }
-    vecs[count] = IoVecMut::from_slice(staging);
+    vecs[count] = IoVecMut::from_slice(rx_buffer);
     split(link.recvv(&mut vecs[..=count])?, len)
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn read_region(
     iov: &Reached<UserBuf>,
     at: u64,
     len: u64,
-    staging: &mut [u8],
+    rx_buffer: &mut [u8],
 ) -> Result<(usize, usize)> {
     let mut vecs = [const { IoVecMut::EMPTY }; REACH + 1];
     let mut count = 0;
@@ -69,7 +69,7 @@ pub(crate) fn read_region(
         *vec = IoVecMut::from_user(piece);
         count += 1;
     }
-    vecs[count] = IoVecMut::from_slice(staging);
+    vecs[count] = IoVecMut::from_slice(rx_buffer);
     split(link.recvv(&mut vecs[..=count])?, len)
 }
 
@@ -79,10 +79,10 @@ pub(crate) fn read_slot(
     memory: &mut [u8],
     at: u64,
     len: u64,
-    staging: &mut [u8],
+    rx_buffer: &mut [u8],
 ) -> Result<(usize, usize)> {
     let room = slot_range(memory, at, len);
-    let mut vecs = [IoVecMut::from_slice(room), IoVecMut::from_slice(staging)];
+    let mut vecs = [IoVecMut::from_slice(room), IoVecMut::from_slice(rx_buffer)];
     split(link.recvv(&mut vecs)?, len)
 }
 
@@ -157,20 +157,20 @@ pub(crate) fn write(
     link: &impl Link,
     engine: &Engine<UserBuf>,
     id: u32,
-    stage: &[u8],
+    buffered: &[u8],
     slots: &Slots,
 ) -> Result<usize> {
-    let mut chunks = [Chunk::Stage(0); PIECES];
+    let mut chunks = [Chunk::TxBuffer(0); PIECES];
     let count = engine.transmit(id, &mut chunks);
     let chunks = &chunks[..count];
     let mut vecs = [IoVec::EMPTY; PIECES];
-    let mut stage = stage;
+    let mut buffered = buffered;
     for (vec, chunk) in vecs.iter_mut().zip(chunks) {
         *vec = match chunk {
             Chunk::Control(bytes, skip) => IoVec::from_slice(&bytes[usize::from(*skip)..]),
-            Chunk::Stage(len) => {
-                let (now, later) = stage.split_at((*len).min(stage.len()));
-                stage = later;
+            Chunk::TxBuffer(len) => {
+                let (now, later) = buffered.split_at((*len).min(buffered.len()));
+                buffered = later;
                 IoVec::from_slice(now)
             }
             Chunk::Kept(slot, skip, len) => IoVec::from_slice(

@@ -30,7 +30,7 @@ const SHORT: u64 = 128 * 1024;
 /// Most bytes of one connection that are put off so.
 const BACKLOG: u64 = 384 * 1024;
 
-/// Longest header plus what the staging buffer takes of a payload.
+/// Longest header plus what the transmit buffer takes of a payload.
 const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
 
 impl<T: Transport> State<T> {
@@ -167,10 +167,10 @@ impl<T: Transport> State<T> {
                 return Err(error);
             }
         };
-        self.stage(id, send, &plan)?;
-        let staged = self.engine.sent(id, written);
+        self.append(id, send, &plan)?;
+        let buffered = self.engine.sent(id, written);
         if let Some(connection) = self.connection(id) {
-            connection.stage.advance(staged);
+            connection.tx_buffer.advance(buffered);
         }
         self.flush(id);
         if send.inject && !send.completion {
@@ -188,10 +188,10 @@ impl<T: Transport> State<T> {
         more: bool,
     ) -> Result<()> {
         let inline = match plan {
-            SendPlan::Stage { inline, .. } => *inline,
+            SendPlan::Append { inline, .. } => *inline,
             SendPlan::Defer { slot } => return self.defer(id, [&send.iov, &Iov::EMPTY], *slot),
         };
-        self.stage(id, send, plan)?;
+        self.append(id, send, plan)?;
         // What is not copied goes out with others as well, as long as it is not much.
         let short = inline || self.is_short(id, send.iov.len());
         self.write_out(id, short, more);
@@ -205,10 +205,10 @@ impl<T: Transport> State<T> {
         len <= SHORT && conn.is_some_and(|conn| conn.unsent() <= BACKLOG)
     }
 
-    /// Puts what a plan says into the staging buffer.
+    /// Puts what a plan says into the transmit buffer.
     #[inline]
-    fn stage(&mut self, id: u32, send: &Send<UserBuf>, plan: &SendPlan) -> Result<()> {
-        let SendPlan::Stage {
+    fn append(&mut self, id: u32, send: &Send<UserBuf>, plan: &SendPlan) -> Result<()> {
+        let SendPlan::Append {
             header,
             header_len,
             inline,
@@ -220,7 +220,7 @@ impl<T: Transport> State<T> {
             return Err(Errno::ENOTCONN);
         };
         let payload = if *inline { send.iov.len() as usize } else { 0 };
-        if let Err(error) = connection.stage.reserve(SEND_HEADER + payload) {
+        if let Err(error) = connection.tx_buffer.reserve(SEND_HEADER + payload) {
             self.lost(id, error);
             // The message is queued, so its loss is reported once: in the completion queue,
             // or here when it has no entry there.
@@ -228,15 +228,15 @@ impl<T: Transport> State<T> {
             return if silent { Err(error) } else { Ok(()) };
         }
         connection
-            .stage
+            .tx_buffer
             .push_header(header, usize::from(*header_len));
         if *inline {
-            connection.stage.push_user(send.iov.segments());
+            connection.tx_buffer.push_user(send.iov.segments());
         }
         Ok(())
     }
 
-    /// Writes what a connection has now that something was staged, or puts that off.
+    /// Writes what a connection has, now that there is more of it, or puts that off.
     #[inline]
     pub(crate) fn write_out(&mut self, id: u32, small: bool, more: bool) {
         // Whoever sleeps makes no progress that would write what is put off.
@@ -311,11 +311,11 @@ impl<T: Transport> State<T> {
         if let Some((slot, at, len)) = deferred.posted.kept() {
             let header = header.get(..header_len).unwrap_or_default();
             let payload = if inline { len } else { 0 };
-            let staged = self.stage_coll(id, header, payload, iov, Some((slot, at)));
-            if let Err(error) = staged {
+            let buffered = self.append_coll(id, header, payload, iov, Some((slot, at)));
+            if let Err(error) = buffered {
                 self.lost(id, error);
             }
-            return staged.is_ok();
+            return buffered.is_ok();
         }
         let payload = match inline {
             true => iov.len() as usize + behind.iter().map(|buf| buf.len()).sum::<usize>(),
@@ -324,21 +324,21 @@ impl<T: Transport> State<T> {
         let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
             return false;
         };
-        if let Err(error) = connection.stage.reserve(HEADER + payload) {
+        if let Err(error) = connection.tx_buffer.reserve(HEADER + payload) {
             self.lost(id, error);
             return false;
         }
         connection
-            .stage
+            .tx_buffer
             .push(header.get(..header_len).unwrap_or_default());
         if inline && deferred.slot == NIL {
-            connection.stage.push_user(iov.segments());
-            connection.stage.push_user(behind);
+            connection.tx_buffer.push_user(iov.segments());
+            connection.tx_buffer.push_user(behind);
         } else if inline {
-            let mut stage = std::mem::take(&mut connection.stage);
-            stage.push(self.slot(deferred.slot));
+            let mut buffer = std::mem::take(&mut connection.tx_buffer);
+            buffer.push(self.slot(deferred.slot));
             if let Some(connection) = self.connection(id) {
-                connection.stage = stage;
+                connection.tx_buffer = buffer;
             }
         }
         self.engine.free_slot(deferred.slot);
@@ -539,4 +539,4 @@ impl<T: Transport> EpState<T> {
     }
 }
 
-const _: () = assert!(HEADER < crate::stage::STAGE);
+const _: () = assert!(HEADER < crate::tx_buffer::TX_BUFFER);

@@ -263,31 +263,31 @@ impl<T: Transport> State<T> {
             }
             plan => plan?,
         };
-        let staged = match plan {
-            RmaPlan::Stage(staged) => staged,
+        let buffered = match plan {
+            RmaPlan::Append(buffered) => buffered,
             RmaPlan::Defer { slot } => return self.defer(id, payload, slot),
         };
         let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
             return Err(Errno::ENOTCONN);
         };
-        let len = match staged.inline {
+        let len = match buffered.inline {
             true => payload.iter().map(|iov| iov.len() as usize).sum(),
             false => 0,
         };
-        if let Err(error) = connection.stage.reserve(MAX_HEADER + len) {
+        if let Err(error) = connection.tx_buffer.reserve(MAX_HEADER + len) {
             self.lost(id, error);
             // As for a message: reported once.
             return if silent { Err(error) } else { Ok(()) };
         }
         connection
-            .stage
-            .push(header.get(..staged.header_len).unwrap_or_default());
-        if staged.inline {
+            .tx_buffer
+            .push(header.get(..buffered.header_len).unwrap_or_default());
+        if buffered.inline {
             for iov in payload {
-                connection.stage.push_user(iov.segments());
+                connection.tx_buffer.push_user(iov.segments());
             }
         }
-        self.write_out(id, staged.inline || small, more && !silent);
+        self.write_out(id, buffered.inline || small, more && !silent);
         if silent {
             self.hand_over(id);
         }

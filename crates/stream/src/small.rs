@@ -12,12 +12,12 @@ use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, FiAddr, Flags, Result};
 
 use crate::post::{ACKED, SPECIAL};
-use crate::stage::STAGE;
 use crate::state::{EpState, State};
 use crate::transport::{Link as _, Transport};
+use crate::tx_buffer::TX_BUFFER;
 
 /// Bytes of the area where a small message is put together.
-pub(crate) const SCRATCH: usize = SEND_HEADER + STAGE / 2;
+pub(crate) const SCRATCH: usize = SEND_HEADER + TX_BUFFER / 2;
 
 /// Flags of a send or write that goes another way. An injected one has a limit of its own.
 pub(crate) const OTHERWISE: Flags = ACKED
@@ -305,7 +305,7 @@ impl<T: Transport> State<T> {
         let Some(Some(connection)) = connections.get_mut(id as usize) else {
             return false;
         };
-        let room = connection.stage.room();
+        let room = connection.tx_buffer.room();
         let enough = room.len() >= SEND_HEADER + buf.len();
         let (true, Some(header)) = (enough, room.first_chunk_mut()) else {
             return false;
@@ -321,7 +321,7 @@ impl<T: Transport> State<T> {
             return false;
         };
         let copied = room.get_mut(header_len..).map(|room| copy_in(room, buf));
-        connection.stage.grow(header_len + copied.unwrap_or(0));
+        connection.tx_buffer.grow(header_len + copied.unwrap_or(0));
         // A kernel that said no will say when.
         if !connection.dirty && !connection.interest.write {
             self.put_off(id);
@@ -434,6 +434,6 @@ impl<T: Transport> EpState<T> {
 }
 
 const _: () = assert!(
-    SCRATCH <= STAGE,
-    "what was begun must fit the staging buffer"
+    SCRATCH <= TX_BUFFER,
+    "what was begun must fit the transmit buffer"
 );

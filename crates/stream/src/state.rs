@@ -24,10 +24,10 @@ use crate::polls::Polls;
 use crate::pulse::{Pulse, Seen, looks};
 use crate::slots::Slots;
 use crate::small::SCRATCH;
-use crate::stage::STAGE;
 use crate::transport::{Link as _, Transport};
 use crate::triggered::Works;
 use crate::tunables::Tunables;
+use crate::tx_buffer::TX_BUFFER;
 use crate::waiters::{Waited, Waiters};
 
 /// Bytes read from a link at once when headers or small messages are expected.
@@ -79,10 +79,10 @@ pub(crate) struct State<T: Transport> {
     watched: Duration,
     /// Taken while a poll of all is under way.
     pub(crate) events: Option<Events>,
-    pub(crate) staging: Box<[u8]>,
+    pub(crate) rx_buffer: Box<[u8]>,
     /// Where a small message is put together.
     pub(crate) scratch: Box<[u8; SCRATCH]>,
-    /// Connections with staged bytes that were not written at once.
+    /// Connections with bytes in their transmit buffer that were not written at once.
     dirty: Vec<u32>,
     /// Something was sent since the last progress.
     pub(crate) burst: bool,
@@ -133,7 +133,7 @@ impl<T: Transport> State<T> {
         epoll.add(&timer, token::TIMER, Interest::READ)?;
         Ok(Self {
             engine: Engine::new(Limits {
-                stage: STAGE,
+                tx_buffer: TX_BUFFER,
                 inline: tunables.inline,
                 rendezvous: tunables.rendezvous,
                 kept_bytes: tunables.kept_bytes,
@@ -155,7 +155,7 @@ impl<T: Transport> State<T> {
             timer_period: Duration::ZERO,
             watched: Duration::ZERO,
             events: Some(Events::with_capacity(64)),
-            staging: vec![0; READ].into_boxed_slice(),
+            rx_buffer: vec![0; READ].into_boxed_slice(),
             scratch: Box::new([0; SCRATCH]),
             dirty: Vec::new(),
             burst: false,
@@ -295,14 +295,14 @@ impl<T: Transport> State<T> {
         any
     }
 
-    /// One read: straight to where a payload goes, with what follows to the staging area.
-    /// Returns how many bytes are in the staging area.
+    /// One read: straight to where a payload goes, with what follows to the receive buffer.
+    /// Returns how many bytes are in the receive buffer.
     fn read_once(&mut self, id: u32) -> Result<usize> {
         use ripstop_engine::stream::RxWant;
         let Self {
             engine,
             connections,
-            staging,
+            rx_buffer,
             slots,
             ..
         } = self;
@@ -314,13 +314,15 @@ impl<T: Transport> State<T> {
         };
         let (placed, read) = match engine.rx_want(id) {
             RxWant::Blocked | RxWant::Job => return Err(Errno::EAGAIN),
-            RxWant::Header => return read_to(link.recv(staging)),
-            RxWant::Place(iov, at, len) => crate::place::read_user(&**link, iov, at, len, staging)?,
+            RxWant::Header => return read_to(link.recv(rx_buffer)),
+            RxWant::Place(iov, at, len) => {
+                crate::place::read_user(&**link, iov, at, len, rx_buffer)?
+            }
             RxWant::Store(iov, at, len) => {
-                crate::place::read_region(&**link, iov, at, len, staging)?
+                crate::place::read_region(&**link, iov, at, len, rx_buffer)?
             }
             RxWant::Keep(slot, total, at, len) => match slots.make(slot, total) {
-                Ok(memory) => crate::place::read_slot(&**link, memory, at, len, staging)?,
+                Ok(memory) => crate::place::read_slot(&**link, memory, at, len, rx_buffer)?,
                 Err(_) => {
                     engine.rx_no_memory(id);
                     return Err(Errno::EAGAIN);
@@ -329,8 +331,8 @@ impl<T: Transport> State<T> {
             RxWant::Discard(left) => {
                 let want = usize::try_from(left)
                     .unwrap_or(usize::MAX)
-                    .min(staging.len());
-                let dropped = read_to(link.recv(&mut staging[..want]))?;
+                    .min(rx_buffer.len());
+                let dropped = read_to(link.recv(&mut rx_buffer[..want]))?;
                 (dropped, dropped)
             }
         };
@@ -347,10 +349,10 @@ impl<T: Transport> State<T> {
                     true => self.handle_gathered(id, count, count),
                     false => count,
                 };
-                let staging = std::mem::take(&mut self.staging);
-                let done = self.consume(id, &staging[count - rest..count]);
-                let full = count == staging.len();
-                self.staging = staging;
+                let rx_buffer = std::mem::take(&mut self.rx_buffer);
+                let done = self.consume(id, &rx_buffer[count - rest..count]);
+                let full = count == rx_buffer.len();
+                self.rx_buffer = rx_buffer;
                 match done {
                     Ok(all) => all && (full || !self.engine.rx_in_header(id)),
                     Err(error) => {
@@ -540,7 +542,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Puts off the writing of a connection's staged bytes to the next progress.
+    /// Puts off writing a connection's transmit buffer to the next progress.
     #[inline]
     pub(crate) fn put_off(&mut self, id: u32) {
         if let Some(Some(connection)) = self.connections.get_mut(id as usize)
@@ -642,15 +644,15 @@ impl<T: Transport> State<T> {
                 }
                 return;
             }
-            let written = if conn.only_staged() {
-                link.send(connection.stage.bytes())
+            let written = if conn.only_buffered() {
+                link.send(connection.tx_buffer.bytes())
             } else {
-                crate::place::write(&**link, engine, id, connection.stage.bytes(), slots)
+                crate::place::write(&**link, engine, id, connection.tx_buffer.bytes(), slots)
             };
             match written {
                 Ok(count) => {
-                    let staged = engine.sent(id, count);
-                    connection.stage.advance(staged);
+                    let buffered = engine.sent(id, count);
+                    connection.tx_buffer.advance(buffered);
                     if engine.conn(id).is_some_and(|conn| conn.is_flushed())
                         && !connection.interest.write
                     {

@@ -94,8 +94,8 @@ impl Tunables {
             "how long a process that is connected may take before it answers, as one does that \
              computes and makes no progress, in milliseconds (default: 600000)",
         );
-        // What is injected must fit into the staging buffer together with its header.
-        let max_inject = max_inject.min(crate::stage::STAGE / 2);
+        // What is injected must fit into the transmit buffer together with its header.
+        let max_inject = max_inject.min(crate::tx_buffer::TX_BUFFER / 2);
         // As in C, where it is one bound for what is sent unasked and for what is kept.
         let max_saved_size = p.declare_optional::<usize>(
             prov,

@@ -37,7 +37,7 @@ impl Buffer for Mem {
 }
 
 const LIMITS: Limits = Limits {
-    stage: 1024,
+    tx_buffer: 1024,
     inline: 64,
     rendezvous: 100,
     kept_bytes: 200,
@@ -125,7 +125,7 @@ impl Fixture {
             ended: [0; 7],
         };
         fixture.run_coll();
-        let staged = fixture.engine.conn(conn).unwrap().staged();
+        let staged = fixture.engine.conn(conn).unwrap().buffered();
         assert_eq!(fixture.engine.sent(conn, staged), staged);
         fixture
     }
@@ -179,7 +179,7 @@ impl Fixture {
             };
             self.engine.send(self.conn, &send).unwrap();
         }
-        let staged = self.engine.conn(self.conn).unwrap().staged();
+        let staged = self.engine.conn(self.conn).unwrap().buffered();
         assert_eq!(self.engine.sent(self.conn, staged), staged);
     }
 

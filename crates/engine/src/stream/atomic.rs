@@ -14,7 +14,7 @@ use ripstop_wire::xnet::cm::Extensions;
 use super::conn::{Conn, TxDone, TxInfo, is_slot};
 use super::engine::{Engine, Ep, Limits};
 use super::rma::{
-    Level, NO_REGIONS, ReadEntry, Response, RmaKind, RmaPlan, Staged, Until, one_sided, post,
+    Appended, Level, NO_REGIONS, ReadEntry, Response, RmaKind, RmaPlan, Until, one_sided, post,
 };
 use super::rx::{RxState, Target};
 use super::tx::{Posted, marked};
@@ -169,7 +169,7 @@ impl<B: Buffer> Engine<B> {
             let slot = self.defer(conn_id, Posted::Atomic(*atomic))?;
             return Ok(RmaPlan::Defer { slot });
         }
-        Self::stage_atomic(conn, ep, limits, atomic, header).map(RmaPlan::Stage)
+        Self::append_atomic(conn, ep, limits, atomic, header).map(RmaPlan::Append)
     }
 
     /// As [`Engine::atomic`], whatever waits on the connection.
@@ -178,22 +178,22 @@ impl<B: Buffer> Engine<B> {
         conn_id: u32,
         atomic: &Atomic<B>,
         header: &mut [u8; MAX_HEADER],
-    ) -> Result<Staged> {
+    ) -> Result<Appended> {
         let (conn, ep, limits) = self.parts(conn_id)?;
         if !conn.extensions.contains(Extensions::ATOMIC) {
             return Err(Errno::EOPNOTSUPP);
         }
-        Self::stage_atomic(conn, ep, limits, atomic, header)
+        Self::append_atomic(conn, ep, limits, atomic, header)
     }
 
-    fn stage_atomic(
+    fn append_atomic(
         conn: &mut Conn<B>,
         ep: &mut Ep,
         limits: &Limits,
         atomic: &Atomic<B>,
         header: &mut [u8; MAX_HEADER],
-    ) -> Result<Staged> {
-        let room = limits.stage.saturating_sub(conn.staged);
+    ) -> Result<Appended> {
+        let room = limits.tx_buffer.saturating_sub(conn.buffered);
         let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
         let len = atomic.operand.len().saturating_add(atomic.compare.len());
         let fits = len <= room as u64;
@@ -227,8 +227,14 @@ impl<B: Buffer> Engine<B> {
         } else {
             Until::Written(info)
         };
-        let staged = Staged { header_len, inline };
-        post(conn, ep, staged, [&atomic.operand, &atomic.compare], until)
+        let buffered = Appended { header_len, inline };
+        post(
+            conn,
+            ep,
+            buffered,
+            [&atomic.operand, &atomic.compare],
+            until,
+        )
     }
 }
 

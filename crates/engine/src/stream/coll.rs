@@ -10,7 +10,7 @@ use ripstop_wire::xnet::cm::Extensions;
 
 use super::conn::{Conn, TxDone, TxInfo};
 use super::engine::{Engine, Ep, Limits, NO_COMPLETION};
-use super::rma::Staged;
+use super::rma::Appended;
 use super::rx::{RxState, Target};
 use super::tx::Posted;
 use crate::coll::{Action, Arrival, Collectives, Joining, Message, Outcome, Place, Request, Waits};
@@ -70,8 +70,8 @@ impl<B: Buffer> CollSend<B> {
 /// What the driver must do with a message to a member that was accepted.
 #[derive(Clone, Copy, Debug)]
 pub enum CollPlan {
-    /// Stage it.
-    Stage(Staged),
+    /// Append it to the transmit buffer.
+    Append(Appended),
     /// Nothing: it goes out by [`Engine::replay`].
     Defer,
 }
@@ -334,7 +334,7 @@ impl<B: Buffer> Engine<B> {
         if conn.direct {
             match self.coll_now(conn_id, send, header) {
                 Err(Errno::EAGAIN) => {}
-                staged => return staged.map(CollPlan::Stage),
+                buffered => return buffered.map(CollPlan::Append),
             }
         }
         self.defer(conn_id, Posted::Coll(*send))?;
@@ -347,37 +347,37 @@ impl<B: Buffer> Engine<B> {
         conn_id: u32,
         send: &CollSend<B>,
         header: &mut [u8; MAX_HEADER],
-    ) -> Result<Staged> {
+    ) -> Result<Appended> {
         let Self {
             conns, eps, limits, ..
         } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
-        let staged = Self::stage_coll(conn, ep, limits, send, header)?;
-        if staged.inline && send.op != NIL {
+        let buffered = Self::append_coll(conn, ep, limits, send, header)?;
+        if buffered.inline && send.op != NIL {
             // The driver copies it before it does anything else.
             self.coll.sent(send.op);
             self.note_coll();
         }
-        Ok(staged)
+        Ok(buffered)
     }
 
-    fn stage_coll(
+    fn append_coll(
         conn: &mut Conn<B>,
         ep: &mut Ep,
         limits: &Limits,
         send: &CollSend<B>,
         header: &mut [u8; MAX_HEADER],
-    ) -> Result<Staged> {
-        let room = limits.stage.saturating_sub(conn.staged);
+    ) -> Result<Appended> {
+        let room = limits.tx_buffer.saturating_sub(conn.buffered);
         let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
         let len = send.message.len;
         let inline = len <= limits.inline as u64 && len <= room as u64;
         let full = Header::coll(send.message.header(), len);
         let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
         if inline {
-            conn.queue_staged(len.saturating_add(header_len as u64))?;
-            return Ok(Staged { header_len, inline });
+            conn.queue_buffered(len.saturating_add(header_len as u64))?;
+            return Ok(Appended { header_len, inline });
         }
         let end = conn.queued.wrapping_add(header_len as u64);
         let info = send.info();
@@ -394,7 +394,7 @@ impl<B: Buffer> Engine<B> {
             return Err(error);
         }
         ep.outstanding = ep.outstanding.wrapping_add(1);
-        Ok(Staged { header_len, inline })
+        Ok(Appended { header_len, inline })
     }
 
     /// A message to a member has left.

@@ -75,8 +75,8 @@ impl TxDone {
 /// Where bytes of the stream come from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source<B> {
-    /// The driver's staging buffer.
-    Stage,
+    /// The driver's transmit buffer.
+    TxBuffer,
     /// The same, and the next message does not join: control messages go out behind it.
     Sealed,
     /// User memory.
@@ -103,8 +103,8 @@ pub(super) struct Segment<B> {
 pub enum Chunk<B> {
     /// Bytes of a control message.
     Control([u8; BASE_LEN], u8),
-    /// This many bytes from the front of the staging buffer, behind earlier such chunks.
-    Stage(usize),
+    /// This many bytes from the front of the transmit buffer, behind earlier such chunks.
+    TxBuffer(usize),
     /// Bytes of user memory: buffer, offset, length.
     User(B, usize, usize),
     /// Bytes of a slot: which, offset, length.
@@ -142,7 +142,7 @@ pub struct Conn<B> {
 
     pub(super) segments: Ring<Segment<B>>,
     pub(super) front_sent: u64,
-    pub(super) staged: usize,
+    pub(super) buffered: usize,
     pub(super) queued: u64,
     pub(super) sent: u64,
     pub(super) dones: Ring<TxDone>,
@@ -188,7 +188,7 @@ impl<B: Buffer> Conn<B> {
             extensions: Extensions::NONE,
             segments: Ring::new(),
             front_sent: 0,
-            staged: 0,
+            buffered: 0,
             queued: 0,
             sent: 0,
             dones: Ring::new(),
@@ -290,23 +290,23 @@ impl<B: Buffer> Conn<B> {
         self.queued.wrapping_sub(self.sent)
     }
 
-    /// Bytes in the staging buffer not yet written.
+    /// Bytes in the transmit buffer not yet written.
     #[inline]
     #[must_use]
-    pub const fn staged(&self) -> usize {
-        self.staged
+    pub const fn buffered(&self) -> usize {
+        self.buffered
     }
 
-    /// Whether only staged bytes wait, so that one plain write of the staging buffer does.
+    /// Whether nothing but the transmit buffer waits, so that one plain write of it is enough.
     #[inline]
     #[must_use]
-    pub fn only_staged(&self) -> bool {
+    pub fn only_buffered(&self) -> bool {
         self.control.is_empty()
             && self.segments.len() == 1
             && self
                 .segments
                 .front()
-                .is_some_and(|s| matches!(s.source, Source::Stage | Source::Sealed))
+                .is_some_and(|s| matches!(s.source, Source::TxBuffer | Source::Sealed))
     }
 
     /// Whether a response is arriving.
@@ -332,7 +332,7 @@ impl<B: Buffer> Conn<B> {
     pub(super) fn queue_control(&mut self, bytes: [u8; BASE_LEN]) -> Result<()> {
         self.control.push(bytes)?;
         if let Some(back) = self.segments.back_mut()
-            && matches!(back.source, Source::Stage)
+            && matches!(back.source, Source::TxBuffer)
         {
             back.source = Source::Sealed;
         }

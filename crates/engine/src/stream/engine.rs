@@ -26,9 +26,9 @@ const FOREIGN_RENDEZVOUS: u64 = 256 << 10;
 /// Bounds of a domain.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Size of a connection's staging buffer, bytes.
-    pub stage: usize,
-    /// Payloads up to this many bytes are copied to the staging buffer if there is room.
+    /// Size of a connection's transmit buffer, bytes.
+    pub tx_buffer: usize,
+    /// Payloads up to this many bytes are copied to the transmit buffer if there is room.
     pub inline: usize,
     /// Tagged messages longer than this wait for their receive at the sender.
     pub rendezvous: u64,

@@ -4,7 +4,7 @@
 //!
 //! [`Engine`] holds the objects of one domain. A driver owns the byte streams and the memory:
 //!
-//! * Sending: [`Engine::send`] says which header to put into the connection's staging buffer
+//! * Sending: [`Engine::send`] says which header to put into the connection's transmit buffer
 //!   and whether the payload goes there too ([`SendPlan`]). [`Engine::transmit`] lists what to
 //!   write next, [`Engine::sent`] takes how much was written and reports completions.
 //!   [`Engine::at_once`] is the short way of a small message when nothing waits, and
@@ -45,7 +45,7 @@ pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits, Terms};
 pub use owned::Arrival;
 pub use recv::{CopyOut, RecvFlags};
-pub use rma::{Level, Refusal, Rma, RmaKind, RmaPlan, Staged};
+pub use rma::{Appended, Level, Refusal, Rma, RmaKind, RmaPlan};
 pub use rx::{RxWant, Whole};
 pub use small::Small;
 pub use tx::{Deferred, Posted, Replayed, SEND_HEADER, Send, SendPlan};

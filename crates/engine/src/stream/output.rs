@@ -7,40 +7,40 @@ use super::conn::{Chunk, Conn, Segment, Source, TxDone, TxInfo};
 use crate::{Buffer, Iov};
 
 impl<B: Buffer> Conn<B> {
-    /// Queues one message that is wholly in the staging buffer.
+    /// Queues one message that is wholly in the transmit buffer.
     #[inline(always)]
-    pub(super) fn queue_staged(&mut self, staged: u64) -> Result<()> {
+    pub(super) fn queue_buffered(&mut self, buffered: u64) -> Result<()> {
         match self.segments.back_mut() {
-            Some(back) if matches!(back.source, Source::Stage) => {
-                back.len = back.len.wrapping_add(staged);
+            Some(back) if matches!(back.source, Source::TxBuffer) => {
+                back.len = back.len.wrapping_add(buffered);
             }
             _ => self.segments.push(Segment {
-                source: Source::Stage,
-                len: staged,
+                source: Source::TxBuffer,
+                len: buffered,
                 start: true,
             })?,
         }
-        self.staged = self.staged.wrapping_add(staged as usize);
-        self.queued = self.queued.wrapping_add(staged);
+        self.buffered = self.buffered.wrapping_add(buffered as usize);
+        self.queued = self.queued.wrapping_add(buffered);
         Ok(())
     }
 
-    /// Queues one message: `staged` bytes of the staging buffer, then user memory.
+    /// Queues one message: `buffered` bytes of the transmit buffer, then user memory.
     #[inline]
-    pub(super) fn queue(&mut self, staged: u64, user: Option<&Iov<B>>) -> Result<()> {
+    pub(super) fn queue(&mut self, buffered: u64, user: Option<&Iov<B>>) -> Result<()> {
         self.reserve(user.map_or(0, |iov| iov.segments().len()))?;
         match self.segments.back_mut() {
-            Some(back) if matches!(back.source, Source::Stage) => {
-                back.len = back.len.wrapping_add(staged);
+            Some(back) if matches!(back.source, Source::TxBuffer) => {
+                back.len = back.len.wrapping_add(buffered);
             }
             _ => self.segments.push(Segment {
-                source: Source::Stage,
-                len: staged,
+                source: Source::TxBuffer,
+                len: buffered,
                 start: true,
             })?,
         }
-        self.staged = self.staged.wrapping_add(staged as usize);
-        self.queued = self.queued.wrapping_add(staged);
+        self.buffered = self.buffered.wrapping_add(buffered as usize);
+        self.queued = self.queued.wrapping_add(buffered);
         if let Some(payload) = user {
             self.queue_user(payload)?;
         }
@@ -66,13 +66,13 @@ impl<B: Buffer> Conn<B> {
     /// Queues a message whose payload is in two vectors of user memory.
     pub(super) fn queue_both(
         &mut self,
-        staged: u64,
+        buffered: u64,
         first: &Iov<B>,
         second: &Iov<B>,
     ) -> Result<()> {
         let segments = first.segments().len();
         self.reserve(segments.wrapping_add(second.segments().len()))?;
-        self.queue(staged, Some(first))?;
+        self.queue(buffered, Some(first))?;
         self.queue_user(second)
     }
 
@@ -89,10 +89,10 @@ impl<B: Buffer> Conn<B> {
         Ok(())
     }
 
-    /// Queues one message: `staged` bytes of the staging buffer, then bytes of a slot.
-    pub(super) fn queue_part(&mut self, staged: u64, slot: u32, at: u64, len: u64) -> Result<()> {
+    /// Queues one message: `buffered` bytes of the transmit buffer, then bytes of a slot.
+    pub(super) fn queue_part(&mut self, buffered: u64, slot: u32, at: u64, len: u64) -> Result<()> {
         self.reserve(2)?;
-        self.queue(staged, None)?;
+        self.queue(buffered, None)?;
         self.segments.push(Segment {
             source: Source::Part(slot, at),
             len,
@@ -120,7 +120,7 @@ impl<B: Buffer> Conn<B> {
     #[inline]
     pub(super) fn reserve(&mut self, user: usize) -> Result<()> {
         let blank = Segment {
-            source: Source::Stage,
+            source: Source::TxBuffer,
             len: 0,
             start: false,
         };
@@ -168,7 +168,7 @@ impl<B: Buffer> Conn<B> {
             }
             let left = segment.len.saturating_sub(skip) as usize;
             let chunk = match segment.source {
-                Source::Stage | Source::Sealed => Chunk::Stage(left),
+                Source::TxBuffer | Source::Sealed => Chunk::TxBuffer(left),
                 Source::User(buffer) => Chunk::User(buffer, skip as usize, left),
                 Source::Header(bytes) => Chunk::Control(bytes, skip as u8),
                 Source::Kept(slot) => Chunk::Kept(slot, skip as usize, left),
@@ -181,11 +181,11 @@ impl<B: Buffer> Conn<B> {
         count
     }
 
-    /// Drops `bytes` from the front of the output; returns how many were staged ones.
+    /// Drops `bytes` from the front of the output; returns how many of them were in the transmit buffer.
     #[inline]
     pub(super) fn consume(&mut self, bytes: u64) -> usize {
         let mut bytes = bytes;
-        let mut staged = 0u64;
+        let mut buffered = 0u64;
         while bytes > 0 {
             if !self.control.is_empty() && self.at_boundary() {
                 let left = 16u64.saturating_sub(u64::from(self.control_sent));
@@ -204,8 +204,8 @@ impl<B: Buffer> Conn<B> {
             };
             let left = front.len.saturating_sub(self.front_sent);
             let step = left.min(bytes);
-            if matches!(front.source, Source::Stage | Source::Sealed) {
-                staged = staged.wrapping_add(step);
+            if matches!(front.source, Source::TxBuffer | Source::Sealed) {
+                buffered = buffered.wrapping_add(step);
             }
             bytes = bytes.wrapping_sub(step);
             self.sent = self.sent.wrapping_add(step);
@@ -216,8 +216,8 @@ impl<B: Buffer> Conn<B> {
                 self.front_sent = self.front_sent.wrapping_add(step);
             }
         }
-        self.staged = self.staged.wrapping_sub(staged as usize);
-        staged as usize
+        self.buffered = self.buffered.wrapping_sub(buffered as usize);
+        buffered as usize
     }
 
     #[inline]

@@ -98,8 +98,8 @@ impl<B: Buffer> Rma<B> {
 /// What the driver must do for a read or write that was accepted.
 #[derive(Clone, Copy, Debug)]
 pub enum RmaPlan {
-    /// Stage it.
-    Stage(Staged),
+    /// Append it to the transmit buffer.
+    Append(Appended),
     /// As [`SendPlan::Defer`](super::SendPlan::Defer).
     Defer {
         /// The slot for the payload, or [`NIL`].
@@ -107,12 +107,12 @@ pub enum RmaPlan {
     },
 }
 
-/// What to put into the connection's staging buffer.
+/// What to put into the connection's transmit buffer.
 #[derive(Clone, Copy, Debug)]
-pub struct Staged {
+pub struct Appended {
     /// Length of the header in bytes.
     pub header_len: usize,
-    /// Whether the payload follows in the staging buffer.
+    /// Whether the payload follows in the transmit buffer.
     pub inline: bool,
 }
 
@@ -138,13 +138,13 @@ pub(super) enum Until<B> {
 pub(super) fn post<B: Buffer>(
     conn: &mut Conn<B>,
     ep: &mut Ep,
-    staged: Staged,
+    buffered: Appended,
     payload: [&Iov<B>; 2],
     until: Until<B>,
-) -> Result<Staged> {
+) -> Result<Appended> {
     let [first, second] = payload;
     let len = first.len().saturating_add(second.len());
-    let header_len = staged.header_len as u64;
+    let header_len = buffered.header_len as u64;
     match until {
         Until::Nothing => {}
         Until::Written(info) => {
@@ -153,8 +153,8 @@ pub(super) fn post<B: Buffer>(
         }
         Until::Answered(read) => conn.reads.push(read)?,
     }
-    let queued = if staged.inline {
-        conn.queue_staged(header_len.saturating_add(len))
+    let queued = if buffered.inline {
+        conn.queue_buffered(header_len.saturating_add(len))
     } else {
         conn.queue_both(header_len, first, second)
     };
@@ -169,7 +169,7 @@ pub(super) fn post<B: Buffer>(
     if !matches!(until, Until::Nothing) {
         ep.outstanding = ep.outstanding.wrapping_add(1);
     }
-    Ok(staged)
+    Ok(buffered)
 }
 
 /// The regions that one operation of a peer uses.
@@ -278,7 +278,7 @@ impl<B: Buffer> Engine<B> {
             let slot = self.defer(conn_id, Posted::Rma(*rma))?;
             return Ok(RmaPlan::Defer { slot });
         }
-        Self::stage_rma(conn, ep, limits, rma, header).map(RmaPlan::Stage)
+        Self::append_rma(conn, ep, limits, rma, header).map(RmaPlan::Append)
     }
 
     /// As [`Engine::rma`], whatever waits on the connection.
@@ -287,19 +287,19 @@ impl<B: Buffer> Engine<B> {
         conn_id: u32,
         rma: &Rma<B>,
         header: &mut [u8; MAX_HEADER],
-    ) -> Result<Staged> {
+    ) -> Result<Appended> {
         let (conn, ep, limits) = self.parts(conn_id)?;
-        Self::stage_rma(conn, ep, limits, rma, header)
+        Self::append_rma(conn, ep, limits, rma, header)
     }
 
-    fn stage_rma(
+    fn append_rma(
         conn: &mut Conn<B>,
         ep: &mut Ep,
         limits: &Limits,
         rma: &Rma<B>,
         header: &mut [u8; MAX_HEADER],
-    ) -> Result<Staged> {
-        let room = limits.stage.saturating_sub(conn.staged);
+    ) -> Result<Appended> {
+        let room = limits.tx_buffer.saturating_sub(conn.buffered);
         let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
         if rma.kind == RmaKind::Read {
             return Self::stage_read(conn, ep, rma, header);
@@ -327,8 +327,8 @@ impl<B: Buffer> Engine<B> {
         } else {
             Until::Written(rma.info())
         };
-        let staged = Staged { header_len, inline };
-        post(conn, ep, staged, [&rma.iov, &Iov::EMPTY], until)
+        let buffered = Appended { header_len, inline };
+        post(conn, ep, buffered, [&rma.iov, &Iov::EMPTY], until)
     }
 
     fn stage_read(
@@ -336,7 +336,7 @@ impl<B: Buffer> Engine<B> {
         ep: &mut Ep,
         rma: &Rma<B>,
         header: &mut [u8; MAX_HEADER],
-    ) -> Result<Staged> {
+    ) -> Result<Appended> {
         // Without flags: C peers copy them into the response, and would then be sent an
         // acknowledgement they do not wait for.
         let full = Header {
@@ -348,11 +348,11 @@ impl<B: Buffer> Engine<B> {
             iov: rma.iov,
             info: rma.info(),
         });
-        let staged = Staged {
+        let buffered = Appended {
             header_len,
             inline: false,
         };
-        post(conn, ep, staged, [&Iov::EMPTY; 2], until)
+        post(conn, ep, buffered, [&Iov::EMPTY; 2], until)
     }
 
     /// The response to the oldest read starts.

@@ -26,17 +26,17 @@ pub struct Small {
 }
 
 impl<B: Buffer> Engine<B> {
-    /// The longest payload in bytes for [`Engine::at_once`]: it fits the staging buffer if only
+    /// The longest payload in bytes for [`Engine::at_once`]: it fits the transmit buffer if only
     /// a part is written, and needs no rendezvous.
     #[must_use]
     pub fn longest_at_once(&self, inject: bool) -> u64 {
         let Limits {
-            stage,
+            tx_buffer,
             inline,
             rendezvous,
             ..
         } = self.limits;
-        let fits = stage.saturating_sub(SEND_HEADER) as u64;
+        let fits = tx_buffer.saturating_sub(SEND_HEADER) as u64;
         if inject {
             return fits;
         }
@@ -44,7 +44,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The longest payload in bytes for [`Engine::at_once`] of a driver that writes payloads from
-    /// where they are: what is left of one fits the staging buffer.
+    /// where they are: what is left of one fits the transmit buffer.
     #[must_use]
     pub fn longest_gathered(&self) -> u64 {
         self.longest_at_once(true).min(self.limits.rendezvous)
@@ -103,7 +103,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Queues a small message behind others that were put off, and writes its header to the front
-    /// of the free room of the connection's staging buffer; the payload belongs behind it.
+    /// of the free room of the connection's transmit buffer; the payload belongs behind it.
     /// Returns the header's length in bytes. `None` says that [`Engine::send`] is the way.
     ///
     /// The message must be no longer than [`Engine::longest_at_once`] and need no
@@ -121,17 +121,17 @@ impl<B: Buffer> Engine<B> {
         } = self;
         let conn = conns.get_mut(conn_id)?;
         let ep = eps.get_mut(conn.config.ep)?;
-        let room = limits.stage.saturating_sub(conn.staged) as u64;
+        let room = limits.tx_buffer.saturating_sub(conn.buffered) as u64;
         let full = ep.outstanding as usize >= ep.room;
         if !conn.direct || full || room < message.len.saturating_add(SEND_HEADER as u64) {
             return None;
         }
         let (tag, len) = (message.tag, message.len);
         let header_len = put_header(conn.order, tag, message.data, false, len, header)?;
-        let staged = len.wrapping_add(header_len as u64);
+        let buffered = len.wrapping_add(header_len as u64);
         let noted = message.completion || ep.counts_sends();
         if noted {
-            let end = conn.queued.wrapping_add(staged);
+            let end = conn.queued.wrapping_add(buffered);
             let info = TxInfo {
                 context: message.context,
                 flags: tx_flags(tag.is_some()),
@@ -141,7 +141,7 @@ impl<B: Buffer> Engine<B> {
             };
             conn.dones.push(TxDone { end, info }).ok()?;
         }
-        if conn.queue_staged(staged).is_err() {
+        if conn.queue_buffered(buffered).is_err() {
             if noted {
                 conn.dones.pop_back();
             }
@@ -163,7 +163,7 @@ impl<B: Buffer> Engine<B> {
         } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
-        Self::stage(conn, ep, limits, send)?.ok_or(Errno::EMSGSIZE)
+        Self::append(conn, ep, limits, send)?.ok_or(Errno::EMSGSIZE)
     }
 
     /// Posts a receive of one segment where no message waits for it; `false` says that

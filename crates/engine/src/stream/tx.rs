@@ -43,13 +43,13 @@ pub const SEND_HEADER: usize = 40;
 /// What the driver must do for a message that was accepted.
 #[derive(Clone, Copy, Debug)]
 pub enum SendPlan {
-    /// Append the header, and the payload too if `inline`, to the connection's staging buffer.
-    Stage {
+    /// Append the header, and the payload too if `inline`, to the connection's transmit buffer.
+    Append {
         /// The header.
         header: [u8; SEND_HEADER],
         /// Its length in bytes.
         header_len: u8,
-        /// Whether the payload follows in the staging buffer.
+        /// Whether the payload follows in the transmit buffer.
         inline: bool,
     },
     /// The connection is not up yet, or earlier messages still wait for that. If this names a
@@ -92,7 +92,7 @@ pub struct Replayed<B> {
     pub deferred: Deferred<B>,
     /// The length of its header, in bytes.
     pub header_len: usize,
-    /// Whether the payload goes to the staging buffer behind the header.
+    /// Whether the payload goes to the transmit buffer behind the header.
     pub inline: bool,
 }
 
@@ -269,7 +269,7 @@ impl<B: Buffer> Engine<B> {
             let slot = self.defer(conn_id, Posted::Send(*send))?;
             return Ok(SendPlan::Defer { slot });
         }
-        match Self::stage(conn, ep, limits, send) {
+        match Self::append(conn, ep, limits, send) {
             Ok(None) => self.send_rts(conn_id, send),
             Ok(Some(plan)) => Ok(plan),
             Err(error) => Err(error),
@@ -278,7 +278,7 @@ impl<B: Buffer> Engine<B> {
 
     fn send_now(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;
-        match Self::stage(conn, ep, limits, send)? {
+        match Self::append(conn, ep, limits, send)? {
             None => self.send_rts(conn_id, send),
             Some(plan) => Ok(plan),
         }
@@ -287,14 +287,14 @@ impl<B: Buffer> Engine<B> {
     /// Queues an eager message; `None` for one that needs a rendezvous. When as many rendezvous wait
     /// as the protocol can name, the next messages are eager: what follows must not wait for them.
     #[inline]
-    pub(super) fn stage(
+    pub(super) fn append(
         conn: &mut Conn<B>,
         ep: &mut Ep,
         limits: &Limits,
         send: &Send<B>,
     ) -> Result<Option<SendPlan>> {
         let len = send.iov.len();
-        let room = limits.stage.saturating_sub(conn.staged);
+        let room = limits.tx_buffer.saturating_sub(conn.buffered);
         if room < SEND_HEADER {
             return Err(Errno::EAGAIN);
         }
@@ -312,19 +312,19 @@ impl<B: Buffer> Engine<B> {
         let header_len = put_header(conn.order, send.tag, send.data, send.ack, len, &mut header)
             .ok_or(Errno::EMSGSIZE)?;
         let inline_len = if inline { len } else { 0 };
-        let staged = inline_len.saturating_add(header_len as u64);
+        let buffered = inline_len.saturating_add(header_len as u64);
         let silent = send.inject && !send.completion && !ep.counts_sends() && !send.ack;
         if !silent {
             let user = if inline { 0 } else { len };
-            let end = conn.queued.wrapping_add(staged).wrapping_add(user);
+            let end = conn.queued.wrapping_add(buffered).wrapping_add(user);
             let info = send.info();
             conn.dones.push(TxDone { end, info })?;
             ep.outstanding = ep.outstanding.wrapping_add(1);
         }
         let queued = if inline {
-            conn.queue_staged(staged)
+            conn.queue_buffered(buffered)
         } else {
-            conn.queue(staged, Some(&send.iov))
+            conn.queue(buffered, Some(&send.iov))
         };
         if let Err(error) = queued {
             if !silent {
@@ -333,7 +333,7 @@ impl<B: Buffer> Engine<B> {
             }
             return Err(error);
         }
-        Ok(Some(SendPlan::Stage {
+        Ok(Some(SendPlan::Append {
             header,
             header_len: header_len as u8,
             inline,
@@ -386,7 +386,7 @@ impl<B: Buffer> Engine<B> {
     /// another.
     ///
     /// # Errors
-    /// [`Errno::EAGAIN`] when the staging buffer is full: write what there is, and come again when
+    /// [`Errno::EAGAIN`] when the transmit buffer is full: write what there is, and come again when
     /// the connection had output.
     pub fn replay(
         &mut self,
@@ -407,7 +407,7 @@ impl<B: Buffer> Engine<B> {
         }
         let (header_len, inline) = match &deferred.posted {
             Posted::Send(send) => match self.send_now(conn_id, send)? {
-                SendPlan::Stage {
+                SendPlan::Append {
                     header: bytes,
                     header_len,
                     inline,
@@ -421,16 +421,16 @@ impl<B: Buffer> Engine<B> {
                 SendPlan::Defer { .. } => return Ok(None),
             },
             Posted::Rma(rma) => {
-                let staged = self.rma_now(conn_id, rma, header)?;
-                (staged.header_len, staged.inline)
+                let buffered = self.rma_now(conn_id, rma, header)?;
+                (buffered.header_len, buffered.inline)
             }
             Posted::Atomic(atomic) => {
-                let staged = self.atomic_now(conn_id, atomic, header)?;
-                (staged.header_len, staged.inline)
+                let buffered = self.atomic_now(conn_id, atomic, header)?;
+                (buffered.header_len, buffered.inline)
             }
             Posted::Coll(send) => {
-                let staged = self.coll_now(conn_id, send, header)?;
-                (staged.header_len, staged.inline)
+                let buffered = self.coll_now(conn_id, send, header)?;
+                (buffered.header_len, buffered.inline)
             }
         };
         let Some(conn) = self.conns.get_mut(conn_id) else {
@@ -528,7 +528,7 @@ impl<B: Buffer> Engine<B> {
             ep.outstanding = ep.outstanding.wrapping_add(1);
             ep.add_waiting();
         }
-        Ok(SendPlan::Stage {
+        Ok(SendPlan::Append {
             header,
             header_len: header_len as u8,
             inline: false,
@@ -568,18 +568,18 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Takes how many bytes of [`Engine::transmit`]'s list were written. Returns how many of
-    /// them came from the staging buffer.
+    /// them came from the transmit buffer.
     #[inline]
     pub fn sent(&mut self, conn_id: u32, bytes: usize) -> usize {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return 0;
         };
-        let staged = if conn.only_staged() && bytes == conn.staged {
+        let buffered = if conn.only_buffered() && bytes == conn.buffered {
             // The frequent case: small messages, and all of them were written.
             conn.segments.pop();
             conn.front_sent = 0;
             conn.sent = conn.queued;
-            conn.staged = 0;
+            conn.buffered = 0;
             bytes
         } else {
             conn.consume(bytes as u64)
@@ -587,7 +587,7 @@ impl<B: Buffer> Engine<B> {
         if !conn.dones.is_empty() {
             self.finish_due(conn_id);
         }
-        staged
+        buffered
     }
 
     /// Finishes the operations whose last byte has been written.

@@ -75,7 +75,7 @@ impl NodeConfig {
     pub fn new(known: &[u32]) -> Self {
         Self {
             limits: Limits {
-                stage: 4096,
+                tx_buffer: 4096,
                 inline: 256,
                 rendezvous: 1000,
                 kept_bytes: 6144,

@@ -2,7 +2,7 @@
 
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::pool::NIL;
-use ripstop_engine::stream::{Atomic, Engine, Job, Rma, RmaPlan, RxWant, Staged};
+use ripstop_engine::stream::{Appended, Atomic, Engine, Job, Rma, RmaPlan, RxWant};
 use ripstop_engine::{Buffer as _, Iov, Reached};
 use ripstop_types::{AtomicOp, Datatype, Errno, Result};
 use ripstop_wire::xnet::base::MAX_HEADER;
@@ -114,7 +114,7 @@ impl Node {
         };
         let mut header = [0; MAX_HEADER];
         match accept(&mut self.engine, conn, &mut header)? {
-            RmaPlan::Stage(Staged { header_len, inline }) => {
+            RmaPlan::Append(Appended { header_len, inline }) => {
                 let bytes = match inline {
                     true => self.gather(payload),
                     false => Vec::new(),

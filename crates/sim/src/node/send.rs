@@ -30,7 +30,7 @@ impl Node {
             return Ok(());
         }
         match self.engine.send(conn, send)? {
-            SendPlan::Stage {
+            SendPlan::Append {
                 header,
                 header_len,
                 inline,
@@ -95,7 +95,7 @@ impl Node {
         };
         if count < bytes.len() {
             let plan = self.engine.send_begun(id, send);
-            assert!(matches!(plan, Ok(SendPlan::Stage { inline: true, .. })));
+            assert!(matches!(plan, Ok(SendPlan::Append { inline: true, .. })));
         }
         self.stage(id, &header[..header_len], &payload, send.context);
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -143,7 +143,7 @@ impl Node {
         let stream = self.streams.get_mut(&conn).expect("it is up");
         stream.stage.extend(header);
         stream.stage.extend(payload);
-        let limit = self.config.limits.stage;
+        let limit = self.config.limits.tx_buffer;
         assert!(stream.stage.len() <= limit, "more staged than fits");
         let end = stream.end.expect("it is up");
         self.events.push(Event::Staged { conn, end, context });
@@ -219,10 +219,10 @@ impl Node {
             }
             return replayed;
         }
-        assert_eq!(conn.staged(), stream.stage.len());
-        let mut chunks = [Chunk::Stage(0); 8];
+        assert_eq!(conn.buffered(), stream.stage.len());
+        let mut chunks = [Chunk::TxBuffer(0); 8];
         let room = self.rng.usize(1..=chunks.len());
-        let only_staged = conn.only_staged();
+        let only_staged = conn.only_buffered();
         let count = self.engine.transmit(id, &mut chunks[..room]);
         let mut bytes = Vec::new();
         let mut from_stage = Vec::new();
@@ -231,7 +231,7 @@ impl Node {
             let before = bytes.len();
             match chunk {
                 Chunk::Control(control, skip) => bytes.extend(&control[usize::from(*skip)..]),
-                Chunk::Stage(len) => bytes.extend(stage.by_ref().take(*len)),
+                Chunk::TxBuffer(len) => bytes.extend(stage.by_ref().take(*len)),
                 Chunk::Kept(slot, skip, len) => {
                     bytes.extend(&self.slots[slot].bytes[*skip..*skip + *len]);
                 }
@@ -241,7 +241,7 @@ impl Node {
                     bytes.extend(self.memory.bytes(part));
                 }
             }
-            let is_stage = matches!(chunk, Chunk::Stage(_));
+            let is_stage = matches!(chunk, Chunk::TxBuffer(_));
             from_stage.extend((before..bytes.len()).map(|_| is_stage));
         }
         assert!(!bytes.is_empty(), "it said it has output");

@@ -2,7 +2,7 @@ use super::*;
 
 /// Bounds under which several long messages are kept, and 4 KiB is much to write.
 const ROOMY: Limits = Limits {
-    stage: 64 << 10,
+    tx_buffer: 64 << 10,
     rendezvous: 1 << 20,
     kept_bytes: 64 << 10,
     kept_messages: u32::MAX,
@@ -18,7 +18,7 @@ fn roomy() -> Fixture {
 
 /// What a message is sent as.
 fn sent_as(f: &mut Fixture, tag: Option<u64>, len: usize) -> Op {
-    let SendPlan::Stage {
+    let SendPlan::Append {
         header, header_len, ..
     } = f.send(0, tag, len).unwrap()
     else {
@@ -33,7 +33,7 @@ fn sent_as(f: &mut Fixture, tag: Option<u64>, len: usize) -> Op {
 
 /// The limits that were told to the peer since the last time.
 fn told(f: &mut Fixture) -> Vec<u64> {
-    let mut chunks = [Chunk::Stage(0); 32];
+    let mut chunks = [Chunk::TxBuffer(0); 32];
     let count = f.engine.transmit(f.conn, &mut chunks);
     let limits = chunks[..count]
         .iter()
@@ -118,7 +118,7 @@ fn what_is_sent_behind_much_that_is_not_written_is_held_back() {
         let mut f = roomy();
         f.up_with(extensions);
         let mut plan = |context, len| match f.send(context, Some(5), len).unwrap() {
-            SendPlan::Stage {
+            SendPlan::Append {
                 header, header_len, ..
             } => {
                 let bytes = &header[..usize::from(header_len)];

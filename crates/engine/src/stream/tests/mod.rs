@@ -25,7 +25,7 @@ use crate::matching::{ENTRY, Matcher, Recv, Want};
 use crate::pool::NIL;
 
 const LIMITS: Limits = Limits {
-    stage: 1024,
+    tx_buffer: 1024,
     inline: 64,
     rendezvous: 4096,
     kept_bytes: 100 + 3 * ENTRY,
@@ -203,13 +203,13 @@ impl Fixture {
 
     /// How many bytes each piece of output has.
     fn output(&self) -> Vec<(char, usize)> {
-        let mut chunks = [Chunk::Stage(0); 32];
+        let mut chunks = [Chunk::TxBuffer(0); 32];
         let count = self.engine.transmit(self.conn, &mut chunks);
         chunks[..count]
             .iter()
             .map(|chunk| match chunk {
                 Chunk::Control(bytes, skip) => ('c', bytes.len() - usize::from(*skip)),
-                Chunk::Stage(len) => ('s', *len),
+                Chunk::TxBuffer(len) => ('s', *len),
                 Chunk::User(_, _, len) => ('u', *len),
                 Chunk::Kept(_, _, len) => ('k', *len),
             })

@@ -62,7 +62,7 @@ impl Fixture {
     }
 
     pub(super) fn control(&self) -> Vec<Header> {
-        let mut chunks = [Chunk::Stage(0); 32];
+        let mut chunks = [Chunk::TxBuffer(0); 32];
         let count = self.engine.transmit(self.conn, &mut chunks);
         chunks[..count]
             .iter()
@@ -310,7 +310,7 @@ fn a_fence_waits_for_reads_and_holds_back_what_follows() {
     f.flush();
     assert_eq!(f.done(), [1, 2, 3]);
     f.engine.fence(f.conn);
-    assert!(matches!(f.start(&fenced), Ok(RmaPlan::Stage(_))));
+    assert!(matches!(f.start(&fenced), Ok(RmaPlan::Append(_))));
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn messages_deferred_before_the_connection_is_up_are_not_overtaken() {
     }
     assert_eq!(f.replay(), Ok(None));
     let plan = f.send(5, Some(0), 1).unwrap();
-    assert!(matches!(plan, SendPlan::Stage { .. }));
+    assert!(matches!(plan, SendPlan::Append { .. }));
     f.flush();
     assert_eq!(f.done(), [1, 2, 3, 4, 5]);
     assert_eq!(f.engine.outstanding(f.ep), 0);
@@ -42,7 +42,7 @@ fn a_deferred_message_that_finds_no_room_stays_the_first() {
     for context in 1..=2 {
         match f.engine.send(f.conn, &send(context)).unwrap() {
             SendPlan::Defer { slot } => slots.push(slot),
-            SendPlan::Stage { .. } => unreachable!(),
+            SendPlan::Append { .. } => unreachable!(),
         }
     }
     f.up();
@@ -154,7 +154,7 @@ fn a_message_that_was_begun_is_queued_whatever_the_limit() {
         work: false,
     };
     let plan = f.engine.send_begun(f.conn, &send).unwrap();
-    assert!(matches!(plan, SendPlan::Stage { inline: true, .. }));
+    assert!(matches!(plan, SendPlan::Append { inline: true, .. }));
     assert_eq!(f.engine.sent(f.conn, 7), 7);
     assert_eq!(f.done(), []);
     assert_eq!(f.engine.sent(f.conn, 17), 17);
@@ -227,7 +227,7 @@ fn peers_of_another_library_are_asked_for_leave_earlier() {
 /// What a plan says to send.
 fn op(plan: &SendPlan) -> Op {
     match plan {
-        SendPlan::Stage {
+        SendPlan::Append {
             header, header_len, ..
         } => {
             let bytes = &header[..usize::from(*header_len)];

@@ -1,22 +1,22 @@
-//! The staging buffer of a connection: headers and small payloads on their way out.
+//! The transmit buffer of a connection: headers and small payloads on their way out.
 
 use ripstop_engine::stream::SEND_HEADER;
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Errno, Result};
 
-/// Bytes of a staging buffer.
-pub(crate) const STAGE: usize = 16 * 1024;
+/// Bytes of a transmit buffer.
+pub(crate) const TX_BUFFER: usize = 16 * 1024;
 
-/// A first-in first-out buffer of at most [`STAGE`] bytes in one piece. Takes its memory when
+/// A first-in first-out buffer of at most [`TX_BUFFER`] bytes in one piece. Takes its memory when
 /// first used.
 #[derive(Debug, Default)]
-pub(crate) struct Stage {
+pub(crate) struct TxBuffer {
     bytes: Box<[u8]>,
     head: usize,
     tail: usize,
 }
 
-impl Stage {
+impl TxBuffer {
     /// The bytes waiting, oldest first.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -37,8 +37,10 @@ impl Stage {
     fn make_room(&mut self, len: usize) -> Result<()> {
         if self.bytes.is_empty() {
             let mut bytes = Vec::new();
-            bytes.try_reserve_exact(STAGE).map_err(|_| Errno::ENOMEM)?;
-            bytes.resize(STAGE, 0);
+            bytes
+                .try_reserve_exact(TX_BUFFER)
+                .map_err(|_| Errno::ENOMEM)?;
+            bytes.resize(TX_BUFFER, 0);
             self.bytes = bytes.into_boxed_slice();
         }
         self.bytes.copy_within(self.head..self.tail, 0);
@@ -62,13 +64,13 @@ impl Stage {
         }
     }
 
-    /// The room behind the bytes that wait; [`Stage::grow`] says how much of it was used.
+    /// The room behind the bytes that wait; [`TxBuffer::grow`] says how much of it was used.
     #[inline]
     pub(crate) fn room(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.tail..).unwrap_or_default()
     }
 
-    /// Appends the first `len` bytes of [`Stage::room`].
+    /// Appends the first `len` bytes of [`TxBuffer::room`].
     #[inline]
     pub(crate) fn grow(&mut self, len: usize) {
         self.tail = (self.tail + len).min(self.bytes.len());
@@ -117,19 +119,19 @@ mod tests {
 
     #[test]
     fn keeps_order_and_moves_up_when_the_end_is_reached() {
-        let mut stage = Stage::default();
+        let mut buffer = TxBuffer::default();
         let block = [7u8; 6000];
         for _ in 0..2 {
-            stage.reserve(block.len()).unwrap();
-            stage.push(&block);
+            buffer.reserve(block.len()).unwrap();
+            buffer.push(&block);
         }
-        stage.advance(5999);
-        stage.reserve(6000).unwrap();
-        stage.push(&[9; 6000]);
-        assert_eq!(stage.bytes().len(), 12_001);
-        assert_eq!(stage.bytes().last(), Some(&9));
-        assert_eq!(stage.reserve(STAGE), Err(Errno::EAGAIN));
-        stage.advance(12_001);
-        assert!(stage.bytes().is_empty());
+        buffer.advance(5999);
+        buffer.reserve(6000).unwrap();
+        buffer.push(&[9; 6000]);
+        assert_eq!(buffer.bytes().len(), 12_001);
+        assert_eq!(buffer.bytes().last(), Some(&9));
+        assert_eq!(buffer.reserve(TX_BUFFER), Err(Errno::EAGAIN));
+        buffer.advance(12_001);
+        assert!(buffer.bytes().is_empty());
     }
 }
