@@ -33,7 +33,7 @@ const AT_WORK_LONG: Duration = Duration::from_micros(320);
 /// or two.
 const WATCH: Duration = Duration::from_micros(6);
 
-/// Looks at the word between two at the clock.
+/// ShmReadiness at the word between two at the clock.
 const LOOKS: u32 = 16;
 
 /// How often others may run for that in a crowd.

@@ -15,7 +15,7 @@ mod mapped;
 mod name;
 mod params;
 mod provider;
-mod pulse;
+mod readiness;
 mod transport;
 
 pub use provider::ShmProvider;

@@ -32,11 +32,11 @@ const READS: u32 = 16;
 /// Keys that a peer may ask for until they are looked at.
 const ASKS: usize = 64;
 
-/// Looks for room after a write without: about a microsecond, in which a peer that reads consumes
+/// ShmReadiness for room after a write without: about a microsecond, in which a peer that reads consumes
 /// more than what it tells at once.
 const LOOKS: u32 = 64;
 
-/// Looks whether the peer has applied all, before an operation that would reach its memory then:
+/// ShmReadiness whether the peer has applied all, before an operation that would reach its memory then:
 /// so many, and one more for so many bytes, in which the ring would take longer.
 const SETTLES: u32 = 256;
 const BYTES_A_LOOK: u64 = 1024;
@@ -503,7 +503,7 @@ impl Link for ShmLink {
         }
     }
 
-    fn heard(&self, windows: &mut Windows) {
+    fn drain_doorbell(&self, windows: &mut Windows) {
         let Some(rings) = self.rings.get() else {
             return;
         };

@@ -12,7 +12,9 @@ use ripstop_core::provider::{
 use ripstop_mem::ring::{Alone, HEADER, Short};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Shutdown, Spare};
-use ripstop_stream::{Broken, Fabric, Link, Listener, Origin, Pulse, Seen, Transport, Tunables};
+use ripstop_stream::{
+    Broken, Fabric, Link, Listener, Origin, Readiness, ReadyLink, Transport, Tunables,
+};
 use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading};
 use ripstop_wire::xnet::base::{BASE_LEN, WRITE_LEN};
 use ripstop_wire::xnet::rdm::Greeting;
@@ -23,7 +25,7 @@ use crate::listener::ShmListener;
 use crate::mapped::Windows;
 use crate::name::Name;
 use crate::params::Params;
-use crate::pulse::Looks;
+use crate::readiness::ShmReadiness;
 use crate::transport::Shm;
 
 /// What moved bytes of a stream.
@@ -78,7 +80,7 @@ struct NotedListener {
 }
 
 #[derive(Debug)]
-struct NotedLooks(Looks);
+struct NotedReadiness(ShmReadiness);
 
 impl Noting {
     fn link(&self, link: ShmLink) -> NotedLink {
@@ -112,7 +114,7 @@ impl Transport for Noted {
     type Addr = Name;
     type Link = NotedLink;
     type Listener = NotedListener;
-    type Pulse = NotedLooks;
+    type Readiness = NotedReadiness;
 
     fn default_source(noting: &Noting) -> Name {
         Shm::default_source(&noting.params)
@@ -137,33 +139,37 @@ impl Transport for Noted {
     }
 
     fn ask(
-        looks: &mut NotedLooks,
+        readiness: &mut NotedReadiness,
         link: &NotedLink,
         own: &Name,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        Shm::ask(&mut looks.0, &link.link, own, greeting)
+        Shm::ask(&mut readiness.0, &link.link, own, greeting)
     }
 
     fn asked(
-        looks: &mut NotedLooks,
+        readiness: &mut NotedReadiness,
         link: &NotedLink,
         from: &Name,
         data: &[u8],
     ) -> core::result::Result<(Greeting, Name), Broken> {
-        Shm::asked(&mut looks.0, &link.link, from, data)
+        Shm::asked(&mut readiness.0, &link.link, from, data)
     }
 
-    fn answer(looks: &mut NotedLooks, link: &NotedLink, greeting: Greeting) -> Result<Vec<u8>> {
-        Shm::answer(&mut looks.0, &link.link, greeting)
+    fn answer(
+        readiness: &mut NotedReadiness,
+        link: &NotedLink,
+        greeting: Greeting,
+    ) -> Result<Vec<u8>> {
+        Shm::answer(&mut readiness.0, &link.link, greeting)
     }
 
     fn answered(
-        looks: &mut NotedLooks,
+        readiness: &mut NotedReadiness,
         link: &NotedLink,
         data: &[u8],
     ) -> core::result::Result<Greeting, Broken> {
-        Shm::answered(&mut looks.0, &link.link, data)
+        Shm::answered(&mut readiness.0, &link.link, data)
     }
 }
 
@@ -275,8 +281,8 @@ impl Link for NotedLink {
 
     type Windows = ();
 
-    fn heard(&self, (): &mut ()) {
-        self.link.heard(&mut Windows::default());
+    fn drain_doorbell(&self, (): &mut ()) {
+        self.link.drain_doorbell(&mut Windows::default());
     }
 
     fn has_ended(&self) -> bool {
@@ -330,11 +336,11 @@ impl Listener for NotedListener {
     }
 }
 
-impl Pulse<NotedLink> for NotedLooks {
-    const LOOKS: bool = <Looks as Pulse<ShmLink>>::LOOKS;
+impl Readiness<NotedLink> for NotedReadiness {
+    const POLLS_LINKS: bool = <ShmReadiness as Readiness<ShmLink>>::POLLS_LINKS;
 
     fn open() -> Result<Self> {
-        Looks::open().map(Self)
+        ShmReadiness::open().map(Self)
     }
 
     fn add(&mut self, id: u32, link: &Arc<NotedLink>) {
@@ -353,8 +359,8 @@ impl Pulse<NotedLink> for NotedLooks {
         self.0.is_due()
     }
 
-    fn look(&mut self, seen: &mut Vec<Seen>) {
-        self.0.look(seen);
+    fn poll(&mut self, ready: &mut Vec<ReadyLink>) {
+        self.0.poll(ready);
     }
 
     fn arm(&mut self) -> bool {

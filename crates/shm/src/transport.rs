@@ -17,7 +17,7 @@ use crate::link::ShmLink;
 use crate::listener::{ShmListener, admit};
 use crate::name::Name;
 use crate::params::{NAME, Params};
-use crate::pulse::{Looks, share};
+use crate::readiness::{ShmReadiness, share};
 
 /// Memory that processes of one machine share.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Transport for Shm {
     type Addr = Name;
     type Link = ShmLink;
     type Listener = ShmListener;
-    type Pulse = Looks;
+    type Readiness = ShmReadiness;
 
     fn looks_for_memory(params: &Params) -> bool {
         params.map_memfd
@@ -110,21 +110,26 @@ impl Transport for Shm {
         Ok(())
     }
 
-    fn ask(looks: &mut Looks, link: &ShmLink, own: &Name, greeting: Greeting) -> Result<Vec<u8>> {
-        let layout = looks.layout().ok_or(Errno::EINVAL)?;
+    fn ask(
+        readiness: &mut ShmReadiness,
+        link: &ShmLink,
+        own: &Name,
+        greeting: Greeting,
+    ) -> Result<Vec<u8>> {
+        let layout = readiness.layout().ok_or(Errno::EINVAL)?;
         let memory = share("ripstop-shm", layout.len())?;
         memory.seal()?;
         let halves = pair(Arc::new(memory.map()?), layout, Side::Connector);
         let halves = halves.map_err(|_| Errno::EINVAL)?;
-        let face = looks.face()?;
+        let face = readiness.face()?;
         link.shake(|shake| {
             shake.halves = Some(halves);
-            shake.told = looks.told();
+            shake.told = readiness.told();
             shake.outgoing = vec![memory.into(), face];
         });
         let hello = Hello {
             greeting,
-            fenced: looks.fenced(),
+            fenced: readiness.fenced(),
             layout,
             name: own.clone(),
         };
@@ -132,7 +137,7 @@ impl Transport for Shm {
     }
 
     fn asked(
-        looks: &mut Looks,
+        readiness: &mut ShmReadiness,
         link: &ShmLink,
         from: &Name,
         data: &[u8],
@@ -142,25 +147,25 @@ impl Transport for Shm {
             let descriptors = std::mem::take(&mut shake.incoming);
             let (face, memory) =
                 accepted(descriptors, hello.layout).map_err(|why| wrong(from, why))?;
-            let (watch, sight) = watch(face, hello.fenced || looks.fenced())
+            let (watch, sight) = watch(face, hello.fenced || readiness.fenced())
                 .map_err(|_| wrong(from, "its face is none"))?;
             let halves = pair(memory, hello.layout, Side::Acceptor);
             let halves = halves.map_err(|error| wrong(from, &error.to_string()))?;
             (shake.halves, shake.watch) = (Some(halves), Some(watch));
-            (shake.sight, shake.told) = (Some(sight), looks.told());
+            (shake.sight, shake.told) = (Some(sight), readiness.told());
             shake.peer = Some(hello.name.clone());
             shake.layout = Some(hello.layout);
             Ok((hello.greeting, hello.name))
         })
     }
 
-    fn answer(looks: &mut Looks, link: &ShmLink, greeting: Greeting) -> Result<Vec<u8>> {
-        let face = looks.face()?;
+    fn answer(readiness: &mut ShmReadiness, link: &ShmLink, greeting: Greeting) -> Result<Vec<u8>> {
+        let face = readiness.face()?;
         let hello = link.shake(|shake| {
             shake.outgoing = vec![face];
             Some(Hello {
                 greeting,
-                fenced: looks.fenced(),
+                fenced: readiness.fenced(),
                 layout: shake.layout?,
                 name: shake.target.clone()?,
             })
@@ -169,7 +174,7 @@ impl Transport for Shm {
     }
 
     fn answered(
-        looks: &mut Looks,
+        readiness: &mut ShmReadiness,
         link: &ShmLink,
         data: &[u8],
     ) -> core::result::Result<Greeting, Broken> {
@@ -183,7 +188,7 @@ impl Transport for Shm {
             let Ok([face]) = <[OwnedFd; 1]>::try_from(descriptors) else {
                 return Err(wrong(&target, "it came without a descriptor"));
             };
-            let (watch, sight) = watch(face, hello.fenced || looks.fenced())
+            let (watch, sight) = watch(face, hello.fenced || readiness.fenced())
                 .map_err(|_| wrong(&target, "its face is none"))?;
             (shake.watch, shake.peer) = (Some(watch), Some(target));
             shake.sight = Some(sight);

@@ -11,14 +11,15 @@ use ripstop_types::{FiAddr, Flags};
 
 use crate::exposed::{Exposed, Lent, Offer, is_counted};
 use crate::mapped::sole_place;
-use crate::pulse::Pulse as _;
+use crate::readiness::Readiness as _;
 use crate::state::State;
 use crate::transport::{Attached, Link as _, Transport};
 
 /// The shortest operation in bytes that goes this way: it takes a system call or two.
 const SHORTEST: u64 = 16 << 10;
 
-/// Operations by the stream after a peer was seen to be at work, until that is looked at again.
+/// Operations that go by the stream after the peer was seen to make progress, before that is checked
+/// again.
 const BY_STREAM: u32 = 7;
 
 // The owner.
@@ -70,7 +71,7 @@ impl<T: Transport> State<T> {
         let base = mr.base;
         // Where no slot is free, the stream is the way.
         let offer = Offer {
-            grant: self.pulse.open_grant()?,
+            grant: self.readiness.open_grant()?,
             key,
             base,
             memory,

@@ -27,7 +27,7 @@ use crate::fabric::Fabric;
 use crate::mr::{Finder, Mr};
 use crate::owned::PeerRx;
 use crate::polls::Rest;
-use crate::pulse::looks;
+use crate::readiness::polls_links;
 use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::{State, token};
@@ -108,15 +108,15 @@ impl<T: Transport, K: Mode> Inner<T, K> {
     }
 
     /// Whether a thread must not sleep until epoll wakes it, since there is something to do;
-    /// otherwise [`Inner::wake_up`] follows.
-    pub(crate) fn fall_asleep(&self) -> bool {
-        looks::<T>() && self.state.lock().fall_asleep()
+    /// otherwise [`Inner::end_sleep`] follows.
+    pub(crate) fn begin_sleep(&self) -> bool {
+        polls_links::<T>() && self.state.lock().begin_sleep()
     }
 
     /// A thread has slept.
-    pub(crate) fn wake_up(&self) {
-        if looks::<T>() {
-            self.state.lock().wake_up();
+    pub(crate) fn end_sleep(&self) {
+        if polls_links::<T>() {
+            self.state.lock().end_sleep();
         }
     }
 
@@ -172,9 +172,9 @@ impl<T: Transport> Inner<T, Shared> {
                 state.poll();
             }
             // Level-triggered: what the progress left is told again.
-            if !self.fall_asleep() {
+            if !self.begin_sleep() {
                 let _ = self.epoll.wait(events, None);
-                self.wake_up();
+                self.end_sleep();
             }
             let back = self.activity.load(Ordering::Relaxed) != seen
                 || self.waiting.load(Ordering::Relaxed) > 0;
@@ -199,11 +199,11 @@ impl<T: Transport> ProgressSource for Inner<T, Shared> {
     }
 
     fn before_wait(&self) -> bool {
-        self.fall_asleep()
+        self.begin_sleep()
     }
 
     fn after_wait(&self) {
-        self.wake_up();
+        self.end_sleep();
     }
 }
 

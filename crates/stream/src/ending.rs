@@ -1,4 +1,4 @@
-//! Connections that have ended are closed after all others were looked at.
+//! Connections that have ended are closed after all others were polled.
 //!
 //! A peer that sends on several connections and then leaves ends them all at about the same time.
 //! What it sent before it left is delivered before any operation fails because it did.
@@ -12,7 +12,7 @@ use crate::transport::Transport;
 #[derive(Debug)]
 pub(crate) struct Ending {
     id: u32,
-    /// Of the connection, in case its id is given to another before this is looked at.
+    /// Of the connection, in case its id is given to another before this is handled.
     generation: u32,
     error: Errno,
 }

@@ -8,7 +8,7 @@ use ripstop_mem::ring::Grant;
 use ripstop_os::{Shareable, clock};
 
 use crate::polls::Rest;
-use crate::pulse::Pulse as _;
+use crate::readiness::Readiness as _;
 use crate::rma::CLOSING;
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
@@ -53,14 +53,14 @@ pub(crate) struct Exposed {
     pub(crate) offer: Offer,
 }
 
-/// Connections that are looked at each time whether all that came by them is applied.
+/// Connections that are checked in each call: is all that came by them applied?
 const SOME: usize = 8;
 
 impl<T: Transport> State<T> {
     /// Offers a region to all peers that may map it, now and when they connect.
     #[cold]
     pub(crate) fn expose(&mut self, region: u32, key: u64, base: u64, part: &Shareable) {
-        let Some(grant) = self.pulse.open_grant() else {
+        let Some(grant) = self.readiness.open_grant() else {
             return;
         };
         let offer = Offer {
@@ -153,7 +153,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn withdraw(&mut self, region: u32) -> Option<Grant> {
         let place = self.exposed.iter().position(|e| e.region == region)?;
         let grant = self.exposed.swap_remove(place).offer.grant;
-        self.pulse.close_grant(grant);
+        self.readiness.close_grant(grant);
         for link in self.live_links() {
             link.withdraw(grant);
         }
@@ -214,16 +214,16 @@ impl<T: Transport> State<T> {
     pub(crate) fn let_run(&mut self) -> Rest {
         let rest = self.polls.let_run();
         if rest != Rest::None {
-            self.have_looked();
+            self.have_polled();
         }
         rest
     }
 
     /// As [`State::tell_applied`], after a look at what has come.
     #[inline]
-    pub(crate) fn have_looked(&mut self) {
+    pub(crate) fn have_polled(&mut self) {
         if T::Link::MAPS && !self.exposed.is_empty() {
-            self.pulse.have_looked();
+            self.readiness.have_polled();
             self.tell_applied(SOME);
         }
     }

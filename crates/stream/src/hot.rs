@@ -10,7 +10,7 @@ use ripstop_os::clock;
 use ripstop_types::{Errno, Result};
 
 use crate::alone::SHORT;
-use crate::pulse::{Pulse as _, looks};
+use crate::readiness::{Readiness as _, polls_links};
 use crate::state::{State, token};
 use crate::transport::{Link as _, Transport};
 
@@ -303,8 +303,8 @@ impl<T: Transport> State<T> {
         }
         hot.quick -= 1;
         hot.next();
-        match looks::<T>() {
-            true if self.pulse.is_due() => Quick::Found(NOTHING),
+        match polls_links::<T>() {
+            true if self.readiness.is_due() => Quick::Found(NOTHING),
             false if hot.is_late() => {
                 hot.poll_next();
                 Quick::Found(NOTHING)
@@ -368,19 +368,19 @@ impl<T: Transport> State<T> {
                 self.hot.hold();
                 self.hot.left = self.hot.left.saturating_sub(1);
                 let mut any = false;
-                if looks::<T>()
-                    && let (1.., last) = self.look()
+                if polls_links::<T>()
+                    && let (1.., last) = self.poll_links()
                 {
                     self.note_active(1, last);
                     any = true;
                 }
-                if !looks::<T>() && self.hot.is_late() {
+                if !polls_links::<T>() && self.hot.is_late() {
                     return self.poll_in_turn();
                 }
                 self.release_hot();
                 any
             }
-            None if looks::<T>() && self.hot.left > 0 => self.look_only(),
+            None if polls_links::<T>() && self.hot.left > 0 => self.poll_links_only(),
             _ => self.poll_in_turn(),
         }
     }
@@ -397,11 +397,11 @@ impl<T: Transport> State<T> {
             return false;
         };
         let ended = self.ending.len();
-        let (mut active, mut last) = match looks::<T>() {
-            true => self.look(),
+        let (mut active, mut last) = match polls_links::<T>() {
+            true => self.poll_links(),
             false => (0, NIL),
         };
-        let asks = !looks::<T>() || self.hot.asks(clock::now);
+        let asks = !polls_links::<T>() || self.hot.asks(clock::now);
         let found = asks && self.epoll.poll(&mut events).is_ok() && !events.is_empty();
         if found {
             for index in 0..events.len() {
@@ -429,8 +429,8 @@ impl<T: Transport> State<T> {
                 }
             }
         }
-        if looks::<T>() && self.rung {
-            self.rearm();
+        if polls_links::<T>() && self.doorbell_rang {
+            self.rearm_doorbells();
         }
         let any = found || active > 0;
         if any {
@@ -444,7 +444,7 @@ impl<T: Transport> State<T> {
         self.events = Some(events);
         // Peers that may reach what this side has exposed wait to be told of what was applied.
         self.hot.restart(asks || !self.exposed.is_empty());
-        if !looks::<T>() {
+        if !polls_links::<T>() {
             self.hot.polled = clock::ticks();
             self.hot.in_vain = match any {
                 true => 0,

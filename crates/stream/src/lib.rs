@@ -12,7 +12,7 @@
 //! All objects of a domain share one state behind its lock ([`Mode`]), and whoever holds that makes
 //! progress for all. Nothing of a transport is called by two threads at once for one domain, except
 //! [`Transport::bind`], [`Transport::bind_row`] and [`Transport::default_source`]. A thread that sleeps
-//! does so in epoll, without the lock; what epoll cannot see is asked to tell before ([`Pulse`]).
+//! does so in epoll, without the lock; what epoll cannot see is asked to tell before ([`Readiness`]).
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -48,8 +48,8 @@ mod passive;
 mod place;
 mod polls;
 mod post;
-mod pulse;
 mod rdm;
+mod readiness;
 mod rma;
 mod scalable;
 mod slots;
@@ -78,7 +78,7 @@ pub use fabric::Fabric;
 pub use mr::Mr;
 pub use owned::PeerRx;
 pub use passive::PassiveEp;
-pub use pulse::{Epolled, Pulse, Seen};
+pub use readiness::{EpollOnly, Readiness, ReadyLink};
 pub use scalable::ScalableEp;
 pub use srx::SharedRx;
 pub use stx::SharedTx;

@@ -11,8 +11,8 @@ use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::accept::{Accepting, read_message, terms, write_message};
 use crate::connection::{BACK, Phase};
-use crate::pulse::{Pulse as _, looks};
 use crate::rdm::advice;
+use crate::readiness::{Readiness as _, polls_links};
 use crate::state::{State, token};
 use crate::transport::{Broken, Link as _, Transport};
 
@@ -77,7 +77,7 @@ impl<T: Transport> State<T> {
             return Ok(std::mem::take(&mut state.msg.hello));
         };
         let greeting = Greeting::request(0, 0, pid()).with_context(rdm.context);
-        T::ask(&mut self.pulse, link, &rdm.addr, greeting)
+        T::ask(&mut self.readiness, link, &rdm.addr, greeting)
     }
 
     fn handle_answer(&mut self, id: u32) {
@@ -124,7 +124,7 @@ impl<T: Transport> State<T> {
         }
         let mut rendezvous = false;
         if is_rdm {
-            let granted = T::answered(&mut self.pulse, &link, &data).and_then(|greeting| {
+            let granted = T::answered(&mut self.readiness, &link, &data).and_then(|greeting| {
                 let protocol = greeting.granted().map_err(Broken::Wrong)?;
                 Ok((protocol, greeting))
             });
@@ -170,8 +170,8 @@ impl<T: Transport> State<T> {
         connection.phase = Phase::Up;
         if let Some(link) = &connection.link {
             link.up();
-            if looks::<T>() {
-                self.pulse.add(id, link);
+            if polls_links::<T>() {
+                self.readiness.add(id, link);
                 // Without it the first descriptor tells of most ends.
                 if let Some(witness) = link.witness() {
                     let token = token::connection(id, connection.generation);
@@ -264,7 +264,7 @@ impl<T: Transport> State<T> {
             // Receives that only this peer can fill: find out whether it is still there.
             // An attempt that comes to nothing ends them.
             match self.open_route(ep, src) {
-                Ok(id) if looks::<T>() => self.hurry(id),
+                Ok(id) if polls_links::<T>() => self.hurry(id),
                 Ok(_) => {}
                 Err(_) => self.engine.fail_directed(ep, src, error),
             }
@@ -292,7 +292,7 @@ impl<T: Transport> State<T> {
         self.hot.poll_next();
     }
 
-    /// Of a link that is looked at: its descriptor, once that has told of the end, is not watched
+    /// Of a link that is polled: its descriptor, once that has told of the end, is not watched
     /// any more, or nobody could sleep while the connection is stalled. What waits for the peer then
     /// fails soon, unless the program takes what stands in the way.
     #[cold]
@@ -421,12 +421,12 @@ impl<T: Transport> State<T> {
     pub(crate) fn drop_connection(&mut self, id: u32, error: Errno) {
         self.forget_hot(id);
         self.engine.close_conn(id, error);
-        if looks::<T>()
+        if polls_links::<T>()
             && self
                 .connection(id)
                 .is_some_and(|connection| connection.is_up())
         {
-            self.pulse.remove(id);
+            self.readiness.remove(id);
         }
         if let Some(slot) = self.connections.get_mut(id as usize) {
             *slot = None;

@@ -19,7 +19,7 @@ use crate::transport::{Link as _, Transport};
 /// Keys given out to callers that let the provider choose.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
-/// Regions below so many bytes are not looked at: that costs a system call or more.
+/// Regions below so many bytes are not checked: that costs a system call or more.
 const WORTH_FINDING: usize = 4096;
 
 /// What a domain knows of the memory of this process.
@@ -30,7 +30,7 @@ pub(crate) struct Finder {
     told: bool,
 }
 
-/// A region that was looked at for what peers may map.
+/// A region that was checked for memory that peers may map.
 #[derive(Clone, Copy, Debug)]
 struct Looked {
     memory: UserBuf,

@@ -21,7 +21,7 @@ use crate::exposed::Exposed;
 use crate::hot::{Hot, consume_whole, read_to};
 use crate::mapped::BYTES;
 use crate::polls::Polls;
-use crate::pulse::{Pulse, Seen, looks};
+use crate::readiness::{Readiness, ReadyLink, polls_links};
 use crate::slots::Slots;
 use crate::small::SCRATCH;
 use crate::transport::{Link as _, Transport};
@@ -38,10 +38,10 @@ const READ: usize = 16 * 1024;
 /// sends them nevertheless.
 const BURST: u32 = 3_000_000;
 
-/// How often deadlines are looked at while there are any.
+/// How often deadlines are checked while there are any.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
-/// How often connections are looked at whose peer's machine may be dead ([`Link::WATCHES`]).
+/// How often connections are checked whose peer's machine may be dead ([`Link::WATCHES`]).
 const WATCH: Duration = Duration::from_secs(2);
 
 /// What an epoll event is about, in the token's upper byte.
@@ -75,7 +75,7 @@ pub(crate) struct State<T: Transport> {
     timer: Timer,
     /// How often the timer goes off; zero when it is not set.
     pub(crate) timer_period: Duration,
-    /// When connections were last looked at, see [`Link::WATCHES`].
+    /// When connections were last checked, see [`Link::WATCHES`].
     watched: Duration,
     /// Taken while a poll of all is under way.
     pub(crate) events: Option<Events>,
@@ -93,17 +93,17 @@ pub(crate) struct State<T: Transport> {
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
     pub(crate) hot: Hot<T::Link>,
-    pub(crate) pulse: T::Pulse,
-    /// What the last look has found.
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) readiness: T::Readiness,
+    /// Links that the last poll has found ready; empty between two polls, kept for its memory.
+    pub(crate) ready: Vec<ReadyLink>,
     /// Threads that sleep here.
     pub(crate) sleepers: u32,
-    /// Peers were asked to tell, and not yet spared that.
-    pub(crate) armed: bool,
-    /// A bell was taken away.
-    pub(crate) rung: bool,
+    /// Peers ring the doorbell when they write ([`Readiness::arm`]).
+    pub(crate) doorbells_armed: bool,
+    /// A doorbell rang and was drained: it has to be armed again.
+    pub(crate) doorbell_rang: bool,
     generation: u32,
-    /// Connections that have ended, and are closed once all others were looked at.
+    /// Connections that have ended, and are closed once all others were polled.
     pub(crate) ending: Vec<Ending>,
     /// The highest context of a peer that any connection was with.
     pub(crate) max_context: u8,
@@ -163,16 +163,16 @@ impl<T: Transport> State<T> {
             round: 0,
             unattended: false,
             hot: Hot::default(),
-            pulse: Pulse::open()?,
-            seen: Vec::new(),
+            readiness: Readiness::open()?,
+            ready: Vec::new(),
             sleepers: 0,
-            armed: false,
-            rung: false,
+            doorbells_armed: false,
+            doorbell_rang: false,
             generation: 0,
             ending: Vec::new(),
             max_context: 0,
             waiters: Waiters::default(),
-            polls: Polls::new(!looks::<T>()),
+            polls: Polls::new(!polls_links::<T>()),
             works: Works::default(),
             groups: Vec::new(),
             exposed: Vec::new(),
@@ -213,19 +213,19 @@ impl<T: Transport> State<T> {
         !self.connections.is_empty()
     }
 
-    /// Makes sure deadlines are looked at.
+    /// Makes sure that deadlines are checked.
     pub(crate) fn start_timer(&mut self) {
         self.set_timer(TICK);
     }
 
-    /// There are no deadlines; connections that have to be watched are looked at now and then.
+    /// There are no deadlines; connections that have to be watched are checked now and then.
     pub(crate) fn slow_timer(&mut self) {
         let up = |connection: &Connection<T>| connection.is_up();
         let watched = T::Link::WATCHES && self.connections.iter().flatten().any(up);
         self.set_timer(if watched { WATCH } else { Duration::ZERO });
     }
 
-    /// Whether connections were not looked at for [`WATCH`]: the timer may go off more often.
+    /// Whether connections were not checked for [`WATCH`]: the timer may go off more often.
     pub(crate) fn is_watch_due(&mut self, now: Duration) -> bool {
         let due = now >= self.watched + WATCH;
         if due {
@@ -253,13 +253,13 @@ impl<T: Transport> State<T> {
             self.after();
             return;
         }
-        if looks::<T>()
+        if polls_links::<T>()
             && let Some(link) = connection.link.as_ref()
         {
-            link.heard(&mut connection.windows);
+            link.drain_doorbell(&mut connection.windows);
             connection.mapped = T::Link::MAPS && T::Link::has_mapped(&connection.windows);
             let asked = link.take_asked();
-            self.rung = true;
+            self.doorbell_rang = true;
             self.leave_ended(id);
             if !asked.is_empty() {
                 self.lend(id, &asked);
@@ -527,8 +527,8 @@ impl<T: Transport> State<T> {
             return;
         }
         connection.interest = interest;
-        if looks::<T>() && connection.is_up() {
-            return self.pulse.modify(id, interest);
+        if polls_links::<T>() && connection.is_up() {
+            return self.readiness.modify(id, interest);
         }
         let generation = connection.generation;
         let failed = match &connection.link {
@@ -731,7 +731,7 @@ impl<T: Transport> State<T> {
                     .is_none_or(|c| [c.value, c.errors] != seen),
             ),
         });
-        self.spare_bells();
+        self.disarm_doorbells();
     }
 }
 

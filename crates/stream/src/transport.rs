@@ -14,7 +14,7 @@ use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::addr::Addr;
 use crate::exposed::Offer;
-use crate::pulse::Pulse;
+use crate::readiness::Readiness;
 use crate::tunables::Tunables;
 
 /// A way for endpoints of one kind to reach each other. It stands for a provider in the types of
@@ -38,13 +38,13 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// Where connections arrive.
     type Listener: Listener<Link = Self::Link, Addr = Self::Addr>;
 
-    /// What each domain has of it, and looks at; [`Epolled`](crate::Epolled) where epoll tells all.
-    type Pulse: Pulse<Self::Link>;
+    /// The readiness of a domain's links; [`EpollOnly`](crate::EpollOnly) where epoll reports all.
+    type Readiness: Readiness<Self::Link>;
 
     /// The address of an endpoint or listener whose `fi_info` names none.
     fn default_source(params: &Self::Params) -> Self::Addr;
 
-    /// Whether regions that are registered with [`Sharing::IfSealed`] are looked at, where links
+    /// Whether regions that are registered with [`Sharing::IfSealed`] are checked, where links
     /// [map](Link::MAPS).
     ///
     /// [`Sharing::IfSealed`]: ripstop_core::provider::Sharing::IfSealed
@@ -109,7 +109,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// # Errors
     /// Of the system; the attempt has failed.
     fn ask(
-        pulse: &mut Self::Pulse,
+        readiness: &mut Self::Readiness,
         link: &Self::Link,
         own: &Self::Addr,
         greeting: Greeting,
@@ -121,7 +121,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// # Errors
     /// Why it is refused; a line in the log says so.
     fn asked(
-        pulse: &mut Self::Pulse,
+        readiness: &mut Self::Readiness,
         link: &Self::Link,
         from: &Self::Addr,
         data: &[u8],
@@ -131,8 +131,12 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As for [`Transport::ask`].
-    fn answer(pulse: &mut Self::Pulse, link: &Self::Link, greeting: Greeting) -> Result<Vec<u8>> {
-        let _ = (pulse, link);
+    fn answer(
+        readiness: &mut Self::Readiness,
+        link: &Self::Link,
+        greeting: Greeting,
+    ) -> Result<Vec<u8>> {
+        let _ = (readiness, link);
         Ok(greeting.emit().to_vec())
     }
 
@@ -141,11 +145,11 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// # Errors
     /// Why the connection is given up; a line in the log says so.
     fn answered(
-        pulse: &mut Self::Pulse,
+        readiness: &mut Self::Readiness,
         link: &Self::Link,
         data: &[u8],
     ) -> core::result::Result<Greeting, Broken> {
-        let _ = (pulse, link);
+        let _ = (readiness, link);
         Greeting::parse(data).map_err(Broken::Wrong)
     }
 }
@@ -344,7 +348,7 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     fn tell_applied(&self) {}
 
     /// Of a link that [maps](Link::MAPS): whether the peer has offered regions that are mapped. To
-    /// be asked again after [`Link::heard`].
+    /// be asked again after [`Link::drain_doorbell`].
     fn has_mapped(_windows: &Self::Windows) -> bool {
         false
     }
@@ -363,7 +367,7 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     }
 
     /// Of a link that [maps](Link::MAPS): the keys of regions that the peer wants to reach by their
-    /// address. To be asked after [`Link::heard`]; they are told once.
+    /// address. To be asked after [`Link::drain_doorbell`]; they are told once.
     fn take_asked(&self) -> Vec<u64> {
         Vec::new()
     }
@@ -407,13 +411,13 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// The handshake is over: what is sent and received from now on are messages.
     fn up(&self) {}
 
-    /// Epoll says that the descriptor can be read or has ended, of a link that a domain looks at
-    /// itself ([`Pulse`]): bells are taken away, and an end is remembered for [`Link::recv`], which
-    /// tells it behind all that came before. Regions that the peer has offered are mapped, and those
-    /// that it has taken back forgotten.
-    fn heard(&self, _windows: &mut Self::Windows) {}
+    /// The descriptor is readable or has ended, says epoll, of a link that a domain polls itself
+    /// ([`Readiness`]): drains the doorbell, and remembers an end for [`Link::recv`], which reports it
+    /// behind all that came before. Maps regions that the peer has offered, and forgets those that it
+    /// has taken back.
+    fn drain_doorbell(&self, _windows: &mut Self::Windows) {}
 
-    /// Whether [`Link::heard`] has found the end: the descriptor tells nothing more.
+    /// Whether [`Link::drain_doorbell`] has found the end: the descriptor tells nothing more.
     fn has_ended(&self) -> bool {
         false
     }
@@ -423,7 +427,7 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
         u64::MAX
     }
 
-    /// Of a link that is up and looked at: a second descriptor, which can be read once the peer is
+    /// Of a link that is up and polled: a second descriptor, which can be read once the peer is
     /// gone where the first one does not tell, as when a child of the peer holds the other end.
     fn witness(&self) -> Option<BorrowedFd<'_>> {
         None

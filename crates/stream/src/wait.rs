@@ -9,7 +9,7 @@ use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
 use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
-use crate::pulse::looks;
+use crate::readiness::polls_links;
 use crate::state::State;
 use crate::transport::Transport;
 use crate::waiters::{Calls, Waited};
@@ -47,23 +47,23 @@ struct Seats {
 const NO_SEAT: &str = "descriptor to wait on (epoll_create1, eventfd2)";
 
 /// Where one sleeps: the descriptor is readable when the domain has something to do, or when
-/// somebody else's progress, or a call, has rung the bell.
+/// somebody else's progress, or a call, has rung the doorbell.
 #[derive(Debug)]
 struct Seat {
     epoll: Epoll,
-    bell: Arc<EventFd>,
+    doorbell: Arc<EventFd>,
 }
 
 impl Seat {
     fn new<T: Transport, K: Mode>(domain: &Domain<T, K>) -> Result<Self> {
         let epoll = Epoll::new()?;
-        let bell = Arc::new(EventFd::new()?);
-        epoll.add(&*bell, 0, Interest::READ)?;
+        let doorbell = Arc::new(EventFd::new()?);
+        epoll.add(&*doorbell, 0, Interest::READ)?;
         epoll.add(&*domain.inner.epoll, 1, Interest::READ)?;
-        Ok(Self { epoll, bell })
+        Ok(Self { epoll, doorbell })
     }
 
-    /// Sleeps until the domain has something to do or the bell rings, at most for `time`; whether
+    /// Sleeps until the domain has something to do or the doorbell rings, at most for `time`; whether
     /// a signal to the process has ended that. Whoever calls looks again before the next time.
     fn sleep<T: Transport, K: Mode>(
         &self,
@@ -71,14 +71,14 @@ impl Seat {
         events: &mut Events,
         time: Option<Duration>,
     ) -> Result<bool> {
-        if domain.inner.fall_asleep() {
+        if domain.inner.begin_sleep() {
             return Ok(false);
         }
         domain.inner.waiting.fetch_add(1, Ordering::Relaxed);
         let slept = self.epoll.wait(events, time);
         domain.inner.waiting.fetch_sub(1, Ordering::Relaxed);
-        domain.inner.wake_up();
-        self.bell.drain()?;
+        domain.inner.end_sleep();
+        self.doorbell.drain()?;
         match slept {
             Ok(_) => Ok(false),
             Err(Errno::EINTR) => Ok(true),
@@ -131,7 +131,7 @@ impl Wait {
         let seat = Seat::new(domain).inspect_err(lacks!(T, Cq, NO_SEAT))?;
         let lent = self.lent.get_or_init(|| seat);
         let mut state = domain.lock();
-        state.waiters.arm(&lent.bell, what());
+        state.waiters.arm(&lent.doorbell, what());
         state.wake_waiters();
         Ok(lent.epoll.as_fd())
     }
@@ -143,7 +143,7 @@ impl Wait {
         }
         self.seats().calls.call();
         match self.lent.get() {
-            Some(lent) => lent.bell.signal(),
+            Some(lent) => lent.doorbell.signal(),
             None => Ok(()),
         }
     }
@@ -151,8 +151,8 @@ impl Wait {
     /// The object closes.
     pub(crate) fn close<T: Transport>(&self, state: &mut State<T>) {
         if let Some(lent) = self.lent.get() {
-            state.waiters.disarm(&lent.bell);
-            state.spare_bells();
+            state.waiters.disarm(&lent.doorbell);
+            state.disarm_doorbells();
         }
     }
 
@@ -169,21 +169,21 @@ impl Wait {
         let mut state = domain.lock();
         state.progress();
         state.poll();
-        // The bell stays as it is, for others that sleep on the descriptor.
+        // The doorbell stays as it is, for others that sleep on the descriptor.
         if self.seats().calls.take_left() || ready(&mut state) || state.has_dirty() {
             return Err(Errno::EAGAIN);
         }
         let Some(lent) = self.lent.get() else {
             return Ok(());
         };
-        lent.bell.drain()?;
-        state.waiters.arm(&lent.bell, what());
-        if looks::<T>() {
-            if state.ask_for_bells() {
-                state.spare_bells();
+        lent.doorbell.drain()?;
+        state.waiters.arm(&lent.doorbell, what());
+        if polls_links::<T>() {
+            if state.arm_doorbells() {
+                state.disarm_doorbells();
                 return Err(Errno::EAGAIN);
             }
-            state.waiters.go_outside(&lent.bell);
+            state.waiters.go_outside(&lent.doorbell);
         }
         Ok(())
     }
@@ -211,18 +211,18 @@ impl Wait {
             }
             if let (None, Some(seat)) = (&result, seat) {
                 let what = what(&mut state);
-                state.waiters.arm(&seat.bell, what);
+                state.waiters.arm(&seat.doorbell, what);
             }
             result
         };
         let outcome = self.repeat(domain, end, on_signal, &mut seat, &mut look);
         if let Some(seat) = seat {
             let mut state = domain.lock();
-            state.waiters.disarm(&seat.bell);
-            state.spare_bells();
+            state.waiters.disarm(&seat.doorbell);
+            state.disarm_doorbells();
             drop(state);
             let mut seats = self.seats();
-            seats.calls.leave(&seat.bell);
+            seats.calls.leave(&seat.doorbell);
             seats.spare.push(seat);
         }
         outcome
@@ -291,7 +291,7 @@ impl Wait {
                 return None;
             }
         };
-        self.seats().calls.enter(&seat.bell);
+        self.seats().calls.enter(&seat.doorbell);
         Some(seat)
     }
 }

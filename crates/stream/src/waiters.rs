@@ -1,11 +1,11 @@
 //! Whoever sleeps until a queue or counter changes, and how each of them is woken.
 //!
-//! Every sleeper has a bell of its own. It is rung by whoever changes what its sleeper waits for,
-//! under the domain's lock, and silenced by its sleeper alone, who looks again before it sleeps the
-//! next time. So nobody can take away what is to wake another one, and this holds at every moment
+//! Every sleeper has a doorbell of its own. It is rung by whoever changes what the sleeper waits for,
+//! under the domain's lock, and drained by the sleeper alone, which looks again before it sleeps the
+//! next time. So nobody can drain what is to wake another one, and this holds at every moment
 //! that the lock is free:
 //!
-//! - a thread that sleeps in a call is armed here for what it found last, or its bell rings;
+//! - a thread that sleeps in a call is armed here for what it found last, or its doorbell rings;
 //! - the descriptor that a program sleeps on outside is armed here, or readable, from when
 //!   `fi_trywait(3)` has allowed it, whoever else reads the object meanwhile.
 //!
@@ -16,15 +16,15 @@ use std::sync::Arc;
 use ripstop_os::EventFd;
 
 /// What wakes one sleeper.
-pub(crate) trait Bell: Clone {
-    /// From now on the sleeper does not sleep, until it silences the bell.
+pub(crate) trait Doorbell: Clone {
+    /// From now on the sleeper does not sleep, until it drains the doorbell.
     fn ring(&self);
 
-    /// Whether it is the same bell.
+    /// Whether it is the same doorbell.
     fn is(&self, other: &Self) -> bool;
 }
 
-impl Bell for Arc<EventFd> {
+impl Doorbell for Arc<EventFd> {
     fn ring(&self) {
         // Of a descriptor that is open nothing fails.
         let _ = self.signal();
@@ -50,7 +50,7 @@ pub(crate) enum Waited {
 #[derive(Debug)]
 struct Waiter<B> {
     what: Waited,
-    bell: B,
+    doorbell: B,
     /// The program may sleep on its descriptor, for as long as it likes.
     outside: bool,
 }
@@ -88,35 +88,35 @@ impl<B> Waiters<B> {
     }
 }
 
-impl<B: Bell> Waiters<B> {
+impl<B: Doorbell> Waiters<B> {
     /// From now on a change rings: to be called with nothing to report, by the sleeper.
-    pub(crate) fn arm(&mut self, bell: &B, what: Waited) {
-        self.disarm(bell);
+    pub(crate) fn arm(&mut self, doorbell: &B, what: Waited) {
+        self.disarm(doorbell);
         self.0.push(Waiter {
             what,
-            bell: bell.clone(),
+            doorbell: doorbell.clone(),
             outside: false,
         });
     }
 
-    /// The sleeper of this bell has left; nobody else's is touched.
-    pub(crate) fn disarm(&mut self, bell: &B) {
-        self.0.retain(|waiter| !waiter.bell.is(bell));
+    /// The sleeper of this doorbell has left; nobody else's is touched.
+    pub(crate) fn disarm(&mut self, doorbell: &B) {
+        self.0.retain(|waiter| !waiter.doorbell.is(doorbell));
     }
 
-    /// The program may sleep on the descriptor of this bell, which is armed.
-    pub(crate) fn go_outside(&mut self, bell: &B) {
+    /// The program may sleep on the descriptor of this doorbell, which is armed.
+    pub(crate) fn go_outside(&mut self, doorbell: &B) {
         for waiter in &mut self.0 {
-            waiter.outside |= waiter.bell.is(bell);
+            waiter.outside |= waiter.doorbell.is(doorbell);
         }
     }
 
-    /// Rings the bells of all whose wait `is_over`, each once until it is armed again. `None` says
+    /// Rings the doorbells of all whose wait `is_over`, each once until it is armed again. `None` says
     /// that nobody sleeps on this one, and it stays.
     pub(crate) fn wake(&mut self, mut is_over: impl FnMut(Waited) -> Option<bool>) {
         self.0.retain(|waiter| match is_over(waiter.what) {
             Some(true) => {
-                waiter.bell.ring();
+                waiter.doorbell.ring();
                 false
             }
             Some(false) | None => true,
@@ -133,7 +133,7 @@ impl<B: Bell> Waiters<B> {
 pub(crate) struct Calls<B> {
     count: u64,
     left: bool,
-    bells: Vec<B>,
+    doorbells: Vec<B>,
 }
 
 impl<B> Default for Calls<B> {
@@ -141,7 +141,7 @@ impl<B> Default for Calls<B> {
         Self {
             count: 0,
             left: false,
-            bells: Vec::new(),
+            doorbells: Vec::new(),
         }
     }
 }
@@ -164,24 +164,24 @@ impl<B> Calls<B> {
     }
 }
 
-impl<B: Bell> Calls<B> {
+impl<B: Doorbell> Calls<B> {
     /// Somebody calls.
     pub(crate) fn call(&mut self) {
         self.count = self.count.wrapping_add(1);
         self.left = true;
-        for bell in &self.bells {
-            bell.ring();
+        for doorbell in &self.doorbells {
+            doorbell.ring();
         }
     }
 
-    /// The sleeper of this bell may sleep, after it has listened once more.
-    pub(crate) fn enter(&mut self, bell: &B) {
-        self.bells.push(bell.clone());
+    /// The sleeper of this doorbell may sleep, after it has listened once more.
+    pub(crate) fn enter(&mut self, doorbell: &B) {
+        self.doorbells.push(doorbell.clone());
     }
 
     /// It has left.
-    pub(crate) fn leave(&mut self, bell: &B) {
-        self.bells.retain(|other| !other.is(bell));
+    pub(crate) fn leave(&mut self, doorbell: &B) {
+        self.doorbells.retain(|other| !other.is(doorbell));
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
-use ripstop_stream::{Broken, Epolled, Link, Listener, Origin, Transport};
+use ripstop_stream::{Broken, EpollOnly, Link, Listener, Origin, Transport};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -34,7 +34,7 @@ impl Transport for Tcp {
     type Addr = SocketAddr;
     type Link = TcpSocket;
     type Listener = TcpSocket;
-    type Pulse = Epolled;
+    type Readiness = EpollOnly;
 
     fn default_source(params: &Params) -> SocketAddr {
         let all = addresses(params).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Transport for Tcp {
     }
 
     fn ask(
-        _: &mut Epolled,
+        _: &mut EpollOnly,
         _: &TcpSocket,
         own: &SocketAddr,
         greeting: Greeting,
@@ -92,7 +92,7 @@ impl Transport for Tcp {
     }
 
     fn asked(
-        _: &mut Epolled,
+        _: &mut EpollOnly,
         _: &TcpSocket,
         from: &SocketAddr,
         data: &[u8],
@@ -237,6 +237,6 @@ fn within_machine(socket: &Socket, peer: &SocketAddr) {
 #[path = "../tests/common/mod.rs"]
 mod common;
 #[cfg(test)]
-mod looked;
+mod polled;
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,9 @@ use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::sync::Arc;
 
-use super::{Bell, Calls, Waited, Waiters};
+use super::{Calls, Doorbell, Waited, Waiters};
 
-/// The descriptors of one domain: a socket, and a bell for each sleeper.
+/// The descriptors of one domain: a socket, and a doorbell for each sleeper.
 struct Kernel {
     descriptors: Mutex<Descriptors>,
     changed: Condvar,
@@ -30,22 +30,22 @@ impl Kernel {
     }
 
     /// Level-triggered: as long as there is something, nobody sleeps.
-    fn sleep(&self, bell: usize) {
+    fn sleep(&self, doorbell: usize) {
         let mut descriptors = self.descriptors.lock().unwrap();
-        while descriptors.arrived == 0 && !descriptors.rung[bell] {
+        while descriptors.arrived == 0 && !descriptors.rung[doorbell] {
             descriptors = self.changed.wait(descriptors).unwrap();
         }
     }
 
-    fn silence(&self, bell: usize) {
-        self.descriptors.lock().unwrap().rung[bell] = false;
+    fn silence(&self, doorbell: usize) {
+        self.descriptors.lock().unwrap().rung[doorbell] = false;
     }
 }
 
 #[derive(Clone)]
 struct Number(Arc<Kernel>, usize);
 
-impl Bell for Number {
+impl Doorbell for Number {
     fn ring(&self) {
         self.0.change(|descriptors| descriptors.rung[self.1] = true);
     }
@@ -86,7 +86,7 @@ impl Domain {
         })
     }
 
-    fn bell(&self, number: usize) -> Number {
+    fn doorbell(&self, number: usize) -> Number {
         Number(Arc::clone(&self.kernel), number)
     }
 
@@ -122,8 +122,8 @@ impl Domain {
         what: impl Fn(&State) -> Waited,
         ready: impl Fn(&mut State) -> bool,
     ) -> bool {
-        let bell = self.bell(number);
-        self.calls.lock().unwrap().enter(&bell);
+        let doorbell = self.doorbell(number);
+        self.calls.lock().unwrap().enter(&doorbell);
         let mut done = false;
         for round in 0.. {
             let mut state = self.state.lock().unwrap();
@@ -131,7 +131,7 @@ impl Domain {
             done = ready(&mut state);
             if !done {
                 let what = what(&state);
-                state.waiters.arm(&bell, what);
+                state.waiters.arm(&doorbell, what);
             }
             drop(state);
             if done || self.calls.lock().unwrap().hear(calls) || round == rounds {
@@ -140,8 +140,8 @@ impl Domain {
             self.kernel.sleep(number);
             self.kernel.silence(number);
         }
-        self.state.lock().unwrap().waiters.disarm(&bell);
-        self.calls.lock().unwrap().leave(&bell);
+        self.state.lock().unwrap().waiters.disarm(&doorbell);
+        self.calls.lock().unwrap().leave(&doorbell);
         done
     }
 
@@ -164,9 +164,9 @@ impl Domain {
         self.wait(number, rounds, calls, |_| Waited::Cq(CQ, 1), take)
     }
 
-    /// Takes an entry as a program does that sleeps on the descriptor of bell `number`.
+    /// Takes an entry as a program does that sleeps on the descriptor of doorbell `number`.
     fn take_outside(&self, number: usize) {
-        let bell = self.bell(number);
+        let doorbell = self.doorbell(number);
         loop {
             let mut state = self.state.lock().unwrap();
             self.progress(&mut state);
@@ -176,7 +176,7 @@ impl Domain {
             }
             // `Wait::try_wait`.
             self.kernel.silence(number);
-            state.waiters.arm(&bell, Waited::Cq(CQ, 1));
+            state.waiters.arm(&doorbell, Waited::Cq(CQ, 1));
             drop(state);
             self.kernel.sleep(number);
         }
@@ -201,12 +201,12 @@ fn join(threads: [thread::JoinHandle<()>; 2]) {
     }
 }
 
-fn two_thresholds(bells: [usize; 2]) {
+fn two_thresholds(doorbells: [usize; 2]) {
     let domain = Domain::new();
     let waits = [1, 2].map(|threshold| {
-        let bell = bells[threshold as usize - 1];
+        let doorbell = doorbells[threshold as usize - 1];
         spawn(&domain, move |domain| {
-            assert!(domain.wait_for(bell, threshold));
+            assert!(domain.wait_for(doorbell, threshold));
         })
     });
     // A third one makes progress: what it reads from the socket nobody else finds there.
@@ -222,7 +222,7 @@ fn each_thread_sees_its_threshold() {
     check(3, || two_thresholds([0, 1]));
 }
 
-/// What the model is good for: the bell is silenced, and the waiter taken away, by whoever is first.
+/// What the model is good for: the doorbell is silenced, and the waiter taken away, by whoever is first.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn with_one_bell_for_two_a_wake_up_is_lost() {
@@ -233,9 +233,9 @@ fn with_one_bell_for_two_a_wake_up_is_lost() {
 fn each_reader_gets_an_entry() {
     check(3, || {
         let domain = Domain::new();
-        let reads = [0, 1].map(|bell| {
+        let reads = [0, 1].map(|doorbell| {
             spawn(&domain, move |domain| {
-                assert!(domain.take_entry(bell, usize::MAX, 0));
+                assert!(domain.take_entry(doorbell, usize::MAX, 0));
             })
         });
         domain.arrive();
@@ -297,10 +297,10 @@ fn two_that_sleep_on_one_descriptor_get_an_entry_each() {
 fn a_call_ends_every_wait_that_has_begun() {
     check(2, || {
         let domain = Domain::new();
-        let waits = [0, 1].map(|bell| {
+        let waits = [0, 1].map(|doorbell| {
             let begun = domain.calls.lock().unwrap().count();
             spawn(&domain, move |domain| {
-                assert!(!domain.take_entry(bell, usize::MAX, begun));
+                assert!(!domain.take_entry(doorbell, usize::MAX, begun));
             })
         });
         domain.calls.lock().unwrap().call();

@@ -1,5 +1,5 @@
 //! The objects over sockets of which epoll tells nothing but that there is something to read, as if
-//! it were a bell: the rest is seen by looking.
+//! it were a doorbell: the rest is seen by polling.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use ripstop_core::provider::{
 };
 use ripstop_mem::Parked;
 use ripstop_os::{Epoll, Events, Interest};
-use ripstop_stream::{Fabric, Pulse, Seen};
+use ripstop_stream::{Fabric, Readiness, ReadyLink};
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
 
 use super::{common, *};
@@ -29,20 +29,20 @@ static ARMED: AtomicUsize = AtomicUsize::new(0);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
-struct Looks {
+struct PolledReadiness {
     epoll: Epoll,
     links: HashMap<u32, Arc<TcpSocket>>,
     armed: bool,
 }
 
-impl Drop for Looks {
+impl Drop for PolledReadiness {
     fn drop(&mut self) {
         LEFT.fetch_add(usize::from(self.armed), Ordering::Relaxed);
     }
 }
 
-impl Pulse<TcpSocket> for Looks {
-    const LOOKS: bool = true;
+impl Readiness<TcpSocket> for PolledReadiness {
+    const POLLS_LINKS: bool = true;
 
     fn open() -> Result<Self> {
         Ok(Self {
@@ -73,12 +73,12 @@ impl Pulse<TcpSocket> for Looks {
         self.epoll.poll(&mut events).unwrap() > 0
     }
 
-    fn look(&mut self, seen: &mut Vec<Seen>) {
+    fn poll(&mut self, ready: &mut Vec<ReadyLink>) {
         let mut events = Events::with_capacity(8);
         self.epoll.poll(&mut events).unwrap();
         let room = events.iter().filter(|event| event.writable()).count();
         ROOM.fetch_add(room, Ordering::Relaxed);
-        seen.extend(events.iter().map(|event| Seen {
+        ready.extend(events.iter().map(|event| ReadyLink {
             id: event.token as u32,
             what: Interest {
                 read: event.readable() || event.hangup() || event.error(),
@@ -105,7 +105,7 @@ impl Transport for Looked {
     type Addr = SocketAddr;
     type Link = TcpSocket;
     type Listener = TcpSocket;
-    type Pulse = Looks;
+    type Readiness = PolledReadiness;
 
     fn default_source(params: &Params) -> SocketAddr {
         Tcp::default_source(params)
@@ -128,17 +128,22 @@ impl Transport for Looked {
         Tcp::prepare(params, link, dscp)
     }
 
-    fn ask(_: &mut Looks, link: &TcpSocket, own: &SocketAddr, hi: Greeting) -> Result<Vec<u8>> {
-        Tcp::ask(&mut Epolled, link, own, hi)
+    fn ask(
+        _: &mut PolledReadiness,
+        link: &TcpSocket,
+        own: &SocketAddr,
+        hi: Greeting,
+    ) -> Result<Vec<u8>> {
+        Tcp::ask(&mut EpollOnly, link, own, hi)
     }
 
     fn asked(
-        _: &mut Looks,
+        _: &mut PolledReadiness,
         link: &TcpSocket,
         from: &SocketAddr,
         data: &[u8],
     ) -> core::result::Result<(Greeting, SocketAddr), Broken> {
-        Tcp::asked(&mut Epolled, link, from, data)
+        Tcp::asked(&mut EpollOnly, link, from, data)
     }
 }
 

@@ -9,7 +9,7 @@ use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
 use ripstop_mem::ring::{FACE, Grant, Grants, Layout, Presence, Sleep};
 use ripstop_os::{Interest, MemFd, barrier};
-use ripstop_stream::{Pulse, Seen};
+use ripstop_stream::{Readiness, ReadyLink};
 use ripstop_types::{Errno, Result};
 
 use crate::link::ShmLink;
@@ -29,7 +29,7 @@ static REFUSED: LazyLock<bool> = LazyLock::new(|| barrier::register().is_err());
 
 /// See [the module](self).
 #[derive(Debug)]
-pub struct Looks {
+pub struct ShmReadiness {
     sleep: Sleep,
     grants: Grants,
     presence: Presence,
@@ -52,7 +52,7 @@ struct Looked {
     link: Arc<ShmLink>,
 }
 
-impl Looks {
+impl ShmReadiness {
     /// Whether peers have to fence, since this side has no barrier for them.
     pub(crate) fn fenced(&self) -> bool {
         *REFUSED
@@ -150,8 +150,8 @@ pub(crate) fn share(label: &str, len: usize) -> Result<MemFd> {
     })
 }
 
-impl Pulse<ShmLink> for Looks {
-    const LOOKS: bool = true;
+impl Readiness<ShmLink> for ShmReadiness {
+    const POLLS_LINKS: bool = true;
 
     fn open() -> Result<Self> {
         let face = share("ripstop-shm-face", FACE)?;
@@ -213,7 +213,7 @@ impl Pulse<ShmLink> for Looks {
         (self.looked.len() > 1 || self.full > 0) && self.any_of(FEW)
     }
 
-    fn look(&mut self, seen: &mut Vec<Seen>) {
+    fn poll(&mut self, ready: &mut Vec<ReadyLink>) {
         let count = match self.looked.len() {
             few @ ..=ALL => few,
             _ => SOME,
@@ -222,7 +222,7 @@ impl Pulse<ShmLink> for Looks {
             let Some(looked) = self.turn() else { return };
             let what = looked.has();
             if what.read || what.write {
-                seen.push(Seen {
+                ready.push(ReadyLink {
                     id: looked.id,
                     what,
                 });
@@ -252,7 +252,7 @@ impl Pulse<ShmLink> for Looks {
         self.grants.close(grant, order);
     }
 
-    fn have_looked(&mut self) {
+    fn have_polled(&mut self) {
         self.presence.have_looked();
     }
 
@@ -296,23 +296,23 @@ mod tests {
         let door = Socket::unix_bound(&name).unwrap();
         door.listen(1).unwrap();
         for count in [2, ALL as u32, ALL as u32 + 4, 3 * ALL as u32 + 1] {
-            let mut looks = Looks::open().unwrap();
+            let mut readiness = ShmReadiness::open().unwrap();
             let peers: Vec<_> = (0..count)
                 .map(|id| {
                     let far = Socket::unix_connect(&name).unwrap();
                     let peer = link(door.accept_unix().unwrap().unwrap(), far);
-                    looks.add(id, &peer.0);
+                    readiness.add(id, &peer.0);
                     peer
                 })
                 .collect();
-            assert!(!(0..count).any(|_| looks.is_due()));
+            assert!(!(0..count).any(|_| readiness.is_due()));
             for (id, (link, writer, _)) in (0..).zip(&peers) {
                 assert_eq!(writer.write(Source::from(&[7; 8][..])), Ok(8));
-                assert!((0..count).any(|_| looks.is_due()), "{id} of {count}");
-                let mut seen = Vec::new();
-                looks.look(&mut seen);
-                let seen: Vec<_> = seen.iter().map(|seen| seen.id).collect();
-                assert_eq!(seen, [id], "of {count}");
+                assert!((0..count).any(|_| readiness.is_due()), "{id} of {count}");
+                let mut ready = Vec::new();
+                readiness.poll(&mut ready);
+                let ready: Vec<_> = ready.iter().map(|link| link.id).collect();
+                assert_eq!(ready, [id], "of {count}");
                 assert_eq!(link.recv_once(&mut [0; 16]), Ok(8));
             }
         }

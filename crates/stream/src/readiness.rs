@@ -1,0 +1,218 @@
+//! Which links have bytes to read or room to write, of a transport whose bytes do not pass through
+//! the kernel, such as one over shared memory. A domain polls such links itself. A thread that
+//! sleeps does so in epoll nevertheless: before that, peers are asked to ring a doorbell, which is
+//! to make the descriptor of their link readable, and they ring it only then.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use ripstop_engine::pool::NIL;
+use ripstop_mem::ring::Grant;
+use ripstop_os::Interest;
+use ripstop_types::Result;
+
+use crate::state::State;
+use crate::transport::Transport;
+
+/// The readiness of a domain's links, as the transport knows it. It is used under the domain's lock.
+/// A link has an id from when it is up.
+pub trait Readiness<L>: Debug + Send + Sized + 'static {
+    /// Whether the domain polls links itself. Where not, epoll reports all that happens, and nothing
+    /// of this trait is called but [`Readiness::open`].
+    const POLLS_LINKS: bool;
+
+    /// For a domain that opens.
+    ///
+    /// # Errors
+    /// Of the system; the domain is not opened.
+    fn open() -> Result<Self>;
+
+    /// A link is up: from now on it is polled, for bytes to read. Epoll goes on watching its
+    /// descriptor for reading, which reports doorbells and the end of the peer.
+    fn add(&mut self, id: u32, link: &Arc<L>);
+
+    /// Changes what a link is polled for: bytes to read (or the end), and room to write.
+    fn modify(&mut self, id: u32, interest: Interest);
+
+    /// A link is not used any more. Ids are given again.
+    fn remove(&mut self, id: u32);
+
+    /// Whether a call of [`Readiness::poll`] is worth it. Each poll of a program that finds nothing on
+    /// the active connections asks this, so it has to be fast. It may miss a link for some calls,
+    /// not for ever.
+    fn is_due(&mut self) -> bool;
+
+    /// Adds the links that have what they are polled for. May leave some for the next call.
+    fn poll(&mut self, ready: &mut Vec<ReadyLink>);
+
+    /// A thread is about to sleep: from now on peers ring the doorbell when they write, or make room
+    /// that this side waits for; each peer at least the first time after every call of this. Then
+    /// polls all links. Returns whether any has what it is polled for, so that nobody may sleep.
+    fn arm(&mut self) -> bool;
+
+    /// Nobody sleeps: peers need not ring.
+    fn disarm(&mut self);
+
+    /// Lets peers access a region directly, once they are told; `None` where none may.
+    fn open_grant(&mut self) -> Option<Grant> {
+        None
+    }
+
+    /// From now on no peer begins to access the region; [`Link::is_claimed`](crate::Link::is_claimed)
+    /// says whether one is still at it.
+    fn close_grant(&mut self, _: Grant) {}
+
+    /// Links were polled: peers that might access a region by its address
+    /// ([`Link::attach`](crate::Link::attach)) see that this side makes progress.
+    fn have_polled(&mut self) {}
+}
+
+/// A link that has what it is polled for.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadyLink {
+    /// Its id.
+    pub id: u32,
+    /// Bytes to read, room to write, or both.
+    pub what: Interest,
+}
+
+/// The readiness of a transport all of whose links epoll watches.
+#[derive(Debug)]
+pub struct EpollOnly;
+
+impl<L> Readiness<L> for EpollOnly {
+    const POLLS_LINKS: bool = false;
+
+    fn open() -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn add(&mut self, _: u32, _: &Arc<L>) {}
+
+    fn modify(&mut self, _: u32, _: Interest) {}
+
+    fn remove(&mut self, _: u32) {}
+
+    fn is_due(&mut self) -> bool {
+        false
+    }
+
+    fn poll(&mut self, _: &mut Vec<ReadyLink>) {}
+
+    fn arm(&mut self) -> bool {
+        false
+    }
+
+    fn disarm(&mut self) {}
+}
+
+/// Whether a domain over this transport polls links itself.
+pub(crate) const fn polls_links<T: Transport>() -> bool {
+    <T::Readiness as Readiness<T::Link>>::POLLS_LINKS
+}
+
+/// Attempts to arm the doorbells again while peers write without end; then the timer does it.
+const REARM_ATTEMPTS: u32 = 64;
+
+impl<T: Transport> State<T> {
+    /// Polls links, and handles those that have something. Returns how many, and the last one.
+    #[inline(never)]
+    pub(crate) fn poll_links(&mut self) -> (u32, u32) {
+        let (mut active, mut last) = (0, NIL);
+        let mut ready = std::mem::take(&mut self.ready);
+        self.readiness.poll(&mut ready);
+        for ReadyLink { id, what } in ready.drain(..) {
+            // One that was handled before may have ended others.
+            if !self
+                .connection(id)
+                .is_some_and(|connection| connection.is_up())
+            {
+                continue;
+            }
+            if what.write {
+                self.flush(id);
+            }
+            if what.read {
+                self.read_connection(id);
+            }
+            (active, last) = (active + 1, id);
+        }
+        self.ready = ready;
+        self.have_polled();
+        (active, last)
+    }
+
+    /// As [`State::poll_links`], in a call of progress that does not ask epoll. Returns whether any had
+    /// something.
+    #[inline(never)]
+    pub(crate) fn poll_links_only(&mut self) -> bool {
+        let (active, last) = self.poll_links();
+        match active {
+            0 => self.hot.pass(),
+            _ => self.note_active(active, last),
+        }
+        self.release_hot();
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+        active > 0
+    }
+
+    /// A thread is about to sleep until epoll wakes it. Returns whether it must not, since there is
+    /// something to do; otherwise [`State::end_sleep`] follows.
+    pub(crate) fn begin_sleep(&mut self) -> bool {
+        if !polls_links::<T>() {
+            return false;
+        }
+        if !self.exposed.is_empty() {
+            self.tell_applied(usize::MAX);
+        }
+        let due = self.arm_doorbells();
+        if due {
+            self.disarm_doorbells();
+        } else {
+            self.sleepers = self.sleepers.saturating_add(1);
+        }
+        due
+    }
+
+    /// Peers have to ring from now on. Returns whether nobody may sleep, since there is something.
+    pub(crate) fn arm_doorbells(&mut self) -> bool {
+        self.doorbells_armed = true;
+        self.readiness.arm()
+    }
+
+    /// Peers need not ring any more, unless somebody sleeps.
+    pub(crate) fn disarm_doorbells(&mut self) {
+        if polls_links::<T>() && self.doorbells_armed && !self.is_anybody_asleep() {
+            self.doorbells_armed = false;
+            self.readiness.disarm();
+        }
+    }
+
+    /// A thread has slept.
+    pub(crate) fn end_sleep(&mut self) {
+        self.sleepers = self.sleepers.saturating_sub(1);
+        self.disarm_doorbells();
+    }
+
+    /// Whether anybody sleeps, here or on a descriptor that the program was lent.
+    fn is_anybody_asleep(&self) -> bool {
+        self.sleepers > 0 || self.waiters.any_outside()
+    }
+
+    /// A doorbell rang and was drained, also for all others who sleep: it is armed again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn rearm_doorbells(&mut self) {
+        self.doorbell_rang = false;
+        for _ in 0..REARM_ATTEMPTS {
+            if !self.is_anybody_asleep() || !self.arm_doorbells() {
+                return;
+            }
+            self.poll_links();
+        }
+        // Peers write without end: the timer wakes whoever sleeps.
+        self.start_timer();
+    }
+}
