@@ -6,7 +6,7 @@ use ripstop_mem::ring::{Alone, INLINE};
 use ripstop_types::Completion;
 use ripstop_wire::xnet::base::{Small, WRITE_LEN};
 
-use crate::hot::{Found, NOTHING};
+use crate::progress::{Found, NOTHING};
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
 
@@ -18,7 +18,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn take_alone(&mut self, cq: u32, found: Found) -> Option<Completion> {
         let Self {
             engine,
-            hot,
+            active,
             rx_buffer,
             waiters,
             ..
@@ -26,8 +26,8 @@ impl<T: Transport> State<T> {
         if found <= NOTHING || !waiters.is_empty() {
             return None;
         }
-        let turn = usize::from(hot.turn);
-        let (link, id) = (hot.sockets[turn].as_ref()?, hot.ids[turn]);
+        let turn = usize::from(active.turn);
+        let (link, id) = (active.links[turn].as_ref()?, active.ids[turn]);
         let completion = if T::Link::GATHERS {
             let alone = link.alone()?;
             let small = engine.rx_alone(id, alone.words(), alone.len())?;
@@ -38,7 +38,7 @@ impl<T: Transport> State<T> {
             let small = engine.rx_alone(id, *words.first_chunk()?, bytes.len())?;
             take_alone(engine, id, cq, small, bytes)?
         };
-        hot.found();
+        active.found();
         Some(completion)
     }
 }
@@ -54,9 +54,9 @@ impl<T: Transport> State<T> {
     /// all there is.
     #[inline(never)]
     pub(crate) fn take_writes(&mut self) -> bool {
-        let Self { engine, hot, .. } = self;
-        let turn = usize::from(hot.turn);
-        let (Some(link), id) = (hot.sockets[turn].as_ref(), hot.ids[turn]) else {
+        let Self { engine, active, .. } = self;
+        let turn = usize::from(active.turn);
+        let (Some(link), id) = (active.links[turn].as_ref(), active.ids[turn]) else {
             return false;
         };
         let mut taken = 0;
@@ -76,7 +76,7 @@ impl<T: Transport> State<T> {
                 }
             }
         }
-        hot.writes_come = taken > 0;
+        active.short_writes = taken > 0;
         if taken == 0 {
             return false;
         }
@@ -84,7 +84,7 @@ impl<T: Transport> State<T> {
         if link.is_ready() {
             return false;
         }
-        hot.found();
+        active.found();
         true
     }
 }

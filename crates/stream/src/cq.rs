@@ -10,7 +10,7 @@ use ripstop_core::provider::{CompletionQueue, CqAttr, Look};
 use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Inner, Mode};
-use crate::hot::{Found, NOTHING, Quick, READY};
+use crate::progress::{FastPoll, Found, NOTHING, READY};
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
 use crate::wait::{OnSignal, Wait};
@@ -160,7 +160,7 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         let any = match found {
             NOTHING => state.progress_all(),
             // They complete nothing.
-            READY if T::Link::GATHERS && state.hot.writes_come && state.take_writes() => {
+            READY if T::Link::GATHERS && state.active.short_writes && state.take_writes() => {
                 return Err(Errno::EAGAIN);
             }
             found => {
@@ -190,9 +190,9 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
         if waits(&state, self.id) {
             return Look::More(NOTHING);
         }
-        match state.read_quick() {
-            Quick::Found(found) => Look::More(found),
-            Quick::Nothing => {
+        match state.fast_poll() {
+            FastPoll::Found(found) => Look::More(found),
+            FastPoll::Nothing => {
                 let many = state.polls.in_vain();
                 drop(state);
                 if many { Look::Pause } else { Look::Nothing }
@@ -218,8 +218,8 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
         let mut state = self.inner.state.lock();
         let mut found = NOTHING;
         if !waits(&state, self.id) {
-            match state.read_quick() {
-                Quick::Nothing => {
+            match state.fast_poll() {
+                FastPoll::Nothing => {
                     let pause = state.polls.in_vain();
                     drop(state);
                     if pause {
@@ -227,7 +227,7 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
                     }
                     return Err(Errno::EAGAIN);
                 }
-                Quick::Found(something) => found = something,
+                FastPoll::Found(something) => found = something,
             }
         }
         self.read_rest(state, found, max, entry)

@@ -169,7 +169,7 @@ impl<T: Transport> Inner<T, Shared> {
                 let mut state = self.state.lock();
                 state.unattended = true;
                 state.progress();
-                state.poll();
+                state.poll_all();
             }
             // Level-triggered: what the progress left is told again.
             if !self.begin_sleep() {
@@ -191,7 +191,7 @@ impl<T: Transport> ProgressSource for Inner<T, Shared> {
         self.note_activity();
         let mut state = self.state.lock();
         state.progress();
-        state.poll();
+        state.poll_all();
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -39,8 +39,8 @@ impl<T: Transport> State<T> {
         if !self.ending.iter().any(known) {
             self.ending.push(ending);
         }
-        self.forget_hot(id);
-        self.hot.poll_next();
+        self.remove_active(id);
+        self.active.poll_next();
     }
 
     /// Closes the first `count` of the connections that have ended.

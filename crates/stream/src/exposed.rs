@@ -144,7 +144,7 @@ impl<T: Transport> State<T> {
             }
             // A peer that has died leaves its claim behind; its end is seen here.
             self.progress();
-            self.poll();
+            self.poll_all();
             std::thread::yield_now();
         }
     }

@@ -237,7 +237,7 @@ impl<T: Transport> State<T> {
             if self.works.busy {
                 self.flush(id);
             } else {
-                self.poll();
+                self.poll_all();
             }
             std::thread::yield_now();
         }

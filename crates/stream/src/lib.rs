@@ -18,6 +18,7 @@
 #[macro_use]
 mod logging;
 mod accept;
+mod active;
 mod addr;
 mod alone;
 mod atomic;
@@ -36,7 +37,6 @@ mod ep_state;
 mod events;
 mod exposed;
 mod fabric;
-mod hot;
 mod inject;
 mod ip;
 mod link;
@@ -48,6 +48,7 @@ mod passive;
 mod place;
 mod polls;
 mod post;
+mod progress;
 mod rdm;
 mod readiness;
 mod rma;

@@ -289,7 +289,7 @@ impl<T: Transport> State<T> {
         log_info!(T, EpCtrl, "{peer}: cannot be written any more: {error}");
         self.watch(id, |interest| interest.write = false);
         self.start_timer();
-        self.hot.poll_next();
+        self.active.poll_next();
     }
 
     /// Of a link that is polled: its descriptor, once that has told of the end, is not watched
@@ -419,7 +419,7 @@ impl<T: Transport> State<T> {
 
     /// As [`State::close_connection`], for one that is noted nowhere.
     pub(crate) fn drop_connection(&mut self, id: u32, error: Errno) {
-        self.forget_hot(id);
+        self.remove_active(id);
         self.engine.close_conn(id, error);
         if polls_links::<T>()
             && self

@@ -148,10 +148,10 @@ impl<T: Transport> State<T> {
     pub(crate) fn poll_links_only(&mut self) -> bool {
         let (active, last) = self.poll_links();
         match active {
-            0 => self.hot.pass(),
+            0 => self.active.spend(),
             _ => self.note_active(active, last),
         }
-        self.release_hot();
+        self.resume_fast_polls();
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }

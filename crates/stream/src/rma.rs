@@ -329,7 +329,7 @@ impl<T: Transport> State<T> {
         let end = clock::now() + CLOSING;
         while !self.try_close_mr(id, clock::now() >= end) {
             self.progress();
-            self.poll();
+            self.poll_all();
             if self.engine.mr_is_busy(id) {
                 std::thread::sleep(Duration::from_micros(100));
             } else {

@@ -12,15 +12,16 @@ use ripstop_os::{Epoll, EventFd, Events, Interest, Spare, Timer, clock};
 use ripstop_types::{Errno, Result};
 
 use crate::accept::Accepting;
+use crate::active::ActiveConnections;
 use crate::av::Table;
 use crate::coll::GroupState;
 use crate::connection::Connection;
 use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::exposed::Exposed;
-use crate::hot::{Hot, consume_whole, read_to};
 use crate::mapped::BYTES;
 use crate::polls::Polls;
+use crate::progress::{consume_whole, read_to};
 use crate::readiness::{Readiness, ReadyLink, polls_links};
 use crate::slots::Slots;
 use crate::small::SCRATCH;
@@ -92,7 +93,7 @@ pub(crate) struct State<T: Transport> {
     since: u32,
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
-    pub(crate) hot: Hot<T::Link>,
+    pub(crate) active: ActiveConnections<T::Link>,
     pub(crate) readiness: T::Readiness,
     /// Links that the last poll has found ready; empty between two polls, kept for its memory.
     pub(crate) ready: Vec<ReadyLink>,
@@ -162,7 +163,7 @@ impl<T: Transport> State<T> {
             since: 0,
             round: 0,
             unattended: false,
-            hot: Hot::default(),
+            active: ActiveConnections::default(),
             readiness: Readiness::open()?,
             ready: Vec::new(),
             sleepers: 0,
@@ -291,7 +292,7 @@ impl<T: Transport> State<T> {
             }
         }
         self.after();
-        self.set_plain(id);
+        self.note_header_next(id);
         any
     }
 
@@ -448,7 +449,7 @@ impl<T: Transport> State<T> {
         if self.engine.rx_full(id).is_some() {
             self.note_full(id);
         }
-        self.forget_hot(id);
+        self.remove_active(id);
         self.watch(id, |interest| interest.read = false);
         self.leave_ended(id);
     }
@@ -550,7 +551,7 @@ impl<T: Transport> State<T> {
         {
             connection.dirty = true;
             self.dirty.push(id);
-            self.hot.hold();
+            self.active.suspend_fast_polls();
         }
     }
 
@@ -607,7 +608,7 @@ impl<T: Transport> State<T> {
                 self.flush(id);
             }
         }
-        self.release_hot();
+        self.resume_fast_polls();
     }
 
     /// Whether bytes wait for the next progress.
@@ -664,7 +665,7 @@ impl<T: Transport> State<T> {
                         continue;
                     }
                     self.watch(id, |interest| interest.write = true);
-                    self.hot.write_waits();
+                    self.active.wait_for_room();
                     return;
                 }
                 Err(error) => {

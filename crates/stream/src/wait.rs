@@ -168,7 +168,7 @@ impl Wait {
         }
         let mut state = domain.lock();
         state.progress();
-        state.poll();
+        state.poll_all();
         // The doorbell stays as it is, for others that sleep on the descriptor.
         if self.seats().calls.take_left() || ready(&mut state) || state.has_dirty() {
             return Err(Errno::EAGAIN);
@@ -206,7 +206,7 @@ impl Wait {
             state.progress();
             let mut result = ready(&mut state);
             if all && result.is_none() {
-                state.poll();
+                state.poll_all();
                 result = ready(&mut state);
             }
             if let (None, Some(seat)) = (&result, seat) {
