@@ -108,7 +108,12 @@ impl<T: Transport> State<T> {
             return None;
         }
         let link = connection.link.as_ref()?;
-        match link.attach(&place, write, rma.iov.segments(), self.polls.in_crowd()) {
+        match link.attach(
+            &place,
+            write,
+            rma.iov.segments(),
+            self.yielding.is_crowded(),
+        ) {
             Attached::Done => {}
             Attached::Not => return None,
             Attached::AtWork => {

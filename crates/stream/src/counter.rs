@@ -61,8 +61,8 @@ impl<T: Transport, K: Mode> Counter<T, K> {
             self.tell(which as usize, both(&now));
         }
         if now != before {
-            state.polls.found();
-        } else if state.polls.in_vain() {
+            state.yielding.note_found();
+        } else if state.yielding.is_yield_due() {
             drop(state);
             self.domain.inner.pause();
         }

@@ -107,13 +107,14 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         if found == NOTHING && max > 0 && waits(&state, self.id) {
             // No progress is needed, but what was put off must not wait for the next one.
             state.end_burst();
-            return take(&mut state, self.id, max, &mut entry).inspect(|_| state.polls.found());
+            return take(&mut state, self.id, max, &mut entry)
+                .inspect(|_| state.yielding.note_found());
         }
         if max > 0
             && let Some(completion) = state.take_alone(self.id, found)
         {
             entry(&completion);
-            state.polls.found();
+            state.yielding.note_found();
             return Ok(1);
         }
         if K::SHARED {
@@ -170,8 +171,8 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         };
         let taken = take(&mut state, self.id, max, &mut entry);
         if taken.is_ok() {
-            state.polls.found();
-        } else if !any && taken == Err(Errno::EAGAIN) && state.polls.in_vain() {
+            state.yielding.note_found();
+        } else if !any && taken == Err(Errno::EAGAIN) && state.yielding.is_yield_due() {
             drop(state);
             self.pause();
         }
@@ -193,7 +194,7 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
         match state.fast_poll() {
             FastPoll::Found(found) => Look::More(found),
             FastPoll::Nothing => {
-                let many = state.polls.in_vain();
+                let many = state.yielding.is_yield_due();
                 drop(state);
                 if many { Look::Pause } else { Look::Nothing }
             }
@@ -220,7 +221,7 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
         if !waits(&state, self.id) {
             match state.fast_poll() {
                 FastPoll::Nothing => {
-                    let pause = state.polls.in_vain();
+                    let pause = state.yielding.is_yield_due();
                     drop(state);
                     if pause {
                         self.pause();

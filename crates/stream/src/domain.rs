@@ -26,7 +26,6 @@ use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::mr::{Finder, Mr};
 use crate::owned::PeerRx;
-use crate::polls::Rest;
 use crate::readiness::polls_links;
 use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
@@ -34,6 +33,7 @@ use crate::state::{State, token};
 use crate::stx::SharedTx;
 use crate::transport::Transport;
 use crate::triggered::Held;
+use crate::yield_policy::YieldNow;
 
 /// How long the progress thread leaves a domain alone that the application polls itself.
 const STANDBY: Duration = Duration::from_millis(1);
@@ -113,34 +113,34 @@ impl<T: Transport, K: Mode> Inner<T, K> {
         polls_links::<T>() && self.state.lock().begin_sleep()
     }
 
-    /// A thread has slept.
+    /// Follows [`Inner::begin_sleep`] that let the thread sleep.
     pub(crate) fn end_sleep(&self) {
         if polls_links::<T>() {
             self.state.lock().end_sleep();
         }
     }
 
-    /// Lets other threads run, after many polls in vain.
+    /// Yields the processor, unless the policy says to poll on.
     #[inline]
     pub(crate) fn pause(&self) {
-        let rest = self.state.lock().let_run();
-        match rest {
-            Rest::None => {}
-            Rest::Yield => std::thread::yield_now(),
-            Rest::Look => self.yield_and_look(),
+        let yields = self.state.lock().next_yield();
+        match yields {
+            YieldNow::No => {}
+            YieldNow::Yes => std::thread::yield_now(),
+            YieldNow::Measure => self.yield_and_measure(),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn yield_and_look(&self) {
+    fn yield_and_measure(&self) {
         // Before and after by the same thread, as each has a count of its own.
         let switches = thread::switches();
         let before = clock::now();
         std::thread::yield_now();
         let took = clock::now().saturating_sub(before);
         let switched = switches.is_some() && switches != thread::switches();
-        self.state.lock().have_run_for(took, switched);
+        self.state.lock().note_yield(took, switched);
     }
 }
 

@@ -7,11 +7,11 @@ use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
 use ripstop_os::{Shareable, clock};
 
-use crate::polls::Rest;
 use crate::readiness::Readiness as _;
 use crate::rma::CLOSING;
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
+use crate::yield_policy::YieldNow;
 
 /// A region of this side that a peer may reach past the stream.
 #[derive(Clone, Debug)]
@@ -209,14 +209,14 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// What to do now that other threads should be let run: peers among them may reach what this
-    /// side has exposed, and see that it waits for the processor as they do.
-    pub(crate) fn let_run(&mut self) -> Rest {
-        let rest = self.polls.let_run();
-        if rest != Rest::None {
+    /// What to do now that a yield is due. Peers may be among those that run meanwhile: they see on
+    /// the status page that this side polls, and leave its exposed memory to it.
+    pub(crate) fn next_yield(&mut self) -> YieldNow {
+        let yields = self.yielding.next_yield();
+        if yields != YieldNow::No {
             self.have_polled();
         }
-        rest
+        yields
     }
 
     /// As [`State::tell_applied`], after a look at what has come.

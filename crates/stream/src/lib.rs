@@ -46,7 +46,6 @@ mod msg;
 mod owned;
 mod passive;
 mod place;
-mod polls;
 mod post;
 mod progress;
 mod rdm;
@@ -65,6 +64,7 @@ mod tunables;
 mod tx_buffer;
 mod wait;
 mod waiters;
+mod yield_policy;
 
 pub use addr::{Addr, Own, Peers};
 pub use av::Av;

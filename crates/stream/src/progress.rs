@@ -46,7 +46,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Polls the active connection whose turn it is, if there is nothing else to do: reads it, or
+    /// YieldPolicy the active connection whose turn it is, if there is nothing else to do: reads it, or
     /// sees that it has something. Inlined into each call that makes progress.
     #[inline(always)]
     pub(crate) fn fast_poll(&mut self) -> FastPoll {
@@ -153,7 +153,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Polls all connections and other descriptors, epoll included.
+    /// YieldPolicy all connections and other descriptors, epoll included.
     pub(crate) fn poll_all(&mut self) {
         self.active.epoll_at = Duration::ZERO;
         self.full_poll();
@@ -253,9 +253,9 @@ impl<T: Transport> State<T> {
         self.resume_fast_polls();
     }
 
-    /// Other threads could run, see [`Polls::have_run_for`](crate::polls::Polls::have_run_for).
-    pub(crate) fn have_run_for(&mut self, took: Duration, switched: bool) {
-        if self.polls.have_run_for(took, switched) {
+    /// This thread has yielded, see [`YieldPolicy::note_yield`](crate::yield_policy::YieldPolicy::note_yield).
+    pub(crate) fn note_yield(&mut self, took: Duration, switched: bool) {
+        if self.yielding.note_yield(took, switched) {
             // Much may have arrived meanwhile, also where nothing was just active.
             self.active.poll_soon();
         }

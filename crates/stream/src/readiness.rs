@@ -115,7 +115,7 @@ pub(crate) const fn polls_links<T: Transport>() -> bool {
 const REARM_ATTEMPTS: u32 = 64;
 
 impl<T: Transport> State<T> {
-    /// Polls links, and handles those that have something. Returns how many, and the last one.
+    /// YieldPolicy links, and handles those that have something. Returns how many, and the last one.
     #[inline(never)]
     pub(crate) fn poll_links(&mut self) -> (u32, u32) {
         let (mut active, mut last) = (0, NIL);

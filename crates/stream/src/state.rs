@@ -20,7 +20,6 @@ use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::exposed::Exposed;
 use crate::mapped::BYTES;
-use crate::polls::Polls;
 use crate::progress::{consume_whole, read_to};
 use crate::readiness::{Readiness, ReadyLink, polls_links};
 use crate::slots::Slots;
@@ -30,6 +29,7 @@ use crate::triggered::Works;
 use crate::tunables::Tunables;
 use crate::tx_buffer::TX_BUFFER;
 use crate::waiters::{Waited, Waiters};
+use crate::yield_policy::YieldPolicy;
 
 /// Bytes read from a link at once when headers or small messages are expected.
 const READ: usize = 16 * 1024;
@@ -109,7 +109,7 @@ pub(crate) struct State<T: Transport> {
     /// The highest context of a peer that any connection was with.
     pub(crate) max_context: u8,
     pub(crate) waiters: Waiters<Arc<EventFd>>,
-    pub(crate) polls: Polls,
+    pub(crate) yielding: YieldPolicy,
     pub(crate) works: Works,
     pub(crate) groups: Vec<Option<GroupState>>,
     /// Regions that peers may map.
@@ -173,7 +173,7 @@ impl<T: Transport> State<T> {
             ending: Vec::new(),
             max_context: 0,
             waiters: Waiters::default(),
-            polls: Polls::new(!polls_links::<T>()),
+            yielding: YieldPolicy::new(!polls_links::<T>()),
             works: Works::default(),
             groups: Vec::new(),
             exposed: Vec::new(),
@@ -338,7 +338,7 @@ impl<T: Transport> State<T> {
             }
         };
         engine.rx_placed(id, placed as u64);
-        self.polls.payload(!engine.rx_in_header(id));
+        self.yielding.note_payload(!engine.rx_in_header(id));
         Ok(read - placed)
     }
 

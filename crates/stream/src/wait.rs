@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::transport::Transport;
 use crate::waiters::{Calls, Waited};
 
-/// Polls before a thread sleeps: what comes soon needs no sleep.
+/// YieldPolicy before a thread sleeps: what comes soon needs no sleep.
 const POLLS: u32 = 64;
 
 /// The wait object of a queue or counter.
