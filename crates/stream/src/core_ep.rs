@@ -19,9 +19,9 @@ use crate::attr;
 use crate::av::Av;
 use crate::domain::{Domain, Mode};
 use crate::endpoint::{Part, RX_FLAGS, TX_FLAGS};
+use crate::fast_send::FastPath;
 use crate::passive::{ConnRequest, PassiveEp};
 use crate::rdm::{Rdm, bind_advice};
-use crate::small::Calls;
 use crate::state::{EpState, Msg, State, put, token};
 use crate::transport::{Link as _, Listener as _, Transport};
 use crate::triggered::Owner;
@@ -196,7 +196,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
             shared_srx: false,
             peer_rx: false,
             srx,
-            calls: Calls::default(),
+            fast: FastPath::default(),
             rdm,
             msg,
         };
@@ -237,7 +237,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
             Part::Rx => ep.has_rx = false,
             Part::Tx | Part::Whole => (ep.tx_ready, ep.has_tx) = (false, false),
         }
-        state.settle(self.id);
+        state.update_fast_path(self.id);
         state.engine.change_ep(self.id, |config| match part {
             Part::Rx => {
                 config.rx_cq = NIL;

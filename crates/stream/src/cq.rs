@@ -111,7 +111,7 @@ impl<T: Transport, K: Mode> Cq<T, K> {
                 .inspect(|_| state.yielding.note_found());
         }
         if max > 0
-            && let Some(completion) = state.take_alone(self.id, found)
+            && let Some(completion) = state.fast_receive(self.id, found)
         {
             entry(&completion);
             state.yielding.note_found();
@@ -161,7 +161,11 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         let any = match found {
             NOTHING => state.progress_all(),
             // They complete nothing.
-            READY if T::Link::GATHERS && state.active.short_writes && state.take_writes() => {
+            READY
+                if T::Link::GATHERS
+                    && state.active.short_writes
+                    && state.receive_short_writes() =>
+            {
                 return Err(Errno::EAGAIN);
             }
             found => {

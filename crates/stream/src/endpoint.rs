@@ -150,7 +150,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
     fn with_ep<R>(&self, act: impl FnOnce(&mut EpState<T>) -> Result<R>) -> Result<R> {
         let mut state = self.domain.lock();
         let done = act(state.ep(self.id).ok_or(Errno::EOPBADSTATE)?);
-        state.settle(self.id);
+        state.update_fast_path(self.id);
         done
     }
 
@@ -446,7 +446,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             ep.peer_rx = receives && bound.peer_rx.is_some();
             ep.has_rx = receives && reports && !ep.peer_rx;
         }
-        state.settle(self.id);
+        state.update_fast_path(self.id);
         bound.enabled = true;
         Ok(())
     }
@@ -567,13 +567,13 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             }
             EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
                 ep.max_msg_size = at_most::<T>(value, self.max_msg_size)?;
-                state.settle(self.id);
+                state.update_fast_path(self.id);
                 Ok(())
             }
             EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
                 let most = self.domain.info.tx.inject_size.max(ep.inject_size);
                 ep.inject_size = at_most::<T>(value, most)?;
-                state.settle(self.id);
+                state.update_fast_path(self.id);
                 Ok(())
             }
             EpOption::MaxAtomicSize => {

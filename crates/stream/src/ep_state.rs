@@ -6,8 +6,8 @@ use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
 use ripstop_types::{Errno, Flags, Result};
 
+use crate::fast_send::FastPath;
 use crate::rdm::Rdm;
-use crate::small::Calls;
 use crate::transport::Transport;
 
 /// The part of an endpoint that MSG has.
@@ -81,7 +81,7 @@ pub(crate) struct EpState<T: Transport> {
     /// Its receives are another provider's.
     pub(crate) peer_rx: bool,
     pub(crate) srx: u32,
-    pub(crate) calls: Calls,
+    pub(crate) fast: FastPath,
     pub(crate) rdm: Option<Rdm<T>>,
     pub(crate) msg: Msg<T>,
 }

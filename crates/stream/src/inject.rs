@@ -66,16 +66,16 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         let mut written = 0;
         if let Some(Some(state)) = self.eps.get(ep as usize)
-            && buf.len() < state.calls.inject
+            && buf.len() < state.fast.inject
         {
-            let (counted, id) = (state.calls.counted, state.route(dest));
+            let (counted, id) = (state.fast.counted, state.route(dest));
             // The next progress sends what the kernel holds back; whoever sleeps makes none.
             let hold = !T::Link::GATHERS
                 && self.burst
                 && !self.unattended
                 && self.waiters.is_empty()
                 && self.in_burst(id);
-            match self.write_at_once(id, kind, buf, data, hold) {
+            match self.send_now(id, kind, buf, data, hold) {
                 Ok(()) => {
                     if hold {
                         self.note_held(id);
@@ -129,15 +129,15 @@ impl<T: Transport> State<T> {
         if buf.len() > state.inject_size {
             return Err(Errno::EMSGSIZE);
         }
-        let counted = state.calls.counted;
+        let counted = state.fast.counted;
         let ack = state.counted && state.tx_flags.intersects(ACKED);
-        if written == 0 && buf.len() < state.calls.inject {
+        if written == 0 && buf.len() < state.fast.inject {
             let id = match state.route(dest) {
                 NIL => self.open_silent_route(ep, dest)?,
                 id => id,
             };
             self.admit_silent(id)?;
-            match self.write_at_once(id, kind, buf, data, false) {
+            match self.send_now(id, kind, buf, data, false) {
                 Ok(()) => {
                     if counted {
                         self.note_injected(ep, kind, buf.len());

@@ -34,7 +34,7 @@ const BACKLOG: u64 = 384 * 1024;
 const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
 
 impl<T: Transport> State<T> {
-    /// Posts a message. Of one that [`State::write_at_once`] began, `written` bytes are with the
+    /// Posts a message. Of one that [`State::send_now`] began, `written` bytes are with the
     /// kernel.
     #[inline(never)]
     #[expect(
@@ -160,7 +160,7 @@ impl<T: Transport> State<T> {
     /// Queues a message of which the kernel took the front only.
     #[cold]
     fn post_begun(&mut self, id: u32, send: &Send<UserBuf>, written: usize) -> Result<()> {
-        let plan = match self.engine.send_begun(id, send) {
+        let plan = match self.engine.send_partly_written(id, send) {
             Ok(plan) => plan,
             Err(error) => {
                 self.lost(id, error);
@@ -527,7 +527,7 @@ impl<T: Transport> EpState<T> {
     pub(crate) fn end(&mut self) {
         self.msg.ended = true;
         self.has_rx = false;
-        self.calls.plain_recv = false;
+        self.fast.plain_recv = false;
     }
 
     /// Whether it has a connection or can make one.

@@ -12,7 +12,7 @@ use ripstop_os::clock;
 use ripstop_types::{Errno, Result};
 
 use crate::active::{ACTIVE, EMPTY_POLLS};
-use crate::alone::SHORT;
+use crate::fast_receive::MAX_SHORT_WRITE;
 use crate::readiness::{Readiness as _, polls_links};
 use crate::state::{State, token};
 use crate::transport::{Link as _, Transport};
@@ -317,7 +317,7 @@ impl<T: Transport> State<T> {
             _ => consume_whole(&mut self.engine, id, bytes),
         };
         let rest = match rest {
-            1.. if T::Link::GATHERS => self.handle_gathered(id, count, rest),
+            1.. if T::Link::GATHERS => self.receive_in_place(id, count, rest),
             rest => rest,
         };
         if rest > 0 {
@@ -329,7 +329,7 @@ impl<T: Transport> State<T> {
 
     /// Takes plain writes, messages between them, and one whose rest the link has at hand, from
     /// the last `rest` of `count` bytes in the receive buffer. Returns how many are left.
-    pub(crate) fn handle_gathered(&mut self, id: u32, count: usize, mut rest: usize) -> usize {
+    pub(crate) fn receive_in_place(&mut self, id: u32, count: usize, mut rest: usize) -> usize {
         let Self {
             engine,
             connections,
@@ -348,7 +348,7 @@ impl<T: Transport> State<T> {
         while let Some(bytes) = rx_buffer.get(count - rest..count) {
             let (whole, stored) = match engine.rx_write(id, bytes, more) {
                 Some(whole) => (whole, true),
-                None => match engine.rx_at_hand(id, bytes, more) {
+                None => match engine.rx_whole_with(id, bytes, more) {
                     Some(whole) => (whole, false),
                     None => break,
                 },
@@ -357,7 +357,7 @@ impl<T: Transport> State<T> {
             let front = bytes.get(whole.header_len..).unwrap_or_default();
             let done = match stored {
                 true => {
-                    active.short_writes |= whole.len <= SHORT;
+                    active.short_writes |= whole.len <= MAX_SHORT_WRITE;
                     ripstop_mem::store(place, front)
                 }
                 false => ripstop_mem::copy_out(place, front),

@@ -11,7 +11,7 @@ use ripstop_os::clock;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
 
-use crate::small::OTHERWISE;
+use crate::fast_send::SLOW_FLAGS;
 use crate::state::{EpState, State};
 use crate::transport::{Link as _, Transport};
 
@@ -32,18 +32,17 @@ impl<T: Transport> State<T> {
         context: Context,
     ) -> Result<()> {
         if let Some(Some(state)) = self.eps.get(ep as usize)
-            && buf.len() < state.calls.plain_write
+            && buf.len() < state.fast.plain_write
             && buf.len() as u64 == to.len
             && let id = state.route(peer)
             && let Some(Some(connection)) = self.connections.get(id as usize)
             && !connection.mapped
             && let Some(link) = &connection.link
-            && let Some(header) = self.engine.write_at_once(id, to)
+            && let Some(header) = self.engine.try_write_now(id, to)
             && link.send_short(&header, buf)
         {
-            let completion = state.calls.send_completes.then_some(context);
-            self.engine
-                .written_at_once(state.calls.write_cq, completion);
+            let completion = state.fast.send_completes.then_some(context);
+            self.engine.written_now(state.fast.write_cq, completion);
             if !self.waiters.is_empty() {
                 self.wake_waiters();
             }
@@ -91,15 +90,15 @@ impl<T: Transport> State<T> {
             return false;
         };
         let given = call.flags.unwrap_or(state.tx_flags);
-        let fits = buf.len() < state.calls.write && buf.len() as u64 == to.len;
-        if !fits || given.intersects(OTHERWISE) {
+        let fits = buf.len() < state.fast.write && buf.len() as u64 == to.len;
+        if !fits || given.intersects(SLOW_FLAGS) {
             return false;
         }
         let completes = !state.tx_selective || given.contains(Flags::COMPLETION);
         let completion = completes.then_some(call.context);
-        let (id, cq) = (state.route(call.peer), state.calls.write_cq);
+        let (id, cq) = (state.route(call.peer), state.fast.write_cq);
         if self.put_mapped(id, buf, &to) {
-            self.engine.written_at_once(cq, completion);
+            self.engine.written_now(cq, completion);
             self.have_reached(to.len);
             return true;
         }
@@ -113,14 +112,14 @@ impl<T: Transport> State<T> {
         else {
             return false;
         };
-        let Some(header) = self.engine.write_at_once(id, to) else {
+        let Some(header) = self.engine.try_write_now(id, to) else {
             return false;
         };
         if link.send_message(&header, WRITE_LEN, buf).is_err() {
             // An error shows again.
             return false;
         }
-        self.engine.written_at_once(cq, completion);
+        self.engine.written_now(cq, completion);
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }

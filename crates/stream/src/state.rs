@@ -19,11 +19,11 @@ use crate::connection::Connection;
 use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::exposed::Exposed;
+use crate::fast_send::FAST_SEND_BUFFER;
 use crate::mapped::BYTES;
 use crate::progress::{consume_whole, read_to};
 use crate::readiness::{Readiness, ReadyLink, polls_links};
 use crate::slots::Slots;
-use crate::small::SCRATCH;
 use crate::transport::{Link as _, Transport};
 use crate::triggered::Works;
 use crate::tunables::Tunables;
@@ -82,7 +82,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) events: Option<Events>,
     pub(crate) rx_buffer: Box<[u8]>,
     /// Where a small message is put together.
-    pub(crate) scratch: Box<[u8; SCRATCH]>,
+    pub(crate) scratch: Box<[u8; FAST_SEND_BUFFER]>,
     /// Connections with bytes in their transmit buffer that were not written at once.
     dirty: Vec<u32>,
     /// Something was sent since the last progress.
@@ -157,7 +157,7 @@ impl<T: Transport> State<T> {
             watched: Duration::ZERO,
             events: Some(Events::with_capacity(64)),
             rx_buffer: vec![0; READ].into_boxed_slice(),
-            scratch: Box::new([0; SCRATCH]),
+            scratch: Box::new([0; FAST_SEND_BUFFER]),
             dirty: Vec::new(),
             burst: false,
             since: 0,
@@ -347,7 +347,7 @@ impl<T: Transport> State<T> {
         match outcome {
             Ok(count) => {
                 let rest = match T::Link::GATHERS {
-                    true => self.handle_gathered(id, count, count),
+                    true => self.receive_in_place(id, count, count),
                     false => count,
                 };
                 let rx_buffer = std::mem::take(&mut self.rx_buffer);

@@ -128,7 +128,7 @@ pub struct Conn<B> {
     pub(super) direct: bool,
     /// Messages shorter than this may be written before anything of them is noted: those that do not
     /// wait for their receive, if `direct`.
-    pub(super) at_once: u64,
+    pub(super) send_now_limit: u64,
     /// What is posted next waits for what was posted before.
     pub(super) fence: bool,
     pub(super) order: ByteOrder,
@@ -179,7 +179,7 @@ impl<B: Buffer> Conn<B> {
             srx,
             up: false,
             direct: false,
-            at_once: 0,
+            send_now_limit: 0,
             fence: false,
             order: ByteOrder::NATIVE,
             rendezvous: u64::MAX,
@@ -220,10 +220,10 @@ impl<B: Buffer> Conn<B> {
         }
     }
 
-    /// Says whether what is posted next may go out at once.
+    /// Says whether what is posted next may be sent now, without being queued.
     pub(super) const fn set_direct(&mut self, direct: bool) {
         self.direct = direct;
-        self.at_once = match direct {
+        self.send_now_limit = match direct {
             true => self.rendezvous.saturating_add(1),
             false => 0,
         };

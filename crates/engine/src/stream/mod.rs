@@ -7,8 +7,8 @@
 //! * Sending: [`Engine::send`] says which header to put into the connection's transmit buffer
 //!   and whether the payload goes there too ([`SendPlan`]). [`Engine::transmit`] lists what to
 //!   write next, [`Engine::sent`] takes how much was written and reports completions.
-//!   [`Engine::at_once`] is the short way of a small message when nothing waits, and
-//!   [`Engine::join`] the one behind others. [`Engine::write_at_once`] is that of a plain write.
+//!   [`Engine::try_send_now`] is the fast path of a small message when nothing waits, and
+//!   [`Engine::coalesce`] that of one behind others. [`Engine::try_write_now`] is that of a plain write.
 //! * Receiving: while [`Engine::rx_in_header`], feed bytes to [`Engine::rx_header`]; else
 //!   [`Engine::rx_want`] says where the next bytes go and [`Engine::rx_placed`] takes how many
 //!   went there. A blocked connection is not read until [`Engine::pop_resumed`] names it.
@@ -24,13 +24,13 @@ mod conn;
 mod departed;
 mod eager;
 mod engine;
+mod fast_send;
 mod output;
 mod owned;
 pub mod rdm;
 mod recv;
 mod rma;
 mod rx;
-mod small;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -43,10 +43,10 @@ pub use atomic::{Atomic, Job, MAX_ATOMIC};
 pub use coll::{CollAction, CollPlan, CollSend};
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits, Terms};
+pub use fast_send::SmallMessage;
 pub use owned::Arrival;
 pub use recv::{CopyOut, RecvFlags};
 pub use rma::{Appended, Level, Refusal, Rma, RmaKind, RmaPlan};
 pub use rx::{RxWant, Whole};
-pub use small::Small;
 pub use tx::{Deferred, Posted, Replayed, SEND_HEADER, Send, SendPlan};
 pub use work::{Unposted, Work};

@@ -152,13 +152,13 @@ impl<B: Buffer> Engine<B> {
     /// once: the completion is there. `None` says no more than that it is another case.
     #[inline]
     pub fn rx_whole(&mut self, conn_id: u32, bytes: &[u8]) -> Option<Whole<B>> {
-        self.rx_at_hand(conn_id, bytes, 0)
+        self.rx_whole_with(conn_id, bytes, 0)
     }
 
-    /// As [`Engine::rx_whole`], where the driver has `more` bytes of the stream behind `bytes`
-    /// at hand: it copies to the payload's place from both.
+    /// As [`Engine::rx_whole`], where the driver can read `more` bytes of the stream behind `bytes`
+    /// now: it copies to the payload's place from both.
     #[inline(always)]
-    pub fn rx_at_hand(&mut self, conn_id: u32, bytes: &[u8], more: usize) -> Option<Whole<B>> {
+    pub fn rx_whole_with(&mut self, conn_id: u32, bytes: &[u8], more: usize) -> Option<Whole<B>> {
         let small = parse_small(self.rx_order(conn_id)?, bytes)?;
         let there = bytes.len().saturating_sub(small.header_len());
         let there = there.saturating_add(more);
@@ -172,22 +172,23 @@ impl<B: Buffer> Engine<B> {
         Some(whole)
     }
 
-    /// Reads the header of a message that is all of `len` bytes that the driver has, of which it
-    /// gives the first 24 as words. Nothing is changed; `None` is as for [`Engine::rx_whole`].
+    /// Parses the header of a sole message: it is all of the `len` bytes that the driver has, of which
+    /// it gives the first 24 as words. Nothing is changed; `None` is as for [`Engine::rx_whole`].
     #[inline(always)]
     #[must_use]
-    pub fn rx_alone(&self, conn_id: u32, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
+    pub fn rx_sole(&self, conn_id: u32, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
         if !may_be_alone(words[0]) {
             return None;
         }
         parse_alone(self.rx_order(conn_id)?, words, len)
     }
 
-    /// As [`Engine::rx_whole`], for a message of [`Engine::rx_alone`] whose completion would go to
-    /// the queue `cq`, which is empty. The driver hands that to who reads the queue, as if it had
-    /// been there. `TAGGED` says whether the message has a tag: each kind has code of its own.
+    /// Fast receive: as [`Engine::rx_whole`], for a message of [`Engine::rx_sole`] whose completion
+    /// would go to the queue `cq`, which is empty and is being read. The completion is returned to
+    /// the reader without being queued. `TAGGED` says whether the message has a tag: each kind has
+    /// code of its own.
     #[inline(always)]
-    pub fn rx_past<const TAGGED: bool>(
+    pub fn rx_fast<const TAGGED: bool>(
         &mut self,
         conn_id: u32,
         cq: u32,

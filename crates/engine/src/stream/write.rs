@@ -1,5 +1,5 @@
-//! Plain writes past the queues, on both sides: one segment, no completion data, done once it is
-//! written. The driver moves the payload at once.
+//! The fast path of plain writes, on both sides: one segment, no completion data, complete once it
+//! is written. The driver moves the payload at once.
 
 use ripstop_types::{Completion, Context, Flags, RmaIov};
 use ripstop_wire::ByteOrder;
@@ -43,11 +43,11 @@ impl<B: Buffer> Engine<B> {
     /// of it: the connection is up, and nothing else waits to be written. `None` says that
     /// [`Engine::rma`] is the way, which it is as well where the endpoint has a counter of writes.
     ///
-    /// When all of header and payload was written, [`Engine::written_at_once`] reports it. If
+    /// When all of header and payload was written, [`Engine::written_now`] reports it. If
     /// nothing was, it is as if this had not been called; it must not be written in part.
     #[inline(always)]
     #[must_use]
-    pub fn write_at_once(&self, conn_id: u32, to: RmaIov) -> Option<[u8; WRITE_LEN]> {
+    pub fn try_write_now(&self, conn_id: u32, to: RmaIov) -> Option<[u8; WRITE_LEN]> {
         let conn = self.conns.get(conn_id)?;
         if !conn.direct || conn.has_output() {
             return None;
@@ -55,10 +55,10 @@ impl<B: Buffer> Engine<B> {
         Some(emit_write(conn.order, to))
     }
 
-    /// Reports a write of [`Engine::write_at_once`] that was written whole in `cq`, that of what
+    /// Reports a write of [`Engine::try_write_now`] that was written whole in `cq`, that of what
     /// the endpoint sends, if that is asked for: its context is that of the completion then.
     #[inline(always)]
-    pub fn written_at_once(&mut self, cq: u32, completion: Option<Context>) {
+    pub fn written_now(&mut self, cq: u32, completion: Option<Context>) {
         if let Some(context) = completion
             && let Some(cq) = self.cqs.get_mut(cq)
         {
@@ -132,7 +132,7 @@ impl<B: Buffer> Engine<B> {
         })
     }
 
-    /// As [`Engine::rx_at_hand`], for a plain write to one piece of memory that nobody counts.
+    /// As [`Engine::rx_whole_with`], for a plain write to one piece of memory that nobody counts.
     #[inline]
     pub fn rx_write(&mut self, conn_id: u32, bytes: &[u8], more: usize) -> Option<Whole<B>> {
         let conn = self.conns.get(conn_id)?;

@@ -2,7 +2,7 @@
 
 use ripstop_engine::Buffer as _;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::stream::{Chunk, Replayed, SEND_HEADER, Send, SendPlan, Small};
+use ripstop_engine::stream::{Chunk, Replayed, SEND_HEADER, Send, SendPlan, SmallMessage};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::MAX_HEADER;
 
@@ -73,10 +73,10 @@ impl Node {
     fn write_at_once(&mut self, net: &mut Network, id: u32, send: &Send<SimBuf>) -> bool {
         let mut header = [0; SEND_HEADER];
         let (tag, data, len) = (send.tag, send.data, send.iov.len());
-        if send.ack || len > self.engine.longest_at_once(send.inject) {
+        if send.ack || len > self.engine.longest_sent_now(send.inject) {
             return false;
         }
-        let header_len = self.engine.at_once(id, tag, data, len, &mut header);
+        let header_len = self.engine.try_send_now(id, tag, data, len, &mut header);
         let Some(header_len) = header_len else {
             return false;
         };
@@ -94,7 +94,7 @@ impl Node {
             return false;
         };
         if count < bytes.len() {
-            let plan = self.engine.send_begun(id, send);
+            let plan = self.engine.send_partly_written(id, send);
             assert!(matches!(plan, Ok(SendPlan::Append { inline: true, .. })));
         }
         self.stage(id, &header[..header_len], &payload, send.context);
@@ -107,7 +107,7 @@ impl Node {
         } else {
             let (tagged, completion) = (tag.is_some(), send.completion);
             self.engine
-                .sent_at_once(self.ep, tagged, send.context, len, completion);
+                .sent_now(self.ep, tagged, send.context, len, completion);
         }
         true
     }
@@ -117,10 +117,10 @@ impl Node {
         let len = send.iov.len();
         let silent = send.inject && !send.completion;
         let noted = send.completion || silent;
-        if send.ack || !noted || len > self.engine.longest_at_once(send.inject) {
+        if send.ack || !noted || len > self.engine.longest_sent_now(send.inject) {
             return false;
         }
-        let message = Small {
+        let message = SmallMessage {
             tag: send.tag,
             data: send.data,
             len,
@@ -128,7 +128,7 @@ impl Node {
             completion: send.completion,
         };
         let mut header = [0; SEND_HEADER];
-        let Some(header_len) = self.engine.join(id, &message, &mut header) else {
+        let Some(header_len) = self.engine.coalesce(id, &message, &mut header) else {
             return false;
         };
         let payload = self.memory.gather(&send.iov);

@@ -421,21 +421,21 @@ fn short_writes_go_where_plain_ones_go() {
 fn a_plain_write_needs_nothing_of_the_queues() {
     let mut f = Fixture::new();
     let to = iov(0x40, 8, 9);
-    let header = f.engine.write_at_once(f.conn, to).unwrap();
+    let header = f.engine.try_write_now(f.conn, to).unwrap();
     let mut bytes = [0; MAX_HEADER];
     let len = write_of(&[to]).emit(ByteOrder::Little, &mut bytes).unwrap();
     assert_eq!(header[..], bytes[..len]);
-    f.engine.written_at_once(f.cq, None);
+    f.engine.written_now(f.cq, None);
     assert_eq!(f.done(), []);
-    f.engine.written_at_once(f.cq, Some(6));
+    f.engine.written_now(f.cq, Some(6));
     let done = f.pop().unwrap();
     assert_eq!((done.context, done.flags), (6, Flags::RMA | Flags::WRITE));
     assert_eq!(f.engine.outstanding(f.ep), 0);
     // What waits goes first.
     f.start(&rma(RmaKind::Write, 1, 8)).unwrap();
-    assert!(f.engine.write_at_once(f.conn, to).is_none());
+    assert!(f.engine.try_write_now(f.conn, to).is_none());
     let mut down = Fixture::down();
-    assert!(down.engine.write_at_once(down.conn, to).is_none());
+    assert!(down.engine.try_write_now(down.conn, to).is_none());
     down.up();
-    assert!(down.engine.write_at_once(down.conn, to).is_some());
+    assert!(down.engine.try_write_now(down.conn, to).is_some());
 }

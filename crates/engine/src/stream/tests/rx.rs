@@ -358,10 +358,10 @@ fn alone(
     words: [[u8; 8]; 3],
     len: usize,
 ) -> Option<(Whole<Mem>, Completion)> {
-    let small = f.engine.rx_alone(f.conn, words, len)?;
+    let small = f.engine.rx_sole(f.conn, words, len)?;
     match small.tag {
-        Some(_) => f.engine.rx_past::<true>(f.conn, cq, small),
-        None => f.engine.rx_past::<false>(f.conn, cq, small),
+        Some(_) => f.engine.rx_fast::<true>(f.conn, cq, small),
+        None => f.engine.rx_fast::<false>(f.conn, cq, small),
     }
 }
 
@@ -384,7 +384,7 @@ fn plain_small_headers_are_those_of_messages_alone() {
             let header_len = header.emit(order, &mut bytes).unwrap();
             let len = header_len + header.payload_len as usize;
             let words = *bytes.as_chunks().0.first_chunk().unwrap();
-            let small = f.engine.rx_alone(f.conn, words, len)?;
+            let small = f.engine.rx_sole(f.conn, words, len)?;
             Some((small.header_len(), small.tag, small.payload_len))
         };
         for len in [0, 1, 8, 255, 256, 1000] {

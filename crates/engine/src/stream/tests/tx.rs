@@ -125,11 +125,11 @@ fn a_steady_flow_of_messages_does_not_hold_back_an_acknowledgement() {
 fn a_message_goes_at_once_where_nothing_waits() {
     let mut f = Fixture::new();
     let mut header = [0; SEND_HEADER];
-    let mut at_once = |f: &Fixture, tag| f.engine.at_once(f.conn, tag, None, 8, &mut header);
+    let mut at_once = |f: &Fixture, tag| f.engine.try_send_now(f.conn, tag, None, 8, &mut header);
     assert_eq!(at_once(&f, None), Some(16));
     assert_eq!(at_once(&f, Some(5)), Some(24));
     // Nothing was noted: the next message has the stream to itself.
-    f.engine.sent_at_once(f.ep, true, 1, 8, true);
+    f.engine.sent_now(f.ep, true, 1, 8, true);
     assert_eq!(f.done(), [1]);
     f.send(2, None, 8).unwrap();
     assert_eq!(at_once(&f, None), None);
@@ -153,7 +153,7 @@ fn a_message_that_was_begun_is_queued_whatever_the_limit() {
         ack: false,
         work: false,
     };
-    let plan = f.engine.send_begun(f.conn, &send).unwrap();
+    let plan = f.engine.send_partly_written(f.conn, &send).unwrap();
     assert!(matches!(plan, SendPlan::Append { inline: true, .. }));
     assert_eq!(f.engine.sent(f.conn, 7), 7);
     assert_eq!(f.done(), []);
@@ -166,14 +166,14 @@ fn a_small_message_joins_those_that_wait() {
     let mut f = Fixture::new();
     let mut header = [0; SEND_HEADER];
     let mut join = |f: &mut Fixture, context, len| {
-        let message = Small {
+        let message = SmallMessage {
             tag: Some(3),
             data: None,
             len,
             context,
             completion: true,
         };
-        f.engine.join(f.conn, &message, &mut header)
+        f.engine.coalesce(f.conn, &message, &mut header)
     };
     for context in 0..10 {
         assert_eq!(join(&mut f, context, 64), Some(24));

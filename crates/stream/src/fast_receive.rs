@@ -1,4 +1,5 @@
-//! Messages that are all there is: past the queue to who reads it.
+//! Fast receive: a single small message is all that has come, and its completion goes to the reader
+//! of the completion queue without being queued. Short writes have a fast path here too.
 
 use ripstop_engine::stream::{Engine, Whole};
 use ripstop_mem::UserBuf;
@@ -11,11 +12,11 @@ use crate::state::State;
 use crate::transport::{Link as _, Transport};
 
 impl<T: Transport> State<T> {
-    /// As [`State::handle_found`], if that is one small message whose completion would go to the
-    /// empty queue `cq`: puts the payload in its place and returns the completion. `None` says
+    /// As [`State::handle_found`], if `found` is one small message whose completion would go to the
+    /// empty queue `cq`: copies the payload to its place and returns the completion. `None` says
     /// that nothing was done.
     #[inline(always)]
-    pub(crate) fn take_alone(&mut self, cq: u32, found: Found) -> Option<Completion> {
+    pub(crate) fn fast_receive(&mut self, cq: u32, found: Found) -> Option<Completion> {
         let Self {
             engine,
             active,
@@ -30,30 +31,30 @@ impl<T: Transport> State<T> {
         let (link, id) = (active.links[turn].as_ref()?, active.ids[turn]);
         let completion = if T::Link::GATHERS {
             let alone = link.alone()?;
-            let small = engine.rx_alone(id, alone.words(), alone.len())?;
-            take_alone(engine, id, cq, small, alone)?
+            let small = engine.rx_sole(id, alone.words(), alone.len())?;
+            receive_sole(engine, id, cq, small, alone)?
         } else {
             let bytes = rx_buffer.get(..found.cast_unsigned())?;
             let (words, _) = bytes.as_chunks::<8>();
-            let small = engine.rx_alone(id, *words.first_chunk()?, bytes.len())?;
-            take_alone(engine, id, cq, small, bytes)?
+            let small = engine.rx_sole(id, *words.first_chunk()?, bytes.len())?;
+            receive_sole(engine, id, cq, small, bytes)?
         };
         active.found();
         Some(completion)
     }
 }
 
-/// The longest write in bytes that is one short piece with its header.
-pub(crate) const SHORT: usize = INLINE - WRITE_LEN;
+/// The longest write in bytes that is one short entry of a ring with its header.
+pub(crate) const MAX_SHORT_WRITE: usize = INLINE - WRITE_LEN;
 
-/// So many writes are taken at once: one busy peer does not keep the others waiting.
-const MOST: usize = 256;
+/// Short writes that are received in one call, so that a busy peer does not keep the others waiting.
+const MAX_SHORT_WRITES_AT_ONCE: usize = 256;
 
 impl<T: Transport> State<T> {
-    /// Takes short plain writes, each from where it is to where it goes. Returns whether that was
-    /// all there is.
+    /// Receives short plain writes, each from its entry to its place. Returns whether that was all
+    /// that has come.
     #[inline(never)]
-    pub(crate) fn take_writes(&mut self) -> bool {
+    pub(crate) fn receive_short_writes(&mut self) -> bool {
         let Self { engine, active, .. } = self;
         let turn = usize::from(active.turn);
         let (Some(link), id) = (active.links[turn].as_ref(), active.ids[turn]) else {
@@ -71,7 +72,7 @@ impl<T: Transport> State<T> {
                 ripstop_mem::store(place, payload);
                 short.done();
                 taken += 1;
-                if taken == MOST {
+                if taken == MAX_SHORT_WRITES_AT_ONCE {
                     break;
                 }
             }
@@ -89,13 +90,13 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// Where a message lies that is all there is.
-trait Lies {
-    /// Copies its payload to its place. That is the end of it.
+/// Where the payload of a single small message is: in an entry of a ring, or in the receive buffer.
+trait PayloadSource {
+    /// Copies the payload to its place, and releases the entry.
     fn place(self, whole: Whole<UserBuf>);
 }
 
-impl Lies for Alone<'_> {
+impl PayloadSource for Alone<'_> {
     #[inline(always)]
     fn place(self, whole: Whole<UserBuf>) {
         self.take(whole.header_len, whole.memory.first(whole.len));
@@ -103,7 +104,7 @@ impl Lies for Alone<'_> {
     }
 }
 
-impl Lies for &[u8] {
+impl PayloadSource for &[u8] {
     #[inline(always)]
     fn place(self, whole: Whole<UserBuf>) {
         let payload = self.get(whole.header_len..).unwrap_or_default();
@@ -111,30 +112,30 @@ impl Lies for &[u8] {
     }
 }
 
-/// Takes a message that is all there is, past the queue `cq`. Returns the completion.
+/// Matches the message and copies its payload, unless its completion does not belong to `cq`.
 #[inline(always)]
-fn take_alone(
+fn receive_sole(
     engine: &mut Engine<UserBuf>,
     id: u32,
     cq: u32,
     small: Small,
-    from: impl Lies,
+    from: impl PayloadSource,
 ) -> Option<Completion> {
     match small.tag {
-        Some(_) => take_past::<true>(engine, id, cq, small, from),
-        None => take_past::<false>(engine, id, cq, small, from),
+        Some(_) => receive::<true>(engine, id, cq, small, from),
+        None => receive::<false>(engine, id, cq, small, from),
     }
 }
 
 #[inline(always)]
-fn take_past<const TAGGED: bool>(
+fn receive<const TAGGED: bool>(
     engine: &mut Engine<UserBuf>,
     id: u32,
     cq: u32,
     small: Small,
-    from: impl Lies,
+    from: impl PayloadSource,
 ) -> Option<Completion> {
-    let (whole, completion) = engine.rx_past::<TAGGED>(id, cq, small)?;
+    let (whole, completion) = engine.rx_fast::<TAGGED>(id, cq, small)?;
     from.place(whole);
     Some(completion)
 }

@@ -1,13 +1,13 @@
-//! Calls messages and receives of one buffer: the frequent case of a post, without the queues.
+//! The fast path of posts: messages and receives of one buffer.
 //!
-//! What an endpoint's calls have in common is worked out when the endpoint changes, into
-//! [`Calls`], so that a call compares a length and goes. Everything else is in `post.rs`.
+//! What the fast paths need to know of an endpoint is worked out whenever the endpoint changes, into
+//! [`FastPath`], so that a call compares a length and goes. Every other post is in `post.rs`.
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
 use ripstop_engine::matching::Want;
 use ripstop_engine::pool::NIL;
-use ripstop_engine::stream::{SEND_HEADER, Small};
+use ripstop_engine::stream::{SEND_HEADER, SmallMessage};
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, FiAddr, Flags, Result};
 
@@ -16,19 +16,19 @@ use crate::state::{EpState, State};
 use crate::transport::{Link as _, Transport};
 use crate::tx_buffer::TX_BUFFER;
 
-/// Bytes of the area where a small message is put together.
-pub(crate) const SCRATCH: usize = SEND_HEADER + TX_BUFFER / 2;
+/// Bytes of the buffer in which a small message is put together.
+pub(crate) const FAST_SEND_BUFFER: usize = SEND_HEADER + TX_BUFFER / 2;
 
-/// Flags of a send or write that goes another way. An injected one has a limit of its own.
-pub(crate) const OTHERWISE: Flags = ACKED
+/// Flags of a send or write that keep it off the fast path. An injected one has a limit of its own.
+pub(crate) const SLOW_FLAGS: Flags = ACKED
     .union(Flags::MORE)
     .union(Flags::INJECT)
     .union(Flags::FENCE)
     .union(Flags::TRIGGER);
 
-/// What an endpoint's frequent calls need to know.
+/// What the fast paths of an endpoint need to know.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct FastPath {
     /// Injected messages shorter than this many bytes are small; 0 when none are.
     pub(crate) inject: usize,
     /// The same for messages that are sent.
@@ -52,13 +52,13 @@ pub(crate) struct Calls {
     recv_completes: bool,
 }
 
-impl Calls {
+impl FastPath {
     /// For an endpoint as it is now, whose sends and writes complete in `cq`; injected and other
     /// messages are small up to these lengths in bytes.
     pub(crate) fn of<T: Transport>(ep: &EpState<T>, inject: u64, send: u64, cq: u32) -> Self {
         let bound = |longest: u64, most: usize| {
             let longest = usize::try_from(longest).unwrap_or(usize::MAX);
-            longest.min(most).min(longest_copied::<T>()) + 1
+            longest.min(most).min(max_copied::<T>()) + 1
         };
         let mut small = Self {
             send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),
@@ -80,7 +80,7 @@ impl Calls {
         if ep.tx_ready && ep.has_rma && !ep.writes_counted && T::Link::GATHERS {
             small.write = bound(send, ep.max_msg_size);
         }
-        if !ep.tx_flags.intersects(OTHERWISE) {
+        if !ep.tx_flags.intersects(SLOW_FLAGS) {
             (small.plain_send, small.plain_write) = (small.send, small.write);
         }
         small
@@ -88,18 +88,18 @@ impl Calls {
 }
 
 impl<T: Transport> State<T> {
-    /// Works out what the frequent calls of an endpoint need, after it has changed.
-    pub(crate) fn settle(&mut self, ep: u32) {
+    /// Works out [`FastPath`] of an endpoint, after the endpoint has changed.
+    pub(crate) fn update_fast_path(&mut self, ep: u32) {
         let (inject, send) = (
-            self.engine.longest_at_once(true),
+            self.engine.longest_sent_now(true),
             match T::Link::GATHERS {
-                true => self.engine.longest_gathered(),
-                false => self.engine.longest_at_once(false),
+                true => self.engine.longest_sent_in_place(),
+                false => self.engine.longest_sent_now(false),
             },
         );
         let cq = self.engine.ep(ep).map_or(NIL, |config| config.tx_cq);
         if let Some(state) = self.ep(ep) {
-            state.calls = Calls::of(state, inject, send, cq);
+            state.fast = FastPath::of(state, inject, send, cq);
         }
     }
 
@@ -120,8 +120,8 @@ impl<T: Transport> State<T> {
         flags: Option<Flags>,
     ) -> Result<()> {
         match (data, flags) {
-            (None, None) => self.send_small(ep, kind, buf, None, dest, context, None),
-            _ => self.send_special(ep, kind, buf, data, dest, context, flags),
+            (None, None) => self.try_fast_send(ep, kind, buf, None, dest, context, None),
+            _ => self.send_with_flags(ep, kind, buf, data, dest, context, flags),
         }
     }
 
@@ -131,7 +131,7 @@ impl<T: Transport> State<T> {
         clippy::too_many_arguments,
         reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
     )]
-    fn send_special(
+    fn send_with_flags(
         &mut self,
         ep: u32,
         kind: SendKind,
@@ -141,7 +141,7 @@ impl<T: Transport> State<T> {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
-        self.send_small(ep, kind, buf, data, dest, context, flags)
+        self.try_fast_send(ep, kind, buf, data, dest, context, flags)
     }
 
     #[inline(always)]
@@ -149,7 +149,7 @@ impl<T: Transport> State<T> {
         clippy::too_many_arguments,
         reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
     )]
-    fn send_small(
+    fn try_fast_send(
         &mut self,
         ep: u32,
         kind: SendKind,
@@ -161,24 +161,24 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         let mut written = 0;
         if let Some(Some(state)) = self.eps.get(ep as usize) {
-            let calls = &state.calls;
+            let fast = &state.fast;
             let (limit, completes) = match flags {
-                None => (calls.plain_send, calls.send_completes),
-                Some(flags) if flags.intersects(OTHERWISE) => (0, false),
+                None => (fast.plain_send, fast.send_completes),
+                Some(flags) if flags.intersects(SLOW_FLAGS) => (0, false),
                 Some(flags) => {
                     let completes = !state.tx_selective || flags.contains(Flags::COMPLETION);
-                    (calls.send, completes)
+                    (fast.send, completes)
                 }
             };
-            let (noted, id) = (completes || calls.counted, state.route(dest));
+            let (noted, id) = (completes || fast.counted, state.route(dest));
             if buf.len() >= limit {
                 // It goes the usual way.
-            } else if self.burst && joins::<T>(buf) && self.in_burst(id) {
-                if self.join(id, kind, buf, data, context, completes) {
+            } else if self.burst && is_coalesced::<T>(buf) && self.in_burst(id) {
+                if self.coalesce(id, kind, buf, data, context, completes) {
                     return Ok(());
                 }
             } else {
-                match self.write_at_once(id, kind, buf, data, false) {
+                match self.send_now(id, kind, buf, data, false) {
                     Ok(()) => {
                         if noted {
                             self.note_sent(ep, kind, buf.len(), context, completes);
@@ -189,16 +189,16 @@ impl<T: Transport> State<T> {
                 }
             }
         }
-        self.send_late(ep, kind, buf, data, dest, context, flags, written)
+        self.send_slow(ep, kind, buf, data, dest, context, flags, written)
     }
 
-    /// Goes on with [`State::send_small`] where the frequent case is not all.
+    /// Posts a message that the fast path could not send; `written` bytes of it are under way.
     #[inline(never)]
     #[expect(
         clippy::too_many_arguments,
         reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
     )]
-    fn send_late(
+    fn send_slow(
         &mut self,
         ep: u32,
         kind: SendKind,
@@ -213,14 +213,13 @@ impl<T: Transport> State<T> {
         self.send(ep, kind, &iov, data, dest, context, flags, written)
     }
 
-    /// Writes a message before anything is noted of it, if its connection has nothing else to
-    /// write. With `hold` the kernel has the bytes, but may keep them back for others of the same
+    /// Sends a message before anything is noted of it, if its connection has nothing else to write. With `hold` the kernel has the bytes, but may keep them back for others of the same
     /// burst until [`Link::push`].
     ///
     /// # Errors
     /// How many bytes of header and payload were written, when that is not all.
     #[inline(always)]
-    pub(crate) fn write_at_once(
+    pub(crate) fn send_now(
         &mut self,
         id: u32,
         kind: SendKind,
@@ -243,7 +242,8 @@ impl<T: Transport> State<T> {
         let (tag, len) = (tag_of(kind), buf.len());
         let written = if T::Link::GATHERS {
             let mut header = [0; SEND_HEADER];
-            let Some(header_len) = engine.at_once(id, tag, data, len as u64, &mut header) else {
+            let Some(header_len) = engine.try_send_now(id, tag, data, len as u64, &mut header)
+            else {
                 return Err(0);
             };
             let written = link.send_message(&header, header_len, buf);
@@ -252,7 +252,7 @@ impl<T: Transport> State<T> {
             let Some(header) = scratch.first_chunk_mut() else {
                 return Err(0);
             };
-            let Some(header_len) = engine.at_once(id, tag, data, len as u64, header) else {
+            let Some(header_len) = engine.try_send_now(id, tag, data, len as u64, header) else {
                 return Err(0);
             };
             let Some(room) = scratch.get_mut(header_len..) else {
@@ -282,9 +282,9 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Puts off a message that follows another of the same burst; `false` when it cannot be.
+    /// Coalesces a message with another of the same burst; `false` when it cannot be.
     #[inline(never)]
-    fn join(
+    fn coalesce(
         &mut self,
         id: u32,
         kind: SendKind,
@@ -310,14 +310,14 @@ impl<T: Transport> State<T> {
         let (true, Some(header)) = (enough, room.first_chunk_mut()) else {
             return false;
         };
-        let message = Small {
+        let message = SmallMessage {
             tag: tag_of(kind),
             data,
             len: buf.len() as u64,
             context,
             completion,
         };
-        let Some(header_len) = engine.join(id, &message, header) else {
+        let Some(header_len) = engine.coalesce(id, &message, header) else {
             return false;
         };
         let copied = room.get_mut(header_len..).map(|room| copy_in(room, buf));
@@ -329,7 +329,7 @@ impl<T: Transport> State<T> {
         true
     }
 
-    /// Reports a message that was written at once.
+    /// Reports a message that [`State::send_now`] has sent.
     #[inline(always)]
     pub(crate) fn note_sent(
         &mut self,
@@ -340,8 +340,7 @@ impl<T: Transport> State<T> {
         entry: bool,
     ) {
         let tagged = matches!(kind, SendKind::Tagged(_));
-        self.engine
-            .sent_at_once(ep, tagged, context, len as u64, entry);
+        self.engine.sent_now(ep, tagged, context, len as u64, entry);
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }
@@ -360,13 +359,13 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         if flags.is_none()
             && let Some(Some(state)) = self.eps.get(ep as usize)
-            && state.calls.plain_recv
+            && state.fast.plain_recv
         {
             let tag = match kind {
                 RecvKind::Msg => None,
                 RecvKind::Tagged { tag, ignore } => Some((tag, ignore)),
             };
-            let (want, completes) = (Want { tag, src }, state.calls.recv_completes);
+            let (want, completes) = (Want { tag, src }, state.fast.recv_completes);
             match self
                 .engine
                 .post_one(state.srx, buf, want, context, completes)
@@ -376,12 +375,12 @@ impl<T: Transport> State<T> {
                 Err(error) => return Err(error),
             }
         }
-        self.recv_usual(ep, kind, buf, src, context, flags)
+        self.recv_slow(ep, kind, buf, src, context, flags)
     }
 
-    /// As [`State::recv_one`], where it is not the frequent case.
+    /// As [`State::recv_one`], off the fast path.
     #[inline(never)]
-    fn recv_usual(
+    fn recv_slow(
         &mut self,
         ep: u32,
         kind: RecvKind,
@@ -403,25 +402,22 @@ const fn tag_of(kind: SendKind) -> Option<u64> {
     }
 }
 
-/// The longest message in bytes that is copied to be written at once; what is written from where
-/// it is has no such bound.
-const fn longest_copied<T: Transport>() -> usize {
+/// The longest message in bytes that is copied to be sent; what is sent in place has no such bound.
+const fn max_copied<T: Transport>() -> usize {
     match T::Link::GATHERS {
         true => usize::MAX - 1,
-        false => SCRATCH - SEND_HEADER,
+        false => FAST_SEND_BUFFER - SEND_HEADER,
     }
 }
 
-/// The longest message in bytes that is better copied behind others of its burst than written
-/// alone from where it is.
-const JOINED: usize = 256;
+/// The longest message in bytes that is coalesced with others of its burst where a message can be
+/// sent in place: sending a longer one alone costs less than the copy.
+const MAX_COALESCED: usize = 256;
 
-/// Whether a message that follows another of the same burst is put off, to be written with more
-/// of them. Where it need not be copied for being written alone, that is only worth it for short
-/// ones.
+/// Whether a message that follows another of the same burst is coalesced with it.
 #[inline(always)]
-const fn joins<T: Transport>(buf: UserBuf) -> bool {
-    !T::Link::GATHERS || buf.len() <= JOINED
+const fn is_coalesced<T: Transport>(buf: UserBuf) -> bool {
+    !T::Link::GATHERS || buf.len() <= MAX_COALESCED
 }
 
 impl<T: Transport> EpState<T> {
@@ -434,6 +430,6 @@ impl<T: Transport> EpState<T> {
 }
 
 const _: () = assert!(
-    SCRATCH <= TX_BUFFER,
-    "what was begun must fit the transmit buffer"
+    FAST_SEND_BUFFER <= TX_BUFFER,
+    "a message of which a part was written must fit the transmit buffer"
 );

@@ -1,4 +1,5 @@
-//! Small messages past the queues: where nothing waits, nothing has to be noted.
+//! The fast path of small messages: where nothing else waits to be written, the driver sends a
+//! message before the engine has noted anything of it, or coalesces it with those before it.
 
 use ripstop_types::{Completion, Context, Errno, Result};
 use ripstop_wire::ByteOrder;
@@ -10,9 +11,9 @@ use super::tx::{SEND_HEADER, Send, SendPlan, tx_flags};
 use crate::matching::{Recv, Want};
 use crate::{Buffer, Iov};
 
-/// A small message for [`Engine::join`].
+/// A small message for [`Engine::coalesce`].
 #[derive(Clone, Copy, Debug)]
-pub struct Small {
+pub struct SmallMessage {
     /// The tag of a tagged message.
     pub tag: Option<u64>,
     /// Remote CQ data.
@@ -26,10 +27,10 @@ pub struct Small {
 }
 
 impl<B: Buffer> Engine<B> {
-    /// The longest payload in bytes for [`Engine::at_once`]: it fits the transmit buffer if only
+    /// The longest payload in bytes for [`Engine::try_send_now`]: it fits the transmit buffer if only
     /// a part is written, and needs no rendezvous.
     #[must_use]
-    pub fn longest_at_once(&self, inject: bool) -> u64 {
+    pub fn longest_sent_now(&self, inject: bool) -> u64 {
         let Limits {
             tx_buffer,
             inline,
@@ -43,25 +44,25 @@ impl<B: Buffer> Engine<B> {
         fits.min(inline as u64).min(rendezvous)
     }
 
-    /// The longest payload in bytes for [`Engine::at_once`] of a driver that writes payloads from
-    /// where they are: what is left of one fits the transmit buffer.
+    /// The longest payload in bytes for [`Engine::try_send_now`] of a driver that sends payloads in
+    /// place: what is left of one fits the transmit buffer.
     #[must_use]
-    pub fn longest_gathered(&self) -> u64 {
-        self.longest_at_once(true).min(self.limits.rendezvous)
+    pub fn longest_sent_in_place(&self) -> u64 {
+        self.longest_sent_now(true).min(self.limits.rendezvous)
     }
 
     /// Writes the header of a message that may be written to the stream before the engine
     /// notes anything of it, and returns its length in bytes: the connection is up and nothing
     /// else waits to be written. `None` says that [`Engine::send`] is the way.
     ///
-    /// If all of header and payload was written, [`Engine::sent_at_once`] reports it, and for
+    /// If all of header and payload was written, [`Engine::sent_now`] reports it, and for
     /// an injected message on an endpoint without a counter nothing is to be done. If only a
-    /// part was, [`Engine::send_begun`] queues the message and [`Engine::sent`] takes the part.
+    /// part was, [`Engine::send_partly_written`] queues the message and [`Engine::sent`] takes the part.
     /// If nothing was, it is as if this had not been called. The message must be no longer than
-    /// [`Engine::longest_at_once`] and need no acknowledgement.
+    /// [`Engine::longest_sent_now`] and need no acknowledgement.
     #[inline(always)]
     #[must_use]
-    pub fn at_once(
+    pub fn try_send_now(
         &self,
         conn_id: u32,
         tag: Option<u64>,
@@ -70,15 +71,15 @@ impl<B: Buffer> Engine<B> {
         header: &mut [u8; SEND_HEADER],
     ) -> Option<usize> {
         let conn = self.conns.get(conn_id)?;
-        if len >= conn.at_once || conn.has_output() {
+        if len >= conn.send_now_limit || conn.has_output() {
             return None;
         }
         put_header(conn.order, tag, data, false, len, header)
     }
 
-    /// Reports a message of [`Engine::at_once`] that was written whole.
+    /// Reports a message of [`Engine::try_send_now`] that was written whole.
     #[inline(always)]
-    pub fn sent_at_once(
+    pub fn sent_now(
         &mut self,
         ep: u32,
         tagged: bool,
@@ -102,18 +103,18 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Queues a small message behind others that were put off, and writes its header to the front
+    /// Coalesces a small message with others that wait to be written: queues it, and writes its header to the front
     /// of the free room of the connection's transmit buffer; the payload belongs behind it.
     /// Returns the header's length in bytes. `None` says that [`Engine::send`] is the way.
     ///
-    /// The message must be no longer than [`Engine::longest_at_once`] and need no
+    /// The message must be no longer than [`Engine::longest_sent_now`] and need no
     /// acknowledgement.
     #[inline(always)]
     #[must_use]
-    pub fn join(
+    pub fn coalesce(
         &mut self,
         conn_id: u32,
-        message: &Small,
+        message: &SmallMessage,
         header: &mut [u8; SEND_HEADER],
     ) -> Option<usize> {
         let Self {
@@ -151,13 +152,13 @@ impl<B: Buffer> Engine<B> {
         Some(header_len)
     }
 
-    /// Queues a message of [`Engine::at_once`] of which the front has been written. As
+    /// Queues a message of [`Engine::try_send_now`] of which the front has been written. As
     /// [`Engine::send`], whatever the number of sends not yet completed.
     ///
     /// # Errors
     /// [`Errno::ENOTCONN`] for an unknown connection, [`Errno::ENOMEM`]: the stream has ended
     /// in the middle of a message, and the connection is to be closed.
-    pub fn send_begun(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
+    pub fn send_partly_written(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
         let Self {
             conns, eps, limits, ..
         } = self;
