@@ -332,7 +332,7 @@ impl AsFd for ShmLink {
 impl Link for ShmLink {
     type Addr = Name;
 
-    const GATHERS: bool = true;
+    const IN_PLACE: bool = true;
 
     #[inline(always)]
     fn send_message(
@@ -386,17 +386,17 @@ impl Link for ShmLink {
     }
 
     #[inline(always)]
-    fn alone(&self) -> Option<Alone<'_>> {
+    fn sole_entry(&self) -> Option<Alone<'_>> {
         self.rings.get()?.reader.alone()
     }
 
     #[inline(always)]
-    fn short(&self) -> Option<Short<'_>> {
+    fn short_entry(&self) -> Option<Short<'_>> {
         self.rings.get()?.reader.short()
     }
 
     #[inline]
-    fn have_taken(&self) {
+    fn return_credits(&self) {
         if let Some(rings) = self.rings.get() {
             self.have_made_room(rings);
         }
@@ -415,18 +415,18 @@ impl Link for ShmLink {
     }
 
     #[inline]
-    fn takes_whole(&self, payload: usize) -> bool {
+    fn sends_whole(&self, payload: usize) -> bool {
         let rings = self.rings.get();
         rings.is_some_and(|rings| rings.writer.takes_whole(payload))
     }
 
     #[inline]
-    fn at_hand(&self) -> usize {
+    fn payload_ready(&self) -> usize {
         self.rings.get().map_or(0, |rings| rings.reader.at_hand())
     }
 
     #[inline]
-    fn take_at_hand(&self, room: UserBuf) -> usize {
+    fn recv_payload(&self, room: UserBuf) -> usize {
         let Some(rings) = self.rings.get() else {
             return 0;
         };
@@ -480,7 +480,7 @@ impl Link for ShmLink {
         true
     }
 
-    fn up(&self) {
+    fn start(&self) {
         let shake = self.shake(std::mem::take);
         if let (Some((writer, reader)), Some(watch), Some(peer)) =
             (shake.halves, shake.watch, shake.peer)
@@ -530,7 +530,7 @@ impl Link for ShmLink {
         }
     }
 
-    const MAPS: bool = true;
+    const DIRECT_ACCESS: bool = true;
 
     type Windows = Windows;
 
@@ -571,12 +571,12 @@ impl Link for ShmLink {
         }
     }
 
-    fn has_mapped(windows: &Windows) -> bool {
+    fn has_windows(windows: &Windows) -> bool {
         !windows.is_empty()
     }
 
     #[inline]
-    fn reach<R>(
+    fn access_window<R>(
         &self,
         windows: &mut Windows,
         place: &RmaIov,
@@ -600,35 +600,35 @@ impl Link for ShmLink {
         done
     }
 
-    fn take_asked(&self) -> Vec<u64> {
+    fn take_requests(&self) -> Vec<u64> {
         let rings = self.rings.get();
         rings.map_or_else(Vec::new, |rings| std::mem::take(&mut *rings.asked.lock()))
     }
 
     fn attach(&self, place: &RmaIov, write: bool, segments: &[UserBuf], crowd: bool) -> Attached {
         let Some(rings) = self.rings.get() else {
-            return Attached::Not;
+            return Attached::UseStream;
         };
         let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-            return Attached::Not;
+            return Attached::UseStream;
         };
         let (mut attach, peer) = (attach.lock(), self.far(rings, process));
         let Some(found) = attach.find(place, write) else {
             if let Some(said) = attach.ask(place.key, peer) {
                 self.say(said, &[]);
             }
-            return Attached::Not;
+            return Attached::UseStream;
         };
         if attach.is_at_work() {
-            return Attached::AtWork;
+            return Attached::PeerPolling;
         }
         if rings.ended.load(Ordering::Relaxed) || !rings.writer.all_applied() {
-            return Attached::Not;
+            return Attached::UseStream;
         }
         match attach.is_away(peer, crowd) {
             Some(true) => {}
-            Some(false) => return Attached::AtWork,
-            None => return Attached::Not,
+            Some(false) => return Attached::PeerPolling,
+            None => return Attached::UseStream,
         }
         rings.writer.claim(found.grant);
         let stands = rings.watch.stands(found.grant);
@@ -639,7 +639,7 @@ impl Link for ShmLink {
         }
         match done {
             true => Attached::Done,
-            false => Attached::Not,
+            false => Attached::UseStream,
         }
     }
 
@@ -648,12 +648,12 @@ impl Link for ShmLink {
         rings.is_some_and(|rings| rings.ended.load(Ordering::Relaxed))
     }
 
-    fn holds(&self) -> u64 {
+    fn unread_bytes(&self) -> u64 {
         let rings = self.rings.get();
         rings.map_or(0, |rings| rings.reader.layout().most())
     }
 
-    fn witness(&self) -> Option<BorrowedFd<'_>> {
+    fn peer_fd(&self) -> Option<BorrowedFd<'_>> {
         self.rings.get()?.process.as_ref().map(AsFd::as_fd)
     }
 

@@ -286,7 +286,7 @@ mod tests {
             shake.watch = Watch::over(Arc::new(face), false).ok();
             shake.peer = Some(name);
         });
-        link.up();
+        link.start();
         (Arc::new(link), writer, far)
     }
 

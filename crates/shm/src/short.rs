@@ -13,7 +13,7 @@ use ripstop_mem::ring::{Alone, HEADER, Short};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_stream::{
-    Broken, Fabric, Link, Listener, Origin, Readiness, ReadyLink, Transport, Tunables,
+    Fabric, HandshakeError, Link, Listener, Origin, Readiness, ReadyLink, Transport, Tunables,
 };
 use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading};
 use ripstop_wire::xnet::base::{BASE_LEN, WRITE_LEN};
@@ -124,8 +124,8 @@ impl Transport for Noted {
         Shm::bind(&noting.params, addr).map(|listener| noting.listener(listener))
     }
 
-    fn bind_row(noting: &Noting, addr: &Name, count: usize) -> Result<Vec<NotedListener>> {
-        let row = Shm::bind_row(&noting.params, addr, count)?;
+    fn bind_contexts(noting: &Noting, addr: &Name, count: usize) -> Result<Vec<NotedListener>> {
+        let row = Shm::bind_contexts(&noting.params, addr, count)?;
         Ok(row.into_iter().map(|each| noting.listener(each)).collect())
     }
 
@@ -138,38 +138,38 @@ impl Transport for Noted {
         Shm::prepare(&noting.params, &link.link, dscp)
     }
 
-    fn ask(
+    fn request_data(
         readiness: &mut NotedReadiness,
         link: &NotedLink,
         own: &Name,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        Shm::ask(&mut readiness.0, &link.link, own, greeting)
+        Shm::request_data(&mut readiness.0, &link.link, own, greeting)
     }
 
-    fn asked(
+    fn read_request(
         readiness: &mut NotedReadiness,
         link: &NotedLink,
         from: &Name,
         data: &[u8],
-    ) -> core::result::Result<(Greeting, Name), Broken> {
-        Shm::asked(&mut readiness.0, &link.link, from, data)
+    ) -> core::result::Result<(Greeting, Name), HandshakeError> {
+        Shm::read_request(&mut readiness.0, &link.link, from, data)
     }
 
-    fn answer(
+    fn reply_data(
         readiness: &mut NotedReadiness,
         link: &NotedLink,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        Shm::answer(&mut readiness.0, &link.link, greeting)
+        Shm::reply_data(&mut readiness.0, &link.link, greeting)
     }
 
-    fn answered(
+    fn read_reply(
         readiness: &mut NotedReadiness,
         link: &NotedLink,
         data: &[u8],
-    ) -> core::result::Result<Greeting, Broken> {
-        Shm::answered(&mut readiness.0, &link.link, data)
+    ) -> core::result::Result<Greeting, HandshakeError> {
+        Shm::read_reply(&mut readiness.0, &link.link, data)
     }
 }
 
@@ -182,7 +182,7 @@ impl AsFd for NotedLink {
 impl Link for NotedLink {
     type Addr = Name;
 
-    const GATHERS: bool = ShmLink::GATHERS;
+    const IN_PLACE: bool = ShmLink::IN_PLACE;
 
     fn send(&self, bytes: &[u8]) -> Result<usize> {
         self.note(Moved::Other, self.link.send(bytes))
@@ -218,20 +218,20 @@ impl Link for NotedLink {
         self.link.is_ready()
     }
 
-    fn alone(&self) -> Option<Alone<'_>> {
-        let alone = self.link.alone()?;
+    fn sole_entry(&self) -> Option<Alone<'_>> {
+        let alone = self.link.sole_entry()?;
         self.notes.lock().push(Moved::Alone);
         Some(alone)
     }
 
-    fn short(&self) -> Option<Short<'_>> {
-        let short = self.link.short()?;
+    fn short_entry(&self) -> Option<Short<'_>> {
+        let short = self.link.short_entry()?;
         self.notes.lock().push(Moved::Short);
         Some(short)
     }
 
-    fn have_taken(&self) {
-        self.link.have_taken();
+    fn return_credits(&self) {
+        self.link.return_credits();
     }
 
     fn send_short(&self, header: &[u8; HEADER], payload: UserBuf) -> bool {
@@ -242,17 +242,17 @@ impl Link for NotedLink {
         sent
     }
 
-    fn takes_whole(&self, payload: usize) -> bool {
-        self.link.takes_whole(payload)
+    fn sends_whole(&self, payload: usize) -> bool {
+        self.link.sends_whole(payload)
     }
 
-    fn at_hand(&self) -> usize {
-        self.link.at_hand()
+    fn payload_ready(&self) -> usize {
+        self.link.payload_ready()
     }
 
-    fn take_at_hand(&self, room: UserBuf) -> usize {
+    fn recv_payload(&self, room: UserBuf) -> usize {
         self.notes.lock().push(Moved::AtHand);
-        self.link.take_at_hand(room)
+        self.link.recv_payload(room)
     }
 
     fn await_room(&self) -> bool {
@@ -275,8 +275,8 @@ impl Link for NotedLink {
         self.link.is_connected()
     }
 
-    fn up(&self) {
-        self.link.up();
+    fn start(&self) {
+        self.link.start();
     }
 
     type Windows = ();
@@ -289,12 +289,12 @@ impl Link for NotedLink {
         self.link.has_ended()
     }
 
-    fn holds(&self) -> u64 {
-        self.link.holds()
+    fn unread_bytes(&self) -> u64 {
+        self.link.unread_bytes()
     }
 
-    fn witness(&self) -> Option<BorrowedFd<'_>> {
-        self.link.witness()
+    fn peer_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.link.peer_fd()
     }
 
     fn local_addr(&self) -> Result<Name> {

@@ -8,7 +8,7 @@ use ripstop_core::log::Subsys;
 use ripstop_core::{fi_warn, fi_warn_sparse};
 use ripstop_mem::ring::{FACE, Layout, Side, Sight, Watch, pair};
 use ripstop_os::{Connect, MemFd, Socket};
-use ripstop_stream::{Broken, Origin, Transport};
+use ripstop_stream::{HandshakeError, Origin, Transport};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -24,13 +24,13 @@ use crate::readiness::{ShmReadiness, share};
 pub struct Shm;
 
 /// Something the peer sent makes no sense: said in the log.
-fn wrong(peer: &Name, why: &str) -> Broken {
+fn wrong(peer: &Name, why: &str) -> HandshakeError {
     fi_warn!(
         NAME,
         Subsys::EpCtrl,
         "{peer}: what it says of itself is refused: {why}"
     );
-    Broken::Failed(Errno::EPROTO)
+    HandshakeError::Failed(Errno::EPROTO)
 }
 
 /// The memory in which a peer says whether it sleeps and looks.
@@ -64,7 +64,7 @@ impl Transport for Shm {
     type Listener = ShmListener;
     type Readiness = ShmReadiness;
 
-    fn looks_for_memory(params: &Params) -> bool {
+    fn checks_regions(params: &Params) -> bool {
         params.map_memfd
     }
 
@@ -80,7 +80,7 @@ impl Transport for Shm {
         ShmListener::exactly(addr)
     }
 
-    fn bind_row(_: &Params, addr: &Name, count: usize) -> Result<Vec<ShmListener>> {
+    fn bind_contexts(_: &Params, addr: &Name, count: usize) -> Result<Vec<ShmListener>> {
         ShmListener::row(addr, count)
     }
 
@@ -101,7 +101,7 @@ impl Transport for Shm {
         Ok((ShmLink::new(socket, to.clone()), Connect::Connected))
     }
 
-    fn attaches(params: &Params) -> bool {
+    fn uses_attach(params: &Params) -> bool {
         !params.disable_cma
     }
 
@@ -110,7 +110,7 @@ impl Transport for Shm {
         Ok(())
     }
 
-    fn ask(
+    fn request_data(
         readiness: &mut ShmReadiness,
         link: &ShmLink,
         own: &Name,
@@ -136,12 +136,12 @@ impl Transport for Shm {
         Ok(hello.emit())
     }
 
-    fn asked(
+    fn read_request(
         readiness: &mut ShmReadiness,
         link: &ShmLink,
         from: &Name,
         data: &[u8],
-    ) -> core::result::Result<(Greeting, Name), Broken> {
+    ) -> core::result::Result<(Greeting, Name), HandshakeError> {
         let hello = Hello::parse(data).map_err(|why| wrong(from, why))?;
         link.shake(|shake| {
             let descriptors = std::mem::take(&mut shake.incoming);
@@ -159,7 +159,11 @@ impl Transport for Shm {
         })
     }
 
-    fn answer(readiness: &mut ShmReadiness, link: &ShmLink, greeting: Greeting) -> Result<Vec<u8>> {
+    fn reply_data(
+        readiness: &mut ShmReadiness,
+        link: &ShmLink,
+        greeting: Greeting,
+    ) -> Result<Vec<u8>> {
         let face = readiness.face()?;
         let hello = link.shake(|shake| {
             shake.outgoing = vec![face];
@@ -173,13 +177,16 @@ impl Transport for Shm {
         Ok(hello.ok_or(Errno::EINVAL)?.emit())
     }
 
-    fn answered(
+    fn read_reply(
         readiness: &mut ShmReadiness,
         link: &ShmLink,
         data: &[u8],
-    ) -> core::result::Result<Greeting, Broken> {
+    ) -> core::result::Result<Greeting, HandshakeError> {
         link.shake(|shake| {
-            let target = shake.target.clone().ok_or(Broken::Failed(Errno::EINVAL))?;
+            let target = shake
+                .target
+                .clone()
+                .ok_or(HandshakeError::Failed(Errno::EINVAL))?;
             let hello = Hello::parse(data).map_err(|why| wrong(&target, why))?;
             if hello.name != target {
                 return Err(wrong(&target, &format!("it is {}", hello.name)));

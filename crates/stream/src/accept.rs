@@ -12,7 +12,7 @@ use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 
 use crate::addr::Addr as _;
 use crate::state::{State, token};
-use crate::transport::{Broken, Link, Listener, Transport};
+use crate::transport::{HandshakeError, Link, Listener, Transport};
 use crate::tunables::Tunables;
 
 /// A connection whose request has not arrived whole.
@@ -96,7 +96,7 @@ impl<T: Transport> Accepting<T> {
                     Read::Bad
                 }
             },
-            Err(Broken::Ended) if !self.reader.has_started() => {
+            Err(HandshakeError::Ended) if !self.reader.has_started() => {
                 // A peer that gave up, as happens when both sides connect at once.
                 log_info!(T, EpCtrl, "{}: left before it asked to connect", self.peer);
                 Read::Bad
@@ -139,21 +139,21 @@ pub(crate) fn next_accepted<T: Transport>(
 pub(crate) fn read_message(
     link: &impl Link,
     reader: &mut CmReader,
-) -> core::result::Result<bool, Broken> {
+) -> core::result::Result<bool, HandshakeError> {
     loop {
         let room = reader.room();
         if room.is_empty() {
             return Ok(true);
         }
         match link.recv(room) {
-            Ok(0) => return Err(Broken::Ended),
+            Ok(0) => return Err(HandshakeError::Ended),
             Ok(count) => {
-                if reader.filled(count).map_err(Broken::Wrong)? {
+                if reader.filled(count).map_err(HandshakeError::Wrong)? {
                     return Ok(true);
                 }
             }
             Err(Errno::EAGAIN) => return Ok(false),
-            Err(error) => return Err(Broken::Failed(error)),
+            Err(error) => return Err(HandshakeError::Failed(error)),
         }
     }
 }

@@ -28,7 +28,7 @@ impl<T: Transport> State<T> {
     /// hears nothing.
     #[cold]
     pub(crate) fn lend(&mut self, id: u32, keys: &[u64]) {
-        if !T::attaches(&self.params) {
+        if !T::uses_attach(&self.params) {
             return;
         }
         for key in keys {
@@ -87,7 +87,9 @@ impl<T: Transport> State<T> {
     /// that the stream is the way.
     #[inline]
     pub(crate) fn rma_attached(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
-        T::Link::MAPS && rma.iov.len() >= SHORTEST && self.attach_for(ep, peer, rma).is_some()
+        T::Link::DIRECT_ACCESS
+            && rma.iov.len() >= SHORTEST
+            && self.attach_for(ep, peer, rma).is_some()
     }
 
     #[inline(never)]
@@ -115,8 +117,8 @@ impl<T: Transport> State<T> {
             self.yielding.is_crowded(),
         ) {
             Attached::Done => {}
-            Attached::Not => return None,
-            Attached::AtWork => {
+            Attached::UseStream => return None,
+            Attached::PeerPolling => {
                 self.by_stream = BY_STREAM;
                 return None;
             }

@@ -322,7 +322,7 @@ impl<T: Transport> State<T> {
                 .connection(*id)
                 .and_then(|connection| connection.link.clone());
             if let Some(link) = link {
-                link.settle(end, &mut self.rx_buffer);
+                link.await_delivery(end, &mut self.rx_buffer);
             }
         }
     }

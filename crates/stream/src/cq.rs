@@ -162,7 +162,7 @@ impl<T: Transport, K: Mode> Cq<T, K> {
             NOTHING => state.progress_all(),
             // They complete nothing.
             READY
-                if T::Link::GATHERS
+                if T::Link::IN_PLACE
                     && state.active.short_writes
                     && state.receive_short_writes() =>
             {

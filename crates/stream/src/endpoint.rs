@@ -665,7 +665,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     #[inline(always)]
     fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
         let mut state = self.inner.state.lock();
-        if T::Link::GATHERS
+        if T::Link::IN_PLACE
             && let (&[buf], &[to], None, None) = (iov, call.remote, call.data, call.flags)
         {
             return state.write_one(self.id, buf, to, call.peer, call.context);

@@ -222,7 +222,7 @@ impl<T: Transport> State<T> {
     /// As [`State::tell_applied`], after a look at what has come.
     #[inline]
     pub(crate) fn have_polled(&mut self) {
-        if T::Link::MAPS && !self.exposed.is_empty() {
+        if T::Link::DIRECT_ACCESS && !self.exposed.is_empty() {
             self.readiness.have_polled();
             self.tell_applied(SOME);
         }

@@ -29,8 +29,8 @@ impl<T: Transport> State<T> {
         }
         let turn = usize::from(active.turn);
         let (link, id) = (active.links[turn].as_ref()?, active.ids[turn]);
-        let completion = if T::Link::GATHERS {
-            let alone = link.alone()?;
+        let completion = if T::Link::IN_PLACE {
+            let alone = link.sole_entry()?;
             let small = engine.rx_sole(id, alone.words(), alone.len())?;
             receive_sole(engine, id, cq, small, alone)?
         } else {
@@ -62,7 +62,7 @@ impl<T: Transport> State<T> {
         };
         let mut taken = 0;
         if let Some(writes) = engine.rx_short_writes(id) {
-            while let Some(short) = link.short() {
+            while let Some(short) = link.short_entry() {
                 let words = short.words();
                 let (header, payload) = words.as_flattened().split_at(WRITE_LEN);
                 let place = header
@@ -81,7 +81,7 @@ impl<T: Transport> State<T> {
         if taken == 0 {
             return false;
         }
-        link.have_taken();
+        link.return_credits();
         if link.is_ready() {
             return false;
         }

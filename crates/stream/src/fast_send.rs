@@ -77,7 +77,7 @@ impl FastPath {
             }
             small.send = bound(send, ep.max_msg_size);
         }
-        if ep.tx_ready && ep.has_rma && !ep.writes_counted && T::Link::GATHERS {
+        if ep.tx_ready && ep.has_rma && !ep.writes_counted && T::Link::IN_PLACE {
             small.write = bound(send, ep.max_msg_size);
         }
         if !ep.tx_flags.intersects(SLOW_FLAGS) {
@@ -92,7 +92,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn update_fast_path(&mut self, ep: u32) {
         let (inject, send) = (
             self.engine.longest_sent_now(true),
-            match T::Link::GATHERS {
+            match T::Link::IN_PLACE {
                 true => self.engine.longest_sent_in_place(),
                 false => self.engine.longest_sent_now(false),
             },
@@ -240,7 +240,7 @@ impl<T: Transport> State<T> {
             return Err(0);
         };
         let (tag, len) = (tag_of(kind), buf.len());
-        let written = if T::Link::GATHERS {
+        let written = if T::Link::IN_PLACE {
             let mut header = [0; SEND_HEADER];
             let Some(header_len) = engine.try_send_now(id, tag, data, len as u64, &mut header)
             else {
@@ -404,7 +404,7 @@ const fn tag_of(kind: SendKind) -> Option<u64> {
 
 /// The longest message in bytes that is copied to be sent; what is sent in place has no such bound.
 const fn max_copied<T: Transport>() -> usize {
-    match T::Link::GATHERS {
+    match T::Link::IN_PLACE {
         true => usize::MAX - 1,
         false => FAST_SEND_BUFFER - SEND_HEADER,
     }
@@ -417,7 +417,7 @@ const MAX_COALESCED: usize = 256;
 /// Whether a message that follows another of the same burst is coalesced with it.
 #[inline(always)]
 const fn is_coalesced<T: Transport>(buf: UserBuf) -> bool {
-    !T::Link::GATHERS || buf.len() <= MAX_COALESCED
+    !T::Link::IN_PLACE || buf.len() <= MAX_COALESCED
 }
 
 impl<T: Transport> EpState<T> {

@@ -70,7 +70,7 @@ impl<T: Transport> State<T> {
         {
             let (counted, id) = (state.fast.counted, state.route(dest));
             // The next progress sends what the kernel holds back; whoever sleeps makes none.
-            let hold = !T::Link::GATHERS
+            let hold = !T::Link::IN_PLACE
                 && self.burst
                 && !self.unattended
                 && self.waiters.is_empty()

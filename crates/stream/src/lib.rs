@@ -11,7 +11,7 @@
 //!
 //! All objects of a domain share one state behind its lock ([`Mode`]), and whoever holds that makes
 //! progress for all. Nothing of a transport is called by two threads at once for one domain, except
-//! [`Transport::bind`], [`Transport::bind_row`] and [`Transport::default_source`]. A thread that sleeps
+//! [`Transport::bind`], [`Transport::bind_contexts`] and [`Transport::default_source`]. A thread that sleeps
 //! does so in epoll, without the lock; what epoll cannot see is asked to tell before ([`Readiness`]).
 #![forbid(unsafe_code)]
 
@@ -84,5 +84,5 @@ pub use scalable::ScalableEp;
 pub use srx::SharedRx;
 pub use stx::SharedTx;
 pub use table::Table;
-pub use transport::{Attached, Broken, Link, Listener, Origin, Transport};
+pub use transport::{Attached, HandshakeError, Link, Listener, Origin, Transport};
 pub use tunables::{BACKLOG, Defaults, Tunables};

@@ -14,7 +14,7 @@ use crate::connection::{BACK, Phase};
 use crate::rdm::advice;
 use crate::readiness::{Readiness as _, polls_links};
 use crate::state::{State, token};
-use crate::transport::{Broken, Link as _, Transport};
+use crate::transport::{HandshakeError, Link as _, Transport};
 
 /// How long what waits for such a peer goes on while the program leaves messages of it unread that
 /// stand in the way of others.
@@ -77,7 +77,7 @@ impl<T: Transport> State<T> {
             return Ok(std::mem::take(&mut state.msg.hello));
         };
         let greeting = Greeting::request(0, 0, pid()).with_context(rdm.context);
-        T::ask(&mut self.readiness, link, &rdm.addr, greeting)
+        T::request_data(&mut self.readiness, link, &rdm.addr, greeting)
     }
 
     fn handle_answer(&mut self, id: u32) {
@@ -124,8 +124,8 @@ impl<T: Transport> State<T> {
         }
         let mut rendezvous = false;
         if is_rdm {
-            let granted = T::answered(&mut self.readiness, &link, &data).and_then(|greeting| {
-                let protocol = greeting.granted().map_err(Broken::Wrong)?;
+            let granted = T::read_reply(&mut self.readiness, &link, &data).and_then(|greeting| {
+                let protocol = greeting.granted().map_err(HandshakeError::Wrong)?;
                 Ok((protocol, greeting))
             });
             match granted {
@@ -169,11 +169,11 @@ impl<T: Transport> State<T> {
         };
         connection.phase = Phase::Up;
         if let Some(link) = &connection.link {
-            link.up();
+            link.start();
             if polls_links::<T>() {
                 self.readiness.add(id, link);
                 // Without it the first descriptor tells of most ends.
-                if let Some(witness) = link.witness() {
+                if let Some(witness) = link.peer_fd() {
                     let token = token::connection(id, connection.generation);
                     let _ = self.epoll.add(witness, token, Interest::READ);
                 }
@@ -309,7 +309,7 @@ impl<T: Transport> State<T> {
         };
         // One that was taken out before is not there.
         let _ = epoll.remove(&**link);
-        if let Some(witness) = link.witness() {
+        if let Some(witness) = link.peer_fd() {
             let _ = epoll.remove(witness);
         }
         if !connection.interest.read && connection.forsaken.is_none() {
@@ -383,7 +383,7 @@ impl<T: Transport> State<T> {
             return false;
         };
         let left = link
-            .holds()
+            .unread_bytes()
             .saturating_add(connection.leftover.len() as u64);
         self.engine.rx_stalled_len(id).is_some_and(|len| len > left)
     }
@@ -477,7 +477,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn handle_timer(&mut self) {
         self.drain_timer();
         let now = clock::now();
-        let watch = T::Link::WATCHES && self.is_watch_due(now);
+        let watch = T::Link::CHECKS_PEER && self.is_watch_due(now);
         let mut waiting = !self.accepting.is_empty();
         let late =
             |(id, accepting): (&u32, &Accepting<T>)| (now >= accepting.deadline).then_some(*id);

@@ -36,7 +36,7 @@ impl<T: Transport> State<T> {
     #[inline]
     fn is_mapped(&self, id: u32) -> bool {
         let connection = self.connections.get(id as usize).and_then(Option::as_ref);
-        T::Link::MAPS
+        T::Link::DIRECT_ACCESS
             && connection.is_some_and(|connection| connection.mapped)
             && self.engine.is_settled(id)
     }
@@ -51,7 +51,7 @@ impl<T: Transport> State<T> {
     ) -> Option<R> {
         let connection = self.connections.get_mut(id as usize)?.as_mut()?;
         let link = connection.link.as_ref()?;
-        link.reach(&mut connection.windows, place, act)
+        link.access_window(&mut connection.windows, place, act)
     }
 
     /// Writes one buffer to a region that is mapped; `false` says that nothing was done.

@@ -91,7 +91,7 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             0
         };
         // A descriptor lets peers do both.
-        let mapped = T::Link::MAPS && access.read && access.write && rest.is_empty();
+        let mapped = T::Link::DIRECT_ACCESS && access.read && access.write && rest.is_empty();
         let looked = matches!(attr.shared, Sharing::IfSealed) && domain.looks_for(memory.len());
         let looked = (mapped && looked).then_some(Looked {
             memory: *memory,
@@ -131,7 +131,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
         const PROMISED: MrMode = MrMode::ALLOCATED.union(MrMode::BASIC);
         len >= WORTH_FINDING
             && self.info.domain.mr_mode.intersects(PROMISED)
-            && T::looks_for_memory(&self.fabric.params)
+            && T::checks_regions(&self.fabric.params)
     }
 
     /// What peers may map of this memory, if it is such.

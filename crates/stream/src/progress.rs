@@ -58,7 +58,7 @@ impl<T: Transport> State<T> {
         let Some(link) = &active.links[usize::from(active.turn)] else {
             return FastPoll::Found(NOTHING);
         };
-        let found = match T::Link::GATHERS {
+        let found = match T::Link::IN_PLACE {
             true if link.is_ready() => READY,
             true => NOTHING,
             false => match link.recv_once(&mut self.rx_buffer) {
@@ -95,7 +95,7 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     pub(crate) fn handle_found(&mut self, mut found: Found) {
         self.active.found();
-        if T::Link::GATHERS && found == READY {
+        if T::Link::IN_PLACE && found == READY {
             let link = &self.active.links[usize::from(self.active.turn)];
             found = match link {
                 Some(link) => Self::found_by(link.recv_once(&mut self.rx_buffer)),
@@ -317,7 +317,7 @@ impl<T: Transport> State<T> {
             _ => consume_whole(&mut self.engine, id, bytes),
         };
         let rest = match rest {
-            1.. if T::Link::GATHERS => self.receive_in_place(id, count, rest),
+            1.. if T::Link::IN_PLACE => self.receive_in_place(id, count, rest),
             rest => rest,
         };
         if rest > 0 {
@@ -344,7 +344,7 @@ impl<T: Transport> State<T> {
             return rest;
         };
         // What is at hand follows the last byte in the receive buffer.
-        let more = link.at_hand();
+        let more = link.payload_ready();
         while let Some(bytes) = rx_buffer.get(count - rest..count) {
             let (whole, stored) = match engine.rx_write(id, bytes, more) {
                 Some(whole) => (whole, true),
@@ -364,7 +364,7 @@ impl<T: Transport> State<T> {
             };
             rest -= whole.header_len + done;
             if done < whole.len {
-                link.take_at_hand(place.skip(done));
+                link.recv_payload(place.skip(done));
             }
             if rest == 0 {
                 break;

@@ -261,7 +261,7 @@ impl<T: Transport> State<T> {
             peer: from,
             header,
         } = request;
-        let (greeting, peer) = match T::asked(&mut self.readiness, &link, &from, data) {
+        let (greeting, peer) = match T::read_request(&mut self.readiness, &link, &from, data) {
             Ok(asked) => asked,
             Err(error) => {
                 log_warn!(
@@ -319,7 +319,7 @@ impl<T: Transport> State<T> {
         let answer = greeting.answer(pid()).with_context(own);
         let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
         let terms = terms(&header, rendezvous);
-        let accepted = T::answer(&mut self.readiness, &link, answer)
+        let accepted = T::reply_data(&mut self.readiness, &link, answer)
             .and_then(|data| write_message(&link, Kind::Response, terms.extensions, &data))
             .and_then(|()| self.attach(id, link, Interest::READ));
         if let Err(error) = accepted {

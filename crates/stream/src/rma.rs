@@ -73,7 +73,7 @@ impl<T: Transport> State<T> {
 
     /// Posts a write.
     pub(crate) fn write(&mut self, ep: u32, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        if T::Link::GATHERS && self.write_now(ep, iov, call) {
+        if T::Link::IN_PLACE && self.write_now(ep, iov, call) {
             return Ok(());
         }
         self.post_rma(ep, RmaKind::Write, Iov::new(iov)?, call, None)
@@ -108,7 +108,7 @@ impl<T: Transport> State<T> {
         let Some(link) = connection
             .link
             .as_ref()
-            .filter(|link| link.takes_whole(buf.len()))
+            .filter(|link| link.sends_whole(buf.len()))
         else {
             return false;
         };

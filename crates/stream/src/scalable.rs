@@ -39,7 +39,7 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
         let tx_count = count::<T>(info.ep.tx_ctx_cnt)?;
         let rx_count = count::<T>(info.ep.rx_ctx_cnt)?;
         let source = rdm_source::<T>(&domain.fabric.params, info)?;
-        let row = T::bind_row(&domain.fabric.params, &source, tx_count.max(rx_count))?;
+        let row = T::bind_contexts(&domain.fabric.params, &source, tx_count.max(rx_count))?;
         let mut cores = Vec::with_capacity(row.len());
         for (index, listener) in row.into_iter().enumerate() {
             cores.push(Core::open_rdm(domain, info, token, listener, index as u8)?);
@@ -135,7 +135,7 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
 
     fn set_name(&self, address: &Address) -> Result<()> {
         let wanted = T::Addr::from_address(address)?;
-        let row = T::bind_row(&self.domain.fabric.params, &wanted, self.cores.len())?;
+        let row = T::bind_contexts(&self.domain.fabric.params, &wanted, self.cores.len())?;
         let mut state = self.domain.lock();
         let used = |state: &mut State<T>, core: &Core<T, K>| {
             let rdm = state.ep(core.id).and_then(|ep| ep.rdm.as_ref());

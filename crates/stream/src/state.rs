@@ -42,7 +42,7 @@ const BURST: u32 = 3_000_000;
 /// How often deadlines are checked while there are any.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
-/// How often connections are checked whose peer's machine may be dead ([`Link::WATCHES`]).
+/// How often connections are checked whose peer's machine may be dead ([`Link::CHECKS_PEER`]).
 const WATCH: Duration = Duration::from_secs(2);
 
 /// What an epoll event is about, in the token's upper byte.
@@ -76,7 +76,7 @@ pub(crate) struct State<T: Transport> {
     timer: Timer,
     /// How often the timer goes off; zero when it is not set.
     pub(crate) timer_period: Duration,
-    /// When connections were last checked, see [`Link::WATCHES`].
+    /// When connections were last checked, see [`Link::CHECKS_PEER`].
     watched: Duration,
     /// Taken while a poll of all is under way.
     pub(crate) events: Option<Events>,
@@ -222,7 +222,7 @@ impl<T: Transport> State<T> {
     /// There are no deadlines; connections that have to be watched are checked now and then.
     pub(crate) fn slow_timer(&mut self) {
         let up = |connection: &Connection<T>| connection.is_up();
-        let watched = T::Link::WATCHES && self.connections.iter().flatten().any(up);
+        let watched = T::Link::CHECKS_PEER && self.connections.iter().flatten().any(up);
         self.set_timer(if watched { WATCH } else { Duration::ZERO });
     }
 
@@ -258,8 +258,8 @@ impl<T: Transport> State<T> {
             && let Some(link) = connection.link.as_ref()
         {
             link.drain_doorbell(&mut connection.windows);
-            connection.mapped = T::Link::MAPS && T::Link::has_mapped(&connection.windows);
-            let asked = link.take_asked();
+            connection.mapped = T::Link::DIRECT_ACCESS && T::Link::has_windows(&connection.windows);
+            let asked = link.take_requests();
             self.doorbell_rang = true;
             self.leave_ended(id);
             if !asked.is_empty() {
@@ -346,7 +346,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn handle_read(&mut self, id: u32, outcome: Result<usize>) -> bool {
         match outcome {
             Ok(count) => {
-                let rest = match T::Link::GATHERS {
+                let rest = match T::Link::IN_PLACE {
                     true => self.receive_in_place(id, count, count),
                     false => count,
                 };

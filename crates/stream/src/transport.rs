@@ -45,16 +45,16 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     fn default_source(params: &Self::Params) -> Self::Addr;
 
     /// Whether regions that are registered with [`Sharing::IfSealed`] are checked, where links
-    /// [map](Link::MAPS).
+    /// have [direct access](Link::DIRECT_ACCESS).
     ///
     /// [`Sharing::IfSealed`]: ripstop_core::provider::Sharing::IfSealed
-    fn looks_for_memory(_: &Self::Params) -> bool {
+    fn checks_regions(_: &Self::Params) -> bool {
         false
     }
 
-    /// Whether peers may reach regions by their address, and this side those of peers, where links
+    /// Whether peers may access regions by their address, and this side those of peers, where links
     /// [attach](Link::attach).
-    fn attaches(_: &Self::Params) -> bool {
+    fn uses_attach(_: &Self::Params) -> bool {
         false
     }
 
@@ -78,7 +78,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As for [`Transport::bind`]; the reason is in the log.
-    fn bind_row(
+    fn bind_contexts(
         params: &Self::Params,
         addr: &Self::Addr,
         count: usize,
@@ -102,36 +102,36 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// Of the system; the connection is given up.
     fn prepare(params: &Self::Params, link: &Self::Link, dscp: Option<u8>) -> Result<()>;
 
-    /// What an RDM endpoint at `own` says to the peer it connects to: at most
-    /// [`MAX_DATA`](ripstop_wire::xnet::cm::MAX_DATA) bytes, from which [`Transport::asked`] tells
-    /// who it is. The greeting has no port.
+    /// The data of the connection request of an RDM endpoint at `own`: at most
+    /// [`MAX_DATA`](ripstop_wire::xnet::cm::MAX_DATA) bytes, which [`Transport::read_request`] of
+    /// the peer parses. The greeting has no port.
     ///
     /// # Errors
     /// Of the system; the attempt has failed.
-    fn ask(
+    fn request_data(
         readiness: &mut Self::Readiness,
         link: &Self::Link,
         own: &Self::Addr,
         greeting: Greeting,
     ) -> Result<Vec<u8>>;
 
-    /// Who connects to an RDM endpoint, from what [`Transport::ask`] said on the other side: its
-    /// greeting and its address. `from` is what [`Listener::accept`] said.
+    /// Parses what [`Transport::request_data`] made on the other side: the greeting and the address of
+    /// the endpoint that connects. `from` is what [`Listener::accept`] said.
     ///
     /// # Errors
     /// Why it is refused; a line in the log says so.
-    fn asked(
+    fn read_request(
         readiness: &mut Self::Readiness,
         link: &Self::Link,
         from: &Self::Addr,
         data: &[u8],
-    ) -> core::result::Result<(Greeting, Self::Addr), Broken>;
+    ) -> core::result::Result<(Greeting, Self::Addr), HandshakeError>;
 
-    /// What the endpoint says that accepts.
+    /// The data of the answer of an endpoint that accepts.
     ///
     /// # Errors
-    /// As for [`Transport::ask`].
-    fn answer(
+    /// As for [`Transport::request_data`].
+    fn reply_data(
         readiness: &mut Self::Readiness,
         link: &Self::Link,
         greeting: Greeting,
@@ -140,17 +140,17 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
         Ok(greeting.emit().to_vec())
     }
 
-    /// What [`Transport::answer`] said on the other side.
+    /// Parses what [`Transport::reply_data`] made on the other side.
     ///
     /// # Errors
     /// Why the connection is given up; a line in the log says so.
-    fn answered(
+    fn read_reply(
         readiness: &mut Self::Readiness,
         link: &Self::Link,
         data: &[u8],
-    ) -> core::result::Result<Greeting, Broken> {
+    ) -> core::result::Result<Greeting, HandshakeError> {
         let _ = (readiness, link);
-        Greeting::parse(data).map_err(Broken::Wrong)
+        Greeting::parse(data).map_err(HandshakeError::Wrong)
     }
 }
 
@@ -165,9 +165,9 @@ pub enum Origin<T: Transport> {
     Bound(T::Listener),
 }
 
-/// Why a handshake came to nothing.
+/// Why a handshake failed.
 #[derive(Debug)]
-pub enum Broken {
+pub enum HandshakeError {
     /// The byte stream ended.
     Ended,
     /// The message is not one.
@@ -176,7 +176,7 @@ pub enum Broken {
     Failed(Errno),
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the connection ended in the handshake"),
@@ -195,9 +195,9 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// How its ends are named.
     type Addr: Addr;
 
-    /// Whether the system leaves it to us to see that the peer's machine is dead: then
-    /// [`Link::is_unanswered`] is asked every 2 s.
-    const WATCHES: bool = false;
+    /// Whether a dead machine of the peer has to be found by [`Link::is_unanswered`], every 2 s, since
+    /// the system reports it too late.
+    const CHECKS_PEER: bool = false;
 
     /// Whether bytes are under way that the peer's machine should long have acknowledged.
     fn is_unanswered(&self) -> bool {
@@ -229,9 +229,9 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// As for [`Link::send`].
     fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize>;
 
-    /// Whether [`Link::send_message`] takes a payload from where it is, and
-    /// [`Link::take_at_hand`] brings it to where it belongs.
-    const GATHERS: bool = false;
+    /// Whether payloads are sent and received in place: [`Link::send_message`] takes one from the
+    /// user's buffer, and [`Link::recv_payload`] brings it to its place without a receive buffer.
+    const IN_PLACE: bool = false;
 
     /// As [`Link::send`], for the first `header_len` bytes of a header and the payload behind
     /// them.
@@ -262,32 +262,32 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// As for [`Link::recv`], and `EINTR`.
     fn recv_once(&self, bytes: &mut [u8]) -> Result<usize>;
 
-    /// Of a link that [gathers](Link::GATHERS): whether a read would not be in vain. It takes the
+    /// Of a link with [in-place I/O](Link::IN_PLACE): whether a read would find something. It takes the
     /// place of [`Link::recv_once`] in most polls of a program, so it has to be faster. What it
     /// does not tell, as the end of the peer, reads find that are made now and then.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// Of a link that [gathers](Link::GATHERS): what is there, if that is one short piece, to be
-    /// taken from where it is. `None` is any other case.
+    /// Of a link with [in-place I/O](Link::IN_PLACE): all that is there, if that is one short entry, to
+    /// be received in place. `None` is any other case.
     #[inline(always)]
-    fn alone(&self) -> Option<Alone<'_>> {
+    fn sole_entry(&self) -> Option<Alone<'_>> {
         None
     }
 
-    /// Of a link that [gathers](Link::GATHERS): the next short piece, whatever is behind it, to be
-    /// taken from where it is. `None` is any other case. Behind the last one that was taken
-    /// [`Link::have_taken`] is called.
+    /// Of a link with [in-place I/O](Link::IN_PLACE): the next short entry, whatever is behind it, to be
+    /// received in place. `None` is any other case. After the last one [`Link::return_credits`] is
+    /// called.
     #[inline(always)]
-    fn short(&self) -> Option<Short<'_>> {
+    fn short_entry(&self) -> Option<Short<'_>> {
         None
     }
 
-    /// Pieces of [`Link::short`] were taken.
-    fn have_taken(&self) {}
+    /// Entries of [`Link::short_entry`] were received: the peer may use their room again.
+    fn return_credits(&self) {}
 
-    /// Of a link that [gathers](Link::GATHERS): as [`Link::send_message`], of a header that is as
+    /// Of a link with [in-place I/O](Link::IN_PLACE): as [`Link::send_message`], of a header that is as
     /// long as it may be, if both are short and nothing stands against it; `false` says that
     /// nothing was sent.
     #[inline(always)]
@@ -295,20 +295,20 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
         false
     }
 
-    /// Of a link that [gathers](Link::GATHERS): whether [`Link::send_message`] takes all of a
+    /// Of a link with [in-place I/O](Link::IN_PLACE): whether [`Link::send_message`] takes all of a
     /// message with so many bytes of payload or nothing.
-    fn takes_whole(&self, _payload: usize) -> bool {
+    fn sends_whole(&self, _payload: usize) -> bool {
         false
     }
 
-    /// Of a link that [gathers](Link::GATHERS): how many bytes of a payload
-    /// [`Link::take_at_hand`] gives. A read may stop before them, behind the header.
-    fn at_hand(&self) -> usize {
+    /// Of a link with [in-place I/O](Link::IN_PLACE): how many bytes of a payload
+    /// [`Link::recv_payload`] gives. A read may stop before them, behind the header.
+    fn payload_ready(&self) -> usize {
         0
     }
 
-    /// Reads as [`Link::recv`], from the bytes at hand only; returns how many.
-    fn take_at_hand(&self, _room: UserBuf) -> usize {
+    /// Reads as [`Link::recv`], but only bytes of [`Link::payload_ready`]; returns how many.
+    fn recv_payload(&self, _room: UserBuf) -> usize {
         0
     }
 
@@ -324,40 +324,39 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether each side may map regions of the other, and reach them past the stream.
-    const MAPS: bool = false;
+    /// Whether each side may map regions of the other, and access them directly, past the stream.
+    const DIRECT_ACCESS: bool = false;
 
     /// The regions of the peer that this side has mapped.
     type Windows: Debug + Default + Send;
 
-    /// Of a link that [maps](Link::MAPS): tells the peer of a region that it may map. Where there
-    /// is no room for that, the peer does without.
+    /// Of a link with [direct access](Link::DIRECT_ACCESS): tells the peer of a region that it may map. Where there
+    /// is no room for that, the peer accesses it by the stream.
     fn offer(&self, _: &Offer) {}
 
-    /// Of a link that [maps](Link::MAPS): tells the peer that a region need not be mapped any
-    /// more. That it may not be reached the peer knows without.
+    /// Of a link with [direct access](Link::DIRECT_ACCESS): tells the peer that a region need not be mapped any
+    /// more. The peer does not access it from when the grant is closed.
     fn withdraw(&self, _: Grant) {}
 
-    /// Of a link that [maps](Link::MAPS): whether the peer is at work in a region that was
-    /// offered, or about to see whether it may be.
+    /// Of a link with [direct access](Link::DIRECT_ACCESS): whether the peer accesses a region that was offered,
+    /// or is about to see whether it may.
     fn is_claimed(&self, _: Grant) -> bool {
         false
     }
 
-    /// Of a link that [maps](Link::MAPS): all that was read from it is applied.
+    /// Of a link with [direct access](Link::DIRECT_ACCESS): all that was read from it is applied.
     fn tell_applied(&self) {}
 
-    /// Of a link that [maps](Link::MAPS): whether the peer has offered regions that are mapped. To
+    /// Of a link with [direct access](Link::DIRECT_ACCESS): whether the peer has offered regions that are mapped. To
     /// be asked again after [`Link::drain_doorbell`].
-    fn has_mapped(_windows: &Self::Windows) -> bool {
+    fn has_windows(_windows: &Self::Windows) -> bool {
         false
     }
 
-    /// Of a link that [maps](Link::MAPS): does something in the memory of the peer that is named,
-    /// from this place of the window on, if it is in a region that was offered and still is, and
-    /// the peer has applied all that was sent before. May wait a moment for that. `None` where
-    /// not, or as `act` says.
-    fn reach<R>(
+    /// Of a link with [direct access](Link::DIRECT_ACCESS): calls `act` on the window of the peer's memory that is
+    /// named, with the offset in it, if the region is still offered and the peer has applied all that
+    /// was sent before. May wait a moment for that. `None` where it does not, or if `act` says so.
+    fn access_window<R>(
         &self,
         _windows: &mut Self::Windows,
         _place: &RmaIov,
@@ -366,19 +365,19 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
         None
     }
 
-    /// Of a link that [maps](Link::MAPS): the keys of regions that the peer wants to reach by their
-    /// address. To be asked after [`Link::drain_doorbell`]; they are told once.
-    fn take_asked(&self) -> Vec<u64> {
+    /// Of a link with [direct access](Link::DIRECT_ACCESS): the keys of regions that the peer asks to access by
+    /// their address. To be called after [`Link::drain_doorbell`]; each is returned once.
+    fn take_requests(&self) -> Vec<u64> {
         Vec::new()
     }
 
-    /// Of a link that [maps](Link::MAPS): copies between buffers and the memory of the peer that is
+    /// Of a link with [direct access](Link::DIRECT_ACCESS): copies between buffers and the memory of the peer that is
     /// named, as many bytes, by its address in the peer's process: to it if `write` says so. Under
-    /// the conditions of [`Link::reach`], and only while the peer does not look at its links. Does not
-    /// wait until all is applied. In a crowd, where others wait for the processor, the peer may look as
-    /// soon as it has it.
+    /// the conditions of [`Link::access_window`], and only while the peer does not poll its links. Does
+    /// not wait until all is applied. `crowd` says that other threads wait for the processor: the
+    /// peer may poll as soon as it has one.
     fn attach(&self, _: &RmaIov, _write: bool, _: &[UserBuf], _crowd: bool) -> Attached {
-        Attached::Not
+        Attached::UseStream
     }
 
     /// As [`Link::recv`], to several places in order.
@@ -390,7 +389,7 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// Before the link is closed: waits, until the clock says `end` at most, for what was written to
     /// be with the peer, where closing could take it back. What arrives meanwhile is dropped, by way
     /// of `scrap`.
-    fn settle(&self, _end: Duration, _scrap: &mut [u8]) {}
+    fn await_delivery(&self, _end: Duration, _scrap: &mut [u8]) {}
 
     /// Ends one direction or both; the peer reads what was sent before, then the end.
     ///
@@ -408,8 +407,8 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// [`Link::take_error`] knows of no error.
     fn is_connected(&self) -> bool;
 
-    /// The handshake is over: what is sent and received from now on are messages.
-    fn up(&self) {}
+    /// Starts the use of the link: the handshake is over, and messages follow.
+    fn start(&self) {}
 
     /// The descriptor is readable or has ended, says epoll, of a link that a domain polls itself
     /// ([`Readiness`]): drains the doorbell, and remembers an end for [`Link::recv`], which reports it
@@ -423,13 +422,13 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     }
 
     /// Of a link that [has ended](Link::has_ended): the most bytes that may still be read.
-    fn holds(&self) -> u64 {
+    fn unread_bytes(&self) -> u64 {
         u64::MAX
     }
 
     /// Of a link that is up and polled: a second descriptor, which can be read once the peer is
     /// gone where the first one does not tell, as when a child of the peer holds the other end.
-    fn witness(&self) -> Option<BorrowedFd<'_>> {
+    fn peer_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
@@ -445,10 +444,10 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
 pub enum Attached {
     /// All was copied.
     Done,
-    /// The stream is the way, also where some bytes were copied.
-    Not,
-    /// It is, and the faster one as long as the peer goes on to look at its links.
-    AtWork,
+    /// The access is to go by the stream, also where some bytes were copied.
+    UseStream,
+    /// The same, and the stream is faster as long as the peer goes on polling its links.
+    PeerPolling,
 }
 
 /// Where connections arrive. Its descriptor can be read while one waits. It is closed when it is

@@ -17,7 +17,7 @@ const ROWS: usize = 64;
 
 /// Sockets that listen on `count` ports in a row, the first of which is that of `wanted` or,
 /// without one, any.
-pub(crate) fn bind_row(
+pub(crate) fn bind_contexts(
     params: &Params,
     wanted: &SocketAddr,
     count: usize,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
-use ripstop_stream::{Broken, EpollOnly, Link, Listener, Origin, Transport};
+use ripstop_stream::{EpollOnly, HandshakeError, Link, Listener, Origin, Transport};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -51,8 +51,8 @@ impl Transport for Tcp {
         Ok(TcpSocket(socket))
     }
 
-    fn bind_row(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
-        row::bind_row(params, addr, count)
+    fn bind_contexts(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
+        row::bind_contexts(params, addr, count)
     }
 
     fn connect(_: &Params, to: &SocketAddr, from: Origin<Self>) -> Result<(TcpSocket, Connect)> {
@@ -81,7 +81,7 @@ impl Transport for Tcp {
         link.0.set_keepalive(Some(KEEPALIVE))
     }
 
-    fn ask(
+    fn request_data(
         _: &mut EpollOnly,
         _: &TcpSocket,
         own: &SocketAddr,
@@ -91,13 +91,13 @@ impl Transport for Tcp {
         Ok(Greeting { port, ..greeting }.emit().to_vec())
     }
 
-    fn asked(
+    fn read_request(
         _: &mut EpollOnly,
         _: &TcpSocket,
         from: &SocketAddr,
         data: &[u8],
-    ) -> core::result::Result<(Greeting, SocketAddr), Broken> {
-        let greeting = Greeting::parse(data).map_err(Broken::Wrong)?;
+    ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
+        let greeting = Greeting::parse(data).map_err(HandshakeError::Wrong)?;
         Ok((greeting, SocketAddr::new(from.ip(), greeting.port)))
     }
 }
@@ -110,7 +110,7 @@ impl Link for TcpSocket {
 
     type Addr = SocketAddr;
 
-    const WATCHES: bool = true;
+    const CHECKS_PEER: bool = true;
 
     fn is_unanswered(&self) -> bool {
         self.0.is_unanswered(SILENCE)
@@ -158,7 +158,7 @@ impl Link for TcpSocket {
 
     /// Closing a socket with bytes that were not read resets the connection, and what the peer's
     /// system has not taken by then is lost.
-    fn settle(&self, end: Duration, scrap: &mut [u8]) {
+    fn await_delivery(&self, end: Duration, scrap: &mut [u8]) {
         while self.0.not_sent().is_ok_and(|bytes| bytes > 0) && clock::now() < end {
             let waits = !matches!(self.0.recv(scrap), Ok(1..));
             if waits {

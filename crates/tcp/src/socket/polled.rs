@@ -115,8 +115,8 @@ impl Transport for Looked {
         Tcp::bind(params, addr)
     }
 
-    fn bind_row(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
-        Tcp::bind_row(params, addr, count)
+    fn bind_contexts(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
+        Tcp::bind_contexts(params, addr, count)
     }
 
     fn connect(_: &Params, to: &SocketAddr, _: Origin<Self>) -> Result<(TcpSocket, Connect)> {
@@ -128,22 +128,22 @@ impl Transport for Looked {
         Tcp::prepare(params, link, dscp)
     }
 
-    fn ask(
+    fn request_data(
         _: &mut PolledReadiness,
         link: &TcpSocket,
         own: &SocketAddr,
         hi: Greeting,
     ) -> Result<Vec<u8>> {
-        Tcp::ask(&mut EpollOnly, link, own, hi)
+        Tcp::request_data(&mut EpollOnly, link, own, hi)
     }
 
-    fn asked(
+    fn read_request(
         _: &mut PolledReadiness,
         link: &TcpSocket,
         from: &SocketAddr,
         data: &[u8],
-    ) -> core::result::Result<(Greeting, SocketAddr), Broken> {
-        Tcp::asked(&mut EpollOnly, link, from, data)
+    ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
+        Tcp::read_request(&mut EpollOnly, link, from, data)
     }
 }
 
