@@ -20,10 +20,10 @@ use waiting::Waiting;
 
 /// A walk past more than so many items of a queue counts as long. When long walks have passed as
 /// many as there are, the queue gets a table.
-const LONG: usize = 64;
+const LONG_WALK: usize = 64;
 
 /// A queue of not more than so many items is a list again.
-const FEW: usize = 16;
+const MAX_LIST_ITEMS: usize = 16;
 
 /// What a receive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

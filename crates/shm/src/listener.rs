@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
 use ripstop_os::{Peer, Socket, Spare};
-use ripstop_stream::{Addr as _, BACKLOG, Listener};
+use ripstop_stream::{Addr as _, LISTEN_BACKLOG, Listener};
 use ripstop_types::{Errno, Result};
 
 use crate::link::ShmLink;
@@ -96,7 +96,8 @@ impl ShmListener {
             row.push(Self::exactly(&own.context(index).ok_or(Errno::EINVAL)?)?);
         }
         // Names are taken from now on, but peers are to find all or none.
-        row.iter().try_for_each(|each| each.listen(BACKLOG))?;
+        row.iter()
+            .try_for_each(|each| each.listen(LISTEN_BACKLOG))?;
         Ok(row)
     }
 

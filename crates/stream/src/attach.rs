@@ -1,26 +1,26 @@
-//! Regions that peers reach by their address, in memory that they cannot map: the second way of
-//! [`mapped`](crate::mapped), for large operations while the owner computes or has no processor.
+//! Cross-memory attach: direct access to memory of a peer that cannot be mapped, by its address
+//! (`process_vm_readv(2)`). It serves large operations while the owner computes or has no processor.
 //!
-//! What order and end go by is the same there and here. Nothing is offered unasked: programs
-//! register far more memory than a face has slots.
+//! Order and the end of a region are kept as in [`direct`](crate::direct). A region is offered only
+//! to a peer that asks for it: programs register far more memory than a status page has slots.
 
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{FiAddr, Flags};
 
+use crate::direct::sole_place;
 use crate::exposed::{Exposed, Lent, Offer, is_counted};
-use crate::mapped::sole_place;
 use crate::readiness::Readiness as _;
 use crate::state::State;
 use crate::transport::{Attached, Link as _, Transport};
 
-/// The shortest operation in bytes that goes this way: it takes a system call or two.
-const SHORTEST: u64 = 16 << 10;
+/// The shortest operation in bytes: it takes a system call or two.
+const MIN_ATTACH_BYTES: u64 = 16 << 10;
 
 /// Operations that go by the stream after the peer was seen to make progress, before that is checked
 /// again.
-const BY_STREAM: u32 = 7;
+const STREAM_OPS: u32 = 7;
 
 // The owner.
 impl<T: Transport> State<T> {
@@ -56,7 +56,7 @@ impl<T: Transport> State<T> {
         let (region, mr) = self.engine.mr_named(key)?;
         let memory = mr.whole()?;
         let (addr, len) = (memory.addr() as u64, memory.len() as u64);
-        if len < SHORTEST || mr.counter != NIL {
+        if len < MIN_ATTACH_BYTES || mr.counter != NIL {
             return None;
         }
         if let Some(exposed) = self.exposed.iter().find(|e| e.region == region) {
@@ -69,7 +69,7 @@ impl<T: Transport> State<T> {
             write: mr.access.write,
         };
         let base = mr.base;
-        // Where no slot is free, the stream is the way.
+        // Where no slot is free, peers access the region by the stream.
         let offer = Offer {
             grant: self.readiness.open_grant()?,
             key,
@@ -83,19 +83,19 @@ impl<T: Transport> State<T> {
 
 // The initiator.
 impl<T: Transport> State<T> {
-    /// Carries out a large read or write in the memory of a peer that does not look; `false` says
-    /// that the stream is the way.
+    /// Carries out a large read or write in the memory of a peer that does not poll; `false` says
+    /// that it is to go by the stream.
     #[inline]
     pub(crate) fn rma_attached(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
         T::Link::DIRECT_ACCESS
-            && rma.iov.len() >= SHORTEST
+            && rma.iov.len() >= MIN_ATTACH_BYTES
             && self.attach_for(ep, peer, rma).is_some()
     }
 
     #[inline(never)]
     fn attach_for(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>) -> Option<()> {
-        if self.by_stream > 0 {
-            self.by_stream -= 1;
+        if self.stream_ops > 0 {
+            self.stream_ops -= 1;
             return None;
         }
         let place = sole_place(rma)?;
@@ -119,14 +119,14 @@ impl<T: Transport> State<T> {
             Attached::Done => {}
             Attached::UseStream => return None,
             Attached::PeerPolling => {
-                self.by_stream = BY_STREAM;
+                self.stream_ops = STREAM_OPS;
                 return None;
             }
         }
         let completion = rma.completion.then_some(rma.context);
         self.engine
             .done_directly(id, Flags::RMA.union(what), completion, place.len);
-        self.have_reached(place.len);
+        self.note_direct_access(place.len);
         Some(())
     }
 }

@@ -37,7 +37,7 @@ fn open_shared<T: Transport, K: Mode>(
 }
 
 /// So many peers are made room for at most before they come.
-const MOST_PREPARED: usize = 1 << 16;
+const MAX_PREPARED_ENTRIES: usize = 1 << 16;
 
 /// Most upper bits of a fabric address that may name a receive context.
 const MAX_CTX_BITS: u8 = 16;
@@ -87,7 +87,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
                     "FI_READ opens a shared address vector, and name is NULL; say its name"
                 ));
             }
-            None => Peers::with_room(count.min(MOST_PREPARED))?,
+            None => Peers::with_room(count.min(MAX_PREPARED_ENTRIES))?,
             Some(name) => open_shared(domain, name, count, read_only)?,
         };
         let map = table.map().into();

@@ -22,14 +22,14 @@ use crate::endpoint::Endpoint;
 use crate::state::{State, put};
 use crate::transport::Transport;
 
-/// Marks the addresses of groups. No peer has such, and no set.
-const MARK: u64 = 1 << 63;
+/// Set in the addresses of groups; those of peers and sets have it clear.
+const GROUP_MARK: u64 = 1 << 63;
 
 /// Bytes that are reduced at a time: they stay in the first cache.
-const PIECE: usize = 8 * 1024;
+const REDUCE_BYTES: usize = 8 * 1024;
 
 /// The same for few bytes, for which there is no need to clear so much memory.
-const SMALL: usize = 256;
+const REDUCE_BYTES_SMALL: usize = 256;
 
 /// Most members of a group: as many as an address vector can have connections for.
 pub(crate) const MAX_MEMBERS: usize = 1 << 20;
@@ -109,7 +109,7 @@ impl<T: Transport> State<T> {
         }
         let (me, digest) = self.identify(ep, call.members)?;
         let group = self.next_generation();
-        let addr = FiAddr(MARK | u64::from(group & 0x3fff_ffff) << 32);
+        let addr = FiAddr(GROUP_MARK | u64::from(group & 0x3fff_ffff) << 32);
         let id = self.engine.join_group(&Joining {
             ep,
             members: call.members,
@@ -398,9 +398,9 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         self.prepare(into)?;
         self.prepare(from)?;
-        match into.len() <= SMALL as u64 {
-            true => self.reduce_pieces::<SMALL>((datatype, by), into, from, flip),
-            false => self.reduce_pieces::<PIECE>((datatype, by), into, from, flip),
+        match into.len() <= REDUCE_BYTES_SMALL as u64 {
+            true => self.reduce_pieces::<REDUCE_BYTES_SMALL>((datatype, by), into, from, flip),
+            false => self.reduce_pieces::<REDUCE_BYTES>((datatype, by), into, from, flip),
         }
     }
 

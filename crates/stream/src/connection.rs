@@ -12,7 +12,7 @@ use crate::tx_buffer::TxBuffer;
 
 /// How long a peer whose connection has ended may take to listen again before what only it can do
 /// fails.
-pub(crate) const BACK: Duration = Duration::from_secs(1);
+pub(crate) const MAX_RESTART_TIME: Duration = Duration::from_secs(1);
 
 /// How far a connection has come.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(crate) struct Connection<T: Transport> {
     pub(crate) leftover: Vec<u8>,
     /// The burst in which it sent its last message.
     pub(crate) round: u32,
-    /// The peer has offered regions that are reached past the stream.
+    /// The peer has offered regions that this side has mapped.
     pub(crate) mapped: bool,
     /// Those regions.
     pub(crate) windows: <T::Link as Link>::Windows,
@@ -161,7 +161,7 @@ impl<T: Transport> Connection<T> {
         let back = self
             .deaf_since
             .filter(|_| self.met)
-            .map(|since| since + BACK);
+            .map(|since| since + MAX_RESTART_TIME);
         back.map_or(deadline, |back| back.min(deadline))
     }
 

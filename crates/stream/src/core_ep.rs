@@ -25,10 +25,10 @@ use crate::rdm::{Rdm, bind_advice};
 use crate::state::{EpState, Msg, State, put, token};
 use crate::transport::{Link as _, Listener as _, Transport};
 use crate::triggered::Owner;
-use crate::tunables::{BACKLOG, MIN_MULTI_RECV};
+use crate::tunables::{LISTEN_BACKLOG, MIN_MULTI_RECV};
 
 /// How long a closing endpoint tries to hand over messages that were injected.
-const LINGER: Duration = Duration::from_millis(500);
+const MAX_LINGER: Duration = Duration::from_millis(500);
 
 /// See the module. A plain endpoint has one to itself; the transmit and the receive context of
 /// one index of a scalable endpoint share one.
@@ -280,7 +280,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
         }
         rdm.av = av.id;
         rdm.ctx_bits = av.rx_ctx_bits;
-        rdm.listener.listen(BACKLOG)?;
+        rdm.listener.listen(LISTEN_BACKLOG)?;
         epoll.add(
             &rdm.listener,
             token::LISTENER | u64::from(self.id),
@@ -295,7 +295,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
 impl<T: Transport> State<T> {
     /// Writes what waits, so that injected messages are not lost with the endpoint.
     pub(crate) fn drain(&mut self, ep: u32) {
-        let end = ripstop_os::clock::now() + LINGER;
+        let end = ripstop_os::clock::now() + MAX_LINGER;
         self.flush_dirty();
         let ids: Vec<u32> = self.engine.conns_of(ep).collect();
         for id in ids {
@@ -316,7 +316,7 @@ impl<T: Transport> State<T> {
     /// Sees that what was written to connections that are closed next comes to the peers. What
     /// arrives by them meanwhile is dropped.
     pub(crate) fn settle_links(&mut self, ids: &[u32]) {
-        let end = ripstop_os::clock::now() + LINGER;
+        let end = ripstop_os::clock::now() + MAX_LINGER;
         for id in ids {
             let link = self
                 .connection(*id)

@@ -17,10 +17,10 @@ use crate::wait::{OnSignal, Wait};
 use crate::waiters::Waited;
 
 /// Entries of a queue whose opener named no number.
-const DEFAULT_SIZE: usize = 1024;
+const DEFAULT_ENTRIES: usize = 1024;
 
 /// Entries reserved at most when the queue is opened; beyond that it grows as needed.
-const RESERVE: usize = 64 * 1024;
+const MAX_RESERVED_ENTRIES: usize = 64 * 1024;
 
 /// A completion queue.
 #[derive(Debug)]
@@ -35,12 +35,12 @@ impl<T: Transport, K: Mode> Cq<T, K> {
     pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &CqAttr) -> Result<Arc<Self>> {
         let wait = Wait::new(domain, attr.wait)?;
         let size = if attr.size == 0 {
-            DEFAULT_SIZE
+            DEFAULT_ENTRIES
         } else {
             attr.size
         };
         let mut state = domain.lock();
-        let id = state.engine.open_cq(size.min(RESERVE))?;
+        let id = state.engine.open_cq(size.min(MAX_RESERVED_ENTRIES))?;
         drop(state);
         let cq = Arc::new(Self {
             domain: Arc::clone(domain),

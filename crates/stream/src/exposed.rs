@@ -1,5 +1,5 @@
-//! Regions of this side that peers reach past the stream: to whom they are offered, and how they are
-//! taken back.
+//! Regions of this side that peers access directly, past the stream: to whom they are offered, and
+//! how they are taken back.
 
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::Engine;
@@ -8,15 +8,15 @@ use ripstop_mem::ring::Grant;
 use ripstop_os::{Shareable, clock};
 
 use crate::readiness::Readiness as _;
-use crate::rma::CLOSING;
+use crate::rma::MAX_CLOSE_WAIT;
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
 use crate::yield_policy::YieldNow;
 
-/// A region of this side that a peer may reach past the stream.
+/// A region of this side that a peer may access directly.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// What stands in the face of this side as long as it may be reached.
+    /// Is set on the status page of this side as long as the region may be accessed.
     pub grant: Grant,
     /// The region's key.
     pub key: u64,
@@ -26,12 +26,12 @@ pub struct Offer {
     pub memory: Lent,
 }
 
-/// How a peer comes to the memory of a region.
+/// How a peer accesses the memory of a region.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lent {
-    /// It maps this.
+    /// By mapping this memory.
     Part(Shareable),
-    /// It asks the system for what is at this address here (see [`Link::attach`]).
+    /// By its address in this process, with a system call (see [`Link::attach`]).
     ///
     /// [`Link::attach`]: crate::Link::attach
     At {
@@ -54,7 +54,7 @@ pub(crate) struct Exposed {
 }
 
 /// Connections that are checked in each call: is all that came by them applied?
-const SOME: usize = 8;
+const MAX_TOLD_CONNECTIONS: usize = 8;
 
 impl<T: Transport> State<T> {
     /// Offers a region to all peers that may map it, now and when they connect.
@@ -124,20 +124,20 @@ impl<T: Transport> State<T> {
             let skipped = exposed.len().saturating_sub(count);
             for exposed in exposed.iter().skip(skipped) {
                 if let Lent::Part(_) = exposed.offer.memory {
-                    // One that is not told goes by the stream.
+                    // A peer that is not told accesses the region by the stream.
                     link.offer(&exposed.offer);
                 }
             }
         }
     }
 
-    /// Takes a region back from the peers that reach it directly: what they do there now ends first,
-    /// unless it takes too long.
+    /// Takes a region back from the peers that access it directly: waits until they have left it,
+    /// for [`MAX_CLOSE_WAIT`] at most.
     pub(crate) fn conceal(&mut self, region: u32) {
         let Some(grant) = self.withdraw(region) else {
             return;
         };
-        let end = clock::now() + CLOSING;
+        let end = clock::now() + MAX_CLOSE_WAIT;
         while self.is_reached(grant) {
             if clock::now() >= end {
                 return self.warn_reached();
@@ -165,7 +165,7 @@ impl<T: Transport> State<T> {
         log_warn!(
             T,
             EpData,
-            "a peer that reaches a region directly did not leave it within {CLOSING:?}: it may \
+            "a peer that reaches a region directly did not leave it within {MAX_CLOSE_WAIT:?}: it may \
              still write there"
         );
     }
@@ -192,17 +192,17 @@ impl<T: Transport> State<T> {
     pub(crate) fn tell_applied(&mut self, most: usize) {
         let count = self.connections.len();
         for _ in 0..most.min(count) {
-            self.told = match self.told + 1 {
+            self.next_told = match self.next_told + 1 {
                 next if next < count => next,
                 _ => 0,
             };
-            let Some(Some(connection)) = self.connections.get(self.told) else {
+            let Some(Some(connection)) = self.connections.get(self.next_told) else {
                 continue;
             };
             if let Some(link) = &connection.link
                 && connection.leftover.is_empty()
                 && connection.interest.read
-                && self.engine.rx_is_settled(self.told as u32)
+                && self.engine.rx_is_settled(self.next_told as u32)
             {
                 link.tell_applied();
             }
@@ -224,7 +224,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn have_polled(&mut self) {
         if T::Link::DIRECT_ACCESS && !self.exposed.is_empty() {
             self.readiness.have_polled();
-            self.tell_applied(SOME);
+            self.tell_applied(MAX_TOLD_CONNECTIONS);
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::transport::{Link as _, Transport};
 /// How long a call waits for the peer to make room for the rest of an operation of which the kernel
 /// took the front. If that is not enough, the rest goes out with later progress, or when the
 /// endpoint is closed.
-const REST: Duration = Duration::from_secs(1);
+const MAX_INJECT_WAIT: Duration = Duration::from_secs(1);
 
 impl<T: Transport> State<T> {
     /// Posts a small message whose buffer is free at once.
@@ -226,7 +226,7 @@ impl<T: Transport> State<T> {
     #[cold]
     #[inline(never)]
     fn await_rest(&mut self, id: u32) {
-        let end = clock::now() + REST;
+        let end = clock::now() + MAX_INJECT_WAIT;
         let generation =
             |state: &mut Self| state.connection(id).map(|connection| connection.generation);
         let own = generation(self);

@@ -10,7 +10,7 @@ use ripstop_wire::xnet::cm::{Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::accept::{Accepting, read_message, terms, write_message};
-use crate::connection::{BACK, Phase};
+use crate::connection::{MAX_RESTART_TIME, Phase};
 use crate::rdm::advice;
 use crate::readiness::{Readiness as _, polls_links};
 use crate::state::{State, token};
@@ -18,10 +18,10 @@ use crate::transport::{HandshakeError, Link as _, Transport};
 
 /// How long what waits for such a peer goes on while the program leaves messages of it unread that
 /// stand in the way of others.
-const UNREAD: Duration = Duration::from_millis(500);
+const MAX_UNREAD_TIME: Duration = Duration::from_millis(500);
 
 /// How long a connection may be unread for want of receives before the log says so.
-const FULL: Duration = Duration::from_secs(5);
+const STALL_LOG_DELAY: Duration = Duration::from_secs(5);
 
 impl<T: Transport> State<T> {
     /// Goes on with a handshake after an event on its connection.
@@ -285,7 +285,9 @@ impl<T: Transport> State<T> {
         }
         let peer = connection.peer.clone();
         connection.write_ended = true;
-        connection.forsaken.get_or_insert(clock::now() + UNREAD);
+        connection
+            .forsaken
+            .get_or_insert(clock::now() + MAX_UNREAD_TIME);
         log_info!(T, EpCtrl, "{peer}: cannot be written any more: {error}");
         self.watch(id, |interest| interest.write = false);
         self.start_timer();
@@ -313,7 +315,7 @@ impl<T: Transport> State<T> {
             let _ = epoll.remove(witness);
         }
         if !connection.interest.read && connection.forsaken.is_none() {
-            connection.forsaken = Some(clock::now() + UNREAD);
+            connection.forsaken = Some(clock::now() + MAX_UNREAD_TIME);
             self.start_timer();
         }
     }
@@ -337,7 +339,7 @@ impl<T: Transport> State<T> {
     #[cold]
     pub(crate) fn note_full(&mut self, id: u32) {
         if let Some(connection) = self.connection(id) {
-            connection.full = Some(clock::now() + FULL);
+            connection.full = Some(clock::now() + STALL_LOG_DELAY);
             self.start_timer();
         }
     }
@@ -391,7 +393,7 @@ impl<T: Transport> State<T> {
     /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.
     fn hurry(&mut self, id: u32) {
         if let Some(connection) = self.connection(id) {
-            connection.hurry(clock::now(), BACK);
+            connection.hurry(clock::now(), MAX_RESTART_TIME);
         }
     }
 

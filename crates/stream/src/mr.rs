@@ -20,7 +20,7 @@ use crate::transport::{Link as _, Transport};
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
 /// Regions below so many bytes are not checked: that costs a system call or more.
-const WORTH_FINDING: usize = 4096;
+const MIN_SHARED_BYTES: usize = 4096;
 
 /// What a domain knows of the memory of this process.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
     /// (`FI_MR_ALLOCATED`) may put other memory in their place, and peers have to reach that then.
     fn looks_for(&self, len: usize) -> bool {
         const PROMISED: MrMode = MrMode::ALLOCATED.union(MrMode::BASIC);
-        len >= WORTH_FINDING
+        len >= MIN_SHARED_BYTES
             && self.info.domain.mr_mode.intersects(PROMISED)
             && T::checks_regions(&self.fabric.params)
     }
@@ -188,7 +188,7 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
         if let Some(region) = state.engine.mr_mut(self.id) {
             region.counter = counter.id;
         }
-        // What peers do past the stream is not counted.
+        // Direct accesses of peers are not counted.
         state.conceal(self.id);
         drop(state);
         *bound = Some(Arc::clone(counter));

@@ -14,7 +14,7 @@ use crate::srx::OneAv;
 use crate::transport::Transport;
 
 /// Entries reserved for what has ended; there is room for more.
-const RESERVE: usize = 64;
+const RESERVED_ENTRIES: usize = 64;
 
 /// A receive context whose receives another provider has.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct PeerRx<T: Transport, K: Mode> {
 impl<T: Transport, K: Mode> PeerRx<T, K> {
     pub(crate) fn open(domain: &Arc<Domain<T, K>>) -> Result<Arc<Self>> {
         let mut state = domain.lock();
-        let cq = state.engine.open_cq(RESERVE)?;
+        let cq = state.engine.open_cq(RESERVED_ENTRIES)?;
         let opened = state.engine.open_owned_srx();
         let id = match opened {
             Ok(id) => id,

@@ -16,7 +16,7 @@ use crate::core_ep::{bind, source_of};
 use crate::events;
 use crate::fabric::Fabric;
 use crate::transport::{Link as _, Listener as _, Transport};
-use crate::tunables::{BACKLOG, MAX_HELLO};
+use crate::tunables::{LISTEN_BACKLOG, MAX_HELLO};
 
 /// The epoll token of the listener; others are ids of accepted ones.
 const LISTENER: u64 = u64::MAX;
@@ -83,7 +83,7 @@ impl<T: Transport> PassiveEp<T> {
                 listener,
                 spare,
                 listening: false,
-                backlog: BACKLOG,
+                backlog: LISTEN_BACKLOG,
                 eq: None,
                 accepting: HashMap::new(),
                 next: 0,
@@ -208,7 +208,7 @@ impl<T: Transport> ProgressSource for PassiveEp<T> {
 
     fn wait_limit(&self) -> Option<Duration> {
         let slow = !self.lock().accepting.is_empty();
-        slow.then_some(crate::state::TICK)
+        slow.then_some(crate::state::TIMER_INTERVAL)
     }
 }
 

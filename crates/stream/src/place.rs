@@ -10,15 +10,15 @@ use crate::slots::Slots;
 use crate::transport::Link;
 
 /// Most pieces of one gather write.
-const PIECES: usize = 32;
+const MAX_WRITE_PIECES: usize = 32;
 
-/// Most bytes of one write, when there is more than [`WHOLE`] to write. The reader then takes
+/// Most bytes of one write, when there is more than [`MAX_WHOLE_WRITE`] to write. The reader then takes
 /// bytes out while they are in the cache of the processor; megabytes in one call leave it first.
-const PART: usize = 320 * 1024;
+const MAX_PARTIAL_WRITE: usize = 320 * 1024;
 
 /// What is written in one call: up to a message of 512 KiB with its header. In two calls its
 /// last bytes would arrive later.
-const WHOLE: usize = 576 * 1024;
+const MAX_WHOLE_WRITE: usize = 576 * 1024;
 
 /// The pieces of user memory from offset `at`, at most `len` bytes.
 fn pieces(segments: &[UserBuf], at: u64, len: u64) -> impl Iterator<Item = UserBuf> + '_ {
@@ -138,10 +138,10 @@ pub(crate) fn copy_slot(memory: &mut [u8], at: u64, len: u64, bytes: &[u8]) -> u
 /// Shortens what is to be written in one call to what goes well at once; returns how many pieces.
 fn bound(vecs: &mut [IoVec<'_>]) -> usize {
     let total = vecs.iter().map(IoVec::len).fold(0, usize::saturating_add);
-    if total <= WHOLE {
+    if total <= MAX_WHOLE_WRITE {
         return vecs.len();
     }
-    let mut left = PART;
+    let mut left = MAX_PARTIAL_WRITE;
     for (index, vec) in vecs.iter_mut().enumerate() {
         if vec.len() >= left {
             vec.truncate(left);
@@ -160,10 +160,10 @@ pub(crate) fn write(
     buffered: &[u8],
     slots: &Slots,
 ) -> Result<usize> {
-    let mut chunks = [Chunk::TxBuffer(0); PIECES];
+    let mut chunks = [Chunk::TxBuffer(0); MAX_WRITE_PIECES];
     let count = engine.transmit(id, &mut chunks);
     let chunks = &chunks[..count];
-    let mut vecs = [IoVec::EMPTY; PIECES];
+    let mut vecs = [IoVec::EMPTY; MAX_WRITE_PIECES];
     let mut buffered = buffered;
     for (vec, chunk) in vecs.iter_mut().zip(chunks) {
         *vec = match chunk {
@@ -206,11 +206,11 @@ mod tests {
     fn a_write_takes_one_message_of_medium_size_or_a_part_of_more() {
         assert_eq!(lens(&[]), []);
         assert_eq!(lens(&[24, 512 * 1024]), [24, 512 * 1024]);
-        assert_eq!(lens(&[16, 1 << 20]), [16, PART - 16]);
-        assert_eq!(lens(&[PART, 1 << 20]), [PART]);
+        assert_eq!(lens(&[16, 1 << 20]), [16, MAX_PARTIAL_WRITE - 16]);
+        assert_eq!(lens(&[MAX_PARTIAL_WRITE, 1 << 20]), [MAX_PARTIAL_WRITE]);
         assert_eq!(
             lens(&[100_000, 200_000, 300_000]),
-            [100_000, 200_000, PART - 300_000]
+            [100_000, 200_000, MAX_PARTIAL_WRITE - 300_000]
         );
     }
 }

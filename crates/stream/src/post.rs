@@ -23,15 +23,14 @@ pub(crate) const SPECIAL: Flags = Flags::PEEK
     .union(Flags::DISCARD)
     .union(Flags::MULTI_RECV);
 
-/// Messages up to this many bytes are put off behind others of the same burst to the same peer, see
-/// [`State::in_burst`].
-const SHORT: u64 = 128 * 1024;
+/// Messages that are not copied are coalesced up to this many bytes, see [`State::in_burst`].
+const MAX_COALESCED_UNCOPIED: u64 = 128 * 1024;
 
-/// Most bytes of one connection that are put off so.
-const BACKLOG: u64 = 384 * 1024;
+/// Most bytes of one connection that are coalesced.
+const MAX_COALESCED_BYTES: u64 = 384 * 1024;
 
-/// Longest header plus what the transmit buffer takes of a payload.
-const HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
+/// The longest header of a message.
+const MAX_HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
 
 impl<T: Transport> State<T> {
     /// Posts a message. Of one that [`State::send_now`] began, `written` bytes are with the
@@ -202,7 +201,8 @@ impl<T: Transport> State<T> {
     #[inline]
     fn is_short(&self, id: u32, len: u64) -> bool {
         let conn = self.engine.conn(id);
-        len <= SHORT && conn.is_some_and(|conn| conn.unsent() <= BACKLOG)
+        len <= MAX_COALESCED_UNCOPIED
+            && conn.is_some_and(|conn| conn.unsent() <= MAX_COALESCED_BYTES)
     }
 
     /// Puts what a plan says into the transmit buffer.
@@ -298,7 +298,7 @@ impl<T: Transport> State<T> {
     /// and it could be.
     #[cold]
     pub(crate) fn replay(&mut self, id: u32) -> bool {
-        let mut header = [0; HEADER];
+        let mut header = [0; MAX_HEADER];
         let Ok(Some(replayed)) = self.engine.replay(id, &mut header) else {
             return false;
         };
@@ -324,7 +324,7 @@ impl<T: Transport> State<T> {
         let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
             return false;
         };
-        if let Err(error) = connection.tx_buffer.reserve(HEADER + payload) {
+        if let Err(error) = connection.tx_buffer.reserve(MAX_HEADER + payload) {
             self.lost(id, error);
             return false;
         }
@@ -539,4 +539,4 @@ impl<T: Transport> EpState<T> {
     }
 }
 
-const _: () = assert!(HEADER < crate::tx_buffer::TX_BUFFER);
+const _: () = assert!(MAX_HEADER < crate::tx_buffer::TX_BUFFER);

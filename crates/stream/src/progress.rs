@@ -177,7 +177,7 @@ impl<T: Transport> State<T> {
                 let Some(event) = events.at(index) else { break };
                 let id = event.token as u32;
                 match event.token & token::KIND {
-                    token::STREAM => {
+                    token::CONNECTION => {
                         let known = self
                             .connection(id)
                             .is_some_and(|s| token::connection(id, s.generation) == event.token);
@@ -327,7 +327,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Takes plain writes, messages between them, and one whose rest the link has at hand, from
+    /// Receives plain writes, messages between them, and one whose payload the link has ready, from
     /// the last `rest` of `count` bytes in the receive buffer. Returns how many are left.
     pub(crate) fn receive_in_place(&mut self, id: u32, count: usize, mut rest: usize) -> usize {
         let Self {
@@ -343,7 +343,7 @@ impl<T: Transport> State<T> {
         let Some(link) = &connection.link else {
             return rest;
         };
-        // What is at hand follows the last byte in the receive buffer.
+        // What the link has ready follows the last byte in the receive buffer.
         let more = link.payload_ready();
         while let Some(bytes) = rx_buffer.get(count - rest..count) {
             let (whole, stored) = match engine.rx_write(id, bytes, more) {

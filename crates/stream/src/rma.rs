@@ -17,7 +17,7 @@ use crate::transport::{Link as _, Transport};
 
 /// How long a region that is closed waits for what peers do there, once for those that have mapped
 /// it and once for those that have not.
-pub(crate) const CLOSING: Duration = Duration::from_secs(1);
+pub(crate) const MAX_CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 impl<T: Transport> State<T> {
     /// Posts a write of one buffer to one segment, without flags of its own. The frequent case is a
@@ -99,7 +99,7 @@ impl<T: Transport> State<T> {
         let (id, cq) = (state.route(call.peer), state.fast.write_cq);
         if self.put_mapped(id, buf, &to) {
             self.engine.written_now(cq, completion);
-            self.have_reached(to.len);
+            self.note_direct_access(to.len);
             return true;
         }
         let Some(Some(connection)) = self.connections.get(id as usize) else {
@@ -325,7 +325,7 @@ impl<T: Transport> State<T> {
     /// Takes a region away from peers: what they do there now ends first, unless it takes too
     /// long.
     pub(crate) fn close_mr(&mut self, id: u32) {
-        let end = clock::now() + CLOSING;
+        let end = clock::now() + MAX_CLOSE_WAIT;
         while !self.try_close_mr(id, clock::now() >= end) {
             self.progress();
             self.poll_all();

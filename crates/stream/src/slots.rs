@@ -4,7 +4,7 @@ use ripstop_types::{Errno, Result};
 
 /// Slots of so many bytes are kept for the next one of their size: to give memory of that size
 /// back and get it anew takes longer than to fill it.
-const SPARE: std::ops::RangeInclusive<usize> = 16 * 1024..=8 * 1024 * 1024;
+const REUSED_SLOT_BYTES: std::ops::RangeInclusive<usize> = 16 * 1024..=8 * 1024 * 1024;
 
 /// The memory of slots, by number.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Slots {
     /// The slot is of no more use.
     pub(crate) fn free(&mut self, slot: u32) {
         let memory = self.take(slot);
-        if SPARE.contains(&memory.len()) {
+        if REUSED_SLOT_BYTES.contains(&memory.len()) {
             self.spare = memory;
         }
     }

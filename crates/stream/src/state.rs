@@ -16,11 +16,11 @@ use crate::active::ActiveConnections;
 use crate::av::Table;
 use crate::coll::GroupState;
 use crate::connection::Connection;
+use crate::direct::DIRECT_BYTES_BUDGET;
 use crate::ending::Ending;
 pub(crate) use crate::ep_state::{EpState, Msg};
 use crate::exposed::Exposed;
 use crate::fast_send::FAST_SEND_BUFFER;
-use crate::mapped::BYTES;
 use crate::progress::{consume_whole, read_to};
 use crate::readiness::{Readiness, ReadyLink, polls_links};
 use crate::slots::Slots;
@@ -32,22 +32,22 @@ use crate::waiters::{Waited, Waiters};
 use crate::yield_policy::YieldPolicy;
 
 /// Bytes read from a link at once when headers or small messages are expected.
-const READ: usize = 16 * 1024;
+const RX_BUFFER: usize = 16 * 1024;
 
-/// A message is put off for so many [`ticks`](clock::ticks) at most after the first one of its burst,
+/// A message is coalesced for so many [`ticks`](clock::ticks) at most after the first one of its burst,
 /// 0.6 to 3 ms: then the next is the first of another burst, so that a program that makes no progress
 /// sends them nevertheless.
-const BURST: u32 = 3_000_000;
+const BURST_TICKS: u32 = 3_000_000;
 
 /// How often deadlines are checked while there are any.
-pub(crate) const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TIMER_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How often connections are checked whose peer's machine may be dead ([`Link::CHECKS_PEER`]).
-const WATCH: Duration = Duration::from_secs(2);
+const PEER_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What an epoll event is about, in the token's upper byte.
 pub(crate) mod token {
-    pub(crate) const STREAM: u64 = 0;
+    pub(crate) const CONNECTION: u64 = 0;
     pub(crate) const LISTENER: u64 = 1 << 56;
     pub(crate) const ACCEPTING: u64 = 2 << 56;
     pub(crate) const TIMER: u64 = 3 << 56;
@@ -56,7 +56,7 @@ pub(crate) mod token {
     pub(crate) const KIND: u64 = 0xff << 56;
 
     pub(crate) const fn connection(id: u32, generation: u32) -> u64 {
-        STREAM | (((generation & 0xff_ffff) as u64) << 32) | id as u64
+        CONNECTION | (((generation & 0xff_ffff) as u64) << 32) | id as u64
     }
 }
 
@@ -118,12 +118,12 @@ pub(crate) struct State<T: Transport> {
     pub(crate) withdrawn: Vec<(u32, Grant)>,
     /// How long a peer that is connected may take to begin its part of a handshake.
     pub(crate) answer: Duration,
-    /// The connection that was last asked whether all is applied.
-    pub(crate) told: usize,
-    /// Bytes that may be read and written past the stream until progress is made.
-    pub(crate) reached: u32,
-    /// Operations that go by the stream before it is looked again whether a peer is at work.
-    pub(crate) by_stream: u32,
+    /// The connection whose peer was told last what is applied.
+    pub(crate) next_told: usize,
+    /// Bytes of direct accesses that are left until progress is made.
+    pub(crate) direct_budget: u32,
+    /// Operations that still go by the stream before attach is tried again, since the peer polls.
+    pub(crate) stream_ops: u32,
 }
 
 impl<T: Transport> State<T> {
@@ -141,7 +141,7 @@ impl<T: Transport> State<T> {
                 kept_messages: tunables.kept_messages,
                 kept_longest: tunables.kept_longest,
                 kept_total: tunables.kept_total,
-                ask_first: READ as u64,
+                ask_first: RX_BUFFER as u64,
             }),
             connections: Vec::new(),
             eps: Vec::new(),
@@ -156,7 +156,7 @@ impl<T: Transport> State<T> {
             timer_period: Duration::ZERO,
             watched: Duration::ZERO,
             events: Some(Events::with_capacity(64)),
-            rx_buffer: vec![0; READ].into_boxed_slice(),
+            rx_buffer: vec![0; RX_BUFFER].into_boxed_slice(),
             scratch: Box::new([0; FAST_SEND_BUFFER]),
             dirty: Vec::new(),
             burst: false,
@@ -179,9 +179,9 @@ impl<T: Transport> State<T> {
             exposed: Vec::new(),
             withdrawn: Vec::new(),
             answer,
-            told: 0,
-            reached: BYTES,
-            by_stream: 0,
+            next_told: 0,
+            direct_budget: DIRECT_BYTES_BUDGET,
+            stream_ops: 0,
         })
     }
 
@@ -216,19 +216,23 @@ impl<T: Transport> State<T> {
 
     /// Makes sure that deadlines are checked.
     pub(crate) fn start_timer(&mut self) {
-        self.set_timer(TICK);
+        self.set_timer(TIMER_INTERVAL);
     }
 
     /// There are no deadlines; connections that have to be watched are checked now and then.
     pub(crate) fn slow_timer(&mut self) {
         let up = |connection: &Connection<T>| connection.is_up();
         let watched = T::Link::CHECKS_PEER && self.connections.iter().flatten().any(up);
-        self.set_timer(if watched { WATCH } else { Duration::ZERO });
+        self.set_timer(if watched {
+            PEER_CHECK_INTERVAL
+        } else {
+            Duration::ZERO
+        });
     }
 
-    /// Whether connections were not checked for [`WATCH`]: the timer may go off more often.
+    /// Whether connections were not checked for [`PEER_CHECK_INTERVAL`]: the timer may go off more often.
     pub(crate) fn is_watch_due(&mut self, now: Duration) -> bool {
-        let due = now >= self.watched + WATCH;
+        let due = now >= self.watched + PEER_CHECK_INTERVAL;
         if due {
             self.watched = now;
         }
@@ -580,7 +584,7 @@ impl<T: Transport> State<T> {
 
     #[inline(always)]
     fn burst_goes_on(&mut self) -> bool {
-        let goes_on = clock::ticks().wrapping_sub(self.since) <= BURST;
+        let goes_on = clock::ticks().wrapping_sub(self.since) <= BURST_TICKS;
         if !goes_on {
             self.end_burst();
         }

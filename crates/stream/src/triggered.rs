@@ -25,7 +25,7 @@ use crate::transport::Transport;
 use crate::waiters::Waited;
 
 /// Most operations started in one go; those behind them come with the next progress.
-const PASS: usize = 4096;
+const MAX_STARTS_PER_PASS: usize = 4096;
 
 /// What waits in a domain.
 #[derive(Debug)]
@@ -480,7 +480,7 @@ impl<T: Transport> State<T> {
         }
         self.works.queue.retry();
         let mut moved = false;
-        for _ in 0..PASS {
+        for _ in 0..MAX_STARTS_PER_PASS {
             let Some(id) = self.next_work(&mut moved) else {
                 self.works.busy = false;
                 return;

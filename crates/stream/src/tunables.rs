@@ -12,10 +12,10 @@ pub(crate) const MAX_HELLO: usize = ripstop_wire::xnet::cm::MAX_DATA as usize;
 pub(crate) const MIN_MULTI_RECV: u64 = 16 * 1024;
 
 /// Messages of up to so many bytes are kept whatever the user says, as in C.
-const LEAST_SAVED: usize = 16 * 1024;
+const MIN_SAVED_BYTES: usize = 16 * 1024;
 
 /// Pending connections of a listener.
-pub const BACKLOG: i32 = 4096;
+pub const LISTEN_BACKLOG: i32 = 4096;
 
 /// Pause before a refused connection is tried again; it doubles each time.
 pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(50);
@@ -106,7 +106,7 @@ impl Tunables {
              is sent without asking)",
         );
         let max_saved_size =
-            max_saved_size.map(|size| size.max(LEAST_SAVED).max(max_inject) as u64);
+            max_saved_size.map(|size| size.max(MIN_SAVED_BYTES).max(max_inject) as u64);
         Self {
             tx_size: p.declare(
                 prov,

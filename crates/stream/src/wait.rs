@@ -15,7 +15,7 @@ use crate::transport::Transport;
 use crate::waiters::{Calls, Waited};
 
 /// YieldPolicy before a thread sleeps: what comes soon needs no sleep.
-const POLLS: u32 = 64;
+const POLLS_BEFORE_SLEEP: u32 = 64;
 
 /// The wait object of a queue or counter.
 #[derive(Debug)]
@@ -240,7 +240,7 @@ impl Wait {
     ) -> Result<R> {
         let calls = self.seats().calls.count();
         let mut events = Events::with_capacity(2);
-        let mut polls = POLLS;
+        let mut polls = POLLS_BEFORE_SLEEP;
         let mut signalled = false;
         loop {
             if let Some(result) = look(seat, polls == 0) {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_os::Socket;
-use ripstop_stream::{BACKLOG, bind};
+use ripstop_stream::{LISTEN_BACKLOG, bind};
 use ripstop_types::{Errno, Result};
 
 use crate::params::{NAME, Params};
@@ -50,8 +50,9 @@ pub(crate) fn bind_contexts(
 
 fn row_after(first: &Socket, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
     // Listening at once: two sockets may be bound to a port, but only one listens.
-    first.listen(BACKLOG)?;
-    let listen = |port| Socket::tcp_listener(&SocketAddr::new(addr.ip(), port), None, BACKLOG);
+    first.listen(LISTEN_BACKLOG)?;
+    let listen =
+        |port| Socket::tcp_listener(&SocketAddr::new(addr.ip(), port), None, LISTEN_BACKLOG);
     let ports = (addr.port()..=u16::MAX).skip(1);
     let rest: Vec<TcpSocket> = ports
         .take(count.saturating_sub(1))

@@ -103,7 +103,7 @@ impl Transport for Tcp {
 }
 
 /// Reads at most that drop what a socket to be closed still holds.
-const SCRAPS: u32 = 64;
+const MAX_DRAIN_READS: u32 = 64;
 
 impl Link for TcpSocket {
     type Windows = ();
@@ -165,7 +165,7 @@ impl Link for TcpSocket {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        for _ in 0..SCRAPS {
+        for _ in 0..MAX_DRAIN_READS {
             if !matches!(self.0.recv(scrap), Ok(1..)) {
                 break;
             }

@@ -19,13 +19,13 @@ use crate::Buffer;
 use crate::ring::try_push;
 
 /// Probes that a member keeps for each join, the greatest.
-const KEPT: usize = 16;
+const MAX_KEPT_PROBES: usize = 16;
 
 /// Probes that are passed on for a join in a round.
-const PASSED: u32 = 32;
+const MAX_PASSED_PROBES: u32 = 32;
 
 /// Rounds for which a probe's word holds.
-const HOLDS: u32 = 2;
+const PROBE_ROUNDS: u32 = 2;
 
 /// A probe that has come.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl Probes {
     /// Notes one; returns whether it is to go on now.
     fn note(&mut self, probe: Probe, own: u64) -> bool {
         let first = probe.number != own
-            && self.passed < PASSED
+            && self.passed < MAX_PASSED_PROBES
             && !self
                 .known
                 .iter()
@@ -81,7 +81,7 @@ impl Probes {
             (known.rank, known.holds) = (probe.rank, probe.holds);
             return true;
         }
-        if self.known.len() < KEPT {
+        if self.known.len() < MAX_KEPT_PROBES {
             return try_push(&mut self.known, probe).is_ok();
         }
         let least = self.known.iter_mut().min_by_key(|known| known.number);
@@ -110,7 +110,7 @@ impl Probes {
         self.known.retain(|known| known.holds > 0);
         self.passed = 0;
         match longest {
-            Some(HOLDS) => self.back,
+            Some(PROBE_ROUNDS) => self.back,
             _ => 0,
         }
     }
@@ -187,7 +187,7 @@ impl<B: Buffer> Collectives<B> {
             src,
             digest: message.group,
             rank: message.tag,
-            holds: HOLDS,
+            holds: PROBE_ROUNDS,
             passed: false,
         };
         for id in 0..self.groups.end() {
@@ -227,7 +227,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     fn break_circle(&mut self, id: u32, number: u64) {
-        for index in 0..KEPT {
+        for index in 0..MAX_KEPT_PROBES {
             let Some(group) = self.groups.get(id) else {
                 return;
             };

@@ -18,7 +18,7 @@ use crate::ring::Ring;
 pub(super) const WINDOW: u64 = 256;
 
 /// How an operation of the past ended, for those that ask, as many as this.
-const REMEMBERED: usize = 32;
+const MAX_ENDED: usize = 32;
 
 /// Who is to be in a group.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl Group {
 }
 
 /// Actions that are owed for each operation.
-const OWED: usize = 3;
+const MAX_OWED: usize = 3;
 
 /// The groups of some endpoints, and their operations; see the [module](super).
 #[derive(Debug)]
@@ -209,7 +209,7 @@ impl<B: Buffer> Collectives<B> {
             return Err(Errno::EINVAL);
         }
         self.check_window(group_id)?;
-        self.make_room(OWED)?;
+        self.make_room(MAX_OWED)?;
         // All operations can go on at once.
         let turns = self.run.len().saturating_add(self.ops.len());
         self.run.reserve(turns.saturating_add(1), NIL)?;
@@ -414,7 +414,7 @@ impl<B: Buffer> Collectives<B> {
     /// # Errors
     /// [`Errno::ENOMEM`].
     pub(super) fn make_room(&mut self, more: usize) -> Result<()> {
-        let owed = self.ops.len().saturating_mul(OWED);
+        let owed = self.ops.len().saturating_mul(MAX_OWED);
         let owed = owed.saturating_add(self.early.len());
         let noted = self.actions.len().saturating_add(owed);
         let nothing = Action::Free { slot: NIL };
@@ -511,7 +511,7 @@ impl<B: Buffer> Collectives<B> {
         };
         let (ep, name) = (group.ep, group.id);
         if let Some(error) = op.error {
-            while group.failed.len() >= REMEMBERED {
+            while group.failed.len() >= MAX_ENDED {
                 group.failed.pop();
             }
             let reason = Gone::of(error);

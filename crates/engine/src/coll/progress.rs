@@ -11,7 +11,7 @@ use crate::pool::NIL;
 
 /// Messages about operations this far ahead, and no farther, can be of a peer that keeps to the
 /// window.
-const AHEAD: u32 = 4 * super::group::WINDOW as u32;
+const MAX_AHEAD: u32 = 4 * super::group::WINDOW as u32;
 
 /// How many steps ahead members are asked for data, and data is looked for.
 const AHEAD_STEPS: u32 = 16;
@@ -100,7 +100,7 @@ impl<B: Buffer> Collectives<B> {
         match message.kind {
             // The answer is known when the operation has been started.
             Kind::Ask => Arrival::Discard,
-            _ if ahead > AHEAD || message.len > EAGER => Arrival::Broken,
+            _ if ahead > MAX_AHEAD || message.len > EAGER => Arrival::Broken,
             _ => Arrival::Keep,
         }
     }

@@ -11,14 +11,14 @@ use super::operation::{Action, Receiving, Sending};
 use crate::Buffer;
 
 /// After how long without progress a member asks those it waits for; a round.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ROUND: Duration = Duration::from_secs(1);
 
 /// Rounds until the log hears of it.
-const LONG: u32 = 5;
+const LOG_ROUNDS: u32 = 5;
 
 /// Rounds after which members that wait for each other, each to join another group, are taken to
 /// wait for ever.
-const CROSSED: u32 = 10;
+const DEADLOCK_ROUNDS: u32 = 10;
 
 /// Somebody who has been waited for long; see [`Action::Waits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl<B: Buffer> Collectives<B> {
                 continue;
             };
             let since = *op.since.get_or_insert(now);
-            if now.saturating_sub(since) >= PATIENCE {
+            if now.saturating_sub(since) >= ROUND {
                 op.since = Some(now);
                 op.rounds = op.rounds.saturating_add(1);
                 self.ask(id);
@@ -60,7 +60,7 @@ impl<B: Buffer> Collectives<B> {
                 continue;
             };
             let since = *group.since.get_or_insert(now);
-            if now.saturating_sub(since) >= PATIENCE {
+            if now.saturating_sub(since) >= ROUND {
                 group.since = Some(now);
                 self.look_after(id);
             }
@@ -73,7 +73,7 @@ impl<B: Buffer> Collectives<B> {
         let Some(op) = self.ops.get_mut(id) else {
             return;
         };
-        if op.rounds < LONG || op.told {
+        if op.rounds < LOG_ROUNDS || op.told {
             return;
         }
         let Some(step) = op.step else { return };
@@ -89,7 +89,7 @@ impl<B: Buffer> Collectives<B> {
         if let Some(member) = group.member(part.peer) {
             let waits = Waits {
                 operation,
-                long: PATIENCE.saturating_mul(LONG),
+                long: ROUND.saturating_mul(LOG_ROUNDS),
                 members: group.n(),
                 rank: part.peer,
                 member,
@@ -113,10 +113,10 @@ impl<B: Buffer> Collectives<B> {
         let circling = group.circling();
         let crossed = group.next_round();
         self.probe(id);
-        if rounds == LONG {
+        if rounds == LOG_ROUNDS {
             self.tell_of_join(id, circling);
         }
-        if crossed >= CROSSED {
+        if crossed >= DEADLOCK_ROUNDS {
             self.end_circle(id);
         }
     }
@@ -139,7 +139,7 @@ impl<B: Buffer> Collectives<B> {
         let others = group.awaited().count().saturating_sub(1);
         let waits = Waits {
             operation: None,
-            long: PATIENCE.saturating_mul(LONG),
+            long: ROUND.saturating_mul(LOG_ROUNDS),
             members: group.n(),
             rank,
             member,

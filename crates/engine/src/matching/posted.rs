@@ -2,16 +2,16 @@
 
 use ripstop_types::FiAddr;
 
-use super::{FEW, LONG, Recv, Want};
+use super::{LONG_WALK, MAX_LIST_ITEMS, Recv, Want};
 use crate::Buffer;
 use crate::pool::{List, Pool};
 use crate::table::{Table, mix};
 
 /// Most classes of receives that are told apart.
-const CLASSES: usize = 8;
+const MAX_CLASSES: usize = 8;
 
 /// The hash of receives of any other class.
-const OTHER: u32 = 0;
+const OTHER_CLASS: u32 = 0;
 
 /// What receives look at in a message: those of one class that accept a message have one hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) struct Posted {
     /// Empty unless the table is.
     list: List,
     table: Table,
-    classes: [Option<Class>; CLASSES],
+    classes: [Option<Class>; MAX_CLASSES],
     /// Some in the table are of another class.
     others: bool,
     /// How many receives long walks have passed.
@@ -57,7 +57,7 @@ impl Posted {
         Self {
             list: List::new(),
             table: Table::new(),
-            classes: [None; CLASSES],
+            classes: [None; MAX_CLASSES],
             others: false,
             walked: 0,
         }
@@ -118,7 +118,7 @@ impl Posted {
         {
             self.remove(recvs, id);
         }
-        if steps > LONG {
+        if steps > LONG_WALK {
             self.walked = self.walked.saturating_add(steps);
             if self.walked >= recvs.len() {
                 self.index(recvs);
@@ -141,7 +141,7 @@ impl Posted {
         let first = |hash| self.table.with_hash(hash).find(fits);
         let classes = self.classes.iter().flatten();
         let known = classes.map(|class| first(class.hash(tag.unwrap_or_default(), src)));
-        let other = self.others.then(|| first(OTHER));
+        let other = self.others.then(|| first(OTHER_CLASS));
         known
             .chain(other)
             .flatten()
@@ -154,7 +154,7 @@ impl Posted {
             return self.list.take(recvs, |other, _| other == id).is_some();
         }
         let there = self.table.remove(id);
-        if self.table.len() <= FEW {
+        if self.table.len() <= MAX_LIST_ITEMS {
             self.flatten(recvs);
         }
         there
@@ -225,7 +225,7 @@ impl Posted {
 
     fn forget_table(&mut self) {
         self.table = Table::new();
-        self.classes = [None; CLASSES];
+        self.classes = [None; MAX_CLASSES];
         self.others = false;
     }
 
@@ -247,7 +247,7 @@ impl Posted {
             }
             None => {
                 self.others = true;
-                OTHER
+                OTHER_CLASS
             }
         };
         self.table.insert(id, hash).is_ok()

@@ -4,16 +4,16 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Context, FiAddr};
 
-use super::{Envelope, FEW, LONG, Unexpected, Want};
+use super::{Envelope, LONG_WALK, MAX_LIST_ITEMS, Unexpected, Want};
 use crate::pool::{List, Pool};
 use crate::ring::try_push;
 use crate::table::{Table, mix};
 
 /// Most tables: as many kinds of receives take turns before one is made anew.
-const TABLES: usize = 4;
+const MAX_TABLES: usize = 4;
 
 /// The hash of messages that no receive of a kind accepts.
-const STRAY: u32 = 0;
+const UNMATCHED: u32 = 0;
 
 /// What a receive looks at in a message: those that it accepts have one hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Kind {
         match (self.ignore, tag) {
             (Some(ignore), Some(tag)) => mix(tag & !ignore, src),
             (None, None) => mix(0, src),
-            _ => STRAY,
+            _ => UNMATCHED,
         }
     }
 
@@ -155,7 +155,7 @@ impl Waiting {
             there = keyed.table.remove(id);
         }
         self.count = self.count.wrapping_sub(usize::from(there));
-        if self.count <= FEW {
+        if self.count <= MAX_LIST_ITEMS {
             self.flatten(pool);
         } else if self.tables.is_empty() {
             // Any table can take a message out at once.
@@ -234,7 +234,7 @@ impl Waiting {
 
     /// Takes note of how far somebody had to walk who looked for a message of this kind.
     fn note(&mut self, pool: &mut Pool<Unexpected>, steps: usize, kind: Kind) {
-        if steps > LONG {
+        if steps > LONG_WALK {
             self.walked = self.walked.saturating_add(steps);
             if self.walked >= self.count {
                 self.index(pool, kind);
@@ -259,7 +259,7 @@ impl Waiting {
             table,
             used: self.lookups,
         };
-        if self.tables.len() >= TABLES {
+        if self.tables.len() >= MAX_TABLES {
             let oldest = self.tables.iter_mut().min_by_key(|keyed| keyed.used);
             if let Some(oldest) = oldest {
                 *oldest = keyed;

@@ -406,10 +406,10 @@ pub(super) struct Table<T> {
 
 impl<T> Table<T> {
     /// How many indices of one byte there are.
-    const NARROW: u32 = 255;
+    const ONE_BYTE_INDICES: u32 = 255;
 
     /// How many there are in all.
-    const WIDE: u32 = 255 * 256;
+    const INDICES: u32 = 255 * 256;
 
     pub(super) const fn new() -> Self {
         Self {
@@ -428,7 +428,11 @@ impl<T> Table<T> {
     }
 
     const fn most(wide: bool) -> u32 {
-        if wide { Self::WIDE } else { Self::NARROW }
+        if wide {
+            Self::INDICES
+        } else {
+            Self::ONE_BYTE_INDICES
+        }
     }
 
     /// Whether another entry finds an index, of two bytes if they are `wide`.

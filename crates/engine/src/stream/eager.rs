@@ -17,15 +17,15 @@ use super::conn::Conn;
 use super::engine::{Engine, Limits};
 use crate::Buffer;
 
-/// Messages of up to `1 << SHORT` bytes are never held back: as long as the longest injected
+/// Messages of up to `1 << ALWAYS_EAGER_BITS` bytes are never held back: as long as the longest injected
 /// messages of C libfabric's shm, which programs rely on being able to send without a receive.
-const SHORT: u8 = 12;
+const ALWAYS_EAGER_BITS: u8 = 12;
 
 /// Of what may be kept for a connection, in parts of 64: from more than this on, its peer is told to
 /// hold messages back; a sender holds them back while it has as much to write.
-const MUCH: u64 = 16;
+const HOLD_BACK_PARTS: u64 = 16;
 /// The peer need not hold messages back any more.
-const LITTLE: u64 = 4;
+const RESUME_PARTS: u64 = 4;
 
 const fn parts(bytes: u64, parts: u64) -> u64 {
     (bytes / 64).saturating_mul(parts)
@@ -35,12 +35,13 @@ impl<B: Buffer> Conn<B> {
     /// Whether a tagged message of `len` bytes waits for its receive at this side.
     #[inline]
     pub(super) fn is_held_back(&self, len: u64, limits: &Limits) -> bool {
-        let long = len > self.rendezvous || len > 1 << SHORT && self.has_much_to_write(limits);
+        let long =
+            len > self.rendezvous || len > 1 << ALWAYS_EAGER_BITS && self.has_much_to_write(limits);
         long && self.has_index()
     }
 
     fn has_much_to_write(&self, limits: &Limits) -> bool {
-        self.unsent() > parts(limits.kept_bytes, MUCH)
+        self.unsent() > parts(limits.kept_bytes, HOLD_BACK_PARTS)
             && self.extensions.contains(Extensions::EAGER_LIMIT)
     }
 }
@@ -52,11 +53,11 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let much = conn.kept > parts(self.limits.kept_bytes, MUCH)
-            || self.kept > parts(self.limits.kept_total, MUCH);
+        let much = conn.kept > parts(self.limits.kept_bytes, HOLD_BACK_PARTS)
+            || self.kept > parts(self.limits.kept_total, HOLD_BACK_PARTS);
         if much && !conn.limits_peer && conn.extensions.contains(Extensions::EAGER_LIMIT) {
             conn.limits_peer = true;
-            self.send_control(conn_id, &Header::with_eager_limit(SHORT));
+            self.send_control(conn_id, &Header::with_eager_limit(ALWAYS_EAGER_BITS));
         }
     }
 
@@ -66,7 +67,7 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        if conn.limits_peer && conn.kept <= parts(self.limits.kept_bytes, LITTLE) {
+        if conn.limits_peer && conn.kept <= parts(self.limits.kept_bytes, RESUME_PARTS) {
             conn.limits_peer = false;
             self.send_control(conn_id, &Header::with_eager_limit(0));
         }

@@ -18,17 +18,17 @@ use ripstop_types::{AtomicOp, Collective, Datatype};
 use block::Blocks;
 
 /// From how many bytes on an operation is divided instead of moved whole.
-const LARGE: u64 = 64 * 1024;
+const DIVIDED_BYTES: u64 = 64 * 1024;
 
 /// From how many bytes on a reduction to all is divided among a power of two of members, and from
 /// how many it goes around a ring all the same: the ring needs no memory of its own, and each
 /// member speaks with its neighbours only.
-const HALVING: u64 = 32 * 1024;
-const VERY_LARGE: u64 = 64 * 1024 * 1024;
+const HALVING_BYTES: u64 = 32 * 1024;
+const RING_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Up to how many bytes a member's block of a gather or scatter takes part in a tree, where it
 /// is moved several times.
-const TREE_BLOCK: u64 = 8 * 1024;
+const MAX_TREE_BLOCK: u64 = 8 * 1024;
 
 /// Which memory of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,24 +253,27 @@ impl Plan {
         let divisible = commutes && block >= self.size.saturating_mul(n as u64);
         match self.coll {
             Collective::Barrier => Algorithm::Dissemination,
-            Collective::Broadcast if n > 2 && block >= LARGE => Algorithm::ScatterRing,
+            Collective::Broadcast if n > 2 && block >= DIVIDED_BYTES => Algorithm::ScatterRing,
             Collective::Broadcast => Algorithm::Tree,
             Collective::Alltoall => Algorithm::Pairwise,
             Collective::Allreduce
-                if divisible && n.is_power_of_two() && block >= HALVING && block < VERY_LARGE =>
+                if divisible
+                    && n.is_power_of_two()
+                    && block >= HALVING_BYTES
+                    && block < RING_BYTES =>
             {
                 Algorithm::Halving
             }
-            Collective::Allreduce if divisible && block >= LARGE => Algorithm::Ring,
+            Collective::Allreduce if divisible && block >= DIVIDED_BYTES => Algorithm::Ring,
             Collective::Allreduce => Algorithm::Doubling,
-            Collective::Allgather if all >= LARGE => Algorithm::Ring,
+            Collective::Allgather if all >= DIVIDED_BYTES => Algorithm::Ring,
             Collective::Allgather if n.is_power_of_two() => Algorithm::Doubling,
             Collective::Allgather => Algorithm::Bruck,
-            Collective::ReduceScatter if commutes && all >= LARGE => Algorithm::Ring,
+            Collective::ReduceScatter if commutes && all >= DIVIDED_BYTES => Algorithm::Ring,
             Collective::ReduceScatter => Algorithm::Doubling,
-            Collective::Reduce if divisible && n > 2 && block >= LARGE => Algorithm::Ring,
+            Collective::Reduce if divisible && n > 2 && block >= DIVIDED_BYTES => Algorithm::Ring,
             Collective::Reduce => Algorithm::Tree,
-            Collective::Scatter | Collective::Gather if block <= TREE_BLOCK => Algorithm::Tree,
+            Collective::Scatter | Collective::Gather if block <= MAX_TREE_BLOCK => Algorithm::Tree,
             Collective::Scatter | Collective::Gather => Algorithm::Direct,
         }
     }

@@ -1,8 +1,8 @@
-//! Regions of peers that this side has mapped, and reaches past the stream.
+//! Direct access: reads, writes and atomics in regions of a peer that this side has mapped.
 //!
-//! An operation takes this way only where nothing that was posted before on its connection is on
-//! its way still, so it keeps its place in the order: the link sees to what is in the stream, and
-//! the engine to the rest. Whatever else is the matter, the stream is the way.
+//! An operation is carried out directly only if nothing that was posted before on its connection is
+//! still under way, so that it keeps its place in the order: the link checks what is in the stream,
+//! and the engine the rest. In every other case it goes by the stream.
 
 use ripstop_engine::Iov;
 use ripstop_engine::stream::{Atomic, Level, Rma, RmaKind};
@@ -13,16 +13,15 @@ use ripstop_types::{AtomicKind, FiAddr, Flags, RmaIov};
 use crate::state::State;
 use crate::transport::{Link as _, Transport};
 
-/// Longest operation that is carried out at once: others of the domain wait for it.
-pub(crate) const LONGEST: u64 = 64 << 20;
+/// The longest direct access in bytes: other operations of the domain wait for it.
+pub(crate) const MAX_DIRECT_BYTES: u64 = 64 << 20;
 
-/// The longest atomic in bytes that is.
-const OPERANDS: usize = 256;
+/// The longest direct atomic in bytes.
+const MAX_DIRECT_ATOMIC: usize = 256;
 
-/// So many bytes are read and written past the stream until progress is made, or so many small
-/// operations.
-pub(crate) const BYTES: u32 = 1 << 20;
-const COUNT: u32 = 32;
+/// Bytes of direct accesses between two calls of progress, or so many small operations.
+pub(crate) const DIRECT_BYTES_BUDGET: u32 = 1 << 20;
+const DIRECT_OPS_BUDGET: u32 = 32;
 
 impl<T: Transport> State<T> {
     /// The connection to a peer, if it [is mapped](Self::is_mapped).
@@ -41,9 +40,9 @@ impl<T: Transport> State<T> {
             && self.engine.is_settled(id)
     }
 
-    /// Does something in a region of a connection that [is mapped](Self::is_mapped).
+    /// Calls `act` on the window of a place, over a connection that [is mapped](Self::is_mapped).
     #[inline]
-    fn reach<R>(
+    fn access<R>(
         &mut self,
         id: u32,
         place: &RmaIov,
@@ -58,7 +57,7 @@ impl<T: Transport> State<T> {
     #[inline]
     pub(crate) fn put_mapped(&mut self, id: u32, buf: UserBuf, to: &RmaIov) -> bool {
         let put = |window: &Window, at| window.put(at, buf).ok();
-        self.is_mapped(id) && self.reach(id, to, put).is_some()
+        self.is_mapped(id) && self.access(id, to, put).is_some()
     }
 
     /// Carries out a read or write in a region that is mapped; `false` says that nothing was done.
@@ -72,10 +71,10 @@ impl<T: Transport> State<T> {
         };
         let segments = rma.iov.segments();
         let done = match rma.kind {
-            RmaKind::Write => self.reach(id, &place, |window, at| {
+            RmaKind::Write => self.access(id, &place, |window, at| {
                 each(segments, at, |at, buf| window.put(at, buf).ok())
             }),
-            RmaKind::Read => self.reach(id, &place, |window, at| {
+            RmaKind::Read => self.access(id, &place, |window, at| {
                 each(segments, at, |at, buf| window.take(at, buf).ok())
             }),
             RmaKind::Atomic => None,
@@ -90,7 +89,7 @@ impl<T: Transport> State<T> {
         let completion = rma.completion.then_some(rma.context);
         self.engine
             .done_directly(id, Flags::RMA.union(what), completion, place.len);
-        self.have_reached(place.len);
+        self.note_direct_access(place.len);
         true
     }
 
@@ -108,21 +107,21 @@ impl<T: Transport> State<T> {
         };
         let plain = atomic.data.is_none() && atomic.level != Level::Committed && !atomic.work;
         let len = place.len as usize;
-        if !plain || len > OPERANDS || !atomic.is_sound() {
+        if !plain || len > MAX_DIRECT_ATOMIC || !atomic.is_sound() {
             return false;
         }
         let Some(id) = self.mapped_route(ep, peer) else {
             return false;
         };
-        let (mut operand, mut compare) = ([0; OPERANDS], [0; OPERANDS]);
-        let mut result = [0; OPERANDS];
+        let (mut operand, mut compare) = ([0; MAX_DIRECT_ATOMIC], [0; MAX_DIRECT_ATOMIC]);
+        let mut result = [0; MAX_DIRECT_ATOMIC];
         let (given, compared) = (
             gather(&atomic.operand, &mut operand),
             gather(&atomic.compare, &mut compare),
         );
         let fetches = atomic.kind != AtomicKind::Plain;
         let fetched = result.get_mut(..len).filter(|_| fetches);
-        let done = self.reach(id, &place, |window, at| {
+        let done = self.access(id, &place, |window, at| {
             if !window.is_atomic(atomic.datatype, at) {
                 return None;
             }
@@ -144,46 +143,50 @@ impl<T: Transport> State<T> {
         let completion = atomic.completion.then_some(atomic.context);
         self.engine
             .done_directly(id, Flags::ATOMIC.union(what), completion, place.len);
-        self.have_reached(place.len);
+        self.note_direct_access(place.len);
         true
     }
 
-    /// After so many bytes of an operation that was carried out and reported.
+    /// A direct access of `len` bytes was carried out and reported: makes progress if the budget of
+    /// such accesses is spent.
     #[inline]
-    pub(crate) fn have_reached(&mut self, len: u64) {
+    pub(crate) fn note_direct_access(&mut self, len: u64) {
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }
-        let cost = u32::try_from(len).unwrap_or(u32::MAX).max(BYTES / COUNT);
-        match self.reached.checked_sub(cost) {
-            Some(left) => self.reached = left,
-            None => self.look_around(),
+        let cost = u32::try_from(len)
+            .unwrap_or(u32::MAX)
+            .max(DIRECT_BYTES_BUDGET / DIRECT_OPS_BUDGET);
+        match self.direct_budget.checked_sub(cost) {
+            Some(left) => self.direct_budget = left,
+            None => self.progress_after_direct(),
         }
     }
 
-    /// Makes progress after many operations that needed none. A program that posts one and finds
-    /// it in its queue, which is then read without progress, would never make any.
+    /// Makes progress after many direct accesses, which need none. A program that always finds the
+    /// completion of its last one in its queue, which is then read without progress, would never
+    /// make any.
     #[cold]
     #[inline(never)]
-    fn look_around(&mut self) {
-        self.reached = BYTES;
+    fn progress_after_direct(&mut self) {
+        self.direct_budget = DIRECT_BYTES_BUDGET;
         if !self.works.busy {
             self.progress();
         }
     }
 }
 
-/// What a read or write reaches, if it may be carried out past the stream.
+/// The place of a read or write that may be carried out directly.
 pub(crate) fn sole_place(rma: &Rma<UserBuf>) -> Option<RmaIov> {
     let &[place] = rma.remote.as_slice() else {
         return None;
     };
     let plain = rma.data.is_none() && rma.level != Level::Committed && !rma.work;
-    let fits = place.len <= LONGEST && rma.iov.len() == place.len;
+    let fits = place.len <= MAX_DIRECT_BYTES && rma.iov.len() == place.len;
     (plain && fits).then_some(place)
 }
 
-/// Does something with each buffer and its place, one behind the other from `at` on.
+/// Calls `act` with each buffer and its place, one behind the other from `at` on.
 fn each(
     segments: &[UserBuf],
     mut at: usize,
@@ -197,7 +200,7 @@ fn each(
 }
 
 /// Copies operands, which have room; returns them.
-fn gather<'a>(iov: &Iov<UserBuf>, room: &'a mut [u8; OPERANDS]) -> &'a [u8] {
+fn gather<'a>(iov: &Iov<UserBuf>, room: &'a mut [u8; MAX_DIRECT_ATOMIC]) -> &'a [u8] {
     let mut done = 0;
     for segment in iov.segments() {
         let rest = room.get_mut(done..).unwrap_or_default();
