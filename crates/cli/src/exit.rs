@@ -3,18 +3,12 @@
 use std::process::ExitCode;
 
 use ripstop_types::Errno;
+use thiserror::Error;
 
 /// An error that the tool has already told the user about, with the exit code it asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("exit code {0}")]
 pub struct Told(pub u8);
-
-impl std::fmt::Display for Told {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "exit code {}", self.0)
-    }
-}
-
-impl std::error::Error for Told {}
 
 impl From<Errno> for Told {
     /// The number of the error, as libfabric's own tools exit.

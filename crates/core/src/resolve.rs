@@ -1,9 +1,9 @@
 //! From a node and a service to a socket address, as `fi_getinfo(3)` takes them.
 
-use core::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use ripstop_types::{AddrFormat, Errno};
+use thiserror::Error;
 
 /// What to resolve.
 #[derive(Clone, Copy, Debug)]
@@ -21,34 +21,32 @@ pub struct Query<'a> {
 }
 
 /// Why there is no address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ResolveError {
     /// The format is not one of sockets.
+    #[error("leave node and service NULL, as addresses here are not of IP")]
     Format,
     /// `FI_NUMERICHOST` was given, and the node is not a number.
+    #[error("give node as a numeric address, or clear FI_NUMERICHOST")]
     NotNumeric,
     /// The name service does not know node or service, or did not answer.
+    #[error("{}", remedy_of(*.0))]
     Unknown(Errno),
     /// The node is known, but has no address of the family.
+    #[error("ask for the other addr_format, or a node that has this one")]
     Family,
 }
 
-impl fmt::Display for ResolveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Format => "leave node and service NULL, as addresses here are not of IP",
-            Self::NotNumeric => "give node as a numeric address, or clear FI_NUMERICHOST",
-            Self::Unknown(Errno::EAGAIN) => "try again, as the name service did not answer",
-            Self::Unknown(_) => {
-                "give node as a name that resolves or a numeric address, \
-                 and service as a port number or a name in /etc/services"
-            }
-            Self::Family => "ask for the other addr_format, or a node that has this one",
-        })
+/// What a caller can do about a name service that gave no address.
+const fn remedy_of(errno: Errno) -> &'static str {
+    match errno {
+        Errno::EAGAIN => "try again, as the name service did not answer",
+        _ => {
+            "give node as a name that resolves or a numeric address, \
+             and service as a port number or a name in /etc/services"
+        }
     }
 }
-
-impl core::error::Error for ResolveError {}
 
 /// Resolves a query, which has a node, a service or both. May ask name servers, and so
 /// block, unless it is numeric. Where both families will do and no node is given, it is IPv4.

@@ -2,7 +2,6 @@
 //! The memory behind addresses of this process, where the program has a descriptor of it.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
@@ -13,6 +12,7 @@ use rustix::fs::{self, Mode, OFlags, SealFlags, Stat};
 use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl, opcode};
 use rustix::process::{DumpableBehavior, dumpable_behavior};
+use thiserror::Error;
 
 use crate::shareable::Shareable;
 
@@ -40,37 +40,28 @@ pub struct Backings {
 }
 
 /// Why memory is not for peers to map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unfit {
     /// It is no memory that `memfd_create(2)` made, or not in one mapping that is shared and may be
     /// written. Most memory is not.
+    #[error("it is no memory from memfd_create, mapped shared and for writes")]
     NoMemfd,
     /// Whoever has a descriptor may make it shorter.
+    #[error("it is not sealed against shrinking (F_SEAL_SHRINK)")]
     MayShrink,
     /// There are no more mappings for writes.
+    #[error("it is sealed against writes")]
     ReadOnly,
     /// Its pages are of another size than usual, or it has not so many bytes.
+    #[error("its pages are not of the usual size, or it is too short")]
     Pages,
     /// The process has told the kernel that no other may look into it (`PR_SET_DUMPABLE`).
+    #[error("the process is hidden from others (PR_SET_DUMPABLE)")]
     Hidden,
     /// There is no descriptor of it, or none can be had.
+    #[error("there is no descriptor of it")]
     NoDescriptor,
 }
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoMemfd => "it is no memory from memfd_create, mapped shared and for writes",
-            Self::MayShrink => "it is not sealed against shrinking (F_SEAL_SHRINK)",
-            Self::ReadOnly => "it is sealed against writes",
-            Self::Pages => "its pages are not of the usual size, or it is too short",
-            Self::Hidden => "the process is hidden from others (PR_SET_DUMPABLE)",
-            Self::NoDescriptor => "there is no descriptor of it",
-        })
-    }
-}
-
-impl std::error::Error for Unfit {}
 
 /// Which file a mapping is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 #![allow(unsafe_code)]
 //! Other processes, and their memory as far as it can be read and written.
 
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ripstop_types::{Errno, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use thiserror::Error;
 
 use crate::errno::{errno, last_errno, retry};
 use crate::iovec::{IoVec, IoVecMut};
@@ -47,16 +47,20 @@ impl Remote {
 }
 
 /// Why the memory of a process could not be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AttachError {
     /// This machine does not let this process reach the other's memory, or nobody any
     /// (`EPERM`, `ENOSYS`, `EACCES`): it will not later either.
+    #[error("the memory of that process may not be reached from here")]
     NotAllowed,
     /// The process has ended.
+    #[error("the process has ended")]
     Gone,
     /// There is no memory at one of the addresses, or not for this.
+    #[error("no memory at the address")]
     Fault,
     /// Something else.
+    #[error("the memory of that process cannot be reached: {}", .0.text())]
     Failed(Errno),
 }
 
@@ -70,25 +74,6 @@ impl AttachError {
         }
     }
 }
-
-impl fmt::Display for AttachError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAllowed => {
-                f.write_str("the memory of that process may not be reached from here")
-            }
-            Self::Gone => f.write_str("the process has ended"),
-            Self::Fault => f.write_str("no memory at the address"),
-            Self::Failed(error) => write!(
-                f,
-                "the memory of that process cannot be reached: {}",
-                error.text()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for AttachError {}
 
 impl Process {
     /// The process of a number.

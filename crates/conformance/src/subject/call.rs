@@ -1,14 +1,13 @@
-use std::fmt;
-
 use ripstop_types::Errno;
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A call that did not succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The implementation refused it.
+    #[error("{call} said {}", .errno.name())]
     Call {
         /// The call as the man pages name it, for instance `fi_tsend`.
         call: &'static str,
@@ -16,6 +15,7 @@ pub enum Error {
         errno: Errno,
     },
     /// This way into the implementation has no such call, or cannot say what was asked.
+    #[error("this interface cannot {0}")]
     Missing(&'static str),
 }
 
@@ -35,14 +35,3 @@ impl Error {
         self.errno() == Some(errno)
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Call { call, errno } => write!(f, "{call} said {}", errno.name()),
-            Self::Missing(what) => write!(f, "this interface cannot {what}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}

@@ -1,6 +1,5 @@
-use core::fmt;
-
 use ripstop_types::tclass;
+use thiserror::Error;
 
 use crate::attr::SHARED_CONTEXT;
 use crate::names::CNames;
@@ -40,7 +39,8 @@ impl Group {
 }
 
 /// Why an offer does not meet the hints. `Display` is one line that says what to change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}{attribute}: asked {asked}, offered {offered}; {remedy}", .group.prefix())]
 pub struct Mismatch {
     /// Where the attribute is.
     pub group: Group,
@@ -53,25 +53,6 @@ pub struct Mismatch {
     /// What to change in the hints for this offer to match.
     pub remedy: String,
 }
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            group,
-            attribute,
-            asked,
-            offered,
-            remedy,
-        } = self;
-        let prefix = group.prefix();
-        write!(
-            f,
-            "{prefix}{attribute}: asked {asked}, offered {offered}; {remedy}"
-        )
-    }
-}
-
-impl core::error::Error for Mismatch {}
 
 /// Compares the attributes of one group and collects what does not fit.
 pub(super) struct Checks<'a> {

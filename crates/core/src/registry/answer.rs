@@ -1,49 +1,29 @@
 use core::fmt;
 
 use ripstop_types::{Errno, Version};
+use thiserror::Error;
 
 use crate::hints::{Group, Mismatch};
 use crate::info::Info;
 
 /// Why a provider does not offer something.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// An attribute of an offer does not meet the hints.
-    Mismatch(Mismatch),
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
     /// `FI_PROVIDER` keeps it out.
+    #[error("the variable FI_PROVIDER excludes it; unset it or add this provider")]
     Filtered,
     /// The hints name these providers, and not this one.
+    #[error("hints->fabric_attr->prov_name is {0}; name this provider, or leave it NULL")]
     NotAsked(String),
     /// It implements the interface only up to this version.
+    #[error("it implements version {0} of the interface; ask fi_getinfo for that one")]
     TooOld(Version),
     /// It failed, or cannot work on this machine, for a reason of its own.
+    #[error("{0}: {1}")]
     Failed(Errno, String),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Mismatch(why) => why.fmt(f),
-            Self::Filtered => {
-                f.write_str("the variable FI_PROVIDER excludes it; unset it or add this provider")
-            }
-            Self::NotAsked(asked) => write!(
-                f,
-                "hints->fabric_attr->prov_name is {asked}; name this provider, or leave it NULL"
-            ),
-            Self::TooOld(version) => write!(
-                f,
-                "it implements version {version} of the interface; ask fi_getinfo for that one"
-            ),
-            Self::Failed(errno, detail) => write!(f, "{errno}: {detail}"),
-        }
-    }
-}
-
-impl From<Mismatch> for Refusal {
-    fn from(why: Mismatch) -> Self {
-        Self::Mismatch(why)
-    }
 }
 
 /// What a provider says to a request: what it offers, and why not more.
