@@ -13,6 +13,14 @@
 //! - [`functions`] holds the types of the exported functions.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 #![allow(non_camel_case_types, non_upper_case_globals)]
 #![allow(clippy::type_complexity)] // the shapes are C's
 

@@ -28,9 +28,21 @@
 //! Nothing here allocates.
 #![no_std]
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 extern crate alloc;
 
+#[expect(
+    clippy::disallowed_types,
+    reason = "operands may be floats; a kernel does not call these"
+)]
 pub mod atomic;
 mod buffer;
 mod copy;

@@ -5,6 +5,14 @@
 //! the C ABI unchanged. Nothing here allocates, does I/O or depends on `std`.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 mod addr;
 mod atomic;

@@ -8,6 +8,14 @@
 //! `docs/wire.md` describes the protocols in prose.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,

@@ -2,12 +2,20 @@
 
 use std::fs;
 
+use crate::check::growth;
 use crate::check::source::SourceFile;
 use crate::check::{Finding, find};
 use crate::workspace::{Package, Workspace};
 
 /// Crates that a kernel builds: no standard library.
-pub(super) const NO_STD: [&str; 5] = ["types", "wire", "abi", "engine", "mem"];
+const NO_STD: [&str; 5] = ["types", "wire", "abi", "engine", "mem"];
+
+/// What those crates must refuse outside their tests; `clippy.toml` lists what these lints find.
+const NO_STD_LINTS: [&str; 3] = [
+    "clippy::disallowed_macros",
+    "clippy::disallowed_methods",
+    "clippy::disallowed_types",
+];
 
 /// Crates that read what a peer sent.
 const HOSTILE_INPUT: [&str; 2] = ["wire", "engine"];
@@ -74,6 +82,18 @@ fn check_root(room: &str, root: &SourceFile, findings: &mut Vec<Finding>) {
             );
         }
     }
+    if NO_STD.contains(&room) && room != growth::BY_TOKENS {
+        for lint in NO_STD_LINTS {
+            if !root.sets_lint(&["deny", "forbid"], lint) {
+                report(
+                    "lints",
+                    format!(
+                        "a kernel builds `{room}`: add `#![cfg_attr(not(test), deny({lint}))]`"
+                    ),
+                );
+            }
+        }
+    }
     if HOSTILE_INPUT.contains(&room) {
         for lint in HOSTILE_LINTS {
             if !root.sets_lint(&["deny", "forbid"], lint) {
@@ -101,14 +121,29 @@ mod tests {
 
     #[test]
     fn hostile_input_needs_every_lint() {
-        assert_eq!(findings("wire", "#![no_std]"), HOSTILE_LINTS.len());
+        assert_eq!(findings("engine", "#![no_std]"), HOSTILE_LINTS.len());
         let all = format!("#![no_std]\n#![deny({})]", HOSTILE_LINTS.join(", "));
-        assert_eq!(findings("wire", &all), 0);
+        assert_eq!(findings("engine", &all), 0);
     }
 
     #[test]
     fn kernel_floors_are_no_std() {
-        assert_eq!(findings("types", "pub struct A;"), 1);
+        let denied = format!("#![cfg_attr(not(test), deny({}))]", NO_STD_LINTS.join(", "));
+        assert_eq!(findings("types", &denied), 1);
         assert_eq!(findings("core", "pub struct A;"), 0);
+    }
+
+    #[test]
+    fn kernel_floors_ask_for_the_lists_of_clippy() {
+        assert_eq!(findings("mem", "#![no_std]"), NO_STD_LINTS.len());
+        let denied = format!(
+            "#![no_std]\n#![cfg_attr(not(test), deny({}))]",
+            NO_STD_LINTS.join(", ")
+        );
+        assert_eq!(findings("mem", &denied), 0);
+        assert_eq!(
+            findings("mem", &denied.replace("deny", "allow")),
+            NO_STD_LINTS.len()
+        );
     }
 }

@@ -16,9 +16,6 @@ const LEAST_CODE: usize = 30;
 /// Words that mark work left undone.
 const UNFINISHED: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
 
-/// Macros that stand for code not written.
-const STUBS: [&str; 2] = ["todo", "unimplemented"];
-
 /// Files that people write besides Rust, by ending.
 const SCRIPTS: [&str; 7] = ["c", "h", "map", "py", "sh", "toml", "yml"];
 
@@ -30,7 +27,6 @@ pub(super) fn check(
 ) -> anyhow::Result<()> {
     for source in sources {
         check_length(source, findings);
-        check_stubs(source, findings);
     }
     for package in &ws.packages {
         let in_package = sources
@@ -63,20 +59,6 @@ fn check_length(source: &SourceFile, findings: &mut Vec<Finding>) {
             rule: "length",
             advice,
         });
-    }
-}
-
-fn check_stubs(source: &SourceFile, findings: &mut Vec<Finding>) {
-    for (index, token) in source.tokens.iter().enumerate() {
-        if STUBS.iter().any(|stub| source.matches(index, &[stub, "!"])) {
-            let advice = format!("`{}!` in the tree: finish it or take it out", token.text);
-            findings.push(Finding {
-                file: source.file.clone(),
-                line: token.line,
-                rule: "unfinished",
-                advice,
-            });
-        }
     }
 }
 
