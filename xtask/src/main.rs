@@ -23,8 +23,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Hold the rules of the house: floors, unsafe allow-list, lints, allocation, file sizes.
-    Check,
+    /// Hold the rules of the house: floors, unsafe allow-list, lints, allocation, sizes.
+    Check(check::Options),
     /// Make target/dist, an install prefix with libfabric.so.1, and check its symbols.
     Dist,
     /// Run every test there is; the last line is `N passed, N failed, N skipped`.
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 /// Runs one command; `false` means that it ran and found something wrong.
 fn run(command: Command, ws: &Workspace) -> anyhow::Result<bool> {
     match command {
-        Command::Check => check::run(ws),
+        Command::Check(options) => check::run(ws, &options),
         Command::Dist => dist::run(ws),
         Command::Test(options) => test::run(ws, &options),
         Command::Fabtests(options) => fabtests::run(ws, &options),

@@ -1,8 +1,10 @@
 //! The rules of the house that no compiler holds. `docs/architecture.md` says why each exists.
 
 mod floors;
+mod functions;
 mod growth;
 mod lints;
+mod ratchet;
 mod source;
 mod text;
 mod unsafety;
@@ -10,8 +12,18 @@ mod unsafety;
 use std::fmt;
 use std::path::PathBuf;
 
+use clap::Args;
+
 use crate::workspace::Workspace;
 use source::SourceFile;
+
+/// What `cargo xtask check` can do besides.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Take what is no longer too large out of xtask/ratchet.toml.
+    #[arg(long)]
+    lower: bool,
+}
 
 /// One thing to mend.
 pub(crate) struct Finding {
@@ -38,7 +50,7 @@ impl fmt::Display for Finding {
 }
 
 /// Prints every finding; `true` when there is none.
-pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
+pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
     let sources = source::load_all(ws)?;
     let mut findings = Vec::new();
     floors::check(ws, &mut findings);
@@ -46,6 +58,7 @@ pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
     lints::check(ws, &sources, &mut findings)?;
     growth::check(&sources, &mut findings);
     text::check(ws, &sources, &mut findings)?;
+    ratchet::check(ws, &sources, options, &mut findings)?;
     findings.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     for finding in &findings {
         println!("{finding}");

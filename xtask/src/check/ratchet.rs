@@ -1,0 +1,219 @@
+//! What is too large and may only get smaller: `xtask/ratchet.toml` lists it as it was when the rule came.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::check::functions::{LONGEST, PARAMETERS, functions};
+use crate::check::source::SourceFile;
+use crate::check::{Finding, Options};
+use crate::workspace::Workspace;
+
+/// The lists, seen from the top of the tree.
+const FILE: &str = "xtask/ratchet.toml";
+
+/// The comment at their top.
+const HEADER: &str = "\
+# What is too large, and stays until somebody makes it smaller: `cargo xtask check` fails for what is too large and not listed
+# here. These lists only shrink: `cargo xtask check --lower` takes out what is no longer needed.
+# Who moves a file or renames a function that is listed changes its line.
+#
+# long_files: above 700 lines without tests. long_functions: above 80 lines. wide_functions: more than 6 parameters.
+";
+
+/// The length from which a file is listed, in lines without tests.
+const LONG_FILE: usize = 700;
+
+/// The lists of `xtask/ratchet.toml`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ratchet {
+    long_files: BTreeSet<String>,
+    long_functions: BTreeSet<String>,
+    wide_functions: BTreeSet<String>,
+}
+
+/// Something too large, and where it is.
+#[derive(Clone, Copy)]
+enum Excess {
+    File { lines: usize },
+    Length { line: usize, lines: usize },
+    Width { line: usize, parameters: usize },
+}
+
+/// Everything that is too large in the tree as it is.
+#[derive(Default)]
+struct Measured {
+    /// By the list's entry.
+    excesses: BTreeMap<String, Vec<Excess>>,
+}
+
+/// Reports what is too large and not listed, and takes what is no longer needed out of the lists, if asked.
+pub(super) fn check(
+    ws: &Workspace,
+    sources: &[SourceFile],
+    options: &Options,
+    findings: &mut Vec<Finding>,
+) -> anyhow::Result<()> {
+    let path = ws.root.join(FILE);
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;
+    let listed: Ratchet =
+        toml::from_str(&text).with_context(|| format!("{FILE} makes no sense"))?;
+    let measured = Measured::of(sources);
+    findings.extend(listed.exceeded(&measured));
+    let lowered = listed.lowered(&measured);
+    if lowered != listed && options.lower {
+        let text = format!("{HEADER}\n{}", toml::to_string_pretty(&lowered)?);
+        fs::write(&path, text).with_context(|| format!("cannot write {FILE}"))?;
+    } else if lowered != listed {
+        println!("{FILE} lists more than there is: `cargo xtask check --lower` takes it out");
+    }
+    Ok(())
+}
+
+impl Measured {
+    fn of(sources: &[SourceFile]) -> Self {
+        let mut measured = Self::default();
+        for source in sources {
+            let file = source.file.display().to_string();
+            let lines = source.lines_without_tests();
+            if lines > LONG_FILE {
+                measured.note(&file, Excess::File { lines });
+            }
+            for function in functions(source) {
+                let (line, lines, parameters) =
+                    (function.line, function.lines, function.parameters);
+                let entry = format!("{file}: {}", function.name);
+                if lines > LONGEST {
+                    measured.note(&entry, Excess::Length { line, lines });
+                }
+                if parameters > PARAMETERS {
+                    measured.note(&entry, Excess::Width { line, parameters });
+                }
+            }
+        }
+        measured
+    }
+
+    fn note(&mut self, entry: &str, excess: Excess) {
+        self.excesses
+            .entry(entry.to_owned())
+            .or_default()
+            .push(excess);
+    }
+}
+
+impl Ratchet {
+    /// The list that holds such an excess.
+    fn list(&mut self, excess: Excess) -> &mut BTreeSet<String> {
+        match excess {
+            Excess::File { .. } => &mut self.long_files,
+            Excess::Length { .. } => &mut self.long_functions,
+            Excess::Width { .. } => &mut self.wide_functions,
+        }
+    }
+
+    /// One finding for everything that is not listed.
+    fn exceeded(&self, measured: &Measured) -> Vec<Finding> {
+        let mut listed = self.clone();
+        let mut findings = Vec::new();
+        for (entry, excesses) in &measured.excesses {
+            for excess in excesses
+                .iter()
+                .filter(|excess| !listed.list(**excess).contains(entry))
+            {
+                findings.push(excess.finding(entry));
+            }
+        }
+        findings
+    }
+
+    /// The lists without what is no longer too large.
+    fn lowered(&self, measured: &Measured) -> Self {
+        let mut needed = Self::default();
+        for (entry, excesses) in &measured.excesses {
+            for excess in excesses {
+                needed.list(*excess).insert(entry.clone());
+            }
+        }
+        let both =
+            |a: &BTreeSet<String>, b: &BTreeSet<String>| a.intersection(b).cloned().collect();
+        Self {
+            long_files: both(&self.long_files, &needed.long_files),
+            long_functions: both(&self.long_functions, &needed.long_functions),
+            wide_functions: both(&self.wide_functions, &needed.wide_functions),
+        }
+    }
+}
+
+impl Excess {
+    fn finding(self, entry: &str) -> Finding {
+        let (file, name) = entry.split_once(": ").unwrap_or((entry, ""));
+        let (line, advice) = match self {
+            Self::File { lines } => (
+                LONG_FILE + 1,
+                format!(
+                    "{lines} lines without tests: ask what second thing moved in, and give it a file"
+                ),
+            ),
+            Self::Length { line, lines } => (
+                line,
+                format!(
+                    "`{name}` has {lines} lines: it does two things from {LONGEST} on, so name the second"
+                ),
+            ),
+            Self::Width { line, parameters } => (
+                line,
+                format!(
+                    "`{name}` takes {parameters} parameters, {PARAMETERS} at most: group what belongs together in a struct"
+                ),
+            ),
+        };
+        Finding {
+            file: Path::new(file).to_path_buf(),
+            line,
+            rule: "length",
+            advice,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(text: &str) -> Measured {
+        let source = SourceFile::parse("core", Path::new("a.rs"), text).expect("Rust");
+        Measured::of(&[source])
+    }
+
+    fn large() -> String {
+        format!(
+            "fn long(a: [u8; 2]) {{{}}}\nfn wide(a: A, b: A, c: A, d: A, e: A, f: A, g: A) {{}}\n",
+            "\n".repeat(700)
+        )
+    }
+
+    #[test]
+    fn what_is_too_large_and_not_listed_is_found() {
+        let findings = Ratchet::default().exceeded(&measured(&large()));
+        let rules: Vec<_> = findings.iter().map(|f| (f.rule, f.line)).collect();
+        assert_eq!(rules, [("length", 701), ("length", 1), ("length", 702)]);
+    }
+
+    #[test]
+    fn what_is_listed_may_stay() {
+        let listed = Ratchet {
+            long_files: BTreeSet::from(["a.rs".to_owned()]),
+            long_functions: BTreeSet::from(["a.rs: long".to_owned()]),
+            wide_functions: BTreeSet::from(["a.rs: wide".to_owned()]),
+        };
+        let now = measured(&large());
+        assert!(listed.exceeded(&now).is_empty());
+        assert_eq!(listed.lowered(&now), listed);
+        assert_eq!(listed.lowered(&Measured::default()), Ratchet::default());
+    }
+}
