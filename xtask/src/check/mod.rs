@@ -1,9 +1,11 @@
 //! The rules of the house that no compiler holds. `docs/architecture.md` says why each exists.
 
+mod circles;
 mod floors;
 mod functions;
 mod growth;
 mod lints;
+mod modules;
 mod ratchet;
 mod source;
 mod text;
@@ -20,6 +22,9 @@ use source::SourceFile;
 /// What `cargo xtask check` can do besides.
 #[derive(Args)]
 pub(crate) struct Options {
+    /// Name the modules of each crate's largest circle.
+    #[arg(long)]
+    circles: bool,
     /// Take what is no longer too large out of xtask/ratchet.toml.
     #[arg(long)]
     lower: bool,

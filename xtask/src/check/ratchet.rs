@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
+use crate::check::circles::{self, Circles};
 use crate::check::functions::{LONGEST, PARAMETERS, functions};
 use crate::check::source::SourceFile;
 use crate::check::{Finding, Options};
@@ -18,9 +19,10 @@ const FILE: &str = "xtask/ratchet.toml";
 /// The comment at their top.
 const HEADER: &str = "\
 # What is too large, and stays until somebody makes it smaller: `cargo xtask check` fails for what is too large and not listed
-# here. These lists only shrink: `cargo xtask check --lower` takes out what is no longer needed.
+# here, and for circles that grow. These lists only shrink: `cargo xtask check --lower` takes out what is no longer needed.
 # Who moves a file or renames a function that is listed changes its line.
 #
+# circles: how many modules are in the largest circle of a crate, in which each uses each other. `--circles` names them.
 # long_files: above 700 lines without tests. long_functions: above 80 lines. wide_functions: more than 6 parameters.
 ";
 
@@ -34,6 +36,7 @@ struct Ratchet {
     long_files: BTreeSet<String>,
     long_functions: BTreeSet<String>,
     wide_functions: BTreeSet<String>,
+    circles: BTreeMap<String, usize>,
 }
 
 /// Something too large, and where it is.
@@ -49,6 +52,7 @@ enum Excess {
 struct Measured {
     /// By the list's entry.
     excesses: BTreeMap<String, Vec<Excess>>,
+    circles: Circles,
 }
 
 /// Reports what is too large and not listed, and takes what is no longer needed out of the lists, if asked.
@@ -62,7 +66,8 @@ pub(super) fn check(
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;
     let listed: Ratchet =
         toml::from_str(&text).with_context(|| format!("{FILE} makes no sense"))?;
-    let measured = Measured::of(sources);
+    let measured = Measured::of(sources, circles::largest(ws, sources));
+    measured.print_circles(options.circles);
     findings.extend(listed.exceeded(&measured));
     let lowered = listed.lowered(&measured);
     if lowered != listed && options.lower {
@@ -75,8 +80,11 @@ pub(super) fn check(
 }
 
 impl Measured {
-    fn of(sources: &[SourceFile]) -> Self {
-        let mut measured = Self::default();
+    fn of(sources: &[SourceFile], circles: Circles) -> Self {
+        let mut measured = Self {
+            excesses: BTreeMap::new(),
+            circles,
+        };
         for source in sources {
             let file = source.file.display().to_string();
             let lines = source.lines_without_tests();
@@ -104,6 +112,18 @@ impl Measured {
             .or_default()
             .push(excess);
     }
+
+    fn print_circles(&self, members: bool) {
+        let sizes = self
+            .circles
+            .iter()
+            .map(|(room, circle)| format!("{room} {}", circle.len()));
+        let sizes: Vec<String> = sizes.collect();
+        println!("largest circle of modules: {}", sizes.join(", "));
+        for (room, circle) in self.circles.iter().filter(|_| members) {
+            println!("  {room}: {}", circle.join(", "));
+        }
+    }
 }
 
 impl Ratchet {
@@ -128,6 +148,22 @@ impl Ratchet {
                 findings.push(excess.finding(entry));
             }
         }
+        for (room, circle) in &measured.circles {
+            let most = self.circles.get(room).copied().unwrap_or(1);
+            if circle.len() > most {
+                let advice = format!(
+                    "the largest circle of modules in `{room}` has {} and not {most}, each of which uses each other: {}",
+                    circle.len(),
+                    circle.join(", ")
+                );
+                findings.push(Finding {
+                    file: PathBuf::from(FILE),
+                    line: 1,
+                    rule: "circles",
+                    advice,
+                });
+            }
+        }
         findings
     }
 
@@ -141,10 +177,15 @@ impl Ratchet {
         }
         let both =
             |a: &BTreeSet<String>, b: &BTreeSet<String>| a.intersection(b).cloned().collect();
+        let circles = self.circles.iter().filter_map(|(room, most)| {
+            let size = measured.circles.get(room)?.len();
+            Some((room.clone(), size.min(*most)))
+        });
         Self {
             long_files: both(&self.long_files, &needed.long_files),
             long_functions: both(&self.long_functions, &needed.long_functions),
             wide_functions: both(&self.wide_functions, &needed.wide_functions),
+            circles: circles.collect(),
         }
     }
 }
@@ -185,9 +226,10 @@ impl Excess {
 mod tests {
     use super::*;
 
-    fn measured(text: &str) -> Measured {
+    fn measured(text: &str, circle: &[&str]) -> Measured {
         let source = SourceFile::parse("core", Path::new("a.rs"), text).expect("Rust");
-        Measured::of(&[source])
+        let circle = circle.iter().map(|name| (*name).to_owned()).collect();
+        Measured::of(&[source], Circles::from([("core".to_owned(), circle)]))
     }
 
     fn large() -> String {
@@ -199,21 +241,33 @@ mod tests {
 
     #[test]
     fn what_is_too_large_and_not_listed_is_found() {
-        let findings = Ratchet::default().exceeded(&measured(&large()));
+        let findings = Ratchet::default().exceeded(&measured(&large(), &["a", "b"]));
         let rules: Vec<_> = findings.iter().map(|f| (f.rule, f.line)).collect();
-        assert_eq!(rules, [("length", 701), ("length", 1), ("length", 702)]);
+        assert_eq!(
+            rules,
+            [
+                ("length", 701),
+                ("length", 1),
+                ("length", 702),
+                ("circles", 1)
+            ]
+        );
     }
 
     #[test]
-    fn what_is_listed_may_stay() {
+    fn what_is_listed_may_stay_but_no_circle_grows() {
         let listed = Ratchet {
             long_files: BTreeSet::from(["a.rs".to_owned()]),
             long_functions: BTreeSet::from(["a.rs: long".to_owned()]),
             wide_functions: BTreeSet::from(["a.rs: wide".to_owned()]),
+            circles: BTreeMap::from([("core".to_owned(), 2)]),
         };
-        let now = measured(&large());
+        let now = measured(&large(), &["a", "b"]);
         assert!(listed.exceeded(&now).is_empty());
         assert_eq!(listed.lowered(&now), listed);
+        let grown = measured(&large(), &["a", "b", "c"]);
+        assert_eq!(listed.exceeded(&grown).len(), 1);
+        assert_eq!(listed.lowered(&grown), listed);
         assert_eq!(listed.lowered(&Measured::default()), Ratchet::default());
     }
 }
