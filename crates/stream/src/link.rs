@@ -125,8 +125,7 @@ impl<T: Transport> State<T> {
         let mut rendezvous = false;
         if is_rdm {
             let granted = T::read_reply(&mut self.readiness, &link, &data).and_then(|greeting| {
-                let protocol = greeting.granted().map_err(HandshakeError::Wrong)?;
-                Ok((protocol, greeting))
+                Ok((greeting.granted().map_err(HandshakeError::Wrong)?, greeting))
             });
             match granted {
                 Ok((_, greeting)) if greeting.context() != context => {
