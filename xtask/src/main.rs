@@ -23,7 +23,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Hold the rules of the house: floors, unsafe allow-list, lints, allocation, sizes, circles of modules.
+    /// Hold the rules of the house: floors, unsafe allow-list, lints, sizes, circles of modules.
     Check(check::Options),
     /// Make target/dist, an install prefix with libfabric.so.1, and check its symbols.
     Dist,

@@ -10,6 +10,14 @@
 //! [`Errno::EAGAIN`](ripstop_types::Errno::EAGAIN), no floats, no panics on input.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,

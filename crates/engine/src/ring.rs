@@ -19,6 +19,7 @@ pub fn try_push<T>(vec: &mut Vec<T>, value: T) -> Result<()> {
         Err(_) => Err(Errno::ENOMEM),
     };
     #[cfg(not(no_global_oom_handling))]
+    #[expect(clippy::disallowed_methods, reason = "there is room")]
     let pushed = {
         vec.push(value);
         Ok(())

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use crate::check::growth;
 use crate::check::source::SourceFile;
 use crate::check::{Finding, find};
 use crate::workspace::{Package, Workspace};
@@ -82,7 +81,7 @@ fn check_root(room: &str, root: &SourceFile, findings: &mut Vec<Finding>) {
             );
         }
     }
-    if NO_STD.contains(&room) && room != growth::BY_TOKENS {
+    if NO_STD.contains(&room) {
         for lint in NO_STD_LINTS {
             if !root.sets_lint(&["deny", "forbid"], lint) {
                 report(
@@ -121,8 +120,9 @@ mod tests {
 
     #[test]
     fn hostile_input_needs_every_lint() {
-        assert_eq!(findings("engine", "#![no_std]"), HOSTILE_LINTS.len());
-        let all = format!("#![no_std]\n#![deny({})]", HOSTILE_LINTS.join(", "));
+        let lints = [&NO_STD_LINTS[..], &HOSTILE_LINTS].concat();
+        assert_eq!(findings("engine", "#![no_std]"), lints.len());
+        let all = format!("#![no_std]\n#![deny({})]", lints.join(", "));
         assert_eq!(findings("engine", &all), 0);
     }
 

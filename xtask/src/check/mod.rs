@@ -3,7 +3,6 @@
 mod circles;
 mod floors;
 mod functions;
-mod growth;
 mod lints;
 mod modules;
 mod ratchet;
@@ -61,7 +60,6 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
     floors::check(ws, &mut findings);
     unsafety::check(ws, &sources, &mut findings);
     lints::check(ws, &sources, &mut findings)?;
-    growth::check(&sources, &mut findings);
     text::check(ws, &sources, &mut findings)?;
     ratchet::check(ws, &sources, options, &mut findings)?;
     findings.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
