@@ -7,8 +7,8 @@
 //! [`Writer`] and one [`Reader`]. All positions, lengths and counts that either side goes by are
 //! in its private memory; there is no lock, and no word that both sides write. So a process that
 //! dies at any instruction leaves nothing locked, and an entry is there as a whole or not at all.
-//! Each domain has besides a *face*, a page that peers map for reads only, where it says whether
-//! it sleeps ([`Sleep`], [`Watch`]).
+//! Each domain has besides a *status page*, a page that peers map for reads only, where it says whether
+//! it sleeps ([`SleepWord`], [`PeerStatus`]).
 //!
 //! # Layout
 //!
@@ -52,10 +52,10 @@
 //! A **claim** is one word: 0, or one more than the slot of the region of its peer that the writer
 //! reaches just now ([`Grants`]).
 //!
-//! A **face** has at 0x40 a word of 32 bits, odd while threads sleep, and at 0x400 the 64 words of
+//! A **status page** has at 0x40 a word of 32 bits, odd while threads sleep, and at 0x400 the 64 words of
 //! its slots, each odd while the region in the slot may be reached. At 0x100 is a word that changes
 //! now and then when its domain looks at its rings: it orders nothing. At 0x200 is the address, as
-//! the domain itself has it, of the word behind that, which has a random number ([`Presence`]).
+//! the domain itself has it, of the word behind that, which has a random number ([`PollStatus`]).
 //!
 //! # Orderings
 //!
@@ -95,12 +95,12 @@ mod entry;
 mod grant;
 mod layout;
 mod piece;
+#[cfg(not(loom))]
+mod poll_status;
 mod primitive;
 mod reader;
 #[cfg(not(loom))]
 mod shift;
-#[cfg(not(loom))]
-mod sight;
 mod sleep;
 #[cfg(not(loom))]
 mod window;
@@ -113,15 +113,15 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use grant::{Grant, Grants, SLOTS};
-pub use layout::{FACE, HEADER, INLINE, LEADING, LINE, Layout, RingError, Side};
+pub use grant::{GRANT_SLOTS, Grant, Grants};
+pub use layout::{HEADER, INLINE, LEADING, LINE, Layout, RingError, STATUS_PAGE_BYTES, Side};
 pub use piece::{AsSink, AsSource, Sink, Source};
+#[cfg(not(loom))]
+pub use poll_status::{AddressProbe, PeerPollStatus, PollStatus};
 #[cfg(not(loom))]
 pub use primitive::Mapping;
 pub use reader::{Alone, Reader, Short};
-#[cfg(not(loom))]
-pub use sight::{Presence, Sight, Witness};
-pub use sleep::{Sleep, Watch};
+pub use sleep::{PeerStatus, SleepWord};
 #[cfg(not(loom))]
 pub use window::Window;
 pub use writer::Writer;
@@ -131,7 +131,7 @@ mod open {
     use alloc::sync::Arc;
 
     use super::primitive::{Mapping, Memory};
-    use super::{Grants, Layout, Reader, RingError, Side, Sleep, Watch, Writer};
+    use super::{Grants, Layout, PeerStatus, Reader, RingError, Side, SleepWord, Writer};
 
     /// The two halves that `side` has of a pair's memory, which is all zeroes, or is about to
     /// be used for the first time by the other side too.
@@ -150,37 +150,37 @@ mod open {
         Ok((writer, Reader::new(&memory, layout, side)))
     }
 
-    impl Sleep {
-        /// A domain's own face, [`FACE`](super::FACE) bytes of zeroes that peers only read.
+    impl SleepWord {
+        /// A domain's own status page, [`STATUS_PAGE_BYTES`](super::STATUS_PAGE_BYTES) bytes of zeroes that peers only read.
         ///
         /// # Errors
         ///
         /// [`RingError::Memory`] if the mapping is shorter, not aligned or not writable.
-        pub fn over(map: Arc<dyn Mapping>) -> Result<Self, RingError> {
-            Ok(Self::new(&Memory::face(map, true)?))
+        pub fn from_mapping(map: Arc<dyn Mapping>) -> Result<Self, RingError> {
+            Ok(Self::new(&Memory::status_page(map, true)?))
         }
     }
 
     impl Grants {
-        /// Those of a domain's own face, as for [`Sleep::over`].
+        /// Those of a domain's own status page, as for [`SleepWord::from_mapping`].
         ///
         /// # Errors
         ///
-        /// As for [`Sleep::over`].
-        pub fn over(map: Arc<dyn Mapping>) -> Result<Self, RingError> {
-            Ok(Self::new(&Memory::face(map, true)?))
+        /// As for [`SleepWord::from_mapping`].
+        pub fn from_mapping(map: Arc<dyn Mapping>) -> Result<Self, RingError> {
+            Ok(Self::new(&Memory::status_page(map, true)?))
         }
     }
 
-    impl Watch {
-        /// The face of a peer. `fenced` says that `membarrier` is refused here or there, so
+    impl PeerStatus {
+        /// The status page of a peer. `fenced` says that `membarrier` is refused here or there, so
         /// that each look needs a fence.
         ///
         /// # Errors
         ///
         /// [`RingError::Memory`] if the mapping is shorter or not aligned.
-        pub fn over(map: Arc<dyn Mapping>, fenced: bool) -> Result<Self, RingError> {
-            Ok(Self::new(&Memory::face(map, false)?, fenced))
+        pub fn from_mapping(map: Arc<dyn Mapping>, fenced: bool) -> Result<Self, RingError> {
+            Ok(Self::new(&Memory::status_page(map, false)?, fenced))
         }
     }
 }

@@ -212,7 +212,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering::Relaxed;
 
-    use ripstop_mem::ring::{FACE, Layout, Side, Sleep, Source, Watch, pair};
+    use ripstop_mem::ring::{Layout, PeerStatus, STATUS_PAGE_BYTES, Side, SleepWord, Source, pair};
 
     use super::*;
 
@@ -274,15 +274,15 @@ mod tests {
 
     #[test]
     fn readers_cannot_map_for_writes() {
-        let face = MemFd::create("test", FACE).unwrap();
-        let own = face.map().unwrap();
-        face.seal_for_readers().unwrap();
-        let theirs = MemFd::received(passed(&face), FACE).unwrap();
+        let status_page = MemFd::create("test", STATUS_PAGE_BYTES).unwrap();
+        let own = status_page.map().unwrap();
+        status_page.seal_for_readers().unwrap();
+        let theirs = MemFd::received(passed(&status_page), STATUS_PAGE_BYTES).unwrap();
         assert_eq!(theirs.map().err(), Some(Errno::EPERM));
-        let watch = Watch::over(Arc::new(theirs.map_read().unwrap()), false).unwrap();
-        let sleep = Sleep::over(Arc::new(own)).unwrap();
+        let watch = PeerStatus::from_mapping(Arc::new(theirs.map_read().unwrap()), false).unwrap();
+        let sleep = SleepWord::from_mapping(Arc::new(own)).unwrap();
         assert!(!watch.must_wake());
-        sleep.doze(|| ());
+        sleep.begin_sleep(|| ());
         assert!(watch.must_wake());
     }
 

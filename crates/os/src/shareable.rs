@@ -74,7 +74,7 @@ impl Shareable {
         let inset = usize::try_from(before).map_err(|_| Errno::EINVAL)?;
         let len = self.len.checked_add(inset).ok_or(Errno::ENOMEM)?;
         let map = SharedMemory::of(&self.fd, self.offset - before, len, true)?;
-        Window::over(Arc::new(map), inset, self.len).map_err(|_| Errno::EINVAL)
+        Window::from_mapping(Arc::new(map), inset, self.len).map_err(|_| Errno::EINVAL)
     }
 }
 
@@ -115,7 +115,7 @@ impl SharedBuf {
         // SAFETY: mapped for reads and writes until `free`, and `Drop` does not undo it. No
         // reference to the bytes is ever made.
         let buf = unsafe { UserBuf::from_raw(map.start().as_ptr(), len) };
-        let window = Window::over(map, 0, len).map_err(|_| Errno::EINVAL)?;
+        let window = Window::from_mapping(map, 0, len).map_err(|_| Errno::EINVAL)?;
         Ok(Self {
             part: Shareable::new(Arc::new(memory.into()), 0, len)?,
             window: ManuallyDrop::new(window),

@@ -2,8 +2,8 @@
 //! (`process_vm_readv(2)`, `process_vm_writev(2)`).
 //!
 //! The kernel is asked by trying, once for each connection and before the peer is asked for
-//! anything: what is at the address that the peer's face tells has to be what the face says. So it
-//! is known as well that the number is that of the process which owns the face.
+//! anything: what is at the address that the peer's status page tells has to be what the status page says. So it
+//! is known as well that the number is that of the process which owns the status page.
 //!
 //! A peer that looks at its rings is faster reached by them. Whether it does is watched for a
 //! moment; that it does not stays true for as long as its word stays the same.
@@ -16,7 +16,7 @@ use std::time::Duration;
 use ripstop_core::fi_info;
 use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Grant, Sight, Witness};
+use ripstop_mem::ring::{AddressProbe, Grant, PeerPollStatus};
 use ripstop_os::{AttachError, IoVec, IoVecMut, Process, Remote, Socket, clock};
 use ripstop_types::RmaIov;
 
@@ -57,8 +57,8 @@ const PIECES: usize = 4;
 /// What is known of a peer whose memory may be reached.
 #[derive(Debug)]
 pub(crate) struct Attach {
-    sight: Sight,
-    witness: Witness,
+    poll_status: PeerPollStatus,
+    probe: AddressProbe,
     regions: Vec<(Record, Rights)>,
     /// By a sum of the key.
     asked: [Asked; ASKED],
@@ -108,10 +108,10 @@ pub(crate) struct Peer<'a> {
 
 impl Attach {
     /// `None` if the peer says nothing of its address space.
-    pub(crate) fn new(sight: Sight, told: Arc<AtomicBool>) -> Option<Self> {
+    pub(crate) fn new(poll_status: PeerPollStatus, told: Arc<AtomicBool>) -> Option<Self> {
         Some(Self {
-            witness: sight.witness()?,
-            sight,
+            probe: poll_status.address_probe()?,
+            poll_status,
             regions: Vec::new(),
             asked: [Asked::default(); ASKED],
             trial: Trial::None,
@@ -197,13 +197,13 @@ impl Attach {
     fn may_reach(&mut self, peer: Peer<'_>) -> bool {
         if self.trial == Trial::None {
             let mut found = [0; 8];
-            let read = usize::try_from(self.witness.addr).map_err(|_| AttachError::Fault);
+            let read = usize::try_from(self.probe.addr).map_err(|_| AttachError::Fault);
             let read = read.and_then(|addr| {
                 let from = [Remote::new(addr, found.len())];
                 let into = &mut [IoVecMut::from_slice(&mut found)];
                 peer.process.read(&from, into)
             });
-            let known = u64::from_ne_bytes(found) == self.witness.token;
+            let known = u64::from_ne_bytes(found) == self.probe.token;
             self.trial = match read {
                 Ok(8) if known => Trial::Passed,
                 Ok(_) => self.refused(peer, "it has other memory than it says"),
@@ -236,7 +236,7 @@ impl Attach {
     /// Whether the peer does not look at its rings, after a moment if need be; `None` if it is not
     /// there.
     pub(crate) fn is_away(&mut self, peer: Peer<'_>, crowd: bool) -> Option<bool> {
-        let (now, looks) = (clock::now(), self.sight.looks());
+        let (now, looks) = (clock::now(), self.poll_status.poll_count());
         if self.away != Some(looks) {
             if !self.watch(looks, crowd) {
                 self.at_work = clock::now() + self.next;
@@ -261,7 +261,7 @@ impl Attach {
     fn watch(&self, looks: u64, crowd: bool) -> bool {
         let same = || {
             std::hint::spin_loop();
-            self.sight.looks() == looks
+            self.poll_status.poll_count() == looks
         };
         if crowd {
             return (0..YIELDS).all(|_| {

@@ -11,7 +11,7 @@
 //! | 20.. | the name of the endpoint that says this, at most 200 bytes |
 //!
 //! Numbers are little-endian. With a request come two descriptors, the memory of the pair and the
-//! face of the domain; with an answer comes one, the face.
+//! status page of the domain; with an answer comes one, the status page.
 
 use ripstop_mem::ring::Layout;
 use ripstop_wire::xnet::rdm::{self, Greeting};

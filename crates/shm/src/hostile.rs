@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ripstop_mem::ring::{FACE, Layout, Mapping as _, Reader, Side, Source, Writer, pair};
+use ripstop_mem::ring::{
+    Layout, Mapping as _, Reader, STATUS_PAGE_BYTES, Side, Source, Writer, pair,
+};
 use ripstop_os::{MemFd, SharedMemory, Socket};
 use ripstop_types::{Errno, RmaIov};
 use ripstop_wire::ByteOrder;
@@ -122,12 +124,12 @@ struct Foe {
     side: Side,
     writer: Writer,
     reader: Reader,
-    /// The memory of the pair, and the face.
+    /// The memory of the pair, and the status page.
     memory: OwnedFd,
-    face: SharedMemory,
+    status_page: SharedMemory,
     /// What the victim may write by its address.
     scratch: SharedMemory,
-    /// The face of the victim.
+    /// The status page of the victim.
     _watched: Option<OwnedFd>,
 }
 
@@ -154,11 +156,11 @@ fn scratch() -> SharedMemory {
         .unwrap()
 }
 
-fn face() -> (SharedMemory, OwnedFd) {
-    let face = MemFd::create("hostile-face", FACE).unwrap();
-    let map = face.map().unwrap();
-    face.seal_for_readers().unwrap();
-    (map, face.into())
+fn status_page() -> (SharedMemory, OwnedFd) {
+    let status_page = MemFd::create("hostile-status-page", STATUS_PAGE_BYTES).unwrap();
+    let map = status_page.map().unwrap();
+    status_page.seal_for_readers().unwrap();
+    (map, status_page.into())
 }
 
 fn patience<R>(what: &str, mut get: impl FnMut() -> Option<R>) -> R {
@@ -197,7 +199,7 @@ impl Foe {
         memory.seal().unwrap();
         let map = Arc::new(memory.map().unwrap());
         let memory = OwnedFd::from(memory);
-        let (face, descriptor) = face();
+        let (status_page, descriptor) = status_page();
         let socket = Socket::unix_connect(&socket_name(group, VICTIM)).unwrap();
         let pid = 1 + random.below(1 << 30) as u32;
         let said = message(
@@ -217,7 +219,7 @@ impl Foe {
             writer,
             reader,
             memory,
-            face,
+            status_page,
             scratch: scratch(),
             _watched: watched.into_iter().next(),
         }
@@ -238,7 +240,7 @@ impl Foe {
         let copy = memory.try_clone().unwrap();
         let map = MemFd::received(copy, asked.layout.len()).unwrap();
         let map = Arc::new(map.map().unwrap());
-        let (face, descriptor) = face();
+        let (status_page, descriptor) = status_page();
         let data = hello(group, asked.greeting.answer(7), asked.layout);
         let said = message(Kind::Response, &data);
         let sent = socket.send_with(&said, &[descriptor.as_fd()]);
@@ -252,7 +254,7 @@ impl Foe {
             writer,
             reader,
             memory,
-            face,
+            status_page,
             scratch: scratch(),
             _watched: descriptors.next(),
         }
@@ -367,7 +369,7 @@ impl Foe {
                 let _ = self.socket.send_with(b"gift", &some);
             }
             if what.sleepy {
-                let word = self.face.region().expect("it is writable");
+                let word = self.status_page.region().expect("it is writable");
                 let _ = word.store_u32(0x40, odd, Ordering::Relaxed);
                 odd = odd.wrapping_add(2);
             }
@@ -386,14 +388,14 @@ impl Foe {
 
     /// Says where it is, mostly right, and that it looks at its rings, or not.
     fn testify(&self, random: &mut Numbers) {
-        let face = self.face.region().expect("it is writable");
-        let token = face.load_u64(0x208, Ordering::Relaxed).unwrap();
-        let right = self.face.start().addr().get() as u64 + 0x208;
+        let status_page = self.status_page.region().expect("it is writable");
+        let token = status_page.load_u64(0x208, Ordering::Relaxed).unwrap();
+        let right = self.status_page.start().addr().get() as u64 + 0x208;
         let addr = pick(random, &[right, right, right, 8, u64::MAX - 3]);
-        let _ = face.store_u64(0x200, addr, Ordering::Relaxed);
-        let _ = face.store_u64(0x208, token.max(1), Ordering::Relaxed);
+        let _ = status_page.store_u64(0x200, addr, Ordering::Relaxed);
+        let _ = status_page.store_u64(0x208, token.max(1), Ordering::Relaxed);
         if random.below(4) == 0 {
-            let _ = face.store_u64(0x100, random.next(), Ordering::Relaxed);
+            let _ = status_page.store_u64(0x100, random.next(), Ordering::Relaxed);
         }
     }
 
@@ -401,10 +403,10 @@ impl Foe {
     fn offer(&self, random: &mut Numbers) {
         let slot = random.below(64);
         // Sometimes what was said last still stands, and sometimes it does not.
-        let face = self.face.region().expect("it is writable");
+        let status_page = self.status_page.region().expect("it is writable");
         let stands = 2 * random.below(4) + 1;
         let at = 0x400 + 8 * slot as usize;
-        let _ = face.store_u64(at, stands - random.below(2), Ordering::Release);
+        let _ = status_page.store_u64(at, stands - random.below(2), Ordering::Release);
         let len = pick(random, &[1, 4096, 4097, 1 << 20, 1 << 38, u64::MAX]);
         let other = random.next();
         let key = pick(random, &[load::KEY, load::KEY, other]);

@@ -9,7 +9,8 @@ use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{
-    Alone, Grant, HEADER, Layout, Reader, RingError, Short, Sight, Source, Watch, Window, Writer,
+    Alone, Grant, HEADER, Layout, PeerPollStatus, PeerStatus, Reader, RingError, Short, Source,
+    Window, Writer,
 };
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
 use ripstop_stream::{Attached, Lent, Link, Offer};
@@ -61,7 +62,7 @@ pub struct ShmLink {
 struct Rings {
     writer: Writer,
     reader: Reader,
-    watch: Watch,
+    peer_status: PeerStatus,
     /// The socket or the peer has ended: nothing comes behind what is in the ring.
     ended: AtomicBool,
     /// Whom a child may outlive that holds the other end of the socket; none where the system
@@ -121,10 +122,10 @@ pub(crate) struct Handshake {
     /// The sizes that the peer has chosen.
     pub(crate) layout: Option<Layout>,
     pub(crate) halves: Option<(Writer, Reader)>,
-    pub(crate) watch: Option<Watch>,
+    pub(crate) peer_status: Option<PeerStatus>,
     /// What memory of the peer is reached by, unless that is not wanted; and whether this domain
     /// has said that it cannot be.
-    pub(crate) sight: Option<Sight>,
+    pub(crate) poll_status: Option<PeerPollStatus>,
     pub(crate) attaches: bool,
     pub(crate) told: Arc<AtomicBool>,
 }
@@ -214,7 +215,7 @@ impl ShmLink {
         match count {
             Ok(0) => Err(Errno::EAGAIN),
             Ok(count) => {
-                if rings.watch.must_wake() {
+                if rings.peer_status.must_wake() {
                     self.ring();
                 }
                 Ok(count)
@@ -240,7 +241,7 @@ impl ShmLink {
     /// Wakes a peer that waits for room, where it was told of some.
     #[inline]
     fn have_made_room(&self, rings: &Rings) {
-        if rings.reader.take_notice() && rings.watch.must_wake() {
+        if rings.reader.take_notice() && rings.peer_status.must_wake() {
             self.ring();
         }
     }
@@ -301,8 +302,8 @@ impl Rings {
         };
         let taken = self.inbox.lock().take(bytes, descriptors, note);
         // Also of those whose end was not said, since there was no room.
-        windows.keep(|grant| self.watch.stands(grant));
-        self.with_attach(|attach| attach.keep(|grant| self.watch.stands(grant)));
+        windows.keep(|grant| self.peer_status.is_granted(grant));
+        self.with_attach(|attach| attach.keep(|grant| self.peer_status.is_granted(grant)));
         if let Err(why) = taken {
             self.end(&format!("its socket has {why}"));
         }
@@ -408,7 +409,7 @@ impl Link for ShmLink {
             return false;
         };
         let sent = rings.writer.write_short(header, payload);
-        if sent && rings.watch.must_wake() {
+        if sent && rings.peer_status.must_wake() {
             self.ring();
         }
         sent
@@ -482,18 +483,20 @@ impl Link for ShmLink {
 
     fn start(&self) {
         let shake = self.shake(std::mem::take);
-        if let (Some((writer, reader)), Some(watch), Some(peer)) =
-            (shake.halves, shake.watch, shake.peer)
+        if let (Some((writer, reader)), Some(peer_status), Some(peer)) =
+            (shake.halves, shake.peer_status, shake.peer)
         {
             let process = self.socket.peer_process().ok();
-            let attach = shake.sight.filter(|_| shake.attaches && is_other(&process));
-            let attach = attach.and_then(|sight| Attach::new(sight, shake.told));
+            let attach = shake
+                .poll_status
+                .filter(|_| shake.attaches && is_other(&process));
+            let attach = attach.and_then(|poll_status| Attach::new(poll_status, shake.told));
             self.rings.get_or_init(|| Rings {
                 attach: attach.map(Mutex::new),
                 asked: Mutex::default(),
                 writer,
                 reader,
-                watch,
+                peer_status,
                 ended: AtomicBool::new(false),
                 process,
                 peer,
@@ -588,7 +591,7 @@ impl Link for ShmLink {
             return None;
         }
         rings.writer.claim(grant);
-        let stands = rings.watch.stands(grant);
+        let stands = rings.peer_status.is_granted(grant);
         let done = match stands {
             true => act(window, at),
             false => None,
@@ -631,7 +634,7 @@ impl Link for ShmLink {
             None => return Attached::UseStream,
         }
         rings.writer.claim(found.grant);
-        let stands = rings.watch.stands(found.grant);
+        let stands = rings.peer_status.is_granted(found.grant);
         let done = stands && attach.copy(peer, found, write, segments);
         rings.writer.unclaim();
         if !stands {

@@ -8,7 +8,7 @@
 //! | 0 | 1: the region may be mapped. 2: it may be forgotten, its grant has ended. 3: it may be reached by its address. 4: may it be? A byte of 0 in this place is a bell |
 //! | 1 | of the third kind: 1 if it may be read, 2 if it may be written, 3 for both; else 0 |
 //! | 2..4 | 0 |
-//! | 4..8 | the slot in the face of who says this, below 64 |
+//! | 4..8 | the slot in the status page of who says this, below 64 |
 //! | 8..16 | what is in the slot as long as the region may be reached, an odd number |
 //! | 16..24 | the key of the region |
 //! | 24..32 | the address of its first byte, as peers name it |

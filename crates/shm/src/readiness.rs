@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
-use ripstop_mem::ring::{FACE, Grant, Grants, Layout, Presence, Sleep};
+use ripstop_mem::ring::{Grant, Grants, Layout, PollStatus, STATUS_PAGE_BYTES, SleepWord};
 use ripstop_os::{Interest, MemFd, barrier};
 use ripstop_stream::{Readiness, ReadyLink};
 use ripstop_types::{Errno, Result};
@@ -30,12 +30,12 @@ static REFUSED: LazyLock<bool> = LazyLock::new(|| barrier::register().is_err());
 /// See [the module](self).
 #[derive(Debug)]
 pub struct ShmReadiness {
-    sleep: Sleep,
+    sleep: SleepWord,
     grants: Grants,
-    presence: Presence,
+    poll_status: PollStatus,
     /// It was said that memory of a peer cannot be reached by its address.
     told: Arc<AtomicBool>,
-    face: MemFd,
+    status_page: MemFd,
     armed: bool,
     looked: Vec<Looked>,
     /// Where in `looked` a link is, by its id.
@@ -58,10 +58,10 @@ impl ShmReadiness {
         *REFUSED
     }
 
-    /// A descriptor of the face, for a peer.
-    pub(crate) fn face(&self) -> Result<OwnedFd> {
-        let face = self.face.as_fd().try_clone_to_owned();
-        face.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno))
+    /// A descriptor of the status page, for a peer.
+    pub(crate) fn status_page(&self) -> Result<OwnedFd> {
+        let status_page = self.status_page.as_fd().try_clone_to_owned();
+        status_page.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno))
     }
 
     /// Whether it was said that memory of a peer cannot be reached.
@@ -154,16 +154,17 @@ impl Readiness<ShmLink> for ShmReadiness {
     const POLLS_LINKS: bool = true;
 
     fn open() -> Result<Self> {
-        let face = share("ripstop-shm-face", FACE)?;
-        let map = Arc::new(face.map()?);
-        face.seal_for_readers()?;
+        let status_page = share("ripstop-shm-status-page", STATUS_PAGE_BYTES)?;
+        let map = Arc::new(status_page.map()?);
+        status_page.seal_for_readers()?;
         LazyLock::force(&REFUSED);
         Ok(Self {
-            grants: Grants::over(map.clone()).map_err(|_| Errno::EINVAL)?,
-            presence: Presence::over(map.clone(), token()).map_err(|_| Errno::EINVAL)?,
+            grants: Grants::from_mapping(map.clone()).map_err(|_| Errno::EINVAL)?,
+            poll_status: PollStatus::from_mapping(map.clone(), token())
+                .map_err(|_| Errno::EINVAL)?,
             told: Arc::default(),
-            sleep: Sleep::over(map).map_err(|_| Errno::EINVAL)?,
-            face,
+            sleep: SleepWord::from_mapping(map).map_err(|_| Errno::EINVAL)?,
+            status_page,
             armed: false,
             looked: Vec::new(),
             places: Vec::new(),
@@ -233,11 +234,11 @@ impl Readiness<ShmLink> for ShmReadiness {
     fn arm(&mut self) -> bool {
         match self.armed {
             true => self.sleep.rearm(order),
-            false => self.sleep.doze(order),
+            false => self.sleep.begin_sleep(order),
         }
         let due = self.looked.iter().any(Looked::is_ready);
         if due && !self.armed {
-            self.sleep.wake(order);
+            self.sleep.end_sleep(order);
         } else {
             self.armed = true;
         }
@@ -253,20 +254,20 @@ impl Readiness<ShmLink> for ShmReadiness {
     }
 
     fn have_polled(&mut self) {
-        self.presence.have_looked();
+        self.poll_status.count_poll();
     }
 
     fn disarm(&mut self) {
         if self.armed {
             self.armed = false;
-            self.sleep.wake(order);
+            self.sleep.end_sleep(order);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ripstop_mem::ring::{Side, Source, Watch, Writer, pair};
+    use ripstop_mem::ring::{PeerStatus, Side, Source, Writer, pair};
     use ripstop_os::Socket;
     use ripstop_stream::Link as _;
 
@@ -277,13 +278,16 @@ mod tests {
     fn link(near: Socket, far: Socket) -> (Arc<ShmLink>, Writer, Socket) {
         let layout = Layout::new(4, 256).unwrap();
         let memory = Arc::new(MemFd::create("test", layout.len()).unwrap().map().unwrap());
-        let face = MemFd::create("test", FACE).unwrap().map_read().unwrap();
+        let status_page = MemFd::create("test", STATUS_PAGE_BYTES)
+            .unwrap()
+            .map_read()
+            .unwrap();
         let name = Name::new("fi_shm://test").unwrap();
         let link = ShmLink::new(near, name.clone());
         let (writer, _) = pair(memory.clone(), layout, Side::Connector).unwrap();
         link.shake(|shake| {
             shake.halves = pair(memory, layout, Side::Acceptor).ok();
-            shake.watch = Watch::over(Arc::new(face), false).ok();
+            shake.peer_status = PeerStatus::from_mapping(Arc::new(status_page), false).ok();
             shake.peer = Some(name);
         });
         link.start();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::provider::{CompletionQueue, Domain};
 use ripstop_mem::Parked;
-use ripstop_mem::ring::{FACE, Layout, Side, Source, pair};
+use ripstop_mem::ring::{Layout, STATUS_PAGE_BYTES, Side, Source, pair};
 use ripstop_os::{MemFd, Peer, Socket};
 use ripstop_types::{Errno, Threading};
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
@@ -28,8 +28,8 @@ fn sealed(len: usize) -> OwnedFd {
     memory.into()
 }
 
-fn face() -> OwnedFd {
-    let memory = MemFd::create("ripstop-shm-test", FACE).unwrap();
+fn status_page() -> OwnedFd {
+    let memory = MemFd::create("ripstop-shm-test", STATUS_PAGE_BYTES).unwrap();
     memory.seal_for_readers().unwrap();
     memory.into()
 }
@@ -115,7 +115,8 @@ impl<D: Domain> Victims<D> {
 #[test]
 fn a_stranger_that_keeps_to_the_handshake_is_accepted() {
     let victims = victims();
-    let (_stranger, answer) = victims.answer(&message(&hello()), &[sealed(layout().len()), face()]);
+    let (_stranger, answer) =
+        victims.answer(&message(&hello()), &[sealed(layout().len()), status_page()]);
     assert_eq!(answer, Some(Kind::Response));
     victims.exchange();
 }
@@ -131,19 +132,19 @@ fn memory_that_is_none_is_refused() {
     let few: [Vec<OwnedFd>; 8] = [
         vec![],
         vec![sealed(layout().len())],
-        vec![sealed(layout().len() - 64), face()],
-        vec![sealed(layout().len() + 64), face()],
-        vec![unsealed(), face()],
-        vec![file(), face()],
-        vec![face(), sealed(layout().len())],
-        vec![sealed(layout().len()), sealed(FACE + 1)],
+        vec![sealed(layout().len() - 64), status_page()],
+        vec![sealed(layout().len() + 64), status_page()],
+        vec![unsealed(), status_page()],
+        vec![file(), status_page()],
+        vec![status_page(), sealed(layout().len())],
+        vec![sealed(layout().len()), sealed(STATUS_PAGE_BYTES + 1)],
     ];
     for (case, descriptors) in few.iter().enumerate() {
         let (_stranger, answer) = victims.answer(&message(&hello()), descriptors);
         assert_eq!(answer, Some(Kind::Reject), "case {case}");
     }
     // More than a handshake has.
-    let many = [(); 3].map(|()| face());
+    let many = [(); 3].map(|()| status_page());
     assert_eq!(victims.answer(&message(&hello()), &many).1, None);
     victims.exchange();
 }
@@ -154,7 +155,7 @@ fn greetings_that_make_no_sense_are_refused() {
     for (at, byte) in [(8, 9), (9, 0xff), (10, 0), (12, 1), (17, 0xff), (21, 0xff)] {
         let mut data = hello();
         data[at] = byte;
-        let descriptors = [sealed(layout().len()), face()];
+        let descriptors = [sealed(layout().len()), status_page()];
         let (_stranger, answer) = victims.answer(&message(&data), &descriptors);
         assert_eq!(answer, Some(Kind::Reject), "byte {at}");
     }
@@ -173,7 +174,7 @@ fn who_breaks_the_protocol_is_dropped() {
         let memory = MemFd::create("ripstop-shm-test", layout().len()).unwrap();
         memory.seal().unwrap();
         let map = Arc::new(memory.map().unwrap());
-        let descriptors = [memory.into(), face()];
+        let descriptors = [memory.into(), status_page()];
         let (stranger, answer) = victims.answer(&message(&hello()), &descriptors);
         assert_eq!(answer, Some(Kind::Response));
         if garbage {
@@ -238,7 +239,7 @@ fn an_endpoint_of_another_name_is_not_taken_for_the_peer() {
     let header = Header::new(Kind::Response, &data).unwrap();
     let answer = [&header.emit().unwrap()[..], &data].concat();
     assert_eq!(
-        caller.send_with(&answer, &[face().as_fd()]),
+        caller.send_with(&answer, &[status_page().as_fd()]),
         Ok(answer.len())
     );
     assert_eq!(near.fails(), Errno::EPROTO);
@@ -255,7 +256,7 @@ fn subprocess_helper() {
         return;
     };
     let socket = Socket::unix_connect(door.as_bytes()).unwrap();
-    let descriptors = [sealed(layout().len()), face()];
+    let descriptors = [sealed(layout().len()), status_page()];
     let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
     socket.send_with(&message(&hello()), &borrowed).unwrap();
     let back = Socket::unix_connect(back.as_bytes()).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ripstop_core::Address;
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_warn, fi_warn_sparse};
-use ripstop_mem::ring::{FACE, Layout, Side, Sight, Watch, pair};
+use ripstop_mem::ring::{Layout, PeerPollStatus, PeerStatus, STATUS_PAGE_BYTES, Side, pair};
 use ripstop_os::{Connect, MemFd, Socket};
 use ripstop_stream::{HandshakeError, Origin, Transport};
 use ripstop_types::{Errno, Result};
@@ -34,23 +34,27 @@ fn wrong(peer: &Name, why: &str) -> HandshakeError {
 }
 
 /// The memory in which a peer says whether it sleeps and looks.
-fn watch(face: OwnedFd, fenced: bool) -> Result<(Watch, Sight)> {
-    let face = Arc::new(MemFd::received(face, FACE)?.map_read()?);
-    let watch = Watch::over(face.clone(), fenced).map_err(|_| Errno::EINVAL)?;
-    Ok((watch, Sight::over(face).map_err(|_| Errno::EINVAL)?))
+fn peer_status(status_page: OwnedFd, fenced: bool) -> Result<(PeerStatus, PeerPollStatus)> {
+    let status_page = Arc::new(MemFd::received(status_page, STATUS_PAGE_BYTES)?.map_read()?);
+    let peer_status =
+        PeerStatus::from_mapping(status_page.clone(), fenced).map_err(|_| Errno::EINVAL)?;
+    Ok((
+        peer_status,
+        PeerPollStatus::from_mapping(status_page).map_err(|_| Errno::EINVAL)?,
+    ))
 }
 
-/// What a request has brought: the memory of the pair, and the peer's face.
+/// What a request has brought: the memory of the pair, and the peer's status page.
 fn accepted(
     descriptors: Vec<OwnedFd>,
     layout: Layout,
 ) -> core::result::Result<(OwnedFd, Arc<ripstop_os::SharedMemory>), &'static str> {
-    let Ok([memory, face]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+    let Ok([memory, status_page]) = <[OwnedFd; 2]>::try_from(descriptors) else {
         return Err("it came without two descriptors");
     };
     let memory = MemFd::received(memory, layout.len()).and_then(|memory| memory.map());
     match memory {
-        Ok(memory) => Ok((face, Arc::new(memory))),
+        Ok(memory) => Ok((status_page, Arc::new(memory))),
         Err(_) => Err("its memory is none, has another size, or is not sealed"),
     }
 }
@@ -121,11 +125,11 @@ impl Transport for Shm {
         memory.seal()?;
         let halves = pair(Arc::new(memory.map()?), layout, Side::Connector);
         let halves = halves.map_err(|_| Errno::EINVAL)?;
-        let face = readiness.face()?;
+        let status_page = readiness.status_page()?;
         link.shake(|shake| {
             shake.halves = Some(halves);
             shake.told = readiness.told();
-            shake.outgoing = vec![memory.into(), face];
+            shake.outgoing = vec![memory.into(), status_page];
         });
         let hello = Hello {
             greeting,
@@ -145,14 +149,15 @@ impl Transport for Shm {
         let hello = Hello::parse(data).map_err(|why| wrong(from, why))?;
         link.shake(|shake| {
             let descriptors = std::mem::take(&mut shake.incoming);
-            let (face, memory) =
+            let (status_page, memory) =
                 accepted(descriptors, hello.layout).map_err(|why| wrong(from, why))?;
-            let (watch, sight) = watch(face, hello.fenced || readiness.fenced())
-                .map_err(|_| wrong(from, "its face is none"))?;
+            let (peer_status, poll_status) =
+                peer_status(status_page, hello.fenced || readiness.fenced())
+                    .map_err(|_| wrong(from, "its status page is none"))?;
             let halves = pair(memory, hello.layout, Side::Acceptor);
             let halves = halves.map_err(|error| wrong(from, &error.to_string()))?;
-            (shake.halves, shake.watch) = (Some(halves), Some(watch));
-            (shake.sight, shake.told) = (Some(sight), readiness.told());
+            (shake.halves, shake.peer_status) = (Some(halves), Some(peer_status));
+            (shake.poll_status, shake.told) = (Some(poll_status), readiness.told());
             shake.peer = Some(hello.name.clone());
             shake.layout = Some(hello.layout);
             Ok((hello.greeting, hello.name))
@@ -164,9 +169,9 @@ impl Transport for Shm {
         link: &ShmLink,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        let face = readiness.face()?;
+        let status_page = readiness.status_page()?;
         let hello = link.shake(|shake| {
-            shake.outgoing = vec![face];
+            shake.outgoing = vec![status_page];
             Some(Hello {
                 greeting,
                 fenced: readiness.fenced(),
@@ -192,13 +197,14 @@ impl Transport for Shm {
                 return Err(wrong(&target, &format!("it is {}", hello.name)));
             }
             let descriptors = std::mem::take(&mut shake.incoming);
-            let Ok([face]) = <[OwnedFd; 1]>::try_from(descriptors) else {
+            let Ok([status_page]) = <[OwnedFd; 1]>::try_from(descriptors) else {
                 return Err(wrong(&target, "it came without a descriptor"));
             };
-            let (watch, sight) = watch(face, hello.fenced || readiness.fenced())
-                .map_err(|_| wrong(&target, "its face is none"))?;
-            (shake.watch, shake.peer) = (Some(watch), Some(target));
-            shake.sight = Some(sight);
+            let (peer_status, poll_status) =
+                peer_status(status_page, hello.fenced || readiness.fenced())
+                    .map_err(|_| wrong(&target, "its status page is none"))?;
+            (shake.peer_status, shake.peer) = (Some(peer_status), Some(target));
+            shake.poll_status = Some(poll_status);
             Ok(hello.greeting)
         })
     }

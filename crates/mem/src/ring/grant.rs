@@ -1,24 +1,24 @@
 //! Regions that a peer reaches without the rings: who may, and how that ends.
 //!
-//! The owner of a region that a peer has mapped says in its face, in the slot of the region, that
+//! The owner of a region that a peer has mapped says in its status page, in the slot of the region, that
 //! the grant stands ([`Grants`]). A peer that is about to reach the memory says so in its claim
 //! ([`Writer::claim`](super::Writer::claim)), and only then looks whether the grant stands
-//! ([`Watch::stands`](super::Watch::stands)). The owner ends the grant first, and then waits until
+//! ([`PeerStatus::is_granted`](super::PeerStatus::is_granted)). The owner ends the grant first, and then waits until
 //! nobody claims the slot ([`Reader::is_claimed`](super::Reader::is_claimed)). So either the peer
 //! sees that the grant has ended, or the owner sees the claim.
 
 use core::fmt;
 
-use crate::ring::primitive::{Memory, SlotWords};
+use crate::ring::primitive::{Memory, RawSlots};
 
-/// Regions that one face can grant at a time.
+/// Regions that one status page can grant at a time.
 #[cfg(not(loom))]
-pub const SLOTS: usize = 64;
+pub const GRANT_SLOTS: usize = 64;
 /// In the model.
 #[cfg(loom)]
-pub const SLOTS: usize = 2;
+pub const GRANT_SLOTS: usize = 2;
 
-/// That a region may be reached: its slot in the owner's face, and what is there as long as the
+/// That a region may be reached: its slot in the owner's status page, and what is there as long as the
 /// grant stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -30,14 +30,14 @@ impl Grant {
     /// What a peer says of one; `None` if there is no such slot, or if it never stands.
     #[must_use]
     pub const fn new(slot: u32, generation: u64) -> Option<Self> {
-        if (slot as usize) < SLOTS && generation & 1 == 1 {
+        if (slot as usize) < GRANT_SLOTS && generation & 1 == 1 {
             Some(Self { slot, generation })
         } else {
             None
         }
     }
 
-    /// Its slot, below [`SLOTS`].
+    /// Its slot, below [`GRANT_SLOTS`].
     #[must_use]
     pub const fn slot(self) -> u32 {
         self.slot
@@ -55,17 +55,17 @@ impl Grant {
     }
 }
 
-/// The grants in a domain's own face. What it goes by is in private memory.
+/// The grants in a domain's own status page. What it goes by is in private memory.
 pub struct Grants {
-    words: SlotWords,
-    generations: [u64; SLOTS],
+    words: RawSlots,
+    generations: [u64; GRANT_SLOTS],
 }
 
 impl Grants {
     pub(super) fn new(memory: &Memory) -> Self {
         Self {
-            words: SlotWords::new(memory),
-            generations: [0; SLOTS],
+            words: RawSlots::new(memory),
+            generations: [0; GRANT_SLOTS],
         }
     }
 
@@ -79,7 +79,7 @@ impl Grants {
     /// for, [`Reader::is_claimed`](super::Reader::is_claimed) of each peer tells of it.
     ///
     /// `barrier` has to order the store before it and the loads after it, as for
-    /// [`Sleep`](super::Sleep).
+    /// [`SleepWord`](super::SleepWord).
     pub fn close(&mut self, grant: Grant, barrier: impl FnOnce()) {
         let slot = grant.slot as usize;
         if self.generations.get(slot) == Some(&grant.generation) {

@@ -15,7 +15,7 @@ pub const HEADER: usize = 40;
 pub const LEADING: usize = 48;
 
 /// Bytes of the memory in which a domain says whether it sleeps.
-pub const FACE: usize = 4096;
+pub const STATUS_PAGE_BYTES: usize = 4096;
 
 /// Where the credit of each direction lies: apart by more than what one miss may bring.
 #[cfg(not(loom))]

@@ -15,7 +15,7 @@ use loom::sync::atomic::fence;
 use loom::thread;
 
 use super::primitive::Memory;
-use super::{Grants, HEADER, Layout, Reader, Side, Sleep, Source, Watch, Writer};
+use super::{Grants, HEADER, Layout, PeerStatus, Reader, Side, SleepWord, Source, Writer};
 
 /// Four entries, four lines: a quarter is one of either.
 fn layout() -> Layout {
@@ -149,26 +149,29 @@ fn a_message_in_two_entries_comes_at_once() {
 
 /// A reader that sleeps when it finds nothing, and a writer that wakes it.
 fn reader_sleeps(fenced: bool) {
-    let face = Memory::modelled(layout());
+    let status_page = Memory::modelled(layout());
     let (writer, reader) = halves(&Memory::modelled(layout()));
-    let (sleep, watch) = (Sleep::new(&face), Watch::new(&face, fenced));
+    let (sleep, peer) = (
+        SleepWord::new(&status_page),
+        PeerStatus::new(&status_page, fenced),
+    );
     let bell = Arc::new(Notify::new());
     let rope = bell.clone();
     let sender = thread::spawn(move || {
         for i in 0..2_u8 {
             assert_eq!(writer.write(Source::from(&[i; 8][..])), Ok(8));
-            if watch.must_wake() {
+            if peer.must_wake() {
                 rope.notify();
             }
         }
     });
     let mut got = Vec::new();
     while got.len() < 16 {
-        sleep.doze(|| fence(SeqCst));
+        sleep.begin_sleep(|| fence(SeqCst));
         if !reader.is_ready() {
             bell.wait();
         }
-        sleep.wake(|| fence(SeqCst));
+        sleep.end_sleep(|| fence(SeqCst));
         let mut bytes = [0; 64];
         let count = reader.read(&mut bytes).unwrap();
         got.extend_from_slice(&bytes[..count]);
@@ -193,9 +196,12 @@ fn without_the_fence_a_wake_up_is_lost() {
 #[test]
 fn a_writer_without_room_is_woken() {
     check(2, || {
-        let face = Memory::modelled(layout());
+        let status_page = Memory::modelled(layout());
         let (writer, reader) = halves(&Memory::modelled(layout()));
-        let (sleep, watch) = (Sleep::new(&face), Watch::new(&face, true));
+        let (sleep, peer) = (
+            SleepWord::new(&status_page),
+            PeerStatus::new(&status_page, true),
+        );
         let bell = Arc::new(Notify::new());
         let rope = bell.clone();
         let receiver = thread::spawn(move || {
@@ -205,18 +211,18 @@ fn a_writer_without_room_is_woken() {
                     thread::yield_now();
                 }
                 assert_eq!(bytes, [i; 8]);
-                if reader.take_notice() && watch.must_wake() {
+                if reader.take_notice() && peer.must_wake() {
                     rope.notify();
                 }
             }
         });
         for i in 0..5_u8 {
             while writer.write(Source::from(&[i; 8][..])).unwrap() == 0 {
-                sleep.doze(|| fence(SeqCst));
+                sleep.begin_sleep(|| fence(SeqCst));
                 if !writer.has_room().unwrap() {
                     bell.wait();
                 }
-                sleep.wake(|| fence(SeqCst));
+                sleep.end_sleep(|| fence(SeqCst));
             }
         }
         receiver.join().unwrap();
@@ -247,16 +253,19 @@ fn region() -> Arc<Reached> {
 
 /// The owner of a region ends its grant, and uses the memory as its own, while a peer writes there.
 fn grant_ends(fenced: bool) {
-    let (memory, face) = (Memory::modelled(layout()), Memory::modelled(layout()));
+    let (memory, status_page) = (Memory::modelled(layout()), Memory::modelled(layout()));
     let (writer, reader) = halves(&memory);
-    let (mut grants, watch) = (Grants::new(&face), Watch::new(&face, fenced));
+    let (mut grants, peer) = (
+        Grants::new(&status_page),
+        PeerStatus::new(&status_page, fenced),
+    );
     let grant = grants.open().unwrap();
     let region = region();
     let reached = region.clone();
-    let peer = thread::spawn(move || {
+    let peer_thread = thread::spawn(move || {
         for value in 1..3 {
             writer.claim(grant);
-            if watch.stands(grant) {
+            if peer.is_granted(grant) {
                 reached.set(value);
             }
             writer.unclaim();
@@ -268,7 +277,7 @@ fn grant_ends(fenced: bool) {
     }
     let last = region.get();
     region.set(last + 10);
-    peer.join().unwrap();
+    peer_thread.join().unwrap();
     assert_eq!(region.get(), last + 10, "written after the grant has ended");
 }
 
@@ -289,9 +298,12 @@ fn without_the_fence_somebody_does() {
 #[test]
 fn direct_writes_keep_their_place_among_messages() {
     check(2, || {
-        let (memory, face) = (Memory::modelled(layout()), Memory::modelled(layout()));
+        let (memory, status_page) = (Memory::modelled(layout()), Memory::modelled(layout()));
         let (writer, reader) = halves(&memory);
-        let (mut grants, watch) = (Grants::new(&face), Watch::new(&face, true));
+        let (mut grants, peer) = (
+            Grants::new(&status_page),
+            PeerStatus::new(&status_page, true),
+        );
         let grant = grants.open().unwrap();
         let region = region();
         let reached = region.clone();
@@ -308,7 +320,7 @@ fn direct_writes_keep_their_place_among_messages() {
             thread::yield_now();
         }
         writer.claim(grant);
-        assert!(watch.stands(grant));
+        assert!(peer.is_granted(grant));
         assert_eq!(reached.get(), 1);
         reached.set(2);
         writer.unclaim();

@@ -12,11 +12,15 @@ mod shared;
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::fence;
 #[cfg(loom)]
-pub(super) use modelled::{Buffer, Cell, Cells, ClaimWord, Credit, Memory, SleepWord, SlotWords};
+pub(super) use modelled::{
+    Buffer, Cell, Cells, Memory, RawClaim, RawCredit, RawSleepWord, RawSlots,
+};
 #[cfg(not(loom))]
 pub use shared::Mapping;
 #[cfg(not(loom))]
 pub(super) use {
     core::sync::atomic::fence,
-    shared::{Buffer, Cell, Cells, ClaimWord, Credit, Memory, PresenceWords, SleepWord, SlotWords},
+    shared::{
+        Buffer, Cell, Cells, Memory, RawClaim, RawCredit, RawPollStatus, RawSleepWord, RawSlots,
+    },
 };

@@ -9,7 +9,7 @@ use crate::ring::entry::{self, Entry, Place};
 use crate::ring::grant::Grant;
 use crate::ring::layout::{INLINE, Layout, RingError, Side};
 use crate::ring::piece::{AsSink, Sink};
-use crate::ring::primitive::{Buffer, Cell, Cells, ClaimWord, Credit, Memory};
+use crate::ring::primitive::{Buffer, Cell, Cells, Memory, RawClaim, RawCredit};
 
 /// The longest chunk that is read together with the bytes before it. Behind the header of a
 /// longer one a read stops, so that the next can have the chunk copied to where it belongs.
@@ -27,12 +27,12 @@ pub struct Reader {
     current: AtomicU64,
     buffer: Buffer,
     layout: Layout,
-    credit: Credit,
+    credit: RawCredit,
     /// Lines of the buffer that were consumed, and those the writer knows of; both wrap.
     lines: AtomicU32,
     given: AtomicU32,
     notice: AtomicBool,
-    claim: ClaimWord,
+    claim: RawClaim,
     /// What was told to be applied.
     applied: AtomicU64,
 }
@@ -48,11 +48,11 @@ impl Reader {
             current: AtomicU64::new(0),
             buffer: Buffer::new(memory, layout, direction),
             layout,
-            credit: Credit::new(memory, direction),
+            credit: RawCredit::new(memory, direction),
             lines: AtomicU32::new(0),
             given: AtomicU32::new(0),
             notice: AtomicBool::new(false),
-            claim: ClaimWord::new(memory, direction),
+            claim: RawClaim::new(memory, direction),
             applied: AtomicU64::new(0),
         }
     }
@@ -196,7 +196,7 @@ impl Reader {
     }
 
     /// Whether the writer was told of room since this was asked last. Then it may wait for it:
-    /// [`Watch`](super::Watch) says whether it has to be woken.
+    /// [`PeerStatus`](super::PeerStatus) says whether it has to be woken.
     #[inline]
     pub fn take_notice(&self) -> bool {
         let told = self.notice.load(Relaxed);

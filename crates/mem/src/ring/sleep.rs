@@ -4,30 +4,30 @@ use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use crate::ring::grant::Grant;
-use crate::ring::primitive::{Memory, SleepWord, SlotWords, fence};
+use crate::ring::primitive::{Memory, RawSleepWord, RawSlots, fence};
 
-/// A domain's own face: it says there whether a thread sleeps.
+/// A domain's own status page: it says there whether a thread sleeps.
 ///
-/// A thread that is about to sleep calls [`doze`](Self::doze), then looks once more at
+/// A thread that is about to sleep calls [`begin_sleep`](Self::begin_sleep), then looks once more at
 /// everything it waits for ([`Reader::is_ready`](super::Reader::is_ready),
 /// [`Writer::has_room`](super::Writer::has_room)), and only then sleeps. Afterwards, before it
-/// looks at anything, it calls [`wake`](Self::wake). Peers ring once for each time.
+/// looks at anything, it calls [`end_sleep`](Self::end_sleep). Peers ring once for each time.
 ///
 /// All three are called by one thread at a time: the domain's lock sees to that.
 ///
 /// `barrier` has to order the store before it and the loads after it, against every processor
 /// that runs a peer. It is `membarrier` (`GLOBAL_EXPEDITED`), or where that is refused a
-/// sequentially consistent fence: then peers must be told to fence too ([`Watch::over`]).
-pub struct Sleep {
-    word: SleepWord,
+/// sequentially consistent fence: then peers must be told to fence too ([`PeerStatus::from_mapping`]).
+pub struct SleepWord {
+    word: RawSleepWord,
     value: AtomicU32,
     sleepers: AtomicU32,
 }
 
-impl Sleep {
+impl SleepWord {
     pub(super) fn new(memory: &Memory) -> Self {
         Self {
-            word: SleepWord::new(memory),
+            word: RawSleepWord::new(memory),
             value: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
         }
@@ -40,14 +40,14 @@ impl Sleep {
     }
 
     /// One more thread is about to sleep.
-    pub fn doze(&self, barrier: impl FnOnce()) {
+    pub fn begin_sleep(&self, barrier: impl FnOnce()) {
         let sleepers = self.sleepers.load(Ordering::Relaxed).saturating_add(1);
         self.sleepers.store(sleepers, Ordering::Relaxed);
         self.rearm(barrier);
     }
 
     /// A thread that slept, or was about to, does not any more.
-    pub fn wake(&self, barrier: impl FnOnce()) {
+    pub fn end_sleep(&self, barrier: impl FnOnce()) {
         let sleepers = self.sleepers.load(Ordering::Relaxed).saturating_sub(1);
         self.sleepers.store(sleepers, Ordering::Relaxed);
         if sleepers > 0 {
@@ -73,19 +73,19 @@ impl Sleep {
     }
 }
 
-/// A peer's face.
-pub struct Watch {
-    word: SleepWord,
-    slots: SlotWords,
+/// A peer's status page.
+pub struct PeerStatus {
+    word: RawSleepWord,
+    slots: RawSlots,
     rung: AtomicU32,
     fenced: bool,
 }
 
-impl Watch {
+impl PeerStatus {
     pub(super) fn new(memory: &Memory, fenced: bool) -> Self {
         Self {
-            word: SleepWord::new(memory),
-            slots: SlotWords::new(memory),
+            word: RawSleepWord::new(memory),
+            slots: RawSlots::new(memory),
             rung: AtomicU32::new(0),
             fenced,
         }
@@ -105,7 +105,7 @@ impl Watch {
     /// [`Writer::claim`](super::Writer::claim), and before its memory is reached.
     #[inline]
     #[must_use]
-    pub fn stands(&self, grant: Grant) -> bool {
+    pub fn is_granted(&self, grant: Grant) -> bool {
         self.order();
         self.slots.load(grant.slot() as usize) == grant.generation()
     }
@@ -128,14 +128,14 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Sleep {
+impl fmt::Debug for SleepWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sleep({})", self.value.load(Ordering::Relaxed))
+        write!(f, "SleepWord({})", self.value.load(Ordering::Relaxed))
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for PeerStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Watch({})", self.word.load())
+        write!(f, "PeerStatus({})", self.word.load())
     }
 }

@@ -127,9 +127,9 @@ fn memory_that_does_not_fit_is_refused() {
         let halves = pair(map, layout, Side::Connector);
         assert_eq!(halves.err(), Some(RingError::Memory));
     }
-    assert!(Sleep::over(Heaped::new(FACE, false)).is_err());
-    assert!(Watch::over(Heaped::new(FACE, false), false).is_ok());
-    assert!(Watch::over(Heaped::new(FACE - 1, false), false).is_err());
+    assert!(SleepWord::from_mapping(Heaped::new(STATUS_PAGE_BYTES, false)).is_err());
+    assert!(PeerStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES, false), false).is_ok());
+    assert!(PeerStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES - 1, false), false).is_err());
 }
 
 #[test]
@@ -317,70 +317,70 @@ fn short_messages_of_several_entries_go_on_where_positions_wrap() {
 
 #[test]
 fn a_sleeper_is_rung_where_its_word_wraps() {
-    let face = Heaped::new(FACE, true);
-    let sleep = Sleep::over(face.clone()).unwrap();
+    let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
+    let sleep = SleepWord::from_mapping(status_page.clone()).unwrap();
     sleep.start_at(u32::MAX - 9);
-    let watch = Watch::over(face, false).unwrap();
+    let peer = PeerStatus::from_mapping(status_page, false).unwrap();
     for round in 0..10 {
-        assert!(!watch.must_wake(), "{round}: nobody sleeps");
-        sleep.doze(|| ());
-        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
+        assert!(!peer.must_wake(), "{round}: nobody sleeps");
+        sleep.begin_sleep(|| ());
+        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
         sleep.rearm(|| ());
-        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
-        sleep.wake(|| ());
+        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
+        sleep.end_sleep(|| ());
     }
 }
 
 #[test]
 fn a_sleeper_is_rung_once_for_each_time() {
-    let face = Heaped::new(FACE, true);
-    let sleep = Sleep::over(face.clone()).unwrap();
+    let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
+    let sleep = SleepWord::from_mapping(status_page.clone()).unwrap();
     for fenced in [false, true] {
-        let watch = Watch::over(face.clone(), fenced).unwrap();
-        assert!(!watch.must_wake());
+        let peer = PeerStatus::from_mapping(status_page.clone(), fenced).unwrap();
+        assert!(!peer.must_wake());
         let mut barriers = 0;
-        sleep.doze(|| barriers += 1);
-        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
-        sleep.doze(|| barriers += 1);
-        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
-        sleep.wake(|| barriers += 1);
+        sleep.begin_sleep(|| barriers += 1);
+        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
+        sleep.begin_sleep(|| barriers += 1);
+        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
+        sleep.end_sleep(|| barriers += 1);
         assert_eq!(
-            [watch.must_wake(), watch.must_wake()],
+            [peer.must_wake(), peer.must_wake()],
             [true, false],
             "one still sleeps"
         );
         sleep.rearm(|| barriers += 1);
-        assert_eq!([watch.must_wake(), watch.must_wake()], [true, false]);
-        sleep.wake(|| barriers += 1);
-        assert!(!watch.must_wake());
+        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
+        sleep.end_sleep(|| barriers += 1);
+        assert!(!peer.must_wake());
         sleep.rearm(|| barriers += 1);
-        assert!(!watch.must_wake(), "nobody sleeps");
+        assert!(!peer.must_wake(), "nobody sleeps");
         assert_eq!(barriers, 4);
     }
 }
 
 #[test]
 fn peers_see_that_a_domain_looks_and_where_it_is() {
-    let face = Heaped::new(FACE, true);
-    let sight = Sight::over(face.clone()).unwrap();
-    assert_eq!((sight.looks(), sight.witness()), (0, None));
-    let presence = Presence::over(face.clone(), 77).unwrap();
-    let Witness { addr, token } = sight.witness().unwrap();
+    let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
+    let peer = PeerPollStatus::from_mapping(status_page.clone()).unwrap();
+    assert_eq!((peer.poll_count(), peer.address_probe()), (0, None));
+    let status = PollStatus::from_mapping(status_page.clone(), 77).unwrap();
+    let AddressProbe { addr, token } = peer.address_probe().unwrap();
     assert_eq!(token, 77);
-    let start = face.start().addr().get() as u64;
+    let start = status_page.start().addr().get() as u64;
     let at = usize::try_from(addr - start).unwrap();
-    let region = face.region();
+    let region = status_page.region();
     assert_eq!(
         region.load_u64(at, core::sync::atomic::Ordering::Relaxed),
         Ok(77)
     );
     for _ in 0..2 {
-        let before = sight.looks();
-        presence.have_looked();
-        assert_ne!(sight.looks(), before);
+        let before = peer.poll_count();
+        status.count_poll();
+        assert_ne!(peer.poll_count(), before);
     }
-    assert!(Presence::over(Heaped::new(FACE, false), 1).is_err());
-    assert!(Sight::over(Heaped::new(FACE - 1, false)).is_err());
+    assert!(PollStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES, false), 1).is_err());
+    assert!(PeerPollStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES - 1, false)).is_err());
 }
 
 /// Two threads, chunks and small entries mixed, many laps.
@@ -512,7 +512,14 @@ proptest! {
 #[test]
 fn threads_may_share_the_halves() {
     fn shared<T: Send + Sync>() {}
-    shared::<(Writer, Reader, Sleep, Watch, Presence, Sight)>();
+    shared::<(
+        Writer,
+        Reader,
+        SleepWord,
+        PeerStatus,
+        PollStatus,
+        PeerPollStatus,
+    )>();
 }
 
 #[test]

@@ -40,7 +40,11 @@ impl Window {
     /// # Errors
     ///
     /// [`RegionError::OutOfBounds`] if they are not all inside, or cannot be written.
-    pub fn over(map: Arc<dyn Mapping>, off: usize, len: usize) -> Result<Self, RegionError> {
+    pub fn from_mapping(
+        map: Arc<dyn Mapping>,
+        off: usize,
+        len: usize,
+    ) -> Result<Self, RegionError> {
         let end = off.checked_add(len);
         let fits = end.is_some_and(|end| end <= map.len()) && map.writable();
         match fits {

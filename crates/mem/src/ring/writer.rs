@@ -9,7 +9,7 @@ use crate::ring::entry;
 use crate::ring::grant::Grant;
 use crate::ring::layout::{HEADER, INLINE, LEADING, LINE, Layout, RingError, Side};
 use crate::ring::piece::{AsSource, Source};
-use crate::ring::primitive::{Buffer, Cell, Cells, ClaimWord, Credit, Memory};
+use crate::ring::primitive::{Buffer, Cell, Cells, Memory, RawClaim, RawCredit};
 
 /// A message goes to so many small entries rather than to a chunk.
 const FEW: usize = 4;
@@ -28,8 +28,8 @@ pub struct Writer {
     limit: AtomicU64,
     buffer: Buffer,
     layout: Layout,
-    credit: Credit,
-    claim: ClaimWord,
+    credit: RawCredit,
+    claim: RawClaim,
     /// Lines of the buffer that were used, and of these given back; both wrap.
     used: AtomicU32,
     freed: AtomicU32,
@@ -48,8 +48,8 @@ impl Writer {
             limit: AtomicU64::new(turn.cursor(layout.entries().into())),
             buffer: Buffer::new(memory, layout, direction),
             layout,
-            credit: Credit::new(memory, direction),
-            claim: ClaimWord::new(memory, direction),
+            credit: RawCredit::new(memory, direction),
+            claim: RawClaim::new(memory, direction),
             used: AtomicU32::new(0),
             freed: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
@@ -67,7 +67,7 @@ impl Writer {
     }
 
     /// Writes from `bytes` and returns how many were taken, 0 if there is no room (or nothing
-    /// to write). The reader sees them; whether it has to be woken, [`Watch`](super::Watch)
+    /// to write). The reader sees them; whether it has to be woken, [`PeerStatus`](super::PeerStatus)
     /// says.
     ///
     /// # Errors
@@ -248,7 +248,7 @@ impl Writer {
     }
 
     /// Says that a region of the peer is about to be reached. Whether that may be done,
-    /// [`Watch::stands`](super::Watch::stands) says afterwards;
+    /// [`PeerStatus::is_granted`](super::PeerStatus::is_granted) says afterwards;
     /// [`unclaim`](Self::unclaim) follows in either case.
     #[inline]
     pub fn claim(&self, grant: Grant) {

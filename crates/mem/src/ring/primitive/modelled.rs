@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::ring::grant::SLOTS;
+use crate::ring::grant::GRANT_SLOTS;
 use crate::ring::layout::{HEADER, INLINE, LINE, Layout};
 use crate::{UserBuf, copy_in, copy_out};
 
@@ -30,7 +30,7 @@ struct Direction {
 struct Whole {
     directions: [Direction; 2],
     sleep: AtomicU32,
-    slots: [AtomicU64; SLOTS],
+    slots: [AtomicU64; GRANT_SLOTS],
 }
 
 // SAFETY: loom finds every access that is not ordered.
@@ -190,9 +190,9 @@ impl Buffer {
     }
 }
 
-pub(in crate::ring) struct Credit(Memory, usize);
+pub(in crate::ring) struct RawCredit(Memory, usize);
 
-impl Credit {
+impl RawCredit {
     pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
         Self(memory.clone(), direction)
     }
@@ -218,9 +218,9 @@ impl Credit {
     }
 }
 
-pub(in crate::ring) struct ClaimWord(Memory, usize);
+pub(in crate::ring) struct RawClaim(Memory, usize);
 
-impl ClaimWord {
+impl RawClaim {
     pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
         Self(memory.clone(), direction)
     }
@@ -242,9 +242,9 @@ impl ClaimWord {
     }
 }
 
-pub(in crate::ring) struct SlotWords(Memory);
+pub(in crate::ring) struct RawSlots(Memory);
 
-impl SlotWords {
+impl RawSlots {
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
         Self(memory.clone())
     }
@@ -258,9 +258,9 @@ impl SlotWords {
     }
 }
 
-pub(in crate::ring) struct SleepWord(Memory);
+pub(in crate::ring) struct RawSleepWord(Memory);
 
-impl SleepWord {
+impl RawSleepWord {
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
         Self(memory.clone())
     }

@@ -8,9 +8,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::UserBuf;
-use crate::ring::grant::SLOTS;
+use crate::ring::grant::GRANT_SLOTS;
 use crate::ring::layout::{
-    APPLIED, CLAIMS, CREDITS, FACE, HEADER, INLINE, LINE, Layout, RingError,
+    APPLIED, CLAIMS, CREDITS, HEADER, INLINE, LINE, Layout, RingError, STATUS_PAGE_BYTES,
 };
 use crate::ring::shift;
 
@@ -46,9 +46,12 @@ impl Memory {
         Self::checked(map, layout.len(), true)
     }
 
-    /// A mapping that is a face.
-    pub(in crate::ring) fn face(map: Arc<dyn Mapping>, write: bool) -> Result<Self, RingError> {
-        Self::checked(map, FACE, write)
+    /// A mapping that is a status page.
+    pub(in crate::ring) fn status_page(
+        map: Arc<dyn Mapping>,
+        write: bool,
+    ) -> Result<Self, RingError> {
+        Self::checked(map, STATUS_PAGE_BYTES, write)
     }
 
     fn checked(map: Arc<dyn Mapping>, len: usize, write: bool) -> Result<Self, RingError> {
@@ -58,7 +61,7 @@ impl Memory {
     }
 
     /// The start of what lies at `off`; all offsets come from a `Layout` that was checked
-    /// against the length, or are below [`FACE`].
+    /// against the length, or are below [`STATUS_PAGE_BYTES`].
     fn at(&self, off: usize) -> NonNull<u8> {
         assert!(off < self.0.len(), "a layout that was checked");
         // SAFETY: within the mapping by the line above.
@@ -255,18 +258,18 @@ impl Buffer {
 }
 
 /// What the reader of a direction has consumed, and what it has applied.
-pub(in crate::ring) struct Credit {
+pub(in crate::ring) struct RawCredit {
     word: NonNull<u64>,
     applied: NonNull<u64>,
     _memory: Memory,
 }
 
 // SAFETY: only reached as an atomic.
-unsafe impl Send for Credit {}
+unsafe impl Send for RawCredit {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Credit {}
+unsafe impl Sync for RawCredit {}
 
-impl Credit {
+impl RawCredit {
     pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
         Self {
             word: memory.at(CREDITS[direction & 1]).cast(),
@@ -307,17 +310,17 @@ impl Credit {
 }
 
 /// Which region of its peer the writer of a direction reaches.
-pub(in crate::ring) struct ClaimWord {
+pub(in crate::ring) struct RawClaim {
     word: NonNull<u64>,
     _memory: Memory,
 }
 
 // SAFETY: only reached as an atomic.
-unsafe impl Send for ClaimWord {}
+unsafe impl Send for RawClaim {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for ClaimWord {}
+unsafe impl Sync for RawClaim {}
 
-impl ClaimWord {
+impl RawClaim {
     pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
         Self {
             word: memory.at(CLAIMS[direction & 1]).cast(),
@@ -347,22 +350,22 @@ impl ClaimWord {
 }
 
 /// Which regions a domain grants.
-pub(in crate::ring) struct SlotWords {
+pub(in crate::ring) struct RawSlots {
     first: NonNull<u64>,
     _memory: Memory,
 }
 
 // SAFETY: only reached as atomics.
-unsafe impl Send for SlotWords {}
+unsafe impl Send for RawSlots {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for SlotWords {}
+unsafe impl Sync for RawSlots {}
 
-impl SlotWords {
-    /// Where the words lie in a face.
+impl RawSlots {
+    /// Where the words lie in a status page.
     const AT: usize = 0x400;
 
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
-        const { assert!(Self::AT + SLOTS * 8 <= FACE) };
+        const { assert!(Self::AT + GRANT_SLOTS * 8 <= STATUS_PAGE_BYTES) };
         Self {
             first: memory.at(Self::AT).cast(),
             _memory: memory.clone(),
@@ -371,10 +374,10 @@ impl SlotWords {
 
     #[inline(always)]
     fn atomic(&self, slot: usize) -> &AtomicU64 {
-        assert!(slot < SLOTS, "a slot that was checked");
-        // SAFETY: one of the words of the face that the check in `new` covers.
+        assert!(slot < GRANT_SLOTS, "a slot that was checked");
+        // SAFETY: one of the words of the status page that the check in `new` covers.
         let word = unsafe { self.first.add(slot) };
-        // SAFETY: aligned to its size. A peer's face is mapped for reads only: a load of this
+        // SAFETY: aligned to its size. A peer's status page is mapped for reads only: a load of this
         // size may read such memory, and `store` is for our own.
         unsafe { AtomicU64::from_ptr(word.as_ptr()) }
     }
@@ -385,25 +388,25 @@ impl SlotWords {
         self.atomic(slot).load(Ordering::Acquire)
     }
 
-    /// For a face that was made to be written.
+    /// For a status page that was made to be written.
     pub(in crate::ring) fn store(&self, slot: usize, value: u64) {
         self.atomic(slot).store(value, Ordering::Release);
     }
 }
 
 /// Whether a domain sleeps.
-pub(in crate::ring) struct SleepWord {
+pub(in crate::ring) struct RawSleepWord {
     word: NonNull<u32>,
     _memory: Memory,
 }
 
 // SAFETY: only reached as an atomic.
-unsafe impl Send for SleepWord {}
+unsafe impl Send for RawSleepWord {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for SleepWord {}
+unsafe impl Sync for RawSleepWord {}
 
-impl SleepWord {
-    /// Where the word lies in a face.
+impl RawSleepWord {
+    /// Where the word lies in a status page.
     const AT: usize = 0x40;
 
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
@@ -415,7 +418,7 @@ impl SleepWord {
 
     #[inline(always)]
     const fn atomic(&self) -> &AtomicU32 {
-        // SAFETY: a word of the face, aligned to a line. A peer's face is mapped for reads
+        // SAFETY: a word of the status page, aligned to a line. A peer's status page is mapped for reads
         // only: a relaxed load of this size may read such memory, and `store` is for our own.
         unsafe { AtomicU32::from_ptr(self.word.as_ptr()) }
     }
@@ -425,35 +428,35 @@ impl SleepWord {
         self.atomic().load(Ordering::Relaxed)
     }
 
-    /// For a face that was made to be written.
+    /// For a status page that was made to be written.
     pub(in crate::ring) fn store(&self, value: u32) {
         self.atomic().store(value, Ordering::Relaxed);
     }
 }
 
 /// How often a domain has looked, and the word by which its address space is known.
-pub(in crate::ring) struct PresenceWords {
-    looks: NonNull<u64>,
+pub(in crate::ring) struct RawPollStatus {
+    poll_count: NonNull<u64>,
     address: NonNull<u64>,
     token: NonNull<u64>,
     _memory: Memory,
 }
 
 // SAFETY: only reached as atomics.
-unsafe impl Send for PresenceWords {}
+unsafe impl Send for RawPollStatus {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for PresenceWords {}
+unsafe impl Sync for RawPollStatus {}
 
-impl PresenceWords {
-    /// Where the words lie in a face: apart from the sleep word, which writers look at, by more than
+impl RawPollStatus {
+    /// Where the words lie in a status page: apart from the sleep word, which writers look at, by more than
     /// what one miss may bring, and so from each other.
-    const LOOKS: usize = 0x100;
+    const POLL_COUNT: usize = 0x100;
     const ADDRESS: usize = 0x200;
     const TOKEN: usize = Self::ADDRESS + 8;
 
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
         Self {
-            looks: memory.at(Self::LOOKS).cast(),
+            poll_count: memory.at(Self::POLL_COUNT).cast(),
             address: memory.at(Self::ADDRESS).cast(),
             token: memory.at(Self::TOKEN).cast(),
             _memory: memory.clone(),
@@ -462,23 +465,24 @@ impl PresenceWords {
 
     #[inline(always)]
     const fn atomic(&self, word: NonNull<u64>) -> &AtomicU64 {
-        // SAFETY: one of the words of the face, aligned to its size. A peer's face is mapped for
+        // SAFETY: one of the words of the status page, aligned to its size. A peer's status page is mapped for
         // reads only: a relaxed load of this size may read such memory, and stores are for our own.
         unsafe { AtomicU64::from_ptr(word.as_ptr()) }
     }
 
     #[inline]
-    pub(in crate::ring) fn load_looks(&self) -> u64 {
-        self.atomic(self.looks).load(Ordering::Relaxed)
+    pub(in crate::ring) fn load_poll_count(&self) -> u64 {
+        self.atomic(self.poll_count).load(Ordering::Relaxed)
     }
 
-    /// For a face that was made to be written.
-    pub(in crate::ring) fn store_looks(&self, looks: u64) {
-        self.atomic(self.looks).store(looks, Ordering::Relaxed);
+    /// For a status page that was made to be written.
+    pub(in crate::ring) fn store_poll_count(&self, poll_count: u64) {
+        self.atomic(self.poll_count)
+            .store(poll_count, Ordering::Relaxed);
     }
 
     /// Where the owner has the second word, and what is in it.
-    pub(in crate::ring) fn testimony(&self) -> (u64, u64) {
+    pub(in crate::ring) fn load_address_probe(&self) -> (u64, u64) {
         let (address, token) = (self.atomic(self.address), self.atomic(self.token));
         (
             address.load(Ordering::Relaxed),
@@ -486,8 +490,8 @@ impl PresenceWords {
         )
     }
 
-    /// For a face that was made to be written, before a peer has it.
-    pub(in crate::ring) fn testify(&self, token: u64) {
+    /// For a status page that was made to be written, before a peer has it.
+    pub(in crate::ring) fn store_address_probe(&self, token: u64) {
         let address = self.token.addr().get() as u64;
         self.atomic(self.address).store(address, Ordering::Relaxed);
         self.atomic(self.token).store(token, Ordering::Relaxed);
