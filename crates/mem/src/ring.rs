@@ -76,7 +76,7 @@
 //! payload never lies where a word 0 is looked for. Laps wrap after 2³² of them, to 0, which only
 //! memory never written has in the first lap; then the lap looked for is 1.
 //!
-//! Payload is copied by assembly (see `ring/shift.rs`), since a peer that does not keep to the
+//! Payload is copied by assembly (see `ring/racy_copy.rs`), since a peer that does not keep to the
 //! protocol writes it meanwhile. With one that does, no copy races with another: the model in
 //! `ring/model.rs` shows it, and that no wake-up is lost, under loom.
 //!
@@ -94,14 +94,14 @@ mod cursor;
 mod entry;
 mod grant;
 mod layout;
-mod piece;
 #[cfg(not(loom))]
 mod poll_status;
 mod primitive;
-mod reader;
 #[cfg(not(loom))]
-mod shift;
+mod racy_copy;
+mod reader;
 mod sleep;
+mod source_sink;
 #[cfg(not(loom))]
 mod window;
 mod writer;
@@ -114,14 +114,17 @@ mod model;
 mod tests;
 
 pub use grant::{GRANT_SLOTS, Grant, Grants};
-pub use layout::{HEADER, INLINE, LEADING, LINE, Layout, RingError, STATUS_PAGE_BYTES, Side};
-pub use piece::{AsSink, AsSource, Sink, Source};
+pub use layout::{
+    LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError,
+    STATUS_PAGE_BYTES, Side,
+};
 #[cfg(not(loom))]
 pub use poll_status::{AddressProbe, PeerPollStatus, PollStatus};
 #[cfg(not(loom))]
 pub use primitive::Mapping;
-pub use reader::{Alone, Reader, Short};
+pub use reader::{Reader, ShortEntry, SoleEntry};
 pub use sleep::{PeerStatus, SleepWord};
+pub use source_sink::{AsSink, AsSource, Sink, Source};
 #[cfg(not(loom))]
 pub use window::Window;
 pub use writer::Writer;

@@ -159,7 +159,7 @@ mod tests {
 
     fn bytes(window: &Window, off: usize, len: usize) -> Vec<u8> {
         let room = Parked::park(vec![0; len]);
-        window.take(off, room.buf()).unwrap();
+        window.get(off, room.buf()).unwrap();
         room.unpark()
     }
 
@@ -205,7 +205,7 @@ mod tests {
         }
         let room = Parked::park(vec![0; 2]);
         assert!(other.put(3999, room.buf()).is_err());
-        assert!(other.take(usize::MAX, room.buf()).is_err());
+        assert!(other.get(usize::MAX, room.buf()).is_err());
         let _ = room.unpark();
         drop(other);
         shared.free();

@@ -9,8 +9,8 @@ use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{
-    Alone, Grant, HEADER, Layout, PeerPollStatus, PeerStatus, Reader, RingError, Short, Source,
-    Window, Writer,
+    Grant, Layout, MAX_HEADER_BYTES, PeerPollStatus, PeerStatus, Reader, RingError, ShortEntry,
+    SoleEntry, Source, Window, Writer,
 };
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
 use ripstop_stream::{Attached, Lent, Link, Offer};
@@ -241,7 +241,7 @@ impl ShmLink {
     /// Wakes a peer that waits for room, where it was told of some.
     #[inline]
     fn have_made_room(&self, rings: &Rings) {
-        if rings.reader.take_notice() && rings.peer_status.must_wake() {
+        if rings.reader.take_credit_returned() && rings.peer_status.must_wake() {
             self.ring();
         }
     }
@@ -338,7 +338,7 @@ impl Link for ShmLink {
     #[inline(always)]
     fn send_message(
         &self,
-        header: &[u8; HEADER],
+        header: &[u8; MAX_HEADER_BYTES],
         header_len: usize,
         payload: UserBuf,
     ) -> Result<usize> {
@@ -362,7 +362,7 @@ impl Link for ShmLink {
     #[inline]
     fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize> {
         match self.rings.get() {
-            Some(rings) => self.wrote(rings, rings.writer.write_all(vecs)),
+            Some(rings) => self.wrote(rings, rings.writer.write_vectored(vecs)),
             None => self.socket.sendv(vecs),
         }
     }
@@ -387,13 +387,13 @@ impl Link for ShmLink {
     }
 
     #[inline(always)]
-    fn sole_entry(&self) -> Option<Alone<'_>> {
-        self.rings.get()?.reader.alone()
+    fn sole_entry(&self) -> Option<SoleEntry<'_>> {
+        self.rings.get()?.reader.sole_entry()
     }
 
     #[inline(always)]
-    fn short_entry(&self) -> Option<Short<'_>> {
-        self.rings.get()?.reader.short()
+    fn short_entry(&self) -> Option<ShortEntry<'_>> {
+        self.rings.get()?.reader.short_entry()
     }
 
     #[inline]
@@ -404,7 +404,7 @@ impl Link for ShmLink {
     }
 
     #[inline(always)]
-    fn send_short(&self, header: &[u8; HEADER], payload: UserBuf) -> bool {
+    fn send_short(&self, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
         let Some(rings) = self.rings.get() else {
             return false;
         };
@@ -418,12 +418,14 @@ impl Link for ShmLink {
     #[inline]
     fn sends_whole(&self, payload: usize) -> bool {
         let rings = self.rings.get();
-        rings.is_some_and(|rings| rings.writer.takes_whole(payload))
+        rings.is_some_and(|rings| rings.writer.fits_one_entry(payload))
     }
 
     #[inline]
     fn payload_ready(&self) -> usize {
-        self.rings.get().map_or(0, |rings| rings.reader.at_hand())
+        self.rings
+            .get()
+            .map_or(0, |rings| rings.reader.chunk_remaining())
     }
 
     #[inline]
@@ -431,7 +433,7 @@ impl Link for ShmLink {
         let Some(rings) = self.rings.get() else {
             return 0;
         };
-        let count = rings.reader.take_at_hand(room);
+        let count = rings.reader.read_chunk(room);
         // There is nothing to say of an error: what is at hand was checked.
         let _ = self.have_read(rings, Ok(count));
         count
@@ -463,7 +465,7 @@ impl Link for ShmLink {
     #[inline]
     fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
         match self.rings.get() {
-            Some(rings) => self.have_read(rings, rings.reader.read_into(vecs)),
+            Some(rings) => self.have_read(rings, rings.reader.read_vectored(vecs)),
             None => self.socket.recvv(vecs),
         }
     }
@@ -570,7 +572,7 @@ impl Link for ShmLink {
 
     fn tell_applied(&self) {
         if let Some(rings) = self.rings.get() {
-            rings.reader.tell_applied();
+            rings.reader.publish_applied();
         }
     }
 
@@ -653,7 +655,7 @@ impl Link for ShmLink {
 
     fn unread_bytes(&self) -> u64 {
         let rings = self.rings.get();
-        rings.map_or(0, |rings| rings.reader.layout().most())
+        rings.map_or(0, |rings| rings.reader.layout().max_unread_bytes())
     }
 
     fn peer_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -9,7 +9,7 @@ use ripstop_core::provider::{
     CompletionQueue as _, Domain as _, Endpoint as _, Fabric as _, MrAttr, RecvKind, RmaCall,
     SendKind, Sharing,
 };
-use ripstop_mem::ring::{Alone, HEADER, Short};
+use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_stream::{
@@ -38,9 +38,9 @@ enum Moved {
     /// Anything else that is sent.
     Other,
     /// What is there, from where it is.
-    Alone,
+    SoleEntry,
     /// One of several that may be there, from where it is.
-    Short,
+    ShortEntry,
     /// A read that was not in vain.
     Read,
     /// A payload, from the ring to where it belongs.
@@ -194,7 +194,7 @@ impl Link for NotedLink {
 
     fn send_message(
         &self,
-        header: &[u8; HEADER],
+        header: &[u8; MAX_HEADER_BYTES],
         header_len: usize,
         payload: UserBuf,
     ) -> Result<usize> {
@@ -218,15 +218,15 @@ impl Link for NotedLink {
         self.link.is_ready()
     }
 
-    fn sole_entry(&self) -> Option<Alone<'_>> {
+    fn sole_entry(&self) -> Option<SoleEntry<'_>> {
         let alone = self.link.sole_entry()?;
-        self.notes.lock().push(Moved::Alone);
+        self.notes.lock().push(Moved::SoleEntry);
         Some(alone)
     }
 
-    fn short_entry(&self) -> Option<Short<'_>> {
+    fn short_entry(&self) -> Option<ShortEntry<'_>> {
         let short = self.link.short_entry()?;
-        self.notes.lock().push(Moved::Short);
+        self.notes.lock().push(Moved::ShortEntry);
         Some(short)
     }
 
@@ -234,7 +234,7 @@ impl Link for NotedLink {
         self.link.return_credits();
     }
 
-    fn send_short(&self, header: &[u8; HEADER], payload: UserBuf) -> bool {
+    fn send_short(&self, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
         let sent = self.link.send_short(header, payload);
         if sent {
             self.notes.lock().push(Moved::Write);
@@ -547,7 +547,7 @@ fn short_writes_go_from_the_ring_to_their_place() {
     far.end.poll(1);
     let all = (0..ROUNDS).map(|round| 1 + round % BURST).sum::<usize>();
     // Now and then room is looked for first.
-    for (side, how) in [(&near, Moved::Write), (&far, Moved::Short)] {
+    for (side, how) in [(&near, Moved::Write), (&far, Moved::ShortEntry)] {
         let moved = side.moved();
         let past = count(&moved, how);
         assert!(past * ROUNDS >= all * MOST, "{past} of {all}: {moved:?}");

@@ -75,7 +75,7 @@ impl<T: Transport> State<T> {
                 each(segments, at, |at, buf| window.put(at, buf).ok())
             }),
             RmaKind::Read => self.access(id, &place, |window, at| {
-                each(segments, at, |at, buf| window.take(at, buf).ok())
+                each(segments, at, |at, buf| window.get(at, buf).ok())
             }),
             RmaKind::Atomic => None,
         };

@@ -3,7 +3,7 @@
 
 use ripstop_engine::stream::{Engine, Whole};
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Alone, INLINE};
+use ripstop_mem::ring::{MAX_INLINE_BYTES, SoleEntry};
 use ripstop_types::Completion;
 use ripstop_wire::xnet::base::{Small, WRITE_LEN};
 
@@ -45,7 +45,7 @@ impl<T: Transport> State<T> {
 }
 
 /// The longest write in bytes that is one short entry of a ring with its header.
-pub(crate) const MAX_SHORT_WRITE: usize = INLINE - WRITE_LEN;
+pub(crate) const MAX_SHORT_WRITE: usize = MAX_INLINE_BYTES - WRITE_LEN;
 
 /// Short writes that are received in one call, so that a busy peer does not keep the others waiting.
 const MAX_SHORT_WRITES_AT_ONCE: usize = 256;
@@ -70,7 +70,7 @@ impl<T: Transport> State<T> {
                     .and_then(|header| writes.place(header, short.len()));
                 let Some(place) = place else { break };
                 ripstop_mem::store(place, payload);
-                short.done();
+                short.consume();
                 taken += 1;
                 if taken == MAX_SHORT_WRITES_AT_ONCE {
                     break;
@@ -96,11 +96,11 @@ trait PayloadSource {
     fn place(self, whole: Whole<UserBuf>);
 }
 
-impl PayloadSource for Alone<'_> {
+impl PayloadSource for SoleEntry<'_> {
     #[inline(always)]
     fn place(self, whole: Whole<UserBuf>) {
-        self.take(whole.header_len, whole.memory.first(whole.len));
-        self.done();
+        self.copy_to(whole.header_len, whole.memory.first(whole.len));
+        self.consume();
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ripstop_engine::stream::SEND_HEADER;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Alone, Grant, Short, Window};
+use ripstop_mem::ring::{Grant, ShortEntry, SoleEntry, Window};
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::WireError;
@@ -272,7 +272,7 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// Of a link with [in-place I/O](Link::IN_PLACE): all that is there, if that is one short entry, to
     /// be received in place. `None` is any other case.
     #[inline(always)]
-    fn sole_entry(&self) -> Option<Alone<'_>> {
+    fn sole_entry(&self) -> Option<SoleEntry<'_>> {
         None
     }
 
@@ -280,7 +280,7 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// received in place. `None` is any other case. After the last one [`Link::return_credits`] is
     /// called.
     #[inline(always)]
-    fn short_entry(&self) -> Option<Short<'_>> {
+    fn short_entry(&self) -> Option<ShortEntry<'_>> {
         None
     }
 

@@ -6,17 +6,17 @@
 //! break this mix up the stream; they can't reach beyond the memory.
 
 /// Where the lap is in a cursor and in an entry's word.
-pub(super) const LAP: u64 = 0xffff_ffff_0000_0000;
+pub(super) const LAP_MASK: u64 = 0xffff_ffff_0000_0000;
 
 /// How the cursors of a ring are made.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct CursorSpace {
     shift: u32,
     mask: u64,
     quarter: u64,
 }
 
-impl Turn {
+impl CursorSpace {
     pub(super) const fn new(entries: u32) -> Self {
         Self {
             shift: entries.trailing_zeros(),
@@ -46,7 +46,7 @@ impl Turn {
     #[inline(always)]
     pub(super) const fn next_in_quarter(self, cursor: u64) -> Option<u64> {
         let next = cursor.wrapping_add(1);
-        match self.is_quarter(next) {
+        match self.starts_quarter(next) {
             true => None,
             false => Some(next),
         }
@@ -57,14 +57,14 @@ impl Turn {
     pub(super) const fn next(self, cursor: u64) -> u64 {
         let next = cursor.wrapping_add(1);
         if next & self.mask == 0 {
-            return (cursor & LAP).wrapping_add(1 << 32);
+            return (cursor & LAP_MASK).wrapping_add(1 << 32);
         }
         next
     }
 
     /// Whether a quarter of a lap ends before this cursor.
     #[inline(always)]
-    pub(super) const fn is_quarter(self, cursor: u64) -> bool {
+    pub(super) const fn starts_quarter(self, cursor: u64) -> bool {
         cursor & self.quarter == 0
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn cursors_follow_positions() {
         for entries in [4, 256, 65536] {
-            let turn = Turn::new(entries);
+            let turn = CursorSpace::new(entries);
             let n = u64::from(entries);
             for start in [0, 3 * n - 2, (n << 32) - n - 2, (n << 32) - 2] {
                 let mut cursor = turn.cursor(start);
@@ -85,14 +85,14 @@ mod tests {
                     assert_eq!(cursor, turn.cursor(position));
                     assert_eq!(turn.count(cursor), position as u32);
                     assert_eq!(turn.position(cursor), position % (n << 32));
-                    assert_eq!(turn.is_quarter(cursor), position % (n / 4) == 0);
+                    assert_eq!(turn.starts_quarter(cursor), position % (n / 4) == 0);
                     let next = turn.next(cursor);
-                    let inside = Some(next).filter(|next| !turn.is_quarter(*next));
+                    let inside = Some(next).filter(|next| !turn.starts_quarter(*next));
                     assert_eq!(turn.next_in_quarter(cursor), inside);
                     cursor = next;
                 }
             }
         }
-        assert_eq!(Turn::new(4).cursor(0), 1 << 32, "the first lap is 1");
+        assert_eq!(CursorSpace::new(4).cursor(0), 1 << 32, "the first lap is 1");
     }
 }

@@ -1,29 +1,29 @@
 //! What the words of an entry and of a credit say.
 
-use crate::ring::layout::{INLINE, LEADING, LINE, Layout, RingError};
+use crate::ring::layout::{LINE_BYTES, Layout, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError};
 
 /// The kind of an entry without a chunk.
-const SMALL: u64 = 1 << 8;
+const SHORT: u64 = 1 << 8;
 
 /// The kind of an entry with one.
-const CHUNK: u64 = 2 << 8;
+const CHUNKED: u64 = 2 << 8;
 
 /// The low half of the word of an entry with `len` bytes inline and no chunk.
 #[inline(always)]
-pub(super) const fn small(len: usize) -> u64 {
-    SMALL | len as u64
+pub(super) const fn short_state(len: usize) -> u64 {
+    SHORT | len as u64
 }
 
 /// The low half of the word of an entry with `leading` bytes inline, which a chunk follows.
-pub(super) const fn with_chunk(leading: usize) -> u64 {
-    CHUNK | leading as u64
+pub(super) const fn chunk_state(leading: usize) -> u64 {
+    CHUNKED | leading as u64
 }
 
 /// The bytes of an entry without a chunk; `None` if it is something else.
 #[inline(always)]
-pub(super) const fn as_small(state: u64) -> Option<usize> {
-    let len = (state as u32).wrapping_sub(SMALL as u32);
-    if len.wrapping_sub(1) < INLINE as u32 {
+pub(super) const fn short_len(state: u64) -> Option<usize> {
+    let len = (state as u32).wrapping_sub(SHORT as u32);
+    if len.wrapping_sub(1) < MAX_INLINE_BYTES as u32 {
         return Some(len as usize);
     }
     None
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     /// Bytes in the chunk.
     pub(super) chunk: usize,
     /// Bytes of both that were read.
-    pub(super) done: usize,
+    pub(super) consumed: usize,
 }
 
 impl Entry {
@@ -49,9 +49,9 @@ impl Entry {
     ) -> Result<Self, RingError> {
         let leading = (state & 0xff) as usize;
         let (chunk, most) = match state & 0xffff_ff00 {
-            SMALL if leading == 0 => return Err(RingError::Inline),
-            SMALL => (0, INLINE),
-            CHUNK => (Self::chunk(length(), layout)?, LEADING),
+            SHORT if leading == 0 => return Err(RingError::Inline),
+            SHORT => (0, MAX_INLINE_BYTES),
+            CHUNKED => (Self::check_chunk_len(length(), layout)?, MAX_LEADING_BYTES),
             _ => return Err(RingError::Kind),
         };
         if leading > most {
@@ -60,20 +60,20 @@ impl Entry {
         Ok(Self {
             leading,
             chunk,
-            done: 0,
+            consumed: 0,
         })
     }
 
-    fn chunk(length: u64, layout: Layout) -> Result<usize, RingError> {
+    fn check_chunk_len(length: u64, layout: Layout) -> Result<usize, RingError> {
         match usize::try_from(length) {
-            Ok(length) if length > 0 && length <= layout.chunk() => Ok(length),
+            Ok(length) if length > 0 && length <= layout.max_chunk_bytes() => Ok(length),
             _ => Err(RingError::Chunk),
         }
     }
 
     /// In one word; 0 is no entry.
     pub(super) const fn pack(self) -> u64 {
-        self.leading as u64 | (self.chunk as u64) << 8 | (self.done as u64) << 36
+        self.leading as u64 | (self.chunk as u64) << 8 | (self.consumed as u64) << 36
     }
 
     /// Out of the word, unless that is 0.
@@ -84,12 +84,12 @@ impl Entry {
         Some(Self {
             leading: (word & 0xff) as usize,
             chunk: (word >> 8 & 0x0fff_ffff) as usize,
-            done: (word >> 36) as usize,
+            consumed: (word >> 36) as usize,
         })
     }
 
     /// Where the inline bytes begin behind the word: a chunk's length lies before them.
-    pub(super) const fn inline_at(self) -> usize {
+    pub(super) const fn inline_offset(self) -> usize {
         if self.chunk == 0 { 0 } else { 8 }
     }
 
@@ -101,18 +101,18 @@ impl Entry {
 
 /// The lines of a buffer that a chunk takes. Both sides count them; neither says them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ChunkPlace {
     first: u32,
     /// The line behind it.
     pub(super) end: u32,
 }
 
-impl Place {
+impl ChunkPlace {
     /// The place of a chunk behind `used` lines: one that would cross the end of the buffer
     /// starts at its begin.
-    pub(super) const fn of(used: u32, chunk: usize, layout: Layout) -> Self {
+    pub(super) const fn after(used: u32, chunk: usize, layout: Layout) -> Self {
         let lines = layout.lines();
-        let count = chunk.div_ceil(LINE) as u32;
+        let count = chunk.div_ceil(LINE_BYTES) as u32;
         let at = used & (lines - 1);
         let skipped = if at + count > lines { lines - at } else { 0 };
         let first = used.wrapping_add(skipped);
@@ -124,16 +124,16 @@ impl Place {
 
     /// The byte of the buffer where it starts.
     pub(super) const fn start(self, layout: Layout) -> usize {
-        (self.first & (layout.lines() - 1)) as usize * LINE
+        (self.first & (layout.lines() - 1)) as usize * LINE_BYTES
     }
 }
 
 /// A credit: entries and lines that were consumed, both wrapping.
-pub(super) const fn pack(entries: u32, lines: u32) -> u64 {
+pub(super) const fn pack_credit(entries: u32, lines: u32) -> u64 {
     entries as u64 | (lines as u64) << 32
 }
 
 /// The two counts of a credit.
-pub(super) const fn unpack(credit: u64) -> (u32, u32) {
+pub(super) const fn unpack_credit(credit: u64) -> (u32, u32) {
     (credit as u32, (credit >> 32) as u32)
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::vec;
 use std::vec::Vec;
 
-use super::layout::CREDITS;
+use super::layout::CREDIT_OFFSETS;
 use super::tests::{Heaped, layout};
 use super::*;
 
@@ -30,7 +30,7 @@ fn first(state: u64, length: u64) -> [Result<usize, RingError>; 2] {
         let mut room = [0; 600];
         match staged {
             true => reader.read(&mut room),
-            false => reader.read_into(&mut [&mut room[..]]),
+            false => reader.read_vectored(&mut [&mut room[..]]),
         }
     })
 }
@@ -72,7 +72,7 @@ fn credit_that_was_not_earned_is_an_error() {
         (4, Ok(8)),
     ] {
         region
-            .store_u64(CREDITS[1], credit, Ordering::Release)
+            .store_u64(CREDIT_OFFSETS[1], credit, Ordering::Release)
             .unwrap();
         assert_eq!(entry(), result, "credit {credit:#x}");
         assert_eq!(writer.has_room().is_ok(), result.is_ok());
@@ -99,7 +99,7 @@ fn scribble(map: &Heaped, layout: Layout, begun: &AtomicBool, stop: &AtomicBool,
         let value = numbers.next();
         let (at, value) = match numbers.next() % 4 {
             0 => (value % words * 8, numbers.next()),
-            1 => (CREDITS[1] as u64, numbers.next() & 0xf_0000_000f),
+            1 => (CREDIT_OFFSETS[1] as u64, numbers.next() & 0xf_0000_000f),
             _ => {
                 let entry = layout.entries_at(0) as u64 + value % u64::from(layout.entries()) * 64;
                 let lap = (1 + numbers.next() % 64) << 32;
@@ -150,7 +150,7 @@ fn noise_leads_to_errors_and_nothing_else() {
                 let mut room = vec![0xa5; len + 16];
                 let outcome = match numbers.next() % 4 {
                     0 => reader.read(&mut room[..len]),
-                    1 => reader.read_into(&mut [&mut room[..len]]),
+                    1 => reader.read_vectored(&mut [&mut room[..len]]),
                     2 => writer.write(Source::from(&room[..len])),
                     _ => writer.has_room().map(usize::from),
                 };
@@ -159,7 +159,7 @@ fn noise_leads_to_errors_and_nothing_else() {
                     Ok(count) => assert!(count <= len.max(1)),
                     Err(error) => seen.push(error),
                 }
-                let _ = (reader.is_ready(), reader.take_notice());
+                let _ = (reader.is_ready(), reader.take_credit_returned());
             }
             stop.store(true, Ordering::Relaxed);
         });

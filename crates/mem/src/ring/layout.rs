@@ -3,37 +3,37 @@
 use core::fmt;
 
 /// Bytes of an entry: a line of the cache.
-pub const LINE: usize = 64;
+pub const LINE_BYTES: usize = 64;
 
 /// Most bytes of the stream in an entry that has no chunk.
-pub const INLINE: usize = 56;
+pub const MAX_INLINE_BYTES: usize = 56;
 
 /// Bytes of the longest header that is written with its payload.
-pub const HEADER: usize = 40;
+pub const MAX_HEADER_BYTES: usize = 40;
 
 /// Most bytes of the stream in an entry that has a chunk; the chunk follows them.
-pub const LEADING: usize = 48;
+pub const MAX_LEADING_BYTES: usize = 48;
 
 /// Bytes of the memory in which a domain says whether it sleeps.
 pub const STATUS_PAGE_BYTES: usize = 4096;
 
 /// Where the credit of each direction lies: apart by more than what one miss may bring.
 #[cfg(not(loom))]
-pub(super) const CREDITS: [usize; 2] = [0x000, 0x100];
+pub(super) const CREDIT_OFFSETS: [usize; 2] = [0x000, 0x100];
 
 /// Where in the line of a credit the reader says what it has applied.
 #[cfg(not(loom))]
-pub(super) const APPLIED: usize = 8;
+pub(super) const APPLIED_OFFSET: usize = 8;
 
 /// Where the writer of each direction says which region it reaches.
 #[cfg(not(loom))]
-pub(super) const CLAIMS: [usize; 2] = [0x200, 0x300];
+pub(super) const CLAIM_OFFSETS: [usize; 2] = [0x200, 0x300];
 
 /// Where the entries begin.
-const ENTRIES: usize = 0x1000;
+const ENTRIES_OFFSET: usize = 0x1000;
 
 /// Largest buffer of a direction, so that counts of lines have room in a credit.
-const MAX_BUFFER: u32 = 1 << 24;
+const MAX_BUFFER_BYTES: u32 = 1 << 24;
 
 /// Most entries of a direction.
 const MAX_ENTRIES: u32 = 1 << 16;
@@ -52,7 +52,7 @@ impl Layout {
     pub const fn new(entries: u32, buffer: u32) -> Option<Self> {
         let sound = entries.is_power_of_two() && buffer.is_power_of_two();
         let entries_fit = entries >= 4 && entries <= MAX_ENTRIES;
-        let buffer_fits = buffer >= 256 && buffer <= MAX_BUFFER;
+        let buffer_fits = buffer >= 256 && buffer <= MAX_BUFFER_BYTES;
         if sound && entries_fit && buffer_fits {
             Some(Self { entries, buffer })
         } else {
@@ -76,31 +76,31 @@ impl Layout {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a layout is never empty")]
     pub const fn len(self) -> usize {
-        ENTRIES + 2 * (self.entries as usize * LINE + self.buffer as usize)
+        ENTRIES_OFFSET + 2 * (self.entries as usize * LINE_BYTES + self.buffer as usize)
     }
 
     /// The most bytes of a stream that a direction holds, or more.
     #[must_use]
-    pub const fn most(self) -> u64 {
-        self.entries as u64 * LINE as u64 + self.buffer as u64
+    pub const fn max_unread_bytes(self) -> u64 {
+        self.entries as u64 * LINE_BYTES as u64 + self.buffer as u64
     }
 
     /// The longest chunk. A buffer is at least two of these and what is lost at its end, so a
     /// writer that waits for room gets it.
     #[must_use]
-    pub const fn chunk(self) -> usize {
+    pub const fn max_chunk_bytes(self) -> usize {
         (self.buffer / 4) as usize
     }
 
     /// Lines of the buffer of a direction.
     pub(super) const fn lines(self) -> u32 {
-        self.buffer / LINE as u32
+        self.buffer / LINE_BYTES as u32
     }
 
     /// Where the entries of a direction begin.
     #[cfg(not(loom))]
     pub(super) const fn entries_at(self, direction: usize) -> usize {
-        ENTRIES + direction * self.entries as usize * LINE
+        ENTRIES_OFFSET + direction * self.entries as usize * LINE_BYTES
     }
 
     /// Where the buffer of a direction begins.
@@ -142,7 +142,7 @@ pub enum RingError {
     Kind,
     /// More bytes in an entry than it has, or none at all.
     Inline,
-    /// A chunk that is empty or longer than [`Layout::chunk`].
+    /// A chunk that is empty or longer than [`Layout::max_chunk_bytes`].
     Chunk,
     /// Room given back that was not taken.
     Credit,

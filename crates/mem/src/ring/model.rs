@@ -15,7 +15,9 @@ use loom::sync::atomic::fence;
 use loom::thread;
 
 use super::primitive::Memory;
-use super::{Grants, HEADER, Layout, PeerStatus, Reader, Side, SleepWord, Source, Writer};
+use super::{
+    Grants, Layout, MAX_HEADER_BYTES, PeerStatus, Reader, Side, SleepWord, Source, Writer,
+};
 
 /// Four entries, four lines: a quarter is one of either.
 fn layout() -> Layout {
@@ -34,7 +36,7 @@ fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     model.check(body);
 }
 
-fn write_all(writer: &Writer, bytes: &[u8]) {
+fn send_all(writer: &Writer, bytes: &[u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
         let count = writer.write(Source::from(rest)).unwrap();
@@ -63,7 +65,7 @@ fn read_all(reader: &Reader, len: usize, room: usize) -> Vec<u8> {
 fn small_entries_come_whole_and_in_order() {
     check(3, || {
         let (writer, reader) = halves(&Memory::modelled(layout()));
-        let sender = thread::spawn(move || (0..6_u8).for_each(|i| write_all(&writer, &[i; 8])));
+        let sender = thread::spawn(move || (0..6_u8).for_each(|i| send_all(&writer, &[i; 8])));
         let got = read_all(&reader, 48, 64);
         let want: Vec<u8> = (0..6).flat_map(|i| [i; 8]).collect();
         assert_eq!(got, want);
@@ -76,14 +78,14 @@ fn small_entries_come_whole_and_in_order() {
 fn entries_alone_come_whole_and_in_order() {
     check(3, || {
         let (writer, reader) = halves(&Memory::modelled(layout()));
-        let sender = thread::spawn(move || (0..6_u8).for_each(|i| write_all(&writer, &[i; 8])));
+        let sender = thread::spawn(move || (0..6_u8).for_each(|i| send_all(&writer, &[i; 8])));
         for i in 0..6_u8 {
-            let Some(alone) = reader.alone() else {
+            let Some(sole) = reader.sole_entry() else {
                 assert_eq!(read_all(&reader, 8, 8), [i; 8]);
                 continue;
             };
-            assert_eq!((alone.len(), alone.words()[0]), (8, [i; 8]));
-            alone.done();
+            assert_eq!((sole.len(), sole.words()[0]), (8, [i; 8]));
+            sole.consume();
         }
         sender.join().unwrap();
     });
@@ -94,15 +96,15 @@ fn entries_alone_come_whole_and_in_order() {
 fn short_entries_come_whole_and_in_order() {
     check(3, || {
         let (writer, reader) = halves(&Memory::modelled(layout()));
-        let sender = thread::spawn(move || (0..6_u8).for_each(|i| write_all(&writer, &[i; 8])));
+        let sender = thread::spawn(move || (0..6_u8).for_each(|i| send_all(&writer, &[i; 8])));
         let mut next = 0;
         while next < 6_u8 {
-            let Some(short) = reader.short() else {
+            let Some(short) = reader.short_entry() else {
                 thread::yield_now();
                 continue;
             };
             assert_eq!((short.len(), short.words()[0]), (8, [next; 8]));
-            short.done();
+            short.consume();
             next += 1;
         }
         sender.join().unwrap();
@@ -116,7 +118,7 @@ fn chunks_come_whole_and_in_order() {
         let (writer, reader) = halves(&Memory::modelled(layout()));
         let want: Vec<u8> = (0..330).map(|i| i as u8).collect();
         let sent = want.clone();
-        let sender = thread::spawn(move || write_all(&writer, &sent));
+        let sender = thread::spawn(move || send_all(&writer, &sent));
         assert_eq!(read_all(&reader, want.len(), 100), want);
         sender.join().unwrap();
     });
@@ -130,7 +132,10 @@ fn a_message_in_two_entries_comes_at_once() {
         let sender = thread::spawn(move || {
             let payload = [7; 60];
             let payload = Source::from(&payload[..]).buf();
-            assert_eq!(writer.write_message(&[5; HEADER], HEADER, payload), Ok(100));
+            assert_eq!(
+                writer.write_message(&[5; MAX_HEADER_BYTES], MAX_HEADER_BYTES, payload),
+                Ok(100)
+            );
         });
         let mut room = [0; 128];
         let count = loop {
@@ -211,7 +216,7 @@ fn a_writer_without_room_is_woken() {
                     thread::yield_now();
                 }
                 assert_eq!(bytes, [i; 8]);
-                if reader.take_notice() && peer.must_wake() {
+                if reader.take_credit_returned() && peer.must_wake() {
                     rope.notify();
                 }
             }
@@ -312,10 +317,10 @@ fn direct_writes_keep_their_place_among_messages() {
                 assert_eq!(read_all(&reader, 8, 64), [value; 8]);
                 assert_eq!(region.get(), u64::from(value) - 1);
                 region.set(value.into());
-                reader.tell_applied();
+                reader.publish_applied();
             }
         });
-        write_all(&writer, &[1; 8]);
+        send_all(&writer, &[1; 8]);
         while !writer.all_applied() {
             thread::yield_now();
         }
@@ -324,7 +329,7 @@ fn direct_writes_keep_their_place_among_messages() {
         assert_eq!(reached.get(), 1);
         reached.set(2);
         writer.unclaim();
-        write_all(&writer, &[3; 8]);
+        send_all(&writer, &[3; 8]);
         owner.join().unwrap();
         drop(grants);
     });

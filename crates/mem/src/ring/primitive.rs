@@ -13,7 +13,7 @@ mod shared;
 pub(super) use loom::sync::atomic::fence;
 #[cfg(loom)]
 pub(super) use modelled::{
-    Buffer, Cell, Cells, Memory, RawClaim, RawCredit, RawSleepWord, RawSlots,
+    Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawSleepWord, RawSlots,
 };
 #[cfg(not(loom))]
 pub use shared::Mapping;
@@ -21,6 +21,7 @@ pub use shared::Mapping;
 pub(super) use {
     core::sync::atomic::fence,
     shared::{
-        Buffer, Cell, Cells, Memory, RawClaim, RawCredit, RawPollStatus, RawSleepWord, RawSlots,
+        Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawPollStatus, RawSleepWord,
+        RawSlots,
     },
 };

@@ -92,7 +92,7 @@ impl PeerStatus {
     }
 
     /// Whether the peer has to be woken, by whatever it sleeps on. To be asked after every
-    /// write, and after every read that gave room ([`Reader::take_notice`](super::Reader)).
+    /// write, and after every read that gave room ([`Reader::take_credit_returned`](super::Reader)).
     /// Says so once for each time that the peer sleeps.
     #[inline]
     pub fn must_wake(&self) -> bool {

@@ -87,7 +87,7 @@ fn direction_at(layout: Layout, position: u64, lines: u32) -> (Writer, Reader) {
     let (writer, reader) = direction(layout.entries(), layout.buffer());
     reader.start_at(position, lines);
     writer.start_at(position, lines);
-    reader.tell_applied();
+    reader.publish_applied();
     (writer, reader)
 }
 
@@ -113,7 +113,7 @@ fn sizes_of_a_peer_are_checked() {
     let whole = layout(256, 65536);
     assert_eq!(whole.len(), 4096 + 2 * 256 * 64 + 2 * 65536);
     assert_eq!(
-        (whole.entries(), whole.buffer(), whole.chunk()),
+        (whole.entries(), whole.buffer(), whole.max_chunk_bytes()),
         (256, 65536, 16384)
     );
 }
@@ -135,16 +135,16 @@ fn memory_that_does_not_fit_is_refused() {
 #[test]
 fn every_small_length_comes_as_it_went() {
     let (writer, reader) = direction(4, 256);
-    for len in 1..=INLINE {
+    for len in 1..=MAX_INLINE_BYTES {
         let sent = pattern(len, len);
         assert_eq!(writer.write(Source::from(&sent[..])), Ok(len));
         assert!(reader.is_ready());
         let mut exact = vec![0xee; len + 8];
         let (room, behind) = exact.split_at_mut(len);
-        assert_eq!(reader.read_into(&mut [user(room)]), Ok(len));
+        assert_eq!(reader.read_vectored(&mut [user(room)]), Ok(len));
         assert_eq!((&*room, &*behind), (&sent[..], &[0xee; 8][..]));
         assert_eq!(
-            writer.write_all(&[&sent[..len / 2], &sent[len / 2..]]),
+            writer.write_vectored(&[&sent[..len / 2], &sent[len / 2..]]),
             Ok(len)
         );
         let mut wide = [0; 100];
@@ -161,10 +161,10 @@ fn a_payload_behind_a_header_is_one_entry() {
     let (writer, reader) = direction(4, 4096);
     let sent = pattern(0, 1000);
     let (header, payload) = sent.split_at(24);
-    assert_eq!(writer.write_all(&[header, payload]), Ok(1000));
+    assert_eq!(writer.write_vectored(&[header, payload]), Ok(1000));
     let (mut first, mut rest) = ([0; 24], [0; 2000]);
     assert_eq!(reader.read(&mut first), Ok(24));
-    assert_eq!(reader.read_into(&mut [&mut rest[..]]), Ok(976));
+    assert_eq!(reader.read_vectored(&mut [&mut rest[..]]), Ok(976));
     assert_eq!((&first[..], &rest[..976]), (header, payload));
 }
 
@@ -179,11 +179,11 @@ fn a_full_ring_takes_nothing_until_credit_comes() {
     assert_eq!(writer.has_room(), Ok(false));
     let mut room = [0; 8];
     assert_eq!(reader.read(&mut room), Ok(8));
-    assert!(!reader.take_notice(), "a quarter is two entries");
+    assert!(!reader.take_credit_returned(), "a quarter is two entries");
     assert_eq!(writer.has_room(), Ok(false));
     assert_eq!(reader.read(&mut room), Ok(8));
-    assert!(reader.take_notice());
-    assert!(!reader.take_notice());
+    assert!(reader.take_credit_returned());
+    assert!(!reader.take_credit_returned());
     assert_eq!(writer.has_room(), Ok(true));
     assert_eq!(writer.write(Source::from(&[9; 8][..])), Ok(8));
 }
@@ -199,7 +199,7 @@ fn a_full_buffer_takes_small_entries_only() {
     assert_eq!(reader.read(&mut room[..255]), Ok(255));
     assert_eq!(writer.has_room(), Ok(false));
     assert_eq!(reader.read(&mut room[255..256]), Ok(1));
-    assert!(reader.take_notice(), "a quarter of the buffer");
+    assert!(reader.take_credit_returned(), "a quarter of the buffer");
     assert_eq!(writer.has_room(), Ok(true));
     assert_eq!(writer.write(Source::from(&sent[1024..])), Ok(256));
     assert_eq!(writer.write(Source::from(&[1; 20][..])), Ok(20));
@@ -251,7 +251,7 @@ fn a_stream_goes_on_where_positions_wrap() {
                 }
                 assert_eq!(from, to, "{entries} entries from {position}, {lines} lines");
                 assert!(from > before, "no room: {entries} from {position}, {lines}");
-                reader.tell_applied();
+                reader.publish_applied();
                 assert!(writer.all_applied());
                 assert_eq!(writer.has_room(), Ok(true));
             }
@@ -298,11 +298,14 @@ fn short_messages_of_several_entries_go_on_where_positions_wrap() {
         let (writer, reader) = direction_at(layout(16, 4096), position, lines);
         for round in 0..64 {
             let mut sent = pattern(round, 40 + 20 + round % 150);
-            let mut header = [0; HEADER];
-            header.copy_from_slice(&sent[..HEADER]);
-            let payload = user(&mut sent[HEADER..]);
-            let len = HEADER + payload.len();
-            assert_eq!(writer.write_message(&header, HEADER, payload), Ok(len));
+            let mut header = [0; MAX_HEADER_BYTES];
+            header.copy_from_slice(&sent[..MAX_HEADER_BYTES]);
+            let payload = user(&mut sent[MAX_HEADER_BYTES..]);
+            let len = MAX_HEADER_BYTES + payload.len();
+            assert_eq!(
+                writer.write_message(&header, MAX_HEADER_BYTES, payload),
+                Ok(len)
+            );
             let mut room = [0; 400];
             let mut got = 0;
             while got < len {
@@ -398,7 +401,7 @@ fn a_long_stream_comes_as_it_went() {
             step = (step * 31 + 7) % 5003;
             let end = source.len().min(at + step);
             let middle = at + (end - at) / 3;
-            let count = writer.write_all(&[&source[at..middle], &source[middle..end]]);
+            let count = writer.write_vectored(&[&source[at..middle], &source[middle..end]]);
             at += count.unwrap();
             if count == Ok(0) {
                 thread::yield_now();
@@ -444,7 +447,7 @@ fn read_guarded(reader: &Reader, lens: &[usize]) -> Vec<u8> {
         .iter_mut()
         .map(|room| user(room).first(room.len() - 1))
         .collect();
-    let count = reader.read_into(&mut pieces).unwrap();
+    let count = reader.read_vectored(&mut pieces).unwrap();
     let mut got = Vec::new();
     for room in &rooms {
         assert_eq!(room.last(), Some(&0xcc));
@@ -483,7 +486,7 @@ proptest! {
                         pieces.push(piece);
                         rest = behind;
                     }
-                    let count = writer.write_all(&pieces).unwrap();
+                    let count = writer.write_vectored(&pieces).unwrap();
                     queue.extend(&bytes[..count]);
                     written += count;
                     if count < total {
@@ -526,7 +529,7 @@ fn threads_may_share_the_halves() {
 fn a_read_stops_before_a_long_chunk() {
     let (writer, reader) = direction(8, 65536);
     let (header, payload) = (pattern(1, 24), pattern(2, 5000));
-    let mut whole = [0; HEADER];
+    let mut whole = [0; MAX_HEADER_BYTES];
     whole[..24].copy_from_slice(&header);
     let mut sent = payload.clone();
     assert_eq!(writer.write(Source::from(&[9; 8][..])), Ok(8));
@@ -535,21 +538,21 @@ fn a_read_stops_before_a_long_chunk() {
         Ok(24 + 5000)
     );
     let mut room = vec![0; 16 * 1024];
-    assert_eq!(reader.at_hand(), 0);
+    assert_eq!(reader.chunk_remaining(), 0);
     assert_eq!(reader.read(&mut room), Ok(8 + 24));
     assert_eq!((&room[..8], &room[8..32]), (&[9; 8][..], &header[..]));
-    assert_eq!(reader.at_hand(), 5000);
+    assert_eq!(reader.chunk_remaining(), 5000);
     let mut place = vec![0; 6000];
     let (front, rest) = place.split_at_mut(100);
-    assert_eq!(reader.take_at_hand(user(front)), 100);
-    assert_eq!(reader.at_hand(), 4900);
-    assert_eq!(reader.take_at_hand(user(rest)), 4900);
+    assert_eq!(reader.read_chunk(user(front)), 100);
+    assert_eq!(reader.chunk_remaining(), 4900);
+    assert_eq!(reader.read_chunk(user(rest)), 4900);
     assert_eq!(place[..5000], payload[..]);
-    assert_eq!((reader.at_hand(), reader.is_ready()), (0, false));
-    assert_eq!(reader.take_at_hand(user(&mut place)), 0);
+    assert_eq!((reader.chunk_remaining(), reader.is_ready()), (0, false));
+    assert_eq!(reader.read_chunk(user(&mut place)), 0);
     // Who does not ask for what is at hand reads it.
     assert_eq!(writer.write_message(&whole, 24, user(&mut sent)), Ok(5024));
-    assert_eq!(reader.read_into(&mut [user(&mut room)]), Ok(24));
+    assert_eq!(reader.read_vectored(&mut [user(&mut room)]), Ok(24));
     assert_eq!(reader.read(&mut room), Ok(5000));
     assert_eq!(room[..5000], payload[..]);
 }
@@ -559,7 +562,7 @@ fn a_header_and_its_payload_come_as_one() {
     for entries in [4, 64] {
         let (writer, reader) = direction(entries, 4096);
         for (head, len) in (0..=40).flat_map(|head| [0, 1, 8, 16, 32, 500].map(|len| (head, len))) {
-            let header = *pattern(head, HEADER).first_chunk().unwrap();
+            let header = *pattern(head, MAX_HEADER_BYTES).first_chunk().unwrap();
             let mut sent = pattern(len, len);
             let whole = [&header[..head], &sent[..]].concat();
             let count = writer.write_message(&header, head, user(&mut sent));
@@ -586,7 +589,7 @@ fn a_message_in_several_entries_comes_whole_or_not_at_all() {
                 assert_eq!(writer.write(Source::from(&[2; 8][..])), Ok(8));
             }
             for len in [17, 72, 73, 184, 185, 200] {
-                let header = *pattern(turn, HEADER).first_chunk().unwrap();
+                let header = *pattern(turn, MAX_HEADER_BYTES).first_chunk().unwrap();
                 let mut payload = pattern(len, len);
                 let written = writer.write_message(&header, 40, user(&mut payload));
                 assert_eq!(written, Ok(40 + len));
@@ -601,7 +604,7 @@ fn a_message_in_several_entries_comes_whole_or_not_at_all() {
 
 #[test]
 fn what_has_no_room_is_left_whole_for_the_next_read() {
-    for len in [INLINE, 20, 900] {
+    for len in [MAX_INLINE_BYTES, 20, 900] {
         let (writer, reader) = direction(64, 16384);
         let sent = pattern(7, len);
         for _ in 0..10 {
@@ -640,17 +643,17 @@ fn each_of_several_messages_has_an_entry_of_its_own() {
     let (writer, reader) = direction(16, 16384);
     let (header, payload) = (pattern(1, 40), pattern(2, 2000));
     let pieces = [&header[..], &payload[..], &header[..], &payload[..]];
-    assert_eq!(writer.write_all(&pieces), Ok(4080));
+    assert_eq!(writer.write_vectored(&pieces), Ok(4080));
     let mut room = [0; 8192];
     for _ in 0..2 {
         assert_eq!(reader.read(&mut room), Ok(40));
-        assert_eq!((&room[..40], reader.at_hand()), (&header[..], 2000));
-        assert_eq!(reader.take_at_hand(user(&mut room)), 2000);
+        assert_eq!((&room[..40], reader.chunk_remaining()), (&header[..], 2000));
+        assert_eq!(reader.read_chunk(user(&mut room)), 2000);
         assert_eq!(room[..2000], payload);
     }
     // Short pieces share a chunk.
     let pieces = [&header[..], &header[..], &payload[..100], &payload[..300]];
-    assert_eq!(writer.write_all(&pieces), Ok(480));
+    assert_eq!(writer.write_vectored(&pieces), Ok(480));
     assert_eq!(reader.read(&mut room), Ok(480));
     assert_eq!(room[180..480], payload[..300]);
 }
@@ -658,31 +661,31 @@ fn each_of_several_messages_has_an_entry_of_its_own() {
 #[test]
 fn an_entry_alone_can_be_taken_from_where_it_is() {
     let (writer, reader) = direction(16, 4096);
-    assert!(reader.alone().is_none());
+    assert!(reader.sole_entry().is_none());
     let mut credits = 0;
     for round in 0..40_usize {
-        let (header, payload) = (pattern(round, HEADER), pattern(round + 9, 8));
+        let (header, payload) = (pattern(round, MAX_HEADER_BYTES), pattern(round + 9, 8));
         let header = header.first_chunk().unwrap();
         let mut source = payload.clone();
         assert_eq!(writer.write_message(header, 24, user(&mut source)), Ok(32));
-        let Some(alone) = reader.alone() else {
+        let Some(sole) = reader.sole_entry() else {
             // The last of a quarter: there is credit to be given.
             assert_eq!(round % 4, 3);
             assert_eq!(reader.read(&mut [0; 64]), Ok(32));
-            credits += usize::from(reader.take_notice());
+            credits += usize::from(reader.take_credit_returned());
             continue;
         };
         assert_eq!(
-            (alone.len(), alone.words().concat()),
+            (sole.len(), sole.words().concat()),
             (32, header[..24].to_vec())
         );
         let mut room = [0; 8];
-        alone.take(24, user(&mut room));
+        sole.copy_to(24, user(&mut room));
         assert_eq!(room[..], payload);
         // It is there until it is done.
         assert!(reader.is_ready());
-        reader.alone().unwrap().done();
-        assert!(!reader.is_ready() && reader.alone().is_none());
+        reader.sole_entry().unwrap().consume();
+        assert!(!reader.is_ready() && reader.sole_entry().is_none());
     }
     assert_eq!(credits, 10);
 }
@@ -690,23 +693,23 @@ fn an_entry_alone_can_be_taken_from_where_it_is() {
 #[test]
 fn short_messages_are_taken_one_behind_the_other() {
     let (writer, reader) = direction(16, 4096);
-    assert!(reader.short().is_none());
+    assert!(reader.short_entry().is_none());
     let (mut sent, mut taken, mut credits) = (0, 0, 0);
     for burst in [1, 3, 16, 7, 12, 2] {
         for _ in 0..burst {
-            let (header, mut payload) = (pattern(sent, HEADER), pattern(sent + 9, 16));
+            let (header, mut payload) = (pattern(sent, MAX_HEADER_BYTES), pattern(sent + 9, 16));
             let header = header.first_chunk().unwrap();
             let room = writer.has_room() == Ok(true);
             assert!(room && writer.write_short(header, user(&mut payload)));
             sent += 1;
         }
-        while let Some(short) = reader.short() {
-            let want = [pattern(taken, HEADER), pattern(taken + 9, 16)].concat();
+        while let Some(short) = reader.short_entry() {
+            let want = [pattern(taken, MAX_HEADER_BYTES), pattern(taken + 9, 16)].concat();
             assert_eq!((short.len(), short.words().concat()), (56, want));
             // It is there until it is done.
             assert!(reader.is_ready());
-            short.done();
-            credits += usize::from(reader.take_notice());
+            short.consume();
+            credits += usize::from(reader.take_credit_returned());
             taken += 1;
         }
         assert_eq!(taken, sent);
@@ -718,7 +721,7 @@ fn short_messages_are_taken_one_behind_the_other() {
 #[test]
 fn what_is_not_short_goes_another_way() {
     let (writer, reader) = direction(4, 4096);
-    let (header, mut payload) = ([7; HEADER], [8; 17]);
+    let (header, mut payload) = ([7; MAX_HEADER_BYTES], [8; 17]);
     assert!(!writer.write_short(&header, user(&mut payload)));
     assert!(!reader.is_ready());
     for count in 0..4 {
@@ -729,11 +732,11 @@ fn what_is_not_short_goes_another_way() {
         "no room"
     );
     // One that was begun, and one with a chunk.
-    assert_eq!(reader.read_into(&mut [&mut [0; 8][..]]), Ok(8));
-    assert!(reader.short().is_none());
+    assert_eq!(reader.read_vectored(&mut [&mut [0; 8][..]]), Ok(8));
+    assert!(reader.short_entry().is_none());
     assert_eq!(reader.read(&mut [0; 200]), Ok(158));
     assert_eq!(writer.write(Source::from(&[1; 200][..])), Ok(200));
-    assert!(reader.is_ready() && reader.short().is_none());
+    assert!(reader.is_ready() && reader.short_entry().is_none());
 }
 
 #[test]
@@ -744,11 +747,11 @@ fn what_is_not_a_small_entry_alone_is_left_to_reads() {
     for count in [8, 9] {
         assert_eq!(writer.write(Source::from(&sent[..count])), Ok(count));
     }
-    assert!(reader.alone().is_none());
+    assert!(reader.sole_entry().is_none());
     assert_eq!(reader.read(&mut [0; 8]), Ok(8));
     assert_eq!(reader.read(&mut [0; 4]), Ok(4));
-    assert!(reader.alone().is_none());
+    assert!(reader.sole_entry().is_none());
     assert_eq!(reader.read(&mut [0; 64]), Ok(5));
     assert_eq!(writer.write(Source::from(&sent[..200])), Ok(200));
-    assert!(reader.alone().is_none());
+    assert!(reader.sole_entry().is_none());
 }

@@ -9,13 +9,13 @@ use ripstop_types::{AtomicOp, Datatype};
 use crate::UserBuf;
 use crate::atomic::{self, AtomicError};
 use crate::region::{RegionError, load_bytes, store_short};
-use crate::ring::piece::{Sink, Source};
 use crate::ring::primitive::Mapping;
-use crate::ring::shift;
+use crate::ring::racy_copy;
+use crate::ring::source_sink::{Sink, Source};
 
 /// From so many bytes on a string instruction copies, which is faster; below, aligned words are
 /// loaded and stored whole.
-const STRING: usize = 1024;
+const REP_MOVSB_MIN_BYTES: usize = 1024;
 
 /// Memory of a peer, or memory that peers map, to be copied from and to while they do the same.
 ///
@@ -80,9 +80,9 @@ impl Window {
         let (dst, n) = (self.check(off, src.len())?, src.len());
         match n {
             // SAFETY: `dst` has `n` bytes of the mapping by the check; `src` is readable.
-            ..STRING => unsafe { store_short(dst.as_ptr(), src.as_ptr(), n) },
+            ..REP_MOVSB_MIN_BYTES => unsafe { store_short(dst.as_ptr(), src.as_ptr(), n) },
             // SAFETY: the same.
-            _ => unsafe { shift::into_buffer(dst.as_ptr(), src.as_ptr(), n) },
+            _ => unsafe { racy_copy::into_buffer(dst.as_ptr(), src.as_ptr(), n) },
         }
         Ok(())
     }
@@ -93,13 +93,13 @@ impl Window {
     ///
     /// [`RegionError::OutOfBounds`] if there are not so many bytes.
     #[inline]
-    pub fn take(&self, off: usize, dst: UserBuf) -> Result<(), RegionError> {
+    pub fn get(&self, off: usize, dst: UserBuf) -> Result<(), RegionError> {
         let (src, n) = (self.check(off, dst.len())?, dst.len());
         match n {
             // SAFETY: `src` has `n` bytes of the mapping by the check; `dst` is writable.
-            ..STRING => unsafe { load_bytes(dst.as_ptr(), src.as_ptr(), n) },
+            ..REP_MOVSB_MIN_BYTES => unsafe { load_bytes(dst.as_ptr(), src.as_ptr(), n) },
             // SAFETY: the same.
-            _ => unsafe { shift::out_of_buffer(dst.as_ptr(), src.as_ptr(), n) },
+            _ => unsafe { racy_copy::out_of_buffer(dst.as_ptr(), src.as_ptr(), n) },
         }
         Ok(())
     }
@@ -117,9 +117,9 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// As for [`take`](Self::take).
+    /// As for [`get`](Self::get).
     pub fn read(&self, off: usize, bytes: &mut [u8]) -> Result<(), RegionError> {
-        self.take(off, Sink::from(bytes).buf())
+        self.get(off, Sink::from(bytes).buf())
     }
 
     /// Whether [`update`](Self::update) of such elements at byte `off` is atomic against that of

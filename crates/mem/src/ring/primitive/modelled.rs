@@ -11,17 +11,17 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::ring::grant::GRANT_SLOTS;
-use crate::ring::layout::{HEADER, INLINE, LINE, Layout};
+use crate::ring::layout::{LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES};
 use crate::{UserBuf, copy_in, copy_out};
 
 struct Slot {
     state: AtomicU64,
-    bytes: UnsafeCell<[u8; INLINE]>,
+    bytes: UnsafeCell<[u8; MAX_INLINE_BYTES]>,
 }
 
 struct Direction {
     cells: Vec<Slot>,
-    lines: Vec<UnsafeCell<[u8; LINE]>>,
+    lines: Vec<UnsafeCell<[u8; LINE_BYTES]>>,
     credit: AtomicU64,
     applied: AtomicU64,
     claim: AtomicU64,
@@ -45,12 +45,12 @@ impl Memory {
     pub(in crate::ring) fn modelled(layout: Layout) -> Self {
         let cell = |_| Slot {
             state: AtomicU64::new(0),
-            bytes: UnsafeCell::new([0; INLINE]),
+            bytes: UnsafeCell::new([0; MAX_INLINE_BYTES]),
         };
         let direction = || Direction {
             cells: (0..layout.entries()).map(cell).collect(),
             lines: (0..layout.lines())
-                .map(|_| UnsafeCell::new([0; LINE]))
+                .map(|_| UnsafeCell::new([0; LINE_BYTES]))
                 .collect(),
             credit: AtomicU64::new(0),
             applied: AtomicU64::new(0),
@@ -65,80 +65,80 @@ impl Memory {
     }
 }
 
-pub(in crate::ring) struct Cells(Memory, usize);
+pub(in crate::ring) struct EntryCells(Memory, usize);
 
-impl Cells {
+impl EntryCells {
     pub(in crate::ring) fn new(memory: &Memory, _: Layout, direction: usize) -> Self {
         Self(memory.clone(), direction)
     }
 
-    pub(in crate::ring) fn at(&self, cursor: u64) -> Cell<'_> {
+    pub(in crate::ring) fn at(&self, cursor: u64) -> EntryCell<'_> {
         let slots = &(self.0).0.directions[self.1].cells;
-        Cell(slots, cursor as usize % slots.len())
+        EntryCell(slots, cursor as usize % slots.len())
     }
 }
 
 #[derive(Clone, Copy)]
-pub(in crate::ring) struct Cell<'a>(&'a [Slot], usize);
+pub(in crate::ring) struct EntryCell<'a>(&'a [Slot], usize);
 
-impl Cell<'_> {
+impl EntryCell<'_> {
     pub(in crate::ring) fn state(self) -> u64 {
         self.0[self.1].state.load(Ordering::Acquire)
     }
 
-    pub(in crate::ring) fn state_behind(self) -> u64 {
-        Cell(self.0, self.1 + 1).state()
+    pub(in crate::ring) fn next_state(self) -> u64 {
+        EntryCell(self.0, self.1 + 1).state()
     }
 
     pub(in crate::ring) fn publish(self, state: u64) {
         self.0[self.1].state.store(state, Ordering::Release);
     }
 
-    fn read<T>(self, read: impl FnOnce(&[u8; INLINE]) -> T) -> T {
+    fn with<T>(self, read: impl FnOnce(&[u8; MAX_INLINE_BYTES]) -> T) -> T {
         // SAFETY: loom checks that nobody writes meanwhile.
         self.0[self.1].bytes.with(|bytes| read(unsafe { &*bytes }))
     }
 
-    fn write<T>(self, write: impl FnOnce(&mut [u8; INLINE]) -> T) -> T {
+    fn with_mut<T>(self, write: impl FnOnce(&mut [u8; MAX_INLINE_BYTES]) -> T) -> T {
         // SAFETY: loom checks that nobody reads or writes meanwhile.
         self.0[self.1]
             .bytes
             .with_mut(|bytes| write(unsafe { &mut *bytes }))
     }
 
-    pub(in crate::ring) fn expect_behind(self) {}
+    pub(in crate::ring) fn prefetch_next(self) {}
 
-    pub(in crate::ring) fn length(self) -> u64 {
-        let first = self.read(|bytes| bytes.first_chunk().copied());
+    pub(in crate::ring) fn chunk_len(self) -> u64 {
+        let first = self.with(|bytes| bytes.first_chunk().copied());
         u64::from_ne_bytes(first.unwrap_or_default())
     }
 
-    pub(in crate::ring) fn set_length(self, length: u64) {
-        self.write(|bytes| bytes[..8].copy_from_slice(&length.to_ne_bytes()));
+    pub(in crate::ring) fn set_chunk_len(self, length: u64) {
+        self.with_mut(|bytes| bytes[..8].copy_from_slice(&length.to_ne_bytes()));
     }
 
-    pub(in crate::ring) fn put(self, off: usize, src: UserBuf) {
-        self.write(|bytes| copy_in(&mut bytes[off..], src));
+    pub(in crate::ring) fn write(self, off: usize, src: UserBuf) {
+        self.with_mut(|bytes| copy_in(&mut bytes[off..], src));
     }
 
-    pub(in crate::ring) fn put_header(self, header: &[u8; HEADER], len: usize) {
-        let len = len.next_multiple_of(8).min(HEADER);
-        self.write(|bytes| bytes[..len].copy_from_slice(&header[..len]));
+    pub(in crate::ring) fn write_header(self, header: &[u8; MAX_HEADER_BYTES], len: usize) {
+        let len = len.next_multiple_of(8).min(MAX_HEADER_BYTES);
+        self.with_mut(|bytes| bytes[..len].copy_from_slice(&header[..len]));
     }
 
     pub(in crate::ring) fn words<const WORDS: usize>(self) -> [[u8; 8]; WORDS] {
-        self.read(|bytes| {
+        self.with(|bytes| {
             let (words, _) = bytes.as_chunks::<8>();
             core::array::from_fn(|at| words[at])
         })
     }
 
-    pub(in crate::ring) fn take(self, off: usize, dst: UserBuf) {
-        self.read(|bytes| copy_out(dst, &bytes[off..]));
+    pub(in crate::ring) fn read(self, off: usize, dst: UserBuf) {
+        self.with(|bytes| copy_out(dst, &bytes[off..]));
     }
 
-    pub(in crate::ring) fn take_all(self, dst: &mut [u8; INLINE]) {
-        *dst = self.read(|bytes| *bytes);
+    pub(in crate::ring) fn read_all(self, dst: &mut [u8; MAX_INLINE_BYTES]) {
+        *dst = self.with(|bytes| *bytes);
     }
 }
 
@@ -154,22 +154,22 @@ impl Buffer {
         &self,
         off: usize,
         len: usize,
-        mut part: impl FnMut(&UnsafeCell<[u8; LINE]>, usize, usize),
+        mut part: impl FnMut(&UnsafeCell<[u8; LINE_BYTES]>, usize, usize),
     ) {
         let mut done = 0;
         while done < len {
             let at = off + done;
-            let count = (LINE - at % LINE).min(len - done);
+            let count = (LINE_BYTES - at % LINE_BYTES).min(len - done);
             part(
-                &(self.0).0.directions[self.1].lines[at / LINE],
-                at % LINE,
+                &(self.0).0.directions[self.1].lines[at / LINE_BYTES],
+                at % LINE_BYTES,
                 done,
             );
             done += count;
         }
     }
 
-    pub(in crate::ring) fn put(&self, off: usize, src: UserBuf) {
+    pub(in crate::ring) fn write(&self, off: usize, src: UserBuf) {
         self.parts(off, src.len(), |line, at, done| {
             line.with_mut(|bytes| {
                 // SAFETY: loom checks that nobody reads or writes meanwhile.
@@ -179,7 +179,7 @@ impl Buffer {
         });
     }
 
-    pub(in crate::ring) fn take(&self, off: usize, dst: UserBuf) {
+    pub(in crate::ring) fn read(&self, off: usize, dst: UserBuf) {
         self.parts(off, dst.len(), |line, at, done| {
             line.with(|bytes| {
                 // SAFETY: loom checks that nobody writes meanwhile.

@@ -10,9 +10,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::UserBuf;
 use crate::ring::grant::GRANT_SLOTS;
 use crate::ring::layout::{
-    APPLIED, CLAIMS, CREDITS, HEADER, INLINE, LINE, Layout, RingError, STATUS_PAGE_BYTES,
+    APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, LINE_BYTES, Layout, MAX_HEADER_BYTES,
+    MAX_INLINE_BYTES, RingError, STATUS_PAGE_BYTES,
 };
-use crate::ring::shift;
+use crate::ring::racy_copy;
 
 /// Memory that other processes map too, and that stays where it is.
 ///
@@ -55,7 +56,7 @@ impl Memory {
     }
 
     fn checked(map: Arc<dyn Mapping>, len: usize, write: bool) -> Result<Self, RingError> {
-        let aligned = map.start().addr().get().is_multiple_of(LINE);
+        let aligned = map.start().addr().get().is_multiple_of(LINE_BYTES);
         let sound = aligned && map.len() >= len && (map.writable() || !write);
         sound.then_some(Self(map)).ok_or(RingError::Memory)
     }
@@ -69,19 +70,19 @@ impl Memory {
     }
 }
 
-/// The entries of a direction. An entry is a word that says what it is, and [`INLINE`] bytes.
-pub(in crate::ring) struct Cells {
+/// The entries of a direction. An entry is a word that says what it is, and [`MAX_INLINE_BYTES`] bytes.
+pub(in crate::ring) struct EntryCells {
     first: NonNull<u8>,
     mask: u64,
     _memory: Memory,
 }
 
 // SAFETY: all accesses are atomic or in assembly, which takes them as such.
-unsafe impl Send for Cells {}
+unsafe impl Send for EntryCells {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Cells {}
+unsafe impl Sync for EntryCells {}
 
-impl Cells {
+impl EntryCells {
     pub(in crate::ring) fn new(memory: &Memory, layout: Layout, direction: usize) -> Self {
         Self {
             first: memory.at(layout.entries_at(direction)),
@@ -92,9 +93,9 @@ impl Cells {
 
     /// The entry of a cursor, whose low bits are the place.
     #[inline(always)]
-    pub(in crate::ring) fn at(&self, cursor: u64) -> Cell<'_> {
-        let off = (cursor & self.mask) as usize * LINE;
-        Cell {
+    pub(in crate::ring) fn at(&self, cursor: u64) -> EntryCell<'_> {
+        let off = (cursor & self.mask) as usize * LINE_BYTES;
+        EntryCell {
             // SAFETY: below the number of entries, all of which are in the memory.
             line: unsafe { self.first.add(off) },
             cells: PhantomData,
@@ -102,17 +103,17 @@ impl Cells {
     }
 }
 
-/// One entry. Each method reaches its line only, but [`state_behind`](Self::state_behind).
+/// One entry. Each method reaches its line only, but [`next_state`](Self::next_state).
 #[derive(Clone, Copy)]
-pub(in crate::ring) struct Cell<'a> {
+pub(in crate::ring) struct EntryCell<'a> {
     line: NonNull<u8>,
-    cells: PhantomData<&'a Cells>,
+    cells: PhantomData<&'a EntryCells>,
 }
 
-impl<'a> Cell<'a> {
+impl<'a> EntryCell<'a> {
     #[inline(always)]
     fn word(self, off: usize) -> &'a AtomicU64 {
-        debug_assert!(off <= LINE && off.is_multiple_of(8));
+        debug_assert!(off <= LINE_BYTES && off.is_multiple_of(8));
         // SAFETY: one of the eight words of an entry, or the first of the line behind it:
         // behind the last entry begins what else is in the memory, entries or a buffer.
         let word = unsafe { self.line.add(off) };
@@ -128,14 +129,14 @@ impl<'a> Cell<'a> {
 
     /// As [`state`](Self::state), of the entry behind, unless this is the last.
     #[inline(always)]
-    pub(in crate::ring) fn state_behind(self) -> u64 {
-        self.word(LINE).load(Ordering::Acquire)
+    pub(in crate::ring) fn next_state(self) -> u64 {
+        self.word(LINE_BYTES).load(Ordering::Acquire)
     }
 
     /// Has the entry behind brought to the cache.
     #[inline(always)]
-    pub(in crate::ring) fn expect_behind(self) {
-        shift::expect(self.line.as_ptr().wrapping_add(LINE));
+    pub(in crate::ring) fn prefetch_next(self) {
+        racy_copy::prefetch(self.line.as_ptr().wrapping_add(LINE_BYTES));
     }
 
     /// Says what the entry is, after all that was stored before.
@@ -145,36 +146,36 @@ impl<'a> Cell<'a> {
     }
 
     /// The length of the entry's chunk.
-    pub(in crate::ring) fn length(self) -> u64 {
+    pub(in crate::ring) fn chunk_len(self) -> u64 {
         self.word(8).load(Ordering::Relaxed)
     }
 
     /// Sets the length of the entry's chunk.
-    pub(in crate::ring) fn set_length(self, length: u64) {
+    pub(in crate::ring) fn set_chunk_len(self, length: u64) {
         self.word(8).store(length, Ordering::Relaxed);
     }
 
     /// Where byte `off` of the entry's own lies, and how many there are from there on.
     #[inline(always)]
     fn inline(self, off: usize) -> (NonNull<u8>, usize) {
-        let off = off.min(INLINE);
+        let off = off.min(MAX_INLINE_BYTES);
         // SAFETY: the 56 bytes behind the word, or the end of the entry.
-        (unsafe { self.line.add(8 + off) }, INLINE - off)
+        (unsafe { self.line.add(8 + off) }, MAX_INLINE_BYTES - off)
     }
 
     /// Copies `src` to byte `off` of the entry, as much as fits.
     #[inline(always)]
-    pub(in crate::ring) fn put(self, off: usize, src: UserBuf) {
+    pub(in crate::ring) fn write(self, off: usize, src: UserBuf) {
         let (dst, room) = self.inline(off);
         let n = src.len().min(room);
         // SAFETY: `n` bytes are in the entry and in `src`, which is readable.
-        unsafe { shift::into_line(dst.as_ptr(), src.as_ptr(), n) };
+        unsafe { racy_copy::into_line(dst.as_ptr(), src.as_ptr(), n) };
     }
 
     /// Copies the words that the first `len` bytes of a header reach into to the front of the
     /// entry, each with one store.
     #[inline(always)]
-    pub(in crate::ring) fn put_header(self, header: &[u8; HEADER], len: usize) {
+    pub(in crate::ring) fn write_header(self, header: &[u8; MAX_HEADER_BYTES], len: usize) {
         let (words, _) = header.as_chunks::<8>();
         for (index, word) in words.iter().enumerate() {
             if 8 * index < len {
@@ -187,7 +188,7 @@ impl<'a> Cell<'a> {
     /// The first words of the entry, at most 7, each loaded once.
     #[inline(always)]
     pub(in crate::ring) fn words<const WORDS: usize>(self) -> [[u8; 8]; WORDS] {
-        const { assert!(8 * WORDS <= INLINE) };
+        const { assert!(8 * WORDS <= MAX_INLINE_BYTES) };
         core::array::from_fn(|at| {
             let word = self.word(8 + 8 * at).load(Ordering::Relaxed);
             word.to_ne_bytes()
@@ -196,19 +197,19 @@ impl<'a> Cell<'a> {
 
     /// Copies from byte `off` of the entry on into `dst`, as much as there is.
     #[inline(always)]
-    pub(in crate::ring) fn take(self, off: usize, dst: UserBuf) {
+    pub(in crate::ring) fn read(self, off: usize, dst: UserBuf) {
         let (src, room) = self.inline(off);
         let n = dst.len().min(room);
         // SAFETY: `n` bytes are in the entry and in `dst`, which is writable.
-        unsafe { shift::out_of_line(dst.as_ptr(), src.as_ptr(), n) };
+        unsafe { racy_copy::out_of_line(dst.as_ptr(), src.as_ptr(), n) };
     }
 
     /// Copies all bytes of the entry.
     #[inline(always)]
-    pub(in crate::ring) fn take_all(self, dst: &mut [u8; INLINE]) {
+    pub(in crate::ring) fn read_all(self, dst: &mut [u8; MAX_INLINE_BYTES]) {
         let (src, _) = self.inline(0);
         // SAFETY: the 56 bytes of the entry, behind its first word.
-        unsafe { shift::whole_line(dst, src.as_ptr()) };
+        unsafe { racy_copy::read_entry(dst, src.as_ptr()) };
     }
 }
 
@@ -241,19 +242,19 @@ impl Buffer {
     }
 
     /// Copies `src` to byte `off`, as much as fits.
-    pub(in crate::ring) fn put(&self, off: usize, src: UserBuf) {
+    pub(in crate::ring) fn write(&self, off: usize, src: UserBuf) {
         let (dst, room) = self.from(off);
         let n = src.len().min(room);
         // SAFETY: `n` bytes are in the buffer and in `src`, which is readable.
-        unsafe { shift::into_buffer(dst.as_ptr(), src.as_ptr(), n) };
+        unsafe { racy_copy::into_buffer(dst.as_ptr(), src.as_ptr(), n) };
     }
 
     /// Copies from byte `off` on into `dst`, as much as there is.
-    pub(in crate::ring) fn take(&self, off: usize, dst: UserBuf) {
+    pub(in crate::ring) fn read(&self, off: usize, dst: UserBuf) {
         let (src, room) = self.from(off);
         let n = dst.len().min(room);
         // SAFETY: `n` bytes are in the buffer and in `dst`, which is writable.
-        unsafe { shift::out_of_buffer(dst.as_ptr(), src.as_ptr(), n) };
+        unsafe { racy_copy::out_of_buffer(dst.as_ptr(), src.as_ptr(), n) };
     }
 }
 
@@ -272,8 +273,10 @@ unsafe impl Sync for RawCredit {}
 impl RawCredit {
     pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
         Self {
-            word: memory.at(CREDITS[direction & 1]).cast(),
-            applied: memory.at(CREDITS[direction & 1] + APPLIED).cast(),
+            word: memory.at(CREDIT_OFFSETS[direction & 1]).cast(),
+            applied: memory
+                .at(CREDIT_OFFSETS[direction & 1] + APPLIED_OFFSET)
+                .cast(),
             _memory: memory.clone(),
         }
     }
@@ -323,7 +326,7 @@ unsafe impl Sync for RawClaim {}
 impl RawClaim {
     pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
         Self {
-            word: memory.at(CLAIMS[direction & 1]).cast(),
+            word: memory.at(CLAIM_OFFSETS[direction & 1]).cast(),
             _memory: memory.clone(),
         }
     }
@@ -362,12 +365,12 @@ unsafe impl Sync for RawSlots {}
 
 impl RawSlots {
     /// Where the words lie in a status page.
-    const AT: usize = 0x400;
+    const OFFSET: usize = 0x400;
 
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
-        const { assert!(Self::AT + GRANT_SLOTS * 8 <= STATUS_PAGE_BYTES) };
+        const { assert!(Self::OFFSET + GRANT_SLOTS * 8 <= STATUS_PAGE_BYTES) };
         Self {
-            first: memory.at(Self::AT).cast(),
+            first: memory.at(Self::OFFSET).cast(),
             _memory: memory.clone(),
         }
     }
@@ -407,11 +410,11 @@ unsafe impl Sync for RawSleepWord {}
 
 impl RawSleepWord {
     /// Where the word lies in a status page.
-    const AT: usize = 0x40;
+    const OFFSET: usize = 0x40;
 
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
         Self {
-            word: memory.at(Self::AT).cast(),
+            word: memory.at(Self::OFFSET).cast(),
             _memory: memory.clone(),
         }
     }
@@ -450,15 +453,15 @@ unsafe impl Sync for RawPollStatus {}
 impl RawPollStatus {
     /// Where the words lie in a status page: apart from the sleep word, which writers look at, by more than
     /// what one miss may bring, and so from each other.
-    const POLL_COUNT: usize = 0x100;
-    const ADDRESS: usize = 0x200;
-    const TOKEN: usize = Self::ADDRESS + 8;
+    const POLL_COUNT_OFFSET: usize = 0x100;
+    const ADDRESS_OFFSET: usize = 0x200;
+    const TOKEN_OFFSET: usize = Self::ADDRESS_OFFSET + 8;
 
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
         Self {
-            poll_count: memory.at(Self::POLL_COUNT).cast(),
-            address: memory.at(Self::ADDRESS).cast(),
-            token: memory.at(Self::TOKEN).cast(),
+            poll_count: memory.at(Self::POLL_COUNT_OFFSET).cast(),
+            address: memory.at(Self::ADDRESS_OFFSET).cast(),
+            token: memory.at(Self::TOKEN_OFFSET).cast(),
             _memory: memory.clone(),
         }
     }

@@ -7,25 +7,27 @@
 //! string instruction and what follows it. Elsewhere, and under Miri, they are relaxed atomics.
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
-pub(super) use portable::{expect, into_buffer, into_line, out_of_buffer, out_of_line, whole_line};
+pub(super) use portable::{
+    into_buffer, into_line, out_of_buffer, out_of_line, prefetch, read_entry,
+};
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 pub(super) use x86::{
     copy_bulk as into_buffer, copy_bulk as out_of_buffer, copy_line as into_line,
-    copy_line as out_of_line, expect, whole_line,
+    copy_line as out_of_line, prefetch, read_entry,
 };
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 mod x86 {
     use core::arch::asm;
 
-    use crate::ring::layout::INLINE;
+    use crate::ring::layout::MAX_INLINE_BYTES;
 
     /// Where the string instruction becomes faster than a loop.
-    const STRING: usize = 1024;
+    const REP_MOVSB_MIN_BYTES: usize = 1024;
 
     /// Has a line brought to the cache, wherever it is.
     #[inline(always)]
-    pub(in crate::ring) fn expect(line: *const u8) {
+    pub(in crate::ring) fn prefetch(line: *const u8) {
         // SAFETY: this is a hint, which does nothing with an address that is not mapped.
         unsafe {
             asm!("prefetcht0 [{line}]", line = in(reg) line, options(nostack, preserves_flags, readonly));
@@ -101,9 +103,9 @@ mod x86 {
     ///
     /// # Safety
     ///
-    /// `src` is mapped for reads of [`INLINE`] bytes.
+    /// `src` is mapped for reads of [`MAX_INLINE_BYTES`] bytes.
     #[inline(always)]
-    pub(in crate::ring) unsafe fn whole_line(dst: &mut [u8; INLINE], src: *const u8) {
+    pub(in crate::ring) unsafe fn read_entry(dst: &mut [u8; MAX_INLINE_BYTES], src: *const u8) {
         // SAFETY: 56 bytes of each; `dst` is borrowed.
         unsafe {
             asm!(
@@ -128,7 +130,7 @@ mod x86 {
     ///
     /// As for [`copy_line`], for any `n`.
     pub(in crate::ring) unsafe fn copy_bulk(dst: *mut u8, src: *const u8, n: usize) {
-        if n >= STRING {
+        if n >= REP_MOVSB_MIN_BYTES {
             // SAFETY: `n` bytes of each; the direction flag is clear by the calling convention.
             unsafe {
                 asm!(
@@ -151,11 +153,11 @@ mod x86 {
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
 mod portable {
-    use crate::ring::layout::INLINE;
+    use crate::ring::layout::MAX_INLINE_BYTES;
 
     /// A hint that is not given.
     #[inline(always)]
-    pub(in crate::ring) fn expect(_: *const u8) {}
+    pub(in crate::ring) fn prefetch(_: *const u8) {}
 
     pub(in crate::ring) use crate::region::{
         load_bytes as out_of_buffer, load_bytes as out_of_line, store_bytes as into_buffer,
@@ -166,10 +168,10 @@ mod portable {
     ///
     /// # Safety
     ///
-    /// `src` is mapped for reads of [`INLINE`] bytes.
+    /// `src` is mapped for reads of [`MAX_INLINE_BYTES`] bytes.
     #[inline]
-    pub(in crate::ring) unsafe fn whole_line(dst: &mut [u8; INLINE], src: *const u8) {
+    pub(in crate::ring) unsafe fn read_entry(dst: &mut [u8; MAX_INLINE_BYTES], src: *const u8) {
         // SAFETY: 56 bytes of each; `dst` is borrowed.
-        unsafe { out_of_line(dst.as_mut_ptr(), src, INLINE) };
+        unsafe { out_of_line(dst.as_mut_ptr(), src, MAX_INLINE_BYTES) };
     }
 }
