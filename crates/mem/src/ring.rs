@@ -94,6 +94,7 @@ mod cursor;
 mod entry;
 mod grant;
 mod layout;
+mod peer_status;
 #[cfg(not(loom))]
 mod poll_status;
 mod primitive;
@@ -118,12 +119,13 @@ pub use layout::{
     LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError,
     STATUS_PAGE_BYTES, Side,
 };
+pub use peer_status::PeerStatus;
 #[cfg(not(loom))]
 pub use poll_status::{AddressProbe, PeerPollStatus, PollStatus};
 #[cfg(not(loom))]
 pub use primitive::Mapping;
 pub use reader::{Reader, ShortEntry, SoleEntry};
-pub use sleep::{PeerStatus, SleepWord};
+pub use sleep::SleepWord;
 pub use source_sink::{AsSink, AsSource, Sink, Source};
 #[cfg(not(loom))]
 pub use window::Window;
