@@ -20,9 +20,9 @@ use ripstop_mem::ring::{AddressProbe, Grant, PeerPollStatus};
 use ripstop_os::{AttachError, IoVec, IoVecMut, Process, Remote, Socket, clock};
 use ripstop_types::RmaIov;
 
-use crate::mapped::{Record, Rights, Said};
 use crate::name::Name;
 use crate::params::NAME;
+use crate::records::{Record, Rights, Said};
 
 /// How long a peer that was seen to look is thought to be at it: the first time, and at most, where
 /// it is seen so again and again.

@@ -32,8 +32,8 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create}
 use crate::common::group::Group;
 use crate::common::load::{self, Numbers, Setup};
 use crate::greeting::Hello;
-use crate::mapped::RECORD;
 use crate::name::Name;
+use crate::records::RECORD;
 
 /// Rounds if nobody says how many.
 const ROUNDS: u64 = 200;

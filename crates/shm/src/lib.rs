@@ -11,12 +11,13 @@ mod attach;
 mod greeting;
 mod link;
 mod listener;
-mod mapped;
 mod name;
 mod params;
 mod provider;
 mod readiness;
+mod records;
 mod transport;
+mod windows;
 
 pub use provider::ShmProvider;
 pub use transport::Shm;

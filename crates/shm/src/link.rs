@@ -17,9 +17,10 @@ use ripstop_stream::{Attached, Lent, Link, Offer};
 use ripstop_types::{Errno, Result, RmaIov};
 
 use crate::attach::{Attach, Peer};
-use crate::mapped::{Inbox, RECORD, Record, Rights, Said, Windows};
 use crate::name::Name;
 use crate::params::NAME;
+use crate::records::{Inbox, RECORD, Record, Rights, Said};
+use crate::windows::Windows;
 
 /// Most descriptors that a peer has to send in a handshake.
 const MOST: usize = 2;

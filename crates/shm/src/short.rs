@@ -22,11 +22,11 @@ use ripstop_wire::xnet::rdm::Greeting;
 use crate::common::{self, End, pattern};
 use crate::link::ShmLink;
 use crate::listener::ShmListener;
-use crate::mapped::Windows;
 use crate::name::Name;
 use crate::params::Params;
 use crate::readiness::ShmReadiness;
 use crate::transport::Shm;
+use crate::windows::Windows;
 
 /// What moved bytes of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

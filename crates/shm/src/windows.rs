@@ -1,0 +1,138 @@
+//! Regions of the peer that this side has mapped.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ripstop_mem::ring::{Grant, Window};
+use ripstop_os::Shareable;
+use ripstop_types::RmaIov;
+
+use crate::records::Record;
+
+/// The most bytes of a region that are mapped, so that a peer cannot use up all addresses.
+const LONGEST: u64 = 1 << 38;
+
+/// Regions of the peer, at most one in each slot.
+#[derive(Debug, Default)]
+pub struct Windows(Vec<Mapped>);
+
+#[derive(Debug)]
+struct Mapped {
+    record: Record,
+    window: Window,
+}
+
+impl Windows {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Maps a region, in the place of the one that was in its slot or had its key. One that cannot
+    /// be mapped is left to the ring; the error is what is wrong with it.
+    pub(crate) fn add(&mut self, record: Record, fd: OwnedFd) -> Result<(), &'static str> {
+        let other = |mapped: &Mapped| {
+            mapped.record.grant.slot() != record.grant.slot() && mapped.record.key != record.key
+        };
+        self.0.retain(other);
+        let len = Some(record.len).filter(|len| *len <= LONGEST);
+        let len = len.and_then(|len| usize::try_from(len).ok());
+        let len = len.ok_or("it is too long")?;
+        let part = Shareable::new(Arc::new(fd), record.offset, len)
+            .map_err(|_| "its memory is none, too short, or not sealed against shrinking")?;
+        let window = part.map().map_err(|_| "its memory cannot be mapped")?;
+        self.0.push(Mapped { record, window });
+        Ok(())
+    }
+
+    /// The region in which all of a place lies, and where in it.
+    pub(crate) fn find(&self, place: &RmaIov) -> Option<(Grant, &Window, usize)> {
+        let mapped = self.0.iter().find(|m| m.record.key == place.key)?;
+        let at = place.addr.checked_sub(mapped.record.base)?;
+        let end = at.checked_add(place.len)?;
+        if place.len == 0 || end > mapped.record.len {
+            return None;
+        }
+        let at = usize::try_from(at).ok()?;
+        Some((mapped.record.grant, &mapped.window, at))
+    }
+
+    /// Forgets regions whose grant has ended.
+    pub(crate) fn keep(&mut self, stands: impl Fn(Grant) -> bool) {
+        self.0.retain(|mapped| stands(mapped.record.grant));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ripstop_os::MemFd;
+
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            grant: Grant::new(5, 7).unwrap(),
+            key: 0x1122_3344_5566_7788,
+            base: 0x1000,
+            len: 4096,
+            offset: 0,
+        }
+    }
+
+    fn memory(len: usize) -> OwnedFd {
+        let memory = MemFd::create("test", len).unwrap();
+        memory.seal().unwrap();
+        memory.into()
+    }
+
+    #[test]
+    fn regions_are_found_by_key_and_bounds() {
+        let mut windows = Windows::default();
+        windows.add(record(), memory(4096)).unwrap();
+        let place = |addr, len, key| RmaIov { addr, len, key };
+        let key = record().key;
+        let at = |place| windows.find(&place).map(|(_, _, at)| at);
+        assert_eq!(at(place(0x1000, 4096, key)), Some(0));
+        assert_eq!(at(place(0x1fff, 1, key)), Some(4095));
+        for (addr, len, key) in [
+            (0xfff, 1, key),
+            (0x1000, 4097, key),
+            (0x2000, 1, key),
+            (0x1001, u64::MAX, key),
+            (0x1000, 0, key),
+            (0x1000, 1, 4),
+        ] {
+            assert_eq!(at(place(addr, len, key)), None, "{addr:#x} {len}");
+        }
+    }
+
+    #[test]
+    fn a_slot_or_key_has_one_region() {
+        let mut windows = Windows::default();
+        windows.add(record(), memory(4096)).unwrap();
+        let next = Record {
+            grant: Grant::new(6, 1).unwrap(),
+            ..record()
+        };
+        windows.add(next, memory(4096)).unwrap();
+        assert_eq!(windows.0.len(), 1, "the same key");
+        let other = Record { key: 4, ..next };
+        windows.add(other, memory(4096)).unwrap();
+        assert_eq!(windows.0.len(), 1, "the same slot");
+        // One that is refused takes the place as well: what was there does not stand any more.
+        for (fd, len, offset) in [
+            (memory(4095), 4096, 0),
+            (memory(4096), 4096, 1),
+            (memory(4096), LONGEST + 1, 0),
+            (MemFd::create("test", 4096).unwrap().into(), 4097, 0),
+            (std::fs::File::open("/proc/self/exe").unwrap().into(), 1, 0),
+        ] {
+            let bad = Record {
+                len,
+                offset,
+                ..other
+            };
+            assert!(windows.add(bad, fd).is_err());
+            assert!(windows.is_empty());
+        }
+    }
+}
