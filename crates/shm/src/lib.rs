@@ -32,8 +32,8 @@ extern crate self as ripstop_shm;
 #[path = "../tests/common/mod.rs"]
 mod common;
 #[cfg(test)]
+mod fast_path_tests;
+#[cfg(test)]
+mod handshake_tests;
+#[cfg(test)]
 mod hostile;
-#[cfg(test)]
-mod short;
-#[cfg(test)]
-mod strangers;

@@ -274,7 +274,7 @@ fn a_peer_whose_socket_outlives_it_is_missed() {
     let mut helper = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "strangers::subprocess_helper",
+            "handshake_tests::subprocess_helper",
             "--test-threads=1",
         ])
         .env(DOOR, String::from_utf8(victims.door.clone()).unwrap())
