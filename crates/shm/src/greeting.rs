@@ -16,20 +16,20 @@
 use ripstop_mem::ring::Layout;
 use ripstop_wire::xnet::rdm::{self, Greeting};
 
-use crate::name::{MAX_NAME, Name};
+use crate::name::{MAX_NAME_BYTES, Name};
 
 const VERSION: u8 = 2;
-const FENCED: u8 = 1;
-const FIXED: usize = 20;
+const FLAG_NEEDS_FENCE: u8 = 1;
+const FIXED_BYTES: usize = 20;
 
 // All of it is data of a connection message.
-const _: () = assert!(FIXED + MAX_NAME <= ripstop_wire::xnet::cm::MAX_DATA as usize);
+const _: () = assert!(FIXED_BYTES + MAX_NAME_BYTES <= ripstop_wire::xnet::cm::MAX_DATA as usize);
 
 /// A greeting, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) greeting: Greeting,
-    pub(crate) fenced: bool,
+    pub(crate) needs_fence: bool,
     pub(crate) layout: Layout,
     pub(crate) name: Name,
 }
@@ -37,10 +37,14 @@ pub(crate) struct Hello {
 impl Hello {
     pub(crate) fn emit(&self) -> Vec<u8> {
         let name = self.name.text().as_bytes();
-        let flags = if self.fenced { FENCED } else { 0 };
+        let flags = if self.needs_fence {
+            FLAG_NEEDS_FENCE
+        } else {
+            0
+        };
         // Names are shorter than that.
         let len = u16::try_from(name.len()).unwrap_or(u16::MAX);
-        let mut data = Vec::with_capacity(FIXED + name.len());
+        let mut data = Vec::with_capacity(FIXED_BYTES + name.len());
         data.extend_from_slice(&self.greeting.emit());
         data.extend_from_slice(&[VERSION, flags]);
         data.extend_from_slice(&len.to_le_bytes());
@@ -61,7 +65,7 @@ impl Hello {
         if version != VERSION {
             return Err("it is of another version; let both processes use the same library");
         }
-        if flags & !FENCED != 0 {
+        if flags & !FLAG_NEEDS_FENCE != 0 {
             return Err("it has unknown flags");
         }
         if usize::from(u16::from_le_bytes([l0, l1])) != name.len() {
@@ -71,7 +75,7 @@ impl Hello {
         let name = std::str::from_utf8(name).ok().filter(|n| !n.contains('\0'));
         Ok(Self {
             greeting,
-            fenced: flags & FENCED != 0,
+            needs_fence: flags & FLAG_NEEDS_FENCE != 0,
             layout: sizes.ok_or("its rings are of sizes that cannot be")?,
             name: name
                 .and_then(|name| Name::new(name).ok())
@@ -87,7 +91,7 @@ mod tests {
     fn hello() -> Hello {
         Hello {
             greeting: Greeting::request(0, 0, 42),
-            fenced: true,
+            needs_fence: true,
             layout: Layout::new(256, 65536).unwrap(),
             name: Name::new("fi_shm://42:0:1").unwrap(),
         }
@@ -95,11 +99,14 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood() {
-        for fenced in [false, true] {
-            let said = Hello { fenced, ..hello() };
+        for needs_fence in [false, true] {
+            let said = Hello {
+                needs_fence,
+                ..hello()
+            };
             assert_eq!(Hello::parse(&said.emit()), Ok(said));
         }
-        let longest = Name::new(&"n".repeat(MAX_NAME)).unwrap();
+        let longest = Name::new(&"n".repeat(MAX_NAME_BYTES)).unwrap();
         let said = Hello {
             name: longest,
             ..hello()
@@ -139,12 +146,12 @@ mod tests {
         let mut more = good.clone();
         more.push(b'x');
         assert!(Hello::parse(&more).is_err());
-        let mut none = good[..FIXED].to_vec();
+        let mut none = good[..FIXED_BYTES].to_vec();
         none[10] = 0;
         assert!(Hello::parse(&none).is_err(), "no name");
         let mut long = hello().emit();
-        long.resize(FIXED + MAX_NAME + 1, b'x');
-        let len = (MAX_NAME + 1) as u16;
+        long.resize(FIXED_BYTES + MAX_NAME_BYTES + 1, b'x');
+        let len = (MAX_NAME_BYTES + 1) as u16;
         long[10..12].copy_from_slice(&len.to_le_bytes());
         assert!(Hello::parse(&long).is_err(), "a name too long");
     }

@@ -13,7 +13,7 @@ use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::greeting::Hello;
-use crate::listener::admit;
+use crate::listener::check_user;
 use crate::name::Name;
 
 use crate::common::{self, End, bytes, info, open, safe};
@@ -37,7 +37,7 @@ fn status_page() -> OwnedFd {
 fn hello() -> Vec<u8> {
     let hello = Hello {
         greeting: Greeting::request(0, 0, 4711),
-        fenced: false,
+        needs_fence: false,
         layout: layout(),
         name: Name::new("fi_shm://stranger").unwrap(),
     };
@@ -204,9 +204,9 @@ fn users_are_kept_apart() {
         uid,
         gid: 0,
     };
-    assert_eq!(admit(peer(7), &name, 7), Ok(()));
+    assert_eq!(check_user(peer(7), &name, 7), Ok(()));
     for (other, own) in [(0, 7), (8, 7), (7, 0)] {
-        assert_eq!(admit(peer(other), &name, own), Err(Errno::EACCES));
+        assert_eq!(check_user(peer(other), &name, own), Err(Errno::EACCES));
     }
 }
 
@@ -231,7 +231,7 @@ fn an_endpoint_of_another_name_is_not_taken_for_the_peer() {
     };
     let other = Hello {
         greeting: Greeting::request(0, 0, 1).answer(2),
-        fenced: false,
+        needs_fence: false,
         layout: layout(),
         name: Name::new("fi_ns://somebody-else").unwrap(),
     };

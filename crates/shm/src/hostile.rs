@@ -33,7 +33,7 @@ use crate::common::group::Group;
 use crate::common::load::{self, Numbers, Setup};
 use crate::greeting::Hello;
 use crate::name::Name;
-use crate::records::RECORD;
+use crate::records::RECORD_BYTES;
 
 /// Rounds if nobody says how many.
 const ROUNDS: u64 = 200;
@@ -177,7 +177,7 @@ fn patience<R>(what: &str, mut get: impl FnMut() -> Option<R>) -> R {
 fn hello(group: &str, greeting: Greeting, layout: Layout) -> Vec<u8> {
     let hello = Hello {
         greeting,
-        fenced: false,
+        needs_fence: false,
         layout,
         name: Name::new(&load::name(group, FOE)).unwrap(),
     };
@@ -417,7 +417,7 @@ impl Foe {
             len,
             random.below(3) * 8,
         ];
-        let mut said = [0; RECORD];
+        let mut said = [0; RECORD_BYTES];
         said[0] = 1 + random.below(4) as u8;
         said[4] = slot as u8;
         if said[0] == 3 {
@@ -433,7 +433,7 @@ impl Foe {
         }
         // Not an address that is one of this process, by chance.
         if random.below(500) == 0 && said[0] != 3 {
-            said[random.below(RECORD as u64) as usize] = random.next() as u8;
+            said[random.below(RECORD_BYTES as u64) as usize] = random.next() as u8;
         }
         match said[0] {
             2 => said[16..].fill(0),
@@ -459,8 +459,8 @@ impl Foe {
         let count = usize::from(said[0] == 1);
         // In two parts now and then.
         let cut = match random.below(4) {
-            0 => 1 + random.below(RECORD as u64 - 1) as usize,
-            _ => RECORD,
+            0 => 1 + random.below(RECORD_BYTES as u64 - 1) as usize,
+            _ => RECORD_BYTES,
         };
         if self.socket.send_with(&said[..cut], &descriptors[..count]) == Ok(cut) {
             let rest = &said[cut..];

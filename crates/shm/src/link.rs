@@ -16,38 +16,38 @@ use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
 use ripstop_stream::{Attached, Lent, Link, Offer};
 use ripstop_types::{Errno, Result, RmaIov};
 
-use crate::attach::{Attach, Peer};
+use crate::attach::{Attach, Target};
 use crate::name::Name;
 use crate::params::NAME;
-use crate::records::{Inbox, RECORD, Record, Rights, Said};
+use crate::records::{RECORD_BYTES, Record, RecordReader, RegionInfo, Rights};
 use crate::windows::Windows;
 
 /// Most descriptors that a peer has to send in a handshake.
-const MOST: usize = 2;
+const MAX_HANDSHAKE_FDS: usize = 2;
 
 /// Bytes of bells that are taken off the socket at once.
-const BELLS: usize = 64;
+const DOORBELL_READ_BYTES: usize = 64;
 
 /// Reads of it at once, where the peer tells more.
-const READS: u32 = 16;
+const MAX_SOCKET_READS: u32 = 16;
 
 /// Keys that a peer may ask for until they are looked at.
-const ASKS: usize = 64;
+const MAX_PENDING_REQUESTS: usize = 64;
 
 /// ShmReadiness for room after a write without: about a microsecond, in which a peer that reads consumes
 /// more than what it tells at once.
-const LOOKS: u32 = 64;
+const ROOM_POLLS: u32 = 64;
 
 /// ShmReadiness whether the peer has applied all, before an operation that would reach its memory then:
 /// so many, and one more for so many bytes, in which the ring would take longer.
-const SETTLES: u32 = 256;
-const BYTES_A_LOOK: u64 = 1024;
+const APPLIED_POLLS: u32 = 256;
+const BYTES_PER_APPLIED_POLL: u64 = 1024;
 
 /// Operations that do not look longer after others have looked in vain.
-const PAUSES: u32 = 255;
+const MAX_SKIPPED_WAITS: u32 = 255;
 
 /// How many bytes a ring took or gave.
-type Moved = core::result::Result<usize, RingError>;
+type RingResult = core::result::Result<usize, RingError>;
 
 /// A connection between two endpoints.
 #[derive(Debug)]
@@ -71,41 +71,41 @@ struct Rings {
     process: Option<Process>,
     peer: Name,
     /// What the peer says of its regions, as it comes.
-    inbox: Mutex<Inbox>,
-    patience: Patience,
+    record_reader: Mutex<RecordReader>,
+    applied_backoff: AppliedBackoff,
     /// Where memory of the peer may be reached by its address, and what the peer asks for of ours.
     attach: Option<Mutex<Attach>>,
-    asked: Mutex<Vec<u64>>,
+    requested_keys: Mutex<Vec<u64>>,
 }
 
 /// Whether it is worth waiting until the peer has applied all.
 #[derive(Debug, Default)]
-struct Patience {
+struct AppliedBackoff {
     /// Operations that will not wait, and how many they were the last time.
-    left: AtomicU32,
-    pause: AtomicU32,
+    skips_left: AtomicU32,
+    skips: AtomicU32,
 }
 
-impl Patience {
-    /// Waits until `is_done` for so many looks, unless that was in vain just before.
+impl AppliedBackoff {
+    /// Waits until `is_done` for so many polls, unless that was in vain just before.
     #[cold]
     #[inline(never)]
-    fn wait(&self, looks: u32, is_done: impl Fn() -> bool) -> bool {
-        let left = self.left.load(Ordering::Relaxed);
-        if left > 0 {
-            self.left.store(left - 1, Ordering::Relaxed);
+    fn wait(&self, polls: u32, is_done: impl Fn() -> bool) -> bool {
+        let skips_left = self.skips_left.load(Ordering::Relaxed);
+        if skips_left > 0 {
+            self.skips_left.store(skips_left - 1, Ordering::Relaxed);
             return false;
         }
-        for _ in 0..looks {
+        for _ in 0..polls {
             if is_done() {
-                self.pause.store(0, Ordering::Relaxed);
+                self.skips.store(0, Ordering::Relaxed);
                 return true;
             }
             std::hint::spin_loop();
         }
-        let pause = (2 * self.pause.load(Ordering::Relaxed) + 1).min(PAUSES);
-        self.pause.store(pause, Ordering::Relaxed);
-        self.left.store(pause, Ordering::Relaxed);
+        let skips = (2 * self.skips.load(Ordering::Relaxed) + 1).min(MAX_SKIPPED_WAITS);
+        self.skips.store(skips, Ordering::Relaxed);
+        self.skips_left.store(skips, Ordering::Relaxed);
         false
     }
 }
@@ -127,8 +127,8 @@ pub(crate) struct Handshake {
     /// What memory of the peer is reached by, unless that is not wanted; and whether this domain
     /// has said that it cannot be.
     pub(crate) poll_status: Option<PeerPollStatus>,
-    pub(crate) attaches: bool,
-    pub(crate) told: Arc<AtomicBool>,
+    pub(crate) may_attach: bool,
+    pub(crate) attach_refusal_logged: Arc<AtomicBool>,
 }
 
 impl ShmLink {
@@ -145,12 +145,12 @@ impl ShmLink {
     }
 
     /// Changes what the handshake has come to.
-    pub(crate) fn shake<R>(&self, change: impl FnOnce(&mut Handshake) -> R) -> R {
+    pub(crate) fn with_handshake<R>(&self, change: impl FnOnce(&mut Handshake) -> R) -> R {
         change(&mut self.handshake.lock())
     }
 
     /// Which of what it is looked at for it has.
-    pub(crate) fn has(&self, interest: Interest) -> Interest {
+    pub(crate) fn ready(&self, interest: Interest) -> Interest {
         let Some(rings) = self.rings.get() else {
             return Interest::default();
         };
@@ -166,20 +166,20 @@ impl ShmLink {
 
     #[cold]
     #[inline(never)]
-    fn send_first(&self, bytes: &[u8]) -> Result<usize> {
-        let outgoing = self.shake(|shake| std::mem::take(&mut shake.outgoing));
+    fn send_handshake(&self, bytes: &[u8]) -> Result<usize> {
+        let outgoing = self.with_handshake(|handshake| std::mem::take(&mut handshake.outgoing));
         let borrowed: Vec<BorrowedFd<'_>> = outgoing.iter().map(AsFd::as_fd).collect();
         self.socket.send_with(bytes, &borrowed)
     }
 
     #[cold]
     #[inline(never)]
-    fn recv_first(&self, bytes: &mut [u8]) -> Result<usize> {
+    fn recv_handshake(&self, bytes: &mut [u8]) -> Result<usize> {
         let (count, descriptors) = self.socket.recv_with(bytes)?;
-        self.shake(|shake| {
-            shake.incoming.extend(descriptors);
-            match shake.incoming.len() {
-                ..=MOST => Ok(count),
+        self.with_handshake(|handshake| {
+            handshake.incoming.extend(descriptors);
+            match handshake.incoming.len() {
+                ..=MAX_HANDSHAKE_FDS => Ok(count),
                 _ => Err(Errno::EPROTO),
             }
         })
@@ -188,13 +188,13 @@ impl ShmLink {
     /// The peer sleeps, and has to be told. It is told already where there is no room for it.
     #[cold]
     #[inline(never)]
-    fn ring(&self) {
+    fn ring_doorbell(&self) {
         let _ = self.socket.send(&[0]);
     }
 
     /// What to ask the kernel for the memory of the peer.
-    const fn far<'a>(&'a self, rings: &'a Rings, process: &'a Process) -> Peer<'a> {
-        Peer {
+    const fn attach_target<'a>(&'a self, rings: &'a Rings, process: &'a Process) -> Target<'a> {
+        Target {
             process,
             socket: &self.socket,
             name: &rings.peer,
@@ -202,9 +202,9 @@ impl ShmLink {
     }
 
     /// Tells the peer of a region, unless there is no room.
-    fn say(&self, said: Said, descriptors: &[BorrowedFd<'_>]) {
-        let sent = self.socket.send_with(&said.emit(), descriptors);
-        if sent.is_ok_and(|count| count < RECORD) {
+    fn send_record(&self, record: Record, descriptors: &[BorrowedFd<'_>]) {
+        let sent = self.socket.send_with(&record.emit(), descriptors);
+        if sent.is_ok_and(|count| count < RECORD_BYTES) {
             // The kernel takes all or nothing of so little. If not, the peer cannot read on.
             let _ = self.socket.shutdown(Shutdown::Both);
         }
@@ -212,58 +212,58 @@ impl ShmLink {
 
     /// After a write.
     #[inline(always)]
-    fn wrote(&self, rings: &Rings, count: Moved) -> Result<usize> {
+    fn after_write(&self, rings: &Rings, count: RingResult) -> Result<usize> {
         match count {
             Ok(0) => Err(Errno::EAGAIN),
             Ok(count) => {
                 if rings.peer_status.must_wake() {
-                    self.ring();
+                    self.ring_doorbell();
                 }
                 Ok(count)
             }
-            Err(error) => Err(rings.broken(error)),
+            Err(error) => Err(rings.ring_error(error)),
         }
     }
 
     /// After a read.
     #[inline]
-    fn have_read(&self, rings: &Rings, count: Moved) -> Result<usize> {
+    fn after_read(&self, rings: &Rings, count: RingResult) -> Result<usize> {
         match count {
             Ok(0) if rings.ended.load(Ordering::Relaxed) => Ok(0),
             Ok(0) => Err(Errno::EAGAIN),
             Ok(count) => {
-                self.have_made_room(rings);
+                self.wake_for_credit(rings);
                 Ok(count)
             }
-            Err(error) => Err(rings.broken(error)),
+            Err(error) => Err(rings.ring_error(error)),
         }
     }
 
     /// Wakes a peer that waits for room, where it was told of some.
     #[inline]
-    fn have_made_room(&self, rings: &Rings) {
+    fn wake_for_credit(&self, rings: &Rings) {
         if rings.reader.take_credit_returned() && rings.peer_status.must_wake() {
-            self.ring();
+            self.ring_doorbell();
         }
     }
 }
 
 impl Rings {
     /// Whether the process at the other end is gone.
-    fn is_orphan(&self) -> bool {
+    fn peer_has_exited(&self) -> bool {
         let process = self.process.as_ref();
         process.is_some_and(|process| process.is_alive() == Ok(false))
     }
 
     #[cold]
     #[inline(never)]
-    fn broken(&self, error: RingError) -> Errno {
-        self.end(&format!("the memory shared with it has {error}"));
+    fn ring_error(&self, error: RingError) -> Errno {
+        self.end_connection(&format!("the memory shared with it has {error}"));
         Errno::EPROTO
     }
 
     /// The peer does not keep to the protocol.
-    fn end(&self, why: &str) {
+    fn end_connection(&self, why: &str) {
         // It may be read once more before the connection is ended.
         if !self.ended.swap(true, Ordering::Relaxed) {
             let peer = &self.peer;
@@ -272,41 +272,46 @@ impl Rings {
     }
 
     /// What has come off the socket.
-    fn told(&self, bytes: &[u8], descriptors: Option<Vec<OwnedFd>>, windows: &mut Windows) {
+    fn handle_socket_bytes(
+        &self,
+        bytes: &[u8],
+        descriptors: Option<Vec<OwnedFd>>,
+        windows: &mut Windows,
+    ) {
         let peer = &self.peer;
         let note = |said, fd| match (said, fd) {
-            (Said::Offered(record), Some(fd)) => {
-                if let Err(why) = windows.add(record, fd) {
+            (Record::Offer(record), Some(fd)) => {
+                if let Err(why) = windows.map(record, fd) {
                     fi_info!(NAME, Subsys::Mr, "{peer}: a region is not mapped: {why}");
                 }
             }
-            (Said::Offered(_), None) => {
+            (Record::Offer(_), None) => {
                 fi_info!(
                     NAME,
                     Subsys::Mr,
                     "{peer}: a region is not mapped: no free descriptor"
                 );
             }
-            (Said::Ended(grant), _) => {
-                windows.keep(|other| other != grant);
-                self.with_attach(|attach| attach.keep(|other| other != grant));
+            (Record::Revoke(grant), _) => {
+                windows.retain(|other| other != grant);
+                self.with_attach(|attach| attach.retain(|other| other != grant));
             }
-            (Said::Lent(record, rights), _) => {
+            (Record::Address(record, rights), _) => {
                 self.with_attach(|attach| attach.add(record, rights));
             }
-            (Said::Asked(key), _) => {
-                let mut asked = self.asked.lock();
-                if asked.len() < ASKS {
-                    asked.push(key);
+            (Record::Request(key), _) => {
+                let mut requested_keys = self.requested_keys.lock();
+                if requested_keys.len() < MAX_PENDING_REQUESTS {
+                    requested_keys.push(key);
                 }
             }
         };
-        let taken = self.inbox.lock().take(bytes, descriptors, note);
+        let taken = self.record_reader.lock().push(bytes, descriptors, note);
         // Also of those whose end was not said, since there was no room.
-        windows.keep(|grant| self.peer_status.is_granted(grant));
-        self.with_attach(|attach| attach.keep(|grant| self.peer_status.is_granted(grant)));
+        windows.retain(|grant| self.peer_status.is_granted(grant));
+        self.with_attach(|attach| attach.retain(|grant| self.peer_status.is_granted(grant)));
         if let Err(why) = taken {
-            self.end(&format!("its socket has {why}"));
+            self.end_connection(&format!("its socket has {why}"));
         }
     }
 
@@ -318,10 +323,10 @@ impl Rings {
 
     /// Whether the peer has applied all that was sent, after a moment if need be.
     #[inline]
-    fn is_settled(&self, len: u64) -> bool {
-        let looks = SETTLES.saturating_add((len / BYTES_A_LOOK) as u32);
+    fn wait_applied(&self, len: u64) -> bool {
+        let polls = APPLIED_POLLS.saturating_add((len / BYTES_PER_APPLIED_POLL) as u32);
         let is_done = || self.writer.all_applied();
-        is_done() || self.patience.wait(looks, is_done)
+        is_done() || self.applied_backoff.wait(polls, is_done)
     }
 }
 
@@ -346,7 +351,7 @@ impl Link for ShmLink {
         match self.rings.get() {
             Some(rings) => {
                 let count = rings.writer.write_message(header, header_len, payload);
-                self.wrote(rings, count)
+                self.after_write(rings, count)
             }
             None => Err(Errno::EAGAIN),
         }
@@ -355,15 +360,15 @@ impl Link for ShmLink {
     #[inline]
     fn send(&self, bytes: &[u8]) -> Result<usize> {
         match self.rings.get() {
-            Some(rings) => self.wrote(rings, rings.writer.write(Source::from(bytes))),
-            None => self.send_first(bytes),
+            Some(rings) => self.after_write(rings, rings.writer.write(Source::from(bytes))),
+            None => self.send_handshake(bytes),
         }
     }
 
     #[inline]
     fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize> {
         match self.rings.get() {
-            Some(rings) => self.wrote(rings, rings.writer.write_vectored(vecs)),
+            Some(rings) => self.after_write(rings, rings.writer.write_vectored(vecs)),
             None => self.socket.sendv(vecs),
         }
     }
@@ -376,8 +381,8 @@ impl Link for ShmLink {
     #[inline]
     fn recv_once(&self, bytes: &mut [u8]) -> Result<usize> {
         match self.rings.get() {
-            Some(rings) => self.have_read(rings, rings.reader.read(bytes)),
-            None => self.recv_first(bytes),
+            Some(rings) => self.after_read(rings, rings.reader.read(bytes)),
+            None => self.recv_handshake(bytes),
         }
     }
 
@@ -400,7 +405,7 @@ impl Link for ShmLink {
     #[inline]
     fn return_credits(&self) {
         if let Some(rings) = self.rings.get() {
-            self.have_made_room(rings);
+            self.wake_for_credit(rings);
         }
     }
 
@@ -411,7 +416,7 @@ impl Link for ShmLink {
         };
         let sent = rings.writer.write_short(header, payload);
         if sent && rings.peer_status.must_wake() {
-            self.ring();
+            self.ring_doorbell();
         }
         sent
     }
@@ -436,7 +441,7 @@ impl Link for ShmLink {
         };
         let count = rings.reader.read_chunk(room);
         // There is nothing to say of an error: what is at hand was checked.
-        let _ = self.have_read(rings, Ok(count));
+        let _ = self.after_read(rings, Ok(count));
         count
     }
 
@@ -450,7 +455,7 @@ impl Link for ShmLink {
         let Some(rings) = self.rings.get() else {
             return false;
         };
-        for _ in 0..LOOKS {
+        for _ in 0..ROOM_POLLS {
             // What is wrong with the memory is told by the next write.
             if rings.writer.has_room().unwrap_or(true) {
                 return true;
@@ -466,7 +471,7 @@ impl Link for ShmLink {
     #[inline]
     fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
         match self.rings.get() {
-            Some(rings) => self.have_read(rings, rings.reader.read_vectored(vecs)),
+            Some(rings) => self.after_read(rings, rings.reader.read_vectored(vecs)),
             None => self.socket.recvv(vecs),
         }
     }
@@ -485,26 +490,27 @@ impl Link for ShmLink {
     }
 
     fn start(&self) {
-        let shake = self.shake(std::mem::take);
+        let handshake = self.with_handshake(std::mem::take);
         if let (Some((writer, reader)), Some(peer_status), Some(peer)) =
-            (shake.halves, shake.peer_status, shake.peer)
+            (handshake.halves, handshake.peer_status, handshake.peer)
         {
             let process = self.socket.peer_process().ok();
-            let attach = shake
+            let attach = handshake
                 .poll_status
-                .filter(|_| shake.attaches && is_other(&process));
-            let attach = attach.and_then(|poll_status| Attach::new(poll_status, shake.told));
+                .filter(|_| handshake.may_attach && is_other(&process));
+            let attach = attach
+                .and_then(|poll_status| Attach::new(poll_status, handshake.attach_refusal_logged));
             self.rings.get_or_init(|| Rings {
                 attach: attach.map(Mutex::new),
-                asked: Mutex::default(),
+                requested_keys: Mutex::default(),
                 writer,
                 reader,
                 peer_status,
                 ended: AtomicBool::new(false),
                 process,
                 peer,
-                inbox: Mutex::default(),
-                patience: Patience::default(),
+                record_reader: Mutex::default(),
+                applied_backoff: AppliedBackoff::default(),
             });
         }
     }
@@ -513,24 +519,24 @@ impl Link for ShmLink {
         let Some(rings) = self.rings.get() else {
             return;
         };
-        let mut bytes = [0; BELLS];
+        let mut bytes = [0; DOORBELL_READ_BYTES];
         // Bounded: a peer may go on for ever.
-        for read in 0..READS {
+        for read in 0..MAX_SOCKET_READS {
             let ended = match self.socket.recv_some(&mut bytes) {
                 Ok((0, _)) => true,
                 Ok((count, descriptors)) => {
-                    rings.told(&bytes[..count], descriptors, windows);
+                    rings.handle_socket_bytes(&bytes[..count], descriptors, windows);
                     false
                 }
                 Err(Errno::EAGAIN) if read > 0 => return,
-                Err(Errno::EAGAIN) => rings.is_orphan(),
+                Err(Errno::EAGAIN) => rings.peer_has_exited(),
                 // A peer that leaves bells unread.
                 Err(_) => true,
             };
             if ended {
                 rings.ended.store(true, Ordering::Relaxed);
             }
-            if ended || (windows.is_empty() && !rings.inbox.lock().is_amid()) {
+            if ended || (windows.is_empty() && !rings.record_reader.lock().is_partial()) {
                 return;
             }
         }
@@ -541,7 +547,7 @@ impl Link for ShmLink {
     type Windows = Windows;
 
     fn offer(&self, offer: &Offer) {
-        let record = |len, offset| Record {
+        let record = |len, offset| RegionInfo {
             grant: offer.grant,
             key: offer.key,
             base: offer.base,
@@ -551,19 +557,22 @@ impl Link for ShmLink {
         match &offer.memory {
             Lent::Part(part) => {
                 let record = record(part.len() as u64, part.offset());
-                self.say(Said::Offered(record), &[part.as_fd()]);
+                self.send_record(Record::Offer(record), &[part.as_fd()]);
             }
             &Lent::At {
                 addr,
                 len,
                 read,
                 write,
-            } => self.say(Said::Lent(record(len, addr), Rights { read, write }), &[]),
+            } => self.send_record(
+                Record::Address(record(len, addr), Rights { read, write }),
+                &[],
+            ),
         }
     }
 
     fn withdraw(&self, grant: Grant) {
-        self.say(Said::Ended(grant), &[]);
+        self.send_record(Record::Revoke(grant), &[]);
     }
 
     fn is_claimed(&self, grant: Grant) -> bool {
@@ -590,7 +599,7 @@ impl Link for ShmLink {
     ) -> Option<R> {
         let rings = self.rings.get()?;
         let (grant, window, at) = windows.find(place)?;
-        if rings.ended.load(Ordering::Relaxed) || !rings.is_settled(place.len) {
+        if rings.ended.load(Ordering::Relaxed) || !rings.wait_applied(place.len) {
             return None;
         }
         rings.writer.claim(grant);
@@ -601,14 +610,16 @@ impl Link for ShmLink {
         };
         rings.writer.unclaim();
         if !stands {
-            windows.keep(|other| other != grant);
+            windows.retain(|other| other != grant);
         }
         done
     }
 
     fn take_requests(&self) -> Vec<u64> {
         let rings = self.rings.get();
-        rings.map_or_else(Vec::new, |rings| std::mem::take(&mut *rings.asked.lock()))
+        rings.map_or_else(Vec::new, |rings| {
+            std::mem::take(&mut *rings.requested_keys.lock())
+        })
     }
 
     fn attach(&self, place: &RmaIov, write: bool, segments: &[UserBuf], crowd: bool) -> Attached {
@@ -618,20 +629,20 @@ impl Link for ShmLink {
         let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
             return Attached::UseStream;
         };
-        let (mut attach, peer) = (attach.lock(), self.far(rings, process));
+        let (mut attach, peer) = (attach.lock(), self.attach_target(rings, process));
         let Some(found) = attach.find(place, write) else {
-            if let Some(said) = attach.ask(place.key, peer) {
-                self.say(said, &[]);
+            if let Some(record) = attach.request(place.key, peer) {
+                self.send_record(record, &[]);
             }
             return Attached::UseStream;
         };
-        if attach.is_at_work() {
+        if attach.is_assumed_polling() {
             return Attached::PeerPolling;
         }
         if rings.ended.load(Ordering::Relaxed) || !rings.writer.all_applied() {
             return Attached::UseStream;
         }
-        match attach.is_away(peer, crowd) {
+        match attach.is_idle(peer, crowd) {
             Some(true) => {}
             Some(false) => return Attached::PeerPolling,
             None => return Attached::UseStream,
@@ -641,7 +652,7 @@ impl Link for ShmLink {
         let done = stands && attach.copy(peer, found, write, segments);
         rings.writer.unclaim();
         if !stands {
-            attach.keep(|other| other != found.grant);
+            attach.retain(|other| other != found.grant);
         }
         match done {
             true => Attached::Done,

@@ -15,10 +15,10 @@ use crate::name::Name;
 use crate::params::NAME;
 
 /// How often another name is tried in place of one that is taken.
-const TRIES: usize = 16;
+const MAX_NAME_TRIES: usize = 16;
 
 /// How many are refused at once: another user may connect without end.
-const REFUSALS: usize = 64;
+const MAX_REFUSALS_PER_ACCEPT: usize = 64;
 
 /// A socket with the name of an endpoint.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 ///
 /// # Errors
 /// `EACCES`, with a line in the log.
-pub(crate) fn admit(peer: Peer, name: &Name, user: u32) -> Result<()> {
+pub(crate) fn check_user(peer: Peer, name: &Name, user: u32) -> Result<()> {
     if peer.uid == user {
         return Ok(());
     }
@@ -52,7 +52,7 @@ impl ShmListener {
     ///
     /// # Errors
     /// `EADDRINUSE` where it is taken; those of the system.
-    pub(crate) fn exactly(name: &Name) -> Result<Self> {
+    pub(crate) fn bind_exact(name: &Name) -> Result<Self> {
         let socket = Socket::unix_bound(&name.socket(ripstop_os::user()))?;
         Ok(Self {
             socket,
@@ -64,22 +64,22 @@ impl ShmListener {
     /// endpoints share.
     ///
     /// # Errors
-    /// As for [`ShmListener::exactly`].
-    pub(crate) fn unique(name: &Name) -> Result<Self> {
-        if !name.is_shared() {
-            return Self::exactly(name);
+    /// As for [`ShmListener::bind_exact`].
+    pub(crate) fn bind_unique(name: &Name) -> Result<Self> {
+        if !name.is_default() {
+            return Self::bind_exact(name);
         }
         let index = NEXT.fetch_add(1, Ordering::Relaxed);
-        let numbered = name.with(&format_args!(":{}:{index}", ripstop_os::user()))?;
-        let mut bound = Self::exactly(&numbered);
+        let numbered = name.with_suffix(&format_args!(":{}:{index}", ripstop_os::user()))?;
+        let mut bound = Self::bind_exact(&numbered);
         // Processes of two namespaces may have one number.
-        for _ in 0..TRIES {
+        for _ in 0..MAX_NAME_TRIES {
             let Err(Errno::EADDRINUSE) = bound else {
                 break;
             };
             let random = RandomState::new().hash_one(index) as u32;
-            let other = numbered.with(&format_args!(":{random:08x}"))?;
-            bound = Self::exactly(&other);
+            let other = numbered.with_suffix(&format_args!(":{random:08x}"))?;
+            bound = Self::bind_exact(&other);
         }
         bound
     }
@@ -87,13 +87,13 @@ impl ShmListener {
     /// Listeners for the contexts of an endpoint.
     ///
     /// # Errors
-    /// As for [`ShmListener::exactly`]; `EINVAL` where names get too long.
-    pub(crate) fn row(name: &Name, count: usize) -> Result<Vec<Self>> {
-        let first = Self::unique(name)?;
+    /// As for [`ShmListener::bind_exact`]; `EINVAL` where names get too long.
+    pub(crate) fn bind_contexts(name: &Name, count: usize) -> Result<Vec<Self>> {
+        let first = Self::bind_unique(name)?;
         let own = first.name.clone();
         let mut row = vec![first];
         for index in (0..=u8::MAX).take(count).skip(1) {
-            row.push(Self::exactly(&own.context(index).ok_or(Errno::EINVAL)?)?);
+            row.push(Self::bind_exact(&own.context(index).ok_or(Errno::EINVAL)?)?);
         }
         // Names are taken from now on, but peers are to find all or none.
         row.iter()
@@ -101,12 +101,12 @@ impl ShmListener {
         Ok(row)
     }
 
-    fn next(&self) -> Result<Option<(ShmLink, Name)>> {
+    fn accept_one(&self) -> Result<Option<(ShmLink, Name)>> {
         let Some(socket) = self.socket.accept_unix()? else {
             return Ok(None);
         };
         let peer = socket.peer()?;
-        admit(peer, &self.name, ripstop_os::user())?;
+        check_user(peer, &self.name, ripstop_os::user())?;
         let link = ShmLink::new(socket, self.name.clone());
         Ok(Some((link, Name::of_process(peer.pid))))
     }
@@ -131,8 +131,8 @@ impl Listener for ShmListener {
     }
 
     fn accept(&self) -> Result<Option<(ShmLink, Name)>> {
-        for _ in 0..REFUSALS {
-            match self.next() {
+        for _ in 0..MAX_REFUSALS_PER_ACCEPT {
+            match self.accept_one() {
                 // Whoever it was, others may wait behind.
                 Err(Errno::EACCES | Errno::ENOTCONN) => {}
                 accepted => return accepted,

@@ -11,13 +11,13 @@ use ripstop_stream::{Addr, Own, Table};
 use ripstop_types::{Errno, Result};
 
 /// Longest name, in bytes: it goes whole into a greeting.
-pub(crate) const MAX_NAME: usize = 200;
+pub(crate) const MAX_NAME_BYTES: usize = 200;
 
 /// Longest key that stands in the name of a socket as it is.
-const MAX_KEY: usize = 80;
+const MAX_LITERAL_KEY_BYTES: usize = 80;
 
 /// What the name of an endpoint starts with that is made unique by a number (`fi_shm(7)`).
-const SHARED: &str = "fi_shm://";
+const DEFAULT_PREFIX: &str = "fi_shm://";
 
 /// The name of an endpoint, `PREFIX://KEY`. The prefix does not matter to who it is.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ impl Name {
     /// `EINVAL` for one without a key or with more than 200 bytes.
     pub(crate) fn new(text: &str) -> Result<Self> {
         let key = text.find("://").map_or(0, |at| at + 3);
-        if key == text.len() || text.len() > MAX_NAME {
+        if key == text.len() || text.len() > MAX_NAME_BYTES {
             return Err(Errno::EINVAL);
         }
         Ok(Self {
@@ -61,14 +61,14 @@ impl Name {
     }
 
     /// Whether endpoints that ask for this name get a number behind it.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.text.starts_with(SHARED)
+    pub(crate) fn is_default(&self) -> bool {
+        self.text.starts_with(DEFAULT_PREFIX)
     }
 
     /// The user whose endpoint has this name, where that is one of those that say so
     /// (`fi_shm://PID:USER:INDEX`).
     pub(crate) fn user(&self) -> Option<u32> {
-        let mut parts = self.text.strip_prefix(SHARED)?.split(':');
+        let mut parts = self.text.strip_prefix(DEFAULT_PREFIX)?.split(':');
         let (pid, user, index) = (parts.next()?, parts.next()?, parts.next()?);
         let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         // Others chose a name of their own, and mean something else by it.
@@ -80,7 +80,7 @@ impl Name {
     ///
     /// # Errors
     /// `EINVAL` where it gets too long.
-    pub(crate) fn with(&self, tail: &dyn fmt::Display) -> Result<Self> {
+    pub(crate) fn with_suffix(&self, tail: &dyn fmt::Display) -> Result<Self> {
         Self::new(&format!("{}{tail}", self.text))
     }
 
@@ -88,7 +88,7 @@ impl Name {
     pub(crate) fn socket(&self, user: u32) -> Vec<u8> {
         let key = self.key();
         let name = match key.len() {
-            ..=MAX_KEY => format!("ripstop-shm/{user}/{key}"),
+            ..=MAX_LITERAL_KEY_BYTES => format!("ripstop-shm/{user}/{key}"),
             _ => format!("ripstop-shm/{user}#{:032x}", fnv(key.as_bytes())),
         };
         name.into_bytes()
@@ -134,7 +134,7 @@ impl Addr for Name {
     type Table = Table<NameTable<Self>, Self>;
 
     /// With the null.
-    const LEN: usize = MAX_NAME + 1;
+    const LEN: usize = MAX_NAME_BYTES + 1;
 
     fn from_address(address: &Address) -> Result<Self> {
         match address {
@@ -150,7 +150,7 @@ impl Addr for Name {
     fn context(&self, index: u8) -> Option<Self> {
         match index {
             0 => Some(self.clone()),
-            _ => self.with(&format_args!("#{index}")).ok(),
+            _ => self.with_suffix(&format_args!("#{index}")).ok(),
         }
     }
 
@@ -185,7 +185,7 @@ impl Addr for Name {
 impl Shareable for Name {
     const MAGIC: [u8; 8] = *b"RSTOPAN1";
     /// The number of bytes, then those, filled up with zeroes.
-    const WORDS: usize = 1 + MAX_NAME.div_ceil(size_of::<u64>());
+    const WORDS: usize = 1 + MAX_NAME_BYTES.div_ceil(size_of::<u64>());
 
     fn is_reachable(&self) -> bool {
         true
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn names_that_cannot_be_one_are_refused() {
-        for text in ["", "fi_shm://", &"x".repeat(MAX_NAME + 1)] {
+        for text in ["", "fi_shm://", &"x".repeat(MAX_NAME_BYTES + 1)] {
             assert_eq!(Name::new(text).err(), Some(Errno::EINVAL), "{text}");
         }
         let ip = Address::Ip(([127, 0, 0, 1], 1).into());
@@ -269,7 +269,7 @@ mod tests {
             "a",
             "fi_shm://7:0:1",
             "fi_ns://\u{e9}",
-            &"x".repeat(MAX_NAME),
+            &"x".repeat(MAX_NAME_BYTES),
         ] {
             words.fill(0);
             name(text).encode(&mut words);
@@ -279,7 +279,7 @@ mod tests {
         // What another process may write there.
         for (at, value) in [
             (0, 0),
-            (0, MAX_NAME as u64 + 1),
+            (0, MAX_NAME_BYTES as u64 + 1),
             (0, u64::MAX),
             (1, u64::MAX),
         ] {
@@ -299,7 +299,7 @@ mod tests {
         for socket in sockets {
             assert!(socket.len() <= ripstop_os::MAX_UNIX_NAME);
         }
-        let longest = name(&"k".repeat(MAX_KEY)).socket(u32::MAX);
+        let longest = name(&"k".repeat(MAX_LITERAL_KEY_BYTES)).socket(u32::MAX);
         assert!(longest.len() <= ripstop_os::MAX_UNIX_NAME);
         // A key that looks like a sum is no sum.
         let sum = format!("#{:032x}", fnv(long.as_bytes()));
@@ -317,6 +317,6 @@ mod tests {
         }
         assert_eq!(whole.endpoint_of(0), whole);
         assert_eq!(whole.endpoint_of(3), whole);
-        assert_eq!(name(&"x".repeat(MAX_NAME)).context(1), None);
+        assert_eq!(name(&"x".repeat(MAX_NAME_BYTES)).context(1), None);
     }
 }

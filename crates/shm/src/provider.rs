@@ -38,7 +38,7 @@ impl ShmProvider {
 }
 
 /// Reliable datagrams are all there is.
-fn the_offer(params: &Params) -> Info {
+fn endpoint_offer(params: &Params) -> Info {
     let kind = Offer {
         ep_type: EpType::Rdm,
         addr_format: AddrFormat::Str,
@@ -70,7 +70,7 @@ fn check_addresses(info: Info) -> core::result::Result<Vec<Info>, Mismatch> {
 
 /// A program that says it can leave the pages of registered memory alone has to do so: what its peers
 /// have mapped stays what it has registered then.
-fn hold_to_promise(info: &mut Info, hints: Option<&Hints>) {
+fn require_allocated(info: &mut Info, hints: Option<&Hints>) {
     const WHOLE: MrMode = MrMode::BASIC.union(MrMode::SCALABLE);
     let asked = hints.and_then(|hints| hints.domain.as_ref());
     let promised = asked.is_some_and(|asked| asked.mr_mode.contains(MrMode::ALLOCATED));
@@ -89,7 +89,7 @@ impl ProviderInfo for ShmProvider {
     }
 
     fn getinfo(&self, request: &Request<'_>) -> Answer {
-        let mut offer = the_offer(&self.params);
+        let mut offer = endpoint_offer(&self.params);
         if asks_peer(request.hints) {
             driven(&mut offer);
         }
@@ -98,7 +98,7 @@ impl ProviderInfo for ShmProvider {
         for found in &mut answer.infos {
             apply_defaults(found, (*self.params).as_ref(), request.hints);
             if self.params.map_memfd {
-                hold_to_promise(found, request.hints);
+                require_allocated(found, request.hints);
             }
         }
         answer

@@ -16,16 +16,16 @@ use crate::link::ShmLink;
 use crate::params::NAME;
 
 /// Up to so many links are all looked at each time.
-const ALL: usize = 16;
+const MAX_LINKS_ALWAYS_POLLED: usize = 16;
 
 /// Of more links so many are looked at each time, in turn.
-const SOME: usize = 8;
+const LINKS_PER_POLL: usize = 8;
 
 /// So many are looked at by polls that find nothing on the link that was just active.
-const FEW: usize = 4;
+const LINKS_PER_IDLE_POLL: usize = 4;
 
 /// Whether `membarrier` is refused in this process.
-static REFUSED: LazyLock<bool> = LazyLock::new(|| barrier::register().is_err());
+static MEMBARRIER_REFUSED: LazyLock<bool> = LazyLock::new(|| barrier::register().is_err());
 
 /// See [the module](self).
 #[derive(Debug)]
@@ -34,19 +34,19 @@ pub struct ShmReadiness {
     grants: Grants,
     poll_status: PollStatus,
     /// It was said that memory of a peer cannot be reached by its address.
-    told: Arc<AtomicBool>,
+    attach_refusal_logged: Arc<AtomicBool>,
     status_page: MemFd,
     armed: bool,
-    looked: Vec<Looked>,
+    links: Vec<PolledLink>,
     /// Where in `looked` a link is, by its id.
-    places: Vec<Option<usize>>,
+    index_by_id: Vec<Option<usize>>,
     next: usize,
     /// Links with room to wait for.
-    full: usize,
+    awaiting_room: usize,
 }
 
 #[derive(Debug)]
-struct Looked {
+struct PolledLink {
     id: u32,
     interest: Interest,
     link: Arc<ShmLink>,
@@ -54,8 +54,8 @@ struct Looked {
 
 impl ShmReadiness {
     /// Whether peers have to fence, since this side has no barrier for them.
-    pub(crate) fn fenced(&self) -> bool {
-        *REFUSED
+    pub(crate) fn needs_fence(&self) -> bool {
+        *MEMBARRIER_REFUSED
     }
 
     /// A descriptor of the status page, for a peer.
@@ -65,13 +65,13 @@ impl ShmReadiness {
     }
 
     /// Whether it was said that memory of a peer cannot be reached.
-    pub(crate) fn told(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.told)
+    pub(crate) fn attach_refusal_logged(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.attach_refusal_logged)
     }
 
     /// Sizes for one more connection: the more there are, the less memory each has.
     pub(crate) fn layout(&self) -> Option<Layout> {
-        match self.looked.len() {
+        match self.links.len() {
             ..64 => Layout::new(256, 64 << 10),
             64..256 => Layout::new(128, 32 << 10),
             _ => Layout::new(128, 16 << 10),
@@ -80,10 +80,10 @@ impl ShmReadiness {
 
     /// Whether one of the next links in turn has what it is looked at for: then it is its turn.
     #[inline(never)]
-    fn any_of(&mut self, count: usize) -> bool {
-        for _ in 0..count.min(self.looked.len()) {
+    fn any_ready_of(&mut self, count: usize) -> bool {
+        for _ in 0..count.min(self.links.len()) {
             let before = self.next;
-            if self.turn().is_some_and(Looked::is_ready) {
+            if self.next_link().is_some_and(PolledLink::is_ready) {
                 self.next = before;
                 return true;
             }
@@ -92,38 +92,38 @@ impl ShmReadiness {
     }
 
     /// The link whose turn it is.
-    fn turn(&mut self) -> Option<&Looked> {
+    fn next_link(&mut self) -> Option<&PolledLink> {
         self.next = match self.next + 1 {
-            next if next < self.looked.len() => next,
+            next if next < self.links.len() => next,
             _ => 0,
         };
-        self.looked.get(self.next)
+        self.links.get(self.next)
     }
 
-    fn place(&self, id: u32) -> Option<usize> {
-        *self.places.get(id as usize)?
+    fn index_of(&self, id: u32) -> Option<usize> {
+        *self.index_by_id.get(id as usize)?
     }
 }
 
-impl Looked {
-    fn has(&self) -> Interest {
-        self.link.has(self.interest)
+impl PolledLink {
+    fn ready(&self) -> Interest {
+        self.link.ready(self.interest)
     }
 
     fn is_ready(&self) -> bool {
-        let Interest { read, write, .. } = self.has();
+        let Interest { read, write, .. } = self.ready();
         read || write
     }
 }
 
 /// A number that no other domain has at the address of its own.
-fn token() -> u64 {
+fn address_token() -> u64 {
     RandomState::new().hash_one(ripstop_os::pid()).max(1)
 }
 
-/// Between what is told to peers and what is looked at afterwards.
-fn order() {
-    if *REFUSED || barrier::everywhere().is_err() {
+/// Orders a store that peers see before the loads that follow it: `membarrier`, or a fence where that is refused.
+fn store_load_barrier() {
+    if *MEMBARRIER_REFUSED || barrier::everywhere().is_err() {
         fence(Ordering::SeqCst);
     }
 }
@@ -132,7 +132,7 @@ fn order() {
 ///
 /// # Errors
 /// As for [`MemFd::create`], with a line in the log.
-pub(crate) fn share(label: &str, len: usize) -> Result<MemFd> {
+pub(crate) fn create_shared_memory(label: &str, len: usize) -> Result<MemFd> {
     MemFd::create(label, len).inspect_err(|error| {
         let advice = match *error {
             Errno::EFBIG => "raise the limit on the size of files (ulimit -f)",
@@ -145,7 +145,7 @@ pub(crate) fn share(label: &str, len: usize) -> Result<MemFd> {
         fi_warn_sparse!(
             NAME,
             Subsys::Domain,
-            "no memory of {len} bytes to share with peers ({error}); {advice}"
+            "no memory of {len} bytes to create_shared_memory with peers ({error}); {advice}"
         );
     })
 }
@@ -154,32 +154,32 @@ impl Readiness<ShmLink> for ShmReadiness {
     const POLLS_LINKS: bool = true;
 
     fn open() -> Result<Self> {
-        let status_page = share("ripstop-shm-status-page", STATUS_PAGE_BYTES)?;
+        let status_page = create_shared_memory("ripstop-shm-status-page", STATUS_PAGE_BYTES)?;
         let map = Arc::new(status_page.map()?);
         status_page.seal_for_readers()?;
-        LazyLock::force(&REFUSED);
+        LazyLock::force(&MEMBARRIER_REFUSED);
         Ok(Self {
             grants: Grants::from_mapping(map.clone()).map_err(|_| Errno::EINVAL)?,
-            poll_status: PollStatus::from_mapping(map.clone(), token())
+            poll_status: PollStatus::from_mapping(map.clone(), address_token())
                 .map_err(|_| Errno::EINVAL)?,
-            told: Arc::default(),
+            attach_refusal_logged: Arc::default(),
             sleep: SleepWord::from_mapping(map).map_err(|_| Errno::EINVAL)?,
             status_page,
             armed: false,
-            looked: Vec::new(),
-            places: Vec::new(),
+            links: Vec::new(),
+            index_by_id: Vec::new(),
             next: 0,
-            full: 0,
+            awaiting_room: 0,
         })
     }
 
     fn add(&mut self, id: u32, link: &Arc<ShmLink>) {
         let at = id as usize;
-        if self.places.len() <= at {
-            self.places.resize(at + 1, None);
+        if self.index_by_id.len() <= at {
+            self.index_by_id.resize(at + 1, None);
         }
-        self.places[at] = Some(self.looked.len());
-        self.looked.push(Looked {
+        self.index_by_id[at] = Some(self.links.len());
+        self.links.push(PolledLink {
             id,
             interest: Interest::READ,
             link: Arc::clone(link),
@@ -187,45 +187,45 @@ impl Readiness<ShmLink> for ShmReadiness {
     }
 
     fn modify(&mut self, id: u32, interest: Interest) {
-        let place = self.place(id);
-        let Some(looked) = place.and_then(|place| self.looked.get_mut(place)) else {
+        let index = self.index_of(id);
+        let Some(link) = index.and_then(|index| self.links.get_mut(index)) else {
             return;
         };
-        self.full -= usize::from(looked.interest.write);
-        self.full += usize::from(interest.write);
-        looked.interest = interest;
+        self.awaiting_room -= usize::from(link.interest.write);
+        self.awaiting_room += usize::from(interest.write);
+        link.interest = interest;
     }
 
     fn remove(&mut self, id: u32) {
-        let Some(place) = self.place(id) else {
+        let Some(index) = self.index_of(id) else {
             return;
         };
-        let gone = self.looked.swap_remove(place);
-        self.full -= usize::from(gone.interest.write);
-        self.places[id as usize] = None;
-        if let Some(moved) = self.looked.get(place) {
-            self.places[moved.id as usize] = Some(place);
+        let gone = self.links.swap_remove(index);
+        self.awaiting_room -= usize::from(gone.interest.write);
+        self.index_by_id[id as usize] = None;
+        if let Some(moved) = self.links.get(index) {
+            self.index_by_id[moved.id as usize] = Some(index);
         }
     }
 
     #[inline]
     fn is_due(&mut self) -> bool {
         // A single one is that which was just read.
-        (self.looked.len() > 1 || self.full > 0) && self.any_of(FEW)
+        (self.links.len() > 1 || self.awaiting_room > 0) && self.any_ready_of(LINKS_PER_IDLE_POLL)
     }
 
     fn poll(&mut self, ready: &mut Vec<ReadyLink>) {
-        let count = match self.looked.len() {
-            few @ ..=ALL => few,
-            _ => SOME,
+        let count = match self.links.len() {
+            few @ ..=MAX_LINKS_ALWAYS_POLLED => few,
+            _ => LINKS_PER_POLL,
         };
         for _ in 0..count {
-            let Some(looked) = self.turn() else { return };
-            let what = looked.has();
-            if what.read || what.write {
+            let Some(link) = self.next_link() else { return };
+            let ready_for = link.ready();
+            if ready_for.read || ready_for.write {
                 ready.push(ReadyLink {
-                    id: looked.id,
-                    what,
+                    id: link.id,
+                    what: ready_for,
                 });
             }
         }
@@ -233,12 +233,12 @@ impl Readiness<ShmLink> for ShmReadiness {
 
     fn arm(&mut self) -> bool {
         match self.armed {
-            true => self.sleep.rearm(order),
-            false => self.sleep.begin_sleep(order),
+            true => self.sleep.rearm(store_load_barrier),
+            false => self.sleep.begin_sleep(store_load_barrier),
         }
-        let due = self.looked.iter().any(Looked::is_ready);
+        let due = self.links.iter().any(PolledLink::is_ready);
         if due && !self.armed {
-            self.sleep.end_sleep(order);
+            self.sleep.end_sleep(store_load_barrier);
         } else {
             self.armed = true;
         }
@@ -250,7 +250,7 @@ impl Readiness<ShmLink> for ShmReadiness {
     }
 
     fn close_grant(&mut self, grant: Grant) {
-        self.grants.close(grant, order);
+        self.grants.close(grant, store_load_barrier);
     }
 
     fn have_polled(&mut self) {
@@ -260,7 +260,7 @@ impl Readiness<ShmLink> for ShmReadiness {
     fn disarm(&mut self) {
         if self.armed {
             self.armed = false;
-            self.sleep.end_sleep(order);
+            self.sleep.end_sleep(store_load_barrier);
         }
     }
 }
@@ -285,10 +285,10 @@ mod tests {
         let name = Name::new("fi_shm://test").unwrap();
         let link = ShmLink::new(near, name.clone());
         let (writer, _) = pair(memory.clone(), layout, Side::Connector).unwrap();
-        link.shake(|shake| {
-            shake.halves = pair(memory, layout, Side::Acceptor).ok();
-            shake.peer_status = PeerStatus::from_mapping(Arc::new(status_page), false).ok();
-            shake.peer = Some(name);
+        link.with_handshake(|handshake| {
+            handshake.halves = pair(memory, layout, Side::Acceptor).ok();
+            handshake.peer_status = PeerStatus::from_mapping(Arc::new(status_page), false).ok();
+            handshake.peer = Some(name);
         });
         link.start();
         (Arc::new(link), writer, far)
@@ -299,7 +299,12 @@ mod tests {
         let name = format!("ripstop-test/{}/looks", ripstop_os::pid()).into_bytes();
         let door = Socket::unix_bound(&name).unwrap();
         door.listen(1).unwrap();
-        for count in [2, ALL as u32, ALL as u32 + 4, 3 * ALL as u32 + 1] {
+        for count in [
+            2,
+            MAX_LINKS_ALWAYS_POLLED as u32,
+            MAX_LINKS_ALWAYS_POLLED as u32 + 4,
+            3 * MAX_LINKS_ALWAYS_POLLED as u32 + 1,
+        ] {
             let mut readiness = ShmReadiness::open().unwrap();
             let peers: Vec<_> = (0..count)
                 .map(|id| {

@@ -26,32 +26,32 @@ use std::os::fd::OwnedFd;
 use ripstop_mem::ring::Grant;
 
 /// Bytes of a record.
-pub(crate) const RECORD: usize = 48;
+pub(crate) const RECORD_BYTES: usize = 48;
 
 /// What is wrong with most of what is no record.
-const UNKNOWN: &str = "a record of no known kind";
+const UNKNOWN_RECORD: &str = "a record of no known kind";
 
 /// What is wrong with descriptors that belong to no record.
-const MANY: &str = "more descriptors than records";
+const TOO_MANY_FDS: &str = "more descriptors than records";
 
 /// What a record begins with, and what is a bell.
 const OFFER: u8 = 1;
-const END: u8 = 2;
-const LENT: u8 = 3;
-const ASK: u8 = 4;
-const BELL: u8 = 0;
+const REVOKE: u8 = 2;
+const ADDRESS: u8 = 3;
+const REQUEST: u8 = 4;
+const DOORBELL: u8 = 0;
 
 /// What is said of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum Record {
     /// It may be mapped.
-    Offered(Record),
+    Offer(RegionInfo),
     /// It may be forgotten.
-    Ended(Grant),
+    Revoke(Grant),
     /// It may be reached by its address.
-    Lent(Record, Rights),
+    Address(RegionInfo, Rights),
     /// May the region with this key be?
-    Asked(u64),
+    Request(u64),
 }
 
 /// What may be done with a region that is reached by its address.
@@ -63,7 +63,7 @@ pub(crate) struct Rights {
 
 /// What a record says of a region that may be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct RegionInfo {
     pub(crate) grant: Grant,
     pub(crate) key: u64,
     pub(crate) base: u64,
@@ -72,25 +72,25 @@ pub(crate) struct Record {
     pub(crate) offset: u64,
 }
 
-impl Record {
+impl RegionInfo {
     const fn words(&self) -> [u64; 4] {
         [self.key, self.base, self.len, self.offset]
     }
 }
 
-impl Said {
-    pub(crate) fn emit(&self) -> [u8; RECORD] {
+impl Record {
+    pub(crate) fn emit(&self) -> [u8; RECORD_BYTES] {
         let (kind, rights, grant, rest) = match self {
-            Self::Offered(record) => (OFFER, 0, Some(record.grant), record.words()),
-            Self::Ended(grant) => (END, 0, Some(*grant), [0; 4]),
-            Self::Lent(record, Rights { read, write }) => {
+            Self::Offer(record) => (OFFER, 0, Some(record.grant), record.words()),
+            Self::Revoke(grant) => (REVOKE, 0, Some(*grant), [0; 4]),
+            Self::Address(record, Rights { read, write }) => {
                 let rights = u8::from(*read) | u8::from(*write) << 1;
-                (LENT, rights, Some(record.grant), record.words())
+                (ADDRESS, rights, Some(record.grant), record.words())
             }
-            Self::Asked(key) => (ASK, 0, None, [*key, 0, 0, 0]),
+            Self::Request(key) => (REQUEST, 0, None, [*key, 0, 0, 0]),
         };
         let (slot, generation) = grant.map_or((0, 0), |g| (g.slot(), g.generation()));
-        let mut bytes = [0; RECORD];
+        let mut bytes = [0; RECORD_BYTES];
         [bytes[0], bytes[1]] = [kind, rights];
         bytes[4..8].copy_from_slice(&slot.to_le_bytes());
         let words = std::iter::once(generation).chain(rest);
@@ -101,103 +101,103 @@ impl Said {
     }
 
     /// Reads what a peer says; the error is what is wrong with it.
-    fn parse(bytes: &[u8; RECORD]) -> Result<Self, &'static str> {
+    fn parse(bytes: &[u8; RECORD_BYTES]) -> Result<Self, &'static str> {
         let (head, rest) = bytes.split_at(8);
         let &[kind, rights, 0, 0, s0, s1, s2, s3] = head else {
-            return Err(UNKNOWN);
+            return Err(UNKNOWN_RECORD);
         };
         let slot = u32::from_le_bytes([s0, s1, s2, s3]);
         let mut words = rest.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w));
         let mut word = || words.next().unwrap_or_default();
         match (kind, rights, slot) {
-            (OFFER | END, 0, _) | (LENT, 1..4, _) => {}
-            (ASK, 0, 0) if word() == 0 => return Ok(Self::Asked(word())),
-            _ => return Err(UNKNOWN),
+            (OFFER | REVOKE, 0, _) | (ADDRESS, 1..4, _) => {}
+            (REQUEST, 0, 0) if word() == 0 => return Ok(Self::Request(word())),
+            _ => return Err(UNKNOWN_RECORD),
         }
         let grant = Grant::new(slot, word()).ok_or("a region in a slot that cannot be")?;
-        let record = Record {
+        let record = RegionInfo {
             grant,
             key: word(),
             base: word(),
             len: word(),
             offset: word(),
         };
-        if kind == END {
-            return Ok(Self::Ended(grant));
+        if kind == REVOKE {
+            return Ok(Self::Revoke(grant));
         }
         if record.len == 0 || record.base.checked_add(record.len - 1).is_none() {
             return Err("a region of a length that cannot be");
         }
-        if kind == LENT {
+        if kind == ADDRESS {
             let rights = Rights {
                 read: rights & 1 != 0,
                 write: rights & 2 != 0,
             };
             return match record.offset.checked_add(record.len) {
-                Some(_) => Ok(Self::Lent(record, rights)),
+                Some(_) => Ok(Self::Address(record, rights)),
                 None => Err("a region at an address that cannot be"),
             };
         }
-        Ok(Self::Offered(record))
+        Ok(Self::Offer(record))
     }
 }
 
 /// Records and bells as they come off the socket.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
+pub(crate) struct RecordReader {
     bytes: Vec<u8>,
     /// Of the record that is coming, and before its end came maybe that of the next: the kernel
     /// ends a read behind the bytes of one, not before.
     descriptors: VecDeque<OwnedFd>,
     /// Some were lost: nobody knows what belongs to which record any more, and none is mapped.
-    deaf: bool,
+    descriptors_lost: bool,
 }
 
-impl Inbox {
+impl RecordReader {
     /// Whether the rest of a record is to come.
-    pub(crate) const fn is_amid(&self) -> bool {
+    pub(crate) const fn is_partial(&self) -> bool {
         !self.bytes.is_empty()
     }
 
     /// Takes what one read has brought, and hands on what is complete; the error is what is wrong
     /// with it. No descriptors at all are some that were lost.
-    pub(crate) fn take(
+    pub(crate) fn push(
         &mut self,
         bytes: &[u8],
         descriptors: Option<Vec<OwnedFd>>,
-        mut complete: impl FnMut(Said, Option<OwnedFd>),
+        mut complete: impl FnMut(Record, Option<OwnedFd>),
     ) -> Result<(), &'static str> {
-        self.deaf |= descriptors.is_none();
+        self.descriptors_lost |= descriptors.is_none();
         self.descriptors.extend(descriptors.into_iter().flatten());
-        if self.deaf {
+        if self.descriptors_lost {
             self.descriptors.clear();
         }
         if self.descriptors.len() > 2 {
-            return Err(MANY);
+            return Err(TOO_MANY_FDS);
         }
         for &byte in bytes {
-            if self.bytes.is_empty() && byte == BELL {
+            if self.bytes.is_empty() && byte == DOORBELL {
                 continue;
             }
             self.bytes.push(byte);
-            if let Ok(record) = <&[u8; RECORD]>::try_from(&self.bytes[..]) {
-                let said = Said::parse(record)?;
-                let offered = matches!(said, Said::Offered(_));
+            if let Ok(record) = <&[u8; RECORD_BYTES]>::try_from(&self.bytes[..]) {
+                let said = Record::parse(record)?;
+                let offered = matches!(said, Record::Offer(_));
                 let descriptor = match offered {
                     true => self.descriptors.pop_front(),
                     false => None,
                 };
-                if offered && descriptor.is_none() && !self.deaf {
+                if offered && descriptor.is_none() && !self.descriptors_lost {
                     return Err("a record without its descriptor");
                 }
                 complete(said, descriptor);
                 self.bytes.clear();
-            } else if !matches!(self.bytes[0], OFFER..=ASK) {
-                return Err(UNKNOWN);
+            } else if !matches!(self.bytes[0], OFFER..=REQUEST) {
+                return Err(UNKNOWN_RECORD);
             }
         }
         match self.descriptors.len() > usize::from(!self.bytes.is_empty()) {
-            true => Err(MANY),
+            true => Err(TOO_MANY_FDS),
             false => Ok(()),
         }
     }
@@ -209,8 +209,8 @@ mod tests {
 
     use super::*;
 
-    fn record() -> Record {
-        Record {
+    fn record() -> RegionInfo {
+        RegionInfo {
             grant: Grant::new(5, 7).unwrap(),
             key: 0x1122_3344_5566_7788,
             base: 0x1000,
@@ -219,8 +219,8 @@ mod tests {
         }
     }
 
-    fn said() -> Said {
-        Said::Offered(record())
+    fn said() -> Record {
+        Record::Offer(record())
     }
 
     fn memory(len: usize) -> OwnedFd {
@@ -233,19 +233,21 @@ mod tests {
     fn records_are_taken_in_parts_among_bells() {
         let stream = [&[0, 0][..], &said().emit(), &[0], &said().emit(), &[0]].concat();
         for step in 1..stream.len() {
-            let mut inbox = Inbox::default();
+            let mut record_reader = RecordReader::default();
             let mut got = Vec::new();
             for (index, part) in stream.chunks(step).enumerate() {
                 // A descriptor comes with the first byte of its record.
                 let range = index * step..index * step + part.len();
-                let starts = [2, 3 + RECORD].iter().filter(|at| range.contains(at));
+                let starts = [2, 3 + RECORD_BYTES].iter().filter(|at| range.contains(at));
                 let fds: Vec<_> = starts.map(|_| memory(64)).collect();
                 if fds.len() > 1 {
                     // The kernel ends a read behind bytes that have some.
                     got.extend([said(); 2]);
                     break;
                 }
-                inbox.take(part, Some(fds), |r, _| got.push(r)).unwrap();
+                record_reader
+                    .push(part, Some(fds), |r, _| got.push(r))
+                    .unwrap();
             }
             assert_eq!(got, [said(); 2], "in steps of {step}");
         }
@@ -253,14 +255,14 @@ mod tests {
 
     #[test]
     fn records_that_make_no_sense_are_refused() {
-        let take = |bytes: &[u8], fds| Inbox::default().take(bytes, Some(fds), |_, _| ());
+        let take = |bytes: &[u8], fds| RecordReader::default().push(bytes, Some(fds), |_, _| ());
         let good = said().emit();
         assert_eq!(take(&good, vec![memory(64)]), Ok(()));
         assert!(take(&good, vec![]).is_err());
         assert!(take(&good, vec![memory(64), memory(64)]).is_err());
         assert!(take(&[0], vec![memory(64)]).is_err());
         assert!(take(&[5], vec![]).is_err());
-        let ended = Said::Ended(record().grant).emit();
+        let ended = Record::Revoke(record().grant).emit();
         assert_eq!(take(&ended, vec![]), Ok(()));
         assert!(take(&ended, vec![memory(64)]).is_err());
         for (at, value) in [(1, 1), (3, 1), (4, 64), (7, 1), (8, 6)] {
@@ -270,7 +272,7 @@ mod tests {
         }
         let lengths = [(0, 0), (u64::MAX, 2), (2, u64::MAX)];
         for (base, len) in lengths {
-            let bad = Said::Offered(Record {
+            let bad = Record::Offer(RegionInfo {
                 base,
                 len,
                 ..record()
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn records_of_addresses_say_what_may_be_done() {
-        let parse = |bytes: &[u8; RECORD]| Said::parse(bytes);
+        let parse = |bytes: &[u8; RECORD_BYTES]| Record::parse(bytes);
         let both = Rights {
             read: true,
             write: true,
@@ -297,12 +299,12 @@ mod tests {
                 ..both
             },
         ] {
-            let said = Said::Lent(record(), rights);
+            let said = Record::Address(record(), rights);
             assert_eq!(parse(&said.emit()), Ok(said));
         }
-        let asked = Said::Asked(u64::MAX);
+        let asked = Record::Request(u64::MAX);
         assert_eq!(parse(&asked.emit()), Ok(asked));
-        let good = Said::Lent(record(), both).emit();
+        let good = Record::Address(record(), both).emit();
         for (at, value) in [(1, 0), (1, 4), (2, 1), (4, 64), (8, 6)] {
             let mut bad = good;
             bad[at] = value;
@@ -313,23 +315,23 @@ mod tests {
             bad[at] = value;
             assert!(parse(&bad).is_err(), "byte {at}");
         }
-        let beyond = Record {
+        let beyond = RegionInfo {
             offset: u64::MAX - 5,
             ..record()
         };
-        assert!(parse(&Said::Lent(beyond, both).emit()).is_err());
-        let mut inbox = Inbox::default();
-        let lent = inbox.take(&good, Some(vec![memory(64)]), |_, _| ());
+        assert!(parse(&Record::Address(beyond, both).emit()).is_err());
+        let mut record_reader = RecordReader::default();
+        let lent = record_reader.push(&good, Some(vec![memory(64)]), |_, _| ());
         assert!(lent.is_err(), "no descriptor comes with it");
     }
 
     /// A process without free descriptors goes on by the ring.
     #[test]
     fn descriptors_that_are_lost_are_no_error() {
-        let mut inbox = Inbox::default();
+        let mut record_reader = RecordReader::default();
         let mut got = Vec::new();
         for fds in [None, Some(vec![memory(64)]), Some(vec![])] {
-            let taken = inbox.take(&said().emit(), fds, |said, fd| got.push((said, fd)));
+            let taken = record_reader.push(&said().emit(), fds, |said, fd| got.push((said, fd)));
             assert_eq!(taken, Ok(()));
         }
         assert!(got.iter().all(|(_, fd)| fd.is_none()));

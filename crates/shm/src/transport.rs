@@ -14,17 +14,17 @@ use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::greeting::Hello;
 use crate::link::ShmLink;
-use crate::listener::{ShmListener, admit};
+use crate::listener::{ShmListener, check_user};
 use crate::name::Name;
 use crate::params::{NAME, Params};
-use crate::readiness::{ShmReadiness, share};
+use crate::readiness::{ShmReadiness, create_shared_memory};
 
 /// Memory that processes of one machine share.
 #[derive(Debug)]
 pub struct Shm;
 
 /// Something the peer sent makes no sense: said in the log.
-fn wrong(peer: &Name, why: &str) -> HandshakeError {
+fn refuse_greeting(peer: &Name, why: &str) -> HandshakeError {
     fi_warn!(
         NAME,
         Subsys::EpCtrl,
@@ -34,10 +34,10 @@ fn wrong(peer: &Name, why: &str) -> HandshakeError {
 }
 
 /// The memory in which a peer says whether it sleeps and looks.
-fn peer_status(status_page: OwnedFd, fenced: bool) -> Result<(PeerStatus, PeerPollStatus)> {
+fn peer_status(status_page: OwnedFd, needs_fence: bool) -> Result<(PeerStatus, PeerPollStatus)> {
     let status_page = Arc::new(MemFd::received(status_page, STATUS_PAGE_BYTES)?.map_read()?);
     let peer_status =
-        PeerStatus::from_mapping(status_page.clone(), fenced).map_err(|_| Errno::EINVAL)?;
+        PeerStatus::from_mapping(status_page.clone(), needs_fence).map_err(|_| Errno::EINVAL)?;
     Ok((
         peer_status,
         PeerPollStatus::from_mapping(status_page).map_err(|_| Errno::EINVAL)?,
@@ -45,7 +45,7 @@ fn peer_status(status_page: OwnedFd, fenced: bool) -> Result<(PeerStatus, PeerPo
 }
 
 /// What a request has brought: the memory of the pair, and the peer's status page.
-fn accepted(
+fn check_request_fds(
     descriptors: Vec<OwnedFd>,
     layout: Layout,
 ) -> core::result::Result<(OwnedFd, Arc<ripstop_os::SharedMemory>), &'static str> {
@@ -77,15 +77,15 @@ impl Transport for Shm {
     }
 
     fn bind(_: &Params, addr: &Name) -> Result<ShmListener> {
-        ShmListener::unique(addr)
+        ShmListener::bind_unique(addr)
     }
 
     fn rename(_: &Params, addr: &Name) -> Result<ShmListener> {
-        ShmListener::exactly(addr)
+        ShmListener::bind_exact(addr)
     }
 
     fn bind_contexts(_: &Params, addr: &Name, count: usize) -> Result<Vec<ShmListener>> {
-        ShmListener::row(addr, count)
+        ShmListener::bind_contexts(addr, count)
     }
 
     fn connect(_: &Params, to: &Name, _: Origin<Self>) -> Result<(ShmLink, Connect)> {
@@ -101,7 +101,7 @@ impl Transport for Shm {
             return Err(Errno::EACCES);
         }
         let socket = Socket::unix_connect(&to.socket(user))?;
-        admit(socket.peer()?, to, user)?;
+        check_user(socket.peer()?, to, user)?;
         Ok((ShmLink::new(socket, to.clone()), Connect::Connected))
     }
 
@@ -110,7 +110,7 @@ impl Transport for Shm {
     }
 
     fn prepare(params: &Params, link: &ShmLink, _: Option<u8>) -> Result<()> {
-        link.shake(|shake| shake.attaches = !params.disable_cma);
+        link.with_handshake(|handshake| handshake.may_attach = !params.disable_cma);
         Ok(())
     }
 
@@ -121,19 +121,19 @@ impl Transport for Shm {
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
         let layout = readiness.layout().ok_or(Errno::EINVAL)?;
-        let memory = share("ripstop-shm", layout.len())?;
+        let memory = create_shared_memory("ripstop-shm", layout.len())?;
         memory.seal()?;
         let halves = pair(Arc::new(memory.map()?), layout, Side::Connector);
         let halves = halves.map_err(|_| Errno::EINVAL)?;
         let status_page = readiness.status_page()?;
-        link.shake(|shake| {
-            shake.halves = Some(halves);
-            shake.told = readiness.told();
-            shake.outgoing = vec![memory.into(), status_page];
+        link.with_handshake(|handshake| {
+            handshake.halves = Some(halves);
+            handshake.attach_refusal_logged = readiness.attach_refusal_logged();
+            handshake.outgoing = vec![memory.into(), status_page];
         });
         let hello = Hello {
             greeting,
-            fenced: readiness.fenced(),
+            needs_fence: readiness.needs_fence(),
             layout,
             name: own.clone(),
         };
@@ -146,20 +146,21 @@ impl Transport for Shm {
         from: &Name,
         data: &[u8],
     ) -> core::result::Result<(Greeting, Name), HandshakeError> {
-        let hello = Hello::parse(data).map_err(|why| wrong(from, why))?;
-        link.shake(|shake| {
-            let descriptors = std::mem::take(&mut shake.incoming);
-            let (status_page, memory) =
-                accepted(descriptors, hello.layout).map_err(|why| wrong(from, why))?;
+        let hello = Hello::parse(data).map_err(|why| refuse_greeting(from, why))?;
+        link.with_handshake(|handshake| {
+            let descriptors = std::mem::take(&mut handshake.incoming);
+            let (status_page, memory) = check_request_fds(descriptors, hello.layout)
+                .map_err(|why| refuse_greeting(from, why))?;
             let (peer_status, poll_status) =
-                peer_status(status_page, hello.fenced || readiness.fenced())
-                    .map_err(|_| wrong(from, "its status page is none"))?;
+                peer_status(status_page, hello.needs_fence || readiness.needs_fence())
+                    .map_err(|_| refuse_greeting(from, "its status page is none"))?;
             let halves = pair(memory, hello.layout, Side::Acceptor);
-            let halves = halves.map_err(|error| wrong(from, &error.to_string()))?;
-            (shake.halves, shake.peer_status) = (Some(halves), Some(peer_status));
-            (shake.poll_status, shake.told) = (Some(poll_status), readiness.told());
-            shake.peer = Some(hello.name.clone());
-            shake.layout = Some(hello.layout);
+            let halves = halves.map_err(|error| refuse_greeting(from, &error.to_string()))?;
+            (handshake.halves, handshake.peer_status) = (Some(halves), Some(peer_status));
+            (handshake.poll_status, handshake.attach_refusal_logged) =
+                (Some(poll_status), readiness.attach_refusal_logged());
+            handshake.peer = Some(hello.name.clone());
+            handshake.layout = Some(hello.layout);
             Ok((hello.greeting, hello.name))
         })
     }
@@ -170,13 +171,13 @@ impl Transport for Shm {
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
         let status_page = readiness.status_page()?;
-        let hello = link.shake(|shake| {
-            shake.outgoing = vec![status_page];
+        let hello = link.with_handshake(|handshake| {
+            handshake.outgoing = vec![status_page];
             Some(Hello {
                 greeting,
-                fenced: readiness.fenced(),
-                layout: shake.layout?,
-                name: shake.target.clone()?,
+                needs_fence: readiness.needs_fence(),
+                layout: handshake.layout?,
+                name: handshake.target.clone()?,
             })
         });
         Ok(hello.ok_or(Errno::EINVAL)?.emit())
@@ -187,24 +188,24 @@ impl Transport for Shm {
         link: &ShmLink,
         data: &[u8],
     ) -> core::result::Result<Greeting, HandshakeError> {
-        link.shake(|shake| {
-            let target = shake
+        link.with_handshake(|handshake| {
+            let target = handshake
                 .target
                 .clone()
                 .ok_or(HandshakeError::Failed(Errno::EINVAL))?;
-            let hello = Hello::parse(data).map_err(|why| wrong(&target, why))?;
+            let hello = Hello::parse(data).map_err(|why| refuse_greeting(&target, why))?;
             if hello.name != target {
-                return Err(wrong(&target, &format!("it is {}", hello.name)));
+                return Err(refuse_greeting(&target, &format!("it is {}", hello.name)));
             }
-            let descriptors = std::mem::take(&mut shake.incoming);
+            let descriptors = std::mem::take(&mut handshake.incoming);
             let Ok([status_page]) = <[OwnedFd; 1]>::try_from(descriptors) else {
-                return Err(wrong(&target, "it came without a descriptor"));
+                return Err(refuse_greeting(&target, "it came without a descriptor"));
             };
             let (peer_status, poll_status) =
-                peer_status(status_page, hello.fenced || readiness.fenced())
-                    .map_err(|_| wrong(&target, "its status page is none"))?;
-            (shake.peer_status, shake.peer) = (Some(peer_status), Some(target));
-            shake.poll_status = Some(poll_status);
+                peer_status(status_page, hello.needs_fence || readiness.needs_fence())
+                    .map_err(|_| refuse_greeting(&target, "its status page is none"))?;
+            (handshake.peer_status, handshake.peer) = (Some(peer_status), Some(target));
+            handshake.poll_status = Some(poll_status);
             Ok(hello.greeting)
         })
     }

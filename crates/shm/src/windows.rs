@@ -7,18 +7,18 @@ use ripstop_mem::ring::{Grant, Window};
 use ripstop_os::Shareable;
 use ripstop_types::RmaIov;
 
-use crate::records::Record;
+use crate::records::RegionInfo;
 
 /// The most bytes of a region that are mapped, so that a peer cannot use up all addresses.
-const LONGEST: u64 = 1 << 38;
+const MAX_WINDOW_BYTES: u64 = 1 << 38;
 
 /// Regions of the peer, at most one in each slot.
 #[derive(Debug, Default)]
-pub struct Windows(Vec<Mapped>);
+pub struct Windows(Vec<MappedRegion>);
 
 #[derive(Debug)]
-struct Mapped {
-    record: Record,
+struct MappedRegion {
+    record: RegionInfo,
     window: Window,
 }
 
@@ -29,18 +29,18 @@ impl Windows {
 
     /// Maps a region, in the place of the one that was in its slot or had its key. One that cannot
     /// be mapped is left to the ring; the error is what is wrong with it.
-    pub(crate) fn add(&mut self, record: Record, fd: OwnedFd) -> Result<(), &'static str> {
-        let other = |mapped: &Mapped| {
+    pub(crate) fn map(&mut self, record: RegionInfo, fd: OwnedFd) -> Result<(), &'static str> {
+        let other = |mapped: &MappedRegion| {
             mapped.record.grant.slot() != record.grant.slot() && mapped.record.key != record.key
         };
         self.0.retain(other);
-        let len = Some(record.len).filter(|len| *len <= LONGEST);
+        let len = Some(record.len).filter(|len| *len <= MAX_WINDOW_BYTES);
         let len = len.and_then(|len| usize::try_from(len).ok());
         let len = len.ok_or("it is too long")?;
         let part = Shareable::new(Arc::new(fd), record.offset, len)
             .map_err(|_| "its memory is none, too short, or not sealed against shrinking")?;
         let window = part.map().map_err(|_| "its memory cannot be mapped")?;
-        self.0.push(Mapped { record, window });
+        self.0.push(MappedRegion { record, window });
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl Windows {
     }
 
     /// Forgets regions whose grant has ended.
-    pub(crate) fn keep(&mut self, stands: impl Fn(Grant) -> bool) {
+    pub(crate) fn retain(&mut self, stands: impl Fn(Grant) -> bool) {
         self.0.retain(|mapped| stands(mapped.record.grant));
     }
 }
@@ -68,8 +68,8 @@ mod tests {
 
     use super::*;
 
-    fn record() -> Record {
-        Record {
+    fn record() -> RegionInfo {
+        RegionInfo {
             grant: Grant::new(5, 7).unwrap(),
             key: 0x1122_3344_5566_7788,
             base: 0x1000,
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn regions_are_found_by_key_and_bounds() {
         let mut windows = Windows::default();
-        windows.add(record(), memory(4096)).unwrap();
+        windows.map(record(), memory(4096)).unwrap();
         let place = |addr, len, key| RmaIov { addr, len, key };
         let key = record().key;
         let at = |place| windows.find(&place).map(|(_, _, at)| at);
@@ -108,30 +108,30 @@ mod tests {
     #[test]
     fn a_slot_or_key_has_one_region() {
         let mut windows = Windows::default();
-        windows.add(record(), memory(4096)).unwrap();
-        let next = Record {
+        windows.map(record(), memory(4096)).unwrap();
+        let next = RegionInfo {
             grant: Grant::new(6, 1).unwrap(),
             ..record()
         };
-        windows.add(next, memory(4096)).unwrap();
+        windows.map(next, memory(4096)).unwrap();
         assert_eq!(windows.0.len(), 1, "the same key");
-        let other = Record { key: 4, ..next };
-        windows.add(other, memory(4096)).unwrap();
+        let other = RegionInfo { key: 4, ..next };
+        windows.map(other, memory(4096)).unwrap();
         assert_eq!(windows.0.len(), 1, "the same slot");
         // One that is refused takes the place as well: what was there does not stand any more.
         for (fd, len, offset) in [
             (memory(4095), 4096, 0),
             (memory(4096), 4096, 1),
-            (memory(4096), LONGEST + 1, 0),
+            (memory(4096), MAX_WINDOW_BYTES + 1, 0),
             (MemFd::create("test", 4096).unwrap().into(), 4097, 0),
             (std::fs::File::open("/proc/self/exe").unwrap().into(), 1, 0),
         ] {
-            let bad = Record {
+            let bad = RegionInfo {
                 len,
                 offset,
                 ..other
             };
-            assert!(windows.add(bad, fd).is_err());
+            assert!(windows.map(bad, fd).is_err());
             assert!(windows.is_empty());
         }
     }
