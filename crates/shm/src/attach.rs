@@ -1,12 +1,14 @@
-//! Regions of the peer that this side reaches by their address in the peer's process
-//! (`process_vm_readv(2)`, `process_vm_writev(2)`).
+//! Cross-memory attach: reads and writes of a peer's regions by their address in its process
+//! (`process_vm_readv(2)`, `process_vm_writev(2)`). [`ShmLink`](crate::link::ShmLink) has one
+//! [`Attach`] for each connection that may use it.
 //!
-//! The kernel is asked by trying, once for each connection and before the peer is asked for
-//! anything: what is at the address that the peer's status page tells has to be what the status page says. So it
-//! is known as well that the number is that of the process which owns the status page.
+//! Before the first request to the peer, a trial reads the address probe of the peer's status page
+//! through the kernel. If the token is the expected one, attach is permitted and the process id
+//! belongs to the process that owns the status page.
 //!
-//! A peer that looks at its rings is faster reached by them. Whether it does is watched for a
-//! moment; that it does not stays true for as long as its word stays the same.
+//! A peer that polls its rings is reached faster through them, so attach is for idle peers only. The
+//! peer is watched for a moment; if its poll count does not change, it counts as idle for as long as
+//! the count stays the same.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -24,62 +26,64 @@ use crate::name::Name;
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
 
-/// How long a peer that was seen to look is thought to be at it: the first time, and at most, where
-/// it is seen so again and again.
+/// How long a peer that was seen polling is assumed to poll on, without watching it again: at first,
+/// and at most, after doubling each time that it is seen polling.
 const MIN_ASSUME_POLLING: Duration = Duration::from_micros(20);
 const MAX_ASSUME_POLLING: Duration = Duration::from_micros(320);
 
-/// How long its word is watched for that. Who polls looks at its rings every 32nd time, a microsecond
-/// or two.
+/// How long the poll count is watched for a change. A domain that polls changes it on every 32nd idle
+/// poll, that is within 1 to 2 us.
 const POLL_WATCH_TIME: Duration = Duration::from_micros(6);
 
-/// ShmReadiness at the word between two at the clock.
+/// Loads of the poll count between two reads of the clock.
 const COUNT_READS_PER_CLOCK_READ: u32 = 16;
 
-/// How often others may run for that in a crowd.
+/// Yields of the processor in place of [`POLL_WATCH_TIME`] where threads share a processor.
 const MAX_WATCH_YIELDS: u32 = 4;
 
-/// How long a process that was there is thought to be there. Its number is not used again so
-/// soon: all others come before it.
+/// How long a check that the peer's process is alive stays valid. Its process id is not reused so
+/// soon: the kernel goes through all others first.
 const LIVENESS_CACHE_TIME: Duration = Duration::from_micros(20);
 
-/// Keys that are remembered as asked for.
+/// Entries of the cache of requested keys.
 const REQUEST_CACHE_KEYS: usize = 64;
 
-/// Large operations at one of them until the peer is asked for it again: after the first time, and at
-/// most, where it never answers.
+/// Large operations on a key until an unanswered request for it is repeated: after the first request,
+/// and at most, after doubling each time.
 const MIN_OPS_BETWEEN_REQUESTS: u32 = 8;
 const MAX_OPS_BETWEEN_REQUESTS: u32 = 1024;
 
-/// Most pieces of an operation.
+/// Local segments of one operation, at most.
 const MAX_SEGMENTS: usize = 4;
 
-/// What is known of a peer whose memory may be reached.
+/// What one connection knows of a peer whose memory it may access by address.
 #[derive(Debug)]
 pub(crate) struct Attach {
     poll_status: PeerPollStatus,
     probe: AddressProbe,
     regions: Vec<(RegionInfo, Rights)>,
-    /// By a sum of the key.
+    /// Keys that were requested, by a hash of the key.
     requests: [RequestBackoff; REQUEST_CACHE_KEYS],
     trial: Trial,
-    /// Until when the peer is thought to look at its rings, and for how long the next time.
+    /// The time until which the peer is assumed to poll its rings.
     polling_until: Duration,
+    /// How long to assume so when it is next seen polling.
     assume_polling: Duration,
-    /// Its word when it was seen not to.
+    /// The poll count at which the peer was found idle.
     idle_poll_count: Option<u64>,
-    /// When its process was seen to be there.
+    /// When its process was last seen alive.
     alive_checked_at: Duration,
-    /// A refusal was said by this domain.
+    /// Shared by the domain's connections: a refusal is logged once for each domain.
     refusal_logged: Arc<AtomicBool>,
 }
 
-/// A key that was asked for.
+/// A key that was requested from the peer.
 #[derive(Clone, Copy, Debug, Default)]
 struct RequestBackoff {
     key: u64,
-    /// Operations at it until that is done again, and how many they were from the last time on.
+    /// Operations on it until the request is repeated.
     ops_left: u32,
+    /// The value that `ops_left` started from.
     interval: u32,
 }
 
@@ -90,7 +94,7 @@ enum Trial {
     Failed,
 }
 
-/// Bytes of a region, and where they are in the peer's process.
+/// A range of a region, with its address in the peer's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemotePlace {
     pub(crate) grant: Grant,
@@ -98,7 +102,7 @@ pub(crate) struct RemotePlace {
     len: usize,
 }
 
-/// What is asked of the kernel.
+/// The peer's process, as the system calls and the log need it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) process: &'a Process,
@@ -107,7 +111,7 @@ pub(crate) struct Target<'a> {
 }
 
 impl Attach {
-    /// `None` if the peer says nothing of its address space.
+    /// `None` if the peer's status page has no address probe.
     pub(crate) fn new(
         poll_status: PeerPollStatus,
         refusal_logged: Arc<AtomicBool>,
@@ -126,58 +130,60 @@ impl Attach {
         })
     }
 
-    /// Takes a region in the place of the one that was in its slot or had its key.
-    pub(crate) fn add(&mut self, record: RegionInfo, rights: Rights) {
+    /// Adds a region that the peer has offered. It replaces one with the same slot or key.
+    pub(crate) fn add(&mut self, info: RegionInfo, rights: Rights) {
         let other = |region: &(RegionInfo, Rights)| {
-            region.0.grant.slot() != record.grant.slot() && region.0.key != record.key
+            region.0.grant.slot() != info.grant.slot() && region.0.key != info.key
         };
         self.regions.retain(other);
-        self.regions.push((record, rights));
+        self.regions.push((info, rights));
     }
 
-    /// Forgets regions whose grant has ended. What has their keys next may be asked for.
-    pub(crate) fn retain(&mut self, stands: impl Fn(Grant) -> bool) {
+    /// Drops the regions whose grants are no longer valid. Their keys may be requested anew.
+    pub(crate) fn retain(&mut self, is_valid: impl Fn(Grant) -> bool) {
         let Self {
             regions, requests, ..
         } = self;
-        regions.retain(|(record, _)| {
-            let stands = stands(record.grant);
-            if !stands {
-                requests[cache_index(record.key)] = RequestBackoff::default();
+        regions.retain(|(info, _)| {
+            let valid = is_valid(info.grant);
+            if !valid {
+                requests[cache_index(info.key)] = RequestBackoff::default();
             }
-            stands
+            valid
         });
     }
 
-    /// A region is not reached this way any more, until it is asked for again.
+    /// Drops one region, until it is requested again.
     pub(crate) fn forget(&mut self, grant: Grant) {
-        self.regions.retain(|(record, _)| record.grant != grant);
+        self.regions.retain(|(info, _)| info.grant != grant);
     }
 
-    /// Where a place lies, if all of it is in a region that may be written, or read.
+    /// Translates remote memory to an address in the peer's process. `None` unless all of it is in one
+    /// region whose rights permit the access.
     pub(crate) fn find(&self, place: &RmaIov, write: bool) -> Option<RemotePlace> {
         let mut regions = self.regions.iter();
-        let (record, rights) = regions.find(|(record, _)| record.key == place.key)?;
-        let at = place.addr.checked_sub(record.base)?;
+        let (info, rights) = regions.find(|(info, _)| info.key == place.key)?;
+        let at = place.addr.checked_sub(info.base)?;
         let end = at.checked_add(place.len)?;
         let may = match write {
             true => rights.write,
             false => rights.read,
         };
-        if !may || place.len == 0 || end > record.len {
+        if !may || place.len == 0 || end > info.len {
             return None;
         }
         Some(RemotePlace {
-            grant: record.grant,
-            addr: usize::try_from(record.offset.checked_add(at)?).ok()?,
+            grant: info.grant,
+            addr: usize::try_from(info.offset.checked_add(at)?).ok()?,
             len: usize::try_from(place.len).ok()?,
         })
     }
 
-    /// What to say to the peer about a region that it has not offered, if anything.
+    /// The record to send for a key that the peer has not offered; `None` if it was requested lately, or
+    /// if its memory cannot be accessed.
     pub(crate) fn request(&mut self, key: u64, peer: Target<'_>) -> Option<Record> {
-        if self.regions.iter().any(|(record, _)| record.key == key) {
-            // Not all is in it, or it may not be reached so.
+        if self.regions.iter().any(|(info, _)| info.key == key) {
+            // The region is known, but does not cover or permit the access.
             return None;
         }
         let backoff = &mut self.requests[cache_index(key)];
@@ -198,7 +204,7 @@ impl Attach {
         self.is_attachable(peer).then_some(Record::Request(key))
     }
 
-    /// Whether the memory of the peer can be reached at all.
+    /// Whether this process may access the peer's memory. The first call tries it.
     #[cold]
     fn is_attachable(&mut self, peer: Target<'_>) -> bool {
         if self.trial == Trial::Untried {
@@ -234,13 +240,13 @@ impl Attach {
         Trial::Failed
     }
 
-    /// Whether the peer looked at its rings a moment ago.
+    /// Whether the peer was seen polling a moment ago: the caller then uses the ring.
     pub(crate) fn is_assumed_polling(&self) -> bool {
         clock::now() < self.polling_until
     }
 
-    /// Whether the peer does not look at its rings, after a moment if need be; `None` if it is not
-    /// there.
+    /// Whether the peer does not poll its rings; watches it for a moment where that is not known.
+    /// `crowd` says that threads share a processor. `None` if its process has exited.
     pub(crate) fn is_idle(&mut self, peer: Target<'_>, crowd: bool) -> Option<bool> {
         let (now, poll_count) = (clock::now(), self.poll_status.poll_count());
         if self.idle_poll_count != Some(poll_count) {
@@ -261,7 +267,7 @@ impl Attach {
         Some(true)
     }
 
-    /// Whether the peer's word stays the same.
+    /// Whether the peer's poll count keeps this value while it is watched.
     #[cold]
     #[inline(never)]
     fn stays_idle(&self, poll_count: u64, crowd: bool) -> bool {
@@ -284,7 +290,8 @@ impl Attach {
         false
     }
 
-    /// Copies between the buffers, which are as long, and what was found.
+    /// Copies between `segments` and the range `found`, which are equally long. The caller holds a claim
+    /// of the grant. `false` means that nothing counts as done, and the ring is to be used.
     pub(crate) fn copy(
         &mut self,
         peer: Target<'_>,
@@ -316,14 +323,14 @@ impl Attach {
                 self.regions.clear();
             }
             Err(AttachError::Gone) => {}
-            // There is no memory, at least not all; the ring finds what is to be said of it.
+            // Not all of the range is mapped there. The ring reports the error, if it is one.
             Ok(_) | Err(_) => self.forget(found.grant),
         }
         false
     }
 }
 
-/// Where a key is in what was asked for.
+/// The index of a key in the cache of requested keys.
 const fn cache_index(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % REQUEST_CACHE_KEYS
 }

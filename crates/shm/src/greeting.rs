@@ -1,17 +1,17 @@
-//! What the two sides of a connection say of themselves, in the data of its messages.
+//! The greeting: what shm endpoints add to the connection request and its answer.
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0..8 | the greeting of RDM endpoints (`docs/wire.md`), without a port |
-//! | 8 | 2, the version of all that follows and of the memory |
-//! | 9 | bit 0: `membarrier` is refused here, so that the peer has to fence |
-//! | 10..12 | bytes of the name |
+//! | 0..8 | the greeting of RDM endpoints (`docs/wire.md`), with port 0 |
+//! | 8 | 2, the version of what follows, of the records and of the memory's layout |
+//! | 9 | flags. Bit 0: `membarrier` is refused to the sender, so the receiver has to fence |
+//! | 10..12 | length of the name |
 //! | 12..16 | entries of each ring |
 //! | 16..20 | bytes of each buffer |
-//! | 20.. | the name of the endpoint that says this, at most 200 bytes |
+//! | 20.. | the sender's name, at most 200 bytes |
 //!
-//! Numbers are little-endian. With a request come two descriptors, the memory of the pair and the
-//! status page of the domain; with an answer comes one, the status page.
+//! Numbers are little-endian. A request carries two descriptors, the memory of the pair and the
+//! sender's status page; an answer carries one, the status page.
 
 use ripstop_mem::ring::Layout;
 use ripstop_wire::xnet::rdm::{self, Greeting};
@@ -22,10 +22,10 @@ const VERSION: u8 = 2;
 const FLAG_NEEDS_FENCE: u8 = 1;
 const FIXED_BYTES: usize = 20;
 
-// All of it is data of a connection message.
+// The longest greeting fits the data of a connection message.
 const _: () = assert!(FIXED_BYTES + MAX_NAME_BYTES <= ripstop_wire::xnet::cm::MAX_DATA as usize);
 
-/// A greeting, checked.
+/// A greeting whose fields were checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) greeting: Greeting,
@@ -42,7 +42,7 @@ impl Hello {
         } else {
             0
         };
-        // Names are shorter than that.
+        // `Name` bounds it by MAX_NAME_BYTES.
         let len = u16::try_from(name.len()).unwrap_or(u16::MAX);
         let mut data = Vec::with_capacity(FIXED_BYTES + name.len());
         data.extend_from_slice(&self.greeting.emit());
@@ -54,7 +54,7 @@ impl Hello {
         data
     }
 
-    /// Reads what a peer says; the error is what is wrong with it.
+    /// Parses a peer's greeting; the error says what is wrong with it, for the log.
     pub(crate) fn parse(data: &[u8]) -> Result<Self, &'static str> {
         let short = "it is too short";
         let (greeting, rest) = data.split_at_checked(rdm::LEN).ok_or(short)?;

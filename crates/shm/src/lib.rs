@@ -1,10 +1,11 @@
 //! The shm provider: `FI_EP_RDM` endpoints of the processes on one machine (man page `fi_shm(7)`).
 //!
-//! Endpoints of a pair share memory that no third process can reach: two rings, which carry the
-//! stream of bytes that `ripstop-engine` speaks on any connection. The rings, their layout and what
-//! holds against a peer that does not keep to them are in [`ripstop_mem::ring`]; the objects are those
-//! of `ripstop-stream`. This crate brings names, the handshake over a Unix socket, and what is
-//! looked at before anybody sleeps. `docs/design/shm.md` has the reasons.
+//! Two connected endpoints share memory that no third process can reach. It has two rings, which
+//! carry the byte stream of `ripstop-engine` as a socket would. The rings, their layout and their
+//! checks against a hostile peer are in [`ripstop_mem::ring`]; the objects of OFI are those of
+//! `ripstop-stream`. This crate adds the [`Transport`](ripstop_stream::Transport): endpoint names, the
+//! handshake over a Unix socket, polling of the rings, and direct access to regions of the peer.
+//! `docs/design/shm.md` has the reasons.
 #![forbid(unsafe_code)]
 
 mod attach;

@@ -1,4 +1,5 @@
-//! One end of a connection: a Unix stream socket for the handshake, a pair of rings afterwards.
+//! One end of a connection: a Unix stream socket for the handshake, then a pair of rings. From then on
+//! the socket carries doorbells and records of regions, and its end is the end of the connection.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,72 +23,75 @@ use crate::params::NAME;
 use crate::records::{RECORD_BYTES, Record, RecordReader, RegionInfo, Rights};
 use crate::windows::Windows;
 
-/// Most descriptors that a peer has to send in a handshake.
+/// Descriptors that a peer may send in a handshake: the memory of the pair, and its status page.
 const MAX_HANDSHAKE_FDS: usize = 2;
 
-/// Bytes of bells that are taken off the socket at once.
+/// Bytes of doorbells and records that one read of the socket takes.
 const DOORBELL_READ_BYTES: usize = 64;
 
-/// Reads of it at once, where the peer tells more.
+/// Reads of the socket in one call, so that a peer that sends without end cannot hold up the domain.
 const MAX_SOCKET_READS: u32 = 16;
 
-/// Keys that a peer may ask for until they are looked at.
+/// Requests of the peer (by key) that wait to be answered; further ones are dropped.
 const MAX_PENDING_REQUESTS: usize = 64;
 
-/// ShmReadiness for room after a write without: about a microsecond, in which a peer that reads consumes
-/// more than what it tells at once.
+/// Polls for credit after a write that found no room: about a microsecond, in which a peer that reads
+/// consumes more than it returns credit for at once.
 const ROOM_POLLS: u32 = 64;
 
-/// ShmReadiness whether the peer has applied all, before an operation that would reach its memory then:
-/// so many, and one more for so many bytes, in which the ring would take longer.
+/// Polls until the peer has applied all earlier operations, before a direct access to its memory: this
+/// many, and one more for each [`BYTES_PER_APPLIED_POLL`] of the access, which the ring would copy twice.
 const APPLIED_POLLS: u32 = 256;
 const BYTES_PER_APPLIED_POLL: u64 = 1024;
 
-/// Operations that do not look longer after others have looked in vain.
+/// Direct accesses that do not wait, at most, after waits that timed out.
 const MAX_SKIPPED_WAITS: u32 = 255;
 
-/// How many bytes a ring took or gave.
+/// Bytes that a ring has taken or delivered.
 type RingResult = core::result::Result<usize, RingError>;
 
 /// A connection between two endpoints.
 #[derive(Debug)]
 pub struct ShmLink {
     socket: Socket,
-    /// Once the handshake is over.
+    /// Set when the handshake is complete ([`Link::start`]).
     rings: OnceLock<Rings>,
     handshake: Mutex<Handshake>,
 }
 
-/// What flows once the handshake is over.
+/// The state of a connection whose handshake is complete.
 #[derive(Debug)]
 struct Rings {
     writer: Writer,
     reader: Reader,
     peer_status: PeerStatus,
-    /// The socket or the peer has ended: nothing comes behind what is in the ring.
+    /// The socket has ended, or the peer has broken the protocol: nothing follows what is in the ring.
     ended: AtomicBool,
-    /// Whom a child may outlive that holds the other end of the socket; none where the system
-    /// does not tell.
+    /// The peer's process. It may exit while its end of the socket stays open in a forked child. `None`
+    /// where the system has no pidfd.
     process: Option<Process>,
     peer: Name,
-    /// What the peer says of its regions, as it comes.
+    /// Records of the peer's regions, which may arrive in parts.
     record_reader: Mutex<RecordReader>,
     applied_backoff: AppliedBackoff,
-    /// Where memory of the peer may be reached by its address, and what the peer asks for of ours.
+    /// Access to the peer's memory by address; `None` where it is switched off or cannot work.
     attach: Option<Mutex<Attach>>,
+    /// Keys of this side's regions that the peer has requested.
     requested_keys: Mutex<Vec<u64>>,
 }
 
-/// Whether it is worth waiting until the peer has applied all.
+/// Decides whether a direct access waits until the peer has applied earlier operations: after a wait
+/// that timed out, the next 1, 3, ... [`MAX_SKIPPED_WAITS`] accesses do not.
 #[derive(Debug, Default)]
 struct AppliedBackoff {
-    /// Operations that will not wait, and how many they were the last time.
+    /// Accesses that will not wait.
     skips_left: AtomicU32,
+    /// The value that `skips_left` started from.
     skips: AtomicU32,
 }
 
 impl AppliedBackoff {
-    /// Waits until `is_done` for so many polls, unless that was in vain just before.
+    /// Polls `is_done` up to `polls` times, unless this access is to skip the wait. Returns what it said.
     #[cold]
     #[inline(never)]
     fn wait(&self, polls: u32, is_done: impl Fn() -> bool) -> bool {
@@ -110,23 +114,22 @@ impl AppliedBackoff {
     }
 }
 
-/// What the handshake has come to.
+/// The state of a handshake; [`Link::start`] turns it into [`Rings`].
 #[derive(Debug, Default)]
 pub(crate) struct Handshake {
-    /// Whom this side wants to reach, or who is reached.
+    /// The name of the endpoint that is connected to: the peer's, or on the accepting side our own.
     pub(crate) target: Option<Name>,
-    /// To be sent with the next message.
+    /// Descriptors to send with the next message.
     pub(crate) outgoing: Vec<OwnedFd>,
-    /// What has come from the peer.
+    /// Descriptors received from the peer.
     pub(crate) incoming: Vec<OwnedFd>,
     pub(crate) peer: Option<Name>,
-    /// The sizes that the peer has chosen.
+    /// The ring sizes that the connecting side has chosen.
     pub(crate) layout: Option<Layout>,
     pub(crate) halves: Option<(Writer, Reader)>,
     pub(crate) peer_status: Option<PeerStatus>,
-    /// What memory of the peer is reached by, unless that is not wanted; and whether this domain
-    /// has said that it cannot be.
     pub(crate) poll_status: Option<PeerPollStatus>,
+    /// Whether cross-memory attach is enabled here, and the domain's flag that a refusal was logged.
     pub(crate) may_attach: bool,
     pub(crate) attach_refusal_logged: Arc<AtomicBool>,
 }
@@ -144,18 +147,18 @@ impl ShmLink {
         }
     }
 
-    /// Changes what the handshake has come to.
+    /// Calls `change` with the state of the handshake.
     pub(crate) fn with_handshake<R>(&self, change: impl FnOnce(&mut Handshake) -> R) -> R {
         change(&mut self.handshake.lock())
     }
 
-    /// Which of what it is looked at for it has.
+    /// What of `interest` the link is ready for.
     pub(crate) fn ready(&self, interest: Interest) -> Interest {
         let Some(rings) = self.rings.get() else {
             return Interest::default();
         };
         let read = || rings.reader.is_ready() || rings.ended.load(Ordering::Relaxed);
-        // What is wrong with the memory is told by the write.
+        // An error counts as room: the next write reports it.
         let room = || rings.writer.has_room().unwrap_or(true);
         Interest {
             read: interest.read && read(),
@@ -185,14 +188,14 @@ impl ShmLink {
         })
     }
 
-    /// The peer sleeps, and has to be told. It is told already where there is no room for it.
+    /// Wakes the peer. If the socket is full, it holds a doorbell already.
     #[cold]
     #[inline(never)]
     fn ring_doorbell(&self) {
         let _ = self.socket.send(&[0]);
     }
 
-    /// What to ask the kernel for the memory of the peer.
+    /// The peer's process, for [`Attach`].
     const fn attach_target<'a>(&'a self, rings: &'a Rings, process: &'a Process) -> Target<'a> {
         Target {
             process,
@@ -201,16 +204,16 @@ impl ShmLink {
         }
     }
 
-    /// Tells the peer of a region, unless there is no room.
+    /// Sends a record to the peer. It is dropped if the socket is full: the ring serves that region.
     fn send_record(&self, record: Record, descriptors: &[BorrowedFd<'_>]) {
         let sent = self.socket.send_with(&record.emit(), descriptors);
         if sent.is_ok_and(|count| count < RECORD_BYTES) {
-            // The kernel takes all or nothing of so little. If not, the peer cannot read on.
+            // The kernel takes all or nothing of so few bytes. If not, the rest of the stream is lost.
             let _ = self.socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// After a write.
+    /// Rings the doorbell after a write, if the peer sleeps, and translates the result.
     #[inline(always)]
     fn after_write(&self, rings: &Rings, count: RingResult) -> Result<usize> {
         match count {
@@ -225,7 +228,7 @@ impl ShmLink {
         }
     }
 
-    /// After a read.
+    /// Rings the doorbell after a read that returned credit, and translates the result.
     #[inline]
     fn after_read(&self, rings: &Rings, count: RingResult) -> Result<usize> {
         match count {
@@ -239,7 +242,7 @@ impl ShmLink {
         }
     }
 
-    /// Wakes a peer that waits for room, where it was told of some.
+    /// Wakes a peer that may sleep until it has room, if credit was returned to it.
     #[inline]
     fn wake_for_credit(&self, rings: &Rings) {
         if rings.reader.take_credit_returned() && rings.peer_status.must_wake() {
@@ -249,7 +252,7 @@ impl ShmLink {
 }
 
 impl Rings {
-    /// Whether the process at the other end is gone.
+    /// Whether the peer's process has exited.
     fn peer_has_exited(&self) -> bool {
         let process = self.process.as_ref();
         process.is_some_and(|process| process.is_alive() == Ok(false))
@@ -262,7 +265,7 @@ impl Rings {
         Errno::EPROTO
     }
 
-    /// The peer does not keep to the protocol.
+    /// Ends the connection to a peer that does not keep to the protocol, with a line in the log.
     fn end_connection(&self, why: &str) {
         // It may be read once more before the connection is ended.
         if !self.ended.swap(true, Ordering::Relaxed) {
@@ -271,7 +274,7 @@ impl Rings {
         }
     }
 
-    /// What has come off the socket.
+    /// Handles the doorbells and records that one read of the socket has brought.
     fn handle_socket_bytes(
         &self,
         bytes: &[u8],
@@ -279,9 +282,9 @@ impl Rings {
         windows: &mut Windows,
     ) {
         let peer = &self.peer;
-        let note = |said, fd| match (said, fd) {
-            (Record::Offer(record), Some(fd)) => {
-                if let Err(why) = windows.map(record, fd) {
+        let handle = |record, fd| match (record, fd) {
+            (Record::Offer(info), Some(fd)) => {
+                if let Err(why) = windows.map(info, fd) {
                     fi_info!(NAME, Subsys::Mr, "{peer}: a region is not mapped: {why}");
                 }
             }
@@ -296,8 +299,8 @@ impl Rings {
                 windows.retain(|other| other != grant);
                 self.with_attach(|attach| attach.retain(|other| other != grant));
             }
-            (Record::Address(record, rights), _) => {
-                self.with_attach(|attach| attach.add(record, rights));
+            (Record::Address(info, rights), _) => {
+                self.with_attach(|attach| attach.add(info, rights));
             }
             (Record::Request(key), _) => {
                 let mut requested_keys = self.requested_keys.lock();
@@ -306,11 +309,11 @@ impl Rings {
                 }
             }
         };
-        let taken = self.record_reader.lock().push(bytes, descriptors, note);
-        // Also of those whose end was not said, since there was no room.
+        let pushed = self.record_reader.lock().push(bytes, descriptors, handle);
+        // Grants also end without a record, where the peer's socket was full.
         windows.retain(|grant| self.peer_status.is_granted(grant));
         self.with_attach(|attach| attach.retain(|grant| self.peer_status.is_granted(grant)));
-        if let Err(why) = taken {
+        if let Err(why) = pushed {
             self.end_connection(&format!("its socket has {why}"));
         }
     }
@@ -321,7 +324,7 @@ impl Rings {
         }
     }
 
-    /// Whether the peer has applied all that was sent, after a moment if need be.
+    /// Whether the peer has applied all that was sent; waits a moment for it, before an access of `len` bytes.
     #[inline]
     fn wait_applied(&self, len: u64) -> bool {
         let polls = APPLIED_POLLS.saturating_add((len / BYTES_PER_APPLIED_POLL) as u32);
@@ -440,14 +443,14 @@ impl Link for ShmLink {
             return 0;
         };
         let count = rings.reader.read_chunk(room);
-        // There is nothing to say of an error: what is at hand was checked.
+        // It cannot fail: the entry was checked when its header was read.
         let _ = self.after_read(rings, Ok(count));
         count
     }
 
     fn has_room(&self) -> bool {
         let rings = self.rings.get();
-        // What is wrong with the memory is told by the next write.
+        // An error counts as room: the next write reports it.
         rings.is_some_and(|rings| rings.writer.has_room().unwrap_or(true))
     }
 
@@ -456,7 +459,7 @@ impl Link for ShmLink {
             return false;
         };
         for _ in 0..ROOM_POLLS {
-            // What is wrong with the memory is told by the next write.
+            // An error counts as room: the next write reports it.
             if rings.writer.has_room().unwrap_or(true) {
                 return true;
             }
@@ -485,7 +488,7 @@ impl Link for ShmLink {
     }
 
     fn is_connected(&self) -> bool {
-        // An attempt ends at once, one way or the other.
+        // Connecting a Unix socket succeeds or fails at once.
         true
     }
 
@@ -520,7 +523,7 @@ impl Link for ShmLink {
             return;
         };
         let mut bytes = [0; DOORBELL_READ_BYTES];
-        // Bounded: a peer may go on for ever.
+        // Bounded, since a peer may send for ever.
         for read in 0..MAX_SOCKET_READS {
             let ended = match self.socket.recv_some(&mut bytes) {
                 Ok((0, _)) => true,
@@ -530,7 +533,7 @@ impl Link for ShmLink {
                 }
                 Err(Errno::EAGAIN) if read > 0 => return,
                 Err(Errno::EAGAIN) => rings.peer_has_exited(),
-                // A peer that leaves bells unread.
+                // For example a reset: the peer closed its end with doorbells unread.
                 Err(_) => true,
             };
             if ended {
@@ -547,7 +550,7 @@ impl Link for ShmLink {
     type Windows = Windows;
 
     fn offer(&self, offer: &Offer) {
-        let record = |len, offset| RegionInfo {
+        let info = |len, offset| RegionInfo {
             grant: offer.grant,
             key: offer.key,
             base: offer.base,
@@ -556,8 +559,8 @@ impl Link for ShmLink {
         };
         match &offer.memory {
             Lent::Part(part) => {
-                let record = record(part.len() as u64, part.offset());
-                self.send_record(Record::Offer(record), &[part.as_fd()]);
+                let info = info(part.len() as u64, part.offset());
+                self.send_record(Record::Offer(info), &[part.as_fd()]);
             }
             &Lent::At {
                 addr,
@@ -565,7 +568,7 @@ impl Link for ShmLink {
                 read,
                 write,
             } => self.send_record(
-                Record::Address(record(len, addr), Rights { read, write }),
+                Record::Address(info(len, addr), Rights { read, write }),
                 &[],
             ),
         }
@@ -603,13 +606,13 @@ impl Link for ShmLink {
             return None;
         }
         rings.writer.claim(grant);
-        let stands = rings.peer_status.is_granted(grant);
-        let done = match stands {
+        let granted = rings.peer_status.is_granted(grant);
+        let done = match granted {
             true => act(window, at),
             false => None,
         };
         rings.writer.unclaim();
-        if !stands {
+        if !granted {
             windows.retain(|other| other != grant);
         }
         done
@@ -648,10 +651,10 @@ impl Link for ShmLink {
             None => return Attached::UseStream,
         }
         rings.writer.claim(found.grant);
-        let stands = rings.peer_status.is_granted(found.grant);
-        let done = stands && attach.copy(peer, found, write, segments);
+        let granted = rings.peer_status.is_granted(found.grant);
+        let done = granted && attach.copy(peer, found, write, segments);
         rings.writer.unclaim();
-        if !stands {
+        if !granted {
             attach.retain(|other| other != found.grant);
         }
         match done {
@@ -675,12 +678,12 @@ impl Link for ShmLink {
     }
 
     fn local_addr(&self) -> Result<Name> {
-        // Only connected endpoints ask.
+        // Only connection-oriented endpoints ask for it, and shm has none.
         Err(Errno::ENOSYS)
     }
 }
 
-/// Whether a peer is another process than this one, and has a number here.
+/// Whether the peer is another process than this one, with a process id in our namespace.
 fn is_other(process: &Option<Process>) -> bool {
     let pid = process.as_ref().map_or(0, Process::pid);
     pid != 0 && pid != ripstop_os::pid()

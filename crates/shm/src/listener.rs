@@ -1,4 +1,4 @@
-//! Sockets at which peers connect.
+//! Listening Unix sockets, one for each endpoint or context of a scalable endpoint.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,23 +14,23 @@ use crate::link::ShmLink;
 use crate::name::Name;
 use crate::params::NAME;
 
-/// How often another name is tried in place of one that is taken.
+/// Random suffixes that are tried when an endpoint's name is taken.
 const MAX_NAME_TRIES: usize = 16;
 
-/// How many are refused at once: another user may connect without end.
+/// Connections of other users that one accept refuses: such a user may connect without end.
 const MAX_REFUSALS_PER_ACCEPT: usize = 64;
 
-/// A socket with the name of an endpoint.
+/// A socket bound to the name of an endpoint.
 #[derive(Debug)]
 pub struct ShmListener {
     socket: Socket,
     name: Name,
 }
 
-/// Numbers of the endpoints of this process.
+/// The number of this process's next endpoint, which is part of its name.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a peer may talk to this process: users are kept apart.
+/// Refuses peers of another user. The connecting and the accepting side both call it.
 ///
 /// # Errors
 /// `EACCES`, with a line in the log.
@@ -60,8 +60,7 @@ impl ShmListener {
         })
     }
 
-    /// A listener with this name, which gets the user and a number behind it if it is one that
-    /// endpoints share.
+    /// A listener with this name; a default name (`fi_shm://`) gets user and endpoint number as a suffix.
     ///
     /// # Errors
     /// As for [`ShmListener::bind_exact`].
@@ -72,7 +71,7 @@ impl ShmListener {
         let index = NEXT.fetch_add(1, Ordering::Relaxed);
         let numbered = name.with_suffix(&format_args!(":{}:{index}", ripstop_os::user()))?;
         let mut bound = Self::bind_exact(&numbered);
-        // Processes of two namespaces may have one number.
+        // Processes of two pid namespaces may have the same process id.
         for _ in 0..MAX_NAME_TRIES {
             let Err(Errno::EADDRINUSE) = bound else {
                 break;
@@ -95,7 +94,7 @@ impl ShmListener {
         for index in (0..=u8::MAX).take(count).skip(1) {
             row.push(Self::bind_exact(&own.context(index).ok_or(Errno::EINVAL)?)?);
         }
-        // Names are taken from now on, but peers are to find all or none.
+        // Peers are to find all of them or none, so none listens before all names are bound.
         row.iter()
             .try_for_each(|each| each.listen(LISTEN_BACKLOG))?;
         Ok(row)
@@ -133,12 +132,12 @@ impl Listener for ShmListener {
     fn accept(&self) -> Result<Option<(ShmLink, Name)>> {
         for _ in 0..MAX_REFUSALS_PER_ACCEPT {
             match self.accept_one() {
-                // Whoever it was, others may wait behind.
+                // That one is gone or refused; others may wait behind it.
                 Err(Errno::EACCES | Errno::ENOTCONN) => {}
                 accepted => return accepted,
             }
         }
-        // The rest is taken when the listener is looked at again.
+        // The listener stays readable: the others are accepted when it is next polled.
         Ok(None)
     }
 

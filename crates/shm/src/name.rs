@@ -1,4 +1,4 @@
-//! Names of endpoints (`FI_ADDR_STR`), and the abstract names of their sockets.
+//! Names of endpoints (`FI_ADDR_STR`), and the abstract names of their Unix sockets.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,16 +10,16 @@ use ripstop_core::av::{NameTable, Shareable};
 use ripstop_stream::{Addr, Own, Table};
 use ripstop_types::{Errno, Result};
 
-/// Longest name, in bytes: it goes whole into a greeting.
+/// The longest name: a greeting carries it whole.
 pub(crate) const MAX_NAME_BYTES: usize = 200;
 
-/// Longest key that stands in the name of a socket as it is.
+/// The longest key that is part of a socket's name; longer ones are hashed.
 const MAX_LITERAL_KEY_BYTES: usize = 80;
 
-/// What the name of an endpoint starts with that is made unique by a number (`fi_shm(7)`).
+/// The prefix of default names, which get a suffix that makes them unique (`fi_shm(7)`).
 const DEFAULT_PREFIX: &str = "fi_shm://";
 
-/// The name of an endpoint, `PREFIX://KEY`. The prefix does not matter to who it is.
+/// The name of an endpoint, `PREFIX://KEY`. Names with the same key are equal.
 #[derive(Clone)]
 pub struct Name {
     text: Arc<str>,
@@ -28,7 +28,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Of any text.
+    /// Parses a name.
     ///
     /// # Errors
     /// `EINVAL` for one without a key or with more than 200 bytes.
@@ -43,7 +43,7 @@ impl Name {
         })
     }
 
-    /// For the log: a process of which nothing else is known.
+    /// A name for the log: a process that has not sent its greeting.
     pub(crate) fn of_process(pid: u32) -> Self {
         Self {
             text: format!("process {pid}").into(),
@@ -51,7 +51,7 @@ impl Name {
         }
     }
 
-    /// All of it.
+    /// The whole name, with its prefix.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -60,23 +60,22 @@ impl Name {
         self.text.get(self.key..).unwrap_or_default()
     }
 
-    /// Whether endpoints that ask for this name get a number behind it.
+    /// Whether this is a default name: endpoints that ask for it get a suffix.
     pub(crate) fn is_default(&self) -> bool {
         self.text.starts_with(DEFAULT_PREFIX)
     }
 
-    /// The user whose endpoint has this name, where that is one of those that say so
-    /// (`fi_shm://PID:USER:INDEX`).
+    /// The user id in a default name with its suffix (`fi_shm://PID:USER:INDEX`); `None` for others.
     pub(crate) fn user(&self) -> Option<u32> {
         let mut parts = self.text.strip_prefix(DEFAULT_PREFIX)?.split(':');
         let (pid, user, index) = (parts.next()?, parts.next()?, parts.next()?);
         let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        // Others chose a name of their own, and mean something else by it.
+        // Anything else is a name of the program's own choice.
         let index = index.split('#').next()?;
         (number(pid) && number(user) && number(index)).then(|| user.parse().ok())?
     }
 
-    /// This name with something behind it.
+    /// This name with a suffix.
     ///
     /// # Errors
     /// `EINVAL` where it gets too long.
@@ -84,7 +83,7 @@ impl Name {
         Self::new(&format!("{}{tail}", self.text))
     }
 
-    /// The abstract name of the socket at which the endpoint of this user listens.
+    /// The abstract name of the socket on which this user's endpoint listens.
     pub(crate) fn socket(&self, user: u32) -> Vec<u8> {
         let key = self.key();
         let name = match key.len() {
@@ -95,7 +94,7 @@ impl Name {
     }
 }
 
-/// FNV-1a of 128 bits. Two names that meet are found out in the handshake.
+/// FNV-1a of 128 bits. The handshake compares whole names, so a collision is an error and no mix-up.
 fn fnv(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -133,7 +132,7 @@ impl fmt::Debug for Name {
 impl Addr for Name {
     type Table = Table<NameTable<Self>, Self>;
 
-    /// With the null.
+    /// With the terminating null.
     const LEN: usize = MAX_NAME_BYTES + 1;
 
     fn from_address(address: &Address) -> Result<Self> {

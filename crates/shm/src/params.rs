@@ -7,10 +7,10 @@ use ripstop_stream::{Defaults, Tunables};
 pub(crate) const NAME: &str = "shm";
 
 const DEFAULTS: Defaults = Defaults {
-    // As many as programs know from the C library, since some ask for that many.
+    // That of C's shm, since some programs ask for as much.
     max_inject: 4096,
-    // What is posted to a process that was killed fails within 2 s. One that is there but makes no
-    // progress is waited for.
+    // Operations on a process that was killed fail within 2 s. One that lives but makes no progress is
+    // waited for.
     connect_timeout: 1500,
     max_saved_bytes: 64 << 20,
     max_saved_total: 1 << 30,
@@ -20,9 +20,9 @@ const DEFAULTS: Defaults = Defaults {
 #[derive(Debug)]
 pub struct Params {
     common: Tunables,
-    /// Regions in memory from `memfd_create(2)` that is sealed against shrinking are mapped by peers.
+    /// Peers map regions in memory from `memfd_create(2)` that is sealed against shrinking.
     pub(crate) map_memfd: bool,
-    /// Large reads and writes do not go by the address of the memory in the peer's process.
+    /// Cross-memory attach is off, in both directions.
     pub(crate) disable_cma: bool,
 }
 
@@ -33,7 +33,7 @@ impl AsRef<Tunables> for Params {
 }
 
 impl Params {
-    /// Declares and reads all.
+    /// Declares the parameters and reads their values.
     pub(crate) fn read() -> Self {
         Self {
             common: Tunables::read(NAME, DEFAULTS),

@@ -37,7 +37,7 @@ impl ShmProvider {
     }
 }
 
-/// Reliable datagrams are all there is.
+/// The one offer of the provider: reliable datagram endpoints.
 fn endpoint_offer(params: &Params) -> Info {
     let kind = Offer {
         ep_type: EpType::Rdm,
@@ -52,7 +52,7 @@ fn endpoint_offer(params: &Params) -> Info {
     offer::<Shm>(params.as_ref(), &kind)
 }
 
-/// Hints may have addresses without saying of which format they are.
+/// Refuses hints whose addresses are no strings: hints may have addresses without their format.
 fn check_addresses(info: Info) -> core::result::Result<Vec<Info>, Mismatch> {
     let is_string = |addr: &&Address| matches!(addr, Address::Str(_));
     let mut given = info.src_addr.iter().chain(&info.dest_addr);
@@ -68,8 +68,8 @@ fn check_addresses(info: Info) -> core::result::Result<Vec<Info>, Mismatch> {
     }
 }
 
-/// A program that says it can leave the pages of registered memory alone has to do so: what its peers
-/// have mapped stays what it has registered then.
+/// Adds `FI_MR_ALLOCATED` to an offer of remote memory if the hints have it: the program then keeps the
+/// pages of its regions in place, so peers may map them.
 fn require_allocated(info: &mut Info, hints: Option<&Hints>) {
     const WHOLE: MrMode = MrMode::BASIC.union(MrMode::SCALABLE);
     let asked = hints.and_then(|hints| hints.domain.as_ref());

@@ -1,4 +1,5 @@
-//! The links of a domain that are looked at, and whether the domain sleeps.
+//! Which links of a domain are ready. The kernel does not see the bytes in the rings, so the domain
+//! polls them here, and says in its status page whether it sleeps.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,36 +16,39 @@ use ripstop_types::{Errno, Result};
 use crate::link::ShmLink;
 use crate::params::NAME;
 
-/// Up to so many links are all looked at each time.
+/// A full poll visits all links of a domain that has at most this many.
 const MAX_LINKS_ALWAYS_POLLED: usize = 16;
 
-/// Of more links so many are looked at each time, in turn.
+/// Links that a full poll visits, in turn, in a domain with more.
 const LINKS_PER_POLL: usize = 8;
 
-/// So many are looked at by polls that find nothing on the link that was just active.
+/// Other links that an idle poll of the active link visits, in turn.
 const LINKS_PER_IDLE_POLL: usize = 4;
 
 /// Whether `membarrier` is refused in this process.
 static MEMBARRIER_REFUSED: LazyLock<bool> = LazyLock::new(|| barrier::register().is_err());
 
-/// See [the module](self).
+/// The links of one domain, its status page, and its sleep word. Called under the domain's lock.
 #[derive(Debug)]
 pub struct ShmReadiness {
     sleep: SleepWord,
     grants: Grants,
     poll_status: PollStatus,
-    /// It was said that memory of a peer cannot be reached by its address.
+    /// The log has a line that cross-memory attach is refused: one for each domain.
     attach_refusal_logged: Arc<AtomicBool>,
     status_page: MemFd,
+    /// The sleep word is odd: peers ring the doorbell for what they write.
     armed: bool,
     links: Vec<PolledLink>,
-    /// Where in `looked` a link is, by its id.
+    /// The index in `links` of each link id.
     index_by_id: Vec<Option<usize>>,
+    /// The index in `links` of the link that was visited last.
     next: usize,
-    /// Links with room to wait for.
+    /// Links that wait for room in their rings.
     awaiting_room: usize,
 }
 
+/// A link, and what the domain waits for on it.
 #[derive(Debug)]
 struct PolledLink {
     id: u32,
@@ -53,23 +57,24 @@ struct PolledLink {
 }
 
 impl ShmReadiness {
-    /// Whether peers have to fence, since this side has no barrier for them.
+    /// Whether peers need a fence before they load this domain's status page, since `membarrier` is
+    /// refused here. Sent in the greeting.
     pub(crate) fn needs_fence(&self) -> bool {
         *MEMBARRIER_REFUSED
     }
 
-    /// A descriptor of the status page, for a peer.
+    /// A descriptor of the status page, to be sent to a peer.
     pub(crate) fn status_page(&self) -> Result<OwnedFd> {
         let status_page = self.status_page.as_fd().try_clone_to_owned();
         status_page.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno))
     }
 
-    /// Whether it was said that memory of a peer cannot be reached.
+    /// The flag that the domain's connections set when they log that attach is refused.
     pub(crate) fn attach_refusal_logged(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.attach_refusal_logged)
     }
 
-    /// Sizes for one more connection: the more there are, the less memory each has.
+    /// Ring sizes of the next connection: the more there are, the smaller.
     pub(crate) fn layout(&self) -> Option<Layout> {
         match self.links.len() {
             ..64 => Layout::new(256, 64 << 10),
@@ -78,7 +83,7 @@ impl ShmReadiness {
         }
     }
 
-    /// Whether one of the next links in turn has what it is looked at for: then it is its turn.
+    /// Whether one of the next `count` links is ready; the next poll then starts with it.
     #[inline(never)]
     fn any_ready_of(&mut self, count: usize) -> bool {
         for _ in 0..count.min(self.links.len()) {
@@ -91,7 +96,7 @@ impl ShmReadiness {
         false
     }
 
-    /// The link whose turn it is.
+    /// Goes to the next link, in turn.
     fn next_link(&mut self) -> Option<&PolledLink> {
         self.next = match self.next + 1 {
             next if next < self.links.len() => next,
@@ -116,7 +121,7 @@ impl PolledLink {
     }
 }
 
-/// A number that no other domain has at the address of its own.
+/// A random number for the address probe: other processes have another one at the same address.
 fn address_token() -> u64 {
     RandomState::new().hash_one(ripstop_os::pid()).max(1)
 }
@@ -128,7 +133,7 @@ fn store_load_barrier() {
     }
 }
 
-/// Memory for peers; without it there are none.
+/// Creates memory to share with peers.
 ///
 /// # Errors
 /// As for [`MemFd::create`], with a line in the log.
@@ -210,7 +215,7 @@ impl Readiness<ShmLink> for ShmReadiness {
 
     #[inline]
     fn is_due(&mut self) -> bool {
-        // A single one is that which was just read.
+        // A single link is the active one, which the caller has just read.
         (self.links.len() > 1 || self.awaiting_room > 0) && self.any_ready_of(LINKS_PER_IDLE_POLL)
     }
 

@@ -5,20 +5,19 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0 | 1: the region may be mapped. 2: it may be forgotten, its grant has ended. 3: it may be reached by its address. 4: may it be? A byte of 0 in this place is a bell |
-//! | 1 | of the third kind: 1 if it may be read, 2 if it may be written, 3 for both; else 0 |
+//! | 0 | kind. 1, offer: the receiver may map the region. 2, revoke: the grant has ended. 3, address: the receiver may access the region by address. 4, request: the sender asks for a record of kind 3. A byte of 0 in this place is a doorbell |
+//! | 1 | in kind 3: rights, 1 read, 2 write, 3 both; else 0 |
 //! | 2..4 | 0 |
-//! | 4..8 | the slot in the status page of who says this, below 64 |
-//! | 8..16 | what is in the slot as long as the region may be reached, an odd number |
+//! | 4..8 | the grant's slot in the sender's status page, below 64 |
+//! | 8..16 | the grant's generation, odd: the value of the slot as long as the grant is valid |
 //! | 16..24 | the key of the region |
-//! | 24..32 | the address of its first byte, as peers name it |
-//! | 32..40 | its bytes, at least 1 |
-//! | 40..48 | where it begins in the memory of the descriptor, or of who says this |
+//! | 24..32 | the address of its first byte in remote operations |
+//! | 32..40 | its length, at least 1 |
+//! | 40..48 | where it begins: the offset in the descriptor's memory (kind 1), or the address in the sender's process (kind 3) |
 //!
-//! Exactly one descriptor comes with the first kind, and none with the others. The second has no
-//! more than the slot and what was in it; the rest is 0. It only lets memory go sooner: that the
-//! grant has ended the slot says. The fourth has no more than the key. It is answered by the third,
-//! or not at all.
+//! An offer carries exactly one descriptor, the other kinds none. A revocation has only slot and
+//! generation, the rest is 0; it lets the peer unmap sooner, while the slot itself says that the grant
+//! has ended. A request has only the key, and is answered by a record of kind 3 or not at all.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -28,47 +27,47 @@ use ripstop_mem::ring::Grant;
 /// Bytes of a record.
 pub(crate) const RECORD_BYTES: usize = 48;
 
-/// What is wrong with most of what is no record.
+/// The reason given for bytes that are no record.
 const UNKNOWN_RECORD: &str = "a record of no known kind";
 
-/// What is wrong with descriptors that belong to no record.
+/// The reason given for descriptors that belong to no record.
 const TOO_MANY_FDS: &str = "more descriptors than records";
 
-/// What a record begins with, and what is a bell.
+/// The kinds of records, and the byte that is a doorbell.
 const OFFER: u8 = 1;
 const REVOKE: u8 = 2;
 const ADDRESS: u8 = 3;
 const REQUEST: u8 = 4;
 const DOORBELL: u8 = 0;
 
-/// What is said of a region.
+/// A record, as sent to a peer or received from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// It may be mapped.
+    /// The receiver may map the region, whose descriptor comes with the record.
     Offer(RegionInfo),
-    /// It may be forgotten.
+    /// The grant has ended.
     Revoke(Grant),
-    /// It may be reached by its address.
+    /// The receiver may access the region by address.
     Address(RegionInfo, Rights),
-    /// May the region with this key be?
+    /// The sender asks for the address of the region with this key.
     Request(u64),
 }
 
-/// What may be done with a region that is reached by its address.
+/// The accesses that a region permits by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
     pub(crate) read: bool,
     pub(crate) write: bool,
 }
 
-/// What a record says of a region that may be reached.
+/// The description of a region in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegionInfo {
     pub(crate) grant: Grant,
     pub(crate) key: u64,
     pub(crate) base: u64,
     pub(crate) len: u64,
-    /// In the memory of its descriptor, or the address.
+    /// The offset in the descriptor's memory, or the address in the owner's process.
     pub(crate) offset: u64,
 }
 
@@ -100,7 +99,7 @@ impl Record {
         bytes
     }
 
-    /// Reads what a peer says; the error is what is wrong with it.
+    /// Parses a record; the error says what is wrong with it.
     fn parse(bytes: &[u8; RECORD_BYTES]) -> Result<Self, &'static str> {
         let (head, rest) = bytes.split_at(8);
         let &[kind, rights, 0, 0, s0, s1, s2, s3] = head else {
@@ -142,25 +141,25 @@ impl Record {
     }
 }
 
-/// Records and bells as they come off the socket.
+/// Assembles records from the bytes and descriptors that reads of the socket bring.
 #[derive(Debug, Default)]
 pub(crate) struct RecordReader {
     bytes: Vec<u8>,
-    /// Of the record that is coming, and before its end came maybe that of the next: the kernel
-    /// ends a read behind the bytes of one, not before.
+    /// The descriptor of the record that is arriving, and perhaps that of the next: the kernel ends a
+    /// read after bytes that carry descriptors, not before them.
     descriptors: VecDeque<OwnedFd>,
-    /// Some were lost: nobody knows what belongs to which record any more, and none is mapped.
+    /// Descriptors were lost, so it is unknown which record the others belong to: none is used any more.
     descriptors_lost: bool,
 }
 
 impl RecordReader {
-    /// Whether the rest of a record is to come.
+    /// Whether a part of a record has arrived, and its rest has not.
     pub(crate) const fn is_partial(&self) -> bool {
         !self.bytes.is_empty()
     }
 
-    /// Takes what one read has brought, and hands on what is complete; the error is what is wrong
-    /// with it. No descriptors at all are some that were lost.
+    /// Adds what one read has brought, and calls `complete` for each whole record. `descriptors` is `None`
+    /// if the kernel dropped some for lack of room. The error says how the peer broke the protocol.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
@@ -181,8 +180,8 @@ impl RecordReader {
             }
             self.bytes.push(byte);
             if let Ok(record) = <&[u8; RECORD_BYTES]>::try_from(&self.bytes[..]) {
-                let said = Record::parse(record)?;
-                let offered = matches!(said, Record::Offer(_));
+                let record = Record::parse(record)?;
+                let offered = matches!(record, Record::Offer(_));
                 let descriptor = match offered {
                     true => self.descriptors.pop_front(),
                     false => None,
@@ -190,7 +189,7 @@ impl RecordReader {
                 if offered && descriptor.is_none() && !self.descriptors_lost {
                     return Err("a record without its descriptor");
                 }
-                complete(said, descriptor);
+                complete(record, descriptor);
                 self.bytes.clear();
             } else if !matches!(self.bytes[0], OFFER..=REQUEST) {
                 return Err(UNKNOWN_RECORD);
@@ -209,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    fn record() -> RegionInfo {
+    fn info() -> RegionInfo {
         RegionInfo {
             grant: Grant::new(5, 7).unwrap(),
             key: 0x1122_3344_5566_7788,
@@ -219,8 +218,8 @@ mod tests {
         }
     }
 
-    fn said() -> Record {
-        Record::Offer(record())
+    fn offer() -> Record {
+        Record::Offer(info())
     }
 
     fn memory(len: usize) -> OwnedFd {
@@ -231,7 +230,7 @@ mod tests {
 
     #[test]
     fn records_are_taken_in_parts_among_bells() {
-        let stream = [&[0, 0][..], &said().emit(), &[0], &said().emit(), &[0]].concat();
+        let stream = [&[0, 0][..], &offer().emit(), &[0], &offer().emit(), &[0]].concat();
         for step in 1..stream.len() {
             let mut record_reader = RecordReader::default();
             let mut got = Vec::new();
@@ -242,27 +241,27 @@ mod tests {
                 let fds: Vec<_> = starts.map(|_| memory(64)).collect();
                 if fds.len() > 1 {
                     // The kernel ends a read behind bytes that have some.
-                    got.extend([said(); 2]);
+                    got.extend([offer(); 2]);
                     break;
                 }
                 record_reader
                     .push(part, Some(fds), |r, _| got.push(r))
                     .unwrap();
             }
-            assert_eq!(got, [said(); 2], "in steps of {step}");
+            assert_eq!(got, [offer(); 2], "in steps of {step}");
         }
     }
 
     #[test]
     fn records_that_make_no_sense_are_refused() {
         let take = |bytes: &[u8], fds| RecordReader::default().push(bytes, Some(fds), |_, _| ());
-        let good = said().emit();
+        let good = offer().emit();
         assert_eq!(take(&good, vec![memory(64)]), Ok(()));
         assert!(take(&good, vec![]).is_err());
         assert!(take(&good, vec![memory(64), memory(64)]).is_err());
         assert!(take(&[0], vec![memory(64)]).is_err());
         assert!(take(&[5], vec![]).is_err());
-        let ended = Record::Revoke(record().grant).emit();
+        let ended = Record::Revoke(info().grant).emit();
         assert_eq!(take(&ended, vec![]), Ok(()));
         assert!(take(&ended, vec![memory(64)]).is_err());
         for (at, value) in [(1, 1), (3, 1), (4, 64), (7, 1), (8, 6)] {
@@ -275,7 +274,7 @@ mod tests {
             let bad = Record::Offer(RegionInfo {
                 base,
                 len,
-                ..record()
+                ..info()
             });
             assert!(take(&bad.emit(), vec![memory(64)]).is_err());
         }
@@ -299,12 +298,12 @@ mod tests {
                 ..both
             },
         ] {
-            let said = Record::Address(record(), rights);
-            assert_eq!(parse(&said.emit()), Ok(said));
+            let sent = Record::Address(info(), rights);
+            assert_eq!(parse(&sent.emit()), Ok(sent));
         }
         let asked = Record::Request(u64::MAX);
         assert_eq!(parse(&asked.emit()), Ok(asked));
-        let good = Record::Address(record(), both).emit();
+        let good = Record::Address(info(), both).emit();
         for (at, value) in [(1, 0), (1, 4), (2, 1), (4, 64), (8, 6)] {
             let mut bad = good;
             bad[at] = value;
@@ -317,7 +316,7 @@ mod tests {
         }
         let beyond = RegionInfo {
             offset: u64::MAX - 5,
-            ..record()
+            ..info()
         };
         assert!(parse(&Record::Address(beyond, both).emit()).is_err());
         let mut record_reader = RecordReader::default();
@@ -331,7 +330,8 @@ mod tests {
         let mut record_reader = RecordReader::default();
         let mut got = Vec::new();
         for fds in [None, Some(vec![memory(64)]), Some(vec![])] {
-            let taken = record_reader.push(&said().emit(), fds, |said, fd| got.push((said, fd)));
+            let taken =
+                record_reader.push(&offer().emit(), fds, |record, fd| got.push((record, fd)));
             assert_eq!(taken, Ok(()));
         }
         assert!(got.iter().all(|(_, fd)| fd.is_none()));

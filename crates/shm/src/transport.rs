@@ -1,4 +1,5 @@
-//! Shared memory as a transport: who connects, and with what memory.
+//! Shared memory as a [`Transport`]: listeners, connections, and the handshake that exchanges the memory
+//! of a pair and the status pages.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,11 +20,11 @@ use crate::name::Name;
 use crate::params::{NAME, Params};
 use crate::readiness::{ShmReadiness, create_shared_memory};
 
-/// Memory that processes of one machine share.
+/// The transport of the shm provider.
 #[derive(Debug)]
 pub struct Shm;
 
-/// Something the peer sent makes no sense: said in the log.
+/// Refuses a peer whose greeting or descriptors are invalid, with a line in the log.
 fn refuse_greeting(peer: &Name, why: &str) -> HandshakeError {
     fi_warn!(
         NAME,
@@ -33,8 +34,11 @@ fn refuse_greeting(peer: &Name, why: &str) -> HandshakeError {
     HandshakeError::Failed(Errno::EPROTO)
 }
 
-/// The memory in which a peer says whether it sleeps and looks.
-fn peer_status(status_page: OwnedFd, needs_fence: bool) -> Result<(PeerStatus, PeerPollStatus)> {
+/// Maps the status page that a peer has sent.
+fn map_status_page(
+    status_page: OwnedFd,
+    needs_fence: bool,
+) -> Result<(PeerStatus, PeerPollStatus)> {
     let status_page = Arc::new(MemFd::received(status_page, STATUS_PAGE_BYTES)?.map_read()?);
     let peer_status =
         PeerStatus::from_mapping(status_page.clone(), needs_fence).map_err(|_| Errno::EINVAL)?;
@@ -44,7 +48,7 @@ fn peer_status(status_page: OwnedFd, needs_fence: bool) -> Result<(PeerStatus, P
     ))
 }
 
-/// What a request has brought: the memory of the pair, and the peer's status page.
+/// Checks the descriptors of a request: the peer's status page, and the mapped memory of the pair.
 fn check_request_fds(
     descriptors: Vec<OwnedFd>,
     layout: Layout,
@@ -90,7 +94,8 @@ impl Transport for Shm {
 
     fn connect(_: &Params, to: &Name, _: Origin<Self>) -> Result<(ShmLink, Connect)> {
         let user = ripstop_os::user();
-        // Its socket has another name, so nobody would be found, who may well be there.
+        // A socket's name contains its user. Refused here, since the connect would find no socket and the
+        // error would say that the peer is not there.
         if let Some(other) = to.user().filter(|&other| other != user) {
             fi_warn_sparse!(
                 NAME,
@@ -152,7 +157,7 @@ impl Transport for Shm {
             let (status_page, memory) = check_request_fds(descriptors, hello.layout)
                 .map_err(|why| refuse_greeting(from, why))?;
             let (peer_status, poll_status) =
-                peer_status(status_page, hello.needs_fence || readiness.needs_fence())
+                map_status_page(status_page, hello.needs_fence || readiness.needs_fence())
                     .map_err(|_| refuse_greeting(from, "its status page is none"))?;
             let halves = pair(memory, hello.layout, Side::Acceptor);
             let halves = halves.map_err(|error| refuse_greeting(from, &error.to_string()))?;
@@ -202,7 +207,7 @@ impl Transport for Shm {
                 return Err(refuse_greeting(&target, "it came without a descriptor"));
             };
             let (peer_status, poll_status) =
-                peer_status(status_page, hello.needs_fence || readiness.needs_fence())
+                map_status_page(status_page, hello.needs_fence || readiness.needs_fence())
                     .map_err(|_| refuse_greeting(&target, "its status page is none"))?;
             (handshake.peer_status, handshake.peer) = (Some(peer_status), Some(target));
             handshake.poll_status = Some(poll_status);

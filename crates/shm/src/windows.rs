@@ -1,4 +1,4 @@
-//! Regions of the peer that this side has mapped.
+//! Regions of the peer that this side has mapped, to be accessed without the rings.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use ripstop_types::RmaIov;
 
 use crate::records::RegionInfo;
 
-/// The most bytes of a region that are mapped, so that a peer cannot use up all addresses.
+/// The longest region that is mapped: a peer must not use up this process's address space.
 const MAX_WINDOW_BYTES: u64 = 1 << 38;
 
-/// Regions of the peer, at most one in each slot.
+/// The mapped regions of one peer: at most one for each grant slot, and one for each key.
 #[derive(Debug, Default)]
 pub struct Windows(Vec<MappedRegion>);
 
 #[derive(Debug)]
 struct MappedRegion {
-    record: RegionInfo,
+    info: RegionInfo,
     window: Window,
 }
 
@@ -27,38 +27,38 @@ impl Windows {
         self.0.is_empty()
     }
 
-    /// Maps a region, in the place of the one that was in its slot or had its key. One that cannot
-    /// be mapped is left to the ring; the error is what is wrong with it.
-    pub(crate) fn map(&mut self, record: RegionInfo, fd: OwnedFd) -> Result<(), &'static str> {
+    /// Maps a region that the peer has offered, in place of one with the same slot or key. The error says
+    /// why it cannot be mapped; it is then accessed by the ring.
+    pub(crate) fn map(&mut self, info: RegionInfo, fd: OwnedFd) -> Result<(), &'static str> {
         let other = |mapped: &MappedRegion| {
-            mapped.record.grant.slot() != record.grant.slot() && mapped.record.key != record.key
+            mapped.info.grant.slot() != info.grant.slot() && mapped.info.key != info.key
         };
         self.0.retain(other);
-        let len = Some(record.len).filter(|len| *len <= MAX_WINDOW_BYTES);
+        let len = Some(info.len).filter(|len| *len <= MAX_WINDOW_BYTES);
         let len = len.and_then(|len| usize::try_from(len).ok());
         let len = len.ok_or("it is too long")?;
-        let part = Shareable::new(Arc::new(fd), record.offset, len)
+        let part = Shareable::new(Arc::new(fd), info.offset, len)
             .map_err(|_| "its memory is none, too short, or not sealed against shrinking")?;
         let window = part.map().map_err(|_| "its memory cannot be mapped")?;
-        self.0.push(MappedRegion { record, window });
+        self.0.push(MappedRegion { info, window });
         Ok(())
     }
 
-    /// The region in which all of a place lies, and where in it.
+    /// The grant and window that contain all of `place`, and its offset in the window.
     pub(crate) fn find(&self, place: &RmaIov) -> Option<(Grant, &Window, usize)> {
-        let mapped = self.0.iter().find(|m| m.record.key == place.key)?;
-        let at = place.addr.checked_sub(mapped.record.base)?;
+        let mapped = self.0.iter().find(|m| m.info.key == place.key)?;
+        let at = place.addr.checked_sub(mapped.info.base)?;
         let end = at.checked_add(place.len)?;
-        if place.len == 0 || end > mapped.record.len {
+        if place.len == 0 || end > mapped.info.len {
             return None;
         }
         let at = usize::try_from(at).ok()?;
-        Some((mapped.record.grant, &mapped.window, at))
+        Some((mapped.info.grant, &mapped.window, at))
     }
 
-    /// Forgets regions whose grant has ended.
-    pub(crate) fn retain(&mut self, stands: impl Fn(Grant) -> bool) {
-        self.0.retain(|mapped| stands(mapped.record.grant));
+    /// Unmaps the regions whose grants are no longer valid.
+    pub(crate) fn retain(&mut self, is_valid: impl Fn(Grant) -> bool) {
+        self.0.retain(|mapped| is_valid(mapped.info.grant));
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    fn record() -> RegionInfo {
+    fn info() -> RegionInfo {
         RegionInfo {
             grant: Grant::new(5, 7).unwrap(),
             key: 0x1122_3344_5566_7788,
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn regions_are_found_by_key_and_bounds() {
         let mut windows = Windows::default();
-        windows.map(record(), memory(4096)).unwrap();
+        windows.map(info(), memory(4096)).unwrap();
         let place = |addr, len, key| RmaIov { addr, len, key };
-        let key = record().key;
+        let key = info().key;
         let at = |place| windows.find(&place).map(|(_, _, at)| at);
         assert_eq!(at(place(0x1000, 4096, key)), Some(0));
         assert_eq!(at(place(0x1fff, 1, key)), Some(4095));
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn a_slot_or_key_has_one_region() {
         let mut windows = Windows::default();
-        windows.map(record(), memory(4096)).unwrap();
+        windows.map(info(), memory(4096)).unwrap();
         let next = RegionInfo {
             grant: Grant::new(6, 1).unwrap(),
-            ..record()
+            ..info()
         };
         windows.map(next, memory(4096)).unwrap();
         assert_eq!(windows.0.len(), 1, "the same key");
