@@ -1,19 +1,20 @@
-//! The shared memory of two endpoints: a ring for each direction, which carries a stream of
-//! bytes from one process to the other as a socket does.
+//! Rings in memory that two processes share: one for each direction, each of which carries a stream of
+//! bytes as a socket does. `ripstop-shm` connects two endpoints by such a pair.
 //!
 //! # Who owns what
 //!
 //! A pair of endpoints shares one mapping that no third process can reach. Each direction has one
-//! [`Writer`] and one [`Reader`]. All positions, lengths and counts that either side goes by are
-//! in its private memory; there is no lock, and no word that both sides write. So a process that
-//! dies at any instruction leaves nothing locked, and an entry is there as a whole or not at all.
-//! Each domain has besides a *status page*, a page that peers map for reads only, where it says whether
-//! it sleeps ([`SleepWord`], [`PeerStatus`]).
+//! [`Writer`] and one [`Reader`]. Each side keeps its positions, lengths and counts in private
+//! memory; there is no lock, and no word that both sides write. So a process that dies at any
+//! instruction leaves nothing locked, and an entry is visible as a whole or not at all.
+//! Each domain also has a *status page*, which its peers map read-only. The owner writes it through
+//! [`SleepWord`], [`Grants`] and [`PollStatus`]; peers read it through [`PeerStatus`] and
+//! [`PeerPollStatus`].
 //!
 //! # Layout
 //!
-//! Sizes are those of [`Layout`]: N entries and B bytes of buffer a direction. Who connects writes
-//! direction 0. All numbers are in the machine's own byte order.
+//! [`Layout`] has the sizes: N entries and B bytes of buffer for each direction. The connecting side
+//! writes direction 0. All numbers are in the machine's own byte order.
 //!
 //! | offset | bytes | what | written by |
 //! |---|---|---|---|
@@ -25,68 +26,71 @@
 //! | + 64 N | 64 N | entries of direction 1 | its writer |
 //! | + 128 N | B, B | buffers of directions 0 and 1 | its writer |
 //!
-//! An **entry** is a line of the cache. Its first word says what it is:
+//! An **entry** is one cache line. Its first word, the state, says what it holds:
 //!
 //! | bits of word 0 | what |
 //! |---|---|
-//! | 0..8 | bytes inline |
-//! | 8..16 | 1: they are all, 1 to 56, behind this word. 2: a chunk follows them: word 1 has its length, 1 to B / 4; up to 48 bytes are behind word 1 |
+//! | 0..8 | the number of inline bytes |
+//! | 8..16 | the kind. 1, a short entry: 1 to 56 inline bytes follow this word. 2, an entry with a chunk: word 1 is the length of the chunk, 1 to B / 4, and up to 48 inline bytes (the leading bytes) follow word 1; the chunk follows them in the stream |
 //! | 16..32 | 0 |
-//! | 32..64 | the lap: position / N + 1, cut to 32 bits |
+//! | 32..64 | the lap: position / N + 1, modulo 2^32 |
 //!
-//! A short message may take several entries without a chunk: they are stored from the last to the
-//! first, so that a reader finds all of them or none.
+//! A message may take several short entries. They are stored from the last to the first, so a reader
+//! finds all of them or none.
 //!
-//! A **chunk** lies in the buffer and is not pointed at: both sides count lines of 64 bytes, a
-//! chunk starts at the line behind the one before it, and one that would cross the end of the
-//! buffer starts at its begin (the lines skipped count as used).
+//! A **chunk** is in the buffer, and no offset is transmitted: both sides count lines of 64 bytes. A
+//! chunk starts at the line after the previous one; one that would cross the end of the buffer
+//! starts at its beginning, and the lines that were skipped count as used.
 //!
 //! A **credit** is one word: the low half counts the entries that were consumed, the high half
-//! the lines, both wrapping. The reader tells it every N / 4 entries and every B / 4 bytes. A
-//! writer that has no room has more than that unread, so it hears of room in the end.
+//! the lines, both wrapping. The reader returns credit (stores this word) every N / 4 entries and
+//! every B / 4 bytes. A writer that has no room has more than that unread, so credit will come.
 //!
-//! The second word of its line says what was **applied**: the cursor of the reader (bits 32..64 the
-//! lap, 0..32 the index of an entry) at a time when everything before it was read and its effect
-//! is in memory. It is told now and then by readers that have granted something.
+//! The second word of the credit's line says what was **applied**: the cursor of the reader (bits
+//! 32..64 the lap, 0..32 the index of an entry) at a time when everything before it was read and its
+//! effect is in memory. Readers that have granted a region store it, whenever they poll all rings.
 //!
-//! A **claim** is one word: 0, or one more than the slot of the region of its peer that the writer
-//! reaches just now ([`Grants`]).
+//! A **claim** is one word: 0, or one more than the slot of the peer's region that the writer is
+//! accessing ([`Grants`]).
 //!
-//! A **status page** has at 0x40 a word of 32 bits, odd while threads sleep, and at 0x400 the 64 words of
-//! its slots, each odd while the region in the slot may be reached. At 0x100 is a word that changes
-//! now and then when its domain looks at its rings: it orders nothing. At 0x200 is the address, as
-//! the domain itself has it, of the word behind that, which has a random number ([`PollStatus`]).
+//! A **status page** has these words:
+//!
+//! | offset | what |
+//! |---|---|
+//! | 0x40 | the sleep word, 32 bits: odd while threads of the domain sleep |
+//! | 0x100 | the poll count, changed when the domain polls all rings: a hint that orders nothing |
+//! | 0x200 | the address probe: the address of the next word in the owner's process, and in that word a random token |
+//! | 0x400 | 64 grant slots, each odd while the region in it may be accessed |
 //!
 //! # Orderings
 //!
 //! | who | what it does |
 //! |---|---|
-//! | writer | has room by its own position and the last credit it saw; else loads the credit with `Acquire`. Stores the bytes of entry and chunk, relaxed. Stores word 0 with **`Release`**. Then, after a compiler fence, loads the peer's sleep word, relaxed |
-//! | reader | loads word 0 with **`Acquire`**; with another lap there is nothing. Checks lengths in its private copy (what it loads of an entry alone it loads once), copies the bytes, moves its own position. Now and then stores the credit with **`Release`**, and then looks at the peer's sleep word as a writer does |
-//! | sleeper | stores an odd sleep word, calls `membarrier`, looks at all rings and credits again, sleeps. Stores an even one afterwards |
-//! | waker | on an odd sleep word that it has not seen before, rings |
-//! | who reaches a region | loads what was applied with `Acquire`: it must be its own position. Stores the claim, relaxed; after a compiler fence loads the slot with `Acquire`: it must be the one that was granted. Copies, or works with atomics; clears the claim with **`Release`** |
-//! | who ends a grant | stores the slot, calls `membarrier`, loads the claims of all peers with `Acquire` until none is of this slot |
+//! | writer | knows its room from its own position and the last credit it loaded; without room it loads the credit with `Acquire`. Stores the bytes of entry and chunk, relaxed. Stores word 0 with **`Release`**. Then, after a compiler fence, loads the peer's sleep word, relaxed |
+//! | reader | loads word 0 with **`Acquire`**; an entry with another lap is not there yet. Checks lengths in its private copy (words of a sole entry are loaded once each), copies the bytes, moves its own position. From time to time stores the credit with **`Release`**, and then loads the peer's sleep word as a writer does |
+//! | sleeper | stores an odd sleep word, calls `membarrier`, polls all rings and credits once more, sleeps. Stores an even value afterwards |
+//! | waker | when it loads an odd sleep word that it has not seen before, rings the doorbell |
+//! | accessor of a region | loads what was applied with `Acquire`: it must equal its own position. Stores the claim, relaxed; after a compiler fence loads the slot with `Acquire`: it must have the generation of the grant. Copies, or executes atomics; clears the claim with **`Release`** |
+//! | owner that ends a grant | stores the slot, calls `membarrier`, loads the claims of all peers with `Acquire` until none is of this slot |
 //!
-//! The barrier of the sleeper is one for every peer that runs: either the sleeper's look sees the
-//! entry, or the writer's look sees the sleep word. Where `membarrier` is refused both sides have
-//! a sequentially consistent fence there.
+//! The sleeper's `membarrier` is a barrier on every processor that runs a peer: either the sleeper's
+//! last poll sees the entry, or the writer's load sees the sleep word. Where `membarrier` is refused,
+//! both sides have a sequentially consistent fence instead.
 //!
-//! An entry that is not there yet has the lap before: each entry is written once in every lap, and
-//! payload never lies where a word 0 is looked for. Laps wrap after 2³² of them, to 0, which only
-//! memory never written has in the first lap; then the lap looked for is 1.
+//! An entry that is not there yet has the previous lap: each entry is written once in every lap, and
+//! payload is never where a word 0 is expected. Laps wrap to 0 after 2³² of them; in the first lap,
+//! where memory that was never written has 0, the lap expected is 1.
 //!
-//! Payload is copied by assembly (see `ring/racy_copy.rs`), since a peer that does not keep to the
-//! protocol writes it meanwhile. With one that does, no copy races with another: the model in
-//! `ring/model.rs` shows it, and that no wake-up is lost, under loom.
+//! Payload is copied by assembly (`ring/racy_copy.rs`), since a peer that breaks the protocol may write
+//! it meanwhile. With a peer that keeps to it no two copies race, and no wake-up is lost: the model in
+//! `ring/model.rs` shows both under loom.
 //!
 //! # A hostile peer
 //!
 //! It may write any byte of the memory at any time. Word 0, word 1 and the credit are loaded once,
-//! and checked in the copy; what is out of bounds is a [`RingError`] and is not followed. Places in
-//! memory come from private positions. Every entry that is taken has at least one byte, so a read
-//! ends when its room does. A peer can thus send any bytes, as over a wire, stop, and slow
-//! itself down.
+//! and checked in the copy; a value out of bounds is a [`RingError`] and is never used. Offsets come
+//! from private positions only. Every entry that is consumed has at least one byte, so a read ends
+//! when its room does. The worst that a peer can do is to send wrong bytes, as over a wire, or to stop.
 
 #![cfg_attr(loom, allow(dead_code, reason = "only the model uses it"))]
 
@@ -138,8 +142,8 @@ mod open {
     use super::primitive::{Mapping, Memory};
     use super::{Grants, Layout, PeerStatus, Reader, RingError, Side, SleepWord, Writer};
 
-    /// The two halves that `side` has of a pair's memory, which is all zeroes, or is about to
-    /// be used for the first time by the other side too.
+    /// The writer and the reader that `side` has in a pair's memory. The memory must be all zeroes, or in
+    /// its first use by the other side.
     ///
     /// # Errors
     ///
@@ -156,7 +160,8 @@ mod open {
     }
 
     impl SleepWord {
-        /// A domain's own status page, [`STATUS_PAGE_BYTES`](super::STATUS_PAGE_BYTES) bytes of zeroes that peers only read.
+        /// In the domain's own status page: [`STATUS_PAGE_BYTES`](super::STATUS_PAGE_BYTES) bytes of
+        /// zeroes, which peers map read-only.
         ///
         /// # Errors
         ///
@@ -167,7 +172,7 @@ mod open {
     }
 
     impl Grants {
-        /// Those of a domain's own status page, as for [`SleepWord::from_mapping`].
+        /// In the domain's own status page, as for [`SleepWord::from_mapping`].
         ///
         /// # Errors
         ///
@@ -178,14 +183,14 @@ mod open {
     }
 
     impl PeerStatus {
-        /// The status page of a peer. `fenced` says that `membarrier` is refused here or there, so
-        /// that each look needs a fence.
+        /// The mapped status page of a peer. `needs_fence` says that `membarrier` is refused to this
+        /// process or to the peer, so that each load needs a fence before it.
         ///
         /// # Errors
         ///
         /// [`RingError::Memory`] if the mapping is shorter or not aligned.
-        pub fn from_mapping(map: Arc<dyn Mapping>, fenced: bool) -> Result<Self, RingError> {
-            Ok(Self::new(&Memory::status_page(map, false)?, fenced))
+        pub fn from_mapping(map: Arc<dyn Mapping>, needs_fence: bool) -> Result<Self, RingError> {
+            Ok(Self::new(&Memory::status_page(map, false)?, needs_fence))
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Places in a ring.
+//! Cursors: the positions that [`Writer`](super::Writer) and [`Reader`](super::Reader) keep.
 //!
-//! A cursor has the index of an entry in its low half and the lap in its high half, as an entry
-//! says it: the first lap is 1. Cursors are private to their owner, and plain relaxed values:
-//! whoever holds both halves of a pair lets one thread at a time use each of them. Threads that
-//! break this mix up the stream; they can't reach beyond the memory.
+//! A cursor has the index of an entry in its low half and the lap in its high half, as word 0 of the
+//! entry has it; the first lap is 1. Cursors are in private memory and relaxed atomics: one thread at
+//! a time uses a writer or a reader. Threads that break this mix up the stream, but cannot reach
+//! beyond the memory.
 
-/// Where the lap is in a cursor and in an entry's word.
+/// The bits of the lap in a cursor, and in word 0 of an entry.
 pub(super) const LAP_MASK: u64 = 0xffff_ffff_0000_0000;
 
-/// How the cursors of a ring are made.
+/// Cursor arithmetic for a ring of a given number of entries.
 #[derive(Clone, Copy)]
 pub(super) struct CursorSpace {
     shift: u32,
@@ -25,13 +25,13 @@ impl CursorSpace {
         }
     }
 
-    /// The cursor of a position; entries are counted from 0 on and wrap where laps do.
+    /// The cursor of a position: the number of entries before it, which wraps where laps do.
     pub(super) const fn cursor(self, position: u64) -> u64 {
         let lap = (position >> self.shift).wrapping_add(1);
         (lap << 32) | (position & self.mask)
     }
 
-    /// The low bits of a cursor's position, as credits have them.
+    /// The low 32 bits of a cursor's position, as a credit has them.
     pub(super) const fn count(self, cursor: u64) -> u32 {
         self.position(cursor) as u32
     }
@@ -42,7 +42,7 @@ impl CursorSpace {
         (lap << self.shift) | (cursor & self.mask)
     }
 
-    /// The cursor of the next entry, unless a quarter of a lap ends here.
+    /// The cursor of the next entry; `None` if that starts a quarter of a lap.
     #[inline(always)]
     pub(super) const fn next_in_quarter(self, cursor: u64) -> Option<u64> {
         let next = cursor.wrapping_add(1);
@@ -62,7 +62,7 @@ impl CursorSpace {
         next
     }
 
-    /// Whether a quarter of a lap ends before this cursor.
+    /// Whether this cursor starts a quarter of a lap, which is when a reader returns credit.
     #[inline(always)]
     pub(super) const fn starts_quarter(self, cursor: u64) -> bool {
         cursor & self.quarter == 0

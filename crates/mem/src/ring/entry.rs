@@ -1,25 +1,25 @@
-//! What the words of an entry and of a credit say.
+//! Encoding of the words of an entry and of a credit.
 
 use crate::ring::layout::{LINE_BYTES, Layout, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError};
 
-/// The kind of an entry without a chunk.
+/// The kind of a short entry, which has no chunk.
 const SHORT: u64 = 1 << 8;
 
-/// The kind of an entry with one.
+/// The kind of an entry with a chunk.
 const CHUNKED: u64 = 2 << 8;
 
-/// The low half of the word of an entry with `len` bytes inline and no chunk.
+/// The low half of word 0 of a short entry with `len` inline bytes.
 #[inline(always)]
 pub(super) const fn short_state(len: usize) -> u64 {
     SHORT | len as u64
 }
 
-/// The low half of the word of an entry with `leading` bytes inline, which a chunk follows.
+/// The low half of word 0 of an entry with `leading` inline bytes and a chunk after them.
 pub(super) const fn chunk_state(leading: usize) -> u64 {
     CHUNKED | leading as u64
 }
 
-/// The bytes of an entry without a chunk; `None` if it is something else.
+/// The number of inline bytes of a short entry; `None` if word 0 is anything else.
 #[inline(always)]
 pub(super) const fn short_len(state: u64) -> Option<usize> {
     let len = (state as u32).wrapping_sub(SHORT as u32);
@@ -29,19 +29,19 @@ pub(super) const fn short_len(state: u64) -> Option<usize> {
     None
 }
 
-/// An entry as it was checked, and how far it was read.
+/// The lengths of an entry, checked, and how much of it was consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Bytes inline.
+    /// Inline bytes.
     pub(super) leading: usize,
     /// Bytes in the chunk.
     pub(super) chunk: usize,
-    /// Bytes of both that were read.
+    /// Bytes of both that were consumed.
     pub(super) consumed: usize,
 }
 
 impl Entry {
-    /// Checks what the peer has written.
+    /// Checks word 0, and the length of the chunk in word 1, as the peer has written them.
     pub(super) fn check(
         state: u64,
         length: impl FnOnce() -> u64,
@@ -71,12 +71,12 @@ impl Entry {
         }
     }
 
-    /// In one word; 0 is no entry.
+    /// Packs it into one word, which is never 0.
     pub(super) const fn pack(self) -> u64 {
         self.leading as u64 | (self.chunk as u64) << 8 | (self.consumed as u64) << 36
     }
 
-    /// Out of the word, unless that is 0.
+    /// Unpacks it; `None` if the word is 0.
     pub(super) const fn unpack(word: u64) -> Option<Self> {
         if word == 0 {
             return None;
@@ -88,28 +88,28 @@ impl Entry {
         })
     }
 
-    /// Where the inline bytes begin behind the word: a chunk's length lies before them.
+    /// The offset of the inline bytes after word 0: the length of a chunk is before them.
     pub(super) const fn inline_offset(self) -> usize {
         if self.chunk == 0 { 0 } else { 8 }
     }
 
-    /// Bytes of both.
+    /// The number of bytes, inline and in the chunk.
     pub(super) const fn len(self) -> usize {
         self.leading + self.chunk
     }
 }
 
-/// The lines of a buffer that a chunk takes. Both sides count them; neither says them.
+/// The lines of the buffer that a chunk takes. Both sides compute them; they are not transmitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkPlace {
     first: u32,
-    /// The line behind it.
+    /// The line after it.
     pub(super) end: u32,
 }
 
 impl ChunkPlace {
-    /// The place of a chunk behind `used` lines: one that would cross the end of the buffer
-    /// starts at its begin.
+    /// The place of a chunk of `chunk` bytes after `used` lines: one that would cross the end of the buffer
+    /// starts at its beginning.
     pub(super) const fn after(used: u32, chunk: usize, layout: Layout) -> Self {
         let lines = layout.lines();
         let count = chunk.div_ceil(LINE_BYTES) as u32;
@@ -122,13 +122,13 @@ impl ChunkPlace {
         }
     }
 
-    /// The byte of the buffer where it starts.
+    /// Its first byte in the buffer.
     pub(super) const fn start(self, layout: Layout) -> usize {
         (self.first & (layout.lines() - 1)) as usize * LINE_BYTES
     }
 }
 
-/// A credit: entries and lines that were consumed, both wrapping.
+/// A credit: the entries and the lines that were consumed, both wrapping.
 pub(super) const fn pack_credit(entries: u32, lines: u32) -> u64 {
     entries as u64 | (lines as u64) << 32
 }

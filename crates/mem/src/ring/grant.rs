@@ -1,25 +1,25 @@
-//! Regions that a peer reaches without the rings: who may, and how that ends.
+//! Grants: the permission for peers to access a region directly, and how it is revoked.
 //!
-//! The owner of a region that a peer has mapped says in its status page, in the slot of the region, that
-//! the grant stands ([`Grants`]). A peer that is about to reach the memory says so in its claim
-//! ([`Writer::claim`](super::Writer::claim)), and only then looks whether the grant stands
-//! ([`PeerStatus::is_granted`](super::PeerStatus::is_granted)). The owner ends the grant first, and then waits until
-//! nobody claims the slot ([`Reader::is_claimed`](super::Reader::is_claimed)). So either the peer
-//! sees that the grant has ended, or the owner sees the claim.
+//! The owner of a region publishes a grant in a slot of its status page ([`Grants::open`]). Before each
+//! access the peer stores a claim ([`Writer::claim`](super::Writer::claim)), and only then checks that
+//! the grant is valid ([`PeerStatus::is_granted`](super::PeerStatus::is_granted)). The owner first ends
+//! the grant ([`Grants::close`]), and then waits until no peer claims the slot
+//! ([`Reader::is_claimed`](super::Reader::is_claimed)). So either the peer sees that the grant has
+//! ended, or the owner sees the claim.
 
 use core::fmt;
 
 use crate::ring::primitive::{Memory, RawSlots};
 
-/// Regions that one status page can grant at a time.
+/// Grants that one status page can hold at a time.
 #[cfg(not(loom))]
 pub const GRANT_SLOTS: usize = 64;
-/// In the model.
+/// As above, in the loom model.
 #[cfg(loom)]
 pub const GRANT_SLOTS: usize = 2;
 
-/// That a region may be reached: its slot in the owner's status page, and what is there as long as the
-/// grant stands.
+/// A grant of one region: its slot in the owner's status page, and its generation, the value of the slot
+/// as long as the grant is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     slot: u32,
@@ -27,7 +27,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// What a peer says of one; `None` if there is no such slot, or if it never stands.
+    /// A grant as a peer has sent it; `None` if there is no such slot, or if the generation is even.
     #[must_use]
     pub const fn new(slot: u32, generation: u64) -> Option<Self> {
         if (slot as usize) < GRANT_SLOTS && generation & 1 == 1 {
@@ -37,25 +37,25 @@ impl Grant {
         }
     }
 
-    /// Its slot, below [`GRANT_SLOTS`].
+    /// The slot, below [`GRANT_SLOTS`].
     #[must_use]
     pub const fn slot(self) -> u32 {
         self.slot
     }
 
-    /// What is in the slot as long as it stands, an odd number.
+    /// The value of the slot as long as the grant is valid, an odd number.
     #[must_use]
     pub const fn generation(self) -> u64 {
         self.generation
     }
 
-    /// What a claim of it is; no claim is 0.
+    /// The value of a claim word that claims it; 0 is no claim.
     pub(super) const fn claim(self) -> u64 {
         self.slot as u64 + 1
     }
 }
 
-/// The grants in a domain's own status page. What it goes by is in private memory.
+/// The grants in a domain's own status page. The generations are kept in private memory.
 pub struct Grants {
     words: RawSlots,
     generations: [u64; GRANT_SLOTS],
@@ -69,16 +69,16 @@ impl Grants {
         }
     }
 
-    /// A new grant, which stands from now on; `None` if all slots are used.
+    /// Publishes a new grant; `None` if all slots are used.
     pub fn open(&mut self) -> Option<Grant> {
         let slot = self.generations.iter().position(|value| value & 1 == 0)?;
         self.step(slot)
     }
 
-    /// Ends a grant. Who claims its slot afterwards sees that; who does already is to be waited
-    /// for, [`Reader::is_claimed`](super::Reader::is_claimed) of each peer tells of it.
+    /// Ends a grant. A peer that claims the slot afterwards sees that; the caller waits for claims that
+    /// are there already, by [`Reader::is_claimed`](super::Reader::is_claimed) of each peer.
     ///
-    /// `barrier` has to order the store before it and the loads after it, as for
+    /// `barrier` must order the store before the loads that follow it, as for
     /// [`SleepWord`](super::SleepWord).
     pub fn close(&mut self, grant: Grant, barrier: impl FnOnce()) {
         let slot = grant.slot as usize;

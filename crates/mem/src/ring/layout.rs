@@ -1,44 +1,45 @@
-//! Where everything lies in the memory of a pair.
+//! Sizes and offsets of the memory of a pair.
 
 use core::fmt;
 
-/// Bytes of an entry: a line of the cache.
+/// Bytes of an entry and of a line of the buffer: one cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// Most bytes of the stream in an entry that has no chunk.
+/// Bytes of the stream that a short entry can hold, at most.
 pub const MAX_INLINE_BYTES: usize = 56;
 
-/// Bytes of the longest header that is written with its payload.
+/// The longest header that [`Writer::write_message`](super::Writer::write_message) writes with its payload.
 pub const MAX_HEADER_BYTES: usize = 40;
 
-/// Most bytes of the stream in an entry that has a chunk; the chunk follows them.
+/// Inline bytes of an entry with a chunk, at most; the chunk follows them in the stream.
 pub const MAX_LEADING_BYTES: usize = 48;
 
-/// Bytes of the memory in which a domain says whether it sleeps.
+/// Bytes of the status page that each domain shares with its peers.
 pub const STATUS_PAGE_BYTES: usize = 4096;
 
-/// Where the credit of each direction lies: apart by more than what one miss may bring.
+/// The offset of each direction's credit: farther apart than the adjacent-line prefetch reaches.
 #[cfg(not(loom))]
 pub(super) const CREDIT_OFFSETS: [usize; 2] = [0x000, 0x100];
 
-/// Where in the line of a credit the reader says what it has applied.
+/// The offset, in the line of a credit, of the cursor that the reader has applied.
 #[cfg(not(loom))]
 pub(super) const APPLIED_OFFSET: usize = 8;
 
-/// Where the writer of each direction says which region it reaches.
+/// The offset of each direction's claim word.
 #[cfg(not(loom))]
 pub(super) const CLAIM_OFFSETS: [usize; 2] = [0x200, 0x300];
 
-/// Where the entries begin.
+/// The offset of the entries of direction 0.
 const ENTRIES_OFFSET: usize = 0x1000;
 
-/// Largest buffer of a direction, so that counts of lines have room in a credit.
+/// The largest buffer of a direction, so that counts of lines fit a credit.
 const MAX_BUFFER_BYTES: u32 = 1 << 24;
 
-/// Most entries of a direction.
+/// Entries of a direction, at most.
 const MAX_ENTRIES: u32 = 1 << 16;
 
-/// The sizes of a pair's memory, equal in both directions.
+/// The sizes of a pair's memory, equal in both directions. The connecting side chooses them, and its
+/// greeting carries them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     entries: u32,
@@ -46,8 +47,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `entries` entries and `buffer` bytes of buffer a direction. Both come from the peer as a
-    /// rule: `None` unless they are powers of two, 4 to 65,536 entries and 256 bytes to 16 MiB.
+    /// Checks sizes, which may come from a peer: `entries` entries and `buffer` bytes of buffer for each
+    /// direction. `None` unless both are powers of two, 4 to 65,536 entries and 256 bytes to 16 MiB.
     #[must_use]
     pub const fn new(entries: u32, buffer: u32) -> Option<Self> {
         let sound = entries.is_power_of_two() && buffer.is_power_of_two();
@@ -60,62 +61,62 @@ impl Layout {
         }
     }
 
-    /// Entries of a direction.
+    /// Entries of each direction.
     #[must_use]
     pub const fn entries(self) -> u32 {
         self.entries
     }
 
-    /// Bytes of the buffer of a direction.
+    /// Bytes of the buffer of each direction.
     #[must_use]
     pub const fn buffer(self) -> u32 {
         self.buffer
     }
 
-    /// Bytes of the whole.
+    /// Bytes of the whole memory.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a layout is never empty")]
     pub const fn len(self) -> usize {
         ENTRIES_OFFSET + 2 * (self.entries as usize * LINE_BYTES + self.buffer as usize)
     }
 
-    /// The most bytes of a stream that a direction holds, or more.
+    /// An upper bound of the bytes of the stream that a direction holds unread.
     #[must_use]
     pub const fn max_unread_bytes(self) -> u64 {
         self.entries as u64 * LINE_BYTES as u64 + self.buffer as u64
     }
 
-    /// The longest chunk. A buffer is at least two of these and what is lost at its end, so a
-    /// writer that waits for room gets it.
+    /// The longest chunk, a quarter of the buffer. The buffer holds two of these and what is skipped at its
+    /// end, so a writer that waits for room gets it.
     #[must_use]
     pub const fn max_chunk_bytes(self) -> usize {
         (self.buffer / 4) as usize
     }
 
-    /// Lines of the buffer of a direction.
+    /// Lines of the buffer of each direction.
     pub(super) const fn lines(self) -> u32 {
         self.buffer / LINE_BYTES as u32
     }
 
-    /// Where the entries of a direction begin.
+    /// The offset of a direction's entries.
     #[cfg(not(loom))]
     pub(super) const fn entries_at(self, direction: usize) -> usize {
         ENTRIES_OFFSET + direction * self.entries as usize * LINE_BYTES
     }
 
-    /// Where the buffer of a direction begins.
+    /// The offset of a direction's buffer.
     #[cfg(not(loom))]
     pub(super) const fn buffer_at(self, direction: usize) -> usize {
         self.entries_at(2) + direction * self.buffer as usize
     }
 }
 
-/// Which end of a pair: who connects writes direction 0 and reads direction 1.
+/// One end of a pair: the connector writes direction 0 and reads direction 1, the acceptor the reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Who made the memory and asked.
+    /// The side that created the memory and sent the request.
     Connector,
-    /// Who was asked.
+    /// The side that accepted it.
     Acceptor,
 }
 
@@ -134,19 +135,19 @@ impl Side {
     }
 }
 
-/// What is wrong with a pair's memory: the peer does not keep to the protocol. The connection
-/// is to be ended; nothing that was wrong has been followed.
+/// The peer has broken the protocol in a pair's memory. The caller ends the connection; no wrong value
+/// was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingError {
-    /// An entry of no known kind, or with bits that are not used.
+    /// An entry of unknown kind, or with reserved bits set.
     Kind,
-    /// More bytes in an entry than it has, or none at all.
+    /// A number of inline bytes that the entry cannot hold, or a short entry without any.
     Inline,
     /// A chunk that is empty or longer than [`Layout::max_chunk_bytes`].
     Chunk,
-    /// Room given back that was not taken.
+    /// A credit for more than was written.
     Credit,
-    /// The memory is smaller than its layout, not aligned to a page's lines, or not writable.
+    /// The mapping is smaller than its layout, not aligned to lines, or not writable.
     Memory,
 }
 

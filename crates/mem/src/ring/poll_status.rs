@@ -1,10 +1,10 @@
-//! Whether a domain looks at its rings, and a word by which peers know its address space.
+//! The words of a status page that serve cross-memory attach (`process_vm_readv(2)`): poll count and
+//! address probe.
 //!
-//! A peer that may reach memory of the owner by its address
-//! (`process_vm_readv`) does so only while the owner does not look at what the ring brings: that is
-//! what the first word is for, which the owner changes each time that it poll_count. It is a hint and no
-//! more: a wrong one costs time. The second word lies in the status page like the others, and the owner says
-//! where in its own address space that is: who reads the same there is in the right process.
+//! A peer uses attach only while the owner does not poll its rings, which it sees from the poll count:
+//! the owner changes it each time that it polls them all. It is a hint; a wrong one costs time. The
+//! address probe is a random token, with its address in the owner's process: a peer that reads the
+//! same token from that address has the right process, and is permitted to attach.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -13,15 +13,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::ring::layout::RingError;
 use crate::ring::primitive::{Mapping, Memory, RawPollStatus};
 
-/// A domain's own words.
+/// The owner's side: the poll count and address probe in its own status page.
 pub struct PollStatus {
     words: RawPollStatus,
     poll_count: AtomicU64,
 }
 
 impl PollStatus {
-    /// In a domain's own status page, of zeroes until now. `token` is what peers find at the witness's
-    /// address, unlike what others have there; 0 says that there is none.
+    /// In a domain's own status page, which is all zeroes. `token` is a random number for the address
+    /// probe; 0 means that there is no probe.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl PollStatus {
         })
     }
 
-    /// All rings were looked at.
+    /// To be called when all rings were polled.
     pub fn count_poll(&self) {
         let poll_count = self.poll_count.load(Ordering::Relaxed).wrapping_add(1);
         self.poll_count.store(poll_count, Ordering::Relaxed);
@@ -43,20 +43,20 @@ impl PollStatus {
     }
 }
 
-/// A peer's words, which it may change at any time.
+/// A peer's poll count and address probe. It may change both at any time.
 pub struct PeerPollStatus(RawPollStatus);
 
-/// What a peer says of its address space.
+/// A value by which a peer's address space is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressProbe {
-    /// An address there.
+    /// An address in the peer's process.
     pub addr: u64,
-    /// The 8 bytes at it.
+    /// The 8 bytes at that address.
     pub token: u64,
 }
 
 impl PeerPollStatus {
-    /// In the status page of a peer.
+    /// In the mapped status page of a peer.
     ///
     /// # Errors
     ///
@@ -65,14 +65,14 @@ impl PeerPollStatus {
         Ok(Self(RawPollStatus::new(&Memory::status_page(map, false)?)))
     }
 
-    /// A number that changes whenever the peer looks at its rings.
+    /// A number that changes whenever the peer polls all its rings.
     #[inline]
     #[must_use]
     pub fn poll_count(&self) -> u64 {
         self.0.load_poll_count()
     }
 
-    /// By what its address space is known; `None` if it says nothing of it.
+    /// The address probe; `None` if the peer has none.
     #[must_use]
     pub fn address_probe(&self) -> Option<AddressProbe> {
         let (addr, token) = self.0.load_address_probe();

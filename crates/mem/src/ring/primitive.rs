@@ -1,8 +1,8 @@
-//! The memory of a pair as the rings see it: entries, buffers and words.
+//! Access to the words, entries and buffers in shared memory, on which the rings are built.
 //!
-//! There are two kinds, with the same methods. The real one is a mapping. The modelled one
-//! (`--cfg loom`) consists of loom's atomics, and of cells that tell loom of every access to a
-//! payload, so that the model finds an access that the words do not order.
+//! There are two implementations with the same methods. `shared` is a mapping. `modelled`
+//! (`--cfg loom`) has loom's atomics, and cells that report every access to payload to loom, so that
+//! the model finds an access that the words do not order.
 
 #[cfg(loom)]
 mod modelled;

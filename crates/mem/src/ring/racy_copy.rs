@@ -1,10 +1,10 @@
 #![allow(unsafe_code)]
-//! Copies between private memory and memory that a peer writes.
+//! Copies between private memory and memory that a peer may write at the same time.
 //!
-//! On x86-64 they are assembly: what a peer writes meanwhile then is no matter of Rust's memory
-//! model, and every byte that comes out is some byte that somebody wrote. Assembly is a barrier
-//! for the compiler, and the processor keeps the order of these loads and stores, also that of a
-//! string instruction and what follows it. Elsewhere, and under Miri, they are relaxed atomics.
+//! On x86-64 they are assembly, so that a race with the peer is outside Rust's memory model: each byte
+//! copied is one that was written at some time. Assembly is a barrier for the compiler, and the
+//! processor keeps the order of these loads and stores, also between a string instruction and what
+//! follows it. Elsewhere, and under Miri, they are relaxed atomics.
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
 pub(super) use portable::{
@@ -22,10 +22,10 @@ mod x86 {
 
     use crate::ring::layout::MAX_INLINE_BYTES;
 
-    /// Where the string instruction becomes faster than a loop.
+    /// Copies from this length on use `rep movsb`, which is then faster than the loop.
     const REP_MOVSB_MIN_BYTES: usize = 1024;
 
-    /// Has a line brought to the cache, wherever it is.
+    /// Prefetches a line; any address will do.
     #[inline(always)]
     pub(in crate::ring) fn prefetch(line: *const u8) {
         // SAFETY: this is a hint, which does nothing with an address that is not mapped.
@@ -34,7 +34,7 @@ mod x86 {
         }
     }
 
-    /// Moves a first and a last part of the same width, which overlap in the middle.
+    /// Copies the first and the last `width` bytes, which may overlap.
     macro_rules! ends {
         ($dst:ident, $src:ident, $n:ident, $class:ident, $mov:literal, $form:literal, $width:literal) => {
             // SAFETY: `n` is between one and two widths, so both parts lie within the `n`
@@ -155,7 +155,7 @@ mod x86 {
 mod portable {
     use crate::ring::layout::MAX_INLINE_BYTES;
 
-    /// A hint that is not given.
+    /// Prefetching is not implemented here.
     #[inline(always)]
     pub(in crate::ring) fn prefetch(_: *const u8) {}
 

@@ -1,4 +1,4 @@
-//! The half that reads.
+//! The reading half of a direction.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -11,29 +11,30 @@ use crate::ring::layout::{Layout, MAX_INLINE_BYTES, RingError, Side};
 use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
 use crate::ring::source_sink::{AsSink, Sink};
 
-/// The longest chunk that is read together with the bytes before it. Behind the header of a
-/// longer one a read stops, so that the next can have the chunk copied to where it belongs.
+/// The longest chunk that a read delivers together with the inline bytes before it. Before a longer
+/// chunk a read stops, so that [`Reader::read_chunk`] can copy it straight to its place.
 const MAX_STAGED_CHUNK_BYTES: usize = 1024;
 
-/// The half of a pair's direction that reads a stream of bytes.
+/// Reads the stream of bytes of one direction.
 ///
-/// One thread at a time uses it: its owner's lock sees to that. See [the module](super).
+/// One thread at a time uses it, under a lock of its owner. See [the module](super).
 pub struct Reader {
     cells: EntryCells,
     cursors: CursorSpace,
-    /// The entry that is next or being read.
+    /// The cursor of the entry that is next, or is partly consumed.
     head: AtomicU64,
-    /// What was checked of the entry that is being read, if it is only read in part.
+    /// The packed [`Entry`] that is partly consumed; 0 if there is none.
     partial: AtomicU64,
     buffer: Buffer,
     layout: Layout,
     credit: RawCredit,
-    /// Lines of the buffer that were consumed, and those the writer knows of; both wrap.
+    /// Lines of the buffer that were consumed, and those for which credit was returned; both wrap.
     lines_consumed: AtomicU32,
     lines_credited: AtomicU32,
+    /// Credit was returned since [`take_credit_returned`](Self::take_credit_returned).
     credit_returned: AtomicBool,
     claim: RawClaim,
-    /// What was told to be applied.
+    /// The cursor that was last published as applied.
     applied: AtomicU64,
 }
 
@@ -57,7 +58,7 @@ impl Reader {
         }
     }
 
-    /// As if this many entries and lines had been read already.
+    /// Starts after this many entries and lines.
     #[cfg(all(test, not(loom)))]
     pub(super) fn start_at(&self, position: u64, lines: u32) {
         let head = self.cursors.cursor(position);
@@ -72,12 +73,12 @@ impl Reader {
         self.layout
     }
 
-    /// Reads into `room` as much as there is, and returns how many bytes came: 0 if nothing is
-    /// there (or no room). Bytes of `room` behind these may have any value afterwards.
+    /// Reads into `room` what is there, and returns the number of bytes: 0 if there is nothing (or no
+    /// room). Bytes of `room` after these may be overwritten.
     ///
     /// # Errors
     ///
-    /// [`RingError`] if the peer does not keep to the protocol. What was read before is lost.
+    /// [`RingError`] if the peer breaks the protocol. Bytes that this call had read are lost.
     #[inline(always)]
     pub fn read(&self, room: &mut [u8]) -> Result<usize, RingError> {
         let Some(line) = room.first_chunk_mut() else {
@@ -90,8 +91,8 @@ impl Reader {
         let cell = self.cells.at(at);
         let state = cell.state();
         if !has_lap(state, at) {
-            // The processor, which has to wait for an entry that has just come, asks meanwhile for
-            // the one behind: the rest of the message then comes at the same time.
+            // The line of an entry that is about to come is fetched from the writer's cache by these polls;
+            // the next line is fetched at the same time, for the rest of the message.
             cell.prefetch_next();
             return Ok(0);
         }
@@ -109,8 +110,8 @@ impl Reader {
         self.read_more(room, len)
     }
 
-    /// The next entry, if it is a small one of which nothing was read, and there is none behind it
-    /// yet. `None` is any other case, for [`read`](Self::read) to tell.
+    /// The next entry, if it is a short one, not partly consumed, with no entry after it yet. In all other
+    /// cases `None`, and [`read`](Self::read) serves them.
     #[must_use]
     #[inline(always)]
     pub fn sole_entry(&self) -> Option<SoleEntry<'_>> {
@@ -136,7 +137,7 @@ impl Reader {
         })
     }
 
-    /// The next entry, if it is a small one of which nothing was read, whatever is behind it.
+    /// The next entry, if it is a short one that is not partly consumed.
     #[must_use]
     #[inline(always)]
     pub fn short_entry(&self) -> Option<ShortEntry<'_>> {
@@ -157,8 +158,8 @@ impl Reader {
         })
     }
 
-    /// As [`read`](Self::read), into several pieces in order; nothing is written behind the
-    /// bytes that came.
+    /// As [`read`](Self::read), into several pieces in order; nothing after the bytes that were read is
+    /// overwritten.
     ///
     /// # Errors
     ///
@@ -167,8 +168,7 @@ impl Reader {
         self.read_parts(pieces)
     }
 
-    /// Bytes of a chunk behind which a read has stopped: they are there, and
-    /// [`read_chunk`](Self::read_chunk) gives them.
+    /// Bytes of the chunk before which a read has stopped: [`read_chunk`](Self::read_chunk) delivers them.
     #[must_use]
     #[inline]
     pub fn chunk_remaining(&self) -> usize {
@@ -178,7 +178,7 @@ impl Reader {
         }
     }
 
-    /// Copies from the bytes at hand into `room`, as many as there are, and returns how many.
+    /// Copies what remains of that chunk into `room`, as much as fits, and returns the number of bytes.
     #[inline]
     pub fn read_chunk(&self, room: UserBuf) -> usize {
         match Entry::unpack(self.partial.load(Relaxed)) {
@@ -187,7 +187,7 @@ impl Reader {
         }
     }
 
-    /// Whether a read would give bytes, or an error.
+    /// Whether a read would deliver bytes or an error.
     #[must_use]
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
@@ -195,19 +195,19 @@ impl Reader {
         has_lap(self.cells.at(at).state(), at)
     }
 
-    /// Whether the writer was told of room since this was asked last. Then it may wait for it:
-    /// [`PeerStatus`](super::PeerStatus) says whether it has to be woken.
+    /// Whether credit was returned since the last call. The writer may sleep until it has room, so the
+    /// caller then asks [`PeerStatus::must_wake`](super::PeerStatus::must_wake).
     #[inline]
     pub fn take_credit_returned(&self) -> bool {
-        let told = self.credit_returned.load(Relaxed);
-        if told {
+        let returned = self.credit_returned.load(Relaxed);
+        if returned {
             self.credit_returned.store(false, Relaxed);
         }
-        told
+        returned
     }
 
-    /// Tells the writer that all that was read is applied, if no entry is read in part: to be
-    /// called when that is so. The writer may then reach regions of this side in its order.
+    /// Tells the writer that everything that was read is applied, unless an entry is partly consumed. The
+    /// caller has applied it. The writer may then access regions of this side without overtaking it.
     #[inline]
     pub fn publish_applied(&self) {
         let head = self.head.load(Relaxed);
@@ -217,15 +217,14 @@ impl Reader {
         }
     }
 
-    /// Whether the peer reaches the region of this side's grant, or is about to ask whether it
-    /// may. What it has done before is done where it does not.
+    /// Whether the peer claims this grant. If not, its earlier accesses to the region are finished, and a
+    /// later one will find the grant ended.
     #[must_use]
     pub fn is_claimed(&self, grant: Grant) -> bool {
         self.claim.load() == grant.claim()
     }
 
-    /// As [`read_more`](Self::read_more), when the entry that was read is the last of a
-    /// quarter.
+    /// As [`read_more`](Self::read_more), after an entry that is the last of a quarter: returns credit.
     #[cold]
     #[inline(never)]
     fn read_past_quarter(&self, room: &mut [u8], done: usize) -> Result<usize, RingError> {
@@ -233,7 +232,7 @@ impl Reader {
         self.read_more(room, done)
     }
 
-    /// Reads on behind the first `done` bytes of `room`.
+    /// Goes on reading after the first `done` bytes of `room`.
     #[inline(never)]
     fn read_more(&self, room: &mut [u8], mut done: usize) -> Result<usize, RingError> {
         let mut at = self.head.load(Relaxed);
@@ -273,8 +272,8 @@ impl Reader {
         Ok(done + self.read_parts(&mut [rest])?)
     }
 
-    /// Reads all of an entry with a chunk to place `done` of `room`, which has that much room, and
-    /// goes on behind it. Returns the place behind the bytes.
+    /// Consumes a whole entry with its chunk into `room` from `done` on, where it fits. Returns the end of
+    /// its bytes there.
     fn read_chunk_entry(&self, at: u64, entry: Entry, room: &mut [u8], done: usize) -> usize {
         let end = done + entry.len();
         let (inline, chunk) = room[done..end].split_at_mut(entry.leading);
@@ -287,7 +286,7 @@ impl Reader {
         end
     }
 
-    /// Goes to the next entry.
+    /// Goes to the next entry, and returns credit at the end of a quarter.
     #[inline]
     fn advance(&self, at: u64) -> u64 {
         let next = self.cursors.next(at);
@@ -298,7 +297,7 @@ impl Reader {
         next
     }
 
-    /// Tells the writer what was consumed.
+    /// Stores the credit: what the writer may use again.
     #[cold]
     #[inline(never)]
     fn return_credit(&self, head: u64) {
@@ -309,7 +308,7 @@ impl Reader {
         self.credit_returned.store(true, Relaxed);
     }
 
-    /// A read that is not of small entries into our own memory.
+    /// Reads entries of any kind, in parts if need be.
     #[inline(never)]
     fn read_parts<P: AsSink>(&self, pieces: &mut [P]) -> Result<usize, RingError> {
         let mut done = 0_usize;
@@ -332,7 +331,7 @@ impl Reader {
         Ok(done)
     }
 
-    /// The entry that is being read, or else the next, checked.
+    /// The partly consumed entry, or else the next one, checked; `None` if there is none.
     fn peek_entry(&self) -> Result<Option<Entry>, RingError> {
         if let Some(entry) = Entry::unpack(self.partial.load(Relaxed)) {
             return Ok(Some(entry));
@@ -346,8 +345,7 @@ impl Reader {
         Entry::check(state, || cell.chunk_len(), self.layout).map(Some)
     }
 
-    /// Reads from one entry, and goes to the next at its end; returns how many bytes, at least
-    /// one.
+    /// Reads from one entry, at least one byte, and goes to the next at its end.
     fn read_part(&self, mut entry: Entry, room: UserBuf) -> usize {
         let at = self.head.load(Relaxed);
         let mut count = 0;
@@ -375,7 +373,7 @@ impl Reader {
         count
     }
 
-    /// Goes on behind an entry that was read to its end.
+    /// Goes to the next entry after one that is consumed; returns credit when a quarter of the buffer is.
     fn finish_entry(&self, at: u64, entry: Entry) {
         self.partial.store(0, Relaxed);
         if entry.chunk == 0 {
@@ -392,10 +390,10 @@ impl Reader {
     }
 }
 
-/// A small entry that is the only one there, see [`Reader::sole_entry`]. It stays the next one until
-/// [`consume`](Self::consume).
+/// A short entry with no entry after it, read in place ([`Reader::sole_entry`]). It stays the next entry
+/// until [`consume`](Self::consume).
 ///
-/// The peer may write it meanwhile: what is looked at twice may differ.
+/// The peer may write it meanwhile: two loads of a byte may differ.
 pub struct SoleEntry<'a> {
     reader: &'a Reader,
     cell: EntryCell<'a>,
@@ -404,7 +402,7 @@ pub struct SoleEntry<'a> {
 }
 
 impl SoleEntry<'_> {
-    /// The bytes of the stream that it has, 1 to [`MAX_INLINE_BYTES`].
+    /// Its number of bytes, 1 to [`MAX_INLINE_BYTES`].
     #[must_use]
     #[inline(always)]
     #[expect(clippy::len_without_is_empty, reason = "an entry is never empty")]
@@ -412,30 +410,30 @@ impl SoleEntry<'_> {
         self.len
     }
 
-    /// Its first 24 bytes, of which those behind the length have any value.
+    /// Its first 24 bytes; those after the length are undefined.
     #[must_use]
     #[inline(always)]
     pub fn words(&self) -> [[u8; 8]; 3] {
         self.cell.words()
     }
 
-    /// Copies from byte `off` on into `dst`, as much as there is room in it and in an entry.
+    /// Copies from byte `off` on into `dst`, up to the end of either.
     #[inline(always)]
     pub fn copy_to(&self, off: usize, dst: UserBuf) {
         self.cell.read(off, dst);
     }
 
-    /// It was read.
+    /// Goes to the next entry. It returns no credit, since the entry is not the last of a quarter.
     #[inline(always)]
     pub fn consume(self) {
         self.reader.head.store(self.next, Relaxed);
     }
 }
 
-/// A small entry that is the next one, see [`Reader::short_entry`]. It stays that until
+/// A short entry, read in place ([`Reader::short_entry`]). It stays the next entry until
 /// [`consume`](Self::consume).
 ///
-/// The peer may write it meanwhile: what is looked at twice may differ.
+/// The peer may write it meanwhile: two loads of a byte may differ.
 pub struct ShortEntry<'a> {
     reader: &'a Reader,
     cell: EntryCell<'a>,
@@ -444,7 +442,7 @@ pub struct ShortEntry<'a> {
 }
 
 impl ShortEntry<'_> {
-    /// The bytes of the stream that it has, 1 to [`MAX_INLINE_BYTES`].
+    /// Its number of bytes, 1 to [`MAX_INLINE_BYTES`].
     #[must_use]
     #[inline(always)]
     #[expect(clippy::len_without_is_empty, reason = "an entry is never empty")]
@@ -452,15 +450,14 @@ impl ShortEntry<'_> {
         self.len
     }
 
-    /// All its bytes, of which those behind the length have any value.
+    /// All its bytes; those after the length are undefined.
     #[must_use]
     #[inline(always)]
     pub fn words(&self) -> [[u8; 8]; MAX_INLINE_BYTES / 8] {
         self.cell.words()
     }
 
-    /// It was read. The writer may have been told of room then
-    /// ([`Reader::take_credit_returned`]).
+    /// Goes to the next entry, which may return credit ([`Reader::take_credit_returned`]).
     #[inline(always)]
     pub fn consume(self) {
         self.reader.advance(self.at);
@@ -479,13 +476,13 @@ impl fmt::Debug for SoleEntry<'_> {
     }
 }
 
-/// Whether an entry's word is of the lap of its cursor: the entry is there.
+/// Whether a state word has the lap of this cursor: the entry is there.
 #[inline(always)]
 const fn has_lap(state: u64, cursor: u64) -> bool {
     (state ^ cursor) & LAP_MASK == 0
 }
 
-/// All of an entry fits into the room that `read` asks for.
+// `Reader::read` takes this much room at once for the inline bytes of an entry.
 const _: () = assert!(MAX_INLINE_BYTES == 56);
 
 impl fmt::Debug for Reader {

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! What a ring copies from and to.
+//! Sources and sinks: the private memory that rings copy from and to, ours or a caller's.
 
 use core::marker::PhantomData;
 
@@ -19,13 +19,13 @@ pub struct Sink<'a> {
     bytes: PhantomData<&'a mut [u8]>,
 }
 
-/// What can be one piece of a write.
+/// One piece of a vectored write.
 pub trait AsSource {
     /// The bytes.
     fn as_source(&self) -> Source<'_>;
 }
 
-/// What can be one piece of a read.
+/// One piece of a vectored read.
 pub trait AsSink {
     /// The room.
     fn as_sink(&mut self) -> Sink<'_>;

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! A peer's region, mapped.
+//! Windows: mapped regions of a peer, which are accessed directly.
 
 use alloc::sync::Arc;
 use core::ptr::NonNull;
@@ -13,17 +13,18 @@ use crate::ring::primitive::Mapping;
 use crate::ring::racy_copy;
 use crate::ring::source_sink::{Sink, Source};
 
-/// From so many bytes on a string instruction copies, which is faster; below, aligned words are
-/// loaded and stored whole.
+/// Copies from this length on use `rep movsb`, which is faster; below it aligned words are loaded and
+/// stored whole.
 const REP_MOVSB_MIN_BYTES: usize = 1024;
 
-/// Memory of a peer, or memory that peers map, to be copied from and to while they do the same.
+/// A mapped region of a peer, or memory of our own that peers map. Both sides may access it at the same
+/// time.
 ///
-/// A copy of less than 1 KiB moves each aligned word at once, so that others may watch it by
-/// atomics of at most a word; a longer one is in any order.
+/// A copy of less than 1 KiB moves each aligned word at once, so that others may poll such a word; a
+/// longer copy is in any order.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// The first byte: what the mapping would say each time.
+    /// The first byte, kept here so that an access need not ask the mapping.
     start: NonNull<u8>,
     len: usize,
     _map: Arc<dyn Mapping>,
@@ -35,11 +36,11 @@ unsafe impl Send for Window {}
 unsafe impl Sync for Window {}
 
 impl Window {
-    /// The `len` bytes of a mapping from `off` on.
+    /// A window on `len` bytes of a mapping, from `off` on.
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`] if they are not all inside, or cannot be written.
+    /// [`RegionError::OutOfBounds`] if they are not all in the mapping, or it is not writable.
     pub fn from_mapping(
         map: Arc<dyn Mapping>,
         off: usize,

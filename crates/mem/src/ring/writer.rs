@@ -1,4 +1,4 @@
-//! The half that writes.
+//! The writing half of a direction.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -13,29 +13,29 @@ use crate::ring::layout::{
 use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
 use crate::ring::source_sink::{AsSource, Source};
 
-/// A message goes to so many small entries rather than to a chunk.
+/// A message that fits this many short entries is written to them rather than to a chunk.
 const MAX_SHORT_ENTRIES: usize = 4;
 
-/// A piece of so many bytes ends the chunk that it is in.
+/// A piece of at least this many bytes ends its chunk, so that the next header starts an entry.
 const CHUNK_ENDING_PIECE_BYTES: usize = 256;
 
-/// The half of a pair's direction that writes a stream of bytes.
+/// Writes the stream of bytes of one direction.
 ///
-/// One thread at a time uses it: its owner's lock sees to that. See [the module](super).
+/// One thread at a time uses it, under a lock of its owner. See [the module](super).
 pub struct Writer {
     cells: EntryCells,
     cursors: CursorSpace,
-    /// The entry that is next, and the one there is no room for.
+    /// The cursor of the next entry, and of the first one for which there is no room.
     tail: AtomicU64,
     limit: AtomicU64,
     buffer: Buffer,
     layout: Layout,
     credit: RawCredit,
     claim: RawClaim,
-    /// Lines of the buffer that were used, and of these given back; both wrap.
+    /// Lines of the buffer that were used, and those that the reader has returned; both wrap.
     lines_used: AtomicU32,
     lines_freed: AtomicU32,
-    /// Lines that the write that stopped needs.
+    /// Lines needed by the write that found no room; 0 if the last one found some.
     lines_wanted: AtomicU32,
 }
 
@@ -58,7 +58,7 @@ impl Writer {
         }
     }
 
-    /// As if this many entries and lines had been written and read already.
+    /// Starts after this many entries and lines.
     #[cfg(all(test, not(loom)))]
     pub(super) fn start_at(&self, position: u64, lines: u32) {
         let end = position.wrapping_add(self.layout.entries().into());
@@ -68,13 +68,12 @@ impl Writer {
         self.lines_freed.store(lines, Relaxed);
     }
 
-    /// Writes from `bytes` and returns how many were taken, 0 if there is no room (or nothing
-    /// to write). The reader sees them; whether it has to be woken, [`PeerStatus`](super::PeerStatus)
-    /// says.
+    /// Writes from `bytes` and returns the number of bytes written, 0 if there is no room (or nothing to
+    /// write). The caller then asks [`PeerStatus::must_wake`](super::PeerStatus::must_wake).
     ///
     /// # Errors
     ///
-    /// [`RingError::Credit`] if the peer does not keep to the protocol.
+    /// [`RingError::Credit`] if the peer breaks the protocol.
     #[inline]
     pub fn write(&self, bytes: Source<'_>) -> Result<usize, RingError> {
         let len = bytes.len();
@@ -90,8 +89,8 @@ impl Writer {
 
     /// As [`write`](Self::write), from several pieces in order.
     ///
-    /// Where the first pieces are headers of 48 bytes at most, what follows starts at a line
-    /// of the buffer.
+    /// Where the first pieces are headers of 48 bytes at most, the payload after them starts at a line of
+    /// the buffer.
     ///
     /// # Errors
     ///
@@ -115,8 +114,8 @@ impl Writer {
         self.write_entries(pieces, len)
     }
 
-    /// As [`write_vectored`](Self::write_vectored), of the first `header_len` bytes of `header` and the
-    /// payload behind them.
+    /// As [`write_vectored`](Self::write_vectored), from the first `header_len` bytes of `header` and then
+    /// `payload`.
     ///
     /// # Errors
     ///
@@ -145,8 +144,8 @@ impl Writer {
         self.write_long(&header, header_len, payload)
     }
 
-    /// As [`write_message`](Self::write_message), of a header that is as long as it may be, if all
-    /// goes into one small entry and there is room for it; `false` says that nothing was written.
+    /// As [`write_message`](Self::write_message), with all of `header`, if the message fits one short entry
+    /// and there is room for it; `false` means that nothing was written.
     #[inline(always)]
     #[must_use]
     pub fn write_short(&self, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
@@ -165,7 +164,7 @@ impl Writer {
         true
     }
 
-    /// A message that is not one small entry, or without room.
+    /// A message that is longer than a short entry, or finds no room at first.
     #[inline(never)]
     fn write_long(
         &self,
@@ -199,8 +198,8 @@ impl Writer {
         self.write_entries(&[Source::from(head), Source::from(payload)], len)
     }
 
-    /// Writes a short message to several small entries, all or nothing; `false` if there is no
-    /// room for them. The reader sees them at once: the first one is said last.
+    /// Writes a message to several short entries, all or nothing; `false` if there is no room for them.
+    /// The reader sees all of them at once, since the first one is published last.
     fn write_short_entries(
         &self,
         header: &[u8; MAX_HEADER_BYTES],
@@ -237,15 +236,15 @@ impl Writer {
         true
     }
 
-    /// Whether a payload of so many bytes goes into one entry with its header, if that has at
-    /// most 48 bytes: then [`write_message`](Self::write_message) takes all or nothing.
+    /// Whether a payload of this length fits one entry with a header of 48 bytes at most:
+    /// [`write_message`](Self::write_message) then writes all of it or nothing.
     #[must_use]
     #[inline]
     pub const fn fits_one_entry(&self, payload: usize) -> bool {
         payload <= self.layout.max_chunk_bytes()
     }
 
-    /// Whether the write that found no room, if one did, would find some now.
+    /// Whether the write that found no room would find it now. Loads the credit.
     ///
     /// # Errors
     ///
@@ -257,7 +256,7 @@ impl Writer {
         Ok(!full && free >= self.lines_wanted.load(Relaxed))
     }
 
-    /// Whether the reader has applied all that was written, as far as it has said so
+    /// Whether the reader has published that it has applied everything written
     /// ([`Reader::publish_applied`](super::Reader::publish_applied)).
     #[must_use]
     #[inline]
@@ -265,35 +264,35 @@ impl Writer {
         self.credit.load_applied() == self.tail.load(Relaxed)
     }
 
-    /// Says that a region of the peer is about to be reached. Whether that may be done,
-    /// [`PeerStatus::is_granted`](super::PeerStatus::is_granted) says afterwards;
-    /// [`unclaim`](Self::unclaim) follows in either case.
+    /// Claims a region of the peer before an access to it. The caller then checks
+    /// [`PeerStatus::is_granted`](super::PeerStatus::is_granted), and calls [`unclaim`](Self::unclaim) in
+    /// either case.
     #[inline]
     pub fn claim(&self, grant: Grant) {
         self.claim.claim(grant.claim());
     }
 
-    /// Says that all that was done in the region is done.
+    /// Ends the claim, when the access is finished.
     #[inline]
     pub fn unclaim(&self) {
         self.claim.clear();
     }
 
-    /// Gives the entry of cursor `at` to the reader.
+    /// Publishes the entry of cursor `at` to the reader, and goes to the next one.
     #[inline(always)]
     fn publish(&self, at: u64, cell: EntryCell<'_>, state: u64) {
         cell.publish(at & LAP_MASK | state);
         self.tail.store(self.cursors.next(at), Relaxed);
     }
 
-    /// Lines of the buffer that hold what the reader has not consumed.
+    /// Lines of the buffer that the reader has not returned.
     fn in_buffer(&self) -> u32 {
         self.lines_used
             .load(Relaxed)
             .wrapping_sub(self.lines_freed.load(Relaxed))
     }
 
-    /// Looks at what the reader has consumed.
+    /// Loads the credit, checks it, and frees what the reader has consumed.
     #[cold]
     fn load_credit(&self) -> Result<(), RingError> {
         let (entries, lines) = entry::unpack_credit(self.credit.load());
@@ -310,7 +309,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A write that is not one small entry.
+    /// A write that is not one short entry.
     #[inline(never)]
     fn write_entries<P: AsSource>(&self, pieces: &[P], len: usize) -> Result<usize, RingError> {
         let mut rest = Unwritten {
@@ -355,7 +354,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// Where a chunk goes, if there is room for it and for an entry.
+    /// The place for a chunk, if there is room for it and for an entry.
     fn find_room(&self, at: u64, chunk: usize) -> Result<Option<entry::ChunkPlace>, RingError> {
         let place = entry::ChunkPlace::after(self.lines_used.load(Relaxed), chunk, self.layout);
         let needed = place.end.wrapping_sub(self.lines_used.load(Relaxed));
@@ -382,16 +381,16 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// What is left of the pieces.
+/// The pieces of a vectored write, as far as they are not written.
 struct Unwritten<'a, P> {
     pieces: &'a [P],
-    /// What is done of the first.
+    /// Bytes of the first piece that are written.
     off: usize,
     len: usize,
 }
 
 impl<P: AsSource> Unwritten<'_, P> {
-    /// The bytes of the first pieces that are `most` together.
+    /// The length of the first pieces that have at most `most` bytes together, without splitting one.
     fn whole_pieces(&self, most: usize) -> usize {
         let mut sum = 0_usize;
         let mut off = self.off;
@@ -405,8 +404,8 @@ impl<P: AsSource> Unwritten<'_, P> {
         sum
     }
 
-    /// The bytes of a chunk behind the next `leading`, at most `most`: it ends with the first long
-    /// piece, so that the header behind that leads an entry of its own.
+    /// The length of the chunk after the next `leading` bytes, at most `most`: it ends with the first long
+    /// piece, so that a header after that starts an entry of its own.
     fn chunk_len(&self, leading: usize, most: usize) -> usize {
         let (mut skip, mut sum) = (self.off + leading, 0_usize);
         for piece in self.pieces {
@@ -421,7 +420,7 @@ impl<P: AsSource> Unwritten<'_, P> {
         sum.min(most)
     }
 
-    /// Hands on the next `len` bytes, each part with its place among them.
+    /// Passes the next `len` bytes to `put`, each part with its offset among them.
     fn take(&mut self, len: usize, mut put: impl FnMut(usize, UserBuf)) {
         let mut done = 0;
         while done < len {
@@ -441,5 +440,5 @@ impl<P: AsSource> Unwritten<'_, P> {
     }
 }
 
-/// A chunk begins at a line.
+// `entry::ChunkPlace` counts lines of this size.
 const _: () = assert!(LINE_BYTES == 64);

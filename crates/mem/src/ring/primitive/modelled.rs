@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The memory that loom watches. An access to a payload that the words do not order fails.
+//! Memory under loom, which fails on an access to payload that the words do not order.
 
 extern crate std;
 

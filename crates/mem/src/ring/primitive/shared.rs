@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The real memory: a mapping that a peer writes too.
+//! Mapped memory, which a peer may write at any time.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -15,7 +15,7 @@ use crate::ring::layout::{
 };
 use crate::ring::racy_copy;
 
-/// Memory that other processes map too, and that stays where it is.
+/// Memory that other processes also map, at an address that does not change.
 ///
 /// # Safety
 ///
@@ -37,17 +37,17 @@ pub unsafe trait Mapping: fmt::Debug + Send + Sync {
     }
 }
 
-/// A mapping that is held.
+/// A shared reference to a mapping of sufficient size.
 #[derive(Clone, Debug)]
 pub(in crate::ring) struct Memory(Arc<dyn Mapping>);
 
 impl Memory {
-    /// A mapping that has the bytes of the layout and may be written.
+    /// The memory of a pair: writable, with the bytes of the layout.
     pub(in crate::ring) fn pair(map: Arc<dyn Mapping>, layout: Layout) -> Result<Self, RingError> {
         Self::checked(map, layout.len(), true)
     }
 
-    /// A mapping that is a status page.
+    /// A status page; `write` if it is the domain's own.
     pub(in crate::ring) fn status_page(
         map: Arc<dyn Mapping>,
         write: bool,
@@ -61,8 +61,8 @@ impl Memory {
         sound.then_some(Self(map)).ok_or(RingError::Memory)
     }
 
-    /// The start of what lies at `off`; all offsets come from a `Layout` that was checked
-    /// against the length, or are below [`STATUS_PAGE_BYTES`].
+    /// The address of offset `off`. All offsets come from a `Layout` that was checked against the length,
+    /// or are below [`STATUS_PAGE_BYTES`].
     fn at(&self, off: usize) -> NonNull<u8> {
         assert!(off < self.0.len(), "a layout that was checked");
         // SAFETY: within the mapping by the line above.
@@ -70,7 +70,7 @@ impl Memory {
     }
 }
 
-/// The entries of a direction. An entry is a word that says what it is, and [`MAX_INLINE_BYTES`] bytes.
+/// The entries of a direction. Each has a state word and [`MAX_INLINE_BYTES`] bytes.
 pub(in crate::ring) struct EntryCells {
     first: NonNull<u8>,
     mask: u64,
@@ -91,7 +91,7 @@ impl EntryCells {
         }
     }
 
-    /// The entry of a cursor, whose low bits are the place.
+    /// The entry of a cursor, whose low bits are its index.
     #[inline(always)]
     pub(in crate::ring) fn at(&self, cursor: u64) -> EntryCell<'_> {
         let off = (cursor & self.mask) as usize * LINE_BYTES;
@@ -103,7 +103,7 @@ impl EntryCells {
     }
 }
 
-/// One entry. Each method reaches its line only, but [`next_state`](Self::next_state).
+/// One entry. Only [`next_state`](Self::next_state) accesses another line.
 #[derive(Clone, Copy)]
 pub(in crate::ring) struct EntryCell<'a> {
     line: NonNull<u8>,
@@ -121,25 +121,25 @@ impl<'a> EntryCell<'a> {
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }
 
-    /// What the entry says it is; what came before it was stored is seen.
+    /// The state word (`Acquire`: what the writer stored before it is visible).
     #[inline(always)]
     pub(in crate::ring) fn state(self) -> u64 {
         self.word(0).load(Ordering::Acquire)
     }
 
-    /// As [`state`](Self::state), of the entry behind, unless this is the last.
+    /// The state word of the next entry in memory; of the last entry, some other word.
     #[inline(always)]
     pub(in crate::ring) fn next_state(self) -> u64 {
         self.word(LINE_BYTES).load(Ordering::Acquire)
     }
 
-    /// Has the entry behind brought to the cache.
+    /// Prefetches the next entry.
     #[inline(always)]
     pub(in crate::ring) fn prefetch_next(self) {
         racy_copy::prefetch(self.line.as_ptr().wrapping_add(LINE_BYTES));
     }
 
-    /// Says what the entry is, after all that was stored before.
+    /// Stores the state word, after all that was stored before (`Release`).
     #[inline(always)]
     pub(in crate::ring) fn publish(self, state: u64) {
         self.word(0).store(state, Ordering::Release);
@@ -155,7 +155,7 @@ impl<'a> EntryCell<'a> {
         self.word(8).store(length, Ordering::Relaxed);
     }
 
-    /// Where byte `off` of the entry's own lies, and how many there are from there on.
+    /// The address of inline byte `off`, and the number of bytes from there on.
     #[inline(always)]
     fn inline(self, off: usize) -> (NonNull<u8>, usize) {
         let off = off.min(MAX_INLINE_BYTES);
@@ -163,7 +163,7 @@ impl<'a> EntryCell<'a> {
         (unsafe { self.line.add(8 + off) }, MAX_INLINE_BYTES - off)
     }
 
-    /// Copies `src` to byte `off` of the entry, as much as fits.
+    /// Copies `src` to inline byte `off`, as much as fits.
     #[inline(always)]
     pub(in crate::ring) fn write(self, off: usize, src: UserBuf) {
         let (dst, room) = self.inline(off);
@@ -172,8 +172,8 @@ impl<'a> EntryCell<'a> {
         unsafe { racy_copy::into_line(dst.as_ptr(), src.as_ptr(), n) };
     }
 
-    /// Copies the words that the first `len` bytes of a header reach into to the front of the
-    /// entry, each with one store.
+    /// Stores a header of `len` bytes at the start of the entry, in whole words: bytes after it may be
+    /// overwritten.
     #[inline(always)]
     pub(in crate::ring) fn write_header(self, header: &[u8; MAX_HEADER_BYTES], len: usize) {
         let (words, _) = header.as_chunks::<8>();
@@ -185,7 +185,7 @@ impl<'a> EntryCell<'a> {
         }
     }
 
-    /// The first words of the entry, at most 7, each loaded once.
+    /// The first inline words, at most 7, each loaded once.
     #[inline(always)]
     pub(in crate::ring) fn words<const WORDS: usize>(self) -> [[u8; 8]; WORDS] {
         const { assert!(8 * WORDS <= MAX_INLINE_BYTES) };
@@ -195,7 +195,7 @@ impl<'a> EntryCell<'a> {
         })
     }
 
-    /// Copies from byte `off` of the entry on into `dst`, as much as there is.
+    /// Copies from inline byte `off` on into `dst`, as much as there is.
     #[inline(always)]
     pub(in crate::ring) fn read(self, off: usize, dst: UserBuf) {
         let (src, room) = self.inline(off);
@@ -204,7 +204,7 @@ impl<'a> EntryCell<'a> {
         unsafe { racy_copy::out_of_line(dst.as_ptr(), src.as_ptr(), n) };
     }
 
-    /// Copies all bytes of the entry.
+    /// Copies all inline bytes.
     #[inline(always)]
     pub(in crate::ring) fn read_all(self, dst: &mut [u8; MAX_INLINE_BYTES]) {
         let (src, _) = self.inline(0);
@@ -234,7 +234,7 @@ impl Buffer {
         }
     }
 
-    /// Where byte `off` lies, and how many there are from there on.
+    /// The address of byte `off`, and the number of bytes from there on.
     fn from(&self, off: usize) -> (NonNull<u8>, usize) {
         let off = off.min(self.len);
         // SAFETY: in the buffer, or its end.
@@ -258,7 +258,7 @@ impl Buffer {
     }
 }
 
-/// What the reader of a direction has consumed, and what it has applied.
+/// The credit of a direction, and the cursor that its reader has applied.
 pub(in crate::ring) struct RawCredit {
     word: NonNull<u64>,
     applied: NonNull<u64>,
@@ -291,28 +291,28 @@ impl RawCredit {
         unsafe { AtomicU64::from_ptr(self.applied.as_ptr()) }
     }
 
-    /// The cursor up to which all is done.
+    /// The cursor up to which the reader has applied everything.
     pub(in crate::ring) fn load_applied(&self) -> u64 {
         self.atomic_applied().load(Ordering::Acquire)
     }
 
-    /// Tells the cursor up to which all is done.
+    /// Stores the cursor up to which everything is applied, after what was applied.
     pub(in crate::ring) fn store_applied(&self, cursor: u64) {
         self.atomic_applied().store(cursor, Ordering::Release);
     }
 
-    /// What was consumed: all that was done with it is done.
+    /// The credit; the reader's copies of what it covers are finished.
     pub(in crate::ring) fn load(&self) -> u64 {
         self.atomic().load(Ordering::Acquire)
     }
 
-    /// Tells what was consumed, after all that was done with it.
+    /// Stores the credit, after the copies of what it covers.
     pub(in crate::ring) fn store(&self, consumed: u64) {
         self.atomic().store(consumed, Ordering::Release);
     }
 }
 
-/// Which region of its peer the writer of a direction reaches.
+/// The claim of a direction's writer on a region of its peer.
 pub(in crate::ring) struct RawClaim {
     word: NonNull<u64>,
     _memory: Memory,
@@ -336,23 +336,23 @@ impl RawClaim {
         unsafe { AtomicU64::from_ptr(self.word.as_ptr()) }
     }
 
-    /// What is claimed: where it is nothing, all that was claimed before is done.
+    /// The claim; if it is 0, accesses under earlier claims are finished.
     pub(in crate::ring) fn load(&self) -> u64 {
         self.atomic().load(Ordering::Acquire)
     }
 
-    /// Claims.
+    /// Stores a claim.
     pub(in crate::ring) fn claim(&self, value: u64) {
         self.atomic().store(value, Ordering::Relaxed);
     }
 
-    /// Claims nothing, after all that was done before.
+    /// Clears the claim, after the accesses that it covers.
     pub(in crate::ring) fn clear(&self) {
         self.atomic().store(0, Ordering::Release);
     }
 }
 
-/// Which regions a domain grants.
+/// The grant slots of a status page.
 pub(in crate::ring) struct RawSlots {
     first: NonNull<u64>,
     _memory: Memory,
@@ -364,7 +364,6 @@ unsafe impl Send for RawSlots {}
 unsafe impl Sync for RawSlots {}
 
 impl RawSlots {
-    /// Where the words lie in a status page.
     const OFFSET: usize = 0x400;
 
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
@@ -385,19 +384,19 @@ impl RawSlots {
         unsafe { AtomicU64::from_ptr(word.as_ptr()) }
     }
 
-    /// What is in a slot; what follows is not looked at before.
+    /// The generation in a slot. Later accesses are not moved before this load.
     #[inline(always)]
     pub(in crate::ring) fn load(&self, slot: usize) -> u64 {
         self.atomic(slot).load(Ordering::Acquire)
     }
 
-    /// For a status page that was made to be written.
+    /// To be called on the domain's own page only.
     pub(in crate::ring) fn store(&self, slot: usize, value: u64) {
         self.atomic(slot).store(value, Ordering::Release);
     }
 }
 
-/// Whether a domain sleeps.
+/// The sleep word of a status page.
 pub(in crate::ring) struct RawSleepWord {
     word: NonNull<u32>,
     _memory: Memory,
@@ -409,7 +408,6 @@ unsafe impl Send for RawSleepWord {}
 unsafe impl Sync for RawSleepWord {}
 
 impl RawSleepWord {
-    /// Where the word lies in a status page.
     const OFFSET: usize = 0x40;
 
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
@@ -431,13 +429,13 @@ impl RawSleepWord {
         self.atomic().load(Ordering::Relaxed)
     }
 
-    /// For a status page that was made to be written.
+    /// To be called on the domain's own page only.
     pub(in crate::ring) fn store(&self, value: u32) {
         self.atomic().store(value, Ordering::Relaxed);
     }
 }
 
-/// How often a domain has looked, and the word by which its address space is known.
+/// The poll count and address probe of a status page.
 pub(in crate::ring) struct RawPollStatus {
     poll_count: NonNull<u64>,
     address: NonNull<u64>,
@@ -451,8 +449,8 @@ unsafe impl Send for RawPollStatus {}
 unsafe impl Sync for RawPollStatus {}
 
 impl RawPollStatus {
-    /// Where the words lie in a status page: apart from the sleep word, which writers look at, by more than
-    /// what one miss may bring, and so from each other.
+    // Apart from each other, and from the sleep word that writers load, by more than the adjacent-line
+    // prefetch reaches.
     const POLL_COUNT_OFFSET: usize = 0x100;
     const ADDRESS_OFFSET: usize = 0x200;
     const TOKEN_OFFSET: usize = Self::ADDRESS_OFFSET + 8;
@@ -478,13 +476,13 @@ impl RawPollStatus {
         self.atomic(self.poll_count).load(Ordering::Relaxed)
     }
 
-    /// For a status page that was made to be written.
+    /// To be called on the domain's own page only.
     pub(in crate::ring) fn store_poll_count(&self, poll_count: u64) {
         self.atomic(self.poll_count)
             .store(poll_count, Ordering::Relaxed);
     }
 
-    /// Where the owner has the second word, and what is in it.
+    /// The address of the token in the owner's process, and the token.
     pub(in crate::ring) fn load_address_probe(&self) -> (u64, u64) {
         let (address, token) = (self.atomic(self.address), self.atomic(self.token));
         (
@@ -493,7 +491,7 @@ impl RawPollStatus {
         )
     }
 
-    /// For a status page that was made to be written, before a peer has it.
+    /// To be called on the domain's own page, before a peer has it.
     pub(in crate::ring) fn store_address_probe(&self, token: u64) {
         let address = self.token.addr().get() as u64;
         self.atomic(self.address).store(address, Ordering::Relaxed);
