@@ -438,7 +438,7 @@ fn count(moved: &[Moved], how: Moved) -> usize {
 }
 
 #[test]
-fn small_messages_are_taken_from_the_ring() {
+fn small_messages_are_read_in_place() {
     let (far, [(near, to)]) = open();
     for (tag, header_len) in [(None, BASE_LEN), (Some(5), BASE_LEN + size_of::<u64>())] {
         for round in 0..ROUNDS {
@@ -469,7 +469,7 @@ fn small_messages_are_taken_from_the_ring() {
 const LONG: usize = 4096;
 
 #[test]
-fn payloads_go_from_the_ring_to_their_place() {
+fn long_payloads_are_copied_from_the_ring_once() {
     fn exchange<const PEERS: usize>() {
         let (far, peers) = open::<PEERS>();
         for round in 0..ROUNDS {
@@ -511,7 +511,7 @@ fn open_to_writes(memory: &Parked) -> MrAttr {
 const BURST: usize = 5;
 
 #[test]
-fn short_writes_go_from_the_ring_to_their_place() {
+fn short_writes_use_short_entries() {
     let len = 8 * BURST * ROUNDS;
     let (far, [(near, to)]) = open();
     let memory = Parked::park(vec![0; len]);
@@ -564,7 +564,7 @@ fn short_writes_go_from_the_ring_to_their_place() {
 }
 
 #[test]
-fn plain_writes_are_written_at_once_and_go_to_their_place() {
+fn plain_writes_are_sent_at_once_and_copied_once() {
     let (far, [(near, to)]) = open();
     let memory = Parked::park(vec![0; 3 * LONG]);
     let region = far.domain.mr(&open_to_writes(&memory)).unwrap();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn greetings_round_trip() {
         for needs_fence in [false, true] {
             let said = Hello {
                 needs_fence,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn malformed_greetings_are_refused() {
         let good = hello().emit();
         for len in 0..good.len() {
             assert!(Hello::parse(&good[..len]).is_err(), "{len} bytes");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm() {
+    fn arbitrary_greetings_are_parsed_or_refused() {
         // A linear congruential generator (Knuth, MMIX).
         let mut state = 1_u64;
         let mut byte = || {

@@ -113,7 +113,7 @@ impl<D: Domain> Victims<D> {
 }
 
 #[test]
-fn a_stranger_that_keeps_to_the_handshake_is_accepted() {
+fn valid_handshake_is_accepted() {
     let victims = victims();
     let (_stranger, answer) =
         victims.answer(&message(&hello()), &[sealed(layout().len()), status_page()]);
@@ -122,7 +122,7 @@ fn a_stranger_that_keeps_to_the_handshake_is_accepted() {
 }
 
 #[test]
-fn memory_that_is_none_is_refused() {
+fn wrong_descriptors_are_refused() {
     let victims = victims();
     let unsealed = || -> OwnedFd { MemFd::create("x", layout().len()).unwrap().into() };
     let file = || -> OwnedFd {
@@ -150,7 +150,7 @@ fn memory_that_is_none_is_refused() {
 }
 
 #[test]
-fn greetings_that_make_no_sense_are_refused() {
+fn malformed_greetings_are_refused() {
     let victims = victims();
     for (at, byte) in [(8, 9), (9, 0xff), (10, 0), (12, 1), (17, 0xff), (21, 0xff)] {
         let mut data = hello();
@@ -168,7 +168,7 @@ fn greetings_that_make_no_sense_are_refused() {
 
 /// One that was accepted and then writes what is no message into the ring, or no entry.
 #[test]
-fn who_breaks_the_protocol_is_dropped() {
+fn peer_that_breaks_the_protocol_is_dropped() {
     for garbage in [true, false] {
         let victims = victims();
         let memory = MemFd::create("ripstop-shm-test", layout().len()).unwrap();
@@ -197,7 +197,7 @@ fn who_breaks_the_protocol_is_dropped() {
 }
 
 #[test]
-fn users_are_kept_apart() {
+fn other_users_are_refused() {
     let name = Name::new("fi_shm://mine").unwrap();
     let peer = |uid| Peer {
         pid: 1,
@@ -212,7 +212,7 @@ fn users_are_kept_apart() {
 
 /// Who takes the name of somebody else's socket is found out by the answer.
 #[test]
-fn an_endpoint_of_another_name_is_not_taken_for_the_peer() {
+fn endpoint_of_another_name_is_refused() {
     let info = info(None, Threading::Safe);
     let near = open(&safe(&info), &info);
     let wanted = Name::new("fi_ns://ripstop-impostor").unwrap();
@@ -266,7 +266,7 @@ fn subprocess_helper() {
 
 /// As when a child of the peer, made by `fork`, has its descriptors.
 #[test]
-fn a_peer_whose_socket_outlives_it_is_missed() {
+fn exit_is_noticed_when_the_socket_outlives_the_peer() {
     let victims = victims();
     let back = format!("ripstop-test/{}/back", ripstop_os::pid());
     let listener = Socket::unix_bound(back.as_bytes()).unwrap();

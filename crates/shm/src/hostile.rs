@@ -747,7 +747,7 @@ fn rounds(lives: Range<u64>, seed: u64, tally: &mut Tally) {
 }
 
 #[test]
-fn a_foe_with_the_memory_harms_nobody() {
+fn hostile_peer_with_the_memory_harms_nobody() {
     let seed = number("RIPSTOP_HOSTILE_SEED").unwrap_or_else(|| {
         let now = std::time::UNIX_EPOCH.elapsed().unwrap();
         now.as_nanos() as u64

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_does_not_matter_to_who_it_is() {
+    fn names_compare_without_prefix() {
         assert_eq!(name("fi_shm://a:1"), name("fi_ns://a:1"));
         assert_eq!(name("a:1"), name("mine://a:1"));
         assert_ne!(name("fi_shm://a"), name("fi_shm://b"));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_its_user_where_it_has_one() {
+    fn default_names_contain_their_user() {
         for text in [
             "fi_shm://0000007:1000:3",
             "fi_shm://7:1000:3:0badcafe",
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_one_are_refused() {
+    fn invalid_names_are_refused() {
         for text in ["", "fi_shm://", &"x".repeat(MAX_NAME_BYTES + 1)] {
             assert_eq!(Name::new(text).err(), Some(Errno::EINVAL), "{text}");
         }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_vector_gives_back_what_it_was_given() {
+    fn names_round_trip_through_a_shared_vector() {
         let mut words = [0; Name::WORDS];
         for text in [
             "a",
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_have_a_socket_of_their_own() {
+    fn long_names_have_distinct_sockets() {
         let (long, other) = ("a".repeat(190), format!("{}b", "a".repeat(189)));
         let sockets = [&long, &other].map(|text| name(text).socket(u32::MAX));
         assert_ne!(sockets[0], sockets[1]);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn contexts_have_names_of_their_own() {
+    fn contexts_have_distinct_names() {
         let whole = name("fi_shm://1:2:3");
         assert_eq!(whole.context(0), Some(whole.clone()));
         for index in 1..16 {

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_seen_by_the_next_look() {
+    fn ready_link_is_found_by_the_next_poll() {
         let name = format!("ripstop-test/{}/looks", ripstop_os::pid()).into_bytes();
         let door = Socket::unix_bound(&name).unwrap();
         door.listen(1).unwrap();

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_taken_in_parts_among_bells() {
+    fn records_arrive_in_parts_among_doorbells() {
         let stream = [&[0, 0][..], &offer().emit(), &[0], &offer().emit(), &[0]].concat();
         for step in 1..stream.len() {
             let mut record_reader = RecordReader::default();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_make_no_sense_are_refused() {
+    fn malformed_records_are_refused() {
         let take = |bytes: &[u8], fds| RecordReader::default().push(bytes, Some(fds), |_, _| ());
         let good = offer().emit();
         assert_eq!(take(&good, vec![memory(64)]), Ok(()));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_addresses_say_what_may_be_done() {
+    fn address_and_request_records_round_trip() {
         let parse = |bytes: &[u8; RECORD_BYTES]| Record::parse(bytes);
         let both = Rights {
             read: true,
@@ -326,7 +326,7 @@ mod tests {
 
     /// A process without free descriptors goes on by the ring.
     #[test]
-    fn descriptors_that_are_lost_are_no_error() {
+    fn lost_descriptors_are_no_error() {
         let mut record_reader = RecordReader::default();
         let mut got = Vec::new();
         for fds in [None, Some(vec![memory(64)]), Some(vec![])] {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_or_key_has_one_region() {
+    fn slot_and_key_have_one_region_each() {
         let mut windows = Windows::default();
         windows.map(info(), memory(4096)).unwrap();
         let next = RegionInfo {

@@ -271,7 +271,7 @@ const fn place(at: usize, len: usize, key: u64) -> RmaIov {
 }
 
 #[test]
-fn who_sleeps_is_reached_nevertheless() {
+fn sleeping_target_is_accessed_by_address() {
     let mut two = Two::asked(KEY);
     let mut want = vec![0; LEN];
     for (at, len) in [(0, LARGE), (4095, 100_000), (0, LEN), (LEN - LARGE, LARGE)] {
@@ -312,7 +312,7 @@ fn who_sleeps_is_reached_nevertheless() {
 
 /// What was posted before is applied before.
 #[test]
-fn what_follows_something_waits_for_it() {
+fn attach_does_not_overtake_earlier_operations() {
     let mut two = Two::asked(KEY);
     let before = two.sum(KEY);
     let got: u32 = two.tell("progress 0").parse().unwrap();
@@ -338,7 +338,7 @@ fn what_follows_something_waits_for_it() {
 }
 
 #[test]
-fn rights_and_bounds_are_kept() {
+fn rights_and_bounds_are_checked() {
     let mut two = Two::asked(WRITTEN);
     let text = Parked::park(pattern(LARGE, 1));
     two.write(&text, LARGE, WRITTEN);
@@ -360,7 +360,7 @@ fn rights_and_bounds_are_kept() {
 /// A region is closed while it is written, and nothing is written there afterwards; its key then
 /// names it anew.
 #[test]
-fn a_closed_region_is_left() {
+fn closed_region_is_not_accessed() {
     let mut two = Two::asked(KEY);
     let stop = AtomicBool::new(false);
     let texts = [1, 2, 3].map(|seed| Parked::park(pattern(LEN, seed)));
@@ -420,7 +420,7 @@ fn a_closed_region_is_left() {
 
 /// Memory that is not there is left to the ring, which does not come to it here.
 #[test]
-fn memory_that_was_unmapped_fails_nobody_else() {
+fn unmapped_memory_is_left_to_the_ring() {
     let mut two = Two::asked(UNMAPPED);
     let text = Parked::park(pattern(LARGE, 1));
     two.write(&text, 0, UNMAPPED);
@@ -432,7 +432,7 @@ fn memory_that_was_unmapped_fails_nobody_else() {
     drop(bytes(text));
 }
 
-/// What [`where_it_is_forbidden_the_ring_is_the_way`] runs, in a process whose log it reads.
+/// What [`ring_is_used_where_attach_is_forbidden`] runs, in a process whose log it reads.
 #[test]
 fn subprocess_refused_initiator() {
     if std::env::var(ROLE).as_deref() != Ok("refused") {
@@ -456,7 +456,7 @@ fn subprocess_refused_initiator() {
 }
 
 #[test]
-fn where_it_is_forbidden_the_ring_is_the_way() {
+fn ring_is_used_where_attach_is_forbidden() {
     let run = |disabled: &str| {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "subprocess_refused_initiator", "--nocapture"])

@@ -516,17 +516,17 @@ fn writer_is_killed(closes: bool) {
 }
 
 #[test]
-fn a_region_goes_on_when_a_writer_is_killed_in_the_middle() {
+fn region_serves_others_when_a_writer_is_killed_during_a_write() {
     writer_is_killed(false);
 }
 
 #[test]
-fn a_region_whose_writer_was_killed_in_the_middle_closes_at_once() {
+fn region_closes_at_once_when_its_writer_was_killed_during_a_write() {
     writer_is_killed(true);
 }
 
 #[test]
-fn a_writer_goes_on_when_the_owner_is_killed_in_the_middle() {
+fn writer_continues_when_the_owner_is_killed_during_a_write() {
     let _turn = turn();
     let (here, _) = here();
     let mut target = There::start("target", &here, &here.name());
@@ -568,7 +568,7 @@ fn a_writer_goes_on_when_the_owner_is_killed_in_the_middle() {
 
 /// Both ends live, but the writer stands still.
 #[test]
-fn closing_a_region_waits_so_long_for_a_writer_in_the_middle() {
+fn closing_a_region_waits_bounded_time_for_a_direct_write() {
     let _turn = turn();
     let (here, domain) = here();
     let mut region = Region::new(&domain, true);
@@ -589,7 +589,7 @@ fn closing_a_region_waits_so_long_for_a_writer_in_the_middle() {
 
 /// The same where the payload passes through the rings: nothing is written any more afterwards.
 #[test]
-fn closing_a_region_waits_so_long_for_the_rest_of_a_write() {
+fn closing_a_region_waits_bounded_time_for_a_ring_write() {
     let _turn = turn();
     let (here, domain) = here();
     let mut region = Region::new(&domain, false);
@@ -625,7 +625,7 @@ fn closing_a_region_waits_so_long_for_the_rest_of_a_write() {
 }
 
 #[test]
-fn closing_an_endpoint_does_not_wait_for_who_does_not_read() {
+fn closing_an_endpoint_does_not_wait_for_a_peer_that_does_not_read() {
     let _turn = turn();
     let (here, domain) = here();
     let other = There::start("echo", &here, &here.name());

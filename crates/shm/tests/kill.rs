@@ -79,7 +79,7 @@ fn run(group: &mut Group, numbers: &mut Numbers) {
 }
 
 #[test]
-fn killed_at_any_moment() {
+fn processes_survive_a_kill_at_any_moment() {
     if Setup::from_env().is_some() {
         return;
     }

@@ -45,7 +45,7 @@ fn is_own() -> bool {
 }
 
 #[test]
-fn without_room_in_files_there_is_no_domain() {
+fn domain_open_fails_at_the_file_size_limit() {
     let log = log_of("subprocess_file_size");
     assert!(log.contains("ulimit -f"), "{log}");
 }
@@ -75,7 +75,7 @@ fn subprocess_file_size() {
 }
 
 #[test]
-fn without_descriptors_there_is_no_domain_and_none_is_left_over() {
+fn domain_open_fails_without_descriptors_and_leaks_none() {
     let log = log_of("subprocess_descriptors");
     assert!(log.contains("ulimit -n"), "{log}");
 }

@@ -190,7 +190,7 @@ const fn place(addr: u64, len: u64, key: u64) -> RmaIov {
 }
 
 #[test]
-fn who_computes_is_reached_nevertheless() {
+fn mapped_regions_are_accessed_while_the_owner_computes() {
     let two = Two::new();
     let target = Target::new(&two.domain, 3 << 20, 9, true);
     two.rest();
@@ -230,7 +230,7 @@ fn who_computes_is_reached_nevertheless() {
 
 /// What waits for the far end in any other way.
 #[test]
-fn what_is_not_for_mapped_memory_goes_by_the_stream() {
+fn other_operations_go_by_the_ring() {
     let two = Two::new();
     let target = Target::new(&two.domain, 4096, 9, true);
     two.rest();
@@ -567,7 +567,7 @@ fn random_programs_see_memory_in_order() {
 }
 
 #[test]
-fn nothing_is_left_of_regions_that_are_gone() {
+fn closed_regions_leave_no_mapping_or_descriptor() {
     fn descriptors() -> usize {
         std::fs::read_dir("/proc/self/fd").unwrap().count()
     }

@@ -63,7 +63,7 @@ fn in_turn(from: &End<Safe>, at: &End<Safe>, to: FiAddr, text: &Parked, room: &P
 /// Ends that poll for a long message, each for its part of it, leave each other the processor
 /// when they cannot go on, rather than when the system takes it away.
 #[test]
-fn ends_on_one_core_give_way_to_each_other() {
+fn ends_on_one_core_yield_to_each_other() {
     pin();
     let info = info(None, Threading::Safe);
     let [from, at] = [(); 2].map(|()| open(&safe(&info), &info));

@@ -61,14 +61,14 @@ fn endpoints_of_one_domain_exchange_messages() {
 }
 
 #[test]
-fn an_endpoint_reaches_itself() {
+fn endpoint_reaches_itself() {
     let info = info(None, Threading::Safe);
     let end = open(&safe(&info), &info);
     exchange(&end, &end);
 }
 
 #[test]
-fn who_sleeps_is_woken() {
+fn sleeping_receiver_is_woken() {
     let info = info(None, Threading::Safe);
     let [near, far] = [(); 2].map(|()| open(&safe(&info), &info));
     let (to_far, to_near) = (near.knows(&far.name()), far.knows(&near.name()));
@@ -97,7 +97,7 @@ fn who_sleeps_is_woken() {
 
 /// More than the ring holds waits for a reader that sleeps in between.
 #[test]
-fn a_sleeper_is_told_of_room() {
+fn sleeping_sender_is_woken_by_room() {
     let info = info(None, Threading::Safe);
     let [near, far] = [(); 2].map(|()| open(&safe(&info), &info));
     let to_far = near.knows(&far.name());
@@ -116,7 +116,7 @@ fn a_sleeper_is_told_of_room() {
 }
 
 #[test]
-fn many_peers_are_all_heard() {
+fn messages_of_many_peers_arrive() {
     const PEERS: usize = 40;
     let info = info(None, Threading::Safe);
     let domain = safe(&info);
@@ -145,7 +145,7 @@ fn many_peers_are_all_heard() {
 }
 
 #[test]
-fn endpoints_have_the_names_that_the_manual_says() {
+fn default_names_follow_fi_shm() {
     let shared = info(Some("fi_shm://ripstop-names"), Threading::Safe);
     let domain = safe(&shared);
     let [first, second] = [(); 2].map(|()| open(&domain, &shared).name().to_string());
@@ -166,7 +166,7 @@ fn endpoints_have_the_names_that_the_manual_says() {
 }
 
 #[test]
-fn a_name_that_the_program_sets_is_kept() {
+fn name_set_by_the_program_is_kept() {
     let info = info(None, Threading::Safe);
     let domain = safe(&info);
     let ep = domain
@@ -185,7 +185,7 @@ fn a_name_that_the_program_sets_is_kept() {
 
 /// Whoever gets a message of a stranger is told its whole name, also the longest.
 #[test]
-fn strangers_are_named_in_full() {
+fn unknown_sources_are_reported_by_full_name() {
     let caps = Flags::MSG | Flags::SOURCE | Flags::SOURCE_ERR;
     let open_as = |name: &str| {
         let info = info_for(caps, Some(name), Threading::Safe, Progress::Manual);
@@ -260,7 +260,7 @@ fn as_much_can_be_injected_as_with_the_c_library() {
 }
 
 #[test]
-fn what_was_injected_arrives_though_its_sender_has_left() {
+fn injected_messages_arrive_after_their_sender_has_closed() {
     let info = info(None, Threading::Safe);
     for count in [1, 100] {
         let [near, far] = [(); 2].map(|()| open(&safe(&info), &info));

@@ -177,7 +177,7 @@ fn processes_exchange_messages() {
 }
 
 #[test]
-fn what_waits_for_a_killed_peer_fails_soon() {
+fn operations_on_a_killed_peer_fail_in_time() {
     let here = here();
     let other = There::start("echo", &here);
     let other_addr = here.knows(&other.name);
@@ -206,7 +206,7 @@ fn what_waits_for_a_killed_peer_fails_soon() {
 
 /// Also what nothing was done for yet: a receive that takes its message from this peer alone.
 #[test]
-fn a_receive_from_a_killed_peer_alone_fails_soon() {
+fn directed_receive_from_a_killed_peer_fails_in_time() {
     let caps = Flags::MSG | Flags::SOURCE | Flags::DIRECTED_RECV;
     let info = info_for(caps, None, Threading::Safe, Progress::Manual);
     let here = open(&safe(&info), &info);
@@ -227,7 +227,7 @@ fn a_receive_from_a_killed_peer_alone_fails_soon() {
 
 /// Though what it sent before cannot be read to its end, since there are no receives for it.
 #[test]
-fn a_killed_peer_with_unread_messages_keeps_nobody_awake() {
+fn killed_peer_with_unread_messages_keeps_nobody_awake() {
     let here = here();
     let _ = std::fs::remove_file(stuck("flood"));
     let mut there = There::start("flood", &here);
@@ -267,7 +267,7 @@ fn a_killed_peer_with_unread_messages_keeps_nobody_awake() {
 
 /// There is no use in waiting for a receive of it.
 #[test]
-fn a_message_that_a_killed_peer_did_not_end_holds_no_memory() {
+fn partial_message_of_a_killed_peer_is_freed() {
     let here = here();
     let role = "large";
     // The peer maps the face of this side as well.
@@ -292,7 +292,7 @@ fn a_message_that_a_killed_peer_did_not_end_holds_no_memory() {
 }
 
 #[test]
-fn a_peer_killed_under_load_leaves_no_half_message() {
+fn peer_killed_under_load_leaves_no_partial_message() {
     let here = here();
     for round in 0..12_u64 {
         let mut there = There::start("loud", &here);

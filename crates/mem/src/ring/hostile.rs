@@ -58,7 +58,7 @@ fn entries_out_of_bounds_are_errors() {
 }
 
 #[test]
-fn credit_that_was_not_earned_is_an_error() {
+fn credit_beyond_what_was_written_is_an_error() {
     let (map, _, writer, _) = victim(4, 1024);
     let region = map.region();
     let entry = || writer.write(Source::from(&[1; 8][..]));
@@ -117,7 +117,7 @@ fn scribble(map: &Heaped, layout: Layout, begun: &AtomicBool, stop: &AtomicBool,
 /// The victim reads and writes while another thread writes to all of the memory: every call
 /// returns, with no more bytes than there was room for, and nothing behind them changes.
 #[test]
-fn noise_leads_to_errors_and_nothing_else() {
+fn random_writes_by_a_peer_cause_errors_only() {
     let all = [
         RingError::Kind,
         RingError::Inline,

@@ -62,7 +62,7 @@ fn read_all(reader: &Reader, len: usize, room: usize) -> Vec<u8> {
 
 /// More entries than the ring has: cells are written again once their credit has come.
 #[test]
-fn small_entries_come_whole_and_in_order() {
+fn short_entries_are_read_whole_and_in_order() {
     check(3, || {
         let (writer, reader) = halves(&Memory::modelled(layout()));
         let sender = thread::spawn(move || (0..6_u8).for_each(|i| send_all(&writer, &[i; 8])));
@@ -75,7 +75,7 @@ fn small_entries_come_whole_and_in_order() {
 
 /// As above, taken from where they are as far as that is possible.
 #[test]
-fn entries_alone_come_whole_and_in_order() {
+fn sole_entries_are_read_in_place_and_in_order() {
     check(3, || {
         let (writer, reader) = halves(&Memory::modelled(layout()));
         let sender = thread::spawn(move || (0..6_u8).for_each(|i| send_all(&writer, &[i; 8])));
@@ -93,7 +93,7 @@ fn entries_alone_come_whole_and_in_order() {
 
 /// As above, whatever is behind them.
 #[test]
-fn short_entries_come_whole_and_in_order() {
+fn short_entries_are_read_in_place_and_in_order() {
     check(3, || {
         let (writer, reader) = halves(&Memory::modelled(layout()));
         let sender = thread::spawn(move || (0..6_u8).for_each(|i| send_all(&writer, &[i; 8])));
@@ -113,7 +113,7 @@ fn short_entries_come_whole_and_in_order() {
 
 /// Chunks use the lines of the buffer again, and are read in parts.
 #[test]
-fn chunks_come_whole_and_in_order() {
+fn chunks_are_read_whole_and_in_order() {
     check(2, || {
         let (writer, reader) = halves(&Memory::modelled(layout()));
         let want: Vec<u8> = (0..330).map(|i| i as u8).collect();
@@ -126,7 +126,7 @@ fn chunks_come_whole_and_in_order() {
 
 /// Who sees the first of several entries sees all of them.
 #[test]
-fn a_message_in_two_entries_comes_at_once() {
+fn message_of_two_entries_is_visible_at_once() {
     check(3, || {
         let (writer, reader) = halves(&Memory::modelled(layout()));
         let sender = thread::spawn(move || {
@@ -186,7 +186,7 @@ fn reader_sleeps(fenced: bool) {
 }
 
 #[test]
-fn a_sleeping_reader_is_woken() {
+fn sleeping_reader_is_woken() {
     check(3, || reader_sleeps(true));
 }
 
@@ -199,7 +199,7 @@ fn without_the_fence_a_wake_up_is_lost() {
 
 /// A writer that sleeps when it has no room, and a reader that wakes it.
 #[test]
-fn a_writer_without_room_is_woken() {
+fn sleeping_writer_without_room_is_woken() {
     check(2, || {
         let status_page = Memory::modelled(layout());
         let (writer, reader) = halves(&Memory::modelled(layout()));
@@ -287,21 +287,21 @@ fn grant_ends(fenced: bool) {
 }
 
 #[test]
-fn nobody_reaches_a_region_whose_grant_has_ended() {
+fn revoked_region_is_not_accessed() {
     check(3, || grant_ends(true));
 }
 
 /// Shows that the model would see that.
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn without_the_fence_somebody_does() {
+fn without_the_fence_a_revoked_region_is_accessed() {
     check(3, || grant_ends(false));
 }
 
 /// What is written to a region directly comes behind what was sent before and applied there, and
 /// before what is sent afterwards.
 #[test]
-fn direct_writes_keep_their_place_among_messages() {
+fn direct_writes_keep_their_order_among_messages() {
     check(2, || {
         let (memory, status_page) = (Memory::modelled(layout()), Memory::modelled(layout()));
         let (writer, reader) = halves(&memory);

@@ -103,7 +103,7 @@ fn user(bytes: &mut [u8]) -> UserBuf {
 }
 
 #[test]
-fn sizes_of_a_peer_are_checked() {
+fn layout_sizes_are_checked() {
     for (entries, buffer) in [(0, 256), (2, 256), (5, 256), (1 << 17, 256)] {
         assert_eq!(Layout::new(entries, buffer), None);
     }
@@ -119,7 +119,7 @@ fn sizes_of_a_peer_are_checked() {
 }
 
 #[test]
-fn memory_that_does_not_fit_is_refused() {
+fn mappings_that_do_not_fit_are_refused() {
     let layout = layout(4, 256);
     let short = Heaped::new(layout.len() - 1, true);
     let read_only = Heaped::new(layout.len(), false);
@@ -133,7 +133,7 @@ fn memory_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn every_small_length_comes_as_it_went() {
+fn every_short_length_is_read_as_written() {
     let (writer, reader) = direction(4, 256);
     for len in 1..=MAX_INLINE_BYTES {
         let sent = pattern(len, len);
@@ -157,7 +157,7 @@ fn every_small_length_comes_as_it_went() {
 }
 
 #[test]
-fn a_payload_behind_a_header_is_one_entry() {
+fn header_and_payload_share_one_entry() {
     let (writer, reader) = direction(4, 4096);
     let sent = pattern(0, 1000);
     let (header, payload) = sent.split_at(24);
@@ -169,7 +169,7 @@ fn a_payload_behind_a_header_is_one_entry() {
 }
 
 #[test]
-fn a_full_ring_takes_nothing_until_credit_comes() {
+fn full_ring_accepts_nothing_until_credit_returns() {
     let (writer, reader) = direction(8, 1024);
     for i in 0..8 {
         assert_eq!(writer.has_room(), Ok(true));
@@ -189,7 +189,7 @@ fn a_full_ring_takes_nothing_until_credit_comes() {
 }
 
 #[test]
-fn a_full_buffer_takes_small_entries_only() {
+fn full_buffer_accepts_short_entries_only() {
     let (writer, reader) = direction(256, 1024);
     let sent = pattern(0, 2000);
     assert_eq!(writer.write(Source::from(&sent[..])), Ok(1024));
@@ -220,7 +220,7 @@ fn wrapping(entries: u32) -> Vec<(u64, u32)> {
 }
 
 #[test]
-fn a_stream_goes_on_where_positions_wrap() {
+fn stream_continues_when_positions_wrap() {
     for (entries, buffer) in [(4, 256), (8, 1024), (64, 4096)] {
         for (position, lines) in wrapping(entries) {
             let (writer, reader) = direction_at(layout(entries, buffer), position, lines);
@@ -260,7 +260,7 @@ fn a_stream_goes_on_where_positions_wrap() {
 }
 
 #[test]
-fn a_full_ring_is_full_where_positions_wrap() {
+fn full_ring_is_detected_when_positions_wrap() {
     for entries in [4, 16] {
         for (position, lines) in wrapping(entries) {
             for ahead in 0..2 * entries as usize {
@@ -293,7 +293,7 @@ fn a_full_ring_is_full_where_positions_wrap() {
 }
 
 #[test]
-fn short_messages_of_several_entries_go_on_where_positions_wrap() {
+fn messages_of_several_entries_continue_when_positions_wrap() {
     for (position, lines) in wrapping(16) {
         let (writer, reader) = direction_at(layout(16, 4096), position, lines);
         for round in 0..64 {
@@ -319,7 +319,7 @@ fn short_messages_of_several_entries_go_on_where_positions_wrap() {
 }
 
 #[test]
-fn a_sleeper_is_rung_where_its_word_wraps() {
+fn doorbell_is_due_when_the_sleep_word_wraps() {
     let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
     let sleep = SleepWord::from_mapping(status_page.clone()).unwrap();
     sleep.start_at(u32::MAX - 9);
@@ -335,7 +335,7 @@ fn a_sleeper_is_rung_where_its_word_wraps() {
 }
 
 #[test]
-fn a_sleeper_is_rung_once_for_each_time() {
+fn doorbell_is_due_once_for_each_sleep() {
     let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
     let sleep = SleepWord::from_mapping(status_page.clone()).unwrap();
     for fenced in [false, true] {
@@ -363,7 +363,7 @@ fn a_sleeper_is_rung_once_for_each_time() {
 }
 
 #[test]
-fn peers_see_that_a_domain_looks_and_where_it_is() {
+fn peers_see_poll_count_and_address_probe() {
     let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
     let peer = PeerPollStatus::from_mapping(status_page.clone()).unwrap();
     assert_eq!((peer.poll_count(), peer.address_probe()), (0, None));
@@ -388,7 +388,7 @@ fn peers_see_that_a_domain_looks_and_where_it_is() {
 
 /// Two threads, chunks and small entries mixed, many laps.
 #[test]
-fn a_long_stream_comes_as_it_went() {
+fn long_stream_is_read_as_written() {
     let total = if cfg!(miri) { 20_000 } else { 20_000_000 };
     let (writer, reader) = direction(16, 4096);
     let sent: Vec<u8> = pattern(0, total);
@@ -513,7 +513,7 @@ proptest! {
 }
 
 #[test]
-fn threads_may_share_the_halves() {
+fn writer_and_reader_are_send_and_sync() {
     fn shared<T: Send + Sync>() {}
     shared::<(
         Writer,
@@ -526,7 +526,7 @@ fn threads_may_share_the_halves() {
 }
 
 #[test]
-fn a_read_stops_before_a_long_chunk() {
+fn read_stops_before_a_long_chunk() {
     let (writer, reader) = direction(8, 65536);
     let (header, payload) = (pattern(1, 24), pattern(2, 5000));
     let mut whole = [0; MAX_HEADER_BYTES];
@@ -558,7 +558,7 @@ fn a_read_stops_before_a_long_chunk() {
 }
 
 #[test]
-fn a_header_and_its_payload_come_as_one() {
+fn one_read_delivers_header_and_short_payload() {
     for entries in [4, 64] {
         let (writer, reader) = direction(entries, 4096);
         for (head, len) in (0..=40).flat_map(|head| [0, 1, 8, 16, 32, 500].map(|len| (head, len))) {
@@ -575,7 +575,7 @@ fn a_header_and_its_payload_come_as_one() {
 }
 
 #[test]
-fn a_message_in_several_entries_comes_whole_or_not_at_all() {
+fn message_of_several_entries_is_read_whole_or_not_at_all() {
     for filled in 0..=6 {
         for turn in 0..40 {
             let (writer, reader) = direction(8, 1024);
@@ -603,7 +603,7 @@ fn a_message_in_several_entries_comes_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_has_no_room_is_left_whole_for_the_next_read() {
+fn entries_without_room_are_left_whole_for_the_next_read() {
     for len in [MAX_INLINE_BYTES, 20, 900] {
         let (writer, reader) = direction(64, 16384);
         let sent = pattern(7, len);
@@ -625,7 +625,7 @@ fn what_has_no_room_is_left_whole_for_the_next_read() {
 }
 
 #[test]
-fn an_entry_that_is_longer_than_the_room_comes_in_parts() {
+fn entry_longer_than_the_room_is_read_in_parts() {
     let (writer, reader) = direction(64, 16384);
     let sent = pattern(3, 900);
     assert_eq!(writer.write(Source::from(&sent[..])), Ok(900));
@@ -639,7 +639,7 @@ fn an_entry_that_is_longer_than_the_room_comes_in_parts() {
 }
 
 #[test]
-fn each_of_several_messages_has_an_entry_of_its_own() {
+fn each_message_of_a_vectored_write_starts_an_entry() {
     let (writer, reader) = direction(16, 16384);
     let (header, payload) = (pattern(1, 40), pattern(2, 2000));
     let pieces = [&header[..], &payload[..], &header[..], &payload[..]];
@@ -659,7 +659,7 @@ fn each_of_several_messages_has_an_entry_of_its_own() {
 }
 
 #[test]
-fn an_entry_alone_can_be_taken_from_where_it_is() {
+fn sole_entry_is_read_in_place() {
     let (writer, reader) = direction(16, 4096);
     assert!(reader.sole_entry().is_none());
     let mut credits = 0;
@@ -691,7 +691,7 @@ fn an_entry_alone_can_be_taken_from_where_it_is() {
 }
 
 #[test]
-fn short_messages_are_taken_one_behind_the_other() {
+fn short_entries_are_read_in_place_in_order() {
     let (writer, reader) = direction(16, 4096);
     assert!(reader.short_entry().is_none());
     let (mut sent, mut taken, mut credits) = (0, 0, 0);
@@ -719,7 +719,7 @@ fn short_messages_are_taken_one_behind_the_other() {
 }
 
 #[test]
-fn what_is_not_short_goes_another_way() {
+fn other_writes_and_entries_are_not_short() {
     let (writer, reader) = direction(4, 4096);
     let (header, mut payload) = ([7; MAX_HEADER_BYTES], [8; 17]);
     assert!(!writer.write_short(&header, user(&mut payload)));
@@ -740,7 +740,7 @@ fn what_is_not_short_goes_another_way() {
 }
 
 #[test]
-fn what_is_not_a_small_entry_alone_is_left_to_reads() {
+fn other_entries_are_not_sole_entries() {
     let (writer, reader) = direction(16, 4096);
     let sent = pattern(0, 3000);
     // Two, one that was begun, and one with a chunk.
