@@ -1,8 +1,8 @@
-//! A peer that keeps to the handshake, gets the memory of a pair, and then does what it likes,
-//! while the victim works for it and for an honest third process. Both check every byte
-//! ([`common::load`](crate::common::load)).
+//! A hostile peer: it completes the handshake, and then attacks the victim through the memory and the
+//! socket of the pair, while the victim serves it and an honest third process. Those two check every
+//! byte they exchange ([`common::load`](crate::common::load)).
 //!
-//! `RIPSTOP_HOSTILE_ROUNDS` says how often, `RIPSTOP_HOSTILE_SEED` which random numbers decide:
+//! `RIPSTOP_HOSTILE_ROUNDS` is the number of rounds, `RIPSTOP_HOSTILE_SEED` the seed:
 //!
 //! ```text
 //! RIPSTOP_HOSTILE_ROUNDS=5000 cargo test -p ripstop-shm --lib hostile -- --nocapture
@@ -35,27 +35,28 @@ use crate::greeting::Hello;
 use crate::name::Name;
 use crate::records::RECORD_BYTES;
 
-/// Rounds if nobody says how many.
-const ROUNDS: u64 = 200;
+/// Rounds unless `RIPSTOP_HOSTILE_ROUNDS` is set.
+const DEFAULT_ROUNDS: u64 = 200;
 
+/// The numbers of the processes in their group.
 const VICTIM: usize = 0;
-const FRIEND: usize = 1;
-const FOE: usize = 2;
+const HONEST: usize = 1;
+const HOSTILE: usize = 2;
 
-/// Rounds with one victim.
-const VICTIMS: u64 = 50;
+/// Rounds before the victim is started anew.
+const ROUNDS_PER_VICTIM: u64 = 50;
 
-/// What a domain may keep of messages that nobody waits for, in bytes.
-const SAVED: u64 = 64 << 20;
+/// Bytes of unexpected messages that the victim's domain may keep.
+const MAX_SAVED_BYTES: u64 = 64 << 20;
 
-/// Messages, each way, that victim and friend exchange meanwhile.
-const MESSAGES: u32 = 3;
+/// Messages that victim and honest process exchange during an attack, in each direction.
+const MESSAGES_EACH_WAY: u32 = 3;
 
-fn number(name: &str) -> Option<u64> {
+fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What the honest processes run; in this one it does nothing.
+/// The main function of victim and honest process; without their environment it does nothing.
 #[test]
 fn subprocess_member() {
     if let Some(setup) = Setup::from_env() {
@@ -63,71 +64,71 @@ fn subprocess_member() {
     }
 }
 
-/// What the foe does with what it has got.
+/// What the hostile peer does with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Act {
+enum Attack {
     /// Random words at random places.
     Noise,
-    /// Words that are nearly right where words are looked for.
-    Near,
+    /// Nearly valid words where the victim reads words.
+    NearlyValid,
     /// Credits, right and wrong ones.
     Credits,
     /// Well-formed entries with headers that make no sense.
     Forged,
-    /// Headers that were right once.
+    /// Valid headers with some bits flipped.
     Mutated,
     /// Any bytes in well-formed entries.
     Garbage,
-    /// Nothing: it takes nothing, and gives nothing.
+    /// It neither reads nor writes.
     Stall,
-    /// It reads on, but ends its direction of the socket.
+    /// It shuts down its direction of the socket, and reads on.
     HalfClose,
-    /// It takes everything and answers nothing.
+    /// It reads everything and answers nothing.
     Sink,
 }
 
-const ACTS: [Act; 9] = [
-    Act::Noise,
-    Act::Near,
-    Act::Credits,
-    Act::Forged,
-    Act::Mutated,
-    Act::Garbage,
-    Act::Stall,
-    Act::HalfClose,
-    Act::Sink,
+const ATTACKS: [Attack; 9] = [
+    Attack::Noise,
+    Attack::NearlyValid,
+    Attack::Credits,
+    Attack::Forged,
+    Attack::Mutated,
+    Attack::Garbage,
+    Attack::Stall,
+    Attack::HalfClose,
+    Attack::Sink,
 ];
 
-/// What it does besides.
+/// What it does at the same time, in another thread.
 #[derive(Clone, Copy, Debug, Default)]
-struct Besides {
-    /// Bells without end.
-    bells: bool,
-    /// Pages of the memory are punched out, and its length is to change.
-    holes: bool,
-    /// Descriptors that nobody asked for.
-    gifts: bool,
-    /// It says all the time that it begins to sleep.
-    sleepy: bool,
-    /// Regions to map that are none, change, or may not be mapped; and regions by their address that
-    /// are none, in an address space that may be another one.
-    offers: bool,
-    /// It never leaves the regions of the victim, and says that it has applied what it has not.
-    claims: bool,
+struct SideAttacks {
+    /// Doorbells without end.
+    doorbells: bool,
+    /// Punches out pages of the memory, and tries to change its size.
+    punch_holes: bool,
+    /// Sends descriptors that belong to no record.
+    stray_descriptors: bool,
+    /// Stores new odd sleep words all the time.
+    sleep_words: bool,
+    /// Sends records of regions that do not exist, change, or must not be mapped, by descriptor or by
+    /// address, with a probe that may be wrong.
+    forged_records: bool,
+    /// Never clears its claims, and publishes wrong applied cursors.
+    stuck_claims: bool,
 }
 
-/// The foe's end of a connection.
-struct Foe {
+/// The hostile peer's end of a connection.
+struct HostilePeer {
     socket: Socket,
     layout: Layout,
     map: Arc<SharedMemory>,
     side: Side,
     writer: Writer,
     reader: Reader,
-    /// The memory of the pair, and the status page.
+    /// The memory of the pair, and the hostile peer's status page.
     memory: OwnedFd,
     status_page: SharedMemory,
-    /// What the victim may write by its address.
+    /// Memory that the victim may write by address.
     scratch: SharedMemory,
     /// The status page of the victim.
     _watched: Option<OwnedFd>,
@@ -141,16 +142,16 @@ fn message(kind: Kind, data: &[u8]) -> Vec<u8> {
     [&header.emit().unwrap()[..], data].concat()
 }
 
-/// The order of headers that both sides agree on.
-fn order() -> ByteOrder {
+/// The byte order of headers that both sides have agreed on.
+fn byte_order() -> ByteOrder {
     cm::Header::new(Kind::Request, &[]).unwrap().data_order()
 }
 
-/// Bytes that the victim may write by their address.
-const SCRATCH: usize = 1 << 20;
+/// Bytes of memory that the victim may write by address.
+const SCRATCH_BYTES: usize = 1 << 20;
 
 fn scratch() -> SharedMemory {
-    MemFd::create("hostile-scratch", SCRATCH)
+    MemFd::create("hostile-scratch", SCRATCH_BYTES)
         .unwrap()
         .map()
         .unwrap()
@@ -163,7 +164,7 @@ fn status_page() -> (SharedMemory, OwnedFd) {
     (map, status_page.into())
 }
 
-fn patience<R>(what: &str, mut get: impl FnMut() -> Option<R>) -> R {
+fn poll_until<R>(what: &str, mut get: impl FnMut() -> Option<R>) -> R {
     let stop = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = get() {
@@ -179,7 +180,7 @@ fn hello(group: &str, greeting: Greeting, layout: Layout) -> Vec<u8> {
         greeting,
         needs_fence: false,
         layout,
-        name: Name::new(&load::name(group, FOE)).unwrap(),
+        name: Name::new(&load::name(group, HOSTILE)).unwrap(),
     };
     hello.emit()
 }
@@ -189,8 +190,8 @@ fn socket_name(group: &str, member: usize) -> Vec<u8> {
     name.socket(ripstop_os::user())
 }
 
-impl Foe {
-    /// It connects to the victim, with memory of its own.
+impl HostilePeer {
+    /// Connects to the victim, with memory of its own.
     fn connect(group: &str, random: &mut Numbers) -> Self {
         let sizes = [(256, 65536), (4, 256), (128, 16384), (1024, 1 << 20)];
         let (entries, buffer) = sizes[random.below(4) as usize];
@@ -202,13 +203,13 @@ impl Foe {
         let (status_page, descriptor) = status_page();
         let socket = Socket::unix_connect(&socket_name(group, VICTIM)).unwrap();
         let pid = 1 + random.below(1 << 30) as u32;
-        let said = message(
+        let bytes = message(
             Kind::Request,
             &hello(group, Greeting::request(0, 0, pid), layout),
         );
         let descriptors = [memory.as_fd(), descriptor.as_fd()];
-        assert_eq!(socket.send_with(&said, &descriptors), Ok(said.len()));
-        let (header, watched) = patience("the victim does not answer", || read(&socket));
+        assert_eq!(socket.send_with(&bytes, &descriptors), Ok(bytes.len()));
+        let (header, watched) = poll_until("the victim does not answer", || read(&socket));
         assert_eq!(header.kind, Kind::Response);
         let (writer, reader) = pair(map.clone(), layout, Side::Connector).unwrap();
         Self {
@@ -225,13 +226,13 @@ impl Foe {
         }
     }
 
-    /// It lets the victim connect, and gets the victim's memory.
+    /// Accepts a connection of the victim, with the victim's memory.
     fn accept(group: &str, listener: &Socket) -> Self {
         let mut data = [0; 512];
-        let socket = patience("the victim does not connect", || {
+        let socket = poll_until("the victim does not connect", || {
             listener.accept_unix().unwrap()
         });
-        let (len, descriptors) = patience("the victim does not ask", || {
+        let (len, descriptors) = poll_until("the victim does not ask", || {
             socket.recv_with(&mut data).ok()
         });
         let asked = Hello::parse(&data[cm::HEADER_LEN..len]).unwrap();
@@ -242,9 +243,9 @@ impl Foe {
         let map = Arc::new(map.map().unwrap());
         let (status_page, descriptor) = status_page();
         let data = hello(group, asked.greeting.answer(7), asked.layout);
-        let said = message(Kind::Response, &data);
-        let sent = socket.send_with(&said, &[descriptor.as_fd()]);
-        assert_eq!(sent, Ok(said.len()));
+        let bytes = message(Kind::Response, &data);
+        let sent = socket.send_with(&bytes, &[descriptor.as_fd()]);
+        assert_eq!(sent, Ok(bytes.len()));
         let (writer, reader) = pair(map.clone(), asked.layout, Side::Acceptor).unwrap();
         Self {
             socket,
@@ -268,35 +269,35 @@ impl Foe {
         )
     }
 
-    fn act(&self, act: Act, random: &mut Numbers, stop: &AtomicBool) {
+    fn attack(&self, attack: Attack, random: &mut Numbers, stop: &AtomicBool) {
         let mut written = Vec::new();
         let mut done = 0;
         while !stop.load(Ordering::Relaxed) {
-            match act {
-                Act::Noise => self.noise(random),
-                Act::Near => self.near(random),
-                Act::Credits => self.credits(random),
-                Act::Forged | Act::Mutated | Act::Garbage => {
+            match attack {
+                Attack::Noise => self.noise(random),
+                Attack::NearlyValid => self.nearly_valid(random),
+                Attack::Credits => self.credits(random),
+                Attack::Forged | Attack::Mutated | Attack::Garbage => {
                     self.drain();
                     if done == written.len() {
-                        (written, done) = (invent(act, random), 0);
+                        (written, done) = (forge_bytes(attack, random), 0);
                     }
                     let count = self.writer.write(Source::from(&written[done..]));
                     done += count.unwrap_or(0);
-                    // A bell: the victim may sleep.
+                    // A doorbell, since the victim may sleep.
                     let _ = self.socket.send(&[0]);
                 }
-                Act::Stall => std::thread::sleep(Duration::from_millis(1)),
-                Act::HalfClose => {
+                Attack::Stall => std::thread::sleep(Duration::from_millis(1)),
+                Attack::HalfClose => {
                     let _ = self.socket.shutdown(ripstop_os::Shutdown::Write);
                     self.drain();
                 }
-                Act::Sink => self.drain(),
+                Attack::Sink => self.drain(),
             }
         }
     }
 
-    /// Takes what has come.
+    /// Reads everything that has arrived.
     fn drain(&self) {
         let mut room = [0; 4096];
         while let Ok(1..) = self.reader.read(&mut room) {}
@@ -315,13 +316,13 @@ impl Foe {
         }
     }
 
-    /// Where the entries begin that the foe writes.
+    /// The offset of the entries that the hostile peer writes.
     fn entries(&self) -> u64 {
         let direction = u64::from(self.side == Side::Acceptor);
         0x1000 + direction * 64 * u64::from(self.layout.entries())
     }
 
-    fn near(&self, random: &mut Numbers) {
+    fn nearly_valid(&self, random: &mut Numbers) {
         let entry = self.entries() + 64 * random.below(u64::from(self.layout.entries()));
         let lap = (1 + random.below(8)) << 32;
         let kind = [0, 1, 1, 2, 2, 2, 3, 255][random.below(8) as usize] << 8;
@@ -350,34 +351,34 @@ impl Foe {
         self.drain();
     }
 
-    /// What it does besides, until it is told to stop.
-    fn besides(&self, what: Besides, random: &mut Numbers, stop: &AtomicBool) {
+    /// Runs the side attacks until `stop` is set.
+    fn side_attacks(&self, what: SideAttacks, random: &mut Numbers, stop: &AtomicBool) {
         let mut odd = 1;
         while !stop.load(Ordering::Relaxed) {
-            if what.bells {
+            if what.doorbells {
                 let _ = self.socket.send(&[0; 256]);
             }
-            if what.holes {
+            if what.punch_holes {
                 let pages = self.layout.len() as u64 / 4096;
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 let _ = fallocate(&self.memory, flags, random.below(pages) * 4096, 4096);
                 assert!(ftruncate(&self.memory, 0).is_err());
                 assert!(ftruncate(&self.memory, 1 << 30).is_err());
             }
-            if what.gifts {
+            if what.stray_descriptors {
                 let some = [self.memory.as_fd(); 4];
                 let _ = self.socket.send_with(b"gift", &some);
             }
-            if what.sleepy {
+            if what.sleep_words {
                 let word = self.status_page.region().expect("it is writable");
                 let _ = word.store_u32(0x40, odd, Ordering::Relaxed);
                 odd = odd.wrapping_add(2);
             }
-            if what.offers {
-                self.testify(random);
-                self.offer(random);
+            if what.forged_records {
+                self.write_poll_status(random);
+                self.send_forged_record(random);
             }
-            if what.claims {
+            if what.stuck_claims {
                 let own = u64::from(self.side == Side::Acceptor);
                 self.put(0x200 + 0x100 * own, 1 + random.below(70));
                 self.put(0x108 - 0x100 * own, (1 << 32) + random.below(300));
@@ -386,8 +387,8 @@ impl Foe {
         }
     }
 
-    /// Says where it is, mostly right, and that it looks at its rings, or not.
-    fn testify(&self, random: &mut Numbers) {
+    /// Stores an address probe, mostly a valid one, and sometimes changes the poll count.
+    fn write_poll_status(&self, random: &mut Numbers) {
         let status_page = self.status_page.region().expect("it is writable");
         let token = status_page.load_u64(0x208, Ordering::Relaxed).unwrap();
         let right = self.status_page.start().addr().get() as u64 + 0x208;
@@ -399,10 +400,10 @@ impl Foe {
         }
     }
 
-    /// Says something of a region, mostly as it should be said.
-    fn offer(&self, random: &mut Numbers) {
+    /// Sends a record of a region, mostly well-formed.
+    fn send_forged_record(&self, random: &mut Numbers) {
         let slot = random.below(64);
-        // Sometimes what was said last still stands, and sometimes it does not.
+        // The grant of the previous record is sometimes valid still, and sometimes not.
         let status_page = self.status_page.region().expect("it is writable");
         let stands = 2 * random.below(4) + 1;
         let at = 0x400 + 8 * slot as usize;
@@ -417,29 +418,33 @@ impl Foe {
             len,
             random.below(3) * 8,
         ];
-        let mut said = [0; RECORD_BYTES];
-        said[0] = 1 + random.below(4) as u8;
-        said[4] = slot as u8;
-        if said[0] == 3 {
-            said[1] = 1 + random.below(3) as u8;
-            // Nothing else of this process is to be written.
+        let mut record = [0; RECORD_BYTES];
+        record[0] = 1 + random.below(4) as u8;
+        record[4] = slot as u8;
+        if record[0] == 3 {
+            record[1] = 1 + random.below(3) as u8;
+            // The victim must not write other memory of this process.
             let own = self.scratch.start().addr().get() as u64;
-            let places = [(own, SCRATCH as u64), (own, SCRATCH as u64), (8, 1 << 30)];
+            let places = [
+                (own, SCRATCH_BYTES as u64),
+                (own, SCRATCH_BYTES as u64),
+                (8, 1 << 30),
+            ];
             let (addr, len) = pick(random, &places);
             words = [stands, key, 0, len, addr];
         }
-        for (place, word) in said[8..].as_chunks_mut().0.iter_mut().zip(words) {
+        for (place, word) in record[8..].as_chunks_mut().0.iter_mut().zip(words) {
             *place = word.to_le_bytes();
         }
-        // Not an address that is one of this process, by chance.
-        if random.below(500) == 0 && said[0] != 3 {
-            said[random.below(RECORD_BYTES as u64) as usize] = random.next() as u8;
+        // Records with an address stay as they are: a random one might be mapped here.
+        if random.below(500) == 0 && record[0] != 3 {
+            record[random.below(RECORD_BYTES as u64) as usize] = random.next() as u8;
         }
-        match said[0] {
-            2 => said[16..].fill(0),
+        match record[0] {
+            2 => record[16..].fill(0),
             4 => {
-                said[4..16].fill(0);
-                said[24..].fill(0);
+                record[4..16].fill(0);
+                record[24..].fill(0);
             }
             _ => {}
         }
@@ -456,14 +461,14 @@ impl Foe {
             2 => [open.as_fd()],
             _ => [region.as_fd()],
         };
-        let count = usize::from(said[0] == 1);
-        // In two parts now and then.
+        let count = usize::from(record[0] == 1);
+        // Sometimes in two parts.
         let cut = match random.below(4) {
             0 => 1 + random.below(RECORD_BYTES as u64 - 1) as usize,
             _ => RECORD_BYTES,
         };
-        if self.socket.send_with(&said[..cut], &descriptors[..count]) == Ok(cut) {
-            let rest = &said[cut..];
+        if self.socket.send_with(&record[..cut], &descriptors[..count]) == Ok(cut) {
+            let rest = &record[cut..];
             while !rest.is_empty() && self.socket.send(rest) == Err(Errno::EAGAIN) {
                 std::thread::yield_now();
             }
@@ -471,7 +476,7 @@ impl Foe {
     }
 }
 
-/// A message of the handshake, and what came with it.
+/// Reads a message of the handshake with its descriptors.
 fn read(socket: &Socket) -> Option<(cm::Header, Vec<OwnedFd>)> {
     let mut data = [0; 512];
     match socket.recv_with(&mut data) {
@@ -488,7 +493,7 @@ fn pick<T: Copy>(random: &mut Numbers, some: &[T]) -> T {
     some[random.below(some.len() as u64) as usize]
 }
 
-fn length(random: &mut Numbers) -> u64 {
+fn random_length(random: &mut Numbers) -> u64 {
     match random.below(8) {
         0 => 0,
         1..5 => random.below(300),
@@ -498,9 +503,9 @@ fn length(random: &mut Numbers) -> u64 {
     }
 }
 
-/// A header of any kind, and so many bytes that follow it. What the friend has in the victim's
-/// memory, and its tags, are left alone: who has the key of a region may write there.
-fn header(random: &mut Numbers) -> (Header, usize) {
+/// A random header, and the number of payload bytes that follow it. It spares the honest process's part of
+/// the victim's region, and its tags: whoever has the key of a region may write there.
+fn random_header(random: &mut Numbers) -> (Header, usize) {
     let op = pick(
         random,
         &[
@@ -521,7 +526,7 @@ fn header(random: &mut Numbers) -> (Header, usize) {
         ],
     );
     let len = if op.may_have_payload() {
-        length(random)
+        random_length(random)
     } else {
         0
     };
@@ -535,21 +540,21 @@ fn header(random: &mut Numbers) -> (Header, usize) {
     };
     header.atomic = random.below(24) as u8;
     header.tag = random.next();
-    header.rts_size = length(random);
+    header.rts_size = random_length(random);
     if op.may_carry_cq_data() && header.op_data != 2 && random.below(4) == 0 {
         header.cq_data = Some(random.next());
     }
     if op.has_rma() {
-        let own = (load::MEMBERS * 8 + FOE * load::SLOT) as u64;
+        let own = (load::MEMBERS * 8 + HOSTILE * load::SLOT) as u64;
         let iov = RmaIov {
             addr: pick(random, &[own, own + 4096, u64::MAX - 8, 1 << 40]),
             len: match op {
-                Op::ReadReq => length(random),
+                Op::ReadReq => random_length(random),
                 _ => header.payload_len,
             },
             key: pick(random, &[load::KEY, 0, u64::MAX, 1 << 40]),
         };
-        // No longer than its own part.
+        // Not beyond its own part of the region.
         if iov.key == load::KEY && iov.addr < 1 << 40 && iov.len > 4096 {
             return (Header::new(Op::Msg, 0), 0);
         }
@@ -570,25 +575,25 @@ fn header(random: &mut Numbers) -> (Header, usize) {
     (header, header.payload_len.min(9_000) as usize)
 }
 
-/// What is written next.
-fn invent(act: Act, random: &mut Numbers) -> Vec<u8> {
-    if act == Act::Garbage {
+/// The bytes that an attack writes next.
+fn forge_bytes(attack: Attack, random: &mut Numbers) -> Vec<u8> {
+    if attack == Attack::Garbage {
         let len = 1 + random.below(400) as usize;
         return (0..len).map(|_| random.next() as u8).collect();
     }
-    let (header, follows) = header(random);
+    let (header, follows) = random_header(random);
     let mut bytes = [0; MAX_HEADER + 64];
-    let Ok(len) = header.emit(order(), &mut bytes) else {
+    let Ok(len) = header.emit(byte_order(), &mut bytes) else {
         return vec![0; 1];
     };
     let mut bytes = bytes[..len].to_vec();
-    if act == Act::Mutated && !header.op.has_rma() {
+    if attack == Attack::Mutated && !header.op.has_rma() {
         for _ in 0..1 + random.below(3) {
             let at = random.below(len as u64) as usize;
             bytes[at] ^= 1 << random.below(8);
         }
-        // A write to others' memory would be none of the victim's faults.
-        if Header::parse(order(), &bytes).is_ok_and(|header| header.op.has_rma()) {
+        // A valid write to the honest process's part would be no fault of the victim.
+        if Header::parse(byte_order(), &bytes).is_ok_and(|header| header.op.has_rma()) {
             return vec![0xff; 16];
         }
     }
@@ -600,120 +605,124 @@ fn invent(act: Act, random: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// A handshake that comes to nothing: what it holds meanwhile is to be given back.
-fn half_a_handshake(group: &str, random: &mut Numbers) -> Socket {
+/// Begins a handshake that fails; the victim has to free what it holds for it.
+fn broken_handshake(group: &str, random: &mut Numbers) -> Socket {
     let layout = Layout::new(256, 65536).unwrap();
     let memory = MemFd::create("hostile", layout.len()).unwrap();
     memory.seal().unwrap();
     let memory = OwnedFd::from(memory);
     let socket = Socket::unix_connect(&socket_name(group, VICTIM)).unwrap();
     let greeting = Greeting::request(0, 0, 1 + random.below(1 << 30) as u32);
-    let mut said = message(Kind::Request, &hello(group, greeting, layout));
-    // One that is right but for its descriptors would be another one that is accepted.
-    let at = random.below(said.len() as u64) as usize;
+    let mut bytes = message(Kind::Request, &hello(group, greeting, layout));
+    // The message is always damaged, since a valid one might be accepted.
+    let at = random.below(bytes.len() as u64) as usize;
     match random.below(2) {
-        0 => said.truncate(at.max(1)),
-        _ => said[at] ^= 0x80,
+        0 => bytes.truncate(at.max(1)),
+        _ => bytes[at] ^= 0x80,
     }
     let some = [memory.as_fd(); 4];
     let count = pick(random, &[0, 1, 3, 4]);
     let few: &[BorrowedFd<'_>] = &some[..count];
-    let _ = socket.send_with(&said, few);
+    let _ = socket.send_with(&bytes, few);
     socket
 }
 
-/// One connection of the foe. Returns whether the victim has ended it.
-fn round(group: &mut Group, life: u64, random: &mut Numbers) -> (Act, bool) {
-    let act = pick(random, &ACTS);
-    let besides = Besides {
-        bells: random.below(3) == 0,
-        holes: random.below(3) == 0,
-        gifts: random.below(3) == 0,
-        sleepy: random.below(3) == 0,
-        offers: random.below(3) == 0,
-        claims: random.below(3) == 0,
+/// One connection of the hostile peer. Returns its attack, and whether the victim has ended the connection.
+fn round(group: &mut Group, life: u64, random: &mut Numbers) -> (Attack, bool) {
+    let attack = pick(random, &ATTACKS);
+    let side_attacks = SideAttacks {
+        doorbells: random.below(3) == 0,
+        punch_holes: random.below(3) == 0,
+        stray_descriptors: random.below(3) == 0,
+        sleep_words: random.below(3) == 0,
+        forged_records: random.below(3) == 0,
+        stuck_claims: random.below(3) == 0,
     };
-    println!("{act:?}, {besides:?}");
+    println!("{attack:?}, {side_attacks:?}");
     let name = group.name.clone();
-    let alive = format!("alive {FOE} {life}");
+    let alive = format!("alive {HOSTILE} {life}");
     let halves: Vec<_> = (0..random.below(3))
-        .map(|_| half_a_handshake(&name, random))
+        .map(|_| broken_handshake(&name, random))
         .collect();
-    let (foe, listener) = match random.below(2) {
+    let (peer, listener) = match random.below(2) {
         0 => {
-            let foe = Foe::connect(&name, random);
+            let peer = HostilePeer::connect(&name, random);
             group.tell(VICTIM, &alive);
-            (foe, None)
+            (peer, None)
         }
         _ => {
-            let listener = Socket::unix_bound(&socket_name(&name, FOE)).unwrap();
+            let listener = Socket::unix_bound(&socket_name(&name, HOSTILE)).unwrap();
             listener.listen(16).unwrap();
             group.tell(VICTIM, &alive);
-            (Foe::accept(&name, &listener), Some(listener))
+            (HostilePeer::accept(&name, &listener), Some(listener))
         }
     };
     let (stop, mut numbers) = (AtomicBool::new(false), random.clone());
     let least = Instant::now() + Duration::from_millis(5 + random.below(40));
     let mut dropped = false;
     std::thread::scope(|scope| {
-        scope.spawn(|| foe.act(act, random, &stop));
-        scope.spawn(|| foe.besides(besides, &mut numbers, &stop));
-        // The foe stops also where this panics.
-        let _stops = Stops(&stop);
-        group.exchange(VICTIM, FRIEND, MESSAGES);
+        scope.spawn(|| peer.attack(attack, random, &stop));
+        scope.spawn(|| peer.side_attacks(side_attacks, &mut numbers, &stop));
+        // Its threads stop also if this one panics.
+        let _stop_on_drop = StopOnDrop(&stop);
+        group.exchange(VICTIM, HONEST, MESSAGES_EACH_WAY);
         while Instant::now() < least && !dropped {
-            dropped = foe.is_dropped();
+            dropped = peer.is_dropped();
             std::thread::sleep(Duration::from_micros(500));
         }
     });
-    dropped |= foe.is_dropped();
-    drop((foe, listener, halves));
-    group.tell(VICTIM, &format!("dead {FOE}"));
-    let took = group.hear(VICTIM, &format!("clean {FOE}"));
+    dropped |= peer.is_dropped();
+    drop((peer, listener, halves));
+    group.tell(VICTIM, &format!("dead {HOSTILE}"));
+    let took = group.hear(VICTIM, &format!("clean {HOSTILE}"));
     group.noticed.push(took.parse().unwrap());
-    group.exchange(VICTIM, FRIEND, MESSAGES);
-    (act, dropped)
+    group.exchange(VICTIM, HONEST, MESSAGES_EACH_WAY);
+    (attack, dropped)
 }
 
-struct Stops<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Stops<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// What has become of the rounds.
+/// The results of the rounds.
 #[derive(Debug, Default)]
-struct Tally {
-    /// Rounds of each act, and how many of them the victim has ended.
-    acts: BTreeMap<Act, (u32, u32)>,
-    /// Lines of the log that name the foe.
+struct Summary {
+    /// Rounds of each attack, and how many of them the victim has ended.
+    attacks: BTreeMap<Attack, (u32, u32)>,
+    /// Lines of the victims' logs that name the hostile peer.
     lines: usize,
-    /// How long it took to notice that the foe was gone, in milliseconds.
+    /// How long victims took to notice the end of the connection, in milliseconds.
     noticed: Vec<u64>,
     /// The most memory that a victim has used, in kilobytes.
     peak: u64,
 }
 
-impl Tally {
-    /// Whether each act that is against the rules was ended by a victim, and the log says by whom.
+impl Summary {
+    /// Whether a victim has ended each kind of attack that breaks the protocol, and has logged the peer.
     fn is_complete(&self) -> bool {
         let wrong = [
-            Act::Noise,
-            Act::Near,
-            Act::Credits,
-            Act::Forged,
-            Act::Mutated,
-            Act::Garbage,
+            Attack::Noise,
+            Attack::NearlyValid,
+            Attack::Credits,
+            Attack::Forged,
+            Attack::Mutated,
+            Attack::Garbage,
         ];
-        let ended = |act: &Act| self.acts.get(act).is_some_and(|(_, ended)| *ended > 0);
+        let ended = |attack: &Attack| {
+            self.attacks
+                .get(attack)
+                .is_some_and(|(_, ended)| *ended > 0)
+        };
         wrong.iter().all(ended) && self.lines > 0
     }
 }
 
-/// Some rounds with one victim.
-fn rounds(lives: Range<u64>, seed: u64, tally: &mut Tally) {
+/// Rounds with one victim.
+fn rounds(lives: Range<u64>, seed: u64, summary: &mut Summary) {
     let path = std::env::temp_dir().join(format!("ripstop-hostile-{}", ripstop_os::pid()));
     let log = File::create(&path).unwrap();
     let name = format!("{}-{}", ripstop_os::pid(), lives.start);
@@ -722,64 +731,68 @@ fn rounds(lives: Range<u64>, seed: u64, tally: &mut Tally) {
         name.clone(),
         seed ^ lives.start,
     )
-    .with_liar(FOE)
+    .with_liar(HOSTILE)
     .with_log(log)
-    .with_param("FI_SHM_MAX_SAVED_BYTES", SAVED / 8)
-    .with_param("FI_SHM_MAX_SAVED_TOTAL", SAVED);
+    .with_param("FI_SHM_MAX_SAVED_BYTES", MAX_SAVED_BYTES / 8)
+    .with_param("FI_SHM_MAX_SAVED_TOTAL", MAX_SAVED_BYTES);
     group.start(VICTIM);
-    group.start(FRIEND);
+    group.start(HONEST);
     for life in lives {
-        // Each round by its own numbers.
+        // Each round has its own random numbers, so that it can be repeated alone.
         let mut random = Numbers(seed.wrapping_add(life.wrapping_mul(0x1234_5678_9abc)));
         println!("round {life}");
-        let (act, dropped) = round(&mut group, 100 + life, &mut random);
-        let entry = tally.acts.entry(act).or_default();
+        let (attack, dropped) = round(&mut group, 100 + life, &mut random);
+        let entry = summary.attacks.entry(attack).or_default();
         entry.0 += 1;
         entry.1 += u32::from(dropped);
     }
-    tally.peak = tally.peak.max(group.peak(VICTIM));
-    tally.noticed.extend(group.end());
+    summary.peak = summary.peak.max(group.peak(VICTIM));
+    summary.noticed.extend(group.end());
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let foe = load::name(&name, FOE);
-    tally.lines += text.lines().filter(|line| line.contains(&foe)).count();
+    let peer = load::name(&name, HOSTILE);
+    summary.lines += text.lines().filter(|line| line.contains(&peer)).count();
     assert!(!text.contains("panicked"), "{text}");
 }
 
 #[test]
 fn hostile_peer_with_the_memory_harms_nobody() {
-    let seed = number("RIPSTOP_HOSTILE_SEED").unwrap_or_else(|| {
+    let seed = env_number("RIPSTOP_HOSTILE_SEED").unwrap_or_else(|| {
         let now = std::time::UNIX_EPOCH.elapsed().unwrap();
         now.as_nanos() as u64
     });
-    let count = number("RIPSTOP_HOSTILE_ROUNDS").unwrap_or(ROUNDS);
-    let first = number("RIPSTOP_HOSTILE_FIRST").unwrap_or(0);
+    let count = env_number("RIPSTOP_HOSTILE_ROUNDS").unwrap_or(DEFAULT_ROUNDS);
+    let first = env_number("RIPSTOP_HOSTILE_FIRST").unwrap_or(0);
     println!("RIPSTOP_HOSTILE_SEED={seed} RIPSTOP_HOSTILE_ROUNDS={count}");
-    let (start, mut tally) = (Instant::now(), Tally::default());
-    for from in (first..first + count).step_by(VICTIMS as usize) {
-        let to = (from + VICTIMS).min(first + count);
-        rounds(from..to, seed, &mut tally);
+    let (start, mut summary) = (Instant::now(), Summary::default());
+    for from in (first..first + count).step_by(ROUNDS_PER_VICTIM as usize) {
+        let to = (from + ROUNDS_PER_VICTIM).min(first + count);
+        rounds(from..to, seed, &mut summary);
     }
-    // What comes of a round depends on how the machine lets the processes run: on until each wrong
-    // act has been ended once.
+    // The outcome of a round depends on scheduling: further rounds, until each kind of attack that breaks
+    // the protocol was ended once.
     let mut next = first + count;
-    while count >= ROUNDS && !tally.is_complete() {
-        assert!(next < first + 50 * count, "never ended: {tally:?}");
-        rounds(next..next + VICTIMS, seed, &mut tally);
-        next += VICTIMS;
+    while count >= DEFAULT_ROUNDS && !summary.is_complete() {
+        assert!(next < first + 50 * count, "never ended: {summary:?}");
+        rounds(next..next + ROUNDS_PER_VICTIM, seed, &mut summary);
+        next += ROUNDS_PER_VICTIM;
     }
     println!(
         "{} rounds in {:?}; of each, and ended by the victim: {:?}",
         next - first,
         start.elapsed(),
-        tally.acts
+        summary.attacks
     );
     println!(
-        "{} lines of the log name the foe; its end was noticed after {:?} ms at most; the victim \
+        "{} lines of the log name the peer; its end was noticed after {:?} ms at most; the victim \
          used {} kB at most",
-        tally.lines,
-        tally.noticed.iter().max(),
-        tally.peak
+        summary.lines,
+        summary.noticed.iter().max(),
+        summary.peak
     );
-    assert!(tally.peak * 1024 < 4 * SAVED, "{} kB", tally.peak);
+    assert!(
+        summary.peak * 1024 < 4 * MAX_SAVED_BYTES,
+        "{} kB",
+        summary.peak
+    );
 }
