@@ -2,6 +2,9 @@
 
 extern crate std;
 
+mod in_place;
+mod status_page;
+
 use core::ptr::NonNull;
 use std::alloc::{Layout as Heap, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
@@ -318,74 +321,6 @@ fn messages_of_several_entries_continue_when_positions_wrap() {
     }
 }
 
-#[test]
-fn doorbell_is_due_when_the_sleep_word_wraps() {
-    let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
-    let sleep = SleepWord::from_mapping(status_page.clone()).unwrap();
-    sleep.start_at(u32::MAX - 9);
-    let peer = PeerStatus::from_mapping(status_page, false).unwrap();
-    for round in 0..10 {
-        assert!(!peer.must_wake(), "{round}: nobody sleeps");
-        sleep.begin_sleep(|| ());
-        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
-        sleep.rearm(|| ());
-        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
-        sleep.end_sleep(|| ());
-    }
-}
-
-#[test]
-fn doorbell_is_due_once_for_each_sleep() {
-    let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
-    let sleep = SleepWord::from_mapping(status_page.clone()).unwrap();
-    for fenced in [false, true] {
-        let peer = PeerStatus::from_mapping(status_page.clone(), fenced).unwrap();
-        assert!(!peer.must_wake());
-        let mut barriers = 0;
-        sleep.begin_sleep(|| barriers += 1);
-        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
-        sleep.begin_sleep(|| barriers += 1);
-        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
-        sleep.end_sleep(|| barriers += 1);
-        assert_eq!(
-            [peer.must_wake(), peer.must_wake()],
-            [true, false],
-            "one still sleeps"
-        );
-        sleep.rearm(|| barriers += 1);
-        assert_eq!([peer.must_wake(), peer.must_wake()], [true, false]);
-        sleep.end_sleep(|| barriers += 1);
-        assert!(!peer.must_wake());
-        sleep.rearm(|| barriers += 1);
-        assert!(!peer.must_wake(), "nobody sleeps");
-        assert_eq!(barriers, 4);
-    }
-}
-
-#[test]
-fn peers_see_poll_count_and_address_probe() {
-    let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
-    let peer = PeerPollStatus::from_mapping(status_page.clone()).unwrap();
-    assert_eq!((peer.poll_count(), peer.address_probe()), (0, None));
-    let status = PollStatus::from_mapping(status_page.clone(), 77).unwrap();
-    let AddressProbe { addr, token } = peer.address_probe().unwrap();
-    assert_eq!(token, 77);
-    let start = status_page.start().addr().get() as u64;
-    let at = usize::try_from(addr - start).unwrap();
-    let region = status_page.region();
-    assert_eq!(
-        region.load_u64(at, core::sync::atomic::Ordering::Relaxed),
-        Ok(77)
-    );
-    for _ in 0..2 {
-        let before = peer.poll_count();
-        status.count_poll();
-        assert_ne!(peer.poll_count(), before);
-    }
-    assert!(PollStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES, false), 1).is_err());
-    assert!(PeerPollStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES - 1, false)).is_err());
-}
-
 /// Two threads, chunks and small entries mixed, many laps.
 #[test]
 fn long_stream_is_read_as_written() {
@@ -656,102 +591,4 @@ fn each_message_of_a_vectored_write_starts_an_entry() {
     assert_eq!(writer.write_vectored(&pieces), Ok(480));
     assert_eq!(reader.read(&mut room), Ok(480));
     assert_eq!(room[180..480], payload[..300]);
-}
-
-#[test]
-fn sole_entry_is_read_in_place() {
-    let (writer, reader) = direction(16, 4096);
-    assert!(reader.sole_entry().is_none());
-    let mut credits = 0;
-    for round in 0..40_usize {
-        let (header, payload) = (pattern(round, MAX_HEADER_BYTES), pattern(round + 9, 8));
-        let header = header.first_chunk().unwrap();
-        let mut source = payload.clone();
-        assert_eq!(writer.write_message(header, 24, user(&mut source)), Ok(32));
-        let Some(sole) = reader.sole_entry() else {
-            // The last of a quarter: there is credit to be given.
-            assert_eq!(round % 4, 3);
-            assert_eq!(reader.read(&mut [0; 64]), Ok(32));
-            credits += usize::from(reader.take_credit_returned());
-            continue;
-        };
-        assert_eq!(
-            (sole.len(), sole.words().concat()),
-            (32, header[..24].to_vec())
-        );
-        let mut room = [0; 8];
-        sole.copy_to(24, user(&mut room));
-        assert_eq!(room[..], payload);
-        // It is there until it is done.
-        assert!(reader.is_ready());
-        reader.sole_entry().unwrap().consume();
-        assert!(!reader.is_ready() && reader.sole_entry().is_none());
-    }
-    assert_eq!(credits, 10);
-}
-
-#[test]
-fn short_entries_are_read_in_place_in_order() {
-    let (writer, reader) = direction(16, 4096);
-    assert!(reader.short_entry().is_none());
-    let (mut sent, mut taken, mut credits) = (0, 0, 0);
-    for burst in [1, 3, 16, 7, 12, 2] {
-        for _ in 0..burst {
-            let (header, mut payload) = (pattern(sent, MAX_HEADER_BYTES), pattern(sent + 9, 16));
-            let header = header.first_chunk().unwrap();
-            let room = writer.has_room() == Ok(true);
-            assert!(room && writer.write_short(header, user(&mut payload)));
-            sent += 1;
-        }
-        while let Some(short) = reader.short_entry() {
-            let want = [pattern(taken, MAX_HEADER_BYTES), pattern(taken + 9, 16)].concat();
-            assert_eq!((short.len(), short.words().concat()), (56, want));
-            // It is there until it is done.
-            assert!(reader.is_ready());
-            short.consume();
-            credits += usize::from(reader.take_credit_returned());
-            taken += 1;
-        }
-        assert_eq!(taken, sent);
-        assert!(!reader.is_ready());
-    }
-    assert_eq!((sent, credits), (41, 10));
-}
-
-#[test]
-fn other_writes_and_entries_are_not_short() {
-    let (writer, reader) = direction(4, 4096);
-    let (header, mut payload) = ([7; MAX_HEADER_BYTES], [8; 17]);
-    assert!(!writer.write_short(&header, user(&mut payload)));
-    assert!(!reader.is_ready());
-    for count in 0..4 {
-        assert!(writer.write_short(&header, user(&mut payload[..count])));
-    }
-    assert!(
-        !writer.write_short(&header, user(&mut payload[..1])),
-        "no room"
-    );
-    // One that was begun, and one with a chunk.
-    assert_eq!(reader.read_vectored(&mut [&mut [0; 8][..]]), Ok(8));
-    assert!(reader.short_entry().is_none());
-    assert_eq!(reader.read(&mut [0; 200]), Ok(158));
-    assert_eq!(writer.write(Source::from(&[1; 200][..])), Ok(200));
-    assert!(reader.is_ready() && reader.short_entry().is_none());
-}
-
-#[test]
-fn other_entries_are_not_sole_entries() {
-    let (writer, reader) = direction(16, 4096);
-    let sent = pattern(0, 3000);
-    // Two, one that was begun, and one with a chunk.
-    for count in [8, 9] {
-        assert_eq!(writer.write(Source::from(&sent[..count])), Ok(count));
-    }
-    assert!(reader.sole_entry().is_none());
-    assert_eq!(reader.read(&mut [0; 8]), Ok(8));
-    assert_eq!(reader.read(&mut [0; 4]), Ok(4));
-    assert!(reader.sole_entry().is_none());
-    assert_eq!(reader.read(&mut [0; 64]), Ok(5));
-    assert_eq!(writer.write(Source::from(&sent[..200])), Ok(200));
-    assert!(reader.sole_entry().is_none());
 }
