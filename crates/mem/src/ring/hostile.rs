@@ -1,4 +1,4 @@
-//! Peers that write what they like.
+//! Tests with a peer that writes arbitrary words to the shared memory.
 
 extern crate std;
 
@@ -9,26 +9,26 @@ use std::vec;
 use std::vec::Vec;
 
 use super::layout::CREDIT_OFFSETS;
-use super::tests::{Heaped, layout};
+use super::tests::{HeapMapping, layout};
 use super::*;
 
-/// An acceptor, and the memory it shares.
-fn victim(entries: u32, buffer: u32) -> (Arc<Heaped>, Layout, Writer, Reader) {
+/// The acceptor's halves, and the memory that it shares with the hostile peer.
+fn acceptor(entries: u32, buffer: u32) -> (Arc<HeapMapping>, Layout, Writer, Reader) {
     let layout = layout(entries, buffer);
-    let map = Heaped::new(layout.len(), true);
+    let map = HeapMapping::new(layout.len(), true);
     let (writer, reader) = pair(map.clone(), layout, Side::Acceptor).unwrap();
     (map, layout, writer, reader)
 }
 
-/// What the reader makes of a first entry with these two words.
+/// The result of reading a first entry with these two words, in both kinds of reads.
 fn first(state: u64, length: u64) -> [Result<usize, RingError>; 2] {
-    [false, true].map(|staged| {
-        let (map, layout, _, reader) = victim(4, 1024);
+    [false, true].map(|into_own_memory| {
+        let (map, layout, _, reader) = acceptor(4, 1024);
         let (region, at) = (map.region(), layout.entries_at(0));
         region.store_u64(at + 8, length, Ordering::Relaxed).unwrap();
         region.store_u64(at, state, Ordering::Release).unwrap();
         let mut room = [0; 600];
-        match staged {
+        match into_own_memory {
             true => reader.read(&mut room),
             false => reader.read_vectored(&mut [&mut room[..]]),
         }
@@ -59,7 +59,7 @@ fn entries_out_of_bounds_are_errors() {
 
 #[test]
 fn credit_beyond_what_was_written_is_an_error() {
-    let (map, _, writer, _) = victim(4, 1024);
+    let (map, _, writer, _) = acceptor(4, 1024);
     let region = map.region();
     let entry = || writer.write(Source::from(&[1; 8][..]));
     assert_eq!([entry(), entry(), entry(), entry()], [Ok(8); 4]);
@@ -79,10 +79,10 @@ fn credit_beyond_what_was_written_is_an_error() {
     }
 }
 
-/// xorshift: the same numbers in every run.
-struct Numbers(u64);
+/// Xorshift random numbers, the same in every run.
+struct Xorshift(u64);
 
-impl Numbers {
+impl Xorshift {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -91,9 +91,15 @@ impl Numbers {
     }
 }
 
-/// Writes to the whole of the memory until told to stop: noise, and words that are nearly right.
-fn scribble(map: &Heaped, layout: Layout, begun: &AtomicBool, stop: &AtomicBool, seed: u64) {
-    let (region, mut numbers) = (map.region(), Numbers(seed));
+/// Writes to the whole memory until `stop` is set: random words, and nearly valid ones.
+fn write_randomly(
+    map: &HeapMapping,
+    layout: Layout,
+    started: &AtomicBool,
+    stop: &AtomicBool,
+    seed: u64,
+) {
+    let (region, mut numbers) = (map.region(), Xorshift(seed));
     let words = layout.len() as u64 / 8;
     while !stop.load(Ordering::Relaxed) {
         let value = numbers.next();
@@ -110,12 +116,12 @@ fn scribble(map: &Heaped, layout: Layout, begun: &AtomicBool, stop: &AtomicBool,
             }
         };
         let _ = region.store_u64(at as usize, value, Ordering::Relaxed);
-        begun.store(true, Ordering::Relaxed);
+        started.store(true, Ordering::Relaxed);
     }
 }
 
-/// The victim reads and writes while another thread writes to all of the memory: every call
-/// returns, with no more bytes than there was room for, and nothing behind them changes.
+/// The acceptor reads and writes while another thread writes to all of the memory: every call
+/// returns at most as many bytes as there was room for, and nothing after them changes.
 #[test]
 fn random_writes_by_a_peer_cause_errors_only() {
     let all = [
@@ -127,23 +133,23 @@ fn random_writes_by_a_peer_cause_errors_only() {
     let rounds = if cfg!(miri) { 3 } else { 200 };
     let mut seen = Vec::new();
     for seed in 1.. {
-        // What the two threads make of each other depends on how the machine lets them run.
+        // Which errors occur depends on scheduling.
         let enough = cfg!(miri) || all.iter().all(|error| seen.contains(error));
         if seed >= rounds && enough {
             break;
         }
         assert!(seed < 500 * rounds, "not all of {all:?}");
-        let (map, layout, writer, reader) = victim(8, 1024);
-        let (begun, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (map, layout, writer, reader) = acceptor(8, 1024);
+        let (started, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
-            scope.spawn(|| scribble(&map, layout, &begun, &stop, seed * 0x9e37_79b9));
-            while !begun.load(Ordering::Relaxed) {
+            scope.spawn(|| write_randomly(&map, layout, &started, &stop, seed * 0x9e37_79b9));
+            while !started.load(Ordering::Relaxed) {
                 thread::yield_now();
             }
-            let mut numbers = Numbers(seed);
+            let mut numbers = Xorshift(seed);
             for turn in 0..2_000 {
                 if turn % 64 == 0 {
-                    // There may be one processor for both.
+                    // Both threads may share one processor.
                     thread::yield_now();
                 }
                 let len = numbers.next() as usize % 700;

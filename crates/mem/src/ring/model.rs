@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The rings under loom, which tries every order of their accesses that the memory model allows.
+//! A model of the rings for loom, which tries every order of accesses that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ripstop-mem --lib model`
 
@@ -19,7 +19,7 @@ use super::{
     Grants, Layout, MAX_HEADER_BYTES, PeerStatus, Reader, Side, SleepWord, Source, Writer,
 };
 
-/// Four entries, four lines: a quarter is one of either.
+/// Four entries and four lines, so that a quarter is one entry or line.
 fn layout() -> Layout {
     Layout::new(4, 256).unwrap()
 }
@@ -29,7 +29,7 @@ fn halves(memory: &Memory) -> (Writer, Reader) {
     (writer, Reader::new(memory, layout(), Side::Acceptor))
 }
 
-/// Tries all orders with at most `preemptions` changes of thread that nobody asked for.
+/// Tries all orders with at most `preemptions` involuntary changes of thread.
 fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -60,7 +60,7 @@ fn read_all(reader: &Reader, len: usize, room: usize) -> Vec<u8> {
     got
 }
 
-/// More entries than the ring has: cells are written again once their credit has come.
+/// More entries than the ring has: they are written again once credit has returned.
 #[test]
 fn short_entries_are_read_whole_and_in_order() {
     check(3, || {
@@ -73,7 +73,7 @@ fn short_entries_are_read_whole_and_in_order() {
     });
 }
 
-/// As above, taken from where they are as far as that is possible.
+/// As above, read in place where the entry is the only one.
 #[test]
 fn sole_entries_are_read_in_place_and_in_order() {
     check(3, || {
@@ -91,7 +91,7 @@ fn sole_entries_are_read_in_place_and_in_order() {
     });
 }
 
-/// As above, whatever is behind them.
+/// As above, read in place also with other entries after them.
 #[test]
 fn short_entries_are_read_in_place_and_in_order() {
     check(3, || {
@@ -111,7 +111,7 @@ fn short_entries_are_read_in_place_and_in_order() {
     });
 }
 
-/// Chunks use the lines of the buffer again, and are read in parts.
+/// Lines of the buffer are used again, and chunks are read in parts.
 #[test]
 fn chunks_are_read_whole_and_in_order() {
     check(2, || {
@@ -124,7 +124,7 @@ fn chunks_are_read_whole_and_in_order() {
     });
 }
 
-/// Who sees the first of several entries sees all of them.
+/// A reader that sees the first of several entries sees all of them.
 #[test]
 fn message_of_two_entries_is_visible_at_once() {
     check(3, || {
@@ -152,21 +152,21 @@ fn message_of_two_entries_is_visible_at_once() {
     });
 }
 
-/// A reader that sleeps when it finds nothing, and a writer that wakes it.
-fn reader_sleeps(fenced: bool) {
+/// A reader sleeps when it finds nothing, and the writer wakes it.
+fn sleep_and_wake(fenced: bool) {
     let status_page = Memory::modelled(layout());
     let (writer, reader) = halves(&Memory::modelled(layout()));
     let (sleep, peer) = (
         SleepWord::new(&status_page),
         PeerStatus::new(&status_page, fenced),
     );
-    let bell = Arc::new(Notify::new());
-    let rope = bell.clone();
+    let doorbell = Arc::new(Notify::new());
+    let doorbell_ringer = doorbell.clone();
     let sender = thread::spawn(move || {
         for i in 0..2_u8 {
             assert_eq!(writer.write(Source::from(&[i; 8][..])), Ok(8));
             if peer.must_wake() {
-                rope.notify();
+                doorbell_ringer.notify();
             }
         }
     });
@@ -174,7 +174,7 @@ fn reader_sleeps(fenced: bool) {
     while got.len() < 16 {
         sleep.begin_sleep(|| fence(SeqCst));
         if !reader.is_ready() {
-            bell.wait();
+            doorbell.wait();
         }
         sleep.end_sleep(|| fence(SeqCst));
         let mut bytes = [0; 64];
@@ -187,17 +187,17 @@ fn reader_sleeps(fenced: bool) {
 
 #[test]
 fn sleeping_reader_is_woken() {
-    check(3, || reader_sleeps(true));
+    check(3, || sleep_and_wake(true));
 }
 
-/// Shows that the model would see a lost wake-up: without the fence there is one.
+/// Shows that the model detects a lost wake-up: without the fence there is one.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_the_fence_a_wake_up_is_lost() {
-    check(3, || reader_sleeps(false));
+    check(3, || sleep_and_wake(false));
 }
 
-/// A writer that sleeps when it has no room, and a reader that wakes it.
+/// A writer sleeps when it has no room, and the reader wakes it.
 #[test]
 fn sleeping_writer_without_room_is_woken() {
     check(2, || {
@@ -207,8 +207,8 @@ fn sleeping_writer_without_room_is_woken() {
             SleepWord::new(&status_page),
             PeerStatus::new(&status_page, true),
         );
-        let bell = Arc::new(Notify::new());
-        let rope = bell.clone();
+        let doorbell = Arc::new(Notify::new());
+        let doorbell_ringer = doorbell.clone();
         let receiver = thread::spawn(move || {
             for i in 0..5_u8 {
                 let mut bytes = [0; 8];
@@ -217,7 +217,7 @@ fn sleeping_writer_without_room_is_woken() {
                 }
                 assert_eq!(bytes, [i; 8]);
                 if reader.take_credit_returned() && peer.must_wake() {
-                    rope.notify();
+                    doorbell_ringer.notify();
                 }
             }
         });
@@ -225,7 +225,7 @@ fn sleeping_writer_without_room_is_woken() {
             while writer.write(Source::from(&[i; 8][..])).unwrap() == 0 {
                 sleep.begin_sleep(|| fence(SeqCst));
                 if !writer.has_room().unwrap() {
-                    bell.wait();
+                    doorbell.wait();
                 }
                 sleep.end_sleep(|| fence(SeqCst));
             }
@@ -234,13 +234,13 @@ fn sleeping_writer_without_room_is_woken() {
     });
 }
 
-/// A region as the model sees it: who reaches it while somebody else does is found.
-struct Reached(loom::cell::UnsafeCell<u64>);
+/// A region in the model, which detects concurrent accesses.
+struct ModelRegion(loom::cell::UnsafeCell<u64>);
 
 // SAFETY: loom finds every access that is not ordered.
-unsafe impl Sync for Reached {}
+unsafe impl Sync for ModelRegion {}
 
-impl Reached {
+impl ModelRegion {
     fn set(&self, value: u64) {
         // SAFETY: loom checks that nobody reads or writes meanwhile.
         self.0.with_mut(|place| unsafe { *place = value });
@@ -252,12 +252,12 @@ impl Reached {
     }
 }
 
-fn region() -> Arc<Reached> {
-    Arc::new(Reached(loom::cell::UnsafeCell::new(0)))
+fn region() -> Arc<ModelRegion> {
+    Arc::new(ModelRegion(loom::cell::UnsafeCell::new(0)))
 }
 
-/// The owner of a region ends its grant, and uses the memory as its own, while a peer writes there.
-fn grant_ends(fenced: bool) {
+/// The owner of a region ends its grant and then uses the memory, while a peer writes there.
+fn revoke_grant(fenced: bool) {
     let (memory, status_page) = (Memory::modelled(layout()), Memory::modelled(layout()));
     let (writer, reader) = halves(&memory);
     let (mut grants, peer) = (
@@ -266,12 +266,12 @@ fn grant_ends(fenced: bool) {
     );
     let grant = grants.open().unwrap();
     let region = region();
-    let reached = region.clone();
+    let accessed = region.clone();
     let peer_thread = thread::spawn(move || {
         for value in 1..3 {
             writer.claim(grant);
             if peer.is_granted(grant) {
-                reached.set(value);
+                accessed.set(value);
             }
             writer.unclaim();
         }
@@ -288,18 +288,17 @@ fn grant_ends(fenced: bool) {
 
 #[test]
 fn revoked_region_is_not_accessed() {
-    check(3, || grant_ends(true));
+    check(3, || revoke_grant(true));
 }
 
-/// Shows that the model would see that.
+/// Shows that the model detects such an access: without the fence there is one.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn without_the_fence_a_revoked_region_is_accessed() {
-    check(3, || grant_ends(false));
+    check(3, || revoke_grant(false));
 }
 
-/// What is written to a region directly comes behind what was sent before and applied there, and
-/// before what is sent afterwards.
+/// A direct write to a region takes place after earlier messages were applied, and before later ones.
 #[test]
 fn direct_writes_keep_their_order_among_messages() {
     check(2, || {
@@ -311,7 +310,7 @@ fn direct_writes_keep_their_order_among_messages() {
         );
         let grant = grants.open().unwrap();
         let region = region();
-        let reached = region.clone();
+        let accessed = region.clone();
         let owner = thread::spawn(move || {
             for value in [1_u8, 3] {
                 assert_eq!(read_all(&reader, 8, 64), [value; 8]);
@@ -326,8 +325,8 @@ fn direct_writes_keep_their_order_among_messages() {
         }
         writer.claim(grant);
         assert!(peer.is_granted(grant));
-        assert_eq!(reached.get(), 1);
-        reached.set(2);
+        assert_eq!(accessed.get(), 1);
+        accessed.set(2);
         writer.unclaim();
         send_all(&writer, &[3; 8]);
         owner.join().unwrap();

@@ -18,21 +18,21 @@ use proptest::prelude::*;
 use super::*;
 use crate::UserBuf;
 
-/// Memory as a mapping gives it.
+/// Heap memory in the place of a mapping.
 #[derive(Debug)]
-pub(super) struct Heaped {
+pub(super) struct HeapMapping {
     start: NonNull<u8>,
     len: usize,
     write: bool,
 }
 
-// SAFETY: reached through atomics and assembly only.
-unsafe impl Send for Heaped {}
+// SAFETY: accessed through atomics and assembly only.
+unsafe impl Send for HeapMapping {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Heaped {}
+unsafe impl Sync for HeapMapping {}
 
 // SAFETY: allocated until the drop, and nobody else has the address.
-unsafe impl Mapping for Heaped {
+unsafe impl Mapping for HeapMapping {
     fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -46,7 +46,7 @@ unsafe impl Mapping for Heaped {
     }
 }
 
-impl Heaped {
+impl HeapMapping {
     fn heap(len: usize) -> Heap {
         Heap::from_size_align(len, 4096).unwrap()
     }
@@ -58,14 +58,14 @@ impl Heaped {
         Arc::new(Self { start, len, write })
     }
 
-    /// Whole words of it, for a peer that writes what it likes.
+    /// Its words, for the tests of a hostile peer.
     pub(super) fn region(&self) -> crate::Region<'_> {
         // SAFETY: borrowed from `self`; atomics only.
         unsafe { crate::Region::from_raw(self.start, self.len) }
     }
 }
 
-impl Drop for Heaped {
+impl Drop for HeapMapping {
     fn drop(&mut self) {
         // SAFETY: as it was allocated.
         unsafe { dealloc(self.start.as_ptr(), Self::heap(self.len)) };
@@ -76,16 +76,16 @@ pub(super) fn layout(entries: u32, buffer: u32) -> Layout {
     Layout::new(entries, buffer).unwrap()
 }
 
-/// Both ends of one direction.
+/// The writer and the reader of one direction.
 fn direction(entries: u32, buffer: u32) -> (Writer, Reader) {
     let layout = layout(entries, buffer);
-    let map = Heaped::new(layout.len(), true);
+    let map = HeapMapping::new(layout.len(), true);
     let (writer, _) = pair(map.clone(), layout, Side::Connector).unwrap();
     let (_, reader) = pair(map, layout, Side::Acceptor).unwrap();
     (writer, reader)
 }
 
-/// As [`direction`], after so many entries and lines.
+/// As [`direction`], starting after this many entries and lines.
 fn direction_at(layout: Layout, position: u64, lines: u32) -> (Writer, Reader) {
     let (writer, reader) = direction(layout.entries(), layout.buffer());
     reader.start_at(position, lines);
@@ -124,15 +124,17 @@ fn layout_sizes_are_checked() {
 #[test]
 fn mappings_that_do_not_fit_are_refused() {
     let layout = layout(4, 256);
-    let short = Heaped::new(layout.len() - 1, true);
-    let read_only = Heaped::new(layout.len(), false);
+    let short = HeapMapping::new(layout.len() - 1, true);
+    let read_only = HeapMapping::new(layout.len(), false);
     for map in [short, read_only] {
         let halves = pair(map, layout, Side::Connector);
         assert_eq!(halves.err(), Some(RingError::Memory));
     }
-    assert!(SleepWord::from_mapping(Heaped::new(STATUS_PAGE_BYTES, false)).is_err());
-    assert!(PeerStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES, false), false).is_ok());
-    assert!(PeerStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES - 1, false), false).is_err());
+    assert!(SleepWord::from_mapping(HeapMapping::new(STATUS_PAGE_BYTES, false)).is_err());
+    assert!(PeerStatus::from_mapping(HeapMapping::new(STATUS_PAGE_BYTES, false), false).is_ok());
+    assert!(
+        PeerStatus::from_mapping(HeapMapping::new(STATUS_PAGE_BYTES - 1, false), false).is_err()
+    );
 }
 
 #[test]
@@ -210,9 +212,9 @@ fn full_buffer_accepts_short_entries_only() {
     assert_eq!(room[..1280], sent[..1280]);
 }
 
-/// Positions from which the counts of entries and of lines, and the laps, wrap soon. Memory that
-/// was never written has lap 0, so the lap before that begins with its first entry.
-fn wrapping(entries: u32) -> Vec<(u64, u32)> {
+/// Positions (entries, lines) shortly before the counts or the laps wrap. Memory that was never written has
+/// lap 0, so a position in the last lap is at its first entry.
+fn positions_before_wrap(entries: u32) -> Vec<(u64, u32)> {
     let n = u64::from(entries);
     let mut found = vec![((n << 32) - 2 * n, 0), ((n << 32) - 2 * n, u32::MAX - 5)];
     for before in 0..5 {
@@ -225,7 +227,7 @@ fn wrapping(entries: u32) -> Vec<(u64, u32)> {
 #[test]
 fn stream_continues_when_positions_wrap() {
     for (entries, buffer) in [(4, 256), (8, 1024), (64, 4096)] {
-        for (position, lines) in wrapping(entries) {
+        for (position, lines) in positions_before_wrap(entries) {
             let (writer, reader) = direction_at(layout(entries, buffer), position, lines);
             let total = 64 * 64 * 4 + 20 * buffer as usize;
             let sent = pattern(position as usize % 1000, total);
@@ -233,7 +235,7 @@ fn stream_continues_when_positions_wrap() {
             let mut room = vec![0; 2 * buffer as usize];
             while from < total {
                 step = (step * 31 + 7) % (buffer as usize / 2);
-                // As much as there is room for, then all of it is read.
+                // Writes until the ring is full, then reads all of it.
                 loop {
                     let end = total.min(to + step + 1);
                     let count = writer.write(Source::from(&sent[to..end])).unwrap();
@@ -265,7 +267,7 @@ fn stream_continues_when_positions_wrap() {
 #[test]
 fn full_ring_is_detected_when_positions_wrap() {
     for entries in [4, 16] {
-        for (position, lines) in wrapping(entries) {
+        for (position, lines) in positions_before_wrap(entries) {
             for ahead in 0..2 * entries as usize {
                 let (writer, reader) = direction_at(layout(entries, 256), position, lines);
                 let mut room = [0; 8];
@@ -275,7 +277,7 @@ fn full_ring_is_detected_when_positions_wrap() {
                     assert_eq!(reader.read(&mut room), Ok(8));
                     assert_eq!(room, word(number));
                 }
-                // A reader tells of a quarter at a time.
+                // Credit returns a quarter at a time.
                 let mut count = 0;
                 let most = entries as usize;
                 while count <= most && writer.write(Source::from(&word(count)[..])) == Ok(8) {
@@ -297,7 +299,7 @@ fn full_ring_is_detected_when_positions_wrap() {
 
 #[test]
 fn messages_of_several_entries_continue_when_positions_wrap() {
-    for (position, lines) in wrapping(16) {
+    for (position, lines) in positions_before_wrap(16) {
         let (writer, reader) = direction_at(layout(16, 4096), position, lines);
         for round in 0..64 {
             let mut sent = pattern(round, 40 + 20 + round % 150);
@@ -321,7 +323,7 @@ fn messages_of_several_entries_continue_when_positions_wrap() {
     }
 }
 
-/// Two threads, chunks and small entries mixed, many laps.
+/// Two threads, chunks and short entries mixed, many laps.
 #[test]
 fn long_stream_is_read_as_written() {
     let total = if cfg!(miri) { 20_000 } else { 20_000_000 };
@@ -362,7 +364,7 @@ fn long_stream_is_read_as_written() {
 enum Step {
     Write(Vec<usize>),
     Read(Vec<usize>),
-    Staged(usize),
+    ReadOwn(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -371,11 +373,11 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         lens.clone().prop_map(Step::Write),
         lens.prop_map(Step::Read),
-        len.prop_map(Step::Staged),
+        len.prop_map(Step::ReadOwn),
     ]
 }
 
-/// Reads into rooms of these lengths, with guards behind each.
+/// Reads into buffers of these lengths, each with a guard byte after it.
 fn read_guarded(reader: &Reader, lens: &[usize]) -> Vec<u8> {
     let mut rooms: Vec<Vec<u8>> = lens.iter().map(|len| vec![0xcc; len + 1]).collect();
     let mut pieces: Vec<UserBuf> = rooms
@@ -399,7 +401,7 @@ fn read_guarded(reader: &Reader, lens: &[usize]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 400 }))]
 
-    /// The stream is a queue of bytes, whatever the pieces.
+    /// The stream is a queue of bytes, however it is divided into pieces.
     #[test]
     fn a_ring_is_a_queue(
         steps in proptest::collection::vec(step(), 1..80),
@@ -435,7 +437,7 @@ proptest! {
                     prop_assert_eq!(got.len(), total.min(queue.len()));
                     prop_assert!(got.iter().copied().eq(queue.drain(..got.len())));
                 }
-                Step::Staged(len) => {
+                Step::ReadOwn(len) => {
                     let mut room = vec![0; len];
                     let count = reader.read(&mut room).unwrap();
                     prop_assert_eq!(count > 0, len > 0 && !queue.is_empty());
@@ -485,7 +487,7 @@ fn read_stops_before_a_long_chunk() {
     assert_eq!(place[..5000], payload[..]);
     assert_eq!((reader.chunk_remaining(), reader.is_ready()), (0, false));
     assert_eq!(reader.read_chunk(user(&mut place)), 0);
-    // Who does not ask for what is at hand reads it.
+    // A plain read delivers the chunk as well.
     assert_eq!(writer.write_message(&whole, 24, user(&mut sent)), Ok(5024));
     assert_eq!(reader.read_vectored(&mut [user(&mut room)]), Ok(24));
     assert_eq!(reader.read(&mut room), Ok(5000));
@@ -515,7 +517,7 @@ fn message_of_several_entries_is_read_whole_or_not_at_all() {
         for turn in 0..40 {
             let (writer, reader) = direction(8, 1024);
             let mut room = [0; 1024];
-            // Messages may begin at any entry, also before the end of a lap.
+            // A message may start at any entry, also at the end of a lap.
             for _ in 0..turn {
                 assert_eq!(writer.write(Source::from(&[1; 8][..])), Ok(8));
                 assert_eq!(reader.read(&mut room), Ok(8));

@@ -75,7 +75,7 @@ fn other_writes_and_entries_are_not_short() {
         !writer.write_short(&header, user(&mut payload[..1])),
         "no room"
     );
-    // One that was begun, and one with a chunk.
+    // One that was started, and one with a chunk.
     assert_eq!(reader.read_vectored(&mut [&mut [0; 8][..]]), Ok(8));
     assert!(reader.short_entry().is_none());
     assert_eq!(reader.read(&mut [0; 200]), Ok(158));
@@ -87,7 +87,7 @@ fn other_writes_and_entries_are_not_short() {
 fn other_entries_are_not_sole_entries() {
     let (writer, reader) = direction(16, 4096);
     let sent = pattern(0, 3000);
-    // Two, one that was begun, and one with a chunk.
+    // Two, one that was started, and one with a chunk.
     for count in [8, 9] {
         assert_eq!(writer.write(Source::from(&sent[..count])), Ok(count));
     }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn doorbell_is_due_when_the_sleep_word_wraps() {
-    let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
+    let status_page = HeapMapping::new(STATUS_PAGE_BYTES, true);
     let sleep = SleepWord::from_mapping(status_page.clone()).unwrap();
     sleep.start_at(u32::MAX - 9);
     let peer = PeerStatus::from_mapping(status_page, false).unwrap();
@@ -20,7 +20,7 @@ fn doorbell_is_due_when_the_sleep_word_wraps() {
 
 #[test]
 fn doorbell_is_due_once_for_each_sleep() {
-    let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
+    let status_page = HeapMapping::new(STATUS_PAGE_BYTES, true);
     let sleep = SleepWord::from_mapping(status_page.clone()).unwrap();
     for fenced in [false, true] {
         let peer = PeerStatus::from_mapping(status_page.clone(), fenced).unwrap();
@@ -48,7 +48,7 @@ fn doorbell_is_due_once_for_each_sleep() {
 
 #[test]
 fn peers_see_poll_count_and_address_probe() {
-    let status_page = Heaped::new(STATUS_PAGE_BYTES, true);
+    let status_page = HeapMapping::new(STATUS_PAGE_BYTES, true);
     let peer = PeerPollStatus::from_mapping(status_page.clone()).unwrap();
     assert_eq!((peer.poll_count(), peer.address_probe()), (0, None));
     let status = PollStatus::from_mapping(status_page.clone(), 77).unwrap();
@@ -66,6 +66,6 @@ fn peers_see_poll_count_and_address_probe() {
         status.count_poll();
         assert_ne!(peer.poll_count(), before);
     }
-    assert!(PollStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES, false), 1).is_err());
-    assert!(PeerPollStatus::from_mapping(Heaped::new(STATUS_PAGE_BYTES - 1, false)).is_err());
+    assert!(PollStatus::from_mapping(HeapMapping::new(STATUS_PAGE_BYTES, false), 1).is_err());
+    assert!(PeerPollStatus::from_mapping(HeapMapping::new(STATUS_PAGE_BYTES - 1, false)).is_err());
 }
