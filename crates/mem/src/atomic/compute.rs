@@ -1,4 +1,4 @@
-//! What an operation makes of one element.
+//! Atomic operations on one element, in private memory.
 
 use core::cmp::Ordering;
 use core::ops::{BitAnd, BitOr, BitXor, Not};
@@ -7,12 +7,12 @@ use ripstop_types::{AtomicOp, Datatype};
 
 use super::{AtomicError, check};
 
-/// Computes what `op` makes of the element `old`, and puts it into `new`.
+/// Computes `op` on the element `old`, and stores the result in `new`.
 ///
 /// All slices hold one element of `datatype` in this machine's byte order, at any alignment.
 /// `operand` may be empty for [`AtomicOp::AtomicRead`], and `compare` for an operation without
 /// comparison. Touches no other memory; [`execute`](super::execute) is the one that is atomic.
-/// What is computed is said in the [module's documentation](super).
+/// The [module's documentation](super) has the rules of the arithmetic.
 ///
 /// # Errors
 ///
@@ -36,34 +36,33 @@ pub fn compute(
         return Err(AtomicError::Length);
     }
     new.copy_from_slice(old);
-    element(datatype, op, operand, compare, new);
+    apply(datatype, op, operand, compare, new);
     Ok(())
 }
 
-/// Applies `op` to the element `t`. The slices have the lengths that [`compute`] demands, and
-/// the datatype is supported; otherwise `t` stays as it is.
+/// Applies `op` to the element `t`, with operand `b` and comparison `c`. The slices must have the lengths
+/// that [`compute`] demands, and the datatype must be supported; otherwise `t` is not changed.
 #[inline]
-pub(super) fn element(datatype: Datatype, op: AtomicOp, b: &[u8], c: &[u8], t: &mut [u8]) {
+pub(super) fn apply(datatype: Datatype, op: AtomicOp, b: &[u8], c: &[u8], t: &mut [u8]) {
     match datatype {
-        Datatype::Int8 => integer::<i8>(op, b, c, t),
-        Datatype::Uint8 => integer::<u8>(op, b, c, t),
-        Datatype::Int16 => integer::<i16>(op, b, c, t),
-        Datatype::Uint16 => integer::<u16>(op, b, c, t),
-        Datatype::Int32 => integer::<i32>(op, b, c, t),
-        Datatype::Uint32 => integer::<u32>(op, b, c, t),
-        Datatype::Int64 => integer::<i64>(op, b, c, t),
-        Datatype::Uint64 => integer::<u64>(op, b, c, t),
-        Datatype::Int128 => integer::<i128>(op, b, c, t),
-        Datatype::Uint128 => integer::<u128>(op, b, c, t),
+        Datatype::Int8 => apply_integer::<i8>(op, b, c, t),
+        Datatype::Uint8 => apply_integer::<u8>(op, b, c, t),
+        Datatype::Int16 => apply_integer::<i16>(op, b, c, t),
+        Datatype::Uint16 => apply_integer::<u16>(op, b, c, t),
+        Datatype::Int32 => apply_integer::<i32>(op, b, c, t),
+        Datatype::Uint32 => apply_integer::<u32>(op, b, c, t),
+        Datatype::Int64 => apply_integer::<i64>(op, b, c, t),
+        Datatype::Uint64 => apply_integer::<u64>(op, b, c, t),
+        Datatype::Int128 => apply_integer::<i128>(op, b, c, t),
+        Datatype::Uint128 => apply_integer::<u128>(op, b, c, t),
         #[cfg(not(target_os = "none"))]
-        _ => super::float::element(datatype, op, b, c, t),
+        _ => super::float::apply(datatype, op, b, c, t),
         #[cfg(target_os = "none")]
         _ => {}
     }
 }
 
-/// A number as the operations need it. The value keeps its bits, a NaN's too, as long as it is
-/// only moved.
+/// The arithmetic that the operations need of a number. Copies keep all bits, also those of a NaN.
 pub(super) trait Number: Copy {
     const ZERO: Self;
     const ONE: Self;
@@ -74,11 +73,11 @@ pub(super) trait Number: Copy {
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
-    /// How `self` stands to `other`; `None` if one of them is a NaN.
+    /// Compares; `None` if one of them is a NaN.
     fn order(self, other: Self) -> Option<Ordering>;
 }
 
-/// Implements [`Number`] for types of the language, with these methods to calculate.
+/// Implements [`Number`] for primitive types, by these methods.
 macro_rules! numbers {
     ($zero:literal $one:literal $plus:ident $minus:ident $times:ident: $($number:ty)*) => {$(
         impl Number for $number {
@@ -125,8 +124,8 @@ pub(super) use numbers;
 
 numbers! { 0 1 wrapping_add wrapping_sub wrapping_mul: i8 u8 i16 u16 i32 u32 i64 u64 i128 u128 }
 
-/// [`element`] for an integer.
-fn integer<T>(op: AtomicOp, operand: &[u8], compare: &[u8], target: &mut [u8])
+/// [`apply`] for an integer.
+fn apply_integer<T>(op: AtomicOp, operand: &[u8], compare: &[u8], target: &mut [u8])
 where
     T: Number + BitAnd<Output = T> + BitOr<Output = T> + BitXor<Output = T> + Not<Output = T>,
 {
@@ -137,23 +136,30 @@ where
         AtomicOp::Band => t & b,
         AtomicOp::Bxor => t ^ b,
         AtomicOp::Mswap => (b & c()) | (t & !c()),
-        _ => return number::<T>(op, operand, compare, target),
+        _ => return apply_number::<T>(op, operand, compare, target),
     };
     new.put(target);
 }
 
-/// [`element`] for any number, without the operations on bits.
+/// [`apply`] for any number, without the bitwise operations.
 #[inline]
-pub(super) fn number<T: Number>(op: AtomicOp, operand: &[u8], compare: &[u8], target: &mut [u8]) {
+pub(super) fn apply_number<T: Number>(
+    op: AtomicOp,
+    operand: &[u8],
+    compare: &[u8],
+    target: &mut [u8],
+) {
     let (t, b) = (T::get(target), T::get(operand));
     let new = match op {
         AtomicOp::Sum => t.plus(b),
         AtomicOp::Diff => t.minus(b),
         AtomicOp::Prod => t.times(b),
-        AtomicOp::Lor | AtomicOp::Land | AtomicOp::Lxor => logical(connect(op, truth(t), truth(b))),
+        AtomicOp::Lor | AtomicOp::Land | AtomicOp::Lxor => {
+            from_bool(combine_truth(op, is_true(t), is_true(b)))
+        }
         AtomicOp::AtomicWrite => b,
-        AtomicOp::Min | AtomicOp::Max if replaces(op, b.order(t)) => b,
-        _ if op.takes_comparison() && replaces(op, T::get(compare).order(t)) => b,
+        AtomicOp::Min | AtomicOp::Max if replaces_target(op, b.order(t)) => b,
+        _ if op.takes_comparison() && replaces_target(op, T::get(compare).order(t)) => b,
         _ => return,
     };
     new.put(target);
@@ -161,19 +167,19 @@ pub(super) fn number<T: Number>(op: AtomicOp, operand: &[u8], compare: &[u8], ta
 
 /// Whether a number counts as true: a NaN does, -0.0 does not.
 #[inline]
-pub(super) fn truth<T: Number>(number: T) -> bool {
+pub(super) fn is_true<T: Number>(number: T) -> bool {
     number.order(T::ZERO) != Some(Ordering::Equal)
 }
 
-/// The number for a truth.
+/// The number for a truth value.
 #[inline]
-pub(super) fn logical<T: Number>(truth: bool) -> T {
+pub(super) fn from_bool<T: Number>(truth: bool) -> T {
     if truth { T::ONE } else { T::ZERO }
 }
 
-/// What a logical operation makes of the truth of the target and of the operand.
+/// A logical operation on the truth values of the target and of the operand.
 #[inline]
-pub(super) fn connect(op: AtomicOp, t: bool, b: bool) -> bool {
+pub(super) fn combine_truth(op: AtomicOp, t: bool, b: bool) -> bool {
     match op {
         AtomicOp::Lor => t || b,
         AtomicOp::Land => t && b,
@@ -181,10 +187,10 @@ pub(super) fn connect(op: AtomicOp, t: bool, b: bool) -> bool {
     }
 }
 
-/// Whether a conditional operation replaces the target, by how the operand (of a minimum or
-/// maximum) or the comparison (of a swap) stands to it. `None` is unordered: a NaN.
+/// Whether a conditional operation replaces the target. `order` compares the operand (of a minimum or
+/// maximum) or the comparison (of a swap) to the target; `None` is unordered: a NaN.
 #[inline]
-fn replaces(op: AtomicOp, order: Option<Ordering>) -> bool {
+fn replaces_target(op: AtomicOp, order: Option<Ordering>) -> bool {
     match op {
         AtomicOp::Min | AtomicOp::CswapLt => order == Some(Ordering::Less),
         AtomicOp::Max | AtomicOp::CswapGt => order == Some(Ordering::Greater),

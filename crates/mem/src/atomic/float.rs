@@ -1,43 +1,43 @@
-//! What an operation makes of floating point and of complex numbers.
+//! Atomic operations on one floating-point or complex element.
 
 use core::cmp::Ordering;
 use core::ops::{Add, Mul, Sub};
 
 use ripstop_types::{AtomicOp, Datatype};
 
-use super::compute::{Number, connect, logical, number, numbers, truth};
+use super::compute::{Number, apply_number, combine_truth, from_bool, is_true, numbers};
 #[cfg(target_arch = "x86_64")]
 use super::long_double::LongDouble;
-use super::small::{Bfloat16, E4M3, E5M2, Float16};
+use super::small_float::{Bfloat16, E4M3, E5M2, Float16};
 
 numbers! { 0.0 1.0 add sub mul: f32 f64 }
 
-/// As `compute::element`, for what is no integer.
+/// As `compute::apply`, for datatypes that are no integers.
 #[inline]
-pub(super) fn element(datatype: Datatype, op: AtomicOp, b: &[u8], c: &[u8], t: &mut [u8]) {
+pub(super) fn apply(datatype: Datatype, op: AtomicOp, b: &[u8], c: &[u8], t: &mut [u8]) {
     match datatype {
-        Datatype::Float => number::<f32>(op, b, c, t),
-        Datatype::Double => number::<f64>(op, b, c, t),
-        Datatype::Float16 => number::<Float16>(op, b, c, t),
-        Datatype::Bfloat16 => number::<Bfloat16>(op, b, c, t),
-        Datatype::Float8E4M3 => number::<E4M3>(op, b, c, t),
-        Datatype::Float8E5M2 => number::<E5M2>(op, b, c, t),
-        Datatype::FloatComplex => complex::<f32>(op, b, c, t),
-        Datatype::DoubleComplex => complex::<f64>(op, b, c, t),
+        Datatype::Float => apply_number::<f32>(op, b, c, t),
+        Datatype::Double => apply_number::<f64>(op, b, c, t),
+        Datatype::Float16 => apply_number::<Float16>(op, b, c, t),
+        Datatype::Bfloat16 => apply_number::<Bfloat16>(op, b, c, t),
+        Datatype::Float8E4M3 => apply_number::<E4M3>(op, b, c, t),
+        Datatype::Float8E5M2 => apply_number::<E5M2>(op, b, c, t),
+        Datatype::FloatComplex => apply_complex::<f32>(op, b, c, t),
+        Datatype::DoubleComplex => apply_complex::<f64>(op, b, c, t),
         #[cfg(target_arch = "x86_64")]
-        Datatype::LongDouble => number::<LongDouble>(op, b, c, t),
+        Datatype::LongDouble => apply_number::<LongDouble>(op, b, c, t),
         #[cfg(target_arch = "x86_64")]
-        Datatype::LongDoubleComplex => complex::<LongDouble>(op, b, c, t),
+        Datatype::LongDoubleComplex => apply_complex::<LongDouble>(op, b, c, t),
         _ => {}
     }
 }
 
-/// [`element`] for a complex number, real part first.
-fn complex<T: Number>(op: AtomicOp, operand: &[u8], compare: &[u8], target: &mut [u8]) {
+/// [`apply`] for a complex number, real part first.
+fn apply_complex<T: Number>(op: AtomicOp, operand: &[u8], compare: &[u8], target: &mut [u8]) {
     let half = target.len() / 2;
     let get = |bytes: &[u8]| (T::get(bytes), T::get(bytes.get(half..).unwrap_or(&[])));
     let (t, b) = (get(target), get(operand));
-    let truth = |number: (T, T)| truth(number.0) || truth(number.1);
+    let any_true = |number: (T, T)| is_true(number.0) || is_true(number.1);
     let (re, im) = match op {
         AtomicOp::Sum => (t.0.plus(b.0), t.1.plus(b.1)),
         AtomicOp::Diff => (t.0.minus(b.0), t.1.minus(b.1)),
@@ -45,9 +45,10 @@ fn complex<T: Number>(op: AtomicOp, operand: &[u8], compare: &[u8], target: &mut
             t.0.times(b.0).minus(t.1.times(b.1)),
             t.0.times(b.1).plus(t.1.times(b.0)),
         ),
-        AtomicOp::Lor | AtomicOp::Land | AtomicOp::Lxor => {
-            (logical(connect(op, truth(t), truth(b))), T::ZERO)
-        }
+        AtomicOp::Lor | AtomicOp::Land | AtomicOp::Lxor => (
+            from_bool(combine_truth(op, any_true(t), any_true(b))),
+            T::ZERO,
+        ),
         AtomicOp::AtomicWrite => b,
         AtomicOp::Cswap | AtomicOp::CswapNe => {
             let c = get(compare);

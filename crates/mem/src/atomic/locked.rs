@@ -1,28 +1,27 @@
 #![allow(unsafe_code)]
-//! Elements for which the processor has no single step: a lock of the process stands around
-//! their updates.
+//! Elements that the processor cannot update atomically: a lock of this process guards their updates.
 
 use core::hint;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::place::Place;
+use super::execute::AtomicElement;
 
-/// How many locks there are. An element's address chooses one.
-const STRIPES: usize = 64;
+/// The number of locks. An element's address selects one.
+const LOCK_COUNT: usize = 64;
 
-/// A lock alone on its cache line. It is held for a few loads, stores and one computation.
+/// A spin lock on a cache line of its own. It is held for a few loads, stores and one computation.
 #[repr(align(64))]
 struct Stripe(AtomicBool);
 
-static LOCKS: [Stripe; STRIPES] = [const { Stripe(AtomicBool::new(false)) }; STRIPES];
+static LOCKS: [Stripe; LOCK_COUNT] = [const { Stripe(AtomicBool::new(false)) }; LOCK_COUNT];
 
 /// A held lock, released when dropped.
-struct Guard(&'static Stripe);
+struct StripeGuard(&'static Stripe);
 
-impl Guard {
-    /// Waits for the lock of the element at `addr`. Elements are at least 8 bytes apart.
-    fn take(addr: usize) -> Self {
-        let stripe = &LOCKS[(addr >> 3) % STRIPES];
+impl StripeGuard {
+    /// Acquires the lock of the element at `addr`. Elements are at least 8 bytes long.
+    fn lock(addr: usize) -> Self {
+        let stripe = &LOCKS[(addr >> 3) % LOCK_COUNT];
         while stripe.0.swap(true, Ordering::Acquire) {
             while stripe.0.load(Ordering::Relaxed) {
                 hint::spin_loop();
@@ -32,16 +31,16 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for StripeGuard {
     fn drop(&mut self) {
         self.0.0.store(false, Ordering::Release);
     }
 }
 
-/// An element whose updates are done under a lock, in words of 8 bytes, or of 4 where its address
-/// allows no more. It has 8, 16 or 32 bytes, and its address is a multiple of 4.
+/// An element that is updated under a lock, in words of 8 bytes, or of 4 if its alignment requires. It has
+/// 8, 16 or 32 bytes, and its address is a multiple of 4.
 #[derive(Clone, Copy)]
-pub(super) struct Locked(*mut u8);
+pub(super) struct LockedElement(*mut u8);
 
 /// Calls `$each` with every word of `$atomic` in `$ptr` and the bytes of `$bytes` it stands for.
 macro_rules! each_word {
@@ -55,12 +54,12 @@ macro_rules! each_word {
     };
 }
 
-impl Locked {
+impl LockedElement {
     /// Copies the element out.
     ///
     /// # Safety
     ///
-    /// As for [`Place::load`].
+    /// As for [`AtomicElement::load`].
     unsafe fn copy_out<const N: usize>(self) -> [u8; N] {
         let mut bytes = [0; N];
         if self.0.addr().is_multiple_of(8) {
@@ -81,7 +80,7 @@ impl Locked {
     ///
     /// # Safety
     ///
-    /// As for [`Place::update`].
+    /// As for [`AtomicElement::update`].
     unsafe fn copy_in<const N: usize>(self, mut bytes: [u8; N]) {
         if self.0.addr().is_multiple_of(8) {
             let store = |word: &AtomicU64, bytes: &mut [u8; 8]| {
@@ -97,20 +96,20 @@ impl Locked {
     }
 }
 
-impl<const N: usize> Place<N> for Locked {
+impl<const N: usize> AtomicElement<N> for LockedElement {
     #[inline]
     fn at(ptr: *mut u8) -> Self {
         Self(ptr)
     }
 
     unsafe fn load(self) -> [u8; N] {
-        let _guard = Guard::take(self.0.addr());
+        let _guard = StripeGuard::lock(self.0.addr());
         // SAFETY: the caller's guarantee.
         unsafe { self.copy_out() }
     }
 
     unsafe fn update(self, mut f: impl FnMut(&[u8; N]) -> [u8; N]) -> [u8; N] {
-        let _guard = Guard::take(self.0.addr());
+        let _guard = StripeGuard::lock(self.0.addr());
         // SAFETY: the caller's guarantee.
         let old = unsafe { self.copy_out() };
         let new = f(&old);

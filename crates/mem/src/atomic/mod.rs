@@ -1,5 +1,5 @@
-//! Atomic operations on registered memory (man page `fi_atomic(3)`): what they compute, and
-//! how an element is updated in one step.
+//! Atomic operations on registered memory (man page `fi_atomic(3)`). Providers call [`execute`] for an
+//! operation on a region, [`compute`] for one element in private memory, and [`reduce`] in collectives.
 //!
 //! # What is atomic against what
 //!
@@ -15,8 +15,8 @@
 //! | 16 B | 128-bit integers, long double, complex double | on x86-64 with `cmpxchg16b` (every processor since 2006), if 16-byte aligned; else no |
 //! | 32 B | complex long double | no |
 //!
-//! Where the answer is no, a lock of this process stands around the update, and other
-//! observers may see half of it. Only elements are atomic, never the whole array.
+//! Where the answer is no, a lock of this process guards the update, and other observers may see a part
+//! of it. Only elements are atomic, never the whole array.
 //!
 //! An operation that leaves an element as it is does not write it. A read of 16 bytes on a
 //! processor with `cmpxchg16b` but without AVX (none built since 2013) needs writable memory.
@@ -36,25 +36,25 @@
 //! [`supported`] tells which datatypes this build can compute: a kernel has no floating point, and
 //! `long double` is known for x86-64 only.
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod cmpxchg16b;
 mod compute;
+mod execute;
 #[cfg(not(target_os = "none"))]
 mod float;
 mod locked;
 #[cfg(all(target_arch = "x86_64", not(target_os = "none")))]
 mod long_double;
-mod place;
 mod reduce;
 #[cfg(not(target_os = "none"))]
-mod small;
+mod small_float;
 #[cfg(test)]
 mod tests;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-mod wide;
 
 use core::fmt;
 
 pub use compute::compute;
-pub use place::execute;
+pub use execute::execute;
 pub use reduce::reduce;
 use ripstop_types::{AtomicOp, Datatype};
 

@@ -1,15 +1,15 @@
-//! Reductions of whole arrays, which are nobody else's meanwhile.
+//! Reductions of whole arrays that nobody else accesses at the time; collectives use them.
 
 use ripstop_types::{AtomicOp, Datatype};
 
-use super::compute::element;
+use super::compute::apply;
 use super::{AtomicError, check};
 
 /// The largest element in bytes.
-const LARGEST: usize = 32;
+const MAX_ELEMENT_BYTES: usize = 32;
 
-/// Computes `into = into op from` for each element, or with `flip` `into = from op into`: what
-/// [`compute`](super::compute()) makes of each, a whole array at a time.
+/// Computes `into = into op from` for each element, or with `reversed` `into = from op into`. The result is
+/// that of [`compute`](super::compute()) on each element.
 ///
 /// # Errors
 /// [`AtomicError::Length`] unless both are equally long, a whole number of elements;
@@ -20,7 +20,7 @@ pub fn reduce(
     op: AtomicOp,
     into: &mut [u8],
     from: &[u8],
-    flip: bool,
+    reversed: bool,
 ) -> Result<(), AtomicError> {
     check(op, datatype)?;
     if op.takes_comparison() {
@@ -30,32 +30,37 @@ pub fn reduce(
     if into.len() != from.len() || !into.len().is_multiple_of(size) {
         return Err(AtomicError::Length);
     }
-    if !simple(datatype, op, into, from, flip) {
-        one_by_one(datatype, op, into, from, flip);
+    if !reduce_common(datatype, op, into, from, reversed) {
+        reduce_each(datatype, op, into, from, reversed);
     }
     Ok(())
 }
 
-fn one_by_one(datatype: Datatype, op: AtomicOp, into: &mut [u8], from: &[u8], flip: bool) {
+fn reduce_each(datatype: Datatype, op: AtomicOp, into: &mut [u8], from: &[u8], reversed: bool) {
     let size = datatype.size();
     for (a, b) in into.chunks_exact_mut(size).zip(from.chunks_exact(size)) {
-        if !flip {
-            element(datatype, op, b, &[], a);
+        if !reversed {
+            apply(datatype, op, b, &[], a);
             continue;
         }
-        let mut left = [0; LARGEST];
+        let mut left = [0; MAX_ELEMENT_BYTES];
         let Some(left) = left.get_mut(..size) else {
             return;
         };
         left.copy_from_slice(b);
-        element(datatype, op, a, &[], left);
+        apply(datatype, op, a, &[], left);
         a.copy_from_slice(left);
     }
 }
 
-/// What programs reduce most, in loops that a processor does several elements of at a time.
-/// `false` for all else.
-fn simple(datatype: Datatype, op: AtomicOp, into: &mut [u8], from: &[u8], flip: bool) -> bool {
+/// The common reductions, in loops that the compiler vectorises. `false` if this is another one.
+fn reduce_common(
+    datatype: Datatype,
+    op: AtomicOp,
+    into: &mut [u8],
+    from: &[u8],
+    reversed: bool,
+) -> bool {
     match datatype {
         Datatype::Int8 => integers::<i8, 1>(op, into, from),
         Datatype::Uint8 => integers::<u8, 1>(op, into, from),
@@ -66,15 +71,15 @@ fn simple(datatype: Datatype, op: AtomicOp, into: &mut [u8], from: &[u8], flip: 
         Datatype::Int64 => integers::<i64, 8>(op, into, from),
         Datatype::Uint64 => integers::<u64, 8>(op, into, from),
         #[cfg(not(target_os = "none"))]
-        Datatype::Float => reals::float(op, into, from, flip),
+        Datatype::Float => reals::float(op, into, from, reversed),
         #[cfg(not(target_os = "none"))]
-        Datatype::Double => reals::double(op, into, from, flip),
+        Datatype::Double => reals::double(op, into, from, reversed),
         _ => false,
     }
 }
 
-/// An integer as bytes.
-trait Whole<const N: usize>: Copy + Ord {
+/// An integer that is loaded from and stored to bytes.
+trait Integer<const N: usize>: Copy + Ord {
     fn get(bytes: [u8; N]) -> Self;
     fn bytes(self) -> [u8; N];
     fn plus(self, other: Self) -> Self;
@@ -84,9 +89,9 @@ trait Whole<const N: usize>: Copy + Ord {
     fn xor(self, other: Self) -> Self;
 }
 
-macro_rules! wholes {
+macro_rules! impl_integer {
     ($($int:ty: $size:literal)*) => {$(
-        impl Whole<$size> for $int {
+        impl Integer<$size> for $int {
             #[inline(always)]
             fn get(bytes: [u8; $size]) -> Self {
                 Self::from_ne_bytes(bytes)
@@ -125,31 +130,39 @@ macro_rules! wholes {
     )*};
 }
 
-wholes! { i8: 1 u8: 1 i16: 2 u16: 2 i32: 4 u32: 4 i64: 8 u64: 8 }
+impl_integer! { i8: 1 u8: 1 i16: 2 u16: 2 i32: 4 u32: 4 i64: 8 u64: 8 }
 
-/// Replaces each element by what `make` makes of it and the other.
+/// Replaces each element of `into` by `make` of it and the element of `from`.
 #[inline(always)]
-fn each<const N: usize>(into: &mut [u8], from: &[u8], make: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+fn zip_elements<const N: usize>(
+    into: &mut [u8],
+    from: &[u8],
+    make: impl Fn([u8; N], [u8; N]) -> [u8; N],
+) {
     let (into, from) = (into.as_chunks_mut::<N>().0, from.as_chunks::<N>().0);
     for (a, b) in into.iter_mut().zip(from) {
         *a = make(*a, *b);
     }
 }
 
-/// Of integers operands may change places in all of these.
-fn integers<T: Whole<N>, const N: usize>(op: AtomicOp, into: &mut [u8], from: &[u8]) -> bool {
+/// Reduces integers. All these operations are commutative, so the order of the operands does not matter.
+fn integers<T: Integer<N>, const N: usize>(op: AtomicOp, into: &mut [u8], from: &[u8]) -> bool {
     #[inline(always)]
-    fn by<T: Whole<N>, const N: usize>(into: &mut [u8], from: &[u8], f: impl Fn(T, T) -> T) {
-        each(into, from, |a, b| f(T::get(a), T::get(b)).bytes());
+    fn map_pairs<T: Integer<N>, const N: usize>(
+        into: &mut [u8],
+        from: &[u8],
+        f: impl Fn(T, T) -> T,
+    ) {
+        zip_elements(into, from, |a, b| f(T::get(a), T::get(b)).bytes());
     }
     match op {
-        AtomicOp::Sum => by(into, from, T::plus),
-        AtomicOp::Prod => by(into, from, T::times),
-        AtomicOp::Min => by(into, from, T::min),
-        AtomicOp::Max => by(into, from, T::max),
-        AtomicOp::Band => by(into, from, T::and),
-        AtomicOp::Bor => by(into, from, T::or),
-        AtomicOp::Bxor => by(into, from, T::xor),
+        AtomicOp::Sum => map_pairs(into, from, T::plus),
+        AtomicOp::Prod => map_pairs(into, from, T::times),
+        AtomicOp::Min => map_pairs(into, from, T::min),
+        AtomicOp::Max => map_pairs(into, from, T::max),
+        AtomicOp::Band => map_pairs(into, from, T::and),
+        AtomicOp::Bor => map_pairs(into, from, T::or),
+        AtomicOp::Bxor => map_pairs(into, from, T::xor),
         _ => return false,
     }
     true
@@ -159,30 +172,39 @@ fn integers<T: Whole<N>, const N: usize>(op: AtomicOp, into: &mut [u8], from: &[
 mod reals {
     use ripstop_types::AtomicOp;
 
-    use super::each;
+    use super::zip_elements;
 
     macro_rules! real {
         ($name:ident: $float:ty) => {
-            /// Operands keep their order: of two NaNs the left one stays.
-            pub(super) fn $name(op: AtomicOp, into: &mut [u8], from: &[u8], flip: bool) -> bool {
+            /// Reduces floating-point numbers. The order of the operands matters: of two NaNs the left one stays.
+            pub(super) fn $name(
+                op: AtomicOp,
+                into: &mut [u8],
+                from: &[u8],
+                reversed: bool,
+            ) -> bool {
                 #[inline(always)]
-                fn by(
+                fn map_pairs(
                     into: &mut [u8],
                     from: &[u8],
-                    flip: bool,
+                    reversed: bool,
                     f: impl Fn($float, $float) -> $float,
                 ) {
                     let get = <$float>::from_ne_bytes;
-                    match flip {
-                        false => each(into, from, |a, b| f(get(a), get(b)).to_ne_bytes()),
-                        true => each(into, from, |a, b| f(get(b), get(a)).to_ne_bytes()),
+                    match reversed {
+                        false => zip_elements(into, from, |a, b| f(get(a), get(b)).to_ne_bytes()),
+                        true => zip_elements(into, from, |a, b| f(get(b), get(a)).to_ne_bytes()),
                     }
                 }
                 match op {
-                    AtomicOp::Sum => by(into, from, flip, |t, b| t + b),
-                    AtomicOp::Prod => by(into, from, flip, |t, b| t * b),
-                    AtomicOp::Min => by(into, from, flip, |t, b| if b < t { b } else { t }),
-                    AtomicOp::Max => by(into, from, flip, |t, b| if b > t { b } else { t }),
+                    AtomicOp::Sum => map_pairs(into, from, reversed, |t, b| t + b),
+                    AtomicOp::Prod => map_pairs(into, from, reversed, |t, b| t * b),
+                    AtomicOp::Min => {
+                        map_pairs(into, from, reversed, |t, b| if b < t { b } else { t })
+                    }
+                    AtomicOp::Max => {
+                        map_pairs(into, from, reversed, |t, b| if b > t { b } else { t })
+                    }
                     _ => return false,
                 }
                 true
@@ -235,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_reduced_as_their_elements_are() {
+    fn arrays_are_reduced_like_their_elements() {
         for datatype in Datatype::ALL.into_iter().filter(|d| supported(*d)) {
             let size = datatype.size();
             for op in AtomicOp::ALL {
-                for flip in [false, true] {
+                for reversed in [false, true] {
                     let (a, b) = (bytes(1, 37 * size), bytes(2, 37 * size));
                     let mut into = a.clone();
-                    let done = reduce(datatype, op, &mut into, &b, flip);
+                    let done = reduce(datatype, op, &mut into, &b, reversed);
                     if op.takes_comparison() || !op.acts_on(datatype) {
                         assert!(done.is_err());
                         assert_eq!(into, a);
@@ -251,11 +273,11 @@ mod tests {
                     done.unwrap();
                     for at in (0..a.len()).step_by(size) {
                         let range = at..at + size;
-                        let (left, right) = match flip {
+                        let (left, right) = match reversed {
                             false => (&a[range.clone()], &b[range.clone()]),
                             true => (&b[range.clone()], &a[range.clone()]),
                         };
-                        let mut expected = [0; LARGEST];
+                        let mut expected = [0; MAX_ELEMENT_BYTES];
                         let expected = &mut expected[..size];
                         compute(datatype, op, left, right, &[], expected).unwrap();
                         assert_same(datatype, &into[range], expected);
@@ -266,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_elements_are_refused() {
+    fn partial_elements_are_refused() {
         let mut into = [0; 12];
         for (len, other) in [(12, 12), (8, 4)] {
             let done = reduce(

@@ -3,8 +3,8 @@
 
 extern crate std;
 
+mod concurrent;
 mod model;
-mod together;
 
 use std::vec;
 use std::vec::Vec;
@@ -30,7 +30,7 @@ impl Memory {
     fn target(&mut self, off: usize, bytes: &[u8]) -> UserBuf {
         self.0[off..off + bytes.len()].copy_from_slice(bytes);
         let ptr = self.0[off..].as_mut_ptr();
-        // SAFETY: inside; the tests keep the memory and look at it only afterwards.
+        // SAFETY: inside; the tests keep the memory and detect_features at it only afterwards.
         unsafe { UserBuf::from_raw(ptr, bytes.len()) }
     }
 }
@@ -54,8 +54,8 @@ fn combinations() -> impl Iterator<Item = (AtomicKind, AtomicOp, Datatype)> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "slow; the test of the least alignment does them all")]
-fn every_combination_is_what_the_model_says() {
+#[cfg_attr(miri, ignore = "slow; the test of the minimum alignment covers all")]
+fn every_combination_matches_the_model() {
     for (kind, op, datatype) in combinations() {
         let values = model::values(datatype);
         for (i, old) in values.iter().enumerate() {
@@ -114,7 +114,7 @@ fn one(
 }
 
 #[test]
-fn elements_at_the_least_alignment() {
+fn elements_at_their_minimum_alignment_match_the_model() {
     for (kind, op, datatype) in combinations() {
         let values = model::values(datatype);
         let (old, operand, compare) = (&values[1], &values[2], &values[1]);
@@ -222,7 +222,7 @@ fn undefined_combinations_are_refused() {
 }
 
 #[test]
-fn no_elements_are_no_work() {
+fn empty_targets_are_accepted() {
     for (_, op, datatype) in combinations() {
         let done = execute(datatype, op, UserBuf::EMPTY, &[], &[], Some(&mut []));
         assert_eq!(done, Ok(()));
@@ -268,7 +268,7 @@ fn eight_bit_floats_round_and_saturate() {
 }
 
 #[test]
-fn eight_bit_floats_exhaustively() {
+fn eight_bit_floats_match_the_model_exhaustively() {
     let step = if cfg!(miri) { 85 } else { 1 };
     for datatype in [Datatype::Float8E4M3, Datatype::Float8E5M2] {
         for old in (0..=u8::MAX).step_by(step) {
@@ -288,7 +288,7 @@ fn eight_bit_floats_exhaustively() {
 }
 
 #[test]
-fn sixteen_bit_floats_at_random() {
+fn sixteen_bit_floats_match_the_model_at_random() {
     let mut random = model::Random::new(1);
     let rounds = if cfg!(miri) { 10 } else { 20_000 };
     for datatype in [Datatype::Float16, Datatype::Bfloat16] {
@@ -340,7 +340,7 @@ fn extended(negative: bool, magnitude: u128, exponent: i32) -> [u8; 16] {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[test]
-fn long_double_has_64_digits() {
+fn long_double_is_exact_to_64_bits() {
     let mut random = model::Random::new(2);
     for _ in 0..20_000 {
         let (a, b) = (random.next() | 1 << 63, random.next() | 1 << 63);
@@ -373,7 +373,7 @@ fn long_double_has_64_digits() {
 }
 
 #[test]
-fn the_padding_of_a_long_double_stays() {
+fn padding_of_a_long_double_is_kept() {
     if !datatypes().any(|d| d == Datatype::LongDoubleComplex) {
         return;
     }

@@ -1,38 +1,38 @@
 #![allow(unsafe_code)]
-//! Elements of 16 bytes by `cmpxchg16b`.
+//! Atomic updates of 16-byte elements by `cmpxchg16b`.
 
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::place::Place;
+use super::execute::AtomicElement;
 
-/// [`FEATURES`] when nobody has looked yet.
-const UNKNOWN: u8 = 0;
-/// Set once somebody has looked.
-const KNOWN: u8 = 1;
+/// The value of [`FEATURES`] before they are detected.
+const NOT_DETECTED: u8 = 0;
+/// Set when they are detected.
+const DETECTED: u8 = 1;
 /// The processor has `cmpxchg16b`.
 const CMPXCHG16B: u8 = 2;
-/// The processor has AVX, and with it aligned 16-byte loads in one step.
+/// The processor has AVX, and with it atomic aligned loads of 16 bytes.
 const AVX: u8 = 4;
 
-/// What the processor can do. Asking it anew would cost a microsecond under a hypervisor.
-static FEATURES: AtomicU8 = AtomicU8::new(UNKNOWN);
+/// The detected features of the processor: `cpuid` takes a microsecond under a hypervisor.
+static FEATURES: AtomicU8 = AtomicU8::new(NOT_DETECTED);
 
-/// What the processor can do.
+/// The features of the processor, detected once.
 #[inline]
 fn features() -> u8 {
     match FEATURES.load(Ordering::Relaxed) {
-        UNKNOWN => look(),
+        NOT_DETECTED => detect_features(),
         known => known,
     }
 }
 
-/// Asks the processor.
+/// Detects the features by `cpuid`.
 #[cold]
-fn look() -> u8 {
+fn detect_features() -> u8 {
     let leaf = __cpuid(1);
-    let mut found = KNOWN;
+    let mut found = DETECTED;
     if leaf.ecx & (1 << 13) != 0 {
         found |= CMPXCHG16B;
     }
@@ -43,7 +43,7 @@ fn look() -> u8 {
     found
 }
 
-/// Whether [`Pair`] works on this processor.
+/// Whether [`Cmpxchg16bElement`] works on this processor.
 #[inline]
 pub(super) fn available() -> bool {
     cfg!(target_feature = "cmpxchg16b") || features() & CMPXCHG16B != 0
@@ -52,15 +52,16 @@ pub(super) fn available() -> bool {
 /// An element of 16 bytes. Its address is a multiple of 16, and the processor is [`available`].
 /// Loading it needs memory that is valid for writes, unless the processor has AVX.
 #[derive(Clone, Copy)]
-pub(super) struct Pair(*mut u128);
+pub(super) struct Cmpxchg16bElement(*mut u128);
 
-/// `cmpxchg16b`: the value found; it was replaced if that is `old`. Sequentially consistent.
+/// `cmpxchg16b`: returns the value found, which was replaced by `new` if it is `old`. Sequentially
+/// consistent.
 ///
 /// # Safety
 ///
-/// As for [`Place::update`], and the processor is [`available`].
+/// As for [`AtomicElement::update`], and the processor is [`available`].
 #[inline]
-pub(super) unsafe fn exchange(ptr: *mut u128, old: u128, new: u128) -> u128 {
+pub(super) unsafe fn compare_exchange(ptr: *mut u128, old: u128, new: u128) -> u128 {
     let (mut low, mut high) = (old as u64, (old >> 64) as u64);
     // SAFETY: reads and writes the 16 valid, aligned bytes at `ptr`. The compiler keeps `rbx` for
     // itself, so it is exchanged and put back.
@@ -80,7 +81,7 @@ pub(super) unsafe fn exchange(ptr: *mut u128, old: u128, new: u128) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// Loads 16 bytes in one step.
+/// Loads 16 bytes atomically.
 ///
 /// # Safety
 ///
@@ -90,7 +91,7 @@ pub(super) unsafe fn exchange(ptr: *mut u128, old: u128, new: u128) -> u128 {
 unsafe fn load(ptr: *const u128) -> u128 {
     let mut value = 0u128;
     // SAFETY: reads and writes 16 bytes at valid, aligned addresses. Processors with AVX do an
-    // aligned load of 16 bytes in one step, and the compiler cannot look inside.
+    // aligned load of 16 bytes in one step, and the compiler cannot detect_features inside.
     unsafe {
         asm!(
             "movdqa {x}, xmmword ptr [{from}]",
@@ -104,7 +105,7 @@ unsafe fn load(ptr: *const u128) -> u128 {
     value
 }
 
-impl Place<16> for Pair {
+impl AtomicElement<16> for Cmpxchg16bElement {
     #[inline]
     fn at(ptr: *mut u8) -> Self {
         Self(ptr.cast())
@@ -117,9 +118,9 @@ impl Place<16> for Pair {
             // SAFETY: the caller's guarantee, and the processor has AVX.
             return unsafe { load(self.0) }.to_ne_bytes();
         }
-        // SAFETY: the caller's guarantee; a `Pair` is only made where it is available. Whatever
+        // SAFETY: the caller's guarantee; a `Cmpxchg16bElement` is only made where it is available. Whatever
         // is there stays: a 0 is replaced by a 0.
-        unsafe { exchange(self.0, 0, 0) }.to_ne_bytes()
+        unsafe { compare_exchange(self.0, 0, 0) }.to_ne_bytes()
     }
 
     #[inline]
@@ -131,8 +132,8 @@ impl Place<16> for Pair {
             if new == old {
                 return old.to_ne_bytes();
             }
-            // SAFETY: the caller's guarantee; a `Pair` is only made where it is available.
-            let found = unsafe { exchange(self.0, old, new) };
+            // SAFETY: the caller's guarantee; a `Cmpxchg16bElement` is only made where it is available.
+            let found = unsafe { compare_exchange(self.0, old, new) };
             if found == old {
                 return old.to_ne_bytes();
             }

@@ -19,7 +19,7 @@ pub(super) trait Format: Copy {
     const FRACTION: u32;
     /// Whether the highest exponent means infinity and NaN. If not, only the highest number
     /// is a NaN, and there is no infinity.
-    const INFINITE: bool;
+    const HAS_INFINITY: bool;
 }
 
 macro_rules! formats {
@@ -32,11 +32,11 @@ macro_rules! formats {
             const SIZE: usize = $size;
             const EXPONENT: u32 = $exponent;
             const FRACTION: u32 = $fraction;
-            const INFINITE: bool = $infinite;
+            const HAS_INFINITY: bool = $infinite;
         }
 
         $(#[$meta])*
-        pub(super) type $name = Small<$layout>;
+        pub(super) type $name = SmallFloat<$layout>;
     )*};
 }
 
@@ -58,36 +58,36 @@ const DOUBLE_BIAS: i32 = f64::MAX_EXP - 1;
 
 /// A number of a format, as its bits.
 #[derive(Clone, Copy)]
-pub(super) struct Small<F> {
+pub(super) struct SmallFloat<F> {
     bits: u16,
     format: PhantomData<F>,
 }
 
-impl<F: Format> Small<F> {
+impl<F: Format> SmallFloat<F> {
     /// The highest exponent field, of infinity and NaN where there are infinities.
-    const TOP: u16 = ((1u16 << F::EXPONENT) - 1) << F::FRACTION;
+    const MAX_EXPONENT_FIELD: u16 = ((1u16 << F::EXPONENT) - 1) << F::FRACTION;
     /// The sign bit.
     const SIGN: u16 = 1 << (F::EXPONENT + F::FRACTION);
     /// The bits of the largest number.
-    const LARGEST: u16 = if F::INFINITE {
-        Self::TOP - 1
+    const LARGEST: u16 = if F::HAS_INFINITY {
+        Self::MAX_EXPONENT_FIELD - 1
     } else {
         Self::SIGN - 2
     };
     /// The bits of a NaN.
-    const NAN: u16 = if F::INFINITE {
-        Self::TOP | (1 << (F::FRACTION - 1))
+    const NAN: u16 = if F::HAS_INFINITY {
+        Self::MAX_EXPONENT_FIELD | (1 << (F::FRACTION - 1))
     } else {
         Self::SIGN - 1
     };
     /// What a number beyond the largest becomes.
-    const OVERFLOW: u16 = if F::INFINITE {
-        Self::TOP
+    const OVERFLOW: u16 = if F::HAS_INFINITY {
+        Self::MAX_EXPONENT_FIELD
     } else {
         Self::LARGEST
     };
     /// The exponent of the smallest normal number.
-    const LOWEST: i32 = 2 - (1 << (F::EXPONENT - 1));
+    const MIN_EXPONENT: i32 = 2 - (1 << (F::EXPONENT - 1));
 
     /// The number with these bits.
     const fn new(bits: u16) -> Self {
@@ -101,7 +101,7 @@ impl<F: Format> Small<F> {
     fn decode(self) -> f64 {
         let magnitude = self.bits & (Self::SIGN - 1);
         let value = if magnitude > Self::LARGEST {
-            if F::INFINITE && magnitude == Self::TOP {
+            if F::HAS_INFINITY && magnitude == Self::MAX_EXPONENT_FIELD {
                 f64::INFINITY
             } else {
                 f64::NAN
@@ -110,8 +110,11 @@ impl<F: Format> Small<F> {
             let fraction = magnitude & ((1 << F::FRACTION) - 1);
             let field = i32::from(magnitude >> F::FRACTION);
             let (digits, exponent) = match field {
-                0 => (fraction, Self::LOWEST),
-                _ => (fraction | (1 << F::FRACTION), Self::LOWEST + field - 1),
+                0 => (fraction, Self::MIN_EXPONENT),
+                _ => (
+                    fraction | (1 << F::FRACTION),
+                    Self::MIN_EXPONENT + field - 1,
+                ),
             };
             f64::from(digits) * power_of_two(exponent - F::FRACTION as i32)
         };
@@ -148,7 +151,7 @@ impl<F: Format> Small<F> {
         let digits = bits & (implicit - 1) | implicit;
         let exponent = (bits >> DOUBLE_FRACTION) as i32 - DOUBLE_BIAS;
         // The exponent that the result's last digit belongs to.
-        let scale = exponent.max(Self::LOWEST);
+        let scale = exponent.max(Self::MIN_EXPONENT);
         let drop = DOUBLE_FRACTION - F::FRACTION + (scale - exponent).unsigned_abs();
         if drop > DOUBLE_FRACTION + 1 {
             return 0; // less than half of the smallest number
@@ -160,7 +163,7 @@ impl<F: Format> Small<F> {
         );
         let up = dropped > half || (dropped == half && kept & 1 == 1);
         // A carry out of the fraction goes into the exponent, as it should.
-        let field = u64::from((scale - Self::LOWEST).unsigned_abs());
+        let field = u64::from((scale - Self::MIN_EXPONENT).unsigned_abs());
         let magnitude = (field << F::FRACTION) + kept + u64::from(up);
         if magnitude > u64::from(Self::LARGEST) {
             Self::OVERFLOW
@@ -175,7 +178,7 @@ fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + DOUBLE_BIAS) as u64) << DOUBLE_FRACTION)
 }
 
-impl<F: Format> Number for Small<F> {
+impl<F: Format> Number for SmallFloat<F> {
     const ZERO: Self = Self::new(0);
     // The bias as exponent field.
     const ONE: Self = Self::new(((1 << (F::EXPONENT - 1)) - 1) << F::FRACTION);

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Several threads at the same element.
+//! Several threads that update the same element.
 
 extern crate std;
 
@@ -14,7 +14,7 @@ use ripstop_types::{AtomicOp, Datatype};
 use super::{datatypes, model};
 use crate::UserBuf;
 use crate::atomic::execute;
-use crate::atomic::place::{Place, Word};
+use crate::atomic::execute::{AtomicElement, WordElement};
 
 /// How often each thread does it.
 const ROUNDS: u64 = if cfg!(miri) { 20 } else { 100_000 };
@@ -45,7 +45,7 @@ impl Shared {
 }
 
 #[test]
-fn adding_together_with_the_processors_atomics() {
+fn additions_are_atomic_against_cpu_atomics() {
     let shared = Shared::new();
     thread::scope(|scope| {
         for thread in 0..2 {
@@ -74,7 +74,7 @@ fn adding_together_with_the_processors_atomics() {
 }
 
 #[test]
-fn loops_together_with_the_processors_atomics() {
+fn exchange_loops_are_atomic_against_cpu_atomics() {
     // A maximum has no instruction of its own; the processor adds meanwhile.
     let shared = Shared::new();
     let start = Barrier::new(2);
@@ -113,7 +113,7 @@ fn loops_together_with_the_processors_atomics() {
 
 /// Adds 1 to an element of zeros, while somebody else adds 1 as well: between the load and the
 /// exchange, as often as that can happen.
-fn interrupt<const N: usize, P: Place<N>>() {
+fn interrupt<const N: usize, P: AtomicElement<N>>() {
     let shared = Shared::new();
     let place = P::at(shared.target(16, N).as_ptr());
     let add = |old: &[u8; N]| {
@@ -138,19 +138,19 @@ fn interrupt<const N: usize, P: Place<N>>() {
 }
 
 #[test]
-fn an_update_that_is_overtaken_begins_anew() {
-    interrupt::<1, Word<u8>>();
-    interrupt::<2, Word<u16>>();
-    interrupt::<4, Word<u32>>();
-    interrupt::<8, Word<u64>>();
+fn overtaken_update_starts_again() {
+    interrupt::<1, WordElement<u8>>();
+    interrupt::<2, WordElement<u16>>();
+    interrupt::<4, WordElement<u32>>();
+    interrupt::<8, WordElement<u64>>();
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if crate::atomic::wide::available() {
-        interrupt::<16, crate::atomic::wide::Pair>();
+    if crate::atomic::cmpxchg16b::available() {
+        interrupt::<16, crate::atomic::cmpxchg16b::Cmpxchg16bElement>();
     }
 }
 
 #[test]
-fn no_sum_is_lost_on_any_datatype() {
+fn no_addition_is_lost_on_any_datatype() {
     for datatype in datatypes() {
         for off in (0..=datatype.size()).step_by(datatype.align()) {
             // What every format can count to without rounding.
@@ -191,7 +191,7 @@ fn one(datatype: Datatype) -> Vec<u8> {
 }
 
 #[test]
-fn no_read_sees_half_of_a_write() {
+fn no_read_sees_a_partial_write() {
     let wide = [
         (Datatype::Uint64, 0),
         (Datatype::FloatComplex, 4),
@@ -236,8 +236,8 @@ fn no_read_sees_half_of_a_write() {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[test]
-fn sixteen_bytes_together_with_the_processors_exchange() {
-    use crate::atomic::wide::{available, exchange};
+fn sixteen_byte_updates_are_atomic_against_cmpxchg16b() {
+    use crate::atomic::cmpxchg16b::{available, compare_exchange};
 
     assert_eq!(
         available(),
@@ -266,7 +266,7 @@ fn sixteen_bytes_together_with_the_processors_exchange() {
         for _ in 0..ROUNDS {
             loop {
                 // SAFETY: 16 aligned bytes of `shared`, accessed atomically only.
-                let found = unsafe { exchange(ptr, old, old + 1) };
+                let found = unsafe { compare_exchange(ptr, old, old + 1) };
                 if found == old {
                     break;
                 }
@@ -280,7 +280,7 @@ fn sixteen_bytes_together_with_the_processors_exchange() {
 
 #[cfg(all(unix, not(miri)))]
 #[test]
-fn reads_leave_constant_memory_alone() {
+fn reads_do_not_write_constant_memory() {
     #[repr(align(64))]
     struct Constant([u8; 64]);
     // In a segment that is mapped without write permission.

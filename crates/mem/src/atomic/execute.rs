@@ -1,23 +1,23 @@
 #![allow(unsafe_code)]
-//! Updating elements in memory that others may update at the same time.
+//! Atomic operations on elements in memory that others may update at the same time.
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use ripstop_types::{AtomicOp, Datatype};
 
-use super::compute::element;
-use super::locked::Locked;
+use super::compute::apply;
+use super::locked::LockedElement;
 use super::{AtomicError, check};
 use crate::UserBuf;
 
-/// Does `op` on every element of `target`, which is `target.len() / datatype.size()` of them,
-/// and puts the values they had into `result`.
+/// Executes `op` on the `target.len() / datatype.size()` elements of `target`, and stores their previous
+/// values in `result`.
 ///
-/// Element by element in ascending order, each in one step, sequentially consistent; against
-/// what it is atomic is said in the [module's documentation](super). `target` may be written by
+/// Elements are updated in ascending order, each in one step, sequentially consistent; the [module's
+/// documentation](super) says against what that is atomic. `target` may be written by
 /// other calls and by the program's atomics meanwhile, and must be writable unless `op` is
 /// [`AtomicOp::AtomicRead`]. `operand`, `compare` and `result` hold elements in this machine's
-/// byte order, at any alignment; what they have beyond the length of `target` is ignored.
+/// byte order, at any alignment; bytes beyond the length of `target` are ignored.
 /// `operand` may be empty for [`AtomicOp::AtomicRead`], and `compare` for an operation without
 /// comparison.
 ///
@@ -44,7 +44,7 @@ pub fn execute(
     if len > 0 && !target.addr().is_multiple_of(datatype.align()) {
         return Err(AtomicError::Misaligned);
     }
-    let work = Work {
+    let args = CheckedArgs {
         datatype,
         op,
         target,
@@ -54,21 +54,23 @@ pub fn execute(
     };
     let own_size = target.addr().is_multiple_of(datatype.size());
     match datatype.size() {
-        1 => work.run::<1, Word<u8>>(),
-        2 => work.run::<2, Word<u16>>(),
-        4 => work.run::<4, Word<u32>>(),
-        8 if own_size => work.run::<8, Word<u64>>(),
-        8 => work.run::<8, Locked>(),
+        1 => args.run::<1, WordElement<u8>>(),
+        2 => args.run::<2, WordElement<u16>>(),
+        4 => args.run::<4, WordElement<u32>>(),
+        8 if own_size => args.run::<8, WordElement<u64>>(),
+        8 => args.run::<8, LockedElement>(),
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        16 if own_size && super::wide::available() => work.run::<16, super::wide::Pair>(),
-        16 => work.run::<16, Locked>(),
-        _ => work.run::<32, Locked>(),
+        16 if own_size && super::cmpxchg16b::available() => {
+            args.run::<16, super::cmpxchg16b::Cmpxchg16bElement>()
+        }
+        16 => args.run::<16, LockedElement>(),
+        _ => args.run::<32, LockedElement>(),
     }
     Ok(())
 }
 
-/// One element of `N` bytes in memory that others may change, and a way to change it.
-pub(super) trait Place<const N: usize>: Copy {
+/// A way to update one element of `N` bytes atomically, chosen by [`execute`] from size and alignment.
+pub(super) trait AtomicElement<const N: usize>: Copy {
     /// The element at `ptr`.
     fn at(ptr: *mut u8) -> Self;
 
@@ -77,25 +79,24 @@ pub(super) trait Place<const N: usize>: Copy {
     /// # Safety
     ///
     /// `at` was given a pointer that is valid for reads of `N` bytes (and for writes, where
-    /// [`wide`](super::wide) says so), aligned as the implementation demands, and nobody accesses
+    /// [`cmpxchg16b`](super::cmpxchg16b) says so), aligned as the implementation demands, and nobody accesses
     /// these bytes meanwhile other than atomically.
     unsafe fn load(self) -> [u8; N];
 
-    /// Replaces its value by what `f` makes of it, and gives the value before. `f` may be
-    /// called several times.
+    /// Replaces its value by `f` of it, and returns the previous value. `f` may be called several times.
     ///
     /// # Safety
     ///
     /// As for [`load`](Self::load), and the pointer is valid for writes.
     unsafe fn update(self, f: impl FnMut(&[u8; N]) -> [u8; N]) -> [u8; N];
 
-    /// The value before, if there is one instruction that does `op` and it was done. `integer`
-    /// tells whether the element is one.
+    /// Executes `op` by a single instruction, and returns the previous value; `None` if there is no such
+    /// instruction. `integer` says whether the element is an integer.
     ///
     /// # Safety
     ///
     /// As for [`update`](Self::update).
-    unsafe fn direct(
+    unsafe fn single_instruction(
         self,
         _op: AtomicOp,
         _integer: bool,
@@ -107,7 +108,7 @@ pub(super) trait Place<const N: usize>: Copy {
 }
 
 /// The arguments of [`execute`], checked: the lengths and the alignment fit.
-struct Work<'a> {
+struct CheckedArgs<'a> {
     datatype: Datatype,
     op: AtomicOp,
     target: UserBuf,
@@ -116,15 +117,15 @@ struct Work<'a> {
     result: Option<&'a mut [u8]>,
 }
 
-impl Work<'_> {
-    /// Does the operation on every element. `P` fits the size and alignment of the target.
-    fn run<const N: usize, P: Place<N>>(mut self) {
+impl CheckedArgs<'_> {
+    /// Executes the operation on every element. `P` fits the size and alignment of the target.
+    fn run<const N: usize, P: AtomicElement<N>>(mut self) {
         for off in (0..self.target.len()).step_by(N) {
             // `off` is inside the target.
             let place = P::at(self.target.as_ptr().wrapping_add(off));
-            let operand = elements(self.operand, off);
-            let compare = elements(self.compare, off);
-            let old = self.one(place, operand, compare);
+            let operand = element_at(self.operand, off);
+            let compare = element_at(self.compare, off);
+            let old = self.update_element(place, operand, compare);
             let result = self.result.as_deref_mut().and_then(|r| r.get_mut(off..));
             if let Some(result) = result.and_then(|r| r.first_chunk_mut()) {
                 *result = old;
@@ -132,9 +133,9 @@ impl Work<'_> {
         }
     }
 
-    /// Does the operation on one element of the target, and gives the value before.
+    /// Executes the operation on one element, and returns its previous value.
     #[inline]
-    fn one<const N: usize, P: Place<N>>(
+    fn update_element<const N: usize, P: AtomicElement<N>>(
         &self,
         place: P,
         operand: [u8; N],
@@ -147,12 +148,12 @@ impl Work<'_> {
         }
         let integer = self.datatype.is_integer();
         // SAFETY: as above; the target of an operation other than a read is writable.
-        if let Some(old) = unsafe { place.direct(self.op, integer, operand, compare) } {
+        if let Some(old) = unsafe { place.single_instruction(self.op, integer, operand, compare) } {
             return old;
         }
         let change = |old: &[u8; N]| {
             let mut new = *old;
-            element(self.datatype, self.op, &operand, &compare, &mut new);
+            apply(self.datatype, self.op, &operand, &compare, &mut new);
             new
         };
         // SAFETY: as above.
@@ -160,20 +161,20 @@ impl Work<'_> {
     }
 }
 
-/// The element at `off`, or zeros where an operation takes none.
+/// The element at `off`, or zeros if the operation takes none.
 #[inline]
-fn elements<const N: usize>(bytes: &[u8], off: usize) -> [u8; N] {
+fn element_at<const N: usize>(bytes: &[u8], off: usize) -> [u8; N] {
     let rest = bytes.get(off..).unwrap_or(&[]);
     rest.first_chunk().copied().unwrap_or([0; N])
 }
 
 /// An element that is one machine word. Its address is aligned to its size.
 #[derive(Clone, Copy)]
-pub(super) struct Word<T>(*mut T);
+pub(super) struct WordElement<T>(*mut T);
 
-macro_rules! words {
+macro_rules! word_elements {
     ($($int:ty, $atomic:ty, $size:literal;)*) => {$(
-        impl Place<$size> for Word<$int> {
+        impl AtomicElement<$size> for WordElement<$int> {
             #[inline]
             fn at(ptr: *mut u8) -> Self {
                 Self(ptr.cast())
@@ -205,7 +206,7 @@ macro_rules! words {
             }
 
             #[inline]
-            unsafe fn direct(
+            unsafe fn single_instruction(
                 self,
                 op: AtomicOp,
                 integer: bool,
@@ -235,7 +236,7 @@ macro_rules! words {
     )*};
 }
 
-words! {
+word_elements! {
     u8, AtomicU8, 1;
     u16, AtomicU16, 2;
     u32, AtomicU32, 4;
