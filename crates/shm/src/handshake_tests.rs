@@ -1,4 +1,4 @@
-//! Peers that do not keep to the handshake.
+//! Handshakes with raw peers: valid ones are accepted, and all others refused.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn layout() -> Layout {
     Layout::new(256, 65536).unwrap()
 }
 
-fn sealed(len: usize) -> OwnedFd {
+fn sealed_memory(len: usize) -> OwnedFd {
     let memory = MemFd::create("ripstop-shm-test", len).unwrap();
     memory.seal().unwrap();
     memory.into()
@@ -39,7 +39,7 @@ fn hello() -> Vec<u8> {
         greeting: Greeting::request(0, 0, 4711),
         needs_fence: false,
         layout: layout(),
-        name: Name::new("fi_shm://stranger").unwrap(),
+        name: Name::new("fi_shm://raw_peer").unwrap(),
     };
     hello.emit()
 }
@@ -53,23 +53,27 @@ fn message(data: &[u8]) -> Vec<u8> {
     [&header.emit().unwrap()[..], data].concat()
 }
 
-/// Two endpoints that know each other, and the name of the second one's socket.
-struct Victims<D: Domain> {
+/// Two endpoints, and the name of the second one's socket, to which raw peers connect.
+struct Ends<D: Domain> {
     near: End<D>,
     far: End<D>,
-    door: Vec<u8>,
+    socket_name: Vec<u8>,
 }
 
-fn victims() -> Victims<common::Safe> {
+fn connected_ends() -> Ends<common::Safe> {
     let info = info(None, Threading::Safe);
     let [near, far] = [(); 2].map(|()| open(&safe(&info), &info));
     let name = Name::new(&far.name().to_string()).unwrap();
-    let door = name.socket(ripstop_os::user());
-    Victims { near, far, door }
+    let socket_name = name.socket(ripstop_os::user());
+    Ends {
+        near,
+        far,
+        socket_name,
+    }
 }
 
-impl<D: Domain> Victims<D> {
-    /// They are not disturbed.
+impl<D: Domain> Ends<D> {
+    /// The two endpoints can still exchange a message.
     fn exchange(&self) {
         let to = self.near.knows(&self.far.name());
         let (room, text) = (
@@ -89,23 +93,23 @@ impl<D: Domain> Victims<D> {
         drop(bytes(text));
     }
 
-    /// What a stranger gets who says this with these descriptors: the kind of the answer, or
-    /// none if the connection just ends.
-    fn answer(&self, said: &[u8], descriptors: &[OwnedFd]) -> (Socket, Option<Kind>) {
-        let stranger = Socket::unix_connect(&self.door).unwrap();
+    /// Connects a raw peer that sends this request with these descriptors. Returns the kind of the answer,
+    /// or `None` if the connection just ends.
+    fn answer(&self, request: &[u8], descriptors: &[OwnedFd]) -> (Socket, Option<Kind>) {
+        let raw_peer = Socket::unix_connect(&self.socket_name).unwrap();
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        assert_eq!(stranger.send_with(said, &borrowed), Ok(said.len()));
+        assert_eq!(raw_peer.send_with(request, &borrowed), Ok(request.len()));
         let stop = Instant::now() + common::PATIENCE;
         let mut answer = [0; 512];
         loop {
             assert!(Instant::now() < stop, "no answer");
             let _ = self.far.cq.read(0, |_| ());
-            match stranger.recv(&mut answer) {
+            match raw_peer.recv(&mut answer) {
                 Err(Errno::EAGAIN) => std::thread::yield_now(),
-                Ok(0) | Err(_) => return (stranger, None),
+                Ok(0) | Err(_) => return (raw_peer, None),
                 Ok(_) => {
                     let header = Header::parse(&answer).unwrap();
-                    return (stranger, Some(header.kind));
+                    return (raw_peer, Some(header.kind));
                 }
             }
         }
@@ -114,16 +118,18 @@ impl<D: Domain> Victims<D> {
 
 #[test]
 fn valid_handshake_is_accepted() {
-    let victims = victims();
-    let (_stranger, answer) =
-        victims.answer(&message(&hello()), &[sealed(layout().len()), status_page()]);
+    let ends = connected_ends();
+    let (_raw_peer, answer) = ends.answer(
+        &message(&hello()),
+        &[sealed_memory(layout().len()), status_page()],
+    );
     assert_eq!(answer, Some(Kind::Response));
-    victims.exchange();
+    ends.exchange();
 }
 
 #[test]
 fn wrong_descriptors_are_refused() {
-    let victims = victims();
+    let ends = connected_ends();
     let unsealed = || -> OwnedFd { MemFd::create("x", layout().len()).unwrap().into() };
     let file = || -> OwnedFd {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
@@ -131,51 +137,54 @@ fn wrong_descriptors_are_refused() {
     };
     let few: [Vec<OwnedFd>; 8] = [
         vec![],
-        vec![sealed(layout().len())],
-        vec![sealed(layout().len() - 64), status_page()],
-        vec![sealed(layout().len() + 64), status_page()],
+        vec![sealed_memory(layout().len())],
+        vec![sealed_memory(layout().len() - 64), status_page()],
+        vec![sealed_memory(layout().len() + 64), status_page()],
         vec![unsealed(), status_page()],
         vec![file(), status_page()],
-        vec![status_page(), sealed(layout().len())],
-        vec![sealed(layout().len()), sealed(STATUS_PAGE_BYTES + 1)],
+        vec![status_page(), sealed_memory(layout().len())],
+        vec![
+            sealed_memory(layout().len()),
+            sealed_memory(STATUS_PAGE_BYTES + 1),
+        ],
     ];
     for (case, descriptors) in few.iter().enumerate() {
-        let (_stranger, answer) = victims.answer(&message(&hello()), descriptors);
+        let (_raw_peer, answer) = ends.answer(&message(&hello()), descriptors);
         assert_eq!(answer, Some(Kind::Reject), "case {case}");
     }
-    // More than a handshake has.
+    // More descriptors than a handshake has.
     let many = [(); 3].map(|()| status_page());
-    assert_eq!(victims.answer(&message(&hello()), &many).1, None);
-    victims.exchange();
+    assert_eq!(ends.answer(&message(&hello()), &many).1, None);
+    ends.exchange();
 }
 
 #[test]
 fn malformed_greetings_are_refused() {
-    let victims = victims();
+    let ends = connected_ends();
     for (at, byte) in [(8, 9), (9, 0xff), (10, 0), (12, 1), (17, 0xff), (21, 0xff)] {
         let mut data = hello();
         data[at] = byte;
-        let descriptors = [sealed(layout().len()), status_page()];
-        let (_stranger, answer) = victims.answer(&message(&data), &descriptors);
+        let descriptors = [sealed_memory(layout().len()), status_page()];
+        let (_raw_peer, answer) = ends.answer(&message(&data), &descriptors);
         assert_eq!(answer, Some(Kind::Reject), "byte {at}");
     }
-    // The greeting of another provider, and what is no message at all.
+    // The greeting of another provider, and bytes that are no message at all.
     let short = Greeting::request(0, 7, 4711).emit();
-    assert_eq!(victims.answer(&message(&short), &[]).1, Some(Kind::Reject));
-    assert_eq!(victims.answer(&[0xff; 64], &[]).1, None);
-    victims.exchange();
+    assert_eq!(ends.answer(&message(&short), &[]).1, Some(Kind::Reject));
+    assert_eq!(ends.answer(&[0xff; 64], &[]).1, None);
+    ends.exchange();
 }
 
-/// One that was accepted and then writes what is no message into the ring, or no entry.
+/// After a valid handshake, the peer writes an invalid message or an invalid entry to the ring.
 #[test]
 fn peer_that_breaks_the_protocol_is_dropped() {
     for garbage in [true, false] {
-        let victims = victims();
+        let ends = connected_ends();
         let memory = MemFd::create("ripstop-shm-test", layout().len()).unwrap();
         memory.seal().unwrap();
         let map = Arc::new(memory.map().unwrap());
         let descriptors = [memory.into(), status_page()];
-        let (stranger, answer) = victims.answer(&message(&hello()), &descriptors);
+        let (raw_peer, answer) = ends.answer(&message(&hello()), &descriptors);
         assert_eq!(answer, Some(Kind::Response));
         if garbage {
             let (writer, _reader) = pair(map, layout(), Side::Connector).unwrap();
@@ -188,11 +197,11 @@ fn peer_that_breaks_the_protocol_is_dropped() {
             entry.store_u64(0x1000, state, release).unwrap();
         }
         let stop = Instant::now() + common::PATIENCE;
-        while stranger.recv(&mut [0; 64]) != Ok(0) {
+        while raw_peer.recv(&mut [0; 64]) != Ok(0) {
             assert!(Instant::now() < stop, "it is not dropped");
-            let _ = victims.far.cq.read(0, |_| ());
+            let _ = ends.far.cq.read(0, |_| ());
         }
-        victims.exchange();
+        ends.exchange();
     }
 }
 
@@ -210,7 +219,7 @@ fn other_users_are_refused() {
     }
 }
 
-/// Who takes the name of somebody else's socket is found out by the answer.
+/// An endpoint that listens on another one's socket is recognised by its greeting.
 #[test]
 fn endpoint_of_another_name_is_refused() {
     let info = info(None, Threading::Safe);
@@ -246,17 +255,18 @@ fn endpoint_of_another_name_is_refused() {
     drop(bytes(text));
 }
 
-const DOOR: &str = "RIPSTOP_SHM_TEST_DOOR";
-const BACK: &str = "RIPSTOP_SHM_TEST_BACK";
+const SOCKET_NAME: &str = "RIPSTOP_SHM_TEST_DOOR";
+const BACK_SOCKET_NAME: &str = "RIPSTOP_SHM_TEST_BACK";
 
-/// What another process runs: it connects, and gives its end away.
+/// Run by another process: it connects, and passes its end of the socket on.
 #[test]
 fn subprocess_helper() {
-    let (Ok(door), Ok(back)) = (std::env::var(DOOR), std::env::var(BACK)) else {
+    let (Ok(socket_name), Ok(back)) = (std::env::var(SOCKET_NAME), std::env::var(BACK_SOCKET_NAME))
+    else {
         return;
     };
-    let socket = Socket::unix_connect(door.as_bytes()).unwrap();
-    let descriptors = [sealed(layout().len()), status_page()];
+    let socket = Socket::unix_connect(socket_name.as_bytes()).unwrap();
+    let descriptors = [sealed_memory(layout().len()), status_page()];
     let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
     socket.send_with(&message(&hello()), &borrowed).unwrap();
     let back = Socket::unix_connect(back.as_bytes()).unwrap();
@@ -264,10 +274,10 @@ fn subprocess_helper() {
     std::thread::sleep(10 * common::PATIENCE);
 }
 
-/// As when a child of the peer, made by `fork`, has its descriptors.
+/// For example when a forked child of the peer has inherited its descriptors.
 #[test]
 fn exit_is_noticed_when_the_socket_outlives_the_peer() {
-    let victims = victims();
+    let ends = connected_ends();
     let back = format!("ripstop-test/{}/back", ripstop_os::pid());
     let listener = Socket::unix_bound(back.as_bytes()).unwrap();
     listener.listen(1).unwrap();
@@ -277,8 +287,11 @@ fn exit_is_noticed_when_the_socket_outlives_the_peer() {
             "handshake_tests::subprocess_helper",
             "--test-threads=1",
         ])
-        .env(DOOR, String::from_utf8(victims.door.clone()).unwrap())
-        .env(BACK, &back)
+        .env(
+            SOCKET_NAME,
+            String::from_utf8(ends.socket_name.clone()).unwrap(),
+        )
+        .env(BACK_SOCKET_NAME, &back)
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
@@ -286,7 +299,7 @@ fn exit_is_noticed_when_the_socket_outlives_the_peer() {
         let stop = Instant::now() + common::PATIENCE;
         while !done() {
             assert!(Instant::now() < stop, "nothing happens");
-            let _ = victims.far.cq.read(0, |_| ());
+            let _ = ends.far.cq.read(0, |_| ());
         }
     };
     let mut given = None;
@@ -295,14 +308,14 @@ fn exit_is_noticed_when_the_socket_outlives_the_peer() {
         given.is_some()
     });
     let given = given.expect("a connection");
-    let mut ends = Vec::new();
+    let mut received = Vec::new();
     wait(&mut || {
-        ends = given
+        received = given
             .recv_with(&mut [0; 8])
             .map_or_else(|_| Vec::new(), |got| got.1);
-        !ends.is_empty()
+        !received.is_empty()
     });
-    let end = Socket::from(ends.remove(0));
+    let end = Socket::from(received.remove(0));
     // The answer.
     wait(&mut || end.recv(&mut [0; 512]).is_ok());
     let pause = Instant::now() + Duration::from_millis(20);
@@ -317,5 +330,5 @@ fn exit_is_noticed_when_the_socket_outlives_the_peer() {
     let killed = Instant::now();
     wait(&mut || end.recv(&mut [0; 8]) == Ok(0));
     assert!(killed.elapsed() < common::noticed_within());
-    victims.exchange();
+    ends.exchange();
 }

@@ -1,4 +1,4 @@
-//! Memory of another process that is reached by its address, while that process does nothing.
+//! Cross-memory attach: regions of another process are accessed by address while that process sleeps.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -310,7 +310,7 @@ fn sleeping_target_is_accessed_by_address() {
     assert_eq!(two.sum(KEY), sum(&want));
 }
 
-/// What was posted before is applied before.
+/// Earlier operations are applied first.
 #[test]
 fn attach_does_not_overtake_earlier_operations() {
     let mut two = Two::asked(KEY);
@@ -406,7 +406,7 @@ fn closed_region_is_not_accessed() {
         // The one that was under way is refused.
         two.refused();
         two.tell("open");
-        // Asked for again, and reached: a peer that was at work a moment ago is asked later.
+        // Requested and accessed again; a peer that was seen polling is not asked at once.
         let reached = (0..64).any(|_| {
             two.write(&texts[1], 0, KEY);
             let alone = two.alone();
@@ -418,7 +418,7 @@ fn closed_region_is_not_accessed() {
     texts.into_iter().for_each(|text| drop(bytes(text)));
 }
 
-/// Memory that is not there is left to the ring, which does not come to it here.
+/// An access to unmapped memory is left to the ring, which is not served here.
 #[test]
 fn unmapped_memory_is_left_to_the_ring() {
     let mut two = Two::asked(UNMAPPED);

@@ -1,9 +1,9 @@
-//! Writes into mapped memory that are broken off in the middle: the writer or the owner is killed
-//! there, or the owner closes the region while the writer stands still.
+//! Direct writes that are interrupted: writer or owner is killed during one, or the owner closes the
+//! region while the writer is stopped.
 //!
-//! No hook in the library says where the middle is. The writer writes without end, each time other
-//! bytes, and is stopped (`SIGSTOP`) until its owner's memory is found to have the front of one
-//! write and the rest of the one before. What it does at that moment is known then.
+//! The library has no hook for that moment. The writer writes different bytes without end, and is stopped
+//! (`SIGSTOP`) and continued until the region has the start of one write and the rest of the previous
+//! one: then it was stopped during a write.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 

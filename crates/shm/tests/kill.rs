@@ -1,9 +1,8 @@
 //! Three processes under load, of which one is killed at a random moment.
 //!
-//! `RIPSTOP_KILL_RUNS` says how often (a few times if not said), `RIPSTOP_KILL_SEED` which random
-//! numbers decide, and `RIPSTOP_KILL_LOG` a file for the log of the processes. What waits for the
-//! one that was killed has to end; with `RIPSTOP_KILL_STRICT`, for a machine that does nothing else,
-//! within 2 s of the clock. All of it:
+//! `RIPSTOP_KILL_RUNS` is the number of runs, `RIPSTOP_KILL_SEED` the seed, `RIPSTOP_KILL_LOG` a file for
+//! the log of the processes. Operations that wait for the killed process must end; with
+//! `RIPSTOP_KILL_STRICT`, which needs an idle machine, within 2 s. For example:
 //!
 //! ```text
 //! RIPSTOP_KILL_STRICT=1 RIPSTOP_KILL_RUNS=1000 cargo test -p ripstop-shm --test kill -- --nocapture

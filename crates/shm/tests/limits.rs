@@ -1,4 +1,4 @@
-//! A process that may have little: what is refused, and what is said of it.
+//! Resource limits: a domain that cannot have its memory or descriptors is refused, with advice in the log.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,4 +1,4 @@
-//! Regions that peers map.
+//! Regions that peers map and access directly.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,4 +1,4 @@
-//! Two ends that share a processor.
+//! Two endpoints whose threads share one processor.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -16,17 +16,17 @@ use ripstop_types::{Errno, FiAddr, Threading};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Many times what fits into the memory that the two share.
+/// Many times the size of the rings.
 const LEN: usize = 1 << 20;
 const COUNT: usize = 32;
 
-/// The time of a processor that this thread has used.
+/// The processor time of this thread.
 fn used() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(now).unwrap()
 }
 
-/// Stays on the first processor that this process may use.
+/// Pins this thread to the first processor of the process.
 fn pin() {
     let allowed = sched_getaffinity(None).unwrap();
     let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));

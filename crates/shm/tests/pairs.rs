@@ -1,4 +1,4 @@
-//! Endpoints in one process.
+//! Pairs of endpoints within one process.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -183,7 +183,7 @@ fn name_set_by_the_program_is_kept() {
     assert_eq!(ep.set_name(&ip), Err(Errno::EINVAL));
 }
 
-/// Whoever gets a message of a stranger is told its whole name, also the longest.
+/// `FI_SOURCE_ERR` reports the whole name of an unknown source, also the longest one.
 #[test]
 fn unknown_sources_are_reported_by_full_name() {
     let caps = Flags::MSG | Flags::SOURCE | Flags::SOURCE_ERR;

@@ -1,4 +1,4 @@
-//! Endpoints of several processes, of which some are killed.
+//! Endpoints of several processes, some of which are killed.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -204,7 +204,7 @@ fn operations_on_a_killed_peer_fail_in_time() {
     echo(&here, other_addr, true);
 }
 
-/// Also what nothing was done for yet: a receive that takes its message from this peer alone.
+/// A directed receive fails too, although nothing was sent to the peer for it.
 #[test]
 fn directed_receive_from_a_killed_peer_fails_in_time() {
     let caps = Flags::MSG | Flags::SOURCE | Flags::DIRECTED_RECV;
@@ -265,12 +265,12 @@ fn killed_peer_with_unread_messages_keeps_nobody_awake() {
     drop(bytes(text));
 }
 
-/// There is no use in waiting for a receive of it.
+/// It cannot be received any more, so it must not hold memory.
 #[test]
 fn partial_message_of_a_killed_peer_is_freed() {
     let here = here();
     let role = "large";
-    // The peer maps the face of this side as well.
+    // The peer maps this side's status page as well.
     let own = mapped("self");
     let _ = std::fs::remove_file(stuck(role));
     let mut there = There::start(role, &here);

@@ -86,8 +86,8 @@ impl Held {
         }
     }
 
-    /// With so many connections more: a socket and a process each, the memory of the pair and
-    /// the face of the peer. So many of them have a region that is mapped.
+    /// The same with more connections: each has a socket and a pidfd, and maps the memory of the pair and the
+    /// status page of the peer. `mapped` of them have a mapped region too.
     pub(super) const fn with(self, connections: usize, mapped: usize) -> Self {
         Self {
             descriptors: self.descriptors + 2 * connections,
