@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn readers_cannot_map_for_writes() {
-        let status_page = MemFd::create("test", STATUS_PAGE_BYTES).unwrap();
-        let own = status_page.map().unwrap();
-        status_page.seal_for_readers().unwrap();
-        let theirs = MemFd::received(passed(&status_page), STATUS_PAGE_BYTES).unwrap();
+        let face = MemFd::create("test", STATUS_PAGE_BYTES).unwrap();
+        let own = face.map().unwrap();
+        face.seal_for_readers().unwrap();
+        let theirs = MemFd::received(passed(&face), STATUS_PAGE_BYTES).unwrap();
         assert_eq!(theirs.map().err(), Some(Errno::EPERM));
         let watch = PeerStatus::from_mapping(Arc::new(theirs.map_read().unwrap()), false).unwrap();
         let sleep = SleepWord::from_mapping(Arc::new(own)).unwrap();

@@ -183,7 +183,7 @@ fn rounds(lives: Range<u64>, seed: u64, summary: &mut Summary) {
         name.clone(),
         seed ^ lives.start,
     )
-    .with_liar(HOSTILE)
+    .with_hostile(HOSTILE)
     .with_log(log)
     .with_param("FI_SHM_MAX_SAVED_BYTES", MAX_SAVED_BYTES / 8)
     .with_param("FI_SHM_MAX_SAVED_TOTAL", MAX_SAVED_BYTES);

@@ -28,7 +28,7 @@ pub(crate) struct Group {
     entry: String,
     pub(crate) name: String,
     seed: u64,
-    liar: Option<usize>,
+    hostile: Option<usize>,
     /// Where log lines go.
     log: Option<std::fs::File>,
     /// Parameters of the provider.
@@ -45,7 +45,7 @@ impl Group {
             entry: entry.to_owned(),
             name,
             seed,
-            liar: None,
+            hostile: None,
             log: None,
             params: Vec::new(),
             members: [const { None }; MEMBERS],
@@ -54,9 +54,9 @@ impl Group {
         }
     }
 
-    /// This member may do what it likes.
-    pub(crate) fn with_liar(mut self, liar: usize) -> Self {
-        self.liar = Some(liar);
+    /// Marks a member as hostile: the others do not check what it sends.
+    pub(crate) fn with_hostile(mut self, hostile: usize) -> Self {
+        self.hostile = Some(hostile);
         self
     }
 
@@ -90,7 +90,7 @@ impl Group {
             own,
             incarnation: self.lives,
             seed: self.seed,
-            liar: self.liar,
+            hostile: self.hostile,
         };
         let (key, value) = setup.to_env();
         let errors = match &self.log {

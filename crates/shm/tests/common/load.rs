@@ -51,8 +51,8 @@ const GUARD: [u8; 8] = [0xa5; 8];
 
 pub(crate) const KEY: u64 = 77;
 
-/// How long a peer may seem to be dead before somebody says that it is.
-const RUMOUR: Duration = PATIENCE;
+/// How long operations with a peer may fail before the command `dead` confirms that it was killed.
+const SUSPICION_LIMIT: Duration = PATIENCE;
 
 const SETUP: &str = "RIPSTOP_SHM_TEST_LOAD";
 
@@ -63,16 +63,16 @@ pub(crate) struct Setup {
     pub(crate) group: String,
     pub(crate) own: usize,
     pub(crate) incarnation: u32,
-    /// Of its choices.
+    /// The seed of its random numbers.
     pub(crate) seed: u64,
-    /// A peer that may do what it likes: its bytes are not checked, its errors no fault.
-    pub(crate) liar: Option<usize>,
+    /// The hostile member, if there is one: its bytes are not checked, and its errors are no failures.
+    pub(crate) hostile: Option<usize>,
 }
 
 impl Setup {
     /// For the environment of the process.
     pub(crate) fn to_env(&self) -> (&'static str, String) {
-        let liar = self.liar.map_or(-1, |liar| liar as i64);
+        let hostile = self.hostile.map_or(-1, |hostile| hostile as i64);
         let Self {
             group,
             own,
@@ -80,7 +80,10 @@ impl Setup {
             seed,
             ..
         } = self;
-        (SETUP, format!("{group} {own} {incarnation} {seed} {liar}"))
+        (
+            SETUP,
+            format!("{group} {own} {incarnation} {seed} {hostile}"),
+        )
     }
 
     /// What the environment says, in a process that is started for it.
@@ -92,7 +95,7 @@ impl Setup {
             own: words[1].parse().unwrap(),
             incarnation: words[2].parse().unwrap(),
             seed: words[3].parse().unwrap(),
-            liar: words[4].parse().ok(),
+            hostile: words[4].parse().ok(),
         })
     }
 }
@@ -627,7 +630,7 @@ impl Load {
 
     /// Whether an entry is of what a peer did here that may do what it likes: writes with data.
     const fn is_foreign(&self, context: usize) -> bool {
-        context == 0 && self.setup.liar.is_some()
+        context == 0 && self.setup.hostile.is_some()
     }
 
     fn suspect(&mut self, peer: usize, why: Errno) {
@@ -644,7 +647,7 @@ impl Load {
         let mut memory = op.memory.into_iter().map(Parked::unpark);
         let first = memory.next().unwrap_or_default();
         memory.for_each(drop);
-        let trusted = self.setup.liar != Some(peer);
+        let trusted = self.setup.hostile != Some(peer);
         let pair = &self.pairs[peer];
         let right = match op.what {
             What::Send | What::Reply | What::Write => true,
@@ -689,8 +692,11 @@ impl Load {
     /// Sees to it that a peer's end is noticed in time, and leaves nothing.
     fn judge(&mut self, peer: usize) {
         match self.pairs[peer].life {
-            Life::Suspect(since) if self.setup.liar != Some(peer) => {
-                assert!(since.elapsed() < RUMOUR, "{peer} failed, and is not dead");
+            Life::Suspect(since) if self.setup.hostile != Some(peer) => {
+                assert!(
+                    since.elapsed() < SUSPICION_LIMIT,
+                    "{peer} failed, and is not dead"
+                );
             }
             Life::Dead(since) => {
                 self.cancel(peer);
