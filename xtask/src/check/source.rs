@@ -66,7 +66,11 @@ pub(super) fn load_all(ws: &Workspace) -> anyhow::Result<Vec<SourceFile>> {
         .flat_map(|source| source.test_modules.clone())
         .collect();
     for source in &mut sources {
-        source.test |= test_modules.contains(&source.file);
+        // A test module's own modules are in its folder.
+        source.test |= source
+            .file
+            .ancestors()
+            .any(|path| test_modules.contains(&path.with_extension("rs")));
     }
     Ok(sources)
 }
