@@ -33,7 +33,7 @@ const PATIENCE: u32 = 1_000_000;
 pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u32) -> Result<()> {
     let library = Library::open(lib)?;
     let info = find(&library, provider, operation)?;
-    let domain = library.fabric::<Single>(&info)?.domain(&info)?;
+    let domain = library.fabric(&info)?.domain(&info)?;
     let mut both = Both::open(&domain, &info)?;
     both.connect()?;
     let written = match operation {

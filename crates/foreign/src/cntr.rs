@@ -22,7 +22,7 @@ pub(crate) struct CntrCore<M: Threading> {
     pub(crate) owned: Owner<M>,
     wait: WaitObj,
     /// The set it is waited for in, which closes after it.
-    _set: Option<Arc<WaitCore<M>>>,
+    _set: Option<Arc<WaitCore>>,
 }
 
 /// A counter of completions. Clones share it.
@@ -50,7 +50,7 @@ impl<M: Threading> Cntr<M> {
     }
 
     /// One that is part of a wait set.
-    pub(crate) fn in_set(owned: Owner<M>, set: Arc<WaitCore<M>>) -> Self {
+    pub(crate) fn in_set(owned: Owner<M>, set: Arc<WaitCore>) -> Self {
         Self {
             core: Arc::new(CntrCore {
                 owned,
@@ -161,9 +161,9 @@ impl<M: Threading> Cntr<M> {
     }
 }
 
-impl<M: Threading> private::Sealed<M> for Cntr<M> {
+impl<M: Threading> private::Sealed for Cntr<M> {
     #[expect(private_interfaces, reason = "nobody outside can name or call this")]
-    fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj) {
+    fn waitable(&self) -> (*mut fid, *const FabricCore, WaitObj) {
         let owned = &self.core.owned;
         (
             owned.fid(),

@@ -133,7 +133,7 @@ pub(crate) struct CqCore<M: Threading> {
     pub(crate) owned: Owned<fid_cq, M, Arc<DomainCore<M>>>,
     attr: CqAttr,
     /// The set it is waited for in, which closes after it.
-    _set: Option<Arc<WaitCore<M>>>,
+    _set: Option<Arc<WaitCore>>,
 }
 
 /// A completion queue. Clones share it.
@@ -178,7 +178,7 @@ impl<M: Threading> Cq<M> {
     pub(crate) fn in_set(
         owned: Owned<fid_cq, M, Arc<DomainCore<M>>>,
         attr: CqAttr,
-        set: Arc<WaitCore<M>>,
+        set: Arc<WaitCore>,
     ) -> Self {
         Self {
             core: Arc::new(CqCore {
@@ -521,9 +521,9 @@ impl<M: Threading> Cq<M> {
     }
 }
 
-impl<M: Threading> private::Sealed<M> for Cq<M> {
+impl<M: Threading> private::Sealed for Cq<M> {
     #[expect(private_interfaces, reason = "nobody outside can name or call this")]
-    fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj) {
+    fn waitable(&self) -> (*mut fid, *const FabricCore, WaitObj) {
         let owned = &self.core.owned;
         let fabric = Arc::as_ptr(owned.parent().fabric());
         (owned.fid(), fabric, self.core.attr.wait)

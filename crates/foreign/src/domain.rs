@@ -53,7 +53,7 @@ impl Default for DomainOptions {
 /// The open domain and the memory its operations use.
 pub(crate) struct DomainCore<M: Threading> {
     fid: Ptr<fid_domain, M>,
-    fabric: Arc<FabricCore<M>>,
+    fabric: Arc<FabricCore>,
     keep: ManuallyDrop<Keep<M>>,
     pub(crate) addr_format: u32,
     /// Whether completions can name the source of a message.
@@ -116,7 +116,7 @@ impl<M: Threading> DomainCore<M> {
         self.fid.get()
     }
 
-    pub(crate) fn fabric(&self) -> &Arc<FabricCore<M>> {
+    pub(crate) fn fabric(&self) -> &Arc<FabricCore> {
         &self.fabric
     }
 }
@@ -141,7 +141,7 @@ impl<M: Threading> Drop for DomainCore<M> {
 impl<M: Threading> Domain<M> {
     pub(crate) fn new(
         fid: Ptr<fid_domain, M>,
-        fabric: Arc<FabricCore<M>>,
+        fabric: Arc<FabricCore>,
         info: &Info,
         options: DomainOptions,
     ) -> Self {
@@ -188,7 +188,7 @@ impl<M: Threading> Domain<M> {
     /// # Errors
     ///
     /// As [`Domain::endpoint`]; `FI_EDOMAIN` when the request came to another fabric.
-    pub fn accepting(&self, request: ConnReq<M>) -> Result<EndpointBuilder<M>> {
+    pub fn accepting(&self, request: ConnReq) -> Result<EndpointBuilder<M>> {
         let builder = self.open_endpoint(request.info_with_handle(self.core.fabric())?)?;
         request.taken();
         Ok(builder)

@@ -35,7 +35,7 @@ pub(crate) struct EpCore<M: Threading> {
     cqs: Vec<Arc<CqCore<M>>>,
     cntrs: Vec<Arc<CntrCore<M>>>,
     av: Option<Arc<AvCore<M>>>,
-    eq: Option<Arc<EqCore<M>>>,
+    eq: Option<Arc<EqCore>>,
     shared_rx: Option<Arc<EpCore<M>>>,
     /// What was bound after the builder was done.
     pub(crate) late: M::Lock<Vec<Kept<M>>>,
@@ -152,7 +152,7 @@ impl<M: Threading> EndpointBuilder<M> {
     /// # Errors
     ///
     /// `FI_EDOMAIN` when the queue is of another fabric, and what the library says.
-    pub fn bind_eq(mut self, eq: &Eq<M>) -> Result<Self> {
+    pub fn bind_eq(mut self, eq: &Eq) -> Result<Self> {
         let domain = self.core.owned.parent();
         if !Arc::ptr_eq(eq.core.owned.parent(), domain.fabric()) {
             return Err(Error::new("fi_ep_bind", Errno::EDOMAIN));

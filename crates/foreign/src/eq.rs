@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ripstop_abi::{
     FI_CONNECTED, FI_CONNREQ, FI_JOIN_COMPLETE, FI_SHUTDOWN, fi_eq_cm_entry, fi_eq_err_entry,
     fi_ops_eq, fid, fid_eq,
@@ -19,7 +20,7 @@ use crate::info::Info;
 use crate::owned::Owned;
 use crate::pep::PepCore;
 use crate::sets::WaitCore;
-use crate::threading::{Lock, Ptr, Threading};
+use crate::threading::{Lock as _, Ptr, Shared};
 use crate::{Error, Result};
 
 /// Which object an event is about; compare with [`Endpoint::id`](crate::Endpoint::id).
@@ -28,9 +29,9 @@ pub struct FidId(pub(crate) usize);
 
 /// An event.
 #[derive(Debug)]
-pub enum Event<M: Threading> {
+pub enum Event {
     /// A peer asks a passive endpoint of ours for a connection.
-    ConnReq(ConnReq<M>),
+    ConnReq(ConnReq),
     /// A connection is up.
     Connected {
         /// The endpoint.
@@ -72,14 +73,14 @@ pub struct EqError {
 
 /// A request for a connection. Accept it with [`Domain::accepting`](crate::Domain::accepting)
 /// or refuse it with [`Pep::reject`](crate::Pep::reject); dropped, it is refused.
-pub struct ConnReq<M: Threading> {
+pub struct ConnReq {
     info: Info,
-    pep: Arc<PepCore<M>>,
+    pep: Arc<PepCore>,
     open: bool,
     data: Vec<u8>,
 }
 
-impl<M: Threading> ConnReq<M> {
+impl ConnReq {
     /// How the connection would be: what to open its domain with.
     #[must_use]
     pub fn info(&self) -> &Info {
@@ -99,7 +100,7 @@ impl<M: Threading> ConnReq<M> {
         self.pep.id()
     }
 
-    pub(crate) fn info_with_handle(&self, fabric: &Arc<FabricCore<M>>) -> Result<Info> {
+    pub(crate) fn info_with_handle(&self, fabric: &Arc<FabricCore>) -> Result<Info> {
         if !Arc::ptr_eq(self.pep.fabric(), fabric) {
             return Err(Error::new("fi_endpoint", Errno::EDOMAIN));
         }
@@ -114,7 +115,7 @@ impl<M: Threading> ConnReq<M> {
     }
 
     /// Refuses through `pep`, which must be the one asked.
-    pub(crate) fn refuse(mut self, pep: &Arc<PepCore<M>>, data: &[u8]) -> Result<()> {
+    pub(crate) fn refuse(mut self, pep: &Arc<PepCore>, data: &[u8]) -> Result<()> {
         if !Arc::ptr_eq(pep, &self.pep) {
             return Err(Error::new("fi_reject", Errno::EINVAL));
         }
@@ -123,7 +124,7 @@ impl<M: Threading> ConnReq<M> {
     }
 }
 
-impl<M: Threading> Drop for ConnReq<M> {
+impl Drop for ConnReq {
     fn drop(&mut self) {
         if self.open {
             // Nobody is left to hear about a failure.
@@ -132,7 +133,7 @@ impl<M: Threading> Drop for ConnReq<M> {
     }
 }
 
-impl<M: Threading> std::fmt::Debug for ConnReq<M> {
+impl std::fmt::Debug for ConnReq {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ConnReq")
             .field("info", &self.info)
@@ -140,35 +141,35 @@ impl<M: Threading> std::fmt::Debug for ConnReq<M> {
     }
 }
 
-pub(crate) struct EqCore<M: Threading> {
-    pub(crate) owned: Owned<fid_eq, M, Arc<FabricCore<M>>>,
+pub(crate) struct EqCore {
+    pub(crate) owned: Owned<fid_eq, Shared, Arc<FabricCore>>,
     wait: WaitObj,
     /// The passive endpoints that report here.
-    peps: M::Lock<Vec<Weak<PepCore<M>>>>,
+    peps: Mutex<Vec<Weak<PepCore>>>,
     /// Its wait object; closes after the queue.
-    _set: Option<Arc<WaitCore<M>>>,
+    _set: Option<Arc<WaitCore>>,
 }
 
-impl<M: Threading> EqCore<M> {
-    pub(crate) fn add_pep(&self, pep: &Arc<PepCore<M>>) {
+impl EqCore {
+    pub(crate) fn add_pep(&self, pep: &Arc<PepCore>) {
         self.peps.with(|peps| {
             peps.retain(|p| p.strong_count() > 0);
             peps.push(Arc::downgrade(pep));
         });
     }
 
-    fn pep(&self, id: FidId) -> Option<Arc<PepCore<M>>> {
+    fn pep(&self, id: FidId) -> Option<Arc<PepCore>> {
         self.peps
             .with(|peps| peps.iter().filter_map(Weak::upgrade).find(|p| p.id() == id))
     }
 }
 
 /// An event queue. Clones share it.
-pub struct Eq<M: Threading> {
-    pub(crate) core: Arc<EqCore<M>>,
+pub struct Eq {
+    pub(crate) core: Arc<EqCore>,
 }
 
-impl<M: Threading> Clone for Eq<M> {
+impl Clone for Eq {
     fn clone(&self) -> Self {
         Self {
             core: self.core.clone(),
@@ -186,32 +187,32 @@ struct Room {
     data: [u8; DATA],
 }
 
-impl<M: Threading> Eq<M> {
-    pub(crate) fn new(ptr: Ptr<fid_eq, M>, fabric: Arc<FabricCore<M>>, wait: WaitObj) -> Self {
+impl Eq {
+    pub(crate) fn new(ptr: Ptr<fid_eq, Shared>, fabric: Arc<FabricCore>, wait: WaitObj) -> Self {
         Self::made(ptr, fabric, wait, None)
     }
 
     pub(crate) fn in_set(
-        ptr: Ptr<fid_eq, M>,
-        fabric: Arc<FabricCore<M>>,
-        set: Arc<WaitCore<M>>,
+        ptr: Ptr<fid_eq, Shared>,
+        fabric: Arc<FabricCore>,
+        set: Arc<WaitCore>,
     ) -> Self {
         // Blocking reads go by the set.
         Self::made(ptr, fabric, WaitObj::None, Some(set))
     }
 
     fn made(
-        ptr: Ptr<fid_eq, M>,
-        fabric: Arc<FabricCore<M>>,
+        ptr: Ptr<fid_eq, Shared>,
+        fabric: Arc<FabricCore>,
         wait: WaitObj,
-        set: Option<Arc<WaitCore<M>>>,
+        set: Option<Arc<WaitCore>>,
     ) -> Self {
         let owned = Owned::new(ptr, fabric);
         Self {
             core: Arc::new(EqCore {
                 owned,
                 wait,
-                peps: M::Lock::new(Vec::new()),
+                peps: Mutex::new(Vec::new()),
                 _set: set,
             }),
         }
@@ -228,7 +229,7 @@ impl<M: Threading> Eq<M> {
     ///
     /// `FI_EAGAIN` when there is none, `FI_EAVAIL` when an error comes first: read it with
     /// [`Eq::readerr`].
-    pub fn read(&self) -> Result<Event<M>> {
+    pub fn read(&self) -> Result<Event> {
         let (mut event, mut room) = empty();
         let buf: *mut c_void = (&raw mut room).cast();
         let ret = match op!(self.table(), fi_ops_eq.read) {
@@ -255,7 +256,7 @@ impl<M: Threading> Eq<M> {
     ///
     /// As [`Eq::read`]; `FI_EINVAL` for a queue opened with [`WaitObj::None`]; `FI_EAGAIN` when
     /// the time is up.
-    pub fn sread(&self, timeout: Option<Duration>) -> Result<Event<M>> {
+    pub fn sread(&self, timeout: Option<Duration>) -> Result<Event> {
         let guarded = self.core.owned.parent().parent().guarded;
         if guarded && !guard::waits(self.core.wait) {
             return Err(Error::new("fi_eq_sread", Errno::EINVAL));
@@ -281,7 +282,7 @@ impl<M: Threading> Eq<M> {
         self.event(event, &room, len)
     }
 
-    fn event(&self, event: u32, room: &Room, len: usize) -> Result<Event<M>> {
+    fn event(&self, event: u32, room: &Room, len: usize) -> Result<Event> {
         let id = FidId(room.entry.fid.addr());
         let data = len.saturating_sub(size_of::<fi_eq_cm_entry>()).min(DATA);
         let data = || room.data[..data].to_vec();
@@ -356,9 +357,9 @@ impl<M: Threading> Eq<M> {
     }
 }
 
-impl<M: Threading> private::Sealed<M> for Eq<M> {
+impl private::Sealed for Eq {
     #[expect(private_interfaces, reason = "nobody outside can name or call this")]
-    fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj) {
+    fn waitable(&self) -> (*mut fid, *const FabricCore, WaitObj) {
         let owned = &self.core.owned;
         (owned.fid(), Arc::as_ptr(owned.parent()), self.core.wait)
     }

@@ -15,17 +15,18 @@ use crate::guard;
 use crate::info::Info;
 use crate::library::{Functions, GLOBAL};
 use crate::owned::Owned;
-use crate::threading::{Ptr, Threading};
+use crate::threading::{Ptr, Shared, Threading};
 use crate::{Cntr, Cq, Domain, Eq, Error, Pep, Result};
 
-/// An open fabric, and the threading mode of everything below it. Clones share it.
-pub struct Fabric<M: Threading> {
-    pub(crate) core: Arc<FabricCore<M>>,
+/// An open fabric. Any thread may use it, and the queues and passive endpoints that are opened from it.
+/// Clones share it.
+pub struct Fabric {
+    pub(crate) core: Arc<FabricCore>,
 }
 
-pub(crate) type FabricCore<M> = Owned<fid_fabric, M, Arc<Functions>>;
+pub(crate) type FabricCore = Owned<fid_fabric, Shared, Arc<Functions>>;
 
-impl<M: Threading> Clone for Fabric<M> {
+impl Clone for Fabric {
     fn clone(&self) -> Self {
         Self {
             core: self.core.clone(),
@@ -33,7 +34,7 @@ impl<M: Threading> Clone for Fabric<M> {
     }
 }
 
-impl<M: Threading> Fabric<M> {
+impl Fabric {
     pub(crate) fn open(info: &Info) -> Result<Self> {
         let functions = info.functions().clone();
         let mut info = info.duplicate("fi_fabric", &functions)?;
@@ -59,14 +60,15 @@ impl<M: Threading> Fabric<M> {
         unsafe { (*self.core.get()).ops }
     }
 
-    /// Opens the domain of `info` (`fi_domain`).
+    /// Opens the domain of `info` (`fi_domain`). The mode of everything below it is chosen here, as in
+    /// `fabric.domain::<Shared>(&info)`.
     ///
     /// # Errors
     ///
-    /// `FI_EINVAL` when the objects are [`Shared`](crate::Shared) and `info` is not for
+    /// `FI_EINVAL` when the objects are [`Shared`] and `info` is not for
     /// `FI_THREAD_SAFE`: ask for that level in the hints, or serialise the calls yourself on a
     /// library opened unguarded. Else what the library says.
-    pub fn domain(&self, info: &Info) -> Result<Domain<M>> {
+    pub fn domain<M: Threading>(&self, info: &Info) -> Result<Domain<M>> {
         self.domain_with(info, DomainOptions::default())
     }
 
@@ -75,7 +77,11 @@ impl<M: Threading> Fabric<M> {
     /// # Errors
     ///
     /// As [`Fabric::domain`].
-    pub fn domain_with(&self, info: &Info, options: DomainOptions) -> Result<Domain<M>> {
+    pub fn domain_with<M: Threading>(
+        &self,
+        info: &Info,
+        options: DomainOptions,
+    ) -> Result<Domain<M>> {
         let serialised = info.threading() != Level::Safe;
         if M::SHARED && serialised && self.core.parent().guarded {
             return Err(Error::new("fi_domain", Errno::EINVAL));
@@ -104,11 +110,11 @@ impl<M: Threading> Fabric<M> {
     /// # Errors
     ///
     /// What the library says.
-    pub fn eq(&self, size: usize, wait: WaitObj) -> Result<Eq<M>> {
+    pub fn eq(&self, size: usize, wait: WaitObj) -> Result<Eq> {
         self.open_eq(size, wait, Flags::empty())
     }
 
-    pub(crate) fn open_eq(&self, size: usize, wait: WaitObj, flags: Flags) -> Result<Eq<M>> {
+    pub(crate) fn open_eq(&self, size: usize, wait: WaitObj, flags: Flags) -> Result<Eq> {
         let mut attr = fi_eq_attr {
             size,
             flags: flags.bits(),
@@ -132,7 +138,7 @@ impl<M: Threading> Fabric<M> {
     /// # Errors
     ///
     /// What the library says.
-    pub fn passive_ep(&self, info: &Info) -> Result<Pep<M>> {
+    pub fn passive_ep(&self, info: &Info) -> Result<Pep> {
         let mut copy = info.duplicate("fi_passive_ep", self.core.parent())?;
         let mut pep: *mut fid_pep = ptr::null_mut();
         let ret = match op!(self.table(), fi_ops_fabric.passive_ep) {
@@ -160,7 +166,7 @@ impl<M: Threading> Fabric<M> {
     ///
     /// `FI_EAGAIN` when one of them has something to read, `FI_EINVAL` when one belongs to
     /// another fabric or has no wait object to poll, and what the library says.
-    pub fn trywait(&self, objects: &[&dyn Waitable<M>]) -> Result<()> {
+    pub fn trywait(&self, objects: &[&dyn Waitable]) -> Result<()> {
         let mut fids = Vec::with_capacity(objects.len());
         for object in objects {
             let (fid, fabric, wait) = object.waitable();
@@ -182,18 +188,18 @@ impl<M: Threading> Fabric<M> {
 }
 
 /// An object with a wait object: [`Cq`], [`Cntr`] or [an event queue](struct@Eq).
-pub trait Waitable<M: Threading>: private::Sealed<M> {}
+pub trait Waitable: private::Sealed {}
 
-impl<M: Threading> Waitable<M> for Eq<M> {}
-impl<M: Threading> Waitable<M> for Cq<M> {}
-impl<M: Threading> Waitable<M> for Cntr<M> {}
+impl Waitable for Eq {}
+impl<M: Threading> Waitable for Cq<M> {}
+impl<M: Threading> Waitable for Cntr<M> {}
 
 pub(crate) mod private {
-    use super::{FabricCore, Threading, WaitObj, fid};
+    use super::{FabricCore, WaitObj, fid};
 
-    pub trait Sealed<M: Threading> {
+    pub trait Sealed {
         #[expect(private_interfaces, reason = "nobody outside can name or call this")]
-        fn waitable(&self) -> (*mut fid, *const FabricCore<M>, WaitObj);
+        fn waitable(&self) -> (*mut fid, *const FabricCore, WaitObj);
     }
 }
 

@@ -16,9 +16,10 @@
 //!
 //! # Threads
 //!
-//! Objects carry a threading mode as a type parameter. [`Shared`] objects may be used from any
-//! thread and need a domain opened with `FI_THREAD_SAFE`; [`Single`] objects stay on the thread
-//! that opened the fabric, take any threading level and no lock.
+//! Domains and the objects below them carry a threading mode as a type parameter. [`Shared`] ones may
+//! be used from any thread and need a domain opened with `FI_THREAD_SAFE`; [`Single`] ones stay on
+//! the thread that opened the domain, take any threading level and no lock. Fabrics, event queues,
+//! passive endpoints and wait sets are for any thread.
 //!
 //! # Trust
 //!

@@ -18,7 +18,6 @@ use ripstop_abi::{fi_info, fi_type};
 use ripstop_types::{Errno, Version};
 
 use crate::info::Info;
-use crate::threading::Threading;
 use crate::{Error, Fabric, OpenError, Query, Result};
 
 /// An opened libfabric. Clones share it; it is never unloaded, since a library may leave
@@ -147,13 +146,12 @@ impl Library {
         crate::hints::getinfo(&self.functions, query)
     }
 
-    /// Opens the fabric of `info` (`fi_fabric`). The mode is chosen here for everything below,
-    /// as in `library.fabric::<Shared>(&info)`.
+    /// Opens the fabric of `info` (`fi_fabric`).
     ///
     /// # Errors
     ///
     /// Whatever the library says.
-    pub fn fabric<M: Threading>(&self, info: &Info) -> Result<Fabric<M>> {
+    pub fn fabric(&self, info: &Info) -> Result<Fabric> {
         Fabric::open(info)
     }
 }

@@ -82,7 +82,7 @@ impl Library {
     }
 }
 
-impl<M: Threading> Fabric<M> {
+impl Fabric {
     /// Null where attributes or the new object should be.
     #[must_use]
     pub fn null_calls(&self) -> Vec<Said> {
@@ -201,7 +201,7 @@ impl<M: Threading> Cq<M> {
     }
 }
 
-impl<M: Threading> Eq<M> {
+impl Eq {
     /// Null where events should go, and commands that are none.
     #[must_use]
     pub fn null_calls(&self) -> Vec<Said> {

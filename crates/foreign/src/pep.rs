@@ -14,16 +14,16 @@ use crate::eq::{EqCore, FidId};
 use crate::fabric::FabricCore;
 use crate::info::Info;
 use crate::owned::Owned;
-use crate::threading::{Ptr, Threading};
+use crate::threading::{Ptr, Shared};
 use crate::{Addr, ConnReq, Eq, Error, Result};
 
-pub(crate) struct PepCore<M: Threading> {
-    pub(crate) owned: Owned<fid_pep, M, Arc<FabricCore<M>>>,
-    eq: OnceLock<Arc<EqCore<M>>>,
+pub(crate) struct PepCore {
+    pub(crate) owned: Owned<fid_pep, Shared, Arc<FabricCore>>,
+    eq: OnceLock<Arc<EqCore>>,
     addr_format: u32,
 }
 
-impl<M: Threading> Drop for PepCore<M> {
+impl Drop for PepCore {
     fn drop(&mut self) {
         if !self.owned.close() {
             std::mem::forget(self.eq.take());
@@ -31,8 +31,8 @@ impl<M: Threading> Drop for PepCore<M> {
     }
 }
 
-impl<M: Threading> PepCore<M> {
-    pub(crate) fn fabric(&self) -> &Arc<FabricCore<M>> {
+impl PepCore {
+    pub(crate) fn fabric(&self) -> &Arc<FabricCore> {
         self.owned.parent()
     }
 
@@ -58,12 +58,12 @@ impl<M: Threading> PepCore<M> {
 }
 
 /// A passive endpoint: it listens for connections.
-pub struct Pep<M: Threading> {
-    pub(crate) core: Arc<PepCore<M>>,
+pub struct Pep {
+    pub(crate) core: Arc<PepCore>,
 }
 
-impl<M: Threading> Pep<M> {
-    pub(crate) fn new(ptr: Ptr<fid_pep, M>, fabric: Arc<FabricCore<M>>, info: &Info) -> Self {
+impl Pep {
+    pub(crate) fn new(ptr: Ptr<fid_pep, Shared>, fabric: Arc<FabricCore>, info: &Info) -> Self {
         let core = PepCore {
             owned: Owned::new(ptr, fabric),
             eq: OnceLock::new(),
@@ -86,7 +86,7 @@ impl<M: Threading> Pep<M> {
     ///
     /// `FI_EINVAL` when it has a queue already or the queue is of another fabric, and what the
     /// library says.
-    pub fn bind(&self, eq: &Eq<M>) -> Result<()> {
+    pub fn bind(&self, eq: &Eq) -> Result<()> {
         let same = Arc::ptr_eq(eq.core.owned.parent(), self.core.owned.parent());
         if !same || self.core.eq.set(eq.core.clone()).is_err() {
             return Err(Error::new("fi_pep_bind", Errno::EINVAL));
@@ -114,7 +114,7 @@ impl<M: Threading> Pep<M> {
     /// # Errors
     ///
     /// `FI_EINVAL` when the request was to another passive endpoint, and what the library says.
-    pub fn reject(&self, request: ConnReq<M>, data: &[u8]) -> Result<()> {
+    pub fn reject(&self, request: ConnReq, data: &[u8]) -> Result<()> {
         request.refuse(&self.core, data)
     }
 

@@ -43,8 +43,8 @@ pub trait Close: Sized {
 }
 
 macro_rules! close {
-    ($($name:ident: $what:literal, $inner:ident => $core:expr, $fid:expr;)*) => {
-        $(impl<M: Threading> Close for $name<M> {
+    ($($name:ident $(<$mode:ident>)?: $what:literal, $inner:ident => $core:expr, $fid:expr;)*) => {
+        $(impl $(<$mode: Threading>)? Close for $name $(<$mode>)? {
             fn close(self) -> std::result::Result<(), (Self, Error)> {
                 match Arc::try_unwrap(self.core) {
                     Ok(mut $inner) => match $core.try_close() {
@@ -63,14 +63,14 @@ macro_rules! close {
 
 close! {
     Fabric: "a fabric", core => core, core.fid();
-    Domain: "a domain", core => core, core.get().cast();
-    Cq: "a completion queue", core => core.owned, core.owned.fid();
-    Cntr: "a counter", core => core.owned, core.owned.fid();
-    Av: "an address vector", core => core.owned, core.owned.fid();
+    Domain<M>: "a domain", core => core, core.get().cast();
+    Cq<M>: "a completion queue", core => core.owned, core.owned.fid();
+    Cntr<M>: "a counter", core => core.owned, core.owned.fid();
+    Av<M>: "an address vector", core => core.owned, core.owned.fid();
     Eq: "an event queue", core => core.owned, core.owned.fid();
     Pep: "a passive endpoint", core => core.owned, core.owned.fid();
-    Endpoint: "an endpoint", core => core.owned, core.owned.fid();
-    SharedTx: "a shared transmit context", core => core, core.fid();
+    Endpoint<M>: "an endpoint", core => core.owned, core.owned.fid();
+    SharedTx<M>: "a shared transmit context", core => core, core.fid();
     WaitSet: "a wait set", core => core, core.fid();
 }
 
@@ -88,7 +88,7 @@ pub enum Bound<'a, M: Threading> {
     /// An address vector.
     Av(&'a Av<M>),
     /// An event queue.
-    Eq(&'a Eq<M>),
+    Eq(&'a Eq),
     /// An endpoint, such as a shared receive context.
     Endpoint(&'a Endpoint<M>),
     /// A shared transmit context.
@@ -96,7 +96,7 @@ pub enum Bound<'a, M: Threading> {
     /// A domain, which no endpoint takes.
     Domain(&'a Domain<M>),
     /// A fabric, which no endpoint takes.
-    Fabric(&'a Fabric<M>),
+    Fabric(&'a Fabric),
 }
 
 /// A bound object, kept open.
@@ -105,11 +105,11 @@ pub(crate) enum Kept<M: Threading> {
     Cq(Arc<CqCore<M>>),
     Cntr(Arc<CntrCore<M>>),
     Av(Arc<AvCore<M>>),
-    Eq(Arc<EqCore<M>>),
+    Eq(Arc<EqCore>),
     Ep(Arc<EpCore<M>>),
     Stx(Arc<StxCore<M>>),
     Domain(Arc<DomainCore<M>>),
-    Fabric(Arc<FabricCore<M>>),
+    Fabric(Arc<FabricCore>),
 }
 
 impl<M: Threading> Bound<'_, M> {
@@ -218,7 +218,7 @@ impl<M: Threading> Endpoint<M> {
     }
 }
 
-impl<M: Threading> Pep<M> {
+impl Pep {
     /// Sets how many requests may wait (`fi_control`, `FI_BACKLOG`).
     ///
     /// # Errors
@@ -362,18 +362,18 @@ impl<M: Threading> Av<M> {
     }
 }
 
-impl<M: Threading> Fabric<M> {
+impl Fabric {
     /// Opens an event queue to which the program writes as well (`fi_eq_open`, `FI_WRITE`).
     ///
     /// # Errors
     ///
     /// What the library says.
-    pub fn eq_for_writing(&self, wait: WaitObj) -> Result<Eq<M>> {
+    pub fn eq_for_writing(&self, wait: WaitObj) -> Result<Eq> {
         self.open_eq(0, wait, Flags::WRITE)
     }
 }
 
-impl<M: Threading> Eq<M> {
+impl Eq {
     /// Writes an event of the caller's (`fi_eq_write`); `data` comes back with it.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::eq::FidId;
 use crate::fabric::{FabricCore, opened};
 use crate::owned::Owned;
 use crate::probe::{Bound, Kept};
-use crate::threading::{Lock as _, Threading};
+use crate::threading::{Lock as _, Shared, Threading};
 use crate::{Cntr, Cq, CqAttr, Domain, Eq, Error, Fabric, Result};
 
 /// A poll set: queues and counters asked at once.
@@ -93,14 +93,14 @@ impl<M: Threading> PollSet<M> {
     }
 }
 
-pub(crate) type WaitCore<M> = Owned<fid_wait, M, Arc<FabricCore<M>>>;
+pub(crate) type WaitCore = Owned<fid_wait, Shared, Arc<FabricCore>>;
 
 /// A wait set: one wait object for many queues and counters. Clones share it.
-pub struct WaitSet<M: Threading> {
-    pub(crate) core: Arc<WaitCore<M>>,
+pub struct WaitSet {
+    pub(crate) core: Arc<WaitCore>,
 }
 
-impl<M: Threading> Clone for WaitSet<M> {
+impl Clone for WaitSet {
     fn clone(&self) -> Self {
         Self {
             core: self.core.clone(),
@@ -108,7 +108,7 @@ impl<M: Threading> Clone for WaitSet<M> {
     }
 }
 
-impl<M: Threading> WaitSet<M> {
+impl WaitSet {
     /// Waits until a member has something (`fi_wait`).
     ///
     /// # Errors
@@ -127,13 +127,13 @@ impl<M: Threading> WaitSet<M> {
     }
 }
 
-impl<M: Threading> Fabric<M> {
+impl Fabric {
     /// Opens a wait set (`fi_wait_open`).
     ///
     /// # Errors
     ///
     /// What the library says.
-    pub fn wait_set(&self, wait: WaitObj) -> Result<WaitSet<M>> {
+    pub fn wait_set(&self, wait: WaitObj) -> Result<WaitSet> {
         let mut attr = fi_wait_attr {
             wait_obj: wait.raw(),
             flags: 0,
@@ -151,14 +151,14 @@ impl<M: Threading> Fabric<M> {
     }
 }
 
-impl<M: Threading> Fabric<M> {
+impl Fabric {
     /// Opens an event queue that is waited for through a set (`FI_WAIT_SET`) and that the program
     /// may write to.
     ///
     /// # Errors
     ///
     /// What the library says.
-    pub fn eq_in(&self, set: &WaitSet<M>) -> Result<Eq<M>> {
+    pub fn eq_in(&self, set: &WaitSet) -> Result<Eq> {
         let mut attr = fi_eq_attr {
             flags: FI_WRITE,
             wait_obj: WaitObj::Set.raw(),
@@ -203,7 +203,7 @@ impl<M: Threading> Domain<M> {
     /// # Errors
     ///
     /// As [`Domain::cq`].
-    pub fn cq_in(&self, set: &WaitSet<M>, attr: CqAttr) -> Result<Cq<M>> {
+    pub fn cq_in(&self, set: &WaitSet, attr: CqAttr) -> Result<Cq<M>> {
         let mut c_attr = fi_cq_attr {
             size: attr.size,
             format: attr.format.raw(),
@@ -236,7 +236,7 @@ impl<M: Threading> Domain<M> {
     /// # Errors
     ///
     /// What the library says.
-    pub fn cntr_in(&self, set: &WaitSet<M>) -> Result<Cntr<M>> {
+    pub fn cntr_in(&self, set: &WaitSet) -> Result<Cntr<M>> {
         let mut attr = fi_cntr_attr {
             wait_obj: WaitObj::Set.raw(),
             wait_set: set.core.get(),

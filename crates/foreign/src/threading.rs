@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use parking_lot::Mutex;
 
-/// How a fabric and everything below it may be used across threads: [`Shared`] or [`Single`].
+/// How a domain and everything below it may be used across threads: [`Shared`] or [`Single`].
 pub trait Threading: Sized + 'static + private::Sealed {
     /// Whether objects may be used from several threads at once.
     const SHARED: bool;
@@ -98,8 +98,8 @@ unsafe impl<T> Sync for Ptr<T, Shared> {}
 
 /// `Debug` of objects that have nothing to show but their kind.
 macro_rules! opaque {
-    ($($name:ident),*) => {
-        $(impl<M: Threading> std::fmt::Debug for crate::$name<M> {
+    ($($name:ident $(<$mode:ident>)?),*) => {
+        $(impl $(<$mode: Threading>)? std::fmt::Debug for crate::$name $(<$mode>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(stringify!($name))
             }
@@ -108,15 +108,15 @@ macro_rules! opaque {
 }
 
 opaque!(
-    Av,
-    Cntr,
-    Cq,
-    Domain,
-    Endpoint,
-    EndpointBuilder,
+    Av<M>,
+    Cntr<M>,
+    Cq<M>,
+    Domain<M>,
+    Endpoint<M>,
+    EndpointBuilder<M>,
     Eq,
     Fabric,
-    Mr,
+    Mr<M>,
     Pep,
-    Region
+    Region<M>
 );

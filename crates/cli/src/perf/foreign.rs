@@ -26,7 +26,7 @@ const BATCH: usize = 16;
 pub(super) struct Opened {
     library: Library,
     info: Info,
-    fabric: Fabric<Single>,
+    fabric: Fabric,
     domain: Domain<Single>,
     wanted: Wanted,
     /// Memory that is reached can be mapped by peers.
@@ -39,7 +39,7 @@ impl Opened {
     pub(super) fn new(path: &Path, provider: &str, wanted: Wanted, memfd: bool) -> Result<Self> {
         let library = Library::open(path)?;
         let info = find(&library, provider, wanted, memfd)?;
-        let fabric = library.fabric::<Single>(&info)?;
+        let fabric = library.fabric(&info)?;
         let domain = fabric.domain(&info)?;
         Ok(Self {
             library,

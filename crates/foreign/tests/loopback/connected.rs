@@ -13,9 +13,9 @@ use crate::{SOON, hints, library};
 type M = Shared;
 
 struct Server {
-    fabric: Fabric<M>,
-    eq: Eq<M>,
-    pep: Pep<M>,
+    fabric: Fabric,
+    eq: Eq,
+    pep: Pep,
 }
 
 fn info(library: &Library, query: impl FnOnce(Query) -> Query) -> Info {
@@ -30,7 +30,7 @@ fn info(library: &Library, query: impl FnOnce(Query) -> Query) -> Info {
 
 fn server(library: &Library) -> Server {
     let info = info(library, |q| q.from("127.0.0.1", "0"));
-    let fabric: Fabric<M> = library.fabric(&info).unwrap();
+    let fabric: Fabric = library.fabric(&info).unwrap();
     let eq = fabric.eq(0, WaitObj::Unspec).unwrap();
     let pep = fabric.passive_ep(&info).unwrap();
     pep.bind(&eq).unwrap();
@@ -39,7 +39,7 @@ fn server(library: &Library) -> Server {
 }
 
 struct Client {
-    eq: Eq<M>,
+    eq: Eq,
     side: Side,
 }
 
@@ -52,9 +52,9 @@ struct Side {
 fn client(library: &Library, to: &Addr, data: &[u8]) -> Client {
     let port = to.socket_addr().unwrap().port().to_string();
     let info = info(library, |q| q.to("127.0.0.1", &port));
-    let fabric: Fabric<M> = library.fabric(&info).unwrap();
+    let fabric: Fabric = library.fabric(&info).unwrap();
     let eq = fabric.eq(0, WaitObj::Unspec).unwrap();
-    let domain = fabric.domain(&info).unwrap();
+    let domain = fabric.domain::<M>(&info).unwrap();
     let side = side(&domain, &eq, |d| d.endpoint(&info));
     side.ep.connect(to, data).unwrap();
     Client { eq, side }
@@ -62,7 +62,7 @@ fn client(library: &Library, to: &Addr, data: &[u8]) -> Client {
 
 fn side(
     domain: &Domain<M>,
-    eq: &Eq<M>,
+    eq: &Eq,
     open: impl FnOnce(&Domain<M>) -> Result<ripstop_foreign::EndpointBuilder<M>, Error>,
 ) -> Side {
     let cq = domain
@@ -82,7 +82,7 @@ fn side(
     Side { ep, cq }
 }
 
-fn request(server: &Server) -> ConnReq<M> {
+fn request(server: &Server) -> ConnReq {
     match server.eq.sread(Some(SOON)).unwrap() {
         Event::ConnReq(request) => request,
         other => panic!("{other:?}"),
@@ -101,7 +101,7 @@ fn a_connection_carries_data_both_ways_and_ends() {
         let answer = s.spawn(|| client.eq.sread(Some(SOON)));
         let asked = request(&server);
         assert_eq!(&asked.data()[..6], b"may I?");
-        let domain = server.fabric.domain(asked.info()).unwrap();
+        let domain = server.fabric.domain::<M>(asked.info()).unwrap();
         let accepted = side(&domain, &server.eq, |d| d.accepting(asked));
         accepted.ep.accept(b"welcome").unwrap();
         let up = server.eq.sread(Some(SOON));
@@ -159,7 +159,7 @@ fn a_shared_context_receives_for_a_connection() {
     let (cq, accepted, shared) = std::thread::scope(|s| {
         let answer = s.spawn(|| client.eq.sread(Some(SOON)));
         let asked = request(&server);
-        let domain = server.fabric.domain(asked.info()).unwrap();
+        let domain = server.fabric.domain::<M>(asked.info()).unwrap();
         let cq = domain.cq(CqAttr::default()).unwrap();
         let shared = domain.shared_rx(asked.info()).unwrap();
         let shared = match shared.bind_cq(&cq, Flags::RECV) {

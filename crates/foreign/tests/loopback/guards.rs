@@ -79,8 +79,8 @@ fn limits_of_the_info_hold() {
 fn nothing_blocks_without_a_wait_object() {
     let Some(library) = library() else { return };
     let info = rdm_info(&library, Flags::empty());
-    let fabric = library.fabric::<Single>(&info).unwrap();
-    let domain = fabric.domain(&info).unwrap();
+    let fabric = library.fabric(&info).unwrap();
+    let domain = fabric.domain::<Single>(&info).unwrap();
     let cq = domain.cq(CqAttr::default()).unwrap();
     assert_eq!(
         cq.sread(&mut Vec::new(), 1, None).unwrap_err().errno,

@@ -77,7 +77,7 @@ struct Side<M: Threading> {
 
 impl<M: Threading> Pair<M> {
     fn new(info: &Info, attr: CqAttr) -> Self {
-        let fabric: Fabric<M> = library().unwrap().fabric(info).unwrap();
+        let fabric: Fabric = library().unwrap().fabric(info).unwrap();
         let domain = fabric.domain(info).unwrap();
         let (mut a, mut b) = (
             Side::new(&domain, info, attr),
@@ -176,9 +176,15 @@ fn two_libraries_live_side_by_side() {
         rdm_info(&two, Flags::empty()),
     );
     let pair: Pair<ripstop_foreign::Single> = Pair::new(&of_one, CqAttr::default());
-    let fabric: Fabric<ripstop_foreign::Single> = two.fabric(&of_two).unwrap();
-    assert_eq!(fabric.domain(&of_one).unwrap_err().errno, Errno::EINVAL);
-    let domain = fabric.domain(&of_two).unwrap();
+    let fabric: Fabric = two.fabric(&of_two).unwrap();
+    assert_eq!(
+        fabric
+            .domain::<ripstop_foreign::Single>(&of_one)
+            .unwrap_err()
+            .errno,
+        Errno::EINVAL
+    );
+    let domain = fabric.domain::<ripstop_foreign::Single>(&of_two).unwrap();
     assert_eq!(domain.endpoint(&of_one).unwrap_err().errno, Errno::EINVAL);
     pair.domain.endpoint(&of_one).unwrap();
 }

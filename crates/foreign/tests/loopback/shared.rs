@@ -47,12 +47,12 @@ fn a_blocked_reader_wakes_for_a_message_and_for_a_signal() {
 fn a_descriptor_is_there_where_asked_for() {
     let Some(library) = library() else { return };
     let info = rdm_info(&library, Flags::empty());
-    let fabric: Fabric<Shared> = library.fabric(&info).unwrap();
-    let domain = fabric.domain(&info).unwrap();
+    let fabric: Fabric = library.fabric(&info).unwrap();
+    let domain = fabric.domain::<Shared>(&info).unwrap();
     let cq = domain.cq(WAITING).unwrap();
     assert!(cq.wait_fd().is_ok());
     fabric.trywait(&[&cq]).unwrap();
-    let other: Fabric<Shared> = library.fabric(&info).unwrap();
+    let other: Fabric = library.fabric(&info).unwrap();
     assert_eq!(other.trywait(&[&cq]).unwrap_err().errno, Errno::EINVAL);
     let plain = domain.cq(CqAttr::default()).unwrap();
     assert_eq!(plain.wait_fd().unwrap_err().errno, Errno::EINVAL);
@@ -102,8 +102,8 @@ fn threads_share_one_endpoint() {
 fn counters_count() {
     let Some(library) = library() else { return };
     let info = rdm_info(&library, Flags::empty());
-    let fabric: Fabric<Shared> = library.fabric(&info).unwrap();
-    let domain = fabric.domain(&info).unwrap();
+    let fabric: Fabric = library.fabric(&info).unwrap();
+    let domain = fabric.domain::<Shared>(&info).unwrap();
     let cntr = domain.cntr(WaitObj::Unspec).unwrap();
     assert_eq!((cntr.read(), cntr.readerr()), (0, 0));
     cntr.add(3).unwrap();
@@ -127,8 +127,8 @@ fn shared_objects_need_a_safe_domain() {
     let query = ripstop_foreign::Query::hints(hints).from("127.0.0.1", "0");
     let info = library.getinfo(&query).unwrap().remove(0);
     assert_eq!(info.threading(), Level::Domain);
-    let shared: Fabric<Shared> = library.fabric(&info).unwrap();
-    let refused = shared.domain(&info).err();
+    let fabric: Fabric = library.fabric(&info).unwrap();
+    let refused = fabric.domain::<Shared>(&info).err();
     assert_eq!(
         refused,
         Some(Error {
@@ -136,6 +136,5 @@ fn shared_objects_need_a_safe_domain() {
             errno: Errno::EINVAL
         })
     );
-    let single: Fabric<Single> = library.fabric(&info).unwrap();
-    single.domain(&info).unwrap();
+    fabric.domain::<Single>(&info).unwrap();
 }

@@ -24,7 +24,7 @@ pub(in crate::perf) struct ForeignMember {
     set: Option<AvSet<Single>>,
     ep: Endpoint<Single>,
     cq: Cq<Single>,
-    eq: Eq<Single>,
+    eq: Eq,
     av: Av<Single>,
     /// Operand and result, while no operation has them.
     bufs: Option<[Buf; 2]>,

@@ -34,7 +34,7 @@ impl<M: lib::Threading> Foreign<M> {
         Ok(pep.reject(request, data)?)
     }
 
-    pub(super) fn event(&self, event: lib::Event<M>) -> Event {
+    pub(super) fn event(&self, event: lib::Event) -> Event {
         let known = |id| self.table.with(|t| t.ids.get(&id).copied());
         match event {
             lib::Event::ConnReq(request) => {

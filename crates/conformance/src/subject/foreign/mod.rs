@@ -434,7 +434,7 @@ impl<M: lib::Threading> Subject for Foreign<M> {
         let fabric = self.table.fabric(fabric)?;
         let objects = fids.iter().map(|f| self.table.get(*f));
         let objects = objects.collect::<Result<Vec<_>>>()?;
-        let waitable = objects.iter().map(|o| -> Result<&dyn lib::Waitable<M>> {
+        let waitable = objects.iter().map(|o| -> Result<&dyn lib::Waitable> {
             match o {
                 Object::Cq(o) => Ok(o),
                 Object::Eq(o) => Ok(o),

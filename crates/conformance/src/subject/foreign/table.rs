@@ -12,19 +12,19 @@ use crate::subject::{Completion, Error, Fid, OVERWRITTEN, Result, Token};
 
 /// An open object of the library.
 pub(super) enum Object<M: lib::Threading> {
-    Fabric(lib::Fabric<M>),
+    Fabric(lib::Fabric),
     Domain(lib::Domain<M>),
-    Eq(lib::Eq<M>),
+    Eq(lib::Eq),
     Cq(lib::Cq<M>),
     Cntr(lib::Cntr<M>),
     Av(lib::Av<M>),
-    Pep(Arc<lib::Pep<M>>),
+    Pep(Arc<lib::Pep>),
     Ep(SharedEp<M>),
     Memory(lib::Region<M>),
     Mr(Arc<lib::Mr<M>>),
     Stx(lib::SharedTx<M>),
     Polls(Arc<lib::PollSet<M>>),
-    Waits(lib::WaitSet<M>),
+    Waits(lib::WaitSet),
     Set(lib::AvSet<M>),
     Group(Arc<lib::Group<M>>),
 }
@@ -64,9 +64,7 @@ pub(super) fn write<M: lib::Threading>(ep: &SharedEp<M>) -> RwLockWriteGuard<'_,
 
 const BUSY: Error = Error::Missing("close what another thread is using");
 
-pub(super) fn close_shared<M: lib::Threading>(
-    pep: Arc<lib::Pep<M>>,
-) -> std::result::Result<(), (Arc<lib::Pep<M>>, Error)> {
+pub(super) fn close_shared(pep: Arc<lib::Pep>) -> std::result::Result<(), (Arc<lib::Pep>, Error)> {
     let pep = Arc::try_unwrap(pep).map_err(|pep| (pep, BUSY))?;
     pep.close().map_err(|(o, e)| (Arc::new(o), e.into()))
 }
@@ -116,7 +114,7 @@ pub(super) struct Inner<M: lib::Threading> {
     last: u32,
     pub(super) ids: HashMap<lib::FidId, Fid>,
     pub(super) infos: Vec<Arc<lib::Info>>,
-    pub(super) requests: HashMap<usize, lib::ConnReq<M>>,
+    pub(super) requests: HashMap<usize, lib::ConnReq>,
     pub(super) requests_seen: usize,
     pub(super) ops: HashMap<Token, Posted>,
     pub(super) claims: HashMap<Token, lib::Claim>,
@@ -162,7 +160,7 @@ impl<M: lib::Threading> Table<M> {
         fid
     }
 
-    pub(super) fn insert_pep(&self, pep: lib::Pep<M>, format: AddrFormat) -> Fid {
+    pub(super) fn insert_pep(&self, pep: lib::Pep, format: AddrFormat) -> Fid {
         let id = pep.id();
         let fid = self.insert(Object::Pep(Arc::new(pep)), format);
         self.with(|t| t.ids.insert(id, fid));
@@ -276,18 +274,18 @@ macro_rules! getters {
 }
 
 getters! {
-    fabric: Fabric => lib::Fabric<M>, "use that as a fabric";
+    fabric: Fabric => lib::Fabric, "use that as a fabric";
     domain: Domain => lib::Domain<M>, "use that as a domain";
-    eq: Eq => lib::Eq<M>, "use that as an event queue";
+    eq: Eq => lib::Eq, "use that as an event queue";
     cq: Cq => lib::Cq<M>, "use that as a completion queue";
     cntr: Cntr => lib::Cntr<M>, "use that as a counter";
     av: Av => lib::Av<M>, "use that as an address vector";
-    pep: Pep => Arc<lib::Pep<M>>, "use that as a passive endpoint";
+    pep: Pep => Arc<lib::Pep>, "use that as a passive endpoint";
     ep: Ep => SharedEp<M>, "use that as an endpoint";
     memory: Memory => lib::Region<M>, "use that as memory";
     mr: Mr => Arc<lib::Mr<M>>, "use that as a registration";
     polls: Polls => Arc<lib::PollSet<M>>, "use that as a poll set";
-    waits: Waits => lib::WaitSet<M>, "use that as a wait set";
+    waits: Waits => lib::WaitSet, "use that as a wait set";
     set: Set => lib::AvSet<M>, "use that as an address vector set";
     group: Group => Arc<lib::Group<M>>, "use that as a group";
 }
