@@ -18,7 +18,7 @@ const IN6_LEN: usize = 28;
 
 /// Zero bytes kept behind an address handed to C, so that a library which takes a longer
 /// address than the one given reads zeroes and not foreign memory.
-const PAD: usize = 512;
+pub(crate) const PAD: usize = 512;
 
 impl Addr {
     /// An address from its bytes, for instance those another process sent.
@@ -111,7 +111,7 @@ impl Addr {
 }
 
 /// The length of one address in an array, where the format fixes it.
-fn stride(format: u32, bytes: &[u8]) -> Option<usize> {
+pub(crate) fn stride(format: u32, bytes: &[u8]) -> Option<usize> {
     let family = match bytes {
         [a, b, ..] => u16::from_ne_bytes([*a, *b]),
         _ => 0,

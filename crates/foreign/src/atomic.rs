@@ -9,15 +9,14 @@ use ripstop_abi::{
     FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC, fi_atomic_attr, fi_ioc, fi_msg_atomic, fi_ops_atomic,
     fi_rma_ioc,
 };
+use ripstop_mem::UserBuf;
 use ripstop_types::{AtomicKind, Datatype, Errno, FiAddr, Flags};
 
-use crate::buf::Buf;
 use crate::call::{ENOSYS, op};
 use crate::guard::Op;
 use crate::msg::{NONE, Posted, refused};
 use crate::ops::Kind;
-use crate::payload::private::Sealed as _;
-use crate::payload::{MAX_PARTS, NOWHERE, Parts};
+use crate::payload::{MAX_PARTS, NOWHERE, Parts, Payload, from_slice};
 use crate::threading::Threading;
 use crate::{Domain, Endpoint, Error, Remote, Result};
 
@@ -171,7 +170,7 @@ impl<M: Threading> Endpoint<M> {
     /// # Errors
     ///
     /// As [`Endpoint::sendmsg`]; `FI_EINVAL` for a shape that is not that of the buffers.
-    pub fn atomic(&self, bufs: Vec<Buf>, call: &Atomic<'_>, token: u64) -> Posted<Vec<Buf>> {
+    pub fn atomic<P: Payload>(&self, bufs: P, call: &Atomic<'_>, token: u64) -> Posted<P> {
         let args = bufs.parts().and_then(|parts| {
             let mut operands = parts.op(call.flags.unwrap_or_default());
             operands.parts = call.shape[0];
@@ -414,9 +413,21 @@ impl<M: Threading> Endpoint<M> {
         address: u64,
         key: u64,
     ) -> Result<()> {
-        self.may_inject("fi_inject_atomic", bytes.len(), to)?;
+        self.inject_atomic_from(from_slice(bytes), (datatype, op), to, address, key)
+    }
+
+    #[inline]
+    pub(crate) fn inject_atomic_from(
+        &self,
+        buf: UserBuf,
+        (datatype, op): (u32, u32),
+        to: FiAddr,
+        address: u64,
+        key: u64,
+    ) -> Result<()> {
+        self.may_inject("fi_inject_atomic", buf.len(), to)?;
         let size = Datatype::from_number(datatype).map_or(1, Datatype::size);
-        let (from, count) = (bytes.as_ptr().cast::<c_void>(), bytes.len() / size);
+        let (from, count) = (buf.as_ptr().cast::<c_void>(), buf.len() / size);
         let ret = match op!(self.atomic_ops(), fi_ops_atomic.inject) {
             // SAFETY: the endpoint is open; the call copies the elements before it returns.
             Some(inject) => unsafe {

@@ -19,7 +19,7 @@ use ripstop_types::{
 use crate::hints::{c_string, list, or_null};
 use crate::info::{copy_addr, copy_part};
 use crate::library::copy_text;
-use crate::{Error, Info, Library, Result};
+use crate::{Error, Fabric, Info, Library, Result};
 
 impl Library {
     /// `fi_getinfo` with hints of any attribute. A group that is `None` is a null pointer in C.
@@ -43,6 +43,16 @@ impl Library {
             .map_or(ptr::null(), |h| ptr::from_ref(&*h.info));
         let (node, service) = (or_null(node.as_ref()), or_null(service.as_ref()));
         list(self.functions(), version, node, service, flags, raw)
+    }
+}
+
+impl Fabric {
+    /// Opens the fabric with these attributes (`fi_fabric`).
+    pub(crate) fn open_attr(library: &Library, attr: &FabricAttr) -> Result<Self> {
+        let mut texts = Texts::default();
+        let mut attr = c_fabric(attr, &mut texts)?;
+        // SAFETY: the attributes are whole, and they and their texts are here until it returns.
+        unsafe { Self::open_raw(library.functions(), &raw mut attr) }
     }
 }
 

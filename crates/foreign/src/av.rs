@@ -148,20 +148,21 @@ impl<M: Threading> Av<M> {
     pub fn insert_all(&self, addrs: &[Addr]) -> Result<Vec<FiAddr>> {
         let packed = Addr::pack(addrs, self.format())?;
         let mut found = vec![FiAddr::NOTAVAIL; addrs.len()];
+        self.insert_packed(&packed, &mut found)?;
+        Ok(found)
+    }
+
+    /// Inserts as many peers as `found` has entries, which all are [`FiAddr::NOTAVAIL`]. `packed` is
+    /// what [`Addr::pack`] makes of them.
+    pub(crate) fn insert_packed(&self, packed: &[u8], found: &mut [FiAddr]) -> Result<()> {
+        let count = found.len();
         let out: *mut u64 = found.as_mut_ptr().cast();
         let from: *const c_void = packed.as_ptr().cast();
         let ret = match op!(self.table(), fi_ops_av.insert) {
-            // SAFETY: the vector is open; `packed` holds `len` addresses of the domain's format
+            // SAFETY: the vector is open; `packed` holds `count` addresses of the domain's format
             // and padding; `found`, a transparent `u64` each, holds as many results.
             Some(insert) => unsafe {
-                insert(
-                    self.core.owned.get(),
-                    from,
-                    addrs.len(),
-                    out,
-                    0,
-                    ptr::null_mut(),
-                )
+                insert(self.core.owned.get(), from, count, out, 0, ptr::null_mut())
             },
             None => ENOSYS,
         };
@@ -169,7 +170,7 @@ impl<M: Threading> Av<M> {
         self.core
             .known
             .with(|known| found.iter().for_each(|addr| known.insert(*addr)));
-        Ok(found)
+        Ok(())
     }
 
     /// Resolves and inserts one peer (`fi_av_insertsvc`). Where addresses are strings, `node` may

@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
 //! `fi_cntr`(3).
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,6 +159,18 @@ impl<M: Threading> Cntr<M> {
             None => ENOSYS,
         };
         Error::check("fi_cntr_wait", ret)
+    }
+}
+
+impl<M: Threading> Cntr<M> {
+    /// As [`Cq::wait_fd`](crate::Cq::wait_fd).
+    pub(crate) fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
+        if self.core.wait != WaitObj::Fd {
+            return Err(Error::new("fi_control", Errno::EINVAL));
+        }
+        let fd = call::wait_fd(self.core.owned.fid())?;
+        // SAFETY: the descriptor belongs to the counter, which `self` keeps open.
+        Ok(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }
 

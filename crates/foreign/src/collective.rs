@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ripstop_abi::{
     FI_COLLECTIVE, FI_UNIVERSE, fi_av_set_attr, fi_collective_addr, fi_collective_attr,
-    fi_ops_av_set, fi_ops_collective, fid_av_set, fid_ep, fid_mc,
+    fi_ops_av_set, fi_ops_collective, fid_av_set, fid_ep, fid_mc, iovec,
 };
 use ripstop_types::{Collective, Datatype, Errno, FiAddr, Flags};
 
@@ -22,7 +22,7 @@ use crate::fabric::opened;
 use crate::msg::{NONE, Posted, refused};
 use crate::ops::Kind;
 use crate::owned::Owned;
-use crate::payload::private::Sealed as _;
+use crate::payload::Payload;
 use crate::threading::{Lock, Threading};
 use crate::{Av, Cntr, Domain, Endpoint, Error, Result};
 
@@ -373,6 +373,14 @@ impl<M: Threading> Endpoint<M> {
         })
     }
 
+    /// How many members a group has that this endpoint has joined.
+    pub(crate) fn known_group(&self, addr: FiAddr) -> Option<usize> {
+        self.core.groups.with(|groups| {
+            let known = groups.iter().rev().find(|(group, _)| *group == addr);
+            known.map(|(_, members)| *members)
+        })
+    }
+
     fn collective_ops(&self) -> *const fi_ops_collective {
         // SAFETY: the endpoint is open.
         unsafe { (*self.raw()).collective }
@@ -393,19 +401,30 @@ impl<M: Threading> Endpoint<M> {
         when: Option<(&Cntr<M>, usize)>,
         token: u64,
     ) -> Posted<Vec<Buf>> {
+        self.collective_from(Vec::from(bufs), call, when, token)
+    }
+
+    /// As [`Endpoint::collective`], of two pieces of any memory.
+    pub(crate) fn collective_from<P: Payload>(
+        &self,
+        bufs: P,
+        call: &Collecting,
+        when: Option<(&Cntr<M>, usize)>,
+        token: u64,
+    ) -> Posted<P> {
         let name = call_name(call.coll);
         let members = self.group_size(call.group);
-        let fits = call.fits(members, bufs[0].len(), bufs[1].len());
-        let bufs = Vec::from(bufs);
         let pointers = bufs.parts().map(|parts| {
-            let [input, result] = [0, 1].map(|i| match parts.iov[i].iov_len {
+            let [input, result] = [parts.iov[0], parts.iov[1]];
+            let fits = call.fits(members, input.iov_len, result.iov_len);
+            let start = |iov: iovec| match iov.iov_len {
                 0 => ptr::null_mut(),
-                _ => parts.iov[i].iov_base,
-            });
-            (input, result)
+                _ => iov.iov_base,
+            };
+            (start(input), start(result), fits)
         });
         let (input, result) = match pointers {
-            Ok(pointers) if fits => pointers,
+            Ok((input, result, true)) => (input, result),
             Ok(_) => return Err(refused(name, Errno::EINVAL, bufs)),
             Err(errno) => return Err(refused(name, errno, bufs)),
         };

@@ -13,7 +13,7 @@ use ripstop_abi::{
     fi_cq_data_entry, fi_cq_entry, fi_cq_err_entry, fi_cq_msg_entry, fi_cq_tagged_entry, fi_ops_cq,
     fid, fid_cq,
 };
-use ripstop_types::{CqFormat, Errno, FiAddr, Flags, WaitObj};
+use ripstop_types::{self as types, CqFormat, Errno, FiAddr, Flags, WaitObj};
 
 use crate::call::{self, ENOSYS, op};
 use crate::domain::DomainCore;
@@ -224,17 +224,22 @@ impl<M: Threading> Cq<M> {
         threshold: usize,
         timeout: Option<Duration>,
     ) -> Result<usize> {
+        let fetch = self.blocking(threshold, timeout)?;
+        self.fetch_into(out, BATCH, fetch)
+    }
+
+    /// How a batch is fetched that is waited for.
+    pub(crate) fn blocking(&self, threshold: usize, timeout: Option<Duration>) -> Result<Fetch> {
         self.needs_wait("fi_cq_sread")?;
         let cond = if self.core.attr.threshold {
             ptr::without_provenance(threshold)
         } else {
             ptr::null()
         };
-        let fetch = Fetch::Wait {
+        Ok(Fetch::Wait {
             cond,
             millis: call::millis(timeout),
-        };
-        self.fetch_into(out, BATCH, fetch)
+        })
     }
 
     /// The next completion, read until `timeout` is over. Blocks in the library where the
@@ -328,6 +333,57 @@ impl<M: Threading> Cq<M> {
         Ok(count)
     }
 
+    /// Hands out up to `max`, at most 16, successes; their contexts are the tokens of the
+    /// operations. For a queue of format TAGGED.
+    #[inline(never)]
+    pub(crate) fn each(
+        &self,
+        max: usize,
+        how: Fetch,
+        mut each: impl FnMut(&types::Completion),
+    ) -> Result<usize> {
+        let mut entries = NO_ENTRIES;
+        let mut sources = [u64::MAX; BATCH];
+        let with_sources = self.domain().source.then_some(&mut sources);
+        let count = self.fetch(&mut entries, with_sources, max.min(BATCH), how)?;
+        for (i, src) in sources[..count].iter().enumerate() {
+            let entry = tagged(&entries, i);
+            let mut found = completion(&entry);
+            found.src = FiAddr(*src);
+            found.context = self.booked(&entry, *src, None).token as usize;
+            each(&found);
+        }
+        Ok(count)
+    }
+
+    /// As [`Cq::each`] of what is there now, in a few instructions where there is nothing to add to
+    /// what C says.
+    #[inline]
+    pub(crate) fn each_now(
+        &self,
+        max: usize,
+        mut each: impl FnMut(&types::Completion),
+    ) -> Result<usize> {
+        let domain = self.domain();
+        if domain.source || !domain.unbooked {
+            return self.each(max, Fetch::Now, each);
+        }
+        let mut entries = NO_ENTRIES;
+        let max = max.min(BATCH);
+        let buf: *mut c_void = entries.as_mut_ptr().cast();
+        let ret = match op!(self.table(), fi_ops_cq.read) {
+            // SAFETY: the queue is open, and `entries` has room for `max` entries of its format.
+            Some(read) => unsafe { read(self.core.owned.get(), buf, max) },
+            None => ENOSYS as isize,
+        };
+        let count = Error::check_count("fi_cq_read", ret)?;
+        fits(count, max, "fi_cq_read");
+        for i in 0..count {
+            each(&completion(&tagged(&entries, i)));
+        }
+        Ok(count)
+    }
+
     /// One call of the library for at most `max` entries.
     #[inline]
     fn fetch(
@@ -384,10 +440,7 @@ impl<M: Threading> Cq<M> {
             }
         };
         let count = Error::check_count(name, ret)?;
-        assert!(
-            count <= max,
-            "{name} returned {count} entries where {max} had room"
-        );
+        fits(count, max, name);
         Ok(count)
     }
 
@@ -495,6 +548,19 @@ impl<M: Threading> Cq<M> {
 
     fn booked(&self, entry: &fi_cq_tagged_entry, src: u64, error: Option<Errno>) -> Completion {
         let flags = Flags::from_bits_retain(entry.flags);
+        let plain = Completion {
+            op: None,
+            token: entry.op_context.addr() as u64,
+            flags,
+            len: entry.len,
+            data: entry.data,
+            tag: entry.tag,
+            src: FiAddr(src),
+            returned: Returned::Nothing,
+        };
+        if self.domain().unbooked {
+            return plain;
+        }
         let outcome = Outcome {
             flags,
             len: entry.len,
@@ -511,12 +577,8 @@ impl<M: Threading> Cq<M> {
         Completion {
             op,
             token,
-            flags,
-            len: entry.len,
-            data: entry.data,
-            tag: entry.tag,
-            src: FiAddr(src),
             returned,
+            ..plain
         }
     }
 }
@@ -527,6 +589,36 @@ impl<M: Threading> private::Sealed for Cq<M> {
         let owned = &self.core.owned;
         let fabric = Arc::as_ptr(owned.parent().fabric());
         (owned.fid(), fabric, self.core.attr.wait)
+    }
+}
+
+#[inline]
+fn fits(count: usize, max: usize, call: &str) {
+    assert!(
+        count <= max,
+        "{call} returned {count} entries where {max} had room"
+    );
+}
+
+/// An entry that the library has filled, of a queue of format TAGGED.
+#[inline]
+fn tagged(entries: &Entries, i: usize) -> fi_cq_tagged_entry {
+    let entry = entries[i * size_of::<fi_cq_tagged_entry>() / 8..].as_ptr();
+    // SAFETY: the callers have had entry `i` of this format filled.
+    unsafe { entry.cast::<fi_cq_tagged_entry>().read() }
+}
+
+/// What an entry says, in the words of the object model.
+#[inline]
+fn completion(entry: &fi_cq_tagged_entry) -> types::Completion {
+    types::Completion {
+        context: entry.op_context.addr(),
+        flags: Flags::from_bits_retain(entry.flags),
+        len: entry.len,
+        buf: entry.buf.addr(),
+        data: entry.data,
+        tag: entry.tag,
+        src: FiAddr::NOTAVAIL,
     }
 }
 

@@ -42,11 +42,31 @@ pub struct DomainOptions {
     /// Operations that may be posted at once over all endpoints; beyond it posting says
     /// `FI_EAGAIN`. Costs 64 bytes each once used.
     pub max_ops: usize,
+    /// Contexts are numbers that C hands back untouched: no operation is booked. For
+    /// [`provider`](crate::provider) only, whose operations park no memory.
+    pub(crate) unbooked: bool,
+    /// Whether completions name the source of a message; by default as the info says.
+    pub(crate) sources: Option<bool>,
+}
+
+impl DomainOptions {
+    /// At most so many operations at once.
+    #[must_use]
+    pub fn max_ops(max_ops: usize) -> Self {
+        Self {
+            max_ops,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for DomainOptions {
     fn default() -> Self {
-        Self { max_ops: 1 << 16 }
+        Self {
+            max_ops: 1 << 16,
+            unbooked: false,
+            sources: None,
+        }
     }
 }
 
@@ -60,6 +80,8 @@ pub(crate) struct DomainCore<M: Threading> {
     pub(crate) source: bool,
     /// Whether local buffers must be registered.
     pub(crate) mr_local: bool,
+    /// As [`DomainOptions::unbooked`].
+    pub(crate) unbooked: bool,
     open: bool,
 }
 
@@ -155,8 +177,11 @@ impl<M: Threading> Domain<M> {
             fabric,
             keep: ManuallyDrop::new(keep),
             addr_format: info.addr_format(),
-            source: info.caps().contains(Flags::SOURCE),
+            source: options
+                .sources
+                .unwrap_or_else(|| info.caps().contains(Flags::SOURCE)),
             mr_local: info.mr_mode().contains(MrMode::LOCAL),
+            unbooked: options.unbooked,
             open: true,
         };
         Self {

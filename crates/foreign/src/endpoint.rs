@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 
 use ripstop_abi::{FI_ENABLE, FI_OPT_ENDPOINT, fi_ops_cm, fi_ops_ep, fid, fid_ep};
@@ -109,7 +110,7 @@ impl<M: Threading> EndpointBuilder<M> {
     /// What events will call it.
     #[must_use]
     pub fn id(&self) -> FidId {
-        FidId(self.core.owned.fid().addr())
+        self.core.id()
     }
 
     /// Sends completions to `cq` (`fi_ep_bind`): `flags` are [`Flags::SEND`] and
@@ -120,9 +121,8 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// `FI_EDOMAIN` when the queue is of another domain, and what the library says.
     pub fn bind_cq(mut self, cq: &Cq<M>, flags: Flags) -> Result<Self> {
-        self.same_domain(cq.core.owned.parent())?;
-        self.core.cqs.push(cq.core.clone());
-        self.bind(cq.core.owned.fid(), flags)
+        self.core.bind_cq(cq, flags)?;
+        Ok(self)
     }
 
     /// Counts completions of the kinds in `flags` (`fi_ep_bind`).
@@ -131,9 +131,8 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// `FI_EDOMAIN` when the counter is of another domain, and what the library says.
     pub fn bind_cntr(mut self, cntr: &Cntr<M>, flags: Flags) -> Result<Self> {
-        self.same_domain(cntr.core.owned.parent())?;
-        self.core.cntrs.push(cntr.core.clone());
-        self.bind(cntr.core.owned.fid(), flags)
+        self.core.bind_cntr(cntr, flags)?;
+        Ok(self)
     }
 
     /// Names peers by `av` (`fi_ep_bind`).
@@ -142,9 +141,8 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// `FI_EDOMAIN` when the vector is of another domain, and what the library says.
     pub fn bind_av(mut self, av: &Av<M>) -> Result<Self> {
-        self.same_domain(av.core.owned.parent())?;
-        self.core.av = Some(av.core.clone());
-        self.bind(av.core.owned.fid(), Flags::empty())
+        self.core.bind_av(av)?;
+        Ok(self)
     }
 
     /// Sends events to `eq` (`fi_ep_bind`).
@@ -153,12 +151,8 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// `FI_EDOMAIN` when the queue is of another fabric, and what the library says.
     pub fn bind_eq(mut self, eq: &Eq) -> Result<Self> {
-        let domain = self.core.owned.parent();
-        if !Arc::ptr_eq(eq.core.owned.parent(), domain.fabric()) {
-            return Err(Error::new("fi_ep_bind", Errno::EDOMAIN));
-        }
-        self.core.eq = Some(eq.core.clone());
-        self.bind(eq.core.owned.fid(), Flags::empty())
+        self.core.bind_eq(eq)?;
+        Ok(self)
     }
 
     /// Receives through a shared context (`fi_ep_bind`).
@@ -167,9 +161,10 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// `FI_EDOMAIN` when the context is of another domain, and what the library says.
     pub fn bind_shared_rx(mut self, srx: &Endpoint<M>) -> Result<Self> {
-        self.same_domain(srx.core.owned.parent())?;
+        self.core.same_domain(srx.core.owned.parent())?;
         self.core.shared_rx = Some(srx.core.clone());
-        self.bind(srx.core.owned.fid(), Flags::empty())
+        self.core.bind(srx.core.owned.fid(), Flags::empty())?;
+        Ok(self)
     }
 
     /// Sets an option of at most 256 bytes (`fi_setopt`, level `FI_OPT_ENDPOINT`).
@@ -178,7 +173,7 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// What the library says.
     pub fn setopt(self, name: i32, value: &[u8]) -> Result<Self> {
-        setopt(self.core.ops(), self.core.owned.fid(), name, value)?;
+        self.core.setopt(name, value)?;
         Ok(self)
     }
 
@@ -188,32 +183,83 @@ impl<M: Threading> EndpointBuilder<M> {
     ///
     /// What the library says.
     pub fn enable(self) -> Result<Endpoint<M>> {
-        match call::command("fi_enable", self.core.owned.fid(), FI_ENABLE) {
-            // Some providers have no such call for a shared context, which needs none.
-            Err(e) if self.core.naming == Naming::Anyone && e.errno == Errno::ENOSYS => {}
-            enabled => enabled?,
-        }
-        Ok(Endpoint {
+        self.core.enable()?;
+        Ok(self.enabled())
+    }
+
+    /// What it is once [`EpCore::enable`] has said so.
+    pub(crate) fn enabled(self) -> Endpoint<M> {
+        Endpoint {
             core: Arc::new(self.core),
-        })
+        }
+    }
+}
+
+impl<M: Threading> EpCore<M> {
+    pub(crate) fn bind_cq(&mut self, cq: &Cq<M>, flags: Flags) -> Result<()> {
+        self.same_domain(cq.core.owned.parent())?;
+        self.cqs.push(cq.core.clone());
+        self.bind(cq.core.owned.fid(), flags)
+    }
+
+    pub(crate) fn bind_cntr(&mut self, cntr: &Cntr<M>, flags: Flags) -> Result<()> {
+        self.same_domain(cntr.core.owned.parent())?;
+        self.cntrs.push(cntr.core.clone());
+        self.bind(cntr.core.owned.fid(), flags)
+    }
+
+    pub(crate) fn bind_av(&mut self, av: &Av<M>) -> Result<()> {
+        self.same_domain(av.core.owned.parent())?;
+        self.av = Some(av.core.clone());
+        self.bind(av.core.owned.fid(), Flags::empty())
+    }
+
+    pub(crate) fn bind_eq(&mut self, eq: &Eq) -> Result<()> {
+        if !Arc::ptr_eq(eq.core.owned.parent(), self.owned.parent().fabric()) {
+            return Err(Error::new("fi_ep_bind", Errno::EDOMAIN));
+        }
+        self.eq = Some(eq.core.clone());
+        self.bind(eq.core.owned.fid(), Flags::empty())
+    }
+
+    pub(crate) fn enable(&self) -> Result<()> {
+        match call::command("fi_enable", self.owned.fid(), FI_ENABLE) {
+            // Some providers have no such call for a shared context, which needs none.
+            Err(e) if self.naming == Naming::Anyone && e.errno == Errno::ENOSYS => Ok(()),
+            enabled => enabled,
+        }
     }
 
     fn same_domain(&self, domain: &Arc<DomainCore<M>>) -> Result<()> {
-        if Arc::ptr_eq(domain, self.core.owned.parent()) {
+        if Arc::ptr_eq(domain, self.owned.parent()) {
             Ok(())
         } else {
             Err(Error::new("fi_ep_bind", Errno::EDOMAIN))
         }
     }
 
-    /// Binds an object that `self.core` already keeps open.
-    fn bind(self, to: *mut fid, flags: Flags) -> Result<Self> {
-        call::bind("fi_ep_bind", self.core.owned.fid(), to, flags.bits())?;
-        Ok(self)
+    /// Binds an object that `self` already keeps open.
+    fn bind(&self, to: *mut fid, flags: Flags) -> Result<()> {
+        call::bind("fi_ep_bind", self.owned.fid(), to, flags.bits())
     }
-}
 
-impl<M: Threading> EpCore<M> {
+    /// What events will call it.
+    pub(crate) fn id(&self) -> FidId {
+        FidId(self.owned.fid().addr())
+    }
+
+    pub(crate) fn getname(&self) -> Result<Addr> {
+        getname(self.cm(), self.owned.fid())
+    }
+
+    pub(crate) fn getopt(&self, name: i32, len: usize) -> Result<Vec<u8>> {
+        getopt(self.ops(), self.owned.fid(), name, len)
+    }
+
+    pub(crate) fn setopt(&self, name: i32, value: &[u8]) -> Result<()> {
+        setopt(self.ops(), self.owned.fid(), name, value)
+    }
+
     pub(crate) fn ops(&self) -> *const fi_ops_ep {
         // SAFETY: the endpoint is open.
         unsafe { (*self.owned.get()).ops }
@@ -229,11 +275,11 @@ impl<M: Threading> Endpoint<M> {
     /// What events call it.
     #[must_use]
     pub fn id(&self) -> FidId {
-        FidId(self.core.owned.fid().addr())
+        self.core.id()
     }
 
     /// Whether a transmit may be posted, before C is asked.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_transmit(&self, op: Op, to: FiAddr) -> std::result::Result<(), Errno> {
         if !self.core.guarded {
             return Ok(());
@@ -251,7 +297,7 @@ impl<M: Threading> Endpoint<M> {
     }
 
     /// Whether a receive may be posted, before C is asked.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_receive(&self, op: Op, from: FiAddr) -> std::result::Result<(), Errno> {
         if !self.core.guarded {
             return Ok(());
@@ -299,7 +345,7 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// What the library says.
     pub fn getname(&self) -> Result<Addr> {
-        getname(self.core.cm(), self.core.owned.fid())
+        self.core.getname()
     }
 
     /// The address of the peer of a connection (`fi_getpeer`).
@@ -376,6 +422,19 @@ impl<M: Threading> Endpoint<M> {
             .domain()
             .book(|book| book.posted(operation))
             .ok_or(Error::new("fi_cancel", Errno::ENOENT))?;
+        self.cancel_context(context)
+    }
+
+    /// As [`Endpoint::cancel`], of an operation with this token.
+    pub(crate) fn cancel_token(&self, token: u64) -> Result<()> {
+        let context = match self.domain().unbooked {
+            true => Some(ptr::without_provenance_mut(token as usize)),
+            false => self.domain().book(|book| book.with_token(token)),
+        };
+        self.cancel_context(context.ok_or(Error::new("fi_cancel", Errno::ENOENT))?)
+    }
+
+    fn cancel_context(&self, context: *mut c_void) -> Result<()> {
         let ret = match op!(self.core.ops(), fi_ops_ep.cancel) {
             // SAFETY: the endpoint is open; the context only serves to find the operation.
             Some(cancel) => unsafe { cancel(self.core.owned.fid(), context) },
@@ -398,7 +457,7 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// What the library says.
     pub fn getopt(&self, name: i32, len: usize) -> Result<Vec<u8>> {
-        getopt(self.core.ops(), self.core.owned.fid(), name, len)
+        self.core.getopt(name, len)
     }
 
     /// Sets an option of at most 256 bytes (`fi_setopt`, level `FI_OPT_ENDPOINT`).
@@ -407,7 +466,7 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// What the library says.
     pub fn setopt(&mut self, name: i32, value: &[u8]) -> Result<()> {
-        setopt(self.core.ops(), self.core.owned.fid(), name, value)
+        self.core.setopt(name, value)
     }
 
     /// Books an operation that passed its gate, parks its memory and makes the call, which gets
@@ -428,6 +487,14 @@ impl<M: Threading> Endpoint<M> {
                 error: Error::new(call, errno),
                 payload,
             });
+        }
+        if domain.unbooked {
+            // The context is a number, which C only hands back.
+            let context = ptr::without_provenance_mut(token as usize);
+            return match Error::check_count(call, f(context)) {
+                Ok(_) => Ok(OpId::UNBOOKED),
+                Err(error) => Err(Rejected { error, payload }),
+            };
         }
         let (held, rest) = payload.park();
         match domain.book(|book| book.enter(kind, token, held)) {
@@ -457,6 +524,10 @@ impl<M: Threading> Endpoint<M> {
         f: impl FnOnce(*mut c_void) -> isize,
     ) -> Result<OpId> {
         let domain = self.domain();
+        if domain.unbooked {
+            let ret = f(ptr::without_provenance_mut(token as usize));
+            return Error::check_count(call, ret).map(|_| OpId::UNBOOKED);
+        }
         let (op, context) = domain
             .book(|book| book.enter(kind, token, Held::Nothing))
             .map_err(|_| Error::new(call, Errno::EAGAIN))?;

@@ -93,13 +93,18 @@ impl ConnReq {
         &self.data
     }
 
-    /// The info with the request's handle, for an endpoint of `fabric`.
+    /// A copy of the info, without the request.
+    pub(crate) fn copy_info(&self) -> Result<Info> {
+        self.info.duplicate("fi_eq_read", self.info.functions())
+    }
+
     /// The passive endpoint that was asked.
     #[must_use]
     pub fn pep_id(&self) -> FidId {
         self.pep.id()
     }
 
+    /// The info with the request's handle, for an endpoint of `fabric`.
     pub(crate) fn info_with_handle(&self, fabric: &Arc<FabricCore>) -> Result<Info> {
         if !Arc::ptr_eq(self.pep.fabric(), fabric) {
             return Err(Error::new("fi_endpoint", Errno::EDOMAIN));

@@ -6,7 +6,9 @@ use std::ptr;
 use std::sync::Arc;
 
 use ripstop_abi::history::fi_info_1_1;
-use ripstop_abi::{fi_eq_attr, fi_ops_fabric, fid, fid_domain, fid_eq, fid_fabric, fid_pep};
+use ripstop_abi::{
+    fi_eq_attr, fi_fabric_attr, fi_ops_fabric, fid, fid_domain, fid_eq, fid_fabric, fid_pep,
+};
 use ripstop_types::{Errno, Flags, Threading as Level, WaitObj};
 
 use crate::call::{ENOSYS, op};
@@ -36,22 +38,33 @@ impl Clone for Fabric {
 
 impl Fabric {
     pub(crate) fn open(info: &Info) -> Result<Self> {
-        let functions = info.functions().clone();
-        let mut info = info.duplicate("fi_fabric", &functions)?;
-        let mut fabric: *mut fid_fabric = ptr::null_mut();
+        let functions = info.functions();
+        let mut info = info.duplicate("fi_fabric", functions)?;
         let top: *mut fi_info_1_1 = info.as_mut_ptr().cast();
         // SAFETY: the copied info is live, and ours alone.
         let attr = unsafe { (*top).fabric_attr };
         if attr.is_null() {
             return Err(Error::new("fi_fabric", Errno::EINVAL));
         }
+        // SAFETY: the attributes are a live part of the info.
+        unsafe { Self::open_raw(functions, attr) }
+    }
+
+    /// # Safety
+    ///
+    /// The attributes are whole, and live until the call returns.
+    pub(crate) unsafe fn open_raw(
+        functions: &Arc<Functions>,
+        attr: *mut fi_fabric_attr,
+    ) -> Result<Self> {
+        let mut fabric: *mut fid_fabric = ptr::null_mut();
         let guard = GLOBAL.lock();
-        // SAFETY: the attributes are a live part of the info, `fabric` takes the result.
+        // SAFETY: the attributes are as the caller promises, `fabric` takes the result.
         let ret = unsafe { (functions.fabric)(attr, &raw mut fabric, ptr::null_mut()) };
         drop(guard);
         let fabric = opened("fi_fabric", ret, fabric)?;
         Ok(Self {
-            core: Arc::new(Owned::new(fabric, functions)),
+            core: Arc::new(Owned::new(fabric, functions.clone())),
         })
     }
 

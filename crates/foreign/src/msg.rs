@@ -5,13 +5,14 @@ use std::ffi::c_void;
 use std::hint::black_box;
 
 use ripstop_abi::{fi_msg, fi_ops_msg};
+use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::buf::Buf;
 use crate::call::{ENOSYS, op};
 use crate::guard::Op;
 use crate::ops::{Kind, OpId};
-use crate::payload::{Contiguous, NOWHERE, Parts, Payload};
+use crate::payload::{Contiguous, NOWHERE, Parts, Payload, from_slice};
 use crate::threading::Threading;
 use crate::{Endpoint, Error, Rejected, Result};
 
@@ -135,8 +136,13 @@ impl<M: Threading> Endpoint<M> {
     /// `FI_EINVAL` for more bytes than the info allows, else as [`Endpoint::send`].
     #[inline]
     pub fn inject(&self, bytes: &[u8], to: FiAddr) -> Result<()> {
-        self.may_inject("fi_inject", bytes.len(), to)?;
-        let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
+        self.inject_from(from_slice(bytes), to)
+    }
+
+    #[inline]
+    pub(crate) fn inject_from(&self, buf: UserBuf, to: FiAddr) -> Result<()> {
+        self.may_inject("fi_inject", buf.len(), to)?;
+        let (from, len) = (buf.as_ptr().cast::<c_void>(), buf.len());
         let ret = match op!(self.msg_ops(), fi_ops_msg.inject) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
             Some(inject) => unsafe { inject(self.raw(), from, len, to.0) },
@@ -151,8 +157,13 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// `FI_EINVAL` for more bytes than the info allows, else as [`Endpoint::send`].
     pub fn injectdata(&self, bytes: &[u8], data: u64, to: FiAddr) -> Result<()> {
-        self.may_inject("fi_injectdata", bytes.len(), to)?;
-        let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
+        self.injectdata_from(from_slice(bytes), data, to)
+    }
+
+    #[inline]
+    pub(crate) fn injectdata_from(&self, buf: UserBuf, data: u64, to: FiAddr) -> Result<()> {
+        self.may_inject("fi_injectdata", buf.len(), to)?;
+        let (from, len) = (buf.as_ptr().cast::<c_void>(), buf.len());
         let ret = match op!(self.msg_ops(), fi_ops_msg.injectdata) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
             Some(injectdata) => unsafe { injectdata(self.raw(), from, len, data, to.0) },
@@ -219,7 +230,7 @@ impl<M: Threading> Endpoint<M> {
         self.post_recvmsg(Kind::Multi, buf, from, Flags::MULTI_RECV, token)
     }
 
-    fn post_recvmsg<P: Payload>(
+    pub(crate) fn post_recvmsg<P: Payload>(
         &self,
         kind: Kind,
         payload: P,

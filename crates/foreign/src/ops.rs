@@ -18,6 +18,14 @@ pub struct OpId {
     generation: u32,
 }
 
+impl OpId {
+    /// No operation in the book: its context is the caller's own number.
+    pub(crate) const UNBOOKED: Self = Self {
+        index: u32::MAX,
+        generation: 0,
+    };
+}
+
 /// A message reserved by a successful peek with claim, to be received or discarded by the
 /// endpoint that peeked. Dropped unused, it stays reserved until the domain closes.
 #[derive(Debug)]
@@ -177,6 +185,13 @@ impl Book {
     pub(crate) fn posted(&self, op: OpId) -> Option<*mut c_void> {
         self.slot(op, State::Posted)?;
         Some(self.context(op.index))
+    }
+
+    /// The context of a posted operation with this token.
+    pub(crate) fn with_token(&self, token: u64) -> Option<*mut c_void> {
+        let found = |slot: &Slot| slot.state == State::Posted && slot.token == token;
+        let index = self.slots.iter().position(found)?;
+        Some(self.context(index as u32))
     }
 
     /// Overwrites some of the buffers of an operation that is still posted: those that C has given

@@ -1,3 +1,4 @@
+#![allow(unsafe_code)]
 //! What operations move: buffers given away, or slices of a region.
 
 use std::ffi::c_void;
@@ -5,6 +6,7 @@ use std::hint::black_box;
 use std::ptr;
 
 use ripstop_abi::iovec;
+use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Flags};
 
 use crate::buf::Buf;
@@ -17,7 +19,8 @@ use crate::threading::Threading;
 pub(crate) const MAX_PARTS: usize = 16;
 
 /// Memory an operation takes: a [`Buf`] or a vector of them, handed back with the completion,
-/// or a [`Slice`] of a region of the same domain.
+/// a [`Slice`] of a region of the same domain, or a [`UserBuf`] or some of them, whose maker has
+/// promised that they stay.
 ///
 /// Where the provider needs `FI_MR_LOCAL`, only slices of registered regions are accepted.
 pub trait Payload: private::Sealed {}
@@ -39,6 +42,13 @@ pub struct Place {
 pub struct Part {
     pub(crate) iov: iovec,
     pub(crate) desc: *mut c_void,
+}
+
+/// Bytes that a call copies before it returns.
+pub(crate) fn from_slice(bytes: &[u8]) -> UserBuf {
+    // SAFETY: every caller gives the buffer to an inject, which only reads it, and only until it
+    // returns: as long as its own caller lends the bytes.
+    unsafe { UserBuf::from_const(bytes.as_ptr(), bytes.len()) }
 }
 
 const NO_PART: Part = Part {
@@ -170,6 +180,65 @@ impl private::Sealed for Buf {
 
 impl Payload for Buf {}
 impl Contiguous for Buf {}
+
+impl private::Single for UserBuf {
+    #[inline]
+    fn part(&self) -> Part {
+        let iov = iovec {
+            iov_base: self.as_ptr().cast(),
+            iov_len: self.len(),
+        };
+        Part {
+            iov,
+            desc: ptr::null_mut(),
+        }
+    }
+}
+
+/// Memory that stays with the caller while an operation uses it.
+macro_rules! stays {
+    ($($memory:ty: $pieces:expr;)*) => {
+        $(impl private::Sealed for $memory {
+            type Rest = Self;
+
+            #[inline]
+            fn admit(&self, place: Place) -> Result<(), Errno> {
+                match place.mr_local {
+                    true => Err(Errno::EINVAL),
+                    false => Ok(()),
+                }
+            }
+
+            fn parts(&self) -> Result<Parts, Errno> {
+                let pieces: fn(&Self) -> &[UserBuf] = $pieces;
+                let mut parts = Parts::NONE;
+                for piece in pieces(self) {
+                    parts.push(private::Single::part(piece))?;
+                }
+                Ok(parts)
+            }
+
+            #[inline]
+            fn park(self) -> (Held, Self) {
+                (Held::Nothing, self)
+            }
+
+            #[inline]
+            fn unpark(_: Held, rest: Self) -> Self {
+                rest
+            }
+        }
+
+        impl Payload for $memory {})*
+    };
+}
+
+stays! {
+    UserBuf: std::slice::from_ref;
+    &[UserBuf]: |pieces| pieces;
+}
+
+impl Contiguous for UserBuf {}
 
 impl private::Sealed for Vec<Buf> {
     type Rest = ();

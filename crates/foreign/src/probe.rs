@@ -199,22 +199,26 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// `FI_EINVAL` when the address has not the info's format, and what the library says.
     pub fn setname(&self, addr: &Addr) -> Result<()> {
-        let mut padded = addr.padded("fi_setname", self.core.addr_format)?;
-        let bytes: *mut c_void = padded.as_mut_ptr().cast();
-        let ret = match op!(self.core.cm(), fi_ops_cm.setname) {
-            // SAFETY: the endpoint is open and `bytes` has at least the length said.
-            Some(setname) => unsafe {
-                setname(self.core.owned.fid(), bytes, addr.as_bytes().len())
-            },
-            None => ENOSYS,
-        };
-        Error::check("fi_setname", ret)
+        self.core.setname(addr)
     }
 
     /// Its address into a buffer of `len` bytes (`fi_getname`): the answer, and the length the
     /// library says it needs.
     pub fn getname_into(&self, len: usize) -> (Result<()>, usize) {
         name_into(self.core.cm(), self.core.owned.fid(), len)
+    }
+}
+
+impl<M: Threading> EpCore<M> {
+    pub(crate) fn setname(&self, addr: &Addr) -> Result<()> {
+        let mut padded = addr.padded("fi_setname", self.addr_format)?;
+        let bytes: *mut c_void = padded.as_mut_ptr().cast();
+        let ret = match op!(self.cm(), fi_ops_cm.setname) {
+            // SAFETY: the endpoint is open and `bytes` has at least the length said.
+            Some(setname) => unsafe { setname(self.owned.fid(), bytes, addr.as_bytes().len()) },
+            None => ENOSYS,
+        };
+        Error::check("fi_setname", ret)
     }
 }
 

@@ -5,13 +5,14 @@ use std::ffi::c_void;
 use std::hint::black_box;
 
 use ripstop_abi::{fi_msg_rma, fi_ops_rma, fi_rma_iov};
+use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::call::op;
 use crate::guard::Op;
 use crate::msg::{NONE, Posted, refused};
 use crate::ops::Kind;
-use crate::payload::{Contiguous, NOWHERE, Parts, Payload};
+use crate::payload::{Contiguous, NOWHERE, Parts, Payload, from_slice};
 use crate::threading::Threading;
 use crate::{Endpoint, Error, Result};
 
@@ -167,8 +168,19 @@ impl<M: Threading> Endpoint<M> {
     /// As [`Endpoint::inject`].
     #[inline]
     pub fn inject_write(&self, bytes: &[u8], to: FiAddr, address: u64, key: u64) -> Result<()> {
-        self.may_inject("fi_inject_write", bytes.len(), to)?;
-        let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
+        self.inject_write_from(from_slice(bytes), to, address, key)
+    }
+
+    #[inline]
+    pub(crate) fn inject_write_from(
+        &self,
+        buf: UserBuf,
+        to: FiAddr,
+        address: u64,
+        key: u64,
+    ) -> Result<()> {
+        self.may_inject("fi_inject_write", buf.len(), to)?;
+        let (from, len) = (buf.as_ptr().cast::<c_void>(), buf.len());
         let ret = match op!(self.rma_ops(), fi_ops_rma.inject) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
             Some(inject) => unsafe { inject(self.raw(), from, len, to.0, address, key) },
@@ -190,8 +202,20 @@ impl<M: Threading> Endpoint<M> {
         address: u64,
         key: u64,
     ) -> Result<()> {
-        self.may_inject("fi_inject_writedata", bytes.len(), to)?;
-        let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
+        self.inject_writedata_from(from_slice(bytes), data, to, address, key)
+    }
+
+    #[inline]
+    pub(crate) fn inject_writedata_from(
+        &self,
+        buf: UserBuf,
+        data: u64,
+        to: FiAddr,
+        address: u64,
+        key: u64,
+    ) -> Result<()> {
+        self.may_inject("fi_inject_writedata", buf.len(), to)?;
+        let (from, len) = (buf.as_ptr().cast::<c_void>(), buf.len());
         let ret = match op!(self.rma_ops(), fi_ops_rma.injectdata) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
             Some(inject) => unsafe { inject(self.raw(), from, len, data, to.0, address, key) },

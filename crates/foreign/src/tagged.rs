@@ -6,13 +6,14 @@ use std::hint::black_box;
 use std::ptr;
 
 use ripstop_abi::{fi_msg_tagged, fi_ops_tagged};
+use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::call::op;
 use crate::guard::Op;
 use crate::msg::{NONE, Posted, refused};
 use crate::ops::{Claim, Held, Kind, OpId};
-use crate::payload::{Contiguous, NOWHERE, Parts, Payload};
+use crate::payload::{Contiguous, NOWHERE, Parts, Payload, from_slice};
 use crate::threading::Threading;
 use crate::{Endpoint, Error, Rejected, Result};
 
@@ -134,8 +135,13 @@ impl<M: Threading> Endpoint<M> {
     /// As [`Endpoint::inject`].
     #[inline]
     pub fn tinject(&self, bytes: &[u8], to: FiAddr, tag: u64) -> Result<()> {
-        self.may_inject("fi_tinject", bytes.len(), to)?;
-        let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
+        self.tinject_from(from_slice(bytes), to, tag)
+    }
+
+    #[inline]
+    pub(crate) fn tinject_from(&self, buf: UserBuf, to: FiAddr, tag: u64) -> Result<()> {
+        self.may_inject("fi_tinject", buf.len(), to)?;
+        let (from, len) = (buf.as_ptr().cast::<c_void>(), buf.len());
         let ret = match op!(self.tagged_ops(), fi_ops_tagged.inject) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
             Some(inject) => unsafe { inject(self.raw(), from, len, to.0, tag) },
@@ -151,8 +157,19 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// As [`Endpoint::inject`].
     pub fn tinjectdata(&self, bytes: &[u8], data: u64, to: FiAddr, tag: u64) -> Result<()> {
-        self.may_inject("fi_tinjectdata", bytes.len(), to)?;
-        let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
+        self.tinjectdata_from(from_slice(bytes), data, to, tag)
+    }
+
+    #[inline]
+    pub(crate) fn tinjectdata_from(
+        &self,
+        buf: UserBuf,
+        data: u64,
+        to: FiAddr,
+        tag: u64,
+    ) -> Result<()> {
+        self.may_inject("fi_tinjectdata", buf.len(), to)?;
+        let (from, len) = (buf.as_ptr().cast::<c_void>(), buf.len());
         let ret = match op!(self.tagged_ops(), fi_ops_tagged.injectdata) {
             // SAFETY: the endpoint is open; the call copies the bytes before it returns.
             Some(injectdata) => unsafe { injectdata(self.raw(), from, len, data, to.0, tag) },

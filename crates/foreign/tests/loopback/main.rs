@@ -5,6 +5,7 @@
 
 mod connected;
 mod guards;
+mod provider;
 mod rdm;
 mod shared;
 

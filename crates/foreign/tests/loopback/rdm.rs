@@ -494,7 +494,7 @@ fn a_full_book_says_again() {
     let Some(library) = library() else { return };
     let info = rdm_info(&library, Flags::empty());
     let fabric = library.fabric(&info).unwrap();
-    let options = ripstop_foreign::DomainOptions { max_ops: 2 };
+    let options = ripstop_foreign::DomainOptions::max_ops(2);
     let domain = fabric.domain_with::<M>(&info, options).unwrap();
     let side = Side::new(&domain, &info, CqAttr::default());
     side.ep

@@ -62,7 +62,7 @@ pub(super) fn atomic<M: lib::Threading>(ep: &lib::Endpoint<M>, post: &Post) -> R
         data: post.data.unwrap_or_default(),
         flags,
     };
-    let bufs = bufs.map(|b| Buf::from(&b[..])).collect();
+    let bufs = bufs.map(|b| Buf::from(&b[..])).collect::<Vec<_>>();
     let posted = ep.atomic(bufs, &call, post.token);
     Ok(posted.map_err(lib::Error::from)?)
 }
