@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::args::Side;
-use super::member::Member;
 use super::plan::{BATCH, WINDOW};
 use super::protocol::{Kind, Test};
 
@@ -32,24 +31,6 @@ pub(super) struct Done {
     pub(super) sent: u32,
     /// Receives.
     pub(super) received: u32,
-}
-
-/// What is open before there is an endpoint: a library or Ripstop, and a domain of it.
-pub(super) trait Site {
-    /// Its endpoints.
-    type Lane: Lane;
-    /// Those that are in a group.
-    type Member: Member;
-    /// The provider's full name.
-    fn provider(&self) -> String;
-    /// The interface version it has.
-    fn api(&self) -> String;
-    /// Opens an endpoint for messages up to this size.
-    fn lane(&self, largest: usize) -> Result<Self::Lane>;
-    /// Opens the endpoint of a member, for operands up to this size.
-    fn member(&self, largest: usize, rank: usize) -> Result<Self::Member>;
-    /// The time to insert this many peers into a new address vector, which then stays.
-    fn insert(&self, count: u32) -> Result<Duration>;
 }
 
 /// One endpoint with one peer.

@@ -9,11 +9,10 @@
 mod args;
 mod av;
 mod cores;
-mod foreign;
 mod handover;
 mod lane;
 mod member;
-mod native;
+mod opened;
 mod pair;
 mod plan;
 mod protocol;

@@ -6,7 +6,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
 
-use super::native::MAPS;
+use super::opened::MAPS;
 use super::plan::WINDOW;
 use super::protocol::{Kind, Test};
 

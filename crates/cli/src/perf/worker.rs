@@ -4,16 +4,19 @@ use std::io::{Write as _, stdin, stdout};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use ripstop_core::provider::Provider;
+use ripstop_foreign::{ForeignProvider, Library};
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 
 use super::args::{Side, WorkerOptions};
 use super::av::resident;
-use super::lane::{self, Lane, Site};
+use super::lane::{self, Lane};
 use super::member::{InGroup, Member};
+use super::opened::{MAPS, Opened};
 use super::protocol::{Answer, Order};
 use super::subject::{Lacks, Wanted};
-use super::{cores, foreign, handover, native};
+use super::{cores, handover};
 use crate::exit::Told;
 
 /// Obeys until its input ends.
@@ -42,18 +45,26 @@ fn measure(options: &WorkerOptions) -> Result<()> {
         (_, Some(_)) => Wanted::Groups,
         _ => Wanted::Messages,
     };
-    match (&options.lib, options.provider.as_str()) {
-        (Some(path), provider) => {
-            let opened = foreign::Opened::new(path, provider, wanted, options.memfd)?;
-            obey(&opened, options)
+    let name = options.provider.as_str();
+    match (&options.lib, name) {
+        (Some(path), name) => {
+            let provider = ForeignProvider::new(Library::open(path)?, name);
+            obey(&provider, wanted, options.memfd, options)
         }
-        (None, "tcp") => obey(&native::Opened::new(&TcpProvider::new(), wanted)?, options),
-        (None, "shm") => obey(&native::Opened::new(&ShmProvider::new(), wanted)?, options),
+        // What a program in Rust does that wants its memory reached: peers map it.
+        (None, "tcp") => obey(&TcpProvider::new(), wanted, MAPS.contains(&name), options),
+        (None, "shm") => obey(&ShmProvider::new(), wanted, MAPS.contains(&name), options),
         (None, other) => bail!("Ripstop has no provider {other}: choose tcp or shm"),
     }
 }
 
-fn obey<S: Site>(site: &S, options: &WorkerOptions) -> Result<()> {
+fn obey<P: Provider>(
+    provider: &P,
+    wanted: Wanted,
+    memfd: bool,
+    options: &WorkerOptions,
+) -> Result<()> {
+    let site = &Opened::new(provider, wanted, memfd)?;
     if let Some(rank) = options.rank {
         let mut member = InGroup::new(site.member(options.largest, rank)?);
         let address = member.address()?;
@@ -69,8 +80,8 @@ fn obey<S: Site>(site: &S, options: &WorkerOptions) -> Result<()> {
 }
 
 /// Carries out orders until there are no more.
-fn serve<S: Site>(
-    site: &S,
+fn serve<P: Provider>(
+    site: &Opened<P>,
     address: Vec<u8>,
     mut carry_out: impl FnMut(Order) -> Result<Answer>,
 ) -> Result<()> {
@@ -101,7 +112,12 @@ fn carry_out_in_group<M: Member>(member: &mut InGroup<M>, order: Order) -> Resul
     })
 }
 
-fn carry_out<S: Site>(site: &S, lane: &mut S::Lane, side: Side, order: Order) -> Result<Answer> {
+fn carry_out<P: Provider, L: Lane>(
+    site: &Opened<P>,
+    lane: &mut L,
+    side: Side,
+    order: Order,
+) -> Result<Answer> {
     Ok(match order {
         Order::Peer(address) => {
             lane.meet(&address)?;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::{self as model, Token};
 use ripstop_core::{Address, EventQueue, FidToken, Info, ProgressSource};
-use ripstop_types::{CmEvent, Context, Errno, Flags, Result, WaitObj};
+use ripstop_types::{AddrFormat, CmEvent, Context, Errno, Flags, Result, WaitObj};
 
 use super::{Fabric, offer, origin, refuse, told};
 use crate::{Addr, ConnReq, FidId, Pep};
@@ -227,7 +227,7 @@ impl Drop for Name {
 pub struct PassiveEp {
     name: Mutex<Option<Name>>,
     pep: Pep,
-    format: ripstop_types::AddrFormat,
+    format: AddrFormat,
     token: Token,
     fabric: Arc<Fabric>,
 }
@@ -251,8 +251,13 @@ impl PassiveEp {
 }
 
 /// An address that the library gave.
-pub(super) fn address(format: ripstop_types::AddrFormat, addr: &Addr) -> Result<Address> {
-    Address::from_bytes(format, addr.as_bytes()).map_err(|_| Errno::EOTHER)
+pub(super) fn address(format: AddrFormat, addr: &Addr) -> Result<Address> {
+    let bytes = addr.as_bytes();
+    match Address::from_bytes(format, bytes) {
+        // A format of a kind of network that the object model does not know.
+        Err(_) if format == AddrFormat::Unspec => Ok(Address::Raw(format, bytes.to_vec())),
+        found => found.map_err(|_| Errno::EOTHER),
+    }
 }
 
 /// An address for the library.

@@ -1,4 +1,4 @@
-//! Ripstop's own objects as a [`Member`] of a group.
+//! An endpoint of the object model as a [`Member`] of a group.
 
 use std::sync::Arc;
 
@@ -9,19 +9,23 @@ use ripstop_core::provider::{
     AddressVector as _, AvAttr, CollCall, CompletionQueue as _, CqAttr, Domain, Endpoint as _,
     Group as _, JoinCall,
 };
-use ripstop_core::{Address, EventQueue, FidToken, Info};
+use ripstop_core::{EventQueue, FidToken, Info};
 use ripstop_mem::{Parked, copy_in};
-use ripstop_types::{AtomicOp, AvType, CmEvent, Collective, Datatype, Errno, FiAddr, Flags};
+use ripstop_types::{
+    AtomicOp, AvType, CmEvent, Collective as What, Datatype, Errno, FiAddr, Flags,
+};
 
-use super::{failure, posted};
+use super::{address, failure, posted};
 use crate::perf::member::{self, ELEMENT, Member};
 use crate::perf::protocol::Kind;
+use crate::perf::subject::Lacks;
 
 /// Context of every operation.
 const OPERATION: usize = 1;
 
 /// An endpoint of the object model.
-pub(in crate::perf) struct NativeMember<D: Domain> {
+pub(in crate::perf) struct Collective<D: Domain> {
+    provider: String,
     group: Option<Arc<D::Group>>,
     ep: Arc<D::Endpoint>,
     cq: Arc<D::Cq>,
@@ -31,7 +35,7 @@ pub(in crate::perf) struct NativeMember<D: Domain> {
     result: Parked,
 }
 
-impl<D: Domain> NativeMember<D> {
+impl<D: Domain> Collective<D> {
     /// # Errors
     /// When something does not open.
     pub(super) fn open(domain: &Arc<D>, info: &Info, largest: usize, rank: usize) -> Result<Self> {
@@ -52,6 +56,7 @@ impl<D: Domain> NativeMember<D> {
         let operand = member::operand(rank, largest);
         let result = vec![0; operand.len()];
         Ok(Self {
+            provider: info.prov_name().to_owned(),
             group: None,
             ep,
             cq,
@@ -63,15 +68,15 @@ impl<D: Domain> NativeMember<D> {
     }
 }
 
-impl<D: Domain> Member for NativeMember<D> {
+impl<D: Domain> Member for Collective<D> {
     fn address(&self) -> Result<Vec<u8>> {
         Ok(self.ep.name().context("fi_getname")?.to_bytes())
     }
 
     fn join(&mut self, addresses: &[Vec<u8>]) -> Result<()> {
-        let format = self.ep.name().context("fi_getname")?.format();
-        for address in addresses {
-            let address = Address::from_bytes(format, address)?;
+        let own = self.ep.name().context("fi_getname")?;
+        for bytes in addresses {
+            let address = address(&own, bytes)?;
             self.av.insert(&address).context("fi_av_insert")?;
         }
         let attr = AvSetAttr {
@@ -89,8 +94,14 @@ impl<D: Domain> Member for NativeMember<D> {
             operations: set.operations(),
             context: OPERATION,
         };
-        let group = self.ep.join(&call, FidToken(1));
-        self.group = Some(group.context("fi_join_collective")?);
+        match self.ep.join(&call, FidToken(1)) {
+            Ok(group) => self.group = Some(group),
+            Err(error @ Errno::ENOSYS) => {
+                let text = "has no collectives, although it offers FI_COLLECTIVE";
+                return Err(Lacks(format!("provider {} {text}: {error}", self.provider)).into());
+            }
+            Err(error) => return Err(error).context("fi_join_collective"),
+        }
         Ok(())
     }
 
@@ -116,8 +127,8 @@ impl<D: Domain> Member for NativeMember<D> {
             bail!("no group");
         };
         let coll = match kind {
-            Kind::Barrier => Collective::Barrier,
-            _ => Collective::Allreduce,
+            Kind::Barrier => What::Barrier,
+            _ => What::Allreduce,
         };
         let call = CollCall {
             coll,

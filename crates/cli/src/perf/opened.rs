@@ -1,4 +1,4 @@
-//! Ripstop's own objects as a [`Lane`].
+//! A provider of the object model, Ripstop's own or a library's, whose endpoints are [`Lane`]s.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -10,17 +10,19 @@ use ripstop_core::provider::{
     AddressVector as _, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint as _, Fabric, MrAttr,
     Provider, RecvKind, RmaCall, SendKind, Sharing,
 };
+use ripstop_core::registry::Refusal;
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
 use ripstop_mem::Parked;
 use ripstop_os::SharedBuf;
-use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, Version};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, MrMode, Progress, RmaIov, Threading, Version};
 
 use super::av::{CHUNK, peer};
-use super::lane::{Done, Lane, Site};
-use super::subject::{KEY, Wanted, home};
-use member::NativeMember;
+use super::lane::{Done, Lane};
+use super::subject::{KEY, Lacks, Wanted, home};
 
 mod member;
+
+pub(super) use member::Collective;
 
 /// Providers whose peers map memory that is allocated for them.
 pub(super) const MAPS: [&str; 1] = ["shm"];
@@ -28,26 +30,31 @@ pub(super) const MAPS: [&str; 1] = ["shm"];
 /// Context of every send; receives have another.
 const SEND: usize = 1;
 const RECV: usize = 2;
-/// Completions read at once, as for a library.
+/// Completions read at once.
 const BATCH: usize = 16;
 
 /// A fabric, in which domains are opened as locks are needed: one thread, manual progress.
 pub(super) struct Opened<P: Provider> {
     info: Info,
+    api: Version,
     fabric: Arc<P::Fabric>,
     wanted: Wanted,
+    /// Memory that is reached can be mapped by peers.
+    memfd: bool,
 }
 
 impl<P: Provider> Opened<P> {
     /// # Errors
-    /// When the provider offers no tagged RDM endpoint here.
-    pub(super) fn new(provider: &P, wanted: Wanted) -> Result<Self> {
-        let info = find(provider, wanted)?;
+    /// When the provider offers no tagged RDM endpoint here, [`Lacks`] where that is a library's.
+    pub(super) fn new(provider: &P, wanted: Wanted, memfd: bool) -> Result<Self> {
+        let info = find(provider, wanted, memfd)?;
         let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
         Ok(Self {
             info,
+            api: provider.api_version(),
             fabric,
             wanted,
+            memfd,
         })
     }
 
@@ -57,30 +64,39 @@ impl<P: Provider> Opened<P> {
     }
 }
 
-impl<P: Provider> Site for Opened<P> {
-    type Lane = Native<<P::Fabric as Fabric>::SerialDomain>;
-    type Member = NativeMember<<P::Fabric as Fabric>::SafeDomain>;
-
-    fn provider(&self) -> String {
+impl<P: Provider> Opened<P> {
+    /// The provider's full name.
+    pub(super) fn provider(&self) -> String {
         self.info.prov_name().to_owned()
     }
 
-    fn api(&self) -> String {
-        Version::CURRENT.to_string()
+    /// The interface version it has.
+    pub(super) fn api(&self) -> String {
+        self.api.to_string()
     }
 
-    fn lane(&self, largest: usize) -> Result<Self::Lane> {
-        let rma = self.wanted == Wanted::Memory;
-        Native::open(&self.domain()?, &self.info, largest, rma)
+    /// Opens an endpoint for messages up to this size.
+    pub(super) fn lane(
+        &self,
+        largest: usize,
+    ) -> Result<OneToOne<<P::Fabric as Fabric>::SerialDomain>> {
+        let memory = (self.wanted == Wanted::Memory).then_some(self.memfd);
+        OneToOne::open(&self.domain()?, &self.info, largest, memory)
     }
 
-    fn member(&self, largest: usize, rank: usize) -> Result<Self::Member> {
+    /// Opens the endpoint of a member of a group, for operands up to this size.
+    pub(super) fn member(
+        &self,
+        largest: usize,
+        rank: usize,
+    ) -> Result<Collective<<P::Fabric as Fabric>::SafeDomain>> {
         // One with collectives always locks.
         let domain = self.fabric.safe_domain(&self.info).context("fi_domain")?;
-        NativeMember::open(&domain, &self.info, largest, rank)
+        Collective::open(&domain, &self.info, largest, rank)
     }
 
-    fn insert(&self, count: u32) -> Result<Duration> {
+    /// The time to insert this many peers into a new address vector, which then stays.
+    pub(super) fn insert(&self, count: u32) -> Result<Duration> {
         let attr = AvAttr {
             count: count as usize,
             ..AvAttr::default()
@@ -107,7 +123,7 @@ impl<P: Provider> Site for Opened<P> {
 }
 
 /// An RDM endpoint that does what is wanted.
-fn find<P: Provider>(provider: &P, wanted: Wanted) -> Result<Info> {
+fn find<P: Provider>(provider: &P, wanted: Wanted, memfd: bool) -> Result<Info> {
     let hints = Hints {
         caps: wanted.caps(),
         ep: Some(EpAttr {
@@ -115,7 +131,15 @@ fn find<P: Provider>(provider: &P, wanted: Wanted) -> Result<Info> {
             ..EpAttr::default()
         }),
         domain: Some(DomainAttr {
-            threading: Threading::Domain,
+            threading: match wanted {
+                Wanted::Groups => Threading::Safe,
+                _ => Threading::Domain,
+            },
+            // Whose pages stay, so that a peer may map them.
+            mr_mode: match memfd {
+                true => MrMode::ALLOCATED,
+                false => MrMode::empty(),
+            },
             progress: Progress::Manual,
             control_progress: Progress::Manual,
             ..DomainAttr::default()
@@ -135,6 +159,9 @@ fn find<P: Provider>(provider: &P, wanted: Wanted) -> Result<Info> {
         ..Request::default()
     };
     let answer = provider.getinfo(&request);
+    if let [Refusal::Failed(Errno::ENODATA, text)] = &answer.refusals[..] {
+        return Err(Lacks(format!("no {wanted}: {text}")).into());
+    }
     let reasons = answer.refusals.iter().map(ToString::to_string);
     let reasons = reasons.collect::<Vec<_>>().join("; ");
     let first = answer.infos.into_iter().next();
@@ -142,7 +169,7 @@ fn find<P: Provider>(provider: &P, wanted: Wanted) -> Result<Info> {
 }
 
 /// An endpoint of the object model.
-pub(super) struct Native<D: Domain> {
+pub(super) struct OneToOne<D: Domain> {
     /// What the peer reaches; goes before the memory.
     _reached: Option<Arc<D::Mr>>,
     ep: Arc<D::Endpoint>,
@@ -155,8 +182,9 @@ pub(super) struct Native<D: Domain> {
     into: Parked,
 }
 
-impl<D: Domain> Native<D> {
-    fn open(domain: &Arc<D>, info: &Info, largest: usize, rma: bool) -> Result<Self> {
+impl<D: Domain> OneToOne<D> {
+    /// `memory` says whether what the peer reaches is a memfd; none when it reaches nothing.
+    fn open(domain: &Arc<D>, info: &Info, largest: usize, memory: Option<bool>) -> Result<Self> {
         let cq = domain.cq(&CqAttr::default()).context("fi_cq_open")?;
         let av = domain.av(&AvAttr::default()).context("fi_av_open")?;
         let ep = domain
@@ -167,8 +195,7 @@ impl<D: Domain> Native<D> {
         ep.bind_av(&av).context("fi_ep_bind")?;
         ep.enable().context("fi_enable")?;
         let into = Parked::park(vec![2; largest]);
-        // What a program in Rust does that wants its memory reached: peers map it.
-        let target = match rma && MAPS.contains(&info.prov_name()) {
+        let target = match memory == Some(true) {
             true => Some(SharedBuf::zeroed(largest).context("memory for peers")?),
             false => None,
         };
@@ -182,7 +209,7 @@ impl<D: Domain> Native<D> {
                 .as_ref()
                 .map_or(Sharing::Never, |t| Sharing::Part(t.part().clone())),
         };
-        let reached = match rma {
+        let reached = match memory.is_some() {
             true => Some(domain.mr(&attr).context("fi_mr_reg")?),
             false => None,
         };
@@ -250,14 +277,21 @@ const fn reach(peer: FiAddr, remote: &[RmaIov]) -> RmaCall<'_> {
     }
 }
 
-impl<D: Domain> Lane for Native<D> {
+/// An address like this one of ours, from the bytes that its owner has sent.
+fn address(own: &Address, bytes: &[u8]) -> Result<Address> {
+    Ok(match own {
+        Address::Raw(format, _) => Address::Raw(*format, bytes.to_vec()),
+        own => Address::from_bytes(own.format(), bytes)?,
+    })
+}
+
+impl<D: Domain> Lane for OneToOne<D> {
     fn address(&self) -> Result<Vec<u8>> {
         Ok(self.ep.name().context("fi_getname")?.to_bytes())
     }
 
     fn meet(&mut self, address: &[u8]) -> Result<()> {
-        let format = self.ep.name().context("fi_getname")?.format();
-        let address = Address::from_bytes(format, address)?;
+        let address = self::address(&self.ep.name().context("fi_getname")?, address)?;
         self.peer = self.av.insert(&address).context("fi_av_insert")?;
         Ok(())
     }
