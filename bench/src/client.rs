@@ -4,13 +4,18 @@
 //! where they begin and end.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use ripstop_foreign::{
-    Addr, AvAttr, Cq, CqAttr, Domain, Endpoint, Error, Hints, Info, Library, Mr, Query, Region,
-    Single,
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use ripstop_core::hints::Request;
+use ripstop_core::provider::{
+    AddressVector as _, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint as _, Fabric as _,
+    MemoryRegion as _, MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
 };
-use ripstop_types::{EpType, FiAddr, Flags, Progress, Threading};
+use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_foreign::{ForeignProvider, Library};
+use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, Version};
 
 use crate::operation::Operation;
 
@@ -19,6 +24,8 @@ const SIZE: usize = 8;
 const TAG: u64 = 7;
 /// Bytes of a message that is gathered.
 const LONG: usize = 4096;
+/// Where memory begins: at a page.
+const PAGE: usize = 4096;
 /// Messages of a burst.
 const BURST: usize = 64;
 /// Messages before those that are counted: they connect and fill caches of the library.
@@ -31,13 +38,14 @@ const PATIENCE: u32 = 1_000_000;
 /// # Errors
 /// What the library says; a message that does not arrive.
 pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u32) -> Result<()> {
-    let library = Library::open(lib)?;
-    let info = find(&library, provider, operation)?;
-    let domain = library.fabric(&info)?.domain(&info)?;
+    let provider = ForeignProvider::new(Library::open(lib)?, provider);
+    let info = find(&provider, operation)?;
+    let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
+    let domain = fabric.serial_domain(&info).context("fi_domain")?;
     let mut both = Both::open(&domain, &info)?;
     both.connect()?;
     let written = match operation {
-        Operation::WriteMessage => Some(both.expose()?),
+        Operation::WriteMessage => Some(both.expose(&domain)?),
         _ => None,
     };
     for _ in 0..WARM_UP {
@@ -59,70 +67,91 @@ pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u3
     Ok(())
 }
 
-fn find(library: &Library, provider: &str, operation: Operation) -> Result<Info> {
+fn find<P: Provider>(provider: &P, operation: Operation) -> Result<Info> {
     let more = match operation {
         Operation::WriteMessage => Flags::RMA,
         _ => Flags::empty(),
     };
-    let mut query = Query::hints(Hints {
-        provider: Some(provider.to_owned()),
-        ep_type: EpType::Rdm,
+    let hints = Hints {
         caps: Flags::MSG | Flags::TAGGED | more,
-        threading: Threading::Domain,
-        control_progress: Progress::Manual,
-        data_progress: Progress::Manual,
+        ep: Some(EpAttr {
+            ep_type: EpType::Rdm,
+            ..EpAttr::default()
+        }),
+        domain: Some(DomainAttr {
+            threading: Threading::Domain,
+            control_progress: Progress::Manual,
+            progress: Progress::Manual,
+            ..DomainAttr::default()
+        }),
         ..Hints::default()
-    });
-    if matches!(provider, "tcp" | "udp") {
-        query.node = Some("127.0.0.1".to_owned());
-        query.flags = Flags::SOURCE;
+    };
+    let mut request = Request {
+        version: Version::CURRENT,
+        hints: Some(&hints),
+        ..Request::default()
+    };
+    if matches!(provider.name(), "tcp" | "udp") {
+        (request.node, request.flags) = (Some("127.0.0.1"), Flags::SOURCE);
     }
-    let found = library.getinfo(&query)?;
-    found
-        .into_iter()
-        .next()
-        .context("fi_getinfo: an empty list")
+    let answer = provider.getinfo(&request);
+    let first = answer.infos.into_iter().next();
+    first.ok_or_else(|| anyhow!("fi_getinfo: {:?}", answer.refusals))
 }
 
-struct Side {
-    ep: Endpoint<Single>,
-    cq: Cq<Single>,
+struct Side<D: Domain> {
+    ep: Arc<D::Endpoint>,
+    cq: Arc<D::Cq>,
     peer: FiAddr,
 }
 
 /// The two ends of the connection.
-struct Both {
-    from: Side,
-    to: Side,
-    region: Region<Single>,
+struct Both<D: Domain> {
+    from: Side<D>,
+    to: Side<D>,
+    _memory: Parked,
+    /// Where a message is, and where it goes: a long one, and one that is not.
+    long: [UserBuf; 2],
+    short: [UserBuf; 2],
     /// What the last write has put there, and where they all go.
     stamp: u64,
-    target: Region<Single>,
+    target: UserBuf,
     /// Messages that the first read did not find.
     late: u32,
 }
 
-impl Both {
-    fn open(domain: &Domain<Single>, info: &Info) -> Result<Self> {
+/// So many bytes of memory, from one place on.
+fn part(memory: UserBuf, from: usize, len: usize) -> Result<UserBuf> {
+    memory.slice(from, len).context("a part of the memory")
+}
+
+impl<D: Domain> Both<D> {
+    fn open(domain: &Arc<D>, info: &Info) -> Result<Self> {
         let open = || -> Result<_> {
-            let cq = domain.cq(CqAttr::default())?;
-            let av = domain.av(AvAttr::default())?;
-            let builder = domain.endpoint(info)?;
-            let ep = builder
-                .bind_cq(&cq, Flags::SEND | Flags::RECV)?
-                .bind_av(&av)?
-                .enable()?;
+            let cq = domain.cq(&CqAttr::default()).context("fi_cq_open")?;
+            let av = domain.av(&AvAttr::default()).context("fi_av_open")?;
+            let ep = domain.endpoint(info, FidToken::NONE);
+            let ep = ep.context("fi_endpoint")?;
+            ep.bind_cq(&cq, Flags::SEND | Flags::RECV)
+                .context("fi_ep_bind")?;
+            ep.bind_av(&av).context("fi_ep_bind")?;
+            ep.enable().context("fi_enable")?;
             Ok((ep, cq, av))
         };
         let ((ep_a, cq_a, av_a), (ep_b, cq_b, av_b)) = (open()?, open()?);
-        let (addr_a, addr_b): (Addr, Addr) = (ep_a.getname()?, ep_b.getname()?);
+        let (addr_a, addr_b) = (ep_a.name()?, ep_b.name()?);
         let side = |ep, cq, peer| Side { ep, cq, peer };
+        let memory = Parked::park(vec![0; 2 * LONG + 2 * PAGE]);
+        let start = memory.buf().addr().next_multiple_of(PAGE) - memory.buf().addr();
+        let at = memory.buf().skip(start);
         Ok(Self {
             from: side(ep_a, cq_a, av_a.insert(&addr_b)?),
             to: side(ep_b, cq_b, av_b.insert(&addr_a)?),
-            region: domain.region(2 * LONG),
+            long: [part(at, 0, LONG)?, part(at, LONG, LONG)?],
+            short: [part(at, 0, SIZE)?, part(at, SIZE, SIZE)?],
             stamp: 0,
-            target: domain.region(SIZE),
+            target: part(at, 2 * LONG, SIZE)?,
+            _memory: memory,
             late: 0,
         })
     }
@@ -131,13 +160,13 @@ impl Both {
     fn connect(&mut self) -> Result<()> {
         self.call_trecv()?;
         for _ in 0..PATIENCE {
-            match self.from.ep.tinject(&[0; SIZE], self.from.peer, TAG) {
+            match self.tinject() {
                 Ok(()) => return self.arrive(),
-                Err(error) if !error.is_again() => return Err(error.into()),
-                Err(_) => {
-                    read(&self.from.cq)?;
-                    read(&self.to.cq)?;
+                Err(Errno::EAGAIN) => {
+                    read(&*self.from.cq)?;
+                    read(&*self.to.cq)?;
                 }
+                Err(error) => return Err(error).context("fi_tinject"),
             }
         }
         bail!("no connection came about")
@@ -166,42 +195,55 @@ impl Both {
         for _ in 0..BURST {
             self.call_tsend()?;
         }
-        read_all(&self.from.cq)?;
-        read_all(&self.to.cq)
+        read_all(&*self.from.cq)?;
+        read_all(&*self.to.cq)
     }
 
     #[inline(never)]
     fn gathered_message(&mut self) -> Result<()> {
-        let (from, into) = (
-            self.region.slice(0..LONG),
-            self.region.slice(LONG..2 * LONG),
-        );
-        let posted = self.to.ep.trecv(into, FiAddr::UNSPEC, TAG, 0, 0);
-        posted.map_err(Error::from)?;
-        let posted = self.from.ep.tsend(from, self.from.peer, TAG, 0);
-        posted.map_err(Error::from)?;
+        self.trecv(self.long[1])?;
+        self.tsend(self.long[0])?;
         self.completed()?;
         self.arrive()
     }
 
     /// Lets the peer write to the target.
-    fn expose(&self) -> Result<Mr<Single>> {
-        Ok(self.target.register(Flags::REMOTE_WRITE, 1)?)
+    fn expose(&self, domain: &Arc<D>) -> Result<Arc<D::Mr>> {
+        let attr = MrAttr {
+            iov: vec![self.target],
+            access: Flags::REMOTE_WRITE,
+            offset: 0,
+            requested_key: 1,
+            flags: Flags::empty(),
+            shared: Sharing::Never,
+        };
+        domain.mr(&attr).context("fi_mr_reg")
     }
 
     #[inline(never)]
-    fn write_message(&mut self, to: &Mr<Single>) -> Result<()> {
+    fn write_message(&mut self, to: &Arc<D::Mr>) -> Result<()> {
         self.stamp += 1;
         let stamp = self.stamp.to_ne_bytes();
-        self.region.write(0, &stamp);
-        let (from, key) = (self.region.slice(0..SIZE), to.key()?);
-        let posted = self.from.ep.write(from, self.from.peer, 0, key, 0);
-        posted.map_err(Error::from)?;
+        let from = self.short[0];
+        copy_out(from, &stamp);
+        let remote = [RmaIov {
+            addr: 0,
+            len: SIZE as u64,
+            key: to.key(),
+        }];
+        let call = RmaCall {
+            remote: &remote,
+            peer: self.from.peer,
+            data: None,
+            context: 0,
+            flags: None,
+        };
+        self.from.ep.write(&[from], &call).context("fi_write")?;
         self.completed()?;
         for reads in 0..PATIENCE {
-            read(&self.to.cq)?;
+            read(&*self.to.cq)?;
             let mut found = [0; SIZE];
-            self.target.read(0, &mut found);
+            copy_in(&mut found, self.target);
             if found == stamp {
                 self.late += u32::from(reads > 0);
                 return Ok(());
@@ -213,7 +255,7 @@ impl Both {
     /// Reads until a send or write is complete.
     fn completed(&mut self) -> Result<()> {
         let mut reads = 0;
-        while read(&self.from.cq)? == 0 {
+        while read(&*self.from.cq)? == 0 {
             reads += 1;
             ensure!(reads < PATIENCE, "it did not complete");
         }
@@ -223,26 +265,41 @@ impl Both {
 
     #[inline(never)]
     fn call_trecv(&self) -> Result<()> {
-        let into = self.region.slice(SIZE..2 * SIZE);
-        let posted = self.to.ep.trecv(into, FiAddr::UNSPEC, TAG, 0, 0);
-        posted.map_err(Error::from)?;
-        Ok(())
+        self.trecv(self.short[1])
+    }
+
+    #[inline]
+    fn trecv(&self, into: UserBuf) -> Result<()> {
+        let kind = RecvKind::Tagged {
+            tag: TAG,
+            ignore: 0,
+        };
+        let posted = self.to.ep.recv(kind, &[into], FiAddr::UNSPEC, 0, None);
+        posted.context("fi_trecv")
     }
 
     #[inline(never)]
     fn call_tinject(&self) -> Result<()> {
-        self.from.ep.tinject(&[0; SIZE], self.from.peer, TAG)?;
-        Ok(())
+        self.tinject().context("fi_tinject")
+    }
+
+    #[inline]
+    fn tinject(&self) -> ripstop_types::Result<()> {
+        let kind = SendKind::Tagged(TAG);
+        let (from, to) = (self.short[0], self.from.peer);
+        self.from.ep.inject(kind, from, None, to)
     }
 
     #[inline(never)]
     fn call_tsend(&self) -> Result<()> {
-        let posted = self
-            .from
-            .ep
-            .tsend(self.region.slice(0..SIZE), self.from.peer, TAG, 0);
-        posted.map_err(Error::from)?;
-        Ok(())
+        self.tsend(self.short[0])
+    }
+
+    #[inline]
+    fn tsend(&self, from: UserBuf) -> Result<()> {
+        let (kind, peer) = (SendKind::Tagged(TAG), self.from.peer);
+        let posted = self.from.ep.send(kind, &[from], None, peer, 0, None);
+        posted.context("fi_tsend")
     }
 
     /// Reads until the receive is complete.
@@ -252,7 +309,7 @@ impl Both {
         }
         self.late += 1;
         for _ in 0..PATIENCE {
-            if read(&self.to.cq)? > 0 {
+            if read(&*self.to.cq)? > 0 {
                 return Ok(());
             }
         }
@@ -261,24 +318,24 @@ impl Both {
 
     #[inline(never)]
     fn first_read(&self) -> Result<usize> {
-        read(&self.to.cq)
+        read(&*self.to.cq)
     }
 
     #[inline(never)]
     fn empty_read(&self) -> Result<()> {
-        ensure!(read(&self.to.cq)? == 0, "a completion out of nowhere");
+        ensure!(read(&*self.to.cq)? == 0, "a completion out of nowhere");
         Ok(())
     }
 }
 
 /// Reads until a burst is complete.
-fn read_all(cq: &Cq<Single>) -> Result<()> {
+fn read_all(cq: &impl CompletionQueue) -> Result<()> {
     let mut left = BURST;
     for _ in 0..PATIENCE {
-        match cq.reap(left) {
+        match cq.read(left, |_| ()) {
             Ok(count) => left -= count,
-            Err(error) if error.is_again() => {}
-            Err(error) => return Err(error.into()),
+            Err(Errno::EAGAIN) => {}
+            Err(error) => return Err(error).context("fi_cq_read"),
         }
         if left == 0 {
             return Ok(());
@@ -288,10 +345,10 @@ fn read_all(cq: &Cq<Single>) -> Result<()> {
 }
 
 /// One read; 0 when there was nothing.
-fn read(cq: &Cq<Single>) -> Result<usize> {
-    match cq.reap(1) {
+fn read(cq: &impl CompletionQueue) -> Result<usize> {
+    match cq.read(1, |_| ()) {
         Ok(count) => Ok(count),
-        Err(error) if error.is_again() => Ok(0),
-        Err(error) => Err(error.into()),
+        Err(Errno::EAGAIN) => Ok(0),
+        Err(error) => Err(error).context("fi_cq_read"),
     }
 }
