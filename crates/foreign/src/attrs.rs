@@ -4,46 +4,94 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
 
 use ripstop_abi::history::{
     fi_domain_attr_1_1, fi_domain_attr_1_3, fi_ep_attr_1_1, fi_fabric_attr_1_1, fi_info_1_1,
     fi_rx_attr_1_1, fi_tx_attr_1_1, fi_tx_attr_1_3,
 };
 use ripstop_abi::{fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr};
+use ripstop_core::hints::Request;
 use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, RxAttr, TxAttr};
 use ripstop_types::{
     AddrFormat, AvType, EpType, Errno, Flags, Mode, MrMode, MsgOrder, Progress, Protocol,
     ResourceMgmt, Threading, Version,
 };
 
-use crate::hints::{c_string, list, or_null};
 use crate::info::{copy_addr, copy_part};
-use crate::library::copy_text;
+use crate::library::{Functions, GLOBAL, copy_text};
 use crate::{Error, Fabric, Info, Library, Result};
 
 impl Library {
-    /// `fi_getinfo` with hints of any attribute. A group that is `None` is a null pointer in C.
-    /// What names an open object in the hints (`handle`, `fabric`, `domain`) is left out.
+    /// The ways of communicating that match, best first (`fi_getinfo`). A group of hints that is
+    /// `None` is a null pointer in C. What names an open object in the hints (`handle`, `fabric`,
+    /// `domain`) is left out. Endpoints open only with infos that need no mode but `FI_CONTEXT`,
+    /// `FI_CONTEXT2` and `FI_RX_CQ_DATA`.
     ///
     /// # Errors
     ///
     /// `FI_ENODATA` when nothing matches, and whatever else the library says.
-    pub fn getinfo_attrs(
-        &self,
-        version: Version,
-        node: Option<&str>,
-        service: Option<&str>,
-        flags: Flags,
-        hints: Option<&ripstop_core::Hints>,
-    ) -> Result<Vec<Info>> {
-        let (node, service) = (c_string(node)?, c_string(service)?);
-        let hints = hints.map(CHints::new).transpose()?;
+    pub fn getinfo(&self, request: &Request<'_>) -> Result<Vec<Info>> {
+        let (node, service) = (c_string(request.node)?, c_string(request.service)?);
+        let hints = request.hints.map(CHints::new).transpose()?;
         let raw = hints
             .as_ref()
             .map_or(ptr::null(), |h| ptr::from_ref(&*h.info));
         let (node, service) = (or_null(node.as_ref()), or_null(service.as_ref()));
+        let (version, flags) = (request.version, request.flags);
         list(self.functions(), version, node, service, flags, raw)
     }
+}
+
+/// `fi_getinfo`(3) with arguments that live until it returns.
+fn list(
+    functions: &Arc<Functions>,
+    version: Version,
+    node: *const c_char,
+    service: *const c_char,
+    flags: Flags,
+    hints: *const fi_info,
+) -> Result<Vec<Info>> {
+    let mut list: *mut fi_info = ptr::null_mut();
+
+    let guard = GLOBAL.lock();
+    // SAFETY: the strings and hints live until the call returns, and `list` takes the result.
+    let ret = unsafe {
+        (functions.getinfo)(version.0, node, service, flags.bits(), hints, &raw mut list)
+    };
+    drop(guard);
+    Error::check("fi_getinfo", ret)?;
+
+    let mut infos = Vec::new();
+    let mut next = list;
+    while !next.is_null() {
+        match Info::copy(functions, next) {
+            Ok(info) => infos.push(info),
+            Err(e) => {
+                free(functions, list);
+                return Err(e);
+            }
+        }
+        // SAFETY: `next` is an entry of the list, which is freed after the loop.
+        next = unsafe { (*next).next };
+    }
+    free(functions, list);
+    Ok(infos)
+}
+
+fn free(functions: &Functions, list: *mut fi_info) {
+    // SAFETY: the list came from this library's `fi_getinfo` and nothing points into it.
+    unsafe { (functions.freeinfo)(list) }
+}
+
+fn c_string(text: Option<&str>) -> Result<Option<CString>> {
+    text.map(CString::new)
+        .transpose()
+        .map_err(|_| Error::new("fi_getinfo", Errno::EINVAL))
+}
+
+fn or_null(text: Option<&CString>) -> *const c_char {
+    text.map_or(ptr::null(), |t| t.as_ptr())
 }
 
 impl Fabric {

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use ripstop_abi::history::{fi_domain_attr_1_1, fi_info_1_1, fi_tx_attr_1_0};
 use ripstop_abi::{FI_TYPE_INFO, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fid_t};
-use ripstop_types::{
-    AvType, EpType, Errno, Flags, Mode, MrMode, MsgOrder, Progress, Threading, Version,
-};
+use ripstop_types::{EpType, Errno, Flags, Mode, MrMode, Threading, Version};
 
 use crate::library::{Functions, copy_text};
 use crate::{Addr, Error, Result};
@@ -108,28 +106,10 @@ impl Info {
         copy_text(self.fabric().prov_name)
     }
 
-    /// Fabric name.
-    #[must_use]
-    pub fn fabric_name(&self) -> String {
-        copy_text(self.fabric().name)
-    }
-
     /// Domain name.
     #[must_use]
     pub fn domain_name(&self) -> String {
         copy_text(self.domain().name)
-    }
-
-    /// Version of the provider.
-    #[must_use]
-    pub fn provider_version(&self) -> Version {
-        Version(self.fabric().prov_version)
-    }
-
-    /// The API version the query was made with.
-    #[must_use]
-    pub fn api_version(&self) -> Version {
-        Version(self.fabric().api_version)
     }
 
     /// Capabilities.
@@ -156,28 +136,10 @@ impl Info {
         copy_addr(self.top().src_addr, self.top().src_addrlen)
     }
 
-    /// Destination address.
-    #[must_use]
-    pub fn dest_addr(&self) -> Option<Addr> {
-        copy_addr(self.top().dest_addr, self.top().dest_addrlen)
-    }
-
     /// Endpoint type, [`EpType::Unspec`] for one this project does not know.
     #[must_use]
     pub fn ep_type(&self) -> EpType {
         EpType::from_raw(self.ep().type_).unwrap_or_default()
-    }
-
-    /// Endpoint protocol, an `FI_PROTO_*` value.
-    #[must_use]
-    pub fn protocol(&self) -> u32 {
-        self.ep().protocol
-    }
-
-    /// Version of the endpoint protocol.
-    #[must_use]
-    pub fn protocol_version(&self) -> u32 {
-        self.ep().protocol_version
     }
 
     /// Bytes of the largest message.
@@ -186,28 +148,10 @@ impl Info {
         self.ep().max_msg_size
     }
 
-    /// Structure of tags.
-    #[must_use]
-    pub fn mem_tag_format(&self) -> u64 {
-        self.ep().mem_tag_format
-    }
-
     /// Bytes an inject takes.
     #[must_use]
     pub fn inject_size(&self) -> usize {
         self.tx().inject_size
-    }
-
-    /// Transmits that may be outstanding.
-    #[must_use]
-    pub fn tx_size(&self) -> usize {
-        self.tx().size
-    }
-
-    /// Receives that may be outstanding.
-    #[must_use]
-    pub fn rx_size(&self) -> usize {
-        self.rx_attr().size
     }
 
     /// Pieces a transmit may gather.
@@ -222,64 +166,16 @@ impl Info {
         self.rx_attr().iov_limit
     }
 
-    /// Default flags of transmits.
-    #[must_use]
-    pub fn tx_op_flags(&self) -> Flags {
-        Flags::from_bits_retain(self.tx().op_flags)
-    }
-
-    /// Message ordering of transmits.
-    #[must_use]
-    pub fn tx_order(&self) -> MsgOrder {
-        MsgOrder::from_bits_retain(self.tx().msg_order)
-    }
-
-    /// Message ordering of receives.
-    #[must_use]
-    pub fn rx_order(&self) -> MsgOrder {
-        MsgOrder::from_bits_retain(self.rx_attr().msg_order)
-    }
-
     /// Threading level.
     #[must_use]
     pub fn threading(&self) -> Threading {
         Threading::from_raw(self.domain().threading).unwrap_or_default()
     }
 
-    /// Control progress.
-    #[must_use]
-    pub fn control_progress(&self) -> Progress {
-        Progress::from_raw(self.domain().control_progress).unwrap_or_default()
-    }
-
-    /// Data progress.
-    #[must_use]
-    pub fn data_progress(&self) -> Progress {
-        Progress::from_raw(self.domain().data_progress).unwrap_or_default()
-    }
-
     /// Memory registration modes the provider needs.
     #[must_use]
     pub fn mr_mode(&self) -> MrMode {
         MrMode::from_bits_retain(self.domain().mr_mode as u32)
-    }
-
-    /// Address vector type.
-    #[must_use]
-    pub fn av_type(&self) -> AvType {
-        AvType::from_raw(self.domain().av_type).unwrap_or_default()
-    }
-
-    /// Bytes of remote CQ data.
-    #[must_use]
-    pub fn cq_data_size(&self) -> usize {
-        self.domain().cq_data_size
-    }
-
-    /// Bytes of a memory key.
-    #[must_use]
-    pub fn mr_key_size(&self) -> usize {
-        self.domain().mr_key_size
     }
 }
 

@@ -18,7 +18,7 @@ use ripstop_abi::{fi_info, fi_type};
 use ripstop_types::{Errno, Version};
 
 use crate::info::Info;
-use crate::{Error, Fabric, OpenError, Query, Result};
+use crate::{Error, Fabric, OpenError, Result};
 
 /// An opened libfabric. Clones share it; it is never unloaded, since a library may leave
 /// threads and exit handlers behind.
@@ -135,15 +135,6 @@ impl Library {
         // SAFETY: the function takes any number.
         let text = unsafe { (self.functions.strerror)(errno.0) };
         copy_text(text)
-    }
-
-    /// The ways of communicating that match, best first (`fi_getinfo`).
-    ///
-    /// # Errors
-    ///
-    /// `FI_ENODATA` when nothing matches, and whatever else the library says.
-    pub fn getinfo(&self, query: &Query) -> Result<Vec<Info>> {
-        crate::hints::getinfo(&self.functions, query)
     }
 
     /// Opens the fabric of `info` (`fi_fabric`).

@@ -26,7 +26,7 @@ use ripstop_core::{EventQueue, FabricAttr, Handle, Hints, Info, fi_warn};
 use ripstop_types::{Errno, Flags, Mode, Result, Threading as Level, Version};
 
 use crate::threading::{Shared, Single};
-use crate::{Error, Library, Query};
+use crate::{Error, Library};
 
 pub use domain::Domain;
 pub use endpoint::Endpoint;
@@ -83,11 +83,12 @@ impl ForeignProvider {
 
     /// The names of the library's providers.
     fn names(&self) -> String {
-        let query = Query {
+        let request = Request {
+            version: Version::CURRENT.min(self.library.version()),
             flags: Flags::PROV_ATTR_ONLY,
-            ..Query::default()
+            ..Request::default()
         };
-        let found = self.library.getinfo(&query).unwrap_or_default();
+        let found = self.library.getinfo(&request).unwrap_or_default();
         let names: Vec<String> = found.iter().map(crate::Info::provider).collect();
         names.join(", ")
     }
@@ -115,11 +116,11 @@ impl ProviderInfo for ForeignProvider {
         hints.rx.get_or_insert_default();
         let fabric = hints.fabric.get_or_insert_default();
         fabric.prov_name.get_or_insert_with(|| self.name.clone());
-        let version = request.version.min(self.library.version());
-        let (node, service) = (request.node, request.service);
-        let found = self
-            .library
-            .getinfo_attrs(version, node, service, request.flags, Some(&hints));
+        let found = self.library.getinfo(&Request {
+            version: request.version.min(self.library.version()),
+            hints: Some(&hints),
+            ..*request
+        });
         match found {
             Ok(infos) => {
                 let origins = infos

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use ripstop_foreign::{
     Addr, Buf, ConnReq, Cq, CqAttr, Domain, Endpoint, Eq, Error, Event, Fabric, Info, Library, Pep,
-    Query, Shared,
+    Shared,
 };
-use ripstop_types::{EpType, Errno, FiAddr, Flags, WaitObj};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Threading as Level, WaitObj};
 
-use crate::{SOON, hints, library};
+use crate::{HERE, SOON, getinfo, hints, library};
 
 type M = Shared;
 
@@ -18,18 +18,14 @@ struct Server {
     pep: Pep,
 }
 
-fn info(library: &Library, query: impl FnOnce(Query) -> Query) -> Info {
-    let mut hints = hints(EpType::Msg);
-    hints.provider = Some("tcp".to_owned());
+fn info(library: &Library, at: (&str, Flags)) -> Info {
+    let mut hints = hints("tcp", EpType::Msg, Level::Safe);
     hints.caps = Flags::MSG;
-    library
-        .getinfo(&query(Query::hints(hints)))
-        .unwrap()
-        .remove(0)
+    getinfo(library, Some(&hints), at).unwrap().remove(0)
 }
 
 fn server(library: &Library) -> Server {
-    let info = info(library, |q| q.from("127.0.0.1", "0"));
+    let info = info(library, HERE);
     let fabric: Fabric = library.fabric(&info).unwrap();
     let eq = fabric.eq(0, WaitObj::Unspec).unwrap();
     let pep = fabric.passive_ep(&info).unwrap();
@@ -51,7 +47,7 @@ struct Side {
 /// A client endpoint that has asked `to` for a connection.
 fn client(library: &Library, to: &Addr, data: &[u8]) -> Client {
     let port = to.socket_addr().unwrap().port().to_string();
-    let info = info(library, |q| q.to("127.0.0.1", &port));
+    let info = info(library, (&port, Flags::empty()));
     let fabric: Fabric = library.fabric(&info).unwrap();
     let eq = fabric.eq(0, WaitObj::Unspec).unwrap();
     let domain = fabric.domain::<M>(&info).unwrap();

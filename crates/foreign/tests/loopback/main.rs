@@ -12,11 +12,13 @@ mod shared;
 use std::path::Path;
 use std::time::Duration;
 
+use ripstop_core::hints::Request;
+use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, RxAttr, TxAttr};
 use ripstop_foreign::{
-    Av, AvAttr, Cq, CqAttr, Domain, Endpoint, EndpointBuilder, Fabric, Hints, Info, Library,
-    OpenError, Query, Threading,
+    Av, AvAttr, Cq, CqAttr, Domain, Endpoint, EndpointBuilder, Fabric, Info, Library, OpenError,
+    Threading,
 };
-use ripstop_types::{EpType, Errno, Flags, MrMode, Threading as Level};
+use ripstop_types::{EpType, Errno, Flags, Mode, MrMode, Threading as Level, Version};
 
 const DEBIAN: &str = "/usr/lib/x86_64-linux-gnu/libfabric.so.1";
 
@@ -32,23 +34,54 @@ fn library() -> Option<Library> {
     Some(Library::open(path).unwrap())
 }
 
-fn hints(ep_type: EpType) -> Hints {
+fn hints(provider: &str, ep_type: EpType, threading: Level) -> Hints {
     Hints {
-        ep_type,
         caps: Flags::MSG | Flags::TAGGED,
-        threading: Level::Safe,
-        mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
+        mode: Mode::CONTEXT | Mode::CONTEXT2,
+        // Without default flags.
+        tx: Some(TxAttr::default()),
+        rx: Some(RxAttr::default()),
+        ep: Some(EpAttr {
+            ep_type,
+            ..EpAttr::default()
+        }),
+        domain: Some(DomainAttr {
+            threading,
+            mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
+            ..DomainAttr::default()
+        }),
+        fabric: Some(FabricAttr {
+            prov_name: Some(provider.to_owned()),
+            ..FabricAttr::default()
+        }),
         ..Hints::default()
     }
 }
 
+/// What a library offers to these hints, from or to 127.0.0.1.
+fn getinfo(
+    library: &Library,
+    hints: Option<&Hints>,
+    (service, flags): (&str, Flags),
+) -> ripstop_foreign::Result<Vec<Info>> {
+    library.getinfo(&Request {
+        version: Version::CURRENT.min(library.version()),
+        node: hints.map(|_| "127.0.0.1"),
+        service: hints.map(|_| service),
+        flags,
+        hints,
+    })
+}
+
+/// Any port of ours.
+const HERE: (&str, Flags) = ("0", Flags::SOURCE);
+
 /// A reliable datagram info on 127.0.0.1: of tcp itself, or of rxm over it where tcp has none.
 fn find_rdm_info(library: &Library, caps: Flags) -> Option<Info> {
     for provider in ["tcp", "tcp;ofi_rxm"] {
-        let mut hints = hints(EpType::Rdm);
+        let mut hints = hints(provider, EpType::Rdm, Level::Safe);
         hints.caps |= caps;
-        hints.provider = Some(provider.to_owned());
-        match library.getinfo(&Query::hints(hints).from("127.0.0.1", "0")) {
+        match getinfo(library, Some(&hints), HERE) {
             Ok(mut infos) => return Some(infos.remove(0)),
             Err(e) => assert_eq!(e.errno, Errno::ENODATA),
         }
@@ -139,16 +172,15 @@ fn a_file_that_is_no_libfabric_is_refused() {
 #[test]
 fn getinfo_answers_hints() {
     let Some(library) = library() else { return };
-    let infos = library.getinfo(&Query::default()).unwrap();
+    let infos = getinfo(&library, None, ("", Flags::empty())).unwrap();
     assert!(
         infos
             .iter()
             .any(|i| i.provider() == "tcp" && i.ep_type() == EpType::Msg)
     );
 
-    let mut hints = hints(EpType::Rdm);
-    hints.provider = Some("nonesuch".to_owned());
-    let none = library.getinfo(&Query::hints(hints)).unwrap_err();
+    let hints = hints("nonesuch", EpType::Rdm, Level::Safe);
+    let none = getinfo(&library, Some(&hints), HERE).unwrap_err();
     assert_eq!(none.errno, Errno::ENODATA);
     assert_eq!(
         library.strerror(Errno::ENODATA).to_lowercase(),

@@ -120,12 +120,10 @@ fn counters_count() {
 #[test]
 fn shared_objects_need_a_safe_domain() {
     let Some(library) = library() else { return };
-    let mut hints = crate::hints(ripstop_types::EpType::Msg);
-    hints.threading = Level::Domain;
+    let mut hints = crate::hints("tcp", ripstop_types::EpType::Msg, Level::Domain);
     hints.caps = Flags::MSG;
-    hints.provider = Some("tcp".to_owned());
-    let query = ripstop_foreign::Query::hints(hints).from("127.0.0.1", "0");
-    let info = library.getinfo(&query).unwrap().remove(0);
+    let found = crate::getinfo(&library, Some(&hints), crate::HERE);
+    let info = found.unwrap().remove(0);
     assert_eq!(info.threading(), Level::Domain);
     let fabric: Fabric = library.fabric(&info).unwrap();
     let refused = fabric.domain::<Shared>(&info).err();

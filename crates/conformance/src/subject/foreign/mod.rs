@@ -11,6 +11,7 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_core::hints::Request;
 use ripstop_core::{Address, Handle, Info};
 use ripstop_foreign as lib;
 use ripstop_foreign::{Bound, Close as _, Library};
@@ -117,13 +118,13 @@ impl<M: lib::Threading> Subject for Foreign<M> {
 
     fn getinfo(&self, query: &Query) -> Result<Vec<Info>> {
         let newest = self.library.version().min(ripstop_types::Version::CURRENT);
-        let infos = self.library.getinfo_attrs(
-            query.version.unwrap_or(newest),
-            query.node.as_deref(),
-            query.service.as_deref(),
-            query.flags,
-            query.hints.as_ref(),
-        )?;
+        let infos = self.library.getinfo(&Request {
+            version: query.version.unwrap_or(newest),
+            node: query.node.as_deref(),
+            service: query.service.as_deref(),
+            flags: query.flags,
+            hints: query.hints.as_ref(),
+        })?;
         Ok(infos.into_iter().map(|i| self.keep_info(i)).collect())
     }
 
