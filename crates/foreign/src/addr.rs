@@ -1,6 +1,7 @@
 use std::ffi::CStr;
-use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::SocketAddr;
 
+use ripstop_core::sockaddr;
 use ripstop_types::{AddrFormat, Errno};
 
 use crate::{Error, Result};
@@ -38,22 +39,7 @@ impl Addr {
     /// The socket address, if this is a `sockaddr_in` or `sockaddr_in6`.
     #[must_use]
     pub fn socket_addr(&self) -> Option<SocketAddr> {
-        let b = &self.bytes;
-        let family = u16::from_ne_bytes([*b.first()?, *b.get(1)?]);
-        let port = u16::from_be_bytes([*b.get(2)?, *b.get(3)?]);
-        match family {
-            AF_INET => {
-                let ip: [u8; 4] = b.get(4..8)?.try_into().ok()?;
-                Some(SocketAddr::new(IpAddr::from(ip), port))
-            }
-            AF_INET6 => {
-                let ip: [u8; 16] = b.get(8..24)?.try_into().ok()?;
-                let flow = u32::from_be_bytes(b.get(4..8)?.try_into().ok()?);
-                let scope = u32::from_ne_bytes(b.get(24..28)?.try_into().ok()?);
-                Some(SocketAddrV6::new(ip.into(), port, flow, scope).into())
-            }
-            _ => None,
-        }
+        sockaddr::decode(&self.bytes)
     }
 
     /// The bytes followed by padding, checked against what `format` needs.
@@ -130,29 +116,8 @@ pub(crate) fn stride(format: u32, bytes: &[u8]) -> Option<usize> {
 
 impl From<SocketAddr> for Addr {
     fn from(addr: SocketAddr) -> Self {
-        match addr {
-            SocketAddr::V4(a) => v4(a),
-            SocketAddr::V6(a) => v6(a),
-        }
+        Self::from_bytes(&sockaddr::encode(&addr))
     }
-}
-
-fn v4(addr: SocketAddrV4) -> Addr {
-    let mut bytes = vec![0; IN_LEN];
-    bytes[..2].copy_from_slice(&AF_INET.to_ne_bytes());
-    bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
-    bytes[4..8].copy_from_slice(&addr.ip().octets());
-    Addr { bytes }
-}
-
-fn v6(addr: SocketAddrV6) -> Addr {
-    let mut bytes = vec![0; IN6_LEN];
-    bytes[..2].copy_from_slice(&AF_INET6.to_ne_bytes());
-    bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
-    bytes[4..8].copy_from_slice(&addr.flowinfo().to_be_bytes());
-    bytes[8..24].copy_from_slice(&addr.ip().octets());
-    bytes[24..28].copy_from_slice(&addr.scope_id().to_ne_bytes());
-    Addr { bytes }
 }
 
 #[cfg(test)]

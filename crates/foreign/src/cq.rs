@@ -281,39 +281,6 @@ impl<M: Threading> Cq<M> {
         }
     }
 
-    /// Reads up to `max`, at most 16, successes of plain operations and only counts them
-    /// (`fi_cq_read`): the fast path for operations on slices. A returned [`Buf`](crate::Buf)
-    /// is dropped.
-    ///
-    /// # Errors
-    ///
-    /// As [`Cq::read`].
-    #[inline]
-    pub fn reap(&self, max: usize) -> Result<usize> {
-        self.reap_each(max, |_| ())
-    }
-
-    /// Like [`Cq::reap`], and passes on the token of each operation.
-    ///
-    /// # Errors
-    ///
-    /// As [`Cq::read`].
-    #[inline]
-    pub fn reap_each(&self, max: usize, mut each: impl FnMut(u64)) -> Result<usize> {
-        let mut entries = NO_ENTRIES;
-        let count = self.fetch(&mut entries, None, max.min(BATCH), Fetch::Now)?;
-        let words = entry_size(self.core.attr.format) / 8;
-        for i in 0..count {
-            let entry = entries[i * words].as_ptr().cast::<*mut c_void>();
-            // SAFETY: the library has filled `count` entries, and each begins with its context.
-            let context = unsafe { entry.read() };
-            if let Some(token) = self.domain().book(|book| book.finish(context)) {
-                each(token);
-            }
-        }
-        Ok(count)
-    }
-
     pub(crate) fn fetch_into(
         &self,
         out: &mut Vec<Completion>,

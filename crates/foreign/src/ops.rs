@@ -170,10 +170,7 @@ impl Book {
         slot.state = State::Posted;
         slot.kind = kind;
         slot.token = token;
-        match held {
-            Held::Nothing => {}
-            held => release(std::mem::replace(&mut slot.held, held)),
-        }
+        slot.held = held;
         let op = OpId {
             index,
             generation: slot.generation,
@@ -282,23 +279,6 @@ impl Book {
         })
     }
 
-    /// Books a success of an operation without a second thought for its memory: for plain
-    /// operations only. Gives the token, or `None` for a context of no such operation.
-    #[inline]
-    pub(crate) fn finish(&mut self, context: *mut c_void) -> Option<u64> {
-        let index = self.find(context)?;
-        let slot = &self.slots[index];
-        let token = slot.token;
-        if slot.kind != Kind::Plain {
-            return None;
-        }
-        match self.leave(index) {
-            Held::Nothing => {}
-            held => release(held),
-        }
-        Some(token)
-    }
-
     fn piece(&mut self, index: usize, outcome: Outcome) -> Returned {
         let mut bytes = Vec::new();
         if let Held::One(buf) = &self.slots[index].held {
@@ -356,18 +336,8 @@ impl Book {
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index as u32);
-        match slot.held {
-            Held::Nothing => Held::Nothing,
-            _ => std::mem::take(&mut slot.held),
-        }
+        std::mem::take(&mut slot.held)
     }
-}
-
-/// Lets memory go, which few operations have.
-#[cold]
-#[inline(never)]
-fn release(held: Held) {
-    drop(held);
 }
 
 impl Drop for Book {

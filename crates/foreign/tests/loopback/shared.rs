@@ -27,7 +27,7 @@ fn a_blocked_reader_wakes_for_a_message_and_for_a_signal() {
         while let Err(refused) = a.ep.tsend(buf, a.peer, 1, 6) {
             assert!(refused.is_again(), "{}", refused.error);
             buf = refused.payload;
-            let _ = a.cq.reap(0); // progress
+            let _ = a.cq.read_up_to(&mut Vec::new(), 0); // progress
         }
         assert_eq!(a.cq.wait(SOON).unwrap().token, 6);
         assert_eq!(reader.join().unwrap().token, 5);
