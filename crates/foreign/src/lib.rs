@@ -1,8 +1,10 @@
 //! Any `libfabric.so.1`, opened at run time and used through the C interface.
 //!
 //! Benchmarks, the conformance suite and `ripstop perf --lib` drive other libraries with this
-//! crate, so that two libraries are measured and tested by the same code. It is no binding for
-//! applications: it covers messages, tagged messages, RMA, atomics, collectives, connections, queues,
+//! crate, so that two libraries are measured and tested by the same code. What is measured goes
+//! through [`provider`]: a library is a provider of the object model there, as Ripstop's own are. The
+//! suite asks for more than that has, and uses the objects below. They are no binding for
+//! applications: they cover messages, tagged messages, RMA, atomics, collectives, connections, queues,
 //! counters, scalable endpoints, shared contexts, poll sets and wait sets.
 //!
 //! # Ownership
@@ -12,7 +14,8 @@
 //! refused call hands it back at once ([`Rejected`]). A buffer whose completion is never read
 //! stays parked until the domain closes, so the C side never meets freed memory.
 //! A [`Region`] belongs to the domain instead: operations use [`Slice`]s of it without any
-//! allocation, many at a time, and its bytes are only reached by copies.
+//! allocation, many at a time, and its bytes are only reached by copies. A
+//! [`UserBuf`](ripstop_mem::UserBuf) stays with the caller, whose promise it is that it lives.
 //!
 //! # Threads
 //!
