@@ -10,7 +10,7 @@ use ripstop_abi::{
     fi_rma_ioc,
 };
 use ripstop_mem::UserBuf;
-use ripstop_types::{AtomicKind, Datatype, Errno, FiAddr, Flags};
+use ripstop_types::{AtomicKind, Datatype, Errno, FiAddr, Flags, RmaIov};
 
 use crate::call::{ENOSYS, op};
 use crate::guard::Op;
@@ -18,7 +18,7 @@ use crate::msg::{NONE, Posted, refused};
 use crate::ops::Kind;
 use crate::payload::{MAX_PARTS, NOWHERE, Parts, Payload, from_slice};
 use crate::threading::Threading;
-use crate::{Domain, Endpoint, Error, Remote, Result};
+use crate::{Domain, Endpoint, Error, Result};
 
 /// What an atomic is, besides its memory. The buffers of one operation are given in one vector:
 /// first the operands, then what to compare with, then room for the result.
@@ -33,7 +33,7 @@ pub struct Atomic<'a> {
     /// How many buffers are operands, comparisons, and results.
     pub shape: [usize; 3],
     /// The peer's memory, with lengths in bytes.
-    pub remote: &'a [Remote],
+    pub remote: &'a [RmaIov],
     /// The peer.
     pub peer: FiAddr,
     /// Remote CQ data; counts with [`Flags::REMOTE_CQ_DATA`].
@@ -69,13 +69,13 @@ impl Args {
             shape: call.shape,
             remote: [fi_rma_ioc::default(); MAX_PARTS],
             remotes: call.remote.len(),
-            count: call.remote.iter().map(|r| r.len / size).sum(),
+            count: call.remote.iter().map(|r| r.len as usize / size).sum(),
         };
         for (ioc, iov) in args.ioc.iter_mut().zip(&parts.iov[..parts.count]) {
             (ioc.addr, ioc.count) = (iov.iov_base, iov.iov_len / size);
         }
         for (ioc, remote) in args.remote.iter_mut().zip(call.remote) {
-            (ioc.addr, ioc.count, ioc.key) = (remote.address, remote.len / size, remote.key);
+            (ioc.addr, ioc.count, ioc.key) = (remote.addr, remote.len as usize / size, remote.key);
         }
         Ok(args)
     }
@@ -207,24 +207,20 @@ impl<M: Threading> Endpoint<M> {
         context: *mut c_void,
     ) -> isize {
         let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
-        let Remote { address, key, .. } = call.remote.first().copied().unwrap_or_default();
+        let RmaIov { addr, key, .. } = call.remote.first().copied().unwrap_or_default();
         let (datatype, op) = (call.datatype, call.op);
         let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
         let (iocs, descs, parts) = (args.iocs(0), args.descs(0), args.shape[0]);
         match form {
             Form::Plain => op!(table, fi_ops_atomic.write).map_or(NONE, |write| {
                 // SAFETY: the endpoint is open; memory and context are booked until completion.
-                unsafe {
-                    write(
-                        ep, buf, count, desc, peer, address, key, datatype, op, context,
-                    )
-                }
+                unsafe { write(ep, buf, count, desc, peer, addr, key, datatype, op, context) }
             }),
             Form::Vector => op!(table, fi_ops_atomic.writev).map_or(NONE, |writev| {
                 // SAFETY: as above, and the vectors have `parts` elements.
                 unsafe {
                     writev(
-                        ep, iocs, descs, parts, peer, address, key, datatype, op, context,
+                        ep, iocs, descs, parts, peer, addr, key, datatype, op, context,
                     )
                 }
             }),
@@ -246,7 +242,7 @@ impl<M: Threading> Endpoint<M> {
         context: *mut c_void,
     ) -> isize {
         let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
-        let Remote { address, key, .. } = call.remote.first().copied().unwrap_or_default();
+        let RmaIov { addr, key, .. } = call.remote.first().copied().unwrap_or_default();
         let (datatype, op) = (call.datatype, call.op);
         let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
         let (result, result_desc) = (args.first(2), args.first_desc(2));
@@ -264,7 +260,7 @@ impl<M: Threading> Endpoint<M> {
                         result,
                         result_desc,
                         peer,
-                        address,
+                        addr,
                         key,
                         datatype,
                         op,
@@ -284,7 +280,7 @@ impl<M: Threading> Endpoint<M> {
                         result_descs,
                         result_parts,
                         peer,
-                        address,
+                        addr,
                         key,
                         datatype,
                         op,
@@ -321,7 +317,7 @@ impl<M: Threading> Endpoint<M> {
         context: *mut c_void,
     ) -> isize {
         let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
-        let Remote { address, key, .. } = call.remote.first().copied().unwrap_or_default();
+        let RmaIov { addr, key, .. } = call.remote.first().copied().unwrap_or_default();
         let (datatype, op) = (call.datatype, call.op);
         let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
         let (compare, compare_desc) = (args.first(1), args.first_desc(1));
@@ -344,7 +340,7 @@ impl<M: Threading> Endpoint<M> {
                         result,
                         result_desc,
                         peer,
-                        address,
+                        addr,
                         key,
                         datatype,
                         op,
@@ -367,7 +363,7 @@ impl<M: Threading> Endpoint<M> {
                         result_descs,
                         result_parts,
                         peer,
-                        address,
+                        addr,
                         key,
                         datatype,
                         op,

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use ripstop_abi::{fi_ops_av, fid_av};
-use ripstop_types::{AvType, Errno, FiAddr, Flags};
+use ripstop_types::{Errno, FiAddr, Flags};
 
 use crate::call::{ENOSYS, op};
 use crate::domain::DomainCore;
@@ -39,19 +39,6 @@ impl<M: Threading> AvCore<M> {
     pub(crate) fn all(&self) -> Vec<FiAddr> {
         self.known.with(|known| known.all())
     }
-}
-
-/// How to open an address vector.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AvAttr {
-    /// The type, by default the provider's choice.
-    pub av_type: AvType,
-    /// Addresses expected, 0 for the provider's choice.
-    pub count: usize,
-    /// Completions report peers by the ids of [`Av::set_user_id`] (`FI_AV_USER_ID`).
-    pub user_ids: bool,
-    /// Upper bits of an address that name a receive context of the peer (`fi_rx_addr`).
-    pub rx_ctx_bits: u8,
 }
 
 /// An address vector. Clones share it.

@@ -13,7 +13,7 @@ use ripstop_abi::{
     fi_op_tagged, fi_op_type, fi_rma_iov, fi_trigger_threshold, fi_triggered_context2,
     fi_triggered_context2_trigger, fid, fid_cntr, fid_ep,
 };
-use ripstop_types::{AtomicKind, Errno, FiAddr, Flags};
+use ripstop_types::{AtomicKind, Errno, FiAddr, Flags, RmaIov};
 
 use crate::atomic::{Args, Atomic, message};
 use crate::buf::Buf;
@@ -24,7 +24,7 @@ use crate::payload::Parts;
 use crate::payload::private::Sealed as _;
 use crate::rma::MAX_REMOTE;
 use crate::threading::Threading;
-use crate::{Cntr, Domain, Endpoint, Error, Rejected, Remote, Result};
+use crate::{Cntr, Domain, Endpoint, Error, Rejected, Result};
 
 /// Which data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Deferred<'a> {
     /// Remote CQ data; counts with [`Flags::REMOTE_CQ_DATA`].
     pub data: u64,
     /// The peer's memory, with lengths in bytes.
-    pub remote: &'a [Remote],
+    pub remote: &'a [RmaIov],
     /// Of atomics: `enum fi_datatype`, `enum fi_op`, and how many buffers are operands,
     /// comparisons, and results.
     pub atomic: Option<(u32, u32, [usize; 3])>,
@@ -165,7 +165,8 @@ impl Parcel {
             Transfer::Read | Transfer::Write => {
                 let places = self.places.get_mut(..call.remote.len());
                 for (place, piece) in places.ok_or(Errno::EINVAL)?.iter_mut().zip(call.remote) {
-                    (place.addr, place.len, place.key) = (piece.address, piece.len, piece.key);
+                    (place.addr, place.len, place.key) =
+                        (piece.addr, piece.len as usize, piece.key);
                 }
                 let msg = fi_msg_rma {
                     msg_iov: iov,

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! `fi_domain`(3).
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use ripstop_abi::{
     fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_info, fi_ops_domain, fi_rx_attr, fid_av, fid_cntr,
     fid_cq, fid_domain, fid_ep, fid_mr,
 };
+use ripstop_core::provider::AvAttr;
 use ripstop_types::{CqFormat, Errno, Flags, Mode, MrMode, WaitObj};
 
 use crate::call::{self, ENOSYS, op};
@@ -21,7 +22,7 @@ use crate::owned::Owned;
 use crate::payload::Place;
 use crate::region::Memory;
 use crate::threading::{Lock, Ptr, Threading};
-use crate::{Av, AvAttr, Cntr, ConnReq, Cq, CqAttr, EndpointBuilder, Error, Region, Result};
+use crate::{Av, Cntr, ConnReq, Cq, CqAttr, EndpointBuilder, Error, Region, Result};
 
 /// An open domain. Clones share it.
 pub struct Domain<M: Threading> {
@@ -321,37 +322,16 @@ impl<M: Threading> Domain<M> {
     ///
     /// # Errors
     ///
-    /// What the library says.
-    pub fn av(&self, attr: AvAttr) -> Result<Av<M>> {
-        self.open_av(attr, None, Flags::empty())
-    }
-
-    /// Opens an address vector that processes of this machine share by its name
-    /// (`fi_av_open`); one that is `read_only` must exist.
-    ///
-    /// # Errors
-    ///
     /// `FI_EINVAL` for a name with a zero byte, and what the library says.
-    pub fn av_named(&self, attr: AvAttr, name: &str, read_only: bool) -> Result<Av<M>> {
-        let name = CString::new(name).map_err(|_| Error::new("fi_av_open", Errno::EINVAL))?;
-        let flags = match read_only {
-            true => Flags::READ,
-            false => Flags::empty(),
-        };
-        self.open_av(attr, Some(&name), flags)
-    }
-
-    fn open_av(&self, attr: AvAttr, name: Option<&CStr>, flags: Flags) -> Result<Av<M>> {
-        let ids = match attr.user_ids {
-            true => Flags::AV_USER_ID,
-            false => Flags::empty(),
-        };
+    pub fn av(&self, attr: &AvAttr) -> Result<Av<M>> {
+        let name = attr.name.as_deref().map(CString::new).transpose();
+        let name = name.map_err(|_| Error::new("fi_av_open", Errno::EINVAL))?;
         let mut c_attr = fi_av_attr {
             type_: attr.av_type.raw(),
             count: attr.count,
             rx_ctx_bits: i32::from(attr.rx_ctx_bits),
-            name: name.map_or(ptr::null(), CStr::as_ptr),
-            flags: (flags | ids).bits(),
+            name: name.as_ref().map_or(ptr::null(), |name| name.as_ptr()),
+            flags: attr.flags.bits(),
             ..Default::default()
         };
         let mut av: *mut fid_av = ptr::null_mut();

@@ -68,7 +68,7 @@ mod threading;
 
 pub use addr::Addr;
 pub use atomic::Atomic;
-pub use av::{Av, AvAttr};
+pub use av::Av;
 pub use buf::{Buf, OVERWRITTEN};
 pub use cntr::Cntr;
 pub use collective::{AvSet, AvSetAttr, CollLimits, Collecting, Group};
@@ -90,7 +90,7 @@ pub use probe::{Bound, Close};
 pub use provider::ForeignProvider;
 pub use region::{Mr, Region, Slice};
 pub use registration::{Form, Registration};
-pub use rma::{Direction, Remote};
+pub use rma::Direction;
 pub use sets::{PollSet, WaitSet};
 pub use threading::{Shared, Single, Threading};
 

@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use ripstop_abi::{fi_msg_rma, fi_ops_rma, fi_rma_iov};
 use ripstop_mem::UserBuf;
-use ripstop_types::{Errno, FiAddr, Flags};
+use ripstop_types::{Errno, FiAddr, Flags, RmaIov};
 
 use crate::call::op;
 use crate::guard::Op;
@@ -18,17 +18,6 @@ use crate::{Endpoint, Error, Result};
 
 /// Pieces of a peer's memory that one operation may name here.
 pub(crate) const MAX_REMOTE: usize = 16;
-
-/// A piece of a peer's memory (`struct fi_rma_iov`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Remote {
-    /// Where it starts: an address, or an offset into the region.
-    pub address: u64,
-    /// Bytes.
-    pub len: usize,
-    /// The region's key.
-    pub key: u64,
-}
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +264,7 @@ impl<M: Threading> Endpoint<M> {
         direction: Direction,
         payload: P,
         peer: FiAddr,
-        remote: &[Remote],
+        remote: &[RmaIov],
         (data, flags): (u64, Flags),
         token: u64,
     ) -> Posted<P> {
@@ -287,7 +276,8 @@ impl<M: Threading> Endpoint<M> {
         let parts = match (payload.parts(), places.get_mut(..remote.len())) {
             (Ok(parts), Some(places)) => {
                 for (place, piece) in places.iter_mut().zip(remote) {
-                    (place.addr, place.len, place.key) = (piece.address, piece.len, piece.key);
+                    (place.addr, place.len, place.key) =
+                        (piece.addr, piece.len as usize, piece.key);
                 }
                 Ok(parts)
             }

@@ -16,7 +16,7 @@ pub mod rust;
 use std::fmt;
 use std::time::Duration;
 
-use ripstop_core::{Address, Hints, Info};
+use ripstop_core::{Address, Hints, Info, provider};
 use ripstop_types::{
     AtomicKind, AvType, Collective, CqFormat, Errno, FiAddr, Flags, Threading, Version, WaitObj,
 };
@@ -92,6 +92,22 @@ pub struct AvAttr {
     pub user_ids: bool,
     /// Upper bits of an address that name a receive context of the peer (`fi_rx_addr`).
     pub rx_ctx_bits: u8,
+}
+
+impl AvAttr {
+    /// The same in the words of the object model. `shared` is the name of one that is shared, and
+    /// whether it is read only.
+    fn open(self, shared: Option<(&str, bool)>) -> provider::AvAttr {
+        let ids = self.user_ids.then_some(Flags::AV_USER_ID);
+        let read_only = matches!(shared, Some((_, true))).then_some(Flags::READ);
+        provider::AvAttr {
+            av_type: self.av_type,
+            count: self.count,
+            rx_ctx_bits: self.rx_ctx_bits,
+            name: shared.map(|(name, _)| name.to_owned()),
+            flags: ids.unwrap_or_default() | read_only.unwrap_or_default(),
+        }
+    }
 }
 
 /// An endpoint option (`FI_OPT_*` of level `FI_OPT_ENDPOINT`, `fi_endpoint`(3)).

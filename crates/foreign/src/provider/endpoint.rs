@@ -15,11 +15,8 @@ use super::events::{Name, Pump, addr, address};
 use super::{Av, Counter, Cq, Domain, Group, Missing, refuse, told};
 use crate::ops::{Kind, OpId};
 use crate::payload::MAX_PARTS;
-use crate::rma::MAX_REMOTE;
 use crate::threading::Lock as _;
-use crate::{
-    Atomic, Collecting, EndpointBuilder, Error, Rejected, Remote, Threading, endpoint as lib,
-};
+use crate::{Atomic, Collecting, EndpointBuilder, Error, Rejected, Threading, endpoint as lib};
 
 /// An endpoint of a library.
 pub struct Endpoint<M: Threading> {
@@ -72,22 +69,6 @@ const fn number(option: EpOption) -> i32 {
         EpOption::InjectRmaSize => ripstop_abi::FI_OPT_INJECT_RMA_SIZE,
         EpOption::InjectAtomicSize => ripstop_abi::FI_OPT_INJECT_ATOMIC_SIZE,
     }
-}
-
-/// The places of a peer's memory as this crate's calls take them.
-fn places(remote: &[RmaIov]) -> Result<([Remote; MAX_REMOTE], usize)> {
-    let mut places = [Remote::default(); MAX_REMOTE];
-    let Some(used) = places.get_mut(..remote.len()) else {
-        return Err(Errno::EINVAL);
-    };
-    for (place, piece) in used.iter_mut().zip(remote) {
-        *place = Remote {
-            address: piece.addr,
-            len: usize::try_from(piece.len).unwrap_or(usize::MAX),
-            key: piece.key,
-        };
-    }
-    Ok((places, remote.len()))
 }
 
 /// Flags of a call with remote CQ data or without.
@@ -189,13 +170,11 @@ impl<M: Threading> Endpoint<M> {
     }
 
     fn rma(&self, direction: crate::Direction, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        let (places, count) = places(call.remote)?;
         let flags = call.flags.unwrap_or_else(|| self.flags(Direction::Tx));
         let flags = with_data(flags, call.data);
         let (data, token) = (call.data.unwrap_or(0), call.context as u64);
-        let remote = &places[..count];
         let ep = self.ep()?;
-        posted(ep.rmamsg(direction, iov, call.peer, remote, (data, flags), token))
+        posted(ep.rmamsg(direction, iov, call.peer, call.remote, (data, flags), token))
     }
 }
 
@@ -403,7 +382,6 @@ impl<M: Threading> model::Endpoint for Endpoint<M> {
     }
 
     fn atomic(&self, operand: &[UserBuf], call: &AtomicCall<'_>) -> Result<()> {
-        let (places, count) = places(call.remote)?;
         let groups = [operand, call.compare, call.result];
         let mut bufs = [UserBuf::EMPTY; MAX_PARTS];
         let mut given = 0;
@@ -423,7 +401,7 @@ impl<M: Threading> model::Endpoint for Endpoint<M> {
             datatype: call.datatype.number(),
             op: call.op.number(),
             shape: groups.map(<[UserBuf]>::len),
-            remote: &places[..count],
+            remote: call.remote,
             peer: call.peer,
             data: call.data.unwrap_or(0),
             flags,

@@ -36,18 +36,8 @@ impl<M: Threading> Av<M> {
         format: AddrFormat,
         attr: &AvAttr,
     ) -> Result<Self> {
-        let asked = crate::AvAttr {
-            av_type: attr.av_type,
-            count: attr.count,
-            user_ids: attr.flags.contains(Flags::AV_USER_ID),
-            rx_ctx_bits: attr.rx_ctx_bits,
-        };
-        let av = match &attr.name {
-            Some(name) => domain.av_named(asked, name, attr.flags.contains(Flags::READ)),
-            None => domain.av(asked),
-        };
         Ok(Self {
-            av: av.map_err(told)?,
+            av: domain.av(attr).map_err(told)?,
             av_type: attr.av_type,
             format,
         })

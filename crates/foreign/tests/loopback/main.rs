@@ -13,10 +13,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use ripstop_core::hints::Request;
+use ripstop_core::provider::AvAttr;
 use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, RxAttr, TxAttr};
 use ripstop_foreign::{
-    Av, AvAttr, Cq, CqAttr, Domain, Endpoint, EndpointBuilder, Fabric, Info, Library, OpenError,
-    Threading,
+    Av, Cq, CqAttr, Domain, Endpoint, EndpointBuilder, Fabric, Info, Library, OpenError, Threading,
 };
 use ripstop_types::{EpType, Errno, Flags, Mode, MrMode, Threading as Level, Version};
 
@@ -126,7 +126,7 @@ impl<M: Threading> Pair<M> {
 impl<M: Threading> Side<M> {
     fn new(domain: &Domain<M>, info: &Info, attr: CqAttr) -> Self {
         let cq = domain.cq(attr).unwrap();
-        let av = domain.av(AvAttr::default()).unwrap();
+        let av = domain.av(&AvAttr::default()).unwrap();
         let builder: EndpointBuilder<M> = domain.endpoint(info).unwrap();
         let ep = builder
             .bind_cq(&cq, Flags::SEND | Flags::RECV)

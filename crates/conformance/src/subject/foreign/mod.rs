@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_core::hints::Request;
-use ripstop_core::{Address, Handle, Info};
+use ripstop_core::{Address, Handle, Info, provider};
 use ripstop_foreign as lib;
 use ripstop_foreign::{Bound, Close as _, Library};
 use ripstop_types::{AtomicKind, Collective, Errno, FiAddr, Flags, WaitObj};
@@ -95,6 +95,12 @@ impl<M: lib::Threading> Foreign<M> {
             return result;
         }
         Err(Error::Missing("open an info that getinfo did not give"))
+    }
+
+    fn open_av(&self, domain: Fid, attr: &provider::AvAttr) -> Result<Fid> {
+        let av = self.table.domain(domain)?.av(attr)?;
+        let format = self.table.format(domain);
+        Ok(self.table.insert(Object::Av(av), format))
     }
 
     fn keep_info(&self, info: lib::Info) -> Info {
@@ -211,26 +217,11 @@ impl<M: lib::Threading> Subject for Foreign<M> {
     }
 
     fn av(&self, domain: Fid, attr: AvAttr) -> Result<Fid> {
-        let av = self.table.domain(domain)?.av(lib::AvAttr {
-            av_type: attr.av_type,
-            count: attr.count,
-            user_ids: attr.user_ids,
-            rx_ctx_bits: attr.rx_ctx_bits,
-        })?;
-        let format = self.table.format(domain);
-        Ok(self.table.insert(Object::Av(av), format))
+        self.open_av(domain, &attr.open(None))
     }
 
     fn av_named(&self, domain: Fid, attr: AvAttr, name: &str, read_only: bool) -> Result<Fid> {
-        let attr = lib::AvAttr {
-            av_type: attr.av_type,
-            count: attr.count,
-            user_ids: attr.user_ids,
-            rx_ctx_bits: attr.rx_ctx_bits,
-        };
-        let av = self.table.domain(domain)?.av_named(attr, name, read_only)?;
-        let format = self.table.format(domain);
-        Ok(self.table.insert(Object::Av(av), format))
+        self.open_av(domain, &attr.open(Some((name, read_only))))
     }
 
     fn close(&self, fid: Fid) -> Result<()> {

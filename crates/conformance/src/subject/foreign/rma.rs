@@ -1,6 +1,6 @@
 use ripstop_foreign as lib;
 use ripstop_foreign::{Bound, Buf};
-use ripstop_types::Flags;
+use ripstop_types::{Flags, RmaIov};
 
 use super::table::{self, Object};
 use crate::subject::{Error, Form, Kind, MrAttr, Post, Remote, Result};
@@ -32,10 +32,10 @@ pub(super) fn bind<M: lib::Threading>(mr: &lib::Mr<M>, to: &Object<M>, flags: Fl
     }?)
 }
 
-pub(super) fn remote(post: &Post) -> Vec<lib::Remote> {
-    let of = |r: &Remote| lib::Remote {
-        address: r.address,
-        len: r.len,
+pub(super) fn remote(post: &Post) -> Vec<RmaIov> {
+    let of = |r: &Remote| RmaIov {
+        addr: r.address,
+        len: r.len as u64,
         key: r.key,
     };
     post.remote.iter().map(of).collect()

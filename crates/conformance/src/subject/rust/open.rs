@@ -172,18 +172,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         shared: Option<(&str, bool)>,
     ) -> Result<Fid> {
         let domain = self.table.domain(domain)?;
-        let wanted = provider::AvAttr {
-            av_type: attr.av_type,
-            count: attr.count,
-            rx_ctx_bits: attr.rx_ctx_bits,
-            name: shared.map(|(name, _)| name.to_owned()),
-            flags: {
-                let ids = attr.user_ids.then_some(Flags::AV_USER_ID);
-                let read_only = matches!(shared, Some((_, true))).then_some(Flags::READ);
-                ids.unwrap_or_default() | read_only.unwrap_or_default()
-            },
-        };
-        let av = of("av", domain.av(&wanted))?;
+        let av = of("av", domain.av(&attr.open(shared)))?;
         let fid = self.table.number();
         Ok(self.table.put(fid, Object::Av(av), None, Some(domain)))
     }
