@@ -48,6 +48,7 @@ pub mod coll;
 mod common;
 pub mod counter;
 pub mod cq;
+pub mod id;
 pub mod ids;
 pub mod matching;
 pub mod mr;

@@ -13,6 +13,7 @@ mod waiting;
 
 use ripstop_types::{Context, Errno, FiAddr, Result};
 
+use crate::id::ConnId;
 use crate::pool::{List, NIL, Pool};
 use crate::{Buffer, Iov};
 use posted::Posted;
@@ -134,7 +135,7 @@ pub struct Unexpected {
     /// The endpoint it came to.
     pub ep: u32,
     /// The connection it came (or comes) by; [`NIL`] once that is gone.
-    pub conn: u32,
+    pub conn: Option<ConnId>,
     /// The engine's record of who sent it, once its connection is gone; [`NIL`] before.
     pub departed: u32,
     /// Where the driver keeps its payload, or [`NIL`] for none.
@@ -184,7 +185,7 @@ impl Unexpected {
 /// One receive context.
 #[derive(Debug)]
 pub struct Matcher<B> {
-    recvs: Pool<Recv<B>>,
+    recvs: Pool<u32, Recv<B>>,
     msg: Posted,
     tagged: Posted,
     unexpected: Waiting,
@@ -300,9 +301,9 @@ impl<B: Buffer> Matcher<B> {
         } = self;
         let posted = if tag.is_some() { tagged } else { msg };
         let first = posted.first();
-        match recvs.get(first) {
+        match recvs.find(first) {
             Some(recv) if !recv.want.accepts(tag, src) => posted.find(recvs, tag, src),
-            Some(recv) if recv.multi => Some(first),
+            Some(recv) if recv.multi => first,
             Some(_) => posted.pop_first(recvs),
             None => posted.find(recvs, tag, src),
         }
@@ -323,7 +324,7 @@ impl<B: Buffer> Matcher<B> {
             recvs, msg, tagged, ..
         } = self;
         let posted = if tag.is_some() { tagged } else { msg };
-        let first = recvs.get(posted.first())?;
+        let first = recvs.find(posted.first())?;
         let [segment] = first.iov.segments() else {
             return None;
         };
@@ -378,7 +379,7 @@ impl<B: Buffer> Matcher<B> {
 
     /// Takes all posted receives for which `wanted` holds out of their queues, for
     /// [`Matcher::next_of`].
-    pub fn split_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> [List; 2] {
+    pub fn split_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> [List<u32>; 2] {
         let Self {
             recvs, msg, tagged, ..
         } = self;
@@ -387,7 +388,7 @@ impl<B: Buffer> Matcher<B> {
     }
 
     /// Takes the next of some receives that were taken out.
-    pub fn next_of(&mut self, lists: &mut [List; 2]) -> Option<u32> {
+    pub fn next_of(&mut self, lists: &mut [List<u32>; 2]) -> Option<u32> {
         let mut lists = lists.iter_mut();
         lists.find_map(|list| list.pop_front(&mut self.recvs))
     }
@@ -400,7 +401,7 @@ impl<B: Buffer> Matcher<B> {
     }
 
     /// Adds a message that is in `pool` behind all others that wait.
-    pub fn add_unexpected(&mut self, pool: &mut Pool<Unexpected>, id: u32) {
+    pub fn add_unexpected(&mut self, pool: &mut Pool<u32, Unexpected>, id: u32) {
         self.unexpected.add(pool, id);
     }
 
@@ -409,7 +410,7 @@ impl<B: Buffer> Matcher<B> {
     #[must_use]
     pub fn find_unexpected(
         &mut self,
-        pool: &mut Pool<Unexpected>,
+        pool: &mut Pool<u32, Unexpected>,
         want: Want,
         claim: Option<Context>,
     ) -> Option<u32> {
@@ -417,7 +418,7 @@ impl<B: Buffer> Matcher<B> {
     }
 
     /// Takes a waiting message from the queue; it stays in `pool`. Returns whether it was there.
-    pub fn remove_unexpected(&mut self, pool: &mut Pool<Unexpected>, id: u32) -> bool {
+    pub fn remove_unexpected(&mut self, pool: &mut Pool<u32, Unexpected>, id: u32) -> bool {
         self.unexpected.remove(pool, id)
     }
 
@@ -425,16 +426,16 @@ impl<B: Buffer> Matcher<B> {
     /// in `pool`.
     pub fn split_unexpected(
         &mut self,
-        pool: &mut Pool<Unexpected>,
+        pool: &mut Pool<u32, Unexpected>,
         wanted: impl Fn(&Unexpected) -> bool,
-    ) -> List {
+    ) -> List<u32> {
         self.unexpected.split(pool, wanted)
     }
 
     /// Calls `visit` on every waiting message, which leaves its tag and source as they are.
     pub fn each_unexpected(
         &self,
-        pool: &mut Pool<Unexpected>,
+        pool: &mut Pool<u32, Unexpected>,
         visit: impl FnMut(u32, &mut Unexpected),
     ) {
         self.unexpected.for_each(pool, visit);
@@ -443,7 +444,7 @@ impl<B: Buffer> Matcher<B> {
     /// Says what the source of waiting messages is now; `None` for the same as before.
     pub fn rename_unexpected(
         &mut self,
-        pool: &mut Pool<Unexpected>,
+        pool: &mut Pool<u32, Unexpected>,
         source: impl Fn(&Unexpected) -> Option<FiAddr>,
     ) {
         self.unexpected.flatten(pool);

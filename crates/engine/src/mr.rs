@@ -138,7 +138,7 @@ impl<B: Buffer> Mr<B> {
 /// The regions of a domain.
 #[derive(Debug)]
 pub struct MrTable<B> {
-    regions: Pool<Mr<B>>,
+    regions: Pool<u32, Mr<B>>,
     /// Key and region, sorted by key.
     keys: Vec<(u64, u32)>,
 }

@@ -1,13 +1,18 @@
 //! A pool of items with stable small ids, and singly linked lists through it.
 
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 use ripstop_types::{Errno, Result};
 
+use crate::id::Id;
 use crate::ring::try_push;
 
 /// No item.
 pub const NIL: u32 = u32::MAX;
+
+/// In a list: no item follows. Place 0 is vacant.
+const NONE: u32 = 0;
 
 #[derive(Debug)]
 struct Node<T> {
@@ -15,28 +20,38 @@ struct Node<T> {
     item: Option<T>,
 }
 
-/// Items with ids that stay the same while the item lives and are used again afterwards.
+impl<T> Node<T> {
+    const VACANT: Self = Self {
+        next: NONE,
+        item: None,
+    };
+}
+
+/// Items with ids that stay the same while the item lives and are used again afterwards. The place
+/// of an item is the number of its id; place 0 stays vacant.
 #[derive(Debug)]
-pub struct Pool<T> {
+pub struct Pool<I, T> {
     nodes: Vec<Node<T>>,
     free: u32,
     len: usize,
+    ids: PhantomData<I>,
 }
 
-impl<T> Default for Pool<T> {
+impl<I, T> Default for Pool<I, T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Pool<T> {
+impl<I, T> Pool<I, T> {
     /// An empty pool. Memory is taken as items come, and is the only limit to their number.
     #[must_use]
     pub const fn new() -> Self {
         Self {
             nodes: Vec::new(),
-            free: NIL,
+            free: NONE,
             len: 0,
+            ids: PhantomData,
         }
     }
 
@@ -53,12 +68,13 @@ impl<T> Pool<T> {
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
+}
 
-    /// One more than the highest id there is or was.
-    #[must_use]
-    pub const fn end(&self) -> u32 {
+impl<I: Id, T> Pool<I, T> {
+    /// All ids that are or were in use, ascending.
+    pub fn every_id(&self) -> impl Iterator<Item = I> + use<I, T> {
         // Ids are 32 bits wide.
-        self.nodes.len() as u32
+        (1..self.nodes.len() as u32).filter_map(I::new)
     }
 
     /// Puts an item in.
@@ -66,15 +82,15 @@ impl<T> Pool<T> {
     /// # Errors
     /// [`Errno::ENOMEM`].
     #[inline]
-    pub fn insert(&mut self, item: T) -> Result<u32> {
-        if self.free == NIL {
-            self.grow()?;
-        }
-        let id = self.free;
-        let node = self.nodes.get_mut(id as usize).ok_or(Errno::ENOMEM)?;
+    pub fn insert(&mut self, item: T) -> Result<I> {
+        let id = match I::new(self.free) {
+            Some(id) => id,
+            None => self.grow()?,
+        };
+        let node = self.nodes.get_mut(id.index()).ok_or(Errno::ENOMEM)?;
         self.free = node.next;
         *node = Node {
-            next: NIL,
+            next: NONE,
             item: Some(item),
         };
         self.len = self.len.wrapping_add(1);
@@ -84,40 +100,39 @@ impl<T> Pool<T> {
     /// Adds a place. It does not take the item, which so can stay in registers.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) -> Result<()> {
+    fn grow(&mut self) -> Result<I> {
+        if self.nodes.is_empty() {
+            try_push(&mut self.nodes, Node::VACANT)?;
+        }
         let id = u32::try_from(self.nodes.len()).map_err(|_| Errno::ENOMEM)?;
         if id == NIL {
             return Err(Errno::ENOMEM);
         }
-        let node = Node {
-            next: self.free,
-            item: None,
-        };
-        try_push(&mut self.nodes, node)?;
+        try_push(&mut self.nodes, Node::VACANT)?;
         self.free = id;
-        Ok(())
+        I::new(id).ok_or(Errno::ENOMEM)
     }
 
     /// Takes an item out; its id may be given to another.
     #[inline]
-    pub fn remove(&mut self, id: u32) -> Option<T> {
-        let node = self.nodes.get_mut(id as usize)?;
+    pub fn remove(&mut self, id: I) -> Option<T> {
+        let node = self.nodes.get_mut(id.index())?;
         let item = node.item.take()?;
         node.next = self.free;
-        self.free = id;
+        self.free = number(Some(id));
         self.len = self.len.wrapping_sub(1);
         Some(item)
     }
 
     /// Drops an item; cheaper than [`Pool::remove`] for a large one.
     #[inline]
-    pub fn discard(&mut self, id: u32) {
-        if let Some(node) = self.nodes.get_mut(id as usize)
+    pub fn discard(&mut self, id: I) {
+        if let Some(node) = self.nodes.get_mut(id.index())
             && node.item.is_some()
         {
             node.item = None;
             node.next = self.free;
-            self.free = id;
+            self.free = number(Some(id));
             self.len = self.len.wrapping_sub(1);
         }
     }
@@ -125,53 +140,73 @@ impl<T> Pool<T> {
     /// The item with this id.
     #[inline]
     #[must_use]
-    pub fn get(&self, id: u32) -> Option<&T> {
-        self.nodes.get(id as usize)?.item.as_ref()
+    pub fn get(&self, id: I) -> Option<&T> {
+        self.nodes.get(id.index())?.item.as_ref()
     }
 
     /// The item with this id, to be changed.
     #[inline]
     #[must_use]
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
-        self.nodes.get_mut(id as usize)?.item.as_mut()
+    pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.nodes.get_mut(id.index())?.item.as_mut()
+    }
+
+    /// The item with this id, if there is an id: that is not asked, since place 0 is vacant.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, id: Option<I>) -> Option<&T> {
+        self.nodes.get(number(id) as usize)?.item.as_ref()
+    }
+
+    /// As [`Pool::find`], to be changed.
+    #[inline]
+    #[must_use]
+    pub fn find_mut(&mut self, id: Option<I>) -> Option<&mut T> {
+        self.nodes.get_mut(number(id) as usize)?.item.as_mut()
     }
 
     /// The ids in use, ascending.
-    pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn ids(&self) -> impl Iterator<Item = I> + '_ {
         (0..).zip(&self.nodes).filter_map(|(id, node)| {
             node.item.as_ref()?;
-            Some(id)
+            I::new(id)
         })
     }
 
     #[inline]
-    fn next(&self, id: u32) -> u32 {
-        self.nodes.get(id as usize).map_or(NIL, |node| node.next)
+    fn next(&self, id: I) -> Option<I> {
+        I::new(self.nodes.get(id.index()).map_or(NONE, |node| node.next))
     }
 
     #[inline]
-    fn set_next(&mut self, id: u32, next: u32) {
-        if let Some(node) = self.nodes.get_mut(id as usize) {
-            node.next = next;
+    fn set_next(&mut self, id: I, next: Option<I>) {
+        if let Some(node) = self.nodes.get_mut(id.index()) {
+            node.next = number(next);
         }
     }
+}
+
+/// The number of an id, or 0: for types that `ids!` defines, the same bits.
+#[inline(always)]
+fn number<I: Id>(id: Option<I>) -> u32 {
+    id.map_or(NONE, |id| id.index() as u32)
 }
 
 /// Items with ids as in a [`Pool`], few and looked up often: a place without an item has a blank
 /// one, so that a look-up is a comparison of the id.
 #[derive(Debug)]
-pub struct Places<T> {
+pub struct Places<I, T> {
     items: Vec<T>,
-    free: Vec<u32>,
+    free: Vec<I>,
 }
 
-impl<T> Default for Places<T> {
+impl<I, T> Default for Places<I, T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Places<T> {
+impl<I, T> Places<I, T> {
     /// No items.
     #[must_use]
     pub const fn new() -> Self {
@@ -180,45 +215,50 @@ impl<T> Places<T> {
             free: Vec::new(),
         }
     }
+}
 
+impl<I: Id, T> Places<I, T> {
     /// The item with this id, or the blank that was left there.
     #[inline]
     #[must_use]
-    pub fn get(&self, id: u32) -> Option<&T> {
-        self.items.get(id as usize)
+    pub fn get(&self, id: I) -> Option<&T> {
+        self.items.get(id.index())
     }
 
     /// The item with this id, or the blank that was left there, to be changed.
     #[inline]
     #[must_use]
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
-        self.items.get_mut(id as usize)
+    pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.items.get_mut(id.index())
     }
 }
 
-impl<T: Default> Places<T> {
+impl<I: Id, T: Default> Places<I, T> {
     /// Puts an item in.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    pub fn insert(&mut self, item: T) -> Result<u32> {
+    pub fn insert(&mut self, item: T) -> Result<I> {
         if let Some(id) = self.free.pop() {
             if let Some(place) = self.get_mut(id) {
                 *place = item;
             }
             return Ok(id);
         }
+        if self.items.is_empty() {
+            try_push(&mut self.items, T::default())?;
+        }
         let id = u32::try_from(self.items.len()).map_err(|_| Errno::ENOMEM)?;
         if id == NIL {
             return Err(Errno::ENOMEM);
         }
         try_push(&mut self.items, item)?;
-        Ok(id)
+        I::new(id).ok_or(Errno::ENOMEM)
     }
 
     /// Takes an item out and leaves a blank; its id may be given to another. Each id is taken
     /// out once.
-    pub fn remove(&mut self, id: u32) -> Option<T> {
+    pub fn remove(&mut self, id: I) -> Option<T> {
         let item = core::mem::take(self.get_mut(id)?);
         // Without memory the place stays unused.
         let _ = try_push(&mut self.free, id);
@@ -228,24 +268,26 @@ impl<T: Default> Places<T> {
 
 /// A list of items of one pool; an item is in at most one list.
 #[derive(Clone, Copy, Debug)]
-pub struct List {
+pub struct List<I> {
     head: u32,
     tail: u32,
+    ids: PhantomData<I>,
 }
 
-impl Default for List {
+impl<I> Default for List<I> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl List {
+impl<I> List<I> {
     /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            head: NIL,
-            tail: NIL,
+            head: NONE,
+            tail: NONE,
+            ids: PhantomData,
         }
     }
 
@@ -253,74 +295,71 @@ impl List {
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.head == NIL
+        self.head == NONE
     }
+}
 
-    /// The first id, or [`NIL`].
+impl<I: Id> List<I> {
+    /// The first id.
     #[inline]
     #[must_use]
-    pub const fn first(&self) -> u32 {
-        self.head
+    pub fn first(&self) -> Option<I> {
+        I::new(self.head)
     }
 
     /// Appends an item that is in no list.
     #[inline]
-    pub fn push_back<T>(&mut self, pool: &mut Pool<T>, id: u32) {
-        pool.set_next(id, NIL);
-        if self.head == NIL {
-            self.head = id;
-        } else {
-            pool.set_next(self.tail, id);
+    pub fn push_back<T>(&mut self, pool: &mut Pool<I, T>, id: I) {
+        pool.set_next(id, None);
+        match I::new(self.tail) {
+            Some(tail) => pool.set_next(tail, Some(id)),
+            None => self.head = number(Some(id)),
         }
-        self.tail = id;
+        self.tail = number(Some(id));
     }
 
     /// Puts an item that is in no list before all others.
-    pub fn push_front<T>(&mut self, pool: &mut Pool<T>, id: u32) {
-        pool.set_next(id, self.head);
-        if self.head == NIL {
-            self.tail = id;
+    pub fn push_front<T>(&mut self, pool: &mut Pool<I, T>, id: I) {
+        pool.set_next(id, self.first());
+        if self.is_empty() {
+            self.tail = number(Some(id));
         }
-        self.head = id;
+        self.head = number(Some(id));
     }
 
     /// Takes out the first item for which `wanted` holds; the item stays in the pool.
     #[inline]
     pub fn take<T>(
         &mut self,
-        pool: &mut Pool<T>,
-        mut wanted: impl FnMut(u32, &T) -> bool,
-    ) -> Option<u32> {
-        let (mut previous, mut id) = (NIL, self.head);
-        while id != NIL {
+        pool: &mut Pool<I, T>,
+        mut wanted: impl FnMut(I, &T) -> bool,
+    ) -> Option<I> {
+        let (mut previous, mut at) = (None, self.first());
+        while let Some(id) = at {
+            let next = pool.next(id);
             if wanted(id, pool.get(id)?) {
-                let next = pool.next(id);
-                if previous == NIL {
-                    self.head = next;
-                } else {
-                    pool.set_next(previous, next);
+                match previous {
+                    Some(previous) => pool.set_next(previous, next),
+                    None => self.head = number(next),
                 }
-                if self.tail == id {
-                    self.tail = previous;
+                if next.is_none() {
+                    self.tail = number(previous);
                 }
                 return Some(id);
             }
-            previous = id;
-            id = pool.next(id);
+            (previous, at) = (at, next);
         }
         None
     }
 
     /// Takes out the first item.
     #[inline]
-    pub fn pop_front<T>(&mut self, pool: &mut Pool<T>) -> Option<u32> {
-        let id = self.head;
-        if id == NIL {
-            return None;
-        }
-        self.head = pool.next(id);
-        if self.head == NIL {
-            self.tail = NIL;
+    pub fn pop_front<T>(&mut self, pool: &mut Pool<I, T>) -> Option<I> {
+        let id = self.first()?;
+        let next = pool.next(id);
+        self.head = number(next);
+        if next.is_none() {
+            self.tail = NONE;
         }
         Some(id)
     }
@@ -328,8 +367,8 @@ impl List {
     /// Takes out all items for which `wanted` holds, into a list of their own, in order.
     pub fn split<T>(
         &mut self,
-        pool: &mut Pool<T>,
-        mut wanted: impl FnMut(u32, &T) -> bool,
+        pool: &mut Pool<I, T>,
+        mut wanted: impl FnMut(I, &T) -> bool,
     ) -> Self {
         let (mut taken, mut kept) = (Self::new(), Self::new());
         while let Some(id) = self.pop_front(pool) {
@@ -343,33 +382,32 @@ impl List {
         taken
     }
 
-    /// The id behind `id`, or [`NIL`]; `None` for no item.
-    pub(crate) fn after<T>(&self, pool: &Pool<T>, id: u32) -> Option<u32> {
-        pool.get(id).map(|_| pool.next(id))
+    /// The id behind `id`.
+    pub(crate) fn after<T>(&self, pool: &Pool<I, T>, id: I) -> Option<I> {
+        pool.next(id)
     }
 
     /// Finds the first item for which `wanted` holds, and leaves it.
     #[inline]
-    pub fn find<T>(&self, pool: &Pool<T>, mut wanted: impl FnMut(u32, &T) -> bool) -> Option<u32> {
-        let mut id = self.head;
-        while id != NIL {
+    pub fn find<T>(&self, pool: &Pool<I, T>, mut wanted: impl FnMut(I, &T) -> bool) -> Option<I> {
+        let mut at = self.first();
+        while let Some(id) = at {
             if wanted(id, pool.get(id)?) {
                 return Some(id);
             }
-            id = pool.next(id);
+            at = pool.next(id);
         }
         None
     }
 
     /// Calls `visit` on every item in order.
-    pub fn for_each<T>(&self, pool: &mut Pool<T>, mut visit: impl FnMut(u32, &mut T)) {
-        let mut id = self.head;
-        while id != NIL {
-            let next = pool.next(id);
+    pub fn for_each<T>(&self, pool: &mut Pool<I, T>, mut visit: impl FnMut(I, &mut T)) {
+        let mut at = self.first();
+        while let Some(id) = at {
+            at = pool.next(id);
             if let Some(item) = pool.get_mut(id) {
                 visit(id, item);
             }
-            id = next;
         }
     }
 }
@@ -377,10 +415,11 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::ConnId;
 
     #[test]
     fn takes_from_front_middle_and_end() {
-        let mut pool = Pool::new();
+        let mut pool = Pool::<ConnId, _>::new();
         let mut list = List::new();
         for value in 0..5 {
             let id = pool.insert(value).unwrap();
@@ -400,41 +439,49 @@ mod tests {
             *slot = pool.remove(id).unwrap();
         }
         assert_eq!(left, [7, 1, 3, 9]);
-        list.push_front(&mut pool, 0);
-        list.push_back(&mut pool, 1);
-        assert_eq!(list.pop_front(&mut pool), Some(0));
-        assert_eq!(list.pop_front(&mut pool), Some(1));
+        let [first, second] = [1, 2].map(|number| ConnId::new(number).unwrap());
+        list.push_front(&mut pool, first);
+        list.push_back(&mut pool, second);
+        assert_eq!(list.pop_front(&mut pool), Some(first));
+        assert_eq!(list.pop_front(&mut pool), Some(second));
         assert!(list.is_empty() && pool.is_empty());
     }
 
     #[test]
     fn places_are_used_again() {
-        let mut places = Places::new();
+        let mut places = Places::<ConnId, _>::new();
         let ids = [7, 8, 9].map(|item| places.insert(item).unwrap());
         assert_eq!(places.remove(ids[1]), Some(8));
         assert_eq!(places.get(ids[1]), Some(&0));
         assert_eq!(places.insert(5), Ok(ids[1]));
         assert_eq!(places.get_mut(ids[1]), Some(&mut 5));
         assert_eq!(places.get(ids[2]), Some(&9));
-        assert_eq!(places.get(NIL), None);
-        assert_eq!(places.remove(NIL), None);
+        let none = ConnId::new(NIL).unwrap();
+        assert_eq!(places.get(none), None);
+        assert_eq!(places.remove(none), None);
     }
 
     #[test]
     fn ids_are_used_again() {
-        let mut pool = Pool::new();
+        let mut pool = Pool::<ConnId, _>::new();
         let ids = ['a', 'b', 'c'].map(|item| pool.insert(item).unwrap());
         pool.remove(ids[1]);
         pool.discard(ids[1]);
         assert_eq!((pool.len(), pool.ids().count()), (2, 2));
         assert_eq!(pool.insert('d'), Ok(ids[1]));
         assert_eq!(pool.get(ids[1]), Some(&'d'));
-        assert_eq!(pool.end(), 3);
+        assert_eq!(pool.every_id().collect::<Vec<_>>(), ids);
+        assert_eq!(
+            (ids[0], pool.find(Some(ids[0]))),
+            (ConnId::FIRST, Some(&'a'))
+        );
+        assert_eq!(pool.find(None), None);
+        assert_eq!(pool.find_mut(None), None);
     }
 
     #[test]
     fn a_list_is_split_in_order() {
-        let mut pool = Pool::new();
+        let mut pool = Pool::<ConnId, _>::new();
         let mut list = List::new();
         for value in 0..6 {
             let id = pool.insert(value).unwrap();

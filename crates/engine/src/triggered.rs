@@ -78,7 +78,7 @@ struct Heap {
 
 #[derive(Debug, Default)]
 struct Lane {
-    list: List,
+    list: List<u32>,
     /// Its first operation could not be started.
     blocked: bool,
     /// It is in the list of lanes to be tried.
@@ -88,7 +88,7 @@ struct Lane {
 /// See the module. `T` is what the driver needs to start an operation.
 #[derive(Debug)]
 pub struct Queue<T> {
-    items: Pool<Item<T>>,
+    items: Pool<u32, Item<T>>,
     order: u64,
     /// Two for each counter, by basis.
     heaps: Vec<Heap>,
@@ -326,11 +326,14 @@ impl<T> Queue<T> {
     /// An operation for which `wanted` holds, with the least id that is not below `from`.
     #[must_use]
     pub fn find(&self, from: u32, wanted: impl Fn(&When, &T) -> bool) -> Option<u32> {
-        (from..self.items.end()).find(|id| {
-            self.items
-                .get(*id)
-                .is_some_and(|item| wanted(&item.when, &item.op))
-        })
+        self.items
+            .every_id()
+            .skip_while(|id| *id < from)
+            .find(|id| {
+                self.items
+                    .get(*id)
+                    .is_some_and(|item| wanted(&item.when, &item.op))
+            })
     }
 
     /// Of the operations for which `wanted` holds, the one that was queued first.

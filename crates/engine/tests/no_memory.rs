@@ -13,6 +13,7 @@ use ripstop_engine::Buffer as _;
 use ripstop_engine::coll::{Action, Arrival, Collectives, Joining, Kind, Message, Request};
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::{CompletionQueue, ErrorEntry};
+use ripstop_engine::id::ConnId;
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{
@@ -96,7 +97,7 @@ fn make_room_for_errors(cq: &mut CompletionQueue) {
 struct Member {
     engine: Engine<Mem>,
     cq: u32,
-    conn: u32,
+    conn: ConnId,
     group: u32,
     /// The header of the first data that this member sent.
     data: Option<Coll>,
@@ -333,7 +334,8 @@ const STEPS: u32 = 15;
 
 /// A message comes from a member, on a connection of its own.
 fn comes(coll: &mut Collectives<Mem>, message: &Message) -> Arrival<Mem> {
-    let from = (0, FiAddr(message.from.into()), message.from);
+    let conn = ConnId::new(message.from + 1).unwrap();
+    let from = (0, FiAddr(message.from.into()), conn);
     let arrival = coll.handle_message(from, message);
     if let Arrival::Keep = arrival {
         coll.keep(from, *message, NIL).unwrap();

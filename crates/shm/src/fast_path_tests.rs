@@ -13,7 +13,8 @@ use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_stream::{
-    Fabric, HandshakeError, Link, Listener, Origin, Readiness, ReadyLink, Transport, Tunables,
+    ConnId, Fabric, HandshakeError, Link, Listener, Origin, Readiness, ReadyLink, Transport,
+    Tunables,
 };
 use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading};
 use ripstop_wire::xnet::base::{BASE_LEN, WRITE_LEN};
@@ -351,15 +352,15 @@ impl Readiness<RecordingLink> for RecordingReadiness {
         ShmReadiness::open().map(Self)
     }
 
-    fn add(&mut self, id: u32, link: &Arc<RecordingLink>) {
+    fn add(&mut self, id: ConnId, link: &Arc<RecordingLink>) {
         self.0.add(id, &link.link);
     }
 
-    fn modify(&mut self, id: u32, interest: Interest) {
+    fn modify(&mut self, id: ConnId, interest: Interest) {
         self.0.modify(id, interest);
     }
 
-    fn remove(&mut self, id: u32) {
+    fn remove(&mut self, id: ConnId) {
         self.0.remove(id);
     }
 

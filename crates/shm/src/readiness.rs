@@ -10,7 +10,7 @@ use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
 use ripstop_mem::ring::{Grant, Grants, Layout, PollStatus, STATUS_PAGE_BYTES, SleepWord};
 use ripstop_os::{Interest, MemFd, barrier};
-use ripstop_stream::{Readiness, ReadyLink};
+use ripstop_stream::{ConnId, Readiness, ReadyLink};
 use ripstop_types::{Errno, Result};
 
 use crate::link::ShmLink;
@@ -51,7 +51,7 @@ pub struct ShmReadiness {
 /// A link, and what the domain waits for on it.
 #[derive(Debug)]
 struct PolledLink {
-    id: u32,
+    id: ConnId,
     interest: Interest,
     link: Arc<ShmLink>,
 }
@@ -105,8 +105,8 @@ impl ShmReadiness {
         self.links.get(self.next)
     }
 
-    fn index_of(&self, id: u32) -> Option<usize> {
-        *self.index_by_id.get(id as usize)?
+    fn index_of(&self, id: ConnId) -> Option<usize> {
+        *self.index_by_id.get(id.index())?
     }
 }
 
@@ -178,8 +178,8 @@ impl Readiness<ShmLink> for ShmReadiness {
         })
     }
 
-    fn add(&mut self, id: u32, link: &Arc<ShmLink>) {
-        let at = id as usize;
+    fn add(&mut self, id: ConnId, link: &Arc<ShmLink>) {
+        let at = id.index();
         if self.index_by_id.len() <= at {
             self.index_by_id.resize(at + 1, None);
         }
@@ -191,7 +191,7 @@ impl Readiness<ShmLink> for ShmReadiness {
         });
     }
 
-    fn modify(&mut self, id: u32, interest: Interest) {
+    fn modify(&mut self, id: ConnId, interest: Interest) {
         let index = self.index_of(id);
         let Some(link) = index.and_then(|index| self.links.get_mut(index)) else {
             return;
@@ -201,15 +201,15 @@ impl Readiness<ShmLink> for ShmReadiness {
         link.interest = interest;
     }
 
-    fn remove(&mut self, id: u32) {
+    fn remove(&mut self, id: ConnId) {
         let Some(index) = self.index_of(id) else {
             return;
         };
         let gone = self.links.swap_remove(index);
         self.awaiting_room -= usize::from(gone.interest.write);
-        self.index_by_id[id as usize] = None;
+        self.index_by_id[id.index()] = None;
         if let Some(moved) = self.links.get(index) {
-            self.index_by_id[moved.id as usize] = Some(index);
+            self.index_by_id[moved.id.index()] = Some(index);
         }
     }
 
@@ -311,22 +311,23 @@ mod tests {
             3 * MAX_LINKS_ALWAYS_POLLED as u32 + 1,
         ] {
             let mut readiness = ShmReadiness::open().unwrap();
-            let peers: Vec<_> = (0..count)
+            let peers: Vec<_> = (1..=count)
+                .filter_map(ConnId::new)
                 .map(|id| {
                     let far = Socket::unix_connect(&name).unwrap();
                     let peer = link(door.accept_unix().unwrap().unwrap(), far);
                     readiness.add(id, &peer.0);
-                    peer
+                    (id, peer)
                 })
                 .collect();
             assert!(!(0..count).any(|_| readiness.is_due()));
-            for (id, (link, writer, _)) in (0..).zip(&peers) {
+            for (id, (link, writer, _)) in &peers {
                 assert_eq!(writer.write(Source::from(&[7; 8][..])), Ok(8));
-                assert!((0..count).any(|_| readiness.is_due()), "{id} of {count}");
+                assert!((0..count).any(|_| readiness.is_due()), "{id:?} of {count}");
                 let mut ready = Vec::new();
                 readiness.poll(&mut ready);
                 let ready: Vec<_> = ready.iter().map(|link| link.id).collect();
-                assert_eq!(ready, [id], "of {count}");
+                assert_eq!(ready, [*id], "of {count}");
                 assert_eq!(link.recv_once(&mut [0; 16]), Ok(8));
             }
         }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use ripstop_engine::coll::{Joining, Place, Request};
+use ripstop_engine::id::ConnId;
 use ripstop_engine::matching::Matcher;
-use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{
-    Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Terms,
+    Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, Output, PEER_NAME, RxWant,
+    Terms,
 };
 use ripstop_engine::{Buffer, Iov};
 use ripstop_sim::memory::{Memory, SimBuf};
@@ -34,7 +35,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// A member's connection to another.
 struct Link {
-    conn: u32,
+    conn: ConnId,
     peer: usize,
     end: End,
     stage: Vec<u8>,
@@ -106,7 +107,7 @@ impl Node {
         });
     }
 
-    fn link(&mut self, conn: u32) -> Option<&mut Link> {
+    fn link(&mut self, conn: ConnId) -> Option<&mut Link> {
         self.links.iter_mut().find(|link| link.conn == conn)
     }
 
@@ -202,8 +203,8 @@ impl Node {
 
     fn after(&mut self, net: &mut Network) {
         while !self.engine.is_quiet() {
-            while let Some(id) = self.engine.pop_output() {
-                if id == NIL {
+            while let Some(output) = self.engine.pop_output() {
+                if output == Output::Coll {
                     self.act();
                 }
             }
@@ -322,7 +323,7 @@ impl Node {
     }
 
     /// Takes bytes of the stream; returns how many.
-    fn take(&mut self, conn: u32, bytes: &[u8]) -> usize {
+    fn take(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
         let (to, at, len) = match self.engine.rx_want(conn) {
             RxWant::Job => {
                 self.act();

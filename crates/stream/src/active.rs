@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::ConnId;
 use ripstop_os::clock;
 
 /// Active connections, at most.
@@ -50,7 +50,7 @@ pub(crate) struct ActiveConnections<L> {
     /// Their links, all or none; a connection that is the only one is there twice.
     pub(crate) links: [Option<Arc<L>>; ACTIVE],
     /// Their ids.
-    pub(crate) ids: [u32; ACTIVE],
+    pub(crate) ids: [ConnId; ACTIVE],
     /// Whether the next bytes are a header and the connection is not stalled, so that it can be read
     /// to the receive buffer.
     pub(crate) header_next: [bool; ACTIVE],
@@ -84,7 +84,7 @@ impl<L> Default for ActiveConnections<L> {
     fn default() -> Self {
         Self {
             links: Default::default(),
-            ids: [NIL; ACTIVE],
+            ids: [ConnId::FIRST; ACTIVE],
             header_next: [false; ACTIVE],
             turn: false,
             fast_budget: 1,
@@ -104,7 +104,7 @@ impl<L> Default for ActiveConnections<L> {
 impl<L> ActiveConnections<L> {
     /// The connection that is polled next.
     #[inline]
-    pub(crate) fn first(&self) -> Option<u32> {
+    pub(crate) fn first(&self) -> Option<ConnId> {
         let turn = usize::from(self.turn);
         self.links[turn].is_some().then_some(self.ids[turn])
     }
@@ -139,12 +139,12 @@ impl<L> ActiveConnections<L> {
         self.turn = !self.turn;
     }
 
-    pub(crate) fn contains(&self, id: u32) -> bool {
+    pub(crate) fn contains(&self, id: ConnId) -> bool {
         self.links[0].is_some() && self.ids.contains(&id)
     }
 
     /// Adds a connection in the place of the oldest.
-    pub(crate) fn add(&mut self, id: u32, link: &Arc<L>, header_next: bool) {
+    pub(crate) fn add(&mut self, id: ConnId, link: &Arc<L>, header_next: bool) {
         if self.links[1].is_none() {
             self.put(0, id, link, header_next);
         } else {
@@ -154,13 +154,13 @@ impl<L> ActiveConnections<L> {
         self.put(1, id, link, header_next);
     }
 
-    fn put(&mut self, place: usize, id: u32, link: &Arc<L>, header_next: bool) {
+    fn put(&mut self, place: usize, id: ConnId, link: &Arc<L>, header_next: bool) {
         self.links[place] = Some(Arc::clone(link));
         (self.ids[place], self.header_next[place]) = (id, header_next);
     }
 
     /// Removes a connection, if it is one of them.
-    pub(crate) fn remove(&mut self, id: u32) {
+    pub(crate) fn remove(&mut self, id: ConnId) {
         if self.ids == [id; ACTIVE] {
             self.links = Default::default();
             return;

@@ -1,6 +1,7 @@
 //! Atomics on a peer's memory, and what the engine asks to be done with that of this process.
 
 use ripstop_core::provider::AtomicCall;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Atomic, Engine, Job, Level, RmaKind};
 use ripstop_engine::{Iov, Reached};
@@ -126,7 +127,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Does what the engine asks for before the connection is read on.
-    pub(crate) fn run_job(&mut self, id: u32) {
+    pub(crate) fn run_job(&mut self, id: ConnId) {
         let Some(job) = self.engine.job(id) else {
             return;
         };
@@ -164,7 +165,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    fn run_atomic(&mut self, id: u32, work: &Work, fetch: bool) {
+    fn run_atomic(&mut self, id: ConnId, work: &Work, fetch: bool) {
         if !fetch {
             let done = self.execute(work, None);
             return self.engine.job_done(id, done.is_ok(), NIL);

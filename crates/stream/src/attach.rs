@@ -4,6 +4,7 @@
 //! Order and the end of a region are kept as in [`direct`](crate::direct). A region is offered only
 //! to a peer that asks for it: programs register far more memory than a status page has slots.
 
+use ripstop_engine::id::ConnId;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
@@ -27,7 +28,7 @@ impl<T: Transport> State<T> {
     /// Offers a peer the regions of these keys by their address, where that may be. Of others it
     /// hears nothing.
     #[cold]
-    pub(crate) fn lend(&mut self, id: u32, keys: &[u64]) {
+    pub(crate) fn lend(&mut self, id: ConnId, keys: &[u64]) {
         if !T::uses_attach(&self.params) {
             return;
         }
@@ -38,7 +39,7 @@ impl<T: Transport> State<T> {
                 exposed.find(|exposed| exposed.region == region)
             });
             let (Some(exposed), Some(Some(connection))) =
-                (exposed, self.connections.get(id as usize))
+                (exposed, self.connections.get(id.index()))
             else {
                 continue;
             };
@@ -104,9 +105,9 @@ impl<T: Transport> State<T> {
             RmaKind::Read => (false, Flags::READ),
             RmaKind::Atomic => return None,
         };
-        let id = self.eps.get(ep as usize)?.as_ref()?.route(peer);
-        let connection = self.connections.get(id as usize)?.as_ref()?;
-        if !connection.is_up() || !self.engine.is_settled(id) {
+        let id = self.eps.get(ep as usize)?.as_ref()?.route(peer)?;
+        let connection = self.connections.get(id.index())?.as_ref()?;
+        if !connection.is_up() || !self.engine.is_settled(Some(id)) {
             return None;
         }
         let link = connection.link.as_ref()?;

@@ -8,7 +8,7 @@ use ripstop_core::av::set::set_flag;
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::{self, CollCall, JoinCall, Token};
 use ripstop_engine::coll::{Joining, Place, Request, Waits};
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::{CollAction, CollPlan, CollSend};
 use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
 use ripstop_types::{
@@ -275,10 +275,10 @@ impl<T: Transport> State<T> {
         send: &CollSend<UserBuf>,
         later: bool,
     ) -> Result<()> {
-        let mut id = self.ep(ep).map_or(NIL, |state| state.route(to));
-        if id == NIL {
-            id = self.open_route(ep, to)?;
-        }
+        let id = match self.ep(ep).and_then(|state| state.route(to)) {
+            Some(id) => id,
+            None => self.open_route(ep, to)?,
+        };
         let mut header = [0; MAX_HEADER];
         let plan = self.engine.post_coll(id, send, &mut header)?;
         let CollPlan::Append(buffered) = plan else {
@@ -305,13 +305,13 @@ impl<T: Transport> State<T> {
     /// Puts a header and its payload, if that is copied, into the transmit buffer.
     pub(crate) fn append_coll(
         &mut self,
-        id: u32,
+        id: ConnId,
         header: &[u8],
         payload: u64,
         iov: &ripstop_engine::Iov<UserBuf>,
         kept: Option<(u32, u64)>,
     ) -> Result<()> {
-        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
+        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
             return Err(Errno::ENOTCONN);
         };
         let len = payload as usize;

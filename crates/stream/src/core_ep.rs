@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::Token;
 use ripstop_core::{Info, caps, hints};
+use ripstop_engine::id::ConnId;
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{EpConfig, MAX_ATOMIC};
@@ -248,7 +249,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
                 config.count_tx_as(&EpConfig::NONE);
             }
         });
-        let busy: Vec<u32> = state
+        let busy: Vec<ConnId> = state
             .engine
             .conns_of(self.id)
             .filter(|id| {
@@ -297,7 +298,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn drain(&mut self, ep: u32) {
         let end = ripstop_os::clock::now() + MAX_LINGER;
         self.flush_dirty();
-        let ids: Vec<u32> = self.engine.conns_of(ep).collect();
+        let ids: Vec<ConnId> = self.engine.conns_of(ep).collect();
         for id in ids {
             loop {
                 self.flush(id);
@@ -315,7 +316,7 @@ impl<T: Transport> State<T> {
 
     /// Sees that what was written to connections that are closed next comes to the peers. What
     /// arrives by them meanwhile is dropped.
-    pub(crate) fn settle_links(&mut self, ids: &[u32]) {
+    pub(crate) fn settle_links(&mut self, ids: &[ConnId]) {
         let end = ripstop_os::clock::now() + MAX_LINGER;
         for id in ids {
             let link = self
@@ -336,7 +337,7 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
         state
             .accepting
             .retain(|_, accepting| accepting.ep != self.id);
-        let ids: Vec<u32> = state.engine.conns_of(self.id).collect();
+        let ids: Vec<ConnId> = state.engine.conns_of(self.id).collect();
         let (srx, shared) = state
             .ep(self.id)
             .map_or((NIL, true), |ep| (ep.srx, ep.shared_srx));

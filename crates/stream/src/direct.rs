@@ -5,6 +5,7 @@
 //! and the engine the rest. In every other case it goes by the stream.
 
 use ripstop_engine::Iov;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::{Atomic, Level, Rma, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Window;
@@ -26,15 +27,18 @@ const DIRECT_OPS_BUDGET: u32 = 32;
 impl<T: Transport> State<T> {
     /// The connection to a peer, if it [is mapped](Self::is_mapped).
     #[inline]
-    fn mapped_route(&self, ep: u32, peer: FiAddr) -> Option<u32> {
+    fn mapped_route(&self, ep: u32, peer: FiAddr) -> Option<ConnId> {
         let id = self.eps.get(ep as usize)?.as_ref()?.route(peer);
-        self.is_mapped(id).then_some(id)
+        id.filter(|_| self.is_mapped(id))
     }
 
     /// Whether the peer of a connection has offered regions, and nothing is under way there.
     #[inline]
-    fn is_mapped(&self, id: u32) -> bool {
-        let connection = self.connections.get(id as usize).and_then(Option::as_ref);
+    fn is_mapped(&self, id: Option<ConnId>) -> bool {
+        let connection = self
+            .connections
+            .get(ConnId::place(id))
+            .and_then(Option::as_ref);
         T::Link::DIRECT_ACCESS
             && connection.is_some_and(|connection| connection.mapped)
             && self.engine.is_settled(id)
@@ -44,18 +48,18 @@ impl<T: Transport> State<T> {
     #[inline]
     fn access<R>(
         &mut self,
-        id: u32,
+        id: Option<ConnId>,
         place: &RmaIov,
         act: impl FnOnce(&Window, usize) -> Option<R>,
     ) -> Option<R> {
-        let connection = self.connections.get_mut(id as usize)?.as_mut()?;
+        let connection = self.connections.get_mut(ConnId::place(id))?.as_mut()?;
         let link = connection.link.as_ref()?;
         link.access_window(&mut connection.windows, place, act)
     }
 
     /// Writes one buffer to a region that is mapped; `false` says that nothing was done.
     #[inline]
-    pub(crate) fn put_mapped(&mut self, id: u32, buf: UserBuf, to: &RmaIov) -> bool {
+    pub(crate) fn put_mapped(&mut self, id: Option<ConnId>, buf: UserBuf, to: &RmaIov) -> bool {
         let put = |window: &Window, at| window.put(at, buf).ok();
         self.is_mapped(id) && self.access(id, to, put).is_some()
     }
@@ -71,10 +75,10 @@ impl<T: Transport> State<T> {
         };
         let segments = rma.iov.segments();
         let done = match rma.kind {
-            RmaKind::Write => self.access(id, &place, |window, at| {
+            RmaKind::Write => self.access(Some(id), &place, |window, at| {
                 each(segments, at, |at, buf| window.put(at, buf).ok())
             }),
-            RmaKind::Read => self.access(id, &place, |window, at| {
+            RmaKind::Read => self.access(Some(id), &place, |window, at| {
                 each(segments, at, |at, buf| window.get(at, buf).ok())
             }),
             RmaKind::Atomic => None,
@@ -121,7 +125,7 @@ impl<T: Transport> State<T> {
         );
         let fetches = atomic.kind != AtomicKind::Plain;
         let fetched = result.get_mut(..len).filter(|_| fetches);
-        let done = self.access(id, &place, |window, at| {
+        let done = self.access(Some(id), &place, |window, at| {
             if !window.is_atomic(atomic.datatype, at) {
                 return None;
             }

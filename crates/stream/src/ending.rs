@@ -3,6 +3,7 @@
 //! A peer that sends on several connections and then leaves ends them all at about the same time.
 //! What it sent before it left is delivered before any operation fails because it did.
 
+use ripstop_engine::id::ConnId;
 use ripstop_types::Errno;
 
 use crate::state::State;
@@ -11,7 +12,7 @@ use crate::transport::Transport;
 /// A connection to be closed.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    id: u32,
+    id: ConnId,
     /// Of the connection, in case its id is given to another before this is handled.
     generation: u32,
     error: Errno,
@@ -22,7 +23,7 @@ impl<T: Transport> State<T> {
     /// the next progress.
     #[cold]
     #[inline(never)]
-    pub(crate) fn note_end(&mut self, id: u32, error: Errno) {
+    pub(crate) fn note_end(&mut self, id: ConnId, error: Errno) {
         let Some(connection) = self.connection(id) else {
             return;
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
+use ripstop_engine::id::ConnId;
 use ripstop_types::{Errno, Flags, Result};
 
 use crate::fast_send::FastPath;
@@ -47,8 +48,8 @@ impl<T: Transport> Default for Msg<T> {
 #[derive(Debug)]
 pub(crate) struct EpState<T: Transport> {
     pub(crate) token: Token,
-    /// Connection by fabric address, or for MSG the only one; [`NIL`] where there is none.
-    pub(crate) routes: Vec<u32>,
+    /// Connection by fabric address, or for MSG the only one.
+    pub(crate) routes: Vec<Option<ConnId>>,
     pub(crate) is_msg: bool,
     pub(crate) inject_size: usize,
     pub(crate) max_msg_size: usize,

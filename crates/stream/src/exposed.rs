@@ -1,6 +1,7 @@
 //! Regions of this side that peers access directly, past the stream: to whom they are offered, and
 //! how they are taken back.
 
+use ripstop_engine::id::ConnId;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
@@ -70,7 +71,7 @@ impl<T: Transport> State<T> {
             memory: Lent::Part(part.clone()),
         };
         self.exposed.push(Exposed { region, offer });
-        for id in 0..self.connections.len() as u32 {
+        for id in self.connection_ids() {
             self.offer_last(id, 1);
         }
         self.tell_applied(usize::MAX);
@@ -103,18 +104,18 @@ impl<T: Transport> State<T> {
 
     /// Offers what there is to a peer that has just connected.
     #[cold]
-    pub(crate) fn offer_all(&mut self, id: u32) {
+    pub(crate) fn offer_all(&mut self, id: ConnId) {
         self.offer_last(id, usize::MAX);
     }
 
-    fn offer_last(&mut self, id: u32, count: usize) {
+    fn offer_last(&mut self, id: ConnId, count: usize) {
         let Self {
             engine,
             connections,
             exposed,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get(id as usize) else {
+        let Some(Some(connection)) = connections.get(id.index()) else {
             return;
         };
         let (true, Some(link)) = (connection.is_up(), &connection.link) else {
@@ -191,10 +192,11 @@ impl<T: Transport> State<T> {
     #[cold]
     pub(crate) fn tell_applied(&mut self, most: usize) {
         let count = self.connections.len();
-        for _ in 0..most.min(count) {
+        // Place 0 is nobody's.
+        for _ in 1..count.min(most.saturating_add(1)) {
             self.next_told = match self.next_told + 1 {
                 next if next < count => next,
-                _ => 0,
+                _ => 1,
             };
             let Some(Some(connection)) = self.connections.get(self.next_told) else {
                 continue;
@@ -202,7 +204,9 @@ impl<T: Transport> State<T> {
             if let Some(link) = &connection.link
                 && connection.leftover.is_empty()
                 && connection.interest.read
-                && self.engine.rx_is_settled(self.next_told as u32)
+                && self
+                    .engine
+                    .rx_is_settled(ConnId::new(self.next_told as u32))
             {
                 link.tell_applied();
             }

@@ -1,6 +1,7 @@
 //! Fast receive: a single small message is all that has come, and its completion goes to the reader
 //! of the completion queue without being queued. Short writes have a fast path here too.
 
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::{Engine, Whole};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{MAX_INLINE_BYTES, SoleEntry};
@@ -116,7 +117,7 @@ impl PayloadSource for &[u8] {
 #[inline(always)]
 fn receive_sole(
     engine: &mut Engine<UserBuf>,
-    id: u32,
+    id: ConnId,
     cq: u32,
     small: Small,
     from: impl PayloadSource,
@@ -130,7 +131,7 @@ fn receive_sole(
 #[inline(always)]
 fn receive<const TAGGED: bool>(
     engine: &mut Engine<UserBuf>,
-    id: u32,
+    id: ConnId,
     cq: u32,
     small: Small,
     from: impl PayloadSource,

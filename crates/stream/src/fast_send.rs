@@ -5,6 +5,7 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::matching::Want;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{SEND_HEADER, SmallMessage};
@@ -221,7 +222,7 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     pub(crate) fn send_now(
         &mut self,
-        id: u32,
+        id: Option<ConnId>,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
@@ -233,7 +234,7 @@ impl<T: Transport> State<T> {
             scratch,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get(id as usize) else {
+        let Some(Some(connection)) = connections.get(ConnId::place(id)) else {
             return Err(0);
         };
         let Some(link) = &connection.link else {
@@ -271,7 +272,7 @@ impl<T: Transport> State<T> {
         match written {
             Ok((written, all)) if written == all => {
                 let round = self.begin_burst();
-                if let Some(Some(connection)) = self.connections.get_mut(id as usize) {
+                if let Some(Some(connection)) = self.connections.get_mut(ConnId::place(id)) {
                     connection.round = round;
                 }
                 Ok(())
@@ -286,7 +287,7 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     fn coalesce(
         &mut self,
-        id: u32,
+        id: Option<ConnId>,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
@@ -302,7 +303,7 @@ impl<T: Transport> State<T> {
             connections,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get_mut(id as usize) else {
+        let Some(Some(connection)) = connections.get_mut(ConnId::place(id)) else {
             return false;
         };
         let room = connection.tx_buffer.room();
@@ -323,7 +324,10 @@ impl<T: Transport> State<T> {
         let copied = room.get_mut(header_len..).map(|room| copy_in(room, buf));
         connection.tx_buffer.grow(header_len + copied.unwrap_or(0));
         // A kernel that said no will say when.
-        if !connection.dirty && !connection.interest.write {
+        if !connection.dirty
+            && !connection.interest.write
+            && let Some(id) = id
+        {
             self.put_off(id);
         }
         true
@@ -421,11 +425,11 @@ const fn is_coalesced<T: Transport>(buf: UserBuf) -> bool {
 }
 
 impl<T: Transport> EpState<T> {
-    /// The connection to a peer, or [`NIL`] where there is none yet.
+    /// The connection to a peer, where there is one.
     #[inline]
-    pub(crate) fn route(&self, dest: FiAddr) -> u32 {
+    pub(crate) fn route(&self, dest: FiAddr) -> Option<ConnId> {
         let index = if self.is_msg { 0 } else { dest.0 as usize };
-        self.routes.get(index).copied().unwrap_or(NIL)
+        self.routes.get(index).copied().flatten()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::Send;
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
@@ -93,10 +93,12 @@ impl<T: Transport> State<T> {
 
     /// The kernel holds back bytes of a connection until the next progress.
     #[inline]
-    fn note_held(&mut self, id: u32) {
-        if let Some(Some(connection)) = self.connections.get_mut(id as usize) {
+    fn note_held(&mut self, id: Option<ConnId>) {
+        if let Some(Some(connection)) = self.connections.get_mut(ConnId::place(id)) {
             connection.held = true;
-            if !connection.dirty {
+            if !connection.dirty
+                && let Some(id) = id
+            {
                 self.put_off(id);
             }
         }
@@ -133,11 +135,11 @@ impl<T: Transport> State<T> {
         let ack = state.counted && state.tx_flags.intersects(ACKED);
         if written == 0 && buf.len() < state.fast.inject {
             let id = match state.route(dest) {
-                NIL => self.open_silent_route(ep, dest)?,
-                id => id,
+                None => self.open_silent_route(ep, dest)?,
+                Some(id) => id,
             };
             self.admit_silent(id)?;
-            match self.send_now(id, kind, buf, data, false) {
+            match self.send_now(Some(id), kind, buf, data, false) {
                 Ok(()) => {
                     if counted {
                         self.note_injected(ep, kind, buf.len());
@@ -173,7 +175,7 @@ impl<T: Transport> State<T> {
     /// # Errors
     /// `EAGAIN` where not, after progress was made; why the peer cannot be reached, once for each
     /// attempt to; `ENOTCONN` for a connected endpoint without its connection.
-    pub(crate) fn admit_silent(&mut self, id: u32) -> Result<()> {
+    pub(crate) fn admit_silent(&mut self, id: ConnId) -> Result<()> {
         let Some(connection) = self.connection(id) else {
             return Err(Errno::EAGAIN);
         };
@@ -208,13 +210,13 @@ impl<T: Transport> State<T> {
     }
 
     /// Whether a connection is up and all that was posted to it is written.
-    fn is_written(&self, id: u32) -> bool {
+    fn is_written(&self, id: ConnId) -> bool {
         let conn = self.engine.conn(id);
         conn.is_some_and(|conn| conn.is_up() && conn.is_flushed())
     }
 
     /// Sees that all of an operation that was posted last is written, of which as a rule all is.
-    pub(crate) fn hand_over(&mut self, id: u32) {
+    pub(crate) fn hand_over(&mut self, id: ConnId) {
         self.flush(id);
         if self.engine.conn(id).is_some_and(|conn| conn.has_output()) {
             self.await_rest(id);
@@ -225,7 +227,7 @@ impl<T: Transport> State<T> {
     /// meanwhile, so two processes that wait for each other here make room for each other.
     #[cold]
     #[inline(never)]
-    fn await_rest(&mut self, id: u32) {
+    fn await_rest(&mut self, id: ConnId) {
         let end = clock::now() + MAX_INJECT_WAIT;
         let generation =
             |state: &mut Self| state.connection(id).map(|connection| connection.generation);

@@ -80,6 +80,7 @@ pub use mr::Mr;
 pub use owned::PeerRx;
 pub use passive::PassiveEp;
 pub use readiness::{EpollOnly, Readiness, ReadyLink};
+pub use ripstop_engine::id::ConnId;
 pub use scalable::ScalableEp;
 pub use srx::SharedRx;
 pub use stx::SharedTx;

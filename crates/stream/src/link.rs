@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::{Interest, clock, pid};
 use ripstop_types::{Errno, FiAddr, Result};
@@ -25,7 +26,7 @@ const STALL_LOG_DELAY: Duration = Duration::from_secs(5);
 
 impl<T: Transport> State<T> {
     /// Goes on with a handshake after an event on its connection.
-    pub(crate) fn handle_handshake(&mut self, id: u32) {
+    pub(crate) fn handle_handshake(&mut self, id: ConnId) {
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -37,7 +38,7 @@ impl<T: Transport> State<T> {
     }
 
     /// The connection is open: say who asks.
-    fn ask(&mut self, id: u32) {
+    fn ask(&mut self, id: ConnId) {
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -80,7 +81,7 @@ impl<T: Transport> State<T> {
         T::request_data(&mut self.readiness, link, &rdm.addr, greeting)
     }
 
-    fn handle_answer(&mut self, id: u32) {
+    fn handle_answer(&mut self, id: ConnId) {
         let timeout = self.tunables().timeout;
         let Some(connection) = self.connection(id) else {
             return;
@@ -162,8 +163,8 @@ impl<T: Transport> State<T> {
     }
 
     /// The handshake of a connection is over.
-    pub(crate) fn go_up(&mut self, id: u32) {
-        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
+    pub(crate) fn go_up(&mut self, id: ConnId) {
+        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
             return;
         };
         connection.phase = Phase::Up;
@@ -184,7 +185,7 @@ impl<T: Transport> State<T> {
     }
 
     /// An attempt to connect came to nothing before the peer was there.
-    pub(crate) fn not_reached(&mut self, id: u32, error: Errno) {
+    pub(crate) fn not_reached(&mut self, id: ConnId, error: Errno) {
         if let Some(connection) = self.connection(id) {
             match error {
                 Errno::ECONNREFUSED => _ = connection.deaf_since.get_or_insert_with(clock::now),
@@ -195,7 +196,7 @@ impl<T: Transport> State<T> {
     }
 
     /// An attempt to connect came to nothing.
-    pub(crate) fn connect_failed(&mut self, id: u32, error: Errno, data: &[u8]) {
+    pub(crate) fn connect_failed(&mut self, id: ConnId, error: Errno, data: &[u8]) {
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -210,7 +211,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Ends an attempt to connect for good.
-    fn give_up(&mut self, id: u32, error: Errno) {
+    fn give_up(&mut self, id: ConnId, error: Errno) {
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -230,7 +231,7 @@ impl<T: Transport> State<T> {
     }
 
     /// A connection that was up is gone.
-    pub(crate) fn lost(&mut self, id: u32, error: Errno) {
+    pub(crate) fn lost(&mut self, id: ConnId, error: Errno) {
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -275,7 +276,7 @@ impl<T: Transport> State<T> {
     /// program leaves messages unread, what waits for the peer fails soon.
     #[cold]
     #[inline(never)]
-    pub(crate) fn end_writes(&mut self, id: u32, error: Errno) {
+    pub(crate) fn end_writes(&mut self, id: ConnId, error: Errno) {
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -298,11 +299,11 @@ impl<T: Transport> State<T> {
     /// fails soon, unless the program takes what stands in the way.
     #[cold]
     #[inline(never)]
-    pub(crate) fn leave_ended(&mut self, id: u32) {
+    pub(crate) fn leave_ended(&mut self, id: ConnId) {
         let Self {
             epoll, connections, ..
         } = self;
-        let Some(Some(connection)) = connections.get_mut(id as usize) else {
+        let Some(Some(connection)) = connections.get_mut(id.index()) else {
             return;
         };
         let Some(link) = connection.link.as_ref().filter(|link| link.has_ended()) else {
@@ -320,7 +321,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Looks at a connection that is up. Returns whether its peer has ended and it is stalled.
-    fn forsake(&mut self, id: u32, now: Duration) -> bool {
+    fn forsake(&mut self, id: ConnId, now: Duration) -> bool {
         let Some(due) = self
             .connection(id)
             .and_then(|connection| connection.forsaken)
@@ -336,7 +337,7 @@ impl<T: Transport> State<T> {
     /// A connection is not read, as too many messages of it wait for receives. That is flow control,
     /// unless it lasts.
     #[cold]
-    pub(crate) fn note_full(&mut self, id: u32) {
+    pub(crate) fn note_full(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id) {
             connection.full = Some(clock::now() + STALL_LOG_DELAY);
             self.start_timer();
@@ -344,7 +345,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Says so, once it has lasted. Returns whether that is to come.
-    fn tell_full(&mut self, id: u32, now: Duration) -> bool {
+    fn tell_full(&mut self, id: ConnId, now: Duration) -> bool {
         let Some(due) = self.connection(id).and_then(|connection| connection.full) else {
             return false;
         };
@@ -371,15 +372,15 @@ impl<T: Transport> State<T> {
     }
 
     /// Whether operations wait for the peer of a connection.
-    fn is_peer_awaited(&self, id: u32) -> bool {
+    fn is_peer_awaited(&self, id: ConnId) -> bool {
         let conn = self.engine.conn(id);
         conn.is_some_and(|conn| conn.is_awaited() || self.engine.waits_for(conn.ep(), conn.src()))
     }
 
     /// Whether the message that a connection is stalled by is longer than what may still be read, of a
     /// connection that has ended: no receive would ever get all of it, and nothing is behind it.
-    fn is_cut(&self, id: u32) -> bool {
-        let connection = self.connections.get(id as usize).and_then(Option::as_ref);
+    fn is_cut(&self, id: ConnId) -> bool {
+        let connection = self.connections.get(id.index()).and_then(Option::as_ref);
         let Some((connection, link)) = connection.and_then(|s| Some((s, s.link.as_ref()?))) else {
             return false;
         };
@@ -390,7 +391,7 @@ impl<T: Transport> State<T> {
     }
 
     /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.
-    fn hurry(&mut self, id: u32) {
+    fn hurry(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id) {
             connection.hurry(clock::now(), MAX_RESTART_TIME);
         }
@@ -398,7 +399,7 @@ impl<T: Transport> State<T> {
 
     /// The peer broke the protocol.
     #[cold]
-    pub(crate) fn protocol_error(&mut self, id: u32, error: Errno) {
+    pub(crate) fn protocol_error(&mut self, id: ConnId, error: Errno) {
         self.log_refusals();
         let reason = self.engine.wire_error();
         let Some(connection) = self.connection(id) else {
@@ -413,13 +414,13 @@ impl<T: Transport> State<T> {
     }
 
     /// Ends a connection; what waits for it completes with `error`.
-    pub(crate) fn close_connection(&mut self, id: u32, error: Errno) {
+    pub(crate) fn close_connection(&mut self, id: ConnId, error: Errno) {
         self.forget_peer(id);
         self.drop_connection(id, error);
     }
 
     /// As [`State::close_connection`], for one that is noted nowhere.
-    pub(crate) fn drop_connection(&mut self, id: u32, error: Errno) {
+    pub(crate) fn drop_connection(&mut self, id: ConnId, error: Errno) {
         self.remove_active(id);
         self.engine.close_conn(id, error);
         if polls_links::<T>()
@@ -429,7 +430,7 @@ impl<T: Transport> State<T> {
         {
             self.readiness.remove(id);
         }
-        if let Some(slot) = self.connections.get_mut(id as usize) {
+        if let Some(slot) = self.connections.get_mut(id.index()) {
             *slot = None;
         }
     }
@@ -438,7 +439,7 @@ impl<T: Transport> State<T> {
     /// once more, since this process may have been away, and dropped if nothing has come. Returns
     /// whether it goes on so.
     #[cold]
-    fn end_partial(&mut self, id: u32) -> bool {
+    fn end_partial(&mut self, id: ConnId) -> bool {
         if let Some(connection) = self.connection(id) {
             connection.partial_since = None;
         }
@@ -463,7 +464,7 @@ impl<T: Transport> State<T> {
     /// The time of a handshake is over, as far as was looked: it fails if nothing has come that was
     /// not looked at.
     #[cold]
-    fn end_handshake(&mut self, id: u32, now: Duration) {
+    fn end_handshake(&mut self, id: ConnId, now: Duration) {
         self.handle_handshake(id);
         if let Some(connection) = self.connection(id)
             && !connection.is_up()
@@ -495,7 +496,7 @@ impl<T: Transport> State<T> {
                 );
             }
         }
-        for id in 0..self.connections.len() as u32 {
+        for id in self.connection_ids() {
             let timeout = self.tunables().timeout;
             let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
             let Some(connection) = self.connection(id) else {

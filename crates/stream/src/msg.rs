@@ -2,7 +2,7 @@
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::ConnId;
 use ripstop_os::{Interest, Shutdown, clock};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
@@ -32,7 +32,7 @@ impl<T: Transport> State<T> {
             connection.deadline = Some(deadline);
         }
         if let Some(state) = self.ep(ep) {
-            state.routes = vec![id];
+            state.routes = vec![Some(id)];
         }
         self.start_timer();
         self.try_connect(id);
@@ -59,13 +59,13 @@ impl<T: Transport> State<T> {
         self.go_up(id);
         self.engine.conn_up(id, terms);
         if let Some(state) = self.ep(ep) {
-            state.routes = vec![id];
+            state.routes = vec![Some(id)];
         }
         self.tell(ep, |eq, token| events::connected::<T>(eq, token, &[]));
         Ok(())
     }
 
-    pub(crate) fn msg_connected(&mut self, id: u32, data: &[u8]) {
+    pub(crate) fn msg_connected(&mut self, id: ConnId, data: &[u8]) {
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -78,12 +78,12 @@ impl<T: Transport> State<T> {
     }
 
     /// The attempt to connect failed, or was rejected with `data`.
-    pub(crate) fn msg_failed(&mut self, id: u32, error: Errno, data: &[u8]) {
+    pub(crate) fn msg_failed(&mut self, id: ConnId, error: Errno, data: &[u8]) {
         let Some(ep) = self.connection(id).map(|connection| connection.ep) else {
             return;
         };
         let Some(state) = self.ep(ep) else { return };
-        state.routes = vec![NIL];
+        state.routes = vec![None];
         state.end();
         let token = state.token;
         if let Some(eq) = &state.msg.eq {
@@ -93,12 +93,12 @@ impl<T: Transport> State<T> {
     }
 
     /// The connection has ended.
-    pub(crate) fn msg_lost(&mut self, id: u32) {
+    pub(crate) fn msg_lost(&mut self, id: ConnId) {
         let Some(ep) = self.connection(id).map(|connection| connection.ep) else {
             return;
         };
         if let Some(state) = self.ep(ep) {
-            state.routes = vec![NIL];
+            state.routes = vec![None];
             state.end();
         }
         self.fail_posted(ep);

@@ -1,5 +1,6 @@
 //! Moving bytes between sockets, user memory and slots.
 
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::{Chunk, Engine};
 use ripstop_engine::{IOV_LIMIT, Iov, REACH, Reached};
 use ripstop_mem::{UserBuf, copy_out};
@@ -156,7 +157,7 @@ fn bound(vecs: &mut [IoVec<'_>]) -> usize {
 pub(crate) fn write(
     link: &impl Link,
     engine: &Engine<UserBuf>,
-    id: u32,
+    id: ConnId,
     buffered: &[u8],
     slots: &Slots,
 ) -> Result<usize> {

@@ -2,6 +2,7 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
@@ -122,13 +123,11 @@ impl<T: Transport> State<T> {
             return Err(Errno::EOPBADSTATE);
         };
         let silent = send.inject && !send.completion;
-        let mut id = state.route(dest);
-        if id == NIL {
-            id = match silent {
-                true => self.open_silent_route(ep, dest)?,
-                false => self.open_route(ep, dest)?,
-            };
-        }
+        let id = match state.route(dest) {
+            Some(id) => id,
+            None if silent => self.open_silent_route(ep, dest)?,
+            None => self.open_route(ep, dest)?,
+        };
         if written > 0 {
             return self.post_begun(id, send, written);
         }
@@ -158,7 +157,7 @@ impl<T: Transport> State<T> {
 
     /// Queues a message of which the kernel took the front only.
     #[cold]
-    fn post_begun(&mut self, id: u32, send: &Send<UserBuf>, written: usize) -> Result<()> {
+    fn post_begun(&mut self, id: ConnId, send: &Send<UserBuf>, written: usize) -> Result<()> {
         let plan = match self.engine.send_partly_written(id, send) {
             Ok(plan) => plan,
             Err(error) => {
@@ -181,7 +180,7 @@ impl<T: Transport> State<T> {
     #[inline]
     fn carry_out(
         &mut self,
-        id: u32,
+        id: ConnId,
         send: &Send<UserBuf>,
         plan: &SendPlan,
         more: bool,
@@ -199,7 +198,7 @@ impl<T: Transport> State<T> {
 
     /// Whether a message that is not copied may wait behind others of its connection.
     #[inline]
-    fn is_short(&self, id: u32, len: u64) -> bool {
+    fn is_short(&self, id: ConnId, len: u64) -> bool {
         let conn = self.engine.conn(id);
         len <= MAX_COALESCED_UNCOPIED
             && conn.is_some_and(|conn| conn.unsent() <= MAX_COALESCED_BYTES)
@@ -207,7 +206,7 @@ impl<T: Transport> State<T> {
 
     /// Puts what a plan says into the transmit buffer.
     #[inline]
-    fn append(&mut self, id: u32, send: &Send<UserBuf>, plan: &SendPlan) -> Result<()> {
+    fn append(&mut self, id: ConnId, send: &Send<UserBuf>, plan: &SendPlan) -> Result<()> {
         let SendPlan::Append {
             header,
             header_len,
@@ -216,7 +215,7 @@ impl<T: Transport> State<T> {
         else {
             return Ok(());
         };
-        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
+        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
             return Err(Errno::ENOTCONN);
         };
         let payload = if *inline { send.iov.len() as usize } else { 0 };
@@ -238,10 +237,10 @@ impl<T: Transport> State<T> {
 
     /// Writes what a connection has, now that there is more of it, or puts that off.
     #[inline]
-    pub(crate) fn write_out(&mut self, id: u32, small: bool, more: bool) {
+    pub(crate) fn write_out(&mut self, id: ConnId, small: bool, more: bool) {
         // Whoever sleeps makes no progress that would write what is put off.
         let asleep = self.unattended || !self.waiters.is_empty();
-        let wait = more || (self.burst && small && !asleep && self.in_burst(id));
+        let wait = more || (self.burst && small && !asleep && self.in_burst(Some(id)));
         let round = self.begin_burst();
         if let Some(connection) = self.connection(id) {
             connection.round = round;
@@ -262,7 +261,7 @@ impl<T: Transport> State<T> {
     #[cold]
     pub(crate) fn defer(
         &mut self,
-        id: u32,
+        id: ConnId,
         [first, second]: [&Iov<UserBuf>; 2],
         slot: u32,
     ) -> Result<()> {
@@ -297,7 +296,7 @@ impl<T: Transport> State<T> {
     /// Sends the next message that waited for its connection; returns whether there was one
     /// and it could be.
     #[cold]
-    pub(crate) fn replay(&mut self, id: u32) -> bool {
+    pub(crate) fn replay(&mut self, id: ConnId) -> bool {
         let mut header = [0; MAX_HEADER];
         let Ok(Some(replayed)) = self.engine.replay(id, &mut header) else {
             return false;
@@ -321,7 +320,7 @@ impl<T: Transport> State<T> {
             true => iov.len() as usize + behind.iter().map(|buf| buf.len()).sum::<usize>(),
             false => 0,
         };
-        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
+        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
             return false;
         };
         if let Err(error) = connection.tx_buffer.reserve(MAX_HEADER + payload) {
@@ -531,11 +530,12 @@ impl<T: Transport> EpState<T> {
     }
 
     /// Whether it has a connection or can make one.
-    pub(crate) fn connection(&self) -> Option<u32> {
+    pub(crate) fn connection(&self) -> Option<ConnId> {
         self.routes
             .first()
             .copied()
-            .filter(|id| self.is_msg && *id != NIL)
+            .flatten()
+            .filter(|_| self.is_msg)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
@@ -168,7 +168,7 @@ impl<T: Transport> State<T> {
         let ended = self.ending.len();
         let (mut active, mut last) = match polls_links::<T>() {
             true => self.poll_links(),
-            false => (0, NIL),
+            false => (0, None),
         };
         let polls_epoll = !polls_links::<T>() || self.active.polls_epoll(clock::now);
         let found = polls_epoll && self.epoll.poll(&mut events).is_ok() && !events.is_empty();
@@ -178,13 +178,14 @@ impl<T: Transport> State<T> {
                 let id = event.token as u32;
                 match event.token & token::KIND {
                     token::CONNECTION => {
+                        let Some(id) = ConnId::new(id) else { continue };
                         let known = self
                             .connection(id)
                             .is_some_and(|s| token::connection(id, s.generation) == event.token);
                         if known {
                             self.handle_connection(id, event);
                             active += 1;
-                            last = id;
+                            last = Some(id);
                         }
                     }
                     token::LISTENER => self.handle_listener(id),
@@ -229,13 +230,16 @@ impl<T: Transport> State<T> {
 
     /// Tracks the connection that was just active, to be read first. After a poll with more than
     /// [`ACTIVE`] of them none is tracked for a while: only full polls are worth it.
-    pub(crate) fn note_active(&mut self, active: u32, last: u32) {
+    pub(crate) fn note_active(&mut self, active: u32, last: Option<ConnId>) {
         if active as usize > ACTIVE {
             self.active.untrack();
         } else if self.active.untracked_for > 0 {
             self.active.untracked_for -= 1;
-        } else if active > 0 && !self.active.contains(last) {
-            let Some(Some(connection)) = self.connections.get(last as usize) else {
+        } else if active > 0
+            && let Some(last) = last
+            && !self.active.contains(last)
+        {
+            let Some(Some(connection)) = self.connections.get(last.index()) else {
                 return;
             };
             let (true, Some(link)) = (connection.is_up(), &connection.link) else {
@@ -248,7 +252,7 @@ impl<T: Transport> State<T> {
     }
 
     /// A connection ends, or stalls: it is not active any more.
-    pub(crate) fn remove_active(&mut self, id: u32) {
+    pub(crate) fn remove_active(&mut self, id: ConnId) {
         self.active.remove(id);
         self.resume_fast_polls();
     }
@@ -271,14 +275,14 @@ impl<T: Transport> State<T> {
     }
 
     /// Whether the next bytes of a connection are a header, so that they go to the receive buffer.
-    fn is_header_next(&self, id: u32) -> bool {
-        let connection = self.connections.get(id as usize).and_then(Option::as_ref);
+    fn is_header_next(&self, id: ConnId) -> bool {
+        let connection = self.connections.get(id.index()).and_then(Option::as_ref);
         self.engine.rx_in_header(id)
             && connection.is_some_and(|connection| connection.interest.read)
     }
 
     /// Notes for an active connection whether its next bytes are a header.
-    pub(crate) fn note_header_next(&mut self, id: u32) {
+    pub(crate) fn note_header_next(&mut self, id: ConnId) {
         if !self.active.contains(id) {
             return;
         }
@@ -310,7 +314,7 @@ impl<T: Transport> State<T> {
 
     /// Goes on with a read of `count` bytes of which a message has taken the first `taken`.
     #[inline(never)]
-    fn handle_more(&mut self, id: u32, taken: usize, count: usize) {
+    fn handle_more(&mut self, id: ConnId, taken: usize, count: usize) {
         let bytes = self.rx_buffer.get(taken..count).unwrap_or_default();
         let rest = match taken {
             0 => count,
@@ -329,7 +333,7 @@ impl<T: Transport> State<T> {
 
     /// Receives plain writes, messages between them, and one whose payload the link has ready, from
     /// the last `rest` of `count` bytes in the receive buffer. Returns how many are left.
-    pub(crate) fn receive_in_place(&mut self, id: u32, count: usize, mut rest: usize) -> usize {
+    pub(crate) fn receive_in_place(&mut self, id: ConnId, count: usize, mut rest: usize) -> usize {
         let Self {
             engine,
             connections,
@@ -337,7 +341,7 @@ impl<T: Transport> State<T> {
             active,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get(id as usize) else {
+        let Some(Some(connection)) = connections.get(id.index()) else {
             return rest;
         };
         let Some(link) = &connection.link else {
@@ -375,7 +379,7 @@ impl<T: Transport> State<T> {
 
     /// Handles what is left of a read: the receive buffer from `from` to `to`.
     #[inline(never)]
-    fn handle_rest(&mut self, id: u32, from: usize, to: usize) {
+    fn handle_rest(&mut self, id: ConnId, from: usize, to: usize) {
         let rx_buffer = std::mem::take(&mut self.rx_buffer);
         let done = self.consume(id, &rx_buffer[from..to]);
         let full = to == rx_buffer.len();
@@ -397,7 +401,7 @@ impl<T: Transport> State<T> {
 /// Takes whole small messages with a posted receive from the front of `bytes`; returns how
 /// many bytes are left.
 #[inline]
-pub(crate) fn consume_whole(engine: &mut Engine<UserBuf>, id: u32, bytes: &[u8]) -> usize {
+pub(crate) fn consume_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
     let mut rest = bytes;
     loop {
         let taken = take_whole(engine, id, rest);
@@ -410,7 +414,7 @@ pub(crate) fn consume_whole(engine: &mut Engine<UserBuf>, id: u32, bytes: &[u8])
 
 /// Takes one such message; returns its length in bytes, 0 if it is another case.
 #[inline(never)]
-fn take_whole(engine: &mut Engine<UserBuf>, id: u32, bytes: &[u8]) -> usize {
+fn take_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
     let Some(whole) = engine.rx_whole(id, bytes) else {
         return 0;
     };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::rdm::{Decision, Progress, decide};
 use ripstop_engine::stream::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest, clock, pid};
@@ -29,7 +29,7 @@ pub(crate) struct Rdm<T: Transport> {
     /// Upper bits of a fabric address that name a context of the peer.
     pub(crate) ctx_bits: u8,
     /// The connection for each peer's address.
-    pub(crate) peers: HashMap<T::Addr, u32>,
+    pub(crate) peers: HashMap<T::Addr, ConnId>,
     /// Why peers were not reached to which the program injects; it is not told yet.
     pub(crate) unreached: HashMap<T::Addr, Errno>,
     /// By fabric address, whether there was a connection, which ended.
@@ -96,19 +96,19 @@ impl Named {
 
 impl<T: Transport> State<T> {
     /// The connection for a fabric address, made if there is none.
-    pub(crate) fn open_route(&mut self, ep: u32, dest: FiAddr) -> Result<u32> {
+    pub(crate) fn open_route(&mut self, ep: u32, dest: FiAddr) -> Result<ConnId> {
         self.route_to(ep, dest, false)
     }
 
     /// As [`State::open_route`], for an operation that reports nothing: if the last attempt of such
     /// a one to connect came to nothing, its caller is told here why, once.
-    pub(crate) fn open_silent_route(&mut self, ep: u32, dest: FiAddr) -> Result<u32> {
+    pub(crate) fn open_silent_route(&mut self, ep: u32, dest: FiAddr) -> Result<ConnId> {
         self.route_to(ep, dest, true)
     }
 
     #[cold]
     #[inline(never)]
-    fn route_to(&mut self, ep: u32, dest: FiAddr, silent: bool) -> Result<u32> {
+    fn route_to(&mut self, ep: u32, dest: FiAddr, silent: bool) -> Result<ConnId> {
         let state = self.ep(ep).ok_or(Errno::EINVAL)?;
         let Some(rdm) = &state.rdm else {
             return Err(Errno::ENOTCONN);
@@ -140,7 +140,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Notes which connection serves a fabric address.
-    fn set_route(&mut self, ep: u32, addr: FiAddr, id: u32) {
+    fn set_route(&mut self, ep: u32, addr: FiAddr, id: ConnId) {
         let Ok(index) = usize::try_from(addr.0) else {
             return;
         };
@@ -149,9 +149,9 @@ impl<T: Transport> State<T> {
         }
         let Some(state) = self.ep(ep) else { return };
         if state.routes.len() <= index {
-            state.routes.resize(index + 1, NIL);
+            state.routes.resize(index + 1, None);
         }
-        state.routes[index] = id;
+        state.routes[index] = Some(id);
     }
 
     fn conn_config(ep: u32, src: FiAddr, peer: &T::Addr) -> ConnConfig {
@@ -170,7 +170,12 @@ impl<T: Transport> State<T> {
 
     /// A connection, the engine's part and the driver's, not up. `peer` is where the other side
     /// listens, with the context that `from` says.
-    pub(crate) fn open_connection(&mut self, ep: u32, from: Named, peer: T::Addr) -> Result<u32> {
+    pub(crate) fn open_connection(
+        &mut self,
+        ep: u32,
+        from: Named,
+        peer: T::Addr,
+    ) -> Result<ConnId> {
         let name = peer.endpoint_of(from.context);
         let id = self
             .engine
@@ -183,7 +188,7 @@ impl<T: Transport> State<T> {
         Ok(id)
     }
 
-    fn connect_rdm(&mut self, ep: u32, peer: T::Addr, to: Named) -> Result<u32> {
+    fn connect_rdm(&mut self, ep: u32, peer: T::Addr, to: Named) -> Result<ConnId> {
         let id = self.open_connection(ep, to, peer.clone())?;
         let deadline = clock::now() + self.tunables().timeout;
         let mut met = false;
@@ -210,13 +215,13 @@ impl<T: Transport> State<T> {
     }
 
     /// Starts to connect one that waits.
-    pub(crate) fn try_connect(&mut self, id: u32) {
+    pub(crate) fn try_connect(&mut self, id: ConnId) {
         if let Err(error) = self.attempt(id) {
             self.not_reached(id, error);
         }
     }
 
-    fn attempt(&mut self, id: u32) -> Result<()> {
+    fn attempt(&mut self, id: ConnId) -> Result<()> {
         let connection = self.connection(id).ok_or(Errno::ENOTCONN)?;
         let (ep, peer) = (connection.ep, connection.peer.clone());
         connection.retry = None;
@@ -239,7 +244,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Gives a connection its link, and epoll the link.
-    pub(crate) fn attach(&mut self, id: u32, link: T::Link, interest: Interest) -> Result<()> {
+    pub(crate) fn attach(&mut self, id: ConnId, link: T::Link, interest: Interest) -> Result<()> {
         let epoll = std::sync::Arc::clone(&self.epoll);
         let generation = self.next_generation();
         let ep = self.connection(id).ok_or(Errno::ENOTCONN)?.ep;
@@ -352,15 +357,15 @@ impl<T: Transport> State<T> {
     }
 
     /// A connection of an RDM endpoint is gone: forget where it was noted.
-    pub(crate) fn forget_peer(&mut self, id: u32) {
+    pub(crate) fn forget_peer(&mut self, id: ConnId) {
         let Some(connection) = self.connection(id) else {
             return;
         };
         let (ep, peer) = (connection.ep, connection.peer.clone());
         let Some(state) = self.ep(ep) else { return };
         for route in &mut state.routes {
-            if *route == id {
-                *route = NIL;
+            if *route == Some(id) {
+                *route = None;
             }
         }
         if let Some(rdm) = &mut state.rdm
@@ -409,7 +414,7 @@ impl<T: Transport> State<T> {
                 continue;
             }
             if let Some(route) = state.routes.get_mut(addr.0 as usize) {
-                *route = NIL;
+                *route = None;
             }
             let met = state.rdm.as_mut().map(|rdm| &mut rdm.met);
             if let Some(met) = met.and_then(|met| met.get_mut(addr.0 as usize)) {
@@ -419,7 +424,7 @@ impl<T: Transport> State<T> {
             if cleanup && !connections.is_empty() {
                 // What was sent is not lost for it.
                 self.drain(ep);
-                let ids: Vec<u32> = connections.iter().map(|(id, _)| *id).collect();
+                let ids: Vec<ConnId> = connections.iter().map(|(id, _)| *id).collect();
                 self.settle_links(&ids);
             }
             for (id, _) in connections {
@@ -434,14 +439,14 @@ impl<T: Transport> State<T> {
     }
 
     /// The connections of an endpoint with the contexts of a peer, with their indices.
-    fn connections_with(&self, ep: u32, peer: &T::Addr) -> Vec<(u32, u8)> {
+    fn connections_with(&self, ep: u32, peer: &T::Addr) -> Vec<(ConnId, u8)> {
         let rdm = self.eps.get(ep as usize).and_then(Option::as_ref);
         let Some(rdm) = rdm.and_then(|ep| ep.rdm.as_ref()) else {
             return Vec::new();
         };
         let of_context = |context: u8| {
             let id = *rdm.peers.get(&peer.context(context)?)?;
-            let connection = self.connections.get(id as usize)?.as_ref()?;
+            let connection = self.connections.get(id.index())?.as_ref()?;
             (connection.context == context).then_some((id, context))
         };
         (0..=self.max_context).filter_map(of_context).collect()
@@ -449,7 +454,7 @@ impl<T: Transport> State<T> {
 
     /// What to do with a failed attempt: once more a little later, until the time is over.
     /// Returns whether it will be repeated.
-    pub(crate) fn retry_later(&mut self, id: u32) -> bool {
+    pub(crate) fn retry_later(&mut self, id: ConnId) -> bool {
         let now = clock::now();
         let Some(connection) = self.connection(id) else {
             return false;

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::ConnId;
 use ripstop_mem::ring::Grant;
 use ripstop_os::Interest;
 use ripstop_types::Result;
@@ -29,13 +29,13 @@ pub trait Readiness<L>: Debug + Send + Sized + 'static {
 
     /// A link is up: from now on it is polled, for bytes to read. Epoll goes on watching its
     /// descriptor for reading, which reports doorbells and the end of the peer.
-    fn add(&mut self, id: u32, link: &Arc<L>);
+    fn add(&mut self, id: ConnId, link: &Arc<L>);
 
     /// Changes what a link is polled for: bytes to read (or the end), and room to write.
-    fn modify(&mut self, id: u32, interest: Interest);
+    fn modify(&mut self, id: ConnId, interest: Interest);
 
     /// A link is not used any more. Ids are given again.
-    fn remove(&mut self, id: u32);
+    fn remove(&mut self, id: ConnId);
 
     /// Whether a call of [`Readiness::poll`] is worth it. Each poll of a program that finds nothing on
     /// the active connections asks this, so it has to be fast. It may miss a link for some calls,
@@ -71,7 +71,7 @@ pub trait Readiness<L>: Debug + Send + Sized + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct ReadyLink {
     /// Its id.
-    pub id: u32,
+    pub id: ConnId,
     /// Bytes to read, room to write, or both.
     pub what: Interest,
 }
@@ -87,11 +87,11 @@ impl<L> Readiness<L> for EpollOnly {
         Ok(Self)
     }
 
-    fn add(&mut self, _: u32, _: &Arc<L>) {}
+    fn add(&mut self, _: ConnId, _: &Arc<L>) {}
 
-    fn modify(&mut self, _: u32, _: Interest) {}
+    fn modify(&mut self, _: ConnId, _: Interest) {}
 
-    fn remove(&mut self, _: u32) {}
+    fn remove(&mut self, _: ConnId) {}
 
     fn is_due(&mut self) -> bool {
         false
@@ -117,8 +117,8 @@ const REARM_ATTEMPTS: u32 = 64;
 impl<T: Transport> State<T> {
     /// YieldPolicy links, and handles those that have something. Returns how many, and the last one.
     #[inline(never)]
-    pub(crate) fn poll_links(&mut self) -> (u32, u32) {
-        let (mut active, mut last) = (0, NIL);
+    pub(crate) fn poll_links(&mut self) -> (u32, Option<ConnId>) {
+        let (mut active, mut last) = (0, None);
         let mut ready = std::mem::take(&mut self.ready);
         self.readiness.poll(&mut ready);
         for ReadyLink { id, what } in ready.drain(..) {
@@ -135,7 +135,7 @@ impl<T: Transport> State<T> {
             if what.read {
                 self.read_connection(id);
             }
-            (active, last) = (active + 1, id);
+            (active, last) = (active + 1, Some(id));
         }
         self.ready = ready;
         self.have_polled();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::RmaCall;
 use ripstop_engine::Iov;
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
@@ -35,7 +35,7 @@ impl<T: Transport> State<T> {
             && buf.len() < state.fast.plain_write
             && buf.len() as u64 == to.len
             && let id = state.route(peer)
-            && let Some(Some(connection)) = self.connections.get(id as usize)
+            && let Some(Some(connection)) = self.connections.get(ConnId::place(id))
             && !connection.mapped
             && let Some(link) = &connection.link
             && let Some(header) = self.engine.try_write_now(id, to)
@@ -102,7 +102,7 @@ impl<T: Transport> State<T> {
             self.note_direct_access(to.len);
             return true;
         }
-        let Some(Some(connection)) = self.connections.get(id as usize) else {
+        let Some(Some(connection)) = self.connections.get(ConnId::place(id)) else {
             return false;
         };
         let Some(link) = connection
@@ -210,9 +210,9 @@ impl<T: Transport> State<T> {
                 // Without a threshold, which `provider::Endpoint::trigger` takes.
                 return Err(Errno::EINVAL);
             }
-            let id = match self.ep(ep).map_or(NIL, |state| state.route(peer)) {
-                NIL => self.open_route(ep, peer)?,
-                id => id,
+            let id = match self.ep(ep).and_then(|state| state.route(peer)) {
+                Some(id) => id,
+                None => self.open_route(ep, peer)?,
             };
             self.engine.fence(id);
         }
@@ -235,15 +235,13 @@ impl<T: Transport> State<T> {
         peer: FiAddr,
         payload: [&Iov<UserBuf>; 2],
         (small, silent, more): (bool, bool, bool),
-        accept: impl Fn(&mut Engine<UserBuf>, u32, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
+        accept: impl Fn(&mut Engine<UserBuf>, ConnId, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
     ) -> Result<()> {
-        let mut id = self.ep(ep).map_or(NIL, |state| state.route(peer));
-        if id == NIL {
-            id = match silent {
-                true => self.open_silent_route(ep, peer)?,
-                false => self.open_route(ep, peer)?,
-            };
-        }
+        let id = match self.ep(ep).and_then(|state| state.route(peer)) {
+            Some(id) => id,
+            None if silent => self.open_silent_route(ep, peer)?,
+            None => self.open_route(ep, peer)?,
+        };
         if silent {
             self.admit_silent(id)?;
         }
@@ -266,7 +264,7 @@ impl<T: Transport> State<T> {
             RmaPlan::Append(buffered) => buffered,
             RmaPlan::Defer { slot } => return self.defer(id, payload, slot),
         };
-        let Some(Some(connection)) = self.connections.get_mut(id as usize) else {
+        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
             return Err(Errno::ENOTCONN);
         };
         let len = match buffered.inline {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::pool::NIL;
-use ripstop_engine::stream::{Engine, Limits};
+use ripstop_engine::id::ConnId;
+use ripstop_engine::stream::{Engine, Limits, Output};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
 use ripstop_os::{Epoll, EventFd, Events, Interest, Spare, Timer, clock};
@@ -55,8 +55,8 @@ pub(crate) mod token {
     pub(crate) const WORK: u64 = 5 << 56;
     pub(crate) const KIND: u64 = 0xff << 56;
 
-    pub(crate) const fn connection(id: u32, generation: u32) -> u64 {
-        CONNECTION | (((generation & 0xff_ffff) as u64) << 32) | id as u64
+    pub(crate) const fn connection(id: super::ConnId, generation: u32) -> u64 {
+        CONNECTION | (((generation & 0xff_ffff) as u64) << 32) | id.number() as u64
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct State<T: Transport> {
     /// Where a small message is put together.
     pub(crate) scratch: Box<[u8; FAST_SEND_BUFFER]>,
     /// Connections with bytes in their transmit buffer that were not written at once.
-    dirty: Vec<u32>,
+    dirty: Vec<ConnId>,
     /// Something was sent since the last progress.
     pub(crate) burst: bool,
     /// Counts the bursts; see [`Connection::round`].
@@ -191,8 +191,8 @@ impl<T: Transport> State<T> {
     }
 
     #[inline]
-    pub(crate) fn connection(&mut self, id: u32) -> Option<&mut Connection<T>> {
-        self.connections.get_mut(id as usize)?.as_mut()
+    pub(crate) fn connection(&mut self, id: ConnId) -> Option<&mut Connection<T>> {
+        self.connections.get_mut(id.index())?.as_mut()
     }
 
     #[inline]
@@ -200,8 +200,13 @@ impl<T: Transport> State<T> {
         self.eps.get_mut(id as usize)?.as_mut()
     }
 
-    pub(crate) fn put_connection(&mut self, id: u32, connection: Connection<T>) {
-        put(&mut self.connections, id, connection);
+    /// The ids that connections have or had.
+    pub(crate) fn connection_ids(&self) -> impl Iterator<Item = ConnId> + use<T> {
+        (1..self.connections.len() as u32).filter_map(ConnId::new)
+    }
+
+    pub(crate) fn put_connection(&mut self, id: ConnId, connection: Connection<T>) {
+        put(&mut self.connections, id.number(), connection);
     }
 
     pub(crate) fn next_generation(&mut self) -> u32 {
@@ -249,7 +254,7 @@ impl<T: Transport> State<T> {
         self.timer.drain();
     }
 
-    pub(crate) fn handle_connection(&mut self, id: u32, event: ripstop_os::Event) {
+    pub(crate) fn handle_connection(&mut self, id: ConnId, event: ripstop_os::Event) {
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -280,7 +285,7 @@ impl<T: Transport> State<T> {
 
     /// Reads a connection until it has no more, for a bounded time. Returns whether there was
     /// anything.
-    pub(crate) fn read_connection(&mut self, id: u32) -> bool {
+    pub(crate) fn read_connection(&mut self, id: ConnId) -> bool {
         let mut any = false;
         // Bounded, so that one busy peer does not keep the others waiting.
         for _ in 0..64 {
@@ -302,7 +307,7 @@ impl<T: Transport> State<T> {
 
     /// One read: straight to where a payload goes, with what follows to the receive buffer.
     /// Returns how many bytes are in the receive buffer.
-    fn read_once(&mut self, id: u32) -> Result<usize> {
+    fn read_once(&mut self, id: ConnId) -> Result<usize> {
         use ripstop_engine::stream::RxWant;
         let Self {
             engine,
@@ -311,7 +316,7 @@ impl<T: Transport> State<T> {
             slots,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get(id as usize) else {
+        let Some(Some(connection)) = connections.get(id.index()) else {
             return Err(Errno::EAGAIN);
         };
         let Some(link) = &connection.link else {
@@ -347,7 +352,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Handles the outcome of a read; returns whether to read on.
-    pub(crate) fn handle_read(&mut self, id: u32, outcome: Result<usize>) -> bool {
+    pub(crate) fn handle_read(&mut self, id: ConnId, outcome: Result<usize>) -> bool {
         match outcome {
             Ok(count) => {
                 let rest = match T::Link::IN_PLACE {
@@ -375,7 +380,7 @@ impl<T: Transport> State<T> {
 
     /// Hands bytes of the stream to the engine and its payload to memory. Returns whether all
     /// were taken; else the rest is kept and the connection is not read until the engine says so.
-    pub(crate) fn consume(&mut self, id: u32, bytes: &[u8]) -> Result<bool> {
+    pub(crate) fn consume(&mut self, id: ConnId, bytes: &[u8]) -> Result<bool> {
         use ripstop_engine::stream::RxWant;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -434,7 +439,7 @@ impl<T: Transport> State<T> {
     }
 
     #[cold]
-    fn note_partial(&mut self, id: u32) {
+    fn note_partial(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id) {
             connection.partial_since = Some(ripstop_os::clock::now());
         }
@@ -443,7 +448,7 @@ impl<T: Transport> State<T> {
 
     /// Stops reading a connection until [`Engine::pop_resumed`] names it.
     #[cold]
-    fn stall(&mut self, id: u32, rest: &[u8]) {
+    fn stall(&mut self, id: ConnId, rest: &[u8]) {
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -482,10 +487,10 @@ impl<T: Transport> State<T> {
     }
 
     fn tidy_once(&mut self) {
-        while let Some(id) = self.engine.pop_output() {
-            match id {
-                NIL => self.run_coll(false),
-                id => self.flush(id),
+        while let Some(output) = self.engine.pop_output() {
+            match output {
+                Output::Coll => self.run_coll(false),
+                Output::Conn(id) => self.flush(id),
             }
         }
         while let Some(slot) = self.engine.pop_freed() {
@@ -501,7 +506,7 @@ impl<T: Transport> State<T> {
     }
 
     #[cold]
-    fn resume(&mut self, id: u32) {
+    fn resume(&mut self, id: ConnId) {
         if !self.engine.rx_retry(id) {
             return;
         }
@@ -521,7 +526,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Changes what epoll watches of a connection.
-    pub(crate) fn watch(&mut self, id: u32, change: impl FnOnce(&mut Interest)) {
+    pub(crate) fn watch(&mut self, id: ConnId, change: impl FnOnce(&mut Interest)) {
         let epoll = Arc::clone(&self.epoll);
         let Some(connection) = self.connection(id) else {
             return;
@@ -549,8 +554,8 @@ impl<T: Transport> State<T> {
 
     /// Puts off writing a connection's transmit buffer to the next progress.
     #[inline]
-    pub(crate) fn put_off(&mut self, id: u32) {
-        if let Some(Some(connection)) = self.connections.get_mut(id as usize)
+    pub(crate) fn put_off(&mut self, id: ConnId) {
+        if let Some(Some(connection)) = self.connections.get_mut(id.index())
             && !connection.dirty
         {
             connection.dirty = true;
@@ -574,11 +579,11 @@ impl<T: Transport> State<T> {
     /// burst. The first of each connection is not: what a program sends to its neighbours before it
     /// goes on computing is under way.
     #[inline(always)]
-    pub(crate) fn in_burst(&mut self, id: u32) -> bool {
-        let round = self.round;
-        let follows = self
-            .connection(id)
-            .is_some_and(|connection| connection.round == round);
+    pub(crate) fn in_burst(&mut self, id: Option<ConnId>) -> bool {
+        let connection = self.connections.get(ConnId::place(id));
+        let follows = connection
+            .and_then(Option::as_ref)
+            .is_some_and(|connection| connection.round == self.round);
         self.burst && follows && self.burst_goes_on()
     }
 
@@ -622,7 +627,7 @@ impl<T: Transport> State<T> {
 
     /// Writes what a connection has, as far as the kernel takes it.
     #[inline]
-    pub(crate) fn flush(&mut self, id: u32) {
+    pub(crate) fn flush(&mut self, id: ConnId) {
         loop {
             let Self {
                 engine,
@@ -631,7 +636,7 @@ impl<T: Transport> State<T> {
                 ..
             } = self;
             let (Some(conn), Some(Some(connection))) =
-                (engine.conn(id), connections.get_mut(id as usize))
+                (engine.conn(id), connections.get_mut(id.index()))
             else {
                 return;
             };
@@ -683,7 +688,7 @@ impl<T: Transport> State<T> {
     /// Nothing is to be written: room is not watched for. What is deferred waits for something else,
     /// such as the peer's acknowledgement, and would keep everybody awake who sleeps until then.
     #[cold]
-    fn await_no_room(&mut self, id: u32) {
+    fn await_no_room(&mut self, id: ConnId) {
         let flushed = self.engine.conn(id).is_some_and(|conn| !conn.has_output());
         if flushed
             && self

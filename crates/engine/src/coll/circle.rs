@@ -190,7 +190,7 @@ impl<B: Buffer> Collectives<B> {
             holds: PROBE_ROUNDS,
             passed: false,
         };
-        for id in 0..self.groups.end() {
+        for id in self.groups.every_id() {
             let joins = |group: &&mut Group| group.ep == ep && group.state == State::Joining;
             let Some(group) = self.groups.get_mut(id).filter(joins) else {
                 continue;
@@ -211,7 +211,7 @@ impl<B: Buffer> Collectives<B> {
 
     /// A member that this one waits for has found that they are in a circle.
     pub(super) fn note_circle(&mut self, ep: u32, src: FiAddr, message: &Message) {
-        for id in 0..self.groups.end() {
+        for id in self.groups.every_id() {
             let Some(group) = self.groups.get(id) else {
                 continue;
             };

@@ -6,6 +6,7 @@ use super::group::Collectives;
 use super::message::{Gone, Kind, Message};
 use super::operation::Action;
 use crate::Buffer;
+use crate::id::ConnId;
 use crate::pool::NIL;
 
 /// A message that waits.
@@ -14,7 +15,7 @@ pub(super) struct Early {
     pub(super) ep: u32,
     pub(super) src: FiAddr,
     /// The connection whose account it is on, or [`NIL`] when that is gone.
-    conn: u32,
+    conn: Option<ConnId>,
     pub(super) message: Message,
     /// Where its payload is, or [`NIL`].
     pub(super) slot: u32,
@@ -32,14 +33,14 @@ impl<B: Buffer> Collectives<B> {
     /// [`Errno::ENOMEM`].
     pub fn keep(
         &mut self,
-        (ep, src, conn): (u32, FiAddr, u32),
+        (ep, src, conn): (u32, FiAddr, ConnId),
         message: Message,
         slot: u32,
     ) -> Result<u32> {
         let early = Early {
             ep,
             src,
-            conn,
+            conn: Some(conn),
             message,
             slot,
             placed: false,
@@ -57,13 +58,13 @@ impl<B: Buffer> Collectives<B> {
     /// tell [`Collectives::early_arrived`].
     pub(super) fn note_ahead(
         &mut self,
-        (ep, src, conn): (u32, FiAddr, u32),
+        (ep, src, conn): (u32, FiAddr, ConnId),
         message: Message,
     ) -> Option<u32> {
         let early = Early {
             ep,
             src,
-            conn,
+            conn: Some(conn),
             message,
             slot: NIL,
             placed: true,
@@ -85,9 +86,10 @@ impl<B: Buffer> Collectives<B> {
         while let Some(id) = self.find_early(is) {
             if let Some(early) = self.early.remove(id)
                 && !early.whole
+                && let Some(conn) = early.conn
             {
                 self.push_owed(Action::Drop {
-                    conn: early.conn,
+                    conn,
                     id,
                     ahead: true,
                 });
@@ -262,7 +264,7 @@ impl<B: Buffer> Collectives<B> {
             return;
         };
         // One that is arriving stays until it has: its connection writes there.
-        if !early.whole && early.conn != NIL {
+        if !early.whole && early.conn.is_some() {
             return;
         }
         if let Some(early) = self.early.remove(id)
@@ -278,7 +280,7 @@ impl<B: Buffer> Collectives<B> {
 
     /// Forgets the early messages that are of no use.
     pub(super) fn forget_all(&mut self, useless: impl Fn(&Self, &Early) -> bool) {
-        for id in 0..self.early.end() {
+        for id in self.early.every_id() {
             let Some(early) = self.early.get(id).copied() else {
                 continue;
             };
@@ -312,12 +314,16 @@ impl<B: Buffer> Collectives<B> {
 
     /// A connection closes over which nothing is missed: what came whole stays, without an
     /// account.
-    pub fn forget_conn(&mut self, conn: u32) {
-        for id in 0..self.early.end() {
-            let Some(early) = self.early.get_mut(id).filter(|early| early.conn == conn) else {
+    pub fn forget_conn(&mut self, conn: ConnId) {
+        for id in self.early.every_id() {
+            let Some(early) = self
+                .early
+                .get_mut(id)
+                .filter(|early| early.conn == Some(conn))
+            else {
                 continue;
             };
-            early.conn = NIL;
+            early.conn = None;
             let joins = matches!(early.message.kind, Kind::Join | Kind::Decline);
             if !early.whole || joins {
                 self.forget_early(id);

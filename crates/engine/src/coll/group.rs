@@ -103,9 +103,9 @@ const MAX_OWED: usize = 3;
 /// The groups of some endpoints, and their operations; see the [module](super).
 #[derive(Debug)]
 pub struct Collectives<B> {
-    pub(super) groups: Pool<Group>,
-    pub(super) ops: Pool<Op<B>>,
-    pub(super) early: Pool<Early>,
+    pub(super) groups: Pool<u32, Group>,
+    pub(super) ops: Pool<u32, Op<B>>,
+    pub(super) early: Pool<u32, Early>,
     actions: Ring<Action<B>>,
     run: Ring<u32>,
     started: u64,
@@ -296,7 +296,7 @@ impl<B: Buffer> Collectives<B> {
         match group.state {
             State::Joining => self.decline(group_id, Gone::Left),
             State::Up => {
-                for id in 0..self.ops.end() {
+                for id in self.ops.every_id() {
                     if self.is_of(id, group_id) {
                         self.fail(id, Errno::ECANCELED, Some(Gone::Left));
                     }
@@ -312,7 +312,7 @@ impl<B: Buffer> Collectives<B> {
 
     /// Forgets all of an endpoint; nothing is reported.
     pub fn close_ep(&mut self, ep: u32) {
-        for id in 0..self.ops.end() {
+        for id in self.ops.every_id() {
             let Some(group) = self.ops.get(id).map(|op| op.group) else {
                 continue;
             };
@@ -323,7 +323,7 @@ impl<B: Buffer> Collectives<B> {
                 self.push_owed(Action::Free { slot: op.slot });
             }
         }
-        for id in 0..self.groups.end() {
+        for id in self.groups.every_id() {
             if self.ep_of(id) == Some(ep) {
                 self.groups.discard(id);
             }

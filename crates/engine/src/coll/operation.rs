@@ -8,6 +8,7 @@ use super::message::Message;
 use super::plan::{Buf, Plan, Range, Step};
 use super::waiting::Waits;
 use crate::Buffer;
+use crate::id::ConnId;
 use crate::pool::NIL;
 
 /// An operation to be started.
@@ -152,7 +153,7 @@ pub enum Action<B> {
     /// The rest of the payload that is arriving on a connection goes nowhere.
     Drop {
         /// The connection.
-        conn: u32,
+        conn: ConnId,
         /// Whose it was: the operation, or what [`Arrival::Ahead`](super::Arrival::Ahead) named.
         id: u32,
         /// Which of the two.
@@ -160,8 +161,8 @@ pub enum Action<B> {
     },
     /// A kept message is of no more use.
     Forget {
-        /// The connection whose account it was on, or [`NIL`].
-        conn: u32,
+        /// The connection whose account it was on, if that is there.
+        conn: Option<ConnId>,
         /// Where its payload was, or [`NIL`].
         slot: u32,
         /// Bytes of that.
@@ -206,7 +207,7 @@ pub(super) enum Sending {
 pub(super) enum Receiving {
     Waits,
     /// It is arriving on this connection.
-    Arrives(u32),
+    Arrives(ConnId),
     Done,
 }
 

@@ -7,7 +7,7 @@ use super::message::{EAGER, Gone, Kind, Message};
 use super::operation::{Action, Place, Receiving, Sending};
 use super::plan::{Part, Then};
 use crate::Buffer;
-use crate::pool::NIL;
+use crate::id::ConnId;
 
 /// Messages about operations this far ahead, and no farther, can be of a peer that keeps to the
 /// window.
@@ -48,7 +48,7 @@ impl<B: Buffer> Collectives<B> {
     /// actions must have been done, unless there is no payload.
     pub fn handle_message(
         &mut self,
-        (ep, src, conn): (u32, FiAddr, u32),
+        (ep, src, conn): (u32, FiAddr, ConnId),
         message: &Message,
     ) -> Arrival<B> {
         if !src.is_specified() {
@@ -76,7 +76,7 @@ impl<B: Buffer> Collectives<B> {
 
     fn handle_of_group(
         &mut self,
-        (ep, src, conn): (u32, FiAddr, u32),
+        (ep, src, conn): (u32, FiAddr, ConnId),
         message: &Message,
     ) -> Arrival<B> {
         let Some(group_id) = self.find_group(ep, message.group) else {
@@ -148,7 +148,12 @@ impl<B: Buffer> Collectives<B> {
         self.tell(group.ep, src, answer);
     }
 
-    fn of_operation(&mut self, id: u32, from: (u32, FiAddr, u32), message: &Message) -> Arrival<B> {
+    fn of_operation(
+        &mut self,
+        id: u32,
+        from: (u32, FiAddr, ConnId),
+        message: &Message,
+    ) -> Arrival<B> {
         let Some(op) = self.ops.get_mut(id) else {
             return Arrival::Discard;
         };
@@ -205,7 +210,7 @@ impl<B: Buffer> Collectives<B> {
     fn of_later_step(
         &mut self,
         id: u32,
-        from: (u32, FiAddr, u32),
+        from: (u32, FiAddr, ConnId),
         message: &Message,
     ) -> Arrival<B> {
         let long = message.len > EAGER;
@@ -329,11 +334,11 @@ impl<B: Buffer> Collectives<B> {
 
     /// A connection to a peer ends, or there can be none: nothing more comes from it, and
     /// nothing gets there. `conn` is the connection, or [`NIL`].
-    pub fn lost(&mut self, ep: u32, peer: FiAddr, conn: u32, error: Errno) {
-        if conn != NIL {
+    pub fn lost(&mut self, ep: u32, peer: FiAddr, conn: Option<ConnId>, error: Errno) {
+        if let Some(conn) = conn {
             self.forget_conn(conn);
         }
-        for group_id in 0..self.groups.end() {
+        for group_id in self.groups.every_id() {
             let Some(group) = self.groups.get(group_id).filter(|group| group.ep == ep) else {
                 continue;
             };
@@ -355,7 +360,7 @@ impl<B: Buffer> Collectives<B> {
         if group.state == State::Joining {
             return self.joining_lost(group_id, rank, error);
         }
-        for id in 0..self.ops.end() {
+        for id in self.ops.every_id() {
             if self.is_of(id, group_id) && self.needs(id, rank) {
                 self.fail(id, error, Some(Gone::of(error)));
             }

@@ -8,6 +8,7 @@ use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr};
 
 use super::{Action, Arrival, Collectives, Joining, Kind, Message, Place, Request, Waits};
 use crate::common::Mem;
+use crate::id::ConnId;
 use crate::pool::NIL;
 
 extern crate std;
@@ -63,8 +64,13 @@ fn carry(members: &mut [Members]) -> Told {
     told
 }
 
+/// The connection of a member.
+fn conn_of(member: u32) -> ConnId {
+    ConnId::new(member + 1).unwrap()
+}
+
 fn deliver_to(to: &mut Members, from: usize, message: &Message) {
-    let from = (EP, FiAddr(from as u64), 0);
+    let from = (EP, FiAddr(from as u64), ConnId::FIRST);
     match to.handle_message(from, message) {
         Arrival::Keep => drop(to.keep(from, *message, NIL).unwrap()),
         arrival => assert!(matches!(arrival, Arrival::Discard), "{arrival:?}"),
@@ -106,7 +112,7 @@ fn started_after(first: impl FnOnce(&mut Members)) -> (Members, Vec<Message>) {
             from,
             len: 0,
         };
-        let arrival = coll.handle_message((EP, FiAddr(u64::from(from)), from), &message);
+        let arrival = coll.handle_message((EP, FiAddr(u64::from(from)), conn_of(from)), &message);
         assert!(matches!(arrival, Arrival::Discard));
     }
     assert_eq!(coll.members(group).map(<[FiAddr]>::len), Some(4));
@@ -137,7 +143,7 @@ fn data(like: &Message, from: u32, tag: u32, len: u64) -> Message {
 
 fn deliver(coll: &mut Members, message: &Message) -> Arrival<Mem> {
     let src = FiAddr(u64::from(message.from));
-    coll.handle_message((EP, src, message.from), message)
+    coll.handle_message((EP, src, conn_of(message.from)), message)
 }
 
 /// Tags of the last two steps.
@@ -205,7 +211,7 @@ fn a_member_that_is_done_without_what_it_must_get_does_something_else() {
             len: 0,
             ..said[0]
         };
-        let from = (EP, FiAddr(9), 9);
+        let from = (EP, FiAddr(9), conn_of(9));
         if let Arrival::Keep = coll.handle_message(from, &ready) {
             coll.keep(from, ready, NIL).unwrap();
         }
@@ -247,11 +253,12 @@ fn an_operation_that_fails_lets_go_of_what_arrives_for_later() {
     let Arrival::Ahead { id, .. } = deliver(&mut coll, &last) else {
         panic!("it has no place");
     };
-    coll.lost(EP, FiAddr(2), NIL, Errno::ECONNRESET);
+    coll.lost(EP, FiAddr(2), None, Errno::ECONNRESET);
     let found = actions(&mut coll);
     let place = |wanted: &dyn Fn(&Action<Mem>) -> bool| found.iter().position(wanted);
+    let conn_id = conn_of(1);
     let dropped = place(
-        &|action| matches!(action, Action::Drop { conn: 1, id: of, ahead: true } if *of == id),
+        &|action| matches!(action, Action::Drop { conn, id: of, ahead: true } if (*conn, *of) == (conn_id, id)),
     );
     let ended = place(&|action| matches!(action, Action::Ended(_)));
     assert!(dropped.unwrap() < ended.unwrap(), "{found:?}");
@@ -487,7 +494,7 @@ fn run(members: &mut [Members], ended: &mut [Vec<(usize, Option<Errno>)>]) {
                             members[from].sent(op);
                         }
                         let to = &mut members[to.0 as usize];
-                        let source = (EP, FiAddr(from as u64), 0);
+                        let source = (EP, FiAddr(from as u64), ConnId::FIRST);
                         match to.handle_message(source, &message) {
                             Arrival::Discard => {}
                             Arrival::Into { op, .. } => to.arrived(op),

@@ -42,7 +42,7 @@ pub struct Waits {
 impl<B: Buffer> Collectives<B> {
     /// Time has passed. Returns whether to call again soon.
     pub fn tick(&mut self, now: Duration) -> bool {
-        for id in 0..self.ops.end() {
+        for id in self.ops.every_id() {
             let Some(op) = self.ops.get_mut(id).filter(|op| op.error.is_none()) else {
                 continue;
             };
@@ -54,7 +54,7 @@ impl<B: Buffer> Collectives<B> {
                 self.tell_of_operation(id);
             }
         }
-        for id in 0..self.groups.end() {
+        for id in self.groups.every_id() {
             let joining = |group: &&mut Group| group.state == State::Joining;
             let Some(group) = self.groups.get_mut(id).filter(joining) else {
                 continue;

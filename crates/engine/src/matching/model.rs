@@ -110,7 +110,7 @@ impl Lists {
 /// The queues, and the same as lists.
 struct Pair {
     matcher: Matcher<Mem>,
-    pool: Pool<Unexpected>,
+    pool: Pool<u32, Unexpected>,
     lists: Lists,
     count: usize,
 }
@@ -184,7 +184,7 @@ impl Pair {
         let message = Unexpected {
             envelope,
             ep: 0,
-            conn: NIL,
+            conn: None,
             departed: NIL,
             slot: NIL,
             kept: 0,

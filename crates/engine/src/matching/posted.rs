@@ -43,7 +43,7 @@ impl Class {
 #[derive(Debug)]
 pub(super) struct Posted {
     /// Empty unless the table is.
-    list: List,
+    list: List<u32>,
     table: Table,
     classes: [Option<Class>; MAX_CLASSES],
     /// Some in the table are of another class.
@@ -63,21 +63,21 @@ impl Posted {
         }
     }
 
-    /// The first receive, or [`NIL`](crate::pool::NIL) where there is none, or they are in the table.
+    /// The first receive; `None` where there is none, or they are in the table.
     #[inline]
-    pub(super) const fn first(&self) -> u32 {
+    pub(super) fn first(&self) -> Option<u32> {
         self.list.first()
     }
 
     /// Takes [`Posted::first`] out.
     #[inline]
-    pub(super) fn pop_first<B>(&mut self, recvs: &mut Pool<Recv<B>>) -> Option<u32> {
+    pub(super) fn pop_first<B>(&mut self, recvs: &mut Pool<u32, Recv<B>>) -> Option<u32> {
         self.list.pop_front(recvs)
     }
 
     /// Adds a receive behind all others.
     #[inline]
-    pub(super) fn add<B: Buffer>(&mut self, recvs: &mut Pool<Recv<B>>, id: u32) {
+    pub(super) fn add<B: Buffer>(&mut self, recvs: &mut Pool<u32, Recv<B>>, id: u32) {
         if self.table.is_empty() {
             self.list.push_back(recvs, id);
         } else {
@@ -87,7 +87,7 @@ impl Posted {
 
     #[cold]
     #[inline(never)]
-    fn add_to_table<B: Buffer>(&mut self, recvs: &mut Pool<Recv<B>>, id: u32) {
+    fn add_to_table<B: Buffer>(&mut self, recvs: &mut Pool<u32, Recv<B>>, id: u32) {
         if !self.enter(recvs, id) {
             // A list needs no memory.
             self.flatten(recvs);
@@ -100,7 +100,7 @@ impl Posted {
     #[inline(never)]
     pub(super) fn find<B: Buffer>(
         &mut self,
-        recvs: &mut Pool<Recv<B>>,
+        recvs: &mut Pool<u32, Recv<B>>,
         tag: Option<u64>,
         src: FiAddr,
     ) -> Option<u32> {
@@ -129,7 +129,7 @@ impl Posted {
 
     fn find_in_table<B: Buffer>(
         &self,
-        recvs: &Pool<Recv<B>>,
+        recvs: &Pool<u32, Recv<B>>,
         tag: Option<u64>,
         src: FiAddr,
     ) -> Option<u32> {
@@ -149,7 +149,7 @@ impl Posted {
     }
 
     /// Takes a receive out; returns whether it was there.
-    pub(super) fn remove<B>(&mut self, recvs: &mut Pool<Recv<B>>, id: u32) -> bool {
+    pub(super) fn remove<B>(&mut self, recvs: &mut Pool<u32, Recv<B>>, id: u32) -> bool {
         if self.table.is_empty() {
             return self.list.take(recvs, |other, _| other == id).is_some();
         }
@@ -163,7 +163,7 @@ impl Posted {
     /// Takes the first receive for which `wanted` holds out.
     pub(super) fn take<B>(
         &mut self,
-        recvs: &mut Pool<Recv<B>>,
+        recvs: &mut Pool<u32, Recv<B>>,
         wanted: impl FnMut(u32, &Recv<B>) -> bool,
     ) -> Option<u32> {
         self.flatten(recvs);
@@ -173,9 +173,9 @@ impl Posted {
     /// Takes all receives for which `wanted` holds out, into a list of their own.
     pub(super) fn split<B>(
         &mut self,
-        recvs: &mut Pool<Recv<B>>,
+        recvs: &mut Pool<u32, Recv<B>>,
         wanted: impl FnMut(u32, &Recv<B>) -> bool,
-    ) -> List {
+    ) -> List<u32> {
         self.flatten(recvs);
         self.list.split(recvs, wanted)
     }
@@ -183,7 +183,7 @@ impl Posted {
     /// Whether `wanted` holds for one.
     pub(super) fn any<B>(
         &self,
-        recvs: &Pool<Recv<B>>,
+        recvs: &Pool<u32, Recv<B>>,
         mut wanted: impl FnMut(&Recv<B>) -> bool,
     ) -> bool {
         let mut id = self.table.oldest();
@@ -199,14 +199,14 @@ impl Posted {
     /// Puts the receives into the table. Without memory they stay in the list.
     #[cold]
     #[inline(never)]
-    pub(super) fn index<B: Buffer>(&mut self, recvs: &mut Pool<Recv<B>>) {
+    pub(super) fn index<B: Buffer>(&mut self, recvs: &mut Pool<u32, Recv<B>>) {
         self.walked = 0;
-        let mut id = self.list.first();
-        while let Some(next) = self.list.after(recvs, id) {
+        let mut at = self.list.first();
+        while let Some(id) = at {
             if !self.enter(recvs, id) {
                 return self.forget_table();
             }
-            id = next;
+            at = self.list.after(recvs, id);
         }
         if !self.table.is_empty() {
             self.list = List::new();
@@ -214,7 +214,7 @@ impl Posted {
     }
 
     /// Puts the receives into the list.
-    pub(super) fn flatten<B>(&mut self, recvs: &mut Pool<Recv<B>>) {
+    pub(super) fn flatten<B>(&mut self, recvs: &mut Pool<u32, Recv<B>>) {
         let mut id = self.table.oldest();
         while recvs.get(id).is_some() {
             self.list.push_back(recvs, id);
@@ -230,7 +230,7 @@ impl Posted {
     }
 
     /// Adds a receive to the table, if there is memory.
-    fn enter<B>(&mut self, recvs: &Pool<Recv<B>>, id: u32) -> bool {
+    fn enter<B>(&mut self, recvs: &Pool<u32, Recv<B>>, id: u32) -> bool {
         let Some(recv) = recvs.get(id) else {
             return false;
         };

@@ -63,7 +63,7 @@ struct Keyed {
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// Empty unless there is no table.
-    list: List,
+    list: List<u32>,
     tables: Vec<Keyed>,
     count: usize,
     /// How many messages long walks have passed.
@@ -89,7 +89,7 @@ impl Waiting {
     }
 
     /// Adds a message behind all others.
-    pub(super) fn add(&mut self, pool: &mut Pool<Unexpected>, id: u32) {
+    pub(super) fn add(&mut self, pool: &mut Pool<u32, Unexpected>, id: u32) {
         let Some(message) = pool.get(id) else { return };
         let envelope = message.envelope;
         self.count = self.count.wrapping_add(1);
@@ -115,7 +115,7 @@ impl Waiting {
     /// none that is set aside.
     pub(super) fn find(
         &mut self,
-        pool: &mut Pool<Unexpected>,
+        pool: &mut Pool<u32, Unexpected>,
         want: &Want,
         claim: Option<Context>,
     ) -> Option<u32> {
@@ -141,7 +141,7 @@ impl Waiting {
     }
 
     /// Takes a message out; returns whether it was there.
-    pub(super) fn remove(&mut self, pool: &mut Pool<Unexpected>, id: u32) -> bool {
+    pub(super) fn remove(&mut self, pool: &mut Pool<u32, Unexpected>, id: u32) -> bool {
         let mut there = false;
         let mut steps = 0usize;
         if self.tables.is_empty() {
@@ -171,9 +171,9 @@ impl Waiting {
     /// Takes all messages for which `wanted` holds out, into a list of their own.
     pub(super) fn split(
         &mut self,
-        pool: &mut Pool<Unexpected>,
+        pool: &mut Pool<u32, Unexpected>,
         mut wanted: impl FnMut(&Unexpected) -> bool,
-    ) -> List {
+    ) -> List<u32> {
         self.flatten(pool);
         let mut count = 0usize;
         let taken = self.list.split(pool, |_, message| {
@@ -188,7 +188,7 @@ impl Waiting {
     /// Calls `visit` on every message in order; it leaves tag and source as they are.
     pub(super) fn for_each(
         &self,
-        pool: &mut Pool<Unexpected>,
+        pool: &mut Pool<u32, Unexpected>,
         mut visit: impl FnMut(u32, &mut Unexpected),
     ) {
         let Some(Keyed { table, .. }) = self.tables.first() else {
@@ -202,7 +202,7 @@ impl Waiting {
     }
 
     /// Puts the messages into the list.
-    pub(super) fn flatten(&mut self, pool: &mut Pool<Unexpected>) {
+    pub(super) fn flatten(&mut self, pool: &mut Pool<u32, Unexpected>) {
         if let Some(Keyed { table, .. }) = self.tables.first() {
             let mut id = table.oldest();
             while pool.get(id).is_some() {
@@ -216,7 +216,7 @@ impl Waiting {
     /// The first message in order for which `wanted` holds.
     fn walk(
         &self,
-        pool: &Pool<Unexpected>,
+        pool: &Pool<u32, Unexpected>,
         mut wanted: impl FnMut(u32, &Unexpected) -> bool,
     ) -> Option<u32> {
         let Some(Keyed { table, .. }) = self.tables.first() else {
@@ -233,7 +233,7 @@ impl Waiting {
     }
 
     /// Takes note of how far somebody had to walk who looked for a message of this kind.
-    fn note(&mut self, pool: &mut Pool<Unexpected>, steps: usize, kind: Kind) {
+    fn note(&mut self, pool: &mut Pool<u32, Unexpected>, steps: usize, kind: Kind) {
         if steps > LONG_WALK {
             self.walked = self.walked.saturating_add(steps);
             if self.walked >= self.count {
@@ -246,7 +246,7 @@ impl Waiting {
     /// are too many. Without memory all stays as it is.
     #[cold]
     #[inline(never)]
-    fn index(&mut self, pool: &mut Pool<Unexpected>, kind: Kind) {
+    fn index(&mut self, pool: &mut Pool<u32, Unexpected>, kind: Kind) {
         self.walked = 0;
         let mut table = Table::new();
         let mut enter =
@@ -271,7 +271,7 @@ impl Waiting {
 
     /// Has the messages in a table for this kind of receives, whatever was walked.
     #[cfg(test)]
-    pub(super) fn index_for(&mut self, pool: &mut Pool<Unexpected>, want: &Want) {
+    pub(super) fn index_for(&mut self, pool: &mut Pool<u32, Unexpected>, want: &Want) {
         let kind = Kind::of(want);
         if !self.is_empty() && self.tables.iter().all(|keyed| keyed.kind != kind) {
             self.index(pool, kind);

@@ -18,6 +18,7 @@ use super::rma::{
 };
 use super::rx::{RxState, Target};
 use super::tx::{Posted, marked};
+use crate::id::ConnId;
 use crate::mr::Access;
 use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
@@ -156,7 +157,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::EMSGSIZE`] above [`MAX_ATOMIC`]; otherwise as [`Engine::send`].
     pub fn atomic(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         atomic: &Atomic<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<RmaPlan> {
@@ -175,7 +176,7 @@ impl<B: Buffer> Engine<B> {
     /// As [`Engine::atomic`], whatever waits on the connection.
     pub(super) fn atomic_now(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         atomic: &Atomic<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Appended> {
@@ -287,7 +288,7 @@ fn operation(header: &Header) -> Option<Operation> {
 // The target.
 impl<B: Buffer> Engine<B> {
     /// An atomic of a peer starts.
-    pub(super) fn start_atomic(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+    pub(super) fn start_atomic(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.extensions.contains(Extensions::ATOMIC) {
             return Err(Errno::EPROTO);
@@ -319,7 +320,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Finds the memory of an atomic, and a slot for its operands.
-    fn admit(&mut self, conn_id: u32, header: &Header) -> core::result::Result<(), Reason> {
+    fn admit(&mut self, conn_id: ConnId, header: &Header) -> core::result::Result<(), Reason> {
         let mut operation = operation(header).ok_or(Reason::Unsupported)?;
         let len = header.rma.total_len().map_err(|_| Reason::Bounds)?;
         let fetched = self.conns.get(conn_id).map_or(0, |conn| conn.fetched);
@@ -355,7 +356,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The operands are there: the driver's turn.
-    pub(super) fn await_job(&mut self, conn_id: u32) {
+    pub(super) fn await_job(&mut self, conn_id: ConnId) {
         if let Some(conn) = self.conns.get_mut(conn_id) {
             conn.rx = RxState::Job;
         }
@@ -363,7 +364,7 @@ impl<B: Buffer> Engine<B> {
 
     /// What is to be done on a connection whose [`RxWant`](super::RxWant) is a job.
     #[must_use]
-    pub fn job(&self, conn_id: u32) -> Option<Job<'_, B>> {
+    pub fn job(&self, conn_id: ConnId) -> Option<Job<'_, B>> {
         let conn = self.conns.get(conn_id)?;
         if conn.rx != RxState::Job {
             return None;
@@ -395,7 +396,7 @@ impl<B: Buffer> Engine<B> {
 
     /// The job is done, or could not be. `fetched` is the slot with what an atomic found, as
     /// many bytes as its target, or [`NIL`].
-    pub fn job_done(&mut self, conn_id: u32, done: bool, fetched: u32) {
+    pub fn job_done(&mut self, conn_id: ConnId, done: bool, fetched: u32) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return self.free_slot(fetched);
         };
@@ -422,7 +423,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// All that an atomic or a durable write asked for is done.
-    fn finish_job(&mut self, conn_id: u32) {
+    fn finish_job(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -443,7 +444,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn respond_fetched(&mut self, conn_id: u32, slot: u32) -> Result<()> {
+    fn respond_fetched(&mut self, conn_id: ConnId, slot: u32) -> Result<()> {
         let Self {
             conns, responses, ..
         } = self;

@@ -10,11 +10,13 @@ use ripstop_wire::xnet::cm::Extensions;
 
 use super::conn::{Conn, TxDone, TxInfo};
 use super::engine::{Engine, Ep, Limits, NO_COMPLETION};
+use super::output::Output;
 use super::rma::Appended;
 use super::rx::{RxState, Target};
 use super::tx::Posted;
 use crate::coll::{Action, Arrival, Collectives, Joining, Message, Outcome, Place, Request, Waits};
 use crate::cq::ErrorEntry;
+use crate::id::ConnId;
 use crate::matching::ENTRY;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
@@ -210,7 +212,7 @@ impl<B: Buffer> Engine<B> {
     /// There can be no connection to a member.
     pub fn coll_unreachable(&mut self, ep: u32, to: FiAddr, send: &CollSend<B>, error: Errno) {
         self.coll_failed(send.op, error);
-        self.coll.lost(ep, to, NIL, error);
+        self.coll.lost(ep, to, None, error);
         self.note_coll();
     }
 
@@ -219,7 +221,7 @@ impl<B: Buffer> Engine<B> {
         self.coll.no_memory(op);
     }
 
-    /// What to do next, until there is nothing. [`Engine::pop_output`] says [`NIL`] when there
+    /// What to do next, until there is nothing. [`Engine::pop_output`] says [`Output::Coll`] when there
     /// is something.
     pub fn coll_next(&mut self) -> Option<CollAction<B>> {
         loop {
@@ -275,7 +277,7 @@ impl<B: Buffer> Engine<B> {
     #[inline(never)]
     pub(super) fn note_coll(&mut self) {
         if !self.coll_noted && !self.coll.is_quiet() {
-            self.coll_noted = self.output_push(NIL).is_ok();
+            self.coll_noted = self.output_push(Output::Coll).is_ok();
         }
     }
 
@@ -323,7 +325,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::ENOMEM`]: call [`Engine::coll_unreachable`].
     pub fn post_coll(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         send: &CollSend<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<CollPlan> {
@@ -344,7 +346,7 @@ impl<B: Buffer> Engine<B> {
     /// As [`Engine::post_coll`], when its turn has come.
     pub(super) fn coll_now(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         send: &CollSend<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Appended> {
@@ -398,7 +400,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A message to a member has left.
-    pub(super) fn finish_coll_send(&mut self, conn_id: u32, info: &TxInfo) {
+    pub(super) fn finish_coll_send(&mut self, conn_id: ConnId, info: &TxInfo) {
         self.one_less(conn_id);
         if let Ok(op) = u32::try_from(info.context) {
             self.coll.sent(op);
@@ -407,19 +409,19 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A message to a member will not leave whole.
-    pub(super) fn fail_coll_send(&mut self, conn_id: u32, info: &TxInfo, error: Errno) {
+    pub(super) fn fail_coll_send(&mut self, conn_id: ConnId, info: &TxInfo, error: Errno) {
         self.one_less(conn_id);
         self.coll_failed(u32::try_from(info.context).unwrap_or(NIL), error);
         if error == Errno::EOPNOTSUPP
             && let Some(conn) = self.conns.get(conn_id)
         {
             let (ep, src) = (conn.config.ep, conn.config.src);
-            self.coll.lost(ep, src, NIL, error);
+            self.coll.lost(ep, src, None, error);
         }
         self.note_coll();
     }
 
-    fn one_less(&mut self, conn_id: u32) {
+    fn one_less(&mut self, conn_id: ConnId) {
         let Self { conns, eps, .. } = self;
         let ep = conns.get(conn_id).map_or(NIL, |conn| conn.config.ep);
         if let Some(ep) = eps.get_mut(ep) {
@@ -439,7 +441,7 @@ impl<B: Buffer> Engine<B> {
     /// A message of a member starts.
     pub(super) fn start_coll_message(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         coll: Option<&Coll>,
         len: u64,
     ) -> Result<()> {
@@ -459,14 +461,14 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Whether the job of a connection is that of [`Engine::coll_next`].
-    pub(super) fn coll_waits(&self, conn_id: u32) -> bool {
+    pub(super) fn coll_waits(&self, conn_id: ConnId) -> bool {
         let conn = self.conns.get(conn_id);
         conn.is_some_and(|conn| conn.incoming.waits.is_some())
     }
 
     /// All that [`Engine::coll_next`] said was done: goes on with the message for which that had
     /// to be. A peer that broke the protocol is named by [`Engine::pop_broken`].
-    pub fn coll_job_done(&mut self, conn_id: u32) {
+    pub fn coll_job_done(&mut self, conn_id: ConnId) {
         if let Some(conn) = self.conns.get_mut(conn_id)
             && conn.rx == RxState::Job
             && let Some(message) = conn.incoming.waits.take()
@@ -475,7 +477,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn deliver_or_break(&mut self, conn_id: u32, message: Message) {
+    fn deliver_or_break(&mut self, conn_id: ConnId, message: Message) {
         let Err(error) = self.deliver_coll(conn_id, message) else {
             return;
         };
@@ -486,7 +488,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Tries again to keep the message that a connection is blocked on.
-    pub(super) fn retry_coll(&mut self, conn_id: u32) {
+    pub(super) fn retry_coll(&mut self, conn_id: ConnId) {
         let waits = self
             .conns
             .get_mut(conn_id)
@@ -501,7 +503,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn deliver_coll(&mut self, conn_id: u32, message: Message) -> Result<()> {
+    fn deliver_coll(&mut self, conn_id: ConnId, message: Message) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let (ep, src) = (conn.config.ep, conn.config.src);
         conn.rx = RxState::Header;
@@ -531,7 +533,7 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
-    fn expect(&mut self, conn_id: u32, place: Place<B>, id: u32, kept: bool) {
+    fn expect(&mut self, conn_id: ConnId, place: Place<B>, id: u32, kept: bool) {
         if let Some(conn) = self.conns.get_mut(conn_id) {
             conn.incoming = Incoming {
                 waits: None,
@@ -547,7 +549,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Keeps a message that comes too early; `false` if the connection has to wait for room.
-    fn keep_coll(&mut self, conn_id: u32, message: Message) -> Result<bool> {
+    fn keep_coll(&mut self, conn_id: ConnId, message: Message) -> Result<bool> {
         let Self {
             conns,
             limits,
@@ -591,7 +593,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The payload of a member's message has come.
-    pub(super) fn finish_coll_payload(&mut self, conn_id: u32) {
+    pub(super) fn finish_coll_payload(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
@@ -604,7 +606,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// There is no memory for the slot where it goes.
-    pub(super) fn coll_rx_no_memory(&mut self, conn_id: u32) {
+    pub(super) fn coll_rx_no_memory(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -619,7 +621,7 @@ impl<B: Buffer> Engine<B> {
         self.note_coll();
     }
 
-    fn drop_incoming(&mut self, conn_id: u32, id: u32, ahead: bool) {
+    fn drop_incoming(&mut self, conn_id: ConnId, id: u32, ahead: bool) {
         if let Some(conn) = self.conns.get_mut(conn_id)
             && conn.incoming.kept == ahead
             && conn.incoming.id == id
@@ -630,9 +632,11 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn forget_kept(&mut self, conn_id: u32, slot: u32, len: u64) {
+    fn forget_kept(&mut self, conn_id: Option<ConnId>, slot: u32, len: u64) {
         self.free_slot(slot);
-        if let Some(conn) = self.conns.get_mut(conn_id) {
+        if let Some(conn_id) = conn_id
+            && let Some(conn) = self.conns.get_mut(conn_id)
+        {
             conn.kept = conn.kept.saturating_sub(len.saturating_add(ENTRY));
             conn.kept_count = conn.kept_count.saturating_sub(1);
             if matches!(conn.rx, RxState::Blocked { .. }) {
@@ -643,7 +647,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A connection closes. What came over it and what went there is no more.
-    pub(super) fn lose_members(&mut self, conn_id: u32, used: bool, error: Errno) {
+    pub(super) fn lose_members(&mut self, conn_id: ConnId, used: bool, error: Errno) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
@@ -652,7 +656,7 @@ impl<B: Buffer> Engine<B> {
             return;
         }
         match used {
-            true => self.coll.lost(ep, src, conn_id, error),
+            true => self.coll.lost(ep, src, Some(conn_id), error),
             false => self.coll.forget_conn(conn_id),
         }
         self.note_coll();

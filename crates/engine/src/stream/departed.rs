@@ -10,6 +10,7 @@ use ripstop_types::{Errno, FiAddr};
 use super::conn::ConnConfig;
 use super::engine::Engine;
 use crate::Buffer;
+use crate::id::ConnId;
 use crate::pool::NIL;
 
 /// A sender whose connection is gone. There are never more of them than messages that are kept.
@@ -26,15 +27,15 @@ pub(super) struct Departed {
 /// By whom a message has come: a connection, or a sender that has left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
-    pub(super) conn: u32,
+    pub(super) conn: Option<ConnId>,
     pub(super) departed: u32,
 }
 
 impl Origin {
     /// A connection that is there.
-    pub(super) const fn conn(conn: u32) -> Self {
+    pub(super) const fn conn(conn: ConnId) -> Self {
         Self {
-            conn,
+            conn: Some(conn),
             departed: NIL,
         }
     }
@@ -44,7 +45,7 @@ impl<B: Buffer> Engine<B> {
     /// The connection of some messages closes; those that are whole stay, and count. Who sent
     /// them stays known as long as any of them waits. Without memory for that they are of an
     /// unknown sender.
-    pub(super) fn orphan(&mut self, conn_id: u32, srx: u32, error: Errno) {
+    pub(super) fn orphan(&mut self, conn_id: ConnId, srx: u32, error: Errno) {
         let Self {
             srxs,
             unexpected,
@@ -60,7 +61,7 @@ impl<B: Buffer> Engine<B> {
         let mut messages = 0_usize;
         matcher.each_unexpected(unexpected, |_, message| {
             let whole = message.rendezvous.is_none() && message.kept == message.envelope.len;
-            if message.conn != conn_id || !whole {
+            if message.conn != Some(conn_id) || !whole {
                 return;
             }
             if messages == 0 {
@@ -72,7 +73,7 @@ impl<B: Buffer> Engine<B> {
                 record = departed.insert(sender).unwrap_or(NIL);
             }
             messages = messages.saturating_add(1);
-            message.conn = NIL;
+            message.conn = None;
             message.departed = record;
             if core::mem::take(&mut message.parked) {
                 *kept = kept.saturating_add(message.weight());
@@ -81,7 +82,7 @@ impl<B: Buffer> Engine<B> {
         if let Some(record) = departed.get_mut(record) {
             record.messages = messages;
         }
-        self.lose(srx, error, |lost| lost.conn == conn_id);
+        self.lose(srx, error, |lost| lost.conn == Some(conn_id));
     }
 
     /// One message less of a sender that has left.
@@ -98,7 +99,7 @@ impl<B: Buffer> Engine<B> {
 
     /// The address, as bytes, of who sent a message; nothing where that is not known.
     pub(super) fn name_of(&self, origin: Origin) -> &[u8] {
-        if let Some(conn) = self.conns.get(origin.conn) {
+        if let Some(conn) = self.conns.find(origin.conn) {
             return conn.name();
         }
         let record = self.departed.get(origin.departed);
@@ -114,7 +115,7 @@ impl<B: Buffer> Engine<B> {
             departed,
             ..
         } = self;
-        for id in 0..departed.end() {
+        for id in departed.every_id() {
             let Some(record) = departed.get_mut(id) else {
                 continue;
             };

@@ -16,6 +16,7 @@ use ripstop_wire::xnet::cm::Extensions;
 use super::conn::Conn;
 use super::engine::{Engine, Limits};
 use crate::Buffer;
+use crate::id::ConnId;
 
 /// Messages of up to `1 << ALWAYS_EAGER_BITS` bytes are never held back: as long as the longest injected
 /// messages of C libfabric's shm, which programs rely on being able to send without a receive.
@@ -49,7 +50,7 @@ impl<B: Buffer> Conn<B> {
 impl<B: Buffer> Engine<B> {
     /// After a connection has kept one more message: its peer holds back what follows, if that was much.
     #[inline]
-    pub(super) fn lower_eager_limit(&mut self, conn_id: u32) {
+    pub(super) fn lower_eager_limit(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -63,7 +64,7 @@ impl<B: Buffer> Engine<B> {
 
     /// After a connection keeps one message less: its peer need not hold back what follows, if little is left.
     #[inline]
-    pub(super) fn lift_eager_limit(&mut self, conn_id: u32) {
+    pub(super) fn lift_eager_limit(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -75,7 +76,7 @@ impl<B: Buffer> Engine<B> {
 
     /// The peer sets the length from which messages are held back.
     #[cold]
-    pub(super) fn handle_eager_limit(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+    pub(super) fn handle_eager_limit(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.extensions.contains(Extensions::EAGER_LIMIT) {
             return Err(Errno::EPROTO);

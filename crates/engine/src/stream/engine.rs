@@ -6,6 +6,7 @@ use ripstop_wire::{ByteOrder, WireError};
 
 use super::conn::{Conn, ConnConfig, is_slot};
 use super::departed::Departed;
+use super::output::Output;
 use super::rma::{Refusal, Response};
 use super::rx::{RxState, Target};
 use super::work::Work;
@@ -13,6 +14,7 @@ use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
+use crate::id::ConnId;
 use crate::ids::UserIds;
 use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
@@ -190,25 +192,25 @@ pub(super) const NO_COMPLETION: Completion = Completion {
 #[derive(Debug)]
 pub struct Engine<B> {
     pub(super) limits: Limits,
-    pub(super) cqs: Places<CompletionQueue>,
-    pub(super) counters: Pool<Counter>,
-    pub(super) ids: Pool<UserIds>,
-    pub(super) srxs: Pool<Matcher<B>>,
-    pub(super) eps: Pool<Ep>,
-    pub(super) conns: Pool<Conn<B>>,
-    pub(super) unexpected: Pool<Unexpected>,
+    pub(super) cqs: Places<u32, CompletionQueue>,
+    pub(super) counters: Pool<u32, Counter>,
+    pub(super) ids: Pool<u32, UserIds>,
+    pub(super) srxs: Pool<u32, Matcher<B>>,
+    pub(super) eps: Pool<u32, Ep>,
+    pub(super) conns: Pool<ConnId, Conn<B>>,
+    pub(super) unexpected: Pool<u32, Unexpected>,
     /// Senders of such messages whose connections are gone.
-    pub(super) departed: Pool<Departed>,
-    pub(super) slots: Pool<()>,
+    pub(super) departed: Pool<u32, Departed>,
+    pub(super) slots: Pool<u32, ()>,
     /// Messages that owners of receive contexts have not been asked about, in the order they
     /// came.
-    pub(super) asked: Pool<Ring<u32>>,
+    pub(super) asked: Pool<u32, Ring<u32>>,
     /// Memory that peers may reach.
     pub(super) regions: MrTable<B>,
     /// Reads by peers that are being answered.
-    pub(super) responses: Pool<Response>,
+    pub(super) responses: Pool<u32, Response>,
     /// Deferred work that has begun.
-    pub(super) works: Pool<Work>,
+    pub(super) works: Pool<u32, Work>,
     pub(super) refusals: Ring<Refusal>,
     /// Groups, and what their members do together.
     pub(super) coll: Collectives<B>,
@@ -218,11 +220,11 @@ pub struct Engine<B> {
     /// Weight of all messages that are kept.
     pub(super) kept: u64,
     /// Connections blocked because of that.
-    pub(super) starved: Ring<u32>,
+    pub(super) starved: Ring<ConnId>,
     pub(super) freed: Ring<u32>,
-    resumed: Ring<u32>,
-    output: Ring<u32>,
-    broken: Ring<(u32, Errno)>,
+    resumed: Ring<ConnId>,
+    output: Ring<Output>,
+    broken: Ring<(ConnId, Errno)>,
 }
 
 impl<B: Buffer> Engine<B> {
@@ -404,7 +406,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for an unknown endpoint, [`Errno::ENOMEM`].
-    pub fn open_conn(&mut self, config: ConnConfig) -> Result<u32> {
+    pub fn open_conn(&mut self, config: ConnConfig) -> Result<ConnId> {
         let srx = self.eps.get(config.ep).ok_or(Errno::EINVAL)?.config.srx;
         self.conns.insert(Conn::new(config, srx))
     }
@@ -412,19 +414,19 @@ impl<B: Buffer> Engine<B> {
     /// A connection.
     #[inline]
     #[must_use]
-    pub fn conn(&self, id: u32) -> Option<&Conn<B>> {
+    pub fn conn(&self, id: ConnId) -> Option<&Conn<B>> {
         self.conns.get(id)
     }
 
     /// The connections of an endpoint.
-    pub fn conns_of(&self, ep: u32) -> impl Iterator<Item = u32> + '_ {
+    pub fn conns_of(&self, ep: u32) -> impl Iterator<Item = ConnId> + '_ {
         self.conns
             .ids()
             .filter(move |id| self.conns.get(*id).is_some_and(|c| c.config.ep == ep))
     }
 
     /// The handshake is done.
-    pub fn conn_up(&mut self, id: u32, terms: Terms) {
+    pub fn conn_up(&mut self, id: ConnId, terms: Terms) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.up = true;
             conn.set_direct(conn.deferred.is_empty());
@@ -448,7 +450,7 @@ impl<B: Buffer> Engine<B> {
     /// it that are not received yet are from `src` now. Receives posted for that source
     /// before do not see those that have arrived; [`Engine::fail_directed`] ends the receives
     /// of a peer that loses its place, so that there are none.
-    pub fn set_source(&mut self, id: u32, src: FiAddr) {
+    pub fn set_source(&mut self, id: ConnId, src: FiAddr) {
         let Self {
             conns,
             srxs,
@@ -464,13 +466,15 @@ impl<B: Buffer> Engine<B> {
             entry.envelope.src = src;
         }
         if let Some(matcher) = srxs.get_mut(conn.srx) {
-            matcher.rename_unexpected(unexpected, |message| (message.conn == id).then_some(src));
+            matcher.rename_unexpected(unexpected, |message| {
+                (message.conn == Some(id)).then_some(src)
+            });
         }
     }
 
     /// Ends a connection: all that waits for it completes with `error`. Messages that had
     /// arrived whole can still be received.
-    pub fn close_conn(&mut self, id: u32, error: Errno) {
+    pub fn close_conn(&mut self, id: ConnId, error: Errno) {
         let used = self.conns.get(id).is_some_and(Conn::serves_groups);
         self.fail_all_tx(id, error);
         self.fail_all_rx(id, error);
@@ -478,13 +482,13 @@ impl<B: Buffer> Engine<B> {
         self.conns.remove(id);
         // Its id may soon be another connection's.
         self.resumed.retain(|other| *other != id);
-        self.output.retain(|other| *other != id);
+        self.output.retain(|other| *other != Output::Conn(id));
         self.broken.retain(|(other, _)| *other != id);
         self.starved.retain(|other| *other != id);
         self.refusals.retain(|refusal| refusal.conn != id);
     }
 
-    fn fail_all_rx(&mut self, id: u32, error: Errno) {
+    fn fail_all_rx(&mut self, id: ConnId, error: Errno) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
@@ -553,7 +557,7 @@ impl<B: Buffer> Engine<B> {
 
     /// A connection that was blocked and can be read again: [`Engine::rx_retry`] first.
     #[inline]
-    pub fn pop_resumed(&mut self) -> Option<u32> {
+    pub fn pop_resumed(&mut self) -> Option<ConnId> {
         if self.resumed.is_empty() {
             return None;
         }
@@ -563,7 +567,7 @@ impl<B: Buffer> Engine<B> {
     /// The bytes of the message that a connection waits to keep or to place, of which none was
     /// taken off the stream; `None` where it waits for nothing of that kind.
     #[must_use]
-    pub fn rx_stalled_len(&self, id: u32) -> Option<u64> {
+    pub fn rx_stalled_len(&self, id: ConnId) -> Option<u64> {
         match self.conns.get(id)?.rx {
             RxState::Blocked { message } => Some(self.unexpected.get(message)?.payload()),
             RxState::Header | RxState::Payload { .. } | RxState::Job => None,
@@ -573,7 +577,7 @@ impl<B: Buffer> Engine<B> {
     /// How many messages are kept for a connection, and of how many bytes of payload, where it is not read for
     /// want of room for one more.
     #[must_use]
-    pub fn rx_full(&self, id: u32) -> Option<(u32, u64)> {
+    pub fn rx_full(&self, id: ConnId) -> Option<(u32, u64)> {
         let conn = self.conns.get(id)?;
         match conn.rx {
             RxState::Blocked { message } if self.may_keep(message) => {
@@ -584,7 +588,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    pub(super) fn resume(&mut self, conn: u32) {
+    pub(super) fn resume(&mut self, conn: ConnId) {
         if self.resumed.push(conn).is_err() {
             self.break_conn(conn, Errno::ENOMEM);
         }
@@ -592,7 +596,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Tries again to keep the message a connection is blocked on, unless that waits for an
     /// owner's answer. Returns whether the connection can be read.
-    pub fn rx_retry(&mut self, id: u32) -> bool {
+    pub fn rx_retry(&mut self, id: ConnId) -> bool {
         let Some(conn) = self.conns.get(id) else {
             return false;
         };
@@ -606,10 +610,9 @@ impl<B: Buffer> Engine<B> {
             .is_some_and(|conn| !matches!(conn.rx, RxState::Blocked { .. }))
     }
 
-    /// A connection for which the engine itself has something to send, or [`NIL`] when
-    /// [`Engine::coll_next`] has something.
+    /// What the engine itself has to send.
     #[inline]
-    pub fn pop_output(&mut self) -> Option<u32> {
+    pub fn pop_output(&mut self) -> Option<Output> {
         if self.output.is_empty() {
             return None;
         }
@@ -617,36 +620,36 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Names a connection in [`Engine::pop_output`] when the driver comes to that.
-    pub fn flush_later(&mut self, conn: u32) {
+    pub fn flush_later(&mut self, conn: ConnId) {
         self.mark_output(conn);
     }
 
     /// Names a connection in [`Engine::pop_broken`]: the driver cannot go on with it, but is in
     /// the middle of something.
-    pub fn give_up(&mut self, conn: u32, error: Errno) {
+    pub fn give_up(&mut self, conn: ConnId, error: Errno) {
         self.break_conn(conn, error);
     }
 
-    pub(super) fn output_push(&mut self, conn: u32) -> Result<()> {
-        self.output.push(conn)
+    pub(super) fn output_push(&mut self, output: Output) -> Result<()> {
+        self.output.push(output)
     }
 
-    pub(super) fn mark_output(&mut self, conn: u32) {
-        if self.output.push(conn).is_err() {
+    pub(super) fn mark_output(&mut self, conn: ConnId) {
+        if self.output.push(Output::Conn(conn)).is_err() {
             self.break_conn(conn, Errno::ENOMEM);
         }
     }
 
     /// A connection the engine cannot go on with, and why; the driver closes it.
     #[inline]
-    pub fn pop_broken(&mut self) -> Option<(u32, Errno)> {
+    pub fn pop_broken(&mut self) -> Option<(ConnId, Errno)> {
         if self.broken.is_empty() {
             return None;
         }
         self.broken.pop()
     }
 
-    pub(super) fn break_conn(&mut self, conn: u32, error: Errno) {
+    pub(super) fn break_conn(&mut self, conn: ConnId, error: Errno) {
         // Without memory even for this the connection stays as it is until the peer ends it.
         let _ = self.broken.push((conn, error));
     }

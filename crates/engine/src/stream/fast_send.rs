@@ -8,6 +8,7 @@ use ripstop_wire::xnet::base::{BaseFlags, Header, Op, emit_msg, emit_tag};
 use super::conn::{TxDone, TxInfo};
 use super::engine::{Engine, Limits, NO_COMPLETION};
 use super::tx::{SEND_HEADER, Send, SendPlan, tx_flags};
+use crate::id::ConnId;
 use crate::matching::{Recv, Want};
 use crate::{Buffer, Iov};
 
@@ -64,13 +65,13 @@ impl<B: Buffer> Engine<B> {
     #[must_use]
     pub fn try_send_now(
         &self,
-        conn_id: u32,
+        conn_id: Option<ConnId>,
         tag: Option<u64>,
         data: Option<u64>,
         len: u64,
         header: &mut [u8; SEND_HEADER],
     ) -> Option<usize> {
-        let conn = self.conns.get(conn_id)?;
+        let conn = self.conns.find(conn_id)?;
         if len >= conn.send_now_limit || conn.has_output() {
             return None;
         }
@@ -113,14 +114,14 @@ impl<B: Buffer> Engine<B> {
     #[must_use]
     pub fn coalesce(
         &mut self,
-        conn_id: u32,
+        conn_id: Option<ConnId>,
         message: &SmallMessage,
         header: &mut [u8; SEND_HEADER],
     ) -> Option<usize> {
         let Self {
             conns, eps, limits, ..
         } = self;
-        let conn = conns.get_mut(conn_id)?;
+        let conn = conns.find_mut(conn_id)?;
         let ep = eps.get_mut(conn.config.ep)?;
         let room = limits.tx_buffer.saturating_sub(conn.buffered) as u64;
         let full = ep.outstanding as usize >= ep.room;
@@ -158,7 +159,7 @@ impl<B: Buffer> Engine<B> {
     /// # Errors
     /// [`Errno::ENOTCONN`] for an unknown connection, [`Errno::ENOMEM`]: the stream has ended
     /// in the middle of a message, and the connection is to be closed.
-    pub fn send_partly_written(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
+    pub fn send_partly_written(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let Self {
             conns, eps, limits, ..
         } = self;

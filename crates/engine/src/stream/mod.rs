@@ -44,6 +44,7 @@ pub use coll::{CollAction, CollPlan, CollSend};
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits, Terms};
 pub use fast_send::SmallMessage;
+pub use output::Output;
 pub use owned::Arrival;
 pub use recv::{CopyOut, RecvFlags};
 pub use rma::{Appended, Level, Refusal, Rma, RmaKind, RmaPlan};

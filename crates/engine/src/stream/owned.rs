@@ -8,6 +8,7 @@ use super::engine::{Engine, NO_COMPLETION};
 use super::recv::{CopyOut, rx_flags};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
+use crate::id::ConnId;
 use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
 use crate::pool::NIL;
 use crate::ring::Ring;
@@ -42,7 +43,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A message for an owner takes its place among those to ask about.
-    pub(super) fn announce(&mut self, conn_id: u32, id: u32) {
+    pub(super) fn announce(&mut self, conn_id: ConnId, id: u32) {
         let Some(srx) = self.conns.get(conn_id).map(|conn| conn.srx) else {
             return;
         };
@@ -143,9 +144,9 @@ impl<B: Buffer> Engine<B> {
     pub fn let_wait(&mut self, srx: u32, message: u32) -> Result<()> {
         let found = *self.held(srx, message)?;
         self.answered(srx, message);
-        if found.parked {
+        if let (true, Some(conn)) = (found.parked, found.conn) {
             // There may be room to keep it, and to go on behind it.
-            self.resume(found.conn);
+            self.resume(conn);
         }
         Ok(())
     }
@@ -242,7 +243,7 @@ impl<B: Buffer> Engine<B> {
                 // As in `release_slot`: a leak, but no confusion.
             }
             message.lost = Some(error);
-            message.conn = NIL;
+            message.conn = None;
             message.parked = false;
             *kept = kept.saturating_sub(weight).saturating_add(ENTRY);
         });

@@ -7,6 +7,7 @@ use super::departed::Origin;
 use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
+use crate::id::ConnId;
 use crate::ids::UserIds;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
 use crate::pool::{NIL, Pool};
@@ -94,15 +95,19 @@ impl<B: Buffer> Engine<B> {
         } = message;
         if message.parked {
             self.forget_unexpected(id);
-            self.start_matched(conn, recv_id, message.rendezvous);
-            self.resume(conn);
+            if let Some(conn) = conn {
+                self.start_matched(conn, recv_id, message.rendezvous);
+                self.resume(conn);
+            }
             return None;
         }
         let base = self.claim_space(srx, recv_id, envelope.len)?;
         let iov = self.srxs.get(srx)?.recv(recv_id)?.iov;
         if let Some(index) = message.rendezvous {
             self.forget_unexpected(id);
-            self.grant(conn, index, Target::Recv(recv_id, base), envelope);
+            if let Some(conn) = conn {
+                self.grant(conn, index, Target::Recv(recv_id, base), envelope);
+            }
             return None;
         }
         let room = iov.len().saturating_sub(base);
@@ -114,7 +119,7 @@ impl<B: Buffer> Engine<B> {
         };
         if kept < envelope.len {
             // Still arriving: the rest goes straight to the receive.
-            if let Some(conn) = self.conns.get_mut(conn)
+            if let Some(conn) = self.conns.find_mut(conn)
                 && let RxState::Payload { target, .. } = &mut conn.rx
             {
                 *target = Target::Recv(recv_id, base);
@@ -265,13 +270,16 @@ impl<B: Buffer> Engine<B> {
             matcher.remove_unexpected(&mut self.unexpected, id);
         }
         self.forget_unexpected(id);
+        let Some(conn_id) = message.conn else {
+            return;
+        };
         if message.parked {
-            self.start_payload(message.conn, Target::Discard, message.rendezvous);
-            self.resume(message.conn);
+            self.start_payload(conn_id, Target::Discard, message.rendezvous);
+            self.resume(conn_id);
         } else if let Some(index) = message.rendezvous {
-            self.grant(message.conn, index, Target::Discard, message.envelope);
+            self.grant(conn_id, index, Target::Discard, message.envelope);
         } else if message.kept < message.envelope.len
-            && let Some(conn) = self.conns.get_mut(message.conn)
+            && let Some(conn) = self.conns.get_mut(conn_id)
             && let RxState::Payload { target, .. } = &mut conn.rx
         {
             *target = Target::Discard;
@@ -499,7 +507,7 @@ impl<B: Buffer> Engine<B> {
     /// A message on its way into a receive will not arrive.
     pub(super) fn fail_recv(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         recv_id: u32,
         envelope: &Envelope,
         error: Errno,
@@ -569,7 +577,7 @@ pub(super) const fn rx_flags(tagged: bool) -> Flags {
 impl EpConfig {
     /// What the endpoint reports as the source of a message.
     #[inline]
-    pub(super) fn reported(&self, ids: &Pool<UserIds>, src: FiAddr) -> FiAddr {
+    pub(super) fn reported(&self, ids: &Pool<u32, UserIds>, src: FiAddr) -> FiAddr {
         if self.source {
             reported(ids, self.ids, src)
         } else {
@@ -579,7 +587,7 @@ impl EpConfig {
 }
 
 #[inline]
-fn reported(ids: &Pool<UserIds>, id: u32, src: FiAddr) -> FiAddr {
+fn reported(ids: &Pool<u32, UserIds>, id: u32, src: FiAddr) -> FiAddr {
     if id == NIL {
         return src;
     }
@@ -588,7 +596,7 @@ fn reported(ids: &Pool<UserIds>, id: u32, src: FiAddr) -> FiAddr {
 
 #[cold]
 #[inline(never)]
-fn by_id(ids: &Pool<UserIds>, id: u32, src: FiAddr) -> FiAddr {
+fn by_id(ids: &Pool<u32, UserIds>, id: u32, src: FiAddr) -> FiAddr {
     ids.get(id).map_or(src, |ids| ids.reported(src))
 }
 

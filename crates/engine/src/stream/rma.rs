@@ -17,6 +17,7 @@ use super::engine::{Engine, Ep, EpConfig, Limits};
 use super::rx::Target;
 use super::tx::{Posted, marked};
 use super::write::WRITTEN;
+use crate::id::ConnId;
 use crate::matching::Envelope;
 use crate::mr::Denied;
 use crate::pool::NIL;
@@ -217,7 +218,7 @@ pub(super) struct Response {
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
     /// The connection it came on.
-    pub conn: u32,
+    pub conn: ConnId,
     /// What it was.
     pub kind: RmaKind,
     /// The first segment that was denied.
@@ -266,7 +267,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::EINVAL`] unless both sides are equally long; otherwise as [`Engine::send`].
     pub fn rma(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         rma: &Rma<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<RmaPlan> {
@@ -284,7 +285,7 @@ impl<B: Buffer> Engine<B> {
     /// As [`Engine::rma`], whatever waits on the connection.
     pub(super) fn rma_now(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         rma: &Rma<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Appended> {
@@ -356,7 +357,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The response to the oldest read starts.
-    pub(super) fn start_read(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+    pub(super) fn start_read(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let read = conn.reads.front().ok_or(Errno::EPROTO)?;
         if read.iov.len() != header.payload_len {
@@ -370,14 +371,14 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
-    pub(super) fn finish_read(&mut self, conn_id: u32) {
+    pub(super) fn finish_read(&mut self, conn_id: ConnId) {
         if let Some(read) = self.take_read(conn_id) {
             self.finish(conn_id, &read.info);
         }
     }
 
     /// Takes the oldest read; what waited for it can go on.
-    fn take_read(&mut self, conn_id: u32) -> Option<ReadEntry<B>> {
+    fn take_read(&mut self, conn_id: ConnId) -> Option<ReadEntry<B>> {
         let conn = self.conns.get_mut(conn_id)?;
         let read = conn.reads.pop();
         if conn.has_deferred() && !conn.is_fenced() {
@@ -387,7 +388,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The peer refused an operation.
-    pub(super) fn handle_refusal(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+    pub(super) fn handle_refusal(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.extensions.contains(Extensions::REFUSE) {
             return Err(Errno::EPROTO);
@@ -411,7 +412,7 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
-    fn fail_late(&mut self, conn_id: u32, error: Errno) {
+    fn fail_late(&mut self, conn_id: ConnId, error: Errno) {
         let Self {
             conns,
             eps,

@@ -12,6 +12,7 @@ use super::engine::Engine;
 use super::recv::rx_flags;
 use crate::coll::Place;
 use crate::cq::CompletionQueue;
+use crate::id::ConnId;
 use crate::matching::Envelope;
 use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
@@ -90,7 +91,7 @@ impl<B: Buffer> Engine<B> {
     /// Whether the next bytes are (part of) a header.
     #[inline]
     #[must_use]
-    pub fn rx_in_header(&self, conn_id: u32) -> bool {
+    pub fn rx_in_header(&self, conn_id: ConnId) -> bool {
         self.conns
             .get(conn_id)
             .is_some_and(|conn| conn.rx == RxState::Header)
@@ -99,7 +100,7 @@ impl<B: Buffer> Engine<B> {
     /// Where the next bytes go.
     #[inline]
     #[must_use]
-    pub fn rx_want(&self, conn_id: u32) -> RxWant<'_, B> {
+    pub fn rx_want(&self, conn_id: ConnId) -> RxWant<'_, B> {
         let Some(conn) = self.conns.get(conn_id) else {
             return RxWant::Blocked;
         };
@@ -151,14 +152,19 @@ impl<B: Buffer> Engine<B> {
     /// first posted receive is for it, takes that message. The driver copies the payload at
     /// once: the completion is there. `None` says no more than that it is another case.
     #[inline]
-    pub fn rx_whole(&mut self, conn_id: u32, bytes: &[u8]) -> Option<Whole<B>> {
+    pub fn rx_whole(&mut self, conn_id: ConnId, bytes: &[u8]) -> Option<Whole<B>> {
         self.rx_whole_with(conn_id, bytes, 0)
     }
 
     /// As [`Engine::rx_whole`], where the driver can read `more` bytes of the stream behind `bytes`
     /// now: it copies to the payload's place from both.
     #[inline(always)]
-    pub fn rx_whole_with(&mut self, conn_id: u32, bytes: &[u8], more: usize) -> Option<Whole<B>> {
+    pub fn rx_whole_with(
+        &mut self,
+        conn_id: ConnId,
+        bytes: &[u8],
+        more: usize,
+    ) -> Option<Whole<B>> {
         let small = parse_small(self.rx_order(conn_id)?, bytes)?;
         let there = bytes.len().saturating_sub(small.header_len());
         let there = there.saturating_add(more);
@@ -176,7 +182,7 @@ impl<B: Buffer> Engine<B> {
     /// it gives the first 24 as words. Nothing is changed; `None` is as for [`Engine::rx_whole`].
     #[inline(always)]
     #[must_use]
-    pub fn rx_sole(&self, conn_id: u32, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
+    pub fn rx_sole(&self, conn_id: ConnId, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
         if !may_be_alone(words[0]) {
             return None;
         }
@@ -190,7 +196,7 @@ impl<B: Buffer> Engine<B> {
     #[inline(always)]
     pub fn rx_fast<const TAGGED: bool>(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         cq: u32,
         small: Small,
     ) -> Option<(Whole<B>, Completion)> {
@@ -204,7 +210,7 @@ impl<B: Buffer> Engine<B> {
 
     /// The byte order of a connection whose next bytes are a header.
     #[inline(always)]
-    fn rx_order(&self, conn_id: u32) -> Option<ByteOrder> {
+    fn rx_order(&self, conn_id: ConnId) -> Option<ByteOrder> {
         let conn = self.conns.get(conn_id)?;
         let header = conn.rx == RxState::Header && conn.header_have == 0;
         header.then_some(conn.order)
@@ -216,7 +222,7 @@ impl<B: Buffer> Engine<B> {
     #[inline(always)]
     fn match_small(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         only: Option<u32>,
         small: &Small,
     ) -> Option<(Whole<B>, Completion, Option<&mut CompletionQueue>)> {
@@ -273,7 +279,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::EPROTO`] or another code when the peer broke the protocol; close the
     /// connection. [`Engine::wire_error`] says what was wrong.
     #[inline]
-    pub fn rx_header(&mut self, conn_id: u32, bytes: &[u8]) -> Result<usize> {
+    pub fn rx_header(&mut self, conn_id: ConnId, bytes: &[u8]) -> Result<usize> {
         let Some(conn) = self.conns.get(conn_id) else {
             return Err(Errno::ENOTCONN);
         };
@@ -294,7 +300,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[inline(never)]
-    fn rx_header_slow(&mut self, conn_id: u32, bytes: &[u8]) -> Result<usize> {
+    fn rx_header_slow(&mut self, conn_id: ConnId, bytes: &[u8]) -> Result<usize> {
         let Self {
             conns, wire_error, ..
         } = self;
@@ -332,7 +338,7 @@ impl<B: Buffer> Engine<B> {
         Ok(used)
     }
 
-    fn handle_header(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+    fn handle_header(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let Some(conn) = self.conns.get(conn_id) else {
             return Err(Errno::ENOTCONN);
         };
@@ -381,7 +387,7 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub(super) fn start_message(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         envelope: Envelope,
         rendezvous: Option<u16>,
     ) {
@@ -401,7 +407,7 @@ impl<B: Buffer> Engine<B> {
 
     /// A message has its receive: its payload goes there.
     #[inline]
-    pub(super) fn start_matched(&mut self, conn_id: u32, recv_id: u32, rendezvous: Option<u16>) {
+    pub(super) fn start_matched(&mut self, conn_id: ConnId, recv_id: u32, rendezvous: Option<u16>) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
@@ -414,7 +420,12 @@ impl<B: Buffer> Engine<B> {
 
     /// The payload of the current message goes to `target`.
     #[inline]
-    pub(super) fn start_payload(&mut self, conn_id: u32, target: Target, rendezvous: Option<u16>) {
+    pub(super) fn start_payload(
+        &mut self,
+        conn_id: ConnId,
+        target: Target,
+        rendezvous: Option<u16>,
+    ) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -457,7 +468,13 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Asks the sender of a rendezvous for its payload.
-    pub(super) fn grant(&mut self, conn_id: u32, index: u16, target: Target, envelope: Envelope) {
+    pub(super) fn grant(
+        &mut self,
+        conn_id: ConnId,
+        index: u16,
+        target: Target,
+        envelope: Envelope,
+    ) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -480,7 +497,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn handle_data(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+    fn handle_data(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let index = header.index(conn.has_wide_indices());
         let expected = conn.cts.get(index).ok_or(Errno::EPROTO)?;
@@ -495,7 +512,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Takes how many bytes went where [`Engine::rx_want`] said.
     #[inline]
-    pub fn rx_placed(&mut self, conn_id: u32, bytes: u64) {
+    pub fn rx_placed(&mut self, conn_id: ConnId, bytes: u64) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -519,7 +536,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[inline]
-    fn finish_payload(&mut self, conn_id: u32, target: Target) {
+    fn finish_payload(&mut self, conn_id: ConnId, target: Target) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
@@ -542,13 +559,13 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[inline]
-    pub(super) fn acknowledge(&mut self, conn_id: u32) {
+    pub(super) fn acknowledge(&mut self, conn_id: ConnId) {
         self.send_control(conn_id, &Header::ack());
     }
 
     /// Queues a control message; a connection that has no memory for it is broken.
     #[inline]
-    pub(super) fn send_control(&mut self, conn_id: u32, header: &Header) {
+    pub(super) fn send_control(&mut self, conn_id: ConnId, header: &Header) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };

@@ -10,6 +10,7 @@ use super::rma::{
     MAX_OWED, MAX_REFUSALS, NO_REGIONS, Refusal, Regions, Response, RmaKind, one_sided,
 };
 use super::rx::Target;
+use crate::id::ConnId;
 use crate::mr::{Access, Mr};
 use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
@@ -41,7 +42,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The connections there are.
-    pub fn conns(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn conns(&self) -> impl Iterator<Item = ConnId> + '_ {
         self.conns.ids()
     }
 
@@ -58,7 +59,7 @@ impl<B: Buffer> Engine<B> {
 
     #[cold]
     fn evict(&mut self, id: u32) {
-        for conn_id in 0..self.conns.end() {
+        for conn_id in self.conns.every_id() {
             let Some(conn) = self.conns.get_mut(conn_id) else {
                 continue;
             };
@@ -117,7 +118,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A peer writes.
-    pub(super) fn start_write(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+    pub(super) fn start_write(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let found = self.resolve(&header.rma, Access::WRITE);
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         conn.envelope = one_sided(header, conn.config.src);
@@ -150,7 +151,13 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
-    pub(super) fn note_refusal(&mut self, conn: u32, kind: RmaKind, iov: RmaIov, reason: Reason) {
+    pub(super) fn note_refusal(
+        &mut self,
+        conn: ConnId,
+        kind: RmaKind,
+        iov: RmaIov,
+        reason: Reason,
+    ) {
         if self.refusals.len() < MAX_REFUSALS {
             // Only a line in the log is lost.
             let _ = self.refusals.push(Refusal {
@@ -168,7 +175,7 @@ impl<B: Buffer> Engine<B> {
         self.refusals.pop()
     }
 
-    pub(super) fn finish_refused(&mut self, conn_id: u32) {
+    pub(super) fn finish_refused(&mut self, conn_id: ConnId) {
         let Some((answer, reason)) = self.conns.get(conn_id).map(|conn| conn.write.refusal) else {
             return;
         };
@@ -181,18 +188,18 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Whether the write that has arrived is yet to be made durable.
-    pub(super) fn is_to_commit(&self, conn_id: u32) -> bool {
+    pub(super) fn is_to_commit(&self, conn_id: ConnId) -> bool {
         self.conns
             .get(conn_id)
             .is_some_and(|conn| conn.write.commit)
     }
 
-    fn refuse(&mut self, conn_id: u32, answer: Answer, reason: Reason) {
+    fn refuse(&mut self, conn_id: ConnId, answer: Answer, reason: Reason) {
         self.send_control(conn_id, &Header::refuse(answer, reason));
     }
 
     /// A peer's write is in place, or its atomic is done.
-    pub(super) fn finish_write(&mut self, conn_id: u32, atomic: Option<AtomicKind>) {
+    pub(super) fn finish_write(&mut self, conn_id: ConnId, atomic: Option<AtomicKind>) {
         let Self {
             conns,
             eps,
@@ -250,7 +257,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A write that was arriving will not come whole.
-    pub(super) fn release_write(&mut self, conn_id: u32) {
+    pub(super) fn release_write(&mut self, conn_id: ConnId) {
         if let Some(conn) = self.conns.get_mut(conn_id) {
             let regions = core::mem::replace(&mut conn.write.regions, NO_REGIONS);
             conn.write.commit = false;
@@ -267,7 +274,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A peer reads: queue the response.
-    pub(super) fn start_response(&mut self, conn_id: u32, header: &Header) -> Result<()> {
+    pub(super) fn start_response(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let conn = self.conns.get(conn_id).ok_or(Errno::ENOTCONN)?;
         if conn.owed >= MAX_OWED {
             return Err(Errno::ENOBUFS);
@@ -291,7 +298,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn respond(&mut self, conn_id: u32, memory: &Reached<B>, regions: Regions) -> Result<()> {
+    fn respond(&mut self, conn_id: ConnId, memory: &Reached<B>, regions: Regions) -> Result<()> {
         let Self {
             conns, responses, ..
         } = self;
@@ -326,7 +333,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Refuses a read in its place among the responses: they have no numbers.
-    fn queue_refusal(&mut self, conn_id: u32, reason: Reason) -> Result<()> {
+    fn queue_refusal(&mut self, conn_id: ConnId, reason: Reason) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let mut bytes = [0; BASE_LEN];
         Header::refuse(Answer::Response, reason)
@@ -338,7 +345,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A response has left whole.
-    pub(super) fn finish_response(&mut self, conn_id: u32, info: &TxInfo) {
+    pub(super) fn finish_response(&mut self, conn_id: ConnId, info: &TxInfo) {
         self.release_response(conn_id, info.context);
         let Self {
             conns,
@@ -354,7 +361,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    pub(super) fn release_response(&mut self, conn_id: u32, id: Context) {
+    pub(super) fn release_response(&mut self, conn_id: ConnId, id: Context) {
         let response = u32::try_from(id)
             .ok()
             .and_then(|id| self.responses.remove(id));

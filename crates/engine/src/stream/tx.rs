@@ -13,6 +13,7 @@ use super::rma::{ONE_SIDED, Rma};
 use super::work::WORK;
 use crate::counter::Counter;
 use crate::cq::CompletionQueue;
+use crate::id::ConnId;
 use crate::pool::{NIL, Places, Pool};
 use crate::{Buffer, Iov};
 
@@ -194,8 +195,8 @@ impl EpConfig {
     #[inline]
     pub(super) fn succeed(
         &self,
-        cqs: &mut Places<CompletionQueue>,
-        counters: &mut Pool<Counter>,
+        cqs: &mut Places<u32, CompletionQueue>,
+        counters: &mut Pool<u32, Counter>,
         info: &TxInfo,
     ) {
         if let Some(counter) = counters.get_mut(self.counter_of(info.flags)) {
@@ -215,8 +216,8 @@ impl EpConfig {
     /// Counts and reports one that has failed, with the flags and the context of its entry.
     pub(super) fn fail<B: Buffer>(
         &self,
-        cqs: &mut Places<CompletionQueue>,
-        counters: &mut Pool<Counter>,
+        cqs: &mut Places<u32, CompletionQueue>,
+        counters: &mut Pool<u32, Counter>,
         (flags, context): (Flags, Context),
         error: Errno,
         conn: &Conn<B>,
@@ -238,7 +239,7 @@ impl EpConfig {
 impl<B: Buffer> Engine<B> {
     /// A connection, its endpoint, and the bounds on both.
     #[inline]
-    pub(super) fn parts(&mut self, conn_id: u32) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
+    pub(super) fn parts(&mut self, conn_id: ConnId) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
         let Self {
             conns, eps, limits, ..
         } = self;
@@ -249,7 +250,10 @@ impl<B: Buffer> Engine<B> {
 
     /// As [`Engine::parts`], if the endpoint has room for one more operation.
     #[inline]
-    pub(super) fn with_room(&mut self, conn_id: u32) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
+    pub(super) fn with_room(
+        &mut self,
+        conn_id: ConnId,
+    ) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
         let (conn, ep, limits) = self.parts(conn_id)?;
         if ep.outstanding as usize >= ep.room {
             return Err(Errno::EAGAIN);
@@ -263,7 +267,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::EAGAIN`] when a queue is full, [`Errno::ENOTCONN`] for an unknown connection,
     /// [`Errno::ENOMEM`]. Nothing is queued then.
     #[inline]
-    pub fn send(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
+    pub fn send(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.with_room(conn_id)?;
         if !conn.direct {
             let slot = self.defer(conn_id, Posted::Send(*send))?;
@@ -276,7 +280,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn send_now(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
+    fn send_now(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;
         match Self::append(conn, ep, limits, send)? {
             None => self.send_rts(conn_id, send),
@@ -342,7 +346,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Puts an operation off; returns the slot for its payload, or [`NIL`].
     #[cold]
-    pub(super) fn defer(&mut self, conn_id: u32, posted: Posted<B>) -> Result<u32> {
+    pub(super) fn defer(&mut self, conn_id: ConnId, posted: Posted<B>) -> Result<u32> {
         let fence = self
             .conns
             .get_mut(conn_id)
@@ -369,7 +373,7 @@ impl<B: Buffer> Engine<B> {
     /// What is posted next waits until what was posted before is done at the peer
     /// (`FI_FENCE`), and what follows it too.
     #[cold]
-    pub fn fence(&mut self, conn_id: u32) {
+    pub fn fence(&mut self, conn_id: ConnId) {
         if let Some(conn) = self.conns.get_mut(conn_id)
             && (conn.is_fenced() || !conn.direct)
         {
@@ -390,7 +394,7 @@ impl<B: Buffer> Engine<B> {
     /// the connection had output.
     pub fn replay(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Option<Replayed<B>>> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
@@ -449,7 +453,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Fails what the peer does not have, when its turn has come.
-    fn fail_impossible(&mut self, conn_id: u32) {
+    fn fail_impossible(&mut self, conn_id: ConnId) {
         while let Some(conn) = self.conns.get_mut(conn_id)
             && let Some(needed) = conn.deferred.front().map(|next| next.posted.extension())
             && !conn.extensions.contains(needed)
@@ -462,7 +466,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Takes back the message that [`Engine::send`] just deferred: the driver has no memory
     /// for its slot. The call that posted it fails, and nothing is reported.
-    pub fn take_back(&mut self, conn_id: u32) {
+    pub fn take_back(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -477,7 +481,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Moves what waits for `from` to come up behind what waits for `to`.
-    pub fn move_deferred(&mut self, from: u32, to: u32) {
+    pub fn move_deferred(&mut self, from: ConnId, to: ConnId) {
         while let Some(deferred) = self.conns.get_mut(from).and_then(|c| c.deferred.pop()) {
             let moved = match self.conns.get_mut(to) {
                 Some(conn) => {
@@ -493,7 +497,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[cold]
-    fn send_rts(&mut self, conn_id: u32, send: &Send<B>) -> Result<SendPlan> {
+    fn send_rts(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let Self { conns, eps, .. } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let entry = RtsEntry {
@@ -536,7 +540,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The receiver of a rendezvous is ready: queue its payload behind what is queued.
-    pub(super) fn handle_cts(&mut self, conn_id: u32, index: u16) -> Result<()> {
+    pub(super) fn handle_cts(&mut self, conn_id: ConnId, index: u16) -> Result<()> {
         let Self { conns, eps, .. } = self;
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let RtsEntry { iov, info } = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
@@ -560,7 +564,7 @@ impl<B: Buffer> Engine<B> {
     /// Lists what to write next, at most `chunks.len()` pieces; returns how many there are.
     #[inline]
     #[must_use]
-    pub fn transmit(&self, conn_id: u32, chunks: &mut [Chunk<B>]) -> usize {
+    pub fn transmit(&self, conn_id: ConnId, chunks: &mut [Chunk<B>]) -> usize {
         let Some(conn) = self.conns.get(conn_id) else {
             return 0;
         };
@@ -570,7 +574,7 @@ impl<B: Buffer> Engine<B> {
     /// Takes how many bytes of [`Engine::transmit`]'s list were written. Returns how many of
     /// them came from the transmit buffer.
     #[inline]
-    pub fn sent(&mut self, conn_id: u32, bytes: usize) -> usize {
+    pub fn sent(&mut self, conn_id: ConnId, bytes: usize) -> usize {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return 0;
         };
@@ -591,7 +595,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Finishes the operations whose last byte has been written.
-    fn finish_due(&mut self, conn_id: u32) {
+    fn finish_due(&mut self, conn_id: ConnId) {
         loop {
             self.finish_plain(conn_id);
             let Some(conn) = self.conns.get_mut(conn_id) else {
@@ -607,7 +611,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The frequent case: messages that wait for nothing else, as many as come first.
-    fn finish_plain(&mut self, conn_id: u32) {
+    fn finish_plain(&mut self, conn_id: ConnId) {
         let Self {
             conns,
             eps,
@@ -645,7 +649,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The peer acknowledged the oldest message that waits for it.
-    pub(super) fn handle_ack(&mut self, conn_id: u32) -> Result<()> {
+    pub(super) fn handle_ack(&mut self, conn_id: ConnId) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let info = conn.acks.pop().ok_or(Errno::EPROTO)?;
         self.finish(conn_id, &info);
@@ -653,7 +657,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// An operation is done, or a response has left whole.
-    pub(super) fn finish(&mut self, conn_id: u32, info: &TxInfo) {
+    pub(super) fn finish(&mut self, conn_id: ConnId, info: &TxInfo) {
         if info.flags.contains(Flags::REMOTE_READ) {
             return self.finish_response(conn_id, info);
         }
@@ -677,7 +681,7 @@ impl<B: Buffer> Engine<B> {
         ep.config.succeed(cqs, counters, info);
     }
 
-    pub(super) fn fail_tx(&mut self, conn_id: u32, info: &TxInfo, error: Errno) {
+    pub(super) fn fail_tx(&mut self, conn_id: ConnId, info: &TxInfo, error: Errno) {
         if info.flags.contains(WORK) {
             return self.end_work(conn_id, info, Err(error));
         }
@@ -702,7 +706,7 @@ impl<B: Buffer> Engine<B> {
         ep.config.fail(cqs, counters, what, error, conn);
     }
 
-    pub(super) fn fail_deferred(&mut self, conn_id: u32, deferred: Deferred<B>, error: Errno) {
+    pub(super) fn fail_deferred(&mut self, conn_id: ConnId, deferred: Deferred<B>, error: Errno) {
         if is_slot(deferred.slot) {
             self.free_slot(deferred.slot);
         }
@@ -711,7 +715,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Everything waiting to be sent, or sent and not acknowledged, fails.
-    pub(super) fn fail_all_tx(&mut self, conn_id: u32, error: Errno) {
+    pub(super) fn fail_all_tx(&mut self, conn_id: ConnId, error: Errno) {
         let Self { conns, eps, .. } = self;
         if let Some(conn) = conns.get(conn_id)
             && let Some(ep) = eps.get_mut(conn.config.ep)

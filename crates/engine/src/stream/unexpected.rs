@@ -7,6 +7,7 @@ use super::conn::is_slot;
 use super::engine::Engine;
 use super::rx::{RxState, Target};
 use crate::Buffer;
+use crate::id::ConnId;
 use crate::matching::Unexpected;
 use crate::pool::NIL;
 
@@ -14,7 +15,7 @@ impl<B: Buffer> Engine<B> {
     /// A message nobody waits for takes its place among the unexpected ones.
     #[cold]
     #[inline(never)]
-    pub(super) fn start_unexpected(&mut self, conn_id: u32, rendezvous: Option<u16>) {
+    pub(super) fn start_unexpected(&mut self, conn_id: ConnId, rendezvous: Option<u16>) {
         let Self {
             conns,
             srxs,
@@ -27,7 +28,7 @@ impl<B: Buffer> Engine<B> {
         let message = Unexpected {
             envelope: conn.envelope,
             ep: conn.config.ep,
-            conn: conn_id,
+            conn: Some(conn_id),
             departed: NIL,
             slot: NIL,
             kept: 0,
@@ -56,7 +57,7 @@ impl<B: Buffer> Engine<B> {
     /// Keeps the message a connection is blocked on, if there is room. Without, the
     /// connection waits until a receive takes the message, earlier ones of the connection are
     /// taken, or, where all connections together have too many, any.
-    pub(super) fn keep(&mut self, conn_id: u32, id: u32) {
+    pub(super) fn keep(&mut self, conn_id: ConnId, id: u32) {
         let Self {
             conns,
             limits,
@@ -106,7 +107,7 @@ impl<B: Buffer> Engine<B> {
     /// The driver has no memory for the slot it was told to fill: nothing of it has been
     /// kept, and the connection is blocked on the message. An atomic without memory for its
     /// operands is refused.
-    pub fn rx_no_memory(&mut self, conn_id: u32) {
+    pub fn rx_no_memory(&mut self, conn_id: ConnId) {
         let Self {
             conns, unexpected, ..
         } = self;
@@ -161,13 +162,15 @@ impl<B: Buffer> Engine<B> {
         if message.parked {
             return;
         }
-        if let Some(conn) = self.conns.get_mut(message.conn) {
+        if let Some(conn_id) = message.conn
+            && let Some(conn) = self.conns.get_mut(conn_id)
+        {
             conn.kept = conn.kept.saturating_sub(message.weight());
             conn.kept_count = conn.kept_count.saturating_sub(1);
             if matches!(conn.rx, RxState::Blocked { .. }) {
-                self.resume(message.conn);
+                self.resume(conn_id);
             }
-            self.lift_eager_limit(message.conn);
+            self.lift_eager_limit(conn_id);
         }
         self.make_room(message.weight());
     }

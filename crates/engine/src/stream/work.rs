@@ -7,6 +7,7 @@ use super::conn::{Conn, TxInfo};
 use super::engine::{Engine, NO_COMPLETION, error_entry};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
+use crate::id::ConnId;
 use crate::pool::NIL;
 
 /// Marks, in the flags of an operation that was posted, that its context is the id of deferred
@@ -52,7 +53,7 @@ impl<B: Buffer> Engine<B> {
 
     /// A counter goes: work does not tell it.
     pub(super) fn untell(&mut self, counter: u32) {
-        for id in 0..self.works.end() {
+        for id in self.works.every_id() {
             if let Some(work) = self.works.get_mut(id)
                 && work.counter == counter
             {
@@ -127,7 +128,7 @@ impl<B: Buffer> Engine<B> {
     /// Work that sends, reads or writes is done, or has failed.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_work(&mut self, conn_id: u32, info: &TxInfo, outcome: Result<()>) {
+    pub(super) fn end_work(&mut self, conn_id: ConnId, info: &TxInfo, outcome: Result<()>) {
         let work = u32::try_from(info.context)
             .ok()
             .and_then(|id| self.works.remove(id));

@@ -9,6 +9,7 @@ use super::conn::TxInfo;
 use super::engine::{Engine, NO_COMPLETION};
 use super::rx::{RxState, Whole};
 use crate::Buffer;
+use crate::id::ConnId;
 use crate::mr::MrTable;
 use crate::pool::NIL;
 
@@ -47,8 +48,8 @@ impl<B: Buffer> Engine<B> {
     /// nothing was, it is as if this had not been called; it must not be written in part.
     #[inline(always)]
     #[must_use]
-    pub fn try_write_now(&self, conn_id: u32, to: RmaIov) -> Option<[u8; WRITE_LEN]> {
-        let conn = self.conns.get(conn_id)?;
+    pub fn try_write_now(&self, conn_id: Option<ConnId>, to: RmaIov) -> Option<[u8; WRITE_LEN]> {
+        let conn = self.conns.find(conn_id)?;
         if !conn.direct || conn.has_output() {
             return None;
         }
@@ -75,15 +76,15 @@ impl<B: Buffer> Engine<B> {
     /// well that the peer has applied all that was written to the stream.
     #[inline]
     #[must_use]
-    pub fn is_settled(&self, conn_id: u32) -> bool {
-        let conn = self.conns.get(conn_id);
+    pub fn is_settled(&self, conn_id: Option<ConnId>) -> bool {
+        let conn = self.conns.find(conn_id);
         conn.is_some_and(|conn| conn.direct && !conn.is_awaited())
     }
 
     /// Whether all bytes of the stream that were handed over are applied.
     #[must_use]
-    pub fn rx_is_settled(&self, conn_id: u32) -> bool {
-        let conn = self.conns.get(conn_id);
+    pub fn rx_is_settled(&self, conn_id: Option<ConnId>) -> bool {
+        let conn = self.conns.find(conn_id);
         conn.is_some_and(|conn| conn.rx == RxState::Header && conn.header_have == 0)
     }
 
@@ -92,7 +93,7 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub fn done_directly(
         &mut self,
-        conn_id: u32,
+        conn_id: ConnId,
         flags: Flags,
         completion: Option<Context>,
         len: u64,
@@ -121,7 +122,7 @@ impl<B: Buffer> Engine<B> {
     /// behind the other. `None` where a header is not what comes next, or somebody counts.
     #[inline]
     #[must_use]
-    pub fn rx_short_writes(&self, conn_id: u32) -> Option<ShortWrites<'_, B>> {
+    pub fn rx_short_writes(&self, conn_id: ConnId) -> Option<ShortWrites<'_, B>> {
         let conn = self.conns.get(conn_id)?;
         let ep = self.eps.get(conn.config.ep)?;
         let header = conn.rx == RxState::Header && conn.header_have == 0;
@@ -134,7 +135,7 @@ impl<B: Buffer> Engine<B> {
 
     /// As [`Engine::rx_whole_with`], for a plain write to one piece of memory that nobody counts.
     #[inline]
-    pub fn rx_write(&mut self, conn_id: u32, bytes: &[u8], more: usize) -> Option<Whole<B>> {
+    pub fn rx_write(&mut self, conn_id: ConnId, bytes: &[u8], more: usize) -> Option<Whole<B>> {
         let conn = self.conns.get(conn_id)?;
         if conn.rx != RxState::Header || conn.header_have != 0 {
             return None;

@@ -19,6 +19,7 @@ mod recv;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use ripstop_engine::Iov;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::matching::Want;
 use ripstop_engine::stream::Send;
 use ripstop_types::{Completion, Errno, FiAddr, Flags};
@@ -55,7 +56,7 @@ struct Sent {
     host: Host,
     send: Send<SimBuf>,
     payload: Vec<u8>,
-    conn: u32,
+    conn: Option<ConnId>,
     /// Its header is on the stream.
     staged: bool,
     /// It was received whole, or dropped by the receiver.
@@ -178,7 +179,7 @@ impl Model {
             host,
             send: *send,
             payload,
-            conn: u32::MAX,
+            conn: None,
             staged: false,
             delivered: false,
             matched: false,
@@ -196,12 +197,12 @@ impl Model {
             Event::Completed(entry) => self.completed(host, node, &entry),
             Event::Staged { conn, end, context } => self.staged(conn, end, context),
             Event::Deferred { conn, context } => {
-                self.sent[context].as_mut().expect("it was posted").conn = conn;
+                self.sent[context].as_mut().expect("it was posted").conn = Some(conn);
             }
             Event::Moved { from, to } => {
                 for sent in self.sent.iter_mut().flatten() {
-                    if sent.host == host && sent.conn == from && !sent.staged && !sent.over {
-                        sent.conn = to;
+                    if sent.host == host && sent.conn == Some(from) && !sent.staged && !sent.over {
+                        sent.conn = Some(to);
                     }
                 }
             }
@@ -221,11 +222,11 @@ impl Model {
         }
     }
 
-    fn staged(&mut self, conn: u32, end: End, context: usize) {
+    fn staged(&mut self, conn: ConnId, end: End, context: usize) {
         let sent = self.sent[context].as_mut().expect("it was posted");
         assert!(!sent.staged && !sent.over, "sent twice");
         sent.staged = true;
-        sent.conn = conn;
+        sent.conn = Some(conn);
         // In order with all others from this node to that peer: contexts rise.
         let wire = self.wires.entry(end ^ 1).or_default();
         if let Some(last) = wire.back() {
@@ -274,12 +275,12 @@ impl Model {
 
     /// Everything that was not over on a connection fails. What was injected without
     /// completion and is on the stream may be lost without a word, unless it is counted.
-    fn fail_sends(&mut self, host: Host, conn: u32, peer: u32, error: Errno) {
+    fn fail_sends(&mut self, host: Host, conn: ConnId, peer: u32, error: Errno) {
         let Self { sent, hosts, .. } = self;
         let state = &mut hosts[host];
         for (context, sent) in sent.iter_mut().enumerate() {
             let Some(sent) = sent else { continue };
-            if sent.host != host || sent.conn != conn || sent.over {
+            if sent.host != host || sent.conn != Some(conn) || sent.over {
                 continue;
             }
             sent.over = true;

@@ -21,6 +21,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ripstop_engine::Iov;
+use ripstop_engine::id::ConnId;
 use ripstop_types::{AtomicOp, Errno, Flags};
 
 use super::Host;
@@ -29,7 +30,7 @@ use crate::node::{CELL, Entry, Node};
 
 /// A stream as its initiator knows it: the host, its life, the connection and which one of
 /// that number it is.
-type Link = (Host, u32, u32, u32);
+type Link = (Host, u32, ConnId, u32);
 
 /// A run of bytes of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ struct Known {
 pub struct OneSided {
     ops: BTreeMap<usize, Known>,
     /// How many connections of a number a host has had.
-    links: HashMap<(Host, u32), u32>,
+    links: HashMap<(Host, ConnId), u32>,
     closed: HashSet<Link>,
     /// How often a host was started.
     lives: Vec<u32>,
@@ -174,7 +175,7 @@ impl OneSided {
         self.ops.insert(context, known);
     }
 
-    fn link(&self, host: Host, conn: u32) -> Link {
+    fn link(&self, host: Host, conn: ConnId) -> Link {
         let which = self.links.get(&(host, conn)).copied().unwrap_or(0);
         (host, self.lives[host], conn, which)
     }
@@ -183,7 +184,7 @@ impl OneSided {
     ///
     /// # Panics
     /// If it was before.
-    pub fn staged(&mut self, host: Host, conn: u32, context: usize) {
+    pub fn staged(&mut self, host: Host, conn: ConnId, context: usize) {
         let link = self.link(host, conn);
         self.staged += 1;
         let at = self.staged;
@@ -193,7 +194,7 @@ impl OneSided {
     }
 
     /// A connection of a host ended.
-    pub fn closed(&mut self, host: Host, conn: u32) {
+    pub fn closed(&mut self, host: Host, conn: ConnId) {
         self.closed.insert(self.link(host, conn));
         *self.links.entry((host, conn)).or_default() += 1;
     }

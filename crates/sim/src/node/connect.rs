@@ -1,5 +1,6 @@
 //! Connections made when first needed, by either side.
 
+use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::Terms;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_engine::stream::rdm::{Decision, Progress, decide};
@@ -36,7 +37,7 @@ impl Stream {
 
 impl Node {
     /// Starts a connection to a peer.
-    pub(super) fn connect(&mut self, net: &mut Network, peer: u32) -> Result<u32> {
+    pub(super) fn connect(&mut self, net: &mut Network, peer: u32) -> Result<ConnId> {
         let conn = self.open_conn(peer)?;
         let deadline = net.now() + self.config.patience;
         let stream = Stream::new(peer, self.watches(peer), deadline);
@@ -51,7 +52,7 @@ impl Node {
     }
 
     /// Opens a stream for a connection that waits, and asks for it.
-    fn ask(&mut self, net: &mut Network, conn: u32) {
+    fn ask(&mut self, net: &mut Network, conn: ConnId) {
         let greeting = Greeting {
             version: u8::from(self.config.rendezvous),
             ..Greeting::request(0, self.address as u16, self.pid)
@@ -103,7 +104,7 @@ impl Node {
         }
         let now = net.now();
         let due = |stream: &Stream| matches!(stream.phase, Phase::Waiting(at) if at <= now);
-        let due: Vec<u32> = self
+        let due: Vec<ConnId> = self
             .streams
             .iter()
             .filter(|(_, stream)| due(stream))
@@ -203,7 +204,7 @@ impl Node {
     }
 
     /// Reads the answer to a request; returns whether the connection is not up.
-    pub(super) fn shake_hands(&mut self, net: &mut Network, id: u32) -> bool {
+    pub(super) fn shake_hands(&mut self, net: &mut Network, id: ConnId) -> bool {
         let Some(stream) = self.streams.get_mut(&id) else {
             return true;
         };
@@ -250,7 +251,7 @@ impl Node {
 
     /// A stream has ended: a connection that was up is lost; an attempt is repeated a little
     /// later while there is time, or the peer asks in between.
-    pub(super) fn ended(&mut self, net: &mut Network, id: u32, error: Errno) {
+    pub(super) fn ended(&mut self, net: &mut Network, id: ConnId, error: Errno) {
         let now = net.now();
         let Some(stream) = self.streams.get_mut(&id) else {
             return;

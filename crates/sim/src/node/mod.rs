@@ -19,9 +19,10 @@ pub use onesided::{CELL, element_of, set_element};
 use fastrand::Rng;
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::ErrorEntry;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::cm::CmReader;
-use ripstop_engine::stream::{ConnConfig, Engine, EpConfig, Limits, PEER_NAME};
+use ripstop_engine::stream::{ConnConfig, Engine, EpConfig, Limits, Output, PEER_NAME};
 use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::ByteOrder;
 
@@ -111,7 +112,7 @@ pub enum Event {
     /// A message or another operation, by its context, was put on the stream written at `end`.
     Staged {
         /// Connection.
-        conn: u32,
+        conn: ConnId,
         /// Stream.
         end: End,
         /// Its context.
@@ -120,16 +121,16 @@ pub enum Event {
     /// A message or another operation, by its context, waits until its connection is up.
     Deferred {
         /// Connection.
-        conn: u32,
+        conn: ConnId,
         /// Its context.
         context: usize,
     },
     /// What waited for one connection waits for another.
     Moved {
         /// The old connection.
-        from: u32,
+        from: ConnId,
         /// The new one.
-        to: u32,
+        to: ConnId,
     },
     /// A header was read at `end`.
     Header {
@@ -148,7 +149,7 @@ pub enum Event {
     /// A connection ended.
     Closed {
         /// Connection.
-        conn: u32,
+        conn: ConnId,
         /// Stream, if it had one.
         end: Option<End>,
         /// The peer's address.
@@ -201,7 +202,7 @@ struct Accepting {
 struct Slot {
     bytes: Vec<u8>,
     /// The connection that fills it, while there is one.
-    conn: Option<u32>,
+    conn: Option<ConnId>,
     /// It holds a message to be sent, operands of an atomic, or what one fetched.
     other: bool,
 }
@@ -243,9 +244,9 @@ pub struct Node {
     cq: u32,
     tx_counter: u32,
     rx_counter: u32,
-    streams: BTreeMap<u32, Stream>,
+    streams: BTreeMap<ConnId, Stream>,
     /// The connection used for each peer.
-    peers: BTreeMap<u32, u32>,
+    peers: BTreeMap<u32, ConnId>,
     accepting: Vec<Accepting>,
     slots: BTreeMap<u32, Slot>,
     owner: Owner,
@@ -384,7 +385,7 @@ impl Node {
     /// whether anything moved.
     pub fn progress(&mut self, net: &mut Network) -> bool {
         let mut moved = self.progress_connecting(net);
-        let mut ids: Vec<u32> = self.streams.keys().copied().collect();
+        let mut ids: Vec<ConnId> = self.streams.keys().copied().collect();
         self.rng.shuffle(&mut ids);
         for conn in ids {
             for _ in 0..self.rng.u32(1..4) {
@@ -407,7 +408,10 @@ impl Node {
         loop {
             if let Some(slot) = self.engine.pop_freed() {
                 self.slots.remove(&slot);
-            } else if let Some(conn) = self.engine.pop_output() {
+            } else if let Some(output) = self.engine.pop_output() {
+                let Output::Conn(conn) = output else {
+                    panic!("output of members of groups, of which there are none");
+                };
                 assert!(self.engine.conn(conn).is_some(), "output of none");
                 self.flush(net, conn);
             } else if let Some(conn) = self.engine.pop_resumed() {
@@ -429,7 +433,7 @@ impl Node {
 
     /// The streams that took all that was put on them.
     pub fn flushed(&self) -> impl Iterator<Item = End> + '_ {
-        let flushed = |(conn, stream): &(&u32, &Stream)| {
+        let flushed = |(conn, stream): &(&ConnId, &Stream)| {
             let quiet = self.engine.conn(**conn).is_some_and(|c| !c.has_output());
             quiet && matches!(stream.phase, Phase::Up) && stream.preamble.is_empty()
         };
@@ -444,7 +448,7 @@ impl Node {
         self.streams.values().filter(up).count()
     }
 
-    fn open_conn(&mut self, peer: u32) -> Result<u32> {
+    fn open_conn(&mut self, peer: u32) -> Result<ConnId> {
         let mut name = [0; PEER_NAME];
         let bytes = peer.to_be_bytes();
         name[..bytes.len()].copy_from_slice(&bytes);
@@ -458,7 +462,7 @@ impl Node {
     }
 
     /// A connection is gone: all that waits for it fails.
-    fn lost(&mut self, net: &mut Network, conn: u32, error: Errno) {
+    fn lost(&mut self, net: &mut Network, conn: ConnId, error: Errno) {
         let Some(stream) = self.streams.remove(&conn) else {
             return;
         };
@@ -487,7 +491,7 @@ impl Node {
 
     /// The streams that are not read because a message there has no place.
     pub fn blocked(&self) -> impl Iterator<Item = End> + '_ {
-        let blocked = |conn: &u32| {
+        let blocked = |conn: &ConnId| {
             matches!(
                 self.engine.rx_want(*conn),
                 ripstop_engine::stream::RxWant::Blocked

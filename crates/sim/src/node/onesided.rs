@@ -1,5 +1,6 @@
 //! Reads, writes and atomics: what a node starts, and what it does for its peers.
 
+use ripstop_engine::id::ConnId;
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Appended, Atomic, Engine, Job, Rma, RmaPlan, RxWant};
@@ -106,7 +107,7 @@ impl Node {
         peer: u32,
         context: usize,
         payload: &[Iov<SimBuf>],
-        accept: impl FnOnce(&mut Engine<SimBuf>, u32, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
+        accept: impl FnOnce(&mut Engine<SimBuf>, ConnId, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
     ) -> Result<()> {
         let conn = match self.peers.get(&peer) {
             Some(conn) => *conn,
@@ -148,7 +149,7 @@ impl Node {
     }
 
     /// Does what the engine asks for before the stream is read on.
-    pub(super) fn run_job(&mut self, id: u32) {
+    pub(super) fn run_job(&mut self, id: ConnId) {
         while matches!(self.engine.rx_want(id), RxWant::Job) {
             match self.engine.job(id).expect("a job was announced") {
                 Job::Commit(target) => {
@@ -191,7 +192,7 @@ impl Node {
 
     fn run_atomic(
         &mut self,
-        id: u32,
+        id: ConnId,
         (target, datatype, op): (&Reached<SimBuf>, Datatype, AtomicOp),
         operands: u32,
         compare: bool,

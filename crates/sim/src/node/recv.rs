@@ -1,6 +1,7 @@
 //! From the stream to user memory.
 
 use ripstop_engine::Iov;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::matching::{ENTRY, Recv, Want};
 use ripstop_engine::stream::{CopyOut, RecvFlags, RxWant};
 use ripstop_types::{Context, Errno, Result};
@@ -78,7 +79,7 @@ impl Node {
     }
 
     /// Reads a connection once; returns whether anything moved.
-    pub(super) fn read(&mut self, net: &mut Network, id: u32) -> bool {
+    pub(super) fn read(&mut self, net: &mut Network, id: ConnId) -> bool {
         let Some(stream) = self.streams.get(&id) else {
             return false;
         };
@@ -105,7 +106,7 @@ impl Node {
     }
 
     /// Reads payload straight to its place.
-    fn read_payload(&mut self, net: &mut Network, id: u32) -> bool {
+    fn read_payload(&mut self, net: &mut Network, id: ConnId) -> bool {
         let Some(end) = self.streams.get(&id).and_then(|s| s.end) else {
             return false;
         };
@@ -132,7 +133,7 @@ impl Node {
     }
 
     /// Hands on what was read, as far as the engine takes it.
-    pub(super) fn consume(&mut self, net: &mut Network, id: u32) {
+    pub(super) fn consume(&mut self, net: &mut Network, id: ConnId) {
         if self.shake_hands(net, id) {
             return;
         }
@@ -170,7 +171,7 @@ impl Node {
     }
 
     /// Takes a small message that has arrived whole, if the engine has a place for it.
-    fn whole(&mut self, id: u32) -> bool {
+    fn whole(&mut self, id: ConnId) -> bool {
         let Some(stream) = self.streams.get_mut(&id) else {
             return false;
         };
@@ -196,7 +197,7 @@ impl Node {
     }
 
     /// Gives the engine some bytes of a header.
-    fn header(&mut self, id: u32, some: usize) -> Result<()> {
+    fn header(&mut self, id: ConnId, some: usize) -> Result<()> {
         let stream = self.streams.get_mut(&id).ok_or(Errno::ENOTCONN)?;
         let bytes: Vec<u8> = stream.inbox.iter().copied().take(some).collect();
         let used = self.engine.rx_header(id, &bytes)?;
@@ -212,7 +213,7 @@ impl Node {
     }
 
     /// Puts payload where the engine says; returns how many bytes it took.
-    fn place(&mut self, id: u32, bytes: &[u8]) -> usize {
+    fn place(&mut self, id: ConnId, bytes: &[u8]) -> usize {
         let Some(stream) = self.streams.get(&id) else {
             return 0;
         };
@@ -266,7 +267,7 @@ impl Node {
     }
 
     /// Asserts that no more is kept for a connection, and for all, than allowed.
-    fn assert_bounded(&self, id: u32) {
+    fn assert_bounded(&self, id: ConnId) {
         let limits = self.config.limits;
         let (mut count, mut bytes, mut all) = (0, 0, 0);
         for slot in self.slots.values().filter(|slot| !slot.other) {

@@ -1,6 +1,7 @@
 //! From a post to the stream.
 
 use ripstop_engine::Buffer as _;
+use ripstop_engine::id::ConnId;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Chunk, Replayed, SEND_HEADER, Send, SendPlan, SmallMessage};
 use ripstop_types::{Errno, Result};
@@ -70,13 +71,15 @@ impl Node {
 
     /// Writes a message before the engine notes anything of it, if that may be; a part of it
     /// at least.
-    fn write_at_once(&mut self, net: &mut Network, id: u32, send: &Send<SimBuf>) -> bool {
+    fn write_at_once(&mut self, net: &mut Network, id: ConnId, send: &Send<SimBuf>) -> bool {
         let mut header = [0; SEND_HEADER];
         let (tag, data, len) = (send.tag, send.data, send.iov.len());
         if send.ack || len > self.engine.longest_sent_now(send.inject) {
             return false;
         }
-        let header_len = self.engine.try_send_now(id, tag, data, len, &mut header);
+        let header_len = self
+            .engine
+            .try_send_now(Some(id), tag, data, len, &mut header);
         let Some(header_len) = header_len else {
             return false;
         };
@@ -113,7 +116,7 @@ impl Node {
     }
 
     /// Puts a small message behind those that wait to be written.
-    fn join(&mut self, id: u32, send: &Send<SimBuf>) -> bool {
+    fn join(&mut self, id: ConnId, send: &Send<SimBuf>) -> bool {
         let len = send.iov.len();
         let silent = send.inject && !send.completion;
         let noted = send.completion || silent;
@@ -128,7 +131,7 @@ impl Node {
             completion: send.completion,
         };
         let mut header = [0; SEND_HEADER];
-        let Some(header_len) = self.engine.coalesce(id, &message, &mut header) else {
+        let Some(header_len) = self.engine.coalesce(Some(id), &message, &mut header) else {
             return false;
         };
         let payload = self.memory.gather(&send.iov);
@@ -139,7 +142,7 @@ impl Node {
         true
     }
 
-    pub(super) fn stage(&mut self, conn: u32, header: &[u8], payload: &[u8], context: usize) {
+    pub(super) fn stage(&mut self, conn: ConnId, header: &[u8], payload: &[u8], context: usize) {
         let stream = self.streams.get_mut(&conn).expect("it is up");
         stream.stage.extend(header);
         stream.stage.extend(payload);
@@ -151,7 +154,7 @@ impl Node {
 
     /// Sends one message that was accepted before the connection was up; returns whether
     /// there was one and it could be.
-    fn replay(&mut self, conn: u32) -> bool {
+    fn replay(&mut self, conn: ConnId) -> bool {
         let mut header = [0; MAX_HEADER];
         match self.engine.replay(conn, &mut header) {
             Ok(None) => false,
@@ -188,7 +191,7 @@ impl Node {
     }
 
     /// Writes once what a connection has; returns whether anything moved.
-    pub(super) fn flush(&mut self, net: &mut Network, id: u32) -> bool {
+    pub(super) fn flush(&mut self, net: &mut Network, id: ConnId) -> bool {
         let Some(stream) = self.streams.get_mut(&id) else {
             return false;
         };
@@ -257,7 +260,7 @@ impl Node {
     }
 
     /// Handles the outcome of a write: a stream that is up is read to its end.
-    fn wrote(&mut self, net: &mut Network, id: u32, outcome: Result<usize>) -> bool {
+    fn wrote(&mut self, net: &mut Network, id: ConnId, outcome: Result<usize>) -> bool {
         let failed = self.config.reads_on && outcome.is_err_and(|error| error != Errno::EAGAIN);
         match self.streams.get_mut(&id) {
             Some(stream) if failed && matches!(stream.phase, Phase::Up) => {
@@ -269,7 +272,7 @@ impl Node {
     }
 
     /// Handles the outcome of a write or read.
-    pub(super) fn moved(&mut self, net: &mut Network, id: u32, outcome: Result<usize>) -> bool {
+    pub(super) fn moved(&mut self, net: &mut Network, id: ConnId, outcome: Result<usize>) -> bool {
         match outcome {
             Ok(count) => count > 0,
             Err(Errno::EAGAIN) => false,

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use ripstop_engine::id::ConnId;
 
 use super::*;
 
@@ -113,7 +114,7 @@ fn idle_polls_ask_epoll_by_number_and_by_time() {
         (100_000, POLL_BUDGET, POLL_BUDGET),
     ] {
         let (mut active, mut clock) = (Active::default(), Fake::new());
-        active.add(1, &Arc::new(()), true);
+        active.add(ConnId::FIRST, &Arc::new(()), true);
         let mut polls_epoll = clock.polls_epoll(&mut active);
         for _ in 0..10 {
             let mut reads = 0;
@@ -212,7 +213,7 @@ proptest! {
         reads in prop::collection::vec(read(), 1..2000),
     ) {
         let mut active = Active::default();
-        active.add(1, &Arc::new(()), true);
+        active.add(ConnId::FIRST, &Arc::new(()), true);
         let (mut budget, mut finds_left) = (0, FINDS_PER_UNIT);
         for read in reads {
             match read {

@@ -13,7 +13,7 @@ use ripstop_core::provider::{
 };
 use ripstop_mem::Parked;
 use ripstop_os::{Epoll, Events, Interest};
-use ripstop_stream::{Fabric, Readiness, ReadyLink};
+use ripstop_stream::{ConnId, Fabric, Readiness, ReadyLink};
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
 
 use super::{common, *};
@@ -31,7 +31,7 @@ static LEFT: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 struct PolledReadiness {
     epoll: Epoll,
-    links: HashMap<u32, Arc<TcpSocket>>,
+    links: HashMap<ConnId, Arc<TcpSocket>>,
     armed: bool,
 }
 
@@ -52,18 +52,20 @@ impl Readiness<TcpSocket> for PolledReadiness {
         })
     }
 
-    fn add(&mut self, id: u32, link: &Arc<TcpSocket>) {
-        let id64 = u64::from(id);
+    fn add(&mut self, id: ConnId, link: &Arc<TcpSocket>) {
+        let id64 = u64::from(id.number());
         self.epoll.add(&**link, id64, Interest::READ).unwrap();
         assert!(self.links.insert(id, Arc::clone(link)).is_none());
     }
 
-    fn modify(&mut self, id: u32, interest: Interest) {
+    fn modify(&mut self, id: ConnId, interest: Interest) {
         let link = &*self.links[&id];
-        self.epoll.modify(link, u64::from(id), interest).unwrap();
+        self.epoll
+            .modify(link, u64::from(id.number()), interest)
+            .unwrap();
     }
 
-    fn remove(&mut self, id: u32) {
+    fn remove(&mut self, id: ConnId) {
         let link = self.links.remove(&id).expect("a link that was added");
         self.epoll.remove(&*link).unwrap();
     }
@@ -79,7 +81,7 @@ impl Readiness<TcpSocket> for PolledReadiness {
         let room = events.iter().filter(|event| event.writable()).count();
         ROOM.fetch_add(room, Ordering::Relaxed);
         ready.extend(events.iter().map(|event| ReadyLink {
-            id: event.token as u32,
+            id: ConnId::new(event.token as u32).expect("a link that was added"),
             what: Interest {
                 read: event.readable() || event.hangup() || event.error(),
                 write: event.writable(),

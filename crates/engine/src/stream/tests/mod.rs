@@ -21,6 +21,7 @@ use super::*;
 use crate::Iov;
 use crate::common::Mem;
 use crate::counter::Counter;
+use crate::id::ConnId;
 use crate::matching::{ENTRY, Matcher, Recv, Want};
 use crate::pool::NIL;
 
@@ -42,7 +43,7 @@ struct Fixture {
     cq: u32,
     counter: u32,
     ep: u32,
-    conn: u32,
+    conn: ConnId,
 }
 
 impl Fixture {
@@ -73,7 +74,7 @@ impl Fixture {
             cq,
             counter,
             ep: NIL,
-            conn: NIL,
+            conn: ConnId::FIRST,
         };
         fixture.ep = fixture.open_ep();
         fixture.conn = fixture.open_conn(fixture.ep, 7);
@@ -93,7 +94,7 @@ impl Fixture {
         self.engine.open_ep(config).unwrap()
     }
 
-    fn open_conn(&mut self, ep: u32, src: u64) -> u32 {
+    fn open_conn(&mut self, ep: u32, src: u64) -> ConnId {
         let config = ConnConfig {
             ep,
             src: FiAddr(src),

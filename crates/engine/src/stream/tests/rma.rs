@@ -304,7 +304,7 @@ fn a_fence_waits_for_reads_and_holds_back_what_follows() {
     assert_eq!(f.replay(), Ok(None));
     f.header(&Header::new(Op::ReadRsp, 10)).unwrap();
     f.engine.rx_placed(f.conn, 10);
-    assert_eq!(f.engine.pop_output(), Some(f.conn));
+    assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
     assert_eq!(f.replay(), Ok(Some(2)));
     assert_eq!(f.replay(), Ok(Some(3)));
     f.flush();
@@ -421,7 +421,7 @@ fn short_writes_go_where_plain_ones_go() {
 fn a_plain_write_needs_nothing_of_the_queues() {
     let mut f = Fixture::new();
     let to = iov(0x40, 8, 9);
-    let header = f.engine.try_write_now(f.conn, to).unwrap();
+    let header = f.engine.try_write_now(Some(f.conn), to).unwrap();
     let mut bytes = [0; MAX_HEADER];
     let len = write_of(&[to]).emit(ByteOrder::Little, &mut bytes).unwrap();
     assert_eq!(header[..], bytes[..len]);
@@ -433,9 +433,9 @@ fn a_plain_write_needs_nothing_of_the_queues() {
     assert_eq!(f.engine.outstanding(f.ep), 0);
     // What waits goes first.
     f.start(&rma(RmaKind::Write, 1, 8)).unwrap();
-    assert!(f.engine.try_write_now(f.conn, to).is_none());
+    assert!(f.engine.try_write_now(Some(f.conn), to).is_none());
     let mut down = Fixture::down();
-    assert!(down.engine.try_write_now(down.conn, to).is_none());
+    assert!(down.engine.try_write_now(Some(down.conn), to).is_none());
     down.up();
-    assert!(down.engine.try_write_now(down.conn, to).is_some());
+    assert!(down.engine.try_write_now(Some(down.conn), to).is_some());
 }

@@ -1,6 +1,7 @@
 use ripstop_wire::xnet::base::BaseFlags;
 
 use super::*;
+use crate::id::ConnId;
 
 const TAG: Option<u64> = Some(5);
 
@@ -17,7 +18,7 @@ fn is_blocked(f: &Fixture) -> bool {
 }
 
 /// Says which connections can be read again.
-fn resumed(f: &mut Fixture) -> Vec<u32> {
+fn resumed(f: &mut Fixture) -> Vec<ConnId> {
     let mut conns = Vec::new();
     while let Some(conn) = f.engine.pop_resumed() {
         if f.engine.rx_retry(conn) {

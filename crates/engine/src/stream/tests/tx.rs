@@ -67,7 +67,7 @@ fn a_clear_to_send_names_the_connection_as_having_output() {
     f.flush();
     assert_eq!(f.engine.pop_output(), None);
     f.header(&Header::cts(1)).unwrap();
-    assert_eq!(f.engine.pop_output(), Some(f.conn));
+    assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
     assert_eq!(f.output(), [('c', 16), ('u', 5000)]);
     f.flush();
     assert_eq!(f.done(), [1]);
@@ -108,7 +108,7 @@ fn a_steady_flow_of_messages_does_not_hold_back_an_acknowledgement() {
         ..Header::new(Op::Msg, 0)
     };
     f.header(&header).unwrap();
-    assert_eq!(f.engine.pop_output(), Some(f.conn));
+    assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
     f.send(2, Some(2), 10).unwrap();
     f.send(3, Some(3), 10).unwrap();
     assert_eq!(f.output(), [('s', 29)]);
@@ -125,7 +125,10 @@ fn a_steady_flow_of_messages_does_not_hold_back_an_acknowledgement() {
 fn a_message_goes_at_once_where_nothing_waits() {
     let mut f = Fixture::new();
     let mut header = [0; SEND_HEADER];
-    let mut at_once = |f: &Fixture, tag| f.engine.try_send_now(f.conn, tag, None, 8, &mut header);
+    let mut at_once = |f: &Fixture, tag| {
+        f.engine
+            .try_send_now(Some(f.conn), tag, None, 8, &mut header)
+    };
     assert_eq!(at_once(&f, None), Some(16));
     assert_eq!(at_once(&f, Some(5)), Some(24));
     // Nothing was noted: the next message has the stream to itself.
@@ -173,7 +176,7 @@ fn a_small_message_joins_those_that_wait() {
             context,
             completion: true,
         };
-        f.engine.coalesce(f.conn, &message, &mut header)
+        f.engine.coalesce(Some(f.conn), &message, &mut header)
     };
     for context in 0..10 {
         assert_eq!(join(&mut f, context, 64), Some(24));

@@ -1,0 +1,96 @@
+//! Ids of the objects of an engine, a type for each kind, so that they cannot be mixed up.
+
+/// What a [`Pool`](crate::pool::Pool) finds its items by.
+pub trait Id: Copy + Eq {
+    /// The id with this number; 0 is none.
+    fn new(number: u32) -> Option<Self>;
+
+    /// The number, which is also the place in tables by id: place 0 of them stays vacant.
+    fn index(self) -> usize;
+}
+
+/// Ids that are not told apart by type.
+impl Id for u32 {
+    #[inline(always)]
+    fn new(number: u32) -> Option<Self> {
+        if number == 0 { None } else { Some(number) }
+    }
+
+    #[inline(always)]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Defines types of ids: numbers from 1 on, so that an `Option` of one is as large as the number, and
+/// `None` is 0.
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident;)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(transparent)]
+        pub struct $name(core::num::NonZeroU32);
+
+        impl $name {
+            /// The first that is given.
+            pub const FIRST: Self = Self(core::num::NonZeroU32::MIN);
+
+            /// The id with this number; 0 is none.
+            #[inline(always)]
+            #[must_use]
+            pub const fn new(number: u32) -> Option<Self> {
+                match core::num::NonZeroU32::new(number) {
+                    Some(number) => Some(Self(number)),
+                    None => None,
+                }
+            }
+
+            /// The number.
+            #[inline(always)]
+            #[must_use]
+            pub const fn number(self) -> u32 {
+                self.0.get()
+            }
+
+            /// The number, which is also the place in tables by id: place 0 of them stays vacant.
+            #[inline(always)]
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.0.get() as usize
+            }
+
+            /// The place in tables by id of one that there may be: place 0 where there is none.
+            #[inline(always)]
+            #[must_use]
+            pub const fn place(id: Option<Self>) -> usize {
+                match id {
+                    Some(id) => id.index(),
+                    None => 0,
+                }
+            }
+        }
+
+        impl Id for $name {
+            #[inline(always)]
+            fn new(number: u32) -> Option<Self> {
+                Self::new(number)
+            }
+
+            #[inline(always)]
+            fn index(self) -> usize {
+                self.index()
+            }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+    )+};
+}
+
+ids! {
+    /// A connection, see [`Conn`](crate::stream::Conn).
+    ConnId;
+}
