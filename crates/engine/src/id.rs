@@ -93,4 +93,6 @@ macro_rules! ids {
 ids! {
     /// A connection, see [`Conn`](crate::stream::Conn).
     ConnId;
+    /// An endpoint, see [`EpConfig`](crate::stream::EpConfig).
+    EpId;
 }

@@ -13,7 +13,7 @@ mod waiting;
 
 use ripstop_types::{Context, Errno, FiAddr, Result};
 
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::pool::{List, NIL, Pool};
 use crate::{Buffer, Iov};
 use posted::Posted;
@@ -133,7 +133,7 @@ pub struct Unexpected {
     /// What identifies it.
     pub envelope: Envelope,
     /// The endpoint it came to.
-    pub ep: u32,
+    pub ep: Option<EpId>,
     /// The connection it came (or comes) by; [`NIL`] once that is gone.
     pub conn: Option<ConnId>,
     /// The engine's record of who sent it, once its connection is gone; [`NIL`] before.

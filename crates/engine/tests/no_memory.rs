@@ -13,7 +13,7 @@ use ripstop_engine::Buffer as _;
 use ripstop_engine::coll::{Action, Arrival, Collectives, Joining, Kind, Message, Request};
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::{CompletionQueue, ErrorEntry};
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{
@@ -335,7 +335,7 @@ const STEPS: u32 = 15;
 /// A message comes from a member, on a connection of its own.
 fn comes(coll: &mut Collectives<Mem>, message: &Message) -> Arrival<Mem> {
     let conn = ConnId::new(message.from + 1).unwrap();
-    let from = (0, FiAddr(message.from.into()), conn);
+    let from = (EpId::FIRST, FiAddr(message.from.into()), conn);
     let arrival = coll.handle_message(from, message);
     if let Arrival::Keep = arrival {
         coll.keep(from, *message, NIL).unwrap();
@@ -380,7 +380,7 @@ fn crowd() -> (Collectives<Mem>, u32) {
     let members: Vec<FiAddr> = (0..CROWD).map(|rank| FiAddr(rank.into())).collect();
     let mut coll = Collectives::new();
     let joining = Joining {
-        ep: 0,
+        ep: EpId::FIRST,
         members: &members,
         me: 1,
         digest: DIGEST,

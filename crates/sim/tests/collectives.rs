@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use ripstop_engine::coll::{Joining, Place, Request};
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::{
     Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, Output, PEER_NAME, RxWant,
@@ -47,7 +47,7 @@ struct Node {
     memory: Memory,
     slots: HashMap<u32, Vec<u8>>,
     links: Vec<Link>,
-    ep: u32,
+    ep: EpId,
     cq: u32,
     /// Groups by the number of their set, with what became of joining.
     groups: HashMap<u32, usize>,

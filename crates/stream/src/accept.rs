@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_engine::id::EpId;
 use ripstop_engine::stream::Terms;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::{Interest, Shutdown, Spare, clock};
@@ -20,7 +21,8 @@ use crate::tunables::Tunables;
 pub(crate) struct Accepting<T: Transport> {
     pub(crate) link: T::Link,
     pub(crate) peer: T::Addr,
-    pub(crate) ep: u32,
+    /// The endpoint it is for, unless that is a passive one.
+    pub(crate) ep: Option<EpId>,
     pub(crate) reader: Box<CmReader>,
     pub(crate) deadline: Duration,
     /// How long the rest of the request may take once it has begun.
@@ -59,7 +61,7 @@ pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
 }
 
 impl<T: Transport> Accepting<T> {
-    pub(crate) fn new(link: T::Link, peer: T::Addr, ep: u32, tunables: &Tunables) -> Self {
+    pub(crate) fn new(link: T::Link, peer: T::Addr, ep: Option<EpId>, tunables: &Tunables) -> Self {
         Self {
             link,
             peer: peer.canonical(),
@@ -199,10 +201,10 @@ pub(crate) fn reject<T: Transport>(link: &T::Link, peer: &T::Addr, data: &[u8]) 
 
 impl<T: Transport> State<T> {
     /// Somebody connects to an RDM endpoint.
-    pub(crate) fn handle_listener(&mut self, ep: u32) {
+    pub(crate) fn handle_listener(&mut self, ep: EpId) {
         let params = Arc::clone(&self.params);
         loop {
-            let state = self.eps.get(ep as usize).and_then(Option::as_ref);
+            let state = self.eps.get(ep.index()).and_then(Option::as_ref);
             let Some(rdm) = state.and_then(|state| state.rdm.as_ref()) else {
                 return;
             };
@@ -218,7 +220,7 @@ impl<T: Transport> State<T> {
                 log_warn!(T, EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
-            let accepting = Accepting::new(link, peer, ep, (*params).as_ref());
+            let accepting = Accepting::new(link, peer, Some(ep), (*params).as_ref());
             self.accepting.insert(id, accepting);
             self.start_timer();
             self.handle_accepting(id);
@@ -243,7 +245,9 @@ impl<T: Transport> State<T> {
         if let Read::Whole(header, data) = read {
             let Accepting { link, peer, ep, .. } = accepting;
             let request = Request { link, peer, header };
-            self.handle_request(ep, request, &data);
+            if let Some(ep) = ep {
+                self.handle_request(ep, request, &data);
+            }
         }
     }
 }

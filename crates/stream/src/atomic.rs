@@ -1,7 +1,7 @@
 //! Atomics on a peer's memory, and what the engine asks to be done with that of this process.
 
 use ripstop_core::provider::AtomicCall;
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Atomic, Engine, Job, Level, RmaKind};
 use ripstop_engine::{Iov, Reached};
@@ -20,7 +20,7 @@ impl<T: Transport> State<T> {
     /// Posts an atomic, for deferred work if its id is given.
     pub(crate) fn post_atomic(
         &mut self,
-        ep: u32,
+        ep: EpId,
         operand: Iov<UserBuf>,
         call: &AtomicCall<'_>,
         work: Option<u32>,
@@ -76,7 +76,7 @@ impl<T: Transport> State<T> {
     /// Posts a plain atomic whose operands are free at once.
     pub(crate) fn inject_atomic(
         &mut self,
-        ep: u32,
+        ep: EpId,
         operand: UserBuf,
         (datatype, op): (Datatype, AtomicOp),
         remote: RmaIov,
@@ -110,7 +110,7 @@ impl<T: Transport> State<T> {
 
     fn start_atomic(
         &mut self,
-        ep: u32,
+        ep: EpId,
         peer: FiAddr,
         atomic: &Atomic<UserBuf>,
         more: bool,

@@ -4,7 +4,7 @@
 //! Order and the end of a region are kept as in [`direct`](crate::direct). A region is offered only
 //! to a peer that asks for it: programs register far more memory than a status page has slots.
 
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
@@ -87,14 +87,14 @@ impl<T: Transport> State<T> {
     /// Carries out a large read or write in the memory of a peer that does not poll; `false` says
     /// that it is to go by the stream.
     #[inline]
-    pub(crate) fn rma_attached(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
+    pub(crate) fn rma_attached(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
         T::Link::DIRECT_ACCESS
             && rma.iov.len() >= MIN_ATTACH_BYTES
             && self.attach_for(ep, peer, rma).is_some()
     }
 
     #[inline(never)]
-    fn attach_for(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>) -> Option<()> {
+    fn attach_for(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> Option<()> {
         if self.stream_ops > 0 {
             self.stream_ops -= 1;
             return None;
@@ -105,7 +105,7 @@ impl<T: Transport> State<T> {
             RmaKind::Read => (false, Flags::READ),
             RmaKind::Atomic => return None,
         };
-        let id = self.eps.get(ep as usize)?.as_ref()?.route(peer)?;
+        let id = self.eps.get(ep.index())?.as_ref()?.route(peer)?;
         let connection = self.connections.get(id.index())?.as_ref()?;
         if !connection.is_up() || !self.engine.is_settled(Some(id)) {
             return None;

@@ -8,7 +8,7 @@ use ripstop_core::av::set::set_flag;
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::{self, CollCall, JoinCall, Token};
 use ripstop_engine::coll::{Joining, Place, Request, Waits};
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::{CollAction, CollPlan, CollSend};
 use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
 use ripstop_types::{
@@ -38,7 +38,7 @@ pub(crate) const MAX_MEMBERS: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct GroupState {
     addr: FiAddr,
-    ep: u32,
+    ep: EpId,
     eq: Arc<EventQueue>,
     token: Token,
     context: Context,
@@ -78,7 +78,7 @@ impl<T: Transport, K: Mode> Group<T, K> {
     pub(crate) fn join(
         domain: &Arc<Domain<T, K>>,
         ep: &Arc<Endpoint<T, K>>,
-        ep_id: u32,
+        ep_id: EpId,
         call: &JoinCall<'_>,
         token: Token,
     ) -> Result<Arc<Self>> {
@@ -95,7 +95,7 @@ impl<T: Transport, K: Mode> Group<T, K> {
 }
 
 impl<T: Transport> State<T> {
-    fn join_group(&mut self, ep: u32, call: &JoinCall<'_>, token: Token) -> Result<(u32, FiAddr)> {
+    fn join_group(&mut self, ep: EpId, call: &JoinCall<'_>, token: Token) -> Result<(u32, FiAddr)> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         if !state.has_coll {
             return Err(Errno::ENOSYS);
@@ -132,10 +132,10 @@ impl<T: Transport> State<T> {
     }
 
     /// The rank of an endpoint among members, and a number for all of them.
-    fn identify(&mut self, ep: u32, members: &[FiAddr]) -> Result<(u32, u64)> {
+    fn identify(&mut self, ep: EpId, members: &[FiAddr]) -> Result<(u32, u64)> {
         let Self { eps, avs, .. } = self;
         let rdm = eps
-            .get(ep as usize)
+            .get(ep.index())
             .and_then(|ep| ep.as_ref()?.rdm.as_ref())
             .ok_or(Errno::ENOSYS)?;
         let av = avs
@@ -159,14 +159,14 @@ impl<T: Transport> State<T> {
     }
 
     /// The engine's id of a group.
-    fn group_id(&self, ep: u32, addr: FiAddr) -> Result<u32> {
+    fn group_id(&self, ep: EpId, addr: FiAddr) -> Result<u32> {
         let id = addr.0 as u32;
         let group = self.groups.get(id as usize).and_then(Option::as_ref);
         let is = |group: &&GroupState| group.addr == addr && group.ep == ep;
         group.filter(is).map(|_| id).ok_or(Errno::EINVAL)
     }
 
-    pub(crate) fn group_size(&self, ep: u32, addr: FiAddr) -> Result<usize> {
+    pub(crate) fn group_size(&self, ep: EpId, addr: FiAddr) -> Result<usize> {
         let id = self.group_id(ep, addr)?;
         let members = self.engine.group_members(id).ok_or(Errno::EOPBADSTATE)?;
         Ok(members.len())
@@ -175,7 +175,7 @@ impl<T: Transport> State<T> {
     /// Starts an operation of a group.
     pub(crate) fn post_coll(
         &mut self,
-        ep: u32,
+        ep: EpId,
         input: UserBuf,
         result: UserBuf,
         call: &CollCall,
@@ -257,7 +257,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    fn send_coll(&mut self, ep: u32, to: FiAddr, send: &CollSend<UserBuf>, later: bool) {
+    fn send_coll(&mut self, ep: EpId, to: FiAddr, send: &CollSend<UserBuf>, later: bool) {
         if let Err(error) = self.try_send_coll(ep, to, send, later) {
             log_warn!(
                 T,
@@ -270,7 +270,7 @@ impl<T: Transport> State<T> {
 
     fn try_send_coll(
         &mut self,
-        ep: u32,
+        ep: EpId,
         to: FiAddr,
         send: &CollSend<UserBuf>,
         later: bool,
@@ -468,7 +468,7 @@ impl<T: Transport> State<T> {
         let Some(Some(group)) = self.groups.get(id as usize) else {
             return;
         };
-        let ep = self.eps.get(group.ep as usize).and_then(Option::as_ref);
+        let ep = self.eps.get(group.ep.index()).and_then(Option::as_ref);
         let av = ep.and_then(|ep| self.avs.get(ep.rdm.as_ref()?.av as usize)?.as_ref());
         let peer = match av.and_then(|av| av.lookup(waits.member)) {
             Some(peer) => format!("{peer} (rank {rank} of {members})"),

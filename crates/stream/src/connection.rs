@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_engine::id::EpId;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::Interest;
 
@@ -44,7 +45,7 @@ pub(crate) struct Connection<T: Transport> {
     pub(crate) generation: u32,
     pub(crate) phase: Phase,
     pub(crate) role: Role,
-    pub(crate) ep: u32,
+    pub(crate) ep: EpId,
     pub(crate) is_rdm: bool,
     pub(crate) peer: T::Addr,
     /// The context of the peer at the other end; its port is that of the peer plus this.
@@ -95,7 +96,7 @@ pub(crate) struct Connection<T: Transport> {
 }
 
 impl<T: Transport> Connection<T> {
-    pub(crate) fn new(ep: u32, is_rdm: bool, peer: T::Addr, context: u8, generation: u32) -> Self {
+    pub(crate) fn new(ep: EpId, is_rdm: bool, peer: T::Addr, context: u8, generation: u32) -> Self {
         Self {
             link: None,
             generation,

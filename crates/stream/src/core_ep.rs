@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::Token;
 use ripstop_core::{Info, caps, hints};
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{EpConfig, MAX_ATOMIC};
@@ -36,7 +36,7 @@ const MAX_LINGER: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Core<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
-    pub(crate) id: u32,
+    pub(crate) id: EpId,
     /// Contexts that are open.
     tx_open: AtomicBool,
     rx_open: AtomicBool,
@@ -201,7 +201,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
             rdm,
             msg,
         };
-        put(&mut state.eps, id, ep);
+        put(&mut state.eps, id.number(), ep);
         drop(state);
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),
@@ -284,7 +284,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
         rdm.listener.listen(LISTEN_BACKLOG)?;
         epoll.add(
             &rdm.listener,
-            token::LISTENER | u64::from(self.id),
+            token::LISTENER | u64::from(self.id.number()),
             Interest::READ,
         )?;
         let ids = av.ids();
@@ -295,7 +295,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
 
 impl<T: Transport> State<T> {
     /// Writes what waits, so that injected messages are not lost with the endpoint.
-    pub(crate) fn drain(&mut self, ep: u32) {
+    pub(crate) fn drain(&mut self, ep: EpId) {
         let end = ripstop_os::clock::now() + MAX_LINGER;
         self.flush_dirty();
         let ids: Vec<ConnId> = self.engine.conns_of(ep).collect();
@@ -336,7 +336,7 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
         state.drain(self.id);
         state
             .accepting
-            .retain(|_, accepting| accepting.ep != self.id);
+            .retain(|_, accepting| accepting.ep != Some(self.id));
         let ids: Vec<ConnId> = state.engine.conns_of(self.id).collect();
         let (srx, shared) = state
             .ep(self.id)
@@ -350,7 +350,7 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
         if !shared {
             state.engine.close_srx(srx);
         }
-        if let Some(slot) = state.eps.get_mut(self.id as usize) {
+        if let Some(slot) = state.eps.get_mut(self.id.index()) {
             *slot = None;
         }
         state.after();

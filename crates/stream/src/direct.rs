@@ -5,7 +5,7 @@
 //! and the engine the rest. In every other case it goes by the stream.
 
 use ripstop_engine::Iov;
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::{Atomic, Level, Rma, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Window;
@@ -27,8 +27,8 @@ const DIRECT_OPS_BUDGET: u32 = 32;
 impl<T: Transport> State<T> {
     /// The connection to a peer, if it [is mapped](Self::is_mapped).
     #[inline]
-    fn mapped_route(&self, ep: u32, peer: FiAddr) -> Option<ConnId> {
-        let id = self.eps.get(ep as usize)?.as_ref()?.route(peer);
+    fn mapped_route(&self, ep: EpId, peer: FiAddr) -> Option<ConnId> {
+        let id = self.eps.get(ep.index())?.as_ref()?.route(peer);
         id.filter(|_| self.is_mapped(id))
     }
 
@@ -66,7 +66,7 @@ impl<T: Transport> State<T> {
 
     /// Carries out a read or write in a region that is mapped; `false` says that nothing was done.
     #[inline(never)]
-    pub(crate) fn rma_mapped(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
+    pub(crate) fn rma_mapped(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
         let Some(place) = sole_place(rma) else {
             return false;
         };
@@ -102,7 +102,7 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     pub(crate) fn atomic_mapped(
         &mut self,
-        ep: u32,
+        ep: EpId,
         peer: FiAddr,
         atomic: &Atomic<UserBuf>,
     ) -> bool {

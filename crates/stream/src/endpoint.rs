@@ -9,6 +9,7 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{Address, EventQueue, Info, caps};
 use ripstop_engine::Iov;
+use ripstop_engine::id::EpId;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{EpConfig, MAX_ATOMIC, RmaKind};
 use ripstop_engine::triggered::Basis;
@@ -75,7 +76,7 @@ pub struct Endpoint<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
     /// That of the domain, one step nearer.
     inner: Arc<Inner<T, K>>,
-    id: u32,
+    id: EpId,
     ep_type: EpType,
     caps: Flags,
     max_msg_size: usize,

@@ -1,7 +1,7 @@
 //! Regions of this side that peers access directly, past the stream: to whom they are offered, and
 //! how they are taken back.
 
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
@@ -234,7 +234,7 @@ impl<T: Transport> State<T> {
 }
 
 /// Whether what peers do at an endpoint's memory is to be counted.
-pub(crate) fn is_counted(engine: &Engine<UserBuf>, ep: u32) -> bool {
+pub(crate) fn is_counted(engine: &Engine<UserBuf>, ep: EpId) -> bool {
     engine
         .ep(ep)
         .is_none_or(|ep| ep.remote_write_counter != NIL || ep.remote_read_counter != NIL)

@@ -5,7 +5,7 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::Want;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{SEND_HEADER, SmallMessage};
@@ -90,7 +90,7 @@ impl FastPath {
 
 impl<T: Transport> State<T> {
     /// Works out [`FastPath`] of an endpoint, after the endpoint has changed.
-    pub(crate) fn update_fast_path(&mut self, ep: u32) {
+    pub(crate) fn update_fast_path(&mut self, ep: EpId) {
         let (inject, send) = (
             self.engine.longest_sent_now(true),
             match T::Link::IN_PLACE {
@@ -112,7 +112,7 @@ impl<T: Transport> State<T> {
     )]
     pub(crate) fn send_one(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
@@ -134,7 +134,7 @@ impl<T: Transport> State<T> {
     )]
     fn send_with_flags(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
@@ -152,7 +152,7 @@ impl<T: Transport> State<T> {
     )]
     fn try_fast_send(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
@@ -161,7 +161,7 @@ impl<T: Transport> State<T> {
         flags: Option<Flags>,
     ) -> Result<()> {
         let mut written = 0;
-        if let Some(Some(state)) = self.eps.get(ep as usize) {
+        if let Some(Some(state)) = self.eps.get(ep.index()) {
             let fast = &state.fast;
             let (limit, completes) = match flags {
                 None => (fast.plain_send, fast.send_completes),
@@ -201,7 +201,7 @@ impl<T: Transport> State<T> {
     )]
     fn send_slow(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
@@ -337,7 +337,7 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     pub(crate) fn note_sent(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         len: usize,
         context: Context,
@@ -354,7 +354,7 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     pub(crate) fn recv_one(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: RecvKind,
         buf: UserBuf,
         src: FiAddr,
@@ -362,7 +362,7 @@ impl<T: Transport> State<T> {
         flags: Option<Flags>,
     ) -> Result<()> {
         if flags.is_none()
-            && let Some(Some(state)) = self.eps.get(ep as usize)
+            && let Some(Some(state)) = self.eps.get(ep.index())
             && state.fast.plain_recv
         {
             let tag = match kind {
@@ -386,7 +386,7 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     fn recv_slow(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: RecvKind,
         buf: UserBuf,
         src: FiAddr,

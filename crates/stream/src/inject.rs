@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::Send;
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
@@ -30,7 +30,7 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     pub(crate) fn inject_one(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
@@ -46,7 +46,7 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     fn inject_special(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
@@ -58,14 +58,14 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     fn inject_small(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
         dest: FiAddr,
     ) -> Result<()> {
         let mut written = 0;
-        if let Some(Some(state)) = self.eps.get(ep as usize)
+        if let Some(Some(state)) = self.eps.get(ep.index())
             && buf.len() < state.fast.inject
         {
             let (counted, id) = (state.fast.counted, state.route(dest));
@@ -106,7 +106,7 @@ impl<T: Transport> State<T> {
 
     /// Counts a message that was injected and written at once.
     #[inline(never)]
-    fn note_injected(&mut self, ep: u32, kind: SendKind, len: usize) {
+    fn note_injected(&mut self, ep: EpId, kind: SendKind, len: usize) {
         self.note_sent(ep, kind, len, 0, false);
     }
 
@@ -115,14 +115,14 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     fn inject_late(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         buf: UserBuf,
         data: Option<u64>,
         dest: FiAddr,
         mut written: usize,
     ) -> Result<()> {
-        let Some(Some(state)) = self.eps.get(ep as usize) else {
+        let Some(Some(state)) = self.eps.get(ep.index()) else {
             return Err(Errno::EOPBADSTATE);
         };
         if !state.has_tx {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::{Interest, clock, pid};
 use ripstop_types::{Errno, FiAddr, Result};
@@ -69,8 +69,8 @@ impl<T: Transport> State<T> {
     }
 
     /// What an endpoint says to the peer it connects to.
-    fn hello(&mut self, ep: u32, link: &T::Link) -> Result<Vec<u8>> {
-        let state = self.eps.get_mut(ep as usize);
+    fn hello(&mut self, ep: EpId, link: &T::Link) -> Result<Vec<u8>> {
+        let state = self.eps.get_mut(ep.index());
         let Some(state) = state.and_then(Option::as_mut) else {
             return Ok(Vec::new());
         };

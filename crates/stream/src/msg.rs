@@ -2,7 +2,7 @@
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_os::{Interest, Shutdown, clock};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
@@ -16,7 +16,7 @@ use crate::tunables::MAX_HELLO;
 
 impl<T: Transport> State<T> {
     /// Starts to connect.
-    pub(crate) fn msg_connect(&mut self, ep: u32, peer: T::Addr, data: &[u8]) -> Result<()> {
+    pub(crate) fn msg_connect(&mut self, ep: EpId, peer: T::Addr, data: &[u8]) -> Result<()> {
         if data.len() > MAX_HELLO {
             return Err(Errno::EINVAL);
         }
@@ -40,7 +40,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Accepts the request the endpoint was opened with.
-    pub(crate) fn msg_accept(&mut self, ep: u32, data: &[u8]) -> Result<()> {
+    pub(crate) fn msg_accept(&mut self, ep: EpId, data: &[u8]) -> Result<()> {
         if data.len() > MAX_HELLO {
             return Err(Errno::EINVAL);
         }
@@ -106,7 +106,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Receives that only this connection could fill are cancelled.
-    fn fail_posted(&mut self, ep: u32) {
+    fn fail_posted(&mut self, ep: EpId) {
         let Some(state) = self.ep(ep) else { return };
         let (srx, shared) = (state.srx, state.shared_srx);
         if shared {
@@ -119,7 +119,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Ends the connection from this side.
-    pub(crate) fn msg_shutdown(&mut self, ep: u32) -> Result<()> {
+    pub(crate) fn msg_shutdown(&mut self, ep: EpId) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         if state.msg.ended {
             // The peer was first; the event that tells is in the queue.
@@ -138,7 +138,7 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
-    fn tell(&mut self, ep: u32, event: impl FnOnce(&EventQueue, Token)) {
+    fn tell(&mut self, ep: EpId, event: impl FnOnce(&EventQueue, Token)) {
         let Some(state) = self.ep(ep) else { return };
         if let Some(eq) = &state.msg.eq {
             event(eq, state.token);

@@ -129,7 +129,7 @@ impl<T: Transport> PassiveEp<T> {
                 log_warn!(T, EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
-            let accepting = Accepting::new(link, peer, 0, self.fabric.tunables());
+            let accepting = Accepting::new(link, peer, None, self.fabric.tunables());
             listener.accepting.insert(id, accepting);
             self.read_request(listener, id);
         }

@@ -2,7 +2,7 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
@@ -43,7 +43,7 @@ impl<T: Transport> State<T> {
     )]
     pub(crate) fn send(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         iov: &Iov<UserBuf>,
         data: Option<u64>,
@@ -60,7 +60,7 @@ impl<T: Transport> State<T> {
     /// Posts a message that [`State::message`] has made.
     pub(crate) fn send_message(
         &mut self,
-        ep: u32,
+        ep: EpId,
         dest: FiAddr,
         send: &Send<UserBuf>,
         given: Flags,
@@ -73,14 +73,14 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     pub(crate) fn message(
         &self,
-        ep: u32,
+        ep: EpId,
         kind: SendKind,
         iov: &Iov<UserBuf>,
         data: Option<u64>,
         context: Context,
         flags: Option<Flags>,
     ) -> Result<(Send<UserBuf>, Flags)> {
-        let Some(Some(state)) = self.eps.get(ep as usize) else {
+        let Some(Some(state)) = self.eps.get(ep.index()) else {
             return Err(Errno::EOPBADSTATE);
         };
         if !state.has_tx {
@@ -113,13 +113,13 @@ impl<T: Transport> State<T> {
     #[inline]
     pub(crate) fn post(
         &mut self,
-        ep: u32,
+        ep: EpId,
         dest: FiAddr,
         send: &Send<UserBuf>,
         more: bool,
         written: usize,
     ) -> Result<()> {
-        let Some(Some(state)) = self.eps.get(ep as usize) else {
+        let Some(Some(state)) = self.eps.get(ep.index()) else {
             return Err(Errno::EOPBADSTATE);
         };
         let silent = send.inject && !send.completion;
@@ -348,7 +348,7 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     pub(crate) fn recv(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: RecvKind,
         iov: Iov<UserBuf>,
         src: FiAddr,
@@ -366,7 +366,7 @@ impl<T: Transport> State<T> {
     )]
     pub(crate) fn recv_for(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: RecvKind,
         iov: Iov<UserBuf>,
         src: FiAddr,
@@ -374,7 +374,7 @@ impl<T: Transport> State<T> {
         flags: Option<Flags>,
         work: Option<u32>,
     ) -> Result<()> {
-        let Some(Some(state)) = self.eps.get(ep as usize) else {
+        let Some(Some(state)) = self.eps.get(ep.index()) else {
             return Err(Errno::EOPBADSTATE);
         };
         let given = flags.unwrap_or(state.rx_flags);
@@ -401,7 +401,7 @@ impl<T: Transport> State<T> {
     /// Receives what had arrived whole before the connection ended; nothing else will come.
     #[cold]
     #[inline(never)]
-    fn recv_late(&mut self, ep: u32, recv: Recv<UserBuf>, flags: Flags) -> Result<()> {
+    fn recv_late(&mut self, ep: EpId, recv: Recv<UserBuf>, flags: Flags) -> Result<()> {
         let Some(state) = self.ep(ep) else {
             return Err(Errno::EOPBADSTATE);
         };
@@ -453,7 +453,13 @@ impl<T: Transport> State<T> {
     }
 
     #[cold]
-    fn recv_special(&mut self, ep: u32, srx: u32, recv: Recv<UserBuf>, flags: Flags) -> Result<()> {
+    fn recv_special(
+        &mut self,
+        ep: EpId,
+        srx: u32,
+        recv: Recv<UserBuf>,
+        flags: Flags,
+    ) -> Result<()> {
         let config = *self.engine.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         self.recv_shared(srx, config.rx_cq, config.source, recv, flags)
     }

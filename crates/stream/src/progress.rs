@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
@@ -188,7 +188,10 @@ impl<T: Transport> State<T> {
                             last = Some(id);
                         }
                     }
-                    token::LISTENER => self.handle_listener(id),
+                    token::LISTENER => {
+                        let Some(id) = EpId::new(id) else { continue };
+                        self.handle_listener(id);
+                    }
                     token::ACCEPTING => {
                         self.handle_accepting(id);
                         self.after();

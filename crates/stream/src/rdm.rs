@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::rdm::{Decision, Progress, decide};
 use ripstop_engine::stream::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest, clock, pid};
@@ -96,19 +96,19 @@ impl Named {
 
 impl<T: Transport> State<T> {
     /// The connection for a fabric address, made if there is none.
-    pub(crate) fn open_route(&mut self, ep: u32, dest: FiAddr) -> Result<ConnId> {
+    pub(crate) fn open_route(&mut self, ep: EpId, dest: FiAddr) -> Result<ConnId> {
         self.route_to(ep, dest, false)
     }
 
     /// As [`State::open_route`], for an operation that reports nothing: if the last attempt of such
     /// a one to connect came to nothing, its caller is told here why, once.
-    pub(crate) fn open_silent_route(&mut self, ep: u32, dest: FiAddr) -> Result<ConnId> {
+    pub(crate) fn open_silent_route(&mut self, ep: EpId, dest: FiAddr) -> Result<ConnId> {
         self.route_to(ep, dest, true)
     }
 
     #[cold]
     #[inline(never)]
-    fn route_to(&mut self, ep: u32, dest: FiAddr, silent: bool) -> Result<ConnId> {
+    fn route_to(&mut self, ep: EpId, dest: FiAddr, silent: bool) -> Result<ConnId> {
         let state = self.ep(ep).ok_or(Errno::EINVAL)?;
         let Some(rdm) = &state.rdm else {
             return Err(Errno::ENOTCONN);
@@ -140,7 +140,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Notes which connection serves a fabric address.
-    fn set_route(&mut self, ep: u32, addr: FiAddr, id: ConnId) {
+    fn set_route(&mut self, ep: EpId, addr: FiAddr, id: ConnId) {
         let Ok(index) = usize::try_from(addr.0) else {
             return;
         };
@@ -154,7 +154,7 @@ impl<T: Transport> State<T> {
         state.routes[index] = Some(id);
     }
 
-    fn conn_config(ep: u32, src: FiAddr, peer: &T::Addr) -> ConnConfig {
+    fn conn_config(ep: EpId, src: FiAddr, peer: &T::Addr) -> ConnConfig {
         const { assert!(T::Addr::LEN <= PEER_NAME, "an address that would be cut") };
         let bytes = peer.to_address().to_bytes();
         let mut name = [0; PEER_NAME];
@@ -172,7 +172,7 @@ impl<T: Transport> State<T> {
     /// listens, with the context that `from` says.
     pub(crate) fn open_connection(
         &mut self,
-        ep: u32,
+        ep: EpId,
         from: Named,
         peer: T::Addr,
     ) -> Result<ConnId> {
@@ -188,7 +188,7 @@ impl<T: Transport> State<T> {
         Ok(id)
     }
 
-    fn connect_rdm(&mut self, ep: u32, peer: T::Addr, to: Named) -> Result<ConnId> {
+    fn connect_rdm(&mut self, ep: EpId, peer: T::Addr, to: Named) -> Result<ConnId> {
         let id = self.open_connection(ep, to, peer.clone())?;
         let deadline = clock::now() + self.tunables().timeout;
         let mut met = false;
@@ -260,7 +260,7 @@ impl<T: Transport> State<T> {
     }
 
     /// A peer asks to connect to an RDM endpoint.
-    pub(crate) fn handle_request(&mut self, ep: u32, request: Request<T>, data: &[u8]) {
+    pub(crate) fn handle_request(&mut self, ep: EpId, request: Request<T>, data: &[u8]) {
         let Request {
             link,
             peer: from,
@@ -378,7 +378,7 @@ impl<T: Transport> State<T> {
     /// A peer got a place in an address vector: connections it made before now have a name, and so
     /// do messages it left behind.
     pub(crate) fn name_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr) {
-        for ep in 0..self.eps.len() as u32 {
+        for ep in self.ep_ids() {
             let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
                 continue;
             };
@@ -398,7 +398,7 @@ impl<T: Transport> State<T> {
 
     /// Endpoints with this address vector report peers by ids of the program's own.
     pub(crate) fn name_by(&mut self, av: u32, ids: u32) {
-        for ep in 0..self.eps.len() as u32 {
+        for ep in self.ep_ids() {
             let rdm = self.ep(ep).and_then(|e| e.rdm.as_ref());
             if rdm.is_some_and(|rdm| rdm.av == av) {
                 self.engine.change_ep(ep, |config| config.ids = ids);
@@ -408,7 +408,7 @@ impl<T: Transport> State<T> {
 
     /// A peer lost its place in an address vector.
     pub(crate) fn unname_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr, cleanup: bool) {
-        for ep in 0..self.eps.len() as u32 {
+        for ep in self.ep_ids() {
             let Some(state) = self.ep(ep) else { continue };
             if state.rdm.as_ref().is_none_or(|rdm| rdm.av != av) {
                 continue;
@@ -439,8 +439,8 @@ impl<T: Transport> State<T> {
     }
 
     /// The connections of an endpoint with the contexts of a peer, with their indices.
-    fn connections_with(&self, ep: u32, peer: &T::Addr) -> Vec<(ConnId, u8)> {
-        let rdm = self.eps.get(ep as usize).and_then(Option::as_ref);
+    fn connections_with(&self, ep: EpId, peer: &T::Addr) -> Vec<(ConnId, u8)> {
+        let rdm = self.eps.get(ep.index()).and_then(Option::as_ref);
         let Some(rdm) = rdm.and_then(|ep| ep.rdm.as_ref()) else {
             return Vec::new();
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::RmaCall;
 use ripstop_engine::Iov;
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
@@ -25,13 +25,13 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     pub(crate) fn write_one(
         &mut self,
-        ep: u32,
+        ep: EpId,
         buf: UserBuf,
         to: RmaIov,
         peer: FiAddr,
         context: Context,
     ) -> Result<()> {
-        if let Some(Some(state)) = self.eps.get(ep as usize)
+        if let Some(Some(state)) = self.eps.get(ep.index())
             && buf.len() < state.fast.plain_write
             && buf.len() as u64 == to.len
             && let id = state.route(peer)
@@ -55,7 +55,7 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     fn write_other(
         &mut self,
-        ep: u32,
+        ep: EpId,
         buf: UserBuf,
         (addr, len, key): (u64, u64, u64),
         peer: FiAddr,
@@ -72,7 +72,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Posts a write.
-    pub(crate) fn write(&mut self, ep: u32, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+    pub(crate) fn write(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
         if T::Link::IN_PLACE && self.write_now(ep, iov, call) {
             return Ok(());
         }
@@ -82,11 +82,11 @@ impl<T: Transport> State<T> {
     /// Writes one buffer to one segment, if that can be done at once from where it is; `false` says
     /// that [`State::post_rma`] is the way, also to what is wrong with it.
     #[inline]
-    fn write_now(&mut self, ep: u32, iov: &[UserBuf], call: &RmaCall<'_>) -> bool {
+    fn write_now(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> bool {
         let (&[buf], &[to], None) = (iov, call.remote, call.data) else {
             return false;
         };
-        let Some(Some(state)) = self.eps.get(ep as usize) else {
+        let Some(Some(state)) = self.eps.get(ep.index()) else {
             return false;
         };
         let given = call.flags.unwrap_or(state.tx_flags);
@@ -129,7 +129,7 @@ impl<T: Transport> State<T> {
     /// Posts a read or write, for deferred work if its id is given.
     pub(crate) fn post_rma(
         &mut self,
-        ep: u32,
+        ep: EpId,
         kind: RmaKind,
         iov: Iov<UserBuf>,
         call: &RmaCall<'_>,
@@ -175,7 +175,7 @@ impl<T: Transport> State<T> {
     /// Posts a small write whose buffer is free at once.
     pub(crate) fn inject_write(
         &mut self,
-        ep: u32,
+        ep: EpId,
         buf: UserBuf,
         remote: RmaIov,
         data: Option<u64>,
@@ -204,7 +204,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Holds back what is posted next, if the flags say so.
-    pub(crate) fn fence(&mut self, ep: u32, peer: FiAddr, flags: Flags) -> Result<()> {
+    pub(crate) fn fence(&mut self, ep: EpId, peer: FiAddr, flags: Flags) -> Result<()> {
         if flags.intersects(Flags::FENCE | Flags::TRIGGER) {
             if flags.contains(Flags::TRIGGER) {
                 // Without a threshold, which `provider::Endpoint::trigger` takes.
@@ -219,7 +219,7 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
-    fn start_rma(&mut self, ep: u32, peer: FiAddr, rma: &Rma<UserBuf>, more: bool) -> Result<()> {
+    fn start_rma(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>, more: bool) -> Result<()> {
         let payload = [&rma.iov, &Iov::EMPTY];
         let small = rma.kind == RmaKind::Read;
         let silent = rma.inject && !rma.completion;
@@ -231,7 +231,7 @@ impl<T: Transport> State<T> {
     /// that it sends none, `silent` that nothing is reported of it.
     pub(crate) fn start(
         &mut self,
-        ep: u32,
+        ep: EpId,
         peer: FiAddr,
         payload: [&Iov<UserBuf>; 2],
         (small, silent, more): (bool, bool, bool),

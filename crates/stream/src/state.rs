@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::{Engine, Limits, Output};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
@@ -196,13 +196,18 @@ impl<T: Transport> State<T> {
     }
 
     #[inline]
-    pub(crate) fn ep(&mut self, id: u32) -> Option<&mut EpState<T>> {
-        self.eps.get_mut(id as usize)?.as_mut()
+    pub(crate) fn ep(&mut self, id: EpId) -> Option<&mut EpState<T>> {
+        self.eps.get_mut(id.index())?.as_mut()
     }
 
     /// The ids that connections have or had.
     pub(crate) fn connection_ids(&self) -> impl Iterator<Item = ConnId> + use<T> {
         (1..self.connections.len() as u32).filter_map(ConnId::new)
+    }
+
+    /// The ids that endpoints have or had.
+    pub(crate) fn ep_ids(&self) -> impl Iterator<Item = EpId> + use<T> {
+        (1..self.eps.len() as u32).filter_map(EpId::new)
     }
 
     pub(crate) fn put_connection(&mut self, id: ConnId, connection: Connection<T>) {

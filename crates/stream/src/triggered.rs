@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ripstop_core::provider::{AtomicCall, CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
 use ripstop_engine::Iov;
 use ripstop_engine::counter::Counter;
+use ripstop_engine::id::EpId;
 use ripstop_engine::stream::{RmaKind, Unposted, Work};
 use ripstop_engine::triggered::{FREE, Queue, When};
 use ripstop_mem::{Parked, UserBuf, copy_in};
@@ -59,7 +60,7 @@ pub(crate) struct Held {
 /// Where a data transfer is posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum At {
-    Ep(u32),
+    Ep(EpId),
     /// A shared receive context.
     Srx(SrxAt),
 }
@@ -79,7 +80,7 @@ pub(crate) struct SrxAt {
 /// Whose operation it is; what is nobody's changes a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    Ep(u32),
+    Ep(EpId),
     Srx(u32),
     Nobody,
 }
@@ -197,7 +198,7 @@ impl Held {
         let lane = |id: u32, of: u32| id.wrapping_mul(3).wrapping_add(of);
         match &self.op {
             Op::Data(data) => match data.at {
-                At::Ep(id) => lane(id, u32::from(data.receives())),
+                At::Ep(id) => lane(id.number(), u32::from(data.receives())),
                 At::Srx(at) => lane(at.id, 2),
             },
             _ => FREE,
@@ -401,7 +402,7 @@ impl<T: Transport> State<T> {
             At::Srx(_) if !data.receives() => return Err(Errno::EINVAL),
             At::Srx(_) => return Ok(()),
         };
-        let Some(Some(ep)) = self.eps.get(id as usize) else {
+        let Some(Some(ep)) = self.eps.get(id.index()) else {
             return Err(Errno::EOPBADSTATE);
         };
         let injects = match &data.call {

@@ -1,7 +1,7 @@
 //! Body for the engine that receives what a peer sends, `ripstop_engine::stream`.
 
 use ripstop_engine::coll::{Joining, Request};
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::{Matcher, Recv, Want};
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::pool::NIL;
@@ -68,7 +68,7 @@ struct Fixture {
     engine: Engine<Mem>,
     srx: u32,
     cq: u32,
-    ep: u32,
+    ep: EpId,
     conn: ConnId,
     /// The collective operation has been.
     started: bool,

@@ -16,6 +16,7 @@ use super::group::{Collectives, Group, State};
 use super::message::{Gone, Kind, Message};
 use super::operation::mix;
 use crate::Buffer;
+use crate::id::EpId;
 use crate::ring::try_push;
 
 /// Probes that a member keeps for each join, the greatest.
@@ -176,7 +177,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A member waits for this one to join a set.
-    pub(super) fn note_ping(&mut self, ep: u32, src: FiAddr, message: &Message) {
+    pub(super) fn note_ping(&mut self, ep: EpId, src: FiAddr, message: &Message) {
         let known = |group: &Group| group.ep == ep && group.digest == message.group;
         let is_known = |id| self.groups.get(id).is_some_and(known);
         if self.groups.ids().any(is_known) {
@@ -210,7 +211,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A member that this one waits for has found that they are in a circle.
-    pub(super) fn note_circle(&mut self, ep: u32, src: FiAddr, message: &Message) {
+    pub(super) fn note_circle(&mut self, ep: EpId, src: FiAddr, message: &Message) {
         for id in self.groups.every_id() {
             let Some(group) = self.groups.get(id) else {
                 continue;

@@ -6,13 +6,13 @@ use super::group::Collectives;
 use super::message::{Gone, Kind, Message};
 use super::operation::Action;
 use crate::Buffer;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::pool::NIL;
 
 /// A message that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Early {
-    pub(super) ep: u32,
+    pub(super) ep: EpId,
     pub(super) src: FiAddr,
     /// The connection whose account it is on, or [`NIL`] when that is gone.
     conn: Option<ConnId>,
@@ -33,7 +33,7 @@ impl<B: Buffer> Collectives<B> {
     /// [`Errno::ENOMEM`].
     pub fn keep(
         &mut self,
-        (ep, src, conn): (u32, FiAddr, ConnId),
+        (ep, src, conn): (EpId, FiAddr, ConnId),
         message: Message,
         slot: u32,
     ) -> Result<u32> {
@@ -58,7 +58,7 @@ impl<B: Buffer> Collectives<B> {
     /// tell [`Collectives::early_arrived`].
     pub(super) fn note_ahead(
         &mut self,
-        (ep, src, conn): (u32, FiAddr, ConnId),
+        (ep, src, conn): (EpId, FiAddr, ConnId),
         message: Message,
     ) -> Option<u32> {
         let early = Early {
@@ -243,7 +243,7 @@ impl<B: Buffer> Collectives<B> {
     pub(super) fn take_joining(
         &mut self,
         kind: Kind,
-        ep: u32,
+        ep: EpId,
         digest: u64,
         wanted: impl Fn(&Message, FiAddr) -> bool,
     ) -> Option<Message> {

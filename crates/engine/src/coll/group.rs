@@ -10,6 +10,7 @@ use super::message::{EAGER, Gone, Kind, Message};
 use super::operation::{Action, Op, Outcome, Place, Receiving, Request, Sending, mix};
 use super::plan::Plan;
 use crate::Buffer;
+use crate::id::EpId;
 use crate::pool::{NIL, Pool};
 use crate::ring::Ring;
 
@@ -24,7 +25,7 @@ const MAX_ENDED: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub struct Joining<'a> {
     /// The endpoint that joins.
-    pub ep: u32,
+    pub ep: EpId,
     /// The members' places in its address vector, by rank, each once.
     pub members: &'a [FiAddr],
     /// The rank of the endpoint.
@@ -46,7 +47,7 @@ pub(super) enum State {
 
 #[derive(Debug)]
 pub(super) struct Group {
-    pub(super) ep: u32,
+    pub(super) ep: EpId,
     pub(super) members: Vec<FiAddr>,
     pub(super) me: u32,
     pub(super) digest: u64,
@@ -158,7 +159,7 @@ impl<B: Buffer> Collectives<B> {
 
     /// The endpoint that joined a group.
     #[must_use]
-    pub fn ep_of(&self, group: u32) -> Option<u32> {
+    pub fn ep_of(&self, group: u32) -> Option<EpId> {
         Some(self.groups.get(group)?.ep)
     }
 
@@ -311,7 +312,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Forgets all of an endpoint; nothing is reported.
-    pub fn close_ep(&mut self, ep: u32) {
+    pub fn close_ep(&mut self, ep: EpId) {
         for id in self.ops.every_id() {
             let Some(group) = self.ops.get(id).map(|op| op.group) else {
                 continue;
@@ -363,7 +364,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Whether an endpoint waits for others to join.
-    pub(super) fn joins(&self, ep: u32) -> bool {
+    pub(super) fn joins(&self, ep: EpId) -> bool {
         let joining = |group: &Group| group.ep == ep && group.state == State::Joining;
         self.groups
             .ids()
@@ -371,7 +372,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// The group that messages to an endpoint call so.
-    pub(super) fn find_group(&self, ep: u32, id: u64) -> Option<u32> {
+    pub(super) fn find_group(&self, ep: EpId, id: u64) -> Option<u32> {
         let is = |group: &Group| group.ep == ep && group.id == id && group.state == State::Up;
         self.groups
             .ids()
@@ -443,7 +444,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Sends a message without payload that nobody waits for.
-    pub(super) fn tell(&mut self, ep: u32, to: FiAddr, message: Message) {
+    pub(super) fn tell(&mut self, ep: EpId, to: FiAddr, message: Message) {
         self.push(Action::Send {
             ep,
             to,
@@ -534,7 +535,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A name for a group that nobody else has.
-    pub(super) fn new_name(&mut self, ep: u32, digest: u64) -> u64 {
+    pub(super) fn new_name(&mut self, ep: EpId, digest: u64) -> u64 {
         loop {
             self.named = self.named.wrapping_add(1);
             let name = mix(mix(digest) ^ self.named);

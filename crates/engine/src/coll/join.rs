@@ -10,6 +10,7 @@ use super::group::{Collectives, Group, Joining, State};
 use super::message::{Gone, Kind, Message};
 use super::operation::Action;
 use crate::Buffer;
+use crate::id::EpId;
 use crate::ring::{Ring, try_push};
 
 impl<B: Buffer> Collectives<B> {
@@ -199,7 +200,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Takes a message about joining; `false` if it is to be kept.
-    pub(super) fn handle_joining(&mut self, ep: u32, src: FiAddr, message: &Message) -> bool {
+    pub(super) fn handle_joining(&mut self, ep: EpId, src: FiAddr, message: &Message) -> bool {
         if message.kind == Kind::Decline && Gone::from_number(message.tag) == Gone::Circle {
             self.note_circle(ep, src, message);
             return true;
@@ -260,7 +261,7 @@ impl<B: Buffer> Collectives<B> {
 
     /// Member 0 hears that a member does not join after all: what it said before is forgotten,
     /// or it has left the group that came of that.
-    fn take_back(&mut self, ep: u32, src: FiAddr, message: &Message) {
+    fn take_back(&mut self, ep: EpId, src: FiAddr, message: &Message) {
         let same = |early: &Message, from| {
             (early.from, early.seq, from) == (message.from, message.seq, src)
         };

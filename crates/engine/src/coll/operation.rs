@@ -8,7 +8,7 @@ use super::message::Message;
 use super::plan::{Buf, Plan, Range, Step};
 use super::waiting::Waits;
 use crate::Buffer;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::pool::NIL;
 
 /// An operation to be started.
@@ -99,7 +99,7 @@ impl<B: Buffer> Place<B> {
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// The endpoint.
-    pub ep: u32,
+    pub ep: EpId,
     /// The caller's context.
     pub context: Context,
     /// Whether success is reported.
@@ -114,7 +114,7 @@ pub enum Action<B> {
     /// Send a message to a member.
     Send {
         /// From this endpoint.
-        ep: u32,
+        ep: EpId,
         /// To this place in its address vector.
         to: FiAddr,
         /// What to tell [`Collectives::sent`](super::Collectives::sent) when the last byte has

@@ -7,7 +7,7 @@ use super::message::{EAGER, Gone, Kind, Message};
 use super::operation::{Action, Place, Receiving, Sending};
 use super::plan::{Part, Then};
 use crate::Buffer;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 
 /// Messages about operations this far ahead, and no farther, can be of a peer that keeps to the
 /// window.
@@ -48,7 +48,7 @@ impl<B: Buffer> Collectives<B> {
     /// actions must have been done, unless there is no payload.
     pub fn handle_message(
         &mut self,
-        (ep, src, conn): (u32, FiAddr, ConnId),
+        (ep, src, conn): (EpId, FiAddr, ConnId),
         message: &Message,
     ) -> Arrival<B> {
         if !src.is_specified() {
@@ -76,7 +76,7 @@ impl<B: Buffer> Collectives<B> {
 
     fn handle_of_group(
         &mut self,
-        (ep, src, conn): (u32, FiAddr, ConnId),
+        (ep, src, conn): (EpId, FiAddr, ConnId),
         message: &Message,
     ) -> Arrival<B> {
         let Some(group_id) = self.find_group(ep, message.group) else {
@@ -106,7 +106,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A member that does not know yet that all have joined keeps what comes before that.
-    fn of_no_group(&mut self, ep: u32, src: FiAddr, message: &Message) -> Arrival<B> {
+    fn of_no_group(&mut self, ep: EpId, src: FiAddr, message: &Message) -> Arrival<B> {
         if self.joins(ep) && message.kind != Kind::Ask {
             return match message.len > EAGER {
                 true => Arrival::Broken,
@@ -151,7 +151,7 @@ impl<B: Buffer> Collectives<B> {
     fn of_operation(
         &mut self,
         id: u32,
-        from: (u32, FiAddr, ConnId),
+        from: (EpId, FiAddr, ConnId),
         message: &Message,
     ) -> Arrival<B> {
         let Some(op) = self.ops.get_mut(id) else {
@@ -210,7 +210,7 @@ impl<B: Buffer> Collectives<B> {
     fn of_later_step(
         &mut self,
         id: u32,
-        from: (u32, FiAddr, ConnId),
+        from: (EpId, FiAddr, ConnId),
         message: &Message,
     ) -> Arrival<B> {
         let long = message.len > EAGER;
@@ -334,7 +334,7 @@ impl<B: Buffer> Collectives<B> {
 
     /// A connection to a peer ends, or there can be none: nothing more comes from it, and
     /// nothing gets there. `conn` is the connection, or [`NIL`].
-    pub fn lost(&mut self, ep: u32, peer: FiAddr, conn: Option<ConnId>, error: Errno) {
+    pub fn lost(&mut self, ep: EpId, peer: FiAddr, conn: Option<ConnId>, error: Errno) {
         if let Some(conn) = conn {
             self.forget_conn(conn);
         }

@@ -8,12 +8,12 @@ use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr};
 
 use super::{Action, Arrival, Collectives, Joining, Kind, Message, Place, Request, Waits};
 use crate::common::Mem;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::pool::NIL;
 
 extern crate std;
 
-const EP: u32 = 3;
+const EP: EpId = EpId::FIRST;
 const SETS: [u64; 2] = [11, 12];
 
 type Members = Collectives<Mem>;

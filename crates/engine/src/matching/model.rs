@@ -183,7 +183,7 @@ impl Pair {
         };
         let message = Unexpected {
             envelope,
-            ep: 0,
+            ep: None,
             conn: None,
             departed: NIL,
             slot: NIL,

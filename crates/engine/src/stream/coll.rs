@@ -16,7 +16,7 @@ use super::rx::{RxState, Target};
 use super::tx::Posted;
 use crate::coll::{Action, Arrival, Collectives, Joining, Message, Outcome, Place, Request, Waits};
 use crate::cq::ErrorEntry;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::matching::ENTRY;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
@@ -86,7 +86,7 @@ pub enum CollAction<B> {
     /// [`Engine::coll_unreachable`].
     Send {
         /// The endpoint.
-        ep: u32,
+        ep: EpId,
         /// The member.
         to: FiAddr,
         /// The message.
@@ -210,7 +210,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// There can be no connection to a member.
-    pub fn coll_unreachable(&mut self, ep: u32, to: FiAddr, send: &CollSend<B>, error: Errno) {
+    pub fn coll_unreachable(&mut self, ep: EpId, to: FiAddr, send: &CollSend<B>, error: Errno) {
         self.coll_failed(send.op, error);
         self.coll.lost(ep, to, None, error);
         self.note_coll();
@@ -423,8 +423,8 @@ impl<B: Buffer> Engine<B> {
 
     fn one_less(&mut self, conn_id: ConnId) {
         let Self { conns, eps, .. } = self;
-        let ep = conns.get(conn_id).map_or(NIL, |conn| conn.config.ep);
-        if let Some(ep) = eps.get_mut(ep) {
+        let ep = conns.get(conn_id).map(|conn| conn.config.ep);
+        if let Some(ep) = eps.find_mut(ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
     }

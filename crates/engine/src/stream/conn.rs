@@ -12,6 +12,7 @@ use super::rma::{Arriving, ReadEntry};
 use super::rx::{RxState, Target};
 use super::tx::{Deferred, RtsEntry};
 use crate::Buffer;
+use crate::id::EpId;
 use crate::matching::Envelope;
 use crate::pool::NIL;
 use crate::ring::{Ring, try_push};
@@ -23,7 +24,7 @@ pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
 #[derive(Clone, Copy, Debug)]
 pub struct ConnConfig {
     /// The endpoint it belongs to.
-    pub ep: u32,
+    pub ep: EpId,
     /// The peer in the endpoint's address vector, if it is there.
     pub src: FiAddr,
     /// The peer's address, for error entries.
@@ -237,7 +238,7 @@ impl<B: Buffer> Conn<B> {
 
     /// The endpoint it belongs to.
     #[must_use]
-    pub const fn ep(&self) -> u32 {
+    pub const fn ep(&self) -> EpId {
         self.config.ep
     }
 

@@ -10,7 +10,7 @@ use ripstop_types::{Errno, FiAddr};
 use super::conn::ConnConfig;
 use super::engine::Engine;
 use crate::Buffer;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::pool::NIL;
 
 /// A sender whose connection is gone. There are never more of them than messages that are kept.
@@ -108,7 +108,7 @@ impl<B: Buffer> Engine<B> {
 
     /// As [`Engine::set_source`], for messages to endpoint `ep` whose sender had this address
     /// and has left.
-    pub fn set_departed_source(&mut self, ep: u32, name: &[u8], src: FiAddr) {
+    pub fn set_departed_source(&mut self, ep: EpId, name: &[u8], src: FiAddr) {
         let Self {
             srxs,
             unexpected,

@@ -14,7 +14,7 @@ use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::ids::UserIds;
 use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
@@ -196,7 +196,7 @@ pub struct Engine<B> {
     pub(super) counters: Pool<u32, Counter>,
     pub(super) ids: Pool<u32, UserIds>,
     pub(super) srxs: Pool<u32, Matcher<B>>,
-    pub(super) eps: Pool<u32, Ep>,
+    pub(super) eps: Pool<EpId, Ep>,
     pub(super) conns: Pool<ConnId, Conn<B>>,
     pub(super) unexpected: Pool<u32, Unexpected>,
     /// Senders of such messages whose connections are gone.
@@ -365,31 +365,33 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    pub fn open_ep(&mut self, config: EpConfig) -> Result<u32> {
+    pub fn open_ep(&mut self, config: EpConfig) -> Result<EpId> {
         self.eps.insert(Ep::new(config))
     }
 
     /// Closes an endpoint; messages that wait for a receive there are forgotten, also in a
     /// shared receive context. Close its connections first.
-    pub fn close_ep(&mut self, id: u32) {
+    pub fn close_ep(&mut self, id: EpId) {
         let Some(ep) = self.eps.remove(id) else {
             return;
         };
         self.coll.close_ep(id);
         self.note_coll();
-        self.lose(ep.config.srx, Errno::ECANCELED, |message| message.ep == id);
+        self.lose(ep.config.srx, Errno::ECANCELED, |message| {
+            message.ep == Some(id)
+        });
         self.leave_lost(ep.config.srx, id);
     }
 
     /// What an endpoint is made of.
     #[must_use]
-    pub fn ep(&self, id: u32) -> Option<&EpConfig> {
+    pub fn ep(&self, id: EpId) -> Option<&EpConfig> {
         Some(&self.eps.get(id)?.config)
     }
 
     /// Changes what an endpoint is made of. Connections opened before keep their receive
     /// context.
-    pub fn change_ep(&mut self, id: u32, change: impl FnOnce(&mut EpConfig)) {
+    pub fn change_ep(&mut self, id: EpId, change: impl FnOnce(&mut EpConfig)) {
         if let Some(ep) = self.eps.get_mut(id) {
             change(&mut ep.config);
             ep.settle();
@@ -398,7 +400,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Sends of an endpoint not yet completed.
     #[must_use]
-    pub fn outstanding(&self, id: u32) -> usize {
+    pub fn outstanding(&self, id: EpId) -> usize {
         self.eps.get(id).map_or(0, |ep| ep.outstanding as usize)
     }
 
@@ -419,7 +421,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The connections of an endpoint.
-    pub fn conns_of(&self, ep: u32) -> impl Iterator<Item = ConnId> + '_ {
+    pub fn conns_of(&self, ep: EpId) -> impl Iterator<Item = ConnId> + '_ {
         self.conns
             .ids()
             .filter(move |id| self.conns.get(*id).is_some_and(|c| c.config.ep == ep))

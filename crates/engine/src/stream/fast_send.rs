@@ -8,7 +8,7 @@ use ripstop_wire::xnet::base::{BaseFlags, Header, Op, emit_msg, emit_tag};
 use super::conn::{TxDone, TxInfo};
 use super::engine::{Engine, Limits, NO_COMPLETION};
 use super::tx::{SEND_HEADER, Send, SendPlan, tx_flags};
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::matching::{Recv, Want};
 use crate::{Buffer, Iov};
 
@@ -82,7 +82,7 @@ impl<B: Buffer> Engine<B> {
     #[inline(always)]
     pub fn sent_now(
         &mut self,
-        ep: u32,
+        ep: EpId,
         tagged: bool,
         context: Context,
         len: u64,

@@ -8,7 +8,7 @@ use super::engine::{Engine, NO_COMPLETION};
 use super::recv::{CopyOut, rx_flags};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
 use crate::pool::NIL;
 use crate::ring::Ring;
@@ -251,11 +251,11 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// An endpoint closes: what an owner still knows of its messages is about no endpoint now.
-    pub(super) fn leave_lost(&mut self, srx: u32, ep: u32) {
+    pub(super) fn leave_lost(&mut self, srx: u32, ep: EpId) {
         if let Some(matcher) = self.srxs.get(srx).filter(|matcher| matcher.is_owned()) {
             matcher.each_unexpected(&mut self.unexpected, |_, message| {
-                if message.ep == ep {
-                    message.ep = NIL;
+                if message.ep == Some(ep) {
+                    message.ep = None;
                 }
             });
         }
@@ -271,7 +271,7 @@ impl<B: Buffer> Engine<B> {
             src: self.source_of(message.ep, true, envelope.src),
             ..NO_COMPLETION
         };
-        if let Some(ep) = self.eps.get(message.ep)
+        if let Some(ep) = self.eps.find(message.ep)
             && let Some(counter) = self.counters.get_mut(ep.config.rx_counter)
         {
             counter.failure();

@@ -7,7 +7,7 @@ use super::departed::Origin;
 use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::ids::UserIds;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
 use crate::pool::{NIL, Pool};
@@ -143,7 +143,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::EINVAL`] for an unknown endpoint.
     pub fn peek(
         &mut self,
-        ep: u32,
+        ep: EpId,
         want: Want,
         context: Context,
         flags: RecvFlags,
@@ -213,7 +213,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::ENOMSG`] when none is set aside; [`Errno::ENOMEM`].
     pub fn claim(
         &mut self,
-        ep: u32,
+        ep: EpId,
         recv: Recv<B>,
         flags: RecvFlags,
     ) -> Result<Option<CopyOut<B>>> {
@@ -307,14 +307,14 @@ impl<B: Buffer> Engine<B> {
 
     /// Whether a posted receive names this peer as its only source.
     #[must_use]
-    pub fn waits_for(&self, ep: u32, src: ripstop_types::FiAddr) -> bool {
+    pub fn waits_for(&self, ep: EpId, src: ripstop_types::FiAddr) -> bool {
         let srx = self.ep(ep).and_then(|config| self.srxs.get(config.srx));
         src.is_specified()
             && srx.is_some_and(|matcher| matcher.any_posted(|recv| recv.want.src == src))
     }
 
     /// Fails all posted receives that name this peer as their only source.
-    pub fn fail_directed(&mut self, ep: u32, src: ripstop_types::FiAddr, error: Errno) {
+    pub fn fail_directed(&mut self, ep: EpId, src: ripstop_types::FiAddr, error: Errno) {
         let Some(config) = self.ep(ep).copied() else {
             return;
         };
@@ -388,8 +388,8 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// What is reported as the source of a message that an endpoint has got.
-    pub(super) fn source_of(&self, ep: u32, wanted: bool, src: FiAddr) -> FiAddr {
-        match self.eps.get(ep) {
+    pub(super) fn source_of(&self, ep: Option<EpId>, wanted: bool, src: FiAddr) -> FiAddr {
+        match self.eps.find(ep) {
             Some(ep) if wanted => reported(&self.ids, ep.config.ids, src),
             _ if wanted => src,
             _ => FiAddr::NOTAVAIL,
@@ -400,7 +400,7 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub(super) fn finish_recv(
         &mut self,
-        ep: u32,
+        ep: Option<EpId>,
         srx: u32,
         origin: Origin,
         recv_id: u32,
@@ -436,7 +436,7 @@ impl<B: Buffer> Engine<B> {
         if !recv.multi || last {
             matcher.finish(recv_id);
         }
-        let Some(ep) = eps.get(ep) else { return };
+        let Some(ep) = eps.find(ep) else { return };
         let config = &ep.config;
         let room = iov_len.saturating_sub(base);
         let placed = envelope.len.min(room);

@@ -543,7 +543,7 @@ impl<B: Buffer> Engine<B> {
         let (ep, srx, envelope) = (conn.config.ep, conn.srx, conn.envelope);
         match target {
             Target::Recv(id, base) => {
-                self.finish_recv(ep, srx, Origin::conn(conn_id), id, base, &envelope);
+                self.finish_recv(Some(ep), srx, Origin::conn(conn_id), id, base, &envelope);
             }
             Target::Unexpected(_) | Target::Discard => {}
             Target::Write if self.is_to_commit(conn_id) => return self.await_job(conn_id),

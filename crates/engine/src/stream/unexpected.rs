@@ -27,7 +27,7 @@ impl<B: Buffer> Engine<B> {
         };
         let message = Unexpected {
             envelope: conn.envelope,
-            ep: conn.config.ep,
+            ep: Some(conn.config.ep),
             conn: Some(conn_id),
             departed: NIL,
             slot: NIL,

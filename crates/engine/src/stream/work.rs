@@ -7,7 +7,7 @@ use super::conn::{Conn, TxInfo};
 use super::engine::{Engine, NO_COMPLETION, error_entry};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::pool::NIL;
 
 /// Marks, in the flags of an operation that was posted, that its context is the id of deferred
@@ -65,7 +65,7 @@ impl<B: Buffer> Engine<B> {
     /// The operation of an endpoint that was put off cannot be posted any more: says so as if it
     /// had been. `entry` has its context and flags; `work` is the counter of deferred work, whose
     /// entry it then is if there is to be one.
-    pub fn fail_unposted(&mut self, ep: u32, entry: &Unposted, error: Errno) {
+    pub fn fail_unposted(&mut self, ep: EpId, entry: &Unposted, error: Errno) {
         let Some(context) = self.tell_unposted(entry) else {
             return;
         };
@@ -132,8 +132,8 @@ impl<B: Buffer> Engine<B> {
         let work = u32::try_from(info.context)
             .ok()
             .and_then(|id| self.works.remove(id));
-        let ep = self.conns.get(conn_id).map_or(NIL, Conn::ep);
-        let config = self.eps.get_mut(ep).map(|ep| {
+        let ep = self.conns.get(conn_id).map(Conn::ep);
+        let config = self.eps.find_mut(ep).map(|ep| {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
             ep.config
         });

@@ -19,7 +19,7 @@ pub use onesided::{CELL, element_of, set_element};
 use fastrand::Rng;
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::ErrorEntry;
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_engine::stream::{ConnConfig, Engine, EpConfig, Limits, Output, PEER_NAME};
@@ -239,7 +239,7 @@ pub struct Node {
     pub engine: Engine<SimBuf>,
     /// User memory.
     pub memory: Memory,
-    ep: u32,
+    ep: EpId,
     srx: u32,
     cq: u32,
     tx_counter: u32,

@@ -21,7 +21,7 @@ use super::*;
 use crate::Iov;
 use crate::common::Mem;
 use crate::counter::Counter;
-use crate::id::ConnId;
+use crate::id::{ConnId, EpId};
 use crate::matching::{ENTRY, Matcher, Recv, Want};
 use crate::pool::NIL;
 
@@ -42,7 +42,7 @@ struct Fixture {
     srx: u32,
     cq: u32,
     counter: u32,
-    ep: u32,
+    ep: EpId,
     conn: ConnId,
 }
 
@@ -73,7 +73,7 @@ impl Fixture {
             srx,
             cq,
             counter,
-            ep: NIL,
+            ep: EpId::FIRST,
             conn: ConnId::FIRST,
         };
         fixture.ep = fixture.open_ep();
@@ -81,7 +81,7 @@ impl Fixture {
         fixture
     }
 
-    fn open_ep(&mut self) -> u32 {
+    fn open_ep(&mut self) -> EpId {
         let config = EpConfig {
             srx: self.srx,
             tx_cq: self.cq,
@@ -94,7 +94,7 @@ impl Fixture {
         self.engine.open_ep(config).unwrap()
     }
 
-    fn open_conn(&mut self, ep: u32, src: u64) -> ConnId {
+    fn open_conn(&mut self, ep: EpId, src: u64) -> ConnId {
         let config = ConnConfig {
             ep,
             src: FiAddr(src),
