@@ -93,6 +93,10 @@ macro_rules! ids {
 ids! {
     /// A connection, see [`Conn`](crate::stream::Conn).
     ConnId;
+    /// A completion queue, see [`CompletionQueue`](crate::cq::CompletionQueue).
+    CqId;
+    /// A counter, see [`Counter`](crate::counter::Counter).
+    CounterId;
     /// An endpoint, see [`EpConfig`](crate::stream::EpConfig).
     EpId;
 }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Errno, Result, RmaIov};
 
+use crate::id::CounterId;
 use crate::pool::{NIL, Pool};
 use crate::{Buffer, Iov, Reached};
 
@@ -59,8 +60,8 @@ pub struct Mr<B> {
     pub key: u64,
     /// What peers may do.
     pub access: Access,
-    /// The counter of writes by peers (`fi_mr_bind`), or [`NIL`].
-    pub counter: u32,
+    /// The counter of writes by peers (`fi_mr_bind`), if any.
+    pub counter: Option<CounterId>,
     /// Operations that use the memory now.
     pub(crate) users: u32,
 }
@@ -75,7 +76,7 @@ impl<B: Buffer> Mr<B> {
             base,
             key,
             access,
-            counter: NIL,
+            counter: None,
             users: 0,
         }
     }
@@ -240,7 +241,7 @@ impl<B: Buffer> MrTable<B> {
     pub fn plain(&self, to: &RmaIov) -> Option<B> {
         let (_, id) = *self.keys.get(self.find(to.key).ok()?)?;
         let mr = self.regions.get(id)?;
-        if to.len == 0 || !mr.access.allows(Access::WRITE) || mr.counter != NIL {
+        if to.len == 0 || !mr.access.allows(Access::WRITE) || mr.counter.is_some() {
             return None;
         }
         let from = usize::try_from(to.addr.checked_sub(mr.base)?).ok()?;

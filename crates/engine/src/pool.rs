@@ -233,6 +233,22 @@ impl<I: Id, T> Places<I, T> {
     }
 }
 
+impl<I: Id, T> Places<I, T> {
+    /// The item with this id, if there is an id; see [`Places::get_mut`].
+    #[inline]
+    #[must_use]
+    pub fn find_mut(&mut self, id: Option<I>) -> Option<&mut T> {
+        self.get_mut(id?)
+    }
+
+    /// As [`Places::find_mut`], where that is done often: it asks no more than for an id.
+    #[inline]
+    #[must_use]
+    pub fn at_mut(&mut self, place: Place<I>) -> Option<&mut T> {
+        self.items.get_mut(place.index as usize)
+    }
+}
+
 impl<I: Id, T: Default> Places<I, T> {
     /// Puts an item in.
     ///
@@ -263,6 +279,37 @@ impl<I: Id, T: Default> Places<I, T> {
         // Without memory the place stays unused.
         let _ = try_push(&mut self.free, id);
         Some(item)
+    }
+}
+
+/// Where in [`Places`] the item with an id is that there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<I> {
+    /// Beyond all items where there is no id.
+    index: u32,
+    ids: PhantomData<I>,
+}
+
+impl<I: Id> Place<I> {
+    /// Where nothing is.
+    pub const NOWHERE: Self = Self {
+        index: u32::MAX,
+        ids: PhantomData,
+    };
+
+    /// Where the item with this id is.
+    #[must_use]
+    pub fn of(id: Option<I>) -> Self {
+        id.map_or(Self::NOWHERE, |id| Self {
+            index: id.index() as u32,
+            ids: PhantomData,
+        })
+    }
+}
+
+impl<I: Id> Default for Place<I> {
+    fn default() -> Self {
+        Self::NOWHERE
     }
 }
 

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use ripstop_types::{Errno, Result};
 
 use crate::counter::Counter;
+use crate::id::CounterId;
 use crate::pool::{List, NIL, Pool};
 use crate::ring::{Ring, try_push};
 
@@ -27,7 +28,7 @@ pub enum Basis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
     /// The counter.
-    pub counter: u32,
+    pub counter: CounterId,
     /// What of it counts.
     pub basis: Basis,
     /// The least value at which the operation is started.
@@ -211,7 +212,7 @@ impl<T> Queue<T> {
     }
 
     /// A counter has changed.
-    pub fn changed(&mut self, counter: u32) {
+    pub fn changed(&mut self, counter: CounterId) {
         for basis in [Basis::Successes, Basis::All] {
             if let Some(heap) = heap_of(counter, basis)
                 && self.heaps.get(heap).is_some_and(|h| !h.ids.is_empty())
@@ -224,7 +225,7 @@ impl<T> Queue<T> {
     /// Whose turn it is. The driver starts it and calls [`Queue::take`], or [`Queue::hold`] if
     /// it cannot be started yet. `None` when nobody's, as far as is known: see
     /// [`Queue::changed`] and [`Queue::retry`].
-    pub fn next(&mut self, counter: impl Fn(u32) -> Option<Counter>) -> Option<u32> {
+    pub fn next(&mut self, counter: impl Fn(CounterId) -> Option<Counter>) -> Option<u32> {
         if let Some(id) = self.next_held() {
             return Some(id);
         }
@@ -351,7 +352,11 @@ impl<T> Queue<T> {
     }
 
     /// The first operation of a heap, if its threshold is reached.
-    fn first_reached(&self, heap: usize, counter: impl Fn(u32) -> Option<Counter>) -> Option<u32> {
+    fn first_reached(
+        &self,
+        heap: usize,
+        counter: impl Fn(CounterId) -> Option<Counter>,
+    ) -> Option<u32> {
         let id = *self.heaps.get(heap)?.ids.first()?;
         let when = self.items.get(id)?.when;
         let now = when.basis.of(&counter(when.counter)?);
@@ -460,8 +465,8 @@ impl<T> Queue<T> {
     }
 }
 
-fn heap_of(counter: u32, basis: Basis) -> Option<usize> {
-    let pair = (counter as usize).checked_mul(2)?;
+fn heap_of(counter: CounterId, basis: Basis) -> Option<usize> {
+    let pair = counter.index().checked_mul(2)?;
     pair.checked_add(usize::from(basis == Basis::All))
 }
 

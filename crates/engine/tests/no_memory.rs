@@ -13,7 +13,7 @@ use ripstop_engine::Buffer as _;
 use ripstop_engine::coll::{Action, Arrival, Collectives, Joining, Kind, Message, Request};
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::{CompletionQueue, ErrorEntry};
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, CqId, EpId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{
@@ -96,7 +96,7 @@ fn make_room_for_errors(cq: &mut CompletionQueue) {
 /// Member 0 of a group of two.
 struct Member {
     engine: Engine<Mem>,
-    cq: u32,
+    cq: CqId,
     conn: ConnId,
     group: u32,
     /// The header of the first data that this member sent.
@@ -112,9 +112,9 @@ impl Member {
         let counter = engine.open_counter(Counter::default()).unwrap();
         let config = EpConfig {
             srx,
-            tx_cq: cq,
-            rx_cq: cq,
-            rx_counter: counter,
+            tx_cq: Some(cq),
+            rx_cq: Some(cq),
+            rx_counter: Some(counter),
             tx_size: 1000,
             ..EpConfig::NONE
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use ripstop_engine::coll::{Joining, Place, Request};
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, CqId, EpId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::{
     Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, Output, PEER_NAME, RxWant,
@@ -48,7 +48,7 @@ struct Node {
     slots: HashMap<u32, Vec<u8>>,
     links: Vec<Link>,
     ep: EpId,
-    cq: u32,
+    cq: CqId,
     /// Groups by the number of their set, with what became of joining.
     groups: HashMap<u32, usize>,
     joined: HashMap<usize, Option<Errno>>,
@@ -63,8 +63,8 @@ impl Node {
         let cq = engine.open_cq(64).unwrap();
         let config = EpConfig {
             srx,
-            tx_cq: cq,
-            rx_cq: cq,
+            tx_cq: Some(cq),
+            rx_cq: Some(cq),
             tx_size: 8,
             ..EpConfig::NONE
         };

@@ -5,7 +5,6 @@
 //! to a peer that asks for it: programs register far more memory than a status page has slots.
 
 use ripstop_engine::id::{ConnId, EpId};
-use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{FiAddr, Flags};
@@ -57,7 +56,7 @@ impl<T: Transport> State<T> {
         let (region, mr) = self.engine.mr_named(key)?;
         let memory = mr.whole()?;
         let (addr, len) = (memory.addr() as u64, memory.len() as u64);
-        if len < MIN_ATTACH_BYTES || mr.counter != NIL {
+        if len < MIN_ATTACH_BYTES || mr.counter.is_some() {
             return None;
         }
         if let Some(exposed) = self.exposed.iter().find(|e| e.region == region) {

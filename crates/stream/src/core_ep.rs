@@ -241,11 +241,11 @@ impl<T: Transport, K: Mode> Core<T, K> {
         state.update_fast_path(self.id);
         state.engine.change_ep(self.id, |config| match part {
             Part::Rx => {
-                config.rx_cq = NIL;
+                config.rx_cq = None;
                 config.count_rx_as(&EpConfig::NONE);
             }
             Part::Tx | Part::Whole => {
-                config.tx_cq = NIL;
+                config.tx_cq = None;
                 config.count_tx_as(&EpConfig::NONE);
             }
         });
@@ -265,7 +265,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
         if part == Part::Rx {
             state
                 .engine
-                .fail_receives(srx, (NIL, NIL), Errno::ECANCELED);
+                .fail_receives(srx, (None, None), Errno::ECANCELED);
         }
         state.after();
         self.is_open(part).store(false, Ordering::Release);

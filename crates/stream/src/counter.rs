@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::{self, CounterAttr};
 use ripstop_engine::counter::Counter as Values;
+use ripstop_engine::id::CounterId;
 use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
@@ -19,7 +20,7 @@ use crate::waiters::Waited;
 #[derive(Debug)]
 pub struct Counter<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
-    pub(crate) id: u32,
+    pub(crate) id: CounterId,
     wait: Wait,
     /// What the program has read last of successes and of errors, and whether it ever reads them;
     /// written and read under the domain's lock. Where it reads both, a look at one says nothing

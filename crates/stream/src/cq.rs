@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ripstop_core::lock::Lock;
 use ripstop_core::provider::{CompletionQueue, CqAttr, Look};
+use ripstop_engine::id::CqId;
 use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Inner, Mode};
@@ -27,7 +28,7 @@ const MAX_RESERVED_ENTRIES: usize = 64 * 1024;
 pub struct Cq<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
     inner: Arc<Inner<T, K>>,
-    pub(crate) id: u32,
+    pub(crate) id: CqId,
     wait: Wait,
 }
 
@@ -67,7 +68,7 @@ impl<T: Transport, K: Mode> Drop for Cq<T, K> {
 #[inline]
 fn take<T: Transport>(
     state: &mut State<T>,
-    id: u32,
+    id: CqId,
     max: usize,
     entry: &mut impl FnMut(&Completion),
 ) -> Result<usize> {
@@ -88,7 +89,7 @@ fn take<T: Transport>(
 
 /// Whether an entry waits.
 #[inline]
-fn waits<T: Transport>(state: &State<T>, id: u32) -> bool {
+fn waits<T: Transport>(state: &State<T>, id: CqId) -> bool {
     state.engine.cq(id).is_some_and(|cq| !cq.is_empty())
 }
 

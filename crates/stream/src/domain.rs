@@ -12,7 +12,7 @@ use ripstop_core::provider::{
     self, AvAttr, CollLimit, CounterAttr, CqAttr, MrAttr, Threshold, Token, Work, WorkOp,
 };
 use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::CounterId;
 use ripstop_engine::stream::MAX_ATOMIC;
 use ripstop_engine::triggered::{Basis, When};
 use ripstop_os::{Epoll, EventFd, Events, Interest, clock, thread};
@@ -266,7 +266,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
     }
 
     /// The id of a counter of this domain.
-    fn counter_id(self: &Arc<Self>, counter: &Counter<T, K>) -> Result<u32> {
+    fn counter_id(self: &Arc<Self>, counter: &Counter<T, K>) -> Result<CounterId> {
         match Arc::ptr_eq(&counter.domain, self) {
             true => Ok(counter.id),
             false => Err(Errno::EINVAL),
@@ -384,8 +384,8 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
                     return Err(Errno::EINVAL);
                 }
                 let done = match done {
-                    Some(counter) => self.counter_id(counter)?,
-                    None => NIL,
+                    Some(counter) => Some(self.counter_id(counter)?),
+                    None => None,
                 };
                 ep.held(call, Some((work.token, done)))?
             }
@@ -394,8 +394,8 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
                     return Err(Errno::EINVAL);
                 }
                 let done = match done {
-                    Some(counter) => self.counter_id(counter)?,
-                    None => NIL,
+                    Some(counter) => Some(self.counter_id(counter)?),
+                    None => None,
                 };
                 srx.held(call, Some((work.token, done)))?
             }

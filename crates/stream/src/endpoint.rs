@@ -9,8 +9,7 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{Address, EventQueue, Info, caps};
 use ripstop_engine::Iov;
-use ripstop_engine::id::EpId;
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::{CounterId, EpId};
 use ripstop_engine::stream::{EpConfig, MAX_ATOMIC, RmaKind};
 use ripstop_engine::triggered::Basis;
 use ripstop_mem::UserBuf;
@@ -156,7 +155,11 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
     }
 
     /// What its domain holds until a counter has come far enough.
-    pub(crate) fn held(&self, call: &DataCall<'_>, work: Option<(Token, u32)>) -> Result<Held> {
+    pub(crate) fn held(
+        &self,
+        call: &DataCall<'_>,
+        work: Option<(Token, Option<CounterId>)>,
+    ) -> Result<Held> {
         if !self.caps.contains(Flags::TRIGGER) {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -307,7 +310,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             (Flags::REMOTE_WRITE, &mut counting.remote_write_counter),
         ];
         for (what, place) in places {
-            if flags.contains(what) && std::mem::replace(place, counter.id) != NIL {
+            if flags.contains(what) && place.replace(counter.id).is_some() {
                 return Err(Errno::EINVAL);
             }
         }
@@ -389,11 +392,11 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             Part::Tx => true,
             Part::Rx => false,
         };
-        let told = bound.tx_cq.is_some() || bound.counting.tx_counters() != [NIL; 3];
+        let told = bound.tx_cq.is_some() || bound.counting.tx_counters() != [None; 3];
         if starts && !told {
             return Err(self.no_cq("sends, reads or writes", "FI_TRANSMIT"));
         }
-        let reports = bound.rx_cq.is_some() || bound.counting.rx_counters() != [NIL; 3];
+        let reports = bound.rx_cq.is_some() || bound.counting.rx_counters() != [None; 3];
         // What only peers start needs no queue here.
         if receives && messages && !reports {
             return Err(self.no_cq("receives", "FI_RECV"));
@@ -401,10 +404,10 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if self.ep_type == EpType::Msg && bound.eq.is_none() {
             return Err(Errno::ENOEQ);
         }
-        if bound.counting.rx_counter == NIL
+        if bound.counting.rx_counter.is_none()
             && let Some(counter) = bound.srx.as_ref().and_then(|srx| srx.counter())
         {
-            bound.counting.rx_counter = counter;
+            bound.counting.rx_counter = Some(counter);
         }
         if let Some(sep) = &self.sep {
             sep.listen(&self.core)?;
@@ -422,13 +425,13 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         }
         state.engine.change_ep(self.id, |config| {
             if self.part != Part::Rx {
-                config.tx_cq = bound.tx_cq.as_ref().map_or(NIL, |cq| cq.id);
+                config.tx_cq = bound.tx_cq.as_ref().map(|cq| cq.id);
                 config.count_tx_as(&bound.counting);
             }
             if self.part != Part::Tx {
                 config.rx_cq = match &bound.peer_rx {
-                    Some(rx) => rx.cq,
-                    None => bound.rx_cq.as_ref().map_or(NIL, |cq| cq.id),
+                    Some(rx) => Some(rx.cq),
+                    None => bound.rx_cq.as_ref().map(|cq| cq.id),
                 };
                 config.count_rx_as(&bound.counting);
             }
@@ -440,8 +443,8 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if self.part != Part::Rx {
             ep.tx_ready = told;
             ep.has_tx = told && sends;
-            ep.counted = bound.counting.tx_counter != NIL;
-            ep.writes_counted = bound.counting.write_counter != NIL;
+            ep.counted = bound.counting.tx_counter.is_some();
+            ep.writes_counted = bound.counting.write_counter.is_some();
         }
         if self.part != Part::Tx {
             ep.peer_rx = receives && bound.peer_rx.is_some();

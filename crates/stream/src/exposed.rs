@@ -2,7 +2,6 @@
 //! how they are taken back.
 
 use ripstop_engine::id::{ConnId, EpId};
-use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
@@ -237,5 +236,5 @@ impl<T: Transport> State<T> {
 pub(crate) fn is_counted(engine: &Engine<UserBuf>, ep: EpId) -> bool {
     engine
         .ep(ep)
-        .is_none_or(|ep| ep.remote_write_counter != NIL || ep.remote_read_counter != NIL)
+        .is_none_or(|ep| ep.remote_write_counter.is_some() || ep.remote_read_counter.is_some())
 }

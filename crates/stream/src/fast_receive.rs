@@ -1,7 +1,7 @@
 //! Fast receive: a single small message is all that has come, and its completion goes to the reader
 //! of the completion queue without being queued. Short writes have a fast path here too.
 
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, CqId};
 use ripstop_engine::stream::{Engine, Whole};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{MAX_INLINE_BYTES, SoleEntry};
@@ -17,7 +17,7 @@ impl<T: Transport> State<T> {
     /// empty queue `cq`: copies the payload to its place and returns the completion. `None` says
     /// that nothing was done.
     #[inline(always)]
-    pub(crate) fn fast_receive(&mut self, cq: u32, found: Found) -> Option<Completion> {
+    pub(crate) fn fast_receive(&mut self, cq: CqId, found: Found) -> Option<Completion> {
         let Self {
             engine,
             active,
@@ -118,7 +118,7 @@ impl PayloadSource for &[u8] {
 fn receive_sole(
     engine: &mut Engine<UserBuf>,
     id: ConnId,
-    cq: u32,
+    cq: CqId,
     small: Small,
     from: impl PayloadSource,
 ) -> Option<Completion> {
@@ -132,7 +132,7 @@ fn receive_sole(
 fn receive<const TAGGED: bool>(
     engine: &mut Engine<UserBuf>,
     id: ConnId,
-    cq: u32,
+    cq: CqId,
     small: Small,
     from: impl PayloadSource,
 ) -> Option<Completion> {

@@ -5,9 +5,9 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, CqId, EpId};
 use ripstop_engine::matching::Want;
-use ripstop_engine::pool::NIL;
+use ripstop_engine::pool::Place;
 use ripstop_engine::stream::{SEND_HEADER, SmallMessage};
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, FiAddr, Flags, Result};
@@ -46,7 +46,7 @@ pub(crate) struct FastPath {
     /// The same for those without flags of their own.
     pub(crate) plain_write: usize,
     /// Where writes complete.
-    pub(crate) write_cq: u32,
+    pub(crate) write_cq: Place<CqId>,
     /// Receives without flags of their own are for one message, and name no context.
     pub(crate) plain_recv: bool,
     /// Those complete with an entry.
@@ -56,7 +56,12 @@ pub(crate) struct FastPath {
 impl FastPath {
     /// For an endpoint as it is now, whose sends and writes complete in `cq`; injected and other
     /// messages are small up to these lengths in bytes.
-    pub(crate) fn of<T: Transport>(ep: &EpState<T>, inject: u64, send: u64, cq: u32) -> Self {
+    pub(crate) fn of<T: Transport>(
+        ep: &EpState<T>,
+        inject: u64,
+        send: u64,
+        cq: Place<CqId>,
+    ) -> Self {
         let bound = |longest: u64, most: usize| {
             let longest = usize::try_from(longest).unwrap_or(usize::MAX);
             longest.min(most).min(max_copied::<T>()) + 1
@@ -98,7 +103,7 @@ impl<T: Transport> State<T> {
                 false => self.engine.longest_sent_now(false),
             },
         );
-        let cq = self.engine.ep(ep).map_or(NIL, |config| config.tx_cq);
+        let cq = Place::of(self.engine.ep(ep).and_then(|config| config.tx_cq));
         if let Some(state) = self.ep(ep) {
             state.fast = FastPath::of(state, inject, send, cq);
         }

@@ -186,7 +186,7 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
             return Err(Errno::EINVAL);
         }
         if let Some(region) = state.engine.mr_mut(self.id) {
-            region.counter = counter.id;
+            region.counter = Some(counter.id);
         }
         // Direct accesses of peers are not counted.
         state.conceal(self.id);

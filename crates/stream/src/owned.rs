@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ripstop_core::provider::{self, Arrival, Done};
 use ripstop_engine::Iov;
+use ripstop_engine::id::CqId;
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Result};
@@ -22,7 +23,7 @@ pub struct PeerRx<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) id: u32,
     /// What has ended, at all endpoints with the context.
-    pub(crate) cq: u32,
+    pub(crate) cq: CqId,
     pub(crate) av: OneAv,
 }
 

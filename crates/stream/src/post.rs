@@ -2,7 +2,7 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, CqId, EpId};
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
@@ -416,7 +416,7 @@ impl<T: Transport> State<T> {
         // The end of the connection has left no other receive there. A program may not know of
         // the end yet: where nothing had arrived, the receive fails as those do that were posted
         // before it.
-        let rx_cq = self.engine.ep(ep).map_or(NIL, |config| config.rx_cq);
+        let rx_cq = self.engine.ep(ep).and_then(|config| config.rx_cq);
         let ended = self.engine.end_recv(srx, rx_cq, context, Errno::ENOTCONN);
         if ended.is_ok() {
             self.after();
@@ -469,7 +469,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn recv_shared(
         &mut self,
         srx: u32,
-        cq: u32,
+        cq: Option<CqId>,
         source: bool,
         mut recv: Recv<UserBuf>,
         flags: Flags,

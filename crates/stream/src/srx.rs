@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ripstop_core::RxAttr;
 use ripstop_core::provider::{self, DataCall, EpOption, RecvKind, Threshold, Token};
 use ripstop_engine::Iov;
+use ripstop_engine::id::{CounterId, CqId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::Basis;
@@ -48,6 +49,24 @@ impl OneAv {
     }
 }
 
+/// A completion queue, once there is one.
+#[derive(Debug)]
+struct NotedCq(AtomicU32);
+
+impl NotedCq {
+    const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    fn get(&self) -> Option<CqId> {
+        CqId::new(self.0.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, cq: CqId) {
+        self.0.store(cq.number(), Ordering::Relaxed);
+    }
+}
+
 /// A shared receive context.
 #[derive(Debug)]
 pub struct SharedRx<T: Transport, K: Mode> {
@@ -58,7 +77,7 @@ pub struct SharedRx<T: Transport, K: Mode> {
     source: bool,
     /// Where peeks and cancelled receives are reported: the queue bound to the context, or
     /// that of its first endpoint.
-    cq: AtomicU32,
+    cq: NotedCq,
     av: OneAv,
     /// Upper bits of a source that name a context of the peer.
     ctx_bits: AtomicU8,
@@ -82,7 +101,7 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
             id,
             flags: attr.op_flags,
             source: caps.contains(Flags::SOURCE),
-            cq: AtomicU32::new(NIL),
+            cq: NotedCq::new(),
             av: OneAv::new(),
             ctx_bits: AtomicU8::new(0),
             bound: Mutex::new(Bound {
@@ -93,7 +112,7 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
     }
 
     /// The counter bound to the context, for an endpoint without one.
-    pub(crate) fn counter(&self) -> Option<u32> {
+    pub(crate) fn counter(&self) -> Option<CounterId> {
         let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         bound.counter.as_ref().map(|counter| counter.id)
     }
@@ -106,9 +125,9 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
     }
 
     /// An endpoint with this receive queue uses the context.
-    pub(crate) fn note_cq(&self, _state: &mut State<T>, cq: u32) {
-        if self.cq.load(Ordering::Relaxed) == NIL {
-            self.cq.store(cq, Ordering::Relaxed);
+    pub(crate) fn note_cq(&self, _state: &mut State<T>, cq: CqId) {
+        if self.cq.get().is_none() {
+            self.cq.set(cq);
         }
     }
 }
@@ -118,19 +137,23 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
     fn place(&self) -> At {
         At::Srx(SrxAt {
             id: self.id,
-            cq: self.cq.load(Ordering::Relaxed),
+            cq: self.cq.get(),
             source: self.source,
             ctx_bits: self.ctx_bits.load(Ordering::Relaxed),
         })
     }
 
     /// What its domain holds until a counter has come far enough.
-    pub(crate) fn held(&self, call: &DataCall<'_>, work: Option<(Token, u32)>) -> Result<Held> {
+    pub(crate) fn held(
+        &self,
+        call: &DataCall<'_>,
+        work: Option<(Token, Option<CounterId>)>,
+    ) -> Result<Held> {
         if !self.domain.info.caps.contains(Flags::TRIGGER) {
             return Err(Errno::EOPNOTSUPP);
         }
         let peeks = matches!(call, DataCall::Recv { flags, .. } if flags.contains(Flags::PEEK));
-        if peeks && self.cq.load(Ordering::Relaxed) == NIL {
+        if peeks && self.cq.get().is_none() {
             return Err(Errno::ENOCQ);
         }
         Held::data(self.place(), call, work)
@@ -161,7 +184,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
             return Err(Errno::EINVAL);
         }
         bound.cq = Some(Arc::clone(cq));
-        self.cq.store(cq.id, Ordering::Relaxed);
+        self.cq.set(cq.id);
         Ok(())
     }
 
@@ -193,8 +216,8 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         let src = Named::source(src, self.ctx_bits.load(Ordering::Relaxed));
         let recv = new_recv(kind, Iov::new(iov)?, src, context);
         let flags = flags.unwrap_or(self.flags);
-        let cq = self.cq.load(Ordering::Relaxed);
-        if flags.contains(Flags::PEEK) && cq == NIL {
+        let cq = self.cq.get();
+        if flags.contains(Flags::PEEK) && cq.is_none() {
             return Err(Errno::ENOCQ);
         }
         self.domain
@@ -210,7 +233,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
 
     fn cancel(&self, context: Context) -> Result<()> {
         let mut state = self.domain.lock();
-        let cq = self.cq.load(Ordering::Relaxed);
+        let cq = self.cq.get();
         let done = match state.engine.cancel(self.id, cq, context) {
             Err(Errno::ENOENT) => state.cancel_triggered(self.place(), context),
             done => done,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ripstop_core::provider::{AtomicCall, CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
 use ripstop_engine::Iov;
 use ripstop_engine::counter::Counter;
-use ripstop_engine::id::EpId;
+use ripstop_engine::id::{CounterId, CqId, EpId};
 use ripstop_engine::stream::{RmaKind, Unposted, Work};
 use ripstop_engine::triggered::{FREE, Queue, When};
 use ripstop_mem::{Parked, UserBuf, copy_in};
@@ -69,8 +69,8 @@ pub(crate) enum At {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SrxAt {
     pub(crate) id: u32,
-    /// Where peeks and failures are reported, or [`NIL`](ripstop_engine::pool::NIL).
-    pub(crate) cq: u32,
+    /// Where peeks and failures are reported, if anywhere.
+    pub(crate) cq: Option<CqId>,
     /// Peeks report the source.
     pub(crate) source: bool,
     /// Upper bits of a source that name a context of the peer.
@@ -96,8 +96,8 @@ impl At {
 
 #[derive(Debug)]
 enum Op {
-    Set(u32, u64),
-    Add(u32, u64),
+    Set(CounterId, u64),
+    Add(CounterId, u64),
     Data(Box<Data>),
     /// Its data transfer is being posted.
     Starting(Owner),
@@ -148,7 +148,7 @@ impl Drop for Data {
 
 impl Held {
     /// Work that changes the successes of a counter.
-    pub(crate) const fn change(token: Token, counter: u32, value: u64, add: bool) -> Self {
+    pub(crate) const fn change(token: Token, counter: CounterId, value: u64, add: bool) -> Self {
         Self {
             token: Some(token),
             op: match add {
@@ -158,8 +158,12 @@ impl Held {
         }
     }
 
-    /// A data transfer; `work` names deferred work and its counter, or [`NIL`](ripstop_engine::pool::NIL).
-    pub(crate) fn data(at: At, call: &DataCall<'_>, work: Option<(Token, u32)>) -> Result<Self> {
+    /// A data transfer; `work` names deferred work and its counter, if any.
+    pub(crate) fn data(
+        at: At,
+        call: &DataCall<'_>,
+        work: Option<(Token, Option<CounterId>)>,
+    ) -> Result<Self> {
         let mut data = Data::of(at, call)?;
         let Some((token, counter)) = work else {
             data.flags = data.flags.map(|flags| flags - Flags::TRIGGER);
@@ -210,10 +214,10 @@ impl Held {
     }
 
     /// Whether it will change this counter.
-    fn changes(&self, counter: u32) -> bool {
+    fn changes(&self, counter: CounterId) -> bool {
         match &self.op {
             Op::Set(own, _) | Op::Add(own, _) => *own == counter,
-            Op::Data(data) => data.work.is_some_and(|work| work.counter == counter),
+            Op::Data(data) => data.work.is_some_and(|work| work.counter == Some(counter)),
             Op::Starting(_) => false,
         }
     }
@@ -527,7 +531,7 @@ impl<T: Transport> State<T> {
         false
     }
 
-    fn end_change(&mut self, id: u32, counter: u32, change: impl FnOnce(&mut Counter)) {
+    fn end_change(&mut self, id: u32, counter: CounterId, change: impl FnOnce(&mut Counter)) {
         self.works.queue.take(id);
         if let Some(values) = self.engine.counter_mut(counter) {
             change(values);
@@ -675,14 +679,14 @@ impl<T: Transport> State<T> {
     }
 
     /// Drops what waits for a counter or will change it.
-    pub(crate) fn drop_works_with(&mut self, counter: u32) {
+    pub(crate) fn drop_works_with(&mut self, counter: CounterId) {
         if self.has_works() {
             self.drop_works(|when, held| when.counter == counter || held.changes(counter));
         }
     }
 
     /// Whether anything waits for a counter or will change it.
-    pub(crate) fn works_with(&self, counter: u32) -> bool {
+    pub(crate) fn works_with(&self, counter: CounterId) -> bool {
         let wanted = |when: &When, held: &Held| when.counter == counter || held.changes(counter);
         self.works.queue.find(0, wanted).is_some() || self.engine.counts_work(counter)
     }
@@ -696,7 +700,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Takes back all deferred work, or that which waits for one counter.
-    pub(crate) fn flush_work(&mut self, counter: Option<u32>) {
+    pub(crate) fn flush_work(&mut self, counter: Option<CounterId>) {
         self.drop_works(|when, held| {
             held.token.is_some() && counter.is_none_or(|counter| when.counter == counter)
         });

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use ripstop_engine::id::{CounterId, CqId};
 use ripstop_os::EventFd;
 
 /// What wakes one sleeper.
@@ -39,10 +40,10 @@ impl Doorbell for Arc<EventFd> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     /// A queue has so many entries, or an error.
-    Cq(u32, usize),
+    Cq(CqId, usize),
     /// The counter and its values last seen: of successes, and of errors. Their sum may stay the
     /// same while both change, since a program sets them as it likes.
-    Counter(u32, [u64; 2]),
+    Counter(CounterId, [u64; 2]),
     /// Operations wait for a counter, see [`crate::triggered`].
     Work,
 }

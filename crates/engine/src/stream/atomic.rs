@@ -217,7 +217,7 @@ impl<B: Buffer> Engine<B> {
         };
         let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
         let info = atomic.info();
-        let uncounted = ep.config.write_counter == NIL && atomic.level == Level::Sent;
+        let uncounted = ep.config.write_counter.is_none() && atomic.level == Level::Sent;
         let until = if fetches {
             Until::Answered(ReadEntry {
                 iov: atomic.result,

@@ -288,13 +288,13 @@ impl<B: Buffer> Engine<B> {
         let Some(ep) = eps.get(outcome.ep) else {
             return;
         };
-        if let Some(counter) = counters.get_mut(ep.config.write_counter) {
+        if let Some(counter) = counters.find_mut(ep.config.write_counter) {
             match outcome.error {
                 None => counter.success(0),
                 Some(_) => counter.failure(),
             }
         }
-        let Some(cq) = cqs.get_mut(ep.config.tx_cq) else {
+        let Some(cq) = cqs.find_mut(ep.config.tx_cq) else {
             return;
         };
         let entry = Completion {

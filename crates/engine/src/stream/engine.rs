@@ -14,11 +14,11 @@ use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
-use crate::id::{ConnId, EpId};
+use crate::id::{ConnId, CounterId, CqId, EpId};
 use crate::ids::UserIds;
 use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
-use crate::pool::{NIL, Places, Pool};
+use crate::pool::{NIL, Place, Places, Pool};
 use crate::ring::Ring;
 
 /// As [`Limits::rendezvous`], for peers that are not of this library, if that is less: a receiver
@@ -55,21 +55,21 @@ pub struct EpConfig {
     /// Receive context.
     pub srx: u32,
     /// Completion queue of sends.
-    pub tx_cq: u32,
+    pub tx_cq: Option<CqId>,
     /// Completion queue of receives.
-    pub rx_cq: u32,
+    pub rx_cq: Option<CqId>,
     /// Counter of sends.
-    pub tx_counter: u32,
+    pub tx_counter: Option<CounterId>,
     /// Counter of receives.
-    pub rx_counter: u32,
+    pub rx_counter: Option<CounterId>,
     /// Counter of reads.
-    pub read_counter: u32,
+    pub read_counter: Option<CounterId>,
     /// Counter of writes.
-    pub write_counter: u32,
+    pub write_counter: Option<CounterId>,
     /// Counter of reads by peers.
-    pub remote_read_counter: u32,
+    pub remote_read_counter: Option<CounterId>,
     /// Counter of writes by peers.
-    pub remote_write_counter: u32,
+    pub remote_write_counter: Option<CounterId>,
     /// Most operations not yet completed, but for rendezvous that the receiver has not asked for.
     pub tx_size: usize,
     /// Report the source of messages (`FI_SOURCE`).
@@ -84,14 +84,14 @@ impl EpConfig {
     /// Without any object, and without room for sends.
     pub const NONE: Self = Self {
         srx: NIL,
-        tx_cq: NIL,
-        rx_cq: NIL,
-        tx_counter: NIL,
-        rx_counter: NIL,
-        read_counter: NIL,
-        write_counter: NIL,
-        remote_read_counter: NIL,
-        remote_write_counter: NIL,
+        tx_cq: None,
+        rx_cq: None,
+        tx_counter: None,
+        rx_counter: None,
+        read_counter: None,
+        write_counter: None,
+        remote_read_counter: None,
+        remote_write_counter: None,
         tx_size: 0,
         source: false,
         source_err: false,
@@ -100,13 +100,13 @@ impl EpConfig {
 
     /// The counters of what the endpoint starts: sends, reads and writes.
     #[must_use]
-    pub const fn tx_counters(&self) -> [u32; 3] {
+    pub const fn tx_counters(&self) -> [Option<CounterId>; 3] {
         [self.tx_counter, self.read_counter, self.write_counter]
     }
 
     /// The counters of what peers do: receives, reads and writes.
     #[must_use]
-    pub const fn rx_counters(&self) -> [u32; 3] {
+    pub const fn rx_counters(&self) -> [Option<CounterId>; 3] {
         [
             self.rx_counter,
             self.remote_read_counter,
@@ -132,6 +132,9 @@ impl EpConfig {
 #[derive(Debug)]
 pub(super) struct Ep {
     pub(super) config: EpConfig,
+    /// Where its queues are, for what is reported often.
+    pub(super) tx_cq: Place<CqId>,
+    pub(super) rx_cq: Place<CqId>,
     pub(super) outstanding: u32,
     /// Of these, messages whose receiver has been asked for leave to send the payload.
     waiting: u32,
@@ -143,8 +146,10 @@ pub(super) struct Ep {
 }
 
 impl Ep {
-    const fn new(config: EpConfig) -> Self {
+    fn new(config: EpConfig) -> Self {
         let mut ep = Self {
+            tx_cq: Place::NOWHERE,
+            rx_cq: Place::NOWHERE,
             config,
             outstanding: 0,
             waiting: 0,
@@ -155,26 +160,28 @@ impl Ep {
         ep
     }
 
-    const fn settle(&mut self) {
+    fn settle(&mut self) {
+        self.tx_cq = Place::of(self.config.tx_cq);
+        self.rx_cq = Place::of(self.config.rx_cq);
         self.screens = self.config.source_err || self.config.ids != NIL;
         self.room = self.config.tx_size.saturating_add(self.waiting as usize);
     }
 
     /// One more message waits for its receiver.
-    pub(super) const fn add_waiting(&mut self) {
+    pub(super) fn add_waiting(&mut self) {
         self.waiting = self.waiting.saturating_add(1);
         self.settle();
     }
 
     /// So many messages wait for their receiver no more.
-    pub(super) const fn end_waiting(&mut self, count: u32) {
+    pub(super) fn end_waiting(&mut self, count: u32) {
         self.waiting = self.waiting.saturating_sub(count);
         self.settle();
     }
 
     #[inline]
     pub(super) const fn counts_sends(&self) -> bool {
-        self.config.tx_counter != NIL
+        self.config.tx_counter.is_some()
     }
 }
 
@@ -192,8 +199,8 @@ pub(super) const NO_COMPLETION: Completion = Completion {
 #[derive(Debug)]
 pub struct Engine<B> {
     pub(super) limits: Limits,
-    pub(super) cqs: Places<u32, CompletionQueue>,
-    pub(super) counters: Pool<u32, Counter>,
+    pub(super) cqs: Places<CqId, CompletionQueue>,
+    pub(super) counters: Pool<CounterId, Counter>,
     pub(super) ids: Pool<u32, UserIds>,
     pub(super) srxs: Pool<u32, Matcher<B>>,
     pub(super) eps: Pool<EpId, Ep>,
@@ -263,25 +270,25 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    pub fn open_cq(&mut self, size: usize) -> Result<u32> {
+    pub fn open_cq(&mut self, size: usize) -> Result<CqId> {
         self.cqs.insert(CompletionQueue::new(size)?)
     }
 
     /// Closes a completion queue.
-    pub fn close_cq(&mut self, id: u32) {
+    pub fn close_cq(&mut self, id: CqId) {
         self.cqs.remove(id);
     }
 
     /// A completion queue, to be looked at.
     #[inline]
     #[must_use]
-    pub fn cq(&self, id: u32) -> Option<&CompletionQueue> {
+    pub fn cq(&self, id: CqId) -> Option<&CompletionQueue> {
         self.cqs.get(id)
     }
 
     /// A completion queue.
     #[inline]
-    pub fn cq_mut(&mut self, id: u32) -> Option<&mut CompletionQueue> {
+    pub fn cq_mut(&mut self, id: CqId) -> Option<&mut CompletionQueue> {
         self.cqs.get_mut(id)
     }
 
@@ -289,25 +296,25 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    pub fn open_counter(&mut self, counter: Counter) -> Result<u32> {
+    pub fn open_counter(&mut self, counter: Counter) -> Result<CounterId> {
         self.counters.insert(counter)
     }
 
     /// Closes a counter.
-    pub fn close_counter(&mut self, id: u32) {
+    pub fn close_counter(&mut self, id: CounterId) {
         self.untell(id);
         self.counters.remove(id);
     }
 
     /// A counter, to be looked at.
     #[must_use]
-    pub fn counter(&self, id: u32) -> Option<&Counter> {
+    pub fn counter(&self, id: CounterId) -> Option<&Counter> {
         self.counters.get(id)
     }
 
     /// A counter.
     #[inline]
-    pub fn counter_mut(&mut self, id: u32) -> Option<&mut Counter> {
+    pub fn counter_mut(&mut self, id: CounterId) -> Option<&mut Counter> {
         self.counters.get_mut(id)
     }
 
@@ -346,7 +353,7 @@ impl<B: Buffer> Engine<B> {
     /// Closes a receive context; receives posted there are forgotten, and so are messages
     /// that wait there. Those of deferred work fail. Close the connections first.
     pub fn close_srx(&mut self, id: u32) {
-        self.fail_each(id, (NIL, NIL), Errno::ECANCELED, |recv| {
+        self.fail_each(id, (None, None), Errno::ECANCELED, |recv| {
             recv.work().is_some()
         });
         let Some(mut matcher) = self.srxs.remove(id) else {

@@ -92,10 +92,10 @@ impl<B: Buffer> Engine<B> {
             eps, cqs, counters, ..
         } = self;
         let Some(ep) = eps.get(ep) else { return };
-        if let Some(counter) = counters.get_mut(ep.config.tx_counter) {
+        if let Some(counter) = counters.find_mut(ep.config.tx_counter) {
             counter.success(len);
         }
-        if completion && let Some(cq) = cqs.get_mut(ep.config.tx_cq) {
+        if completion && let Some(cq) = cqs.at_mut(ep.tx_cq) {
             cq.push(Completion {
                 context,
                 flags: tx_flags(tagged),

@@ -8,7 +8,7 @@ use super::engine::{Engine, NO_COMPLETION};
 use super::recv::{CopyOut, rx_flags};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, EpId};
+use crate::id::{ConnId, CqId, EpId};
 use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
 use crate::pool::NIL;
 use crate::ring::Ring;
@@ -116,7 +116,7 @@ impl<B: Buffer> Engine<B> {
     pub fn start(
         &mut self,
         srx: u32,
-        cq: u32,
+        cq: CqId,
         message: u32,
         recv: Recv<B>,
     ) -> Result<Option<CopyOut<B>>> {
@@ -262,7 +262,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[cold]
-    fn report_lost(&mut self, cq: u32, context: usize, message: &Unexpected, err: Errno) {
+    fn report_lost(&mut self, cq: CqId, context: usize, message: &Unexpected, err: Errno) {
         let envelope = &message.envelope;
         let entry = Completion {
             context,
@@ -272,7 +272,7 @@ impl<B: Buffer> Engine<B> {
             ..NO_COMPLETION
         };
         if let Some(ep) = self.eps.find(message.ep)
-            && let Some(counter) = self.counters.get_mut(ep.config.rx_counter)
+            && let Some(counter) = self.counters.find_mut(ep.config.rx_counter)
         {
             counter.failure();
         }

@@ -7,7 +7,7 @@ use super::departed::Origin;
 use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, EpId};
+use crate::id::{ConnId, CounterId, CqId, EpId};
 use crate::ids::UserIds;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
 use crate::pool::{NIL, Pool};
@@ -162,7 +162,7 @@ impl<B: Buffer> Engine<B> {
     pub fn peek_in(
         &mut self,
         srx: u32,
-        rx_cq: u32,
+        rx_cq: Option<CqId>,
         source: bool,
         mut want: Want,
         context: Context,
@@ -180,7 +180,7 @@ impl<B: Buffer> Engine<B> {
                 tag: want.tag.map_or(0, |(tag, _)| tag),
                 ..NO_COMPLETION
             };
-            if let Some(cq) = self.cqs.get_mut(rx_cq) {
+            if let Some(cq) = self.cqs.find_mut(rx_cq) {
                 cq.push_error(ErrorEntry::new(CompletionError {
                     entry,
                     olen: 0,
@@ -200,7 +200,7 @@ impl<B: Buffer> Engine<B> {
         {
             message.claimed = Some(context);
         }
-        if let Some(cq) = self.cqs.get_mut(rx_cq) {
+        if let Some(cq) = self.cqs.find_mut(rx_cq) {
             cq.push(completion(context, &envelope, src, envelope.len));
         }
         Ok(true)
@@ -230,7 +230,7 @@ impl<B: Buffer> Engine<B> {
     pub fn claim_in(
         &mut self,
         srx: u32,
-        rx_cq: u32,
+        rx_cq: Option<CqId>,
         source: bool,
         recv: Recv<B>,
         flags: RecvFlags,
@@ -248,7 +248,7 @@ impl<B: Buffer> Engine<B> {
             let envelope = message.envelope;
             let src = self.source_of(message.ep, source, envelope.src);
             self.discard(srx, id);
-            if let Some(cq) = self.cqs.get_mut(rx_cq) {
+            if let Some(cq) = self.cqs.find_mut(rx_cq) {
                 cq.push(completion(recv.context, &envelope, src, envelope.len));
             }
             return Ok(None);
@@ -290,7 +290,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOENT`] when none is posted.
-    pub fn cancel(&mut self, srx: u32, rx_cq: u32, context: Context) -> Result<()> {
+    pub fn cancel(&mut self, srx: u32, rx_cq: Option<CqId>, context: Context) -> Result<()> {
         self.end_recv(srx, rx_cq, context, Errno::ECANCELED)
     }
 
@@ -298,10 +298,16 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOENT`] when none is posted.
-    pub fn end_recv(&mut self, srx: u32, rx_cq: u32, context: Context, error: Errno) -> Result<()> {
+    pub fn end_recv(
+        &mut self,
+        srx: u32,
+        rx_cq: Option<CqId>,
+        context: Context,
+        error: Errno,
+    ) -> Result<()> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         let id = matcher.cancel(context).ok_or(Errno::ENOENT)?;
-        self.fail_posted(srx, (rx_cq, NIL), id, error);
+        self.fail_posted(srx, (rx_cq, None), id, error);
         Ok(())
     }
 
@@ -325,7 +331,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Fails all posted receives of a context, and tells this queue and counter.
-    pub fn fail_receives(&mut self, srx: u32, to: (u32, u32), error: Errno) {
+    pub fn fail_receives(&mut self, srx: u32, to: (Option<CqId>, Option<CounterId>), error: Errno) {
         self.fail_each(srx, to, error, |_| true);
     }
 
@@ -333,7 +339,7 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn fail_each(
         &mut self,
         srx: u32,
-        to: (u32, u32),
+        to: (Option<CqId>, Option<CounterId>),
         error: Errno,
         wanted: impl Fn(&Recv<B>) -> bool,
     ) {
@@ -348,7 +354,13 @@ impl<B: Buffer> Engine<B> {
 
     /// Fails a receive, and tells this queue and counter; what the program itself cancels is not
     /// counted.
-    pub(super) fn fail_posted(&mut self, srx: u32, to: (u32, u32), id: u32, error: Errno) {
+    pub(super) fn fail_posted(
+        &mut self,
+        srx: u32,
+        to: (Option<CqId>, Option<CounterId>),
+        id: u32,
+        error: Errno,
+    ) {
         let Some(matcher) = self.srxs.get_mut(srx) else {
             return;
         };
@@ -379,10 +391,10 @@ impl<B: Buffer> Engine<B> {
             return self.end_recv_work(work, to, 0, Err(failed));
         }
         let (cq, counter) = to;
-        if let Some(counter) = self.counters.get_mut(counter) {
+        if let Some(counter) = self.counters.find_mut(counter) {
             counter.failure();
         }
-        if let Some(cq) = self.cqs.get_mut(cq) {
+        if let Some(cq) = self.cqs.find_mut(cq) {
             cq.push_error(failed);
         }
     }
@@ -464,7 +476,7 @@ impl<B: Buffer> Engine<B> {
             };
             return self.end_recv_work(work, to, placed, entry);
         }
-        if let Some(counter) = counters.get_mut(config.rx_counter) {
+        if let Some(counter) = counters.find_mut(config.rx_counter) {
             if truncated {
                 counter.failure();
             } else {
@@ -480,11 +492,11 @@ impl<B: Buffer> Engine<B> {
             let missing = envelope.len.saturating_sub(placed);
             let rx_cq = config.rx_cq;
             let error = self.recv_error(origin, entry, err, missing);
-            if let Some(cq) = self.cqs.get_mut(rx_cq) {
+            if let Some(cq) = self.cqs.find_mut(rx_cq) {
                 cq.push_error(error);
             }
         } else if (wanted || last)
-            && let Some(cq) = cqs.get_mut(config.rx_cq)
+            && let Some(cq) = cqs.at_mut(ep.rx_cq)
         {
             cq.push(entry);
         }
@@ -551,7 +563,7 @@ impl<B: Buffer> Engine<B> {
         let Some(config) = config else {
             return;
         };
-        if let Some(counter) = counters.get_mut(config.rx_counter) {
+        if let Some(counter) = counters.find_mut(config.rx_counter) {
             counter.failure();
         }
         let src = config.reported(ids, envelope.src);
@@ -559,7 +571,7 @@ impl<B: Buffer> Engine<B> {
         if last {
             entry.flags |= Flags::MULTI_RECV;
         }
-        if let Some(cq) = cqs.get_mut(config.rx_cq) {
+        if let Some(cq) = cqs.find_mut(config.rx_cq) {
             cq.push_error(error_entry(entry, error, conn));
         }
     }

@@ -17,7 +17,7 @@ use super::engine::{Engine, Ep, EpConfig, Limits};
 use super::rx::Target;
 use super::tx::{Posted, marked};
 use super::write::WRITTEN;
-use crate::id::ConnId;
+use crate::id::{ConnId, CounterId};
 use crate::matching::Envelope;
 use crate::mr::Denied;
 use crate::pool::NIL;
@@ -240,7 +240,7 @@ impl From<Denied> for Reason {
 impl EpConfig {
     /// The counter of a posted operation with these completion flags.
     #[inline]
-    pub(super) fn counter_of(&self, flags: Flags) -> u32 {
+    pub(super) fn counter_of(&self, flags: Flags) -> Option<CounterId> {
         if flags.intersects(ONE_SIDED) {
             return if flags.contains(Flags::READ) {
                 self.read_counter
@@ -322,7 +322,7 @@ impl<B: Buffer> Engine<B> {
             ..Header::new(Op::Write, len)
         };
         let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
-        let uncounted = ep.config.write_counter == NIL && rma.level == Level::Sent;
+        let uncounted = ep.config.write_counter.is_none() && rma.level == Level::Sent;
         let until = if rma.inject && !rma.completion && uncounted {
             Until::Nothing
         } else {

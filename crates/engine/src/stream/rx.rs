@@ -12,7 +12,7 @@ use super::engine::Engine;
 use super::recv::rx_flags;
 use crate::coll::Place;
 use crate::cq::CompletionQueue;
-use crate::id::ConnId;
+use crate::id::{ConnId, CqId};
 use crate::matching::Envelope;
 use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
@@ -197,7 +197,7 @@ impl<B: Buffer> Engine<B> {
     pub fn rx_fast<const TAGGED: bool>(
         &mut self,
         conn_id: ConnId,
-        cq: u32,
+        cq: CqId,
         small: Small,
     ) -> Option<(Whole<B>, Completion)> {
         let small = Small {
@@ -223,7 +223,7 @@ impl<B: Buffer> Engine<B> {
     fn match_small(
         &mut self,
         conn_id: ConnId,
-        only: Option<u32>,
+        only: Option<CqId>,
         small: &Small,
     ) -> Option<(Whole<B>, Completion, Option<&mut CompletionQueue>)> {
         let Self {
@@ -241,14 +241,14 @@ impl<B: Buffer> Engine<B> {
         if ep.screens && (config.ids != NIL || !src.is_specified()) {
             return None;
         }
-        if only.is_some_and(|cq| cq != config.rx_cq) {
+        if only.is_some_and(|cq| Some(cq) != config.rx_cq) {
             return None;
         }
         let len = small.payload_len;
         let matcher = srxs.get_mut(conn.srx)?;
         let (memory, context, reported) =
             matcher.match_first(small.tag, src, len, only.is_some())?;
-        if let Some(counter) = counters.get_mut(config.rx_counter) {
+        if let Some(counter) = counters.find_mut(config.rx_counter) {
             counter.success(len);
         }
         let completion = Completion {
@@ -266,7 +266,7 @@ impl<B: Buffer> Engine<B> {
             memory,
         };
         let cq = match reported {
-            true => cqs.get_mut(config.rx_cq),
+            true => cqs.at_mut(ep.rx_cq),
             false => None,
         };
         Some((whole, completion, cq))

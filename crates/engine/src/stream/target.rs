@@ -224,7 +224,7 @@ impl<B: Buffer> Engine<B> {
             mr.users = mr.users.saturating_sub(1);
             // Once for each operation: segments of one region are mostly neighbours.
             if id != before
-                && let Some(counter) = counters.get_mut(mr.counter)
+                && let Some(counter) = counters.find_mut(mr.counter)
             {
                 counter.success(len);
             }
@@ -235,12 +235,12 @@ impl<B: Buffer> Engine<B> {
         };
         // What is fetched counts as a read, when it has left.
         if matches!(atomic, None | Some(AtomicKind::Plain))
-            && let Some(counter) = counters.get_mut(ep.config.remote_write_counter)
+            && let Some(counter) = counters.find_mut(ep.config.remote_write_counter)
         {
             counter.success(len);
         }
         if let Some(data) = envelope.data
-            && let Some(cq) = cqs.get_mut(ep.config.rx_cq)
+            && let Some(cq) = cqs.at_mut(ep.rx_cq)
         {
             let what = match atomic {
                 None => Flags::RMA,
@@ -356,7 +356,7 @@ impl<B: Buffer> Engine<B> {
         let config = conns
             .get(conn_id)
             .and_then(|conn| Some(&eps.get(conn.config.ep)?.config));
-        if let Some(counter) = config.and_then(|c| counters.get_mut(c.remote_read_counter)) {
+        if let Some(counter) = config.and_then(|c| counters.find_mut(c.remote_read_counter)) {
             counter.success(info.len);
         }
     }

@@ -13,7 +13,7 @@ use super::rma::{ONE_SIDED, Rma};
 use super::work::WORK;
 use crate::counter::Counter;
 use crate::cq::CompletionQueue;
-use crate::id::ConnId;
+use crate::id::{ConnId, CounterId, CqId};
 use crate::pool::{NIL, Places, Pool};
 use crate::{Buffer, Iov};
 
@@ -190,20 +190,20 @@ impl<B: Buffer> Send<B> {
     }
 }
 
-impl EpConfig {
+impl Ep {
     /// Counts and reports an operation of the endpoint that has succeeded.
     #[inline]
     pub(super) fn succeed(
         &self,
-        cqs: &mut Places<u32, CompletionQueue>,
-        counters: &mut Pool<u32, Counter>,
+        cqs: &mut Places<CqId, CompletionQueue>,
+        counters: &mut Pool<CounterId, Counter>,
         info: &TxInfo,
     ) {
-        if let Some(counter) = counters.get_mut(self.counter_of(info.flags)) {
+        if let Some(counter) = counters.find_mut(self.config.counter_of(info.flags)) {
             counter.success(info.len);
         }
         if info.completion
-            && let Some(cq) = cqs.get_mut(self.tx_cq)
+            && let Some(cq) = cqs.at_mut(self.tx_cq)
         {
             cq.push(Completion {
                 context: info.context,
@@ -212,20 +212,22 @@ impl EpConfig {
             });
         }
     }
+}
 
+impl EpConfig {
     /// Counts and reports one that has failed, with the flags and the context of its entry.
     pub(super) fn fail<B: Buffer>(
         &self,
-        cqs: &mut Places<u32, CompletionQueue>,
-        counters: &mut Pool<u32, Counter>,
+        cqs: &mut Places<CqId, CompletionQueue>,
+        counters: &mut Pool<CounterId, Counter>,
         (flags, context): (Flags, Context),
         error: Errno,
         conn: &Conn<B>,
     ) {
-        if let Some(counter) = counters.get_mut(self.counter_of(flags)) {
+        if let Some(counter) = counters.find_mut(self.counter_of(flags)) {
             counter.failure();
         }
-        if let Some(cq) = cqs.get_mut(self.tx_cq) {
+        if let Some(cq) = cqs.find_mut(self.tx_cq) {
             let completion = Completion {
                 context,
                 flags,
@@ -625,8 +627,8 @@ impl<B: Buffer> Engine<B> {
         let Some(ep) = eps.get_mut(conn.config.ep) else {
             return;
         };
-        let mut cq = cqs.get_mut(ep.config.tx_cq);
-        let mut counter = counters.get_mut(ep.config.tx_counter);
+        let mut cq = cqs.at_mut(ep.tx_cq);
+        let mut counter = counters.find_mut(ep.config.tx_counter);
         while let Some(TxDone { end, info }) = conn.dones.front() {
             if !conn.has_sent(*end) || info.ack || info.flags.intersects(RARE) {
                 return;
@@ -678,7 +680,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         ep.outstanding = ep.outstanding.wrapping_sub(1);
-        ep.config.succeed(cqs, counters, info);
+        ep.succeed(cqs, counters, info);
     }
 
     pub(super) fn fail_tx(&mut self, conn_id: ConnId, info: &TxInfo, error: Errno) {

@@ -7,8 +7,7 @@ use super::conn::{Conn, TxInfo};
 use super::engine::{Engine, NO_COMPLETION, error_entry};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, EpId};
-use crate::pool::NIL;
+use crate::id::{ConnId, CounterId, CqId, EpId};
 
 /// Marks, in the flags of an operation that was posted, that its context is the id of deferred
 /// work. It belongs to the range of `Flags` that the interface leaves to providers, and is never
@@ -18,8 +17,8 @@ pub(super) const WORK: Flags = Flags::from_bits_retain(1 << 62);
 /// Deferred work whose operation has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// The counter to be told, or [`NIL`].
-    pub counter: u32,
+    /// The counter to be told, if any.
+    pub counter: Option<CounterId>,
     /// The context of the entry in the endpoint's completion queue, if there is to be one; then
     /// the endpoint's own counters are told as well.
     pub entry: Option<Context>,
@@ -42,22 +41,22 @@ impl<B: Buffer> Engine<B> {
 
     /// Whether deferred work that has begun is to be told to this counter.
     #[must_use]
-    pub fn counts_work(&self, counter: u32) -> bool {
+    pub fn counts_work(&self, counter: CounterId) -> bool {
         let told = |id| {
             self.works
                 .get(id)
-                .is_some_and(|work| work.counter == counter)
+                .is_some_and(|work| work.counter == Some(counter))
         };
-        counter != NIL && self.works.ids().any(told)
+        self.works.ids().any(told)
     }
 
     /// A counter goes: work does not tell it.
-    pub(super) fn untell(&mut self, counter: u32) {
+    pub(super) fn untell(&mut self, counter: CounterId) {
         for id in self.works.every_id() {
             if let Some(work) = self.works.get_mut(id)
-                && work.counter == counter
+                && work.counter == Some(counter)
             {
-                work.counter = NIL;
+                work.counter = None;
             }
         }
     }
@@ -77,9 +76,9 @@ impl<B: Buffer> Engine<B> {
             true => (config.rx_cq, config.rx_counter),
             false => (config.tx_cq, config.counter_of(entry.flags)),
         };
-        let told = entry.work.map_or(NIL, |work| work.counter);
+        let told = entry.work.and_then(|work| work.counter);
         if counter != told
-            && let Some(counter) = self.counters.get_mut(counter)
+            && let Some(counter) = self.counters.find_mut(counter)
         {
             counter.failure();
         }
@@ -87,7 +86,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// As [`Engine::fail_unposted`], of a receive on a shared context, whose errors go to `cq`.
-    pub fn fail_unposted_shared(&mut self, cq: u32, entry: &Unposted, error: Errno) {
+    pub fn fail_unposted_shared(&mut self, cq: Option<CqId>, entry: &Unposted, error: Errno) {
         if let Some(context) = self.tell_unposted(entry) {
             self.report_unposted(cq, context, entry, error);
         }
@@ -98,13 +97,19 @@ impl<B: Buffer> Engine<B> {
         let Some(work) = entry.work else {
             return Some(entry.context);
         };
-        if let Some(counter) = self.counters.get_mut(work.counter) {
+        if let Some(counter) = self.counters.find_mut(work.counter) {
             counter.failure();
         }
         work.entry
     }
 
-    fn report_unposted(&mut self, cq: u32, context: Context, entry: &Unposted, error: Errno) {
+    fn report_unposted(
+        &mut self,
+        cq: Option<CqId>,
+        context: Context,
+        entry: &Unposted,
+        error: Errno,
+    ) {
         let completion = Completion {
             context,
             flags: entry.flags,
@@ -114,8 +119,8 @@ impl<B: Buffer> Engine<B> {
         self.push_error(cq, completion, error);
     }
 
-    fn push_error(&mut self, cq: u32, entry: Completion, error: Errno) {
-        if let Some(cq) = self.cqs.get_mut(cq) {
+    fn push_error(&mut self, cq: Option<CqId>, entry: Completion, error: Errno) {
+        if let Some(cq) = self.cqs.find_mut(cq) {
             cq.push_error(ErrorEntry::new(CompletionError {
                 entry,
                 olen: 0,
@@ -139,7 +144,7 @@ impl<B: Buffer> Engine<B> {
         });
         let Some(work) = work else { return };
         let flags = info.flags.difference(WORK);
-        let own = config.map_or(NIL, |config| config.counter_of(flags));
+        let own = config.and_then(|config| config.counter_of(flags));
         self.tell(&work, own, info.len, outcome.is_ok());
         let (Some(context), Some(config), Some(conn)) =
             (work.entry, config, self.conns.get(conn_id))
@@ -165,7 +170,7 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn end_recv_work(
         &mut self,
         id: u32,
-        (cq, own): (u32, u32),
+        (cq, own): (Option<CqId>, Option<CounterId>),
         len: u64,
         entry: core::result::Result<Completion, ErrorEntry>,
     ) {
@@ -185,13 +190,13 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Counts the end of work, and at the endpoint's counter `own` if it is to be reported.
-    fn tell(&mut self, work: &Work, own: u32, len: u64, done: bool) {
+    fn tell(&mut self, work: &Work, own: Option<CounterId>, len: u64, done: bool) {
         let own = match work.entry {
             Some(_) if own != work.counter => own,
-            _ => NIL,
+            _ => None,
         };
         for id in [work.counter, own] {
-            if let Some(counter) = self.counters.get_mut(id) {
+            if let Some(counter) = self.counters.find_mut(id) {
                 match done {
                     true => counter.success(len),
                     false => counter.failure(),
@@ -200,8 +205,8 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn report(&mut self, cq: u32, entry: core::result::Result<Completion, ErrorEntry>) {
-        if let Some(cq) = self.cqs.get_mut(cq) {
+    fn report(&mut self, cq: Option<CqId>, entry: core::result::Result<Completion, ErrorEntry>) {
+        if let Some(cq) = self.cqs.find_mut(cq) {
             match entry {
                 Ok(completion) => cq.push(completion),
                 Err(error) => cq.push_error(error),

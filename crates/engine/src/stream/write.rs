@@ -9,9 +9,9 @@ use super::conn::TxInfo;
 use super::engine::{Engine, NO_COMPLETION};
 use super::rx::{RxState, Whole};
 use crate::Buffer;
-use crate::id::ConnId;
+use crate::id::{ConnId, CqId};
 use crate::mr::MrTable;
-use crate::pool::NIL;
+use crate::pool::Place;
 
 /// What a plain write is reported as.
 pub(super) const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
@@ -59,9 +59,9 @@ impl<B: Buffer> Engine<B> {
     /// Reports a write of [`Engine::try_write_now`] that was written whole in `cq`, that of what
     /// the endpoint sends, if that is asked for: its context is that of the completion then.
     #[inline(always)]
-    pub fn written_now(&mut self, cq: u32, completion: Option<Context>) {
+    pub fn written_now(&mut self, cq: Place<CqId>, completion: Option<Context>) {
         if let Some(context) = completion
-            && let Some(cq) = self.cqs.get_mut(cq)
+            && let Some(cq) = self.cqs.at_mut(cq)
         {
             cq.push(Completion {
                 context,
@@ -115,7 +115,7 @@ impl<B: Buffer> Engine<B> {
             ack: false,
             len,
         };
-        ep.config.succeed(cqs, counters, &info);
+        ep.succeed(cqs, counters, &info);
     }
 
     /// What tells where short plain writes go that nobody counts, while the driver takes some one
@@ -126,7 +126,7 @@ impl<B: Buffer> Engine<B> {
         let conn = self.conns.get(conn_id)?;
         let ep = self.eps.get(conn.config.ep)?;
         let header = conn.rx == RxState::Header && conn.header_have == 0;
-        let counted = ep.config.remote_write_counter != NIL;
+        let counted = ep.config.remote_write_counter.is_some();
         (header && !counted).then_some(ShortWrites {
             order: conn.order,
             regions: &self.regions,
@@ -143,7 +143,7 @@ impl<B: Buffer> Engine<B> {
         let to = parse_write(conn.order, bytes)?;
         let there = bytes.len().saturating_sub(WRITE_LEN).saturating_add(more);
         let ep = self.eps.get(conn.config.ep)?;
-        if to.len > there as u64 || ep.config.remote_write_counter != NIL {
+        if to.len > there as u64 || ep.config.remote_write_counter.is_some() {
             return None;
         }
         let memory = self.regions.plain(&to)?;

@@ -4,16 +4,22 @@ use alloc::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::id::CounterId;
 
-fn when(counter: u32, threshold: u64) -> When {
+/// The counter of this number, from 0 on.
+fn counter(number: u32) -> CounterId {
+    CounterId::new(number + 1).unwrap()
+}
+
+fn when(number: u32, threshold: u64) -> When {
     When {
-        counter,
+        counter: counter(number),
         basis: Basis::Successes,
         threshold,
     }
 }
 
-fn at(value: u64) -> impl Fn(u32) -> Option<Counter> {
+fn at(value: u64) -> impl Fn(CounterId) -> Option<Counter> {
     move |_| {
         Some(Counter {
             value,
@@ -68,7 +74,7 @@ fn errors_count_for_work_only() {
     assert_eq!(queue.take(id), Some(2));
     queue.retry();
     assert_eq!(queue.next(failing(2, u64::MAX)), None);
-    queue.changed(0);
+    queue.changed(counter(0));
     assert!(queue.next(failing(3, 0)).is_some());
     let never = When {
         threshold: u64::MAX,
@@ -76,7 +82,7 @@ fn errors_count_for_work_only() {
     };
     queue.add(never, FREE, 3).unwrap();
     assert_eq!(queue.next(failing(5, u64::MAX - 6)), None);
-    queue.changed(0);
+    queue.changed(counter(0));
     // The sum is as high as can be, not what is left of it.
     assert!(queue.next(failing(5, u64::MAX)).is_some());
 }
@@ -121,13 +127,13 @@ fn what_was_taken_is_not_started() {
 #[derive(Clone, Debug)]
 enum Step {
     Add {
-        counter: u32,
+        counter: CounterId,
         all: bool,
         threshold: u64,
         lane: u32,
     },
     Count {
-        counter: u32,
+        counter: CounterId,
         value: u64,
         errors: u64,
     },
@@ -139,7 +145,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => (0..3u32, any::<bool>(), 0..6u64, 0..4u32).prop_map(
+        3 => ((0..3u32).prop_map(counter), any::<bool>(), 0..6u64, 0..4u32).prop_map(
             |(counter, all, threshold, lane)| Step::Add {
                 counter,
                 all,
@@ -147,7 +153,7 @@ fn step() -> impl Strategy<Value = Step> {
                 lane: if lane == 3 { FREE } else { lane },
             }
         ),
-        2 => (0..3u32, 0..6u64, 0..3u64).prop_map(|(counter, value, errors)| Step::Count {
+        2 => ((0..3u32).prop_map(counter), 0..6u64, 0..3u64).prop_map(|(counter, value, errors)| Step::Count {
             counter,
             value,
             errors,
@@ -169,10 +175,10 @@ struct Model {
 
 impl Model {
     /// What waits and is reached, by counter and basis in the order of the turns.
-    fn reached(&self) -> BTreeMap<(u32, bool), Vec<u32>> {
+    fn reached(&self) -> BTreeMap<(CounterId, bool), Vec<u32>> {
         let mut turns: BTreeMap<_, Vec<(u64, u32)>> = BTreeMap::new();
         for (op, (when, _)) in &self.waiting {
-            if when.basis.of(&self.counters[when.counter as usize]) >= when.threshold {
+            if when.basis.of(&self.counters[when.counter.index() - 1]) >= when.threshold {
                 let key = (when.counter, when.basis == Basis::All);
                 turns.entry(key).or_default().push((when.threshold, *op));
             }
@@ -204,7 +210,7 @@ proptest! {
                     next += 1;
                 }
                 Step::Count { counter, value, errors } => {
-                    model.counters[counter as usize] = Counter { bytes: false, value, errors };
+                    model.counters[counter.index() - 1] = Counter { bytes: false, value, errors };
                     queue.changed(counter);
                 }
                 Step::Cancel(which) => {
@@ -247,7 +253,7 @@ fn run(
     let mut stuck = vec![];
     for _ in 0..most {
         let counters = model.counters;
-        let Some(id) = queue.next(|counter| counters.get(counter as usize).copied()) else {
+        let Some(id) = queue.next(|counter| counters.get(counter.index() - 1).copied()) else {
             // What is left has not come that far, or waits in a lane without room.
             for op in model.reached().into_values().flatten() {
                 let (_, lane) = model.waiting[&op];

@@ -19,7 +19,7 @@ pub use onesided::{CELL, element_of, set_element};
 use fastrand::Rng;
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::ErrorEntry;
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, CounterId, CqId, EpId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_engine::stream::{ConnConfig, Engine, EpConfig, Limits, Output, PEER_NAME};
@@ -241,9 +241,9 @@ pub struct Node {
     pub memory: Memory,
     ep: EpId,
     srx: u32,
-    cq: u32,
-    tx_counter: u32,
-    rx_counter: u32,
+    cq: CqId,
+    tx_counter: CounterId,
+    rx_counter: CounterId,
     streams: BTreeMap<ConnId, Stream>,
     /// The connection used for each peer.
     peers: BTreeMap<u32, ConnId>,
@@ -277,14 +277,10 @@ impl Node {
         let rx_counter = engine.open_counter(Counter::default()).expect("counter");
         let ep = EpConfig {
             srx,
-            tx_cq: cq,
-            rx_cq: cq,
-            tx_counter: if config.counted {
-                tx_counter
-            } else {
-                ripstop_engine::pool::NIL
-            },
-            rx_counter,
+            tx_cq: Some(cq),
+            rx_cq: Some(cq),
+            tx_counter: config.counted.then_some(tx_counter),
+            rx_counter: Some(rx_counter),
             tx_size: config.tx_size,
             source: true,
             source_err: config.source_err,

@@ -63,7 +63,7 @@ impl Node {
     pub fn cancel(&mut self, context: Context) -> Result<()> {
         match self.config.owned {
             true => self.cancel_own(context),
-            false => self.engine.cancel(self.srx, self.cq, context),
+            false => self.engine.cancel(self.srx, Some(self.cq), context),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
+use ripstop_engine::id::{CounterId, CqId};
 use std::sync::Arc;
 
 use super::{Calls, Doorbell, Waited, Waiters};
@@ -70,8 +71,8 @@ struct Domain {
     calls: Mutex<Calls<Number>>,
 }
 
-const COUNTER: u32 = 0;
-const CQ: u32 = 1;
+const COUNTER: CounterId = CounterId::FIRST;
+const CQ: CqId = CqId::FIRST;
 
 impl Domain {
     fn new() -> Arc<Self> {

@@ -299,7 +299,8 @@ fn those_that_fetch_count_as_reads_and_others_as_writes() {
     let [reads, writes, sends] =
         [(); 3].map(|()| f.engine.open_counter(Counter::default()).unwrap());
     f.engine.change_ep(f.ep, |ep| {
-        (ep.read_counter, ep.write_counter, ep.tx_counter) = (reads, writes, sends);
+        (ep.read_counter, ep.write_counter) = (Some(reads), Some(writes));
+        ep.tx_counter = Some(sends);
     });
     let plain = atomic(AtomicKind::Plain, AtomicOp::Sum, 1);
     let injected = Atomic {

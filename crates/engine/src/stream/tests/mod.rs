@@ -21,7 +21,7 @@ use super::*;
 use crate::Iov;
 use crate::common::Mem;
 use crate::counter::Counter;
-use crate::id::{ConnId, EpId};
+use crate::id::{ConnId, CounterId, CqId, EpId};
 use crate::matching::{ENTRY, Matcher, Recv, Want};
 use crate::pool::NIL;
 
@@ -40,8 +40,8 @@ const LIMITS: Limits = Limits {
 struct Fixture {
     engine: Engine<Mem>,
     srx: u32,
-    cq: u32,
-    counter: u32,
+    cq: CqId,
+    counter: CounterId,
     ep: EpId,
     conn: ConnId,
 }
@@ -84,9 +84,9 @@ impl Fixture {
     fn open_ep(&mut self) -> EpId {
         let config = EpConfig {
             srx: self.srx,
-            tx_cq: self.cq,
-            rx_cq: self.cq,
-            rx_counter: self.counter,
+            tx_cq: Some(self.cq),
+            rx_cq: Some(self.cq),
+            rx_counter: Some(self.counter),
             tx_size: 1000,
             source: true,
             ..EpConfig::NONE

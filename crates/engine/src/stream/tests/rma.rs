@@ -142,7 +142,7 @@ fn a_write_lands_in_all_its_segments() {
     let mut f = Fixture::new();
     let mr = f.open_mr(Mem(0x5000, 100), 9, BOTH);
     let counter = f.engine.open_counter(Counter::default()).unwrap();
-    f.engine.mr_mut(mr).unwrap().counter = counter;
+    f.engine.mr_mut(mr).unwrap().counter = Some(counter);
     let header = Header {
         cq_data: Some(77),
         flags: BaseFlags::DELIVERY_COMPLETE,
@@ -338,7 +338,7 @@ fn a_plain_write_is_placed_at_once() {
     f.open_mr(Mem(0x2000, 100), 10, Access::READ);
     let counted = f.open_mr(Mem(0x3000, 100), 11, Access::WRITE);
     let counter = f.engine.open_counter(Counter::default()).unwrap();
-    f.engine.mr_mut(counted).unwrap().counter = counter;
+    f.engine.mr_mut(counted).unwrap().counter = Some(counter);
     let plain = emit(&write_of(&[iov(0x10, 8, 9)]));
     let header_len = plain.len();
     let mut bytes = plain.clone();
@@ -412,7 +412,7 @@ fn short_writes_go_where_plain_ones_go() {
     assert!(f.engine.rx_short_writes(f.conn).is_none());
     let mut f = Fixture::new();
     let counter = f.engine.open_counter(Counter::default()).unwrap();
-    let count = |config: &mut EpConfig| config.remote_write_counter = counter;
+    let count = |config: &mut EpConfig| config.remote_write_counter = Some(counter);
     f.engine.change_ep(f.ep, count);
     assert!(f.engine.rx_short_writes(f.conn).is_none());
 }
@@ -425,9 +425,11 @@ fn a_plain_write_needs_nothing_of_the_queues() {
     let mut bytes = [0; MAX_HEADER];
     let len = write_of(&[to]).emit(ByteOrder::Little, &mut bytes).unwrap();
     assert_eq!(header[..], bytes[..len]);
-    f.engine.written_now(f.cq, None);
+    f.engine
+        .written_now(crate::pool::Place::of(Some(f.cq)), None);
     assert_eq!(f.done(), []);
-    f.engine.written_now(f.cq, Some(6));
+    f.engine
+        .written_now(crate::pool::Place::of(Some(f.cq)), Some(6));
     let done = f.pop().unwrap();
     assert_eq!((done.context, done.flags), (6, Flags::RMA | Flags::WRITE));
     assert_eq!(f.engine.outstanding(f.ep), 0);

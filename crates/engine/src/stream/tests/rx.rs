@@ -1,7 +1,7 @@
 use ripstop_wire::xnet::base::BaseFlags;
 
 use super::*;
-use crate::id::ConnId;
+use crate::id::{ConnId, CqId};
 
 const TAG: Option<u64> = Some(5);
 
@@ -355,7 +355,7 @@ fn words(header: &Header) -> [[u8; 8]; 3] {
 /// What the engine makes of a message that is all there is.
 fn alone(
     f: &mut Fixture,
-    cq: u32,
+    cq: CqId,
     words: [[u8; 8]; 3],
     len: usize,
 ) -> Option<(Whole<Mem>, Completion)> {
@@ -490,10 +490,10 @@ fn receives_that_nobody_can_fill_any_more_are_counted() {
     assert_eq!(f.engine.counter_mut(f.counter).unwrap().errors, 2);
     // What the program cancels it knows of.
     f.recv(4, None, 10);
-    f.engine.cancel(f.srx, f.cq, 4).unwrap();
+    f.engine.cancel(f.srx, Some(f.cq), 4).unwrap();
     assert_eq!(f.engine.counter_mut(f.counter).unwrap().errors, 2);
     assert_eq!(f.failed(), [(4, Errno::ECANCELED)]);
-    let to = (f.cq, f.counter);
+    let to = (Some(f.cq), Some(f.counter));
     f.engine.fail_receives(f.srx, to, Errno::ECONNRESET);
     assert_eq!(f.failed(), [(2, Errno::ECONNRESET)]);
     assert_eq!(f.engine.counter_mut(f.counter).unwrap().errors, 3);

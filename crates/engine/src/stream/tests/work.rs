@@ -2,18 +2,20 @@ use ripstop_types::{AtomicKind, AtomicOp, Datatype, Flags, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use super::*;
+use crate::id::CounterId;
 
 impl Fixture {
-    fn count(&mut self) -> u32 {
+    fn count(&mut self) -> CounterId {
         self.engine.open_counter(Counter::default()).unwrap()
     }
 
-    fn values(&self, counter: u32) -> (u64, u64) {
+    fn values(&self, counter: CounterId) -> (u64, u64) {
         let counter = self.engine.counter(counter).unwrap();
         (counter.value, counter.errors)
     }
 
-    fn begin(&mut self, counter: u32, entry: Option<usize>) -> u32 {
+    fn begin(&mut self, counter: CounterId, entry: Option<usize>) -> u32 {
+        let counter = Some(counter);
         self.engine.open_work(Work { counter, entry }).unwrap()
     }
 
@@ -70,7 +72,8 @@ fn the_end_of_work_is_counted_and_nothing_else_is_told() {
     let mut f = Fixture::new();
     let (own, told) = (f.count(), f.count());
     let ep = f.ep;
-    f.engine.change_ep(ep, |config| config.tx_counter = own);
+    f.engine
+        .change_ep(ep, |config| config.tx_counter = Some(own));
     let id = f.begin(told, None);
     assert!(f.engine.counts_work(told) && !f.engine.counts_work(own));
     f.send_work(id, 10);
@@ -88,7 +91,8 @@ fn work_that_asks_for_it_is_reported_by_the_endpoint_too() {
     let mut f = Fixture::new();
     let (own, told) = (f.count(), f.count());
     let ep = f.ep;
-    f.engine.change_ep(ep, |config| config.tx_counter = own);
+    f.engine
+        .change_ep(ep, |config| config.tx_counter = Some(own));
     for counter in [told, own] {
         let id = f.begin(counter, Some(42));
         f.send_work(id, 100);
@@ -180,9 +184,9 @@ fn a_receive_of_work_can_be_cancelled() {
     let told = f.count();
     let id = f.begin(told, None);
     f.recv_work(id, 10);
-    f.engine.cancel(f.srx, f.cq, 9).unwrap();
+    f.engine.cancel(f.srx, Some(f.cq), 9).unwrap();
     assert_eq!((f.values(told), f.failed()), ((0, 1), Vec::new()));
-    assert_eq!(f.engine.cancel(f.srx, f.cq, 9), Err(Errno::ENOENT));
+    assert_eq!(f.engine.cancel(f.srx, Some(f.cq), 9), Err(Errno::ENOENT));
 }
 
 #[test]
@@ -212,13 +216,13 @@ fn what_cannot_be_posted_is_told_as_its_end() {
     assert_eq!(f.failed(), [(5, Errno::EINVAL)]);
     assert_eq!(f.values(own), (0, 1));
     unposted.work = Some(Work {
-        counter: told,
+        counter: Some(told),
         entry: None,
     });
     f.engine.fail_unposted(f.ep, &unposted, Errno::EINVAL);
     assert_eq!((f.failed(), f.values(told)), (Vec::new(), (0, 1)));
     unposted.work = Some(Work {
-        counter: own,
+        counter: Some(own),
         entry: Some(6),
     });
     f.engine.fail_unposted(f.ep, &unposted, Errno::EINVAL);
@@ -239,13 +243,14 @@ fn what_a_shared_context_cannot_post_is_told_where_it_says() {
         work: None,
     };
     let cq = f.engine.ep(f.ep).unwrap().rx_cq;
-    f.engine.fail_unposted_shared(NIL, &unposted, Errno::EINVAL);
+    f.engine
+        .fail_unposted_shared(None, &unposted, Errno::EINVAL);
     assert!(f.failed().is_empty(), "nobody is to be told");
     f.engine
         .fail_unposted_shared(cq, &unposted, Errno::ECANCELED);
     assert_eq!(f.failed(), [(5, Errno::ECANCELED)]);
     for entry in [None, Some(6)] {
-        let counter = told;
+        let counter = Some(told);
         unposted.work = Some(Work { counter, entry });
         f.engine.fail_unposted_shared(cq, &unposted, Errno::EINVAL);
     }
@@ -259,8 +264,8 @@ fn atomics_are_counted_as_writes() {
     let (sends, writes) = (f.count(), f.count());
     let ep = f.ep;
     f.engine.change_ep(ep, |config| {
-        config.tx_counter = sends;
-        config.write_counter = writes;
+        config.tx_counter = Some(sends);
+        config.write_counter = Some(writes);
     });
     let plain = Atomic {
         kind: AtomicKind::Plain,
