@@ -99,4 +99,6 @@ ids! {
     CounterId;
     /// An endpoint, see [`EpConfig`](crate::stream::EpConfig).
     EpId;
+    /// A receive context, see [`Matcher`](crate::matching::Matcher).
+    SrxId;
 }

@@ -13,7 +13,7 @@ mod waiting;
 
 use ripstop_types::{Context, Errno, FiAddr, Result};
 
-use crate::id::{ConnId, EpId};
+use crate::id::{ConnId, EpId, SrxId};
 use crate::pool::{List, NIL, Pool};
 use crate::{Buffer, Iov};
 use posted::Posted;
@@ -149,9 +149,8 @@ pub struct Unexpected {
     pub rendezvous: Option<u16>,
     /// Set aside by a peek for the receive with this context.
     pub claimed: Option<Context>,
-    /// The receive context whose owner knows of it, and will say what becomes of it; [`NIL`]
-    /// for none.
-    pub holder: u32,
+    /// The receive context whose owner knows of it, and will say what becomes of it.
+    pub holder: Option<SrxId>,
     /// The owner of its receive context has to answer before any of its payload is read.
     pub ask_first: bool,
     /// Why it will never be whole.

@@ -111,7 +111,7 @@ impl Member {
         make_room_for_errors(engine.cq_mut(cq).unwrap());
         let counter = engine.open_counter(Counter::default()).unwrap();
         let config = EpConfig {
-            srx,
+            srx: Some(srx),
             tx_cq: Some(cq),
             rx_cq: Some(cq),
             rx_counter: Some(counter),

@@ -62,7 +62,7 @@ impl Node {
         let srx = engine.open_srx(Matcher::new(16, false)).unwrap();
         let cq = engine.open_cq(64).unwrap();
         let config = EpConfig {
-            srx,
+            srx: Some(srx),
             tx_cq: Some(cq),
             rx_cq: Some(cq),
             tx_size: 8,

@@ -166,7 +166,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
         let mut state = domain.lock();
         let srx = state.engine.open_srx(matcher)?;
         let id = state.engine.open_ep(EpConfig {
-            srx,
+            srx: Some(srx),
             tx_size: info.tx.size.max(1),
             source: info.caps.contains(Flags::SOURCE) && !is_msg,
             source_err: info.caps.contains(Flags::SOURCE_ERR) && !is_msg,
@@ -338,16 +338,15 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
             .accepting
             .retain(|_, accepting| accepting.ep != Some(self.id));
         let ids: Vec<ConnId> = state.engine.conns_of(self.id).collect();
-        let (srx, shared) = state
-            .ep(self.id)
-            .map_or((NIL, true), |ep| (ep.srx, ep.shared_srx));
+        let own = state.ep(self.id).filter(|ep| !ep.shared_srx);
+        let own_srx = own.map(|ep| ep.srx);
         state.settle_links(&ids);
         // Without the endpoint nothing is reported for what still waits.
         state.engine.close_ep(self.id);
         for id in ids {
             state.drop_connection(id, Errno::ECANCELED);
         }
-        if !shared {
+        if let Some(srx) = own_srx {
             state.engine.close_srx(srx);
         }
         if let Some(slot) = state.eps.get_mut(self.id.index()) {

@@ -9,7 +9,7 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{Address, EventQueue, Info, caps};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{CounterId, EpId};
+use ripstop_engine::id::{CounterId, EpId, SrxId};
 use ripstop_engine::stream::{EpConfig, MAX_ATOMIC, RmaKind};
 use ripstop_engine::triggered::Basis;
 use ripstop_mem::UserBuf;
@@ -167,7 +167,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
     }
 
     /// Takes its messages from a receive context of this domain instead of its own.
-    fn receive_from(&self, domain: &Arc<Domain<T, K>>, srx: u32) -> Result<BoundGuard<'_, T, K>> {
+    fn receive_from(&self, domain: &Arc<Domain<T, K>>, srx: SrxId) -> Result<BoundGuard<'_, T, K>> {
         if self.part != Part::Whole || !Arc::ptr_eq(domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
@@ -179,7 +179,9 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         let own = std::mem::replace(&mut ep.srx, srx);
         ep.shared_srx = true;
-        state.engine.change_ep(self.id, |config| config.srx = srx);
+        state
+            .engine
+            .change_ep(self.id, |config| config.srx = Some(srx));
         state.engine.close_srx(own);
         Ok(bound)
     }
@@ -731,13 +733,14 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     fn cancel(&self, context: Context) -> Result<()> {
         let mut state = self.domain.lock();
         let config = *state.engine.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        let done = match state.engine.cancel(config.srx, config.rx_cq, context) {
+        let srx = config.srx.ok_or(Errno::EOPBADSTATE)?;
+        let done = match state.engine.cancel(srx, config.rx_cq, context) {
             Err(Errno::ENOENT) => state.cancel_triggered(At::Ep(self.id), context),
             done => done,
         };
         state.after();
         match done {
-            Err(Errno::ENOENT) if state.engine.is_owned(config.srx) => Err(Errno::ENOSYS),
+            Err(Errno::ENOENT) if state.engine.is_owned(srx) => Err(Errno::ENOSYS),
             done => done,
         }
     }

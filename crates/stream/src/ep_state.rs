@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, SrxId};
 use ripstop_types::{Errno, Flags, Result};
 
 use crate::fast_send::FastPath;
@@ -81,7 +81,7 @@ pub(crate) struct EpState<T: Transport> {
     pub(crate) shared_srx: bool,
     /// Its receives are another provider's.
     pub(crate) peer_rx: bool,
-    pub(crate) srx: u32,
+    pub(crate) srx: SrxId,
     pub(crate) fast: FastPath,
     pub(crate) rdm: Option<Rdm<T>>,
     pub(crate) msg: Msg<T>,

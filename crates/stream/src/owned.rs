@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ripstop_core::provider::{self, Arrival, Done};
 use ripstop_engine::Iov;
-use ripstop_engine::id::CqId;
+use ripstop_engine::id::{CqId, SrxId};
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Result};
@@ -21,7 +21,7 @@ const RESERVED_ENTRIES: usize = 64;
 #[derive(Debug)]
 pub struct PeerRx<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
-    pub(crate) id: u32,
+    pub(crate) id: SrxId,
     /// What has ended, at all endpoints with the context.
     pub(crate) cq: CqId,
     pub(crate) av: OneAv,

@@ -2,7 +2,7 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, CqId, EpId};
+use ripstop_engine::id::{ConnId, CqId, EpId, SrxId};
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
@@ -426,7 +426,7 @@ impl<T: Transport> State<T> {
 
     /// Posts a receive on a receive context.
     #[inline]
-    pub(crate) fn post_recv(&mut self, srx: u32, recv: Recv<UserBuf>) -> Result<()> {
+    pub(crate) fn post_recv(&mut self, srx: SrxId, recv: Recv<UserBuf>) -> Result<()> {
         if let Some(id) = self.engine.post_recv(srx, recv)? {
             self.match_waiting(srx, id);
         }
@@ -435,7 +435,7 @@ impl<T: Transport> State<T> {
 
     #[cold]
     #[inline(never)]
-    fn match_waiting(&mut self, srx: u32, recv: u32) {
+    fn match_waiting(&mut self, srx: SrxId, recv: u32) {
         // Nobody else takes a message from between those of this receive.
         let busy = std::mem::replace(&mut self.works.busy, true);
         while let Some(copy) = self.engine.next_match(srx, recv) {
@@ -456,7 +456,7 @@ impl<T: Transport> State<T> {
     fn recv_special(
         &mut self,
         ep: EpId,
-        srx: u32,
+        srx: SrxId,
         recv: Recv<UserBuf>,
         flags: Flags,
     ) -> Result<()> {
@@ -468,7 +468,7 @@ impl<T: Transport> State<T> {
     /// where peeks and discards are reported.
     pub(crate) fn recv_shared(
         &mut self,
-        srx: u32,
+        srx: SrxId,
         cq: Option<CqId>,
         source: bool,
         mut recv: Recv<UserBuf>,

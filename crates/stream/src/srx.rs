@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ripstop_core::RxAttr;
 use ripstop_core::provider::{self, DataCall, EpOption, RecvKind, Threshold, Token};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{CounterId, CqId};
+use ripstop_engine::id::{CounterId, CqId, SrxId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::Basis;
@@ -71,7 +71,7 @@ impl NotedCq {
 #[derive(Debug)]
 pub struct SharedRx<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
-    pub(crate) id: u32,
+    pub(crate) id: SrxId,
     flags: Flags,
     /// Peeks report the source.
     source: bool,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ripstop_core::provider::{AtomicCall, CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
 use ripstop_engine::Iov;
 use ripstop_engine::counter::Counter;
-use ripstop_engine::id::{CounterId, CqId, EpId};
+use ripstop_engine::id::{CounterId, CqId, EpId, SrxId};
 use ripstop_engine::stream::{RmaKind, Unposted, Work};
 use ripstop_engine::triggered::{FREE, Queue, When};
 use ripstop_mem::{Parked, UserBuf, copy_in};
@@ -68,7 +68,7 @@ pub(crate) enum At {
 /// A shared receive context, as receives are posted there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SrxAt {
-    pub(crate) id: u32,
+    pub(crate) id: SrxId,
     /// Where peeks and failures are reported, if anywhere.
     pub(crate) cq: Option<CqId>,
     /// Peeks report the source.
@@ -81,7 +81,7 @@ pub(crate) struct SrxAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Ep(EpId),
-    Srx(u32),
+    Srx(SrxId),
     Nobody,
 }
 
@@ -203,7 +203,7 @@ impl Held {
         match &self.op {
             Op::Data(data) => match data.at {
                 At::Ep(id) => lane(id.number(), u32::from(data.receives())),
-                At::Srx(at) => lane(at.id, 2),
+                At::Srx(at) => lane(at.id.number(), 2),
             },
             _ => FREE,
         }

@@ -1,7 +1,7 @@
 //! Body for the engine that receives what a peer sends, `ripstop_engine::stream`.
 
 use ripstop_engine::coll::{Joining, Request};
-use ripstop_engine::id::{ConnId, CqId, EpId};
+use ripstop_engine::id::{ConnId, CqId, EpId, SrxId};
 use ripstop_engine::matching::{Matcher, Recv, Want};
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::pool::NIL;
@@ -66,7 +66,7 @@ const KEY: u64 = 7;
 
 struct Fixture {
     engine: Engine<Mem>,
-    srx: u32,
+    srx: SrxId,
     cq: CqId,
     ep: EpId,
     conn: ConnId,
@@ -81,7 +81,7 @@ impl Fixture {
         let srx = engine.open_srx(Matcher::new(16, false)).unwrap();
         let cq = engine.open_cq(8).unwrap();
         let ep = engine.open_ep(EpConfig {
-            srx,
+            srx: Some(srx),
             tx_cq: Some(cq),
             rx_cq: Some(cq),
             tx_size: 8,

@@ -191,7 +191,7 @@ impl Pair {
             parked: false,
             rendezvous: None,
             claimed: None,
-            holder: NIL,
+            holder: None,
             ask_first: false,
             lost: None,
         };

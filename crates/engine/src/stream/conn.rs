@@ -12,7 +12,7 @@ use super::rma::{Arriving, ReadEntry};
 use super::rx::{RxState, Target};
 use super::tx::{Deferred, RtsEntry};
 use crate::Buffer;
-use crate::id::EpId;
+use crate::id::{EpId, SrxId};
 use crate::matching::Envelope;
 use crate::pool::NIL;
 use crate::ring::{Ring, try_push};
@@ -123,7 +123,7 @@ pub(super) struct CtsEntry {
 #[derive(Debug)]
 pub struct Conn<B> {
     pub(super) config: ConnConfig,
-    pub(super) srx: u32,
+    pub(super) srx: Option<SrxId>,
     pub(super) up: bool,
     /// Up, and nothing accepted before that waits.
     pub(super) direct: bool,
@@ -175,7 +175,7 @@ pub struct Conn<B> {
 }
 
 impl<B: Buffer> Conn<B> {
-    pub(super) fn new(config: ConnConfig, srx: u32) -> Self {
+    pub(super) fn new(config: ConnConfig, srx: Option<SrxId>) -> Self {
         Self {
             srx,
             up: false,

@@ -10,7 +10,7 @@ use ripstop_types::{Errno, FiAddr};
 use super::conn::ConnConfig;
 use super::engine::Engine;
 use crate::Buffer;
-use crate::id::{ConnId, EpId};
+use crate::id::{ConnId, EpId, SrxId};
 use crate::pool::NIL;
 
 /// A sender whose connection is gone. There are never more of them than messages that are kept.
@@ -19,7 +19,7 @@ pub(super) struct Departed {
     /// The endpoint it sent to, and its address.
     config: ConnConfig,
     /// The receive context its messages wait in.
-    srx: u32,
+    srx: SrxId,
     /// Messages of it that wait.
     messages: usize,
 }
@@ -45,7 +45,7 @@ impl<B: Buffer> Engine<B> {
     /// The connection of some messages closes; those that are whole stay, and count. Who sent
     /// them stays known as long as any of them waits. Without memory for that they are of an
     /// unknown sender.
-    pub(super) fn orphan(&mut self, conn_id: ConnId, srx: u32, error: Errno) {
+    pub(super) fn orphan(&mut self, conn_id: ConnId, srx: SrxId, error: Errno) {
         let Self {
             srxs,
             unexpected,

@@ -14,7 +14,7 @@ use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
-use crate::id::{ConnId, CounterId, CqId, EpId};
+use crate::id::{ConnId, CounterId, CqId, EpId, SrxId};
 use crate::ids::UserIds;
 use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
@@ -53,7 +53,7 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug)]
 pub struct EpConfig {
     /// Receive context.
-    pub srx: u32,
+    pub srx: Option<SrxId>,
     /// Completion queue of sends.
     pub tx_cq: Option<CqId>,
     /// Completion queue of receives.
@@ -83,7 +83,7 @@ pub struct EpConfig {
 impl EpConfig {
     /// Without any object, and without room for sends.
     pub const NONE: Self = Self {
-        srx: NIL,
+        srx: None,
         tx_cq: None,
         rx_cq: None,
         tx_counter: None,
@@ -202,7 +202,7 @@ pub struct Engine<B> {
     pub(super) cqs: Places<CqId, CompletionQueue>,
     pub(super) counters: Pool<CounterId, Counter>,
     pub(super) ids: Pool<u32, UserIds>,
-    pub(super) srxs: Pool<u32, Matcher<B>>,
+    pub(super) srxs: Pool<SrxId, Matcher<B>>,
     pub(super) eps: Pool<EpId, Ep>,
     pub(super) conns: Pool<ConnId, Conn<B>>,
     pub(super) unexpected: Pool<u32, Unexpected>,
@@ -340,19 +340,19 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    pub fn open_srx(&mut self, matcher: Matcher<B>) -> Result<u32> {
+    pub fn open_srx(&mut self, matcher: Matcher<B>) -> Result<SrxId> {
         self.srxs.insert(matcher)
     }
 
     /// A receive context.
     #[inline]
-    pub fn srx_mut(&mut self, id: u32) -> Option<&mut Matcher<B>> {
+    pub fn srx_mut(&mut self, id: SrxId) -> Option<&mut Matcher<B>> {
         self.srxs.get_mut(id)
     }
 
     /// Closes a receive context; receives posted there are forgotten, and so are messages
     /// that wait there. Those of deferred work fail. Close the connections first.
-    pub fn close_srx(&mut self, id: u32) {
+    pub fn close_srx(&mut self, id: SrxId) {
         self.fail_each(id, (None, None), Errno::ECANCELED, |recv| {
             recv.work().is_some()
         });
@@ -384,10 +384,9 @@ impl<B: Buffer> Engine<B> {
         };
         self.coll.close_ep(id);
         self.note_coll();
-        self.lose(ep.config.srx, Errno::ECANCELED, |message| {
-            message.ep == Some(id)
-        });
-        self.leave_lost(ep.config.srx, id);
+        let Some(srx) = ep.config.srx else { return };
+        self.lose(srx, Errno::ECANCELED, |message| message.ep == Some(id));
+        self.leave_lost(srx, id);
     }
 
     /// What an endpoint is made of.
@@ -474,7 +473,7 @@ impl<B: Buffer> Engine<B> {
         for entry in conn.cts.iter_mut() {
             entry.envelope.src = src;
         }
-        if let Some(matcher) = srxs.get_mut(conn.srx) {
+        if let Some(matcher) = srxs.find_mut(conn.srx) {
             matcher.rename_unexpected(unexpected, |message| {
                 (message.conn == Some(id)).then_some(src)
             });
@@ -520,7 +519,9 @@ impl<B: Buffer> Engine<B> {
                 self.fail_recv(id, recv, &entry.envelope, error);
             }
         }
-        self.orphan(id, srx, error);
+        if let Some(srx) = srx {
+            self.orphan(id, srx, error);
+        }
     }
 
     /// How much the unexpected messages that are kept count, see [`Limits::kept_total`].

@@ -8,7 +8,7 @@ use ripstop_wire::xnet::base::{BaseFlags, Header, Op, emit_msg, emit_tag};
 use super::conn::{TxDone, TxInfo};
 use super::engine::{Engine, Limits, NO_COMPLETION};
 use super::tx::{SEND_HEADER, Send, SendPlan, tx_flags};
-use crate::id::{ConnId, EpId};
+use crate::id::{ConnId, EpId, SrxId};
 use crate::matching::{Recv, Want};
 use crate::{Buffer, Iov};
 
@@ -176,7 +176,7 @@ impl<B: Buffer> Engine<B> {
     #[inline(always)]
     pub fn post_one(
         &mut self,
-        srx: u32,
+        srx: SrxId,
         segment: B,
         mut want: Want,
         context: Context,

@@ -8,7 +8,7 @@ use super::engine::{Engine, NO_COMPLETION};
 use super::recv::{CopyOut, rx_flags};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, CqId, EpId};
+use crate::id::{ConnId, CqId, EpId, SrxId};
 use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
 use crate::pool::NIL;
 use crate::ring::Ring;
@@ -28,7 +28,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    pub fn open_owned_srx(&mut self) -> Result<u32> {
+    pub fn open_owned_srx(&mut self) -> Result<SrxId> {
         let asked = self.asked.insert(Ring::new())?;
         let opened = self.open_srx(Matcher::owned(asked));
         if opened.is_err() {
@@ -38,13 +38,13 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The messages that a context's owner has not been asked about.
-    fn asked_of(&mut self, srx: u32) -> Option<&mut Ring<u32>> {
+    fn asked_of(&mut self, srx: SrxId) -> Option<&mut Ring<u32>> {
         self.asked.get_mut(self.srxs.get(srx)?.asked)
     }
 
     /// A message for an owner takes its place among those to ask about.
     pub(super) fn announce(&mut self, conn_id: ConnId, id: u32) {
-        let Some(srx) = self.conns.get(conn_id).map(|conn| conn.srx) else {
+        let Some(srx) = self.conns.get(conn_id).and_then(|conn| conn.srx) else {
             return;
         };
         if let Some(Err(error)) = self.asked_of(srx).map(|asked| asked.push(id)) {
@@ -68,19 +68,19 @@ impl<B: Buffer> Engine<B> {
 
     /// Whether another provider has the receives of a context.
     #[must_use]
-    pub fn is_owned(&self, srx: u32) -> bool {
+    pub fn is_owned(&self, srx: SrxId) -> bool {
         self.srxs.get(srx).is_some_and(Matcher::is_owned)
     }
 
     /// The first message that the owner of a context has not answered about. Ask the owner, and
     /// then call [`Engine::start`], [`Engine::let_wait`] or [`Engine::drop_message`]; without
     /// any of these the same message is the next one again. One caller at a time.
-    pub fn next_arrival(&mut self, srx: u32) -> Option<Arrival> {
+    pub fn next_arrival(&mut self, srx: SrxId) -> Option<Arrival> {
         loop {
             let id = *self.asked_of(srx)?.front()?;
             match self.unexpected.get_mut(id) {
                 Some(message) if message.lost.is_none() => {
-                    message.holder = srx;
+                    message.holder = Some(srx);
                     return Some(Arrival {
                         message: id,
                         envelope: Envelope {
@@ -99,7 +99,7 @@ impl<B: Buffer> Engine<B> {
     /// Who has sent a message that waits, as its endpoint reports it; [`FiAddr::NOTAVAIL`] as
     /// long as nobody knows, and for a message that the owner of this context cannot know.
     #[must_use]
-    pub fn source(&self, srx: u32, message: u32) -> FiAddr {
+    pub fn source(&self, srx: SrxId, message: u32) -> FiAddr {
         match self.held(srx, message) {
             Ok(message) => self.source_of(message.ep, true, message.envelope.src),
             Err(_) => FiAddr::NOTAVAIL,
@@ -115,7 +115,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::ENOMEM`].
     pub fn start(
         &mut self,
-        srx: u32,
+        srx: SrxId,
         cq: CqId,
         message: u32,
         recv: Recv<B>,
@@ -141,7 +141,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for a message that the owner of this context cannot know.
-    pub fn let_wait(&mut self, srx: u32, message: u32) -> Result<()> {
+    pub fn let_wait(&mut self, srx: SrxId, message: u32) -> Result<()> {
         let found = *self.held(srx, message)?;
         self.answered(srx, message);
         if let (true, Some(conn)) = (found.parked, found.conn) {
@@ -155,7 +155,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for a message that the owner of this context cannot know.
-    pub fn drop_message(&mut self, srx: u32, message: u32) -> Result<()> {
+    pub fn drop_message(&mut self, srx: SrxId, message: u32) -> Result<()> {
         match self.held(srx, message)?.lost {
             Some(_) => self.take_owned(srx, message),
             None => {
@@ -167,15 +167,15 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A message that the owner of this very context knows of.
-    fn held(&self, srx: u32, message: u32) -> Result<&Unexpected> {
+    fn held(&self, srx: SrxId, message: u32) -> Result<&Unexpected> {
         let found = self.unexpected.get(message);
         found
-            .filter(|message| message.holder == srx && srx != NIL)
+            .filter(|message| message.holder == Some(srx))
             .ok_or(Errno::EINVAL)
     }
 
     /// Takes a message from those to ask about.
-    fn answered(&mut self, srx: u32, message: u32) {
+    fn answered(&mut self, srx: SrxId, message: u32) {
         if let Some(message) = self.unexpected.get_mut(message) {
             message.ask_first = false;
         }
@@ -190,7 +190,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Forgets a message of a context.
-    fn take_owned(&mut self, srx: u32, message: u32) {
+    fn take_owned(&mut self, srx: SrxId, message: u32) {
         self.answered(srx, message);
         if let Some(matcher) = self.srxs.get_mut(srx) {
             matcher.remove_unexpected(&mut self.unexpected, message);
@@ -200,12 +200,12 @@ impl<B: Buffer> Engine<B> {
 
     /// Messages of a context for which `wanted` holds will not come. What an owner knows of
     /// stays, without its payload, until the owner has answered.
-    pub(super) fn lose(&mut self, srx: u32, error: Errno, wanted: impl Fn(&Unexpected) -> bool) {
+    pub(super) fn lose(&mut self, srx: SrxId, error: Errno, wanted: impl Fn(&Unexpected) -> bool) {
         let Some(matcher) = self.srxs.get_mut(srx) else {
             return;
         };
         let owned = matcher.is_owned();
-        let unknown = |message: &Unexpected| message.holder == NIL && wanted(message);
+        let unknown = |message: &Unexpected| message.holder.is_none() && wanted(message);
         let mut lost = matcher.split_unexpected(&mut self.unexpected, unknown);
         while let Some(id) = lost.pop_front(&mut self.unexpected) {
             if owned {
@@ -219,7 +219,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[cold]
-    fn lose_held(&mut self, srx: u32, error: Errno, wanted: impl Fn(&Unexpected) -> bool) {
+    fn lose_held(&mut self, srx: SrxId, error: Errno, wanted: impl Fn(&Unexpected) -> bool) {
         let Self {
             srxs,
             unexpected,
@@ -251,7 +251,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// An endpoint closes: what an owner still knows of its messages is about no endpoint now.
-    pub(super) fn leave_lost(&mut self, srx: u32, ep: EpId) {
+    pub(super) fn leave_lost(&mut self, srx: SrxId, ep: EpId) {
         if let Some(matcher) = self.srxs.get(srx).filter(|matcher| matcher.is_owned()) {
             matcher.each_unexpected(&mut self.unexpected, |_, message| {
                 if message.ep == Some(ep) {

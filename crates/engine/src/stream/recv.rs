@@ -7,7 +7,7 @@ use super::departed::Origin;
 use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, CounterId, CqId, EpId};
+use crate::id::{ConnId, CounterId, CqId, EpId, SrxId};
 use crate::ids::UserIds;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
 use crate::pool::{NIL, Pool};
@@ -44,7 +44,7 @@ impl<B: Buffer> Engine<B> {
     /// # Errors
     /// [`Errno::ENOMEM`].
     #[inline]
-    pub fn post_recv(&mut self, srx: u32, mut recv: Recv<B>) -> Result<Option<u32>> {
+    pub fn post_recv(&mut self, srx: SrxId, mut recv: Recv<B>) -> Result<Option<u32>> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         if !matcher.directed {
             recv.want.src = FiAddr::UNSPEC;
@@ -60,7 +60,7 @@ impl<B: Buffer> Engine<B> {
     /// copies what this says before it does anything else. With `None` the receive takes its
     /// place behind those posted before: only then it takes messages as they arrive, so that
     /// none overtakes one that waits.
-    pub fn next_match(&mut self, srx: u32, recv_id: u32) -> Option<CopyOut<B>> {
+    pub fn next_match(&mut self, srx: SrxId, recv_id: u32) -> Option<CopyOut<B>> {
         loop {
             let matcher = self.srxs.get_mut(srx)?;
             let recv = matcher.recv(recv_id)?;
@@ -83,7 +83,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// An unexpected message, taken from its queue, has found its receive.
-    pub(super) fn bind(&mut self, srx: u32, recv_id: u32, id: u32) -> Option<CopyOut<B>> {
+    pub(super) fn bind(&mut self, srx: SrxId, recv_id: u32, id: u32) -> Option<CopyOut<B>> {
         let message = *self.unexpected.get(id)?;
         let Unexpected {
             envelope,
@@ -101,7 +101,7 @@ impl<B: Buffer> Engine<B> {
             }
             return None;
         }
-        let base = self.claim_space(srx, recv_id, envelope.len)?;
+        let base = self.claim_space(Some(srx), recv_id, envelope.len)?;
         let iov = self.srxs.get(srx)?.recv(recv_id)?.iov;
         if let Some(index) = message.rendezvous {
             self.forget_unexpected(id);
@@ -129,7 +129,7 @@ impl<B: Buffer> Engine<B> {
                 conn,
                 departed: message.departed,
             };
-            self.finish_recv(ep, srx, origin, recv_id, base, &envelope);
+            self.finish_recv(ep, Some(srx), origin, recv_id, base, &envelope);
         }
         self.forget_unexpected(id);
         is_slot(slot).then_some(copy)
@@ -151,6 +151,7 @@ impl<B: Buffer> Engine<B> {
         let EpConfig {
             srx, rx_cq, source, ..
         } = *self.ep(ep).ok_or(Errno::EINVAL)?;
+        let srx = srx.ok_or(Errno::EINVAL)?;
         self.peek_in(srx, rx_cq, source, want, context, flags)
     }
 
@@ -161,7 +162,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::EINVAL`] for an unknown receive context.
     pub fn peek_in(
         &mut self,
-        srx: u32,
+        srx: SrxId,
         rx_cq: Option<CqId>,
         source: bool,
         mut want: Want,
@@ -220,6 +221,7 @@ impl<B: Buffer> Engine<B> {
         let EpConfig {
             srx, rx_cq, source, ..
         } = *self.ep(ep).ok_or(Errno::EINVAL)?;
+        let srx = srx.ok_or(Errno::EINVAL)?;
         self.claim_in(srx, rx_cq, source, recv, flags)
     }
 
@@ -229,7 +231,7 @@ impl<B: Buffer> Engine<B> {
     /// As for [`Engine::claim`].
     pub fn claim_in(
         &mut self,
-        srx: u32,
+        srx: SrxId,
         rx_cq: Option<CqId>,
         source: bool,
         recv: Recv<B>,
@@ -262,7 +264,7 @@ impl<B: Buffer> Engine<B> {
         Ok(self.bind(srx, recv_id, id))
     }
 
-    pub(super) fn discard(&mut self, srx: u32, id: u32) {
+    pub(super) fn discard(&mut self, srx: SrxId, id: u32) {
         let Some(message) = self.unexpected.get(id).copied() else {
             return;
         };
@@ -290,7 +292,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOENT`] when none is posted.
-    pub fn cancel(&mut self, srx: u32, rx_cq: Option<CqId>, context: Context) -> Result<()> {
+    pub fn cancel(&mut self, srx: SrxId, rx_cq: Option<CqId>, context: Context) -> Result<()> {
         self.end_recv(srx, rx_cq, context, Errno::ECANCELED)
     }
 
@@ -300,7 +302,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::ENOENT`] when none is posted.
     pub fn end_recv(
         &mut self,
-        srx: u32,
+        srx: SrxId,
         rx_cq: Option<CqId>,
         context: Context,
         error: Errno,
@@ -314,7 +316,7 @@ impl<B: Buffer> Engine<B> {
     /// Whether a posted receive names this peer as its only source.
     #[must_use]
     pub fn waits_for(&self, ep: EpId, src: ripstop_types::FiAddr) -> bool {
-        let srx = self.ep(ep).and_then(|config| self.srxs.get(config.srx));
+        let srx = self.ep(ep).and_then(|config| self.srxs.find(config.srx));
         src.is_specified()
             && srx.is_some_and(|matcher| matcher.any_posted(|recv| recv.want.src == src))
     }
@@ -324,21 +326,27 @@ impl<B: Buffer> Engine<B> {
         let Some(config) = self.ep(ep).copied() else {
             return;
         };
+        let Some(srx) = config.srx else { return };
         let to = (config.rx_cq, config.rx_counter);
-        self.fail_each(config.srx, to, error, |recv| {
+        self.fail_each(srx, to, error, |recv| {
             src.is_specified() && recv.want.src == src
         });
     }
 
     /// Fails all posted receives of a context, and tells this queue and counter.
-    pub fn fail_receives(&mut self, srx: u32, to: (Option<CqId>, Option<CounterId>), error: Errno) {
+    pub fn fail_receives(
+        &mut self,
+        srx: SrxId,
+        to: (Option<CqId>, Option<CounterId>),
+        error: Errno,
+    ) {
         self.fail_each(srx, to, error, |_| true);
     }
 
     /// Fails all posted receives of a context for which `wanted` holds.
     pub(super) fn fail_each(
         &mut self,
-        srx: u32,
+        srx: SrxId,
         to: (Option<CqId>, Option<CounterId>),
         error: Errno,
         wanted: impl Fn(&Recv<B>) -> bool,
@@ -356,7 +364,7 @@ impl<B: Buffer> Engine<B> {
     /// counted.
     pub(super) fn fail_posted(
         &mut self,
-        srx: u32,
+        srx: SrxId,
         to: (Option<CqId>, Option<CounterId>),
         id: u32,
         error: Errno,
@@ -413,7 +421,7 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn finish_recv(
         &mut self,
         ep: Option<EpId>,
-        srx: u32,
+        srx: Option<SrxId>,
         origin: Origin,
         recv_id: u32,
         base: u64,
@@ -427,7 +435,7 @@ impl<B: Buffer> Engine<B> {
             ids,
             ..
         } = self;
-        let Some(matcher) = srxs.get_mut(srx) else {
+        let Some(matcher) = srxs.find_mut(srx) else {
             return;
         };
         let Some(recv) = matcher.recv_mut(recv_id) else {
@@ -536,7 +544,7 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = conns.get(conn_id) else {
             return;
         };
-        let Some(matcher) = srxs.get_mut(conn.srx) else {
+        let Some(matcher) = srxs.find_mut(conn.srx) else {
             return;
         };
         let Some(recv) = matcher.recv_mut(recv_id) else {

@@ -12,7 +12,7 @@ use super::engine::Engine;
 use super::recv::rx_flags;
 use crate::coll::Place;
 use crate::cq::CompletionQueue;
-use crate::id::{ConnId, CqId};
+use crate::id::{ConnId, CqId, SrxId};
 use crate::matching::Envelope;
 use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
@@ -130,7 +130,7 @@ impl<B: Buffer> Engine<B> {
                     None => RxWant::Discard(left),
                 },
                 Target::Recv(id, base) => {
-                    let recv = self.srxs.get(conn.srx).and_then(|m| m.recv(id));
+                    let recv = self.srxs.find(conn.srx).and_then(|m| m.recv(id));
                     match recv {
                         Some(recv) => {
                             let at = base.saturating_add(done);
@@ -245,7 +245,7 @@ impl<B: Buffer> Engine<B> {
             return None;
         }
         let len = small.payload_len;
-        let matcher = srxs.get_mut(conn.srx)?;
+        let matcher = srxs.find_mut(conn.srx)?;
         let (memory, context, reported) =
             matcher.match_first(small.tag, src, len, only.is_some())?;
         if let Some(counter) = counters.find_mut(config.rx_counter) {
@@ -397,7 +397,7 @@ impl<B: Buffer> Engine<B> {
         };
         conn.envelope = envelope;
         let matched = srxs
-            .get_mut(conn.srx)
+            .find_mut(conn.srx)
             .and_then(|matcher| matcher.match_message(envelope.tag, envelope.src));
         match matched {
             Some(recv) => self.start_matched(conn_id, recv, rendezvous),
@@ -450,8 +450,13 @@ impl<B: Buffer> Engine<B> {
     /// Reserves the next part of a multi-receive buffer for a message; returns the offset
     /// where it starts. 0 for an ordinary receive.
     #[inline]
-    pub(super) fn claim_space(&mut self, srx: u32, recv_id: u32, len: u64) -> Option<u64> {
-        let matcher = self.srxs.get_mut(srx)?;
+    pub(super) fn claim_space(
+        &mut self,
+        srx: Option<SrxId>,
+        recv_id: u32,
+        len: u64,
+    ) -> Option<u64> {
+        let matcher = self.srxs.find_mut(srx)?;
         let min = matcher.min_multi_recv;
         let recv = matcher.recv_mut(recv_id)?;
         if !recv.multi {

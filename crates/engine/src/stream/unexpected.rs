@@ -35,7 +35,7 @@ impl<B: Buffer> Engine<B> {
             parked: true,
             rendezvous,
             claimed: None,
-            holder: NIL,
+            holder: None,
             ask_first: false,
             lost: None,
         };
@@ -44,7 +44,7 @@ impl<B: Buffer> Engine<B> {
             return self.break_conn(conn_id, Errno::ENOMEM);
         };
         conn.rx = RxState::Blocked { message: id };
-        let Some(matcher) = srxs.get_mut(conn.srx) else {
+        let Some(matcher) = srxs.find_mut(conn.srx) else {
             return self.keep(conn_id, id);
         };
         matcher.add_unexpected(unexpected, id);

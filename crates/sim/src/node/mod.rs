@@ -19,7 +19,7 @@ pub use onesided::{CELL, element_of, set_element};
 use fastrand::Rng;
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::ErrorEntry;
-use ripstop_engine::id::{ConnId, CounterId, CqId, EpId};
+use ripstop_engine::id::{ConnId, CounterId, CqId, EpId, SrxId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_engine::stream::{ConnConfig, Engine, EpConfig, Limits, Output, PEER_NAME};
@@ -240,7 +240,7 @@ pub struct Node {
     /// User memory.
     pub memory: Memory,
     ep: EpId,
-    srx: u32,
+    srx: SrxId,
     cq: CqId,
     tx_counter: CounterId,
     rx_counter: CounterId,
@@ -276,7 +276,7 @@ impl Node {
         let tx_counter = engine.open_counter(Counter::default()).expect("counter");
         let rx_counter = engine.open_counter(Counter::default()).expect("counter");
         let ep = EpConfig {
-            srx,
+            srx: Some(srx),
             tx_cq: Some(cq),
             rx_cq: Some(cq),
             tx_counter: config.counted.then_some(tx_counter),

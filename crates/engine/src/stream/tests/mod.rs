@@ -21,7 +21,7 @@ use super::*;
 use crate::Iov;
 use crate::common::Mem;
 use crate::counter::Counter;
-use crate::id::{ConnId, CounterId, CqId, EpId};
+use crate::id::{ConnId, CounterId, CqId, EpId, SrxId};
 use crate::matching::{ENTRY, Matcher, Recv, Want};
 use crate::pool::NIL;
 
@@ -39,7 +39,7 @@ const LIMITS: Limits = Limits {
 /// An engine with one endpoint and one connection to a peer at address 7.
 struct Fixture {
     engine: Engine<Mem>,
-    srx: u32,
+    srx: SrxId,
     cq: CqId,
     counter: CounterId,
     ep: EpId,
@@ -59,11 +59,11 @@ impl Fixture {
     }
 
     /// As `down`, with this receive context.
-    fn with(open: impl FnOnce(&mut Engine<Mem>) -> Result<u32>) -> Self {
+    fn with(open: impl FnOnce(&mut Engine<Mem>) -> Result<SrxId>) -> Self {
         Self::of(LIMITS, open)
     }
 
-    fn of(limits: Limits, open: impl FnOnce(&mut Engine<Mem>) -> Result<u32>) -> Self {
+    fn of(limits: Limits, open: impl FnOnce(&mut Engine<Mem>) -> Result<SrxId>) -> Self {
         let mut engine = Engine::new(limits);
         let srx = open(&mut engine).unwrap();
         let cq = engine.open_cq(8).unwrap();
@@ -83,7 +83,7 @@ impl Fixture {
 
     fn open_ep(&mut self) -> EpId {
         let config = EpConfig {
-            srx: self.srx,
+            srx: Some(self.srx),
             tx_cq: Some(self.cq),
             rx_cq: Some(self.cq),
             rx_counter: Some(self.counter),

@@ -1,6 +1,7 @@
 //! Receives that another provider has.
 
 use super::*;
+use crate::id::SrxId;
 
 fn owned() -> Fixture {
     let mut f = Fixture::with(Engine::open_owned_srx);
@@ -207,7 +208,8 @@ fn a_message_is_its_own_context_s_alone() {
 
     // Whether it has been let wait or not, it is no message of the other owner's.
     for waits in [false, true] {
-        for (srx, stranger) in [(one, theirs), (other, mine), (NIL, mine)] {
+        let never_given = SrxId::new(99).unwrap();
+        for (srx, stranger) in [(one, theirs), (other, mine), (never_given, mine)] {
             f.srx = srx;
             assert_eq!(f.answer(stranger, 9, 10).unwrap_err(), Errno::EINVAL);
             assert_eq!(f.engine.let_wait(srx, stranger), Err(Errno::EINVAL));
@@ -319,7 +321,7 @@ fn a_source_that_becomes_known_is_told() {
     assert_eq!(f.engine.source(f.srx, NIL), FiAddr::NOTAVAIL);
     // Another owner is told nothing of it.
     let other = f.engine.open_owned_srx().unwrap();
-    for srx in [other, NIL] {
+    for srx in [other, SrxId::new(99).unwrap()] {
         assert_eq!(f.engine.source(srx, arrival.message), FiAddr::NOTAVAIL);
     }
 }
