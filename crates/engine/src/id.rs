@@ -99,6 +99,10 @@ ids! {
     CounterId;
     /// An endpoint, see [`EpConfig`](crate::stream::EpConfig).
     EpId;
+    /// A memory region, see [`Mr`](crate::mr::Mr).
+    MrId;
+    /// Memory of the driver for a payload without a place of its own.
+    SlotId;
     /// A receive context, see [`Matcher`](crate::matching::Matcher).
     SrxId;
 }

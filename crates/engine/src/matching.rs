@@ -13,7 +13,7 @@ mod waiting;
 
 use ripstop_types::{Context, Errno, FiAddr, Result};
 
-use crate::id::{ConnId, EpId, SrxId};
+use crate::id::{ConnId, EpId, SlotId, SrxId};
 use crate::pool::{List, NIL, Pool};
 use crate::{Buffer, Iov};
 use posted::Posted;
@@ -138,8 +138,8 @@ pub struct Unexpected {
     pub conn: Option<ConnId>,
     /// The engine's record of who sent it, once its connection is gone; [`NIL`] before.
     pub departed: u32,
-    /// Where the driver keeps its payload, or [`NIL`] for none.
-    pub slot: u32,
+    /// Where the driver keeps its payload, if it does.
+    pub slot: Option<SlotId>,
     /// Bytes of payload kept so far.
     pub kept: u64,
     /// There was no room to keep it: its payload is still in the stream, and its connection

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Errno, Result, RmaIov};
 
-use crate::id::CounterId;
-use crate::pool::{NIL, Pool};
+use crate::id::{CounterId, MrId};
+use crate::pool::Pool;
 use crate::{Buffer, Iov, Reached};
 
 /// What peers may do with a region.
@@ -139,9 +139,9 @@ impl<B: Buffer> Mr<B> {
 /// The regions of a domain.
 #[derive(Debug)]
 pub struct MrTable<B> {
-    regions: Pool<u32, Mr<B>>,
+    regions: Pool<MrId, Mr<B>>,
     /// Key and region, sorted by key.
-    keys: Vec<(u64, u32)>,
+    keys: Vec<(u64, MrId)>,
 }
 
 impl<B: Buffer> Default for MrTable<B> {
@@ -164,7 +164,7 @@ impl<B: Buffer> MrTable<B> {
     ///
     /// # Errors
     /// [`Errno::ENOKEY`] when another region has the key, [`Errno::ENOMEM`].
-    pub fn insert(&mut self, mr: Mr<B>) -> Result<u32> {
+    pub fn insert(&mut self, mr: Mr<B>) -> Result<MrId> {
         let Err(at) = self.find(mr.key) else {
             return Err(Errno::ENOKEY);
         };
@@ -177,7 +177,7 @@ impl<B: Buffer> MrTable<B> {
     }
 
     /// Takes a region away: peers are denied from now on.
-    pub fn remove(&mut self, id: u32) -> Option<Mr<B>> {
+    pub fn remove(&mut self, id: MrId) -> Option<Mr<B>> {
         let mr = self.regions.remove(id)?;
         if let Ok(at) = self.find(mr.key) {
             self.keys.remove(at);
@@ -187,12 +187,12 @@ impl<B: Buffer> MrTable<B> {
 
     /// A region.
     #[must_use]
-    pub fn get(&self, id: u32) -> Option<&Mr<B>> {
+    pub fn get(&self, id: MrId) -> Option<&Mr<B>> {
         self.regions.get(id)
     }
 
     /// A region, to be changed. Its key is not for changing.
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut Mr<B>> {
+    pub fn get_mut(&mut self, id: MrId) -> Option<&mut Mr<B>> {
         self.regions.get_mut(id)
     }
 
@@ -211,9 +211,9 @@ impl<B: Buffer> MrTable<B> {
         iov: &RmaIov,
         access: Access,
         parts: &mut Reached<B>,
-    ) -> core::result::Result<u32, Denied> {
+    ) -> core::result::Result<Option<MrId>, Denied> {
         if iov.len == 0 {
-            return Ok(NIL);
+            return Ok(None);
         }
         let at = self.find(iov.key).map_err(|_| Denied::Key)?;
         let (_, id) = *self.keys.get(at).ok_or(Denied::Key)?;
@@ -222,14 +222,14 @@ impl<B: Buffer> MrTable<B> {
             return Err(Denied::Access);
         }
         mr.add_part(iov, parts)?;
-        Ok(id)
+        Ok(Some(id))
     }
 }
 
 impl<B: Buffer> MrTable<B> {
     /// The region that has a key, and its id.
     #[must_use]
-    pub fn named(&self, key: u64) -> Option<(u32, &Mr<B>)> {
+    pub fn named(&self, key: u64) -> Option<(MrId, &Mr<B>)> {
         let (_, id) = *self.keys.get(self.find(key).ok()?)?;
         Some((id, self.regions.get(id)?))
     }
@@ -268,7 +268,10 @@ mod tests {
     }
 
     /// The memory that is named, and its region.
-    fn ask(table: &MrTable<Mem>, iov: RmaIov) -> core::result::Result<(Vec<Mem>, u32), Denied> {
+    fn ask(
+        table: &MrTable<Mem>,
+        iov: RmaIov,
+    ) -> core::result::Result<(Vec<Mem>, Option<MrId>), Denied> {
         let mut parts = Reached::EMPTY;
         let id = table.resolve(&iov, Access::READ, &mut parts)?;
         Ok((parts.segments().to_vec(), id))
@@ -286,7 +289,7 @@ mod tests {
         for key in keys {
             let (memory, id) = ask(&table, iov(2, 3, key)).unwrap();
             assert_eq!(memory, [Mem((key as usize).wrapping_add(2), 3)]);
-            assert_eq!(table.remove(id).unwrap().key, key);
+            assert_eq!(table.remove(id.unwrap()).unwrap().key, key);
             assert_eq!(ask(&table, iov(2, 3, key)), Err(Denied::Key));
         }
     }
@@ -317,7 +320,7 @@ mod tests {
             assert_eq!(ask(addr, len, 1), Err(Denied::Bounds), "{addr} {len}");
         }
         assert_eq!(ask(0, 1, 2), Err(Denied::Access));
-        assert_eq!(ask(0, 0, 9), Ok((Vec::new(), NIL)));
+        assert_eq!(ask(0, 0, 9), Ok((Vec::new(), None)));
     }
 
     #[test]

@@ -13,9 +13,8 @@ use ripstop_engine::Buffer as _;
 use ripstop_engine::coll::{Action, Arrival, Collectives, Joining, Kind, Message, Request};
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::{CompletionQueue, ErrorEntry};
-use ripstop_engine::id::{ConnId, CqId, EpId};
+use ripstop_engine::id::{ConnId, CqId, EpId, SlotId};
 use ripstop_engine::matching::Matcher;
-use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{
     Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Terms,
 };
@@ -338,7 +337,7 @@ fn comes(coll: &mut Collectives<Mem>, message: &Message) -> Arrival<Mem> {
     let from = (EpId::FIRST, FiAddr(message.from.into()), conn);
     let arrival = coll.handle_message(from, message);
     if let Arrival::Keep = arrival {
-        coll.keep(from, *message, NIL).unwrap();
+        coll.keep(from, *message, None).unwrap();
     }
     arrival
 }
@@ -424,7 +423,7 @@ fn leaves_at_once() {
     let request = of_crowd(Collective::Allreduce, 0);
     let plan = coll.plan(group, &request).unwrap();
     assert!(Collectives::scratch(&plan, &request) > 0, "it needs none");
-    coll.start(group, request, 3).unwrap();
+    coll.start(group, request, Some(SlotId::FIRST)).unwrap();
     let out = RunOut::now();
     coll.close(group);
     act(&mut coll, &mut ends);
@@ -445,7 +444,7 @@ fn leaves_early_ones(ops: u32, kept: u32) {
     let (mut ends, mut last) = (Ends::default(), None);
     for op in 0..ops {
         let request = of_crowd(Collective::Alltoall, op as usize);
-        coll.start(group, request, NIL).unwrap();
+        coll.start(group, request, None).unwrap();
         let data = act(&mut coll, &mut ends).expect("data is sent");
         for step in (1..=STEPS).filter(|step| step % ops == op) {
             let message = Message {

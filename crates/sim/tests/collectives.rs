@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use ripstop_engine::coll::{Joining, Place, Request};
-use ripstop_engine::id::{ConnId, CqId, EpId};
+use ripstop_engine::id::{ConnId, CqId, EpId, SlotId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::{
     Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, Output, PEER_NAME, RxWant,
@@ -45,7 +45,7 @@ struct Link {
 struct Node {
     engine: Engine<SimBuf>,
     memory: Memory,
-    slots: HashMap<u32, Vec<u8>>,
+    slots: HashMap<SlotId, Vec<u8>>,
     links: Vec<Link>,
     ep: EpId,
     cq: CqId,
@@ -111,7 +111,7 @@ impl Node {
         self.links.iter_mut().find(|link| link.conn == conn)
     }
 
-    fn slot(&mut self, slot: u32, total: u64) -> &mut Vec<u8> {
+    fn slot(&mut self, slot: SlotId, total: u64) -> &mut Vec<u8> {
         let memory = self.slots.entry(slot).or_default();
         memory.resize(total as usize, 0xee);
         memory
@@ -194,7 +194,7 @@ impl Node {
         }
     }
 
-    fn payload(&mut self, iov: &Iov<SimBuf>, kept: Option<(u32, u64)>, len: u64) -> Vec<u8> {
+    fn payload(&mut self, iov: &Iov<SimBuf>, kept: Option<(SlotId, u64)>, len: u64) -> Vec<u8> {
         match kept {
             None => self.memory.gather(iov),
             Some((slot, at)) => self.slots[&slot][at as usize..][..len as usize].to_vec(),

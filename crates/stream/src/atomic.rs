@@ -1,8 +1,7 @@
 //! Atomics on a peer's memory, and what the engine asks to be done with that of this process.
 
 use ripstop_core::provider::AtomicCall;
-use ripstop_engine::id::{ConnId, EpId};
-use ripstop_engine::pool::NIL;
+use ripstop_engine::id::{ConnId, EpId, SlotId};
 use ripstop_engine::stream::{Atomic, Engine, Job, Level, RmaKind};
 use ripstop_engine::{Iov, Reached};
 use ripstop_mem::{UserBuf, atomic};
@@ -156,7 +155,7 @@ impl<T: Transport> State<T> {
                 if let Err(error) = done {
                     log_warn!(T, EpData, "a write could not be made durable: {error}");
                 }
-                self.engine.job_done(id, done.is_ok(), NIL);
+                self.engine.job_done(id, done.is_ok(), None);
             }
             Job::Collective => {
                 self.run_coll(true);
@@ -168,16 +167,16 @@ impl<T: Transport> State<T> {
     fn run_atomic(&mut self, id: ConnId, work: &Work, fetch: bool) {
         if !fetch {
             let done = self.execute(work, None);
-            return self.engine.job_done(id, done.is_ok(), NIL);
+            return self.engine.job_done(id, done.is_ok(), None);
         }
         let Ok(slot) = self.engine.fetched_slot() else {
-            return self.engine.job_done(id, false, NIL);
+            return self.engine.job_done(id, false, None);
         };
         let done = self.fetch_into(slot, work);
-        self.engine.job_done(id, done.is_ok(), slot);
+        self.engine.job_done(id, done.is_ok(), Some(slot));
     }
 
-    fn fetch_into(&mut self, slot: u32, work: &Work) -> Result<()> {
+    fn fetch_into(&mut self, slot: SlotId, work: &Work) -> Result<()> {
         // Out of the table while the operands are read from there.
         self.slots.make(slot, work.target.len())?;
         let mut result = self.slots.take(slot);
@@ -188,8 +187,9 @@ impl<T: Transport> State<T> {
 
     fn execute(&self, work: &Work, mut result: Option<&mut [u8]>) -> Result<()> {
         let len = work.target.len() as usize;
-        let (operand, compare) = self
-            .slot(work.operands)
+        let operands = work.operands.map(|slot| self.slot(slot));
+        let (operand, compare) = operands
+            .unwrap_or_default()
             .split_at_checked(len)
             .unwrap_or_default();
         let mut at = 0;
@@ -224,6 +224,6 @@ struct Work {
     target: Reached<UserBuf>,
     datatype: Datatype,
     op: AtomicOp,
-    operands: u32,
+    operands: Option<SlotId>,
     compare: bool,
 }

@@ -4,7 +4,7 @@
 //! Order and the end of a region are kept as in [`direct`](crate::direct). A region is offered only
 //! to a peer that asks for it: programs register far more memory than a status page has slots.
 
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{FiAddr, Flags};
@@ -52,7 +52,7 @@ impl<T: Transport> State<T> {
     }
 
     /// The region of a key, once it is exposed; `None` where it is not, or is for peers to map.
-    fn exposed_by_address(&mut self, key: u64) -> Option<u32> {
+    fn exposed_by_address(&mut self, key: u64) -> Option<MrId> {
         let (region, mr) = self.engine.mr_named(key)?;
         let memory = mr.whole()?;
         let (addr, len) = (memory.addr() as u64, memory.len() as u64);

@@ -8,7 +8,7 @@ use ripstop_core::av::set::set_flag;
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::{self, CollCall, JoinCall, Token};
 use ripstop_engine::coll::{Joining, Place, Request, Waits};
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, EpId, SlotId};
 use ripstop_engine::stream::{CollAction, CollPlan, CollSend};
 use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
 use ripstop_types::{
@@ -309,7 +309,7 @@ impl<T: Transport> State<T> {
         header: &[u8],
         payload: u64,
         iov: &ripstop_engine::Iov<UserBuf>,
-        kept: Option<(u32, u64)>,
+        kept: Option<(SlotId, u64)>,
     ) -> Result<()> {
         let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
             return Err(Errno::ENOTCONN);
@@ -342,7 +342,7 @@ impl<T: Transport> State<T> {
     }
 
     /// The bytes of a place in a slot.
-    fn kept(&mut self, slot: u32, at: u64, len: u64) -> &mut [u8] {
+    fn kept(&mut self, slot: SlotId, at: u64, len: u64) -> &mut [u8] {
         let range = at as usize..(at + len) as usize;
         self.slots.get_mut(slot).get_mut(range).unwrap_or_default()
     }

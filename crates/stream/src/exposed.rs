@@ -1,7 +1,7 @@
 //! Regions of this side that peers access directly, past the stream: to whom they are offered, and
 //! how they are taken back.
 
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
@@ -49,7 +49,7 @@ pub enum Lent {
 /// What a domain has offered.
 #[derive(Debug)]
 pub(crate) struct Exposed {
-    pub(crate) region: u32,
+    pub(crate) region: MrId,
     pub(crate) offer: Offer,
 }
 
@@ -59,7 +59,7 @@ const MAX_TOLD_CONNECTIONS: usize = 8;
 impl<T: Transport> State<T> {
     /// Offers a region to all peers that may map it, now and when they connect.
     #[cold]
-    pub(crate) fn expose(&mut self, region: u32, key: u64, base: u64, part: &Shareable) {
+    pub(crate) fn expose(&mut self, region: MrId, key: u64, base: u64, part: &Shareable) {
         let Some(grant) = self.readiness.open_grant() else {
             return;
         };
@@ -80,7 +80,7 @@ impl<T: Transport> State<T> {
     #[cold]
     pub(crate) fn expose_again(
         &mut self,
-        region: u32,
+        region: MrId,
         key: u64,
         base: u64,
         part: Option<&Shareable>,
@@ -133,7 +133,7 @@ impl<T: Transport> State<T> {
 
     /// Takes a region back from the peers that access it directly: waits until they have left it,
     /// for [`MAX_CLOSE_WAIT`] at most.
-    pub(crate) fn conceal(&mut self, region: u32) {
+    pub(crate) fn conceal(&mut self, region: MrId) {
         let Some(grant) = self.withdraw(region) else {
             return;
         };
@@ -150,7 +150,7 @@ impl<T: Transport> State<T> {
     }
 
     /// No peer begins to reach a region directly any more.
-    pub(crate) fn withdraw(&mut self, region: u32) -> Option<Grant> {
+    pub(crate) fn withdraw(&mut self, region: MrId) -> Option<Grant> {
         let place = self.exposed.iter().position(|e| e.region == region)?;
         let grant = self.exposed.swap_remove(place).offer.grant;
         self.readiness.close_grant(grant);

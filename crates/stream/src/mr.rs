@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ripstop_core::lock::{Lock, Locking};
 use ripstop_core::provider::{MemoryRegion, MrAttr, Sharing};
+use ripstop_engine::id::MrId;
 use ripstop_engine::mr::{Access, Mr as Region, PIECES};
-use ripstop_engine::pool::NIL;
 use ripstop_mem::UserBuf;
 use ripstop_os::{Backings, Shareable, Unfit};
 use ripstop_types::{Errno, Flags, MrMode, Result};
@@ -40,8 +40,8 @@ struct Looked {
 /// A memory region.
 pub struct Mr<T: Transport, K: Mode> {
     key: u64,
-    /// Its place in the engine, or [`NIL`] if no peer may reach it.
-    id: u32,
+    /// That of the engine, unless no peer may reach it.
+    id: Option<MrId>,
     looked: Option<Looked>,
     /// It is gone from there.
     closed: AtomicBool,
@@ -102,7 +102,7 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             _ => looked.and_then(|looked| domain.find(looked.memory)),
         };
         let id = if access == Access::default() {
-            NIL
+            None
         } else {
             let region = Region::new(*memory, base, key, access).with(rest)?;
             let mut state = domain.lock();
@@ -110,13 +110,13 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             if let Some(part) = &part {
                 state.expose(id, key, base, part);
             }
-            id
+            Some(id)
         };
         Ok(Arc::new(Self {
             key,
             id,
             looked,
-            closed: AtomicBool::new(id == NIL),
+            closed: AtomicBool::new(id.is_none()),
             counter: <K as Locking>::Lock::new(None),
             domain: Arc::clone(domain),
         }))
@@ -157,8 +157,8 @@ impl<T: Transport, K: Mode> Domain<T, K> {
 
 impl<T: Transport, K: Mode> Drop for Mr<T, K> {
     fn drop(&mut self) {
-        if !*self.closed.get_mut() {
-            self.domain.lock().close_mr(self.id);
+        if let (false, Some(id)) = (*self.closed.get_mut(), self.id) {
+            self.domain.lock().close_mr(id);
         }
     }
 }
@@ -182,24 +182,24 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
             return Err(Errno::EINVAL);
         }
         let mut state = self.domain.lock();
-        if self.closed.load(Ordering::Relaxed) {
+        let (false, Some(id)) = (self.closed.load(Ordering::Relaxed), self.id) else {
             return Err(Errno::EINVAL);
-        }
-        if let Some(region) = state.engine.mr_mut(self.id) {
+        };
+        if let Some(region) = state.engine.mr_mut(id) {
             region.counter = Some(counter.id);
         }
         // Direct accesses of peers are not counted.
-        state.conceal(self.id);
+        state.conceal(id);
         drop(state);
         *bound = Some(Arc::clone(counter));
         Ok(())
     }
 
     fn try_close(&self, evict: bool) -> bool {
-        if !self.closed.load(Ordering::Acquire) {
+        if let (false, Some(id)) = (self.closed.load(Ordering::Acquire), self.id) {
             let mut state = self.domain.lock();
             // Under the lock, as its id may be another's next.
-            let closed = self.closed.load(Ordering::Relaxed) || state.try_close_mr(self.id, evict);
+            let closed = self.closed.load(Ordering::Relaxed) || state.try_close_mr(id, evict);
             self.closed.store(closed, Ordering::Release);
             return closed;
         }
@@ -210,14 +210,14 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
-        let Some(Looked { memory, base }) = self.looked else {
+        let (Some(Looked { memory, base }), Some(id)) = (self.looked, self.id) else {
             return;
         };
         let counter = self.counter.lock();
         if counter.is_none() {
             let part = self.domain.find(memory);
             let mut state = self.domain.lock();
-            state.expose_again(self.id, self.key, base, part.as_ref());
+            state.expose_again(id, self.key, base, part.as_ref());
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, CqId, EpId, SrxId};
+use ripstop_engine::id::{ConnId, CqId, EpId, SlotId, SrxId};
 use ripstop_engine::matching::{Recv, Want};
-use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
@@ -263,7 +262,7 @@ impl<T: Transport> State<T> {
         &mut self,
         id: ConnId,
         [first, second]: [&Iov<UserBuf>; 2],
-        slot: u32,
+        slot: Option<SlotId>,
     ) -> Result<()> {
         let ep = self.connection(id).map(|connection| connection.ep);
         let is_msg = ep.and_then(|ep| self.ep(ep)).is_some_and(|ep| ep.is_msg);
@@ -271,7 +270,7 @@ impl<T: Transport> State<T> {
             self.engine.take_back(id);
             return Err(Errno::ENOTCONN);
         }
-        if slot != NIL
+        if let Some(slot) = slot
             && let Err(error) = self.fill_slot(slot, [first.segments(), second.segments()])
         {
             self.engine.take_back(id);
@@ -330,15 +329,19 @@ impl<T: Transport> State<T> {
         connection
             .tx_buffer
             .push(header.get(..header_len).unwrap_or_default());
-        if inline && deferred.slot == NIL {
-            connection.tx_buffer.push_user(iov.segments());
-            connection.tx_buffer.push_user(behind);
-        } else if inline {
-            let mut buffer = std::mem::take(&mut connection.tx_buffer);
-            buffer.push(self.slot(deferred.slot));
-            if let Some(connection) = self.connection(id) {
-                connection.tx_buffer = buffer;
+        match deferred.slot {
+            Some(slot) if inline => {
+                let mut buffer = std::mem::take(&mut connection.tx_buffer);
+                buffer.push(self.slot(slot));
+                if let Some(connection) = self.connection(id) {
+                    connection.tx_buffer = buffer;
+                }
             }
+            None if inline => {
+                connection.tx_buffer.push_user(iov.segments());
+                connection.tx_buffer.push_user(behind);
+            }
+            _ => {}
         }
         self.engine.free_slot(deferred.slot);
         true

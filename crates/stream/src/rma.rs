@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::RmaCall;
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
@@ -322,7 +322,7 @@ impl<T: Transport> State<T> {
 
     /// Takes a region away from peers: what they do there now ends first, unless it takes too
     /// long.
-    pub(crate) fn close_mr(&mut self, id: u32) {
+    pub(crate) fn close_mr(&mut self, id: MrId) {
         let end = clock::now() + MAX_CLOSE_WAIT;
         while !self.try_close_mr(id, clock::now() >= end) {
             self.progress();
@@ -337,7 +337,7 @@ impl<T: Transport> State<T> {
 
     /// Takes a region away from peers if none is at work there, or with `evict` in any case;
     /// returns whether it is gone. From the first attempt on, no peer begins to reach it directly.
-    pub(crate) fn try_close_mr(&mut self, id: u32, evict: bool) -> bool {
+    pub(crate) fn try_close_mr(&mut self, id: MrId, evict: bool) -> bool {
         if let Some(grant) = self.withdraw(id) {
             self.withdrawn.push((id, grant));
         }

@@ -1,5 +1,6 @@
 //! Memory of the engine's slots.
 
+use ripstop_engine::id::SlotId;
 use ripstop_types::{Errno, Result};
 
 /// Slots of so many bytes are kept for the next one of their size: to give memory of that size
@@ -16,22 +17,22 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// The memory of a slot; none for one that was not made.
-    pub(crate) fn get(&self, slot: u32) -> &[u8] {
-        self.all.get(slot as usize).map_or(&[], |memory| memory)
+    pub(crate) fn get(&self, slot: SlotId) -> &[u8] {
+        self.all.get(slot.index()).map_or(&[], |memory| memory)
     }
 
     /// As [`Slots::get`].
-    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut [u8] {
+    pub(crate) fn get_mut(&mut self, slot: SlotId) -> &mut [u8] {
         self.all
-            .get_mut(slot as usize)
+            .get_mut(slot.index())
             .map_or(&mut [], |memory| memory)
     }
 
     /// The memory of a slot of `total` bytes, made when first asked for. What is in there at
     /// first is nothing to rely on.
-    pub(crate) fn make(&mut self, slot: u32, total: u64) -> Result<&mut [u8]> {
+    pub(crate) fn make(&mut self, slot: SlotId, total: u64) -> Result<&mut [u8]> {
         let Self { all, spare } = self;
-        let index = slot as usize;
+        let index = slot.index();
         if all.len() <= index {
             all.try_reserve(index + 1 - all.len())
                 .map_err(|_| Errno::ENOMEM)?;
@@ -48,20 +49,20 @@ impl Slots {
     }
 
     /// Takes the memory of a slot away until it is [put back](Slots::put).
-    pub(crate) fn take(&mut self, slot: u32) -> Box<[u8]> {
-        let memory = self.all.get_mut(slot as usize);
+    pub(crate) fn take(&mut self, slot: SlotId) -> Box<[u8]> {
+        let memory = self.all.get_mut(slot.index());
         memory.map(std::mem::take).unwrap_or_default()
     }
 
     /// Puts back what was taken.
-    pub(crate) fn put(&mut self, slot: u32, memory: Box<[u8]>) {
-        if let Some(place) = self.all.get_mut(slot as usize) {
+    pub(crate) fn put(&mut self, slot: SlotId, memory: Box<[u8]>) {
+        if let Some(place) = self.all.get_mut(slot.index()) {
             *place = memory;
         }
     }
 
     /// The slot is of no more use.
-    pub(crate) fn free(&mut self, slot: u32) {
+    pub(crate) fn free(&mut self, slot: SlotId) {
         let memory = self.take(slot);
         if REUSED_SLOT_BYTES.contains(&memory.len()) {
             self.spare = memory;
@@ -84,31 +85,36 @@ mod tests {
     #[test]
     fn slots_have_the_length_that_was_asked_for() {
         let mut slots = Slots::default();
-        assert!(slots.get(3).is_empty() && slots.take(3).is_empty());
+        let slot = SlotId::new(3).unwrap();
+        assert!(slots.get(slot).is_empty() && slots.take(slot).is_empty());
         for total in [5, 0, 1 << 20, 7, 1 << 20, 2 << 20, 1 << 20] {
-            let memory = slots.make(3, total).unwrap();
+            let memory = slots.make(slot, total).unwrap();
             assert_eq!(memory.len() as u64, total);
             memory.fill(1);
-            slots.free(3);
-            assert!(slots.get(3).is_empty());
+            slots.free(slot);
+            assert!(slots.get(slot).is_empty());
         }
-        assert_eq!(slots.make(0, u64::MAX).map(|_| ()), Err(Errno::ENOMEM));
+        assert_eq!(
+            slots.make(SlotId::FIRST, u64::MAX).map(|_| ()),
+            Err(Errno::ENOMEM)
+        );
     }
 
     #[test]
     fn only_one_large_one_is_kept() {
         let mut slots = Slots::default();
-        for slot in 0..4 {
+        let all = [1, 2, 3, 4].map(|number| SlotId::new(number).unwrap());
+        for slot in all {
             slots.make(slot, 1 << 20).unwrap();
         }
-        for slot in 0..4 {
+        for slot in all {
             slots.free(slot);
         }
         assert_eq!(slots.spare.len(), 1 << 20);
-        slots.make(0, 16 << 20).unwrap();
-        slots.free(0);
+        slots.make(all[0], 16 << 20).unwrap();
+        slots.free(all[0]);
         assert_eq!(slots.spare.len(), 1 << 20);
-        slots.make(1, 1 << 20).unwrap();
+        slots.make(all[1], 1 << 20).unwrap();
         assert!(slots.spare.is_empty());
     }
 }

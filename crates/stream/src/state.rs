@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, EpId, MrId, SlotId};
 use ripstop_engine::stream::{Engine, Limits, Output};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
@@ -115,7 +115,7 @@ pub(crate) struct State<T: Transport> {
     /// Regions that peers may map.
     pub(crate) exposed: Vec<Exposed>,
     /// Regions that are closing, which peers may still be at work in.
-    pub(crate) withdrawn: Vec<(u32, Grant)>,
+    pub(crate) withdrawn: Vec<(MrId, Grant)>,
     /// How long a peer that is connected may take to begin its part of a handshake.
     pub(crate) answer: Duration,
     /// The connection whose peer was told last what is applied.
@@ -705,12 +705,12 @@ impl<T: Transport> State<T> {
     }
 
     /// Memory of a slot, for a payload that is copied or replayed.
-    pub(crate) fn slot(&self, slot: u32) -> &[u8] {
+    pub(crate) fn slot(&self, slot: SlotId) -> &[u8] {
         self.slots.get(slot)
     }
 
     /// Fills a slot from user memory.
-    pub(crate) fn fill_slot(&mut self, slot: u32, parts: [&[UserBuf]; 2]) -> Result<()> {
+    pub(crate) fn fill_slot(&mut self, slot: SlotId, parts: [&[UserBuf]; 2]) -> Result<()> {
         let segments = || parts.into_iter().flatten();
         let total: usize = segments().map(|s| s.len()).sum();
         let memory = self.slots.make(slot, total as u64)?;

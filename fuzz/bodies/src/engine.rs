@@ -4,7 +4,6 @@ use ripstop_engine::coll::{Joining, Request};
 use ripstop_engine::id::{ConnId, CqId, EpId, SrxId};
 use ripstop_engine::matching::{Matcher, Recv, Want};
 use ripstop_engine::mr::{Access, Mr};
-use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{
     CollAction, ConnConfig, Engine, EpConfig, Job, Limits, MAX_ATOMIC, PEER_NAME, RxWant, Send,
     Terms,
@@ -215,11 +214,7 @@ impl Fixture {
                     self.engine.job(self.conn),
                     Some(Job::Atomic { fetch: true, .. })
                 );
-                let slot = if fetch {
-                    self.engine.fetched_slot().unwrap()
-                } else {
-                    NIL
-                };
+                let slot = fetch.then(|| self.engine.fetched_slot().unwrap());
                 if matches!(self.engine.job(self.conn), Some(Job::Collective)) {
                     self.run_coll();
                     self.engine.coll_job_done(self.conn);

@@ -6,19 +6,18 @@ use super::group::Collectives;
 use super::message::{Gone, Kind, Message};
 use super::operation::Action;
 use crate::Buffer;
-use crate::id::{ConnId, EpId};
-use crate::pool::NIL;
+use crate::id::{ConnId, EpId, SlotId};
 
 /// A message that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Early {
     pub(super) ep: EpId,
     pub(super) src: FiAddr,
-    /// The connection whose account it is on, or [`NIL`] when that is gone.
+    /// The connection whose account it is on, unless that is gone.
     conn: Option<ConnId>,
     pub(super) message: Message,
-    /// Where its payload is, or [`NIL`].
-    pub(super) slot: u32,
+    /// Where its payload is, if it has one that is kept.
+    pub(super) slot: Option<SlotId>,
     /// Its payload is where its step wants it, and on nobody's account.
     pub(super) placed: bool,
     /// The payload is there.
@@ -35,7 +34,7 @@ impl<B: Buffer> Collectives<B> {
         &mut self,
         (ep, src, conn): (EpId, FiAddr, ConnId),
         message: Message,
-        slot: u32,
+        slot: Option<SlotId>,
     ) -> Result<u32> {
         let early = Early {
             ep,
@@ -66,7 +65,7 @@ impl<B: Buffer> Collectives<B> {
             src,
             conn: Some(conn),
             message,
-            slot: NIL,
+            slot: None,
             placed: true,
             whole: false,
         };
@@ -307,8 +306,9 @@ impl<B: Buffer> Collectives<B> {
         // What stays is the word that the operation cannot be done here.
         early.message.kind = Kind::Gone;
         early.message.tag = Gone::Memory as u32;
-        let slot = core::mem::replace(&mut early.slot, NIL);
-        self.push(Action::Free { slot });
+        if let Some(slot) = early.slot.take() {
+            self.push(Action::Free { slot });
+        }
         self.wake_for(id);
     }
 

@@ -10,7 +10,7 @@ use super::message::{EAGER, Gone, Kind, Message};
 use super::operation::{Action, Op, Outcome, Place, Receiving, Request, Sending, mix};
 use super::plan::Plan;
 use crate::Buffer;
-use crate::id::EpId;
+use crate::id::{EpId, SlotId};
 use crate::pool::{NIL, Pool};
 use crate::ring::Ring;
 
@@ -196,13 +196,18 @@ impl<B: Buffer> Collectives<B> {
         plan.scratch().saturating_add(copy)
     }
 
-    /// Starts an operation. `slot` is for [`Collectives::scratch`] bytes, or [`NIL`] if those
-    /// are none; it is freed by an action.
+    /// Starts an operation. `slot` is for [`Collectives::scratch`] bytes, if there are
+    /// any; it is freed by an action.
     ///
     /// # Errors
     /// As for [`Collectives::plan`]; [`Errno::EINVAL`] for buffers that are too short;
     /// [`Errno::EAGAIN`] when too many are in flight, [`Errno::ENOMEM`].
-    pub fn start(&mut self, group_id: u32, request: Request<B>, slot: u32) -> Result<()> {
+    pub fn start(
+        &mut self,
+        group_id: u32,
+        request: Request<B>,
+        slot: Option<SlotId>,
+    ) -> Result<()> {
         let plan = self.plan(group_id, &request)?;
         let short = (request.input.len() as u64) < plan.input()
             || (request.result.len() as u64) < plan.result();
@@ -319,9 +324,9 @@ impl<B: Buffer> Collectives<B> {
             };
             if self.ep_of(group) == Some(ep)
                 && let Some(op) = self.ops.remove(id)
-                && op.slot != NIL
+                && let Some(slot) = op.slot
             {
-                self.push_owed(Action::Free { slot: op.slot });
+                self.push_owed(Action::Free { slot });
             }
         }
         for id in self.groups.every_id() {
@@ -418,7 +423,11 @@ impl<B: Buffer> Collectives<B> {
         let owed = self.ops.len().saturating_mul(MAX_OWED);
         let owed = owed.saturating_add(self.early.len());
         let noted = self.actions.len().saturating_add(owed);
-        let nothing = Action::Free { slot: NIL };
+        let nothing = Action::Forget {
+            conn: None,
+            slot: None,
+            len: 0,
+        };
         self.actions.reserve(noted.saturating_add(more), nothing)
     }
 
@@ -504,8 +513,8 @@ impl<B: Buffer> Collectives<B> {
         let Some(op) = self.ops.remove(id) else {
             return;
         };
-        if op.slot != NIL {
-            self.push_owed(Action::Free { slot: op.slot });
+        if let Some(slot) = op.slot {
+            self.push_owed(Action::Free { slot });
         }
         let Some(group) = self.groups.get_mut(op.group) else {
             return;

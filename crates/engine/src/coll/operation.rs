@@ -8,8 +8,7 @@ use super::message::Message;
 use super::plan::{Buf, Plan, Range, Step};
 use super::waiting::Waits;
 use crate::Buffer;
-use crate::id::{ConnId, EpId};
-use crate::pool::NIL;
+use crate::id::{ConnId, EpId, SlotId};
 
 /// An operation to be started.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +67,7 @@ pub enum Place<B> {
     /// A slot of the driver's.
     Slot {
         /// Which.
-        slot: u32,
+        slot: SlotId,
         /// Its length in bytes.
         total: u64,
         /// Where the bytes begin.
@@ -163,15 +162,15 @@ pub enum Action<B> {
     Forget {
         /// The connection whose account it was on, if that is there.
         conn: Option<ConnId>,
-        /// Where its payload was, or [`NIL`].
-        slot: u32,
+        /// Where its payload was, if it had one.
+        slot: Option<SlotId>,
         /// Bytes of that.
         len: u64,
     },
     /// A slot is of no more use.
     Free {
         /// Which.
-        slot: u32,
+        slot: SlotId,
     },
     /// Somebody has been waited for long: a word for the log.
     Waits {
@@ -218,8 +217,8 @@ pub(super) struct Op<B> {
     pub(super) check: u64,
     pub(super) plan: Plan,
     pub(super) request: Request<B>,
-    /// Scratch memory, or [`NIL`].
-    pub(super) slot: u32,
+    /// Scratch memory, if it needs any.
+    pub(super) slot: Option<SlotId>,
     /// Bytes of that.
     pub(super) total: u64,
     /// Where in that a copy of the input is, if the result lies over the input.
@@ -255,17 +254,19 @@ impl<B: Buffer> Op<B> {
             };
             Place::User(buffer.slice(at, len).unwrap_or(B::EMPTY))
         };
-        let slot = |base: u64| Place::Slot {
-            slot: self.slot,
-            total: self.total,
-            at: base.saturating_add(range.at),
-            len: range.len,
+        let slot = |base: u64| match self.slot {
+            Some(slot) => Place::Slot {
+                slot,
+                total: self.total,
+                at: base.saturating_add(range.at),
+                len: range.len,
+            },
+            None => Place::User(B::EMPTY),
         };
         match (range.buf, self.copied) {
             (Buf::Result, _) => user(self.request.result),
             (Buf::Input, None) => user(self.request.input),
             (Buf::Input, Some(base)) => slot(base),
-            (Buf::Scratch, _) if self.slot == NIL => Place::User(B::EMPTY),
             (Buf::Scratch, _) => slot(0),
         }
     }

@@ -604,9 +604,9 @@ impl<B: Buffer> Collectives<B> {
             return self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
         }
         let to = op.place(&part.range);
-        if len > 0 && !early.placed {
+        if let (true, Some(slot)) = (len > 0 && !early.placed, early.slot) {
             let from = Place::Slot {
-                slot: early.slot,
+                slot,
                 total: len,
                 at: 0,
                 len,

@@ -8,7 +8,7 @@ use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr};
 
 use super::{Action, Arrival, Collectives, Joining, Kind, Message, Place, Request, Waits};
 use crate::common::Mem;
-use crate::id::{ConnId, EpId};
+use crate::id::{ConnId, EpId, SlotId};
 use crate::pool::NIL;
 
 extern crate std;
@@ -72,7 +72,7 @@ fn conn_of(member: u32) -> ConnId {
 fn deliver_to(to: &mut Members, from: usize, message: &Message) {
     let from = (EP, FiAddr(from as u64), ConnId::FIRST);
     match to.handle_message(from, message) {
-        Arrival::Keep => drop(to.keep(from, *message, NIL).unwrap()),
+        Arrival::Keep => drop(to.keep(from, *message, None).unwrap()),
         arrival => assert!(matches!(arrival, Arrival::Discard), "{arrival:?}"),
     }
 }
@@ -120,7 +120,7 @@ fn started_after(first: impl FnOnce(&mut Members)) -> (Members, Vec<Message>) {
     let request = allreduce(1 << 17);
     let plan = coll.plan(group, &request).unwrap();
     assert!(Members::scratch(&plan, &request) > 0);
-    coll.start(group, request, 7).unwrap();
+    coll.start(group, request, Some(SlotId::FIRST)).unwrap();
     let said = actions(&mut coll)
         .into_iter()
         .filter_map(|action| match action {
@@ -172,7 +172,7 @@ fn data_of_a_later_step_goes_to_its_place_once() {
     let Arrival::Into { op, place } = deliver(&mut coll, &first) else {
         panic!("it has no place");
     };
-    assert!(matches!(place, Place::Slot { slot: 7, .. }));
+    assert!(matches!(place, Place::Slot { slot, .. } if slot == SlotId::FIRST));
     assert!(matches!(deliver(&mut coll, &first), Arrival::Broken));
     coll.arrived(op);
 }
@@ -213,7 +213,7 @@ fn a_member_that_is_done_without_what_it_must_get_does_something_else() {
         };
         let from = (EP, FiAddr(9), conn_of(9));
         if let Arrival::Keep = coll.handle_message(from, &ready) {
-            coll.keep(from, ready, NIL).unwrap();
+            coll.keep(from, ready, None).unwrap();
         }
     };
     for strange in [false, true] {
@@ -500,7 +500,7 @@ fn run(members: &mut [Members], ended: &mut [Vec<(usize, Option<Errno>)>]) {
                             Arrival::Into { op, .. } => to.arrived(op),
                             Arrival::Ahead { id, .. } => to.early_arrived(id),
                             Arrival::Keep => {
-                                let id = to.keep(source, message, NIL).unwrap();
+                                let id = to.keep(source, message, None).unwrap();
                                 if message.len > 0 {
                                     to.early_arrived(id);
                                 }
@@ -550,7 +550,7 @@ fn operations_end_where_their_numbers_wrap() {
                     context,
                     ..allreduce((context % 2) as u64)
                 };
-                coll.start(group, request, NIL).unwrap();
+                coll.start(group, request, None).unwrap();
             };
             for context in 0..OPS {
                 start(&mut members[fast], context);
@@ -599,7 +599,7 @@ fn a_group_is_joined_again_where_the_numbers_of_attempts_wrap() {
         assert_eq!(carry(&mut members).joins, [None; 3]);
         let mut ended = [const { Vec::new() }; 3];
         for coll in &mut members {
-            coll.start(group, allreduce(1), NIL).unwrap();
+            coll.start(group, allreduce(1), None).unwrap();
         }
         run(&mut members, &mut ended);
         assert_eq!(ended, [(); 3].map(|()| vec![(5, None)]));

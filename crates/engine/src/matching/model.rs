@@ -186,7 +186,7 @@ impl Pair {
             ep: None,
             conn: None,
             departed: NIL,
-            slot: NIL,
+            slot: None,
             kept: 0,
             parked: false,
             rendezvous: None,

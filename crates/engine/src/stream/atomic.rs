@@ -11,16 +11,15 @@ use ripstop_wire::xnet::base::{
 };
 use ripstop_wire::xnet::cm::Extensions;
 
-use super::conn::{Conn, TxDone, TxInfo, is_slot};
+use super::conn::{Conn, TxDone, TxInfo};
 use super::engine::{Engine, Ep, Limits};
 use super::rma::{
     Appended, Level, NO_REGIONS, ReadEntry, Response, RmaKind, RmaPlan, Until, one_sided, post,
 };
 use super::rx::{RxState, Target};
 use super::tx::{Posted, marked};
-use crate::id::ConnId;
+use crate::id::{ConnId, SlotId};
 use crate::mr::Access;
-use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
 
 /// Most bytes of memory that one atomic changes.
@@ -116,8 +115,8 @@ pub(super) struct Operation {
     pub(super) kind: AtomicKind,
     pub(super) datatype: Datatype,
     pub(super) op: AtomicOp,
-    /// Where its operands are collected, or [`NIL`].
-    pub(super) slot: u32,
+    /// Where its operands are collected, if it has any.
+    pub(super) slot: Option<SlotId>,
 }
 
 /// What the driver is to do at once, before it reads on; then [`Engine::job_done`].
@@ -132,8 +131,8 @@ pub enum Job<'a, B> {
         /// What to do.
         op: AtomicOp,
         /// The slot with the operands, as many bytes as the target, and behind them those to
-        /// compare with if `compare`; [`NIL`] if there are none.
-        operands: u32,
+        /// compare with if `compare`, if there are any.
+        operands: Option<SlotId>,
         /// Whether the slot has the second half.
         compare: bool,
         /// Whether what was there before is fetched, into a new slot.
@@ -281,7 +280,7 @@ fn operation(header: &Header) -> Option<Operation> {
         kind,
         datatype,
         op,
-        slot: NIL,
+        slot: None,
     })
 }
 
@@ -344,7 +343,7 @@ impl<B: Buffer> Engine<B> {
                 self.release(regions);
                 return Err(Reason::Failed);
             };
-            operation.slot = slot;
+            operation.slot = Some(slot);
         }
         if let Some(conn) = self.conns.get_mut(conn_id) {
             conn.write.iov = iov;
@@ -390,13 +389,13 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    pub fn fetched_slot(&mut self) -> Result<u32> {
+    pub fn fetched_slot(&mut self) -> Result<SlotId> {
         self.slots.insert(())
     }
 
     /// The job is done, or could not be. `fetched` is the slot with what an atomic found, as
-    /// many bytes as its target, or [`NIL`].
-    pub fn job_done(&mut self, conn_id: ConnId, done: bool, fetched: u32) {
+    /// many bytes as its target, if there is one.
+    pub fn job_done(&mut self, conn_id: ConnId, done: bool, fetched: Option<SlotId>) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return self.free_slot(fetched);
         };
@@ -431,12 +430,12 @@ impl<B: Buffer> Engine<B> {
         let ack = core::mem::take(&mut conn.envelope.ack);
         let (kind, fetched) = match conn.write.carried_out.take() {
             Some((kind, fetched)) => (Some(kind), fetched),
-            None => (None, NIL),
+            None => (None, None),
         };
         self.finish_write(conn_id, kind);
-        if is_slot(fetched) {
-            if let Err(error) = self.respond_fetched(conn_id, fetched) {
-                self.free_slot(fetched);
+        if let Some(slot) = fetched {
+            if let Err(error) = self.respond_fetched(conn_id, slot) {
+                self.release_slot(slot);
                 self.break_conn(conn_id, error);
             }
         } else if ack {
@@ -444,7 +443,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn respond_fetched(&mut self, conn_id: ConnId, slot: u32) -> Result<()> {
+    fn respond_fetched(&mut self, conn_id: ConnId, slot: SlotId) -> Result<()> {
         let Self {
             conns, responses, ..
         } = self;
@@ -456,7 +455,7 @@ impl<B: Buffer> Engine<B> {
             .map_err(|e| e.errno())?;
         let id = responses.insert(Response {
             regions: NO_REGIONS,
-            slot,
+            slot: Some(slot),
             fetched: len,
         })?;
         let queued = conn.queue_kept(bytes, slot, len).and_then(|()| {

@@ -16,7 +16,7 @@ use super::rx::{RxState, Target};
 use super::tx::Posted;
 use crate::coll::{Action, Arrival, Collectives, Joining, Message, Outcome, Place, Request, Waits};
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, EpId};
+use crate::id::{ConnId, EpId, SlotId};
 use crate::matching::ENTRY;
 use crate::pool::NIL;
 use crate::{Buffer, Iov};
@@ -29,7 +29,7 @@ pub struct CollSend<B> {
     /// Its payload, unless that is in a slot.
     pub iov: Iov<B>,
     /// The slot with its payload and where it begins there.
-    pub kept: Option<(u32, u64)>,
+    pub kept: Option<(SlotId, u64)>,
 }
 
 impl<B: Buffer> CollSend<B> {
@@ -187,11 +187,11 @@ impl<B: Buffer> Engine<B> {
     pub fn start_coll(&mut self, group: u32, request: Request<B>) -> Result<()> {
         let plan = self.coll.plan(group, &request)?;
         let slot = match Collectives::scratch(&plan, &request) {
-            0 => NIL,
-            _ => self.slots.insert(())?,
+            0 => None,
+            _ => Some(self.slots.insert(())?),
         };
         let started = self.coll.start(group, request, slot);
-        if started.is_err() {
+        if let (Err(_), Some(slot)) = (started, slot) {
             self.slots.remove(slot);
         }
         self.note_coll();
@@ -266,7 +266,7 @@ impl<B: Buffer> Engine<B> {
                 }
                 Action::Drop { conn, id, ahead } => self.drop_incoming(conn, id, ahead),
                 Action::Forget { conn, slot, len } => self.forget_kept(conn, slot, len),
-                Action::Free { slot } => self.free_slot(slot),
+                Action::Free { slot } => self.release_slot(slot),
                 Action::Ended(outcome) => self.report_coll(&outcome),
             }
         }
@@ -573,20 +573,23 @@ impl<B: Buffer> Engine<B> {
             return Ok(false);
         }
         let slot = if message.len > 0 {
-            slots.insert(())?
+            Some(slots.insert(())?)
         } else {
-            NIL
+            None
         };
         let from = (conn.config.ep, conn.config.src, conn_id);
         let id = coll.keep(from, message, slot)?;
         *kept = all;
         conn.kept = own;
         conn.kept_count = conn.kept_count.saturating_add(1);
-        let place = Place::Slot {
-            slot,
-            total: message.len,
-            at: 0,
-            len: message.len,
+        let place = match slot {
+            Some(slot) => Place::Slot {
+                slot,
+                total: message.len,
+                at: 0,
+                len: message.len,
+            },
+            None => Place::User(B::EMPTY),
         };
         self.expect(conn_id, place, id, true);
         Ok(true)
@@ -632,7 +635,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn forget_kept(&mut self, conn_id: Option<ConnId>, slot: u32, len: u64) {
+    fn forget_kept(&mut self, conn_id: Option<ConnId>, slot: Option<SlotId>, len: u64) {
         self.free_slot(slot);
         if let Some(conn_id) = conn_id
             && let Some(conn) = self.conns.get_mut(conn_id)

@@ -12,9 +12,8 @@ use super::rma::{Arriving, ReadEntry};
 use super::rx::{RxState, Target};
 use super::tx::{Deferred, RtsEntry};
 use crate::Buffer;
-use crate::id::{EpId, SrxId};
+use crate::id::{EpId, SlotId, SrxId};
 use crate::matching::Envelope;
-use crate::pool::NIL;
 use crate::ring::{Ring, try_push};
 
 /// Most bytes of a peer's name kept with a connection: its whole address.
@@ -85,9 +84,9 @@ pub(super) enum Source<B> {
     /// A header of its own.
     Header([u8; BASE_LEN]),
     /// A slot.
-    Kept(u32),
+    Kept(SlotId),
     /// A slot, from this offset on.
-    Part(u32, u64),
+    Part(SlotId, u64),
 }
 
 /// A run of bytes of the stream to be sent.
@@ -109,7 +108,7 @@ pub enum Chunk<B> {
     /// Bytes of user memory: buffer, offset, length.
     User(B, usize, usize),
     /// Bytes of a slot: which, offset, length.
-    Kept(u32, usize, usize),
+    Kept(SlotId, usize, usize),
 }
 
 /// A rendezvous this side has asked the sender to go on with.
@@ -516,9 +515,4 @@ impl<T> Table<T> {
         self.used = self.used.saturating_sub(1);
         Some(entry)
     }
-}
-
-/// Whether a slot id names a slot.
-pub(super) const fn is_slot(slot: u32) -> bool {
-    slot != NIL
 }

@@ -4,7 +4,7 @@ use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
 use ripstop_wire::xnet::cm::Extensions;
 use ripstop_wire::{ByteOrder, WireError};
 
-use super::conn::{Conn, ConnConfig, is_slot};
+use super::conn::{Conn, ConnConfig};
 use super::departed::Departed;
 use super::output::Output;
 use super::rma::{Refusal, Response};
@@ -14,7 +14,7 @@ use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
-use crate::id::{ConnId, CounterId, CqId, EpId, SrxId};
+use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId};
 use crate::ids::UserIds;
 use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
@@ -208,7 +208,7 @@ pub struct Engine<B> {
     pub(super) unexpected: Pool<u32, Unexpected>,
     /// Senders of such messages whose connections are gone.
     pub(super) departed: Pool<u32, Departed>,
-    pub(super) slots: Pool<u32, ()>,
+    pub(super) slots: Pool<SlotId, ()>,
     /// Messages that owners of receive contexts have not been asked about, in the order they
     /// came.
     pub(super) asked: Pool<u32, Ring<u32>>,
@@ -228,7 +228,7 @@ pub struct Engine<B> {
     pub(super) kept: u64,
     /// Connections blocked because of that.
     pub(super) starved: Ring<ConnId>,
-    pub(super) freed: Ring<u32>,
+    pub(super) freed: Ring<SlotId>,
     resumed: Ring<ConnId>,
     output: Ring<Output>,
     broken: Ring<(ConnId, Errno)>,
@@ -543,7 +543,7 @@ impl<B: Buffer> Engine<B> {
 
     /// A slot whose payload is no longer needed; the driver drops the memory behind it.
     #[inline]
-    pub fn pop_freed(&mut self) -> Option<u32> {
+    pub fn pop_freed(&mut self) -> Option<SlotId> {
         if self.freed.is_empty() {
             return None;
         }
@@ -552,14 +552,14 @@ impl<B: Buffer> Engine<B> {
         Some(slot)
     }
 
-    /// Says that the driver is done with a slot, see [`Engine::replay`].
-    pub fn free_slot(&mut self, slot: u32) {
-        if is_slot(slot) {
+    /// Says that the driver is done with a slot, if there is one, see [`Engine::replay`].
+    pub fn free_slot(&mut self, slot: Option<SlotId>) {
+        if let Some(slot) = slot {
             self.release_slot(slot);
         }
     }
 
-    pub(super) fn release_slot(&mut self, slot: u32) {
+    pub(super) fn release_slot(&mut self, slot: SlotId) {
         if self.freed.push(slot).is_err() {
             // The id stays taken and its memory unused: a leak, but no confusion.
         }

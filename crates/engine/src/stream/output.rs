@@ -4,7 +4,7 @@ use ripstop_types::Result;
 use ripstop_wire::xnet::base::BASE_LEN;
 
 use super::conn::{Chunk, Conn, Segment, Source, TxDone, TxInfo};
-use crate::id::ConnId;
+use crate::id::{ConnId, SlotId};
 use crate::{Buffer, Iov};
 
 /// What has something to send that the driver did not ask for.
@@ -87,7 +87,12 @@ impl<B: Buffer> Conn<B> {
     }
 
     /// Queues the contents of a slot behind their header.
-    pub(super) fn queue_kept(&mut self, header: [u8; BASE_LEN], slot: u32, len: u64) -> Result<()> {
+    pub(super) fn queue_kept(
+        &mut self,
+        header: [u8; BASE_LEN],
+        slot: SlotId,
+        len: u64,
+    ) -> Result<()> {
         self.reserve(1)?;
         self.queue_data(header, &Iov::<B>::EMPTY)?;
         self.segments.push(Segment {
@@ -100,7 +105,13 @@ impl<B: Buffer> Conn<B> {
     }
 
     /// Queues one message: `buffered` bytes of the transmit buffer, then bytes of a slot.
-    pub(super) fn queue_part(&mut self, buffered: u64, slot: u32, at: u64, len: u64) -> Result<()> {
+    pub(super) fn queue_part(
+        &mut self,
+        buffered: u64,
+        slot: SlotId,
+        at: u64,
+        len: u64,
+    ) -> Result<()> {
         self.reserve(2)?;
         self.queue(buffered, None)?;
         self.segments.push(Segment {

@@ -3,14 +3,12 @@
 
 use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Result};
 
-use super::conn::is_slot;
 use super::engine::{Engine, NO_COMPLETION};
 use super::recv::{CopyOut, rx_flags};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
 use crate::id::{ConnId, CqId, EpId, SrxId};
 use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
-use crate::pool::NIL;
 use crate::ring::Ring;
 
 /// A message that its receive context's owner is to be asked about.
@@ -238,8 +236,9 @@ impl<B: Buffer> Engine<B> {
                 true => 0,
                 false => message.weight(),
             };
-            let slot = core::mem::replace(&mut message.slot, NIL);
-            if is_slot(slot) && freed.push(slot).is_err() {
+            if let Some(slot) = message.slot.take()
+                && freed.push(slot).is_err()
+            {
                 // As in `release_slot`: a leak, but no confusion.
             }
             message.lost = Some(error);

@@ -2,12 +2,11 @@
 
 use ripstop_types::{Completion, CompletionError, Context, Errno, FiAddr, Flags, Result};
 
-use super::conn::is_slot;
 use super::departed::Origin;
 use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, CounterId, CqId, EpId, SrxId};
+use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId};
 use crate::ids::UserIds;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
 use crate::pool::{NIL, Pool};
@@ -17,7 +16,7 @@ use crate::{Buffer, Iov};
 #[derive(Clone, Copy, Debug)]
 pub struct CopyOut<B> {
     /// The slot.
-    pub slot: u32,
+    pub slot: SlotId,
     /// User memory.
     pub iov: Iov<B>,
     /// Offset in the user memory.
@@ -111,12 +110,12 @@ impl<B: Buffer> Engine<B> {
             return None;
         }
         let room = iov.len().saturating_sub(base);
-        let copy = CopyOut {
+        let copy = slot.map(|slot| CopyOut {
             slot,
             iov,
             at: base,
             len: kept.min(room),
-        };
+        });
         if kept < envelope.len {
             // Still arriving: the rest goes straight to the receive.
             if let Some(conn) = self.conns.find_mut(conn)
@@ -132,7 +131,7 @@ impl<B: Buffer> Engine<B> {
             self.finish_recv(ep, Some(srx), origin, recv_id, base, &envelope);
         }
         self.forget_unexpected(id);
-        is_slot(slot).then_some(copy)
+        copy
     }
 
     /// Looks for an unexpected message (`FI_PEEK`), reports it as a completion of `context`,

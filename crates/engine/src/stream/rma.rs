@@ -17,10 +17,9 @@ use super::engine::{Engine, Ep, EpConfig, Limits};
 use super::rx::Target;
 use super::tx::{Posted, marked};
 use super::write::WRITTEN;
-use crate::id::{ConnId, CounterId};
+use crate::id::{ConnId, CounterId, MrId, SlotId};
 use crate::matching::Envelope;
 use crate::mr::Denied;
-use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
 
 /// Most responses to reads that wait to be sent on one connection: a peer that asks for more
@@ -103,8 +102,8 @@ pub enum RmaPlan {
     Append(Appended),
     /// As [`SendPlan::Defer`](super::SendPlan::Defer).
     Defer {
-        /// The slot for the payload, or [`NIL`].
-        slot: u32,
+        /// The slot for the payload, if it is copied.
+        slot: Option<SlotId>,
     },
 }
 
@@ -174,9 +173,9 @@ pub(super) fn post<B: Buffer>(
 }
 
 /// The regions that one operation of a peer uses.
-pub(super) type Regions = [u32; MAX_RMA as usize];
+pub(super) type Regions = [Option<MrId>; MAX_RMA as usize];
 
-pub(super) const NO_REGIONS: Regions = [NIL; MAX_RMA as usize];
+pub(super) const NO_REGIONS: Regions = [None; MAX_RMA as usize];
 
 /// A write that is arriving.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +189,7 @@ pub(super) struct Arriving<B> {
     /// It is to be durable before it is acknowledged.
     pub(super) commit: bool,
     /// The kind of an atomic that has been carried out, and the slot with what it fetched.
-    pub(super) carried_out: Option<(AtomicKind, u32)>,
+    pub(super) carried_out: Option<(AtomicKind, Option<SlotId>)>,
 }
 
 impl<B: Buffer> Arriving<B> {
@@ -209,7 +208,7 @@ impl<B: Buffer> Arriving<B> {
 pub(super) struct Response {
     pub(super) regions: Regions,
     /// Where it is kept, if not in a region.
-    pub(super) slot: u32,
+    pub(super) slot: Option<SlotId>,
     /// How many bytes are kept.
     pub(super) fetched: u64,
 }

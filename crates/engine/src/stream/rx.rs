@@ -12,8 +12,8 @@ use super::engine::Engine;
 use super::recv::rx_flags;
 use crate::coll::Place;
 use crate::cq::CompletionQueue;
-use crate::id::{ConnId, CqId, SrxId};
-use crate::matching::Envelope;
+use crate::id::{ConnId, CqId, SlotId, SrxId};
+use crate::matching::{Envelope, Unexpected};
 use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
 
@@ -78,7 +78,7 @@ pub enum RxWant<'a, B> {
     /// how many bytes.
     Store(&'a Reached<B>, u64, u64),
     /// Into a slot: which, how many bytes it must hold in all, offset, and how many bytes.
-    Keep(u32, u64, u64, u64),
+    Keep(SlotId, u64, u64, u64),
     /// Nowhere; this many bytes are dropped.
     Discard(u64),
     /// Do not read: see [`Engine::pop_resumed`].
@@ -111,8 +111,8 @@ impl<B: Buffer> Engine<B> {
             RxState::Payload { target, done, left } => match target {
                 Target::Discard | Target::Refused => RxWant::Discard(left),
                 Target::Write => RxWant::Store(&conn.write.iov, done, left),
-                Target::Operands => match conn.write.operation {
-                    Some(operation) => RxWant::Keep(operation.slot, conn.envelope.len, done, left),
+                Target::Operands => match conn.write.operation.and_then(|op| op.slot) {
+                    Some(slot) => RxWant::Keep(slot, conn.envelope.len, done, left),
                     None => RxWant::Discard(left),
                 },
                 Target::Coll => match conn.incoming.place {
@@ -126,8 +126,12 @@ impl<B: Buffer> Engine<B> {
                     None => RxWant::Discard(left),
                 },
                 Target::Unexpected(id) => match self.unexpected.get(id) {
-                    Some(message) => RxWant::Keep(message.slot, message.envelope.len, done, left),
-                    None => RxWant::Discard(left),
+                    Some(Unexpected {
+                        slot: Some(slot),
+                        envelope,
+                        ..
+                    }) => RxWant::Keep(*slot, envelope.len, done, left),
+                    _ => RxWant::Discard(left),
                 },
                 Target::Recv(id, base) => {
                     let recv = self.srxs.find(conn.srx).and_then(|m| m.recv(id));

@@ -10,9 +10,8 @@ use super::rma::{
     MAX_OWED, MAX_REFUSALS, NO_REGIONS, Refusal, Regions, Response, RmaKind, one_sided,
 };
 use super::rx::Target;
-use crate::id::ConnId;
+use crate::id::{ConnId, MrId};
 use crate::mr::{Access, Mr};
-use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
 
 impl<B: Buffer> Engine<B> {
@@ -20,24 +19,24 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOKEY`] when the key is in use, [`Errno::ENOMEM`].
-    pub fn open_mr(&mut self, mr: Mr<B>) -> Result<u32> {
+    pub fn open_mr(&mut self, mr: Mr<B>) -> Result<MrId> {
         self.regions.insert(mr)
     }
 
     /// A region, to be changed. Its key is not for changing.
-    pub fn mr_mut(&mut self, id: u32) -> Option<&mut Mr<B>> {
+    pub fn mr_mut(&mut self, id: MrId) -> Option<&mut Mr<B>> {
         self.regions.get_mut(id)
     }
 
     /// The region that has a key, and its id.
     #[must_use]
-    pub fn mr_named(&self, key: u64) -> Option<(u32, &Mr<B>)> {
+    pub fn mr_named(&self, key: u64) -> Option<(MrId, &Mr<B>)> {
         self.regions.named(key)
     }
 
     /// Whether operations of peers use a region's memory now.
     #[must_use]
-    pub fn mr_is_busy(&self, id: u32) -> bool {
+    pub fn mr_is_busy(&self, id: MrId) -> bool {
         self.regions.get(id).is_some_and(|mr| mr.users > 0)
     }
 
@@ -50,7 +49,7 @@ impl<B: Buffer> Engine<B> {
     /// on; a connection on which a response from there waits breaks. Wait until
     /// [`Engine::mr_is_busy`] says no, to lose nothing. Handle [`Engine::pop_broken`] before
     /// the memory is given back.
-    pub fn close_mr(&mut self, id: u32) {
+    pub fn close_mr(&mut self, id: MrId) {
         if self.mr_is_busy(id) {
             self.evict(id);
         }
@@ -58,12 +57,12 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[cold]
-    fn evict(&mut self, id: u32) {
+    fn evict(&mut self, id: MrId) {
         for conn_id in self.conns.every_id() {
             let Some(conn) = self.conns.get_mut(conn_id) else {
                 continue;
             };
-            if conn.write.regions.contains(&id) {
+            if conn.write.regions.contains(&Some(id)) {
                 conn.envelope.ack = false;
                 conn.write.refusal.1 = Reason::Key;
                 conn.refuse_rest();
@@ -80,7 +79,7 @@ impl<B: Buffer> Engine<B> {
                 .filter_map(|index| conn.dones.get(index))
                 .filter(|done| done.info.flags.contains(Flags::REMOTE_READ))
                 .filter_map(|done| self.responses.get(u32::try_from(done.info.context).ok()?))
-                .any(|response| response.regions.contains(&id));
+                .any(|response| response.regions.contains(&Some(id)));
             if answers {
                 self.break_conn(conn_id, Errno::ECANCELED);
             }
@@ -101,7 +100,7 @@ impl<B: Buffer> Engine<B> {
                 .resolve(iov, access, &mut memory)
                 .map_err(|denied| (*iov, denied.into()))?;
         }
-        for id in regions {
+        for id in regions.into_iter().flatten() {
             if let Some(mr) = self.regions.get_mut(id) {
                 mr.users = mr.users.saturating_add(1);
             }
@@ -110,7 +109,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     pub(super) fn release(&mut self, regions: Regions) {
-        for id in regions {
+        for id in regions.into_iter().flatten() {
             if let Some(mr) = self.regions.get_mut(id) {
                 mr.users = mr.users.saturating_sub(1);
             }
@@ -216,19 +215,19 @@ impl<B: Buffer> Engine<B> {
         let envelope = conn.envelope;
         conn.write.commit = false;
         let len = conn.write.iov.len();
-        let mut before = NIL;
-        for id in written {
+        let mut before = None;
+        for id in written.into_iter().flatten() {
             let Some(mr) = regions.get_mut(id) else {
                 continue;
             };
             mr.users = mr.users.saturating_sub(1);
             // Once for each operation: segments of one region are mostly neighbours.
-            if id != before
+            if before != Some(id)
                 && let Some(counter) = counters.find_mut(mr.counter)
             {
                 counter.success(len);
             }
-            before = id;
+            before = Some(id);
         }
         let Some(ep) = eps.get(conn.config.ep) else {
             return;
@@ -309,7 +308,7 @@ impl<B: Buffer> Engine<B> {
             .map_err(|e| e.errno())?;
         let id = responses.insert(Response {
             regions,
-            slot: NIL,
+            slot: None,
             fetched: 0,
         })?;
         let queued = conn.queue_data(bytes, memory).and_then(|()| {

@@ -6,15 +6,15 @@ use ripstop_wire::xnet::cm::Extensions;
 
 use super::atomic::Atomic;
 use super::coll::CollSend;
-use super::conn::{Chunk, Conn, TxDone, TxInfo, is_slot};
+use super::conn::{Chunk, Conn, TxDone, TxInfo};
 use super::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION, error_entry};
 use super::fast_send::put_header;
 use super::rma::{ONE_SIDED, Rma};
 use super::work::WORK;
 use crate::counter::Counter;
 use crate::cq::CompletionQueue;
-use crate::id::{ConnId, CounterId, CqId};
-use crate::pool::{NIL, Places, Pool};
+use crate::id::{ConnId, CounterId, CqId, SlotId};
+use crate::pool::{Places, Pool};
 use crate::{Buffer, Iov};
 
 /// A message to be sent.
@@ -57,8 +57,8 @@ pub enum SendPlan {
     /// slot, copy the payload there; the message is sent when its turn comes, by
     /// [`Engine::replay`]. Without memory for it, call [`Engine::take_back`].
     Defer {
-        /// The slot, or [`NIL`].
-        slot: u32,
+        /// The slot, if the payload is copied.
+        slot: Option<SlotId>,
     },
 }
 
@@ -80,8 +80,8 @@ pub enum Posted<B> {
 pub struct Deferred<B> {
     /// The operation.
     pub posted: Posted<B>,
-    /// Where its payload was copied, or [`NIL`].
-    pub slot: u32,
+    /// Where its payload was copied, if it was.
+    pub slot: Option<SlotId>,
     /// It waits until what was posted before is done (`FI_FENCE`).
     pub(super) fence: bool,
 }
@@ -120,7 +120,7 @@ impl<B: Buffer> Posted<B> {
 
     /// What it sends from a slot instead: the slot, and where it begins there.
     #[must_use]
-    pub const fn kept(&self) -> Option<(u32, u64, u64)> {
+    pub const fn kept(&self) -> Option<(SlotId, u64, u64)> {
         match self {
             Self::Coll(send) => match send.kept {
                 Some((slot, at)) => Some((slot, at, send.len())),
@@ -346,15 +346,18 @@ impl<B: Buffer> Engine<B> {
         }))
     }
 
-    /// Puts an operation off; returns the slot for its payload, or [`NIL`].
+    /// Puts an operation off; returns the slot for its payload, if that is copied.
     #[cold]
-    pub(super) fn defer(&mut self, conn_id: ConnId, posted: Posted<B>) -> Result<u32> {
+    pub(super) fn defer(&mut self, conn_id: ConnId, posted: Posted<B>) -> Result<Option<SlotId>> {
         let fence = self
             .conns
             .get_mut(conn_id)
             .is_some_and(|conn| core::mem::take(&mut conn.fence));
         let inline = posted.is_injected() && !posted.iov().is_empty();
-        let slot = if inline { self.slots.insert(())? } else { NIL };
+        let slot = match inline {
+            true => Some(self.slots.insert(())?),
+            false => None,
+        };
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let deferred = Deferred {
             posted,
@@ -363,7 +366,9 @@ impl<B: Buffer> Engine<B> {
         };
         conn.set_direct(false);
         if let Err(error) = conn.deferred.push(deferred) {
-            self.slots.remove(slot);
+            if let Some(slot) = slot {
+                self.slots.remove(slot);
+            }
             return Err(error);
         }
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
@@ -709,9 +714,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     pub(super) fn fail_deferred(&mut self, conn_id: ConnId, deferred: Deferred<B>, error: Errno) {
-        if is_slot(deferred.slot) {
-            self.free_slot(deferred.slot);
-        }
+        self.free_slot(deferred.slot);
         let info = deferred.posted.info();
         self.fail_tx(conn_id, &info, error);
     }

@@ -3,7 +3,6 @@
 use ripstop_types::Errno;
 use ripstop_wire::xnet::base::Reason;
 
-use super::conn::is_slot;
 use super::engine::Engine;
 use super::rx::{RxState, Target};
 use crate::Buffer;
@@ -30,7 +29,7 @@ impl<B: Buffer> Engine<B> {
             ep: Some(conn.config.ep),
             conn: Some(conn_id),
             departed: NIL,
-            slot: NIL,
+            slot: None,
             kept: 0,
             parked: true,
             rendezvous,
@@ -84,7 +83,7 @@ impl<B: Buffer> Engine<B> {
         }
         if payload > 0 {
             let Ok(slot) = slots.insert(()) else { return };
-            message.slot = slot;
+            message.slot = Some(slot);
         }
         message.parked = false;
         *kept = all;
@@ -143,8 +142,8 @@ impl<B: Buffer> Engine<B> {
         conn.kept = conn.kept.saturating_sub(weight);
         conn.kept_count = conn.kept_count.saturating_sub(1);
         message.parked = true;
-        let slot = core::mem::replace(&mut message.slot, NIL);
-        self.release_slot(slot);
+        let slot = message.slot.take();
+        self.free_slot(slot);
         self.make_room(weight);
     }
 
@@ -153,9 +152,7 @@ impl<B: Buffer> Engine<B> {
         let Some(message) = self.unexpected.remove(id) else {
             return;
         };
-        if is_slot(message.slot) {
-            self.release_slot(message.slot);
-        }
+        self.free_slot(message.slot);
         if message.departed != NIL {
             self.leave_departed(message.departed);
         }

@@ -19,7 +19,7 @@ pub use onesided::{CELL, element_of, set_element};
 use fastrand::Rng;
 use ripstop_engine::counter::Counter;
 use ripstop_engine::cq::ErrorEntry;
-use ripstop_engine::id::{ConnId, CounterId, CqId, EpId, SrxId};
+use ripstop_engine::id::{ConnId, CounterId, CqId, EpId, MrId, SlotId, SrxId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_engine::stream::{ConnConfig, Engine, EpConfig, Limits, Output, PEER_NAME};
@@ -248,10 +248,10 @@ pub struct Node {
     /// The connection used for each peer.
     peers: BTreeMap<u32, ConnId>,
     accepting: Vec<Accepting>,
-    slots: BTreeMap<u32, Slot>,
+    slots: BTreeMap<SlotId, Slot>,
     owner: Owner,
     /// Memory that peers reach.
-    regions: Vec<u32>,
+    regions: Vec<MrId>,
     /// What a crash would leave of it, by its address.
     durable: BTreeMap<usize, Vec<u8>>,
     events: Vec<Event>,

@@ -1,8 +1,7 @@
 //! Reads, writes and atomics: what a node starts, and what it does for its peers.
 
-use ripstop_engine::id::ConnId;
+use ripstop_engine::id::{ConnId, SlotId};
 use ripstop_engine::mr::{Access, Mr};
-use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Appended, Atomic, Engine, Job, Rma, RmaPlan, RxWant};
 use ripstop_engine::{Buffer as _, Iov, Reached};
 use ripstop_types::{AtomicOp, Datatype, Errno, Result};
@@ -123,12 +122,12 @@ impl Node {
                 self.stage(conn, &header[..header_len], &bytes, context);
             }
             RmaPlan::Defer { slot } => {
-                if slot != NIL && self.is_short() {
+                if slot.is_some() && self.is_short() {
                     self.engine.take_back(conn);
                     self.after(net);
                     return Err(Errno::ENOMEM);
                 }
-                if slot != NIL {
+                if let Some(slot) = slot {
                     let bytes = self.gather(payload);
                     self.slots.insert(slot, Slot::of(bytes));
                 }
@@ -155,7 +154,7 @@ impl Node {
                 Job::Commit(target) => {
                     let target = *target;
                     let done = self.commit(&target);
-                    self.engine.job_done(id, done, NIL);
+                    self.engine.job_done(id, done, None);
                 }
                 Job::Atomic {
                     target,
@@ -194,12 +193,12 @@ impl Node {
         &mut self,
         id: ConnId,
         (target, datatype, op): (&Reached<SimBuf>, Datatype, AtomicOp),
-        operands: u32,
+        operands: Option<SlotId>,
         compare: bool,
         fetch: bool,
     ) {
         let len = target.len() as usize;
-        let given = self.slots.get(&operands);
+        let given = operands.and_then(|slot| self.slots.get(&slot));
         let given = given.map_or(Vec::new(), |slot| slot.bytes.clone());
         let expected = match op {
             AtomicOp::AtomicRead => 0,
@@ -231,14 +230,11 @@ impl Node {
             set_element(&mut after[at..at + size], new);
         }
         if fetch && self.is_short() {
-            return self.engine.job_done(id, false, NIL);
+            return self.engine.job_done(id, false, None);
         }
         self.memory.scatter(target, 0, &after);
-        let slot = match fetch {
-            true => self.engine.fetched_slot().expect("a slot"),
-            false => NIL,
-        };
-        if fetch {
+        let slot = fetch.then(|| self.engine.fetched_slot().expect("a slot"));
+        if let Some(slot) = slot {
             self.slots.insert(slot, Slot::of(before));
         }
         self.engine.job_done(id, true, slot);

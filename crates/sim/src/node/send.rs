@@ -2,7 +2,6 @@
 
 use ripstop_engine::Buffer as _;
 use ripstop_engine::id::ConnId;
-use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{Chunk, Replayed, SEND_HEADER, Send, SendPlan, SmallMessage};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::MAX_HEADER;
@@ -46,13 +45,13 @@ impl Node {
                 self.stage(conn, header, &payload, send.context);
             }
             SendPlan::Defer { slot } => {
-                assert_eq!(slot != NIL, send.inject && !send.iov.is_empty());
-                if slot != NIL && self.is_short() {
+                assert_eq!(slot.is_some(), send.inject && !send.iov.is_empty());
+                if slot.is_some() && self.is_short() {
                     self.engine.take_back(conn);
                     self.after(net);
                     return Err(Errno::ENOMEM);
                 }
-                if slot != NIL {
+                if let Some(slot) = slot {
                     let bytes = self.memory.gather(&send.iov);
                     self.slots.insert(slot, Slot::of(bytes));
                 }
@@ -167,7 +166,8 @@ impl Node {
                 header_len,
                 inline,
             })) => {
-                let payload = match self.slots.get(&deferred.slot) {
+                let copied = deferred.slot.and_then(|slot| self.slots.get(&slot));
+                let payload = match copied {
                     Some(slot) => slot.bytes.clone(),
                     None if inline => {
                         let mut bytes = self.memory.gather(deferred.posted.iov());

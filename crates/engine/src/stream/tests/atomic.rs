@@ -2,6 +2,7 @@ use ripstop_types::{AtomicKind, AtomicOp, Datatype, Flags, RmaIov};
 use ripstop_wire::xnet::base::{Answer, BaseFlags, Reason, RmaIovs};
 
 use super::*;
+use crate::id::MrId;
 use crate::mr::{Access, Mr};
 
 const KEY: u64 = 9;
@@ -65,7 +66,7 @@ impl Fixture {
         self.engine.atomic(self.conn, atomic, &mut [0; MAX_HEADER])
     }
 
-    fn region(&mut self, access: Access) -> u32 {
+    fn region(&mut self, access: Access) -> MrId {
         let mr = Mr::new(Mem(0x5000, 100), 0, KEY, access);
         self.engine.open_mr(mr).unwrap()
     }
@@ -80,11 +81,7 @@ impl Fixture {
             panic!("no atomic");
         };
         let what = (target.segments()[0], op);
-        let slot = if fetch && done {
-            self.engine.fetched_slot().unwrap()
-        } else {
-            NIL
-        };
+        let slot = (fetch && done).then(|| self.engine.fetched_slot().unwrap());
         self.engine.job_done(self.conn, done, slot);
         what
     }
@@ -206,7 +203,7 @@ fn a_durable_one_is_answered_after_a_second_job() {
             panic!("it is not made durable");
         };
         assert_eq!(target.segments()[0], Mem(0x5010, 8));
-        f.engine.job_done(f.conn, durable, NIL);
+        f.engine.job_done(f.conn, durable, None);
         assert!(f.engine.rx_in_header(f.conn) && !f.engine.mr_is_busy(mr));
         let fetched = usize::from(op == Op::FetchAtomic);
         // An ack or a refusal, or what was fetched behind its header.

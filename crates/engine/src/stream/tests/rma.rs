@@ -2,6 +2,7 @@ use ripstop_types::{Flags, RmaIov};
 use ripstop_wire::xnet::base::{Answer, BaseFlags, Reason, RmaIovs};
 
 use super::*;
+use crate::id::MrId;
 use crate::mr::{Access, Mr};
 
 const BOTH: Access = Access {
@@ -47,7 +48,7 @@ impl Fixture {
         self.engine.rma(self.conn, rma, &mut [0; MAX_HEADER])
     }
 
-    fn open_mr(&mut self, memory: Mem, key: u64, access: Access) -> u32 {
+    fn open_mr(&mut self, memory: Mem, key: u64, access: Access) -> MrId {
         self.engine
             .open_mr(Mr::new(memory, 0, key, access))
             .unwrap()
