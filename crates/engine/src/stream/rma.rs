@@ -16,11 +16,13 @@ use super::conn::{Conn, TxDone, TxInfo};
 use super::engine::{Engine, Ep, EpConfig, Limits};
 use super::rx::Target;
 use super::tx::{Posted, marked};
-use super::write::WRITTEN;
 use crate::id::{ConnId, CounterId, MrId, SlotId};
 use crate::matching::Envelope;
 use crate::mr::Denied;
 use crate::{Buffer, Iov, Reached};
+
+/// What a plain write is reported as.
+pub(super) const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
 
 /// Most responses to reads that wait to be sent on one connection: a peer that asks for more
 /// and takes none is dropped. No endpoint has room for so many reads.

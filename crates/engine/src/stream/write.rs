@@ -7,14 +7,12 @@ use ripstop_wire::xnet::base::{WRITE_LEN, emit_write, parse_write};
 
 use super::conn::TxInfo;
 use super::engine::{Engine, NO_COMPLETION};
+use super::rma::WRITTEN;
 use super::rx::{RxState, Whole};
 use crate::Buffer;
 use crate::id::{ConnId, CqId};
 use crate::mr::MrTable;
 use crate::pool::Place;
-
-/// What a plain write is reported as.
-pub(super) const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
 
 /// See [`Engine::rx_short_writes`].
 #[derive(Debug)]
