@@ -105,4 +105,6 @@ ids! {
     SlotId;
     /// A receive context, see [`Matcher`](crate::matching::Matcher).
     SrxId;
+    /// Deferred work that has begun, see [`Work`](crate::stream::Work).
+    WorkId;
 }

@@ -13,7 +13,7 @@ mod waiting;
 
 use ripstop_types::{Context, Errno, FiAddr, Result};
 
-use crate::id::{ConnId, EpId, SlotId, SrxId};
+use crate::id::{ConnId, EpId, SlotId, SrxId, WorkId};
 use crate::pool::{List, NIL, Pool};
 use crate::{Buffer, Iov};
 use posted::Posted;
@@ -108,10 +108,10 @@ impl<B: Buffer> Recv<B> {
     /// The same, for one message and the deferred work with this id. It is never of just one
     /// segment, so `Matcher::match_first`, which asks for that, need not ask for this.
     #[must_use]
-    pub fn for_work(self, work: u32) -> Self {
+    pub fn for_work(self, work: WorkId) -> Self {
         Self {
             iov: self.iov.padded(),
-            used: u64::from(work).saturating_add(1),
+            used: u64::from(work.number()),
             multi: false,
             ..self
         }
@@ -119,10 +119,10 @@ impl<B: Buffer> Recv<B> {
 
     /// The deferred work it is for.
     #[must_use]
-    pub fn work(&self) -> Option<u32> {
+    pub fn work(&self) -> Option<WorkId> {
         match self.multi {
             true => None,
-            false => u32::try_from(self.used.checked_sub(1)?).ok(),
+            false => WorkId::new(u32::try_from(self.used).ok()?),
         }
     }
 }

@@ -1,13 +1,11 @@
 //! Atomics on a peer's memory, and what the engine asks to be done with that of this process.
 
 use ripstop_core::provider::AtomicCall;
-use ripstop_engine::id::{ConnId, EpId, SlotId};
+use ripstop_engine::id::{ConnId, EpId, SlotId, WorkId};
 use ripstop_engine::stream::{Atomic, Engine, Job, Level, RmaKind};
 use ripstop_engine::{Iov, Reached};
 use ripstop_mem::{UserBuf, atomic};
-use ripstop_types::{
-    AtomicKind, AtomicOp, Context, Datatype, Errno, FiAddr, Flags, Result, RmaIov,
-};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs};
 
 use crate::rma::level;
@@ -22,7 +20,7 @@ impl<T: Transport> State<T> {
         ep: EpId,
         operand: Iov<UserBuf>,
         call: &AtomicCall<'_>,
-        work: Option<u32>,
+        work: Option<WorkId>,
     ) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         state.may_start(state.has_atomics)?;
@@ -59,7 +57,7 @@ impl<T: Transport> State<T> {
         };
         if let Some(id) = work {
             (atomic.work, atomic.completion) = (true, true);
-            atomic.context = id as Context;
+            atomic.context = id.index();
             // As for a write.
             if plain && atomic.level == Level::Sent {
                 atomic.level = Level::Delivered;

@@ -2,7 +2,7 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, CqId, EpId, SlotId, SrxId};
+use ripstop_engine::id::{ConnId, CqId, EpId, SlotId, SrxId, WorkId};
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::stream::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
@@ -375,7 +375,7 @@ impl<T: Transport> State<T> {
         src: FiAddr,
         context: Context,
         flags: Option<Flags>,
-        work: Option<u32>,
+        work: Option<WorkId>,
     ) -> Result<()> {
         let Some(Some(state)) = self.eps.get(ep.index()) else {
             return Err(Errno::EOPBADSTATE);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::RmaCall;
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, EpId, MrId};
+use ripstop_engine::id::{ConnId, EpId, MrId, WorkId};
 use ripstop_engine::stream::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_os::clock;
@@ -133,7 +133,7 @@ impl<T: Transport> State<T> {
         kind: RmaKind,
         iov: Iov<UserBuf>,
         call: &RmaCall<'_>,
-        work: Option<u32>,
+        work: Option<WorkId>,
     ) -> Result<()> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         state.may_start(state.has_rma)?;
@@ -157,7 +157,7 @@ impl<T: Transport> State<T> {
             work: false,
         };
         if let Some(id) = work {
-            (rma.work, rma.completion, rma.context) = (true, true, id as Context);
+            (rma.work, rma.completion, rma.context) = (true, true, id.index());
             // What the peer denies is to be known before its end is told.
             if kind == RmaKind::Write && rma.level == Level::Sent {
                 rma.level = Level::Delivered;

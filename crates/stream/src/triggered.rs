@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ripstop_core::provider::{AtomicCall, CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
 use ripstop_engine::Iov;
 use ripstop_engine::counter::Counter;
-use ripstop_engine::id::{CounterId, CqId, EpId, SrxId};
+use ripstop_engine::id::{CounterId, CqId, EpId, SrxId, WorkId};
 use ripstop_engine::stream::{RmaKind, Unposted, Work};
 use ripstop_engine::triggered::{FREE, Queue, When};
 use ripstop_mem::{Parked, UserBuf, copy_in};
@@ -577,7 +577,7 @@ impl<T: Transport> State<T> {
         posted
     }
 
-    fn post_call(&mut self, data: &Data, work: Option<u32>) -> Result<()> {
+    fn post_call(&mut self, data: &Data, work: Option<WorkId>) -> Result<()> {
         let ep = match data.at {
             At::Ep(ep) => ep,
             At::Srx(at) => return self.post_shared(at, data, work),
@@ -596,7 +596,7 @@ impl<T: Transport> State<T> {
                 if let Some(id) = work {
                     send.work = true;
                     send.completion = true;
-                    send.context = id as Context;
+                    send.context = id.index();
                 }
                 self.send_message(ep, data.peer, &send, given)
             }
@@ -640,7 +640,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Posts a receive on a shared context.
-    fn post_shared(&mut self, at: SrxAt, data: &Data, work: Option<u32>) -> Result<()> {
+    fn post_shared(&mut self, at: SrxAt, data: &Data, work: Option<WorkId>) -> Result<()> {
         let Call::Recv(kind) = data.call else {
             return Err(Errno::EINVAL);
         };

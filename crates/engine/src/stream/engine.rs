@@ -14,7 +14,7 @@ use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
-use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId};
+use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId, WorkId};
 use crate::ids::UserIds;
 use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
@@ -217,7 +217,7 @@ pub struct Engine<B> {
     /// Reads by peers that are being answered.
     pub(super) responses: Pool<u32, Response>,
     /// Deferred work that has begun.
-    pub(super) works: Pool<u32, Work>,
+    pub(super) works: Pool<WorkId, Work>,
     pub(super) refusals: Ring<Refusal>,
     /// Groups, and what their members do together.
     pub(super) coll: Collectives<B>,

@@ -7,7 +7,7 @@ use super::conn::{Conn, TxInfo};
 use super::engine::{Engine, NO_COMPLETION, error_entry};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, CounterId, CqId, EpId};
+use crate::id::{ConnId, CounterId, CqId, EpId, WorkId};
 
 /// Marks, in the flags of an operation that was posted, that its context is the id of deferred
 /// work. It belongs to the range of `Flags` that the interface leaves to providers, and is never
@@ -30,12 +30,12 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    pub fn open_work(&mut self, work: Work) -> Result<u32> {
+    pub fn open_work(&mut self, work: Work) -> Result<WorkId> {
         self.works.insert(work)
     }
 
     /// Takes back deferred work whose operation was not accepted: nothing is told.
-    pub fn forget_work(&mut self, id: u32) {
+    pub fn forget_work(&mut self, id: WorkId) {
         self.works.remove(id);
     }
 
@@ -136,6 +136,7 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn end_work(&mut self, conn_id: ConnId, info: &TxInfo, outcome: Result<()>) {
         let work = u32::try_from(info.context)
             .ok()
+            .and_then(WorkId::new)
             .and_then(|id| self.works.remove(id));
         let ep = self.conns.get(conn_id).map(Conn::ep);
         let config = self.eps.find_mut(ep).map(|ep| {
@@ -169,7 +170,7 @@ impl<B: Buffer> Engine<B> {
     #[inline(never)]
     pub(super) fn end_recv_work(
         &mut self,
-        id: u32,
+        id: WorkId,
         (cq, own): (Option<CqId>, Option<CounterId>),
         len: u64,
         entry: core::result::Result<Completion, ErrorEntry>,

@@ -2,7 +2,7 @@ use ripstop_types::{AtomicKind, AtomicOp, Datatype, Flags, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use super::*;
-use crate::id::CounterId;
+use crate::id::{CounterId, WorkId};
 
 impl Fixture {
     fn count(&mut self) -> CounterId {
@@ -14,18 +14,18 @@ impl Fixture {
         (counter.value, counter.errors)
     }
 
-    fn begin(&mut self, counter: CounterId, entry: Option<usize>) -> u32 {
+    fn begin(&mut self, counter: CounterId, entry: Option<usize>) -> WorkId {
         let counter = Some(counter);
         self.engine.open_work(Work { counter, entry }).unwrap()
     }
 
     /// Posts a message of this length for work.
-    fn send_work(&mut self, id: u32, len: usize) {
+    fn send_work(&mut self, id: WorkId, len: usize) {
         let send = Send {
             tag: None,
             data: None,
             iov: Iov::one(Mem(0x1000, len)),
-            context: id as usize,
+            context: id.index(),
             completion: true,
             inject: false,
             ack: false,
@@ -34,7 +34,7 @@ impl Fixture {
         self.engine.send(self.conn, &send).unwrap();
     }
 
-    fn recv_work(&mut self, id: u32, len: usize) -> Vec<CopyOut<Mem>> {
+    fn recv_work(&mut self, id: WorkId, len: usize) -> Vec<CopyOut<Mem>> {
         let want = Want {
             tag: Some((5, 0)),
             src: FiAddr::UNSPEC,
@@ -44,7 +44,7 @@ impl Fixture {
     }
 }
 
-fn fetch(id: u32) -> Atomic<Mem> {
+fn fetch(id: WorkId) -> Atomic<Mem> {
     let some = Iov::one(Mem(0x1000, 8));
     Atomic {
         kind: AtomicKind::Fetch,
@@ -59,7 +59,7 @@ fn fetch(id: u32) -> Atomic<Mem> {
             key: 1,
         }),
         data: None,
-        context: id as usize,
+        context: id.index(),
         completion: true,
         inject: false,
         level: Level::Sent,
@@ -271,7 +271,7 @@ fn atomics_are_counted_as_writes() {
         kind: AtomicKind::Plain,
         result: Iov::EMPTY,
         work: false,
-        ..fetch(1)
+        ..fetch(WorkId::FIRST)
     };
     let mut header = [0; MAX_HEADER];
     f.engine.atomic(f.conn, &plain, &mut header).unwrap();
