@@ -105,6 +105,8 @@ ids! {
     SlotId;
     /// A receive context, see [`Matcher`](crate::matching::Matcher).
     SrxId;
+    /// What completions call the peers of an address vector, see [`UserIds`](crate::ids::UserIds).
+    UserIdsId;
     /// Deferred work that has begun, see [`Work`](crate::stream::Work).
     WorkId;
 }

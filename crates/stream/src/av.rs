@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use ripstop_core::provider::{AddressVector, AvAttr};
 use ripstop_core::{Address, EventQueue};
+use ripstop_engine::id::UserIdsId;
 use ripstop_engine::ids::UserIds;
-use ripstop_engine::pool::NIL;
 use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
 use crate::addr::{Addr, Peers};
@@ -101,8 +101,8 @@ impl<T: Transport, K: Mode> Av<T, K> {
         }
         let mut state = domain.lock();
         let ids = match strict {
-            true => state.engine.open_ids(UserIds::new(true))?,
-            false => NIL,
+            true => Some(state.engine.open_ids(UserIds::new(true))?),
+            false => None,
         };
         let free = state.avs.iter().position(Option::is_none);
         let id = free.unwrap_or(state.avs.len());
@@ -123,7 +123,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
             eq: OnceLock::new(),
             map,
             strict,
-            ids: AtomicU32::new(ids),
+            ids: AtomicU32::new(UserIdsId::place(ids) as u32),
         }))
     }
 
@@ -146,18 +146,22 @@ impl<T: Transport, K: Mode> Av<T, K> {
 }
 
 impl<T: Transport, K: Mode> Av<T, K> {
-    /// The ids of its peers in the engine, or [`NIL`].
-    pub(crate) fn ids(&self) -> u32 {
-        self.ids.load(Ordering::Relaxed)
+    /// The ids of its peers in the engine, if any.
+    pub(crate) fn ids(&self) -> Option<UserIdsId> {
+        UserIdsId::new(self.ids.load(Ordering::Relaxed))
     }
 
     fn set_id(&self, state: &mut State<T>, peer: FiAddr, id: FiAddr) -> Result<()> {
-        if self.ids() == NIL {
-            let ids = state.engine.open_ids(UserIds::new(false))?;
-            self.ids.store(ids, Ordering::Relaxed);
-            state.name_by(self.id, ids);
-        }
-        let ids = state.engine.ids_mut(self.ids()).ok_or(Errno::EINVAL)?;
+        let ids = match self.ids() {
+            Some(ids) => ids,
+            None => {
+                let ids = state.engine.open_ids(UserIds::new(false))?;
+                self.ids.store(ids.number(), Ordering::Relaxed);
+                state.name_by(self.id, ids);
+                ids
+            }
+        };
+        let ids = state.engine.ids_mut(ids).ok_or(Errno::EINVAL)?;
         ids.set(peer, id)
     }
 }
@@ -166,7 +170,9 @@ impl<T: Transport, K: Mode> Drop for Av<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         state.avs[self.id as usize] = None;
-        state.engine.close_ids(self.ids());
+        if let Some(ids) = self.ids() {
+            state.engine.close_ids(ids);
+        }
     }
 }
 
@@ -215,7 +221,7 @@ impl<T: Transport, K: Mode> AddressVector for Av<T, K> {
         if let Some(peer) = table.remove(addr)? {
             let cleanup = self.domain.fabric.tunables().remove_cleanup;
             state.unname_peer(self.id, &peer, addr, cleanup);
-            if let Some(ids) = state.engine.ids_mut(self.ids()) {
+            if let Some(ids) = self.ids().and_then(|ids| state.engine.ids_mut(ids)) {
                 ids.forget(addr);
             }
         }

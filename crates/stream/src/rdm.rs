@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::id::{ConnId, EpId, UserIdsId};
 use ripstop_engine::stream::rdm::{Decision, Progress, decide};
 use ripstop_engine::stream::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest, clock, pid};
@@ -397,11 +397,11 @@ impl<T: Transport> State<T> {
     }
 
     /// Endpoints with this address vector report peers by ids of the program's own.
-    pub(crate) fn name_by(&mut self, av: u32, ids: u32) {
+    pub(crate) fn name_by(&mut self, av: u32, ids: UserIdsId) {
         for ep in self.ep_ids() {
             let rdm = self.ep(ep).and_then(|e| e.rdm.as_ref());
             if rdm.is_some_and(|rdm| rdm.av == av) {
-                self.engine.change_ep(ep, |config| config.ids = ids);
+                self.engine.change_ep(ep, |config| config.ids = Some(ids));
             }
         }
     }

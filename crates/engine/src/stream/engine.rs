@@ -14,7 +14,7 @@ use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
-use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId, WorkId};
+use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId, UserIdsId, WorkId};
 use crate::ids::UserIds;
 use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
@@ -49,7 +49,7 @@ pub struct Limits {
     pub ask_first: u64,
 }
 
-/// What an endpoint is made of. Ids are of objects of the same engine, or [`NIL`].
+/// What an endpoint is made of. Ids are of objects of the same engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EpConfig {
     /// Receive context.
@@ -77,7 +77,7 @@ pub struct EpConfig {
     /// Report messages from unknown peers as errors (`FI_SOURCE_ERR`).
     pub source_err: bool,
     /// What peers are reported as, instead of their addresses.
-    pub ids: u32,
+    pub ids: Option<UserIdsId>,
 }
 
 impl EpConfig {
@@ -95,7 +95,7 @@ impl EpConfig {
         tx_size: 0,
         source: false,
         source_err: false,
-        ids: NIL,
+        ids: None,
     };
 
     /// The counters of what the endpoint starts: sends, reads and writes.
@@ -163,7 +163,7 @@ impl Ep {
     fn settle(&mut self) {
         self.tx_cq = Place::of(self.config.tx_cq);
         self.rx_cq = Place::of(self.config.rx_cq);
-        self.screens = self.config.source_err || self.config.ids != NIL;
+        self.screens = self.config.source_err || self.config.ids.is_some();
         self.room = self.config.tx_size.saturating_add(self.waiting as usize);
     }
 
@@ -201,7 +201,7 @@ pub struct Engine<B> {
     pub(super) limits: Limits,
     pub(super) cqs: Places<CqId, CompletionQueue>,
     pub(super) counters: Pool<CounterId, Counter>,
-    pub(super) ids: Pool<u32, UserIds>,
+    pub(super) ids: Pool<UserIdsId, UserIds>,
     pub(super) srxs: Pool<SrxId, Matcher<B>>,
     pub(super) eps: Pool<EpId, Ep>,
     pub(super) conns: Pool<ConnId, Conn<B>>,
@@ -322,17 +322,17 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    pub fn open_ids(&mut self, ids: UserIds) -> Result<u32> {
+    pub fn open_ids(&mut self, ids: UserIds) -> Result<UserIdsId> {
         self.ids.insert(ids)
     }
 
     /// The ids of peers.
-    pub fn ids_mut(&mut self, id: u32) -> Option<&mut UserIds> {
+    pub fn ids_mut(&mut self, id: UserIdsId) -> Option<&mut UserIds> {
         self.ids.get_mut(id)
     }
 
     /// Closes ids. Peers are reported by their addresses again.
-    pub fn close_ids(&mut self, id: u32) {
+    pub fn close_ids(&mut self, id: UserIdsId) {
         self.ids.remove(id);
     }
 

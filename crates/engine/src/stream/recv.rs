@@ -6,10 +6,10 @@ use super::departed::Origin;
 use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId};
+use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId, UserIdsId};
 use crate::ids::UserIds;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
-use crate::pool::{NIL, Pool};
+use crate::pool::Pool;
 use crate::{Buffer, Iov};
 
 /// Payload the driver copies from a slot to user memory, at once.
@@ -596,7 +596,7 @@ pub(super) const fn rx_flags(tagged: bool) -> Flags {
 impl EpConfig {
     /// What the endpoint reports as the source of a message.
     #[inline]
-    pub(super) fn reported(&self, ids: &Pool<u32, UserIds>, src: FiAddr) -> FiAddr {
+    pub(super) fn reported(&self, ids: &Pool<UserIdsId, UserIds>, src: FiAddr) -> FiAddr {
         if self.source {
             reported(ids, self.ids, src)
         } else {
@@ -606,16 +606,16 @@ impl EpConfig {
 }
 
 #[inline]
-fn reported(ids: &Pool<u32, UserIds>, id: u32, src: FiAddr) -> FiAddr {
-    if id == NIL {
-        return src;
+fn reported(ids: &Pool<UserIdsId, UserIds>, id: Option<UserIdsId>, src: FiAddr) -> FiAddr {
+    match id {
+        Some(id) => by_id(ids, id, src),
+        None => src,
     }
-    by_id(ids, id, src)
 }
 
 #[cold]
 #[inline(never)]
-fn by_id(ids: &Pool<u32, UserIds>, id: u32, src: FiAddr) -> FiAddr {
+fn by_id(ids: &Pool<UserIdsId, UserIds>, id: UserIdsId, src: FiAddr) -> FiAddr {
     ids.get(id).map_or(src, |ids| ids.reported(src))
 }
 

@@ -14,7 +14,6 @@ use crate::coll::Place;
 use crate::cq::CompletionQueue;
 use crate::id::{ConnId, CqId, SlotId, SrxId};
 use crate::matching::{Envelope, Unexpected};
-use crate::pool::NIL;
 use crate::{Buffer, Iov, Reached};
 
 /// Where the payload that is arriving goes.
@@ -242,7 +241,7 @@ impl<B: Buffer> Engine<B> {
         let ep = eps.get(conn.config.ep)?;
         let config = &ep.config;
         let src = conn.config.src;
-        if ep.screens && (config.ids != NIL || !src.is_specified()) {
+        if ep.screens && (config.ids.is_some() || !src.is_specified()) {
             return None;
         }
         if only.is_some_and(|cq| Some(cq) != config.rx_cq) {
