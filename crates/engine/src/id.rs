@@ -99,10 +99,14 @@ ids! {
     CounterId;
     /// An endpoint, see [`EpConfig`](crate::stream::EpConfig).
     EpId;
+    /// A message that waits for its receive, see [`Unexpected`](crate::matching::Unexpected).
+    MessageId;
     /// A memory region, see [`Mr`](crate::mr::Mr).
     MrId;
     /// Memory of the driver for a payload without a place of its own.
     SlotId;
+    /// A receive of one receive context, see [`Recv`](crate::matching::Recv).
+    RecvId;
     /// A receive context, see [`Matcher`](crate::matching::Matcher).
     SrxId;
     /// What completions call the peers of an address vector, see [`UserIds`](crate::ids::UserIds).

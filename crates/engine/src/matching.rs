@@ -13,7 +13,7 @@ mod waiting;
 
 use ripstop_types::{Context, Errno, FiAddr, Result};
 
-use crate::id::{ConnId, EpId, SlotId, SrxId, WorkId};
+use crate::id::{ConnId, EpId, MessageId, RecvId, SlotId, SrxId, WorkId};
 use crate::pool::{List, NIL, Pool};
 use crate::{Buffer, Iov};
 use posted::Posted;
@@ -184,7 +184,7 @@ impl Unexpected {
 /// One receive context.
 #[derive(Debug)]
 pub struct Matcher<B> {
-    recvs: Pool<u32, Recv<B>>,
+    recvs: Pool<RecvId, Recv<B>>,
     msg: Posted,
     tagged: Posted,
     unexpected: Waiting,
@@ -231,7 +231,7 @@ impl<B: Buffer> Matcher<B> {
     /// # Errors
     /// [`Errno::ENOMEM`].
     #[inline]
-    pub fn post(&mut self, recv: Recv<B>) -> Result<u32> {
+    pub fn post(&mut self, recv: Recv<B>) -> Result<RecvId> {
         let tagged = recv.want.tag.is_some();
         let id = self.recvs.insert(recv)?;
         self.list(id, tagged);
@@ -239,7 +239,7 @@ impl<B: Buffer> Matcher<B> {
     }
 
     #[inline]
-    fn list(&mut self, id: u32, tagged: bool) {
+    fn list(&mut self, id: RecvId, tagged: bool) {
         let posted = if tagged {
             &mut self.tagged
         } else {
@@ -253,7 +253,7 @@ impl<B: Buffer> Matcher<B> {
     /// # Errors
     /// As [`Matcher::post`].
     #[inline(never)]
-    pub fn hold(&mut self, recv: Recv<B>) -> Result<u32> {
+    pub fn hold(&mut self, recv: Recv<B>) -> Result<RecvId> {
         self.recvs.insert(Recv {
             listed: false,
             ..recv
@@ -261,7 +261,7 @@ impl<B: Buffer> Matcher<B> {
     }
 
     /// Posts a receive that was held, behind all others.
-    pub fn post_held(&mut self, id: u32) {
+    pub fn post_held(&mut self, id: RecvId) {
         if let Some(recv) = self.recvs.get_mut(id)
             && !recv.listed
         {
@@ -274,27 +274,27 @@ impl<B: Buffer> Matcher<B> {
     /// The receive with this id.
     #[inline]
     #[must_use]
-    pub fn recv(&self, id: u32) -> Option<&Recv<B>> {
+    pub fn recv(&self, id: RecvId) -> Option<&Recv<B>> {
         self.recvs.get(id)
     }
 
     /// The receive with this id, to be changed.
     #[inline]
     #[must_use]
-    pub fn recv_mut(&mut self, id: u32) -> Option<&mut Recv<B>> {
+    pub fn recv_mut(&mut self, id: RecvId) -> Option<&mut Recv<B>> {
         self.recvs.get_mut(id)
     }
 
     /// Forgets a receive that is in no queue.
     #[inline]
-    pub fn finish(&mut self, id: u32) -> Option<Recv<B>> {
+    pub fn finish(&mut self, id: RecvId) -> Option<Recv<B>> {
         self.recvs.remove(id)
     }
 
     /// The first posted receive that accepts the message, taken from its queue unless it is a
     /// multi-receive buffer.
     #[inline]
-    pub fn match_message(&mut self, tag: Option<u64>, src: FiAddr) -> Option<u32> {
+    pub fn match_message(&mut self, tag: Option<u64>, src: FiAddr) -> Option<RecvId> {
         let Self {
             recvs, msg, tagged, ..
         } = self;
@@ -341,7 +341,7 @@ impl<B: Buffer> Matcher<B> {
     }
 
     /// Takes a receive out of its queue; it stays known by its id.
-    pub fn unpost(&mut self, id: u32) -> bool {
+    pub fn unpost(&mut self, id: RecvId) -> bool {
         let Self {
             recvs, msg, tagged, ..
         } = self;
@@ -356,7 +356,7 @@ impl<B: Buffer> Matcher<B> {
     }
 
     /// Takes the oldest posted receive with this context out of its queue.
-    pub fn cancel(&mut self, context: Context) -> Option<u32> {
+    pub fn cancel(&mut self, context: Context) -> Option<RecvId> {
         self.take_posted(|recv| recv.context == context)
     }
 
@@ -368,7 +368,7 @@ impl<B: Buffer> Matcher<B> {
 
     /// Takes the oldest posted receive for which `wanted` holds out of its queue; of those with
     /// a tag, if there is one.
-    pub fn take_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> Option<u32> {
+    pub fn take_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> Option<RecvId> {
         let Self {
             recvs, msg, tagged, ..
         } = self;
@@ -378,7 +378,7 @@ impl<B: Buffer> Matcher<B> {
 
     /// Takes all posted receives for which `wanted` holds out of their queues, for
     /// [`Matcher::next_of`].
-    pub fn split_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> [List<u32>; 2] {
+    pub fn split_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> [List<RecvId>; 2] {
         let Self {
             recvs, msg, tagged, ..
         } = self;
@@ -387,7 +387,7 @@ impl<B: Buffer> Matcher<B> {
     }
 
     /// Takes the next of some receives that were taken out.
-    pub fn next_of(&mut self, lists: &mut [List<u32>; 2]) -> Option<u32> {
+    pub fn next_of(&mut self, lists: &mut [List<RecvId>; 2]) -> Option<RecvId> {
         let mut lists = lists.iter_mut();
         lists.find_map(|list| list.pop_front(&mut self.recvs))
     }
@@ -400,7 +400,7 @@ impl<B: Buffer> Matcher<B> {
     }
 
     /// Adds a message that is in `pool` behind all others that wait.
-    pub fn add_unexpected(&mut self, pool: &mut Pool<u32, Unexpected>, id: u32) {
+    pub fn add_unexpected(&mut self, pool: &mut Pool<MessageId, Unexpected>, id: MessageId) {
         self.unexpected.add(pool, id);
     }
 
@@ -409,15 +409,19 @@ impl<B: Buffer> Matcher<B> {
     #[must_use]
     pub fn find_unexpected(
         &mut self,
-        pool: &mut Pool<u32, Unexpected>,
+        pool: &mut Pool<MessageId, Unexpected>,
         want: Want,
         claim: Option<Context>,
-    ) -> Option<u32> {
+    ) -> Option<MessageId> {
         self.unexpected.find(pool, &want, claim)
     }
 
     /// Takes a waiting message from the queue; it stays in `pool`. Returns whether it was there.
-    pub fn remove_unexpected(&mut self, pool: &mut Pool<u32, Unexpected>, id: u32) -> bool {
+    pub fn remove_unexpected(
+        &mut self,
+        pool: &mut Pool<MessageId, Unexpected>,
+        id: MessageId,
+    ) -> bool {
         self.unexpected.remove(pool, id)
     }
 
@@ -425,17 +429,17 @@ impl<B: Buffer> Matcher<B> {
     /// in `pool`.
     pub fn split_unexpected(
         &mut self,
-        pool: &mut Pool<u32, Unexpected>,
+        pool: &mut Pool<MessageId, Unexpected>,
         wanted: impl Fn(&Unexpected) -> bool,
-    ) -> List<u32> {
+    ) -> List<MessageId> {
         self.unexpected.split(pool, wanted)
     }
 
     /// Calls `visit` on every waiting message, which leaves its tag and source as they are.
     pub fn each_unexpected(
         &self,
-        pool: &mut Pool<u32, Unexpected>,
-        visit: impl FnMut(u32, &mut Unexpected),
+        pool: &mut Pool<MessageId, Unexpected>,
+        visit: impl FnMut(MessageId, &mut Unexpected),
     ) {
         self.unexpected.for_each(pool, visit);
     }
@@ -443,7 +447,7 @@ impl<B: Buffer> Matcher<B> {
     /// Says what the source of waiting messages is now; `None` for the same as before.
     pub fn rename_unexpected(
         &mut self,
-        pool: &mut Pool<u32, Unexpected>,
+        pool: &mut Pool<MessageId, Unexpected>,
         source: impl Fn(&Unexpected) -> Option<FiAddr>,
     ) {
         self.unexpected.flatten(pool);

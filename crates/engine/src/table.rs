@@ -5,28 +5,28 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Errno, Result};
 
-use crate::pool::NIL;
+use crate::id::Id;
 use crate::ring::try_push;
 
 /// The neighbours of an id in the order all came, and among those of its bucket.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct Link<I> {
     stamp: u64,
-    before: u32,
-    after: u32,
-    prev: u32,
-    next: u32,
+    before: Option<I>,
+    after: Option<I>,
+    prev: Option<I>,
+    next: Option<I>,
     hash: u32,
     there: bool,
 }
 
-impl Link {
+impl<I> Link<I> {
     const NONE: Self = Self {
         stamp: 0,
-        before: NIL,
-        after: NIL,
-        prev: NIL,
-        next: NIL,
+        before: None,
+        after: None,
+        prev: None,
+        next: None,
         hash: 0,
         there: false,
     };
@@ -34,15 +34,15 @@ impl Link {
 
 /// The first and the last id of a bucket.
 #[derive(Clone, Copy, Debug)]
-struct Ends {
-    head: u32,
-    tail: u32,
+struct Ends<I> {
+    head: Option<I>,
+    tail: Option<I>,
 }
 
-impl Ends {
+impl<I> Ends<I> {
     const NONE: Self = Self {
-        head: NIL,
-        tail: NIL,
+        head: None,
+        tail: None,
     };
 }
 
@@ -50,17 +50,17 @@ impl Ends {
 /// with a hash take a time that does not depend on their number. Ids with the same hash are in the
 /// order they were added.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct Table<I> {
     /// By id.
-    links: Vec<Link>,
+    links: Vec<Link<I>>,
     /// None, or a power of two.
-    buckets: Vec<Ends>,
-    all: Ends,
+    buckets: Vec<Ends<I>>,
+    all: Ends<I>,
     len: usize,
     stamp: u64,
 }
 
-impl Table {
+impl<I: Id> Table<I> {
     /// Least buckets.
     const BUCKETS: usize = 64;
 
@@ -87,30 +87,30 @@ impl Table {
         self.len == 0
     }
 
-    /// The id that was added first, or [`NIL`].
-    pub(crate) const fn oldest(&self) -> u32 {
+    /// The id that was added first, if any.
+    pub(crate) const fn oldest(&self) -> Option<I> {
         self.all.head
     }
 
-    /// The id that was added next after `id`, or [`NIL`].
-    pub(crate) fn younger(&self, id: u32) -> u32 {
+    /// The id that was added next after `id`, if any.
+    pub(crate) fn younger(&self, id: I) -> Option<I> {
         self.link(id).after
     }
 
     /// Rises with every id added.
-    pub(crate) fn stamp(&self, id: u32) -> u64 {
+    pub(crate) fn stamp(&self, id: I) -> u64 {
         self.link(id).stamp
     }
 
     /// The ids with this hash, in order.
-    pub(crate) fn with_hash(&self, hash: u32) -> impl Iterator<Item = u32> + '_ {
-        let mut id = self.bucket(hash).map_or(NIL, |ends| ends.head);
+    pub(crate) fn with_hash(&self, hash: u32) -> impl Iterator<Item = I> + '_ {
+        let mut at = self.bucket(hash).and_then(|ends| ends.head);
         core::iter::from_fn(move || {
-            while id != NIL {
-                let (found, link) = (id, self.link(id));
-                id = link.next;
+            while let Some(id) = at {
+                let link = self.link(id);
+                at = link.next;
                 if link.hash == hash {
-                    return Some(found);
+                    return Some(id);
                 }
             }
             None
@@ -121,8 +121,8 @@ impl Table {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`], with the table unchanged.
-    pub(crate) fn insert(&mut self, id: u32, hash: u32) -> Result<()> {
-        while self.links.len() <= id as usize {
+    pub(crate) fn insert(&mut self, id: I, hash: u32) -> Result<()> {
+        while self.links.len() <= id.index() {
             try_push(&mut self.links, Link::NONE)?;
         }
         if self.len >= self.buckets.len() && self.grow().is_err() && self.buckets.is_empty() {
@@ -137,39 +137,39 @@ impl Table {
             ..Link::NONE
         };
         self.set(id, link);
-        match self.links.get_mut(self.all.tail as usize) {
-            Some(last) => last.after = id,
-            None => self.all.head = id,
+        match find(&mut self.links, self.all.tail) {
+            Some(last) => last.after = Some(id),
+            None => self.all.head = Some(id),
         }
-        self.all.tail = id;
+        self.all.tail = Some(id);
         self.len = self.len.wrapping_add(1);
         self.chain(id, hash);
         Ok(())
     }
 
     /// Takes an id out; returns whether it was there.
-    pub(crate) fn remove(&mut self, id: u32) -> bool {
+    pub(crate) fn remove(&mut self, id: I) -> bool {
         let link = self.link(id);
         if !link.there {
             return false;
         }
         self.set(id, Link::NONE);
-        match self.links.get_mut(link.before as usize) {
+        match find(&mut self.links, link.before) {
             Some(before) => before.after = link.after,
             None => self.all.head = link.after,
         }
-        match self.links.get_mut(link.after as usize) {
+        match find(&mut self.links, link.after) {
             Some(after) => after.before = link.before,
             None => self.all.tail = link.before,
         }
         let at = self.place(link.hash);
         let Self { links, buckets, .. } = self;
         if let Some(ends) = buckets.get_mut(at) {
-            match links.get_mut(link.prev as usize) {
+            match find(links, link.prev) {
                 Some(prev) => prev.next = link.next,
                 None => ends.head = link.next,
             }
-            match links.get_mut(link.next as usize) {
+            match find(links, link.next) {
                 Some(next) => next.prev = link.prev,
                 None => ends.tail = link.prev,
             }
@@ -178,12 +178,12 @@ impl Table {
         true
     }
 
-    fn link(&self, id: u32) -> Link {
-        self.links.get(id as usize).copied().unwrap_or(Link::NONE)
+    fn link(&self, id: I) -> Link<I> {
+        self.links.get(id.index()).copied().unwrap_or(Link::NONE)
     }
 
-    fn set(&mut self, id: u32, link: Link) {
-        if let Some(place) = self.links.get_mut(id as usize) {
+    fn set(&mut self, id: I, link: Link<I>) {
+        if let Some(place) = self.links.get_mut(id.index()) {
             *place = link;
         }
     }
@@ -192,25 +192,25 @@ impl Table {
         hash as usize & self.buckets.len().wrapping_sub(1)
     }
 
-    fn bucket(&self, hash: u32) -> Option<Ends> {
+    fn bucket(&self, hash: u32) -> Option<Ends<I>> {
         self.buckets.get(self.place(hash)).copied()
     }
 
     /// Puts an id behind the others of its bucket.
-    fn chain(&mut self, id: u32, hash: u32) {
+    fn chain(&mut self, id: I, hash: u32) {
         let at = self.place(hash);
         let Self { links, buckets, .. } = self;
         let Some(ends) = buckets.get_mut(at) else {
             return;
         };
-        let tail = core::mem::replace(&mut ends.tail, id);
-        match links.get_mut(tail as usize) {
-            Some(last) => last.next = id,
-            None => ends.head = id,
+        let tail = ends.tail.replace(id);
+        match find(links, tail) {
+            Some(last) => last.next = Some(id),
+            None => ends.head = Some(id),
         }
-        if let Some(link) = links.get_mut(id as usize) {
+        if let Some(link) = links.get_mut(id.index()) {
             link.prev = tail;
-            link.next = NIL;
+            link.next = None;
         }
     }
 
@@ -225,14 +225,19 @@ impl Table {
             try_push(&mut buckets, Ends::NONE)?;
         }
         self.buckets = buckets;
-        let mut id = self.oldest();
-        while id != NIL {
+        let mut at = self.oldest();
+        while let Some(id) = at {
             let link = self.link(id);
             self.chain(id, link.hash);
-            id = link.after;
+            at = link.after;
         }
         Ok(())
     }
+}
+
+/// The neighbours of an id, if there is one.
+fn find<I: Id>(links: &mut [Link<I>], id: Option<I>) -> Option<&mut Link<I>> {
+    links.get_mut(id?.index())
 }
 
 /// Mixes two words into a hash, the low bits of which say as much as the high ones.
@@ -248,14 +253,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::id::MessageId;
 
     /// What is there, in order.
-    fn all(table: &Table) -> Vec<u32> {
+    fn all(table: &Table<MessageId>) -> Vec<MessageId> {
         let mut ids = Vec::new();
-        let mut id = table.oldest();
-        while id != NIL {
+        let mut at = table.oldest();
+        while let Some(id) = at {
             ids.push(id);
-            id = table.younger(id);
+            at = table.younger(id);
         }
         ids
     }
@@ -263,11 +269,12 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_list_that_is_found_by_hash(
-            steps in prop::collection::vec((any::<bool>(), 0..300u32, 0..9u32), 0..600)
+            steps in prop::collection::vec((any::<bool>(), 1..300u32, 0..9u32), 0..600)
         ) {
             let mut table = Table::new();
-            let mut list: Vec<(u32, u32)> = Vec::new();
+            let mut list: Vec<(MessageId, u32)> = Vec::new();
             for (add, id, hash) in steps {
+                let id = MessageId::new(id).unwrap();
                 // Some are the same but for bits that tell buckets apart only when there are many.
                 let hash = (hash % 3) | ((hash / 3) << 7);
                 let at = list.iter().position(|(other, _)| *other == id);
@@ -283,7 +290,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(table.len(), list.len());
-                let found: Vec<u32> = table.with_hash(hash).collect();
+                let found: Vec<MessageId> = table.with_hash(hash).collect();
                 let same = list.iter().filter(|(_, other)| *other == hash);
                 prop_assert_eq!(found, same.map(|(id, _)| *id).collect::<Vec<_>>());
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ripstop_core::provider::{self, Arrival, Done};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{CqId, SrxId};
+use ripstop_engine::id::{CqId, MessageId, SrxId};
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Result};
@@ -49,6 +49,11 @@ impl<T: Transport, K: Mode> PeerRx<T, K> {
     }
 }
 
+/// The message that [`provider::PeerRx::next_arrival`] has given this number.
+fn named(number: u32) -> Result<MessageId> {
+    MessageId::new(number).ok_or(Errno::EINVAL)
+}
+
 impl<T: Transport, K: Mode> Drop for PeerRx<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
@@ -64,7 +69,7 @@ impl<T: Transport, K: Mode> provider::PeerRx for PeerRx<T, K> {
     fn next_arrival(&self) -> Option<Arrival> {
         let arrival = self.domain.lock().engine.next_arrival(self.id)?;
         Some(Arrival {
-            message: arrival.message,
+            message: arrival.message.number(),
             tag: arrival.envelope.tag,
             src: arrival.envelope.src,
             len: arrival.envelope.len,
@@ -79,6 +84,7 @@ impl<T: Transport, K: Mode> provider::PeerRx for PeerRx<T, K> {
             src: FiAddr::UNSPEC,
         };
         let recv = Recv::new(Iov::new(iov)?, want, context);
+        let message = named(message)?;
         let mut state = self.domain.lock();
         if let Some(copy) = state.engine.start(self.id, self.cq, message, recv)? {
             state.copy_kept(&copy);
@@ -89,20 +95,23 @@ impl<T: Transport, K: Mode> provider::PeerRx for PeerRx<T, K> {
 
     fn let_wait(&self, message: u32) -> Result<()> {
         let mut state = self.domain.lock();
-        state.engine.let_wait(self.id, message)?;
+        state.engine.let_wait(self.id, named(message)?)?;
         state.after();
         Ok(())
     }
 
     fn discard(&self, message: u32) -> Result<()> {
         let mut state = self.domain.lock();
-        state.engine.drop_message(self.id, message)?;
+        state.engine.drop_message(self.id, named(message)?)?;
         state.after();
         Ok(())
     }
 
     fn source(&self, message: u32) -> FiAddr {
-        self.domain.lock().engine.source(self.id, message)
+        match named(message) {
+            Ok(message) => self.domain.lock().engine.source(self.id, message),
+            Err(_) => FiAddr::NOTAVAIL,
+        }
     }
 
     fn take_done(&self, max: usize, mut entry: impl FnMut(Done)) -> usize {

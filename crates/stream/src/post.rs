@@ -2,7 +2,7 @@
 
 use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, CqId, EpId, SlotId, SrxId, WorkId};
+use ripstop_engine::id::{ConnId, CqId, EpId, RecvId, SlotId, SrxId, WorkId};
 use ripstop_engine::matching::{Recv, Want};
 use ripstop_engine::stream::{CopyOut, RecvFlags, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
@@ -438,7 +438,7 @@ impl<T: Transport> State<T> {
 
     #[cold]
     #[inline(never)]
-    fn match_waiting(&mut self, srx: SrxId, recv: u32) {
+    fn match_waiting(&mut self, srx: SrxId, recv: RecvId) {
         // Nobody else takes a message from between those of this receive.
         let busy = std::mem::replace(&mut self.works.busy, true);
         while let Some(copy) = self.engine.next_match(srx, recv) {

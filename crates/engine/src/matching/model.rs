@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::common::Mem;
+use crate::id::{MessageId, RecvId};
 
 /// What a receive ignores of a tag: more than there are classes.
 const IGNORED: [u64; 11] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 1 << 63, u64::MAX];
@@ -91,18 +92,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Default)]
 struct Lists {
     recvs: Vec<(Context, Want, bool)>,
-    messages: Vec<(u32, Envelope, Option<Context>)>,
+    messages: Vec<(MessageId, Envelope, Option<Context>)>,
 }
 
 impl Lists {
-    fn message_for(&self, want: &Want, claim: Option<Context>) -> Option<u32> {
-        let fits = |(_, envelope, claimed): &&(u32, Envelope, Option<Context>)| {
+    fn message_for(&self, want: &Want, claim: Option<Context>) -> Option<MessageId> {
+        let fits = |(_, envelope, claimed): &&(MessageId, Envelope, Option<Context>)| {
             *claimed == claim && want.accepts(envelope.tag, envelope.src)
         };
         Some(self.messages.iter().find(fits)?.0)
     }
 
-    fn drop_message(&mut self, id: u32) {
+    fn drop_message(&mut self, id: MessageId) {
         self.messages.retain(|(other, ..)| *other != id);
     }
 }
@@ -110,7 +111,7 @@ impl Lists {
 /// The queues, and the same as lists.
 struct Pair {
     matcher: Matcher<Mem>,
-    pool: Pool<u32, Unexpected>,
+    pool: Pool<MessageId, Unexpected>,
     lists: Lists,
     count: usize,
 }
@@ -131,14 +132,14 @@ impl Pair {
         self.count
     }
 
-    fn find(&mut self, want: Want, claim: Option<Context>) -> Option<u32> {
+    fn find(&mut self, want: Want, claim: Option<Context>) -> Option<MessageId> {
         let expected = self.lists.message_for(&want, claim);
         let found = self.matcher.find_unexpected(&mut self.pool, want, claim);
         assert_eq!(found, expected, "{want:?} {claim:?}");
         found
     }
 
-    fn take_message(&mut self, id: u32) {
+    fn take_message(&mut self, id: MessageId) {
         assert!(self.matcher.remove_unexpected(&mut self.pool, id));
         self.pool.remove(id);
         self.lists.drop_message(id);
@@ -271,7 +272,7 @@ impl Pair {
                     return;
                 };
                 let ids: Vec<_> = self.matcher.recvs.ids().collect();
-                let is_it = |id: &u32| self.matcher.recv(*id).unwrap().context == context;
+                let is_it = |id: &RecvId| self.matcher.recv(*id).unwrap().context == context;
                 let id = ids.into_iter().find(is_it).unwrap();
                 assert!(self.matcher.unpost(id) && !self.matcher.unpost(id));
                 self.matcher.finish(id);

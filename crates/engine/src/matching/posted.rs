@@ -4,6 +4,7 @@ use ripstop_types::FiAddr;
 
 use super::{LONG_WALK, MAX_LIST_ITEMS, Recv, Want};
 use crate::Buffer;
+use crate::id::RecvId;
 use crate::pool::{List, Pool};
 use crate::table::{Table, mix};
 
@@ -43,8 +44,8 @@ impl Class {
 #[derive(Debug)]
 pub(super) struct Posted {
     /// Empty unless the table is.
-    list: List<u32>,
-    table: Table,
+    list: List<RecvId>,
+    table: Table<RecvId>,
     classes: [Option<Class>; MAX_CLASSES],
     /// Some in the table are of another class.
     others: bool,
@@ -65,19 +66,19 @@ impl Posted {
 
     /// The first receive; `None` where there is none, or they are in the table.
     #[inline]
-    pub(super) fn first(&self) -> Option<u32> {
+    pub(super) fn first(&self) -> Option<RecvId> {
         self.list.first()
     }
 
     /// Takes [`Posted::first`] out.
     #[inline]
-    pub(super) fn pop_first<B>(&mut self, recvs: &mut Pool<u32, Recv<B>>) -> Option<u32> {
+    pub(super) fn pop_first<B>(&mut self, recvs: &mut Pool<RecvId, Recv<B>>) -> Option<RecvId> {
         self.list.pop_front(recvs)
     }
 
     /// Adds a receive behind all others.
     #[inline]
-    pub(super) fn add<B: Buffer>(&mut self, recvs: &mut Pool<u32, Recv<B>>, id: u32) {
+    pub(super) fn add<B: Buffer>(&mut self, recvs: &mut Pool<RecvId, Recv<B>>, id: RecvId) {
         if self.table.is_empty() {
             self.list.push_back(recvs, id);
         } else {
@@ -87,7 +88,7 @@ impl Posted {
 
     #[cold]
     #[inline(never)]
-    fn add_to_table<B: Buffer>(&mut self, recvs: &mut Pool<u32, Recv<B>>, id: u32) {
+    fn add_to_table<B: Buffer>(&mut self, recvs: &mut Pool<RecvId, Recv<B>>, id: RecvId) {
         if !self.enter(recvs, id) {
             // A list needs no memory.
             self.flatten(recvs);
@@ -100,10 +101,10 @@ impl Posted {
     #[inline(never)]
     pub(super) fn find<B: Buffer>(
         &mut self,
-        recvs: &mut Pool<u32, Recv<B>>,
+        recvs: &mut Pool<RecvId, Recv<B>>,
         tag: Option<u64>,
         src: FiAddr,
-    ) -> Option<u32> {
+    ) -> Option<RecvId> {
         let mut steps = 0usize;
         let found = if self.table.is_empty() {
             self.list.find(recvs, |_, recv| {
@@ -129,11 +130,11 @@ impl Posted {
 
     fn find_in_table<B: Buffer>(
         &self,
-        recvs: &Pool<u32, Recv<B>>,
+        recvs: &Pool<RecvId, Recv<B>>,
         tag: Option<u64>,
         src: FiAddr,
-    ) -> Option<u32> {
-        let fits = |id: &u32| {
+    ) -> Option<RecvId> {
+        let fits = |id: &RecvId| {
             recvs
                 .get(*id)
                 .is_some_and(|recv| recv.want.accepts(tag, src))
@@ -149,7 +150,7 @@ impl Posted {
     }
 
     /// Takes a receive out; returns whether it was there.
-    pub(super) fn remove<B>(&mut self, recvs: &mut Pool<u32, Recv<B>>, id: u32) -> bool {
+    pub(super) fn remove<B>(&mut self, recvs: &mut Pool<RecvId, Recv<B>>, id: RecvId) -> bool {
         if self.table.is_empty() {
             return self.list.take(recvs, |other, _| other == id).is_some();
         }
@@ -163,9 +164,9 @@ impl Posted {
     /// Takes the first receive for which `wanted` holds out.
     pub(super) fn take<B>(
         &mut self,
-        recvs: &mut Pool<u32, Recv<B>>,
-        wanted: impl FnMut(u32, &Recv<B>) -> bool,
-    ) -> Option<u32> {
+        recvs: &mut Pool<RecvId, Recv<B>>,
+        wanted: impl FnMut(RecvId, &Recv<B>) -> bool,
+    ) -> Option<RecvId> {
         self.flatten(recvs);
         self.list.take(recvs, wanted)
     }
@@ -173,9 +174,9 @@ impl Posted {
     /// Takes all receives for which `wanted` holds out, into a list of their own.
     pub(super) fn split<B>(
         &mut self,
-        recvs: &mut Pool<u32, Recv<B>>,
-        wanted: impl FnMut(u32, &Recv<B>) -> bool,
-    ) -> List<u32> {
+        recvs: &mut Pool<RecvId, Recv<B>>,
+        wanted: impl FnMut(RecvId, &Recv<B>) -> bool,
+    ) -> List<RecvId> {
         self.flatten(recvs);
         self.list.split(recvs, wanted)
     }
@@ -183,15 +184,17 @@ impl Posted {
     /// Whether `wanted` holds for one.
     pub(super) fn any<B>(
         &self,
-        recvs: &Pool<u32, Recv<B>>,
+        recvs: &Pool<RecvId, Recv<B>>,
         mut wanted: impl FnMut(&Recv<B>) -> bool,
     ) -> bool {
-        let mut id = self.table.oldest();
-        while let Some(recv) = recvs.get(id) {
+        let mut at = self.table.oldest();
+        while let Some(id) = at
+            && let Some(recv) = recvs.get(id)
+        {
             if wanted(recv) {
                 return true;
             }
-            id = self.table.younger(id);
+            at = self.table.younger(id);
         }
         self.list.find(recvs, |_, recv| wanted(recv)).is_some()
     }
@@ -199,7 +202,7 @@ impl Posted {
     /// Puts the receives into the table. Without memory they stay in the list.
     #[cold]
     #[inline(never)]
-    pub(super) fn index<B: Buffer>(&mut self, recvs: &mut Pool<u32, Recv<B>>) {
+    pub(super) fn index<B: Buffer>(&mut self, recvs: &mut Pool<RecvId, Recv<B>>) {
         self.walked = 0;
         let mut at = self.list.first();
         while let Some(id) = at {
@@ -214,11 +217,11 @@ impl Posted {
     }
 
     /// Puts the receives into the list.
-    pub(super) fn flatten<B>(&mut self, recvs: &mut Pool<u32, Recv<B>>) {
-        let mut id = self.table.oldest();
-        while recvs.get(id).is_some() {
+    pub(super) fn flatten<B>(&mut self, recvs: &mut Pool<RecvId, Recv<B>>) {
+        let mut at = self.table.oldest();
+        while let Some(id) = at {
             self.list.push_back(recvs, id);
-            id = self.table.younger(id);
+            at = self.table.younger(id);
         }
         self.forget_table();
     }
@@ -230,7 +233,7 @@ impl Posted {
     }
 
     /// Adds a receive to the table, if there is memory.
-    fn enter<B>(&mut self, recvs: &Pool<u32, Recv<B>>, id: u32) -> bool {
+    fn enter<B>(&mut self, recvs: &Pool<RecvId, Recv<B>>, id: RecvId) -> bool {
         let Some(recv) = recvs.get(id) else {
             return false;
         };

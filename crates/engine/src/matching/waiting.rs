@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use ripstop_types::{Context, FiAddr};
 
 use super::{Envelope, LONG_WALK, MAX_LIST_ITEMS, Unexpected, Want};
+use crate::id::MessageId;
 use crate::pool::{List, Pool};
 use crate::ring::try_push;
 use crate::table::{Table, mix};
@@ -53,7 +54,7 @@ impl Kind {
 #[derive(Debug)]
 struct Keyed {
     kind: Kind,
-    table: Table,
+    table: Table<MessageId>,
     /// When it was last looked up in.
     used: u64,
 }
@@ -63,7 +64,7 @@ struct Keyed {
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// Empty unless there is no table.
-    list: List<u32>,
+    list: List<MessageId>,
     tables: Vec<Keyed>,
     count: usize,
     /// How many messages long walks have passed.
@@ -89,7 +90,7 @@ impl Waiting {
     }
 
     /// Adds a message behind all others.
-    pub(super) fn add(&mut self, pool: &mut Pool<u32, Unexpected>, id: u32) {
+    pub(super) fn add(&mut self, pool: &mut Pool<MessageId, Unexpected>, id: MessageId) {
         let Some(message) = pool.get(id) else { return };
         let envelope = message.envelope;
         self.count = self.count.wrapping_add(1);
@@ -115,10 +116,10 @@ impl Waiting {
     /// none that is set aside.
     pub(super) fn find(
         &mut self,
-        pool: &mut Pool<u32, Unexpected>,
+        pool: &mut Pool<MessageId, Unexpected>,
         want: &Want,
         claim: Option<Context>,
-    ) -> Option<u32> {
+    ) -> Option<MessageId> {
         let kind = Kind::of(want);
         let fits = |message: &Unexpected| {
             let Envelope { tag, src, .. } = message.envelope;
@@ -141,7 +142,7 @@ impl Waiting {
     }
 
     /// Takes a message out; returns whether it was there.
-    pub(super) fn remove(&mut self, pool: &mut Pool<u32, Unexpected>, id: u32) -> bool {
+    pub(super) fn remove(&mut self, pool: &mut Pool<MessageId, Unexpected>, id: MessageId) -> bool {
         let mut there = false;
         let mut steps = 0usize;
         if self.tables.is_empty() {
@@ -171,9 +172,9 @@ impl Waiting {
     /// Takes all messages for which `wanted` holds out, into a list of their own.
     pub(super) fn split(
         &mut self,
-        pool: &mut Pool<u32, Unexpected>,
+        pool: &mut Pool<MessageId, Unexpected>,
         mut wanted: impl FnMut(&Unexpected) -> bool,
-    ) -> List<u32> {
+    ) -> List<MessageId> {
         self.flatten(pool);
         let mut count = 0usize;
         let taken = self.list.split(pool, |_, message| {
@@ -188,26 +189,28 @@ impl Waiting {
     /// Calls `visit` on every message in order; it leaves tag and source as they are.
     pub(super) fn for_each(
         &self,
-        pool: &mut Pool<u32, Unexpected>,
-        mut visit: impl FnMut(u32, &mut Unexpected),
+        pool: &mut Pool<MessageId, Unexpected>,
+        mut visit: impl FnMut(MessageId, &mut Unexpected),
     ) {
         let Some(Keyed { table, .. }) = self.tables.first() else {
             return self.list.for_each(pool, visit);
         };
-        let mut id = table.oldest();
-        while let Some(message) = pool.get_mut(id) {
+        let mut at = table.oldest();
+        while let Some(id) = at
+            && let Some(message) = pool.get_mut(id)
+        {
             visit(id, message);
-            id = table.younger(id);
+            at = table.younger(id);
         }
     }
 
     /// Puts the messages into the list.
-    pub(super) fn flatten(&mut self, pool: &mut Pool<u32, Unexpected>) {
+    pub(super) fn flatten(&mut self, pool: &mut Pool<MessageId, Unexpected>) {
         if let Some(Keyed { table, .. }) = self.tables.first() {
-            let mut id = table.oldest();
-            while pool.get(id).is_some() {
+            let mut at = table.oldest();
+            while let Some(id) = at {
                 self.list.push_back(pool, id);
-                id = table.younger(id);
+                at = table.younger(id);
             }
         }
         self.tables = Vec::new();
@@ -216,24 +219,26 @@ impl Waiting {
     /// The first message in order for which `wanted` holds.
     fn walk(
         &self,
-        pool: &Pool<u32, Unexpected>,
-        mut wanted: impl FnMut(u32, &Unexpected) -> bool,
-    ) -> Option<u32> {
+        pool: &Pool<MessageId, Unexpected>,
+        mut wanted: impl FnMut(MessageId, &Unexpected) -> bool,
+    ) -> Option<MessageId> {
         let Some(Keyed { table, .. }) = self.tables.first() else {
             return self.list.find(pool, wanted);
         };
-        let mut id = table.oldest();
-        while let Some(message) = pool.get(id) {
+        let mut at = table.oldest();
+        while let Some(id) = at
+            && let Some(message) = pool.get(id)
+        {
             if wanted(id, message) {
                 return Some(id);
             }
-            id = table.younger(id);
+            at = table.younger(id);
         }
         None
     }
 
     /// Takes note of how far somebody had to walk who looked for a message of this kind.
-    fn note(&mut self, pool: &mut Pool<u32, Unexpected>, steps: usize, kind: Kind) {
+    fn note(&mut self, pool: &mut Pool<MessageId, Unexpected>, steps: usize, kind: Kind) {
         if steps > LONG_WALK {
             self.walked = self.walked.saturating_add(steps);
             if self.walked >= self.count {
@@ -246,7 +251,7 @@ impl Waiting {
     /// are too many. Without memory all stays as it is.
     #[cold]
     #[inline(never)]
-    fn index(&mut self, pool: &mut Pool<u32, Unexpected>, kind: Kind) {
+    fn index(&mut self, pool: &mut Pool<MessageId, Unexpected>, kind: Kind) {
         self.walked = 0;
         let mut table = Table::new();
         let mut enter =
@@ -271,7 +276,7 @@ impl Waiting {
 
     /// Has the messages in a table for this kind of receives, whatever was walked.
     #[cfg(test)]
-    pub(super) fn index_for(&mut self, pool: &mut Pool<u32, Unexpected>, want: &Want) {
+    pub(super) fn index_for(&mut self, pool: &mut Pool<MessageId, Unexpected>, want: &Want) {
         let kind = Kind::of(want);
         if !self.is_empty() && self.tables.iter().all(|keyed| keyed.kind != kind) {
             self.index(pool, kind);

@@ -482,7 +482,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         if let Some(conn) = self.conns.get_mut(conn_id) {
-            conn.rx = RxState::Blocked { message: NIL };
+            conn.rx = RxState::Blocked(None);
         }
         self.break_conn(conn_id, error);
     }
@@ -566,7 +566,7 @@ impl<B: Buffer> Engine<B> {
         let all = kept.saturating_add(weight);
         if full || all > limits.kept_total {
             conn.incoming.waits = Some(message);
-            conn.rx = RxState::Blocked { message: NIL };
+            conn.rx = RxState::Blocked(None);
             if !full {
                 conn.starved = conn.starved || starved.push(conn_id).is_ok();
             }

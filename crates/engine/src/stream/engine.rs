@@ -14,11 +14,11 @@ use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
-use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId, UserIdsId, WorkId};
+use crate::id::{ConnId, CounterId, CqId, EpId, MessageId, SlotId, SrxId, UserIdsId, WorkId};
 use crate::ids::UserIds;
 use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
-use crate::pool::{NIL, Place, Places, Pool};
+use crate::pool::{Place, Places, Pool};
 use crate::ring::Ring;
 
 /// As [`Limits::rendezvous`], for peers that are not of this library, if that is less: a receiver
@@ -205,13 +205,13 @@ pub struct Engine<B> {
     pub(super) srxs: Pool<SrxId, Matcher<B>>,
     pub(super) eps: Pool<EpId, Ep>,
     pub(super) conns: Pool<ConnId, Conn<B>>,
-    pub(super) unexpected: Pool<u32, Unexpected>,
+    pub(super) unexpected: Pool<MessageId, Unexpected>,
     /// Senders of such messages whose connections are gone.
     pub(super) departed: Pool<u32, Departed>,
     pub(super) slots: Pool<SlotId, ()>,
     /// Messages that owners of receive contexts have not been asked about, in the order they
     /// came.
-    pub(super) asked: Pool<u32, Ring<u32>>,
+    pub(super) asked: Pool<u32, Ring<MessageId>>,
     /// Memory that peers may reach.
     pub(super) regions: MrTable<B>,
     /// Reads by peers that are being answered.
@@ -579,7 +579,7 @@ impl<B: Buffer> Engine<B> {
     #[must_use]
     pub fn rx_stalled_len(&self, id: ConnId) -> Option<u64> {
         match self.conns.get(id)?.rx {
-            RxState::Blocked { message } => Some(self.unexpected.get(message)?.payload()),
+            RxState::Blocked(message) => Some(self.unexpected.find(message)?.payload()),
             RxState::Header | RxState::Payload { .. } | RxState::Job => None,
         }
     }
@@ -590,7 +590,7 @@ impl<B: Buffer> Engine<B> {
     pub fn rx_full(&self, id: ConnId) -> Option<(u32, u64)> {
         let conn = self.conns.get(id)?;
         match conn.rx {
-            RxState::Blocked { message } if self.may_keep(message) => {
+            RxState::Blocked(Some(message)) if self.may_keep(message) => {
                 let entries = u64::from(conn.kept_count).saturating_mul(ENTRY);
                 Some((conn.kept_count, conn.kept.saturating_sub(entries)))
             }
@@ -611,8 +611,8 @@ impl<B: Buffer> Engine<B> {
             return false;
         };
         match conn.rx {
-            RxState::Blocked { message: NIL } => self.retry_coll(id),
-            RxState::Blocked { message } if self.may_keep(message) => self.keep(id, message),
+            RxState::Blocked(None) => self.retry_coll(id),
+            RxState::Blocked(Some(message)) if self.may_keep(message) => self.keep(id, message),
             _ => {}
         }
         self.conns

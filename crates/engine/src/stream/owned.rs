@@ -7,7 +7,7 @@ use super::engine::{Engine, NO_COMPLETION};
 use super::recv::{CopyOut, rx_flags};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, CqId, EpId, SrxId};
+use crate::id::{ConnId, CqId, EpId, MessageId, SrxId};
 use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
 use crate::ring::Ring;
 
@@ -15,7 +15,7 @@ use crate::ring::Ring;
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// What it is called until the owner has answered.
-    pub message: u32,
+    pub message: MessageId,
     /// What identifies it; the source is the one to be reported.
     pub envelope: Envelope,
 }
@@ -36,12 +36,12 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// The messages that a context's owner has not been asked about.
-    fn asked_of(&mut self, srx: SrxId) -> Option<&mut Ring<u32>> {
+    fn asked_of(&mut self, srx: SrxId) -> Option<&mut Ring<MessageId>> {
         self.asked.get_mut(self.srxs.get(srx)?.asked)
     }
 
     /// A message for an owner takes its place among those to ask about.
-    pub(super) fn announce(&mut self, conn_id: ConnId, id: u32) {
+    pub(super) fn announce(&mut self, conn_id: ConnId, id: MessageId) {
         let Some(srx) = self.conns.get(conn_id).and_then(|conn| conn.srx) else {
             return;
         };
@@ -58,7 +58,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Whether a message may be read before its receive is known: not one that is so long that
     /// its owner has to answer first.
-    pub(super) fn may_keep(&self, id: u32) -> bool {
+    pub(super) fn may_keep(&self, id: MessageId) -> bool {
         self.unexpected
             .get(id)
             .is_some_and(|message| !message.ask_first)
@@ -97,7 +97,7 @@ impl<B: Buffer> Engine<B> {
     /// Who has sent a message that waits, as its endpoint reports it; [`FiAddr::NOTAVAIL`] as
     /// long as nobody knows, and for a message that the owner of this context cannot know.
     #[must_use]
-    pub fn source(&self, srx: SrxId, message: u32) -> FiAddr {
+    pub fn source(&self, srx: SrxId, message: MessageId) -> FiAddr {
         match self.held(srx, message) {
             Ok(message) => self.source_of(message.ep, true, message.envelope.src),
             Err(_) => FiAddr::NOTAVAIL,
@@ -115,7 +115,7 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         srx: SrxId,
         cq: CqId,
-        message: u32,
+        message: MessageId,
         recv: Recv<B>,
     ) -> Result<Option<CopyOut<B>>> {
         let found = *self.held(srx, message)?;
@@ -139,7 +139,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for a message that the owner of this context cannot know.
-    pub fn let_wait(&mut self, srx: SrxId, message: u32) -> Result<()> {
+    pub fn let_wait(&mut self, srx: SrxId, message: MessageId) -> Result<()> {
         let found = *self.held(srx, message)?;
         self.answered(srx, message);
         if let (true, Some(conn)) = (found.parked, found.conn) {
@@ -153,7 +153,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for a message that the owner of this context cannot know.
-    pub fn drop_message(&mut self, srx: SrxId, message: u32) -> Result<()> {
+    pub fn drop_message(&mut self, srx: SrxId, message: MessageId) -> Result<()> {
         match self.held(srx, message)?.lost {
             Some(_) => self.take_owned(srx, message),
             None => {
@@ -165,7 +165,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A message that the owner of this very context knows of.
-    fn held(&self, srx: SrxId, message: u32) -> Result<&Unexpected> {
+    fn held(&self, srx: SrxId, message: MessageId) -> Result<&Unexpected> {
         let found = self.unexpected.get(message);
         found
             .filter(|message| message.holder == Some(srx))
@@ -173,7 +173,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Takes a message from those to ask about.
-    fn answered(&mut self, srx: SrxId, message: u32) {
+    fn answered(&mut self, srx: SrxId, message: MessageId) {
         if let Some(message) = self.unexpected.get_mut(message) {
             message.ask_first = false;
         }
@@ -188,7 +188,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Forgets a message of a context.
-    fn take_owned(&mut self, srx: SrxId, message: u32) {
+    fn take_owned(&mut self, srx: SrxId, message: MessageId) {
         self.answered(srx, message);
         if let Some(matcher) = self.srxs.get_mut(srx) {
             matcher.remove_unexpected(&mut self.unexpected, message);

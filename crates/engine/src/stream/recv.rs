@@ -6,7 +6,7 @@ use super::departed::Origin;
 use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
 use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, CounterId, CqId, EpId, SlotId, SrxId, UserIdsId};
+use crate::id::{ConnId, CounterId, CqId, EpId, MessageId, RecvId, SlotId, SrxId, UserIdsId};
 use crate::ids::UserIds;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
 use crate::pool::Pool;
@@ -43,7 +43,7 @@ impl<B: Buffer> Engine<B> {
     /// # Errors
     /// [`Errno::ENOMEM`].
     #[inline]
-    pub fn post_recv(&mut self, srx: SrxId, mut recv: Recv<B>) -> Result<Option<u32>> {
+    pub fn post_recv(&mut self, srx: SrxId, mut recv: Recv<B>) -> Result<Option<RecvId>> {
         let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
         if !matcher.directed {
             recv.want.src = FiAddr::UNSPEC;
@@ -59,7 +59,7 @@ impl<B: Buffer> Engine<B> {
     /// copies what this says before it does anything else. With `None` the receive takes its
     /// place behind those posted before: only then it takes messages as they arrive, so that
     /// none overtakes one that waits.
-    pub fn next_match(&mut self, srx: SrxId, recv_id: u32) -> Option<CopyOut<B>> {
+    pub fn next_match(&mut self, srx: SrxId, recv_id: RecvId) -> Option<CopyOut<B>> {
         loop {
             let matcher = self.srxs.get_mut(srx)?;
             let recv = matcher.recv(recv_id)?;
@@ -82,7 +82,12 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// An unexpected message, taken from its queue, has found its receive.
-    pub(super) fn bind(&mut self, srx: SrxId, recv_id: u32, id: u32) -> Option<CopyOut<B>> {
+    pub(super) fn bind(
+        &mut self,
+        srx: SrxId,
+        recv_id: RecvId,
+        id: MessageId,
+    ) -> Option<CopyOut<B>> {
         let message = *self.unexpected.get(id)?;
         let Unexpected {
             envelope,
@@ -263,7 +268,7 @@ impl<B: Buffer> Engine<B> {
         Ok(self.bind(srx, recv_id, id))
     }
 
-    pub(super) fn discard(&mut self, srx: SrxId, id: u32) {
+    pub(super) fn discard(&mut self, srx: SrxId, id: MessageId) {
         let Some(message) = self.unexpected.get(id).copied() else {
             return;
         };
@@ -365,7 +370,7 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         srx: SrxId,
         to: (Option<CqId>, Option<CounterId>),
-        id: u32,
+        id: RecvId,
         error: Errno,
     ) {
         let Some(matcher) = self.srxs.get_mut(srx) else {
@@ -422,7 +427,7 @@ impl<B: Buffer> Engine<B> {
         ep: Option<EpId>,
         srx: Option<SrxId>,
         origin: Origin,
-        recv_id: u32,
+        recv_id: RecvId,
         base: u64,
         envelope: &Envelope,
     ) {
@@ -527,7 +532,7 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn fail_recv(
         &mut self,
         conn_id: ConnId,
-        recv_id: u32,
+        recv_id: RecvId,
         envelope: &Envelope,
         error: Errno,
     ) {

@@ -12,7 +12,7 @@ use super::engine::Engine;
 use super::recv::rx_flags;
 use crate::coll::Place;
 use crate::cq::CompletionQueue;
-use crate::id::{ConnId, CqId, SlotId, SrxId};
+use crate::id::{ConnId, CqId, MessageId, RecvId, SlotId, SrxId};
 use crate::matching::{Envelope, Unexpected};
 use crate::{Buffer, Iov, Reached};
 
@@ -20,9 +20,9 @@ use crate::{Buffer, Iov, Reached};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A receive; the offset in its memory where the message starts.
-    Recv(u32, u64),
+    Recv(RecvId, u64),
     /// An unexpected message.
-    Unexpected(u32),
+    Unexpected(MessageId),
     /// The regions of the write that is arriving.
     Write,
     /// The slot for the operands of the atomic that is arriving.
@@ -49,10 +49,8 @@ pub(super) enum RxState {
     /// The driver has something to do before it reads on.
     Job,
     /// A message nobody waits for and that there is no room to keep: its place among the
-    /// unexpected ones.
-    Blocked {
-        message: u32,
-    },
+    /// unexpected ones, unless it is of a group.
+    Blocked(Option<MessageId>),
 }
 
 /// A message that [`Engine::rx_whole`] took.
@@ -410,7 +408,12 @@ impl<B: Buffer> Engine<B> {
 
     /// A message has its receive: its payload goes there.
     #[inline]
-    pub(super) fn start_matched(&mut self, conn_id: ConnId, recv_id: u32, rendezvous: Option<u16>) {
+    pub(super) fn start_matched(
+        &mut self,
+        conn_id: ConnId,
+        recv_id: RecvId,
+        rendezvous: Option<u16>,
+    ) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
@@ -456,7 +459,7 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn claim_space(
         &mut self,
         srx: Option<SrxId>,
-        recv_id: u32,
+        recv_id: RecvId,
         len: u64,
     ) -> Option<u64> {
         let matcher = self.srxs.find_mut(srx)?;

@@ -6,7 +6,7 @@ use ripstop_wire::xnet::base::Reason;
 use super::engine::Engine;
 use super::rx::{RxState, Target};
 use crate::Buffer;
-use crate::id::ConnId;
+use crate::id::{ConnId, MessageId};
 use crate::matching::Unexpected;
 use crate::pool::NIL;
 
@@ -39,10 +39,10 @@ impl<B: Buffer> Engine<B> {
             lost: None,
         };
         let Ok(id) = unexpected.insert(message) else {
-            conn.rx = RxState::Blocked { message: NIL };
+            conn.rx = RxState::Blocked(None);
             return self.break_conn(conn_id, Errno::ENOMEM);
         };
-        conn.rx = RxState::Blocked { message: id };
+        conn.rx = RxState::Blocked(Some(id));
         let Some(matcher) = srxs.find_mut(conn.srx) else {
             return self.keep(conn_id, id);
         };
@@ -56,7 +56,7 @@ impl<B: Buffer> Engine<B> {
     /// Keeps the message a connection is blocked on, if there is room. Without, the
     /// connection waits until a receive takes the message, earlier ones of the connection are
     /// taken, or, where all connections together have too many, any.
-    pub(super) fn keep(&mut self, conn_id: ConnId, id: u32) {
+    pub(super) fn keep(&mut self, conn_id: ConnId, id: MessageId) {
         let Self {
             conns,
             limits,
@@ -138,7 +138,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let weight = message.weight();
-        conn.rx = RxState::Blocked { message: id };
+        conn.rx = RxState::Blocked(Some(id));
         conn.kept = conn.kept.saturating_sub(weight);
         conn.kept_count = conn.kept_count.saturating_sub(1);
         message.parked = true;
@@ -148,7 +148,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Forgets an unexpected message that is in no queue, and what it kept.
-    pub(super) fn forget_unexpected(&mut self, id: u32) {
+    pub(super) fn forget_unexpected(&mut self, id: MessageId) {
         let Some(message) = self.unexpected.remove(id) else {
             return;
         };

@@ -1,6 +1,7 @@
 //! A node whose receives are not the engine's: it is their owner itself, and matches.
 
 use ripstop_engine::cq::ErrorEntry;
+use ripstop_engine::id::MessageId;
 use ripstop_engine::matching::Recv;
 use ripstop_engine::stream::Arrival;
 use ripstop_types::{Completion, CompletionError, Context, Errno, FiAddr, Flags, Result};
@@ -52,7 +53,7 @@ impl Node {
         self.after(net);
     }
 
-    fn give(&mut self, message: u32, recv: Recv<SimBuf>) {
+    fn give(&mut self, message: MessageId, recv: Recv<SimBuf>) {
         let started = self.engine.start(self.srx, self.cq, message, recv);
         if let Some(copy) = started.expect("the message waits") {
             self.copy(&copy);

@@ -23,7 +23,6 @@ use crate::common::Mem;
 use crate::counter::Counter;
 use crate::id::{ConnId, CounterId, CqId, EpId, SrxId};
 use crate::matching::{ENTRY, Matcher, Recv, Want};
-use crate::pool::NIL;
 
 const LIMITS: Limits = Limits {
     tx_buffer: 1024,

@@ -1,7 +1,7 @@
 //! Receives that another provider has.
 
 use super::*;
-use crate::id::SrxId;
+use crate::id::{MessageId, SrxId};
 
 fn owned() -> Fixture {
     let mut f = Fixture::with(Engine::open_owned_srx);
@@ -11,14 +11,19 @@ fn owned() -> Fixture {
 
 impl Fixture {
     /// The next message to ask about: its number, tag and length.
-    fn arrival(&mut self) -> Option<(u32, Option<u64>, u64)> {
+    fn arrival(&mut self) -> Option<(MessageId, Option<u64>, u64)> {
         let arrival = self.engine.next_arrival(self.srx)?;
         assert_eq!(arrival.envelope.src, FiAddr(7));
         Some((arrival.message, arrival.envelope.tag, arrival.envelope.len))
     }
 
     /// The owner has a receive for a message.
-    fn answer(&mut self, message: u32, context: usize, len: usize) -> Result<Option<CopyOut<Mem>>> {
+    fn answer(
+        &mut self,
+        message: MessageId,
+        context: usize,
+        len: usize,
+    ) -> Result<Option<CopyOut<Mem>>> {
         let want = Want {
             tag: None,
             src: FiAddr::UNSPEC,
@@ -125,7 +130,7 @@ fn a_long_message_waits_for_the_answer_in_the_stream() {
 
 /// What becomes of a long message behind one that is kept: it stays in the stream until its owner
 /// answers, also when that cannot at first, and the connection has room again meanwhile.
-fn behind_a_kept_one(answer: impl FnOnce(&mut Fixture, u32)) {
+fn behind_a_kept_one(answer: impl FnOnce(&mut Fixture, MessageId)) {
     let roomy = Limits {
         kept_bytes: 1 << 20,
         kept_total: 1 << 20,
@@ -318,7 +323,10 @@ fn a_source_that_becomes_known_is_told() {
     f.engine.let_wait(f.srx, arrival.message).unwrap();
     f.engine.set_source(f.conn, FiAddr(7));
     assert_eq!(f.engine.source(f.srx, arrival.message), FiAddr(7));
-    assert_eq!(f.engine.source(f.srx, NIL), FiAddr::NOTAVAIL);
+    assert_eq!(
+        f.engine.source(f.srx, MessageId::new(99).unwrap()),
+        FiAddr::NOTAVAIL
+    );
     // Another owner is told nothing of it.
     let other = f.engine.open_owned_srx().unwrap();
     for srx in [other, SrxId::new(99).unwrap()] {
