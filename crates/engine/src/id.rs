@@ -91,18 +91,24 @@ macro_rules! ids {
 }
 
 ids! {
+    /// The messages that the owner of a receive context has not been asked about.
+    AskedId;
     /// A connection, see [`Conn`](crate::stream::Conn).
     ConnId;
     /// A completion queue, see [`CompletionQueue`](crate::cq::CompletionQueue).
     CqId;
     /// A counter, see [`Counter`](crate::counter::Counter).
     CounterId;
+    /// A sender whose connection is gone, while messages of it wait.
+    DepartedId;
     /// An endpoint, see [`EpConfig`](crate::stream::EpConfig).
     EpId;
     /// A message that waits for its receive, see [`Unexpected`](crate::matching::Unexpected).
     MessageId;
     /// A memory region, see [`Mr`](crate::mr::Mr).
     MrId;
+    /// A read by a peer that is being answered.
+    ResponseId;
     /// Memory of the driver for a payload without a place of its own.
     SlotId;
     /// A receive of one receive context, see [`Recv`](crate::matching::Recv).

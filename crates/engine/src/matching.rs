@@ -13,8 +13,8 @@ mod waiting;
 
 use ripstop_types::{Context, Errno, FiAddr, Result};
 
-use crate::id::{ConnId, EpId, MessageId, RecvId, SlotId, SrxId, WorkId};
-use crate::pool::{List, NIL, Pool};
+use crate::id::{AskedId, ConnId, DepartedId, EpId, MessageId, RecvId, SlotId, SrxId, WorkId};
+use crate::pool::{List, Pool};
 use crate::{Buffer, Iov};
 use posted::Posted;
 use waiting::Waiting;
@@ -134,10 +134,10 @@ pub struct Unexpected {
     pub envelope: Envelope,
     /// The endpoint it came to.
     pub ep: Option<EpId>,
-    /// The connection it came (or comes) by; [`NIL`] once that is gone.
+    /// The connection it came (or comes) by, until that is gone.
     pub conn: Option<ConnId>,
-    /// The engine's record of who sent it, once its connection is gone; [`NIL`] before.
-    pub departed: u32,
+    /// The engine's record of who sent it, once its connection is gone.
+    pub departed: Option<DepartedId>,
     /// Where the driver keeps its payload, if it does.
     pub slot: Option<SlotId>,
     /// Bytes of payload kept so far.
@@ -192,8 +192,8 @@ pub struct Matcher<B> {
     pub min_multi_recv: u64,
     /// Whether receives may name a source; else it is ignored.
     pub directed: bool,
-    /// Messages that the owner of the receives has not been asked about; [`NIL`] without one.
-    pub(crate) asked: u32,
+    /// Messages that the owner of the receives has not been asked about, if there is one.
+    pub(crate) asked: Option<AskedId>,
 }
 
 impl<B: Buffer> Matcher<B> {
@@ -207,23 +207,23 @@ impl<B: Buffer> Matcher<B> {
             unexpected: Waiting::new(),
             min_multi_recv,
             directed,
-            asked: NIL,
+            asked: None,
         }
     }
 
     /// A context whose receives another provider has (`fi_peer(3)`): it is asked about every
     /// message, in the order of this queue of the engine.
     #[must_use]
-    pub(crate) const fn owned(asked: u32) -> Self {
+    pub(crate) const fn owned(asked: AskedId) -> Self {
         let mut matcher = Self::new(0, true);
-        matcher.asked = asked;
+        matcher.asked = Some(asked);
         matcher
     }
 
     /// Whether another provider has the receives.
     #[must_use]
     pub(crate) const fn is_owned(&self) -> bool {
-        self.asked != NIL
+        self.asked.is_some()
     }
 
     /// Posts a receive behind all others.

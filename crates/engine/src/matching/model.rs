@@ -186,7 +186,7 @@ impl Pair {
             envelope,
             ep: None,
             conn: None,
-            departed: NIL,
+            departed: None,
             slot: None,
             kept: 0,
             parked: false,

@@ -460,7 +460,7 @@ impl<B: Buffer> Engine<B> {
         })?;
         let queued = conn.queue_kept(bytes, slot, len).and_then(|()| {
             let info = TxInfo {
-                context: id as Context,
+                context: id.index(),
                 flags: Flags::RMA.union(Flags::REMOTE_READ),
                 completion: false,
                 ack: false,

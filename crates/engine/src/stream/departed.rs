@@ -10,8 +10,7 @@ use ripstop_types::{Errno, FiAddr};
 use super::conn::ConnConfig;
 use super::engine::Engine;
 use crate::Buffer;
-use crate::id::{ConnId, EpId, SrxId};
-use crate::pool::NIL;
+use crate::id::{ConnId, DepartedId, EpId, SrxId};
 
 /// A sender whose connection is gone. There are never more of them than messages that are kept.
 #[derive(Debug)]
@@ -28,7 +27,7 @@ pub(super) struct Departed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     pub(super) conn: Option<ConnId>,
-    pub(super) departed: u32,
+    pub(super) departed: Option<DepartedId>,
 }
 
 impl Origin {
@@ -36,7 +35,7 @@ impl Origin {
     pub(super) const fn conn(conn: ConnId) -> Self {
         Self {
             conn: Some(conn),
-            departed: NIL,
+            departed: None,
         }
     }
 }
@@ -45,7 +44,8 @@ impl<B: Buffer> Engine<B> {
     /// The connection of some messages closes; those that are whole stay, and count. Who sent
     /// them stays known as long as any of them waits. Without memory for that they are of an
     /// unknown sender.
-    pub(super) fn orphan(&mut self, conn_id: ConnId, srx: SrxId, error: Errno) {
+    pub(super) fn orphan(&mut self, conn_id: ConnId, srx: Option<SrxId>, error: Errno) {
+        let Some(srx) = srx else { return };
         let Self {
             srxs,
             unexpected,
@@ -57,7 +57,7 @@ impl<B: Buffer> Engine<B> {
         let (Some(matcher), Some(conn)) = (srxs.get_mut(srx), conns.get(conn_id)) else {
             return;
         };
-        let mut record = NIL;
+        let mut record = None;
         let mut messages = 0_usize;
         matcher.each_unexpected(unexpected, |_, message| {
             let whole = message.rendezvous.is_none() && message.kept == message.envelope.len;
@@ -70,7 +70,7 @@ impl<B: Buffer> Engine<B> {
                     srx,
                     messages: 0,
                 };
-                record = departed.insert(sender).unwrap_or(NIL);
+                record = departed.insert(sender).ok();
             }
             messages = messages.saturating_add(1);
             message.conn = None;
@@ -79,7 +79,7 @@ impl<B: Buffer> Engine<B> {
                 *kept = kept.saturating_add(message.weight());
             }
         });
-        if let Some(record) = departed.get_mut(record) {
+        if let Some(record) = departed.find_mut(record) {
             record.messages = messages;
         }
         self.lose(srx, error, |lost| lost.conn == Some(conn_id));
@@ -87,7 +87,7 @@ impl<B: Buffer> Engine<B> {
 
     /// One message less of a sender that has left.
     #[cold]
-    pub(super) fn leave_departed(&mut self, id: u32) {
+    pub(super) fn leave_departed(&mut self, id: DepartedId) {
         let Some(record) = self.departed.get_mut(id) else {
             return;
         };
@@ -102,7 +102,7 @@ impl<B: Buffer> Engine<B> {
         if let Some(conn) = self.conns.find(origin.conn) {
             return conn.name();
         }
-        let record = self.departed.get(origin.departed);
+        let record = self.departed.find(origin.departed);
         record.map_or(&[], |record| record.config.name())
     }
 
@@ -125,7 +125,7 @@ impl<B: Buffer> Engine<B> {
             record.config.src = src;
             if let Some(matcher) = srxs.get_mut(record.srx) {
                 matcher.rename_unexpected(unexpected, |message| {
-                    (message.departed == id).then_some(src)
+                    (message.departed == Some(id)).then_some(src)
                 });
             }
         }

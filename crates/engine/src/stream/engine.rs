@@ -14,7 +14,10 @@ use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
 use crate::cq::{CompletionQueue, ERROR_DATA, ErrorEntry};
-use crate::id::{ConnId, CounterId, CqId, EpId, MessageId, SlotId, SrxId, UserIdsId, WorkId};
+use crate::id::{
+    AskedId, ConnId, CounterId, CqId, DepartedId, EpId, MessageId, ResponseId, SlotId, SrxId,
+    UserIdsId, WorkId,
+};
 use crate::ids::UserIds;
 use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
@@ -207,15 +210,15 @@ pub struct Engine<B> {
     pub(super) conns: Pool<ConnId, Conn<B>>,
     pub(super) unexpected: Pool<MessageId, Unexpected>,
     /// Senders of such messages whose connections are gone.
-    pub(super) departed: Pool<u32, Departed>,
+    pub(super) departed: Pool<DepartedId, Departed>,
     pub(super) slots: Pool<SlotId, ()>,
     /// Messages that owners of receive contexts have not been asked about, in the order they
     /// came.
-    pub(super) asked: Pool<u32, Ring<MessageId>>,
+    pub(super) asked: Pool<AskedId, Ring<MessageId>>,
     /// Memory that peers may reach.
     pub(super) regions: MrTable<B>,
     /// Reads by peers that are being answered.
-    pub(super) responses: Pool<u32, Response>,
+    pub(super) responses: Pool<ResponseId, Response>,
     /// Deferred work that has begun.
     pub(super) works: Pool<WorkId, Work>,
     pub(super) refusals: Ring<Refusal>,
@@ -363,8 +366,8 @@ impl<B: Buffer> Engine<B> {
         while let Some(message) = messages.pop_front(&mut self.unexpected) {
             self.forget_unexpected(message);
         }
-        if matcher.is_owned() {
-            self.asked.remove(matcher.asked);
+        if let Some(asked) = matcher.asked {
+            self.asked.remove(asked);
         }
     }
 
@@ -519,9 +522,7 @@ impl<B: Buffer> Engine<B> {
                 self.fail_recv(id, recv, &entry.envelope, error);
             }
         }
-        if let Some(srx) = srx {
-            self.orphan(id, srx, error);
-        }
+        self.orphan(id, srx, error);
     }
 
     /// How much the unexpected messages that are kept count, see [`Limits::kept_total`].

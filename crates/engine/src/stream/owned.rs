@@ -37,7 +37,7 @@ impl<B: Buffer> Engine<B> {
 
     /// The messages that a context's owner has not been asked about.
     fn asked_of(&mut self, srx: SrxId) -> Option<&mut Ring<MessageId>> {
-        self.asked.get_mut(self.srxs.get(srx)?.asked)
+        self.asked.find_mut(self.srxs.get(srx)?.asked)
     }
 
     /// A message for an owner takes its place among those to ask about.

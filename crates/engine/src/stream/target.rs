@@ -10,7 +10,7 @@ use super::rma::{
     MAX_OWED, MAX_REFUSALS, NO_REGIONS, Refusal, Regions, Response, RmaKind, one_sided,
 };
 use super::rx::Target;
-use crate::id::{ConnId, MrId};
+use crate::id::{ConnId, MrId, ResponseId};
 use crate::mr::{Access, Mr};
 use crate::{Buffer, Iov, Reached};
 
@@ -78,7 +78,7 @@ impl<B: Buffer> Engine<B> {
             let answers = (0..conn.dones.len())
                 .filter_map(|index| conn.dones.get(index))
                 .filter(|done| done.info.flags.contains(Flags::REMOTE_READ))
-                .filter_map(|done| self.responses.get(u32::try_from(done.info.context).ok()?))
+                .filter_map(|done| self.responses.find(response_of(done.info.context)))
                 .any(|response| response.regions.contains(&Some(id)));
             if answers {
                 self.break_conn(conn_id, Errno::ECANCELED);
@@ -313,7 +313,7 @@ impl<B: Buffer> Engine<B> {
         })?;
         let queued = conn.queue_data(bytes, memory).and_then(|()| {
             let info = TxInfo {
-                context: id as Context,
+                context: id.index(),
                 flags: Flags::RMA.union(Flags::REMOTE_READ),
                 completion: false,
                 ack: false,
@@ -361,9 +361,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     pub(super) fn release_response(&mut self, conn_id: ConnId, id: Context) {
-        let response = u32::try_from(id)
-            .ok()
-            .and_then(|id| self.responses.remove(id));
+        let response = response_of(id).and_then(|id| self.responses.remove(id));
         let Some(response) = response else { return };
         self.release(response.regions);
         self.free_slot(response.slot);
@@ -372,4 +370,9 @@ impl<B: Buffer> Engine<B> {
             conn.fetched = conn.fetched.saturating_sub(response.fetched);
         }
     }
+}
+
+/// The response with this context.
+fn response_of(context: Context) -> Option<ResponseId> {
+    ResponseId::new(u32::try_from(context).ok()?)
 }

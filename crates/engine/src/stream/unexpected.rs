@@ -8,7 +8,6 @@ use super::rx::{RxState, Target};
 use crate::Buffer;
 use crate::id::{ConnId, MessageId};
 use crate::matching::Unexpected;
-use crate::pool::NIL;
 
 impl<B: Buffer> Engine<B> {
     /// A message nobody waits for takes its place among the unexpected ones.
@@ -28,7 +27,7 @@ impl<B: Buffer> Engine<B> {
             envelope: conn.envelope,
             ep: Some(conn.config.ep),
             conn: Some(conn_id),
-            departed: NIL,
+            departed: None,
             slot: None,
             kept: 0,
             parked: true,
@@ -153,8 +152,8 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         self.free_slot(message.slot);
-        if message.departed != NIL {
-            self.leave_departed(message.departed);
+        if let Some(departed) = message.departed {
+            self.leave_departed(departed);
         }
         if message.parked {
             return;
