@@ -9,7 +9,7 @@ pub trait Id: Copy + Eq {
     fn index(self) -> usize;
 }
 
-/// Ids that are not told apart by type.
+/// Those of what no other kind of object names: operations of groups, triggered work.
 impl Id for u32 {
     #[inline(always)]
     fn new(number: u32) -> Option<Self> {
@@ -30,6 +30,8 @@ macro_rules! ids {
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(transparent)]
         pub struct $name(core::num::NonZeroU32);
+
+        const _: () = assert!(size_of::<Option<$name>>() == size_of::<u32>());
 
         impl $name {
             /// The first that is given.

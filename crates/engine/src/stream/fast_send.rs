@@ -60,7 +60,8 @@ impl<B: Buffer> Engine<B> {
     /// an injected message on an endpoint without a counter nothing is to be done. If only a
     /// part was, [`Engine::send_partly_written`] queues the message and [`Engine::sent`] takes the part.
     /// If nothing was, it is as if this had not been called. The message must be no longer than
-    /// [`Engine::longest_sent_now`] and need no acknowledgement.
+    /// [`Engine::longest_sent_now`] and need no acknowledgement. That there is no connection yet is
+    /// found by the same look-up.
     #[inline(always)]
     #[must_use]
     pub fn try_send_now(
