@@ -230,7 +230,8 @@ impl<B: Buffer> Matcher<B> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    #[inline]
+    // Inlined, so that a receive is put together where it stays.
+    #[inline(always)]
     pub fn post(&mut self, recv: Recv<B>) -> Result<RecvId> {
         let tagged = recv.want.tag.is_some();
         let id = self.recvs.insert(recv)?;

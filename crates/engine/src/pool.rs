@@ -81,7 +81,8 @@ impl<I: Id, T> Pool<I, T> {
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
-    #[inline]
+    // Inlined, so that a large item is put together in its place.
+    #[inline(always)]
     pub fn insert(&mut self, item: T) -> Result<I> {
         let id = match I::new(self.free) {
             Some(id) => id,
