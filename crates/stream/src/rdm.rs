@@ -22,7 +22,7 @@ use crate::tunables::FIRST_RETRY;
 pub(crate) struct Rdm<T: Transport> {
     pub(crate) listener: T::Listener,
     pub(crate) addr: T::Addr,
-    /// The address vector, [`NIL`] before the endpoint is enabled.
+    /// The address vector, `NIL` before the endpoint is enabled.
     pub(crate) av: u32,
     /// Which context of a scalable endpoint it is; 0 for a plain one.
     pub(crate) context: u8,

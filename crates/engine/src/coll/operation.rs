@@ -117,7 +117,7 @@ pub enum Action<B> {
         /// To this place in its address vector.
         to: FiAddr,
         /// What to tell [`Collectives::sent`](super::Collectives::sent) when the last byte has
-        /// left, or [`NIL`] for nobody.
+        /// left, or [`NIL`](crate::pool::NIL) for nobody.
         op: u32,
         /// The message.
         message: Message,

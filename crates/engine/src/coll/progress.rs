@@ -333,7 +333,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A connection to a peer ends, or there can be none: nothing more comes from it, and
-    /// nothing gets there. `conn` is the connection, or [`NIL`].
+    /// nothing gets there. `conn` is the connection, if there is one.
     pub fn lost(&mut self, ep: EpId, peer: FiAddr, conn: Option<ConnId>, error: Errno) {
         if let Some(conn) = conn {
             self.forget_conn(conn);
