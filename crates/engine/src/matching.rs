@@ -335,9 +335,7 @@ impl<B: Buffer> Matcher<B> {
             return None;
         }
         let found = (*segment, first.context, first.completion);
-        if let Some(id) = posted.pop_first(recvs) {
-            recvs.discard(id);
-        }
+        posted.discard_first(recvs);
         Some(found)
     }
 

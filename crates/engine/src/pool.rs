@@ -359,6 +359,12 @@ impl<I: Id> List<I> {
     #[inline]
     pub fn push_back<T>(&mut self, pool: &mut Pool<I, T>, id: I) {
         pool.set_next(id, None);
+        self.push_new(pool, id);
+    }
+
+    /// Appends an item that has been in no list since it was put into the pool.
+    #[inline]
+    pub fn push_new<T>(&mut self, pool: &mut Pool<I, T>, id: I) {
         match I::new(self.tail) {
             Some(tail) => pool.set_next(tail, Some(id)),
             None => self.head = number(Some(id)),
@@ -410,6 +416,27 @@ impl<I: Id> List<I> {
             self.tail = NONE;
         }
         Some(id)
+    }
+
+    /// Takes the first item out of the list and drops it; its id may be given to another.
+    #[inline(always)]
+    pub fn discard_front<T>(&mut self, pool: &mut Pool<I, T>) {
+        // What is in a list is in the pool.
+        let Some(node) = pool.nodes.get_mut(self.head as usize) else {
+            return;
+        };
+        if node.item.is_none() {
+            return;
+        }
+        let id = self.head;
+        self.head = node.next;
+        if self.head == NONE {
+            self.tail = NONE;
+        }
+        node.item = None;
+        node.next = pool.free;
+        pool.free = id;
+        pool.len = pool.len.wrapping_sub(1);
     }
 
     /// Takes out all items for which `wanted` holds, into a list of their own, in order.
@@ -493,6 +520,28 @@ mod tests {
         assert_eq!(list.pop_front(&mut pool), Some(first));
         assert_eq!(list.pop_front(&mut pool), Some(second));
         assert!(list.is_empty() && pool.is_empty());
+    }
+
+    #[test]
+    fn the_front_of_a_list_is_dropped() {
+        let mut pool = Pool::<ConnId, _>::new();
+        let mut list = List::new();
+        let ids = [1, 2].map(|value| {
+            let id = pool.insert(value).unwrap();
+            list.push_new(&mut pool, id);
+            id
+        });
+        list.discard_front(&mut pool);
+        assert_eq!((list.first(), pool.get(ids[0])), (Some(ids[1]), None));
+        assert_eq!(pool.insert(3), Ok(ids[0]));
+        list.push_new(&mut pool, ids[0]);
+        for len in [1, 0, 0] {
+            list.discard_front(&mut pool);
+            assert_eq!((pool.len(), list.is_empty()), (len, len == 0));
+        }
+        // Its ids are given again, each once.
+        let again = [4, 5, 6].map(|value| pool.insert(value).unwrap());
+        assert!(ids.iter().all(|id| again.contains(id)) && pool.len() == 3);
     }
 
     #[test]

@@ -76,11 +76,17 @@ impl Posted {
         self.list.pop_front(recvs)
     }
 
-    /// Adds a receive behind all others.
+    /// Takes [`Posted::first`] out and drops it.
+    #[inline(always)]
+    pub(super) fn discard_first<B>(&mut self, recvs: &mut Pool<RecvId, Recv<B>>) {
+        self.list.discard_front(recvs);
+    }
+
+    /// Adds a receive behind all others; it has been in no list.
     #[inline]
     pub(super) fn add<B: Buffer>(&mut self, recvs: &mut Pool<RecvId, Recv<B>>, id: RecvId) {
         if self.table.is_empty() {
-            self.list.push_back(recvs, id);
+            self.list.push_new(recvs, id);
         } else {
             self.add_to_table(recvs, id);
         }
