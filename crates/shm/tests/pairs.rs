@@ -67,6 +67,39 @@ fn endpoint_reaches_itself() {
     exchange(&end, &end);
 }
 
+/// Processes that share a processor poll a few hundred times a second, and each poll finds something
+/// while others send.
+#[test]
+fn endpoint_is_accepted_while_another_one_sends() {
+    const STEPS: usize = 1000;
+    let info = info(None, Threading::Domain);
+    let [at, busy, late] = [(); 3].map(|()| open(&serial(&info), &info));
+    let (text, room) = (Parked::park(vec![1; 8]), Parked::park(vec![0; 8]));
+    let (from_busy, from_late) = (busy.knows(&at.name()), late.knows(&at.name()));
+    let mut sent = [0, 0];
+    for step in 0..STEPS {
+        at.post(&room);
+        // Two wait in the ring when the receiver polls.
+        for _ in 0..if step == 0 { 3 } else { 1 } {
+            busy.send(&text, from_busy).unwrap();
+        }
+        sent[0] += busy.cq.read(8, |_| ()).unwrap_or(0);
+        if step == 50 {
+            late.send(&text, from_late).unwrap();
+        }
+        sent[1] += late.cq.read(8, |_| ()).unwrap_or(0);
+        if sent[1] > 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let _ = at.cq.read(8, |_| ());
+    }
+    panic!(
+        "not accepted within {STEPS} polls, {} messages were sent",
+        sent[0]
+    );
+}
+
 #[test]
 fn sleeping_receiver_is_woken() {
     let info = info(None, Threading::Safe);

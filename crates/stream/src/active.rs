@@ -30,6 +30,11 @@ pub(crate) const EMPTY_POLLS: u32 = 64;
 /// are not starved while the active ones always have something.
 const FINDS_PER_UNIT: u32 = 64;
 
+/// When a 64th successful poll is so many [`ticks`](clock::ticks) after the last full poll (0.2 to
+/// 1 ms), a full poll is due. Where processes share a processor, each poll may be milliseconds after
+/// the one before, and those that wait to be accepted cannot wait for thousands of them.
+const FINDS_FULL_POLL_TICKS: u32 = 1_000_000;
+
 /// Full polls in a row after a connection had no room to be written.
 const ROOM_POLLS: u32 = 64;
 
@@ -74,7 +79,7 @@ pub(crate) struct ActiveConnections<L> {
     polls: u32,
     /// When epoll was asked, where it reports only handshakes and ends; 0 asks it next time.
     pub(crate) epoll_at: Duration,
-    /// When the last full poll was, in ticks, where epoll reports all.
+    /// When the last full poll was, in ticks.
     pub(crate) full_poll_at: u32,
     /// Full polls since one found something, up to [`EMPTY_POLLS`].
     pub(crate) empty_polls: u32,
@@ -109,27 +114,35 @@ impl<L> ActiveConnections<L> {
         self.links[turn].is_some().then_some(self.ids[turn])
     }
 
-    /// A fast poll found something.
+    /// A fast poll found something. The clock is read only if it decides.
     #[inline(always)]
-    pub(crate) fn found(&mut self) {
+    pub(crate) fn found(&mut self, ticks: impl FnOnce() -> u32) {
         self.finds_left -= 1;
         if self.finds_left == 0 {
-            self.spend_fast();
+            self.spend_fast(ticks());
         }
     }
 
     #[cold]
-    fn spend_fast(&mut self) {
-        self.finds_left = FINDS_PER_UNIT;
+    fn spend_fast(&mut self, now: u32) {
         self.fast_budget = self.fast_budget.saturating_sub(1).max(1);
+        self.end_finds(now);
     }
 
     /// A poll that is not a fast one found something.
-    pub(crate) const fn found_slow(&mut self) {
+    pub(crate) fn found_slow(&mut self, ticks: impl FnOnce() -> u32) {
         self.finds_left -= 1;
         if self.finds_left == 0 {
-            self.finds_left = FINDS_PER_UNIT;
             self.budget = self.budget.saturating_sub(1);
+            self.end_finds(ticks());
+        }
+    }
+
+    /// The last of [`FINDS_PER_UNIT`] finds.
+    fn end_finds(&mut self, now: u32) {
+        self.finds_left = FINDS_PER_UNIT;
+        if now.wrapping_sub(self.full_poll_at) >= FINDS_FULL_POLL_TICKS {
+            self.poll_next();
         }
     }
 

@@ -94,7 +94,7 @@ impl<T: Transport> State<T> {
     /// Goes on after a fast poll that has found something.
     #[inline(always)]
     pub(crate) fn handle_found(&mut self, mut found: Found) {
-        self.active.found();
+        self.active.found(clock::ticks);
         if T::Link::IN_PLACE && found == READY {
             let link = &self.active.links[usize::from(self.active.turn)];
             found = match link {
@@ -129,7 +129,7 @@ impl<T: Transport> State<T> {
         match self.active.first() {
             Some(id) if self.active.budget > 0 => {
                 if self.read_connection(id) {
-                    self.active.found_slow();
+                    self.active.found_slow(clock::ticks);
                     return true;
                 }
                 self.active.note_idle();
@@ -217,8 +217,8 @@ impl<T: Transport> State<T> {
         self.events = Some(events);
         // Peers that may reach what this side has exposed wait to be told of what was applied.
         self.active.refill(polls_epoll || !self.exposed.is_empty());
+        self.active.full_poll_at = clock::ticks();
         if !polls_links::<T>() {
-            self.active.full_poll_at = clock::ticks();
             self.active.empty_polls = match any {
                 true => 0,
                 false => (self.active.empty_polls + 1).min(EMPTY_POLLS),

@@ -131,6 +131,44 @@ fn idle_polls_ask_epoll_by_number_and_by_time() {
     }
 }
 
+/// Polls that always find something, each a time slice after the one before.
+#[test]
+fn finds_leave_time_for_a_full_poll() {
+    for fast in [true, false] {
+        for (ticks, finds) in [
+            (
+                FINDS_FULL_POLL_TICKS.div_ceil(FINDS_PER_UNIT),
+                FINDS_PER_UNIT,
+            ),
+            (
+                FINDS_FULL_POLL_TICKS.div_ceil(4 * FINDS_PER_UNIT),
+                4 * FINDS_PER_UNIT,
+            ),
+            (u32::MAX / 100, FINDS_PER_UNIT),
+        ] {
+            let mut active = Active::default();
+            active.add(ConnId::FIRST, &Arc::new(()), true);
+            active.refill(false);
+            active.resume_fast_polls();
+            if !fast {
+                active.suspend_fast_polls();
+            }
+            let mut now = 7_u32.wrapping_sub(ticks);
+            active.full_poll_at = now;
+            let mut count = 0;
+            while active.fast_budget - 1 + active.budget > 0 {
+                now = now.wrapping_add(ticks);
+                match fast {
+                    true => active.found(|| now),
+                    false => active.found_slow(|| now),
+                }
+                count += 1;
+            }
+            assert_eq!(count, finds, "{ticks} ticks each, fast {fast}");
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Time passes: so many microseconds.
@@ -233,8 +271,8 @@ proptest! {
                         continue;
                     }
                     match active.fast_budget > 1 {
-                        true => active.found(),
-                        false => active.found_slow(),
+                        true => active.found(|| 0),
+                        false => active.found_slow(|| 0),
                     }
                     finds_left -= 1;
                     if finds_left == 0 {
