@@ -134,6 +134,24 @@ impl Events {
         self.0.len()
     }
 
+    /// Adds an event, for whoever stands in for [`Epoll`]: what can be done, and whether the stream has
+    /// ended or failed. Returns whether there was room.
+    pub fn push(&mut self, token: u64, ready: Interest, ended: bool) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        let mut flags = ready.flags();
+        flags.set(epoll::EventFlags::HUP, ended);
+        let data = epoll::EventData::new_u64(token);
+        self.0.push(epoll::Event { flags, data });
+        true
+    }
+
+    /// Takes all events out.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Whether there was no room for more: others may be ready as well.
     #[must_use]
     #[inline]
