@@ -37,35 +37,35 @@ pub struct Defaults {
 #[derive(Debug)]
 pub struct Tunables {
     /// Entries of a transmit context whose opener names no number.
-    pub(crate) tx_size: usize,
+    pub tx_size: usize,
     /// Entries of a receive context whose opener names no number.
-    pub(crate) rx_size: usize,
+    pub rx_size: usize,
     /// Most bytes of an injected message.
-    pub(crate) max_inject: usize,
+    pub max_inject: usize,
     /// Most bytes of a payload that is copied to be written with others.
-    pub(crate) inline: usize,
+    pub inline: usize,
     /// Tagged messages above this many bytes wait for the receiver, if both sides can.
-    pub(crate) rendezvous: u64,
+    pub rendezvous: u64,
     /// Most bytes of unexpected messages of a peer that are kept.
-    pub(crate) kept_bytes: u64,
+    pub kept_bytes: u64,
     /// Most unexpected messages of a peer that are kept.
-    pub(crate) kept_messages: u32,
+    pub kept_messages: u32,
     /// Most bytes of one unexpected message that is kept.
-    pub(crate) kept_longest: u64,
+    pub kept_longest: u64,
     /// Most bytes of unexpected messages of all peers of a domain that are kept.
-    pub(crate) kept_total: u64,
+    pub kept_total: u64,
     /// Peers that a program without a number of its own is made ready for, 0 for a default
     /// (`FI_UNIVERSE_SIZE`).
-    pub(crate) universe: usize,
+    pub universe: usize,
     /// A peer that is taken out of an address vector loses its connections
     /// (`FI_AV_REMOVE_CLEANUP`).
-    pub(crate) remove_cleanup: bool,
+    pub remove_cleanup: bool,
     /// No domain has a thread that makes progress.
-    pub(crate) no_thread: bool,
+    pub no_thread: bool,
     /// How long to try to reach a peer, and to wait for the rest of what it began to say.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// How long a peer that is connected may take to start its part of a handshake.
-    pub(crate) answer: Duration,
+    pub answer: Duration,
 }
 
 impl Tunables {
