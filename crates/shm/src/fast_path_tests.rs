@@ -115,6 +115,7 @@ impl Transport for Recording {
     type Addr = Name;
     type Link = RecordingLink;
     type Listener = RecordingListener;
+    type System = ripstop_stream::Os;
     type Readiness = RecordingReadiness;
 
     fn default_source(params: &RecordingParams) -> Name {

@@ -9,7 +9,7 @@ use ripstop_core::log::Subsys;
 use ripstop_core::{fi_warn, fi_warn_sparse};
 use ripstop_mem::ring::{Layout, PeerPollStatus, PeerStatus, STATUS_PAGE_BYTES, Side, pair};
 use ripstop_os::{Connect, MemFd, Socket};
-use ripstop_stream::{HandshakeError, Origin, Transport};
+use ripstop_stream::{HandshakeError, Origin, Os, Transport};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -70,6 +70,7 @@ impl Transport for Shm {
     type Addr = Name;
     type Link = ShmLink;
     type Listener = ShmListener;
+    type System = Os;
     type Readiness = ShmReadiness;
 
     fn checks_regions(params: &Params) -> bool {

@@ -6,13 +6,14 @@ use std::time::Duration;
 use ripstop_engine::id::EpId;
 use ripstop_engine::stream::Terms;
 use ripstop_engine::stream::cm::CmReader;
-use ripstop_os::{Interest, Shutdown, Spare, clock};
+use ripstop_os::{Interest, Shutdown, Spare};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 
 use crate::addr::Addr as _;
 use crate::state::{State, token};
+use crate::system::{Poller as _, System as _};
 use crate::transport::{HandshakeError, Link, Listener, Transport};
 use crate::tunables::Tunables;
 
@@ -68,7 +69,7 @@ impl<T: Transport> Accepting<T> {
             ep,
             reader: Box::new(CmReader::new()),
             // A peer that connected asks when it makes progress.
-            deadline: clock::now() + tunables.answer,
+            deadline: T::System::now() + tunables.answer,
             rest: Some(tunables.timeout),
         }
     }
@@ -80,7 +81,7 @@ impl<T: Transport> Accepting<T> {
                 if self.reader.has_started()
                     && let Some(rest) = self.rest.take()
                 {
-                    self.deadline = self.deadline.min(clock::now() + rest);
+                    self.deadline = self.deadline.min(T::System::now() + rest);
                 }
                 Read::Partial
             }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::id::ConnId;
-use ripstop_os::clock;
 
 /// Active connections, at most.
 pub(crate) const ACTIVE: usize = 2;
@@ -17,7 +16,7 @@ const POLL_BUDGET: u32 = 32;
 /// The same after a full poll that left out epoll, since it was asked a moment before.
 const POLL_BUDGET_WITHOUT_EPOLL: u32 = 256;
 
-/// Where epoll reports all that happens, a full poll is due so many [`ticks`](clock::ticks) after
+/// Where epoll reports all that happens, a full poll is due so many [`ticks`](ripstop_os::clock::ticks) after
 /// the last one (24 to 120 us), however much poll budget is left. Where processes share a
 /// processor and yield it, a few polls may take as long as all that the others do. Not applied
 /// after [`EMPTY_POLLS`].
@@ -227,9 +226,8 @@ impl<L> ActiveConnections<L> {
 
     /// Whether the time since the last full poll asks for another one.
     #[inline(always)]
-    pub(crate) fn is_full_poll_due(&self) -> bool {
-        self.empty_polls < EMPTY_POLLS
-            && clock::ticks().wrapping_sub(self.full_poll_at) >= FULL_POLL_TICKS
+    pub(crate) fn is_full_poll_due(&self, ticks: impl FnOnce() -> u32) -> bool {
+        self.empty_polls < EMPTY_POLLS && ticks().wrapping_sub(self.full_poll_at) >= FULL_POLL_TICKS
     }
 
     /// A poll of all links found nothing.

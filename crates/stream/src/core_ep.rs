@@ -24,6 +24,7 @@ use crate::fast_send::FastPath;
 use crate::passive::{ConnRequest, PassiveEp};
 use crate::rdm::{Rdm, bind_advice};
 use crate::state::{EpState, Msg, State, put, token};
+use crate::system::{Poller as _, System as _};
 use crate::transport::{Link as _, Listener as _, Transport};
 use crate::triggered::Owner;
 use crate::tunables::{LISTEN_BACKLOG, MIN_MULTI_RECV};
@@ -296,7 +297,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
 impl<T: Transport> State<T> {
     /// Writes what waits, so that injected messages are not lost with the endpoint.
     pub(crate) fn drain(&mut self, ep: EpId) {
-        let end = ripstop_os::clock::now() + MAX_LINGER;
+        let end = T::System::now() + MAX_LINGER;
         self.flush_dirty();
         let ids: Vec<ConnId> = self.engine.conns_of(ep).collect();
         for id in ids {
@@ -306,10 +307,10 @@ impl<T: Transport> State<T> {
                     .engine
                     .conn(id)
                     .is_some_and(|conn| conn.is_up() && conn.buffered() > 0);
-                if !waits || ripstop_os::clock::now() >= end {
+                if !waits || T::System::now() >= end {
                     break;
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                T::System::sleep(Duration::from_millis(1));
             }
         }
     }
@@ -317,7 +318,7 @@ impl<T: Transport> State<T> {
     /// Sees that what was written to connections that are closed next comes to the peers. What
     /// arrives by them meanwhile is dropped.
     pub(crate) fn settle_links(&mut self, ids: &[ConnId]) {
-        let end = ripstop_os::clock::now() + MAX_LINGER;
+        let end = T::System::now() + MAX_LINGER;
         for id in ids {
             let link = self
                 .connection(*id)

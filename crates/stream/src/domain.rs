@@ -15,7 +15,7 @@ use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
 use ripstop_engine::id::CounterId;
 use ripstop_engine::stream::MAX_ATOMIC;
 use ripstop_engine::triggered::{Basis, When};
-use ripstop_os::{Epoll, EventFd, Events, Interest, clock, thread};
+use ripstop_os::{EventFd, Events, Interest, thread};
 use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Flags, Progress, Result};
 
 use crate::av::Av;
@@ -31,7 +31,8 @@ use crate::scalable::ScalableEp;
 use crate::srx::SharedRx;
 use crate::state::{State, token};
 use crate::stx::SharedTx;
-use crate::transport::Transport;
+use crate::system::{Poller as _, System as _};
+use crate::transport::{PollerOf, Transport};
 use crate::triggered::Held;
 use crate::yield_policy::YieldNow;
 
@@ -79,7 +80,7 @@ impl Mode for Serial {
 /// What the objects of a domain share.
 pub struct Inner<T: Transport, K: Mode> {
     pub(crate) state: K::Lock<State<T>>,
-    pub(crate) epoll: Arc<Epoll>,
+    pub(crate) epoll: Arc<PollerOf<T>>,
     wake: EventFd,
     /// Counts progress made by the application, so that the progress thread can tell.
     activity: AtomicU64,
@@ -136,9 +137,9 @@ impl<T: Transport, K: Mode> Inner<T, K> {
     fn yield_and_measure(&self) {
         // Before and after by the same thread, as each has a count of its own.
         let switches = thread::switches();
-        let before = clock::now();
+        let before = T::System::now();
         std::thread::yield_now();
-        let took = clock::now().saturating_sub(before);
+        let took = T::System::now().saturating_sub(before);
         let switched = switches.is_some() && switches != thread::switches();
         self.state.lock().note_yield(took, switched);
     }
@@ -173,7 +174,7 @@ impl<T: Transport> Inner<T, Shared> {
             }
             // Level-triggered: what the progress left is told again.
             if !self.begin_sleep() {
-                let _ = self.epoll.wait(events, None);
+                let _ = self.epoll.wait(events);
                 self.end_sleep();
             }
             let back = self.activity.load(Ordering::Relaxed) != seen
@@ -218,7 +219,7 @@ pub struct Domain<T: Transport, K: Mode> {
 
 impl<T: Transport, K: Mode> Domain<T, K> {
     pub(crate) fn open(fabric: &Arc<Fabric<T>>, info: &Info) -> Result<Arc<Self>> {
-        let epoll = Epoll::new().inspect_err(lacks!(
+        let epoll = PollerOf::<T>::new().inspect_err(lacks!(
             T,
             Domain,
             "descriptor to watch others by (epoll_create1)"

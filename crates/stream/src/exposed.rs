@@ -5,11 +5,12 @@ use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
-use ripstop_os::{Shareable, clock};
+use ripstop_os::Shareable;
 
 use crate::readiness::Readiness as _;
 use crate::rma::MAX_CLOSE_WAIT;
 use crate::state::State;
+use crate::system::System as _;
 use crate::transport::{Link as _, Transport};
 use crate::yield_policy::YieldNow;
 
@@ -137,15 +138,15 @@ impl<T: Transport> State<T> {
         let Some(grant) = self.withdraw(region) else {
             return;
         };
-        let end = clock::now() + MAX_CLOSE_WAIT;
+        let end = T::System::now() + MAX_CLOSE_WAIT;
         while self.is_reached(grant) {
-            if clock::now() >= end {
+            if T::System::now() >= end {
                 return self.warn_reached();
             }
             // A peer that has died leaves its claim behind; its end is seen here.
             self.progress();
             self.poll_all();
-            std::thread::yield_now();
+            T::System::yield_now();
         }
     }
 

@@ -5,12 +5,12 @@ use ripstop_engine::id::{ConnId, CqId};
 use ripstop_engine::stream::{Engine, Whole};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{MAX_INLINE_BYTES, SoleEntry};
-use ripstop_os::clock;
 use ripstop_types::Completion;
 use ripstop_wire::xnet::base::{Small, WRITE_LEN};
 
 use crate::progress::{Found, NOTHING};
 use crate::state::State;
+use crate::system::System as _;
 use crate::transport::{Link as _, Transport};
 
 impl<T: Transport> State<T> {
@@ -41,7 +41,7 @@ impl<T: Transport> State<T> {
             let small = engine.rx_sole(id, *words.first_chunk()?, bytes.len())?;
             receive_sole(engine, id, cq, small, bytes)?
         };
-        active.found(clock::ticks);
+        active.found(T::System::ticks);
         Some(completion)
     }
 }
@@ -87,7 +87,7 @@ impl<T: Transport> State<T> {
         if link.is_ready() {
             return false;
         }
-        active.found(clock::ticks);
+        active.found(T::System::ticks);
         true
     }
 }

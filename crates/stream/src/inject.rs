@@ -13,11 +13,11 @@ use ripstop_engine::Iov;
 use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::Send;
 use ripstop_mem::UserBuf;
-use ripstop_os::clock;
 use ripstop_types::{Errno, FiAddr, Result};
 
 use crate::post::ACKED;
 use crate::state::State;
+use crate::system::System as _;
 use crate::transport::{Link as _, Transport};
 
 /// How long a call waits for the peer to make room for the rest of an operation of which the kernel
@@ -228,20 +228,20 @@ impl<T: Transport> State<T> {
     #[cold]
     #[inline(never)]
     fn await_rest(&mut self, id: ConnId) {
-        let end = clock::now() + MAX_INJECT_WAIT;
+        let end = T::System::now() + MAX_INJECT_WAIT;
         let generation =
             |state: &mut Self| state.connection(id).map(|connection| connection.generation);
         let own = generation(self);
         while generation(self) == own
             && self.engine.conn(id).is_some_and(|conn| conn.has_output())
-            && clock::now() < end
+            && T::System::now() < end
         {
             if self.works.busy {
                 self.flush(id);
             } else {
                 self.poll_all();
             }
-            std::thread::yield_now();
+            T::System::yield_now();
         }
     }
 }

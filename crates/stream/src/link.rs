@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::cm::CmReader;
-use ripstop_os::{Interest, clock, pid};
+use ripstop_os::Interest;
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::{Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
@@ -15,6 +15,7 @@ use crate::connection::{MAX_RESTART_TIME, Phase};
 use crate::rdm::advice;
 use crate::readiness::{Readiness as _, polls_links};
 use crate::state::{State, token};
+use crate::system::{Poller as _, System as _};
 use crate::transport::{HandshakeError, Link as _, Transport};
 
 /// How long what waits for such a peer goes on while the program leaves messages of it unread that
@@ -64,7 +65,7 @@ impl<T: Transport> State<T> {
         };
         connection.phase = Phase::Asked(Box::new(CmReader::new()));
         connection.deaf_since = None;
-        connection.await_answer(clock::now(), answer);
+        connection.await_answer(T::System::now(), answer);
         self.watch(id, |interest| *interest = Interest::READ);
     }
 
@@ -77,7 +78,7 @@ impl<T: Transport> State<T> {
         let Some(rdm) = &state.rdm else {
             return Ok(std::mem::take(&mut state.msg.hello));
         };
-        let greeting = Greeting::request(0, 0, pid()).with_context(rdm.context);
+        let greeting = Greeting::request(0, 0, T::pid(&self.params)).with_context(rdm.context);
         T::request_data(&mut self.readiness, link, &rdm.addr, greeting)
     }
 
@@ -97,7 +98,7 @@ impl<T: Transport> State<T> {
         match read_message(&**link, reader) {
             Ok(false) => {
                 if reader.has_started() {
-                    connection.await_rest(clock::now(), timeout);
+                    connection.await_rest(T::System::now(), timeout);
                 }
                 return;
             }
@@ -188,7 +189,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn not_reached(&mut self, id: ConnId, error: Errno) {
         if let Some(connection) = self.connection(id) {
             match error {
-                Errno::ECONNREFUSED => _ = connection.deaf_since.get_or_insert_with(clock::now),
+                Errno::ECONNREFUSED => _ = connection.deaf_since.get_or_insert_with(T::System::now),
                 _ => connection.deaf_since = None,
             }
         }
@@ -287,7 +288,7 @@ impl<T: Transport> State<T> {
         connection.write_ended = true;
         connection
             .forsaken
-            .get_or_insert(clock::now() + MAX_UNREAD_TIME);
+            .get_or_insert(T::System::now() + MAX_UNREAD_TIME);
         log_info!(T, EpCtrl, "{peer}: cannot be written any more: {error}");
         self.watch(id, |interest| interest.write = false);
         self.start_timer();
@@ -315,7 +316,7 @@ impl<T: Transport> State<T> {
             let _ = epoll.remove(witness);
         }
         if !connection.interest.read && connection.forsaken.is_none() {
-            connection.forsaken = Some(clock::now() + MAX_UNREAD_TIME);
+            connection.forsaken = Some(T::System::now() + MAX_UNREAD_TIME);
             self.start_timer();
         }
     }
@@ -339,7 +340,7 @@ impl<T: Transport> State<T> {
     #[cold]
     pub(crate) fn note_full(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id) {
-            connection.full = Some(clock::now() + STALL_LOG_DELAY);
+            connection.full = Some(T::System::now() + STALL_LOG_DELAY);
             self.start_timer();
         }
     }
@@ -393,7 +394,7 @@ impl<T: Transport> State<T> {
     /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.
     fn hurry(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id) {
-            connection.hurry(clock::now(), MAX_RESTART_TIME);
+            connection.hurry(T::System::now(), MAX_RESTART_TIME);
         }
     }
 
@@ -478,7 +479,7 @@ impl<T: Transport> State<T> {
     /// Looks at deadlines; the timer runs only while there are any.
     pub(crate) fn handle_timer(&mut self) {
         self.drain_timer();
-        let now = clock::now();
+        let now = T::System::now();
         let watch = T::Link::CHECKS_PEER && self.is_watch_due(now);
         let mut waiting = !self.accepting.is_empty();
         let late =

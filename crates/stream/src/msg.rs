@@ -3,7 +3,7 @@
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
 use ripstop_engine::id::{ConnId, EpId};
-use ripstop_os::{Interest, Shutdown, clock};
+use ripstop_os::{Interest, Shutdown};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
 
@@ -11,6 +11,7 @@ use crate::accept::{Request, terms, write_message};
 use crate::events;
 use crate::rdm::Named;
 use crate::state::State;
+use crate::system::System as _;
 use crate::transport::{Link as _, Transport};
 use crate::tunables::MAX_HELLO;
 
@@ -27,7 +28,7 @@ impl<T: Transport> State<T> {
         state.msg.hello = data.to_vec();
         state.msg.peer = Some(peer.clone());
         let id = self.open_connection(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
-        let deadline = clock::now() + self.tunables().timeout;
+        let deadline = T::System::now() + self.tunables().timeout;
         if let Some(connection) = self.connection(id) {
             connection.deadline = Some(deadline);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ripstop_core::provider::{self, Token};
 use ripstop_core::{Address, EventQueue, Handle, Info, ProgressSource};
-use ripstop_os::{Epoll, Events, Interest, Spare, clock};
+use ripstop_os::{Events, Interest, Spare};
 use ripstop_types::{EpType, Errno, Result};
 
 use crate::accept::{Accepting, Read, Request, next_accepted, reject};
@@ -15,7 +15,8 @@ use crate::addr::Addr as _;
 use crate::core_ep::{bind, source_of};
 use crate::events;
 use crate::fabric::Fabric;
-use crate::transport::{Link as _, Listener as _, Transport};
+use crate::system::{Poller as _, System as _};
+use crate::transport::{Link as _, Listener as _, PollerOf, Transport};
 use crate::tunables::{LISTEN_BACKLOG, MAX_HELLO};
 
 /// The epoll token of the listener; others are ids of accepted ones.
@@ -49,7 +50,7 @@ pub struct PassiveEp<T: Transport> {
     fabric: Arc<Fabric<T>>,
     info: Info,
     token: Token,
-    epoll: Epoll,
+    epoll: PollerOf<T>,
     listener: Mutex<Listening<T>>,
     this: Weak<Self>,
 }
@@ -68,7 +69,7 @@ impl<T: Transport> PassiveEp<T> {
             Some(addr) => Some(bind::<T>(&fabric.params, &addr)?),
             None => None,
         };
-        let epoll = Epoll::new().inspect_err(lacks!(
+        let epoll = PollerOf::<T>::new().inspect_err(lacks!(
             T,
             EpCtrl,
             "descriptor to watch others by (epoll_create1)"
@@ -186,7 +187,7 @@ impl<T: Transport> ProgressSource for PassiveEp<T> {
             }
         }
         if !listener.accepting.is_empty() {
-            let now = clock::now();
+            let now = T::System::now();
             listener.accepting.retain(|_, accepting| {
                 let late = now >= accepting.deadline;
                 if late {

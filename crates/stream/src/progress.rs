@@ -8,13 +8,13 @@ use std::time::Duration;
 use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
-use ripstop_os::clock;
 use ripstop_types::{Errno, Result};
 
 use crate::active::{ACTIVE, EMPTY_POLLS};
 use crate::fast_receive::MAX_SHORT_WRITE;
 use crate::readiness::{Readiness as _, polls_links};
 use crate::state::{State, token};
+use crate::system::{Poller as _, System as _};
 use crate::transport::{Link as _, Transport};
 
 /// What a fast poll has found, for [`State::handle_found`]: this many bytes at the front of the
@@ -73,7 +73,7 @@ impl<T: Transport> State<T> {
         active.note_idle();
         match polls_links::<T>() {
             true if self.readiness.is_due() => FastPoll::Found(NOTHING),
-            false if active.is_full_poll_due() => {
+            false if active.is_full_poll_due(T::System::ticks) => {
                 active.poll_next();
                 FastPoll::Found(NOTHING)
             }
@@ -94,7 +94,7 @@ impl<T: Transport> State<T> {
     /// Goes on after a fast poll that has found something.
     #[inline(always)]
     pub(crate) fn handle_found(&mut self, mut found: Found) {
-        self.active.found(clock::ticks);
+        self.active.found(T::System::ticks);
         if T::Link::IN_PLACE && found == READY {
             let link = &self.active.links[usize::from(self.active.turn)];
             found = match link {
@@ -129,7 +129,7 @@ impl<T: Transport> State<T> {
         match self.active.first() {
             Some(id) if self.active.budget > 0 => {
                 if self.read_connection(id) {
-                    self.active.found_slow(clock::ticks);
+                    self.active.found_slow(T::System::ticks);
                     return true;
                 }
                 self.active.note_idle();
@@ -142,7 +142,7 @@ impl<T: Transport> State<T> {
                     self.note_active(1, last);
                     any = true;
                 }
-                if !polls_links::<T>() && self.active.is_full_poll_due() {
+                if !polls_links::<T>() && self.active.is_full_poll_due(T::System::ticks) {
                     return self.full_poll();
                 }
                 self.resume_fast_polls();
@@ -170,7 +170,7 @@ impl<T: Transport> State<T> {
             true => self.poll_links(),
             false => (0, None),
         };
-        let polls_epoll = !polls_links::<T>() || self.active.polls_epoll(clock::now);
+        let polls_epoll = !polls_links::<T>() || self.active.polls_epoll(T::System::now);
         let found = polls_epoll && self.epoll.poll(&mut events).is_ok() && !events.is_empty();
         if found {
             for index in 0..events.len() {
@@ -217,7 +217,7 @@ impl<T: Transport> State<T> {
         self.events = Some(events);
         // Peers that may reach what this side has exposed wait to be told of what was applied.
         self.active.refill(polls_epoll || !self.exposed.is_empty());
-        self.active.full_poll_at = clock::ticks();
+        self.active.full_poll_at = T::System::ticks();
         if !polls_links::<T>() {
             self.active.empty_polls = match any {
                 true => 0,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ripstop_engine::id::{ConnId, EpId, UserIdsId};
 use ripstop_engine::stream::rdm::{Decision, Progress, decide};
 use ripstop_engine::stream::{ConnConfig, PEER_NAME};
-use ripstop_os::{Connect, Interest, clock, pid};
+use ripstop_os::{Connect, Interest};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
 use ripstop_wire::xnet::rdm::CONTEXTS;
@@ -14,6 +14,7 @@ use crate::accept::{Request, reject, terms, write_message};
 use crate::addr::{Addr as _, Peers as _};
 use crate::connection::{Connection, Phase, Role};
 use crate::state::{State, token};
+use crate::system::{Poller as _, System as _};
 use crate::transport::{Origin, Transport};
 use crate::tunables::FIRST_RETRY;
 
@@ -190,7 +191,7 @@ impl<T: Transport> State<T> {
 
     fn connect_rdm(&mut self, ep: EpId, peer: T::Addr, to: Named) -> Result<ConnId> {
         let id = self.open_connection(ep, to, peer.clone())?;
-        let deadline = clock::now() + self.tunables().timeout;
+        let deadline = T::System::now() + self.tunables().timeout;
         let mut met = false;
         if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
             met = rdm.has_met(to.addr);
@@ -321,7 +322,7 @@ impl<T: Transport> State<T> {
                 return reject::<T>(&link, &from, data);
             }
         };
-        let answer = greeting.answer(pid()).with_context(own);
+        let answer = greeting.answer(T::pid(&self.params)).with_context(own);
         let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
         let terms = terms(&header, rendezvous);
         let accepted = T::reply_data(&mut self.readiness, &link, answer)
@@ -455,7 +456,7 @@ impl<T: Transport> State<T> {
     /// What to do with a failed attempt: once more a little later, until the time is over.
     /// Returns whether it will be repeated.
     pub(crate) fn retry_later(&mut self, id: ConnId) -> bool {
-        let now = clock::now();
+        let now = T::System::now();
         let Some(connection) = self.connection(id) else {
             return false;
         };

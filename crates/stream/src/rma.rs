@@ -7,12 +7,12 @@ use ripstop_engine::Iov;
 use ripstop_engine::id::{ConnId, EpId, MrId, WorkId};
 use ripstop_engine::stream::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
-use ripstop_os::clock;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
 
 use crate::fast_send::SLOW_FLAGS;
 use crate::state::{EpState, State};
+use crate::system::System as _;
 use crate::transport::{Link as _, Transport};
 
 /// How long a region that is closed waits for what peers do there, once for those that have mapped
@@ -323,14 +323,14 @@ impl<T: Transport> State<T> {
     /// Takes a region away from peers: what they do there now ends first, unless it takes too
     /// long.
     pub(crate) fn close_mr(&mut self, id: MrId) {
-        let end = clock::now() + MAX_CLOSE_WAIT;
-        while !self.try_close_mr(id, clock::now() >= end) {
+        let end = T::System::now() + MAX_CLOSE_WAIT;
+        while !self.try_close_mr(id, T::System::now() >= end) {
             self.progress();
             self.poll_all();
             if self.engine.mr_is_busy(id) {
-                std::thread::sleep(Duration::from_micros(100));
+                T::System::sleep(Duration::from_micros(100));
             } else {
-                std::thread::yield_now();
+                T::System::yield_now();
             }
         }
     }

@@ -8,7 +8,7 @@ use ripstop_engine::id::{ConnId, EpId, MrId, SlotId};
 use ripstop_engine::stream::{Engine, Limits, Output};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
-use ripstop_os::{Epoll, EventFd, Events, Interest, Spare, Timer, clock};
+use ripstop_os::{EventFd, Events, Interest, Spare};
 use ripstop_types::{Errno, Result};
 
 use crate::accept::Accepting;
@@ -24,7 +24,8 @@ use crate::fast_send::FAST_SEND_BUFFER;
 use crate::progress::{consume_whole, read_to};
 use crate::readiness::{Readiness, ReadyLink, polls_links};
 use crate::slots::Slots;
-use crate::transport::{Link as _, Transport};
+use crate::system::{Poller as _, System, Timer as _};
+use crate::transport::{Link as _, PollerOf, Transport};
 use crate::triggered::Works;
 use crate::tunables::Tunables;
 use crate::tx_buffer::TX_BUFFER;
@@ -34,7 +35,7 @@ use crate::yield_policy::YieldPolicy;
 /// Bytes read from a link at once when headers or small messages are expected.
 const RX_BUFFER: usize = 16 * 1024;
 
-/// A message is coalesced for so many [`ticks`](clock::ticks) at most after the first one of its burst,
+/// A message is coalesced for so many [`ticks`](ripstop_os::clock::ticks) at most after the first one of its burst,
 /// 0.6 to 3 ms: then the next is the first of another burst, so that a program that makes no progress
 /// sends them nevertheless.
 const BURST_TICKS: u32 = 3_000_000;
@@ -71,9 +72,9 @@ pub(crate) struct State<T: Transport> {
     pub(crate) next_accepting: u32,
     pub(crate) spare: Spare,
     pub(crate) slots: Slots,
-    pub(crate) epoll: Arc<Epoll>,
+    pub(crate) epoll: Arc<PollerOf<T>>,
     pub(crate) params: Arc<T::Params>,
-    timer: Timer,
+    timer: <T::System as System>::Timer,
     /// How often the timer goes off; zero when it is not set.
     pub(crate) timer_period: Duration,
     /// When connections were last checked, see [`Link::CHECKS_PEER`].
@@ -127,10 +128,14 @@ pub(crate) struct State<T: Transport> {
 }
 
 impl<T: Transport> State<T> {
-    pub(crate) fn new(params: Arc<T::Params>, epoll: Arc<Epoll>) -> Result<Self> {
+    pub(crate) fn new(params: Arc<T::Params>, epoll: Arc<PollerOf<T>>) -> Result<Self> {
         let tunables: &Tunables = (*params).as_ref();
         let answer = tunables.answer;
-        let timer = Timer::new().inspect_err(lacks!(T, Domain, "timer (timerfd_create)"))?;
+        let timer = <T::System as System>::Timer::new().inspect_err(lacks!(
+            T,
+            Domain,
+            "timer (timerfd_create)"
+        ))?;
         epoll.add(&timer, token::TIMER, Interest::READ)?;
         Ok(Self {
             engine: Engine::new(Limits {
@@ -446,7 +451,7 @@ impl<T: Transport> State<T> {
     #[cold]
     fn note_partial(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id) {
-            connection.partial_since = Some(ripstop_os::clock::now());
+            connection.partial_since = Some(T::System::now());
         }
         self.start_timer();
     }
@@ -574,7 +579,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn begin_burst(&mut self) -> u32 {
         if !self.burst {
             self.round = self.round.wrapping_add(1);
-            self.since = clock::ticks();
+            self.since = T::System::ticks();
         }
         self.burst = true;
         self.round
@@ -594,7 +599,7 @@ impl<T: Transport> State<T> {
 
     #[inline(always)]
     fn burst_goes_on(&mut self) -> bool {
-        let goes_on = clock::ticks().wrapping_sub(self.since) <= BURST_TICKS;
+        let goes_on = T::System::ticks().wrapping_sub(self.since) <= BURST_TICKS;
         if !goes_on {
             self.end_burst();
         }

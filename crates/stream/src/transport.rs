@@ -15,6 +15,7 @@ use ripstop_wire::xnet::rdm::Greeting;
 use crate::addr::Addr;
 use crate::exposed::Offer;
 use crate::readiness::Readiness;
+use crate::system::System;
 use crate::tunables::Tunables;
 
 /// A way for endpoints of one kind to reach each other. It stands for a provider in the types of
@@ -38,8 +39,17 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// Where connections arrive.
     type Listener: Listener<Link = Self::Link, Addr = Self::Addr>;
 
+    /// Where the objects get their time and their events from: [`Os`](crate::Os), but in a simulation.
+    type System: System;
+
     /// The readiness of a domain's links; [`EpollOnly`](crate::EpollOnly) where epoll reports all.
     type Readiness: Readiness<Self::Link>;
+
+    /// The id of the process whose endpoints these are, by which peers tell it from one that had its
+    /// address before.
+    fn pid(_: &Self::Params) -> u32 {
+        ripstop_os::pid()
+    }
 
     /// The address of an endpoint or listener whose `fi_info` names none.
     fn default_source(params: &Self::Params) -> Self::Addr;
@@ -153,6 +163,9 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
         Greeting::parse(data).map_err(HandshakeError::Wrong)
     }
 }
+
+/// The poller of a transport's domains.
+pub(crate) type PollerOf<T> = <<T as Transport>::System as System>::Poller;
 
 /// Where a connection comes from.
 #[derive(Debug)]

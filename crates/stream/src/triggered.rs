@@ -22,6 +22,7 @@ use ripstop_types::{
 use crate::post::{SPECIAL, new_recv};
 use crate::rdm::Named;
 use crate::state::{State, token};
+use crate::system::Poller as _;
 use crate::transport::Transport;
 use crate::waiters::Waited;
 

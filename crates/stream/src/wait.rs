@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
+use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::domain::{Domain, Mode};
 use crate::readiness::polls_links;
 use crate::state::State;
+use crate::system::System as _;
 use crate::transport::Transport;
 use crate::waiters::{Calls, Waited};
 
@@ -198,7 +199,7 @@ impl Wait {
         what: impl Fn(&mut State<T>) -> Waited,
         mut ready: impl FnMut(&mut State<T>) -> Option<R>,
     ) -> Result<R> {
-        let end = timeout.map(|timeout| clock::now().saturating_add(timeout));
+        let end = timeout.map(|timeout| T::System::now().saturating_add(timeout));
         let mut seat = None;
         let mut look = |seat: &Option<Seat>, all: bool| {
             domain.inner.note_activity();
@@ -252,7 +253,7 @@ impl Wait {
             let left = match end {
                 None => None,
                 Some(end) => {
-                    let left = end.saturating_sub(clock::now());
+                    let left = end.saturating_sub(T::System::now());
                     if left.is_zero() {
                         return Err(Errno::EAGAIN);
                     }
@@ -267,7 +268,7 @@ impl Wait {
                         *seat = self.take_seat(domain);
                     }
                 }
-                None => std::thread::yield_now(),
+                None => T::System::yield_now(),
             }
         }
     }

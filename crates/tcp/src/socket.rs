@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
-use ripstop_stream::{EpollOnly, HandshakeError, Link, Listener, Origin, Transport};
+use ripstop_stream::{EpollOnly, HandshakeError, Link, Listener, Origin, Os, Transport};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -34,6 +34,7 @@ impl Transport for Tcp {
     type Addr = SocketAddr;
     type Link = TcpSocket;
     type Listener = TcpSocket;
+    type System = Os;
     type Readiness = EpollOnly;
 
     fn default_source(params: &Params) -> SocketAddr {

@@ -13,7 +13,7 @@ use ripstop_core::provider::{
 };
 use ripstop_mem::Parked;
 use ripstop_os::{Epoll, Events, Interest};
-use ripstop_stream::{ConnId, Fabric, Readiness, ReadyLink};
+use ripstop_stream::{ConnId, Fabric, Os, Readiness, ReadyLink};
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
 
 use super::{common, *};
@@ -107,6 +107,7 @@ impl Transport for Looked {
     type Addr = SocketAddr;
     type Link = TcpSocket;
     type Listener = TcpSocket;
+    type System = Os;
     type Readiness = PolledReadiness;
 
     fn default_source(params: &Params) -> SocketAddr {
