@@ -9,7 +9,7 @@ use ripstop_types::{
 };
 
 use crate::addr::Addr as _;
-use crate::scalable::MAX_CONTEXTS;
+use crate::api::scalable::MAX_CONTEXTS;
 use crate::transport::Transport;
 use crate::tunables::Tunables;
 

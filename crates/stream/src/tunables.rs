@@ -95,7 +95,7 @@ impl Tunables {
              computes and makes no progress, in milliseconds (default: 600000)",
         );
         // What is injected must fit into the transmit buffer together with its header.
-        let max_inject = max_inject.min(crate::tx_buffer::TX_BUFFER / 2);
+        let max_inject = max_inject.min(crate::state::tx_buffer::TX_BUFFER / 2);
         // As in C, where it is one bound for what is sent unasked and for what is kept.
         let max_saved_size = p.declare_optional::<usize>(
             prov,

@@ -1,0 +1,358 @@
+//! What an endpoint is to its domain, from open to close: a part of the engine, and for RDM a
+//! listener.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ripstop_core::provider::Token;
+use ripstop_core::{Info, caps, hints};
+use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::matching::Matcher;
+use ripstop_engine::pool::NIL;
+use ripstop_engine::stream::{EpConfig, MAX_ATOMIC};
+use ripstop_os::Interest;
+use ripstop_types::{EpType, Errno, Flags, Result, tclass};
+
+use crate::addr::Addr;
+use crate::api::av::Av;
+use crate::api::domain::{Domain, Mode};
+use crate::api::endpoint::{Part, RX_FLAGS, TX_FLAGS};
+use crate::api::passive::{ConnRequest, PassiveEp};
+use crate::attr;
+use crate::conn::rdm::{Rdm, bind_advice};
+use crate::deferred::triggered::Owner;
+use crate::state::{EpState, Msg, State, put, token};
+use crate::system::{Poller as _, System as _};
+use crate::transport::{Link as _, Listener as _, Transport};
+use crate::tunables::{LISTEN_BACKLOG, MIN_MULTI_RECV};
+use crate::tx::fast::FastPath;
+
+/// How long a closing endpoint tries to hand over messages that were injected.
+const MAX_LINGER: Duration = Duration::from_millis(500);
+
+/// See the module. A plain endpoint has one to itself; the transmit and the receive context of
+/// one index of a scalable endpoint share one.
+#[derive(Debug)]
+pub(crate) struct Core<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
+    pub(crate) id: EpId,
+    /// Contexts that are open.
+    tx_open: AtomicBool,
+    rx_open: AtomicBool,
+}
+
+/// The source address of an `fi_info`.
+pub(crate) fn source_of<T: Transport>(info: &Info) -> Result<Option<T::Addr>> {
+    info.src_addr.as_ref().map(Addr::from_address).transpose()
+}
+
+/// The address an RDM endpoint of this `fi_info` listens on.
+pub(crate) fn rdm_source<T: Transport>(params: &T::Params, info: &Info) -> Result<T::Addr> {
+    Ok(source_of::<T>(info)?.unwrap_or_else(|| T::default_source(params)))
+}
+
+/// A listener at an address, as [`Transport::bind`], with a line in the log where there is none.
+///
+/// # Errors
+/// As for [`Transport::bind`].
+pub fn bind<T: Transport>(params: &T::Params, wanted: &T::Addr) -> Result<T::Listener> {
+    T::bind(params, wanted).inspect_err(|error| {
+        log_warn!(
+            T,
+            EpCtrl,
+            "{wanted}: cannot be bound: {error}; {}",
+            bind_advice(*error)
+        );
+    })
+}
+
+/// The code point of an endpoint's packets: of its own class, else of the domain's.
+fn dscp<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<Option<u8>> {
+    let classes = [info.tx.tclass, domain.info.domain.tclass];
+    match classes.into_iter().find(|class| *class != 0) {
+        Some(class) => match tclass::dscp(class) {
+            Some(point) => Ok(Some(point)),
+            None => Err(refused!(
+                T,
+                EpCtrl,
+                EINVAL,
+                "tclass is {class:#x}; set it to an FI_TC_ label, or fi_tc_dscp_set of at most 63"
+            )),
+        },
+        None => Ok(None),
+    }
+}
+
+/// Whether an endpoint can be what it is opened with: a program may have changed what `fi_getinfo` gave.
+fn check<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<()> {
+    let found = hints::check_opened(&attr::most::<T>(domain.fabric.tunables()), info);
+    for why in &found {
+        let why = why.to_string().replacen("hints->", "info->", 1);
+        log_warn!(T, EpCtrl, "an endpoint cannot be opened with {why}");
+    }
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(Errno::ENODATA),
+    }
+}
+
+impl<T: Transport, K: Mode> Core<T, K> {
+    pub(crate) fn open_msg(
+        domain: &Arc<Domain<T, K>>,
+        info: &Info,
+        token: Token,
+    ) -> Result<Arc<Self>> {
+        let mut msg = Msg {
+            source: source_of::<T>(info)?,
+            ..Msg::default()
+        };
+        if let Some(handle) = &info.handle {
+            if let Some(pep) = handle.downcast::<PassiveEp<T>>() {
+                let listener = pep.take_listener()?;
+                msg.local = Some(listener.local_addr()?);
+                msg.bound = Some(listener);
+            } else {
+                let request = handle
+                    .downcast::<ConnRequest<T>>()
+                    .and_then(|request| request.take());
+                msg.request = Some(request.ok_or_else(|| {
+                    refused!(
+                        T,
+                        EpCtrl,
+                        EINVAL,
+                        "info->handle is a connection request that was accepted or rejected \
+                         before, or none of this provider"
+                    )
+                })?);
+            }
+        }
+        Self::open(domain, info, token, msg, None)
+    }
+
+    /// `context` is the index among those of a scalable endpoint, 0 for a plain one.
+    pub(crate) fn open_rdm(
+        domain: &Arc<Domain<T, K>>,
+        info: &Info,
+        token: Token,
+        listener: T::Listener,
+        context: u8,
+    ) -> Result<Arc<Self>> {
+        let rdm = Rdm {
+            addr: listener.local_addr()?,
+            listener,
+            av: NIL,
+            context,
+            ctx_bits: 0,
+            peers: HashMap::new(),
+            unreached: HashMap::new(),
+            met: Vec::new(),
+        };
+        Self::open(domain, info, token, Msg::default(), Some(rdm))
+    }
+
+    fn open(
+        domain: &Arc<Domain<T, K>>,
+        info: &Info,
+        token: Token,
+        msg: Msg<T>,
+        rdm: Option<Rdm<T>>,
+    ) -> Result<Arc<Self>> {
+        check(domain, info)?;
+        let is_msg = info.ep.ep_type == EpType::Msg;
+        let directed = info.caps.contains(Flags::DIRECTED_RECV);
+        let matcher = Matcher::new(MIN_MULTI_RECV, directed);
+        let dscp = dscp(domain, info)?;
+        let mut state = domain.lock();
+        let srx = state.engine.open_srx(matcher)?;
+        let id = state.engine.open_ep(EpConfig {
+            srx: Some(srx),
+            tx_size: info.tx.size.max(1),
+            source: info.caps.contains(Flags::SOURCE) && !is_msg,
+            source_err: info.caps.contains(Flags::SOURCE_ERR) && !is_msg,
+            ..EpConfig::NONE
+        })?;
+        let initiates = caps::is_rma_initiator(info.caps);
+        let ep = EpState {
+            token,
+            routes: Vec::new(),
+            is_msg,
+            inject_size: info.tx.inject_size,
+            max_msg_size: info.ep.max_msg_size,
+            inject_atomic: info.tx.inject_size,
+            max_atomic: info.ep.max_msg_size.min(MAX_ATOMIC),
+            tx_flags: info.tx.op_flags & TX_FLAGS,
+            rx_flags: info.rx.op_flags & RX_FLAGS,
+            has_rma: initiates && info.caps.contains(Flags::RMA),
+            has_atomics: initiates && info.caps.contains(Flags::ATOMIC),
+            has_coll: info.caps.contains(Flags::COLLECTIVE) && !is_msg,
+            tx_selective: false,
+            rx_selective: false,
+            tx_ready: false,
+            has_tx: false,
+            has_rx: false,
+            dscp,
+            counted: false,
+            writes_counted: false,
+            shared_srx: false,
+            peer_rx: false,
+            srx,
+            fast: FastPath::default(),
+            rdm,
+            msg,
+        };
+        put(&mut state.eps, id.number(), ep);
+        drop(state);
+        Ok(Arc::new(Self {
+            domain: Arc::clone(domain),
+            id,
+            tx_open: AtomicBool::new(false),
+            rx_open: AtomicBool::new(false),
+        }))
+    }
+
+    fn is_open(&self, part: Part) -> &AtomicBool {
+        match part {
+            Part::Rx => &self.rx_open,
+            Part::Tx | Part::Whole => &self.tx_open,
+        }
+    }
+
+    /// Opens a context, which [`Core::leave`] ends.
+    pub(crate) fn enter(&self, part: Part) -> Result<()> {
+        match self.is_open(part).swap(true, Ordering::AcqRel) {
+            true => Err(Errno::EBUSY),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends a context: nothing uses the caller's memory or its queues any more. Connections
+    /// stay for the other context of the same index, unless they are in the middle of that.
+    pub(crate) fn leave(&self, part: Part) {
+        let mut state = self.domain.lock();
+        state.drop_works_of(Owner::Ep(self.id), Some(part == Part::Rx));
+        state.drain(self.id);
+        let Some(ep) = state.ep(self.id) else { return };
+        let srx = ep.srx;
+        match part {
+            Part::Rx => ep.has_rx = false,
+            Part::Tx | Part::Whole => (ep.tx_ready, ep.has_tx) = (false, false),
+        }
+        state.update_fast_path(self.id);
+        state.engine.change_ep(self.id, |config| match part {
+            Part::Rx => {
+                config.rx_cq = None;
+                config.count_rx_as(&EpConfig::NONE);
+            }
+            Part::Tx | Part::Whole => {
+                config.tx_cq = None;
+                config.count_tx_as(&EpConfig::NONE);
+            }
+        });
+        let busy: Vec<ConnId> = state
+            .engine
+            .conns_of(self.id)
+            .filter(|id| {
+                state.engine.conn(*id).is_some_and(|conn| match part {
+                    Part::Rx => conn.fills_receives(),
+                    Part::Tx | Part::Whole => conn.reads_memory(),
+                })
+            })
+            .collect();
+        for id in busy {
+            state.close_connection(id, Errno::ECANCELED);
+        }
+        if part == Part::Rx {
+            state
+                .engine
+                .fail_receives(srx, (None, None), Errno::ECANCELED);
+        }
+        state.after();
+        self.is_open(part).store(false, Ordering::Release);
+    }
+
+    /// Lets peers connect, and gives them names. Does nothing the second time.
+    pub(crate) fn listen(&self, state: &mut State<T>, av: &Av<T, K>) -> Result<()> {
+        let epoll = Arc::clone(&state.epoll);
+        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
+        let rdm = ep.rdm.as_mut().ok_or(Errno::EOPBADSTATE)?;
+        if rdm.av != NIL {
+            return Ok(());
+        }
+        rdm.av = av.id;
+        rdm.ctx_bits = av.rx_ctx_bits;
+        rdm.listener.listen(LISTEN_BACKLOG)?;
+        epoll.add(
+            &rdm.listener,
+            token::LISTENER | u64::from(self.id.number()),
+            Interest::READ,
+        )?;
+        let ids = av.ids();
+        state.engine.change_ep(self.id, |config| config.ids = ids);
+        Ok(())
+    }
+}
+
+impl<T: Transport> State<T> {
+    /// Writes what waits, so that injected messages are not lost with the endpoint.
+    pub(crate) fn drain(&mut self, ep: EpId) {
+        let end = T::System::now() + MAX_LINGER;
+        self.flush_dirty();
+        let ids: Vec<ConnId> = self.engine.conns_of(ep).collect();
+        for id in ids {
+            loop {
+                self.flush(id);
+                let waits = self
+                    .engine
+                    .conn(id)
+                    .is_some_and(|conn| conn.is_up() && conn.buffered() > 0);
+                if !waits || T::System::now() >= end {
+                    break;
+                }
+                T::System::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Sees that what was written to connections that are closed next comes to the peers. What
+    /// arrives by them meanwhile is dropped.
+    pub(crate) fn settle_links(&mut self, ids: &[ConnId]) {
+        let end = T::System::now() + MAX_LINGER;
+        for id in ids {
+            let link = self
+                .connection(*id)
+                .and_then(|connection| connection.link.clone());
+            if let Some(link) = link {
+                link.await_delivery(end, &mut self.rx_buffer);
+            }
+        }
+    }
+}
+
+impl<T: Transport, K: Mode> Drop for Core<T, K> {
+    fn drop(&mut self) {
+        let mut state = self.domain.lock();
+        state.drop_works_of(Owner::Ep(self.id), None);
+        state.drain(self.id);
+        state
+            .accepting
+            .retain(|_, accepting| accepting.ep != Some(self.id));
+        let ids: Vec<ConnId> = state.engine.conns_of(self.id).collect();
+        let own = state.ep(self.id).filter(|ep| !ep.shared_srx);
+        let own_srx = own.map(|ep| ep.srx);
+        state.settle_links(&ids);
+        // Without the endpoint nothing is reported for what still waits.
+        state.engine.close_ep(self.id);
+        for id in ids {
+            state.drop_connection(id, Errno::ECANCELED);
+        }
+        if let Some(srx) = own_srx {
+            state.engine.close_srx(srx);
+        }
+        if let Some(slot) = state.eps.get_mut(self.id.index()) {
+            *slot = None;
+        }
+        state.after();
+    }
+}

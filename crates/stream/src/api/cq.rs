@@ -1,0 +1,303 @@
+//! Completion queues.
+
+use std::ops::DerefMut;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ripstop_core::lock::Lock;
+use ripstop_core::provider::{CompletionQueue, CqAttr, Look};
+use ripstop_engine::id::CqId;
+use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
+
+use crate::api::domain::{Domain, Inner, Mode};
+use crate::api::wait::{OnSignal, Wait};
+use crate::progress::{FastPoll, Found, NOTHING, READY};
+use crate::state::State;
+use crate::state::waiters::Waited;
+use crate::transport::{Link as _, Transport};
+
+/// Entries of a queue whose opener named no number.
+const DEFAULT_ENTRIES: usize = 1024;
+
+/// Entries reserved at most when the queue is opened; beyond that it grows as needed.
+const MAX_RESERVED_ENTRIES: usize = 64 * 1024;
+
+/// A completion queue.
+#[derive(Debug)]
+pub struct Cq<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
+    inner: Arc<Inner<T, K>>,
+    pub(crate) id: CqId,
+    wait: Wait,
+}
+
+impl<T: Transport, K: Mode> Cq<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &CqAttr) -> Result<Arc<Self>> {
+        let wait = Wait::new(domain, attr.wait)?;
+        let size = if attr.size == 0 {
+            DEFAULT_ENTRIES
+        } else {
+            attr.size
+        };
+        let mut state = domain.lock();
+        let id = state.engine.open_cq(size.min(MAX_RESERVED_ENTRIES))?;
+        drop(state);
+        let cq = Arc::new(Self {
+            domain: Arc::clone(domain),
+            inner: Arc::clone(&domain.inner),
+            id,
+            wait,
+        });
+        if matches!(cq.wait.obj(), WaitObj::Fd | WaitObj::PollFd) {
+            cq.wait.fd(domain, || Waited::Cq(id, 1))?;
+        }
+        Ok(cq)
+    }
+}
+
+impl<T: Transport, K: Mode> Drop for Cq<T, K> {
+    fn drop(&mut self) {
+        let mut state = self.domain.lock();
+        self.wait.close(&mut state);
+        state.engine.close_cq(self.id);
+    }
+}
+
+/// Takes up to `max` entries.
+#[inline]
+fn take<T: Transport>(
+    state: &mut State<T>,
+    id: CqId,
+    max: usize,
+    entry: &mut impl FnMut(&Completion),
+) -> Result<usize> {
+    let cq = state.engine.cq_mut(id).ok_or(Errno::EINVAL)?;
+    if max == 0 && cq.is_empty() {
+        return Err(Errno::EAGAIN);
+    }
+    let mut count = 0;
+    while count < max {
+        match cq.take(&mut *entry) {
+            Ok(()) => count += 1,
+            Err(_) if count > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
+
+/// Whether an entry waits.
+#[inline]
+fn waits<T: Transport>(state: &State<T>, id: CqId) -> bool {
+    state.engine.cq(id).is_some_and(|cq| !cq.is_empty())
+}
+
+impl<T: Transport, K: Mode> Cq<T, K> {
+    /// What a read does when it does not find at once that there is nothing: goes on after a quick
+    /// one, and takes up to `max` entries.
+    #[inline(always)]
+    fn read_rest(
+        &self,
+        mut state: impl DerefMut<Target = State<T>>,
+        found: Found,
+        max: usize,
+        mut entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        // Who asks for no entries asks for progress.
+        if found == NOTHING && max > 0 && waits(&state, self.id) {
+            // No progress is needed, but what was put off must not wait for the next one.
+            state.end_burst();
+            return take(&mut state, self.id, max, &mut entry)
+                .inspect(|_| state.yielding.note_found());
+        }
+        if max > 0
+            && let Some(completion) = state.fast_receive(self.id, found)
+        {
+            entry(&completion);
+            state.yielding.note_found();
+            return Ok(1);
+        }
+        if K::SHARED {
+            return self.read_locked(state, found, max, entry);
+        }
+        drop(state);
+        self.read_alone(found, max, entry)
+    }
+
+    /// As [`Cq::read_rest`], where no entry waits and it is not one small message that a quick read
+    /// has found.
+    #[inline(never)]
+    fn read_locked(
+        &self,
+        state: impl DerefMut<Target = State<T>>,
+        found: Found,
+        max: usize,
+        entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        self.read_any(state, found, max, entry)
+    }
+
+    /// The same where the caller is alone: nothing happens between two locks, and a lock that is
+    /// not handed on costs the frequent case less.
+    #[inline(never)]
+    fn read_alone(
+        &self,
+        found: Found,
+        max: usize,
+        entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        self.read_any(self.inner.state.lock(), found, max, entry)
+    }
+
+    /// This can be in vain for long as well, while a payload arrives.
+    #[inline(always)]
+    fn read_any(
+        &self,
+        mut state: impl DerefMut<Target = State<T>>,
+        found: Found,
+        max: usize,
+        mut entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        let any = match found {
+            NOTHING => state.progress_all(),
+            // They complete nothing.
+            READY
+                if T::Link::IN_PLACE
+                    && state.active.short_writes
+                    && state.receive_short_writes() =>
+            {
+                return Err(Errno::EAGAIN);
+            }
+            found => {
+                state.handle_found(found);
+                true
+            }
+        };
+        let taken = take(&mut state, self.id, max, &mut entry);
+        if taken.is_ok() {
+            state.yielding.note_found();
+        } else if !any && taken == Err(Errno::EAGAIN) && state.yielding.is_yield_due() {
+            drop(state);
+            self.pause();
+        }
+        taken
+    }
+}
+
+impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
+    #[inline(always)]
+    fn look(&self) -> Look {
+        if K::SHARED {
+            // The lock is not free: it is taken once.
+            return Look::More(NOTHING);
+        }
+        let mut state = self.inner.state.lock();
+        if waits(&state, self.id) {
+            return Look::More(NOTHING);
+        }
+        match state.fast_poll() {
+            FastPoll::Found(found) => Look::More(found),
+            FastPoll::Nothing => {
+                let many = state.yielding.is_yield_due();
+                drop(state);
+                if many { Look::Pause } else { Look::Nothing }
+            }
+        }
+    }
+
+    fn pause(&self) {
+        self.inner.pause();
+    }
+
+    #[inline]
+    fn read_more(&self, found: Found, max: usize, entry: impl FnMut(&Completion)) -> Result<usize> {
+        if K::SHARED {
+            return self.read(max, entry);
+        }
+        self.read_rest(self.inner.state.lock(), found, max, entry)
+    }
+
+    #[inline]
+    fn read(&self, max: usize, entry: impl FnMut(&Completion)) -> Result<usize> {
+        self.inner.note_activity();
+        let mut state = self.inner.state.lock();
+        let mut found = NOTHING;
+        if !waits(&state, self.id) {
+            match state.fast_poll() {
+                FastPoll::Nothing => {
+                    let pause = state.yielding.is_yield_due();
+                    drop(state);
+                    if pause {
+                        self.pause();
+                    }
+                    return Err(Errno::EAGAIN);
+                }
+                FastPoll::Found(something) => found = something,
+            }
+        }
+        self.read_rest(state, found, max, entry)
+    }
+
+    fn sread(
+        &self,
+        max: usize,
+        threshold: usize,
+        timeout: Option<Duration>,
+        mut entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        if self.wait.obj() == WaitObj::None {
+            return Err(Errno::ENOSYS);
+        }
+        let id = self.id;
+        let wanted = threshold.clamp(1, max.max(1));
+        self.wait.wait(
+            &self.domain,
+            timeout,
+            OnSignal::End,
+            |_| Waited::Cq(id, wanted),
+            |state| {
+                let cq = state.engine.cq_mut(id)?;
+                let enough = cq.len() >= wanted || (!cq.is_empty() && cq.has_error());
+                enough.then(|| take(state, id, max, &mut entry))
+            },
+        )?
+    }
+
+    fn poll(&self) -> bool {
+        self.domain.inner.note_activity();
+        let mut state = self.domain.lock();
+        state.progress();
+        let cq = state.engine.cq_mut(self.id);
+        cq.is_some_and(|cq| !cq.is_empty())
+    }
+
+    fn read_error(&self, entry: impl FnOnce(&CompletionError, &[u8])) -> Result<()> {
+        let mut state = self.domain.lock();
+        let cq = state.engine.cq_mut(self.id).ok_or(Errno::EINVAL)?;
+        let error = cq.pop_error()?;
+        entry(&error.error, error.data());
+        Ok(())
+    }
+
+    fn signal(&self) -> Result<()> {
+        self.wait.signal()
+    }
+
+    fn wait_obj(&self) -> WaitObj {
+        self.wait.obj()
+    }
+
+    fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
+        self.wait.fd(&self.domain, || Waited::Cq(self.id, 1))
+    }
+
+    fn try_wait(&self) -> Result<()> {
+        let id = self.id;
+        self.wait.try_wait(
+            &self.domain,
+            || Waited::Cq(id, 1),
+            move |state| state.engine.cq_mut(id).is_some_and(|cq| !cq.is_empty()),
+        )
+    }
+}

@@ -1,0 +1,223 @@
+//! Memory regions: memory that peers may reach has its place in the engine, other memory only
+//! has a key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ripstop_core::lock::{Lock, Locking};
+use ripstop_core::provider::{MemoryRegion, MrAttr, Sharing};
+use ripstop_engine::id::MrId;
+use ripstop_engine::mr::{Access, Mr as Region, PIECES};
+use ripstop_mem::UserBuf;
+use ripstop_os::{Backings, Shareable, Unfit};
+use ripstop_types::{Errno, Flags, MrMode, Result};
+
+use crate::api::counter::Counter;
+use crate::api::domain::{Domain, Mode};
+use crate::transport::{Link as _, Transport};
+
+/// Keys given out to callers that let the provider choose.
+static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
+
+/// Regions below so many bytes are not checked: that costs a system call or more.
+const MIN_SHARED_BYTES: usize = 4096;
+
+/// What a domain knows of the memory of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Finder {
+    backings: Backings,
+    /// It was said once that memory is not for peers to map.
+    told: bool,
+}
+
+/// A region that was checked for memory that peers may map.
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    memory: UserBuf,
+    base: u64,
+}
+
+/// A memory region.
+pub struct Mr<T: Transport, K: Mode> {
+    key: u64,
+    /// That of the engine, unless no peer may reach it.
+    id: Option<MrId>,
+    looked: Option<Looked>,
+    /// It is gone from there.
+    closed: AtomicBool,
+    counter: <K as Locking>::Lock<Option<Arc<Counter<T, K>>>>,
+    domain: Arc<Domain<T, K>>,
+}
+
+impl<T: Transport, K: Mode> std::fmt::Debug for Mr<T, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mr")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Transport, K: Mode> Mr<T, K> {
+    pub(crate) fn register(domain: &Arc<Domain<T, K>>, attr: &MrAttr) -> Result<Arc<Self>> {
+        const ACCESS: Flags = Flags::SEND
+            .union(Flags::RECV)
+            .union(Flags::READ)
+            .union(Flags::WRITE)
+            .union(Flags::REMOTE_READ)
+            .union(Flags::REMOTE_WRITE)
+            .union(Flags::COLLECTIVE);
+        let [memory, rest @ ..] = &attr.iov[..] else {
+            return Err(Errno::EINVAL);
+        };
+        if rest.len() >= PIECES {
+            return Err(Errno::EINVAL);
+        }
+        if !ACCESS.contains(attr.access) {
+            return Err(Errno::EINVAL);
+        }
+        let mode = domain.info.domain.mr_mode;
+        let key = if mode.intersects(MrMode::PROV_KEY | MrMode::BASIC) {
+            NEXT_KEY.fetch_add(1, Ordering::Relaxed)
+        } else {
+            attr.requested_key
+        };
+        let access = Access {
+            read: attr.access.contains(Flags::REMOTE_READ),
+            write: attr.access.contains(Flags::REMOTE_WRITE),
+        };
+        let base = if mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
+            memory.addr() as u64
+        } else {
+            0
+        };
+        // A descriptor lets peers do both.
+        let mapped = T::Link::DIRECT_ACCESS && access.read && access.write && rest.is_empty();
+        let looked = matches!(attr.shared, Sharing::IfSealed) && domain.looks_for(memory.len());
+        let looked = (mapped && looked).then_some(Looked {
+            memory: *memory,
+            base,
+        });
+        let part = match &attr.shared {
+            Sharing::Part(part) if mapped && part.len() == memory.len() => Some(part.clone()),
+            _ => looked.and_then(|looked| domain.find(looked.memory)),
+        };
+        let id = if access == Access::default() {
+            None
+        } else {
+            let region = Region::new(*memory, base, key, access).with(rest)?;
+            let mut state = domain.lock();
+            let id = state.engine.open_mr(region)?;
+            if let Some(part) = &part {
+                state.expose(id, key, base, part);
+            }
+            Some(id)
+        };
+        Ok(Arc::new(Self {
+            key,
+            id,
+            looked,
+            closed: AtomicBool::new(id.is_none()),
+            counter: <K as Locking>::Lock::new(None),
+            domain: Arc::clone(domain),
+        }))
+    }
+}
+
+impl<T: Transport, K: Mode> Domain<T, K> {
+    /// Whether it is worth looking for the descriptor of a region's memory, and what is found stays
+    /// true: a program that has not promised to leave the pages of a region alone
+    /// (`FI_MR_ALLOCATED`) may put other memory in their place, and peers have to reach that then.
+    fn looks_for(&self, len: usize) -> bool {
+        const PROMISED: MrMode = MrMode::ALLOCATED.union(MrMode::BASIC);
+        len >= MIN_SHARED_BYTES
+            && self.info.domain.mr_mode.intersects(PROMISED)
+            && T::checks_regions(&self.fabric.params)
+    }
+
+    /// What peers may map of this memory, if it is such.
+    #[cold]
+    fn find(&self, memory: UserBuf) -> Option<Shareable> {
+        let mut finder = self.inner.finder.lock();
+        match finder.backings.find(memory) {
+            Ok(part) => return Some(part),
+            Err(Unfit::NoMemfd) => {}
+            Err(why) if !finder.told => {
+                finder.told = true;
+                log_info!(
+                    T,
+                    Mr,
+                    "peers do not map a region in memory of a memfd: {why}"
+                );
+            }
+            Err(_) => {}
+        }
+        None
+    }
+}
+
+impl<T: Transport, K: Mode> Drop for Mr<T, K> {
+    fn drop(&mut self) {
+        if let (false, Some(id)) = (*self.closed.get_mut(), self.id) {
+            self.domain.lock().close_mr(id);
+        }
+    }
+}
+
+impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
+    type Domain = Domain<T, K>;
+
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
+        if flags != Flags::REMOTE_WRITE {
+            return Err(Errno::EBADFLAGS);
+        }
+        if !Arc::ptr_eq(&counter.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        let mut bound = self.counter.lock();
+        if bound.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.domain.lock();
+        let (false, Some(id)) = (self.closed.load(Ordering::Relaxed), self.id) else {
+            return Err(Errno::EINVAL);
+        };
+        if let Some(region) = state.engine.mr_mut(id) {
+            region.counter = Some(counter.id);
+        }
+        // Direct accesses of peers are not counted.
+        state.conceal(id);
+        drop(state);
+        *bound = Some(Arc::clone(counter));
+        Ok(())
+    }
+
+    fn try_close(&self, evict: bool) -> bool {
+        if let (false, Some(id)) = (self.closed.load(Ordering::Acquire), self.id) {
+            let mut state = self.domain.lock();
+            // Under the lock, as its id may be another's next.
+            let closed = self.closed.load(Ordering::Relaxed) || state.try_close_mr(id, evict);
+            self.closed.store(closed, Ordering::Release);
+            return closed;
+        }
+        true
+    }
+
+    fn refresh(&self) {
+        if self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        let (Some(Looked { memory, base }), Some(id)) = (self.looked, self.id) else {
+            return;
+        };
+        let counter = self.counter.lock();
+        if counter.is_none() {
+            let part = self.domain.find(memory);
+            let mut state = self.domain.lock();
+            state.expose_again(id, self.key, base, part.as_ref());
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Passive endpoints: listening for connections to MSG endpoints.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use ripstop_core::provider::{self, Token};
+use ripstop_core::{Address, EventQueue, Handle, Info, ProgressSource};
+use ripstop_os::{Events, Interest, Spare};
+use ripstop_types::{EpType, Errno, Result};
+
+use crate::addr::Addr as _;
+use crate::api::core_ep::{bind, source_of};
+use crate::api::fabric::Fabric;
+use crate::conn::accept::{Accepting, Read, Request, next_accepted, reject};
+use crate::conn::events;
+use crate::system::{Poller as _, System as _};
+use crate::transport::{Link as _, Listener as _, PollerOf, Transport};
+use crate::tunables::{LISTEN_BACKLOG, MAX_HELLO};
+
+/// The epoll token of the listener; others are ids of accepted ones.
+const LISTENER: u64 = u64::MAX;
+
+/// A connection request in the application's hands (`fi_info.handle`).
+#[derive(Debug)]
+pub(crate) struct ConnRequest<T: Transport>(Mutex<Option<Request<T>>>);
+
+impl<T: Transport> ConnRequest<T> {
+    /// Takes the request; it can be accepted or rejected once.
+    pub(crate) fn take(&self) -> Option<Request<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[derive(Debug)]
+struct Listening<T: Transport> {
+    listener: Option<T::Listener>,
+    spare: Spare,
+    listening: bool,
+    backlog: i32,
+    eq: Option<Arc<EventQueue>>,
+    accepting: HashMap<u64, Accepting<T>>,
+    next: u64,
+}
+
+/// A passive endpoint.
+#[derive(Debug)]
+pub struct PassiveEp<T: Transport> {
+    fabric: Arc<Fabric<T>>,
+    info: Info,
+    token: Token,
+    epoll: PollerOf<T>,
+    listener: Mutex<Listening<T>>,
+    this: Weak<Self>,
+}
+
+impl<T: Transport> PassiveEp<T> {
+    pub(crate) fn open(fabric: &Arc<Fabric<T>>, info: &Info, token: Token) -> Result<Arc<Self>> {
+        if info.ep.ep_type != EpType::Msg || !T::CONNECTED {
+            return Err(refused!(
+                T,
+                EpCtrl,
+                EINVAL,
+                "a passive endpoint is of type FI_EP_MSG; take an info of fi_getinfo for that type"
+            ));
+        }
+        let listener = match source_of::<T>(info)? {
+            Some(addr) => Some(bind::<T>(&fabric.params, &addr)?),
+            None => None,
+        };
+        let epoll = PollerOf::<T>::new().inspect_err(lacks!(
+            T,
+            EpCtrl,
+            "descriptor to watch others by (epoll_create1)"
+        ))?;
+        let spare = Spare::new().inspect_err(lacks!(T, EpCtrl, "spare descriptor"))?;
+        Ok(Arc::new_cyclic(|this| Self {
+            fabric: Arc::clone(fabric),
+            info: info.clone(),
+            token,
+            epoll,
+            listener: Mutex::new(Listening {
+                listener,
+                spare,
+                listening: false,
+                backlog: LISTEN_BACKLOG,
+                eq: None,
+                accepting: HashMap::new(),
+                next: 0,
+            }),
+            this: Weak::clone(this),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listening<T>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the bound listener, and so the address, for an active endpoint that names this one
+    /// in `fi_info.handle`; this one has no address then.
+    pub(crate) fn take_listener(&self) -> Result<T::Listener> {
+        let mut listener = self.lock();
+        if listener.listening {
+            log_warn!(
+                T,
+                EpCtrl,
+                "a passive endpoint that listens keeps its address; open another for the handle"
+            );
+            return Err(Errno::EINVAL);
+        }
+        listener.listener.take().ok_or_else(|| {
+            log_warn!(
+                T,
+                EpCtrl,
+                "a passive endpoint without address was given as handle; call fi_setname first"
+            );
+            Errno::EINVAL
+        })
+    }
+
+    fn accept_all(&self, listener: &mut Listening<T>) {
+        while let Some(listening) = &listener.listener {
+            let Some((link, peer)) = next_accepted::<T>(listening, &mut listener.spare) else {
+                return;
+            };
+            listener.next = listener.next.wrapping_add(1) & (LISTENER >> 1);
+            let id = listener.next;
+            if let Err(error) = self.epoll.add(&link, id, Interest::READ) {
+                log_warn!(T, EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
+                continue;
+            }
+            let accepting = Accepting::new(link, peer, None, self.fabric.tunables());
+            listener.accepting.insert(id, accepting);
+            self.read_request(listener, id);
+        }
+    }
+
+    fn read_request(&self, listener: &mut Listening<T>, id: u64) {
+        let Some(accepting) = listener.accepting.get_mut(&id) else {
+            return;
+        };
+        let read = accepting.read();
+        if matches!(read, Read::Partial) {
+            return;
+        }
+        let Some(Accepting { link, peer, .. }) = listener.accepting.remove(&id) else {
+            return;
+        };
+        let Read::Whole(header, data) = read else {
+            return;
+        };
+        if let Err(error) = self.epoll.remove(&link) {
+            log_warn!(T, EpCtrl, "{peer}: dropped: {error}");
+            return;
+        }
+        let Some(eq) = &listener.eq else { return };
+        let local = link.local_addr().ok();
+        let request = Request::<T> {
+            link,
+            peer: peer.clone(),
+            header,
+        };
+        let mut info = self.info.clone();
+        info.src_addr = local.map(|addr| addr.to_address()).or(info.src_addr);
+        info.dest_addr = Some(peer.to_address());
+        info.handle = Some(Handle::new(ConnRequest(Mutex::new(Some(request)))));
+        events::requested::<T>(eq, self.token, info, &data);
+    }
+}
+
+impl<T: Transport> ProgressSource for PassiveEp<T> {
+    fn progress(&self) {
+        let mut listener = self.lock();
+        if !listener.listening {
+            return;
+        }
+        let mut events = Events::with_capacity(16);
+        if self.epoll.poll(&mut events).is_err() {
+            return;
+        }
+        for event in events.iter() {
+            if event.token == LISTENER {
+                self.accept_all(&mut listener);
+            } else {
+                self.read_request(&mut listener, event.token);
+            }
+        }
+        if !listener.accepting.is_empty() {
+            let now = T::System::now();
+            listener.accepting.retain(|_, accepting| {
+                let late = now >= accepting.deadline;
+                if late {
+                    log_warn!(
+                        T,
+                        EpCtrl,
+                        "{}: dropped, it did not say what it wants",
+                        accepting.peer
+                    );
+                }
+                !late
+            });
+        }
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.epoll.as_fd())
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        let slow = !self.lock().accepting.is_empty();
+        slow.then_some(crate::state::TIMER_INTERVAL)
+    }
+}
+
+impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
+    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
+        let mut listener = self.lock();
+        if listener.eq.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        listener.eq = Some(Arc::clone(eq));
+        drop(listener);
+        if let Some(this) = self.this.upgrade() {
+            let source: Arc<dyn ProgressSource> = this;
+            eq.add_source(&source)?;
+        }
+        Ok(())
+    }
+
+    fn listen(&self) -> Result<()> {
+        let mut listener = self.lock();
+        if listener.listening {
+            return Err(Errno::EINVAL);
+        }
+        if listener.eq.is_none() {
+            return Err(Errno::ENOEQ);
+        }
+        if listener.listener.is_none() {
+            let addr = T::default_source(&self.fabric.params);
+            listener.listener = Some(bind::<T>(&self.fabric.params, &addr)?);
+        }
+        let backlog = listener.backlog;
+        let bound = listener.listener.as_ref().ok_or(Errno::EOPBADSTATE)?;
+        bound.listen(backlog)?;
+        self.epoll.add(bound, LISTENER, Interest::READ)?;
+        listener.listening = true;
+        Ok(())
+    }
+
+    fn name(&self) -> Result<Address> {
+        let listener = self.lock();
+        let bound = listener.listener.as_ref().ok_or(Errno::EOPBADSTATE)?;
+        bound.local_addr().map(|addr| addr.to_address())
+    }
+
+    fn set_name(&self, address: &Address) -> Result<()> {
+        let addr = T::Addr::from_address(address)?;
+        let mut listener = self.lock();
+        if listener.listening {
+            return Err(Errno::EOPBADSTATE);
+        }
+        listener.listener = None;
+        listener.listener = Some(bind::<T>(&self.fabric.params, &addr)?);
+        Ok(())
+    }
+
+    fn set_backlog(&self, backlog: u32) -> Result<()> {
+        let mut listener = self.lock();
+        if listener.listening {
+            return Err(Errno::EINVAL);
+        }
+        listener.backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        Ok(())
+    }
+
+    fn reject(&self, info: &Info, data: &[u8]) -> Result<()> {
+        if data.len() > MAX_HELLO {
+            return Err(Errno::EINVAL);
+        }
+        let handle = info.handle.as_ref().ok_or(Errno::EINVAL)?;
+        let request = handle.downcast::<ConnRequest<T>>().ok_or(Errno::EINVAL)?;
+        let Request { link, peer, .. } = request.take().ok_or(Errno::EINVAL)?;
+        reject::<T>(&link, &peer, data);
+        Ok(())
+    }
+}

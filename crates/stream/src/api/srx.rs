@@ -1,0 +1,265 @@
+//! Shared receive contexts.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ripstop_core::RxAttr;
+use ripstop_core::provider::{self, DataCall, EpOption, RecvKind, Threshold, Token};
+use ripstop_engine::Iov;
+use ripstop_engine::id::{CounterId, CqId, SrxId};
+use ripstop_engine::matching::Matcher;
+use ripstop_engine::pool::NIL;
+use ripstop_engine::triggered::Basis;
+use ripstop_mem::UserBuf;
+use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
+
+use crate::api::counter::Counter;
+use crate::api::cq::Cq;
+use crate::api::domain::{Domain, Mode};
+use crate::conn::rdm::Named;
+use crate::deferred::triggered::{At, Held, Owner, SrxAt};
+use crate::state::State;
+use crate::transport::Transport;
+use crate::tunables::MIN_MULTI_RECV;
+use crate::tx::send::new_recv;
+
+/// The address vector that the endpoints with a receive context have in common.
+#[derive(Debug)]
+pub(crate) struct OneAv(AtomicU32);
+
+impl OneAv {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(NIL))
+    }
+
+    /// An endpoint with this address vector uses the context: sources have one meaning.
+    pub(crate) fn share<T: Transport>(&self, av: u32) -> Result<()> {
+        let order = Ordering::Relaxed;
+        match self.0.compare_exchange(NIL, av, order, order) {
+            Err(known) if known != av => {
+                log_warn!(
+                    T,
+                    EpCtrl,
+                    "endpoints that share a receive context must be bound to one address vector"
+                );
+                Err(Errno::EINVAL)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A completion queue, once there is one.
+#[derive(Debug)]
+struct NotedCq(AtomicU32);
+
+impl NotedCq {
+    const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    fn get(&self) -> Option<CqId> {
+        CqId::new(self.0.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, cq: CqId) {
+        self.0.store(cq.number(), Ordering::Relaxed);
+    }
+}
+
+/// A shared receive context.
+#[derive(Debug)]
+pub struct SharedRx<T: Transport, K: Mode> {
+    pub(crate) domain: Arc<Domain<T, K>>,
+    pub(crate) id: SrxId,
+    flags: Flags,
+    /// Peeks report the source.
+    source: bool,
+    /// Where peeks and cancelled receives are reported: the queue bound to the context, or
+    /// that of its first endpoint.
+    cq: NotedCq,
+    av: OneAv,
+    /// Upper bits of a source that name a context of the peer.
+    ctx_bits: AtomicU8,
+    /// What is bound to the context; it lives as long.
+    bound: Mutex<Bound<T, K>>,
+}
+
+#[derive(Debug)]
+struct Bound<T: Transport, K: Mode> {
+    cq: Option<Arc<Cq<T, K>>>,
+    counter: Option<Arc<Counter<T, K>>>,
+}
+
+impl<T: Transport, K: Mode> SharedRx<T, K> {
+    pub(crate) fn open(domain: &Arc<Domain<T, K>>, attr: &RxAttr) -> Result<Arc<Self>> {
+        let caps = domain.info.caps;
+        let matcher = Matcher::new(MIN_MULTI_RECV, caps.contains(Flags::DIRECTED_RECV));
+        let id = domain.lock().engine.open_srx(matcher)?;
+        Ok(Arc::new(Self {
+            domain: Arc::clone(domain),
+            id,
+            flags: attr.op_flags,
+            source: caps.contains(Flags::SOURCE),
+            cq: NotedCq::new(),
+            av: OneAv::new(),
+            ctx_bits: AtomicU8::new(0),
+            bound: Mutex::new(Bound {
+                cq: None,
+                counter: None,
+            }),
+        }))
+    }
+
+    /// The counter bound to the context, for an endpoint without one.
+    pub(crate) fn counter(&self) -> Option<CounterId> {
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.counter.as_ref().map(|counter| counter.id)
+    }
+
+    /// An endpoint with this address vector uses the context.
+    pub(crate) fn share_av(&self, av: u32, ctx_bits: u8) -> Result<()> {
+        self.av.share::<T>(av)?;
+        self.ctx_bits.store(ctx_bits, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// An endpoint with this receive queue uses the context.
+    pub(crate) fn note_cq(&self, _state: &mut State<T>, cq: CqId) {
+        if self.cq.get().is_none() {
+            self.cq.set(cq);
+        }
+    }
+}
+
+impl<T: Transport, K: Mode> SharedRx<T, K> {
+    /// Where receives that were put off are posted.
+    fn place(&self) -> At {
+        At::Srx(SrxAt {
+            id: self.id,
+            cq: self.cq.get(),
+            source: self.source,
+            ctx_bits: self.ctx_bits.load(Ordering::Relaxed),
+        })
+    }
+
+    /// What its domain holds until a counter has come far enough.
+    pub(crate) fn held(
+        &self,
+        call: &DataCall<'_>,
+        work: Option<(Token, Option<CounterId>)>,
+    ) -> Result<Held> {
+        if !self.domain.info.caps.contains(Flags::TRIGGER) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let peeks = matches!(call, DataCall::Recv { flags, .. } if flags.contains(Flags::PEEK));
+        if peeks && self.cq.get().is_none() {
+            return Err(Errno::ENOCQ);
+        }
+        Held::data(self.place(), call, work)
+    }
+}
+
+impl<T: Transport, K: Mode> Drop for SharedRx<T, K> {
+    fn drop(&mut self) {
+        let mut state = self.domain.lock();
+        state.drop_works_of(Owner::Srx(self.id), None);
+        state.engine.close_srx(self.id);
+        state.after();
+    }
+}
+
+impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
+    type Domain = Domain<T, K>;
+
+    fn bind_cq(&self, cq: &Arc<Cq<T, K>>, flags: Flags) -> Result<()> {
+        if flags != Flags::RECV {
+            return Err(Errno::EBADFLAGS);
+        }
+        if !Arc::ptr_eq(&cq.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        if bound.cq.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        bound.cq = Some(Arc::clone(cq));
+        self.cq.set(cq.id);
+        Ok(())
+    }
+
+    fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
+        if flags != Flags::RECV {
+            return Err(Errno::EBADFLAGS);
+        }
+        if !Arc::ptr_eq(&counter.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        // Receives are counted by the endpoint that gets them; the context only keeps its own
+        // counter alive for endpoints that have none.
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        if bound.counter.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        bound.counter = Some(Arc::clone(counter));
+        Ok(())
+    }
+
+    fn recv(
+        &self,
+        kind: RecvKind,
+        iov: &[UserBuf],
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        let src = Named::source(src, self.ctx_bits.load(Ordering::Relaxed));
+        let recv = new_recv(kind, Iov::new(iov)?, src, context);
+        let flags = flags.unwrap_or(self.flags);
+        let cq = self.cq.get();
+        if flags.contains(Flags::PEEK) && cq.is_none() {
+            return Err(Errno::ENOCQ);
+        }
+        self.domain
+            .lock()
+            .recv_shared(self.id, cq, self.source, recv, flags)
+    }
+
+    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<T, K>>) -> Result<()> {
+        let held = self.held(call, None)?;
+        let when = self.domain.reached(when, Basis::Successes)?;
+        self.domain.lock().hold(when, held)
+    }
+
+    fn cancel(&self, context: Context) -> Result<()> {
+        let mut state = self.domain.lock();
+        let cq = self.cq.get();
+        let done = match state.engine.cancel(self.id, cq, context) {
+            Err(Errno::ENOENT) => state.cancel_triggered(self.place(), context),
+            done => done,
+        };
+        state.after();
+        done
+    }
+
+    fn option(&self, option: EpOption) -> Result<usize> {
+        let mut state = self.domain.lock();
+        let matcher = state.engine.srx_mut(self.id).ok_or(Errno::EOPBADSTATE)?;
+        match option {
+            EpOption::MinMultiRecv => Ok(matcher.min_multi_recv as usize),
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+
+    fn set_option(&self, option: EpOption, value: usize) -> Result<()> {
+        let mut state = self.domain.lock();
+        let matcher = state.engine.srx_mut(self.id).ok_or(Errno::EOPBADSTATE)?;
+        match option {
+            EpOption::MinMultiRecv => {
+                matcher.min_multi_recv = value as u64;
+                Ok(())
+            }
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+}

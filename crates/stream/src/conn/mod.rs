@@ -1,0 +1,8 @@
+//! Connections: how they are made and accepted, and how they end.
+
+pub(crate) mod accept;
+pub(crate) mod end;
+pub(crate) mod events;
+pub(crate) mod handshake;
+pub(crate) mod msg;
+pub(crate) mod rdm;

@@ -1,0 +1,148 @@
+//! Connections of MSG endpoints: made, accepted and ended by the application.
+
+use ripstop_core::EventQueue;
+use ripstop_core::provider::Token;
+use ripstop_engine::id::{ConnId, EpId};
+use ripstop_os::{Interest, Shutdown};
+use ripstop_types::{Errno, FiAddr, Result};
+use ripstop_wire::xnet::cm::Kind;
+
+use crate::conn::accept::{Request, terms, write_message};
+use crate::conn::events;
+use crate::conn::rdm::Named;
+use crate::state::State;
+use crate::system::System as _;
+use crate::transport::{Link as _, Transport};
+use crate::tunables::MAX_HELLO;
+
+impl<T: Transport> State<T> {
+    /// Starts to connect.
+    pub(crate) fn msg_connect(&mut self, ep: EpId, peer: T::Addr, data: &[u8]) -> Result<()> {
+        if data.len() > MAX_HELLO {
+            return Err(Errno::EINVAL);
+        }
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.connection().is_some() || state.msg.ended || state.msg.request.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        state.msg.hello = data.to_vec();
+        state.msg.peer = Some(peer.clone());
+        let id = self.open_connection(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
+        let deadline = T::System::now() + self.tunables().timeout;
+        if let Some(connection) = self.connection(id) {
+            connection.deadline = Some(deadline);
+        }
+        if let Some(state) = self.ep(ep) {
+            state.routes = vec![Some(id)];
+        }
+        self.start_timer();
+        self.try_connect(id);
+        Ok(())
+    }
+
+    /// Accepts the request the endpoint was opened with.
+    pub(crate) fn msg_accept(&mut self, ep: EpId, data: &[u8]) -> Result<()> {
+        if data.len() > MAX_HELLO {
+            return Err(Errno::EINVAL);
+        }
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        let Request { link, peer, header } = state.msg.request.take().ok_or(Errno::EINVAL)?;
+        state.msg.peer = Some(peer.clone());
+        state.msg.local = link.local_addr().ok();
+        let id = self.open_connection(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
+        let terms = terms(&header, false);
+        let accepted = write_message(&link, Kind::Response, terms.extensions, data)
+            .and_then(|()| self.attach(id, link, Interest::READ));
+        if let Err(error) = accepted {
+            self.drop_connection(id, error);
+            return Err(error);
+        }
+        self.go_up(id);
+        self.engine.conn_up(id, terms);
+        if let Some(state) = self.ep(ep) {
+            state.routes = vec![Some(id)];
+        }
+        self.tell(ep, |eq, token| events::connected::<T>(eq, token, &[]));
+        Ok(())
+    }
+
+    pub(crate) fn msg_connected(&mut self, id: ConnId, data: &[u8]) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let ep = connection.ep;
+        let local = connection.link.as_ref().and_then(|s| s.local_addr().ok());
+        if let Some(state) = self.ep(ep) {
+            state.msg.local = local;
+        }
+        self.tell(ep, |eq, token| events::connected::<T>(eq, token, data));
+    }
+
+    /// The attempt to connect failed, or was rejected with `data`.
+    pub(crate) fn msg_failed(&mut self, id: ConnId, error: Errno, data: &[u8]) {
+        let Some(ep) = self.connection(id).map(|connection| connection.ep) else {
+            return;
+        };
+        let Some(state) = self.ep(ep) else { return };
+        state.routes = vec![None];
+        state.end();
+        let token = state.token;
+        if let Some(eq) = &state.msg.eq {
+            events::failed::<T>(eq, token, error, data);
+        }
+        self.fail_posted(ep);
+    }
+
+    /// The connection has ended.
+    pub(crate) fn msg_lost(&mut self, id: ConnId) {
+        let Some(ep) = self.connection(id).map(|connection| connection.ep) else {
+            return;
+        };
+        if let Some(state) = self.ep(ep) {
+            state.routes = vec![None];
+            state.end();
+        }
+        self.fail_posted(ep);
+        self.tell(ep, events::shut_down::<T>);
+    }
+
+    /// Receives that only this connection could fill are cancelled.
+    fn fail_posted(&mut self, ep: EpId) {
+        let Some(state) = self.ep(ep) else { return };
+        let (srx, shared) = (state.srx, state.shared_srx);
+        if shared {
+            return;
+        }
+        if let Some(config) = self.engine.ep(ep).copied() {
+            let to = (config.rx_cq, config.rx_counter);
+            self.engine.fail_receives(srx, to, Errno::ECANCELED);
+        }
+    }
+
+    /// Ends the connection from this side.
+    pub(crate) fn msg_shutdown(&mut self, ep: EpId) -> Result<()> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.msg.ended {
+            // The peer was first; the event that tells is in the queue.
+            return Ok(());
+        }
+        let id = state.connection().ok_or(Errno::ENOTCONN)?;
+        self.flush(id);
+        if let Some(link) = self.connection(id).and_then(|s| s.link.as_ref()) {
+            // A peer that is gone already has been shut down as well.
+            let _ = link.shutdown(Shutdown::Both);
+        }
+        if self.connection(id).is_some() {
+            self.msg_lost(id);
+            self.close_connection(id, Errno::ECANCELED);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, ep: EpId, event: impl FnOnce(&EventQueue, Token)) {
+        let Some(state) = self.ep(ep) else { return };
+        if let Some(eq) = &state.msg.eq {
+            event(eq, state.token);
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! Connections of RDM endpoints: made when first needed, by either side.
+
+use std::collections::HashMap;
+
+use ripstop_engine::id::{ConnId, EpId, UserIdsId};
+use ripstop_engine::stream::rdm::{Decision, Progress, decide};
+use ripstop_engine::stream::{ConnConfig, PEER_NAME};
+use ripstop_os::{Connect, Interest};
+use ripstop_types::{Errno, FiAddr, Result};
+use ripstop_wire::xnet::cm::Kind;
+use ripstop_wire::xnet::rdm::CONTEXTS;
+
+use crate::addr::{Addr as _, Peers as _};
+use crate::conn::accept::{Request, reject, terms, write_message};
+use crate::state::connection::{Connection, Phase, Role};
+use crate::state::{State, token};
+use crate::system::{Poller as _, System as _};
+use crate::transport::{Origin, Transport};
+use crate::tunables::FIRST_RETRY;
+
+/// The part of an endpoint that RDM has.
+#[derive(Debug)]
+pub(crate) struct Rdm<T: Transport> {
+    pub(crate) listener: T::Listener,
+    pub(crate) addr: T::Addr,
+    /// The address vector, `NIL` before the endpoint is enabled.
+    pub(crate) av: u32,
+    /// Which context of a scalable endpoint it is; 0 for a plain one.
+    pub(crate) context: u8,
+    /// Upper bits of a fabric address that name a context of the peer.
+    pub(crate) ctx_bits: u8,
+    /// The connection for each peer's address.
+    pub(crate) peers: HashMap<T::Addr, ConnId>,
+    /// Why peers were not reached to which the program injects; it is not told yet.
+    pub(crate) unreached: HashMap<T::Addr, Errno>,
+    /// By fabric address, whether there was a connection, which ended.
+    pub(crate) met: Vec<bool>,
+}
+
+impl<T: Transport> Rdm<T> {
+    /// The connection with a peer has ended: where nobody listens any more, its process has too.
+    pub(crate) fn part(&mut self, addr: FiAddr) {
+        let Some(index) = usize::try_from(addr.0).ok().filter(|_| addr.is_specified()) else {
+            return;
+        };
+        if self.met.len() <= index {
+            self.met.resize(index + 1, false);
+        }
+        self.met[index] = true;
+    }
+
+    fn has_met(&self, addr: FiAddr) -> bool {
+        let index = usize::try_from(addr.0).ok();
+        index.and_then(|index| self.met.get(index)) == Some(&true)
+    }
+}
+
+/// A context of a peer, as it stands in an address vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The peer.
+    pub(crate) addr: FiAddr,
+    /// Which of its contexts; 0 for a plain endpoint.
+    pub(crate) context: u8,
+}
+
+impl Named {
+    /// What `fi_rx_addr` has put together.
+    fn split(dest: FiAddr, bits: u8) -> Result<Self> {
+        let bits = u32::from(bits);
+        if bits == 0 {
+            return Ok(Self::whole(dest));
+        }
+        let context = dest.0.checked_shr(u64::BITS - bits).unwrap_or(0);
+        Ok(Self {
+            addr: FiAddr(dest.0 & (u64::MAX >> bits)),
+            context: u8::try_from(context)
+                .ok()
+                .filter(|context| *context < CONTEXTS)
+                .ok_or(Errno::EINVAL)?,
+        })
+    }
+
+    /// The source of a receive, which is a peer whichever of its contexts the program has named.
+    pub(crate) const fn source(named: FiAddr, bits: u8) -> FiAddr {
+        match bits {
+            1..64 if named.is_specified() => FiAddr(named.0 & (u64::MAX >> bits)),
+            _ => named,
+        }
+    }
+
+    /// A peer as a whole.
+    pub(crate) const fn whole(addr: FiAddr) -> Self {
+        Self { addr, context: 0 }
+    }
+}
+
+impl<T: Transport> State<T> {
+    /// The connection for a fabric address, made if there is none.
+    pub(crate) fn open_route(&mut self, ep: EpId, dest: FiAddr) -> Result<ConnId> {
+        self.route_to(ep, dest, false)
+    }
+
+    /// As [`State::open_route`], for an operation that reports nothing: if the last attempt of such
+    /// a one to connect came to nothing, its caller is told here why, once.
+    pub(crate) fn open_silent_route(&mut self, ep: EpId, dest: FiAddr) -> Result<ConnId> {
+        self.route_to(ep, dest, true)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn route_to(&mut self, ep: EpId, dest: FiAddr, silent: bool) -> Result<ConnId> {
+        let state = self.ep(ep).ok_or(Errno::EINVAL)?;
+        let Some(rdm) = &state.rdm else {
+            return Err(Errno::ENOTCONN);
+        };
+        let (av, named) = (rdm.av, Named::split(dest, rdm.ctx_bits)?);
+        let base = self
+            .avs
+            .get(av as usize)
+            .and_then(|av| av.as_ref()?.lookup(named.addr))
+            .ok_or(Errno::EINVAL)?;
+        let peer = base.context(named.context).ok_or(Errno::EINVAL)?;
+        let known = self
+            .ep(ep)
+            .and_then(|e| e.rdm.as_ref()?.peers.get(&peer).copied());
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let rdm = self.ep(ep).and_then(|ep| ep.rdm.as_mut());
+                match rdm.and_then(|rdm| rdm.unreached.remove(&peer)) {
+                    Some(error) if silent => return Err(error),
+                    _ => self.connect_rdm(ep, peer, named)?,
+                }
+            }
+        };
+        if named.context == 0 {
+            self.set_route(ep, named.addr, id);
+        }
+        Ok(id)
+    }
+
+    /// Notes which connection serves a fabric address.
+    fn set_route(&mut self, ep: EpId, addr: FiAddr, id: ConnId) {
+        let Ok(index) = usize::try_from(addr.0) else {
+            return;
+        };
+        if !addr.is_specified() {
+            return;
+        }
+        let Some(state) = self.ep(ep) else { return };
+        if state.routes.len() <= index {
+            state.routes.resize(index + 1, None);
+        }
+        state.routes[index] = Some(id);
+    }
+
+    fn conn_config(ep: EpId, src: FiAddr, peer: &T::Addr) -> ConnConfig {
+        const { assert!(T::Addr::LEN <= PEER_NAME, "an address that would be cut") };
+        let bytes = peer.to_address().to_bytes();
+        let mut name = [0; PEER_NAME];
+        let len = bytes.len().min(PEER_NAME);
+        name[..len].copy_from_slice(&bytes[..len]);
+        ConnConfig {
+            ep,
+            src,
+            name,
+            name_len: len as u8,
+        }
+    }
+
+    /// A connection, the engine's part and the driver's, not up. `peer` is where the other side
+    /// listens, with the context that `from` says.
+    pub(crate) fn open_connection(
+        &mut self,
+        ep: EpId,
+        from: Named,
+        peer: T::Addr,
+    ) -> Result<ConnId> {
+        let name = peer.endpoint_of(from.context);
+        let id = self
+            .engine
+            .open_conn(Self::conn_config(ep, from.addr, &name))?;
+        let generation = self.next_generation();
+        let is_rdm = self.ep(ep).is_some_and(|e| e.rdm.is_some());
+        let connection = Connection::new(ep, is_rdm, peer, from.context, generation);
+        self.put_connection(id, connection);
+        self.max_context = self.max_context.max(from.context);
+        Ok(id)
+    }
+
+    fn connect_rdm(&mut self, ep: EpId, peer: T::Addr, to: Named) -> Result<ConnId> {
+        let id = self.open_connection(ep, to, peer.clone())?;
+        let deadline = T::System::now() + self.tunables().timeout;
+        let mut met = false;
+        if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
+            met = rdm.has_met(to.addr);
+            rdm.peers.insert(peer, id);
+        }
+        if let Some(connection) = self.connection(id) {
+            connection.deadline = Some(deadline);
+            connection.met = met;
+        }
+        self.start_timer();
+        match self.attempt(id) {
+            // Nothing of it is known to the peer: the caller is told at once, even one that
+            // injects and reads no queue.
+            Err(error) if is_scarcity(error) => {
+                self.close_connection(id, error);
+                return Err(error);
+            }
+            Err(error) => self.not_reached(id, error),
+            Ok(()) => {}
+        }
+        Ok(id)
+    }
+
+    /// Starts to connect one that waits.
+    pub(crate) fn try_connect(&mut self, id: ConnId) {
+        if let Err(error) = self.attempt(id) {
+            self.not_reached(id, error);
+        }
+    }
+
+    fn attempt(&mut self, id: ConnId) -> Result<()> {
+        let connection = self.connection(id).ok_or(Errno::ENOTCONN)?;
+        let (ep, peer) = (connection.ep, connection.peer.clone());
+        connection.retry = None;
+        let state = self.ep(ep).ok_or(Errno::ENOTCONN)?;
+        let bound = state.msg.bound.take();
+        let from = match (bound, &state.rdm) {
+            (Some(listener), _) => Origin::Bound(listener),
+            (None, Some(rdm)) => Origin::Listening(rdm.addr.clone()),
+            (None, None) => Origin::Address(state.msg.source.clone()),
+        };
+        let (link, progress) = T::connect(&self.params, &peer, from)?;
+        self.attach(id, link, Interest::WRITE)?;
+        if let Some(connection) = self.connection(id) {
+            connection.phase = Phase::Connecting;
+        }
+        if matches!(progress, Connect::Connected) {
+            self.handle_handshake(id);
+        }
+        Ok(())
+    }
+
+    /// Gives a connection its link, and epoll the link.
+    pub(crate) fn attach(&mut self, id: ConnId, link: T::Link, interest: Interest) -> Result<()> {
+        let epoll = std::sync::Arc::clone(&self.epoll);
+        let generation = self.next_generation();
+        let ep = self.connection(id).ok_or(Errno::ENOTCONN)?.ep;
+        let dscp = self.ep(ep).and_then(|ep| ep.dscp);
+        T::prepare(&self.params, &link, dscp)?;
+        let connection = self.connection(id).ok_or(Errno::ENOTCONN)?;
+        connection.generation = generation;
+        epoll.add(&link, token::connection(id, generation), interest)?;
+        connection.interest = interest;
+        connection.link = Some(std::sync::Arc::new(link));
+        (connection.mapped, connection.windows) = (false, Default::default());
+        Ok(())
+    }
+
+    /// A peer asks to connect to an RDM endpoint.
+    pub(crate) fn handle_request(&mut self, ep: EpId, request: Request<T>, data: &[u8]) {
+        let Request {
+            link,
+            peer: from,
+            header,
+        } = request;
+        let (greeting, peer) = match T::read_request(&mut self.readiness, &link, &from, data) {
+            Ok(asked) => asked,
+            Err(error) => {
+                log_warn!(
+                    T,
+                    EpCtrl,
+                    "{from}: refused, it is not an RDM endpoint: {error}"
+                );
+                return reject::<T>(&link, &from, &[]);
+            }
+        };
+        let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
+            return;
+        };
+        let order_of_addresses = peer.order(&rdm.addr);
+        let (av, own, old) = (rdm.av, rdm.context, rdm.peers.get(&peer).copied());
+        let progress = match old.and_then(|id| self.connection(id)) {
+            None => Progress::None,
+            Some(connection) => match connection.phase {
+                Phase::Up => Progress::Up {
+                    pid: connection.peer_pid,
+                },
+                _ => Progress::Asking,
+            },
+        };
+        let waiting = old
+            .and_then(|id| self.connection(id))
+            .is_some_and(|connection| matches!(connection.phase, Phase::Waiting));
+        let decision = match decide(progress, order_of_addresses, greeting.pid) {
+            Decision::Refuse if waiting => Decision::AcceptInstead,
+            decision => decision,
+        };
+        log_info!(T, EpCtrl, "{peer} asks to connect: {decision:?}");
+        if decision == Decision::Refuse {
+            return reject::<T>(&link, &from, data);
+        }
+        let mut from_peer = Named {
+            addr: FiAddr::NOTAVAIL,
+            context: greeting.context(),
+        };
+        if let Some(av) = self.avs.get_mut(av as usize).and_then(Option::as_mut) {
+            from_peer.addr = av.find(&peer.endpoint_of(from_peer.context));
+        }
+        if let (Decision::Replace, Some(old)) = (decision, old) {
+            // The process that is gone may have sent more than was read. Its end is behind that,
+            // and closes the old one.
+            self.forget_peer(old);
+        }
+        let id = match self.open_connection(ep, from_peer, peer.clone()) {
+            Ok(id) => id,
+            Err(error) => {
+                log_warn!(T, EpCtrl, "{peer}: refused: {error}");
+                return reject::<T>(&link, &from, data);
+            }
+        };
+        let answer = greeting.answer(T::pid(&self.params)).with_context(own);
+        let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
+        let terms = terms(&header, rendezvous);
+        let accepted = T::reply_data(&mut self.readiness, &link, answer)
+            .and_then(|data| write_message(&link, Kind::Response, terms.extensions, &data))
+            .and_then(|()| self.attach(id, link, Interest::READ));
+        if let Err(error) = accepted {
+            log_warn!(T, EpCtrl, "{peer}: could not be accepted: {error}");
+            return self.drop_connection(id, Errno::ECONNABORTED);
+        }
+        self.go_up(id);
+        if let Some(connection) = self.connection(id) {
+            connection.peer_pid = Some(greeting.pid);
+            if decision == Decision::Loopback {
+                connection.role = Role::Loopback;
+            }
+        }
+        self.engine.conn_up(id, terms);
+        if decision == Decision::Loopback {
+            return;
+        }
+        if let (Decision::AcceptInstead, Some(old)) = (decision, old) {
+            self.engine.move_deferred(old, id);
+            self.drop_connection(old, Errno::ECONNABORTED);
+        }
+        if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
+            rdm.unreached.remove(&peer);
+            rdm.peers.insert(peer, id);
+        }
+        if from_peer.context == 0 {
+            self.set_route(ep, from_peer.addr, id);
+        }
+        self.flush(id);
+    }
+
+    /// A connection of an RDM endpoint is gone: forget where it was noted.
+    pub(crate) fn forget_peer(&mut self, id: ConnId) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let (ep, peer) = (connection.ep, connection.peer.clone());
+        let Some(state) = self.ep(ep) else { return };
+        for route in &mut state.routes {
+            if *route == Some(id) {
+                *route = None;
+            }
+        }
+        if let Some(rdm) = &mut state.rdm
+            && rdm.peers.get(&peer) == Some(&id)
+        {
+            rdm.peers.remove(&peer);
+        }
+    }
+
+    /// A peer got a place in an address vector: connections it made before now have a name, and so
+    /// do messages it left behind.
+    pub(crate) fn name_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr) {
+        for ep in self.ep_ids() {
+            let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
+                continue;
+            };
+            if rdm.av != av {
+                continue;
+            }
+            for (id, context) in self.connections_with(ep, peer) {
+                self.engine.set_source(id, addr);
+                if context == 0 {
+                    self.set_route(ep, addr, id);
+                }
+            }
+            self.engine
+                .set_departed_source(ep, &peer.to_address().to_bytes(), addr);
+        }
+    }
+
+    /// Endpoints with this address vector report peers by ids of the program's own.
+    pub(crate) fn name_by(&mut self, av: u32, ids: UserIdsId) {
+        for ep in self.ep_ids() {
+            let rdm = self.ep(ep).and_then(|e| e.rdm.as_ref());
+            if rdm.is_some_and(|rdm| rdm.av == av) {
+                self.engine.change_ep(ep, |config| config.ids = Some(ids));
+            }
+        }
+    }
+
+    /// A peer lost its place in an address vector.
+    pub(crate) fn unname_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr, cleanup: bool) {
+        for ep in self.ep_ids() {
+            let Some(state) = self.ep(ep) else { continue };
+            if state.rdm.as_ref().is_none_or(|rdm| rdm.av != av) {
+                continue;
+            }
+            if let Some(route) = state.routes.get_mut(addr.0 as usize) {
+                *route = None;
+            }
+            let met = state.rdm.as_mut().map(|rdm| &mut rdm.met);
+            if let Some(met) = met.and_then(|met| met.get_mut(addr.0 as usize)) {
+                *met = false;
+            }
+            let connections = self.connections_with(ep, peer);
+            if cleanup && !connections.is_empty() {
+                // What was sent is not lost for it.
+                self.drain(ep);
+                let ids: Vec<ConnId> = connections.iter().map(|(id, _)| *id).collect();
+                self.settle_links(&ids);
+            }
+            for (id, _) in connections {
+                match cleanup {
+                    true => self.close_connection(id, Errno::ECANCELED),
+                    false => self.engine.set_source(id, FiAddr::NOTAVAIL),
+                }
+            }
+            self.engine
+                .set_departed_source(ep, &peer.to_address().to_bytes(), FiAddr::NOTAVAIL);
+        }
+    }
+
+    /// The connections of an endpoint with the contexts of a peer, with their indices.
+    fn connections_with(&self, ep: EpId, peer: &T::Addr) -> Vec<(ConnId, u8)> {
+        let rdm = self.eps.get(ep.index()).and_then(Option::as_ref);
+        let Some(rdm) = rdm.and_then(|ep| ep.rdm.as_ref()) else {
+            return Vec::new();
+        };
+        let of_context = |context: u8| {
+            let id = *rdm.peers.get(&peer.context(context)?)?;
+            let connection = self.connections.get(id.index())?.as_ref()?;
+            (connection.context == context).then_some((id, context))
+        };
+        (0..=self.max_context).filter_map(of_context).collect()
+    }
+
+    /// What to do with a failed attempt: once more a little later, until the time is over.
+    /// Returns whether it will be repeated.
+    pub(crate) fn retry_later(&mut self, id: ConnId) -> bool {
+        let now = T::System::now();
+        let Some(connection) = self.connection(id) else {
+            return false;
+        };
+        connection.await_nothing(now);
+        let Some(deadline) = connection.deadline else {
+            return false;
+        };
+        let pause = connection.retry_pause.unwrap_or(FIRST_RETRY);
+        if now + pause >= connection.until(deadline) {
+            return false;
+        }
+        connection.link = None;
+        connection.phase = Phase::Waiting;
+        connection.interest = Interest::default();
+        connection.retry = Some(now + pause);
+        connection.retry_pause = Some(pause * 2);
+        self.start_timer();
+        true
+    }
+}
+
+/// Whether an attempt failed for want of something on this machine.
+const fn is_scarcity(error: Errno) -> bool {
+    matches!(error, Errno::EMFILE | Errno::ENOMEM | Errno::ENOBUFS)
+}
+
+const RAISE_LIMITS: &str = "raise the limits on open files and memory";
+
+/// What to do about a peer that was not reached.
+pub(crate) const fn advice(error: Errno) -> &'static str {
+    if is_scarcity(error) {
+        RAISE_LIMITS
+    } else {
+        "check that the peer runs and that the address is right"
+    }
+}
+
+/// What to do about an address that could not be bound.
+pub(crate) const fn bind_advice(error: Errno) -> &'static str {
+    if is_scarcity(error) {
+        RAISE_LIMITS
+    } else {
+        "choose another source address"
+    }
+}

@@ -1,0 +1,132 @@
+//! Cross-memory attach: direct access to memory of a peer that cannot be mapped, by its address
+//! (`process_vm_readv(2)`). It serves large operations while the owner computes or has no processor.
+//!
+//! Order and the end of a region are kept as in [`direct`](crate::direct). A region is offered only
+//! to a peer that asks for it: programs register far more memory than a status page has slots.
+
+use ripstop_engine::id::{ConnId, EpId, MrId};
+use ripstop_engine::stream::{Rma, RmaKind};
+use ripstop_mem::UserBuf;
+use ripstop_types::{FiAddr, Flags};
+
+use crate::progress::links::Readiness as _;
+use crate::region::direct::sole_place;
+use crate::region::exposed::{Exposed, Lent, Offer, is_counted};
+use crate::state::State;
+use crate::transport::{Attached, Link as _, Transport};
+
+/// The shortest operation in bytes: it takes a system call or two.
+const MIN_ATTACH_BYTES: u64 = 16 << 10;
+
+/// Operations that go by the stream after the peer was seen to make progress, before that is checked
+/// again.
+const STREAM_OPS: u32 = 7;
+
+// The owner.
+impl<T: Transport> State<T> {
+    /// Offers a peer the regions of these keys by their address, where that may be. Of others it
+    /// hears nothing.
+    #[cold]
+    pub(crate) fn lend(&mut self, id: ConnId, keys: &[u64]) {
+        if !T::uses_attach(&self.params) {
+            return;
+        }
+        for key in keys {
+            let region = self.exposed_by_address(*key);
+            let exposed = region.and_then(|region| {
+                let mut exposed = self.exposed.iter();
+                exposed.find(|exposed| exposed.region == region)
+            });
+            let (Some(exposed), Some(Some(connection))) =
+                (exposed, self.connections.get(id.index()))
+            else {
+                continue;
+            };
+            if let (true, Some(link)) = (connection.is_up(), &connection.link)
+                && !is_counted(&self.engine, connection.ep)
+            {
+                link.offer(&exposed.offer);
+            }
+        }
+        self.tell_applied(usize::MAX);
+    }
+
+    /// The region of a key, once it is exposed; `None` where it is not, or is for peers to map.
+    fn exposed_by_address(&mut self, key: u64) -> Option<MrId> {
+        let (region, mr) = self.engine.mr_named(key)?;
+        let memory = mr.whole()?;
+        let (addr, len) = (memory.addr() as u64, memory.len() as u64);
+        if len < MIN_ATTACH_BYTES || mr.counter.is_some() {
+            return None;
+        }
+        if let Some(exposed) = self.exposed.iter().find(|e| e.region == region) {
+            return matches!(exposed.offer.memory, Lent::At { .. }).then_some(region);
+        }
+        let memory = Lent::At {
+            addr,
+            len,
+            read: mr.access.read,
+            write: mr.access.write,
+        };
+        let base = mr.base;
+        // Where no slot is free, peers access the region by the stream.
+        let offer = Offer {
+            grant: self.readiness.open_grant()?,
+            key,
+            base,
+            memory,
+        };
+        self.exposed.push(Exposed { region, offer });
+        Some(region)
+    }
+}
+
+// The initiator.
+impl<T: Transport> State<T> {
+    /// Carries out a large read or write in the memory of a peer that does not poll; `false` says
+    /// that it is to go by the stream.
+    #[inline]
+    pub(crate) fn rma_attached(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
+        T::Link::DIRECT_ACCESS
+            && rma.iov.len() >= MIN_ATTACH_BYTES
+            && self.attach_for(ep, peer, rma).is_some()
+    }
+
+    #[inline(never)]
+    fn attach_for(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> Option<()> {
+        if self.stream_ops > 0 {
+            self.stream_ops -= 1;
+            return None;
+        }
+        let place = sole_place(rma)?;
+        let (write, what) = match rma.kind {
+            RmaKind::Write => (true, Flags::WRITE),
+            RmaKind::Read => (false, Flags::READ),
+            RmaKind::Atomic => return None,
+        };
+        let id = self.eps.get(ep.index())?.as_ref()?.route(peer)?;
+        let connection = self.connections.get(id.index())?.as_ref()?;
+        if !connection.is_up() || !self.engine.is_settled(Some(id)) {
+            return None;
+        }
+        let link = connection.link.as_ref()?;
+        match link.attach(
+            &place,
+            write,
+            rma.iov.segments(),
+            self.yielding.is_crowded(),
+        ) {
+            Attached::Done => {}
+            Attached::UseStream => return None,
+            Attached::PeerPolling => {
+                self.stream_ops = STREAM_OPS;
+                return None;
+            }
+        }
+        let completion = rma.completion.then_some(rma.context);
+        self.engine
+            .done_directly(id, Flags::RMA.union(what), completion, place.len);
+        self.note_direct_access(place.len);
+        Some(())
+    }
+}

@@ -1,0 +1,241 @@
+//! Regions of this side that peers access directly, past the stream: to whom they are offered, and
+//! how they are taken back.
+
+use ripstop_engine::id::{ConnId, EpId, MrId};
+use ripstop_engine::stream::Engine;
+use ripstop_mem::UserBuf;
+use ripstop_mem::ring::Grant;
+use ripstop_os::Shareable;
+
+use crate::progress::links::Readiness as _;
+use crate::state::State;
+use crate::state::yield_policy::YieldNow;
+use crate::system::System as _;
+use crate::transport::{Link as _, Transport};
+use crate::tx::rma::MAX_CLOSE_WAIT;
+
+/// A region of this side that a peer may access directly.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Is set on the status page of this side as long as the region may be accessed.
+    pub grant: Grant,
+    /// The region's key.
+    pub key: u64,
+    /// The address of its first byte as peers name it.
+    pub base: u64,
+    /// Its memory.
+    pub memory: Lent,
+}
+
+/// How a peer accesses the memory of a region.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lent {
+    /// By mapping this memory.
+    Part(Shareable),
+    /// By its address in this process, with a system call (see [`Link::attach`]).
+    ///
+    /// [`Link::attach`]: crate::Link::attach
+    At {
+        /// The address of its first byte.
+        addr: u64,
+        /// Its bytes.
+        len: u64,
+        /// Whether peers may read it.
+        read: bool,
+        /// Whether they may write it.
+        write: bool,
+    },
+}
+
+/// What a domain has offered.
+#[derive(Debug)]
+pub(crate) struct Exposed {
+    pub(crate) region: MrId,
+    pub(crate) offer: Offer,
+}
+
+/// Connections that are checked in each call: is all that came by them applied?
+const MAX_TOLD_CONNECTIONS: usize = 8;
+
+impl<T: Transport> State<T> {
+    /// Offers a region to all peers that may map it, now and when they connect.
+    #[cold]
+    pub(crate) fn expose(&mut self, region: MrId, key: u64, base: u64, part: &Shareable) {
+        let Some(grant) = self.readiness.open_grant() else {
+            return;
+        };
+        let offer = Offer {
+            grant,
+            key,
+            base,
+            memory: Lent::Part(part.clone()),
+        };
+        self.exposed.push(Exposed { region, offer });
+        for id in self.connection_ids() {
+            self.offer_last(id, 1);
+        }
+        self.tell_applied(usize::MAX);
+    }
+
+    /// Offers a region anew if its memory is another one now, or none.
+    #[cold]
+    pub(crate) fn expose_again(
+        &mut self,
+        region: MrId,
+        key: u64,
+        base: u64,
+        part: Option<&Shareable>,
+    ) {
+        let exposed = self.exposed.iter().find(|e| e.region == region);
+        let same = match (exposed.map(|e| &e.offer.memory), part) {
+            (Some(Lent::Part(old)), Some(new)) => old == new,
+            // Whatever is at its address.
+            (Some(Lent::At { .. }) | None, None) => true,
+            _ => false,
+        };
+        if same {
+            return;
+        }
+        self.conceal(region);
+        if let Some(part) = part {
+            self.expose(region, key, base, part);
+        }
+    }
+
+    /// Offers what there is to a peer that has just connected.
+    #[cold]
+    pub(crate) fn offer_all(&mut self, id: ConnId) {
+        self.offer_last(id, usize::MAX);
+    }
+
+    fn offer_last(&mut self, id: ConnId, count: usize) {
+        let Self {
+            engine,
+            connections,
+            exposed,
+            ..
+        } = self;
+        let Some(Some(connection)) = connections.get(id.index()) else {
+            return;
+        };
+        let (true, Some(link)) = (connection.is_up(), &connection.link) else {
+            return;
+        };
+        if !is_counted(engine, connection.ep) {
+            let skipped = exposed.len().saturating_sub(count);
+            for exposed in exposed.iter().skip(skipped) {
+                if let Lent::Part(_) = exposed.offer.memory {
+                    // A peer that is not told accesses the region by the stream.
+                    link.offer(&exposed.offer);
+                }
+            }
+        }
+    }
+
+    /// Takes a region back from the peers that access it directly: waits until they have left it,
+    /// for [`MAX_CLOSE_WAIT`] at most.
+    pub(crate) fn conceal(&mut self, region: MrId) {
+        let Some(grant) = self.withdraw(region) else {
+            return;
+        };
+        let end = T::System::now() + MAX_CLOSE_WAIT;
+        while self.is_reached(grant) {
+            if T::System::now() >= end {
+                return self.warn_reached();
+            }
+            // A peer that has died leaves its claim behind; its end is seen here.
+            self.progress();
+            self.poll_all();
+            T::System::yield_now();
+        }
+    }
+
+    /// No peer begins to reach a region directly any more.
+    pub(crate) fn withdraw(&mut self, region: MrId) -> Option<Grant> {
+        let place = self.exposed.iter().position(|e| e.region == region)?;
+        let grant = self.exposed.swap_remove(place).offer.grant;
+        self.readiness.close_grant(grant);
+        for link in self.live_links() {
+            link.withdraw(grant);
+        }
+        Some(grant)
+    }
+
+    #[cold]
+    pub(crate) fn warn_reached(&self) {
+        log_warn!(
+            T,
+            EpData,
+            "a peer that reaches a region directly did not leave it within {MAX_CLOSE_WAIT:?}: it may \
+             still write there"
+        );
+    }
+
+    /// Whether a peer that lives is at work in a region.
+    pub(crate) fn is_reached(&self, grant: Grant) -> bool {
+        self.live_links().any(|link| link.is_claimed(grant))
+    }
+
+    /// The links of peers that are not known to be gone.
+    fn live_links(&self) -> impl Iterator<Item = &T::Link> {
+        let up = self
+            .connections
+            .iter()
+            .flatten()
+            .filter(|connection| connection.is_up());
+        let links = up.filter_map(|connection| connection.link.as_deref());
+        links.filter(|link| !link.has_ended())
+    }
+
+    /// Tells peers that all they have sent is applied, where it is, so that they may reach what
+    /// this side has exposed; some of the peers, in turn.
+    #[cold]
+    pub(crate) fn tell_applied(&mut self, most: usize) {
+        let count = self.connections.len();
+        // Place 0 is nobody's.
+        for _ in 1..count.min(most.saturating_add(1)) {
+            self.next_told = match self.next_told + 1 {
+                next if next < count => next,
+                _ => 1,
+            };
+            let Some(Some(connection)) = self.connections.get(self.next_told) else {
+                continue;
+            };
+            if let Some(link) = &connection.link
+                && connection.leftover.is_empty()
+                && connection.interest.read
+                && self
+                    .engine
+                    .rx_is_settled(ConnId::new(self.next_told as u32))
+            {
+                link.tell_applied();
+            }
+        }
+    }
+
+    /// What to do now that a yield is due. Peers may be among those that run meanwhile: they see on
+    /// the status page that this side polls, and leave its exposed memory to it.
+    pub(crate) fn next_yield(&mut self) -> YieldNow {
+        let yields = self.yielding.next_yield();
+        if yields != YieldNow::No {
+            self.have_polled();
+        }
+        yields
+    }
+
+    /// As [`State::tell_applied`], after a look at what has come.
+    #[inline]
+    pub(crate) fn have_polled(&mut self) {
+        if T::Link::DIRECT_ACCESS && !self.exposed.is_empty() {
+            self.readiness.have_polled();
+            self.tell_applied(MAX_TOLD_CONNECTIONS);
+        }
+    }
+}
+
+/// Whether what peers do at an endpoint's memory is to be counted.
+pub(crate) fn is_counted(engine: &Engine<UserBuf>, ep: EpId) -> bool {
+    engine
+        .ep(ep)
+        .is_none_or(|ep| ep.remote_write_counter.is_some() || ep.remote_read_counter.is_some())
+}

@@ -1,0 +1,5 @@
+//! Memory regions that peers access without the byte stream, and those of peers.
+
+pub(crate) mod attach;
+pub(crate) mod direct;
+pub(crate) mod exposed;

@@ -1,0 +1,179 @@
+//! One connection as the driver knows it: its link, what waits to be written, its deadlines. Its
+//! protocol state is the engine's [`Conn`](ripstop_engine::stream::Conn) of the same id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ripstop_engine::id::EpId;
+use ripstop_engine::stream::cm::CmReader;
+use ripstop_os::Interest;
+
+use crate::state::tx_buffer::TxBuffer;
+use crate::transport::{Link, Transport};
+
+/// How long a peer whose connection has ended may take to listen again before what only it can do
+/// fails.
+pub(crate) const MAX_RESTART_TIME: Duration = Duration::from_secs(1);
+
+/// How far a connection has come.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// There is no link: a refused attempt waits to be repeated, or for the peer to connect.
+    Waiting,
+    /// `connect` is under way.
+    Connecting,
+    /// The request is out; the answer is read.
+    Asked(Box<CmReader>),
+    /// Messages flow.
+    Up,
+}
+
+/// Which way a connection is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Both ways.
+    Both,
+    /// The receiving end of a connection of an endpoint to itself.
+    Loopback,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection<T: Transport> {
+    /// Shared with the short list of connections that are read first.
+    pub(crate) link: Option<Arc<T::Link>>,
+    /// Tells events of this connection from those of an earlier one with the same id.
+    pub(crate) generation: u32,
+    pub(crate) phase: Phase,
+    pub(crate) role: Role,
+    pub(crate) ep: EpId,
+    pub(crate) is_rdm: bool,
+    pub(crate) peer: T::Addr,
+    /// The context of the peer at the other end; its port is that of the peer plus this.
+    pub(crate) context: u8,
+    /// The process at the other end, once it has said so.
+    pub(crate) peer_pid: Option<u32>,
+    pub(crate) tx_buffer: TxBuffer,
+    /// Bytes read that the engine could not take yet.
+    pub(crate) leftover: Vec<u8>,
+    /// The burst in which it sent its last message.
+    pub(crate) round: u32,
+    /// The peer has offered regions that this side has mapped.
+    pub(crate) mapped: bool,
+    /// Those regions.
+    pub(crate) windows: <T::Link as Link>::Windows,
+    /// In the list of connections with bytes that wait to be written, or are held.
+    pub(crate) dirty: bool,
+    /// The kernel holds bytes of it back until [`Link::push`].
+    pub(crate) held: bool,
+    /// What epoll watches.
+    pub(crate) interest: Interest,
+    /// When to give up connecting, or waiting for an answer.
+    pub(crate) deadline: Option<Duration>,
+    /// What was left of the time to connect when the waiting for an answer began.
+    left: Option<Duration>,
+    /// Part of an answer has come.
+    answering: bool,
+    /// When to say that the peer is waited for.
+    pub(crate) tell: Option<Duration>,
+    /// Calls that inject were told to come again once it is up.
+    pub(crate) injects_wait: bool,
+    /// When to connect again.
+    pub(crate) retry: Option<Duration>,
+    /// There was a connection with this peer before, which ended.
+    pub(crate) met: bool,
+    /// Since when nobody listens there.
+    pub(crate) deaf_since: Option<Duration>,
+    /// How long to wait after the next failure.
+    pub(crate) retry_pause: Option<Duration>,
+    /// The peer takes nothing any more; what it sent before is still read.
+    pub(crate) write_ended: bool,
+    /// Since when a partial header has been there.
+    pub(crate) partial_since: Option<Duration>,
+    /// When to say that too many messages of the peer wait for receives.
+    pub(crate) full: Option<Duration>,
+    /// When what waits for the peer fails, which has ended, though not all that it sent was read.
+    pub(crate) forsaken: Option<Duration>,
+}
+
+impl<T: Transport> Connection<T> {
+    pub(crate) fn new(ep: EpId, is_rdm: bool, peer: T::Addr, context: u8, generation: u32) -> Self {
+        Self {
+            link: None,
+            generation,
+            phase: Phase::Waiting,
+            role: Role::Both,
+            ep,
+            is_rdm,
+            peer,
+            context,
+            peer_pid: None,
+            tx_buffer: TxBuffer::default(),
+            leftover: Vec::new(),
+            round: 0,
+            mapped: false,
+            windows: Default::default(),
+            dirty: false,
+            held: false,
+            interest: Interest::default(),
+            deadline: None,
+            left: None,
+            answering: false,
+            tell: None,
+            injects_wait: false,
+            retry: None,
+            met: false,
+            deaf_since: None,
+            retry_pause: None,
+            write_ended: false,
+            partial_since: None,
+            full: None,
+            forsaken: None,
+        }
+    }
+
+    /// The request is out. Whether the process at the other end answers depends on when it makes
+    /// progress, and that it lives is known from its link: it has more time than the way there.
+    pub(crate) fn await_answer(&mut self, now: Duration, answer: Duration) {
+        self.left = self.deadline.map(|deadline| deadline.saturating_sub(now));
+        self.answering = false;
+        self.tell = self.deadline;
+        self.deadline = Some(now + answer);
+    }
+
+    /// Part of an answer has come; the rest is to follow.
+    pub(crate) fn await_rest(&mut self, now: Duration, timeout: Duration) {
+        if !self.answering {
+            self.answering = true;
+            self.tell = None;
+            self.deadline = self.deadline.map(|deadline| deadline.min(now + timeout));
+        }
+    }
+
+    /// The attempt failed before its time was over: the rest of the time to connect goes on.
+    pub(crate) fn await_nothing(&mut self, now: Duration) {
+        self.tell = None;
+        if let Some(left) = self.left.take() {
+            self.deadline = self.deadline.map(|_| now + left);
+        }
+    }
+
+    /// How long attempts to connect are repeated: less long where nobody listens any more.
+    pub(crate) fn until(&self, deadline: Duration) -> Duration {
+        let back = self
+            .deaf_since
+            .filter(|_| self.met)
+            .map(|since| since + MAX_RESTART_TIME);
+        back.map_or(deadline, |back| back.min(deadline))
+    }
+
+    /// There is only so much time left to connect, with or without an answer under way.
+    pub(crate) fn hurry(&mut self, now: Duration, most: Duration) {
+        self.deadline = self.deadline.map(|deadline| deadline.min(now + most));
+        self.left = self.left.map(|left| left.min(most));
+    }
+
+    #[inline]
+    pub(crate) const fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up)
+    }
+}

@@ -1,0 +1,227 @@
+//! Atomics on a peer's memory, and what the engine asks to be done with that of this process.
+
+use ripstop_core::provider::AtomicCall;
+use ripstop_engine::id::{ConnId, EpId, SlotId, WorkId};
+use ripstop_engine::stream::{Atomic, Engine, Job, Level, RmaKind};
+use ripstop_engine::{Iov, Reached};
+use ripstop_mem::{UserBuf, atomic};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs};
+
+use crate::state::tx_buffer::TX_BUFFER;
+use crate::state::{EpState, State};
+use crate::transport::Transport;
+use crate::tx::rma::level;
+
+impl<T: Transport> State<T> {
+    /// Posts an atomic, for deferred work if its id is given.
+    pub(crate) fn post_atomic(
+        &mut self,
+        ep: EpId,
+        operand: Iov<UserBuf>,
+        call: &AtomicCall<'_>,
+        work: Option<WorkId>,
+    ) -> Result<()> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        state.may_start(state.has_atomics)?;
+        let given = call.flags.unwrap_or(state.tx_flags);
+        let plain = call.kind == AtomicKind::Plain;
+        let compare = Iov::new(call.compare)?;
+        if call
+            .remote
+            .iter()
+            .fold(0, |sum: u64, iov| sum.saturating_add(iov.len))
+            > state.max_atomic as u64
+        {
+            return Err(Errno::EMSGSIZE);
+        }
+        // Results are written later whatever the flags say.
+        let inject = given.contains(Flags::INJECT);
+        if inject && !state.injects(operand.len(), compare.len()) {
+            return Err(Errno::EMSGSIZE);
+        }
+        let mut atomic = Atomic {
+            kind: call.kind,
+            datatype: call.datatype,
+            op: call.op,
+            operand,
+            compare,
+            result: Iov::new(call.result)?,
+            remote: RmaIovs::new(call.remote).map_err(|_| Errno::EINVAL)?,
+            data: call.data,
+            context: call.context,
+            completion: !state.tx_selective || given.contains(Flags::COMPLETION),
+            inject,
+            level: level(RmaKind::Atomic, given),
+            work: false,
+        };
+        if let Some(id) = work {
+            (atomic.work, atomic.completion) = (true, true);
+            atomic.context = id.index();
+            // As for a write.
+            if plain && atomic.level == Level::Sent {
+                atomic.level = Level::Delivered;
+            }
+        }
+        if !given.contains(Flags::TRIGGER) && self.atomic_mapped(ep, call.peer, &atomic) {
+            return Ok(());
+        }
+        self.fence(ep, call.peer, given)?;
+        self.start_atomic(ep, call.peer, &atomic, given.contains(Flags::MORE))
+    }
+
+    /// Posts a plain atomic whose operands are free at once.
+    pub(crate) fn inject_atomic(
+        &mut self,
+        ep: EpId,
+        operand: UserBuf,
+        (datatype, op): (Datatype, AtomicOp),
+        remote: RmaIov,
+        peer: FiAddr,
+    ) -> Result<()> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        state.may_start(state.has_atomics)?;
+        if remote.len > state.max_atomic as u64 || operand.len() > state.inject_atomic {
+            return Err(Errno::EMSGSIZE);
+        }
+        let atomic = Atomic {
+            kind: AtomicKind::Plain,
+            datatype,
+            op,
+            operand: Iov::one(operand),
+            compare: Iov::EMPTY,
+            result: Iov::EMPTY,
+            remote: RmaIovs::one(remote),
+            data: None,
+            context: 0,
+            completion: false,
+            inject: true,
+            level: state.injected_level(RmaKind::Atomic),
+            work: false,
+        };
+        if self.atomic_mapped(ep, peer, &atomic) {
+            return Ok(());
+        }
+        self.start_atomic(ep, peer, &atomic, false)
+    }
+
+    fn start_atomic(
+        &mut self,
+        ep: EpId,
+        peer: FiAddr,
+        atomic: &Atomic<UserBuf>,
+        more: bool,
+    ) -> Result<()> {
+        if !atomic::supported(atomic.datatype) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let payload = [&atomic.operand, &atomic.compare];
+        let small = atomic.op == AtomicOp::AtomicRead;
+        let silent = atomic.inject && !atomic.completion;
+        let start =
+            |engine: &mut Engine<UserBuf>, id, header: &mut _| engine.atomic(id, atomic, header);
+        self.start(ep, peer, payload, (small, silent, more), start)
+    }
+
+    /// Does what the engine asks for before the connection is read on.
+    pub(crate) fn run_job(&mut self, id: ConnId) {
+        let Some(job) = self.engine.job(id) else {
+            return;
+        };
+        match job {
+            Job::Atomic {
+                target,
+                datatype,
+                op,
+                operands,
+                compare,
+                fetch,
+            } => {
+                let work = Work {
+                    target: *target,
+                    datatype,
+                    op,
+                    operands,
+                    compare,
+                };
+                self.run_atomic(id, &work, fetch);
+            }
+            Job::Commit(target) => {
+                let target = *target;
+                let commit = |part: &UserBuf| ripstop_os::make_durable(*part);
+                let done = target.segments().iter().try_for_each(commit);
+                if let Err(error) = done {
+                    log_warn!(T, EpData, "a write could not be made durable: {error}");
+                }
+                self.engine.job_done(id, done.is_ok(), None);
+            }
+            Job::Collective => {
+                self.run_coll(true);
+                self.engine.coll_job_done(id);
+            }
+        }
+    }
+
+    fn run_atomic(&mut self, id: ConnId, work: &Work, fetch: bool) {
+        if !fetch {
+            let done = self.execute(work, None);
+            return self.engine.job_done(id, done.is_ok(), None);
+        }
+        let Ok(slot) = self.engine.fetched_slot() else {
+            return self.engine.job_done(id, false, None);
+        };
+        let done = self.fetch_into(slot, work);
+        self.engine.job_done(id, done.is_ok(), Some(slot));
+    }
+
+    fn fetch_into(&mut self, slot: SlotId, work: &Work) -> Result<()> {
+        // Out of the table while the operands are read from there.
+        self.slots.make(slot, work.target.len())?;
+        let mut result = self.slots.take(slot);
+        let done = self.execute(work, Some(&mut result));
+        self.slots.put(slot, result);
+        done
+    }
+
+    fn execute(&self, work: &Work, mut result: Option<&mut [u8]>) -> Result<()> {
+        let len = work.target.len() as usize;
+        let operands = work.operands.map(|slot| self.slot(slot));
+        let (operand, compare) = operands
+            .unwrap_or_default()
+            .split_at_checked(len)
+            .unwrap_or_default();
+        let mut at = 0;
+        for part in work.target.segments() {
+            let range = at..at + part.len();
+            at = range.end;
+            let operand = operand.get(range.clone()).unwrap_or_default();
+            let compare = match work.compare {
+                true => compare.get(range.clone()).unwrap_or_default(),
+                false => &[],
+            };
+            let result = result.as_deref_mut().and_then(|bytes| bytes.get_mut(range));
+            atomic::execute(work.datatype, work.op, *part, operand, compare, result)
+                .map_err(|_| Errno::EINVAL)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Transport> EpState<T> {
+    /// Whether operands of so many bytes, and as many to compare with, are copied by the call that
+    /// posts them: each up to the longest inject, and both as far as the transmit buffer has room.
+    pub(crate) const fn injects(&self, operand: u64, compare: u64) -> bool {
+        let most = self.inject_atomic as u64;
+        let room = (TX_BUFFER - MAX_HEADER) as u64;
+        operand <= most && compare <= most && operand.saturating_add(compare) <= room
+    }
+}
+
+/// An atomic to be carried out.
+struct Work {
+    target: Reached<UserBuf>,
+    datatype: Datatype,
+    op: AtomicOp,
+    operands: Option<SlotId>,
+    compare: bool,
+}

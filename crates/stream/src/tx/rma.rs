@@ -1,0 +1,382 @@
+//! Reads and writes of a peer's memory, and the regions that peers reach.
+
+use std::time::Duration;
+
+use ripstop_core::provider::RmaCall;
+use ripstop_engine::Iov;
+use ripstop_engine::id::{ConnId, EpId, MrId, WorkId};
+use ripstop_engine::stream::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
+use ripstop_mem::UserBuf;
+use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
+
+use crate::state::{EpState, State};
+use crate::system::System as _;
+use crate::transport::{Link as _, Transport};
+use crate::tx::fast::SLOW_FLAGS;
+
+/// How long a region that is closed waits for what peers do there, once for those that have mapped
+/// it and once for those that have not.
+pub(crate) const MAX_CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+impl<T: Transport> State<T> {
+    /// Posts a write of one buffer to one segment, without flags of its own. The frequent case is a
+    /// short one that goes into the stream before anything is noted of it.
+    #[inline(always)]
+    pub(crate) fn write_one(
+        &mut self,
+        ep: EpId,
+        buf: UserBuf,
+        to: RmaIov,
+        peer: FiAddr,
+        context: Context,
+    ) -> Result<()> {
+        if let Some(Some(state)) = self.eps.get(ep.index())
+            && buf.len() < state.fast.plain_write
+            && buf.len() as u64 == to.len
+            && let id = state.route(peer)
+            && let Some(Some(connection)) = self.connections.get(ConnId::place(id))
+            && !connection.mapped
+            && let Some(link) = &connection.link
+            && let Some(header) = self.engine.try_write_now(id, to)
+            && link.send_short(&header, buf)
+        {
+            let completion = state.fast.send_completes.then_some(context);
+            self.engine.written_now(state.fast.write_cq, completion);
+            if !self.waiters.is_empty() {
+                self.wake_waiters();
+            }
+            return Ok(());
+        }
+        self.write_other(ep, buf, (to.addr, to.len, to.key), peer, context)
+    }
+
+    /// Goes on with [`State::write_one`] where it is not the frequent case.
+    #[inline(never)]
+    fn write_other(
+        &mut self,
+        ep: EpId,
+        buf: UserBuf,
+        (addr, len, key): (u64, u64, u64),
+        peer: FiAddr,
+        context: Context,
+    ) -> Result<()> {
+        let call = RmaCall {
+            remote: &[RmaIov { addr, len, key }],
+            peer,
+            data: None,
+            context,
+            flags: None,
+        };
+        self.write(ep, &[buf], &call)
+    }
+
+    /// Posts a write.
+    pub(crate) fn write(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        if T::Link::IN_PLACE && self.write_now(ep, iov, call) {
+            return Ok(());
+        }
+        self.post_rma(ep, RmaKind::Write, Iov::new(iov)?, call, None)
+    }
+
+    /// Writes one buffer to one segment, if that can be done at once from where it is; `false` says
+    /// that [`State::post_rma`] is the way, also to what is wrong with it.
+    #[inline]
+    fn write_now(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> bool {
+        let (&[buf], &[to], None) = (iov, call.remote, call.data) else {
+            return false;
+        };
+        let Some(Some(state)) = self.eps.get(ep.index()) else {
+            return false;
+        };
+        let given = call.flags.unwrap_or(state.tx_flags);
+        let fits = buf.len() < state.fast.write && buf.len() as u64 == to.len;
+        if !fits || given.intersects(SLOW_FLAGS) {
+            return false;
+        }
+        let completes = !state.tx_selective || given.contains(Flags::COMPLETION);
+        let completion = completes.then_some(call.context);
+        let (id, cq) = (state.route(call.peer), state.fast.write_cq);
+        if self.put_mapped(id, buf, &to) {
+            self.engine.written_now(cq, completion);
+            self.note_direct_access(to.len);
+            return true;
+        }
+        let Some(Some(connection)) = self.connections.get(ConnId::place(id)) else {
+            return false;
+        };
+        let Some(link) = connection
+            .link
+            .as_ref()
+            .filter(|link| link.sends_whole(buf.len()))
+        else {
+            return false;
+        };
+        let Some(header) = self.engine.try_write_now(id, to) else {
+            return false;
+        };
+        if link.send_message(&header, WRITE_LEN, buf).is_err() {
+            // An error shows again.
+            return false;
+        }
+        self.engine.written_now(cq, completion);
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+        true
+    }
+
+    /// Posts a read or write, for deferred work if its id is given.
+    pub(crate) fn post_rma(
+        &mut self,
+        ep: EpId,
+        kind: RmaKind,
+        iov: Iov<UserBuf>,
+        call: &RmaCall<'_>,
+        work: Option<WorkId>,
+    ) -> Result<()> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        state.may_start(state.has_rma)?;
+        let given = call.flags.unwrap_or(state.tx_flags);
+        if iov.len() > state.max_msg_size as u64 {
+            return Err(Errno::EMSGSIZE);
+        }
+        let inject = kind == RmaKind::Write && given.contains(Flags::INJECT);
+        if inject && iov.len() > state.inject_size as u64 {
+            return Err(Errno::EMSGSIZE);
+        }
+        let mut rma = Rma {
+            kind,
+            iov,
+            remote: RmaIovs::new(call.remote).map_err(|_| Errno::EINVAL)?,
+            data: call.data,
+            context: call.context,
+            completion: !state.tx_selective || given.contains(Flags::COMPLETION),
+            inject,
+            level: level(kind, given),
+            work: false,
+        };
+        if let Some(id) = work {
+            (rma.work, rma.completion, rma.context) = (true, true, id.index());
+            // What the peer denies is to be known before its end is told.
+            if kind == RmaKind::Write && rma.level == Level::Sent {
+                rma.level = Level::Delivered;
+            }
+        }
+        if !given.contains(Flags::TRIGGER)
+            && (self.rma_mapped(ep, call.peer, &rma) || self.rma_attached(ep, call.peer, &rma))
+        {
+            return Ok(());
+        }
+        self.fence(ep, call.peer, given)?;
+        self.start_rma(ep, call.peer, &rma, given.contains(Flags::MORE))
+    }
+
+    /// Posts a small write whose buffer is free at once.
+    pub(crate) fn inject_write(
+        &mut self,
+        ep: EpId,
+        buf: UserBuf,
+        remote: RmaIov,
+        data: Option<u64>,
+        peer: FiAddr,
+    ) -> Result<()> {
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        state.may_start(state.has_rma)?;
+        if buf.len() > state.inject_size {
+            return Err(Errno::EMSGSIZE);
+        }
+        let rma = Rma {
+            kind: RmaKind::Write,
+            iov: Iov::one(buf),
+            remote: RmaIovs::one(remote),
+            data,
+            context: 0,
+            completion: false,
+            inject: true,
+            level: state.injected_level(RmaKind::Write),
+            work: false,
+        };
+        if self.rma_mapped(ep, peer, &rma) {
+            return Ok(());
+        }
+        self.start_rma(ep, peer, &rma, false)
+    }
+
+    /// Holds back what is posted next, if the flags say so.
+    pub(crate) fn fence(&mut self, ep: EpId, peer: FiAddr, flags: Flags) -> Result<()> {
+        if flags.intersects(Flags::FENCE | Flags::TRIGGER) {
+            if flags.contains(Flags::TRIGGER) {
+                // Without a threshold, which `provider::Endpoint::trigger` takes.
+                return Err(Errno::EINVAL);
+            }
+            let id = match self.ep(ep).and_then(|state| state.route(peer)) {
+                Some(id) => id,
+                None => self.open_route(ep, peer)?,
+            };
+            self.engine.fence(id);
+        }
+        Ok(())
+    }
+
+    fn start_rma(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>, more: bool) -> Result<()> {
+        let payload = [&rma.iov, &Iov::EMPTY];
+        let small = rma.kind == RmaKind::Read;
+        let silent = rma.inject && !rma.completion;
+        let start = |engine: &mut Engine<UserBuf>, id, header: &mut _| engine.rma(id, rma, header);
+        self.start(ep, peer, payload, (small, silent, more), start)
+    }
+
+    /// Starts what the engine accepts: `payload` is what it sends, if it sends any; `small`
+    /// that it sends none, `silent` that nothing is reported of it.
+    pub(crate) fn start(
+        &mut self,
+        ep: EpId,
+        peer: FiAddr,
+        payload: [&Iov<UserBuf>; 2],
+        (small, silent, more): (bool, bool, bool),
+        accept: impl Fn(&mut Engine<UserBuf>, ConnId, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
+    ) -> Result<()> {
+        let id = match self.ep(ep).and_then(|state| state.route(peer)) {
+            Some(id) => id,
+            None if silent => self.open_silent_route(ep, peer)?,
+            None => self.open_route(ep, peer)?,
+        };
+        if silent {
+            self.admit_silent(id)?;
+        }
+        let mut header = [0; MAX_HEADER];
+        let plan = match accept(&mut self.engine, id, &mut header) {
+            Err(Errno::EAGAIN) => {
+                // The queue may be full only because writing was put off.
+                self.flush_dirty();
+                match accept(&mut self.engine, id, &mut header) {
+                    Err(Errno::EAGAIN) => {
+                        self.make_room();
+                        return Err(Errno::EAGAIN);
+                    }
+                    plan => plan?,
+                }
+            }
+            plan => plan?,
+        };
+        let buffered = match plan {
+            RmaPlan::Append(buffered) => buffered,
+            RmaPlan::Defer { slot } => return self.defer(id, payload, slot),
+        };
+        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
+            return Err(Errno::ENOTCONN);
+        };
+        let len = match buffered.inline {
+            true => payload.iter().map(|iov| iov.len() as usize).sum(),
+            false => 0,
+        };
+        if let Err(error) = connection.tx_buffer.reserve(MAX_HEADER + len) {
+            self.lost(id, error);
+            // As for a message: reported once.
+            return if silent { Err(error) } else { Ok(()) };
+        }
+        connection
+            .tx_buffer
+            .push(header.get(..buffered.header_len).unwrap_or_default());
+        if buffered.inline {
+            for iov in payload {
+                connection.tx_buffer.push_user(iov.segments());
+            }
+        }
+        self.write_out(id, buffered.inline || small, more && !silent);
+        if silent {
+            self.hand_over(id);
+        }
+        Ok(())
+    }
+
+    /// Tells the target's user of operations that were refused.
+    pub(crate) fn log_refusals(&mut self) {
+        while let Some(refusal) = self.engine.pop_refusal() {
+            self.log_refusal(&refusal);
+        }
+    }
+
+    #[cold]
+    fn log_refusal(&mut self, refusal: &Refusal) {
+        let Some(peer) = self
+            .connection(refusal.conn)
+            .map(|connection| connection.peer.clone())
+        else {
+            return;
+        };
+        let what = match refusal.kind {
+            RmaKind::Read => "read",
+            RmaKind::Write => "write",
+            RmaKind::Atomic => "atomic",
+        };
+        let RmaIov { addr, len, key } = refusal.iov;
+        log_warn!(
+            T,
+            EpData,
+            "{peer}: refused a {what} of {len} bytes at {addr:#x} with key {key:#x}: {}",
+            refusal.reason
+        );
+    }
+
+    /// Takes a region away from peers: what they do there now ends first, unless it takes too
+    /// long.
+    pub(crate) fn close_mr(&mut self, id: MrId) {
+        let end = T::System::now() + MAX_CLOSE_WAIT;
+        while !self.try_close_mr(id, T::System::now() >= end) {
+            self.progress();
+            self.poll_all();
+            if self.engine.mr_is_busy(id) {
+                T::System::sleep(Duration::from_micros(100));
+            } else {
+                T::System::yield_now();
+            }
+        }
+    }
+
+    /// Takes a region away from peers if none is at work there, or with `evict` in any case;
+    /// returns whether it is gone. From the first attempt on, no peer begins to reach it directly.
+    pub(crate) fn try_close_mr(&mut self, id: MrId, evict: bool) -> bool {
+        if let Some(grant) = self.withdraw(id) {
+            self.withdrawn.push((id, grant));
+        }
+        let reached = self.withdrawn.iter().find(|(region, _)| *region == id);
+        let reached = reached.is_some_and(|(_, grant)| self.is_reached(*grant));
+        if (reached || self.engine.mr_is_busy(id)) && !evict {
+            return false;
+        }
+        if reached {
+            self.warn_reached();
+        }
+        self.withdrawn.retain(|(region, _)| *region != id);
+        self.engine.close_mr(id);
+        self.after();
+        true
+    }
+}
+
+impl<T: Transport> EpState<T> {
+    /// When an injected write or atomic is done: its call takes no flags, so those of the endpoint
+    /// hold. Where nothing counts it nobody learns that a peer has placed it, and no peer is asked
+    /// to say so.
+    pub(crate) fn injected_level(&self, kind: RmaKind) -> Level {
+        match level(kind, self.tx_flags) {
+            Level::Delivered if !self.writes_counted => Level::Sent,
+            level => level,
+        }
+    }
+}
+
+/// The level that flags ask for. A read is done when its data is here.
+pub(crate) fn level(kind: RmaKind, flags: Flags) -> Level {
+    if kind == RmaKind::Read {
+        Level::Sent
+    } else if flags.contains(Flags::COMMIT_COMPLETE) {
+        Level::Committed
+    } else if flags.intersects(Flags::DELIVERY_COMPLETE | Flags::TRANSMIT_COMPLETE) {
+        Level::Delivered
+    } else {
+        Level::Sent
+    }
+}
