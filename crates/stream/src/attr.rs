@@ -7,11 +7,14 @@ use ripstop_types::{
     AddrFormat, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Protocol, ResourceMgmt, Threading,
     Version, tclass,
 };
+use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::addr::Addr as _;
-use crate::api::scalable::MAX_CONTEXTS;
 use crate::transport::Transport;
 use crate::tunables::Tunables;
+
+/// Most transmit contexts, and most receive contexts, of one endpoint.
+pub(crate) const MAX_CONTEXTS: usize = CONTEXTS as usize;
 
 const TX_OPS: Flags = Flags::INJECT
     .union(Flags::COMMIT_COMPLETE)
@@ -26,17 +29,21 @@ pub const OPS: Flags = Flags::MSG
     .union(Flags::RMA_PMEM)
     .union(Flags::ATOMIC)
     .union(Flags::TRIGGER);
+
 /// What a transmit context starts.
 const STARTS: Flags = Flags::SEND
     .union(Flags::READ)
     .union(Flags::WRITE)
     .union(Flags::FENCE);
+
 /// What peers do through a receive context.
 const SERVES: Flags = Flags::REMOTE_READ
     .union(Flags::REMOTE_WRITE)
     .union(Flags::RMA_EVENT);
+
 /// Capabilities of a receive context that endpoints share, or that belongs to RDM.
 pub const MATCHED_RX: Flags = SERVES.union(Flags::RECV).union(Flags::MULTI_RECV);
+
 /// What only endpoints with an address vector know.
 pub const SOURCES: Flags = Flags::DIRECTED_RECV
     .union(Flags::SOURCE)

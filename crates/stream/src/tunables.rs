@@ -20,6 +20,9 @@ pub const LISTEN_BACKLOG: i32 = 4096;
 /// Pause before a refused connection is tried again; it doubles each time.
 pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(50);
 
+/// Bytes of a transmit buffer.
+pub(crate) const TX_BUFFER: usize = 16 * 1024;
+
 /// What parameters are unless the user says otherwise, where that is up to the provider.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
@@ -95,7 +98,7 @@ impl Tunables {
              computes and makes no progress, in milliseconds (default: 600000)",
         );
         // What is injected must fit into the transmit buffer together with its header.
-        let max_inject = max_inject.min(crate::state::tx_buffer::TX_BUFFER / 2);
+        let max_inject = max_inject.min(TX_BUFFER / 2);
         // As in C, where it is one bound for what is sent unasked and for what is kept.
         let max_saved_size = p.declare_optional::<usize>(
             prov,

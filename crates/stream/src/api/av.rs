@@ -12,11 +12,8 @@ use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
 use crate::addr::{Addr, Peers};
 use crate::api::domain::{Domain, Mode};
-use crate::state::State;
+use crate::state::{State, Table};
 use crate::transport::Transport;
-
-/// The peers of an address vector.
-pub(crate) type Table<T> = <<T as Transport>::Addr as Addr>::Table;
 
 /// Opens an address vector that processes share. Names are those of one interface.
 fn open_shared<T: Transport, K: Mode>(

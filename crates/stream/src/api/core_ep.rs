@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use ripstop_core::provider::Token;
 use ripstop_core::{Info, caps, hints};
@@ -15,22 +14,28 @@ use ripstop_engine::stream::{EpConfig, MAX_ATOMIC};
 use ripstop_os::Interest;
 use ripstop_types::{EpType, Errno, Flags, Result, tclass};
 
-use crate::addr::Addr;
 use crate::api::av::Av;
 use crate::api::domain::{Domain, Mode};
-use crate::api::endpoint::{Part, RX_FLAGS, TX_FLAGS};
 use crate::api::passive::{ConnRequest, PassiveEp};
+use crate::api::source::source_of;
 use crate::attr;
-use crate::conn::rdm::{Rdm, bind_advice};
-use crate::deferred::triggered::Owner;
-use crate::state::{EpState, Msg, State, put, token};
-use crate::system::{Poller as _, System as _};
-use crate::transport::{Link as _, Listener as _, Transport};
+use crate::state::ep::{EpState, Msg, Rdm};
+use crate::state::fast_path::{ACKED, FastPath};
+use crate::state::held::Owner;
+use crate::state::{State, put, token};
+use crate::system::Poller as _;
+use crate::transport::Transport;
+use crate::transport::listener::Listener as _;
 use crate::tunables::{LISTEN_BACKLOG, MIN_MULTI_RECV};
-use crate::tx::fast::FastPath;
 
-/// How long a closing endpoint tries to hand over messages that were injected.
-const MAX_LINGER: Duration = Duration::from_millis(500);
+/// Flags an endpoint may have as its default for sends.
+pub(crate) const TX_FLAGS: Flags = ACKED
+    .union(Flags::INJECT)
+    .union(Flags::INJECT_COMPLETE)
+    .union(Flags::COMPLETION);
+
+/// Flags an endpoint may have as its default for receives.
+pub(crate) const RX_FLAGS: Flags = Flags::COMPLETION.union(Flags::MULTI_RECV);
 
 /// See the module. A plain endpoint has one to itself; the transmit and the receive context of
 /// one index of a scalable endpoint share one.
@@ -41,31 +46,6 @@ pub(crate) struct Core<T: Transport, K: Mode> {
     /// Contexts that are open.
     tx_open: AtomicBool,
     rx_open: AtomicBool,
-}
-
-/// The source address of an `fi_info`.
-pub(crate) fn source_of<T: Transport>(info: &Info) -> Result<Option<T::Addr>> {
-    info.src_addr.as_ref().map(Addr::from_address).transpose()
-}
-
-/// The address an RDM endpoint of this `fi_info` listens on.
-pub(crate) fn rdm_source<T: Transport>(params: &T::Params, info: &Info) -> Result<T::Addr> {
-    Ok(source_of::<T>(info)?.unwrap_or_else(|| T::default_source(params)))
-}
-
-/// A listener at an address, as [`Transport::bind`], with a line in the log where there is none.
-///
-/// # Errors
-/// As for [`Transport::bind`].
-pub fn bind<T: Transport>(params: &T::Params, wanted: &T::Addr) -> Result<T::Listener> {
-    T::bind(params, wanted).inspect_err(|error| {
-        log_warn!(
-            T,
-            EpCtrl,
-            "{wanted}: cannot be bound: {error}; {}",
-            bind_advice(*error)
-        );
-    })
 }
 
 /// The code point of an endpoint's packets: of its own class, else of the domain's.
@@ -294,42 +274,6 @@ impl<T: Transport, K: Mode> Core<T, K> {
     }
 }
 
-impl<T: Transport> State<T> {
-    /// Writes what waits, so that injected messages are not lost with the endpoint.
-    pub(crate) fn drain(&mut self, ep: EpId) {
-        let end = T::System::now() + MAX_LINGER;
-        self.flush_dirty();
-        let ids: Vec<ConnId> = self.engine.conns_of(ep).collect();
-        for id in ids {
-            loop {
-                self.flush(id);
-                let waits = self
-                    .engine
-                    .conn(id)
-                    .is_some_and(|conn| conn.is_up() && conn.buffered() > 0);
-                if !waits || T::System::now() >= end {
-                    break;
-                }
-                T::System::sleep(Duration::from_millis(1));
-            }
-        }
-    }
-
-    /// Sees that what was written to connections that are closed next comes to the peers. What
-    /// arrives by them meanwhile is dropped.
-    pub(crate) fn settle_links(&mut self, ids: &[ConnId]) {
-        let end = T::System::now() + MAX_LINGER;
-        for id in ids {
-            let link = self
-                .connection(*id)
-                .and_then(|connection| connection.link.clone());
-            if let Some(link) = link {
-                link.await_delivery(end, &mut self.rx_buffer);
-            }
-        }
-    }
-}
-
 impl<T: Transport, K: Mode> Drop for Core<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
@@ -355,4 +299,15 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
         }
         state.after();
     }
+}
+
+/// Which part of an endpoint an object stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// A transmit context of a scalable endpoint.
+    Tx,
+    /// A receive context of a scalable endpoint.
+    Rx,
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ripstop_core::provider::{self, CounterAttr};
+use ripstop_core::provider::{self, CounterAttr, Threshold};
 use ripstop_engine::counter::Counter as Values;
 use ripstop_engine::id::CounterId;
+use ripstop_engine::triggered::{Basis, When};
 use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::api::domain::{Domain, Mode};
@@ -191,4 +192,27 @@ enum Which {
 /// The values, as [`Which`] counts them.
 const fn both(values: &Values) -> [u64; 2] {
     [values.value, values.errors]
+}
+
+impl<T: Transport, K: Mode> Domain<T, K> {
+    /// The id of a counter of this domain.
+    pub(crate) fn counter_id(self: &Arc<Self>, counter: &Counter<T, K>) -> Result<CounterId> {
+        match Arc::ptr_eq(&counter.domain, self) {
+            true => Ok(counter.id),
+            false => Err(Errno::EINVAL),
+        }
+    }
+
+    /// What an operation waits for, in the words of the engine.
+    pub(crate) fn reached(
+        self: &Arc<Self>,
+        when: Threshold<'_, Self>,
+        basis: Basis,
+    ) -> Result<When> {
+        Ok(When {
+            counter: self.counter_id(when.counter)?,
+            basis,
+            threshold: when.value,
+        })
+    }
 }

@@ -12,10 +12,11 @@ use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 
 use crate::api::domain::{Domain, Inner, Mode};
 use crate::api::wait::{OnSignal, Wait};
-use crate::progress::{FastPoll, Found, NOTHING, READY};
+use crate::progress::poll::{FastPoll, Found, NOTHING, READY};
 use crate::state::State;
 use crate::state::waiters::Waited;
-use crate::transport::{Link as _, Transport};
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
 
 /// Entries of a queue whose opener named no number.
 const DEFAULT_ENTRIES: usize = 1024;
@@ -27,7 +28,7 @@ const MAX_RESERVED_ENTRIES: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Cq<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
-    inner: Arc<Inner<T, K>>,
+    pub(crate) inner: Arc<Inner<T, K>>,
     pub(crate) id: CqId,
     wait: Wait,
 }

@@ -8,32 +8,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ripstop_core::lock::{Lock, Locking, Serial, Shared};
-use ripstop_core::provider::{
-    self, AvAttr, CollLimit, CounterAttr, CqAttr, MrAttr, Threshold, Token, Work, WorkOp,
-};
-use ripstop_core::{EventQueue, Info, ProgressSource, RxAttr, TxAttr};
-use ripstop_engine::id::CounterId;
-use ripstop_engine::stream::MAX_ATOMIC;
-use ripstop_engine::triggered::{Basis, When};
-use ripstop_os::{EventFd, Events, Interest, thread};
-use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Flags, Progress, Result};
+use ripstop_core::{Info, ProgressSource};
+use ripstop_mem::UserBuf;
+use ripstop_os::{Backings, EventFd, Events, Interest, thread};
+use ripstop_types::{Errno, Progress, Result};
 
-use crate::api::av::Av;
-use crate::api::counter::Counter;
-use crate::api::cq::Cq;
-use crate::api::endpoint::Endpoint;
 use crate::api::fabric::Fabric;
-use crate::api::mr::{Finder, Mr};
-use crate::api::owned::PeerRx;
-use crate::api::scalable::ScalableEp;
-use crate::api::srx::SharedRx;
-use crate::api::stx::SharedTx;
-use crate::deferred::coll::{Group, MAX_MEMBERS, check_elements};
-use crate::deferred::triggered::Held;
-use crate::progress::links::polls_links;
 use crate::state::yield_policy::YieldNow;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
+use crate::transport::readiness::polls_links;
 use crate::transport::{PollerOf, Transport};
 
 /// How long the progress thread leaves a domain alone that the application polls itself.
@@ -266,27 +250,6 @@ impl<T: Transport, K: Mode> Domain<T, K> {
             .collect()
     }
 
-    /// The id of a counter of this domain.
-    fn counter_id(self: &Arc<Self>, counter: &Counter<T, K>) -> Result<CounterId> {
-        match Arc::ptr_eq(&counter.domain, self) {
-            true => Ok(counter.id),
-            false => Err(Errno::EINVAL),
-        }
-    }
-
-    /// What an operation waits for, in the words of the engine.
-    pub(crate) fn reached(
-        self: &Arc<Self>,
-        when: Threshold<'_, Self>,
-        basis: Basis,
-    ) -> Result<When> {
-        Ok(When {
-            counter: self.counter_id(when.counter)?,
-            basis,
-            threshold: when.value,
-        })
-    }
-
     /// The state, with the note that the application is active.
     #[inline]
     pub(crate) fn lock(&self) -> <K::Lock<State<T>> as Lock<State<T>>>::Guard<'_> {
@@ -306,147 +269,17 @@ impl<T: Transport, K: Mode> Drop for Domain<T, K> {
     }
 }
 
-impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
-    type Endpoint = Endpoint<T, K>;
-    type ScalableEp = ScalableEp<T, K>;
-    type SharedRx = SharedRx<T, K>;
-    type PeerRx = PeerRx<T, K>;
-    type SharedTx = SharedTx<T, K>;
-    type Cq = Cq<T, K>;
-    type Counter = Counter<T, K>;
-    type Av = Av<T, K>;
-    type Mr = Mr<T, K>;
-    type Group = Group<T, K>;
+/// What a domain knows of the memory of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Finder {
+    pub(crate) backings: Backings,
+    /// It was said once that memory is not for peers to map.
+    pub(crate) told: bool,
+}
 
-    fn endpoint(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<Endpoint<T, K>>> {
-        Endpoint::open(self, info, token)
-    }
-
-    fn scalable_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<ScalableEp<T, K>>> {
-        ScalableEp::open(self, info, token)
-    }
-
-    fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<SharedRx<T, K>>> {
-        SharedRx::open(self, attr)
-    }
-
-    fn peer_rx(self: &Arc<Self>) -> Result<Arc<PeerRx<T, K>>> {
-        // Owners such as lnx open domains with what `fi_getinfo(3)` gave them, and keep it there.
-        if !self.info.caps.contains(Flags::PEER) {
-            log_warn!(
-                T,
-                EpCtrl,
-                "a receive context of another provider needs an interface with FI_PEER; ask for it \
-                 in the caps of the hints"
-            );
-            return Err(Errno::EINVAL);
-        }
-        PeerRx::open(self)
-    }
-
-    fn shared_tx(self: &Arc<Self>, attr: &TxAttr) -> Result<Arc<SharedTx<T, K>>> {
-        SharedTx::open(self, attr)
-    }
-
-    fn cq(self: &Arc<Self>, attr: &CqAttr) -> Result<Arc<Cq<T, K>>> {
-        Cq::open(self, attr)
-    }
-
-    fn counter(self: &Arc<Self>, attr: &CounterAttr) -> Result<Arc<Counter<T, K>>> {
-        Counter::open(self, attr)
-    }
-
-    fn av(self: &Arc<Self>, attr: &AvAttr) -> Result<Arc<Av<T, K>>> {
-        Av::open(self, attr)
-    }
-
-    fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Mr<T, K>>> {
-        Mr::register(self, attr)
-    }
-
-    fn atomic_limit(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize> {
-        if !kind.allows(op, datatype) || !ripstop_mem::atomic::supported(datatype) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        Ok(MAX_ATOMIC / datatype.size())
-    }
-
-    fn queue_work(self: &Arc<Self>, work: &Work<'_, Self>) -> Result<()> {
-        let when = self.reached(work.when, Basis::All)?;
-        let held = match &work.op {
-            WorkOp::Set(counter, value) => {
-                Held::change(work.token, self.counter_id(counter)?, *value, false)
-            }
-            WorkOp::Add(counter, value) => {
-                Held::change(work.token, self.counter_id(counter)?, *value, true)
-            }
-            WorkOp::Data { ep, call, done } => {
-                if !Arc::ptr_eq(&ep.domain, self) {
-                    return Err(Errno::EINVAL);
-                }
-                let done = match done {
-                    Some(counter) => Some(self.counter_id(counter)?),
-                    None => None,
-                };
-                ep.held(call, Some((work.token, done)))?
-            }
-            WorkOp::SharedRecv { srx, call, done } => {
-                if !Arc::ptr_eq(&srx.domain, self) {
-                    return Err(Errno::EINVAL);
-                }
-                let done = match done {
-                    Some(counter) => Some(self.counter_id(counter)?),
-                    None => None,
-                };
-                srx.held(call, Some((work.token, done)))?
-            }
-        };
-        self.lock().hold(when, held)
-    }
-
-    fn cancel_work(&self, token: Token) -> Result<()> {
-        self.lock().cancel_work(token)
-    }
-
-    fn flush_work(self: &Arc<Self>, counter: Option<&Arc<Counter<T, K>>>) -> Result<()> {
-        let counter = counter
-            .map(|counter| self.counter_id(counter))
-            .transpose()?;
-        self.lock().flush_work(counter);
-        Ok(())
-    }
-
-    fn collective_limit(
-        &self,
-        coll: Collective,
-        datatype: Option<Datatype>,
-        op: Option<AtomicOp>,
-    ) -> Result<CollLimit> {
-        if !self.info.caps.contains(Flags::COLLECTIVE) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let barrier = coll == Collective::Barrier;
-        if barrier != datatype.is_none() || coll.reduces() != op.is_some() {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        if let (Some(datatype), Some(op)) = (datatype, op) {
-            check_elements(coll, datatype, op)?;
-        }
-        let size = datatype.map_or(0, Datatype::size);
-        Ok(CollLimit {
-            count: self.info.ep.max_msg_size.checked_div(size).unwrap_or(0),
-            members: MAX_MEMBERS,
-        })
-    }
-
-    fn set_answer_timeout(&self, time: Duration) {
-        self.lock().answer = time;
-    }
-
-    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
-        if let Some(source) = K::source(&self.inner) {
-            eq.add_source(&source)?;
-        }
-        Ok(())
-    }
+/// A region that was checked for memory that peers may map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looked {
+    pub(crate) memory: UserBuf,
+    pub(crate) base: u64,
 }

@@ -3,88 +3,59 @@
 use std::sync::Arc;
 
 use ripstop_core::lock::{Lock, Locking};
-use ripstop_core::provider::{
-    self, AtomicCall, CollCall, DataCall, Direction, EpOption, JoinCall, RecvKind, RmaCall,
-    SendKind, Threshold, Token,
-};
-use ripstop_core::{Address, EventQueue, Info, caps};
-use ripstop_engine::Iov;
+use ripstop_core::provider::{DataCall, Token};
+use ripstop_core::{EventQueue, Info};
 use ripstop_engine::id::{CounterId, EpId, SrxId};
-use ripstop_engine::stream::{EpConfig, MAX_ATOMIC, RmaKind};
-use ripstop_engine::triggered::Basis;
-use ripstop_mem::UserBuf;
-use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_engine::stream::EpConfig;
+use ripstop_types::{EpType, Errno, Flags, Result};
 
-use crate::addr::Addr;
 use crate::api::av::Av;
-use crate::api::core_ep::{Core, bind, rdm_source};
+use crate::api::core_ep::{Core, Part};
 use crate::api::counter::Counter;
 use crate::api::cq::Cq;
 use crate::api::domain::{Domain, Inner, Mode};
 use crate::api::owned::PeerRx;
 use crate::api::scalable::ScalableEp;
+use crate::api::source::{bind, rdm_source};
 use crate::api::srx::SharedRx;
 use crate::api::stx::SharedTx;
-use crate::deferred::coll::Group;
-use crate::deferred::triggered::{At, Held};
-use crate::state::EpState;
-use crate::transport::{Link as _, Listener as _, Transport};
-use crate::tunables::MAX_HELLO;
-use crate::tx::send::ACKED;
-
-/// Flags an endpoint may have as its default for sends.
-pub(crate) const TX_FLAGS: Flags = ACKED
-    .union(Flags::INJECT)
-    .union(Flags::INJECT_COMPLETE)
-    .union(Flags::COMPLETION);
-
-/// Flags an endpoint may have as its default for receives.
-pub(crate) const RX_FLAGS: Flags = Flags::COMPLETION.union(Flags::MULTI_RECV);
+use crate::state::ep::EpState;
+use crate::state::held::{At, Held};
+use crate::transport::Transport;
 
 /// What is bound to an endpoint; it lives as long as the endpoint.
 #[derive(Debug)]
-struct Bound<T: Transport, K: Mode> {
-    tx_cq: Option<Arc<Cq<T, K>>>,
-    rx_cq: Option<Arc<Cq<T, K>>>,
-    counters: Vec<Arc<Counter<T, K>>>,
-    av: Option<Arc<Av<T, K>>>,
-    eq: Option<Arc<EventQueue>>,
-    srx: Option<Arc<SharedRx<T, K>>>,
-    peer_rx: Option<Arc<PeerRx<T, K>>>,
-    stx: Option<Arc<SharedTx<T, K>>>,
+pub(crate) struct Bound<T: Transport, K: Mode> {
+    pub(crate) tx_cq: Option<Arc<Cq<T, K>>>,
+    pub(crate) rx_cq: Option<Arc<Cq<T, K>>>,
+    pub(crate) counters: Vec<Arc<Counter<T, K>>>,
+    pub(crate) av: Option<Arc<Av<T, K>>>,
+    pub(crate) eq: Option<Arc<EventQueue>>,
+    pub(crate) srx: Option<Arc<SharedRx<T, K>>>,
+    pub(crate) peer_rx: Option<Arc<PeerRx<T, K>>>,
+    pub(crate) stx: Option<Arc<SharedTx<T, K>>>,
     /// Which counter counts what; the rest of it is not used.
-    counting: EpConfig,
-    enabled: bool,
+    pub(crate) counting: EpConfig,
+    pub(crate) enabled: bool,
 }
 
 type BoundGuard<'a, T, K> = <<K as Locking>::Lock<Bound<T, K>> as Lock<Bound<T, K>>>::Guard<'a>;
-
-/// Which part of an endpoint an object stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All of it.
-    Whole,
-    /// A transmit context of a scalable endpoint.
-    Tx,
-    /// A receive context of a scalable endpoint.
-    Rx,
-}
 
 /// An active endpoint, or a context of a scalable one.
 pub struct Endpoint<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
     /// That of the domain, one step nearer.
-    inner: Arc<Inner<T, K>>,
-    id: EpId,
-    ep_type: EpType,
-    caps: Flags,
-    max_msg_size: usize,
-    part: Part,
+    pub(crate) inner: Arc<Inner<T, K>>,
+    pub(crate) id: EpId,
+    pub(crate) ep_type: EpType,
+    pub(crate) caps: Flags,
+    pub(crate) max_msg_size: usize,
+    pub(crate) part: Part,
     /// Goes before what is bound.
-    core: Arc<Core<T, K>>,
-    bound: <K as Locking>::Lock<Bound<T, K>>,
+    pub(crate) core: Arc<Core<T, K>>,
+    pub(crate) bound: <K as Locking>::Lock<Bound<T, K>>,
     /// The scalable endpoint of a context.
-    sep: Option<Arc<ScalableEp<T, K>>>,
+    pub(crate) sep: Option<Arc<ScalableEp<T, K>>>,
 }
 
 impl<T: Transport, K: Mode> std::fmt::Debug for Endpoint<T, K> {
@@ -147,7 +118,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         })
     }
 
-    fn with_ep<R>(&self, act: impl FnOnce(&mut EpState<T>) -> Result<R>) -> Result<R> {
+    pub(crate) fn with_ep<R>(&self, act: impl FnOnce(&mut EpState<T>) -> Result<R>) -> Result<R> {
         let mut state = self.domain.lock();
         let done = act(state.ep(self.id).ok_or(Errno::EOPBADSTATE)?);
         state.update_fast_path(self.id);
@@ -167,7 +138,11 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
     }
 
     /// Takes its messages from a receive context of this domain instead of its own.
-    fn receive_from(&self, domain: &Arc<Domain<T, K>>, srx: SrxId) -> Result<BoundGuard<'_, T, K>> {
+    pub(crate) fn receive_from(
+        &self,
+        domain: &Arc<Domain<T, K>>,
+        srx: SrxId,
+    ) -> Result<BoundGuard<'_, T, K>> {
         if self.part != Part::Whole || !Arc::ptr_eq(domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
@@ -188,7 +163,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
 
     /// Whether it sends, and whether it receives; what it does to the memory of peers is restricted
     /// apart from that.
-    fn directions(&self) -> (bool, bool) {
+    pub(crate) fn directions(&self) -> (bool, bool) {
         match self.part {
             Part::Whole => (
                 self.caps.intersects(Flags::SEND) || !self.caps.intersects(Flags::RECV),
@@ -203,7 +178,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
 impl<T: Transport, K: Mode> Endpoint<T, K> {
     /// Why it cannot be enabled: what it does, and the flag that binds what is told of that.
     #[cold]
-    fn no_cq(&self, does: &str, flag: &str) -> Errno {
+    pub(crate) fn no_cq(&self, does: &str, flag: &str) -> Errno {
         log_warn!(
             T,
             EpCtrl,
@@ -215,7 +190,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
 }
 
 /// The size that an option is to have, if the endpoint has as much.
-fn at_most<T: Transport>(wanted: usize, most: usize) -> Result<usize> {
+pub(crate) fn at_most<T: Transport>(wanted: usize, most: usize) -> Result<usize> {
     if wanted > most {
         log_warn!(
             T,
@@ -231,517 +206,6 @@ impl<T: Transport, K: Mode> Drop for Endpoint<T, K> {
     fn drop(&mut self) {
         if self.part != Part::Whole {
             self.core.leave(self.part);
-        }
-    }
-}
-
-impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
-    type Domain = Domain<T, K>;
-
-    fn ep_type(&self) -> EpType {
-        self.ep_type
-    }
-
-    fn bind_cq(&self, cq: &Arc<Cq<T, K>>, flags: Flags) -> Result<()> {
-        const KNOWN: Flags = Flags::SEND
-            .union(Flags::RECV)
-            .union(Flags::SELECTIVE_COMPLETION);
-        if !KNOWN.contains(flags) {
-            return Err(Errno::EBADFLAGS);
-        }
-        if !flags.intersects(Flags::SEND | Flags::RECV) {
-            return Err(Errno::EINVAL);
-        }
-        let (sends, receives) = self.directions();
-        let wrong = (flags.contains(Flags::SEND) && !sends && self.part != Part::Whole)
-            || (flags.contains(Flags::RECV) && !receives && self.part != Part::Whole);
-        if wrong {
-            return Err(Errno::EINVAL);
-        }
-        if !Arc::ptr_eq(&cq.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
-        let selective = flags.contains(Flags::SELECTIVE_COMPLETION);
-        let mut bound = self.bound.lock();
-        let taken = (flags.contains(Flags::SEND) && bound.tx_cq.is_some())
-            || (flags.contains(Flags::RECV) && bound.rx_cq.is_some());
-        if taken || bound.enabled {
-            return Err(Errno::EINVAL);
-        }
-        if flags.contains(Flags::SEND) {
-            bound.tx_cq = Some(Arc::clone(cq));
-            self.with_ep(|ep| {
-                ep.tx_selective = selective;
-                Ok(())
-            })?;
-        }
-        if flags.contains(Flags::RECV) {
-            bound.rx_cq = Some(Arc::clone(cq));
-            self.with_ep(|ep| {
-                ep.rx_selective = selective;
-                Ok(())
-            })?;
-        }
-        Ok(())
-    }
-
-    fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
-        const KNOWN: Flags = Flags::SEND
-            .union(Flags::RECV)
-            .union(Flags::READ)
-            .union(Flags::WRITE)
-            .union(Flags::REMOTE_READ)
-            .union(Flags::REMOTE_WRITE);
-        if !KNOWN.contains(flags) || flags.is_empty() {
-            return Err(Errno::EBADFLAGS);
-        }
-        if !Arc::ptr_eq(&counter.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
-        let mut bound = self.bound.lock();
-        if bound.enabled {
-            return Err(Errno::EINVAL);
-        }
-        let mut counting = bound.counting;
-        let places = [
-            (Flags::SEND, &mut counting.tx_counter),
-            (Flags::RECV, &mut counting.rx_counter),
-            (Flags::READ, &mut counting.read_counter),
-            (Flags::WRITE, &mut counting.write_counter),
-            (Flags::REMOTE_READ, &mut counting.remote_read_counter),
-            (Flags::REMOTE_WRITE, &mut counting.remote_write_counter),
-        ];
-        for (what, place) in places {
-            if flags.contains(what) && place.replace(counter.id).is_some() {
-                return Err(Errno::EINVAL);
-            }
-        }
-        bound.counting = counting;
-        bound.counters.push(Arc::clone(counter));
-        Ok(())
-    }
-
-    fn bind_av(&self, av: &Arc<Av<T, K>>) -> Result<()> {
-        let plain = self.ep_type == EpType::Rdm && self.part == Part::Whole;
-        if !plain || !Arc::ptr_eq(&av.domain, &self.domain) {
-            return Err(Errno::EINVAL);
-        }
-        let mut bound = self.bound.lock();
-        if bound.av.is_some() || bound.enabled {
-            return Err(Errno::EINVAL);
-        }
-        bound.av = Some(Arc::clone(av));
-        Ok(())
-    }
-
-    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
-        let mut bound = self.bound.lock();
-        if bound.eq.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        bound.eq = Some(Arc::clone(eq));
-        if let Some(source) = K::source(&self.domain.inner) {
-            eq.add_source(&source)?;
-        }
-        self.with_ep(|ep| {
-            ep.msg.eq = Some(Arc::clone(eq));
-            Ok(())
-        })
-    }
-
-    fn bind_srx(&self, srx: &Arc<SharedRx<T, K>>) -> Result<()> {
-        self.receive_from(&srx.domain, srx.id)?.srx = Some(Arc::clone(srx));
-        Ok(())
-    }
-
-    fn bind_peer_rx(&self, rx: &Arc<PeerRx<T, K>>) -> Result<()> {
-        if self.ep_type != EpType::Rdm {
-            log_warn!(
-                T,
-                EpCtrl,
-                "receives that another provider has (FI_PEER) are for endpoints of type FI_EP_RDM; \
-                 this one is of type {:?}",
-                self.ep_type
-            );
-            return Err(Errno::EINVAL);
-        }
-        self.receive_from(&rx.domain, rx.id)?.peer_rx = Some(Arc::clone(rx));
-        Ok(())
-    }
-
-    fn bind_stx(&self, stx: &Arc<SharedTx<T, K>>) -> Result<()> {
-        if self.part == Part::Rx || !Arc::ptr_eq(&stx.domain, &self.domain) {
-            return Err(Errno::EINVAL);
-        }
-        let mut bound = self.bound.lock();
-        if bound.stx.is_some() || bound.enabled {
-            return Err(Errno::EINVAL);
-        }
-        bound.stx = Some(Arc::clone(stx));
-        Ok(())
-    }
-
-    fn enable(&self) -> Result<()> {
-        let mut bound = self.bound.lock();
-        if bound.enabled {
-            return Ok(());
-        }
-        let (sends, receives) = self.directions();
-        let messages = self.caps.intersects(Flags::MSG | Flags::TAGGED);
-        let initiates = caps::is_rma_initiator(self.caps);
-        let starts = match self.part {
-            Part::Whole => sends && messages || initiates || self.caps.contains(Flags::COLLECTIVE),
-            Part::Tx => true,
-            Part::Rx => false,
-        };
-        let told = bound.tx_cq.is_some() || bound.counting.tx_counters() != [None; 3];
-        if starts && !told {
-            return Err(self.no_cq("sends, reads or writes", "FI_TRANSMIT"));
-        }
-        let reports = bound.rx_cq.is_some() || bound.counting.rx_counters() != [None; 3];
-        // What only peers start needs no queue here.
-        if receives && messages && !reports {
-            return Err(self.no_cq("receives", "FI_RECV"));
-        }
-        if self.ep_type == EpType::Msg && bound.eq.is_none() {
-            return Err(Errno::ENOEQ);
-        }
-        if bound.counting.rx_counter.is_none()
-            && let Some(counter) = bound.srx.as_ref().and_then(|srx| srx.counter())
-        {
-            bound.counting.rx_counter = Some(counter);
-        }
-        if let Some(sep) = &self.sep {
-            sep.listen(&self.core)?;
-        }
-        let mut state = self.domain.lock();
-        if self.ep_type == EpType::Rdm && self.part == Part::Whole {
-            let av = bound.av.as_ref().ok_or(Errno::ENOAV)?;
-            if let Some(srx) = &bound.srx {
-                srx.share_av(av.id, av.rx_ctx_bits)?;
-            }
-            if let Some(rx) = &bound.peer_rx {
-                rx.av.share::<T>(av.id)?;
-            }
-            self.core.listen(&mut state, av)?;
-        }
-        state.engine.change_ep(self.id, |config| {
-            if self.part != Part::Rx {
-                config.tx_cq = bound.tx_cq.as_ref().map(|cq| cq.id);
-                config.count_tx_as(&bound.counting);
-            }
-            if self.part != Part::Tx {
-                config.rx_cq = match &bound.peer_rx {
-                    Some(rx) => Some(rx.cq),
-                    None => bound.rx_cq.as_ref().map(|cq| cq.id),
-                };
-                config.count_rx_as(&bound.counting);
-            }
-        });
-        if let (Some(srx), Some(cq)) = (&bound.srx, &bound.rx_cq) {
-            srx.note_cq(&mut state, cq.id);
-        }
-        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        if self.part != Part::Rx {
-            ep.tx_ready = told;
-            ep.has_tx = told && sends;
-            ep.counted = bound.counting.tx_counter.is_some();
-            ep.writes_counted = bound.counting.write_counter.is_some();
-        }
-        if self.part != Part::Tx {
-            ep.peer_rx = receives && bound.peer_rx.is_some();
-            ep.has_rx = receives && reports && !ep.peer_rx;
-        }
-        state.update_fast_path(self.id);
-        bound.enabled = true;
-        Ok(())
-    }
-
-    fn name(&self) -> Result<Address> {
-        if let Some(sep) = &self.sep {
-            return provider::ScalableEp::name(&**sep);
-        }
-        self.with_ep(|ep| {
-            let addr = match &ep.rdm {
-                Some(rdm) => Some(&rdm.addr),
-                None => ep.msg.local.as_ref().or(ep.msg.source.as_ref()),
-            };
-            addr.map(Addr::to_address).ok_or(Errno::EOPBADSTATE)
-        })
-    }
-
-    fn set_name(&self, address: &Address) -> Result<()> {
-        let wanted = T::Addr::from_address(address)?;
-        if self.part != Part::Whole {
-            return Err(Errno::EINVAL);
-        }
-        if self.bound.lock().enabled {
-            return Err(Errno::EOPBADSTATE);
-        }
-        let params = &self.domain.fabric.params;
-        self.with_ep(|ep| {
-            match &mut ep.rdm {
-                Some(rdm) => {
-                    rdm.listener = T::rename(params, &wanted)?;
-                    rdm.addr = rdm.listener.local_addr()?;
-                }
-                None => {
-                    ep.msg.source = Some(wanted);
-                    ep.msg.bound = None;
-                    ep.msg.local = None;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn peer(&self) -> Result<Address> {
-        if self.ep_type == EpType::Rdm {
-            return Err(Errno::ENOSYS);
-        }
-        self.with_ep(|ep| {
-            let peer = ep.msg.peer.as_ref();
-            peer.map(Addr::to_address).ok_or(Errno::ENOTCONN)
-        })
-    }
-
-    fn connect(&self, address: &Address, data: &[u8]) -> Result<()> {
-        let peer = T::Addr::from_address(address)?;
-        if self.ep_type != EpType::Msg {
-            return Err(Errno::ENOSYS);
-        }
-        self.enable()?;
-        let mut state = self.domain.lock();
-        state.msg_connect(self.id, peer, data)?;
-        state.after();
-        Ok(())
-    }
-
-    fn accept(&self, data: &[u8]) -> Result<()> {
-        if self.ep_type != EpType::Msg {
-            return Err(Errno::ENOSYS);
-        }
-        self.enable()?;
-        let mut state = self.domain.lock();
-        state.msg_accept(self.id, data)?;
-        state.after();
-        Ok(())
-    }
-
-    fn shutdown(&self) -> Result<()> {
-        if self.ep_type != EpType::Msg {
-            return Err(Errno::ENOSYS);
-        }
-        let mut state = self.domain.lock();
-        state.drain(self.id);
-        state.msg_shutdown(self.id)?;
-        state.after();
-        Ok(())
-    }
-
-    fn option(&self, option: EpOption) -> Result<usize> {
-        let mut state = self.domain.lock();
-        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        match option {
-            EpOption::MinMultiRecv => {
-                let srx = ep.srx;
-                let matcher = state.engine.srx_mut(srx).ok_or(Errno::EOPBADSTATE)?;
-                Ok(matcher.min_multi_recv as usize)
-            }
-            EpOption::CmDataSize if ep.is_msg => Ok(MAX_HELLO),
-            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
-                Ok(ep.max_msg_size)
-            }
-            EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
-                Ok(ep.inject_size)
-            }
-            EpOption::MaxAtomicSize => Ok(ep.max_atomic),
-            EpOption::InjectAtomicSize => Ok(ep.inject_atomic),
-            EpOption::CmDataSize => Err(Errno::ENOPROTOOPT),
-        }
-    }
-
-    fn set_option(&self, option: EpOption, value: usize) -> Result<()> {
-        let mut state = self.domain.lock();
-        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        match option {
-            EpOption::MinMultiRecv => {
-                let srx = ep.srx;
-                let matcher = state.engine.srx_mut(srx).ok_or(Errno::EOPBADSTATE)?;
-                matcher.min_multi_recv = value as u64;
-                Ok(())
-            }
-            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
-                ep.max_msg_size = at_most::<T>(value, self.max_msg_size)?;
-                state.update_fast_path(self.id);
-                Ok(())
-            }
-            EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
-                let most = self.domain.info.tx.inject_size.max(ep.inject_size);
-                ep.inject_size = at_most::<T>(value, most)?;
-                state.update_fast_path(self.id);
-                Ok(())
-            }
-            EpOption::MaxAtomicSize => {
-                ep.max_atomic = at_most::<T>(value, self.max_msg_size.min(MAX_ATOMIC))?;
-                Ok(())
-            }
-            EpOption::InjectAtomicSize => {
-                let most = self.domain.info.tx.inject_size.max(ep.inject_size);
-                ep.inject_atomic = at_most::<T>(value, most)?;
-                Ok(())
-            }
-            EpOption::CmDataSize => Err(Errno::ENOPROTOOPT),
-        }
-    }
-
-    fn op_flags(&self, direction: Direction) -> Flags {
-        self.with_ep(|ep| {
-            Ok(match direction {
-                Direction::Tx => ep.tx_flags,
-                Direction::Rx => ep.rx_flags,
-            })
-        })
-        .unwrap_or_default()
-    }
-
-    fn set_op_flags(&self, direction: Direction, flags: Flags) -> Result<()> {
-        let allowed = match direction {
-            Direction::Tx => TX_FLAGS,
-            Direction::Rx => RX_FLAGS,
-        };
-        if !allowed.contains(flags) {
-            return Err(Errno::EINVAL);
-        }
-        self.with_ep(|ep| {
-            match direction {
-                Direction::Tx => ep.tx_flags = flags,
-                Direction::Rx => ep.rx_flags = flags,
-            }
-            Ok(())
-        })
-    }
-
-    #[inline(always)]
-    fn send(
-        &self,
-        kind: SendKind,
-        iov: &[UserBuf],
-        data: Option<u64>,
-        dest: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-    ) -> Result<()> {
-        let mut state = self.inner.state.lock();
-        if let [buf] = iov {
-            return state.send_one(self.id, kind, *buf, data, dest, context, flags);
-        }
-        let iov = Iov::new(iov)?;
-        state.send(self.id, kind, &iov, data, dest, context, flags, 0)
-    }
-
-    #[inline(always)]
-    fn inject(&self, kind: SendKind, buf: UserBuf, data: Option<u64>, dest: FiAddr) -> Result<()> {
-        let mut state = self.inner.state.lock();
-        state.inject_one(self.id, kind, buf, data, dest)
-    }
-
-    #[inline(always)]
-    fn recv(
-        &self,
-        kind: RecvKind,
-        iov: &[UserBuf],
-        src: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-    ) -> Result<()> {
-        let mut state = self.inner.state.lock();
-        if let [buf] = iov {
-            return state.recv_one(self.id, kind, *buf, src, context, flags);
-        }
-        state.recv(self.id, kind, Iov::new(iov)?, src, context, flags)
-    }
-
-    fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        let iov = Iov::new(iov)?;
-        let mut state = self.domain.lock();
-        state.post_rma(self.id, RmaKind::Read, iov, call, None)
-    }
-
-    #[inline(always)]
-    fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        let mut state = self.inner.state.lock();
-        if T::Link::IN_PLACE
-            && let (&[buf], &[to], None, None) = (iov, call.remote, call.data, call.flags)
-        {
-            return state.write_one(self.id, buf, to, call.peer, call.context);
-        }
-        state.write(self.id, iov, call)
-    }
-
-    fn inject_write(
-        &self,
-        buf: UserBuf,
-        remote: RmaIov,
-        data: Option<u64>,
-        peer: FiAddr,
-    ) -> Result<()> {
-        let mut state = self.domain.lock();
-        state.inject_write(self.id, buf, remote, data, peer)
-    }
-
-    fn atomic(&self, operand: &[UserBuf], call: &AtomicCall<'_>) -> Result<()> {
-        let operand = Iov::new(operand)?;
-        let mut state = self.domain.lock();
-        state.post_atomic(self.id, operand, call, None)
-    }
-
-    fn inject_atomic(
-        &self,
-        operand: UserBuf,
-        datatype: Datatype,
-        op: AtomicOp,
-        remote: RmaIov,
-        peer: FiAddr,
-    ) -> Result<()> {
-        let mut state = self.domain.lock();
-        state.inject_atomic(self.id, operand, (datatype, op), remote, peer)
-    }
-
-    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<T, K>>) -> Result<()> {
-        let held = self.held(call, None)?;
-        let when = self.domain.reached(when, Basis::Successes)?;
-        self.domain.lock().hold(when, held)
-    }
-
-    fn join(self: &Arc<Self>, call: &JoinCall<'_>, token: Token) -> Result<Arc<Group<T, K>>> {
-        if self.ep_type != EpType::Rdm || self.part != Part::Whole {
-            return Err(Errno::ENOSYS);
-        }
-        Group::join(&self.domain, self, self.id, call, token)
-    }
-
-    fn group_size(&self, group: FiAddr) -> Result<usize> {
-        self.domain.lock().group_size(self.id, group)
-    }
-
-    fn collective(&self, input: UserBuf, result: UserBuf, call: &CollCall) -> Result<()> {
-        let mut state = self.domain.lock();
-        state.post_coll(self.id, input, result, call)
-    }
-
-    fn cancel(&self, context: Context) -> Result<()> {
-        let mut state = self.domain.lock();
-        let config = *state.engine.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        let srx = config.srx.ok_or(Errno::EOPBADSTATE)?;
-        let done = match state.engine.cancel(srx, config.rx_cq, context) {
-            Err(Errno::ENOENT) => state.cancel_triggered(At::Ep(self.id), context),
-            done => done,
-        };
-        state.after();
-        match done {
-            Err(Errno::ENOENT) if state.engine.is_owned(srx) => Err(Errno::ENOSYS),
-            done => done,
         }
     }
 }

@@ -2,20 +2,15 @@
 
 use std::sync::Arc;
 
-use ripstop_core::lock::{Serial, Shared};
-use ripstop_core::provider::{self, Token};
-use ripstop_core::{FabricAttr, Info};
-use ripstop_types::{Errno, Result};
+use ripstop_core::FabricAttr;
 
-use crate::api::domain::Domain;
-use crate::api::passive::PassiveEp;
 use crate::transport::Transport;
 use crate::tunables::Tunables;
 
 /// A fabric: what its transport reaches.
 #[derive(Debug)]
 pub struct Fabric<T: Transport> {
-    attr: FabricAttr,
+    pub(crate) attr: FabricAttr,
     pub(crate) params: Arc<T::Params>,
 }
 
@@ -29,30 +24,5 @@ impl<T: Transport> Fabric<T> {
     /// The parameters that all transports have.
     pub(crate) fn tunables(&self) -> &Tunables {
         AsRef::as_ref(&*self.params)
-    }
-}
-
-impl<T: Transport> provider::Fabric for Fabric<T> {
-    type SafeDomain = Domain<T, Shared>;
-    type SerialDomain = Domain<T, Serial>;
-    type PassiveEp = PassiveEp<T>;
-
-    fn attr(&self) -> &FabricAttr {
-        &self.attr
-    }
-
-    fn safe_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<T, Shared>>> {
-        Domain::open(self, info)
-    }
-
-    fn serial_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<T, Serial>>> {
-        if <Self as provider::Fabric>::needs_lock(info) {
-            return Err(Errno::EINVAL);
-        }
-        Domain::open(self, info)
-    }
-
-    fn passive_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<PassiveEp<T>>> {
-        PassiveEp::open(self, info, token)
     }
 }

@@ -9,33 +9,19 @@ use ripstop_core::provider::{MemoryRegion, MrAttr, Sharing};
 use ripstop_engine::id::MrId;
 use ripstop_engine::mr::{Access, Mr as Region, PIECES};
 use ripstop_mem::UserBuf;
-use ripstop_os::{Backings, Shareable, Unfit};
+use ripstop_os::{Shareable, Unfit};
 use ripstop_types::{Errno, Flags, MrMode, Result};
 
 use crate::api::counter::Counter;
-use crate::api::domain::{Domain, Mode};
-use crate::transport::{Link as _, Transport};
+use crate::api::domain::{Domain, Looked, Mode};
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
 
 /// Keys given out to callers that let the provider choose.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
 /// Regions below so many bytes are not checked: that costs a system call or more.
 const MIN_SHARED_BYTES: usize = 4096;
-
-/// What a domain knows of the memory of this process.
-#[derive(Debug, Default)]
-pub(crate) struct Finder {
-    backings: Backings,
-    /// It was said once that memory is not for peers to map.
-    told: bool,
-}
-
-/// A region that was checked for memory that peers may map.
-#[derive(Clone, Copy, Debug)]
-struct Looked {
-    memory: UserBuf,
-    base: u64,
-}
 
 /// A memory region.
 pub struct Mr<T: Transport, K: Mode> {
@@ -46,7 +32,7 @@ pub struct Mr<T: Transport, K: Mode> {
     /// It is gone from there.
     closed: AtomicBool,
     counter: <K as Locking>::Lock<Option<Arc<Counter<T, K>>>>,
-    domain: Arc<Domain<T, K>>,
+    pub(crate) domain: Arc<Domain<T, K>>,
 }
 
 impl<T: Transport, K: Mode> std::fmt::Debug for Mr<T, K> {

@@ -11,12 +11,15 @@ use ripstop_os::{Events, Interest, Spare};
 use ripstop_types::{EpType, Errno, Result};
 
 use crate::addr::Addr as _;
-use crate::api::core_ep::{bind, source_of};
 use crate::api::fabric::Fabric;
-use crate::conn::accept::{Accepting, Read, Request, next_accepted, reject};
+use crate::api::source::{bind, source_of};
+use crate::conn::accept::{next_accepted, reject};
 use crate::conn::events;
+use crate::state::accepting::{Accepting, Read, Request};
 use crate::system::{Poller as _, System as _};
-use crate::transport::{Link as _, Listener as _, PollerOf, Transport};
+use crate::transport::link::Link as _;
+use crate::transport::listener::Listener as _;
+use crate::transport::{PollerOf, Transport};
 use crate::tunables::{LISTEN_BACKLOG, MAX_HELLO};
 
 /// The epoll token of the listener; others are ids of accepted ones.
@@ -39,7 +42,7 @@ struct Listening<T: Transport> {
     spare: Spare,
     listening: bool,
     backlog: i32,
-    eq: Option<Arc<EventQueue>>,
+    pub(crate) eq: Option<Arc<EventQueue>>,
     accepting: HashMap<u64, Accepting<T>>,
     next: u64,
 }
@@ -48,8 +51,8 @@ struct Listening<T: Transport> {
 #[derive(Debug)]
 pub struct PassiveEp<T: Transport> {
     fabric: Arc<Fabric<T>>,
-    info: Info,
-    token: Token,
+    pub(crate) info: Info,
+    pub(crate) token: Token,
     epoll: PollerOf<T>,
     listener: Mutex<Listening<T>>,
     this: Weak<Self>,

@@ -16,12 +16,12 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use crate::api::counter::Counter;
 use crate::api::cq::Cq;
 use crate::api::domain::{Domain, Mode};
-use crate::conn::rdm::Named;
-use crate::deferred::triggered::{At, Held, Owner, SrxAt};
+use crate::rx::post::new_recv;
 use crate::state::State;
+use crate::state::ep::Named;
+use crate::state::held::{At, Held, Owner, SrxAt};
 use crate::transport::Transport;
 use crate::tunables::MIN_MULTI_RECV;
-use crate::tx::send::new_recv;
 
 /// The address vector that the endpoints with a receive context have in common.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ pub struct SharedRx<T: Transport, K: Mode> {
     /// Where peeks and cancelled receives are reported: the queue bound to the context, or
     /// that of its first endpoint.
     cq: NotedCq,
-    av: OneAv,
+    pub(crate) av: OneAv,
     /// Upper bits of a source that name a context of the peer.
     ctx_bits: AtomicU8,
     /// What is bound to the context; it lives as long.

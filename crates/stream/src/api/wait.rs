@@ -9,11 +9,11 @@ use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::api::domain::{Domain, Mode};
-use crate::progress::links::polls_links;
 use crate::state::State;
 use crate::state::waiters::{Calls, Waited};
 use crate::system::System as _;
 use crate::transport::Transport;
+use crate::transport::readiness::polls_links;
 
 /// YieldPolicy before a thread sleeps: what comes soon needs no sleep.
 const POLLS_BEFORE_SLEEP: u32 = 64;

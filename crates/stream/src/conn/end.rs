@@ -3,20 +3,21 @@
 //! A peer that sends on several connections and then leaves ends them all at about the same time.
 //! What it sent before it left is delivered before any operation fails because it did.
 
-use ripstop_engine::id::ConnId;
-use ripstop_types::Errno;
+use std::time::Duration;
 
+use ripstop_engine::id::{ConnId, EpId};
+use ripstop_types::{Errno, FiAddr};
+
+use crate::conn::deadlines::MAX_UNREAD_TIME;
 use crate::state::State;
+use crate::state::connection::Ending;
+use crate::system::{Poller as _, System as _};
 use crate::transport::Transport;
+use crate::transport::link::Link as _;
+use crate::transport::readiness::{Readiness as _, polls_links};
 
-/// A connection to be closed.
-#[derive(Debug)]
-pub(crate) struct Ending {
-    id: ConnId,
-    /// Of the connection, in case its id is given to another before this is handled.
-    generation: u32,
-    error: Errno,
-}
+/// How long a closing endpoint tries to hand over messages that were injected.
+const MAX_LINGER: Duration = Duration::from_millis(500);
 
 impl<T: Transport> State<T> {
     /// Nothing more comes from a connection: it is closed by the poll that is under way, or else by
@@ -59,5 +60,186 @@ impl<T: Transport> State<T> {
             }
         }
         self.after();
+    }
+
+    /// A connection that was up is gone.
+    pub(crate) fn lost(&mut self, id: ConnId, error: Errno) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let (peer, is_rdm, connection_ep) =
+            (connection.peer.clone(), connection.is_rdm, connection.ep);
+        if !connection.is_up() {
+            return self.connect_failed(id, error, &[]);
+        }
+        let idle = self.engine.conn(id).is_none_or(|conn| conn.is_idle());
+        if idle {
+            log_info!(T, EpCtrl, "{peer}: the connection ended");
+        } else {
+            log_warn!(
+                T,
+                EpCtrl,
+                "{peer}: the connection ended with work in progress: {error}"
+            );
+        }
+        let (ep, src) = (
+            connection_ep,
+            self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src()),
+        );
+        if !is_rdm {
+            self.msg_lost(id);
+        } else if let Some(rdm) = self.ep(ep).and_then(|ep| ep.rdm.as_mut()) {
+            rdm.part(src);
+        }
+        self.close_connection(id, error);
+        if is_rdm && self.engine.waits_for(ep, src) {
+            // Receives that only this peer can fill: find out whether it is still there.
+            // An attempt that comes to nothing ends them.
+            match self.open_route(ep, src) {
+                Ok(id) if polls_links::<T>() => self.hurry(id),
+                Ok(_) => {}
+                Err(_) => self.engine.fail_directed(ep, src, error),
+            }
+        }
+    }
+
+    /// A connection cannot be written any more, as when the peer has left. What it sent before that is
+    /// read first; the end behind it closes the connection. Where that cannot be read because the
+    /// program leaves messages unread, what waits for the peer fails soon.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_writes(&mut self, id: ConnId, error: Errno) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        if !connection.is_up() {
+            return self.lost(id, error);
+        }
+        let peer = connection.peer.clone();
+        connection.write_ended = true;
+        connection
+            .forsaken
+            .get_or_insert(T::System::now() + MAX_UNREAD_TIME);
+        log_info!(T, EpCtrl, "{peer}: cannot be written any more: {error}");
+        self.watch(id, |interest| interest.write = false);
+        self.start_timer();
+        self.active.poll_next();
+    }
+
+    /// Of a link that is polled: its descriptor, once that has told of the end, is not watched
+    /// any more, or nobody could sleep while the connection is stalled. What waits for the peer then
+    /// fails soon, unless the program takes what stands in the way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn leave_ended(&mut self, id: ConnId) {
+        let Self {
+            epoll, connections, ..
+        } = self;
+        let Some(Some(connection)) = connections.get_mut(id.index()) else {
+            return;
+        };
+        let Some(link) = connection.link.as_ref().filter(|link| link.has_ended()) else {
+            return;
+        };
+        // One that was taken out before is not there.
+        let _ = epoll.remove(&**link);
+        if let Some(witness) = link.peer_fd() {
+            let _ = epoll.remove(witness);
+        }
+        if !connection.interest.read && connection.forsaken.is_none() {
+            connection.forsaken = Some(T::System::now() + MAX_UNREAD_TIME);
+            self.start_timer();
+        }
+    }
+
+    /// Whether operations wait for the peer of a connection.
+    pub(crate) fn is_peer_awaited(&self, id: ConnId) -> bool {
+        let conn = self.engine.conn(id);
+        conn.is_some_and(|conn| conn.is_awaited() || self.engine.waits_for(conn.ep(), conn.src()))
+    }
+
+    /// Whether the message that a connection is stalled by is longer than what may still be read, of a
+    /// connection that has ended: no receive would ever get all of it, and nothing is behind it.
+    pub(crate) fn is_cut(&self, id: ConnId) -> bool {
+        let connection = self.connections.get(id.index()).and_then(Option::as_ref);
+        let Some((connection, link)) = connection.and_then(|s| Some((s, s.link.as_ref()?))) else {
+            return false;
+        };
+        let left = link
+            .unread_bytes()
+            .saturating_add(connection.leftover.len() as u64);
+        self.engine.rx_stalled_len(id).is_some_and(|len| len > left)
+    }
+
+    /// The peer broke the protocol.
+    #[cold]
+    pub(crate) fn protocol_error(&mut self, id: ConnId, error: Errno) {
+        self.log_refusals();
+        let reason = self.engine.wire_error();
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let peer = connection.peer.clone();
+        match reason {
+            Some(reason) => log_warn!(T, EpData, "{peer}: dropped: {reason}"),
+            None => log_warn!(T, EpData, "{peer}: dropped, it broke the protocol: {error}"),
+        }
+        self.lost(id, error);
+    }
+
+    /// Ends a connection; what waits for it completes with `error`.
+    pub(crate) fn close_connection(&mut self, id: ConnId, error: Errno) {
+        self.forget_peer(id);
+        self.drop_connection(id, error);
+    }
+
+    /// As [`State::close_connection`], for one that is noted nowhere.
+    pub(crate) fn drop_connection(&mut self, id: ConnId, error: Errno) {
+        self.remove_active(id);
+        self.engine.close_conn(id, error);
+        if polls_links::<T>()
+            && self
+                .connection(id)
+                .is_some_and(|connection| connection.is_up())
+        {
+            self.readiness.remove(id);
+        }
+        if let Some(slot) = self.connections.get_mut(id.index()) {
+            *slot = None;
+        }
+    }
+
+    /// Writes what waits, so that injected messages are not lost with the endpoint.
+    pub(crate) fn drain(&mut self, ep: EpId) {
+        let end = T::System::now() + MAX_LINGER;
+        self.flush_dirty();
+        let ids: Vec<ConnId> = self.engine.conns_of(ep).collect();
+        for id in ids {
+            loop {
+                self.flush(id);
+                let waits = self
+                    .engine
+                    .conn(id)
+                    .is_some_and(|conn| conn.is_up() && conn.buffered() > 0);
+                if !waits || T::System::now() >= end {
+                    break;
+                }
+                T::System::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Sees that what was written to connections that are closed next comes to the peers. What
+    /// arrives by them meanwhile is dropped.
+    pub(crate) fn settle_links(&mut self, ids: &[ConnId]) {
+        let end = T::System::now() + MAX_LINGER;
+        for id in ids {
+            let link = self
+                .connection(*id)
+                .and_then(|connection| connection.link.clone());
+            if let Some(link) = link {
+                link.await_delivery(end, &mut self.rx_buffer);
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Connections: how they are made and accepted, and how they end.
 
 pub(crate) mod accept;
+pub(crate) mod deadlines;
 pub(crate) mod end;
 pub(crate) mod events;
 pub(crate) mod handshake;

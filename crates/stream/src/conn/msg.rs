@@ -7,12 +7,13 @@ use ripstop_os::{Interest, Shutdown};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
 
-use crate::conn::accept::{Request, terms, write_message};
 use crate::conn::events;
-use crate::conn::rdm::Named;
 use crate::state::State;
+use crate::state::accepting::{Request, terms, write_message};
+use crate::state::ep::Named;
 use crate::system::System as _;
-use crate::transport::{Link as _, Transport};
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
 use crate::tunables::MAX_HELLO;
 
 impl<T: Transport> State<T> {

@@ -1,99 +1,21 @@
 //! Connections of RDM endpoints: made when first needed, by either side.
 
-use std::collections::HashMap;
-
 use ripstop_engine::id::{ConnId, EpId, UserIdsId};
 use ripstop_engine::stream::rdm::{Decision, Progress, decide};
 use ripstop_engine::stream::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::Kind;
-use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::addr::{Addr as _, Peers as _};
-use crate::conn::accept::{Request, reject, terms, write_message};
+use crate::conn::accept::reject;
+use crate::state::accepting::{Request, terms, write_message};
 use crate::state::connection::{Connection, Phase, Role};
+use crate::state::ep::Named;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
 use crate::transport::{Origin, Transport};
 use crate::tunables::FIRST_RETRY;
-
-/// The part of an endpoint that RDM has.
-#[derive(Debug)]
-pub(crate) struct Rdm<T: Transport> {
-    pub(crate) listener: T::Listener,
-    pub(crate) addr: T::Addr,
-    /// The address vector, `NIL` before the endpoint is enabled.
-    pub(crate) av: u32,
-    /// Which context of a scalable endpoint it is; 0 for a plain one.
-    pub(crate) context: u8,
-    /// Upper bits of a fabric address that name a context of the peer.
-    pub(crate) ctx_bits: u8,
-    /// The connection for each peer's address.
-    pub(crate) peers: HashMap<T::Addr, ConnId>,
-    /// Why peers were not reached to which the program injects; it is not told yet.
-    pub(crate) unreached: HashMap<T::Addr, Errno>,
-    /// By fabric address, whether there was a connection, which ended.
-    pub(crate) met: Vec<bool>,
-}
-
-impl<T: Transport> Rdm<T> {
-    /// The connection with a peer has ended: where nobody listens any more, its process has too.
-    pub(crate) fn part(&mut self, addr: FiAddr) {
-        let Some(index) = usize::try_from(addr.0).ok().filter(|_| addr.is_specified()) else {
-            return;
-        };
-        if self.met.len() <= index {
-            self.met.resize(index + 1, false);
-        }
-        self.met[index] = true;
-    }
-
-    fn has_met(&self, addr: FiAddr) -> bool {
-        let index = usize::try_from(addr.0).ok();
-        index.and_then(|index| self.met.get(index)) == Some(&true)
-    }
-}
-
-/// A context of a peer, as it stands in an address vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
-    /// The peer.
-    pub(crate) addr: FiAddr,
-    /// Which of its contexts; 0 for a plain endpoint.
-    pub(crate) context: u8,
-}
-
-impl Named {
-    /// What `fi_rx_addr` has put together.
-    fn split(dest: FiAddr, bits: u8) -> Result<Self> {
-        let bits = u32::from(bits);
-        if bits == 0 {
-            return Ok(Self::whole(dest));
-        }
-        let context = dest.0.checked_shr(u64::BITS - bits).unwrap_or(0);
-        Ok(Self {
-            addr: FiAddr(dest.0 & (u64::MAX >> bits)),
-            context: u8::try_from(context)
-                .ok()
-                .filter(|context| *context < CONTEXTS)
-                .ok_or(Errno::EINVAL)?,
-        })
-    }
-
-    /// The source of a receive, which is a peer whichever of its contexts the program has named.
-    pub(crate) const fn source(named: FiAddr, bits: u8) -> FiAddr {
-        match bits {
-            1..64 if named.is_specified() => FiAddr(named.0 & (u64::MAX >> bits)),
-            _ => named,
-        }
-    }
-
-    /// A peer as a whole.
-    pub(crate) const fn whole(addr: FiAddr) -> Self {
-        Self { addr, context: 0 }
-    }
-}
 
 impl<T: Transport> State<T> {
     /// The connection for a fabric address, made if there is none.

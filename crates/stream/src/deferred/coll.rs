@@ -1,25 +1,18 @@
 //! Collective groups and their operations (man page `fi_collective(3)`), on reliable datagram
 //! endpoints.
 
-use std::sync::Arc;
-
-use ripstop_core::EventQueue;
 use ripstop_core::av::set::set_flag;
 use ripstop_core::eq::{Event, EventError};
-use ripstop_core::provider::{self, CollCall, JoinCall, Token};
+use ripstop_core::provider::{CollCall, JoinCall, Token};
 use ripstop_engine::coll::{Joining, Place, Request, Waits};
 use ripstop_engine::id::{ConnId, EpId, SlotId};
 use ripstop_engine::stream::{CollAction, CollPlan, CollSend};
 use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
-use ripstop_types::{
-    AtomicOp, CmEvent, Collective, Context, Datatype, Errno, FiAddr, Flags, Result,
-};
+use ripstop_types::{AtomicOp, CmEvent, Collective, Datatype, Errno, FiAddr, Flags, Result};
 use ripstop_wire::xnet::base::MAX_HEADER;
 
 use crate::addr::{Addr as _, Own, Peers as _};
-use crate::api::domain::{Domain, Mode};
-use crate::api::endpoint::Endpoint;
-use crate::state::{State, put};
+use crate::state::{GroupState, State, put};
 use crate::transport::Transport;
 
 /// Set in the addresses of groups; those of peers and sets have it clear.
@@ -34,68 +27,13 @@ const REDUCE_BYTES_SMALL: usize = 256;
 /// Most members of a group: as many as an address vector can have connections for.
 pub(crate) const MAX_MEMBERS: usize = 1 << 20;
 
-/// A group as the driver knows it, by the engine's id.
-#[derive(Debug)]
-pub(crate) struct GroupState {
-    addr: FiAddr,
-    ep: EpId,
-    eq: Arc<EventQueue>,
-    token: Token,
-    context: Context,
-    /// The operations it is for.
-    operations: Flags,
-}
-
-/// A group that an endpoint has joined, or is joining.
-#[derive(Debug)]
-pub struct Group<T: Transport, K: Mode> {
-    domain: Arc<Domain<T, K>>,
-    id: u32,
-    addr: FiAddr,
-    /// It stays as long as the group.
-    _ep: Arc<Endpoint<T, K>>,
-}
-
-impl<T: Transport, K: Mode> provider::Group for Group<T, K> {
-    fn addr(&self) -> FiAddr {
-        self.addr
-    }
-}
-
-impl<T: Transport, K: Mode> Drop for Group<T, K> {
-    fn drop(&mut self) {
-        let mut state = self.domain.lock();
-        state.engine.close_group(self.id);
-        if let Some(group) = state.groups.get_mut(self.id as usize) {
-            *group = None;
-        }
-        state.after();
-    }
-}
-
-impl<T: Transport, K: Mode> Group<T, K> {
-    /// Joins a group.
-    pub(crate) fn join(
-        domain: &Arc<Domain<T, K>>,
-        ep: &Arc<Endpoint<T, K>>,
-        ep_id: EpId,
+impl<T: Transport> State<T> {
+    pub(crate) fn join_group(
+        &mut self,
+        ep: EpId,
         call: &JoinCall<'_>,
         token: Token,
-    ) -> Result<Arc<Self>> {
-        let mut state = domain.lock();
-        let (id, addr) = state.join_group(ep_id, call, token)?;
-        drop(state);
-        Ok(Arc::new(Self {
-            domain: Arc::clone(domain),
-            id,
-            addr,
-            _ep: Arc::clone(ep),
-        }))
-    }
-}
-
-impl<T: Transport> State<T> {
-    fn join_group(&mut self, ep: EpId, call: &JoinCall<'_>, token: Token) -> Result<(u32, FiAddr)> {
+    ) -> Result<(u32, FiAddr)> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         if !state.has_coll {
             return Err(Errno::ENOSYS);

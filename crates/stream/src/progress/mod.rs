@@ -1,41 +1,22 @@
 //! Progress: reads what has arrived and writes what waits, for every call that makes progress. A
-//! fast poll of the [active connections](crate::active) is all that most calls need; a full poll
+//! fast poll of the [active connections](crate::state::active) is all that most calls need; a full poll
 //! goes over all links and epoll.
 
 pub(crate) mod links;
+pub(crate) mod poll;
+pub(crate) mod tidy;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::id::{ConnId, EpId};
-use ripstop_engine::stream::Engine;
-use ripstop_mem::UserBuf;
-use ripstop_types::{Errno, Result};
 
-use crate::progress::links::{Readiness as _, polls_links};
-use crate::rx::fast::MAX_SHORT_WRITE;
+use crate::progress::poll::{FastPoll, NOTHING};
 use crate::state::active::{ACTIVE, EMPTY_POLLS};
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
-use crate::transport::{Link as _, Transport};
-
-/// What a fast poll has found, for [`State::handle_found`]: this many bytes at the front of the
-/// receive buffer; or [`READY`]; or [`NOTHING`]; or, below, an error with its sign changed.
-pub(crate) type Found = isize;
-
-/// There is something that was not read yet, on a link that is received from in place.
-pub(crate) const READY: Found = Found::MAX;
-
-/// It was not read: more is to be done, by [`State::progress_all`].
-pub(crate) const NOTHING: Found = 0;
-
-/// The outcome of [`State::fast_poll`].
-pub(crate) enum FastPoll {
-    /// Nothing has arrived, and nothing else is to be done.
-    Nothing,
-    /// Go on with this.
-    Found(Found),
-}
+use crate::transport::Transport;
+use crate::transport::readiness::polls_links;
 
 impl<T: Transport> State<T> {
     /// Makes progress without waiting: writes what waits, reads what has arrived.
@@ -45,81 +26,6 @@ impl<T: Transport> State<T> {
             FastPoll::Nothing => {}
             FastPoll::Found(NOTHING) => _ = self.progress_all(),
             FastPoll::Found(found) => self.handle_found(found),
-        }
-    }
-
-    /// YieldPolicy the active connection whose turn it is, if there is nothing else to do: reads it, or
-    /// sees that it has something. Inlined into each call that makes progress.
-    #[inline(always)]
-    pub(crate) fn fast_poll(&mut self) -> FastPoll {
-        self.burst = false;
-        let active = &mut self.active;
-        if active.fast_budget == 1 {
-            return FastPoll::Found(NOTHING);
-        }
-        let Some(link) = &active.links[usize::from(active.turn)] else {
-            return FastPoll::Found(NOTHING);
-        };
-        let found = match T::Link::IN_PLACE {
-            true if link.is_ready() => READY,
-            true => NOTHING,
-            false => match link.recv_once(&mut self.rx_buffer) {
-                Err(Errno::EAGAIN) => NOTHING,
-                outcome => Self::found_by(outcome),
-            },
-        };
-        if found != NOTHING {
-            return FastPoll::Found(found);
-        }
-        active.fast_budget -= 1;
-        active.note_idle();
-        match polls_links::<T>() {
-            true if self.readiness.is_due() => FastPoll::Found(NOTHING),
-            false if active.is_full_poll_due(T::System::ticks) => {
-                active.poll_next();
-                FastPoll::Found(NOTHING)
-            }
-            _ => FastPoll::Nothing,
-        }
-    }
-
-    /// The outcome of a read that found something.
-    #[inline(always)]
-    fn found_by(outcome: Result<usize>) -> Found {
-        match outcome {
-            Ok(0) => Found::from(-(Errno::ECONNRESET.0 as i16)),
-            Ok(count) => count.cast_signed(),
-            Err(error) => Found::from(-(error.0 as i16)),
-        }
-    }
-
-    /// Goes on after a fast poll that has found something.
-    #[inline(always)]
-    pub(crate) fn handle_found(&mut self, mut found: Found) {
-        self.active.found(T::System::ticks);
-        if T::Link::IN_PLACE && found == READY {
-            let link = &self.active.links[usize::from(self.active.turn)];
-            found = match link {
-                Some(link) => Self::found_by(link.recv_once(&mut self.rx_buffer)),
-                None => NOTHING,
-            };
-        }
-        match usize::try_from(found) {
-            Ok(count) => self.handle_active(count),
-            Err(_) => self.end_active(Errno(-found as i32)),
-        }
-    }
-
-    /// The active connection that was read has ended.
-    #[cold]
-    #[inline(never)]
-    fn end_active(&mut self, error: Errno) {
-        match self.active.first() {
-            Some(id) if error != Errno::EINTR => {
-                self.note_end(id, error);
-                self.poll_all();
-            }
-            _ => _ = self.progress_all(),
         }
     }
 
@@ -298,142 +204,5 @@ impl<T: Transport> State<T> {
             }
         }
         self.resume_fast_polls();
-    }
-
-    /// Handles bytes of the active connection, at the front of the receive buffer.
-    #[inline(always)]
-    fn handle_active(&mut self, count: usize) {
-        let Some(id) = self.active.first() else {
-            return;
-        };
-        let bytes = self.rx_buffer.get(..count).unwrap_or_default();
-        let taken = take_whole(&mut self.engine, id, bytes);
-        if taken != count || count == self.rx_buffer.len() {
-            self.handle_more(id, taken, count);
-        }
-        // Whole messages leave the engine quiet.
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
-    }
-
-    /// Goes on with a read of `count` bytes of which a message has taken the first `taken`.
-    #[inline(never)]
-    fn handle_more(&mut self, id: ConnId, taken: usize, count: usize) {
-        let bytes = self.rx_buffer.get(taken..count).unwrap_or_default();
-        let rest = match taken {
-            0 => count,
-            _ => consume_whole(&mut self.engine, id, bytes),
-        };
-        let rest = match rest {
-            1.. if T::Link::IN_PLACE => self.receive_in_place(id, count, rest),
-            rest => rest,
-        };
-        if rest > 0 {
-            self.handle_rest(id, count - rest, count);
-        } else if count == self.rx_buffer.len() {
-            self.read_connection(id);
-        }
-    }
-
-    /// Receives plain writes, messages between them, and one whose payload the link has ready, from
-    /// the last `rest` of `count` bytes in the receive buffer. Returns how many are left.
-    pub(crate) fn receive_in_place(&mut self, id: ConnId, count: usize, mut rest: usize) -> usize {
-        let Self {
-            engine,
-            connections,
-            rx_buffer,
-            active,
-            ..
-        } = self;
-        let Some(Some(connection)) = connections.get(id.index()) else {
-            return rest;
-        };
-        let Some(link) = &connection.link else {
-            return rest;
-        };
-        // What the link has ready follows the last byte in the receive buffer.
-        let more = link.payload_ready();
-        while let Some(bytes) = rx_buffer.get(count - rest..count) {
-            let (whole, stored) = match engine.rx_write(id, bytes, more) {
-                Some(whole) => (whole, true),
-                None => match engine.rx_whole_with(id, bytes, more) {
-                    Some(whole) => (whole, false),
-                    None => break,
-                },
-            };
-            let place = whole.memory.first(whole.len);
-            let front = bytes.get(whole.header_len..).unwrap_or_default();
-            let done = match stored {
-                true => {
-                    active.short_writes |= whole.len <= MAX_SHORT_WRITE;
-                    ripstop_mem::store(place, front)
-                }
-                false => ripstop_mem::copy_out(place, front),
-            };
-            rest -= whole.header_len + done;
-            if done < whole.len {
-                link.recv_payload(place.skip(done));
-            }
-            if rest == 0 {
-                break;
-            }
-        }
-        rest
-    }
-
-    /// Handles what is left of a read: the receive buffer from `from` to `to`.
-    #[inline(never)]
-    fn handle_rest(&mut self, id: ConnId, from: usize, to: usize) {
-        let rx_buffer = std::mem::take(&mut self.rx_buffer);
-        let done = self.consume(id, &rx_buffer[from..to]);
-        let full = to == rx_buffer.len();
-        self.rx_buffer = rx_buffer;
-        match done {
-            Ok(true) => {
-                if full || !self.engine.rx_in_header(id) {
-                    self.read_connection(id);
-                }
-            }
-            Ok(false) => {}
-            Err(error) => self.protocol_error(id, error),
-        }
-        self.note_header_next(id);
-        self.after();
-    }
-}
-
-/// Takes whole small messages with a posted receive from the front of `bytes`; returns how
-/// many bytes are left.
-#[inline]
-pub(crate) fn consume_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
-    let mut rest = bytes;
-    loop {
-        let taken = take_whole(engine, id, rest);
-        rest = rest.get(taken..).unwrap_or_default();
-        if taken == 0 || rest.is_empty() {
-            return rest.len();
-        }
-    }
-}
-
-/// Takes one such message; returns its length in bytes, 0 if it is another case.
-#[inline(never)]
-fn take_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
-    let Some(whole) = engine.rx_whole(id, bytes) else {
-        return 0;
-    };
-    let end = whole.header_len + whole.len;
-    if let Some(payload) = bytes.get(whole.header_len..end) {
-        ripstop_mem::copy_out(whole.memory, payload);
-    }
-    end
-}
-
-/// A read of nothing is the end of the stream.
-pub(crate) fn read_to(outcome: Result<usize>) -> Result<usize> {
-    match outcome {
-        Ok(0) => Err(Errno::ECONNRESET),
-        outcome => outcome,
     }
 }

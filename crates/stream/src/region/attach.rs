@@ -1,7 +1,7 @@
 //! Cross-memory attach: direct access to memory of a peer that cannot be mapped, by its address
 //! (`process_vm_readv(2)`). It serves large operations while the owner computes or has no processor.
 //!
-//! Order and the end of a region are kept as in [`direct`](crate::direct). A region is offered only
+//! Order and the end of a region are kept as in [`direct`](crate::region::direct). A region is offered only
 //! to a peer that asks for it: programs register far more memory than a status page has slots.
 
 use ripstop_engine::id::{ConnId, EpId, MrId};
@@ -9,11 +9,13 @@ use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{FiAddr, Flags};
 
-use crate::progress::links::Readiness as _;
 use crate::region::direct::sole_place;
-use crate::region::exposed::{Exposed, Lent, Offer, is_counted};
-use crate::state::State;
-use crate::transport::{Attached, Link as _, Transport};
+use crate::region::exposed::is_counted;
+use crate::state::{Exposed, State};
+use crate::transport::Transport;
+use crate::transport::link::{Attached, Link as _};
+use crate::transport::offer::{Lent, Offer};
+use crate::transport::readiness::Readiness as _;
 
 /// The shortest operation in bytes: it takes a system call or two.
 const MIN_ATTACH_BYTES: u64 = 16 << 10;

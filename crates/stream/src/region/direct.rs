@@ -11,8 +11,9 @@ use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Window;
 use ripstop_types::{AtomicKind, FiAddr, Flags, RmaIov};
 
-use crate::state::State;
-use crate::transport::{Link as _, Transport};
+use crate::state::{DIRECT_BYTES_BUDGET, State};
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
 
 /// The longest direct access in bytes: other operations of the domain wait for it.
 pub(crate) const MAX_DIRECT_BYTES: u64 = 64 << 20;
@@ -20,8 +21,6 @@ pub(crate) const MAX_DIRECT_BYTES: u64 = 64 << 20;
 /// The longest direct atomic in bytes.
 const MAX_DIRECT_ATOMIC: usize = 256;
 
-/// Bytes of direct accesses between two calls of progress, or so many small operations.
-pub(crate) const DIRECT_BYTES_BUDGET: u32 = 1 << 20;
 const DIRECT_OPS_BUDGET: u32 = 32;
 
 impl<T: Transport> State<T> {

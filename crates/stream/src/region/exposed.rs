@@ -7,52 +7,14 @@ use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
 use ripstop_os::Shareable;
 
-use crate::progress::links::Readiness as _;
-use crate::state::State;
+use crate::region::close::MAX_CLOSE_WAIT;
 use crate::state::yield_policy::YieldNow;
+use crate::state::{Exposed, State};
 use crate::system::System as _;
-use crate::transport::{Link as _, Transport};
-use crate::tx::rma::MAX_CLOSE_WAIT;
-
-/// A region of this side that a peer may access directly.
-#[derive(Clone, Debug)]
-pub struct Offer {
-    /// Is set on the status page of this side as long as the region may be accessed.
-    pub grant: Grant,
-    /// The region's key.
-    pub key: u64,
-    /// The address of its first byte as peers name it.
-    pub base: u64,
-    /// Its memory.
-    pub memory: Lent,
-}
-
-/// How a peer accesses the memory of a region.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Lent {
-    /// By mapping this memory.
-    Part(Shareable),
-    /// By its address in this process, with a system call (see [`Link::attach`]).
-    ///
-    /// [`Link::attach`]: crate::Link::attach
-    At {
-        /// The address of its first byte.
-        addr: u64,
-        /// Its bytes.
-        len: u64,
-        /// Whether peers may read it.
-        read: bool,
-        /// Whether they may write it.
-        write: bool,
-    },
-}
-
-/// What a domain has offered.
-#[derive(Debug)]
-pub(crate) struct Exposed {
-    pub(crate) region: MrId,
-    pub(crate) offer: Offer,
-}
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
+use crate::transport::offer::{Lent, Offer};
+use crate::transport::readiness::Readiness as _;
 
 /// Connections that are checked in each call: is all that came by them applied?
 const MAX_TOLD_CONNECTIONS: usize = 8;

@@ -8,10 +8,11 @@ use ripstop_mem::ring::{MAX_INLINE_BYTES, SoleEntry};
 use ripstop_types::Completion;
 use ripstop_wire::xnet::base::{Small, WRITE_LEN};
 
-use crate::progress::{Found, NOTHING};
+use crate::progress::poll::{Found, NOTHING};
 use crate::state::State;
 use crate::system::System as _;
-use crate::transport::{Link as _, Transport};
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
 
 impl<T: Transport> State<T> {
     /// As [`State::handle_found`], if `found` is one small message whose completion would go to the

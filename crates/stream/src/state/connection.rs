@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::id::EpId;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::Interest;
+use ripstop_types::Errno;
 
 use crate::state::tx_buffer::TxBuffer;
-use crate::transport::{Link, Transport};
+use crate::transport::Transport;
+use crate::transport::link::Link;
 
 /// How long a peer whose connection has ended may take to listen again before what only it can do
 /// fails.
@@ -176,4 +178,13 @@ impl<T: Transport> Connection<T> {
     pub(crate) const fn is_up(&self) -> bool {
         matches!(self.phase, Phase::Up)
     }
+}
+
+/// A connection to be closed.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) id: ConnId,
+    /// Of the connection, in case its id is given to another before this is handled.
+    pub(crate) generation: u32,
+    pub(crate) error: Errno,
 }

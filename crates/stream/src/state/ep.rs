@@ -1,22 +1,27 @@
 //! Endpoints as the driver knows them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
-use ripstop_engine::id::{ConnId, SrxId};
-use ripstop_types::{Errno, Flags, Result};
+use ripstop_engine::id::{ConnId, CqId, SrxId};
+use ripstop_engine::pool::Place;
+use ripstop_engine::stream::{Level, RmaKind};
+use ripstop_types::{Errno, FiAddr, Flags, Result};
+use ripstop_wire::xnet::rdm::CONTEXTS;
 
-use crate::conn::rdm::Rdm;
+use crate::state::accepting::Request;
+use crate::state::fast_path::{ACKED, FastPath, SLOW_FLAGS, SPECIAL, max_copied};
 use crate::transport::Transport;
-use crate::tx::fast::FastPath;
+use crate::transport::link::Link as _;
 
 /// The part of an endpoint that MSG has.
 #[derive(Debug)]
 pub(crate) struct Msg<T: Transport> {
     pub(crate) eq: Option<Arc<EventQueue>>,
     /// The connection of a request that may be accepted.
-    pub(crate) request: Option<crate::conn::accept::Request<T>>,
+    pub(crate) request: Option<Request<T>>,
     /// Source address to connect from.
     pub(crate) source: Option<T::Addr>,
     /// A listener taken over from a passive endpoint, to connect with.
@@ -125,4 +130,173 @@ fn no_rma<T: Transport>() -> Errno {
          and FI_READ or FI_WRITE where others of that kind are given; ask fi_getinfo for them"
     );
     Errno::ENOSYS
+}
+
+impl<T: Transport> EpState<T> {
+    /// The connection to a peer, where there is one.
+    #[inline]
+    pub(crate) fn route(&self, dest: FiAddr) -> Option<ConnId> {
+        let index = if self.is_msg { 0 } else { dest.0 as usize };
+        self.routes.get(index).copied().flatten()
+    }
+}
+
+impl<T: Transport> EpState<T> {
+    /// The connection has ended: no message will come any more.
+    pub(crate) fn end(&mut self) {
+        self.msg.ended = true;
+        self.has_rx = false;
+        self.fast.plain_recv = false;
+    }
+
+    /// Whether it has a connection or can make one.
+    pub(crate) fn connection(&self) -> Option<ConnId> {
+        self.routes
+            .first()
+            .copied()
+            .flatten()
+            .filter(|_| self.is_msg)
+    }
+}
+
+impl<T: Transport> EpState<T> {
+    /// When an injected write or atomic is done: its call takes no flags, so those of the endpoint
+    /// hold. Where nothing counts it nobody learns that a peer has placed it, and no peer is asked
+    /// to say so.
+    pub(crate) fn injected_level(&self, kind: RmaKind) -> Level {
+        match level(kind, self.tx_flags) {
+            Level::Delivered if !self.writes_counted => Level::Sent,
+            level => level,
+        }
+    }
+}
+
+/// The level that flags ask for. A read is done when its data is here.
+pub(crate) fn level(kind: RmaKind, flags: Flags) -> Level {
+    if kind == RmaKind::Read {
+        Level::Sent
+    } else if flags.contains(Flags::COMMIT_COMPLETE) {
+        Level::Committed
+    } else if flags.intersects(Flags::DELIVERY_COMPLETE | Flags::TRANSMIT_COMPLETE) {
+        Level::Delivered
+    } else {
+        Level::Sent
+    }
+}
+
+/// The part of an endpoint that RDM has.
+#[derive(Debug)]
+pub(crate) struct Rdm<T: Transport> {
+    pub(crate) listener: T::Listener,
+    pub(crate) addr: T::Addr,
+    /// The address vector, `NIL` before the endpoint is enabled.
+    pub(crate) av: u32,
+    /// Which context of a scalable endpoint it is; 0 for a plain one.
+    pub(crate) context: u8,
+    /// Upper bits of a fabric address that name a context of the peer.
+    pub(crate) ctx_bits: u8,
+    /// The connection for each peer's address.
+    pub(crate) peers: HashMap<T::Addr, ConnId>,
+    /// Why peers were not reached to which the program injects; it is not told yet.
+    pub(crate) unreached: HashMap<T::Addr, Errno>,
+    /// By fabric address, whether there was a connection, which ended.
+    pub(crate) met: Vec<bool>,
+}
+
+impl<T: Transport> Rdm<T> {
+    /// The connection with a peer has ended: where nobody listens any more, its process has too.
+    pub(crate) fn part(&mut self, addr: FiAddr) {
+        let Some(index) = usize::try_from(addr.0).ok().filter(|_| addr.is_specified()) else {
+            return;
+        };
+        if self.met.len() <= index {
+            self.met.resize(index + 1, false);
+        }
+        self.met[index] = true;
+    }
+
+    pub(crate) fn has_met(&self, addr: FiAddr) -> bool {
+        let index = usize::try_from(addr.0).ok();
+        index.and_then(|index| self.met.get(index)) == Some(&true)
+    }
+}
+
+/// A context of a peer, as it stands in an address vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The peer.
+    pub(crate) addr: FiAddr,
+    /// Which of its contexts; 0 for a plain endpoint.
+    pub(crate) context: u8,
+}
+
+impl Named {
+    /// What `fi_rx_addr` has put together.
+    pub(crate) fn split(dest: FiAddr, bits: u8) -> Result<Self> {
+        let bits = u32::from(bits);
+        if bits == 0 {
+            return Ok(Self::whole(dest));
+        }
+        let context = dest.0.checked_shr(u64::BITS - bits).unwrap_or(0);
+        Ok(Self {
+            addr: FiAddr(dest.0 & (u64::MAX >> bits)),
+            context: u8::try_from(context)
+                .ok()
+                .filter(|context| *context < CONTEXTS)
+                .ok_or(Errno::EINVAL)?,
+        })
+    }
+
+    /// The source of a receive, which is a peer whichever of its contexts the program has named.
+    pub(crate) const fn source(named: FiAddr, bits: u8) -> FiAddr {
+        match bits {
+            1..64 if named.is_specified() => FiAddr(named.0 & (u64::MAX >> bits)),
+            _ => named,
+        }
+    }
+
+    /// A peer as a whole.
+    pub(crate) const fn whole(addr: FiAddr) -> Self {
+        Self { addr, context: 0 }
+    }
+}
+
+impl FastPath {
+    /// For an endpoint as it is now, whose sends and writes complete in `cq`; injected and other
+    /// messages are small up to these lengths in bytes.
+    pub(crate) fn of<T: Transport>(
+        ep: &EpState<T>,
+        inject: u64,
+        send: u64,
+        cq: Place<CqId>,
+    ) -> Self {
+        let bound = |longest: u64, most: usize| {
+            let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+            longest.min(most).min(max_copied::<T>()) + 1
+        };
+        let mut small = Self {
+            send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),
+            counted: ep.counted,
+            plain_recv: ep.has_rx
+                && !ep.rx_flags.intersects(SPECIAL)
+                && ep.rdm.as_ref().is_none_or(|rdm| rdm.ctx_bits == 0),
+            recv_completes: !ep.rx_selective || ep.rx_flags.contains(Flags::COMPLETION),
+            write_cq: cq,
+            ..Self::default()
+        };
+        if ep.has_tx {
+            // What is counted once the peer has it is noted before it is written.
+            if !(ep.counted && ep.tx_flags.intersects(ACKED)) {
+                small.inject = bound(inject, ep.inject_size);
+            }
+            small.send = bound(send, ep.max_msg_size);
+        }
+        if ep.tx_ready && ep.has_rma && !ep.writes_counted && T::Link::IN_PLACE {
+            small.write = bound(send, ep.max_msg_size);
+        }
+        if !ep.tx_flags.intersects(SLOW_FLAGS) {
+            (small.plain_send, small.plain_write) = (small.send, small.write);
+        }
+        small
+    }
 }

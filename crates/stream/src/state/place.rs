@@ -8,7 +8,7 @@ use ripstop_os::{IoVec, IoVecMut};
 use ripstop_types::{Errno, Result};
 
 use crate::state::slots::Slots;
-use crate::transport::Link;
+use crate::transport::link::Link;
 
 /// Most pieces of one gather write.
 const MAX_WRITE_PIECES: usize = 32;

@@ -4,8 +4,10 @@ use ripstop_engine::stream::SEND_HEADER;
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Errno, Result};
 
-/// Bytes of a transmit buffer.
-pub(crate) const TX_BUFFER: usize = 16 * 1024;
+use crate::tunables::TX_BUFFER;
+
+/// Bytes of the buffer in which a small message is put together.
+pub(crate) const FAST_SEND_BUFFER: usize = SEND_HEADER + TX_BUFFER / 2;
 
 /// A first-in first-out buffer of at most [`TX_BUFFER`] bytes in one piece. Takes its memory when
 /// first used.

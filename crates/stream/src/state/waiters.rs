@@ -44,7 +44,7 @@ pub(crate) enum Waited {
     /// The counter and its values last seen: of successes, and of errors. Their sum may stay the
     /// same while both change, since a program sets them as it likes.
     Counter(CounterId, [u64; 2]),
-    /// Operations wait for a counter, see [`crate::triggered`].
+    /// Operations wait for a counter, see [`crate::deferred::triggered`].
     Work,
 }
 

@@ -8,10 +8,10 @@ use ripstop_mem::{UserBuf, atomic};
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs};
 
-use crate::state::tx_buffer::TX_BUFFER;
-use crate::state::{EpState, State};
+use crate::state::State;
+use crate::state::ep::{EpState, level};
 use crate::transport::Transport;
-use crate::tx::rma::level;
+use crate::tunables::TX_BUFFER;
 
 impl<T: Transport> State<T> {
     /// Posts an atomic, for deferred work if its id is given.

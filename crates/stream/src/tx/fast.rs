@@ -3,95 +3,24 @@
 //! What the fast paths need to know of an endpoint is worked out whenever the endpoint changes, into
 //! [`FastPath`], so that a call compares a length and goes. Every other post is in `post.rs`.
 
-use ripstop_core::provider::{RecvKind, SendKind};
+use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, CqId, EpId};
-use ripstop_engine::matching::Want;
+use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::pool::Place;
 use ripstop_engine::stream::{SEND_HEADER, SmallMessage};
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, FiAddr, Flags, Result};
 
-use crate::state::tx_buffer::TX_BUFFER;
-use crate::state::{EpState, State};
-use crate::transport::{Link as _, Transport};
-use crate::tx::send::{ACKED, SPECIAL};
+use crate::state::State;
+use crate::state::fast_path::{FastPath, SLOW_FLAGS};
+use crate::state::tx_buffer::FAST_SEND_BUFFER;
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
+use crate::tunables::TX_BUFFER;
 
-/// Bytes of the buffer in which a small message is put together.
-pub(crate) const FAST_SEND_BUFFER: usize = SEND_HEADER + TX_BUFFER / 2;
-
-/// Flags of a send or write that keep it off the fast path. An injected one has a limit of its own.
-pub(crate) const SLOW_FLAGS: Flags = ACKED
-    .union(Flags::MORE)
-    .union(Flags::INJECT)
-    .union(Flags::FENCE)
-    .union(Flags::TRIGGER);
-
-/// What the fast paths of an endpoint need to know.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FastPath {
-    /// Injected messages shorter than this many bytes are small; 0 when none are.
-    pub(crate) inject: usize,
-    /// The same for messages that are sent.
-    send: usize,
-    /// The same for those sent without flags of their own.
-    plain_send: usize,
-    /// Those complete with an entry, and so do writes.
-    pub(crate) send_completes: bool,
-    /// Somebody counts sends.
-    pub(crate) counted: bool,
-    /// Writes shorter than this many bytes may be written at once; 0 when none may, or somebody
-    /// counts them.
-    pub(crate) write: usize,
-    /// The same for those without flags of their own.
-    pub(crate) plain_write: usize,
-    /// Where writes complete.
-    pub(crate) write_cq: Place<CqId>,
-    /// Receives without flags of their own are for one message, and name no context.
-    pub(crate) plain_recv: bool,
-    /// Those complete with an entry.
-    recv_completes: bool,
-}
-
-impl FastPath {
-    /// For an endpoint as it is now, whose sends and writes complete in `cq`; injected and other
-    /// messages are small up to these lengths in bytes.
-    pub(crate) fn of<T: Transport>(
-        ep: &EpState<T>,
-        inject: u64,
-        send: u64,
-        cq: Place<CqId>,
-    ) -> Self {
-        let bound = |longest: u64, most: usize| {
-            let longest = usize::try_from(longest).unwrap_or(usize::MAX);
-            longest.min(most).min(max_copied::<T>()) + 1
-        };
-        let mut small = Self {
-            send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),
-            counted: ep.counted,
-            plain_recv: ep.has_rx
-                && !ep.rx_flags.intersects(SPECIAL)
-                && ep.rdm.as_ref().is_none_or(|rdm| rdm.ctx_bits == 0),
-            recv_completes: !ep.rx_selective || ep.rx_flags.contains(Flags::COMPLETION),
-            write_cq: cq,
-            ..Self::default()
-        };
-        if ep.has_tx {
-            // What is counted once the peer has it is noted before it is written.
-            if !(ep.counted && ep.tx_flags.intersects(ACKED)) {
-                small.inject = bound(inject, ep.inject_size);
-            }
-            small.send = bound(send, ep.max_msg_size);
-        }
-        if ep.tx_ready && ep.has_rma && !ep.writes_counted && T::Link::IN_PLACE {
-            small.write = bound(send, ep.max_msg_size);
-        }
-        if !ep.tx_flags.intersects(SLOW_FLAGS) {
-            (small.plain_send, small.plain_write) = (small.send, small.write);
-        }
-        small
-    }
-}
+/// The longest message in bytes that is coalesced with others of its burst where a message can be
+/// sent in place: sending a longer one alone costs less than the copy.
+const MAX_COALESCED: usize = 256;
 
 impl<T: Transport> State<T> {
     /// Works out [`FastPath`] of an endpoint, after the endpoint has changed.
@@ -219,8 +148,9 @@ impl<T: Transport> State<T> {
         self.send(ep, kind, &iov, data, dest, context, flags, written)
     }
 
-    /// Sends a message before anything is noted of it, if its connection has nothing else to write. With `hold` the kernel has the bytes, but may keep them back for others of the same
-    /// burst until [`Link::push`].
+    /// Sends a message before anything is noted of it, if its connection has nothing else to write.
+    /// With `hold` the kernel has the bytes, but may keep them back for others of the same burst until
+    /// [`Link::push`](crate::Link::push).
     ///
     /// # Errors
     /// How many bytes of header and payload were written, when that is not all.
@@ -354,52 +284,6 @@ impl<T: Transport> State<T> {
             self.wake_waiters();
         }
     }
-
-    /// Posts a receive of one buffer on an endpoint.
-    #[inline(always)]
-    pub(crate) fn recv_one(
-        &mut self,
-        ep: EpId,
-        kind: RecvKind,
-        buf: UserBuf,
-        src: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-    ) -> Result<()> {
-        if flags.is_none()
-            && let Some(Some(state)) = self.eps.get(ep.index())
-            && state.fast.plain_recv
-        {
-            let tag = match kind {
-                RecvKind::Msg => None,
-                RecvKind::Tagged { tag, ignore } => Some((tag, ignore)),
-            };
-            let (want, completes) = (Want { tag, src }, state.fast.recv_completes);
-            match self
-                .engine
-                .post_one(state.srx, buf, want, context, completes)
-            {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.recv_slow(ep, kind, buf, src, context, flags)
-    }
-
-    /// As [`State::recv_one`], off the fast path.
-    #[inline(never)]
-    fn recv_slow(
-        &mut self,
-        ep: EpId,
-        kind: RecvKind,
-        buf: UserBuf,
-        src: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-    ) -> Result<()> {
-        self.recv(ep, kind, Iov::one(buf), src, context, flags)
-    }
 }
 
 /// The tag of a tagged message.
@@ -411,31 +295,10 @@ const fn tag_of(kind: SendKind) -> Option<u64> {
     }
 }
 
-/// The longest message in bytes that is copied to be sent; what is sent in place has no such bound.
-const fn max_copied<T: Transport>() -> usize {
-    match T::Link::IN_PLACE {
-        true => usize::MAX - 1,
-        false => FAST_SEND_BUFFER - SEND_HEADER,
-    }
-}
-
-/// The longest message in bytes that is coalesced with others of its burst where a message can be
-/// sent in place: sending a longer one alone costs less than the copy.
-const MAX_COALESCED: usize = 256;
-
 /// Whether a message that follows another of the same burst is coalesced with it.
 #[inline(always)]
 const fn is_coalesced<T: Transport>(buf: UserBuf) -> bool {
     !T::Link::IN_PLACE || buf.len() <= MAX_COALESCED
-}
-
-impl<T: Transport> EpState<T> {
-    /// The connection to a peer, where there is one.
-    #[inline]
-    pub(crate) fn route(&self, dest: FiAddr) -> Option<ConnId> {
-        let index = if self.is_msg { 0 } else { dest.0 as usize };
-        self.routes.get(index).copied().flatten()
-    }
 }
 
 const _: () = assert!(

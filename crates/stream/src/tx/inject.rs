@@ -16,9 +16,10 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, FiAddr, Result};
 
 use crate::state::State;
+use crate::state::fast_path::ACKED;
 use crate::system::System as _;
-use crate::transport::{Link as _, Transport};
-use crate::tx::send::ACKED;
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
 
 /// How long a call waits for the peer to make room for the rest of an operation of which the kernel
 /// took the front. If that is not enough, the rest goes out with later progress, or when the

@@ -2,6 +2,7 @@
 
 pub(crate) mod atomic;
 pub(crate) mod fast;
+pub(crate) mod flush;
 pub(crate) mod inject;
 pub(crate) mod rma;
 pub(crate) mod send;

@@ -1,23 +1,18 @@
 //! Reads and writes of a peer's memory, and the regions that peers reach.
 
-use std::time::Duration;
-
 use ripstop_core::provider::RmaCall;
 use ripstop_engine::Iov;
-use ripstop_engine::id::{ConnId, EpId, MrId, WorkId};
-use ripstop_engine::stream::{Engine, Level, Refusal, Rma, RmaKind, RmaPlan};
+use ripstop_engine::id::{ConnId, EpId, WorkId};
+use ripstop_engine::stream::{Engine, Level, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
 
-use crate::state::{EpState, State};
-use crate::system::System as _;
-use crate::transport::{Link as _, Transport};
-use crate::tx::fast::SLOW_FLAGS;
-
-/// How long a region that is closed waits for what peers do there, once for those that have mapped
-/// it and once for those that have not.
-pub(crate) const MAX_CLOSE_WAIT: Duration = Duration::from_secs(1);
+use crate::state::State;
+use crate::state::ep::level;
+use crate::state::fast_path::SLOW_FLAGS;
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
 
 impl<T: Transport> State<T> {
     /// Posts a write of one buffer to one segment, without flags of its own. The frequent case is a
@@ -289,94 +284,5 @@ impl<T: Transport> State<T> {
             self.hand_over(id);
         }
         Ok(())
-    }
-
-    /// Tells the target's user of operations that were refused.
-    pub(crate) fn log_refusals(&mut self) {
-        while let Some(refusal) = self.engine.pop_refusal() {
-            self.log_refusal(&refusal);
-        }
-    }
-
-    #[cold]
-    fn log_refusal(&mut self, refusal: &Refusal) {
-        let Some(peer) = self
-            .connection(refusal.conn)
-            .map(|connection| connection.peer.clone())
-        else {
-            return;
-        };
-        let what = match refusal.kind {
-            RmaKind::Read => "read",
-            RmaKind::Write => "write",
-            RmaKind::Atomic => "atomic",
-        };
-        let RmaIov { addr, len, key } = refusal.iov;
-        log_warn!(
-            T,
-            EpData,
-            "{peer}: refused a {what} of {len} bytes at {addr:#x} with key {key:#x}: {}",
-            refusal.reason
-        );
-    }
-
-    /// Takes a region away from peers: what they do there now ends first, unless it takes too
-    /// long.
-    pub(crate) fn close_mr(&mut self, id: MrId) {
-        let end = T::System::now() + MAX_CLOSE_WAIT;
-        while !self.try_close_mr(id, T::System::now() >= end) {
-            self.progress();
-            self.poll_all();
-            if self.engine.mr_is_busy(id) {
-                T::System::sleep(Duration::from_micros(100));
-            } else {
-                T::System::yield_now();
-            }
-        }
-    }
-
-    /// Takes a region away from peers if none is at work there, or with `evict` in any case;
-    /// returns whether it is gone. From the first attempt on, no peer begins to reach it directly.
-    pub(crate) fn try_close_mr(&mut self, id: MrId, evict: bool) -> bool {
-        if let Some(grant) = self.withdraw(id) {
-            self.withdrawn.push((id, grant));
-        }
-        let reached = self.withdrawn.iter().find(|(region, _)| *region == id);
-        let reached = reached.is_some_and(|(_, grant)| self.is_reached(*grant));
-        if (reached || self.engine.mr_is_busy(id)) && !evict {
-            return false;
-        }
-        if reached {
-            self.warn_reached();
-        }
-        self.withdrawn.retain(|(region, _)| *region != id);
-        self.engine.close_mr(id);
-        self.after();
-        true
-    }
-}
-
-impl<T: Transport> EpState<T> {
-    /// When an injected write or atomic is done: its call takes no flags, so those of the endpoint
-    /// hold. Where nothing counts it nobody learns that a peer has placed it, and no peer is asked
-    /// to say so.
-    pub(crate) fn injected_level(&self, kind: RmaKind) -> Level {
-        match level(kind, self.tx_flags) {
-            Level::Delivered if !self.writes_counted => Level::Sent,
-            level => level,
-        }
-    }
-}
-
-/// The level that flags ask for. A read is done when its data is here.
-pub(crate) fn level(kind: RmaKind, flags: Flags) -> Level {
-    if kind == RmaKind::Read {
-        Level::Sent
-    } else if flags.contains(Flags::COMMIT_COMPLETE) {
-        Level::Committed
-    } else if flags.intersects(Flags::DELIVERY_COMPLETE | Flags::TRANSMIT_COMPLETE) {
-        Level::Delivered
-    } else {
-        Level::Sent
     }
 }

@@ -1,0 +1,543 @@
+//! The calls of active endpoints.
+
+use std::sync::Arc;
+
+use ripstop_core::lock::Lock;
+use ripstop_core::provider::{
+    self, AtomicCall, CollCall, DataCall, Direction, EpOption, JoinCall, RecvKind, RmaCall,
+    SendKind, Threshold, Token,
+};
+use ripstop_core::{Address, EventQueue, caps};
+use ripstop_engine::Iov;
+use ripstop_engine::stream::{MAX_ATOMIC, RmaKind};
+use ripstop_engine::triggered::Basis;
+use ripstop_mem::UserBuf;
+use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
+
+use crate::addr::Addr;
+use crate::api::av::Av;
+use crate::api::core_ep::{Part, RX_FLAGS, TX_FLAGS};
+use crate::api::counter::Counter;
+use crate::api::cq::Cq;
+use crate::api::domain::{Domain, Mode};
+use crate::api::endpoint::{Endpoint, at_most};
+use crate::api::group::Group;
+use crate::api::owned::PeerRx;
+use crate::api::srx::SharedRx;
+use crate::api::stx::SharedTx;
+use crate::state::held::At;
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
+use crate::transport::listener::Listener as _;
+use crate::tunables::MAX_HELLO;
+
+impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
+    type Domain = Domain<T, K>;
+
+    fn ep_type(&self) -> EpType {
+        self.ep_type
+    }
+
+    fn bind_cq(&self, cq: &Arc<Cq<T, K>>, flags: Flags) -> Result<()> {
+        const KNOWN: Flags = Flags::SEND
+            .union(Flags::RECV)
+            .union(Flags::SELECTIVE_COMPLETION);
+        if !KNOWN.contains(flags) {
+            return Err(Errno::EBADFLAGS);
+        }
+        if !flags.intersects(Flags::SEND | Flags::RECV) {
+            return Err(Errno::EINVAL);
+        }
+        let (sends, receives) = self.directions();
+        let wrong = (flags.contains(Flags::SEND) && !sends && self.part != Part::Whole)
+            || (flags.contains(Flags::RECV) && !receives && self.part != Part::Whole);
+        if wrong {
+            return Err(Errno::EINVAL);
+        }
+        if !Arc::ptr_eq(&cq.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        let selective = flags.contains(Flags::SELECTIVE_COMPLETION);
+        let mut bound = self.bound.lock();
+        let taken = (flags.contains(Flags::SEND) && bound.tx_cq.is_some())
+            || (flags.contains(Flags::RECV) && bound.rx_cq.is_some());
+        if taken || bound.enabled {
+            return Err(Errno::EINVAL);
+        }
+        if flags.contains(Flags::SEND) {
+            bound.tx_cq = Some(Arc::clone(cq));
+            self.with_ep(|ep| {
+                ep.tx_selective = selective;
+                Ok(())
+            })?;
+        }
+        if flags.contains(Flags::RECV) {
+            bound.rx_cq = Some(Arc::clone(cq));
+            self.with_ep(|ep| {
+                ep.rx_selective = selective;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
+        const KNOWN: Flags = Flags::SEND
+            .union(Flags::RECV)
+            .union(Flags::READ)
+            .union(Flags::WRITE)
+            .union(Flags::REMOTE_READ)
+            .union(Flags::REMOTE_WRITE);
+        if !KNOWN.contains(flags) || flags.is_empty() {
+            return Err(Errno::EBADFLAGS);
+        }
+        if !Arc::ptr_eq(&counter.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        let mut bound = self.bound.lock();
+        if bound.enabled {
+            return Err(Errno::EINVAL);
+        }
+        let mut counting = bound.counting;
+        let places = [
+            (Flags::SEND, &mut counting.tx_counter),
+            (Flags::RECV, &mut counting.rx_counter),
+            (Flags::READ, &mut counting.read_counter),
+            (Flags::WRITE, &mut counting.write_counter),
+            (Flags::REMOTE_READ, &mut counting.remote_read_counter),
+            (Flags::REMOTE_WRITE, &mut counting.remote_write_counter),
+        ];
+        for (what, place) in places {
+            if flags.contains(what) && place.replace(counter.id).is_some() {
+                return Err(Errno::EINVAL);
+            }
+        }
+        bound.counting = counting;
+        bound.counters.push(Arc::clone(counter));
+        Ok(())
+    }
+
+    fn bind_av(&self, av: &Arc<Av<T, K>>) -> Result<()> {
+        let plain = self.ep_type == EpType::Rdm && self.part == Part::Whole;
+        if !plain || !Arc::ptr_eq(&av.domain, &self.domain) {
+            return Err(Errno::EINVAL);
+        }
+        let mut bound = self.bound.lock();
+        if bound.av.is_some() || bound.enabled {
+            return Err(Errno::EINVAL);
+        }
+        bound.av = Some(Arc::clone(av));
+        Ok(())
+    }
+
+    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
+        let mut bound = self.bound.lock();
+        if bound.eq.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        bound.eq = Some(Arc::clone(eq));
+        if let Some(source) = K::source(&self.domain.inner) {
+            eq.add_source(&source)?;
+        }
+        self.with_ep(|ep| {
+            ep.msg.eq = Some(Arc::clone(eq));
+            Ok(())
+        })
+    }
+
+    fn bind_srx(&self, srx: &Arc<SharedRx<T, K>>) -> Result<()> {
+        self.receive_from(&srx.domain, srx.id)?.srx = Some(Arc::clone(srx));
+        Ok(())
+    }
+
+    fn bind_peer_rx(&self, rx: &Arc<PeerRx<T, K>>) -> Result<()> {
+        if self.ep_type != EpType::Rdm {
+            log_warn!(
+                T,
+                EpCtrl,
+                "receives that another provider has (FI_PEER) are for endpoints of type FI_EP_RDM; \
+                 this one is of type {:?}",
+                self.ep_type
+            );
+            return Err(Errno::EINVAL);
+        }
+        self.receive_from(&rx.domain, rx.id)?.peer_rx = Some(Arc::clone(rx));
+        Ok(())
+    }
+
+    fn bind_stx(&self, stx: &Arc<SharedTx<T, K>>) -> Result<()> {
+        if self.part == Part::Rx || !Arc::ptr_eq(&stx.domain, &self.domain) {
+            return Err(Errno::EINVAL);
+        }
+        let mut bound = self.bound.lock();
+        if bound.stx.is_some() || bound.enabled {
+            return Err(Errno::EINVAL);
+        }
+        bound.stx = Some(Arc::clone(stx));
+        Ok(())
+    }
+
+    fn enable(&self) -> Result<()> {
+        let mut bound = self.bound.lock();
+        if bound.enabled {
+            return Ok(());
+        }
+        let (sends, receives) = self.directions();
+        let messages = self.caps.intersects(Flags::MSG | Flags::TAGGED);
+        let initiates = caps::is_rma_initiator(self.caps);
+        let starts = match self.part {
+            Part::Whole => sends && messages || initiates || self.caps.contains(Flags::COLLECTIVE),
+            Part::Tx => true,
+            Part::Rx => false,
+        };
+        let told = bound.tx_cq.is_some() || bound.counting.tx_counters() != [None; 3];
+        if starts && !told {
+            return Err(self.no_cq("sends, reads or writes", "FI_TRANSMIT"));
+        }
+        let reports = bound.rx_cq.is_some() || bound.counting.rx_counters() != [None; 3];
+        // What only peers start needs no queue here.
+        if receives && messages && !reports {
+            return Err(self.no_cq("receives", "FI_RECV"));
+        }
+        if self.ep_type == EpType::Msg && bound.eq.is_none() {
+            return Err(Errno::ENOEQ);
+        }
+        if bound.counting.rx_counter.is_none()
+            && let Some(counter) = bound.srx.as_ref().and_then(|srx| srx.counter())
+        {
+            bound.counting.rx_counter = Some(counter);
+        }
+        if let Some(sep) = &self.sep {
+            sep.listen(&self.core)?;
+        }
+        let mut state = self.domain.lock();
+        if self.ep_type == EpType::Rdm && self.part == Part::Whole {
+            let av = bound.av.as_ref().ok_or(Errno::ENOAV)?;
+            if let Some(srx) = &bound.srx {
+                srx.share_av(av.id, av.rx_ctx_bits)?;
+            }
+            if let Some(rx) = &bound.peer_rx {
+                rx.av.share::<T>(av.id)?;
+            }
+            self.core.listen(&mut state, av)?;
+        }
+        state.engine.change_ep(self.id, |config| {
+            if self.part != Part::Rx {
+                config.tx_cq = bound.tx_cq.as_ref().map(|cq| cq.id);
+                config.count_tx_as(&bound.counting);
+            }
+            if self.part != Part::Tx {
+                config.rx_cq = match &bound.peer_rx {
+                    Some(rx) => Some(rx.cq),
+                    None => bound.rx_cq.as_ref().map(|cq| cq.id),
+                };
+                config.count_rx_as(&bound.counting);
+            }
+        });
+        if let (Some(srx), Some(cq)) = (&bound.srx, &bound.rx_cq) {
+            srx.note_cq(&mut state, cq.id);
+        }
+        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
+        if self.part != Part::Rx {
+            ep.tx_ready = told;
+            ep.has_tx = told && sends;
+            ep.counted = bound.counting.tx_counter.is_some();
+            ep.writes_counted = bound.counting.write_counter.is_some();
+        }
+        if self.part != Part::Tx {
+            ep.peer_rx = receives && bound.peer_rx.is_some();
+            ep.has_rx = receives && reports && !ep.peer_rx;
+        }
+        state.update_fast_path(self.id);
+        bound.enabled = true;
+        Ok(())
+    }
+
+    fn name(&self) -> Result<Address> {
+        if let Some(sep) = &self.sep {
+            return provider::ScalableEp::name(&**sep);
+        }
+        self.with_ep(|ep| {
+            let addr = match &ep.rdm {
+                Some(rdm) => Some(&rdm.addr),
+                None => ep.msg.local.as_ref().or(ep.msg.source.as_ref()),
+            };
+            addr.map(Addr::to_address).ok_or(Errno::EOPBADSTATE)
+        })
+    }
+
+    fn set_name(&self, address: &Address) -> Result<()> {
+        let wanted = T::Addr::from_address(address)?;
+        if self.part != Part::Whole {
+            return Err(Errno::EINVAL);
+        }
+        if self.bound.lock().enabled {
+            return Err(Errno::EOPBADSTATE);
+        }
+        let params = &self.domain.fabric.params;
+        self.with_ep(|ep| {
+            match &mut ep.rdm {
+                Some(rdm) => {
+                    rdm.listener = T::rename(params, &wanted)?;
+                    rdm.addr = rdm.listener.local_addr()?;
+                }
+                None => {
+                    ep.msg.source = Some(wanted);
+                    ep.msg.bound = None;
+                    ep.msg.local = None;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn peer(&self) -> Result<Address> {
+        if self.ep_type == EpType::Rdm {
+            return Err(Errno::ENOSYS);
+        }
+        self.with_ep(|ep| {
+            let peer = ep.msg.peer.as_ref();
+            peer.map(Addr::to_address).ok_or(Errno::ENOTCONN)
+        })
+    }
+
+    fn connect(&self, address: &Address, data: &[u8]) -> Result<()> {
+        let peer = T::Addr::from_address(address)?;
+        if self.ep_type != EpType::Msg {
+            return Err(Errno::ENOSYS);
+        }
+        self.enable()?;
+        let mut state = self.domain.lock();
+        state.msg_connect(self.id, peer, data)?;
+        state.after();
+        Ok(())
+    }
+
+    fn accept(&self, data: &[u8]) -> Result<()> {
+        if self.ep_type != EpType::Msg {
+            return Err(Errno::ENOSYS);
+        }
+        self.enable()?;
+        let mut state = self.domain.lock();
+        state.msg_accept(self.id, data)?;
+        state.after();
+        Ok(())
+    }
+
+    fn shutdown(&self) -> Result<()> {
+        if self.ep_type != EpType::Msg {
+            return Err(Errno::ENOSYS);
+        }
+        let mut state = self.domain.lock();
+        state.drain(self.id);
+        state.msg_shutdown(self.id)?;
+        state.after();
+        Ok(())
+    }
+
+    fn option(&self, option: EpOption) -> Result<usize> {
+        let mut state = self.domain.lock();
+        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
+        match option {
+            EpOption::MinMultiRecv => {
+                let srx = ep.srx;
+                let matcher = state.engine.srx_mut(srx).ok_or(Errno::EOPBADSTATE)?;
+                Ok(matcher.min_multi_recv as usize)
+            }
+            EpOption::CmDataSize if ep.is_msg => Ok(MAX_HELLO),
+            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
+                Ok(ep.max_msg_size)
+            }
+            EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
+                Ok(ep.inject_size)
+            }
+            EpOption::MaxAtomicSize => Ok(ep.max_atomic),
+            EpOption::InjectAtomicSize => Ok(ep.inject_atomic),
+            EpOption::CmDataSize => Err(Errno::ENOPROTOOPT),
+        }
+    }
+
+    fn set_option(&self, option: EpOption, value: usize) -> Result<()> {
+        let mut state = self.domain.lock();
+        let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
+        match option {
+            EpOption::MinMultiRecv => {
+                let srx = ep.srx;
+                let matcher = state.engine.srx_mut(srx).ok_or(Errno::EOPBADSTATE)?;
+                matcher.min_multi_recv = value as u64;
+                Ok(())
+            }
+            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
+                ep.max_msg_size = at_most::<T>(value, self.max_msg_size)?;
+                state.update_fast_path(self.id);
+                Ok(())
+            }
+            EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
+                let most = self.domain.info.tx.inject_size.max(ep.inject_size);
+                ep.inject_size = at_most::<T>(value, most)?;
+                state.update_fast_path(self.id);
+                Ok(())
+            }
+            EpOption::MaxAtomicSize => {
+                ep.max_atomic = at_most::<T>(value, self.max_msg_size.min(MAX_ATOMIC))?;
+                Ok(())
+            }
+            EpOption::InjectAtomicSize => {
+                let most = self.domain.info.tx.inject_size.max(ep.inject_size);
+                ep.inject_atomic = at_most::<T>(value, most)?;
+                Ok(())
+            }
+            EpOption::CmDataSize => Err(Errno::ENOPROTOOPT),
+        }
+    }
+
+    fn op_flags(&self, direction: Direction) -> Flags {
+        self.with_ep(|ep| {
+            Ok(match direction {
+                Direction::Tx => ep.tx_flags,
+                Direction::Rx => ep.rx_flags,
+            })
+        })
+        .unwrap_or_default()
+    }
+
+    fn set_op_flags(&self, direction: Direction, flags: Flags) -> Result<()> {
+        let allowed = match direction {
+            Direction::Tx => TX_FLAGS,
+            Direction::Rx => RX_FLAGS,
+        };
+        if !allowed.contains(flags) {
+            return Err(Errno::EINVAL);
+        }
+        self.with_ep(|ep| {
+            match direction {
+                Direction::Tx => ep.tx_flags = flags,
+                Direction::Rx => ep.rx_flags = flags,
+            }
+            Ok(())
+        })
+    }
+
+    #[inline(always)]
+    fn send(
+        &self,
+        kind: SendKind,
+        iov: &[UserBuf],
+        data: Option<u64>,
+        dest: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        let mut state = self.inner.state.lock();
+        if let [buf] = iov {
+            return state.send_one(self.id, kind, *buf, data, dest, context, flags);
+        }
+        let iov = Iov::new(iov)?;
+        state.send(self.id, kind, &iov, data, dest, context, flags, 0)
+    }
+
+    #[inline(always)]
+    fn inject(&self, kind: SendKind, buf: UserBuf, data: Option<u64>, dest: FiAddr) -> Result<()> {
+        let mut state = self.inner.state.lock();
+        state.inject_one(self.id, kind, buf, data, dest)
+    }
+
+    #[inline(always)]
+    fn recv(
+        &self,
+        kind: RecvKind,
+        iov: &[UserBuf],
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        let mut state = self.inner.state.lock();
+        if let [buf] = iov {
+            return state.recv_one(self.id, kind, *buf, src, context, flags);
+        }
+        state.recv(self.id, kind, Iov::new(iov)?, src, context, flags)
+    }
+
+    fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        let iov = Iov::new(iov)?;
+        let mut state = self.domain.lock();
+        state.post_rma(self.id, RmaKind::Read, iov, call, None)
+    }
+
+    #[inline(always)]
+    fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        let mut state = self.inner.state.lock();
+        if T::Link::IN_PLACE
+            && let (&[buf], &[to], None, None) = (iov, call.remote, call.data, call.flags)
+        {
+            return state.write_one(self.id, buf, to, call.peer, call.context);
+        }
+        state.write(self.id, iov, call)
+    }
+
+    fn inject_write(
+        &self,
+        buf: UserBuf,
+        remote: RmaIov,
+        data: Option<u64>,
+        peer: FiAddr,
+    ) -> Result<()> {
+        let mut state = self.domain.lock();
+        state.inject_write(self.id, buf, remote, data, peer)
+    }
+
+    fn atomic(&self, operand: &[UserBuf], call: &AtomicCall<'_>) -> Result<()> {
+        let operand = Iov::new(operand)?;
+        let mut state = self.domain.lock();
+        state.post_atomic(self.id, operand, call, None)
+    }
+
+    fn inject_atomic(
+        &self,
+        operand: UserBuf,
+        datatype: Datatype,
+        op: AtomicOp,
+        remote: RmaIov,
+        peer: FiAddr,
+    ) -> Result<()> {
+        let mut state = self.domain.lock();
+        state.inject_atomic(self.id, operand, (datatype, op), remote, peer)
+    }
+
+    fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<T, K>>) -> Result<()> {
+        let held = self.held(call, None)?;
+        let when = self.domain.reached(when, Basis::Successes)?;
+        self.domain.lock().hold(when, held)
+    }
+
+    fn join(self: &Arc<Self>, call: &JoinCall<'_>, token: Token) -> Result<Arc<Group<T, K>>> {
+        if self.ep_type != EpType::Rdm || self.part != Part::Whole {
+            return Err(Errno::ENOSYS);
+        }
+        Group::join(&self.domain, self, self.id, call, token)
+    }
+
+    fn group_size(&self, group: FiAddr) -> Result<usize> {
+        self.domain.lock().group_size(self.id, group)
+    }
+
+    fn collective(&self, input: UserBuf, result: UserBuf, call: &CollCall) -> Result<()> {
+        let mut state = self.domain.lock();
+        state.post_coll(self.id, input, result, call)
+    }
+
+    fn cancel(&self, context: Context) -> Result<()> {
+        let mut state = self.domain.lock();
+        let config = *state.engine.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
+        let srx = config.srx.ok_or(Errno::EOPBADSTATE)?;
+        let done = match state.engine.cancel(srx, config.rx_cq, context) {
+            Err(Errno::ENOENT) => state.cancel_triggered(At::Ep(self.id), context),
+            done => done,
+        };
+        state.after();
+        match done {
+            Err(Errno::ENOENT) if state.engine.is_owned(srx) => Err(Errno::ENOSYS),
+            done => done,
+        }
+    }
+}

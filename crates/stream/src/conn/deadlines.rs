@@ -1,0 +1,237 @@
+//! Deadlines of connections: handshakes, headers that stop in the middle, peers that do not answer.
+
+use std::time::Duration;
+
+use ripstop_engine::id::ConnId;
+use ripstop_types::Errno;
+
+use crate::state::accepting::Accepting;
+use crate::state::connection::{Connection, MAX_RESTART_TIME};
+use crate::state::{State, TIMER_INTERVAL};
+use crate::system::{System, Timer as _};
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
+
+/// How often connections are checked whose peer's machine may be dead ([`Link::CHECKS_PEER`](crate::Link::CHECKS_PEER)).
+const PEER_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long what waits for such a peer goes on while the program leaves messages of it unread that
+/// stand in the way of others.
+pub(crate) const MAX_UNREAD_TIME: Duration = Duration::from_millis(500);
+
+/// How long a connection may be unread for want of receives before the log says so.
+const STALL_LOG_DELAY: Duration = Duration::from_secs(5);
+
+impl<T: Transport> State<T> {
+    /// Looks at a connection that is up. Returns whether its peer has ended and it is stalled.
+    fn forsake(&mut self, id: ConnId, now: Duration) -> bool {
+        let Some(due) = self
+            .connection(id)
+            .and_then(|connection| connection.forsaken)
+        else {
+            return false;
+        };
+        if now >= due && (self.is_peer_awaited(id) || self.is_cut(id)) {
+            self.lost(id, Errno::ECONNRESET);
+        }
+        true
+    }
+
+    /// A connection is not read, as too many messages of it wait for receives. That is flow control,
+    /// unless it lasts.
+    #[cold]
+    pub(crate) fn note_full(&mut self, id: ConnId) {
+        if let Some(connection) = self.connection(id) {
+            connection.full = Some(T::System::now() + STALL_LOG_DELAY);
+            self.start_timer();
+        }
+    }
+
+    /// Says so, once it has lasted. Returns whether that is to come.
+    fn tell_full(&mut self, id: ConnId, now: Duration) -> bool {
+        let Some(due) = self.connection(id).and_then(|connection| connection.full) else {
+            return false;
+        };
+        if now < due {
+            return true;
+        }
+        let full = self.engine.rx_full(id);
+        if let Some(connection) = self.connection(id)
+            && connection.full.take().is_some()
+            && let Some((messages, bytes)) = full
+        {
+            let peer = connection.peer.clone();
+            log_warn!(
+                T,
+                EpData,
+                "{peer}: it is not read any more, as {messages} messages of {bytes} bytes from it \
+                 wait for receives, untagged ones included, and what is behind them waits too; post \
+                 receives for them or drop them (FI_PEEK with FI_DISCARD, fi_msg(3); \
+                 Endpoint::discard), or let more be kept (FI_{}_MAX_SAVED*, fi_info -e)",
+                T::NAME.to_uppercase()
+            );
+        }
+        false
+    }
+
+    /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.
+    pub(crate) fn hurry(&mut self, id: ConnId) {
+        if let Some(connection) = self.connection(id) {
+            connection.hurry(T::System::now(), MAX_RESTART_TIME);
+        }
+    }
+
+    /// A connection has been in the middle of a header for too long, as far as was looked: it is read
+    /// once more, since this process may have been away, and dropped if nothing has come. Returns
+    /// whether it goes on so.
+    #[cold]
+    fn end_partial(&mut self, id: ConnId) -> bool {
+        if let Some(connection) = self.connection(id) {
+            connection.partial_since = None;
+        }
+        self.read_connection(id);
+        let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
+        let Some(connection) = self.connection(id).filter(|_| in_header) else {
+            return false;
+        };
+        if connection.partial_since.is_some() {
+            return true;
+        }
+        let peer = connection.peer.clone();
+        log_warn!(
+            T,
+            EpData,
+            "{peer}: dropped, it stopped in the middle of a header"
+        );
+        self.lost(id, Errno::ETIMEDOUT);
+        false
+    }
+
+    /// The time of a handshake is over, as far as was looked: it fails if nothing has come that was
+    /// not looked at.
+    #[cold]
+    fn end_handshake(&mut self, id: ConnId, now: Duration) {
+        self.handle_handshake(id);
+        if let Some(connection) = self.connection(id)
+            && !connection.is_up()
+            && connection.deadline.is_some_and(|deadline| now >= deadline)
+        {
+            connection.deadline = None;
+            self.connect_failed(id, Errno::ETIMEDOUT, &[]);
+        }
+    }
+
+    /// Looks at deadlines; the timer runs only while there are any.
+    pub(crate) fn handle_timer(&mut self) {
+        self.drain_timer();
+        let now = T::System::now();
+        let watch = T::Link::CHECKS_PEER && self.is_watch_due(now);
+        let mut waiting = !self.accepting.is_empty();
+        let late =
+            |(id, accepting): (&u32, &Accepting<T>)| (now >= accepting.deadline).then_some(*id);
+        let due: Vec<u32> = self.accepting.iter().filter_map(late).collect();
+        for id in due {
+            // This process may have been away for that long, and not looked.
+            self.handle_accepting(id);
+            if let Some(accepting) = self.accepting.remove(&id) {
+                log_warn!(
+                    T,
+                    EpCtrl,
+                    "{}: dropped, it did not say what it wants",
+                    accepting.peer
+                );
+            }
+        }
+        for id in self.connection_ids() {
+            let timeout = self.tunables().timeout;
+            let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
+            let Some(connection) = self.connection(id) else {
+                continue;
+            };
+            if connection.is_up() {
+                if watch
+                    && connection
+                        .link
+                        .as_ref()
+                        .is_some_and(|link| link.is_unanswered())
+                {
+                    self.lost(id, Errno::ETIMEDOUT);
+                    waiting = true;
+                    continue;
+                }
+                waiting |= self.forsake(id, now);
+                waiting |= self.tell_full(id, now);
+                let Some(connection) = self.connection(id) else {
+                    continue;
+                };
+                let Some(since) = connection.partial_since else {
+                    continue;
+                };
+                if !in_header {
+                    connection.partial_since = None;
+                } else if now >= since + timeout {
+                    waiting |= self.end_partial(id);
+                } else {
+                    waiting = true;
+                }
+                continue;
+            }
+            waiting = true;
+            if connection.deadline.is_some_and(|deadline| now >= deadline) {
+                self.end_handshake(id, now);
+            } else if connection.retry.is_some_and(|at| now >= at) {
+                self.try_connect(id);
+            } else if connection.tell.is_some_and(|at| now >= at) {
+                connection.tell = None;
+                let peer = connection.peer.clone();
+                log_warn_sparse!(
+                    T,
+                    EpCtrl,
+                    "{peer}: connected, but it does not answer; it is waited for until it makes \
+                     progress (FI_{}_ANSWER_TIMEOUT)",
+                    T::NAME.to_uppercase()
+                );
+            }
+        }
+        waiting |= self.engine.coll_tick(now);
+        if !waiting {
+            self.slow_timer();
+        }
+        self.after();
+    }
+
+    /// Makes sure that deadlines are checked.
+    pub(crate) fn start_timer(&mut self) {
+        self.set_timer(TIMER_INTERVAL);
+    }
+
+    /// There are no deadlines; connections that have to be watched are checked now and then.
+    pub(crate) fn slow_timer(&mut self) {
+        let up = |connection: &Connection<T>| connection.is_up();
+        let watched = T::Link::CHECKS_PEER && self.connections.iter().flatten().any(up);
+        self.set_timer(if watched {
+            PEER_CHECK_INTERVAL
+        } else {
+            Duration::ZERO
+        });
+    }
+
+    /// Whether connections were not checked for [`PEER_CHECK_INTERVAL`]: the timer may go off more often.
+    pub(crate) fn is_watch_due(&mut self, now: Duration) -> bool {
+        let due = now >= self.watched + PEER_CHECK_INTERVAL;
+        if due {
+            self.watched = now;
+        }
+        due
+    }
+
+    fn set_timer(&mut self, period: Duration) {
+        if self.timer_period != period && self.timer.set(period).is_ok() {
+            self.timer_period = period;
+        }
+    }
+
+    pub(crate) fn drain_timer(&self) {
+        self.timer.drain();
+    }
+}

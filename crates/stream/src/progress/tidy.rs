@@ -1,0 +1,132 @@
+//! What follows progress: output of the engine, connections that may be read again, threads that are woken.
+
+use std::sync::Arc;
+
+use ripstop_engine::id::ConnId;
+use ripstop_engine::stream::Output;
+use ripstop_os::Interest;
+
+use crate::state::waiters::Waited;
+use crate::state::{State, token};
+use crate::system::Poller as _;
+use crate::transport::Transport;
+use crate::transport::readiness::{Readiness, polls_links};
+
+impl<T: Transport> State<T> {
+    /// What the engine left to be done after it was called.
+    #[inline]
+    pub(crate) fn after(&mut self) {
+        if self.engine.is_quiet() && self.waiters.is_empty() {
+            return;
+        }
+        self.tidy_up();
+    }
+
+    #[inline(never)]
+    fn tidy_up(&mut self) {
+        // The end of a connection may leave something to be said to others.
+        loop {
+            self.tidy_once();
+            if self.engine.is_quiet() {
+                break;
+            }
+        }
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+    }
+
+    fn tidy_once(&mut self) {
+        while let Some(output) = self.engine.pop_output() {
+            match output {
+                Output::Coll => self.run_coll(false),
+                Output::Conn(id) => self.flush(id),
+            }
+        }
+        while let Some(slot) = self.engine.pop_freed() {
+            self.slots.free(slot);
+        }
+        while let Some(id) = self.engine.pop_resumed() {
+            self.resume(id);
+        }
+        self.log_refusals();
+        while let Some((id, error)) = self.engine.pop_broken() {
+            self.lost(id, error);
+        }
+    }
+
+    #[cold]
+    fn resume(&mut self, id: ConnId) {
+        if !self.engine.rx_retry(id) {
+            return;
+        }
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let leftover = std::mem::take(&mut connection.leftover);
+        connection.full = None;
+        match self.consume(id, &leftover) {
+            Ok(true) => {
+                self.watch(id, |interest| interest.read = true);
+                self.read_connection(id);
+            }
+            Ok(false) => {}
+            Err(error) => self.protocol_error(id, error),
+        }
+    }
+
+    /// Changes what epoll watches of a connection.
+    pub(crate) fn watch(&mut self, id: ConnId, change: impl FnOnce(&mut Interest)) {
+        let epoll = Arc::clone(&self.epoll);
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let mut interest = connection.interest;
+        change(&mut interest);
+        if interest == connection.interest {
+            return;
+        }
+        connection.interest = interest;
+        if polls_links::<T>() && connection.is_up() {
+            return self.readiness.modify(id, interest);
+        }
+        let generation = connection.generation;
+        let failed = match &connection.link {
+            Some(link) => epoll
+                .modify(link, token::connection(id, generation), interest)
+                .err(),
+            None => None,
+        };
+        if let Some(error) = failed {
+            self.lost(id, error);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wake_waiters(&mut self) {
+        if self.has_works() {
+            self.run_works();
+        }
+        if !self.has_works() {
+            self.waiters.drop_work();
+        }
+        let Self {
+            engine, waiters, ..
+        } = self;
+        waiters.wake(|what| match what {
+            Waited::Work => None,
+            Waited::Cq(id, wanted) => Some(
+                engine
+                    .cq_mut(id)
+                    .is_none_or(|cq| cq.len() >= wanted || (!cq.is_empty() && cq.has_error())),
+            ),
+            Waited::Counter(id, seen) => Some(
+                engine
+                    .counter_mut(id)
+                    .is_none_or(|c| [c.value, c.errors] != seen),
+            ),
+        });
+        self.disarm_doorbells();
+    }
+}

@@ -1,0 +1,244 @@
+//! Receives, from the post of the caller to a match or the queue of posted ones.
+
+use ripstop_core::provider::RecvKind;
+use ripstop_engine::Iov;
+use ripstop_engine::id::{CqId, EpId, RecvId, SrxId, WorkId};
+use ripstop_engine::matching::{Recv, Want};
+use ripstop_engine::stream::{CopyOut, RecvFlags};
+use ripstop_mem::UserBuf;
+use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
+
+use crate::state::State;
+use crate::state::ep::Named;
+use crate::state::fast_path::SPECIAL;
+use crate::transport::Transport;
+
+impl<T: Transport> State<T> {
+    /// Posts a receive on an endpoint.
+    #[inline(never)]
+    pub(crate) fn recv(
+        &mut self,
+        ep: EpId,
+        kind: RecvKind,
+        iov: Iov<UserBuf>,
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        self.recv_for(ep, kind, iov, src, context, flags, None)
+    }
+
+    /// As [`State::recv`], for deferred work if its id is given.
+    #[inline(always)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of fi_trecvmsg; a struct would be built and taken apart"
+    )]
+    pub(crate) fn recv_for(
+        &mut self,
+        ep: EpId,
+        kind: RecvKind,
+        iov: Iov<UserBuf>,
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+        work: Option<WorkId>,
+    ) -> Result<()> {
+        let Some(Some(state)) = self.eps.get(ep.index()) else {
+            return Err(Errno::EOPBADSTATE);
+        };
+        let given = flags.unwrap_or(state.rx_flags);
+        let completion = !state.rx_selective || given.contains(Flags::COMPLETION);
+        let src = match &state.rdm {
+            Some(rdm) => Named::source(src, rdm.ctx_bits),
+            None => src,
+        };
+        let mut recv = new_recv(kind, iov, src, context);
+        recv.completion = completion;
+        if let Some(work) = work {
+            recv = recv.for_work(work);
+        }
+        if !state.has_rx {
+            return self.recv_late(ep, recv, given);
+        }
+        let srx = state.srx;
+        if given.intersects(SPECIAL | Flags::TRIGGER) {
+            return self.recv_special(ep, srx, recv, given);
+        }
+        self.post_recv(srx, recv)
+    }
+
+    /// Receives what had arrived whole before the connection ended; nothing else will come.
+    #[cold]
+    #[inline(never)]
+    fn recv_late(&mut self, ep: EpId, recv: Recv<UserBuf>, flags: Flags) -> Result<()> {
+        let Some(state) = self.ep(ep) else {
+            return Err(Errno::EOPBADSTATE);
+        };
+        if !state.msg.ended {
+            return Err(Errno::EOPBADSTATE);
+        }
+        let (srx, context) = (state.srx, recv.context);
+        if state.shared_srx || flags.intersects(SPECIAL) {
+            return Err(Errno::ENOTCONN);
+        }
+        self.post_recv(srx, recv)?;
+        // The end of the connection has left no other receive there. A program may not know of
+        // the end yet: where nothing had arrived, the receive fails as those do that were posted
+        // before it.
+        let rx_cq = self.engine.ep(ep).and_then(|config| config.rx_cq);
+        let ended = self.engine.end_recv(srx, rx_cq, context, Errno::ENOTCONN);
+        if ended.is_ok() {
+            self.after();
+        }
+        Ok(())
+    }
+
+    /// Posts a receive on a receive context.
+    #[inline]
+    pub(crate) fn post_recv(&mut self, srx: SrxId, recv: Recv<UserBuf>) -> Result<()> {
+        if let Some(id) = self.engine.post_recv(srx, recv)? {
+            self.match_waiting(srx, id);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn match_waiting(&mut self, srx: SrxId, recv: RecvId) {
+        // Nobody else takes a message from between those of this receive.
+        let busy = std::mem::replace(&mut self.works.busy, true);
+        while let Some(copy) = self.engine.next_match(srx, recv) {
+            self.copy_kept(&copy);
+            self.after();
+        }
+        self.works.busy = busy;
+        self.after();
+    }
+
+    pub(crate) fn copy_kept(&mut self, copy: &CopyOut<UserBuf>) {
+        let kept = self.slot(copy.slot);
+        let len = (copy.len as usize).min(kept.len());
+        crate::state::place::copy_user(&copy.iov, copy.at, len as u64, &kept[..len]);
+    }
+
+    #[cold]
+    fn recv_special(
+        &mut self,
+        ep: EpId,
+        srx: SrxId,
+        recv: Recv<UserBuf>,
+        flags: Flags,
+    ) -> Result<()> {
+        let config = *self.engine.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        self.recv_shared(srx, config.rx_cq, config.source, recv, flags)
+    }
+
+    /// Posts a receive on a receive context, or looks at its unexpected messages; `cq` is
+    /// where peeks and discards are reported.
+    pub(crate) fn recv_shared(
+        &mut self,
+        srx: SrxId,
+        cq: Option<CqId>,
+        source: bool,
+        mut recv: Recv<UserBuf>,
+        flags: Flags,
+    ) -> Result<()> {
+        if flags.contains(Flags::TRIGGER) {
+            // As for a send.
+            return Err(Errno::EINVAL);
+        }
+        let asked = RecvFlags {
+            peek: flags.contains(Flags::PEEK),
+            claim: flags.contains(Flags::CLAIM),
+            discard: flags.contains(Flags::DISCARD),
+        };
+        if asked.peek {
+            // It says what has come so far. A program that also looks elsewhere, first there and
+            // then here, must not find here what came after it looked there.
+            let found = self
+                .engine
+                .peek_in(srx, cq, source, recv.want, recv.context, asked)?;
+            if !found {
+                self.make_room();
+            }
+        } else if asked.claim {
+            if let Some(copy) = self.engine.claim_in(srx, cq, source, recv, asked)? {
+                self.copy_kept(&copy);
+            }
+        } else if asked.discard {
+            return Err(Errno::EINVAL);
+        } else {
+            if flags.contains(Flags::MULTI_RECV) {
+                if recv.want.tag.is_some() || recv.iov.segments().len() > 1 {
+                    return Err(Errno::EINVAL);
+                }
+                recv.multi = true;
+            }
+            return self.post_recv(srx, recv);
+        }
+        self.after();
+        Ok(())
+    }
+
+    /// Posts a receive of one buffer on an endpoint.
+    #[inline(always)]
+    pub(crate) fn recv_one(
+        &mut self,
+        ep: EpId,
+        kind: RecvKind,
+        buf: UserBuf,
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        if flags.is_none()
+            && let Some(Some(state)) = self.eps.get(ep.index())
+            && state.fast.plain_recv
+        {
+            let tag = match kind {
+                RecvKind::Msg => None,
+                RecvKind::Tagged { tag, ignore } => Some((tag, ignore)),
+            };
+            let (want, completes) = (Want { tag, src }, state.fast.recv_completes);
+            match self
+                .engine
+                .post_one(state.srx, buf, want, context, completes)
+            {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.recv_slow(ep, kind, buf, src, context, flags)
+    }
+
+    /// As [`State::recv_one`], off the fast path.
+    #[inline(never)]
+    fn recv_slow(
+        &mut self,
+        ep: EpId,
+        kind: RecvKind,
+        buf: UserBuf,
+        src: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        self.recv(ep, kind, Iov::one(buf), src, context, flags)
+    }
+}
+
+/// A receive as the engine takes it.
+#[inline]
+pub(crate) fn new_recv(
+    kind: RecvKind,
+    iov: Iov<UserBuf>,
+    src: FiAddr,
+    context: Context,
+) -> Recv<UserBuf> {
+    let tag = match kind {
+        RecvKind::Msg => None,
+        RecvKind::Tagged { tag, ignore } => Some((tag, ignore)),
+    };
+    Recv::new(iov, Want { tag, src }, context)
+}

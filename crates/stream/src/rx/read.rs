@@ -1,0 +1,230 @@
+//! Reads of a connection: headers to the receive buffer, payloads straight to where they go.
+
+use ripstop_engine::id::ConnId;
+use ripstop_types::{Errno, Result};
+
+use crate::rx::whole::consume_whole;
+use crate::state::State;
+use crate::system::System;
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
+use crate::transport::readiness::polls_links;
+
+impl<T: Transport> State<T> {
+    pub(crate) fn handle_connection(&mut self, id: ConnId, event: ripstop_os::Event) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        if !connection.is_up() {
+            self.handle_handshake(id);
+            self.after();
+            return;
+        }
+        if polls_links::<T>()
+            && let Some(link) = connection.link.as_ref()
+        {
+            link.drain_doorbell(&mut connection.windows);
+            connection.mapped = T::Link::DIRECT_ACCESS && T::Link::has_windows(&connection.windows);
+            let asked = link.take_requests();
+            self.doorbell_rang = true;
+            self.leave_ended(id);
+            if !asked.is_empty() {
+                self.lend(id, &asked);
+            }
+        }
+        if event.writable() {
+            self.flush(id);
+        }
+        if event.readable() || event.error() || event.hangup() {
+            self.read_connection(id);
+        }
+    }
+
+    /// Reads a connection until it has no more, for a bounded time. Returns whether there was
+    /// anything.
+    pub(crate) fn read_connection(&mut self, id: ConnId) -> bool {
+        let mut any = false;
+        // Bounded, so that one busy peer does not keep the others waiting.
+        for _ in 0..64 {
+            let outcome = self.read_once(id);
+            match outcome {
+                Err(Errno::EAGAIN) => break,
+                outcome => {
+                    any = true;
+                    if !self.handle_read(id, outcome) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.after();
+        self.note_header_next(id);
+        any
+    }
+
+    /// One read: straight to where a payload goes, with what follows to the receive buffer.
+    /// Returns how many bytes are in the receive buffer.
+    fn read_once(&mut self, id: ConnId) -> Result<usize> {
+        use ripstop_engine::stream::RxWant;
+        let Self {
+            engine,
+            connections,
+            rx_buffer,
+            slots,
+            ..
+        } = self;
+        let Some(Some(connection)) = connections.get(id.index()) else {
+            return Err(Errno::EAGAIN);
+        };
+        let Some(link) = &connection.link else {
+            return Err(Errno::EAGAIN);
+        };
+        let (placed, read) = match engine.rx_want(id) {
+            RxWant::Blocked | RxWant::Job => return Err(Errno::EAGAIN),
+            RxWant::Header => return read_to(link.recv(rx_buffer)),
+            RxWant::Place(iov, at, len) => {
+                crate::state::place::read_user(&**link, iov, at, len, rx_buffer)?
+            }
+            RxWant::Store(iov, at, len) => {
+                crate::state::place::read_region(&**link, iov, at, len, rx_buffer)?
+            }
+            RxWant::Keep(slot, total, at, len) => match slots.make(slot, total) {
+                Ok(memory) => crate::state::place::read_slot(&**link, memory, at, len, rx_buffer)?,
+                Err(_) => {
+                    engine.rx_no_memory(id);
+                    return Err(Errno::EAGAIN);
+                }
+            },
+            RxWant::Discard(left) => {
+                let want = usize::try_from(left)
+                    .unwrap_or(usize::MAX)
+                    .min(rx_buffer.len());
+                let dropped = read_to(link.recv(&mut rx_buffer[..want]))?;
+                (dropped, dropped)
+            }
+        };
+        engine.rx_placed(id, placed as u64);
+        self.yielding.note_payload(!engine.rx_in_header(id));
+        Ok(read - placed)
+    }
+
+    /// Handles the outcome of a read; returns whether to read on.
+    pub(crate) fn handle_read(&mut self, id: ConnId, outcome: Result<usize>) -> bool {
+        match outcome {
+            Ok(count) => {
+                let rest = match T::Link::IN_PLACE {
+                    true => self.receive_in_place(id, count, count),
+                    false => count,
+                };
+                let rx_buffer = std::mem::take(&mut self.rx_buffer);
+                let done = self.consume(id, &rx_buffer[count - rest..count]);
+                let full = count == rx_buffer.len();
+                self.rx_buffer = rx_buffer;
+                match done {
+                    Ok(all) => all && (full || !self.engine.rx_in_header(id)),
+                    Err(error) => {
+                        self.protocol_error(id, error);
+                        false
+                    }
+                }
+            }
+            Err(error) => {
+                self.note_end(id, error);
+                false
+            }
+        }
+    }
+
+    /// Hands bytes of the stream to the engine and its payload to memory. Returns whether all
+    /// were taken; else the rest is kept and the connection is not read until the engine says so.
+    pub(crate) fn consume(&mut self, id: ConnId, bytes: &[u8]) -> Result<bool> {
+        use ripstop_engine::stream::RxWant;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if self.engine.rx_in_header(id) {
+                let whole = rest.len() - consume_whole(&mut self.engine, id, rest);
+                rest = &rest[whole..];
+                if rest.is_empty() {
+                    break;
+                }
+                let used = self.engine.rx_header(id, rest)?;
+                rest = &rest[used..];
+                continue;
+            }
+            let Self { engine, slots, .. } = self;
+            let taken = match engine.rx_want(id) {
+                RxWant::Header => 0,
+                RxWant::Place(iov, at, len) => crate::state::place::copy_user(iov, at, len, rest),
+                RxWant::Store(iov, at, len) => crate::state::place::store(iov, at, len, rest),
+                RxWant::Keep(slot, total, at, len) => match slots.make(slot, total) {
+                    Ok(memory) => crate::state::place::copy_slot(memory, at, len, rest),
+                    Err(_) => {
+                        engine.rx_no_memory(id);
+                        0
+                    }
+                },
+                RxWant::Discard(left) => {
+                    usize::try_from(left).unwrap_or(usize::MAX).min(rest.len())
+                }
+                RxWant::Job => {
+                    self.run_job(id);
+                    continue;
+                }
+                RxWant::Blocked => {
+                    self.stall(id, rest);
+                    return Ok(false);
+                }
+            };
+            self.engine.rx_placed(id, taken as u64);
+            rest = &rest[taken..];
+        }
+        while matches!(self.engine.rx_want(id), RxWant::Job) {
+            self.run_job(id);
+        }
+        if matches!(self.engine.rx_want(id), RxWant::Blocked) {
+            self.stall(id, rest);
+            return Ok(false);
+        }
+        if self
+            .engine
+            .conn(id)
+            .is_some_and(|conn| conn.in_mid_header())
+        {
+            self.note_partial(id);
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn note_partial(&mut self, id: ConnId) {
+        if let Some(connection) = self.connection(id) {
+            connection.partial_since = Some(T::System::now());
+        }
+        self.start_timer();
+    }
+
+    /// Stops reading a connection until [`Engine::pop_resumed`](ripstop_engine::stream::Engine::pop_resumed) names it.
+    #[cold]
+    fn stall(&mut self, id: ConnId, rest: &[u8]) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let mut leftover = rest.to_vec();
+        leftover.append(&mut connection.leftover);
+        connection.leftover = leftover;
+        if self.engine.rx_full(id).is_some() {
+            self.note_full(id);
+        }
+        self.remove_active(id);
+        self.watch(id, |interest| interest.read = false);
+        self.leave_ended(id);
+    }
+}
+
+/// A read of nothing is the end of the stream.
+pub(crate) fn read_to(outcome: Result<usize>) -> Result<usize> {
+    match outcome {
+        Ok(0) => Err(Errno::ECONNRESET),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,175 @@
+//! Whole small messages: what a fast poll has read goes from the receive buffer, or from the link, to its
+//! place.
+
+use ripstop_engine::id::ConnId;
+use ripstop_engine::stream::Engine;
+use ripstop_mem::UserBuf;
+use ripstop_types::Errno;
+
+use crate::progress::poll::{Found, NOTHING, READY};
+use crate::rx::fast::MAX_SHORT_WRITE;
+use crate::state::State;
+use crate::system::System as _;
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
+
+impl<T: Transport> State<T> {
+    /// Handles bytes of the active connection, at the front of the receive buffer.
+    #[inline(always)]
+    fn handle_active(&mut self, count: usize) {
+        let Some(id) = self.active.first() else {
+            return;
+        };
+        let bytes = self.rx_buffer.get(..count).unwrap_or_default();
+        let taken = take_whole(&mut self.engine, id, bytes);
+        if taken != count || count == self.rx_buffer.len() {
+            self.handle_more(id, taken, count);
+        }
+        // Whole messages leave the engine quiet.
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
+        }
+    }
+
+    /// Goes on with a read of `count` bytes of which a message has taken the first `taken`.
+    #[inline(never)]
+    fn handle_more(&mut self, id: ConnId, taken: usize, count: usize) {
+        let bytes = self.rx_buffer.get(taken..count).unwrap_or_default();
+        let rest = match taken {
+            0 => count,
+            _ => consume_whole(&mut self.engine, id, bytes),
+        };
+        let rest = match rest {
+            1.. if T::Link::IN_PLACE => self.receive_in_place(id, count, rest),
+            rest => rest,
+        };
+        if rest > 0 {
+            self.handle_rest(id, count - rest, count);
+        } else if count == self.rx_buffer.len() {
+            self.read_connection(id);
+        }
+    }
+
+    /// Receives plain writes, messages between them, and one whose payload the link has ready, from
+    /// the last `rest` of `count` bytes in the receive buffer. Returns how many are left.
+    pub(crate) fn receive_in_place(&mut self, id: ConnId, count: usize, mut rest: usize) -> usize {
+        let Self {
+            engine,
+            connections,
+            rx_buffer,
+            active,
+            ..
+        } = self;
+        let Some(Some(connection)) = connections.get(id.index()) else {
+            return rest;
+        };
+        let Some(link) = &connection.link else {
+            return rest;
+        };
+        // What the link has ready follows the last byte in the receive buffer.
+        let more = link.payload_ready();
+        while let Some(bytes) = rx_buffer.get(count - rest..count) {
+            let (whole, stored) = match engine.rx_write(id, bytes, more) {
+                Some(whole) => (whole, true),
+                None => match engine.rx_whole_with(id, bytes, more) {
+                    Some(whole) => (whole, false),
+                    None => break,
+                },
+            };
+            let place = whole.memory.first(whole.len);
+            let front = bytes.get(whole.header_len..).unwrap_or_default();
+            let done = match stored {
+                true => {
+                    active.short_writes |= whole.len <= MAX_SHORT_WRITE;
+                    ripstop_mem::store(place, front)
+                }
+                false => ripstop_mem::copy_out(place, front),
+            };
+            rest -= whole.header_len + done;
+            if done < whole.len {
+                link.recv_payload(place.skip(done));
+            }
+            if rest == 0 {
+                break;
+            }
+        }
+        rest
+    }
+
+    /// Handles what is left of a read: the receive buffer from `from` to `to`.
+    #[inline(never)]
+    fn handle_rest(&mut self, id: ConnId, from: usize, to: usize) {
+        let rx_buffer = std::mem::take(&mut self.rx_buffer);
+        let done = self.consume(id, &rx_buffer[from..to]);
+        let full = to == rx_buffer.len();
+        self.rx_buffer = rx_buffer;
+        match done {
+            Ok(true) => {
+                if full || !self.engine.rx_in_header(id) {
+                    self.read_connection(id);
+                }
+            }
+            Ok(false) => {}
+            Err(error) => self.protocol_error(id, error),
+        }
+        self.note_header_next(id);
+        self.after();
+    }
+
+    /// Goes on after a fast poll that has found something.
+    #[inline(always)]
+    pub(crate) fn handle_found(&mut self, mut found: Found) {
+        self.active.found(T::System::ticks);
+        if T::Link::IN_PLACE && found == READY {
+            let link = &self.active.links[usize::from(self.active.turn)];
+            found = match link {
+                Some(link) => Self::found_by(link.recv_once(&mut self.rx_buffer)),
+                None => NOTHING,
+            };
+        }
+        match usize::try_from(found) {
+            Ok(count) => self.handle_active(count),
+            Err(_) => self.end_active(Errno(-found as i32)),
+        }
+    }
+
+    /// The active connection that was read has ended.
+    #[cold]
+    #[inline(never)]
+    fn end_active(&mut self, error: Errno) {
+        match self.active.first() {
+            Some(id) if error != Errno::EINTR => {
+                self.note_end(id, error);
+                self.poll_all();
+            }
+            _ => _ = self.progress_all(),
+        }
+    }
+}
+
+/// Takes whole small messages with a posted receive from the front of `bytes`; returns how
+/// many bytes are left.
+#[inline]
+pub(crate) fn consume_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    loop {
+        let taken = take_whole(engine, id, rest);
+        rest = rest.get(taken..).unwrap_or_default();
+        if taken == 0 || rest.is_empty() {
+            return rest.len();
+        }
+    }
+}
+
+/// Takes one such message; returns its length in bytes, 0 if it is another case.
+#[inline(never)]
+fn take_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
+    let Some(whole) = engine.rx_whole(id, bytes) else {
+        return 0;
+    };
+    let end = whole.header_len + whole.len;
+    if let Some(payload) = bytes.get(whole.header_len..end) {
+        ripstop_mem::copy_out(whole.memory, payload);
+    }
+    end
+}

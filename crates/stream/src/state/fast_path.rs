@@ -1,0 +1,62 @@
+//! What the fast paths of an endpoint need to know, and the flags that keep a post off them.
+
+use ripstop_engine::id::CqId;
+use ripstop_engine::pool::Place;
+use ripstop_engine::stream::SEND_HEADER;
+use ripstop_types::Flags;
+
+use crate::state::tx_buffer::FAST_SEND_BUFFER;
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
+
+/// Flags that ask for the peer's acknowledgement.
+pub(crate) const ACKED: Flags = Flags::TRANSMIT_COMPLETE
+    .union(Flags::DELIVERY_COMPLETE)
+    .union(Flags::COMMIT_COMPLETE);
+
+/// Flags that make more of a receive than one message into one buffer.
+pub(crate) const SPECIAL: Flags = Flags::PEEK
+    .union(Flags::CLAIM)
+    .union(Flags::DISCARD)
+    .union(Flags::MULTI_RECV);
+
+/// Flags of a send or write that keep it off the fast path. An injected one has a limit of its own.
+pub(crate) const SLOW_FLAGS: Flags = ACKED
+    .union(Flags::MORE)
+    .union(Flags::INJECT)
+    .union(Flags::FENCE)
+    .union(Flags::TRIGGER);
+
+/// What the fast paths of an endpoint need to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FastPath {
+    /// Injected messages shorter than this many bytes are small; 0 when none are.
+    pub(crate) inject: usize,
+    /// The same for messages that are sent.
+    pub(crate) send: usize,
+    /// The same for those sent without flags of their own.
+    pub(crate) plain_send: usize,
+    /// Those complete with an entry, and so do writes.
+    pub(crate) send_completes: bool,
+    /// Somebody counts sends.
+    pub(crate) counted: bool,
+    /// Writes shorter than this many bytes may be written at once; 0 when none may, or somebody
+    /// counts them.
+    pub(crate) write: usize,
+    /// The same for those without flags of their own.
+    pub(crate) plain_write: usize,
+    /// Where writes complete.
+    pub(crate) write_cq: Place<CqId>,
+    /// Receives without flags of their own are for one message, and name no context.
+    pub(crate) plain_recv: bool,
+    /// Those complete with an entry.
+    pub(crate) recv_completes: bool,
+}
+
+/// The longest message in bytes that is copied to be sent; what is sent in place has no such bound.
+pub(crate) const fn max_copied<T: Transport>() -> usize {
+    match T::Link::IN_PLACE {
+        true => usize::MAX - 1,
+        false => FAST_SEND_BUFFER - SEND_HEADER,
+    }
+}

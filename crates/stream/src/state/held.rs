@@ -1,0 +1,369 @@
+//! Operations that wait for a counter, with copies of all but their payload (man page `fi_trigger(3)`).
+
+use std::sync::Arc;
+
+use ripstop_core::provider::{AtomicCall, CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
+use ripstop_engine::Iov;
+use ripstop_engine::id::{CounterId, CqId, EpId, SrxId};
+use ripstop_engine::stream::{RmaKind, Unposted, Work};
+use ripstop_engine::triggered::{FREE, Queue};
+use ripstop_mem::{Parked, UserBuf, copy_in};
+use ripstop_os::EventFd;
+use ripstop_types::{
+    AtomicKind, AtomicOp, Context, Datatype, Errno, FiAddr, Flags, Result, RmaIov,
+};
+
+use crate::state::fast_path::SPECIAL;
+
+/// What waits in a domain.
+#[derive(Debug)]
+pub(crate) struct Works {
+    pub(crate) queue: Queue<Held>,
+    /// Wakes whoever sleeps when a pass has left something to be started. There from the first
+    /// operation on.
+    pub(crate) again: Option<Arc<EventFd>>,
+    /// Operations are being started, or must not be now.
+    pub(crate) busy: bool,
+}
+
+impl Default for Works {
+    fn default() -> Self {
+        Self {
+            queue: Queue::new(),
+            again: None,
+            busy: false,
+        }
+    }
+}
+
+/// An operation that waits.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The name of deferred work; `None` for a triggered operation.
+    pub(crate) token: Option<Token>,
+    pub(crate) op: Op,
+}
+
+impl Held {
+    /// Work that changes the successes of a counter.
+    pub(crate) const fn change(token: Token, counter: CounterId, value: u64, add: bool) -> Self {
+        Self {
+            token: Some(token),
+            op: match add {
+                true => Op::Add(counter, value),
+                false => Op::Set(counter, value),
+            },
+        }
+    }
+
+    /// A data transfer; `work` names deferred work and its counter, if any.
+    pub(crate) fn data(
+        at: At,
+        call: &DataCall<'_>,
+        work: Option<(Token, Option<CounterId>)>,
+    ) -> Result<Self> {
+        let mut data = Data::of(at, call)?;
+        let Some((token, counter)) = work else {
+            data.flags = data.flags.map(|flags| flags - Flags::TRIGGER);
+            return Ok(Self {
+                token: None,
+                op: Op::Data(Box::new(data)),
+            });
+        };
+        let flags = data.flags.unwrap_or_default();
+        let special = matches!(data.call, Call::Recv(_)) && flags.intersects(SPECIAL);
+        if special || matches!(data.call, Call::Collective(_)) {
+            return Err(Errno::ENOSYS);
+        }
+        let asked = flags.contains(Flags::COMPLETION);
+        data.flags = Some(flags - Flags::TRIGGER);
+        data.work = Some(Work {
+            counter,
+            entry: asked.then_some(data.context),
+        });
+        Ok(Self {
+            token: Some(token),
+            op: Op::Data(Box::new(data)),
+        })
+    }
+
+    pub(crate) const fn owner(&self) -> Owner {
+        match &self.op {
+            Op::Data(data) => data.at.owner(),
+            Op::Starting(owner) => *owner,
+            Op::Set(..) | Op::Add(..) => Owner::Nobody,
+        }
+    }
+
+    /// The order in which operations are started is kept by endpoint and direction.
+    pub(crate) fn lane(&self) -> u32 {
+        let lane = |id: u32, of: u32| id.wrapping_mul(3).wrapping_add(of);
+        match &self.op {
+            Op::Data(data) => match data.at {
+                At::Ep(id) => lane(id.number(), u32::from(data.receives())),
+                At::Srx(at) => lane(at.id.number(), 2),
+            },
+            _ => FREE,
+        }
+    }
+
+    pub(crate) fn receives(&self) -> bool {
+        matches!(&self.op, Op::Data(data) if data.receives())
+    }
+
+    /// Whether it will change this counter.
+    pub(crate) fn changes(&self, counter: CounterId) -> bool {
+        match &self.op {
+            Op::Set(own, _) | Op::Add(own, _) => *own == counter,
+            Op::Data(data) => data.work.is_some_and(|work| work.counter == Some(counter)),
+            Op::Starting(_) => false,
+        }
+    }
+}
+
+/// Where a data transfer is posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum At {
+    Ep(EpId),
+    /// A shared receive context.
+    Srx(SrxAt),
+}
+
+impl At {
+    pub(crate) const fn owner(self) -> Owner {
+        match self {
+            Self::Ep(id) => Owner::Ep(id),
+            Self::Srx(at) => Owner::Srx(at.id),
+        }
+    }
+}
+
+/// A shared receive context, as receives are posted there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SrxAt {
+    pub(crate) id: SrxId,
+    /// Where peeks and failures are reported, if anywhere.
+    pub(crate) cq: Option<CqId>,
+    /// Peeks report the source.
+    pub(crate) source: bool,
+    /// Upper bits of a source that name a context of the peer.
+    pub(crate) ctx_bits: u8,
+}
+
+/// Whose operation it is; what is nobody's changes a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Ep(EpId),
+    Srx(SrxId),
+    Nobody,
+}
+
+#[derive(Debug)]
+pub(crate) enum Op {
+    Set(CounterId, u64),
+    Add(CounterId, u64),
+    Data(Box<Data>),
+    /// Its data transfer is being posted.
+    Starting(Owner),
+}
+
+/// A data transfer, with copies of all but the payload.
+#[derive(Debug)]
+pub(crate) struct Data {
+    pub(crate) at: At,
+    pub(crate) call: Call,
+    pub(crate) iov: Iov<UserBuf>,
+    /// What `iov` is of, where the payload was copied.
+    copy: Option<Parked>,
+    pub(crate) remote: Vec<RmaIov>,
+    pub(crate) peer: FiAddr,
+    pub(crate) data: Option<u64>,
+    pub(crate) context: Context,
+    pub(crate) flags: Option<Flags>,
+    /// Of deferred work: what is told of its end.
+    pub(crate) work: Option<Work>,
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        // Injected payload is copied again when it is posted, so nobody uses it.
+        drop(self.copy.take().map(Parked::unpark));
+    }
+}
+
+impl Data {
+    fn of(at: At, call: &DataCall<'_>) -> Result<Self> {
+        let operand;
+        let (own, iov, remote, peer, data, context, flags) = match *call {
+            DataCall::Send {
+                kind,
+                iov,
+                data,
+                dest,
+                context,
+                flags,
+            } => (
+                Call::Send(kind),
+                iov,
+                None,
+                dest,
+                data,
+                context,
+                Some(flags),
+            ),
+            DataCall::Recv {
+                kind,
+                iov,
+                src,
+                context,
+                flags,
+            } => (Call::Recv(kind), iov, None, src, None, context, Some(flags)),
+            DataCall::Read(iov, rma) => Self::one_sided(Call::Rma(RmaKind::Read), iov, &rma),
+            DataCall::Write(iov, rma) => Self::one_sided(Call::Rma(RmaKind::Write), iov, &rma),
+            DataCall::Atomic(iov, atomic) => {
+                let own = Call::Atomic(Box::new(Atomic {
+                    kind: atomic.kind,
+                    datatype: atomic.datatype,
+                    op: atomic.op,
+                    compare: atomic.compare.to_vec(),
+                    result: atomic.result.to_vec(),
+                }));
+                let AtomicCall {
+                    remote,
+                    peer,
+                    data,
+                    context,
+                    flags,
+                    ..
+                } = atomic;
+                (own, iov, Some(remote), peer, data, context, flags)
+            }
+            DataCall::Collective([input, result], call) => {
+                let (context, flags) = (call.context, call.flags);
+                operand = input;
+                let own = Call::Collective(Box::new((call, result)));
+                let iov = std::slice::from_ref(&operand);
+                (own, iov, None, FiAddr::UNSPEC, None, context, flags)
+            }
+        };
+        Ok(Self {
+            at,
+            call: own,
+            iov: Iov::new(iov)?,
+            copy: None,
+            remote: remote.map(<[RmaIov]>::to_vec).unwrap_or_default(),
+            peer,
+            data,
+            context,
+            flags,
+            work: None,
+        })
+    }
+
+    #[expect(
+        clippy::type_complexity,
+        reason = "the parts of a call, taken apart at once"
+    )]
+    const fn one_sided<'a>(
+        own: Call,
+        iov: &'a [UserBuf],
+        rma: &RmaCall<'a>,
+    ) -> (
+        Call,
+        &'a [UserBuf],
+        Option<&'a [RmaIov]>,
+        FiAddr,
+        Option<u64>,
+        Context,
+        Option<Flags>,
+    ) {
+        let RmaCall {
+            remote,
+            peer,
+            data,
+            context,
+            flags,
+        } = *rma;
+        (own, iov, Some(remote), peer, data, context, flags)
+    }
+
+    pub(crate) const fn receives(&self) -> bool {
+        matches!(self.call, Call::Recv(_))
+    }
+
+    /// What an atomic compares with.
+    pub(crate) fn compare(&self) -> &[UserBuf] {
+        match &self.call {
+            Call::Atomic(atomic) => &atomic.compare,
+            _ => &[],
+        }
+    }
+
+    /// Copies the payload and what is compared with, whose memory is the caller's again after the
+    /// call.
+    pub(crate) fn copy_payload(&mut self) {
+        let len = self.iov.len() as usize;
+        let more: usize = self.compare().iter().map(|buf| buf.len()).sum();
+        let mut bytes = vec![0; len + more];
+        let mut at = 0;
+        for segment in self.iov.segments().iter().chain(self.compare()) {
+            at += copy_in(&mut bytes[at..], *segment);
+        }
+        let copy = Parked::park(bytes);
+        self.iov = Iov::one(copy.buf().first(len));
+        if let Call::Atomic(atomic) = &mut self.call
+            && !atomic.compare.is_empty()
+        {
+            atomic.compare = vec![copy.buf().skip(len)];
+        }
+        self.copy = Some(copy);
+    }
+
+    /// What it is, as completions say it.
+    fn told_as(&self) -> Flags {
+        match &self.call {
+            Call::Send(SendKind::Msg) => Flags::SEND | Flags::MSG,
+            Call::Send(SendKind::Tagged(_)) => Flags::SEND | Flags::TAGGED,
+            Call::Recv(RecvKind::Msg) => Flags::RECV | Flags::MSG,
+            Call::Recv(RecvKind::Tagged { .. }) => Flags::RECV | Flags::TAGGED,
+            Call::Rma(RmaKind::Read) => Flags::RMA | Flags::READ,
+            Call::Rma(_) => Flags::RMA | Flags::WRITE,
+            Call::Atomic(atomic) if atomic.kind == AtomicKind::Plain => {
+                Flags::ATOMIC | Flags::WRITE
+            }
+            Call::Atomic(_) => Flags::ATOMIC | Flags::READ,
+            Call::Collective(_) => Flags::COLLECTIVE,
+        }
+    }
+
+    pub(crate) fn unposted(&self) -> Unposted {
+        Unposted {
+            context: self.context,
+            flags: self.told_as(),
+            tag: match self.call {
+                Call::Recv(RecvKind::Tagged { tag, .. }) => tag,
+                _ => 0,
+            },
+            work: self.work,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Call {
+    Send(SendKind),
+    Recv(RecvKind),
+    Rma(RmaKind),
+    Atomic(Box<Atomic>),
+    /// With its result.
+    Collective(Box<(CollCall, UserBuf)>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Atomic {
+    pub(crate) kind: AtomicKind,
+    pub(crate) datatype: Datatype,
+    pub(crate) op: AtomicOp,
+    pub(crate) compare: Vec<UserBuf>,
+    pub(crate) result: Vec<UserBuf>,
+}

@@ -1,0 +1,43 @@
+//! Where connections arrive.
+
+use std::fmt::Debug;
+use std::os::fd::AsFd;
+
+use ripstop_os::Spare;
+use ripstop_types::Result;
+
+use crate::addr::Addr;
+use crate::transport::link::Link;
+
+/// Where connections arrive. Its descriptor can be read while one waits. It is closed when it is
+/// dropped.
+pub trait Listener: AsFd + Debug + Send + Sync + 'static {
+    /// What it accepts.
+    type Link: Link<Addr = Self::Addr>;
+
+    /// How it is named.
+    type Addr: Addr;
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn local_addr(&self) -> Result<Self::Addr>;
+
+    /// Lets peers connect, of which up to `backlog` may wait.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` where somebody else listens there.
+    fn listen(&self, backlog: i32) -> Result<()>;
+
+    /// The next connection that waits, and where it comes from as far as that is known; none
+    /// where none waits.
+    ///
+    /// # Errors
+    /// `EMFILE` and the like: one waits for which there is no room, see [`Listener::turn_away`].
+    fn accept(&self) -> Result<Option<(Self::Link, Self::Addr)>>;
+
+    /// Closes the next connection that waits, with the descriptor that `spare` keeps for this;
+    /// returns where it came from, or none where that cannot be done.
+    fn turn_away(&self, spare: &mut Spare) -> Option<Self::Addr>;
+}

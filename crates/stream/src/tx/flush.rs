@@ -1,0 +1,163 @@
+//! Writes of what a connection has to send, at once or together with what follows it.
+
+use ripstop_engine::id::ConnId;
+use ripstop_types::Errno;
+
+use crate::state::State;
+use crate::system::System;
+use crate::transport::Transport;
+use crate::transport::link::Link as _;
+
+/// A message is coalesced for so many [`ticks`](ripstop_os::clock::ticks) at most after the first one of its burst,
+/// 0.6 to 3 ms: then the next is the first of another burst, so that a program that makes no progress
+/// sends them nevertheless.
+const BURST_TICKS: u32 = 3_000_000;
+
+impl<T: Transport> State<T> {
+    /// Puts off writing a connection's transmit buffer to the next progress.
+    #[inline]
+    pub(crate) fn put_off(&mut self, id: ConnId) {
+        if let Some(Some(connection)) = self.connections.get_mut(id.index())
+            && !connection.dirty
+        {
+            connection.dirty = true;
+            self.dirty.push(id);
+            self.active.suspend_fast_polls();
+        }
+    }
+
+    /// A message begins a burst, unless it belongs to one. Returns which that is.
+    #[inline(always)]
+    pub(crate) fn begin_burst(&mut self) -> u32 {
+        if !self.burst {
+            self.round = self.round.wrapping_add(1);
+            self.since = T::System::ticks();
+        }
+        self.burst = true;
+        self.round
+    }
+
+    /// Whether a small message is put off behind another that the same connection sent in this
+    /// burst. The first of each connection is not: what a program sends to its neighbours before it
+    /// goes on computing is under way.
+    #[inline(always)]
+    pub(crate) fn in_burst(&mut self, id: Option<ConnId>) -> bool {
+        let connection = self.connections.get(ConnId::place(id));
+        let follows = connection
+            .and_then(Option::as_ref)
+            .is_some_and(|connection| connection.round == self.round);
+        self.burst && follows && self.burst_goes_on()
+    }
+
+    #[inline(always)]
+    fn burst_goes_on(&mut self) -> bool {
+        let goes_on = T::System::ticks().wrapping_sub(self.since) <= BURST_TICKS;
+        if !goes_on {
+            self.end_burst();
+        }
+        goes_on
+    }
+
+    /// Writes what was put off; the next message is written at once again.
+    #[inline]
+    pub(crate) fn end_burst(&mut self) {
+        self.burst = false;
+        if !self.dirty.is_empty() {
+            self.flush_dirty();
+        }
+    }
+
+    pub(crate) fn flush_dirty(&mut self) {
+        while let Some(id) = self.dirty.pop() {
+            if let Some(connection) = self.connection(id) {
+                connection.dirty = false;
+                if std::mem::take(&mut connection.held)
+                    && let Some(link) = &connection.link
+                {
+                    link.push();
+                }
+                self.flush(id);
+            }
+        }
+        self.resume_fast_polls();
+    }
+
+    /// Whether bytes wait for the next progress.
+    pub(crate) fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Writes what a connection has, as far as the kernel takes it.
+    #[inline]
+    pub(crate) fn flush(&mut self, id: ConnId) {
+        loop {
+            let Self {
+                engine,
+                connections,
+                slots,
+                ..
+            } = self;
+            let (Some(conn), Some(Some(connection))) =
+                (engine.conn(id), connections.get_mut(id.index()))
+            else {
+                return;
+            };
+            let Some(link) = &connection.link else { return };
+            if !connection.is_up() || connection.write_ended {
+                return;
+            }
+            if !conn.has_output() {
+                let waits = connection.interest.write;
+                if conn.has_deferred() && self.replay(id) {
+                    continue;
+                }
+                if waits {
+                    self.await_no_room(id);
+                }
+                return;
+            }
+            let written = if conn.only_buffered() {
+                link.send(connection.tx_buffer.bytes())
+            } else {
+                crate::state::place::write(&**link, engine, id, connection.tx_buffer.bytes(), slots)
+            };
+            match written {
+                Ok(count) => {
+                    let buffered = engine.sent(id, count);
+                    connection.tx_buffer.advance(buffered);
+                    if engine.conn(id).is_some_and(|conn| conn.is_flushed())
+                        && !connection.interest.write
+                    {
+                        return;
+                    }
+                }
+                Err(Errno::EAGAIN) => {
+                    if link.await_room() {
+                        continue;
+                    }
+                    self.watch(id, |interest| interest.write = true);
+                    self.active.wait_for_room();
+                    return;
+                }
+                Err(error) => {
+                    self.end_writes(id, error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Nothing is to be written: room is not watched for. What is deferred waits for something else,
+    /// such as the peer's acknowledgement, and would keep everybody awake who sleeps until then.
+    #[cold]
+    fn await_no_room(&mut self, id: ConnId) {
+        let flushed = self.engine.conn(id).is_some_and(|conn| !conn.has_output());
+        if flushed
+            && self
+                .connection(id)
+                .is_some_and(|connection| connection.is_up())
+        {
+            self.watch(id, |interest| interest.write = false);
+        }
+    }
+}
