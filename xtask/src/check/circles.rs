@@ -1,5 +1,6 @@
 //! Circles of modules: groups of files in which each uses each other, directly or through the rest. None of them can be read,
-//! tested or moved alone, so the largest one of each crate may only shrink.
+//! tested or moved alone, so the largest one of each crate may only shrink. Where files form none, the folders at the top of the
+//! crate are checked in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,11 @@ pub(super) fn largest(ws: &Workspace, sources: &[SourceFile]) -> Circles {
                 modules.add(path, source);
             }
         }
-        let circle = largest_of(&modules);
+        let mut circle = largest_of(&modules.uses(), |module| module.join("/"));
+        if circle.len() <= 1 {
+            // Then the folders lead one way, too.
+            circle = largest_of(&folders(&modules), |folder| format!("{folder}/"));
+        }
         if circle.len() > 1 && !EXEMPT.contains(&package.room.as_str()) {
             circles.insert(package.room.clone(), circle);
         }
@@ -32,19 +37,33 @@ pub(super) fn largest(ws: &Workspace, sources: &[SourceFile]) -> Circles {
     circles
 }
 
-/// The largest circle of a crate; the first one of several in the order of their names.
-fn largest_of(modules: &Modules) -> Vec<String> {
-    let uses = modules.uses();
+/// Which folders and files at the top of a crate use which.
+fn folders(modules: &Modules) -> BTreeMap<&String, BTreeSet<&String>> {
+    let mut folders: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (from, targets) in modules.uses() {
+        let Some(from) = from.first() else { continue };
+        let targets = targets.into_iter().filter_map(|to| to.first());
+        let others = targets.filter(|to| *to != from);
+        folders.entry(from).or_default().extend(others);
+    }
+    folders
+}
+
+/// The largest circle; the first one of several in the order of their names.
+fn largest_of<T: Ord>(
+    uses: &BTreeMap<&T, BTreeSet<&T>>,
+    name: impl Fn(&T) -> String,
+) -> Vec<String> {
     let reached: BTreeMap<_, _> = uses
         .keys()
-        .map(|from| (*from, reach(&uses, *from)))
+        .map(|from| (*from, reach(uses, *from)))
         .collect();
     let mut largest: Vec<String> = Vec::new();
     for (from, reached_from) in &reached {
         let back = reached_from
             .iter()
-            .filter(|to| reached[**to].contains(from));
-        let circle: Vec<String> = back.map(|module| module.join("/")).collect();
+            .filter(|to| reached.get(**to).is_some_and(|back| back.contains(from)));
+        let circle: Vec<String> = back.map(|to| name(to)).collect();
         if circle.len() > largest.len() {
             largest = circle;
         }
@@ -78,7 +97,10 @@ mod tests {
             let source = SourceFile::parse("fake", Path::new(path), text).expect("Rust");
             modules.add(Path::new(path), &source);
         }
-        largest_of(&modules)
+        match largest_of(&modules.uses(), |module| module.join("/")) {
+            circle if circle.len() > 1 => circle,
+            _ => largest_of(&folders(&modules), |folder| format!("{folder}/")),
+        }
     }
 
     #[test]
@@ -106,6 +128,21 @@ mod tests {
             ("f.rs", "use super::e::E; pub struct F;"),
         ];
         assert_eq!(circle(&files), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn folders_that_use_each_other_are_a_circle() {
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a/mod.rs", "pub mod x; pub mod z;"),
+            ("a/x.rs", "use crate::b::y::Y;"),
+            ("a/z.rs", "pub struct Z;"),
+            ("b/mod.rs", "pub mod y;"),
+            ("b/y.rs", "use crate::a::z::Z; pub struct Y;"),
+        ];
+        assert_eq!(circle(&files), ["a/", "b/"]);
+        let last = files.len() - 1;
+        assert!(circle(&files[..last]).is_empty());
     }
 
     #[test]

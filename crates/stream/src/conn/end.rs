@@ -1,4 +1,4 @@
-//! Connections that have ended are closed after all others were polled.
+//! The ends of connections. One that has ended is closed after all others were polled.
 //!
 //! A peer that sends on several connections and then leaves ends them all at about the same time.
 //! What it sent before it left is delivered before any operation fails because it did.

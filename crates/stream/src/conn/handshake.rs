@@ -1,4 +1,4 @@
-//! Handshakes, ends and deadlines of connections, of both endpoint types.
+//! Handshakes of connections that this side opens, of both endpoint types.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! The fast path of posts: messages and receives of one buffer.
+//! The fast path of sends: messages of one buffer.
 //!
-//! What the fast paths need to know of an endpoint is worked out whenever the endpoint changes, into
-//! [`FastPath`], so that a call compares a length and goes. Every other post is in `post.rs`.
+//! What it needs to know of an endpoint is worked out whenever the endpoint changes, into
+//! [`FastPath`](crate::state::fast_path::FastPath), so that a call compares a length and goes. Every
+//! other send is in [`send`](crate::tx::send).
 
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;

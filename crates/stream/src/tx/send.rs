@@ -1,4 +1,4 @@
-//! Posting sends and receives: the way of a message from the caller to the link.
+//! Sends: the way of a message from the caller to the link, or to the queue of its connection.
 
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
