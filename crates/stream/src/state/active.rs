@@ -29,10 +29,10 @@ pub(crate) const EMPTY_POLLS: u32 = 64;
 /// are not starved while the active ones always have something.
 const FINDS_PER_UNIT: u32 = 64;
 
-/// When a 64th successful poll is so many [`ticks`](ripstop_os::clock::ticks) after the last full poll (0.2 to
-/// 1 ms), a full poll is due. Where processes share a processor, each poll may be milliseconds after
-/// the one before, and those that wait to be accepted cannot wait for thousands of them.
-const FINDS_FULL_POLL_TICKS: u32 = 1_000_000;
+/// When a 64th successful poll is so many [`ticks`](ripstop_os::clock::ticks) after the last full poll (20 to
+/// 100 ms), a full poll is due. Where processes share a processor, each poll may be milliseconds
+/// after the one before, and those that wait to be accepted cannot wait for thousands of them.
+const FINDS_FULL_POLL_TICKS: u32 = 100_000_000;
 
 /// Full polls in a row after a connection had no room to be written.
 const ROOM_POLLS: u32 = 64;

@@ -144,7 +144,7 @@ fn finds_leave_time_for_a_full_poll() {
                 FINDS_FULL_POLL_TICKS.div_ceil(4 * FINDS_PER_UNIT),
                 4 * FINDS_PER_UNIT,
             ),
-            (u32::MAX / 100, FINDS_PER_UNIT),
+            (u32::MAX / 40, FINDS_PER_UNIT),
         ] {
             let mut active = Active::default();
             active.add(ConnId::FIRST, &Arc::new(()), true);
