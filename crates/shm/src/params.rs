@@ -1,6 +1,6 @@
 //! Parameters (`FI_SHM_*`), read once.
 
-use ripstop_core::param::params;
+use ripstop_core::params;
 use ripstop_stream::{Defaults, Tunables};
 
 /// Provider name, and the prefix of its parameters.

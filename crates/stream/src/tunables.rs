@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ripstop_core::param::params;
+use ripstop_core::params;
 
 /// Most bytes of connection data.
 pub(crate) const MAX_HELLO: usize = ripstop_wire::xnet::cm::MAX_DATA as usize;

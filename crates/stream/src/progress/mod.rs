@@ -125,8 +125,8 @@ impl<T: Transport> State<T> {
         self.events = Some(events);
         // Peers that may reach what this side has exposed wait to be told of what was applied.
         self.active.refill(polls_epoll || !self.exposed.is_empty());
-        self.active.full_poll_at = T::System::ticks();
         if !polls_links::<T>() {
+            self.active.full_poll_at = T::System::ticks();
             self.active.empty_polls = match any {
                 true => 0,
                 false => (self.active.empty_polls + 1).min(EMPTY_POLLS),

@@ -29,10 +29,10 @@ pub(crate) const EMPTY_POLLS: u32 = 64;
 /// are not starved while the active ones always have something.
 const FINDS_PER_UNIT: u32 = 64;
 
-/// When a 64th successful poll is so many [`ticks`](ripstop_os::clock::ticks) after the last full poll (20 to
-/// 100 ms), a full poll is due. Where processes share a processor, each poll may be milliseconds
-/// after the one before, and those that wait to be accepted cannot wait for thousands of them.
-const FINDS_FULL_POLL_TICKS: u32 = 100_000_000;
+/// When 64 successful polls take so many [`ticks`](ripstop_os::clock::ticks) (60 to 300 ms), a full poll
+/// is due. Each is then a time slice after the one before, since processes share a processor, and
+/// those that wait to be accepted cannot wait for thousands of them.
+const SLOW_FINDS_TICKS: u32 = 300_000_000;
 
 /// Full polls in a row after a connection had no room to be written.
 const ROOM_POLLS: u32 = 64;
@@ -69,6 +69,8 @@ pub(crate) struct ActiveConnections<L> {
     pub(crate) short_writes: bool,
     /// Successful polls until one spends poll budget; never 0 between two polls.
     finds_left: u32,
+    /// When the last poll spent poll budget for that, in ticks.
+    finds_since: u32,
     /// Full polls until connections are tracked again.
     pub(crate) untracked_for: u32,
     /// Full polls in a row from now on, since a connection waits for room to be written, which
@@ -78,7 +80,7 @@ pub(crate) struct ActiveConnections<L> {
     polls: u32,
     /// When epoll was asked, where it reports only handshakes and ends; 0 asks it next time.
     pub(crate) epoll_at: Duration,
-    /// When the last full poll was, in ticks.
+    /// When the last full poll was, in ticks, where epoll reports all.
     pub(crate) full_poll_at: u32,
     /// Full polls since one found something, up to [`EMPTY_POLLS`].
     pub(crate) empty_polls: u32,
@@ -95,6 +97,7 @@ impl<L> Default for ActiveConnections<L> {
             budget: 0,
             short_writes: false,
             finds_left: FINDS_PER_UNIT,
+            finds_since: 0,
             untracked_for: 0,
             room_polls: 0,
             polls: 0,
@@ -140,7 +143,9 @@ impl<L> ActiveConnections<L> {
     /// The last of [`FINDS_PER_UNIT`] finds.
     fn end_finds(&mut self, now: u32) {
         self.finds_left = FINDS_PER_UNIT;
-        if now.wrapping_sub(self.full_poll_at) >= FINDS_FULL_POLL_TICKS {
+        let took = now.wrapping_sub(self.finds_since);
+        self.finds_since = now;
+        if took >= SLOW_FINDS_TICKS {
             self.poll_next();
         }
     }

@@ -131,30 +131,26 @@ fn idle_polls_ask_epoll_by_number_and_by_time() {
     }
 }
 
-/// Polls that always find something, each a time slice after the one before.
+/// Polls that always find something, each a time slice after the one before, or soon after it.
 #[test]
-fn finds_leave_time_for_a_full_poll() {
+fn slow_finds_leave_time_for_a_full_poll() {
+    let slice = SLOW_FINDS_TICKS.div_ceil(FINDS_PER_UNIT);
     for fast in [true, false] {
         for (ticks, finds) in [
-            (
-                FINDS_FULL_POLL_TICKS.div_ceil(FINDS_PER_UNIT),
-                FINDS_PER_UNIT,
-            ),
-            (
-                FINDS_FULL_POLL_TICKS.div_ceil(4 * FINDS_PER_UNIT),
-                4 * FINDS_PER_UNIT,
-            ),
-            (u32::MAX / 40, FINDS_PER_UNIT),
+            (slice, FINDS_PER_UNIT),
+            (5 * slice, FINDS_PER_UNIT),
+            (slice - 1, FINDS_PER_UNIT * POLL_BUDGET),
+            (0, FINDS_PER_UNIT * POLL_BUDGET),
         ] {
             let mut active = Active::default();
             active.add(ConnId::FIRST, &Arc::new(()), true);
-            active.refill(false);
+            active.refill(true);
             active.resume_fast_polls();
             if !fast {
                 active.suspend_fast_polls();
             }
             let mut now = 7_u32.wrapping_sub(ticks);
-            active.full_poll_at = now;
+            active.finds_since = now;
             let mut count = 0;
             while active.fast_budget - 1 + active.budget > 0 {
                 now = now.wrapping_add(ticks);
