@@ -8,114 +8,14 @@
 //!
 //! Only a number greater than a member's own is passed on, so the greatest of a circle goes round.
 
-use alloc::vec::Vec;
-
 use ripstop_types::{Errno, FiAddr};
 
-use super::group::{Collectives, Group, State};
-use super::message::{Gone, Kind, Message};
-use super::operation::mix;
 use crate::Buffer;
+use crate::coll::group::{Collectives, Group, State};
+use crate::coll::message::{Gone, Kind, Message};
+use crate::coll::operation::mix;
+use crate::coll::probe::{MAX_KEPT_PROBES, PROBE_ROUNDS, Probe};
 use crate::id::EpId;
-use crate::ring::try_push;
-
-/// Probes that a member keeps for each join, the greatest.
-const MAX_KEPT_PROBES: usize = 16;
-
-/// Probes that are passed on for a join in a round.
-const MAX_PASSED_PROBES: u32 = 32;
-
-/// Rounds for which a probe's word holds.
-const PROBE_ROUNDS: u32 = 2;
-
-/// A probe that has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Probe {
-    number: u64,
-    /// The member that waits for this one.
-    src: FiAddr,
-    /// To join this set.
-    digest: u64,
-    /// In which this one has this rank.
-    rank: u32,
-    /// So many rounds.
-    holds: u32,
-    /// It went on in this round.
-    passed: bool,
-}
-
-/// The probes of a join.
-#[derive(Debug, Default)]
-pub(super) struct Probes {
-    known: Vec<Probe>,
-    /// How many went on in this round.
-    passed: u32,
-    /// Rounds in a row in which that of this member had come back.
-    back: u32,
-}
-
-impl Probes {
-    /// Notes one; returns whether it is to go on now.
-    fn note(&mut self, probe: Probe, own: u64) -> bool {
-        let first = probe.number != own
-            && self.passed < MAX_PASSED_PROBES
-            && !self
-                .known
-                .iter()
-                .any(|known| known.passed && known.number == probe.number);
-        let probe = Probe {
-            passed: first,
-            ..probe
-        };
-        if !self.keep(probe) {
-            return false;
-        }
-        self.passed = self.passed.saturating_add(u32::from(first));
-        first
-    }
-
-    fn keep(&mut self, probe: Probe) -> bool {
-        let same =
-            |of: &Probe| (of.number, of.src, of.digest) == (probe.number, probe.src, probe.digest);
-        if let Some(known) = self.known.iter_mut().find(|known| same(known)) {
-            known.passed |= probe.passed;
-            (known.rank, known.holds) = (probe.rank, probe.holds);
-            return true;
-        }
-        if self.known.len() < MAX_KEPT_PROBES {
-            return try_push(&mut self.known, probe).is_ok();
-        }
-        let least = self.known.iter_mut().min_by_key(|known| known.number);
-        match least.filter(|least| least.number < probe.number) {
-            Some(least) => {
-                *least = probe;
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// A round is over. If the probe `own` has come back in it, returns in how many in a row its
-    /// word held, else 0.
-    fn next_round(&mut self, own: u64) -> u32 {
-        let back = self.known.iter().filter(|known| known.number == own);
-        let longest = back.map(|known| known.holds).max();
-        self.back = match longest {
-            Some(_) => self.back.saturating_add(1),
-            None => 0,
-        };
-        for known in &mut self.known {
-            known.holds = known.holds.saturating_sub(1);
-            known.passed = false;
-        }
-        self.known.retain(|known| known.holds > 0);
-        self.passed = 0;
-        match longest {
-            Some(PROBE_ROUNDS) => self.back,
-            _ => 0,
-        }
-    }
-}
 
 impl Group {
     /// The probe of this join, which is that of no other one.

@@ -2,27 +2,11 @@
 
 use ripstop_types::{Errno, FiAddr, Result};
 
-use super::group::Collectives;
-use super::message::{Gone, Kind, Message};
-use super::operation::Action;
 use crate::Buffer;
+use crate::coll::group::Collectives;
+use crate::coll::message::{Gone, Kind, Message};
+use crate::coll::operation::{Action, Early};
 use crate::id::{ConnId, EpId, SlotId};
-
-/// A message that waits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Early {
-    pub(super) ep: EpId,
-    pub(super) src: FiAddr,
-    /// The connection whose account it is on, unless that is gone.
-    conn: Option<ConnId>,
-    pub(super) message: Message,
-    /// Where its payload is, if it has one that is kept.
-    pub(super) slot: Option<SlotId>,
-    /// Its payload is where its step wants it, and on nobody's account.
-    pub(super) placed: bool,
-    /// The payload is there.
-    whole: bool,
-}
 
 impl<B: Buffer> Collectives<B> {
     /// Keeps a message, see [`Arrival::Keep`](super::Arrival::Keep). Returns what to tell

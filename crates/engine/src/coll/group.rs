@@ -4,12 +4,11 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Errno, FiAddr, Result};
 
-use super::circle::Probes;
-use super::early::Early;
-use super::message::{EAGER, Gone, Kind, Message};
-use super::operation::{Action, Op, Outcome, Place, Receiving, Request, Sending, mix};
-use super::plan::Plan;
 use crate::Buffer;
+use crate::coll::message::{EAGER, Gone, Kind, Message};
+use crate::coll::operation::{Action, Early, Op, Outcome, Place, Receiving, Request, Sending, mix};
+use crate::coll::plan::Plan;
+use crate::coll::probe::Probes;
 use crate::id::{EpId, SlotId};
 use crate::pool::{NIL, Pool};
 use crate::ring::Ring;

@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Errno, FiAddr, Result};
 
-use super::circle::Probes;
-use super::group::{Collectives, Group, Joining, State};
-use super::message::{Gone, Kind, Message};
-use super::operation::Action;
 use crate::Buffer;
+use crate::coll::group::{Collectives, Group, Joining, State};
+use crate::coll::message::{Gone, Kind, Message};
+use crate::coll::operation::Action;
+use crate::coll::probe::Probes;
 use crate::id::EpId;
 use crate::ring::{Ring, try_push};
 

@@ -2,6 +2,7 @@
 
 use ripstop_types::Errno;
 use ripstop_wire::xnet::base::Coll;
+
 pub use ripstop_wire::xnet::base::CollKind as Kind;
 
 /// Payloads up to this many bytes are sent unasked; longer ones when the receiver is ready.

@@ -13,6 +13,7 @@ mod join;
 mod message;
 mod operation;
 mod plan;
+mod probe;
 mod progress;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,6 @@ mod waiting;
 
 pub use group::{Collectives, Joining};
 pub use message::{EAGER, Gone, Kind, Message};
-pub use operation::{Action, Outcome, Place, Request};
+pub use operation::{Action, Outcome, Place, Request, Waits};
 pub use plan::{Buf, Part, Plan, Range, Step, Then};
 pub use progress::Arrival;
-pub use waiting::Waits;

@@ -4,10 +4,9 @@ use core::time::Duration;
 
 use ripstop_types::{AtomicOp, Collective, Context, Datatype, Errno, FiAddr};
 
-use super::message::Message;
-use super::plan::{Buf, Plan, Range, Step};
-use super::waiting::Waits;
 use crate::Buffer;
+use crate::coll::message::Message;
+use crate::coll::plan::{Buf, Plan, Range, Step};
 use crate::id::{ConnId, EpId, SlotId};
 
 /// An operation to be started.
@@ -276,4 +275,39 @@ impl<B: Buffer> Op<B> {
         self.since = None;
         self.rounds = 0;
     }
+}
+
+/// A message that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Early {
+    pub(super) ep: EpId,
+    pub(super) src: FiAddr,
+    /// The connection whose account it is on, unless that is gone.
+    pub(super) conn: Option<ConnId>,
+    pub(super) message: Message,
+    /// Where its payload is, if it has one that is kept.
+    pub(super) slot: Option<SlotId>,
+    /// Its payload is where its step wants it, and on nobody's account.
+    pub(super) placed: bool,
+    /// The payload is there.
+    pub(super) whole: bool,
+}
+
+/// Somebody who has been waited for long; see [`Action::Waits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// The operation and its number in the group, or `None` while the group is being joined.
+    pub operation: Option<(Collective, u32)>,
+    /// For how long.
+    pub long: Duration,
+    /// The members of the group.
+    pub members: u32,
+    /// The rank of the one that is waited for.
+    pub rank: u32,
+    /// Its place in the address vector.
+    pub member: FiAddr,
+    /// How many others are waited for besides.
+    pub others: u32,
+    /// It waits as well, for this member or for one that does so, to join another group.
+    pub crossed: bool,
 }

@@ -2,11 +2,11 @@
 
 use ripstop_types::{Errno, FiAddr};
 
-use super::group::{Collectives, State};
-use super::message::{EAGER, Gone, Kind, Message};
-use super::operation::{Action, Place, Receiving, Sending};
-use super::plan::{Part, Then};
 use crate::Buffer;
+use crate::coll::group::{Collectives, State};
+use crate::coll::message::{EAGER, Gone, Kind, Message};
+use crate::coll::operation::{Action, Place, Receiving, Sending};
+use crate::coll::plan::{Part, Then};
 use crate::id::{ConnId, EpId};
 
 /// Messages about operations this far ahead, and no farther, can be of a peer that keeps to the

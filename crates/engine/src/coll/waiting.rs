@@ -3,12 +3,12 @@
 
 use core::time::Duration;
 
-use ripstop_types::{Collective, FiAddr};
+use ripstop_types::FiAddr;
 
-use super::group::{Collectives, Group, State};
-use super::message::{Kind, Message};
-use super::operation::{Action, Receiving, Sending};
 use crate::Buffer;
+use crate::coll::group::{Collectives, Group, State};
+use crate::coll::message::{Kind, Message};
+use crate::coll::operation::{Action, Receiving, Sending, Waits};
 
 /// After how long without progress a member asks those it waits for; a round.
 const ROUND: Duration = Duration::from_secs(1);
@@ -19,25 +19,6 @@ const LOG_ROUNDS: u32 = 5;
 /// Rounds after which members that wait for each other, each to join another group, are taken to
 /// wait for ever.
 const DEADLOCK_ROUNDS: u32 = 10;
-
-/// Somebody who has been waited for long; see [`Action::Waits`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waits {
-    /// The operation and its number in the group, or `None` while the group is being joined.
-    pub operation: Option<(Collective, u32)>,
-    /// For how long.
-    pub long: Duration,
-    /// The members of the group.
-    pub members: u32,
-    /// The rank of the one that is waited for.
-    pub rank: u32,
-    /// Its place in the address vector.
-    pub member: FiAddr,
-    /// How many others are waited for besides.
-    pub others: u32,
-    /// It waits as well, for this member or for one that does so, to join another group.
-    pub crossed: bool,
-}
 
 impl<B: Buffer> Collectives<B> {
     /// Time has passed. Returns whether to call again soon.

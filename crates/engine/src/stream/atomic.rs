@@ -5,119 +5,25 @@
 //! ([`Job`]), before anything that follows in the stream. What is fetched goes back as the
 //! response to a read does.
 
-use ripstop_types::{AtomicKind, AtomicOp, Context, Datatype, Errno, Flags, Result};
-use ripstop_wire::xnet::base::{
-    Answer, BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, Reason, RmaIovs,
-};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, Result};
+use ripstop_wire::xnet::base::{Answer, BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, Reason};
 use ripstop_wire::xnet::cm::Extensions;
 
-use super::conn::{Conn, TxDone, TxInfo};
-use super::engine::{Engine, Ep, Limits};
-use super::rma::{
-    Appended, Level, NO_REGIONS, ReadEntry, Response, RmaKind, RmaPlan, Until, one_sided, post,
-};
-use super::rx::{RxState, Target};
-use super::tx::{Posted, marked};
 use crate::id::{ConnId, SlotId};
 use crate::mr::Access;
-use crate::{Buffer, Iov, Reached};
-
-/// Most bytes of memory that one atomic changes.
-pub const MAX_ATOMIC: usize = 64 * 1024;
+use crate::stream::arriving::{RxState, Target};
+use crate::stream::awaited::{ReadEntry, Until};
+use crate::stream::conn::Conn;
+use crate::stream::engine::{Engine, Ep, Limits};
+use crate::stream::records::Response;
+use crate::stream::request::{
+    Atomic, Level, MAX_ATOMIC, NO_REGIONS, Operation, Posted, RmaKind, TxDone, TxInfo,
+};
+use crate::stream::rma::{Appended, RmaPlan, one_sided, post};
+use crate::{Buffer, Reached};
 
 /// Most fetched bytes that wait to be sent on one connection; more is refused.
 const MAX_FETCHED: u64 = 64 << 20;
-
-/// An atomic to be posted.
-#[derive(Clone, Copy, Debug)]
-pub struct Atomic<B> {
-    /// Whether it fetches, and compares.
-    pub kind: AtomicKind,
-    /// What the memory holds.
-    pub datatype: Datatype,
-    /// What is done with it.
-    pub op: AtomicOp,
-    /// The operands; none for [`AtomicOp::AtomicRead`].
-    pub operand: Iov<B>,
-    /// What to compare with, or masks; as long as the operands.
-    pub compare: Iov<B>,
-    /// Where to put what was there before, for those that fetch.
-    pub result: Iov<B>,
-    /// The peer's memory.
-    pub remote: RmaIovs,
-    /// Remote CQ data.
-    pub data: Option<u64>,
-    /// The caller's context.
-    pub context: Context,
-    /// Whether success is reported.
-    pub completion: bool,
-    /// The operands must be copied before the call returns.
-    pub inject: bool,
-    /// When it is done; one that fetches is never done before it is delivered.
-    pub level: Level,
-    /// As [`Send::work`](super::Send::work).
-    pub work: bool,
-}
-
-impl<B: Buffer> Atomic<B> {
-    pub(super) fn info(&self) -> TxInfo {
-        let fetches = self.kind != AtomicKind::Plain;
-        TxInfo {
-            context: self.context,
-            flags: match fetches {
-                true => marked(Flags::ATOMIC.union(Flags::READ), self.work),
-                false => marked(Flags::ATOMIC.union(Flags::WRITE), self.work),
-            },
-            completion: self.completion,
-            ack: !fetches && self.level != Level::Sent,
-            len: self.remote.total_len().unwrap_or_default(),
-        }
-    }
-
-    /// Whether [`Engine::atomic`] would find nothing wrong with it.
-    #[must_use]
-    pub fn is_sound(&self) -> bool {
-        self.check().is_ok()
-    }
-
-    /// Whether the lengths fit each other, the kind and the datatype.
-    fn check(&self) -> Result<()> {
-        if !self.kind.allows(self.op, self.datatype) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let len = self.remote.total_len().map_err(|e| e.errno())?;
-        let size = self.datatype.size() as u64;
-        let whole = |len: u64| len.checked_rem(size) == Some(0);
-        if len == 0 || !self.remote.as_slice().iter().all(|iov| whole(iov.len)) {
-            return Err(Errno::EINVAL);
-        }
-        if len > MAX_ATOMIC as u64 {
-            return Err(Errno::EMSGSIZE);
-        }
-        let lengths = (self.operand.len(), self.compare.len(), self.result.len());
-        let expected = match (self.kind, self.op) {
-            (AtomicKind::Plain, _) => (len, 0, 0),
-            (AtomicKind::Fetch, AtomicOp::AtomicRead) => (0, 0, len),
-            (AtomicKind::Fetch, _) => (len, 0, len),
-            (AtomicKind::Compare, _) => (len, len, len),
-        };
-        if lengths == expected {
-            Ok(())
-        } else {
-            Err(Errno::EINVAL)
-        }
-    }
-}
-
-/// What an arriving atomic is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
-    pub(super) kind: AtomicKind,
-    pub(super) datatype: Datatype,
-    pub(super) op: AtomicOp,
-    /// Where its operands are collected, if it has any.
-    pub(super) slot: Option<SlotId>,
-}
 
 /// What the driver is to do at once, before it reads on; then [`Engine::job_done`].
 #[derive(Debug)]

@@ -4,70 +4,22 @@
 
 use core::time::Duration;
 
-use ripstop_types::{AtomicOp, Completion, Context, Datatype, Errno, FiAddr, Flags, Result};
+use ripstop_types::{AtomicOp, Completion, Datatype, Errno, FiAddr, Flags, Result};
 use ripstop_wire::xnet::base::{Coll, Header, MAX_HEADER};
 use ripstop_wire::xnet::cm::Extensions;
 
-use super::conn::{Conn, TxDone, TxInfo};
-use super::engine::{Engine, Ep, Limits, NO_COMPLETION};
-use super::output::Output;
-use super::rma::Appended;
-use super::rx::{RxState, Target};
-use super::tx::Posted;
 use crate::coll::{Action, Arrival, Collectives, Joining, Message, Outcome, Place, Request, Waits};
 use crate::cq::ErrorEntry;
 use crate::id::{ConnId, EpId, SlotId};
 use crate::matching::ENTRY;
 use crate::pool::NIL;
+use crate::stream::arriving::{Incoming, RxState, Target};
+use crate::stream::conn::Conn;
+use crate::stream::engine::{Engine, Ep, Limits, NO_COMPLETION};
+use crate::stream::records::Output;
+use crate::stream::request::{CollSend, Posted, TxDone, TxInfo};
+use crate::stream::rma::Appended;
 use crate::{Buffer, Iov};
-
-/// A message to a member, to be posted.
-#[derive(Clone, Copy, Debug)]
-pub struct CollSend<B> {
-    message: Message,
-    op: u32,
-    /// Its payload, unless that is in a slot.
-    pub iov: Iov<B>,
-    /// The slot with its payload and where it begins there.
-    pub kept: Option<(SlotId, u64)>,
-}
-
-impl<B: Buffer> CollSend<B> {
-    fn new(message: Message, op: u32, payload: &Place<B>) -> Self {
-        let (iov, kept) = match payload {
-            Place::User(buffer) => (Iov::one(*buffer), None),
-            Place::Slot { slot, at, .. } => (Iov::EMPTY, Some((*slot, *at))),
-        };
-        Self {
-            message,
-            op,
-            iov,
-            kept,
-        }
-    }
-
-    /// Bytes of payload.
-    #[must_use]
-    pub const fn len(&self) -> u64 {
-        self.message.len
-    }
-
-    /// Whether there is no payload.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.message.len == 0
-    }
-
-    pub(super) const fn info(&self) -> TxInfo {
-        TxInfo {
-            context: self.op as Context,
-            flags: Flags::COLLECTIVE,
-            completion: false,
-            ack: false,
-            len: self.message.len,
-        }
-    }
-}
 
 /// What the driver must do with a message to a member that was accepted.
 #[derive(Clone, Copy, Debug)]
@@ -132,28 +84,6 @@ pub enum CollAction<B> {
         /// Why not.
         error: Option<Errno>,
     },
-}
-
-/// A payload between members that is arriving.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Incoming<B> {
-    /// A message whose place is not known yet.
-    pub(super) waits: Option<Message>,
-    pub(super) place: Place<B>,
-    pub(super) iov: Iov<B>,
-    /// The operation, or the message that is kept.
-    id: u32,
-    kept: bool,
-}
-
-impl<B: Buffer> Incoming<B> {
-    pub(super) const NOTHING: Self = Self {
-        waits: None,
-        place: Place::User(B::EMPTY),
-        iov: Iov::EMPTY,
-        id: NIL,
-        kept: false,
-    };
 }
 
 // Groups and operations.

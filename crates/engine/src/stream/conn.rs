@@ -2,19 +2,18 @@
 
 use alloc::vec::Vec;
 
-use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
+use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{BASE_LEN, MAX_HEADER};
 use ripstop_wire::xnet::cm::Extensions;
 
-use super::coll::Incoming;
-use super::rma::{Arriving, ReadEntry};
-use super::rx::{RxState, Target};
-use super::tx::{Deferred, RtsEntry};
 use crate::Buffer;
 use crate::id::{EpId, SlotId, SrxId};
 use crate::matching::Envelope;
 use crate::ring::{Ring, try_push};
+use crate::stream::arriving::{Arriving, Incoming, RxState, Target};
+use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
+use crate::stream::request::{Deferred, TxDone, TxInfo};
 
 /// Most bytes of a peer's name kept with a connection: its whole address.
 pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
@@ -40,36 +39,6 @@ impl ConnConfig {
             .get(..usize::from(self.name_len))
             .unwrap_or_default()
     }
-}
-
-/// What becomes of an operation when its bytes have left.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TxInfo {
-    pub(super) context: Context,
-    pub(super) flags: Flags,
-    pub(super) completion: bool,
-    pub(super) ack: bool,
-    pub(super) len: u64,
-}
-
-/// An operation that is done when the stream position `end` has been sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TxDone {
-    pub(super) end: u64,
-    pub(super) info: TxInfo,
-}
-
-impl TxDone {
-    pub(super) const BLANK: Self = Self {
-        end: 0,
-        info: TxInfo {
-            context: 0,
-            flags: Flags::empty(),
-            completion: false,
-            ack: false,
-            len: 0,
-        },
-    };
 }
 
 /// Where bytes of the stream come from.
@@ -109,13 +78,6 @@ pub enum Chunk<B> {
     User(B, usize, usize),
     /// Bytes of a slot: which, offset, length.
     Kept(SlotId, usize, usize),
-}
-
-/// A rendezvous this side has asked the sender to go on with.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CtsEntry {
-    pub(super) target: Target,
-    pub(super) envelope: Envelope,
 }
 
 /// A connection's state; see [`Engine`](super::Engine) for its operations.

@@ -7,38 +7,10 @@
 
 use ripstop_types::{Errno, FiAddr};
 
-use super::conn::ConnConfig;
-use super::engine::Engine;
 use crate::Buffer;
 use crate::id::{ConnId, DepartedId, EpId, SrxId};
-
-/// A sender whose connection is gone. There are never more of them than messages that are kept.
-#[derive(Debug)]
-pub(super) struct Departed {
-    /// The endpoint it sent to, and its address.
-    config: ConnConfig,
-    /// The receive context its messages wait in.
-    srx: SrxId,
-    /// Messages of it that wait.
-    messages: usize,
-}
-
-/// By whom a message has come: a connection, or a sender that has left.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Origin {
-    pub(super) conn: Option<ConnId>,
-    pub(super) departed: Option<DepartedId>,
-}
-
-impl Origin {
-    /// A connection that is there.
-    pub(super) const fn conn(conn: ConnId) -> Self {
-        Self {
-            conn: Some(conn),
-            departed: None,
-        }
-    }
-}
+use crate::stream::engine::Engine;
+use crate::stream::records::{Departed, Origin};
 
 impl<B: Buffer> Engine<B> {
     /// The connection of some messages closes; those that are whole stay, and count. Who sent

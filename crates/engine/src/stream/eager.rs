@@ -13,10 +13,10 @@ use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::Header;
 use ripstop_wire::xnet::cm::Extensions;
 
-use super::conn::Conn;
-use super::engine::{Engine, Limits};
 use crate::Buffer;
 use crate::id::ConnId;
+use crate::stream::conn::Conn;
+use crate::stream::engine::{Engine, Limits};
 
 /// Messages of up to `1 << ALWAYS_EAGER_BITS` bytes are never held back: as long as the longest injected
 /// messages of C libfabric's shm, which programs rely on being able to send without a receive.

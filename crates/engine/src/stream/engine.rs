@@ -4,12 +4,6 @@ use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
 use ripstop_wire::xnet::cm::Extensions;
 use ripstop_wire::{ByteOrder, WireError};
 
-use super::conn::{Conn, ConnConfig};
-use super::departed::Departed;
-use super::output::Output;
-use super::rma::{Refusal, Response};
-use super::rx::{RxState, Target};
-use super::work::Work;
 use crate::Buffer;
 use crate::coll::Collectives;
 use crate::counter::Counter;
@@ -23,6 +17,9 @@ use crate::matching::{ENTRY, Matcher, Unexpected};
 use crate::mr::MrTable;
 use crate::pool::{Place, Places, Pool};
 use crate::ring::Ring;
+use crate::stream::arriving::{RxState, Target};
+use crate::stream::conn::{Conn, ConnConfig};
+use crate::stream::records::{Departed, Output, Refusal, Response, Work};
 
 /// As [`Limits::rendezvous`], for peers that are not of this library, if that is less: a receiver
 /// of the C library that looks (`FI_PEEK`) while a longer one arrives may find a bad address.
@@ -149,7 +146,7 @@ pub(super) struct Ep {
 }
 
 impl Ep {
-    fn new(config: EpConfig) -> Self {
+    pub(super) fn new(config: EpConfig) -> Self {
         let mut ep = Self {
             tx_cq: Place::NOWHERE,
             rx_cq: Place::NOWHERE,

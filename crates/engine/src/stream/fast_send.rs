@@ -5,11 +5,10 @@ use ripstop_types::{Completion, Context, Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{BaseFlags, Header, Op, emit_msg, emit_tag};
 
-use super::conn::{TxDone, TxInfo};
-use super::engine::{Engine, Limits, NO_COMPLETION};
-use super::tx::{SEND_HEADER, Send, SendPlan, tx_flags};
 use crate::id::{ConnId, EpId, SrxId};
 use crate::matching::{Recv, Want};
+use crate::stream::engine::{Engine, Limits, NO_COMPLETION};
+use crate::stream::request::{SEND_HEADER, Send, SendPlan, TxDone, TxInfo, tx_flags};
 use crate::{Buffer, Iov};
 
 /// A small message for [`Engine::coalesce`].

@@ -17,7 +17,9 @@
 //! * Receives that another provider has: [`Engine::next_arrival`] names the messages to ask about.
 //! * Completions are read from [`Engine::cq_mut`].
 
+mod arriving;
 mod atomic;
+mod awaited;
 pub mod cm;
 mod coll;
 mod conn;
@@ -28,7 +30,9 @@ mod fast_send;
 mod output;
 mod owned;
 pub mod rdm;
+mod records;
 mod recv;
+mod request;
 mod rma;
 mod rx;
 mod target;
@@ -39,15 +43,19 @@ mod unexpected;
 mod work;
 mod write;
 
-pub use atomic::{Atomic, Job, MAX_ATOMIC};
-pub use coll::{CollAction, CollPlan, CollSend};
+pub use atomic::Job;
+pub use coll::{CollAction, CollPlan};
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits, Terms};
 pub use fast_send::SmallMessage;
-pub use output::Output;
 pub use owned::Arrival;
+pub use records::{Output, Refusal, Work};
 pub use recv::{CopyOut, RecvFlags};
-pub use rma::{Appended, Level, Refusal, Rma, RmaKind, RmaPlan};
+pub use request::{
+    Atomic, CollSend, Deferred, Level, MAX_ATOMIC, Posted, Rma, RmaKind, SEND_HEADER, Send,
+    SendPlan,
+};
+pub use rma::{Appended, RmaPlan};
 pub use rx::{RxWant, Whole};
-pub use tx::{Deferred, Posted, Replayed, SEND_HEADER, Send, SendPlan};
-pub use work::{Unposted, Work};
+pub use tx::Replayed;
+pub use work::Unposted;

@@ -3,18 +3,10 @@
 use ripstop_types::Result;
 use ripstop_wire::xnet::base::BASE_LEN;
 
-use super::conn::{Chunk, Conn, Segment, Source, TxDone, TxInfo};
-use crate::id::{ConnId, SlotId};
+use crate::id::SlotId;
+use crate::stream::conn::{Chunk, Conn, Segment, Source};
+use crate::stream::request::{TxDone, TxInfo};
 use crate::{Buffer, Iov};
-
-/// What has something to send that the driver did not ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// A connection.
-    Conn(ConnId),
-    /// Members of groups: [`Engine::coll_next`](super::Engine::coll_next) says what.
-    Coll,
-}
 
 impl<B: Buffer> Conn<B> {
     /// Queues one message that is wholly in the transmit buffer.

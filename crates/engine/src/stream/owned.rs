@@ -3,13 +3,13 @@
 
 use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Result};
 
-use super::engine::{Engine, NO_COMPLETION};
-use super::recv::{CopyOut, rx_flags};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
 use crate::id::{ConnId, CqId, EpId, MessageId, SrxId};
 use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
 use crate::ring::Ring;
+use crate::stream::engine::{Engine, NO_COMPLETION};
+use crate::stream::recv::{CopyOut, rx_flags};
 
 /// A message that its receive context's owner is to be asked about.
 #[derive(Clone, Copy, Debug)]

@@ -2,14 +2,14 @@
 
 use ripstop_types::{Completion, CompletionError, Context, Errno, FiAddr, Flags, Result};
 
-use super::departed::Origin;
-use super::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
-use super::rx::{RxState, Target};
 use crate::cq::ErrorEntry;
 use crate::id::{ConnId, CounterId, CqId, EpId, MessageId, RecvId, SlotId, SrxId, UserIdsId};
 use crate::ids::UserIds;
 use crate::matching::{Envelope, Recv, Unexpected, Want};
 use crate::pool::Pool;
+use crate::stream::arriving::{RxState, Target};
+use crate::stream::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
+use crate::stream::records::Origin;
 use crate::{Buffer, Iov};
 
 /// Payload the driver copies from a slot to user memory, at once.

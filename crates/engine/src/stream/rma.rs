@@ -5,21 +5,19 @@
 //! first byte moves. What it denies is answered by a refusal where the peers agreed on that,
 //! and else ends the connection, which is all the C library's protocol has for it.
 
-use ripstop_types::{AtomicKind, Context, Errno, FiAddr, Flags, Result, RmaIov};
-use ripstop_wire::xnet::base::{
-    Answer, BaseFlags, Header, MAX_HEADER, MAX_RMA, Op, Reason, RmaIovs,
-};
+use ripstop_types::{Errno, FiAddr, Flags, Result};
+use ripstop_wire::xnet::base::{Answer, BaseFlags, Header, MAX_HEADER, Op, Reason};
 use ripstop_wire::xnet::cm::Extensions;
 
-use super::atomic::Operation;
-use super::conn::{Conn, TxDone, TxInfo};
-use super::engine::{Engine, Ep, EpConfig, Limits};
-use super::rx::Target;
-use super::tx::{Posted, marked};
-use crate::id::{ConnId, CounterId, MrId, SlotId};
+use crate::id::{ConnId, CounterId, SlotId};
 use crate::matching::Envelope;
 use crate::mr::Denied;
-use crate::{Buffer, Iov, Reached};
+use crate::stream::arriving::Target;
+use crate::stream::awaited::{ReadEntry, Until};
+use crate::stream::conn::Conn;
+use crate::stream::engine::{Engine, Ep, EpConfig, Limits};
+use crate::stream::request::{Level, ONE_SIDED, Posted, Rma, RmaKind, TxDone};
+use crate::{Buffer, Iov};
 
 /// What a plain write is reported as.
 pub(super) const WRITTEN: Flags = Flags::RMA.union(Flags::WRITE);
@@ -30,72 +28,6 @@ pub(super) const MAX_OWED: u32 = 1 << 17;
 
 /// Refusals kept for the log until the driver takes them.
 pub(super) const MAX_REFUSALS: usize = 16;
-
-/// What a one-sided operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RmaKind {
-    /// Fetches the peer's memory.
-    Read,
-    /// Changes the peer's memory.
-    Write,
-    /// An atomic, which is posted in its own way.
-    Atomic,
-}
-
-/// What marks the completion flags of one-sided operations.
-pub(super) const ONE_SIDED: Flags = Flags::RMA.union(Flags::ATOMIC);
-
-/// When a write is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Level {
-    /// When its last byte has been given to the stream.
-    #[default]
-    Sent,
-    /// When the peer has placed it.
-    Delivered,
-    /// When the peer has made it durable.
-    Committed,
-}
-
-/// A read or write to be posted.
-#[derive(Clone, Copy, Debug)]
-pub struct Rma<B> {
-    /// Which of the two.
-    pub kind: RmaKind,
-    /// The local memory.
-    pub iov: Iov<B>,
-    /// The peer's, of the same length in all.
-    pub remote: RmaIovs,
-    /// Remote CQ data of a write.
-    pub data: Option<u64>,
-    /// The caller's context.
-    pub context: Context,
-    /// Whether success is reported.
-    pub completion: bool,
-    /// The payload of a write must be copied before the call returns.
-    pub inject: bool,
-    /// When a write is done.
-    pub level: Level,
-    /// As [`Send::work`](super::Send::work).
-    pub work: bool,
-}
-
-impl<B: Buffer> Rma<B> {
-    pub(super) fn info(&self) -> TxInfo {
-        TxInfo {
-            context: self.context,
-            flags: match self.kind {
-                RmaKind::Read => marked(Flags::RMA.union(Flags::READ), self.work),
-                RmaKind::Write | RmaKind::Atomic => {
-                    marked(Flags::RMA.union(Flags::WRITE), self.work)
-                }
-            },
-            completion: self.completion,
-            ack: self.level != Level::Sent,
-            len: self.iov.len(),
-        }
-    }
-}
 
 /// What the driver must do for a read or write that was accepted.
 #[derive(Clone, Copy, Debug)]
@@ -116,23 +48,6 @@ pub struct Appended {
     pub header_len: usize,
     /// Whether the payload follows in the transmit buffer.
     pub inline: bool,
-}
-
-/// A read that waits for its response.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReadEntry<B> {
-    pub(super) iov: Iov<B>,
-    pub(super) info: TxInfo,
-}
-
-/// When an operation that is posted will be done.
-pub(super) enum Until<B> {
-    /// Nobody asks.
-    Nothing,
-    /// When its last byte has been written, and acknowledged if it says so.
-    Written(TxInfo),
-    /// When its response has come.
-    Answered(ReadEntry<B>),
 }
 
 /// Queues an operation with its payload behind the header, and notes when it will be done.
@@ -172,60 +87,6 @@ pub(super) fn post<B: Buffer>(
         ep.outstanding = ep.outstanding.wrapping_add(1);
     }
     Ok(buffered)
-}
-
-/// The regions that one operation of a peer uses.
-pub(super) type Regions = [Option<MrId>; MAX_RMA as usize];
-
-pub(super) const NO_REGIONS: Regions = [None; MAX_RMA as usize];
-
-/// A write that is arriving.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arriving<B> {
-    pub(super) iov: Reached<B>,
-    pub(super) regions: Regions,
-    /// What is answered if it is refused.
-    pub(super) refusal: (Answer, Reason),
-    /// What is done with the memory, if it is not just written.
-    pub(super) operation: Option<Operation>,
-    /// It is to be durable before it is acknowledged.
-    pub(super) commit: bool,
-    /// The kind of an atomic that has been carried out, and the slot with what it fetched.
-    pub(super) carried_out: Option<(AtomicKind, Option<SlotId>)>,
-}
-
-impl<B: Buffer> Arriving<B> {
-    pub(super) const NOTHING: Self = Self {
-        iov: Reached::EMPTY,
-        regions: NO_REGIONS,
-        refusal: (Answer::None, Reason::Key),
-        operation: None,
-        commit: false,
-        carried_out: None,
-    };
-}
-
-/// A read by a peer that is being answered.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Response {
-    pub(super) regions: Regions,
-    /// Where it is kept, if not in a region.
-    pub(super) slot: Option<SlotId>,
-    /// How many bytes are kept.
-    pub(super) fetched: u64,
-}
-
-/// A one-sided operation of a peer that was refused, for the log.
-#[derive(Clone, Copy, Debug)]
-pub struct Refusal {
-    /// The connection it came on.
-    pub conn: ConnId,
-    /// What it was.
-    pub kind: RmaKind,
-    /// The first segment that was denied.
-    pub iov: RmaIov,
-    /// Why.
-    pub reason: Reason,
 }
 
 impl From<Denied> for Reason {

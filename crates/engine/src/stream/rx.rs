@@ -6,52 +6,16 @@ use ripstop_wire::xnet::base::{
 };
 use ripstop_wire::{ByteOrder, WireError};
 
-use super::conn::CtsEntry;
-use super::departed::Origin;
-use super::engine::Engine;
-use super::recv::rx_flags;
 use crate::coll::Place;
 use crate::cq::CompletionQueue;
-use crate::id::{ConnId, CqId, MessageId, RecvId, SlotId, SrxId};
+use crate::id::{ConnId, CqId, RecvId, SlotId, SrxId};
 use crate::matching::{Envelope, Unexpected};
+use crate::stream::arriving::{RxState, Target};
+use crate::stream::awaited::CtsEntry;
+use crate::stream::engine::Engine;
+use crate::stream::records::Origin;
+use crate::stream::recv::rx_flags;
 use crate::{Buffer, Iov, Reached};
-
-/// Where the payload that is arriving goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    /// A receive; the offset in its memory where the message starts.
-    Recv(RecvId, u64),
-    /// An unexpected message.
-    Unexpected(MessageId),
-    /// The regions of the write that is arriving.
-    Write,
-    /// The slot for the operands of the atomic that is arriving.
-    Operands,
-    /// The memory of the oldest read.
-    Read,
-    /// Where a member's message goes.
-    Coll,
-    /// Nowhere: a write that was refused.
-    Refused,
-    /// Nowhere.
-    Discard,
-}
-
-/// What the next bytes of the stream are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RxState {
-    Header,
-    Payload {
-        target: Target,
-        done: u64,
-        left: u64,
-    },
-    /// The driver has something to do before it reads on.
-    Job,
-    /// A message nobody waits for and that there is no room to keep: its place among the
-    /// unexpected ones, unless it is of a group.
-    Blocked(Option<MessageId>),
-}
 
 /// A message that [`Engine::rx_whole`] took.
 #[derive(Clone, Copy, Debug)]

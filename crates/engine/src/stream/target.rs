@@ -4,14 +4,13 @@ use ripstop_types::{AtomicKind, Completion, Context, Errno, Flags, Result, RmaIo
 use ripstop_wire::xnet::base::{Answer, BASE_LEN, BaseFlags, Header, Op, Reason, RmaIovs};
 use ripstop_wire::xnet::cm::Extensions;
 
-use super::conn::{TxDone, TxInfo};
-use super::engine::{Engine, NO_COMPLETION};
-use super::rma::{
-    MAX_OWED, MAX_REFUSALS, NO_REGIONS, Refusal, Regions, Response, RmaKind, one_sided,
-};
-use super::rx::Target;
 use crate::id::{ConnId, MrId, ResponseId};
 use crate::mr::{Access, Mr};
+use crate::stream::arriving::Target;
+use crate::stream::engine::{Engine, NO_COMPLETION};
+use crate::stream::records::{Refusal, Response};
+use crate::stream::request::{NO_REGIONS, Regions, RmaKind, TxDone, TxInfo};
+use crate::stream::rma::{MAX_OWED, MAX_REFUSALS, one_sided};
 use crate::{Buffer, Iov, Reached};
 
 impl<B: Buffer> Engine<B> {

@@ -2,89 +2,19 @@
 
 use ripstop_types::{Completion, Context, Errno, Flags, Result};
 use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, MAX_HEADER, Op};
-use ripstop_wire::xnet::cm::Extensions;
 
-use super::atomic::Atomic;
-use super::coll::CollSend;
-use super::conn::{Chunk, Conn, TxDone, TxInfo};
-use super::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION, error_entry};
-use super::fast_send::put_header;
-use super::rma::{ONE_SIDED, Rma};
-use super::work::WORK;
+use crate::Buffer;
 use crate::counter::Counter;
 use crate::cq::CompletionQueue;
 use crate::id::{ConnId, CounterId, CqId, SlotId};
 use crate::pool::{Places, Pool};
-use crate::{Buffer, Iov};
-
-/// A message to be sent.
-#[derive(Clone, Copy, Debug)]
-pub struct Send<B> {
-    /// The tag of a tagged message.
-    pub tag: Option<u64>,
-    /// Remote CQ data.
-    pub data: Option<u64>,
-    /// The payload.
-    pub iov: Iov<B>,
-    /// The caller's context.
-    pub context: Context,
-    /// Whether success is reported.
-    pub completion: bool,
-    /// The payload must be copied before the call returns.
-    pub inject: bool,
-    /// Done only when the peer has acknowledged (transmit and delivery complete).
-    pub ack: bool,
-    /// The context is the id of deferred work ([`Engine::open_work`]), and `completion` is set.
-    pub work: bool,
-}
-
-/// The longest header of a message, in bytes: with completion data, tag and rendezvous size.
-pub const SEND_HEADER: usize = 40;
-
-/// What the driver must do for a message that was accepted.
-#[derive(Clone, Copy, Debug)]
-pub enum SendPlan {
-    /// Append the header, and the payload too if `inline`, to the connection's transmit buffer.
-    Append {
-        /// The header.
-        header: [u8; SEND_HEADER],
-        /// Its length in bytes.
-        header_len: u8,
-        /// Whether the payload follows in the transmit buffer.
-        inline: bool,
-    },
-    /// The connection is not up yet, or earlier messages still wait for that. If this names a
-    /// slot, copy the payload there; the message is sent when its turn comes, by
-    /// [`Engine::replay`]. Without memory for it, call [`Engine::take_back`].
-    Defer {
-        /// The slot, if the payload is copied.
-        slot: Option<SlotId>,
-    },
-}
-
-/// What was posted.
-#[derive(Clone, Copy, Debug)]
-pub enum Posted<B> {
-    /// A message.
-    Send(Send<B>),
-    /// A read or write.
-    Rma(Rma<B>),
-    /// An atomic.
-    Atomic(Atomic<B>),
-    /// A message to a member of a group.
-    Coll(CollSend<B>),
-}
-
-/// An operation accepted before its connection was up, or behind one that waits.
-#[derive(Clone, Copy, Debug)]
-pub struct Deferred<B> {
-    /// The operation.
-    pub posted: Posted<B>,
-    /// Where its payload was copied, if it was.
-    pub slot: Option<SlotId>,
-    /// It waits until what was posted before is done (`FI_FENCE`).
-    pub(super) fence: bool,
-}
+use crate::stream::awaited::RtsEntry;
+use crate::stream::conn::{Chunk, Conn};
+use crate::stream::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION, error_entry};
+use crate::stream::fast_send::put_header;
+use crate::stream::request::{
+    Deferred, Posted, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK,
+};
 
 /// An operation whose turn has come, see [`Engine::replay`].
 #[derive(Clone, Copy, Debug)]
@@ -95,99 +25,6 @@ pub struct Replayed<B> {
     pub header_len: usize,
     /// Whether the payload goes to the transmit buffer behind the header.
     pub inline: bool,
-}
-
-impl<B: Buffer> Posted<B> {
-    /// The memory it sends from, or reads into.
-    #[must_use]
-    pub const fn iov(&self) -> &Iov<B> {
-        match self {
-            Self::Send(send) => &send.iov,
-            Self::Rma(rma) => &rma.iov,
-            Self::Atomic(atomic) => &atomic.operand,
-            Self::Coll(send) => &send.iov,
-        }
-    }
-
-    /// What it sends behind that.
-    #[must_use]
-    pub fn more(&self) -> &[B] {
-        match self {
-            Self::Send(_) | Self::Rma(_) | Self::Coll(_) => &[],
-            Self::Atomic(atomic) => atomic.compare.segments(),
-        }
-    }
-
-    /// What it sends from a slot instead: the slot, and where it begins there.
-    #[must_use]
-    pub const fn kept(&self) -> Option<(SlotId, u64, u64)> {
-        match self {
-            Self::Coll(send) => match send.kept {
-                Some((slot, at)) => Some((slot, at, send.len())),
-                None => None,
-            },
-            Self::Send(_) | Self::Rma(_) | Self::Atomic(_) => None,
-        }
-    }
-
-    /// The caller's context.
-    #[must_use]
-    pub const fn context(&self) -> Context {
-        match self {
-            Self::Send(send) => send.context,
-            Self::Rma(rma) => rma.context,
-            Self::Atomic(atomic) => atomic.context,
-            Self::Coll(send) => send.info().context,
-        }
-    }
-
-    /// What the peer must speak.
-    const fn extension(&self) -> Extensions {
-        match self {
-            Self::Send(_) | Self::Rma(_) => Extensions::NONE,
-            Self::Atomic(_) => Extensions::ATOMIC,
-            Self::Coll(_) => Extensions::COLL,
-        }
-    }
-
-    /// Whether its payload must be copied before the call that posts it returns.
-    const fn is_injected(&self) -> bool {
-        match self {
-            Self::Send(send) => send.inject,
-            Self::Rma(rma) => rma.inject,
-            Self::Atomic(atomic) => atomic.inject,
-            Self::Coll(_) => false,
-        }
-    }
-
-    fn info(&self) -> TxInfo {
-        match self {
-            Self::Send(send) => send.info(),
-            Self::Rma(rma) => rma.info(),
-            Self::Atomic(atomic) => atomic.info(),
-            Self::Coll(send) => send.info(),
-        }
-    }
-}
-
-/// A message whose receiver has been asked for leave to send the payload.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RtsEntry<B> {
-    iov: Iov<B>,
-    pub(super) info: TxInfo,
-}
-
-impl<B: Buffer> Send<B> {
-    #[inline]
-    fn info(&self) -> TxInfo {
-        TxInfo {
-            context: self.context,
-            flags: marked(tx_flags(self.tag.is_some()), self.work),
-            completion: self.completion,
-            ack: self.ack,
-            len: self.iov.len(),
-        }
-    }
 }
 
 impl Ep {
@@ -737,23 +574,5 @@ impl<B: Buffer> Engine<B> {
         while let Some(deferred) = self.conns.get_mut(conn_id).and_then(|c| c.deferred.pop()) {
             self.fail_deferred(conn_id, deferred, error);
         }
-    }
-}
-
-/// What marks operations that are not just messages.
-const RARE: Flags = ONE_SIDED.union(WORK).union(Flags::COLLECTIVE);
-
-/// The flags of an operation that may be one of deferred work.
-#[inline]
-pub(super) const fn marked(flags: Flags, work: bool) -> Flags {
-    if work { flags.union(WORK) } else { flags }
-}
-
-#[inline]
-pub(super) const fn tx_flags(tagged: bool) -> Flags {
-    if tagged {
-        Flags::SEND.union(Flags::TAGGED)
-    } else {
-        Flags::SEND.union(Flags::MSG)
     }
 }

@@ -3,11 +3,11 @@
 use ripstop_types::Errno;
 use ripstop_wire::xnet::base::Reason;
 
-use super::engine::Engine;
-use super::rx::{RxState, Target};
 use crate::Buffer;
 use crate::id::{ConnId, MessageId};
 use crate::matching::Unexpected;
+use crate::stream::arriving::{RxState, Target};
+use crate::stream::engine::Engine;
 
 impl<B: Buffer> Engine<B> {
     /// A message nobody waits for takes its place among the unexpected ones.

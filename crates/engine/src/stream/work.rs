@@ -3,26 +3,13 @@
 
 use ripstop_types::{Completion, CompletionError, Context, Errno, Flags, Result};
 
-use super::conn::{Conn, TxInfo};
-use super::engine::{Engine, NO_COMPLETION, error_entry};
 use crate::Buffer;
 use crate::cq::ErrorEntry;
 use crate::id::{ConnId, CounterId, CqId, EpId, WorkId};
-
-/// Marks, in the flags of an operation that was posted, that its context is the id of deferred
-/// work. It belongs to the range of `Flags` that the interface leaves to providers, and is never
-/// reported.
-pub(super) const WORK: Flags = Flags::from_bits_retain(1 << 62);
-
-/// Deferred work whose operation has begun.
-#[derive(Clone, Copy, Debug)]
-pub struct Work {
-    /// The counter to be told, if any.
-    pub counter: Option<CounterId>,
-    /// The context of the entry in the endpoint's completion queue, if there is to be one; then
-    /// the endpoint's own counters are told as well.
-    pub entry: Option<Context>,
-}
+use crate::stream::conn::Conn;
+use crate::stream::engine::{Engine, NO_COMPLETION, error_entry};
+use crate::stream::records::Work;
+use crate::stream::request::{TxInfo, WORK};
 
 impl<B: Buffer> Engine<B> {
     /// Announces deferred work: its id is the context of an operation that says it is work, or

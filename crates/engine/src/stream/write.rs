@@ -5,14 +5,15 @@ use ripstop_types::{Completion, Context, Flags, RmaIov};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{WRITE_LEN, emit_write, parse_write};
 
-use super::conn::TxInfo;
-use super::engine::{Engine, NO_COMPLETION};
-use super::rma::WRITTEN;
-use super::rx::{RxState, Whole};
 use crate::Buffer;
 use crate::id::{ConnId, CqId};
 use crate::mr::MrTable;
 use crate::pool::Place;
+use crate::stream::arriving::RxState;
+use crate::stream::engine::{Engine, NO_COMPLETION};
+use crate::stream::request::TxInfo;
+use crate::stream::rma::WRITTEN;
+use crate::stream::rx::Whole;
 
 /// See [`Engine::rx_short_writes`].
 #[derive(Debug)]

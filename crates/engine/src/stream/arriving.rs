@@ -1,0 +1,95 @@
+//! What is arriving on a connection, and where it goes.
+
+use ripstop_types::AtomicKind;
+use ripstop_wire::xnet::base::{Answer, Reason};
+
+use crate::coll::{Message, Place};
+use crate::id::{MessageId, RecvId, SlotId};
+use crate::pool::NIL;
+use crate::stream::request::{NO_REGIONS, Operation, Regions};
+use crate::{Buffer, Iov, Reached};
+
+/// A payload between members that is arriving.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming<B> {
+    /// A message whose place is not known yet.
+    pub(super) waits: Option<Message>,
+    pub(super) place: Place<B>,
+    pub(super) iov: Iov<B>,
+    /// The operation, or the message that is kept.
+    pub(super) id: u32,
+    pub(super) kept: bool,
+}
+
+impl<B: Buffer> Incoming<B> {
+    pub(super) const NOTHING: Self = Self {
+        waits: None,
+        place: Place::User(B::EMPTY),
+        iov: Iov::EMPTY,
+        id: NIL,
+        kept: false,
+    };
+}
+
+/// A write that is arriving.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving<B> {
+    pub(super) iov: Reached<B>,
+    pub(super) regions: Regions,
+    /// What is answered if it is refused.
+    pub(super) refusal: (Answer, Reason),
+    /// What is done with the memory, if it is not just written.
+    pub(super) operation: Option<Operation>,
+    /// It is to be durable before it is acknowledged.
+    pub(super) commit: bool,
+    /// The kind of an atomic that has been carried out, and the slot with what it fetched.
+    pub(super) carried_out: Option<(AtomicKind, Option<SlotId>)>,
+}
+
+impl<B: Buffer> Arriving<B> {
+    pub(super) const NOTHING: Self = Self {
+        iov: Reached::EMPTY,
+        regions: NO_REGIONS,
+        refusal: (Answer::None, Reason::Key),
+        operation: None,
+        commit: false,
+        carried_out: None,
+    };
+}
+
+/// What the next bytes of the stream are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RxState {
+    Header,
+    Payload {
+        target: Target,
+        done: u64,
+        left: u64,
+    },
+    /// The driver has something to do before it reads on.
+    Job,
+    /// A message nobody waits for and that there is no room to keep: its place among the
+    /// unexpected ones, unless it is of a group.
+    Blocked(Option<MessageId>),
+}
+
+/// Where the payload that is arriving goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A receive; the offset in its memory where the message starts.
+    Recv(RecvId, u64),
+    /// An unexpected message.
+    Unexpected(MessageId),
+    /// The regions of the write that is arriving.
+    Write,
+    /// The slot for the operands of the atomic that is arriving.
+    Operands,
+    /// The memory of the oldest read.
+    Read,
+    /// Where a member's message goes.
+    Coll,
+    /// Nowhere: a write that was refused.
+    Refused,
+    /// Nowhere.
+    Discard,
+}
