@@ -8,7 +8,8 @@ use std::ffi::CString;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use ripstop_abi as abi;
-use ripstop_core::param::{Param, ParamType, params};
+use ripstop_core::param::{Param, ParamType};
+use ripstop_core::params;
 use ripstop_types::{Errno, Result};
 
 use crate::errno::{code, fail};

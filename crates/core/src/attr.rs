@@ -3,7 +3,7 @@ use ripstop_types::{
     Version,
 };
 
-use crate::info::FidToken;
+use crate::token::FidToken;
 
 /// `FI_SHARED_CONTEXT`: as a context count, use a shared transmit or receive context.
 pub const SHARED_CONTEXT: usize = usize::MAX;

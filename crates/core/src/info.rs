@@ -8,16 +8,6 @@ use crate::address::Address;
 use crate::attr::{DomainAttr, EpAttr, FabricAttr, RxAttr, TxAttr};
 use crate::nic::Nic;
 
-/// An opaque number by which a front end knows one of its objects; the C front end puts the
-/// address of the `struct fid` there. This crate only carries it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FidToken(pub usize);
-
-impl FidToken {
-    /// No object.
-    pub const NONE: Self = Self(0);
-}
-
 /// A provider's object carried through [`Info`], such as a connection request
 /// (`fi_info::handle`). Two handles are equal when they are the same object.
 #[derive(Clone)]

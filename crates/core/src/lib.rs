@@ -30,6 +30,7 @@ pub mod registry;
 pub mod resolve;
 mod setup;
 pub mod sockaddr;
+mod token;
 pub mod weak;
 
 pub use address::{Address, AddressError};
@@ -37,7 +38,8 @@ pub use attr::{AUTH_KEY_PER_AV, DomainAttr, EpAttr, FabricAttr, RxAttr, SHARED_C
 pub use av::AddressTable;
 pub use eq::{EventQueue, ProgressSource};
 pub use filter::Filter;
-pub use info::{FidToken, Handle, Hints, Info};
+pub use info::{Handle, Hints, Info};
 pub use nic::{BusAttr, DeviceAttr, LinkAttr, LinkState, Nic, PciAttr};
 pub use ripstop_types as types;
-pub use setup::init;
+pub use setup::{init, params};
+pub use token::FidToken;

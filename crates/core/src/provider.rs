@@ -48,7 +48,7 @@ pub use triggered::{DataCall, Threshold, Work, WorkOp};
 
 /// What identifies an object in events: the C layer puts the `fid` pointer here, the Rust API
 /// an id of its own. Never interpreted by a provider.
-pub use crate::info::FidToken as Token;
+pub use crate::token::FidToken as Token;
 
 /// A provider: finds fabrics ([`ProviderInfo`]) and opens them (man page `fi_provider(7)`).
 pub trait Provider: ProviderInfo {

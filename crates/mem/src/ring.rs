@@ -118,10 +118,10 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use grant::{GRANT_SLOTS, Grant, Grants};
+pub use grant::{Grant, Grants};
 pub use layout::{
-    LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError,
-    STATUS_PAGE_BYTES, Side,
+    GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
+    RingError, STATUS_PAGE_BYTES, Side,
 };
 pub use peer_status::PeerStatus;
 #[cfg(not(loom))]

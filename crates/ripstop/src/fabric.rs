@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_core::param::params;
+use ripstop_core::params;
 use ripstop_core::registry::{Lease, registry};
 use ripstop_core::{FabricAttr, Info};
 use ripstop_types::Errno;

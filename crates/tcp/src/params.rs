@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ripstop_core::fi_warn;
+use ripstop_core::ip::{LocalAddress, local_addresses};
 use ripstop_core::log::Subsys;
-use ripstop_core::param::params;
+use ripstop_core::params;
 use ripstop_os::{Keepalive, PortRange};
 use ripstop_stream::{Defaults, Tunables};
+use ripstop_types::Result;
 
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "tcp";
@@ -63,6 +65,12 @@ impl Params {
                 "send small segments at once, TCP_NODELAY (default: true)",
             ),
         }
+    }
+
+    /// The addresses of this machine, the best first.
+    pub(crate) fn addresses(&self) -> Result<Vec<LocalAddress>> {
+        let interfaces = ripstop_os::net::interfaces()?;
+        Ok(local_addresses(&interfaces, self.iface.as_deref()))
     }
 
     /// The port range for an address that names no port.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ripstop_core::hints::Request;
-use ripstop_core::ip::{LocalAddress, answers, local_addresses};
+use ripstop_core::ip::answers;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
@@ -38,12 +38,6 @@ impl TcpProvider {
     }
 }
 
-/// The addresses of this machine, the best first.
-pub(crate) fn addresses(params: &Params) -> Result<Vec<LocalAddress>> {
-    let interfaces = ripstop_os::net::interfaces()?;
-    Ok(local_addresses(&interfaces, params.iface.as_deref()))
-}
-
 impl ProviderInfo for TcpProvider {
     fn name(&self) -> &str {
         NAME
@@ -54,7 +48,7 @@ impl ProviderInfo for TcpProvider {
     }
 
     fn getinfo(&self, request: &Request<'_>) -> Answer {
-        let addresses = match addresses(&self.params) {
+        let addresses = match self.params.addresses() {
             Ok(addresses) => addresses,
             Err(error) => {
                 fi_warn!(

@@ -5,12 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
-use ripstop_stream::{EpollOnly, HandshakeError, Link, Listener, Origin, Os, Transport};
+use ripstop_stream::{EpollOnly, HandshakeError, Link, Listener, Origin, Os, Transport, bind};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::params::{KEEPALIVE, NAME, Params, SILENCE};
-use crate::provider::addresses;
 use crate::row;
 
 /// TCP, over IPv4 and IPv6.
@@ -38,7 +37,7 @@ impl Transport for Tcp {
     type Readiness = EpollOnly;
 
     fn default_source(params: &Params) -> SocketAddr {
-        let all = addresses(params).unwrap_or_default();
+        let all = params.addresses().unwrap_or_default();
         let first = all.first().map(|local| local.addr);
         first.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
@@ -53,7 +52,9 @@ impl Transport for Tcp {
     }
 
     fn bind_contexts(params: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
-        row::bind_contexts(params, addr, count)
+        let first = || bind::<Self>(params, addr).map(|socket| socket.0);
+        let row = row::bind_contexts(addr, count, first)?;
+        Ok(row.into_iter().map(TcpSocket).collect())
     }
 
     fn connect(_: &Params, to: &SocketAddr, from: Origin<Self>) -> Result<(TcpSocket, Connect)> {

@@ -2,7 +2,7 @@ use core::fmt;
 
 use ripstop_types::Errno;
 
-use crate::xnet::base::Op;
+use crate::op::Op;
 
 /// Why bytes are not the PDU they should be, or why a value cannot be put into bytes.
 ///

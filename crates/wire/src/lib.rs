@@ -39,6 +39,7 @@ extern crate std;
 
 mod cursor;
 mod error;
+mod op;
 mod order;
 pub mod xnet;
 

@@ -1,6 +1,7 @@
 //! `fi_info -e` and `-g`: the environment variables that are read.
 
-use ripstop_core::param::{Param, ParamType, params};
+use ripstop_core::param::{Param, ParamType};
+use ripstop_core::params;
 
 /// Prints the variables whose name contains `part`, in any case.
 pub(super) fn print(part: Option<&str>) {

@@ -2,7 +2,7 @@
 
 use ripstop_core::hints::Request;
 use ripstop_core::names::CNames;
-use ripstop_core::param::params;
+use ripstop_core::params;
 use ripstop_core::registry::Registry;
 use ripstop_core::{Address, BusAttr, DomainAttr, EpAttr, Info, LinkState, Nic, RxAttr, TxAttr};
 use ripstop_types::Version;

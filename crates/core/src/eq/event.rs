@@ -1,6 +1,7 @@
 use ripstop_types::{CmEvent, Context, Errno};
 
-use crate::info::{FidToken, Info};
+use crate::info::Info;
+use crate::token::FidToken;
 
 /// An event.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,8 +10,9 @@ use ripstop_types::{Errno, Flags, Result, WaitObj};
 use super::event::{Event, EventError};
 use super::source::{ProgressSource, Sources};
 use super::wait::Waiting;
-use crate::info::{FidToken, Handle};
+use crate::info::Handle;
 use crate::log::Subsys;
+use crate::token::FidToken;
 
 /// Attributes of an event queue (`struct fi_eq_attr`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{CmEvent, Errno, Flags, WaitObj};
 
 use super::*;
-use crate::info::{FidToken, Handle, Info};
+use crate::info::{Handle, Info};
+use crate::token::FidToken;
 
 fn open(wait_obj: WaitObj) -> EventQueue {
     EventQueue::open(&EqAttr {

@@ -26,7 +26,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ripstop_types::Errno;
 
 use crate::filter::Filter;
-use crate::param::Params;
 
 /// How important a line is (`enum fi_log_level`); each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -345,41 +344,28 @@ impl Drop for Imported {
     }
 }
 
-/// Reads the parameters of logging and applies them.
-pub(crate) fn configure(params: &Params) {
-    let text = |name, help| params.declare_optional::<String>(None, name, help);
-    let interval = params.declare(
-        None,
-        "log_interval",
-        2000_i32,
-        "Delay in ms between rate limited log messages (default: 2000)",
-    );
-    INTERVAL.store(u64::try_from(interval).unwrap_or(0), Ordering::Relaxed);
-    let level = text(
-        "log_level",
-        "Specify logging level: warn, trace, info, debug (default: warn)",
-    );
-    let prov = text(
-        "log_prov",
-        "Specify specific provider to log (default: all)",
-    );
-    let subsys = text(
-        "log_subsys",
-        "Specify specific subsystem to log (default: all)",
-    );
-    let location = text(
-        "log_location",
-        "Specify log output: stderr, stdout, filepath, or dirpath (default: stderr)",
-    );
-    let mode = params.declare(
-        None,
-        "log_location_mode",
-        0o600_i32,
-        "Specify file mode for log output (default: 0600)",
-    );
-    select(level.as_deref(), prov.as_deref(), subsys.as_deref());
-    if let Some(location) = location {
-        output::set_location(&location, u32::try_from(mode).unwrap_or(0o600));
+/// The parameters of logging (man page `fabric(7)`).
+pub(crate) struct Settings<'a> {
+    /// Milliseconds between lines that are limited in rate.
+    pub(crate) interval: u64,
+    /// The level; `None` is `warn`.
+    pub(crate) level: Option<&'a str>,
+    /// Providers, and subsystems, to log; `None` is all.
+    pub(crate) prov: Option<&'a str>,
+    /// See `prov`.
+    pub(crate) subsys: Option<&'a str>,
+    /// Where to; `None` is stderr.
+    pub(crate) location: Option<&'a str>,
+    /// The mode of a file that is made.
+    pub(crate) mode: u32,
+}
+
+/// Applies the parameters of logging.
+pub(crate) fn configure(settings: Settings<'_>) {
+    INTERVAL.store(settings.interval, Ordering::Relaxed);
+    select(settings.level, settings.prov, settings.subsys);
+    if let Some(location) = settings.location {
+        output::set_location(location, settings.mode);
     }
 }
 

@@ -73,14 +73,6 @@ impl core::fmt::Debug for Params {
     }
 }
 
-/// The parameters of this process. The first call reads those of the core, and so sets up
-/// logging.
-#[must_use]
-pub fn params() -> &'static Params {
-    crate::setup::init();
-    table()
-}
-
 /// The parameters, also while those of the core are being read.
 pub(crate) fn table() -> &'static Params {
     static PARAMS: LazyLock<Params> = LazyLock::new(|| Params::new(Environment::load()));

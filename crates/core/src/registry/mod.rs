@@ -17,7 +17,7 @@ use crate::filter::Filter;
 use crate::hints::{ProviderName, Request};
 use crate::info::Info;
 use crate::log::Subsys;
-use crate::param::params;
+use crate::setup::params;
 
 pub use answer::{Answer, NoInfo, Refusal};
 

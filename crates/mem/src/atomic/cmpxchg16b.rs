@@ -5,7 +5,7 @@ use core::arch::asm;
 use core::arch::x86_64::__cpuid;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::execute::AtomicElement;
+use super::element::AtomicElement;
 
 /// The value of [`FEATURES`] before they are detected.
 const NOT_DETECTED: u8 = 0;

@@ -5,9 +5,9 @@ use core::ops::{Add, Mul, Sub};
 
 use ripstop_types::{AtomicOp, Datatype};
 
-use super::compute::{Number, apply_number, combine_truth, from_bool, is_true, numbers};
 #[cfg(target_arch = "x86_64")]
 use super::long_double::LongDouble;
+use super::number::{Number, apply_number, combine_truth, from_bool, is_true, numbers};
 use super::small_float::{Bfloat16, E4M3, E5M2, Float16};
 
 numbers! { 0.0 1.0 add sub mul: f32 f64 }

@@ -4,7 +4,7 @@
 use core::hint;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::execute::AtomicElement;
+use super::element::AtomicElement;
 
 /// The number of locks. An element's address selects one.
 const LOCK_COUNT: usize = 64;

@@ -4,7 +4,7 @@
 use core::arch::asm;
 use core::cmp::Ordering;
 
-use super::compute::Number;
+use super::number::Number;
 
 /// The bytes of a value, without the padding behind it.
 const BYTES: usize = 10;

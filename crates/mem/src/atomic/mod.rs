@@ -39,12 +39,14 @@
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod cmpxchg16b;
 mod compute;
+mod element;
 mod execute;
 #[cfg(not(target_os = "none"))]
 mod float;
 mod locked;
 #[cfg(all(target_arch = "x86_64", not(target_os = "none")))]
 mod long_double;
+mod number;
 mod reduce;
 #[cfg(not(target_os = "none"))]
 mod small_float;

@@ -7,7 +7,7 @@
 use core::cmp::Ordering;
 use core::marker::PhantomData;
 
-use super::compute::Number;
+use super::number::Number;
 
 /// A layout of sign, exponent and fraction, from the highest bit down.
 pub(super) trait Format: Copy {

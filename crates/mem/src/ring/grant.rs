@@ -9,14 +9,8 @@
 
 use core::fmt;
 
+use crate::ring::layout::GRANT_SLOTS;
 use crate::ring::primitive::{Memory, RawSlots};
-
-/// Grants that one status page can hold at a time.
-#[cfg(not(loom))]
-pub const GRANT_SLOTS: usize = 64;
-/// As above, in the loom model.
-#[cfg(loom)]
-pub const GRANT_SLOTS: usize = 2;
 
 /// A grant of one region: its slot in the owner's status page, and its generation, the value of the slot
 /// as long as the grant is valid.

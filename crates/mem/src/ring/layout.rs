@@ -2,6 +2,13 @@
 
 use core::fmt;
 
+/// Grants that one status page can hold at a time.
+#[cfg(not(loom))]
+pub const GRANT_SLOTS: usize = 64;
+/// As above, in the loom model.
+#[cfg(loom)]
+pub const GRANT_SLOTS: usize = 2;
+
 /// Bytes of an entry and of a line of the buffer: one cache line.
 pub const LINE_BYTES: usize = 64;
 

@@ -108,7 +108,7 @@ fn what_stays_on_this_machine_is_not_measured_as_a_network() {
         assert_eq!(look(0, 0, "::1", congestion), ["reno"; 2]);
     }
     // An address that others reach too, where there is one.
-    let all = super::addresses(&crate::params::Params::read()).unwrap();
+    let all = crate::params::Params::read().addresses().unwrap();
     if let Some(local) = all.iter().find(|local| !local.addr.ip().is_loopback()) {
         let node = local.addr.ip().to_string();
         assert_eq!(look(0, 0, &node, congestion), ["reno"; 2], "{node}");

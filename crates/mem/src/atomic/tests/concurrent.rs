@@ -13,8 +13,9 @@ use ripstop_types::{AtomicOp, Datatype};
 
 use super::{datatypes, model};
 use crate::UserBuf;
+use crate::atomic::element::AtomicElement;
 use crate::atomic::execute;
-use crate::atomic::execute::{AtomicElement, WordElement};
+use crate::atomic::execute::WordElement;
 
 /// How often each thread does it.
 const ROUNDS: u64 = if cfg!(miri) { 20 } else { 100_000 };

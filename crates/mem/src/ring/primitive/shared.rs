@@ -8,10 +8,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::UserBuf;
-use crate::ring::grant::GRANT_SLOTS;
 use crate::ring::layout::{
-    APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, LINE_BYTES, Layout, MAX_HEADER_BYTES,
-    MAX_INLINE_BYTES, RingError, STATUS_PAGE_BYTES,
+    APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, GRANT_SLOTS, LINE_BYTES, Layout,
+    MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError, STATUS_PAGE_BYTES,
 };
 use crate::ring::racy_copy;
 

@@ -26,6 +26,7 @@ pub use small::{
 };
 
 use crate::WireError;
+pub use crate::op::Op;
 
 /// Length in bytes of the part every header starts with.
 pub const BASE_LEN: usize = 16;
@@ -41,46 +42,6 @@ pub const VERSION: u8 = 3;
 
 /// The value of [`Header::op_data`] that makes a `Msg` an acknowledgement.
 pub const OP_ACK: u8 = 2;
-
-/// What a header announces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Op {
-    /// A message, or with [`OP_ACK`] an acknowledgement.
-    Msg = 0,
-    /// A tagged message.
-    Tag = 1,
-    /// A request to read memory.
-    ReadReq = 2,
-    /// What was read.
-    ReadRsp = 3,
-    /// A write into memory.
-    Write = 4,
-    /// A tagged message whose payload waits for a [`Op::Cts`] (rendezvous, since
-    /// [`Protocol::V1`](super::rdm::Protocol::V1)).
-    TagRts = 5,
-    /// Clear to send: the payload of a [`Op::TagRts`] may come.
-    Cts = 6,
-    /// The payload of a [`Op::TagRts`].
-    Data = 7,
-    /// A one-sided operation was refused, see [`Answer`] and [`Reason`]. Only between peers
-    /// that agreed on [`Extensions::REFUSE`](super::cm::Extensions::REFUSE).
-    Refuse = 64,
-    /// An atomic that fetches nothing. This and the next two only between peers that agreed on
-    /// [`Extensions::ATOMIC`](super::cm::Extensions::ATOMIC).
-    Atomic = 65,
-    /// An atomic answered by a [`Op::ReadRsp`] with what was there before.
-    FetchAtomic = 66,
-    /// The same with operands to compare or mask, which follow the others.
-    CompareAtomic = 67,
-    /// A message between members of a collective group, see [`Coll`]. Only between peers that
-    /// agreed on [`Extensions::COLL`](super::cm::Extensions::COLL).
-    Coll = 68,
-    /// The receiver sets the length from which tagged messages wait for their receive at the sender,
-    /// see [`Header::eager_limit`]. Only between peers that agreed on
-    /// [`Extensions::EAGER_LIMIT`](super::cm::Extensions::EAGER_LIMIT).
-    EagerLimit = 69,
-}
 
 impl Op {
     /// The highest number of an operation that needs no agreement.
