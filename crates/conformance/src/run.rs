@@ -24,8 +24,7 @@ use crate::case::{self, Case, Cx, Outcome, Stop};
 use crate::cases;
 use crate::pace;
 use crate::subject::apart::{self, Apart};
-use crate::subject::foreign::Foreign;
-use crate::subject::rust::{Rust, Safe, Serial};
+use crate::subject::model::{Foreign, Model, Rust, Safe, Serial};
 use crate::subject::{Setup, Subject};
 
 /// The most that the bound of a rule about time is multiplied by, on whatever machine: a bound that is
@@ -334,10 +333,10 @@ macro_rules! in_rust {
     ($provider:expr, $setup:expr, $ep_type:expr, $body:expr) => {
         // Connected endpoints always lock, and those with a thread that makes progress.
         if $setup.level() == "domain" && $ep_type == EpType::Rdm {
-            let s = Box::leak(Box::new(Rust::<_, Serial>::new($provider)));
+            let s = Box::leak(Box::new(Model::new(Rust::<_, Serial>::new($provider))));
             $body(s, None)
         } else {
-            let s = Box::leak(Box::new(Rust::<_, Safe>::new($provider)));
+            let s = Box::leak(Box::new(Model::new(Rust::<_, Safe>::new($provider))));
             let is_safe = $setup.threading == Threading::Safe;
             let threads = is_safe.then_some(&*s as &(dyn Subject + Sync));
             $body(s, threads)
@@ -358,13 +357,13 @@ fn on_subject<T>(
 ) -> anyhow::Result<T> {
     match (&plan.way, plan.setup.threading) {
         (Way::Library(path), Threading::Safe) => {
-            let library = Library::open_unguarded(path)?;
-            let s = Box::leak(Box::new(Foreign::<Shared>::new(library)));
+            let library = Foreign::<Shared>::new(Library::open(path)?);
+            let s = Box::leak(Box::new(Model::new(library)));
             Ok(body(s, Some(s)))
         }
         (Way::Library(path), _) => {
-            let library = Library::open_unguarded(path)?;
-            let s = Box::leak(Box::new(Foreign::<Single>::new(library)));
+            let library = Foreign::<Single>::new(Library::open(path)?);
+            let s = Box::leak(Box::new(Model::new(library)));
             Ok(body(s, None))
         }
         (Way::Rust, _) => {

@@ -9,19 +9,19 @@ use ripstop_abi::{
     FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC, fi_atomic_attr, fi_ioc, fi_msg_atomic, fi_ops_atomic,
     fi_rma_ioc,
 };
+use ripstop_core::provider::AtomicCall;
 use ripstop_mem::UserBuf;
-use ripstop_types::{AtomicKind, Datatype, Errno, FiAddr, Flags, RmaIov};
+use ripstop_types::{AtomicKind, Context, Datatype, Errno, FiAddr, Flags, RmaIov};
 
-use crate::call::{ENOSYS, op};
-use crate::guard::Op;
-use crate::msg::{NONE, Posted, refused};
+use crate::call::{ENOSYS, calls, op};
+use crate::endpoint::done;
 use crate::ops::Kind;
-use crate::payload::{MAX_PARTS, NOWHERE, Parts, Payload, from_slice};
+use crate::payload::{MAX_PARTS, NOWHERE, Parts};
 use crate::threading::Threading;
 use crate::{Domain, Endpoint, Error, Result};
 
-/// What an atomic is, besides its memory. The buffers of one operation are given in one vector:
-/// first the operands, then what to compare with, then room for the result.
+/// What an atomic is, besides its memory, for callers who name datatypes and operations that are
+/// none: else [`AtomicCall`](ripstop_core::provider::AtomicCall) says the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Atomic<'a> {
     /// Which family of calls.
@@ -30,16 +30,33 @@ pub struct Atomic<'a> {
     pub datatype: u32,
     /// `enum fi_op`: any number, known or not.
     pub op: u32,
-    /// How many buffers are operands, comparisons, and results.
-    pub shape: [usize; 3],
     /// The peer's memory, with lengths in bytes.
     pub remote: &'a [RmaIov],
     /// The peer.
     pub peer: FiAddr,
     /// Remote CQ data; counts with [`Flags::REMOTE_CQ_DATA`].
     pub data: u64,
+    /// The caller's context.
+    pub context: Context,
     /// The flags of the message forms; `None` for the plain ones.
     pub flags: Option<Flags>,
+}
+
+impl<'a> From<&AtomicCall<'a>> for Atomic<'a> {
+    fn from(call: &AtomicCall<'a>) -> Self {
+        let with_data = call.data.map(|_| Flags::REMOTE_CQ_DATA);
+        let flags = |flags: Flags| flags | with_data.unwrap_or_default();
+        Self {
+            kind: call.kind,
+            datatype: call.datatype.number(),
+            op: call.op.number(),
+            remote: call.remote,
+            peer: call.peer,
+            data: call.data.unwrap_or(0),
+            context: call.context,
+            flags: call.flags.map(flags),
+        }
+    }
 }
 
 /// The call's arguments as C takes them.
@@ -54,19 +71,18 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn new(call: &Atomic<'_>, parts: &Parts) -> std::result::Result<Self, Errno> {
+    /// The arguments for a call with these operands, comparisons and results.
+    pub(crate) fn new(call: &Atomic<'_>, groups: [&[UserBuf]; 3]) -> Result<Self> {
+        const CALL: &str = "fi_atomic";
         let size = Datatype::from_number(call.datatype).map_or(1, Datatype::size);
-        let given = call
-            .shape
-            .iter()
-            .try_fold(0_usize, |sum, n| sum.checked_add(*n));
-        if given != Some(parts.count) || call.remote.len() > MAX_PARTS {
-            return Err(Errno::EINVAL);
+        let parts = Parts::new(CALL, &groups)?;
+        if call.remote.len() > MAX_PARTS {
+            return Err(Error::new(CALL, Errno::EINVAL));
         }
         let mut args = Self {
             ioc: [fi_ioc::default(); MAX_PARTS],
             desc: parts.desc,
-            shape: call.shape,
+            shape: groups.map(<[UserBuf]>::len),
             remote: [fi_rma_ioc::default(); MAX_PARTS],
             remotes: call.remote.len(),
             count: call.remote.iter().map(|r| r.len as usize / size).sum(),
@@ -98,6 +114,10 @@ impl Args {
     /// Where the buffers of a group begin: operands, comparisons or results.
     fn start(&self, group: usize) -> usize {
         self.shape[..group].iter().sum()
+    }
+
+    fn group(&mut self, group: usize) -> (*mut fi_ioc, *mut *mut c_void, usize) {
+        (self.iocs(group), self.descs(group), self.shape[group])
     }
 
     pub(crate) fn iocs(&mut self, group: usize) -> *mut fi_ioc {
@@ -163,32 +183,22 @@ impl<M: Threading> Endpoint<M> {
         unsafe { (*self.raw()).atomic }
     }
 
-    /// Carries out an atomic on a peer's memory, by the plainest call that can say it:
-    /// `fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`, their vector forms, and with flags
-    /// or several remote places their message forms.
+    /// Carries out an atomic on a peer's memory with these operands, comparisons and results, by the
+    /// plainest call that can say it: `fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`, their
+    /// vector forms, and with flags or several remote places their message forms.
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::sendmsg`]; `FI_EINVAL` for a shape that is not that of the buffers.
-    pub fn atomic<P: Payload>(&self, bufs: P, call: &Atomic<'_>, token: u64) -> Posted<P> {
-        let args = bufs.parts().and_then(|parts| {
-            let mut operands = parts.op(call.flags.unwrap_or_default());
-            operands.parts = call.shape[0];
-            Ok((Args::new(call, &parts)?, operands))
-        });
-        let form = |args: &Args| match (call.flags, args.remotes) {
+    /// What the library says.
+    pub fn atomic_by_number(&self, groups: [&[UserBuf]; 3], call: &Atomic<'_>) -> Result<()> {
+        let mut args = Args::new(call, groups)?;
+        let form = match (call.flags, args.remotes) {
             (None, 1) if args.single() => Form::Plain,
             (None, 1) => Form::Vector,
             (flags, _) => Form::Message(flags.unwrap_or_default()),
         };
-        let (mut args, operands): (Args, Op) = match args {
-            Ok(args) => args,
-            Err(errno) => return Err(refused("fi_atomic", errno, bufs)),
-        };
-        let form = form(&args);
-        let gate = self.may_transmit(operands, call.peer);
         let name = call_name(call.kind, form);
-        self.post(name, Kind::Plain, token, bufs, gate, |context| {
+        self.post(name, Kind::Plain, call.context, |context| {
             let ret = match call.kind {
                 AtomicKind::Plain => self.plain_atomic(call, &mut args, form, context),
                 AtomicKind::Fetch => self.fetch_atomic(call, &mut args, form, context),
@@ -199,6 +209,7 @@ impl<M: Threading> Endpoint<M> {
         })
     }
 
+    #[rustfmt::skip]
     fn plain_atomic(
         &self,
         call: &Atomic<'_>,
@@ -208,32 +219,25 @@ impl<M: Threading> Endpoint<M> {
     ) -> isize {
         let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
         let RmaIov { addr, key, .. } = call.remote.first().copied().unwrap_or_default();
-        let (datatype, op) = (call.datatype, call.op);
+        let (kind, op) = (call.datatype, call.op);
         let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
-        let (iocs, descs, parts) = (args.iocs(0), args.descs(0), args.shape[0]);
+        let (iocs, descs, parts) = args.group(0);
         match form {
-            Form::Plain => op!(table, fi_ops_atomic.write).map_or(NONE, |write| {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                unsafe { write(ep, buf, count, desc, peer, addr, key, datatype, op, context) }
-            }),
-            Form::Vector => op!(table, fi_ops_atomic.writev).map_or(NONE, |writev| {
-                // SAFETY: as above, and the vectors have `parts` elements.
-                unsafe {
-                    writev(
-                        ep, iocs, descs, parts, peer, addr, key, datatype, op, context,
-                    )
-                }
-            }),
-            Form::Message(flags) => op!(table, fi_ops_atomic.writemsg).map_or(NONE, |writemsg| {
-                let mut msg = message(call, args, context);
-                // SAFETY: as above, and the message is whole.
-                let ret = unsafe { writemsg(ep, &raw const msg, flags.bits()) };
-                spend(&mut msg);
-                ret
+            Form::Plain => calls!(
+                table, fi_ops_atomic.write,
+                ep, buf, count, desc, peer, addr, key, kind, op, context,
+            ),
+            Form::Vector => calls!(
+                table, fi_ops_atomic.writev,
+                ep, iocs, descs, parts, peer, addr, key, kind, op, context,
+            ),
+            Form::Message(flags) => with_message(call, args, context, |msg| {
+                calls!(table, fi_ops_atomic.writemsg, ep, msg, flags.bits())
             }),
         }
     }
 
+    #[rustfmt::skip]
     fn fetch_atomic(
         &self,
         call: &Atomic<'_>,
@@ -243,72 +247,31 @@ impl<M: Threading> Endpoint<M> {
     ) -> isize {
         let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
         let RmaIov { addr, key, .. } = call.remote.first().copied().unwrap_or_default();
-        let (datatype, op) = (call.datatype, call.op);
+        let (kind, op) = (call.datatype, call.op);
         let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
         let (result, result_desc) = (args.first(2), args.first_desc(2));
-        let (iocs, descs, parts) = (args.iocs(0), args.descs(0), args.shape[0]);
-        let (results, result_descs, result_parts) = (args.iocs(2), args.descs(2), args.shape[2]);
+        let (iocs, descs, parts) = args.group(0);
+        let (results, result_descs, result_parts) = args.group(2);
         match form {
-            Form::Plain => op!(table, fi_ops_atomic.readwrite).map_or(NONE, |readwrite| {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                unsafe {
-                    readwrite(
-                        ep,
-                        buf,
-                        count,
-                        desc,
-                        result,
-                        result_desc,
-                        peer,
-                        addr,
-                        key,
-                        datatype,
-                        op,
-                        context,
-                    )
-                }
+            Form::Plain => calls!(
+                table, fi_ops_atomic.readwrite,
+                ep, buf, count, desc, result, result_desc, peer, addr, key, kind, op, context,
+            ),
+            Form::Vector => calls!(
+                table, fi_ops_atomic.readwritev,
+                ep, iocs, descs, parts, results, result_descs, result_parts,
+                peer, addr, key, kind, op, context,
+            ),
+            Form::Message(flags) => with_message(call, args, context, |msg| {
+                calls!(
+                    table, fi_ops_atomic.readwritemsg,
+                    ep, msg, results, result_descs, result_parts, flags.bits(),
+                )
             }),
-            Form::Vector => op!(table, fi_ops_atomic.readwritev).map_or(NONE, |readwritev| {
-                // SAFETY: as above, and the vectors have as many elements as said.
-                unsafe {
-                    readwritev(
-                        ep,
-                        iocs,
-                        descs,
-                        parts,
-                        results,
-                        result_descs,
-                        result_parts,
-                        peer,
-                        addr,
-                        key,
-                        datatype,
-                        op,
-                        context,
-                    )
-                }
-            }),
-            Form::Message(flags) => {
-                op!(table, fi_ops_atomic.readwritemsg).map_or(NONE, |call_it| {
-                    let mut msg = message(call, args, context);
-                    // SAFETY: as above, and the message is whole.
-                    let ret = unsafe {
-                        call_it(
-                            ep,
-                            &raw const msg,
-                            results,
-                            result_descs,
-                            result_parts,
-                            flags.bits(),
-                        )
-                    };
-                    spend(&mut msg);
-                    ret
-                })
-            }
         }
     }
 
+    #[rustfmt::skip]
     fn compare_atomic(
         &self,
         call: &Atomic<'_>,
@@ -318,120 +281,64 @@ impl<M: Threading> Endpoint<M> {
     ) -> isize {
         let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
         let RmaIov { addr, key, .. } = call.remote.first().copied().unwrap_or_default();
-        let (datatype, op) = (call.datatype, call.op);
+        let (kind, op) = (call.datatype, call.op);
         let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
         let (compare, compare_desc) = (args.first(1), args.first_desc(1));
         let (result, result_desc) = (args.first(2), args.first_desc(2));
-        let (iocs, descs, parts) = (args.iocs(0), args.descs(0), args.shape[0]);
-        let (compares, compare_descs) = (args.iocs(1), args.descs(1));
-        let (results, result_descs) = (args.iocs(2), args.descs(2));
-        let [_, compare_parts, result_parts] = args.shape;
+        let (iocs, descs, parts) = args.group(0);
+        let (compares, compare_descs, compare_parts) = args.group(1);
+        let (results, result_descs, result_parts) = args.group(2);
         match form {
-            Form::Plain => op!(table, fi_ops_atomic.compwrite).map_or(NONE, |compwrite| {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                unsafe {
-                    compwrite(
-                        ep,
-                        buf,
-                        count,
-                        desc,
-                        compare,
-                        compare_desc,
-                        result,
-                        result_desc,
-                        peer,
-                        addr,
-                        key,
-                        datatype,
-                        op,
-                        context,
-                    )
-                }
+            Form::Plain => calls!(
+                table, fi_ops_atomic.compwrite,
+                ep, buf, count, desc, compare, compare_desc, result, result_desc,
+                peer, addr, key, kind, op, context,
+            ),
+            Form::Vector => calls!(
+                table, fi_ops_atomic.compwritev,
+                ep, iocs, descs, parts, compares, compare_descs, compare_parts,
+                results, result_descs, result_parts, peer, addr, key, kind, op, context,
+            ),
+            Form::Message(flags) => with_message(call, args, context, |msg| {
+                calls!(
+                    table, fi_ops_atomic.compwritemsg,
+                    ep, msg, compares, compare_descs, compare_parts,
+                    results, result_descs, result_parts, flags.bits(),
+                )
             }),
-            Form::Vector => op!(table, fi_ops_atomic.compwritev).map_or(NONE, |compwritev| {
-                // SAFETY: as above, and the vectors have as many elements as said.
-                unsafe {
-                    compwritev(
-                        ep,
-                        iocs,
-                        descs,
-                        parts,
-                        compares,
-                        compare_descs,
-                        compare_parts,
-                        results,
-                        result_descs,
-                        result_parts,
-                        peer,
-                        addr,
-                        key,
-                        datatype,
-                        op,
-                        context,
-                    )
-                }
-            }),
-            Form::Message(flags) => {
-                op!(table, fi_ops_atomic.compwritemsg).map_or(NONE, |call_it| {
-                    let mut msg = message(call, args, context);
-                    // SAFETY: as above, and the message is whole.
-                    let ret = unsafe {
-                        call_it(
-                            ep,
-                            &raw const msg,
-                            compares,
-                            compare_descs,
-                            compare_parts,
-                            results,
-                            result_descs,
-                            result_parts,
-                            flags.bits(),
-                        )
-                    };
-                    spend(&mut msg);
-                    ret
-                })
-            }
         }
     }
 
     /// Carries out a plain atomic on a copy of its operands, without a completion
-    /// (`fi_inject_atomic`).
+    /// (`fi_inject_atomic`), on a datatype and with an operation of any numbers.
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::inject`].
-    pub fn inject_atomic(
-        &self,
-        bytes: &[u8],
-        (datatype, op): (u32, u32),
-        to: FiAddr,
-        address: u64,
-        key: u64,
-    ) -> Result<()> {
-        self.inject_atomic_from(from_slice(bytes), (datatype, op), to, address, key)
-    }
-
-    #[inline]
-    pub(crate) fn inject_atomic_from(
+    /// What the library says.
+    pub fn inject_atomic_by_number(
         &self,
         buf: UserBuf,
         (datatype, op): (u32, u32),
-        to: FiAddr,
-        address: u64,
-        key: u64,
+        to: RmaIov,
+        peer: FiAddr,
     ) -> Result<()> {
-        self.may_inject("fi_inject_atomic", buf.len(), to)?;
+        let (ep, table) = (self.raw(), self.atomic_ops());
         let size = Datatype::from_number(datatype).map_or(1, Datatype::size);
         let (from, count) = (buf.as_ptr().cast::<c_void>(), buf.len() / size);
-        let ret = match op!(self.atomic_ops(), fi_ops_atomic.inject) {
-            // SAFETY: the endpoint is open; the call copies the elements before it returns.
-            Some(inject) => unsafe {
-                inject(self.raw(), from, count, to.0, address, key, datatype, op)
-            },
-            None => NONE,
-        };
-        Error::check_count("fi_inject_atomic", ret).map(|_| ())
+        let (peer, RmaIov { addr, key, .. }) = (peer.0, to);
+        let ret = calls!(
+            table,
+            fi_ops_atomic.inject,
+            ep,
+            from,
+            count,
+            peer,
+            addr,
+            key,
+            datatype,
+            op
+        );
+        done("fi_inject_atomic", ret)
     }
 
     /// The most elements of one atomic of this kind (`fi_atomicvalid`, `fi_fetch_atomicvalid`,
@@ -483,6 +390,19 @@ fn spend(msg: &mut fi_msg_atomic) {
     black_box(msg);
 }
 
+/// Makes a call with a message.
+fn with_message(
+    call: &Atomic<'_>,
+    args: &mut Args,
+    context: *mut c_void,
+    make: impl FnOnce(*const fi_msg_atomic) -> isize,
+) -> isize {
+    let mut msg = message(call, args, context);
+    let ret = make(&raw const msg);
+    spend(&mut msg);
+    ret
+}
+
 pub(crate) fn message(call: &Atomic<'_>, args: &mut Args, context: *mut c_void) -> fi_msg_atomic {
     fi_msg_atomic {
         msg_iov: args.iocs(0),
@@ -514,7 +434,7 @@ impl<M: Threading> Domain<M> {
         let mut attr = fi_atomic_attr::default();
         let ret = match op!(self.table(), fi_ops_domain.query_atomic) {
             // SAFETY: the domain is open, `attr` takes the result.
-            Some(query) => unsafe { query(self.core.get(), datatype, op, &raw mut attr, flags) },
+            Some(query) => unsafe { query(self.owned.get(), datatype, op, &raw mut attr, flags) },
             None => ENOSYS,
         };
         Error::check("fi_query_atomic", ret)?;

@@ -20,7 +20,7 @@ use ripstop_types::{
 
 use crate::info::{copy_addr, copy_part};
 use crate::library::{Functions, GLOBAL, copy_text};
-use crate::{Error, Fabric, Info, Library, Result};
+use crate::{Error, Info, Library, Result};
 
 impl Library {
     /// The ways of communicating that match, best first (`fi_getinfo`). A group of hints that is
@@ -94,14 +94,10 @@ fn or_null(text: Option<&CString>) -> *const c_char {
     text.map_or(ptr::null(), |t| t.as_ptr())
 }
 
-impl Fabric {
-    /// Opens the fabric with these attributes (`fi_fabric`).
-    pub(crate) fn open_attr(library: &Library, attr: &FabricAttr) -> Result<Self> {
-        let mut texts = Texts::default();
-        let mut attr = c_fabric(attr, &mut texts)?;
-        // SAFETY: the attributes are whole, and they and their texts are here until it returns.
-        unsafe { Self::open_raw(library.functions(), &raw mut attr) }
-    }
+/// The attributes of a fabric as C sees them, which point into the texts.
+pub(crate) fn fabric_attr(attr: &FabricAttr) -> Result<(fi_fabric_attr, Texts)> {
+    let mut texts = Texts::default();
+    Ok((c_fabric(attr, &mut texts)?, texts))
 }
 
 /// Hints as C sees them, each part at a fixed place until the call returns.
@@ -118,7 +114,7 @@ struct CHints {
 
 /// Strings that C points into.
 #[derive(Default)]
-struct Texts(Vec<CString>);
+pub(crate) struct Texts(Vec<CString>);
 
 impl Texts {
     fn keep(&mut self, text: Option<&str>) -> Result<*mut c_char> {
@@ -192,7 +188,7 @@ fn keep_bytes(keep: &mut Vec<Vec<u8>>, bytes: Option<Vec<u8>>) -> (*mut u8, usiz
     (raw, len)
 }
 
-fn c_tx(a: &TxAttr) -> fi_tx_attr {
+pub(crate) fn c_tx(a: &TxAttr) -> fi_tx_attr {
     fi_tx_attr {
         caps: a.caps.bits(),
         mode: a.mode.bits(),
@@ -207,7 +203,7 @@ fn c_tx(a: &TxAttr) -> fi_tx_attr {
     }
 }
 
-fn c_rx(a: &RxAttr) -> fi_rx_attr {
+pub(crate) fn c_rx(a: &RxAttr) -> fi_rx_attr {
     fi_rx_attr {
         caps: a.caps.bits(),
         mode: a.mode.bits(),

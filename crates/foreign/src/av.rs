@@ -1,85 +1,67 @@
 #![allow(unsafe_code)]
 //! `fi_av`(3).
 
+use std::collections::BTreeSet;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
 use ripstop_abi::{fi_ops_av, fid_av};
-use ripstop_types::{Errno, FiAddr, Flags};
+use ripstop_core::Address;
+use ripstop_types::{AvType, Errno, FiAddr, Flags};
 
 use crate::call::{ENOSYS, op};
-use crate::domain::DomainCore;
-use crate::guard::Known;
 use crate::library::copy_text;
 use crate::owned::Owned;
-use crate::threading::{Lock, Threading};
-use crate::{Addr, Error, Result};
+use crate::threading::{Lock as _, Threading};
+use crate::{Addr, Domain, Error, Result};
 
-type Owner<M> = Owned<fid_av, M, Arc<DomainCore<M>>>;
+type Owner<M> = Owned<fid_av, M, Arc<Domain<M>>>;
 
-pub(crate) struct AvCore<M: Threading> {
+/// An address vector.
+pub struct Av<M: Threading> {
     pub(crate) owned: Owner<M>,
-    known: M::Lock<Known>,
+    pub(crate) av_type: AvType,
+    /// The addresses that were given out and not taken back.
+    known: M::Lock<BTreeSet<u64>>,
 }
 
-impl<M: Threading> AvCore<M> {
-    /// Whether this address was inserted and not removed.
-    #[inline]
-    pub(crate) fn knows(&self, addr: FiAddr) -> bool {
-        !self.owned.parent().guarded() || self.has(addr)
-    }
-
-    /// Whether this address was given out and not taken back.
-    pub(crate) fn has(&self, addr: FiAddr) -> bool {
-        self.known.with(|known| known.contains(addr))
+impl<M: Threading> Av<M> {
+    pub(crate) fn new(owned: Owner<M>, av_type: AvType) -> Self {
+        Self {
+            owned,
+            av_type,
+            known: M::Lock::new(BTreeSet::new()),
+        }
     }
 
     /// All addresses that were given out and not taken back, in ascending order.
     pub(crate) fn all(&self) -> Vec<FiAddr> {
-        self.known.with(|known| known.all())
+        let all = |known: &mut BTreeSet<u64>| known.iter().copied().map(FiAddr).collect();
+        self.known.with(all)
     }
-}
 
-/// An address vector. Clones share it.
-pub struct Av<M: Threading> {
-    pub(crate) core: Arc<AvCore<M>>,
-}
-
-impl<M: Threading> Clone for Av<M> {
-    fn clone(&self) -> Self {
-        Self {
-            core: self.core.clone(),
-        }
-    }
-}
-
-impl<M: Threading> Av<M> {
-    pub(crate) fn new(owned: Owner<M>) -> Self {
-        let known = M::Lock::new(Known::default());
-        Self {
-            core: Arc::new(AvCore { owned, known }),
-        }
+    fn know(&self, found: &[FiAddr]) {
+        let given = found.iter().filter(|addr| addr.is_specified());
+        self.known
+            .with(|known| known.extend(given.map(|addr| addr.0)));
     }
 
     pub(crate) fn table(&self) -> *const fi_ops_av {
         // SAFETY: the address vector is open.
-        unsafe { (*self.core.owned.get()).ops }
+        unsafe { (*self.owned.get()).ops }
     }
 
     pub(crate) fn format(&self) -> u32 {
-        self.core.owned.parent().addr_format
+        self.owned.parent().addr_format
     }
 
-    /// Inserts one peer (`fi_av_insert`).
-    ///
-    /// # Errors
-    ///
-    /// `FI_EINVAL` when the address has not the domain's format or was not accepted, and what
-    /// the library says.
-    pub fn insert(&self, addr: &Addr) -> Result<FiAddr> {
-        match self.insert_all(std::slice::from_ref(addr))?.as_slice() {
-            [found] if found.is_specified() => Ok(*found),
+    pub(crate) fn insert_one(&self, addr: &Addr) -> Result<FiAddr> {
+        let mut found = [FiAddr::NOTAVAIL];
+        let packed = Addr::pack(std::slice::from_ref(addr), self.format())?;
+        self.insert_packed(&packed, &mut found)?;
+        match found {
+            [found] if found.is_specified() => Ok(found),
             _ => Err(Error::new("fi_av_insert", Errno::EINVAL)),
         }
     }
@@ -89,7 +71,7 @@ impl<M: Threading> Av<M> {
     /// # Errors
     ///
     /// As [`Av::insert`].
-    pub fn insert_as(&self, addr: &Addr, id: FiAddr) -> Result<FiAddr> {
+    pub(crate) fn insert_with_id(&self, addr: &Addr, id: FiAddr) -> Result<FiAddr> {
         let packed = Addr::pack(std::slice::from_ref(addr), self.format())?;
         let mut found = id;
         let flags = Flags::AV_USER_ID.bits();
@@ -98,13 +80,13 @@ impl<M: Threading> Av<M> {
             // SAFETY: the vector is open; `packed` holds an address of the domain's format and
             // padding; `found`, a transparent `u64`, is the id and takes the result.
             Some(insert) => unsafe {
-                insert(self.core.owned.get(), from, 1, out, flags, ptr::null_mut())
+                insert(self.owned.get(), from, 1, out, flags, ptr::null_mut())
             },
             None => ENOSYS,
         };
         match Error::check_count("fi_av_insert", ret as isize)? {
             1 => {
-                self.core.known.with(|known| known.insert(found));
+                self.know(&[found]);
                 Ok(found)
             }
             _ => Err(Error::new("fi_av_insert", Errno::EINVAL)),
@@ -116,10 +98,10 @@ impl<M: Threading> Av<M> {
     /// # Errors
     ///
     /// What the library says.
-    pub fn set_user_id(&self, addr: FiAddr, id: FiAddr) -> Result<()> {
+    pub(crate) fn give_id(&self, addr: FiAddr, id: FiAddr) -> Result<()> {
         let ret = match op!(self.table(), fi_ops_av.set_user_id) {
             // SAFETY: the vector is open.
-            Some(set) => unsafe { set(self.core.owned.get(), addr.0, id.0, 0) },
+            Some(set) => unsafe { set(self.owned.get(), addr.0, id.0, 0) },
             None => ENOSYS,
         };
         Error::check("fi_av_set_user_id", ret)
@@ -132,8 +114,9 @@ impl<M: Threading> Av<M> {
     ///
     /// `FI_EINVAL` when the addresses differ in length or have not the domain's format, and
     /// what the library says.
-    pub fn insert_all(&self, addrs: &[Addr]) -> Result<Vec<FiAddr>> {
-        let packed = Addr::pack(addrs, self.format())?;
+    pub fn insert_all(&self, addrs: &[Address]) -> Result<Vec<FiAddr>> {
+        let addrs: Vec<Addr> = addrs.iter().map(Addr::from).collect();
+        let packed = Addr::pack(&addrs, self.format())?;
         let mut found = vec![FiAddr::NOTAVAIL; addrs.len()];
         self.insert_packed(&packed, &mut found)?;
         Ok(found)
@@ -149,14 +132,12 @@ impl<M: Threading> Av<M> {
             // SAFETY: the vector is open; `packed` holds `count` addresses of the domain's format
             // and padding; `found`, a transparent `u64` each, holds as many results.
             Some(insert) => unsafe {
-                insert(self.core.owned.get(), from, count, out, 0, ptr::null_mut())
+                insert(self.owned.get(), from, count, out, 0, ptr::null_mut())
             },
             None => ENOSYS,
         };
         Error::check_count("fi_av_insert", ret as isize)?;
-        self.core
-            .known
-            .with(|known| found.iter().for_each(|addr| known.insert(*addr)));
+        self.know(found);
         Ok(())
     }
 
@@ -177,7 +158,7 @@ impl<M: Threading> Av<M> {
             // result.
             Some(insertsvc) => unsafe {
                 insertsvc(
-                    self.core.owned.get(),
+                    self.owned.get(),
                     node.as_ptr(),
                     service,
                     &raw mut found,
@@ -189,7 +170,7 @@ impl<M: Threading> Av<M> {
         };
         match Error::check_count("fi_av_insertsvc", ret as isize)? {
             1 => {
-                self.core.known.with(|known| known.insert(FiAddr(found)));
+                self.know(&[FiAddr(found)]);
                 Ok(FiAddr(found))
             }
             _ => Err(refused),
@@ -200,73 +181,138 @@ impl<M: Threading> Av<M> {
     ///
     /// # Errors
     ///
-    /// `FI_EINVAL` when one of them is not in the vector or is named twice, and what the
-    /// library says.
-    pub fn remove(&self, addrs: &[FiAddr]) -> Result<()> {
-        let known = self.core.known.with(|known| {
-            let mut taken = addrs.iter().take_while(|addr| {
-                let known_now = known.contains(**addr);
-                known.remove(**addr);
-                known_now
-            });
-            let count = taken.by_ref().count();
-            if count < addrs.len() {
-                addrs[..count].iter().for_each(|addr| known.insert(*addr));
-            }
-            count == addrs.len()
-        });
-        if !known && self.core.owned.parent().guarded() {
-            return Err(Error::new("fi_av_remove", Errno::EINVAL));
-        }
+    /// What the library says.
+    pub fn remove_all(&self, addrs: &[FiAddr]) -> Result<()> {
         let mut addrs: Vec<u64> = addrs.iter().map(|a| a.0).collect();
+        self.known
+            .with(|known| known.retain(|addr| !addrs.contains(addr)));
+        let (raw, count) = (addrs.as_mut_ptr(), addrs.len());
         let ret = match op!(self.table(), fi_ops_av.remove) {
             // SAFETY: the vector is open and `addrs` holds as many addresses as said.
-            Some(remove) => unsafe {
-                remove(self.core.owned.get(), addrs.as_mut_ptr(), addrs.len(), 0)
-            },
+            Some(remove) => unsafe { remove(self.owned.get(), raw, count, 0) },
             None => ENOSYS,
         };
         Error::check("fi_av_remove", ret)
     }
 
-    /// The transport address of a peer (`fi_av_lookup`), at most 512 bytes of it.
+    /// The transport address of a peer, at most 512 bytes of it.
+    pub(crate) fn find(&self, addr: FiAddr) -> Result<Addr> {
+        let (mut bytes, len) = self.lookup_into(addr, 512)?;
+        bytes.truncate(len);
+        Ok(Addr::from_bytes(&bytes))
+    }
+
+    /// An address as text (`fi_av_straddr`), at most 255 bytes of it.
     ///
     /// # Errors
     ///
-    /// `FI_EINVAL` for an address that is not in the vector, and what the library says.
-    pub fn lookup(&self, addr: FiAddr) -> Result<Addr> {
-        if !self.core.knows(addr) {
-            return Err(Error::new("fi_av_lookup", Errno::EINVAL));
-        }
-        let mut bytes = [0_u8; 512];
-        let mut len = bytes.len();
+    /// As [`Av::straddr_into`].
+    pub fn straddr(&self, addr: &Address) -> Result<String> {
+        self.straddr_into(addr, 255).map(|(text, _)| text)
+    }
+
+    /// Inserts `count` addresses of any bytes, followed by zeroes (`fi_av_insert`): what the
+    /// library returns, and what it wrote.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn insert_bytes(
+        &self,
+        bytes: &[u8],
+        count: usize,
+        flags: Flags,
+    ) -> Result<(usize, Vec<FiAddr>)> {
+        let mut padded = bytes.to_vec();
+        padded.resize(bytes.len() + 512 * (count + 1), 0);
+        let mut found = vec![FiAddr::NOTAVAIL; count];
+        // Without `FI_EVENT`, the context of `FI_SYNC_ERR` is an array of errors.
+        let mut errors = vec![0_i32; count];
+        let (from, out) = (padded.as_ptr().cast(), found.as_mut_ptr().cast());
+        let context: *mut c_void = errors.as_mut_ptr().cast();
+        let ret = match op!(self.table(), fi_ops_av.insert) {
+            // SAFETY: the vector is open; `padded` is longer than `count` addresses of any
+            // format, `found` and `errors` have room for `count` entries.
+            Some(insert) => unsafe {
+                insert(self.owned.get(), from, count, out, flags.bits(), context)
+            },
+            None => ENOSYS,
+        };
+        Ok((Error::check_count("fi_av_insert", ret as isize)?, found))
+    }
+
+    /// Resolves and inserts consecutive nodes and services (`fi_av_insertsym`), node by node:
+    /// what the library returns, and what it wrote.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn insert_symmetric(
+        &self,
+        (node, nodes): (&str, usize),
+        (service, services): (&str, usize),
+    ) -> Result<(usize, Vec<FiAddr>)> {
+        let refused = Error::new("fi_av_insertsym", Errno::EINVAL);
+        let node = CString::new(node).map_err(|_| refused)?;
+        let service = CString::new(service).map_err(|_| refused)?;
+        let count = nodes.checked_mul(services).ok_or(refused)?;
+        let mut found = vec![FiAddr::NOTAVAIL; count];
+        let ret = match op!(self.table(), fi_ops_av.insertsym) {
+            // SAFETY: the vector is open, the strings live on, `found` takes a result each.
+            Some(insertsym) => unsafe {
+                insertsym(
+                    self.owned.get(),
+                    node.as_ptr(),
+                    nodes,
+                    service.as_ptr(),
+                    services,
+                    found.as_mut_ptr().cast(),
+                    0,
+                    ptr::null_mut(),
+                )
+            },
+            None => ENOSYS,
+        };
+        Ok((Error::check_count("fi_av_insertsym", ret as isize)?, found))
+    }
+
+    /// The transport address of a peer into a buffer of `len` bytes (`fi_av_lookup`): the
+    /// bytes written, and the length the library says it needs.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn lookup_into(&self, addr: FiAddr, len: usize) -> Result<(Vec<u8>, usize)> {
+        let mut bytes = vec![0_u8; len];
+        let mut need = len;
         let out: *mut c_void = bytes.as_mut_ptr().cast();
         let ret = match op!(self.table(), fi_ops_av.lookup) {
             // SAFETY: the vector is open and `bytes` has the length said.
-            Some(lookup) => unsafe { lookup(self.core.owned.get(), addr.0, out, &raw mut len) },
+            Some(lookup) => unsafe { lookup(self.owned.get(), addr.0, out, &raw mut need) },
             None => ENOSYS,
         };
         Error::check("fi_av_lookup", ret)?;
-        Ok(Addr::from_bytes(&bytes[..len.min(bytes.len())]))
+        Ok((bytes, need))
     }
 
-    /// A transport address as text (`fi_av_straddr`).
+    /// An address as text into a buffer of `len` bytes (`fi_av_straddr`): the text that fits,
+    /// and the length the library says it needs.
     ///
     /// # Errors
     ///
     /// `FI_EINVAL` when the address has not the domain's format, `FI_ENOSYS`.
-    pub fn straddr(&self, addr: &Addr) -> Result<String> {
-        let padded = addr.padded("fi_av_straddr", self.format())?;
-        let mut text = [0_u8; 256];
-        // The last byte stays zero.
-        let mut len = text.len() - 1;
+    pub fn straddr_into(&self, addr: &Address, len: usize) -> Result<(String, usize)> {
+        let padded = Addr::from(addr).padded("fi_av_straddr", self.format())?;
+        // One more byte, which stays zero.
+        let mut text = vec![0_u8; len + 1];
+        let mut need = len;
         let out: *mut c_char = text.as_mut_ptr().cast();
         let from: *const c_void = padded.as_ptr().cast();
         let said = match op!(self.table(), fi_ops_av.straddr) {
             // SAFETY: the vector is open, the address is whole, `text` has the length said.
-            Some(straddr) => unsafe { straddr(self.core.owned.get(), from, out, &raw mut len) },
+            Some(straddr) => unsafe { straddr(self.owned.get(), from, out, &raw mut need) },
             None => return Err(Error::new("fi_av_straddr", Errno::ENOSYS)),
         };
-        Ok(copy_text(said))
+        Ok((copy_text(said), need))
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use ripstop_abi::{fi_ops, fid};
-use ripstop_types::Errno;
+use ripstop_types::{Errno, WaitObj};
 
 use crate::{Error, Result};
 
@@ -32,6 +32,21 @@ macro_rules! op {
     }};
 }
 pub(crate) use op;
+
+/// Calls a function of an operation table, and gives `FI_ENOSYS` where there is none. The object that
+/// has the table is open and among the arguments, what they point to is as the function wants it and
+/// stays until it returns, and the memory of an operation and its context until its completion: the
+/// first by the promise of [`UserBuf`](ripstop_mem::UserBuf), the second by the book.
+macro_rules! calls {
+    ($table:expr, $type:ident.$member:ident, $($arg:expr),* $(,)?) => {
+        match $crate::call::op!($table, $type.$member) {
+            // SAFETY: as each user of this macro keeps what it asks for.
+            Some(function) => unsafe { function($($arg),*) },
+            None => $crate::call::ENOSYS as _,
+        }
+    };
+}
+pub(crate) use calls;
 
 /// The general operations of a live object.
 fn ops(fid: *mut fid) -> *const fi_ops {
@@ -61,24 +76,35 @@ pub(crate) fn bind(call: &'static str, fid: *mut fid, to: *mut fid, flags: u64) 
 
 /// `fi_control`(3) with a command whose argument is a null pointer.
 pub(crate) fn command(call: &'static str, fid: *mut fid, command: c_int) -> Result<()> {
-    let ret = match op!(ops(fid), fi_ops.control) {
-        // SAFETY: the object is live and the command takes no argument.
-        Some(control) => unsafe { control(fid, command, ptr::null_mut()) },
-        None => ENOSYS,
-    };
-    Error::check(call, ret)
+    // SAFETY: the callers pass a live object, and the command takes no argument.
+    let done = unsafe { control(fid, command, ptr::null_mut()) };
+    done.map_err(|error| Error::new(call, error.errno))
 }
 
-/// `fi_control`(3) with `FI_GETWAIT` on an object with a file descriptor to wait on.
-pub(crate) fn wait_fd(fid: *mut fid) -> Result<c_int> {
-    let mut fd: c_int = -1;
-    let arg: *mut c_void = (&raw mut fd).cast();
+/// `fi_control`(3).
+///
+/// # Safety
+///
+/// The object is live and `arg` is what the command takes.
+pub(crate) unsafe fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> Result<()> {
     let ret = match op!(ops(fid), fi_ops.control) {
-        // SAFETY: for wait object `FI_WAIT_FD` this command writes one `int`.
-        Some(control) => unsafe { control(fid, ripstop_abi::FI_GETWAIT, arg) },
+        // SAFETY: as the caller promised.
+        Some(control) => unsafe { control(fid, command, arg) },
         None => ENOSYS,
     };
-    Error::check("fi_control", ret)?;
+    Error::check("fi_control", ret)
+}
+
+/// `fi_control`(3) with `FI_GETWAIT` on an object opened with this wait object, which must be a file
+/// descriptor.
+pub(crate) fn wait_fd(fid: *mut fid, wait: WaitObj) -> Result<c_int> {
+    if wait != WaitObj::Fd {
+        return Err(Error::new("fi_control", Errno::EINVAL));
+    }
+    let mut fd: c_int = -1;
+    let arg: *mut c_void = (&raw mut fd).cast();
+    // SAFETY: the object is live; for wait object `FI_WAIT_FD` this command writes one `int`.
+    unsafe { control(fid, ripstop_abi::FI_GETWAIT, arg) }?;
     if fd < 0 {
         return Err(Error::new("fi_control", Errno::EBADF));
     }

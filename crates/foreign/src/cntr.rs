@@ -5,183 +5,90 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_abi::{fi_ops_cntr, fid, fid_cntr};
-use ripstop_types::{Errno, WaitObj};
+use ripstop_abi::{fi_ops_cntr, fid_cntr};
+use ripstop_types::WaitObj;
 
 use crate::call::{self, ENOSYS, op};
-use crate::domain::DomainCore;
-use crate::fabric::{FabricCore, private};
-use crate::guard;
 use crate::owned::Owned;
-use crate::sets::WaitCore;
+use crate::sets::WaitSet;
 use crate::threading::Threading;
-use crate::{Error, Result};
+use crate::{Domain, Error, Result};
 
-type Owner<M> = Owned<fid_cntr, M, Arc<DomainCore<M>>>;
+type Owner<M> = Owned<fid_cntr, M, Arc<Domain<M>>>;
 
-pub(crate) struct CntrCore<M: Threading> {
+/// A counter of completions. Where the library lacks a call, it stays 0.
+pub struct Counter<M: Threading> {
     pub(crate) owned: Owner<M>,
-    wait: WaitObj,
+    pub(crate) wait: WaitObj,
     /// The set it is waited for in, which closes after it.
-    _set: Option<Arc<WaitCore>>,
+    _set: Option<Arc<WaitSet>>,
 }
 
-/// A counter of completions. Clones share it.
-pub struct Cntr<M: Threading> {
-    pub(crate) core: Arc<CntrCore<M>>,
+/// Calls of the operation table that change a counter.
+macro_rules! changes {
+    ($($name:ident: $call:literal, $member:ident;)*) => {
+        $(pub(crate) fn $name(&self, value: u64) -> Result<()> {
+            let ret = match op!(self.table(), fi_ops_cntr.$member) {
+                // SAFETY: the counter is open.
+                Some(change) => unsafe { change(self.owned.get(), value) },
+                None => ENOSYS,
+            };
+            Error::check($call, ret)
+        })*
+    };
 }
 
-impl<M: Threading> Clone for Cntr<M> {
-    fn clone(&self) -> Self {
-        Self {
-            core: self.core.clone(),
-        }
-    }
+/// Calls that read one.
+macro_rules! reads {
+    ($($name:ident: $member:ident;)*) => {
+        $(pub(crate) fn $name(&self) -> u64 {
+            match op!(self.table(), fi_ops_cntr.$member) {
+                // SAFETY: the counter is open.
+                Some(read) => unsafe { read(self.owned.get()) },
+                None => 0,
+            }
+        })*
+    };
 }
 
-impl<M: Threading> Cntr<M> {
-    pub(crate) fn new(owned: Owner<M>, wait: WaitObj) -> Self {
+impl<M: Threading> Counter<M> {
+    pub(crate) fn new(owned: Owner<M>, wait: WaitObj, set: Option<Arc<WaitSet>>) -> Self {
         Self {
-            core: Arc::new(CntrCore {
-                owned,
-                wait,
-                _set: None,
-            }),
-        }
-    }
-
-    /// One that is part of a wait set.
-    pub(crate) fn in_set(owned: Owner<M>, set: Arc<WaitCore>) -> Self {
-        Self {
-            core: Arc::new(CntrCore {
-                owned,
-                wait: WaitObj::None,
-                _set: Some(set),
-            }),
+            owned,
+            wait,
+            _set: set,
         }
     }
 
     pub(crate) fn table(&self) -> *const fi_ops_cntr {
         // SAFETY: the counter is open.
-        unsafe { (*self.core.owned.get()).ops }
+        unsafe { (*self.owned.get()).ops }
     }
 
-    /// Successes so far (`fi_cntr_read`); 0 where the library has no such call.
-    #[must_use]
-    pub fn read(&self) -> u64 {
-        match op!(self.table(), fi_ops_cntr.read) {
-            // SAFETY: the counter is open.
-            Some(read) => unsafe { read(self.core.owned.get()) },
-            None => 0,
-        }
+    reads! {
+        successes: read;
+        errors: readerr;
     }
 
-    /// Errors so far (`fi_cntr_readerr`); 0 where the library has no such call.
-    #[must_use]
-    pub fn readerr(&self) -> u64 {
-        match op!(self.table(), fi_ops_cntr.readerr) {
-            // SAFETY: the counter is open.
-            Some(readerr) => unsafe { readerr(self.core.owned.get()) },
-            None => 0,
-        }
+    changes! {
+        add_successes: "fi_cntr_add", add;
+        set_successes: "fi_cntr_set", set;
+        add_errors: "fi_cntr_adderr", adderr;
+        set_errors: "fi_cntr_seterr", seterr;
     }
 
-    /// Adds to the successes (`fi_cntr_add`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn add(&self, value: u64) -> Result<()> {
-        let ret = match op!(self.table(), fi_ops_cntr.add) {
-            // SAFETY: the counter is open.
-            Some(add) => unsafe { add(self.core.owned.get(), value) },
-            None => ENOSYS,
-        };
-        Error::check("fi_cntr_add", ret)
-    }
-
-    /// Sets the successes (`fi_cntr_set`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn set(&self, value: u64) -> Result<()> {
-        let ret = match op!(self.table(), fi_ops_cntr.set) {
-            // SAFETY: the counter is open.
-            Some(set) => unsafe { set(self.core.owned.get(), value) },
-            None => ENOSYS,
-        };
-        Error::check("fi_cntr_set", ret)
-    }
-
-    /// Adds to the errors (`fi_cntr_adderr`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn adderr(&self, value: u64) -> Result<()> {
-        let ret = match op!(self.table(), fi_ops_cntr.adderr) {
-            // SAFETY: the counter is open.
-            Some(adderr) => unsafe { adderr(self.core.owned.get(), value) },
-            None => ENOSYS,
-        };
-        Error::check("fi_cntr_adderr", ret)
-    }
-
-    /// Sets the errors (`fi_cntr_seterr`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn seterr(&self, value: u64) -> Result<()> {
-        let ret = match op!(self.table(), fi_ops_cntr.seterr) {
-            // SAFETY: the counter is open.
-            Some(seterr) => unsafe { seterr(self.core.owned.get(), value) },
-            None => ENOSYS,
-        };
-        Error::check("fi_cntr_seterr", ret)
-    }
-
-    /// Blocks until the successes reach `threshold` (`fi_cntr_wait`).
-    ///
-    /// # Errors
-    ///
-    /// `FI_EINVAL` for a counter opened with [`WaitObj::None`], `FI_ETIMEDOUT`, `FI_EAVAIL` when an operation failed meanwhile, and what else the
-    /// library says.
-    pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {
-        let guarded = self.core.owned.parent().guarded();
-        if guarded && !guard::waits(self.core.wait) {
-            return Err(Error::new("fi_cntr_wait", Errno::EINVAL));
-        }
+    pub(crate) fn wait_for(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {
         let ret = match op!(self.table(), fi_ops_cntr.wait) {
             // SAFETY: the counter is open.
-            Some(wait) => unsafe { wait(self.core.owned.get(), threshold, call::millis(timeout)) },
+            Some(wait) => unsafe { wait(self.owned.get(), threshold, call::millis(timeout)) },
             None => ENOSYS,
         };
         Error::check("fi_cntr_wait", ret)
     }
-}
 
-impl<M: Threading> Cntr<M> {
-    /// As [`Cq::wait_fd`](crate::Cq::wait_fd).
-    pub(crate) fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
-        if self.core.wait != WaitObj::Fd {
-            return Err(Error::new("fi_control", Errno::EINVAL));
-        }
-        let fd = call::wait_fd(self.core.owned.fid())?;
+    pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
+        let fd = call::wait_fd(self.owned.fid(), self.wait)?;
         // SAFETY: the descriptor belongs to the counter, which `self` keeps open.
         Ok(unsafe { BorrowedFd::borrow_raw(fd) })
-    }
-}
-
-impl<M: Threading> private::Sealed for Cntr<M> {
-    #[expect(private_interfaces, reason = "nobody outside can name or call this")]
-    fn waitable(&self) -> (*mut fid, *const FabricCore, WaitObj) {
-        let owned = &self.core.owned;
-        (
-            owned.fid(),
-            Arc::as_ptr(owned.parent().fabric()),
-            self.core.wait,
-        )
     }
 }

@@ -7,55 +7,27 @@ use std::ptr;
 use std::sync::Arc;
 
 use ripstop_abi::{
-    FI_COLLECTIVE, FI_UNIVERSE, fi_av_set_attr, fi_collective_addr, fi_collective_attr,
-    fi_ops_av_set, fi_ops_collective, fid_av_set, fid_ep, fid_mc, iovec,
+    FI_COLLECTIVE, fi_av_set_attr, fi_collective_addr, fi_collective_attr, fi_ops_av_set,
+    fi_ops_collective, fid_av_set, fid_ep, fid_mc,
 };
-use ripstop_types::{Collective, Datatype, Errno, FiAddr, Flags};
+use ripstop_core::av::set::{AvSetAttr, UNIVERSE};
+use ripstop_core::provider::{CollCall, CollLimit, Threshold, Token};
+use ripstop_mem::UserBuf;
+use ripstop_types::{Collective, Context, Datatype, Errno, FiAddr, Flags};
 
-use crate::av::AvCore;
-use crate::buf::Buf;
-use crate::call::{ENOSYS, op};
-use crate::deferred::arm;
-use crate::endpoint::EpCore;
-use crate::eq::FidId;
+use crate::call::{ENOSYS, calls, op};
+use crate::eq::Name;
 use crate::fabric::opened;
-use crate::msg::{NONE, Posted, refused};
-use crate::ops::Kind;
+use crate::ops::{Kind, arm};
 use crate::owned::Owned;
-use crate::payload::Payload;
-use crate::threading::{Lock, Threading};
-use crate::{Av, Cntr, Domain, Endpoint, Error, Result};
+use crate::threading::{Lock as _, Threading};
+use crate::{Av, Domain, Endpoint, Error, Result};
 
-/// How to make an address vector set (`struct fi_av_set_attr`).
-#[derive(Clone, Copy, Debug)]
-pub struct AvSetAttr {
-    /// Members expected, or 0.
-    pub count: usize,
-    /// The first and the last address of a range, or [`FiAddr::NOTAVAIL`] twice.
-    pub range: (FiAddr, FiAddr),
-    /// Every how many-th address of the range.
-    pub stride: u64,
-    /// `FI_UNIVERSE`, `FI_BARRIER_SET` and so on.
-    pub flags: Flags,
-}
-
-struct SetCore<M: Threading> {
-    owned: Owned<fid_av_set, M, Arc<AvCore<M>>>,
+/// Some peers of an address vector, in an order.
+pub struct AvSet<M: Threading> {
+    pub(crate) owned: Owned<fid_av_set, M, Arc<Av<M>>>,
     /// What the library should hold too, in any order: how long buffers must be depends on it.
     members: M::Lock<Vec<FiAddr>>,
-}
-
-/// Some peers of an address vector, in an order. Clones share it.
-pub struct AvSet<M: Threading> {
-    core: Arc<SetCore<M>>,
-}
-
-impl<M: Threading> Clone for AvSet<M> {
-    fn clone(&self) -> Self {
-        Self {
-            core: self.core.clone(),
-        }
-    }
 }
 
 /// A change of a set by another.
@@ -67,8 +39,8 @@ impl<M: Threading> Av<M> {
     /// # Errors
     ///
     /// What the library says.
-    pub fn set(&self, attr: &AvSetAttr) -> Result<AvSet<M>> {
-        let (start, end) = attr.range;
+    pub fn set(self: &Arc<Self>, attr: &AvSetAttr) -> Result<Arc<AvSet<M>>> {
+        let (start, end) = (attr.start, attr.end);
         let mut c_attr = fi_av_set_attr {
             count: attr.count,
             start_addr: start.0,
@@ -78,7 +50,7 @@ impl<M: Threading> Av<M> {
             ..Default::default()
         };
         let mut set: *mut fid_av_set = ptr::null_mut();
-        let (av, context) = (self.core.owned.get(), ptr::null_mut());
+        let (av, context) = (self.owned.get(), ptr::null_mut());
         let ret = match op!(self.table(), fi_ops_av.av_set) {
             // SAFETY: vector and attributes are live, `set` takes the result.
             Some(open) => unsafe { open(av, &raw mut c_attr, &raw mut set, context) },
@@ -86,31 +58,29 @@ impl<M: Threading> Av<M> {
         };
         let set = opened("fi_av_set", ret, set)?;
         let members = if start.is_specified() {
-            let mut all = self.core.all();
+            let mut all = self.all();
             all.retain(|addr| {
                 let beyond = addr.0.checked_sub(start.0);
                 let on = |beyond: u64| beyond.is_multiple_of(attr.stride.max(1));
                 addr.0 <= end.0 && beyond.is_some_and(on)
             });
             all
-        } else if attr.flags.bits() & FI_UNIVERSE != 0 {
-            self.core.all()
+        } else if attr.flags.contains(UNIVERSE) {
+            self.all()
         } else {
             Vec::new()
         };
-        Ok(AvSet {
-            core: Arc::new(SetCore {
-                owned: Owned::new(set, self.core.clone()),
-                members: M::Lock::new(members),
-            }),
-        })
+        Ok(Arc::new(AvSet {
+            owned: Owned::new(set, self.clone()),
+            members: M::Lock::new(members),
+        }))
     }
 }
 
 impl<M: Threading> AvSet<M> {
     fn table(&self) -> *const fi_ops_av_set {
         // SAFETY: the set is open.
-        unsafe { (*self.core.owned.get()).ops }
+        unsafe { (*self.owned.get()).ops }
     }
 
     fn change(
@@ -121,12 +91,12 @@ impl<M: Threading> AvSet<M> {
     ) -> Result<()> {
         let ret = match change {
             // SAFETY: both sets are open.
-            Some(change) => unsafe { change(self.core.owned.get(), other.core.owned.get()) },
+            Some(change) => unsafe { change(self.owned.get(), other.owned.get()) },
             None => ENOSYS,
         };
         Error::check(call, ret)?;
         let theirs = other.members().into_iter().collect();
-        self.core.members.with(|members| keep(members, theirs));
+        self.members.with(|members| keep(members, theirs));
         Ok(())
     }
 
@@ -177,11 +147,11 @@ impl<M: Threading> AvSet<M> {
     pub fn insert(&self, addr: FiAddr) -> Result<()> {
         let ret = match op!(self.table(), fi_ops_av_set.insert) {
             // SAFETY: the set is open.
-            Some(insert) => unsafe { insert(self.core.owned.get(), addr.0) },
+            Some(insert) => unsafe { insert(self.owned.get(), addr.0) },
             None => ENOSYS,
         };
         Error::check("fi_av_set_insert", ret)?;
-        self.core.members.with(|members| members.push(addr));
+        self.members.with(|members| members.push(addr));
         Ok(())
     }
 
@@ -193,12 +163,11 @@ impl<M: Threading> AvSet<M> {
     pub fn remove(&self, addr: FiAddr) -> Result<()> {
         let ret = match op!(self.table(), fi_ops_av_set.remove) {
             // SAFETY: the set is open.
-            Some(remove) => unsafe { remove(self.core.owned.get(), addr.0) },
+            Some(remove) => unsafe { remove(self.owned.get(), addr.0) },
             None => ENOSYS,
         };
         Error::check("fi_av_set_remove", ret)?;
-        self.core
-            .members
+        self.members
             .with(|members| members.retain(|member| *member != addr));
         Ok(())
     }
@@ -212,7 +181,7 @@ impl<M: Threading> AvSet<M> {
         let mut addr = FiAddr::NOTAVAIL.0;
         let ret = match op!(self.table(), fi_ops_av_set.addr) {
             // SAFETY: the set is open, `addr` takes the result.
-            Some(get) => unsafe { get(self.core.owned.get(), &raw mut addr) },
+            Some(get) => unsafe { get(self.owned.get(), &raw mut addr) },
             None => ENOSYS,
         };
         Error::check("fi_av_set_addr", ret)?;
@@ -220,58 +189,28 @@ impl<M: Threading> AvSet<M> {
     }
 
     fn members(&self) -> Vec<FiAddr> {
-        self.core.members.with(|members| members.clone())
-    }
-}
-
-impl<M: Threading> crate::Close for AvSet<M> {
-    fn close(self) -> std::result::Result<(), (Self, Error)> {
-        match Arc::try_unwrap(self.core) {
-            Ok(mut core) => match core.owned.try_close() {
-                Ok(()) => Ok(()),
-                Err(error) => Err((
-                    Self {
-                        core: Arc::new(core),
-                    },
-                    error,
-                )),
-            },
-            // Another clone uses it, which the library cannot know.
-            Err(core) => Err((Self { core }, Error::new("fi_close", Errno::EBUSY))),
-        }
+        self.members.with(|members| members.clone())
     }
 }
 
 /// A group that an endpoint has joined, or is joining. Closing it leaves the group.
 pub struct Group<M: Threading> {
-    owned: Owned<fid_mc, M, Arc<EpCore<M>>>,
+    pub(crate) owned: Owned<fid_mc, M, Arc<Endpoint<M>>>,
+    /// What the queue of its endpoint calls it.
+    _name: Option<Name>,
+    /// A set that is its own, which closes after it.
+    pub(crate) set: Option<Arc<AvSet<M>>>,
 }
 
 impl<M: Threading> Group<M> {
-    /// Which object this is, as events name it.
-    #[must_use]
-    pub fn id(&self) -> FidId {
-        FidId(self.owned.get().addr())
-    }
-
-    /// The address of the group (`fi_mc_addr`).
-    #[must_use]
-    pub fn addr(&self) -> FiAddr {
+    pub(crate) fn address(&self) -> FiAddr {
         // SAFETY: the group is open.
         FiAddr(unsafe { (*self.owned.get()).fi_addr })
     }
 }
 
-impl<M: Threading> crate::Close for Group<M> {
-    fn close(mut self) -> std::result::Result<(), (Self, Error)> {
-        match self.owned.try_close() {
-            Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
-        }
-    }
-}
-
-/// A collective operation, besides its memory.
+/// A collective operation, besides its memory, for callers who name datatypes and operations that
+/// are none: else [`CollCall`] says the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Collecting {
     /// Which.
@@ -286,8 +225,25 @@ pub struct Collecting {
     pub group: FiAddr,
     /// The root, where there is one.
     pub root: FiAddr,
+    /// The caller's context.
+    pub context: Context,
     /// The flags of the call.
     pub flags: Flags,
+}
+
+impl From<&CollCall> for Collecting {
+    fn from(call: &CollCall) -> Self {
+        Self {
+            coll: call.coll,
+            datatype: call.datatype.number(),
+            op: call.op.number(),
+            count: call.count,
+            group: call.group,
+            root: call.root,
+            context: call.context,
+            flags: call.flags.unwrap_or_default(),
+        }
+    }
 }
 
 impl Collecting {
@@ -334,38 +290,54 @@ struct Args {
 
 impl<M: Threading> Endpoint<M> {
     /// Joins the group of a set (`fi_join_collective`), under the address of the set, of a group
-    /// or any other.
+    /// or any other. Events call it by the name, with the context.
     ///
     /// # Errors
     ///
     /// What the library says.
-    pub fn join(&self, set: &AvSet<M>, coll_addr: FiAddr, flags: Flags) -> Result<Group<M>> {
+    pub fn join_set(
+        self: &Arc<Self>,
+        set: &Arc<AvSet<M>>,
+        (coll_addr, flags): (FiAddr, Flags),
+        name: (Token, Context),
+    ) -> Result<Group<M>> {
         let members = set.members().len();
         let addr = fi_collective_addr {
-            set: set.core.owned.get(),
+            set: set.owned.get(),
             coll_addr: coll_addr.0,
         };
         let mut group: *mut fid_mc = ptr::null_mut();
         let flags = flags.bits() | FI_COLLECTIVE;
-        let (at, context) = ((&raw const addr).cast(), ptr::null_mut());
-        let ret = match op!(self.core.cm(), fi_ops_cm.join) {
-            // SAFETY: endpoint, set and address are live, `group` takes the result.
-            Some(join) => unsafe { join(self.raw(), at, flags, &raw mut group, context) },
-            None => ENOSYS,
+        let mut join = || {
+            let (at, out) = ((&raw const addr).cast(), &raw mut group);
+            let (table, ep) = (self.cm(), self.raw());
+            let ret = calls!(table, fi_ops_cm.join, ep, at, flags, out, ptr::null_mut());
+            let found = opened("fi_join_collective", ret, group)?;
+            Ok((found.get().cast(), found))
         };
-        let group = opened("fi_join_collective", ret, group)?;
+        let eq = self
+            .name
+            .with(|name| name.as_ref().map(|name| name.eq.clone()));
+        let (name, found) = match eq {
+            Some(eq) => eq
+                .name(name, join)
+                .map(|(name, found)| (Some(name), found))?,
+            None => (None, join()?.1),
+        };
         let group = Group {
-            owned: Owned::new(group, self.core.clone()),
+            owned: Owned::new(found, self.clone()),
+            _name: name,
+            set: None,
         };
-        let known = (group.addr(), members);
-        self.core.groups.with(|groups| groups.push(known));
+        let known = (group.address(), members);
+        self.groups.with(|groups| groups.push(known));
         Ok(group)
     }
 
     /// The most members that a group with this address can have; of an unknown one, as many as
     /// any.
-    fn group_size(&self, addr: FiAddr) -> usize {
-        self.core.groups.with(|groups| {
+    fn group_size_at_most(&self, addr: FiAddr) -> usize {
+        self.groups.with(|groups| {
             let known = groups.iter().filter(|(group, _)| *group == addr);
             let most = known.map(|(_, members)| *members).max();
             let any = groups.iter().map(|(_, members)| *members).max();
@@ -375,7 +347,7 @@ impl<M: Threading> Endpoint<M> {
 
     /// How many members a group has that this endpoint has joined.
     pub(crate) fn known_group(&self, addr: FiAddr) -> Option<usize> {
-        self.core.groups.with(|groups| {
+        self.groups.with(|groups| {
             let known = groups.iter().rev().find(|(group, _)| *group == addr);
             known.map(|(_, members)| *members)
         })
@@ -386,195 +358,111 @@ impl<M: Threading> Endpoint<M> {
         unsafe { (*self.raw()).collective }
     }
 
-    /// Starts a collective operation, with the operand first and then room for the result; an
-    /// empty one, or one that the operation does not take, is given as null. The buffer of a
-    /// broadcast is the second. With `when` it starts when the counter has come so far
-    /// (`FI_TRIGGER`, which [`Collecting::flags`] must not have).
+    /// Starts a collective operation with an operand and room for the result, when a counter has come
+    /// so far if one is named (`FI_TRIGGER`, which [`Collecting::flags`] must not have); an empty one,
+    /// or one that the operation does not take, is given as null. The buffer of a broadcast is the
+    /// second.
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::sendmsg`]; `FI_EINVAL` for buffers that are too short.
-    pub fn collective(
+    /// What the library says; `FI_EINVAL` for buffers that are too short, which it cannot see.
+    pub fn start_collective(
         &self,
-        bufs: [Buf; 2],
+        [input, result]: [UserBuf; 2],
         call: &Collecting,
-        when: Option<(&Cntr<M>, usize)>,
-        token: u64,
-    ) -> Posted<Vec<Buf>> {
-        self.collective_from(Vec::from(bufs), call, when, token)
-    }
-
-    /// As [`Endpoint::collective`], of two pieces of any memory.
-    pub(crate) fn collective_from<P: Payload>(
-        &self,
-        bufs: P,
-        call: &Collecting,
-        when: Option<(&Cntr<M>, usize)>,
-        token: u64,
-    ) -> Posted<P> {
+        when: Option<Threshold<'_, Domain<M>>>,
+    ) -> Result<()> {
         let name = call_name(call.coll);
-        let members = self.group_size(call.group);
-        let pointers = bufs.parts().map(|parts| {
-            let [input, result] = [parts.iov[0], parts.iov[1]];
-            let fits = call.fits(members, input.iov_len, result.iov_len);
-            let start = |iov: iovec| match iov.iov_len {
-                0 => ptr::null_mut(),
-                _ => iov.iov_base,
-            };
-            (start(input), start(result), fits)
-        });
-        let (input, result) = match pointers {
-            Ok((input, result, true)) => (input, result),
-            Ok(_) => return Err(refused(name, Errno::EINVAL, bufs)),
-            Err(errno) => return Err(refused(name, errno, bufs)),
-        };
-        let ep = self.raw();
-        let mut call = *call;
-        let gate = match call.flags.contains(Flags::TRIGGER) {
-            true => Err(Errno::EBADFLAGS),
-            false => Ok(()),
-        };
-        if let Some((counter, _)) = when {
-            call.flags |= Flags::TRIGGER;
-            self.keep_counter(counter);
+        let members = self.group_size_at_most(call.group);
+        if !call.fits(members, input.len(), result.len()) {
+            return Err(Error::new(name, Errno::EINVAL));
         }
-        self.post(name, Kind::Plain, token, bufs, gate, |context| {
-            if let Some((counter, threshold)) = when {
-                arm(context, counter, threshold);
+        if call.flags.contains(Flags::TRIGGER) {
+            return Err(Error::new(name, Errno::EBADFLAGS));
+        }
+        let start = |buf: UserBuf| match buf.len() {
+            0 => ptr::null_mut(),
+            _ => buf.as_ptr().cast(),
+        };
+        let (ep, mut call) = (self.raw(), *call);
+        if when.is_some() {
+            call.flags |= Flags::TRIGGER;
+        }
+        self.post(name, Kind::Plain, call.context, |context| {
+            let armed = when.map(|when| arm(context, when.counter.owned.get(), when.value));
+            if let Some(Err(error)) = armed {
+                return error.code();
             }
-            let call = &call;
             let args = Args {
                 ep,
-                input,
-                result,
+                input: start(input),
+                result: start(result),
                 context,
             };
             match call.coll.has_root() {
-                true => self.rooted(call, &args),
-                false => self.unrooted(call, &args),
+                true => self.rooted(&call, &args),
+                false => self.unrooted(&call, &args),
             }
         })
     }
 
+    #[rustfmt::skip]
     fn rooted(&self, call: &Collecting, args: &Args) -> isize {
-        let Args {
-            ep,
-            input,
-            result,
-            context,
-        } = *args;
-        let table = self.collective_ops();
-        let Collecting {
-            count,
-            datatype,
-            op,
-            ..
-        } = *call;
+        let Args { ep, input, result, context } = *args;
+        let Collecting { count, datatype: kind, op, .. } = *call;
         let (group, root, flags) = (call.group.0, call.root.0, call.flags.bits());
-        let none = ptr::null_mut();
-        if call.coll == Collective::Broadcast {
-            return op!(table, fi_ops_collective.broadcast).map_or(NONE, |broadcast| {
-                // SAFETY: the endpoint is open; memory as long as said and context are booked
-                // until completion.
-                unsafe {
-                    broadcast(
-                        ep, result, count, none, group, root, datatype, flags, context,
-                    )
-                }
-            });
+        let (table, none) = (self.collective_ops(), ptr::null_mut());
+        match call.coll {
+            Collective::Broadcast => calls!(
+                table, fi_ops_collective.broadcast,
+                ep, result, count, none, group, root, kind, flags, context,
+            ),
+            Collective::Reduce => calls!(
+                table, fi_ops_collective.reduce,
+                ep, input, count, none, result, none, group, root, kind, op, flags, context,
+            ),
+            Collective::Scatter => calls!(
+                table, fi_ops_collective.scatter,
+                ep, input, count, none, result, none, group, root, kind, flags, context,
+            ),
+            _ => calls!(
+                table, fi_ops_collective.gather,
+                ep, input, count, none, result, none, group, root, kind, flags, context,
+            ),
         }
-        if call.coll == Collective::Reduce {
-            return op!(table, fi_ops_collective.reduce).map_or(NONE, |reduce| {
-                // SAFETY: as above.
-                unsafe {
-                    reduce(
-                        ep, input, count, none, result, none, group, root, datatype, op, flags,
-                        context,
-                    )
-                }
-            });
-        }
-        let found = match call.coll {
-            Collective::Scatter => op!(table, fi_ops_collective.scatter),
-            _ => op!(table, fi_ops_collective.gather),
-        };
-        found.map_or(NONE, |found| {
-            // SAFETY: as above.
-            unsafe {
-                found(
-                    ep, input, count, none, result, none, group, root, datatype, flags, context,
-                )
-            }
-        })
     }
 
+    #[rustfmt::skip]
     fn unrooted(&self, call: &Collecting, args: &Args) -> isize {
-        let Args {
-            ep,
-            input,
-            result,
-            context,
-        } = *args;
-        let table = self.collective_ops();
-        let Collecting {
-            count,
-            datatype,
-            op,
-            ..
-        } = *call;
+        let Args { ep, input, result, context } = *args;
+        let Collecting { count, datatype: kind, op, .. } = *call;
         let (group, flags) = (call.group.0, call.flags.bits());
-        let none = ptr::null_mut();
-        if call.coll == Collective::Barrier {
-            return match flags {
-                0 => op!(table, fi_ops_collective.barrier).map_or(NONE, |barrier| {
-                    // SAFETY: the endpoint is open, the context booked until completion.
-                    unsafe { barrier(ep, group, context) }
-                }),
-                flags => op!(table, fi_ops_collective.barrier2).map_or(NONE, |barrier| {
-                    // SAFETY: as above.
-                    unsafe { barrier(ep, group, flags, context) }
-                }),
-            };
-        }
-        if call.coll.reduces() {
-            let found = match call.coll {
-                Collective::Allreduce => op!(table, fi_ops_collective.allreduce),
-                _ => op!(table, fi_ops_collective.reduce_scatter),
-            };
-            return found.map_or(NONE, |found| {
-                // SAFETY: the endpoint is open; memory as long as said and context are booked
-                // until completion.
-                unsafe {
-                    found(
-                        ep, input, count, none, result, none, group, datatype, op, flags, context,
-                    )
-                }
-            });
-        }
-        let found = match call.coll {
-            Collective::Alltoall => op!(table, fi_ops_collective.alltoall),
-            _ => op!(table, fi_ops_collective.allgather),
-        };
-        found.map_or(NONE, |found| {
-            // SAFETY: as above.
-            unsafe {
-                found(
-                    ep, input, count, none, result, none, group, datatype, flags, context,
-                )
+        let (table, none) = (self.collective_ops(), ptr::null_mut());
+        match (call.coll, flags) {
+            (Collective::Barrier, 0) => {
+                calls!(table, fi_ops_collective.barrier, ep, group, context)
             }
-        })
+            (Collective::Barrier, _) => {
+                calls!(table, fi_ops_collective.barrier2, ep, group, flags, context)
+            }
+            (Collective::Allreduce, _) => calls!(
+                table, fi_ops_collective.allreduce,
+                ep, input, count, none, result, none, group, kind, op, flags, context,
+            ),
+            (Collective::ReduceScatter, _) => calls!(
+                table, fi_ops_collective.reduce_scatter,
+                ep, input, count, none, result, none, group, kind, op, flags, context,
+            ),
+            (Collective::Alltoall, _) => calls!(
+                table, fi_ops_collective.alltoall,
+                ep, input, count, none, result, none, group, kind, flags, context,
+            ),
+            _ => calls!(
+                table, fi_ops_collective.allgather,
+                ep, input, count, none, result, none, group, kind, flags, context,
+            ),
+        }
     }
-}
-
-/// Bounds of a collective operation (`struct fi_collective_attr`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CollLimits {
-    /// Most elements of a block.
-    pub count: usize,
-    /// Bytes of an element.
-    pub size: usize,
-    /// Most members of a group.
-    pub members: usize,
 }
 
 impl<M: Threading> Domain<M> {
@@ -590,7 +478,7 @@ impl<M: Threading> Domain<M> {
         datatype: u32,
         op: u32,
         flags: u64,
-    ) -> Result<CollLimits> {
+    ) -> Result<CollLimit> {
         let mut attr = fi_collective_attr {
             op,
             datatype,
@@ -598,13 +486,12 @@ impl<M: Threading> Domain<M> {
         };
         let ret = match op!(self.table(), fi_ops_domain.query_collective) {
             // SAFETY: the domain is open, `attr` takes the result.
-            Some(query) => unsafe { query(self.core.get(), coll, &raw mut attr, flags) },
+            Some(query) => unsafe { query(self.owned.get(), coll, &raw mut attr, flags) },
             None => ENOSYS,
         };
         Error::check("fi_query_collective", ret)?;
-        Ok(CollLimits {
+        Ok(CollLimit {
             count: attr.datatype_attr.count,
-            size: attr.datatype_attr.size,
             members: attr.max_members,
         })
     }

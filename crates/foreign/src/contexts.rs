@@ -1,110 +1,144 @@
 #![allow(unsafe_code)]
-//! Scalable endpoints, their contexts, and shared transmit contexts, `fi_endpoint`(3).
+//! Scalable endpoints, their contexts, and shared contexts, `fi_endpoint`(3).
 
 use std::ptr;
 use std::sync::Arc;
 
-use ripstop_abi::{fi_info, fi_tx_attr, fid_ep, fid_stx};
+use ripstop_abi::{fi_info, fid_ep, fid_stx};
+use ripstop_core::provider::Token;
+use ripstop_core::{FidToken, Info, RxAttr, TxAttr};
 use ripstop_types::Errno;
 
-use crate::call::{ENOSYS, op};
-use crate::domain::DomainCore;
+use crate::attrs::{c_rx, c_tx};
+use crate::call::calls;
 use crate::fabric::opened;
-use crate::info::Info;
 use crate::owned::Owned;
-use crate::probe::Kept;
-use crate::threading::{Lock as _, Threading};
-use crate::{Domain, Endpoint, EndpointBuilder, Error, Result};
+use crate::probe::Object;
+use crate::threading::Threading;
+use crate::{Domain, Endpoint, Error, Result};
 
-pub(crate) type StxCore<M> = Owned<fid_stx, M, Arc<DomainCore<M>>>;
-
-/// A shared transmit context, for endpoints to bind. Clones share it.
+/// A shared transmit context, for endpoints to bind.
 pub struct SharedTx<M: Threading> {
-    pub(crate) core: Arc<StxCore<M>>,
+    pub(crate) owned: Owned<fid_stx, M, Arc<Domain<M>>>,
 }
 
-impl<M: Threading> Clone for SharedTx<M> {
-    fn clone(&self) -> Self {
-        Self {
-            core: self.core.clone(),
+/// A shared receive context: an endpoint that only receives, for other endpoints to bind.
+pub struct SharedRx<M: Threading>(Arc<Endpoint<M>>);
+
+impl<M: Threading> SharedRx<M> {
+    pub(crate) fn context(&self) -> &Arc<Endpoint<M>> {
+        &self.0
+    }
+
+    /// Enables it, where a library wants that (`fi_enable`).
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn enable(&self) -> Result<()> {
+        match self.0.start() {
+            // Some providers have no such call for a shared context, which needs none.
+            Err(error) if error.errno == Errno::ENOSYS => Ok(()),
+            enabled => enabled,
         }
     }
 }
 
-impl<M: Threading> Domain<M> {
-    /// Opens a shared transmit context with the attributes of `info` (`fi_stx_context`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn shared_tx(&self, info: &Info) -> Result<SharedTx<M>> {
-        let mut info = info.duplicate("fi_stx_context", self.core.fabric().parent())?;
-        let mut stx: *mut fid_stx = ptr::null_mut();
-        let raw: *mut fi_info = info.as_mut_ptr();
-        // SAFETY: the copied info is live and ours alone.
-        let attr: *mut fi_tx_attr = unsafe { (*raw).tx_attr };
-        let ret = match op!(self.table(), fi_ops_domain.stx_ctx) {
-            // SAFETY: domain and attributes are live, `stx` takes the result.
-            Some(open) => unsafe { open(self.core.get(), attr, &raw mut stx, ptr::null_mut()) },
-            None => ENOSYS,
-        };
-        let stx = opened("fi_stx_context", ret, stx)?;
-        Ok(SharedTx {
-            core: Arc::new(Owned::new(stx, self.core.clone())),
-        })
-    }
-
-    /// Opens a scalable endpoint (`fi_scalable_ep`), to be bound and enabled; only its contexts
-    /// send and receive.
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn scalable_ep(&self, info: &Info) -> Result<EndpointBuilder<M>> {
-        let mut info = info.duplicate("fi_scalable_ep", self.core.fabric().parent())?;
-        let mut sep: *mut fid_ep = ptr::null_mut();
-        let raw: *mut fi_info = info.as_mut_ptr();
-        let ret = match op!(self.table(), fi_ops_domain.scalable_ep) {
-            // SAFETY: domain and info are live, `sep` takes the result.
-            Some(open) => unsafe { open(self.core.get(), raw, &raw mut sep, ptr::null_mut()) },
-            None => ENOSYS,
-        };
-        let sep = opened("fi_scalable_ep", ret, sep)?;
-        Ok(EndpointBuilder::new(sep, self.core.clone(), &info, false))
-    }
+/// A scalable endpoint: only its contexts send and receive.
+pub struct ScalableEp<M: Threading> {
+    sep: Arc<Endpoint<M>>,
+    info: Info,
 }
 
-impl<M: Threading> Endpoint<M> {
-    /// Opens a context of a scalable endpoint (`fi_tx_context`, or `fi_rx_context`) with the
-    /// endpoint's own attributes, to be bound and enabled.
-    ///
-    /// # Errors
-    ///
-    /// `FI_EINVAL` for an index beyond `int`, and what the library says.
-    pub fn context(&self, transmit: bool, index: usize, info: &Info) -> Result<EndpointBuilder<M>> {
-        let call = match transmit {
-            true => "fi_tx_context",
-            false => "fi_rx_context",
+impl<M: Threading> ScalableEp<M> {
+    pub(crate) fn endpoint(&self) -> &Arc<Endpoint<M>> {
+        &self.sep
+    }
+
+    pub(crate) fn tx_attr(&self) -> &TxAttr {
+        &self.info.tx
+    }
+
+    pub(crate) fn rx_attr(&self) -> &RxAttr {
+        &self.info.rx
+    }
+
+    /// Opens a context (`fi_tx_context`, or `fi_rx_context`).
+    pub(crate) fn open_context(&self, index: usize, attr: &ContextAttr<'_>) -> Result<Endpoint<M>> {
+        let call = match attr {
+            ContextAttr::Tx(_) => "fi_tx_context",
+            ContextAttr::Rx(_) => "fi_rx_context",
         };
         let index = i32::try_from(index).map_err(|_| Error::new(call, Errno::EINVAL))?;
         let mut ep: *mut fid_ep = ptr::null_mut();
-        let (sep, table, context) = (self.raw(), self.core.ops(), ptr::null_mut());
-        let ret = if transmit {
-            op!(table, fi_ops_ep.tx_ctx).map(|open| {
-                // SAFETY: the endpoint is open, null means its own attributes, `ep` takes the
-                // result.
-                unsafe { open(sep, index, ptr::null_mut(), &raw mut ep, context) }
-            })
-        } else {
-            op!(table, fi_ops_ep.rx_ctx).map(|open| {
-                // SAFETY: as above.
-                unsafe { open(sep, index, ptr::null_mut(), &raw mut ep, context) }
-            })
+        let (sep, table, none) = (self.sep.raw(), self.sep.ops(), ptr::null_mut());
+        let out = &raw mut ep;
+        let ret = match attr {
+            ContextAttr::Tx(attr) => {
+                let mut attr = attr.map(c_tx);
+                let attr = attr.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+                calls!(table, fi_ops_ep.tx_ctx, sep, index, attr, out, none)
+            }
+            ContextAttr::Rx(attr) => {
+                let mut attr = attr.map(c_rx);
+                let attr = attr.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+                calls!(table, fi_ops_ep.rx_ctx, sep, index, attr, out, none)
+            }
         };
-        let ep = opened(call, ret.unwrap_or(ENOSYS), ep)?;
-        let builder = EndpointBuilder::new(ep, self.domain().clone(), info, false);
-        let parent = Kept::Ep(self.core.clone());
-        builder.core.late.with(|late| late.push(parent));
-        Ok(builder)
+        let ep = opened(call, ret, ep)?;
+        let context = Endpoint::new(ep, self.sep.domain().clone(), &self.info, FidToken::NONE);
+        context.keep(Object::Endpoint(self.sep.clone()));
+        Ok(context)
+    }
+}
+
+/// What a context of a scalable endpoint is opened with; by default what the endpoint has.
+pub(crate) enum ContextAttr<'a> {
+    Tx(Option<&'a TxAttr>),
+    Rx(Option<&'a RxAttr>),
+}
+
+impl<M: Threading> Domain<M> {
+    pub(crate) fn open_stx(self: &Arc<Self>, attr: &TxAttr) -> Result<SharedTx<M>> {
+        let mut attr = c_tx(attr);
+        let mut stx: *mut fid_stx = ptr::null_mut();
+        let (table, domain) = (self.table(), self.owned.get());
+        let (attr, out, none) = (&raw mut attr, &raw mut stx, ptr::null_mut());
+        let ret = calls!(table, fi_ops_domain.stx_ctx, domain, attr, out, none);
+        let owned = Owned::new(opened("fi_stx_context", ret, stx)?, self.clone());
+        Ok(SharedTx { owned })
+    }
+
+    pub(crate) fn open_srx(self: &Arc<Self>, attr: &RxAttr) -> Result<SharedRx<M>> {
+        let info = Info {
+            rx: attr.clone(),
+            ..Info::default()
+        };
+        let mut attr = c_rx(attr);
+        let mut ep: *mut fid_ep = ptr::null_mut();
+        let (table, domain) = (self.table(), self.owned.get());
+        let (attr, out, none) = (&raw mut attr, &raw mut ep, ptr::null_mut());
+        let ret = calls!(table, fi_ops_domain.srx_ctx, domain, attr, out, none);
+        let ep = opened("fi_srx_context", ret, ep)?;
+        let context = Endpoint::new(ep, self.clone(), &info, FidToken::NONE);
+        Ok(SharedRx(Arc::new(context)))
+    }
+
+    pub(crate) fn open_sep(self: &Arc<Self>, info: &Info, token: Token) -> Result<ScalableEp<M>> {
+        const CALL: &str = "fi_scalable_ep";
+        let origin = self.fabric().origin(CALL, info)?;
+        let mut copy = origin
+            .info()
+            .duplicate(CALL, self.fabric().owned.parent())?;
+        let mut sep: *mut fid_ep = ptr::null_mut();
+        let raw: *mut fi_info = copy.as_mut_ptr();
+        let (table, domain) = (self.table(), self.owned.get());
+        let (out, none) = (&raw mut sep, ptr::null_mut());
+        let ret = calls!(table, fi_ops_domain.scalable_ep, domain, raw, out, none);
+        let sep = opened(CALL, ret, sep)?;
+        Ok(ScalableEp {
+            sep: Arc::new(Endpoint::new(sep, self.clone(), info, token)),
+            info: info.clone(),
+        })
     }
 }

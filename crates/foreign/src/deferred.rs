@@ -7,67 +7,23 @@ use std::ptr;
 use ripstop_abi::{
     FI_CANCEL_WORK, FI_FLUSH_WORK, FI_OP_ATOMIC, FI_OP_CNTR_ADD, FI_OP_CNTR_SET,
     FI_OP_COMPARE_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_READ, FI_OP_RECV, FI_OP_SEND, FI_OP_TRECV,
-    FI_OP_TSEND, FI_OP_WRITE, FI_QUEUE_WORK, FI_TRIGGER_THRESHOLD, fi_deferred_work,
-    fi_deferred_work_op, fi_msg, fi_msg_compare, fi_msg_fetch, fi_msg_rma, fi_msg_tagged,
-    fi_op_atomic, fi_op_cntr, fi_op_compare_atomic, fi_op_fetch_atomic, fi_op_msg, fi_op_rma,
-    fi_op_tagged, fi_op_type, fi_rma_iov, fi_trigger_threshold, fi_triggered_context2,
-    fi_triggered_context2_trigger, fid, fid_cntr, fid_ep,
+    FI_OP_TSEND, FI_OP_WRITE, FI_QUEUE_WORK, fi_deferred_work, fi_deferred_work_op, fi_msg_compare,
+    fi_msg_fetch, fi_op_atomic, fi_op_cntr, fi_op_compare_atomic, fi_op_fetch_atomic, fi_op_msg,
+    fi_op_rma, fi_op_tagged, fi_op_type, fid_cntr, fid_ep,
 };
-use ripstop_types::{AtomicKind, Errno, FiAddr, Flags, RmaIov};
+use ripstop_core::provider::{
+    AtomicCall, DataCall, RecvKind, RmaCall, SendKind, Threshold, Token, Work, WorkOp,
+};
+use ripstop_mem::UserBuf;
+use ripstop_types::{AtomicKind, Context, Errno, Flags};
 
-use crate::atomic::{Args, Atomic, message};
-use crate::buf::Buf;
-use crate::call::{ENOSYS, op};
-use crate::msg::{NONE, refused};
-use crate::ops::{Kind, OpId};
+use crate::atomic::{Args, Atomic};
+use crate::call::{self, calls};
+use crate::ops::{Kind, arm};
 use crate::payload::Parts;
-use crate::payload::private::Sealed as _;
-use crate::rma::MAX_REMOTE;
-use crate::threading::Threading;
-use crate::{Cntr, Domain, Endpoint, Error, Rejected, Result};
-
-/// Which data transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// As `fi_sendmsg`.
-    Send,
-    /// As `fi_recvmsg`.
-    Recv,
-    /// As `fi_tsendmsg`.
-    Tsend,
-    /// As `fi_trecvmsg`.
-    Trecv,
-    /// As `fi_readmsg`.
-    Read,
-    /// As `fi_writemsg`.
-    Write,
-    /// As `fi_atomicmsg` and its like.
-    Atomic(AtomicKind),
-}
-
-/// A data transfer to be put off, besides its memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Deferred<'a> {
-    /// Which.
-    pub transfer: Transfer,
-    /// The peer.
-    pub peer: FiAddr,
-    /// The tag, and the bits of it that a receive ignores.
-    pub tag: (u64, u64),
-    /// Remote CQ data; counts with [`Flags::REMOTE_CQ_DATA`].
-    pub data: u64,
-    /// The peer's memory, with lengths in bytes.
-    pub remote: &'a [RmaIov],
-    /// Of atomics: `enum fi_datatype`, `enum fi_op`, and how many buffers are operands,
-    /// comparisons, and results.
-    pub atomic: Option<(u32, u32, [usize; 3])>,
-    /// The flags of the call.
-    pub flags: Flags,
-}
-
-/// Names deferred work, to cancel it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkId(usize);
+use crate::rma::Places;
+use crate::threading::{Lock as _, Threading};
+use crate::{Domain, Endpoint, Error, Result, atomic, msg, rma, tagged};
 
 /// The operation of deferred work, by its type.
 enum Op {
@@ -85,24 +41,96 @@ enum Op {
 struct Parcel {
     parts: Parts,
     args: Option<Args>,
-    places: [fi_rma_iov; MAX_REMOTE],
+    places: Places,
     op: Op,
     work: fi_deferred_work,
+}
+
+/// The context of a transfer, and its flags.
+fn asked(call: &DataCall<'_>) -> (Context, Flags) {
+    let (context, flags, data) = match call {
+        DataCall::Send {
+            context,
+            flags,
+            data,
+            ..
+        } => (*context, *flags, data.is_some()),
+        DataCall::Recv { context, flags, .. } => (*context, *flags, false),
+        DataCall::Read(
+            _,
+            RmaCall {
+                context,
+                flags,
+                data,
+                ..
+            },
+        )
+        | DataCall::Write(
+            _,
+            RmaCall {
+                context,
+                flags,
+                data,
+                ..
+            },
+        )
+        | DataCall::Atomic(
+            _,
+            AtomicCall {
+                context,
+                flags,
+                data,
+                ..
+            },
+        ) => (*context, flags.unwrap_or_default(), data.is_some()),
+        DataCall::Collective(_, call) => (call.context, call.flags.unwrap_or_default(), false),
+    };
+    let with_data = data.then_some(Flags::REMOTE_CQ_DATA);
+    (context, flags | with_data.unwrap_or_default())
+}
+
+fn op_type(call: &DataCall<'_>) -> fi_op_type {
+    match call {
+        DataCall::Send {
+            kind: SendKind::Msg,
+            ..
+        } => FI_OP_SEND,
+        DataCall::Send {
+            kind: SendKind::Tagged(_),
+            ..
+        } => FI_OP_TSEND,
+        DataCall::Recv {
+            kind: RecvKind::Msg,
+            ..
+        } => FI_OP_RECV,
+        DataCall::Recv {
+            kind: RecvKind::Tagged { .. },
+            ..
+        } => FI_OP_TRECV,
+        DataCall::Read(..) => FI_OP_READ,
+        DataCall::Write(..) => FI_OP_WRITE,
+        DataCall::Atomic(_, call) => match call.kind {
+            AtomicKind::Plain => FI_OP_ATOMIC,
+            AtomicKind::Fetch => FI_OP_FETCH_ATOMIC,
+            AtomicKind::Compare => FI_OP_COMPARE_ATOMIC,
+        },
+        // The callers refuse it.
+        DataCall::Collective(..) => fi_op_type::MAX,
+    }
 }
 
 impl Parcel {
     /// Puts the work of an operation together.
     fn seal(
-        parts: Parts,
         op_type: fi_op_type,
         when: (*mut fid_cntr, u64),
         done: *mut fid_cntr,
-        fill: impl FnOnce(&mut Self) -> std::result::Result<(), Errno>,
-    ) -> std::result::Result<&'static mut Self, Errno> {
+        fill: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<&'static mut Self> {
         let parcel = Box::leak(Box::new(Self {
-            parts,
+            parts: Parts::NONE,
             args: None,
-            places: [fi_rma_iov::default(); MAX_REMOTE],
+            places: Places::default(),
             op: Op::Cntr(fi_op_cntr::default()),
             work: fi_deferred_work {
                 triggering_cntr: when.0,
@@ -125,98 +153,80 @@ impl Parcel {
         Ok(parcel)
     }
 
+    /// Fills in a transfer by an endpoint.
     fn transfer(
         &mut self,
-        call: &Deferred<'_>,
+        name: &'static str,
+        call: &DataCall<'_>,
         ep: *mut fid_ep,
         context: *mut c_void,
-    ) -> std::result::Result<(), Errno> {
-        let flags = call.flags.bits();
-        let (iov, desc, count) = (
-            self.parts.iov.as_ptr(),
-            self.parts.desc.as_mut_ptr(),
-            self.parts.count,
-        );
-        self.op = match call.transfer {
-            Transfer::Send | Transfer::Recv => {
-                let msg = fi_msg {
-                    msg_iov: iov,
-                    desc,
-                    iov_count: count,
-                    addr: call.peer.0,
-                    context,
-                    data: call.data,
-                };
-                Op::Msg(fi_op_msg { ep, msg, flags })
-            }
-            Transfer::Tsend | Transfer::Trecv => {
-                let msg = fi_msg_tagged {
-                    msg_iov: iov,
-                    desc,
-                    iov_count: count,
-                    addr: call.peer.0,
-                    tag: call.tag.0,
-                    ignore: call.tag.1,
-                    context,
-                    data: call.data,
-                };
-                Op::Tagged(fi_op_tagged { ep, msg, flags })
-            }
-            Transfer::Read | Transfer::Write => {
-                let places = self.places.get_mut(..call.remote.len());
-                for (place, piece) in places.ok_or(Errno::EINVAL)?.iter_mut().zip(call.remote) {
-                    (place.addr, place.len, place.key) =
-                        (piece.addr, piece.len as usize, piece.key);
+    ) -> Result<()> {
+        let flags = asked(call).1.bits();
+        let iov = match call {
+            DataCall::Send { iov, .. } | DataCall::Recv { iov, .. } => *iov,
+            DataCall::Read(iov, _) | DataCall::Write(iov, _) => iov,
+            DataCall::Atomic(..) | DataCall::Collective(..) => &[],
+        };
+        self.parts = Parts::new(name, &[iov])?;
+        let parts = &mut self.parts;
+        self.op = match call {
+            DataCall::Send {
+                kind, data, dest, ..
+            } => match kind {
+                SendKind::Msg => {
+                    let msg = msg::message(parts, *dest, data.unwrap_or(0), context);
+                    Op::Msg(fi_op_msg { ep, msg, flags })
                 }
-                let msg = fi_msg_rma {
-                    msg_iov: iov,
-                    desc,
-                    iov_count: count,
-                    addr: call.peer.0,
-                    rma_iov: self.places.as_ptr(),
-                    rma_iov_count: call.remote.len(),
-                    context,
-                    data: call.data,
-                };
+                SendKind::Tagged(tag) => {
+                    let tag = (*tag, 0);
+                    let msg = tagged::message(parts, *dest, tag, data.unwrap_or(0), context);
+                    Op::Tagged(fi_op_tagged { ep, msg, flags })
+                }
+            },
+            DataCall::Recv { kind, src, .. } => match kind {
+                RecvKind::Msg => {
+                    let msg = msg::message(parts, *src, 0, context);
+                    Op::Msg(fi_op_msg { ep, msg, flags })
+                }
+                RecvKind::Tagged { tag, ignore } => {
+                    let msg = tagged::message(parts, *src, (*tag, *ignore), 0, context);
+                    Op::Tagged(fi_op_tagged { ep, msg, flags })
+                }
+            },
+            DataCall::Read(_, asked) | DataCall::Write(_, asked) => {
+                self.places = rma::places(name, asked.remote)?;
+                let msg = rma::message(parts, &self.places, asked, context);
                 Op::Rma(fi_op_rma { ep, msg, flags })
             }
-            Transfer::Atomic(kind) => self.atomic(kind, call, ep, context)?,
+            DataCall::Atomic(operand, asked) => self.atomic(operand, asked, ep, context)?,
+            DataCall::Collective(..) => return Err(Error::new(name, Errno::ENOSYS)),
         };
         Ok(())
     }
 
     fn atomic(
         &mut self,
-        kind: AtomicKind,
-        call: &Deferred<'_>,
+        operand: &[UserBuf],
+        call: &AtomicCall<'_>,
         ep: *mut fid_ep,
         context: *mut c_void,
-    ) -> std::result::Result<Op, Errno> {
-        let (datatype, op, shape) = call.atomic.ok_or(Errno::EINVAL)?;
-        let flags = call.flags.bits();
-        let call = Atomic {
-            kind,
-            datatype,
-            op,
-            shape,
-            remote: call.remote,
-            peer: call.peer,
-            data: call.data,
-            flags: Some(call.flags),
-        };
-        let args = self.args.insert(Args::new(&call, &self.parts)?);
-        let msg = message(&call, args, context);
+    ) -> Result<Op> {
+        let flags = asked(&DataCall::Atomic(operand, *call)).1.bits();
+        let groups = [operand, call.compare, call.result];
+        let asked = Atomic::from(call);
+        let args = self.args.insert(Args::new(&asked, groups)?);
+        let msg = atomic::message(&asked, args, context);
         let fetch = fi_msg_fetch {
             msg_iov: args.iocs(2),
             desc: args.descs(2),
-            iov_count: shape[2],
+            iov_count: call.result.len(),
         };
         let compare = fi_msg_compare {
             msg_iov: args.iocs(1),
             desc: args.descs(1),
-            iov_count: shape[1],
+            iov_count: call.compare.len(),
         };
-        Ok(match kind {
+        Ok(match call.kind {
             AtomicKind::Plain => Op::Atomic(fi_op_atomic { ep, msg, flags }),
             AtomicKind::Fetch => Op::Fetch(fi_op_fetch_atomic {
                 ep,
@@ -235,241 +245,150 @@ impl Parcel {
     }
 }
 
-/// Writes into the context of an operation that is about to be posted what it waits for. The
-/// context is one of the book.
-pub(crate) fn arm<M: Threading>(context: *mut c_void, counter: &Cntr<M>, threshold: usize) {
-    let cntr = counter.core.owned.get();
-    let condition = fi_triggered_context2 {
-        event_type: FI_TRIGGER_THRESHOLD,
-        trigger: fi_triggered_context2_trigger {
-            threshold: fi_trigger_threshold { cntr, threshold },
-        },
-    };
-    // SAFETY: the context is a `fi_context2` of the book, which is as large, and whose
-    // operation has not been posted.
-    unsafe { context.cast::<fi_triggered_context2>().write(condition) };
-}
-
-fn op_type(transfer: Transfer) -> fi_op_type {
-    match transfer {
-        Transfer::Send => FI_OP_SEND,
-        Transfer::Recv => FI_OP_RECV,
-        Transfer::Tsend => FI_OP_TSEND,
-        Transfer::Trecv => FI_OP_TRECV,
-        Transfer::Read => FI_OP_READ,
-        Transfer::Write => FI_OP_WRITE,
-        Transfer::Atomic(AtomicKind::Plain) => FI_OP_ATOMIC,
-        Transfer::Atomic(AtomicKind::Fetch) => FI_OP_FETCH_ATOMIC,
-        Transfer::Atomic(AtomicKind::Compare) => FI_OP_COMPARE_ATOMIC,
-    }
-}
-
 impl<M: Threading> Domain<M> {
-    fn control(&self, command: i32, work: *mut fi_deferred_work) -> i32 {
-        let fid = self.core.get().cast::<fid>();
-        // SAFETY: the domain is open.
-        let table = unsafe { (*fid).ops };
-        match op!(table, fi_ops.control) {
-            // SAFETY: as above; the argument is as the command asks, and stays.
-            Some(control) => unsafe { control(fid, command, work.cast()) },
-            None => ENOSYS,
+    fn work(&self, command: i32, work: *mut fi_deferred_work) -> Result<()> {
+        // SAFETY: the domain is open; the argument is as the command asks, and stays.
+        unsafe { call::control(self.owned.fid(), command, work.cast()) }
+    }
+
+    /// Queues work (`FI_QUEUE_WORK`).
+    pub(crate) fn queue(&self, work: &Work<'_, Self>) -> Result<()> {
+        match work.op {
+            WorkOp::Set(to, value) => self.queue_change(work, FI_OP_CNTR_SET, to, value),
+            WorkOp::Add(to, value) => self.queue_change(work, FI_OP_CNTR_ADD, to, value),
+            WorkOp::Data { ep, call, done } => {
+                let done = done.map_or(ptr::null_mut(), |done| done.owned.get());
+                self.queue_transfer(work, ep, &call, done)
+            }
+            WorkOp::SharedRecv { srx, call, done } => {
+                let done = done.map_or(ptr::null_mut(), |done| done.owned.get());
+                self.queue_transfer(work, srx.context(), &call, done)
+            }
         }
     }
 
-    /// Queues work that sets the successes of a counter, or adds to them with `add`
-    /// (`FI_QUEUE_WORK`), when another has come far enough.
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn count_later(
+    fn queue_change(
         &self,
-        when: (&Cntr<M>, u64),
-        (counter, value): (&Cntr<M>, u64),
-        add: bool,
-    ) -> Result<WorkId> {
-        self.keep(&[Some(when.0), Some(counter)]);
-        let op_type = if add { FI_OP_CNTR_ADD } else { FI_OP_CNTR_SET };
-        let at = (when.0.core.owned.get(), when.1);
-        let sealed = Parcel::seal(Parts::NONE, op_type, at, ptr::null_mut(), |parcel| {
-            let cntr = counter.core.owned.get();
+        work: &Work<'_, Self>,
+        op_type: fi_op_type,
+        to: &crate::Counter<M>,
+        value: u64,
+    ) -> Result<()> {
+        let when = (work.when.counter.owned.get(), work.when.value);
+        let parcel = Parcel::seal(op_type, when, ptr::null_mut(), |parcel| {
+            let cntr = to.owned.get();
             parcel.op = Op::Cntr(fi_op_cntr { cntr, value });
             Ok(())
-        });
-        let parcel = sealed.map_err(|errno| Error::new("fi_control", errno))?;
+        })?;
+        self.queue_parcel(work.token, parcel)
+    }
+
+    fn queue_transfer(
+        &self,
+        work: &Work<'_, Self>,
+        ep: &Endpoint<M>,
+        call: &DataCall<'_>,
+        done: *mut fid_cntr,
+    ) -> Result<()> {
+        const CALL: &str = "fi_control";
+        let when = (work.when.counter.owned.get(), work.when.value);
+        ep.post(CALL, Kind::Plain, asked(call).0, |context| {
+            let sealed = Parcel::seal(op_type(call), when, done, |parcel| {
+                parcel.transfer(CALL, call, ep.raw(), context)
+            });
+            let queued = sealed.and_then(|parcel| self.queue_parcel(work.token, parcel));
+            queued.map_or_else(Error::code, |()| 0)
+        })
+    }
+
+    fn queue_parcel(&self, token: Token, parcel: &'static mut Parcel) -> Result<()> {
         let work = &raw mut parcel.work;
-        Error::check("fi_control", self.control(FI_QUEUE_WORK, work))?;
-        Ok(WorkId(work.addr()))
+        self.work(FI_QUEUE_WORK, work)?;
+        self.works.with(|works| works.push((token, work.addr())));
+        Ok(())
     }
 
     /// Takes back work that has not started (`FI_CANCEL_WORK`).
-    ///
-    /// # Errors
-    ///
-    /// `FI_ENOENT` when it has, and what else the library says.
-    pub fn cancel_work(&self, work: WorkId) -> Result<()> {
-        // The struct was leaked, so this is its address for good.
-        let work = ptr::without_provenance_mut(work.0);
-        Error::check("fi_control", self.control(FI_CANCEL_WORK, work))
+    pub(crate) fn cancel_all(&self, token: Token) -> Result<()> {
+        let named = |works: &mut Vec<(Token, usize)>| {
+            let named = works.iter().filter(|(name, _)| *name == token);
+            named.map(|(_, at)| *at).collect::<Vec<_>>()
+        };
+        let mut done = Err(Error::new("fi_control", Errno::ENOENT));
+        for work in self.works.with(named) {
+            // The struct was leaked, so this is its address for good.
+            let cancelled = self.work(FI_CANCEL_WORK, ptr::without_provenance_mut(work));
+            done = done.or(cancelled);
+        }
+        done
     }
 
     /// Takes back all work that has not started, or that which waits for one counter
     /// (`FI_FLUSH_WORK`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn flush_work(&self, counter: Option<&Cntr<M>>) -> Result<()> {
+    pub(crate) fn flush(&self, counter: Option<&crate::Counter<M>>) -> Result<()> {
         let mut named = fi_deferred_work::default();
         let arg = match counter {
             None => ptr::null_mut(),
             Some(counter) => {
-                named.triggering_cntr = counter.core.owned.get();
+                named.triggering_cntr = counter.owned.get();
                 &raw mut named
             }
         };
-        Error::check("fi_control", self.control(FI_FLUSH_WORK, arg))
-    }
-
-    /// Where the library is not trusted to refuse to close what its work uses, that is never
-    /// closed.
-    fn keep(&self, counters: &[Option<&Cntr<M>>]) {
-        if self.core.guarded() {
-            for counter in counters.iter().flatten() {
-                std::mem::forget((*counter).clone());
-            }
-        }
+        self.work(FI_FLUSH_WORK, arg)
     }
 }
 
 impl<M: Threading> Endpoint<M> {
-    /// Queues a data transfer (`FI_QUEUE_WORK` of the domain) until a counter has come far
-    /// enough; the end is told to `done`. The buffers come back with a completion, if the flags
-    /// ask for one, and else when the domain has closed.
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::sendmsg`].
-    pub fn queue_work(
+    /// Posts a message, a receive, a read, a write or a collective operation with `FI_TRIGGER`. It
+    /// needs memory at its context.
+    pub(crate) fn post_triggered(
         &self,
-        domain: &Domain<M>,
-        call: &Deferred<'_>,
-        when: (&Cntr<M>, u64),
-        done: Option<&Cntr<M>>,
-        (bufs, token): (Vec<Buf>, u64),
-    ) -> std::result::Result<(OpId, WorkId), Rejected<Vec<Buf>>> {
-        domain.keep(&[Some(when.0), done]);
-        let parts = match bufs.parts() {
-            Ok(parts) => parts,
-            Err(errno) => return Err(refused("fi_control", errno, bufs)),
-        };
-        let gate = self.may(call, &parts);
-        let (ep, at) = (self.raw(), (when.0.core.owned.get(), when.1));
-        let told = done.map_or(ptr::null_mut(), |done| done.core.owned.get());
-        let mut id = 0;
-        let posted = self.post("fi_control", Kind::Plain, token, bufs, gate, |context| {
-            let sealed = Parcel::seal(parts, op_type(call.transfer), at, told, |parcel| {
-                parcel.transfer(call, ep, context)
-            });
-            match sealed {
-                Ok(parcel) => {
-                    let work = &raw mut parcel.work;
-                    id = work.addr();
-                    domain.control(FI_QUEUE_WORK, work) as isize
-                }
-                Err(errno) => -(errno.0 as isize),
-            }
-        });
-        posted.map(|op| (op, WorkId(id)))
-    }
-
-    /// As for deferred work: a counter that the library may not be trusted with is never closed.
-    pub(crate) fn keep_counter(&self, counter: &Cntr<M>) {
-        if self.domain().guarded() {
-            std::mem::forget(counter.clone());
+        call: &DataCall<'_>,
+        when: Threshold<'_, Domain<M>>,
+    ) -> Result<()> {
+        const CALL: &str = "fi_sendmsg";
+        if self.domain().unbooked {
+            return Err(Error::new(CALL, Errno::EOPNOTSUPP));
         }
-    }
-
-    /// Posts a message, a receive, a read or a write with `FI_TRIGGER`: it starts when the
-    /// counter has come far enough.
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::sendmsg`]; `FI_EINVAL` for atomics.
-    pub fn trigger(
-        &self,
-        call: &Deferred<'_>,
-        when: (&Cntr<M>, usize),
-        (bufs, token): (Vec<Buf>, u64),
-    ) -> std::result::Result<OpId, Rejected<Vec<Buf>>> {
-        let parts = match bufs.parts() {
-            Ok(parts) => parts,
-            Err(errno) => return Err(refused("fi_sendmsg", errno, bufs)),
-        };
-        self.keep_counter(when.0);
-        let gate = self.may(call, &parts);
-        let ep = self.raw();
-        let flags = (call.flags | Flags::TRIGGER).bits();
-        self.post("fi_sendmsg", Kind::Plain, token, bufs, gate, |context| {
-            arm(context, when.0, when.1);
+        if let DataCall::Collective(pair, call) = call {
+            return self.start_collective(*pair, &call.into(), Some(when));
+        }
+        let (context, flags) = asked(call);
+        let flags = (flags | Flags::TRIGGER).bits();
+        self.post(CALL, Kind::Plain, context, |context| {
             let nobody = (ptr::null_mut(), 0);
-            let sealed = Parcel::seal(parts, FI_OP_SEND, nobody, ptr::null_mut(), |parcel| {
-                parcel.transfer(call, ep, context)
+            let sealed = Parcel::seal(op_type(call), nobody, ptr::null_mut(), |parcel| {
+                arm(context, when.counter.owned.get(), when.value)?;
+                parcel.transfer(CALL, call, self.raw(), context)
             });
-            match sealed {
-                Ok(parcel) => self.post_with(call.transfer, &parcel.op, flags),
-                Err(errno) => -(errno.0 as isize),
-            }
+            sealed.map_or_else(Error::code, |parcel| {
+                self.post_parcel(call, &parcel.op, flags)
+            })
         })
     }
 
-    fn post_with(&self, transfer: Transfer, operation: &Op, flags: u64) -> isize {
+    fn post_parcel(&self, call: &DataCall<'_>, operation: &Op, flags: u64) -> isize {
         let ep = self.raw();
         // SAFETY: the endpoint is open.
         let fid_ep {
-            msg: msgs,
-            tagged,
-            rma,
-            ..
+            msg, tagged, rma, ..
         } = unsafe { *ep };
-        match operation {
-            Op::Msg(call) => {
-                let found = match transfer {
-                    Transfer::Recv => op!(msgs, fi_ops_msg.recvmsg),
-                    _ => op!(msgs, fi_ops_msg.sendmsg),
-                };
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                found.map_or(NONE, |post| unsafe { post(ep, &raw const call.msg, flags) })
+        match (operation, call) {
+            (Op::Msg(op), DataCall::Recv { .. }) => {
+                calls!(msg, fi_ops_msg.recvmsg, ep, &raw const op.msg, flags)
             }
-            Op::Tagged(call) => {
-                let found = match transfer {
-                    Transfer::Trecv => op!(tagged, fi_ops_tagged.recvmsg),
-                    _ => op!(tagged, fi_ops_tagged.sendmsg),
-                };
-                // SAFETY: as above.
-                found.map_or(NONE, |post| unsafe { post(ep, &raw const call.msg, flags) })
+            (Op::Msg(op), _) => calls!(msg, fi_ops_msg.sendmsg, ep, &raw const op.msg, flags),
+            (Op::Tagged(op), DataCall::Recv { .. }) => {
+                calls!(tagged, fi_ops_tagged.recvmsg, ep, &raw const op.msg, flags)
             }
-            Op::Rma(call) => {
-                let found = match transfer {
-                    Transfer::Read => op!(rma, fi_ops_rma.readmsg),
-                    _ => op!(rma, fi_ops_rma.writemsg),
-                };
-                // SAFETY: as above.
-                found.map_or(NONE, |post| unsafe { post(ep, &raw const call.msg, flags) })
+            (Op::Tagged(op), _) => {
+                calls!(tagged, fi_ops_tagged.sendmsg, ep, &raw const op.msg, flags)
             }
+            (Op::Rma(op), DataCall::Read(..)) => {
+                calls!(rma, fi_ops_rma.readmsg, ep, &raw const op.msg, flags)
+            }
+            (Op::Rma(op), _) => calls!(rma, fi_ops_rma.writemsg, ep, &raw const op.msg, flags),
             _ => -(Errno::EINVAL.0 as isize),
-        }
-    }
-
-    /// Whether this may be posted.
-    fn may(&self, call: &Deferred<'_>, parts: &Parts) -> std::result::Result<(), Errno> {
-        let mut op = parts.op(call.flags);
-        if let Some((_, _, shape)) = call.atomic {
-            op.parts = shape[0];
-        }
-        match call.transfer {
-            Transfer::Recv | Transfer::Trecv => self.may_receive(op, call.peer),
-            _ => self.may_transmit(op, call.peer),
         }
     }
 }

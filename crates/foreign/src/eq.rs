@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! `fi_eq`(3) and the events of connections.
 
-use std::ffi::c_void;
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,102 +11,30 @@ use ripstop_abi::{
     FI_CONNECTED, FI_CONNREQ, FI_JOIN_COMPLETE, FI_SHUTDOWN, fi_eq_cm_entry, fi_eq_err_entry,
     fi_ops_eq, fid, fid_eq,
 };
-use ripstop_types::{Errno, WaitObj};
+use ripstop_core::FidToken;
+use ripstop_core::eq::{Event, EventError};
+use ripstop_core::provider::Token;
+use ripstop_types::{CmEvent, Context, Errno, WaitObj};
 
 use crate::call::{self, ENOSYS, op};
-use crate::fabric::{FabricCore, private};
-use crate::guard;
 use crate::info::Info;
 use crate::owned::Owned;
-use crate::pep::PepCore;
-use crate::sets::WaitCore;
-use crate::threading::{Lock as _, Ptr, Shared};
-use crate::{Error, Result};
+use crate::provider::origin::Origin;
+use crate::sets::WaitSet;
+use crate::threading::Shared;
+use crate::{Error, Fabric, PassiveEp, Result};
 
-/// Which object an event is about; compare with [`Endpoint::id`](crate::Endpoint::id).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FidId(pub(crate) usize);
-
-/// An event.
-#[derive(Debug)]
-pub enum Event {
-    /// A peer asks a passive endpoint of ours for a connection.
-    ConnReq(ConnReq),
-    /// A connection is up.
-    Connected {
-        /// The endpoint.
-        id: FidId,
-        /// The peer's connection data.
-        data: Vec<u8>,
-    },
-    /// The peer ended a connection.
-    Shutdown {
-        /// The endpoint.
-        id: FidId,
-    },
-    /// All members of a group have joined (`FI_JOIN_COMPLETE`).
-    Joined {
-        /// The group.
-        id: FidId,
-    },
-    /// Any other event.
-    Other {
-        /// The event's number, such as `FI_AV_COMPLETE`.
-        event: u32,
-        /// The object.
-        id: FidId,
-    },
-}
-
-/// A failed operation of the control path (`struct fi_eq_err_entry`).
-#[derive(Debug)]
-pub struct EqError {
-    /// The object.
-    pub id: FidId,
-    /// The reason.
-    pub err: Errno,
-    /// The provider's own code.
-    pub prov_errno: i32,
-    /// The provider's data, such as that of a rejection, at most 512 bytes.
-    pub err_data: Vec<u8>,
-}
-
-/// A request for a connection. Accept it with [`Domain::accepting`](crate::Domain::accepting)
-/// or refuse it with [`Pep::reject`](crate::Pep::reject); dropped, it is refused.
-pub struct ConnReq {
+/// A request for a connection. Dropped without an answer, it is refused.
+pub(crate) struct ConnReq {
     info: Info,
-    pep: Arc<PepCore>,
+    pep: Arc<PassiveEp>,
     open: bool,
-    data: Vec<u8>,
 }
 
 impl ConnReq {
-    /// How the connection would be: what to open its domain with.
-    #[must_use]
-    pub fn info(&self) -> &Info {
-        &self.info
-    }
-
-    /// The peer's connection data.
-    #[must_use]
-    pub fn data(&self) -> &[u8] {
-        &self.data
-    }
-
-    /// A copy of the info, without the request.
-    pub(crate) fn copy_info(&self) -> Result<Info> {
-        self.info.duplicate("fi_eq_read", self.info.functions())
-    }
-
-    /// The passive endpoint that was asked.
-    #[must_use]
-    pub fn pep_id(&self) -> FidId {
-        self.pep.id()
-    }
-
     /// The info with the request's handle, for an endpoint of `fabric`.
-    pub(crate) fn info_with_handle(&self, fabric: &Arc<FabricCore>) -> Result<Info> {
-        if !Arc::ptr_eq(self.pep.fabric(), fabric) {
+    pub(crate) fn info_with_handle(&self, fabric: &Arc<Fabric>) -> Result<Info> {
+        if !Arc::ptr_eq(self.pep.owned.parent(), fabric) {
             return Err(Error::new("fi_endpoint", Errno::EDOMAIN));
         }
         let mut info = self.info.duplicate("fi_endpoint", self.info.functions())?;
@@ -120,12 +48,12 @@ impl ConnReq {
     }
 
     /// Refuses through `pep`, which must be the one asked.
-    pub(crate) fn refuse(mut self, pep: &Arc<PepCore>, data: &[u8]) -> Result<()> {
-        if !Arc::ptr_eq(pep, &self.pep) {
+    pub(crate) fn refuse(mut self, pep: &PassiveEp, data: &[u8]) -> Result<()> {
+        if pep.owned.fid() != self.pep.owned.fid() {
             return Err(Error::new("fi_reject", Errno::EINVAL));
         }
         self.open = false;
-        self.pep.reject(self.info.handle(), data)
+        pep.refuse(self.info.handle(), data)
     }
 }
 
@@ -133,52 +61,33 @@ impl Drop for ConnReq {
     fn drop(&mut self) {
         if self.open {
             // Nobody is left to hear about a failure.
-            let _ = self.pep.reject(self.info.handle(), &[]);
+            let _ = self.pep.refuse(self.info.handle(), &[]);
         }
     }
 }
 
-impl std::fmt::Debug for ConnReq {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ConnReq")
-            .field("info", &self.info)
-            .finish_non_exhaustive()
-    }
-}
-
-pub(crate) struct EqCore {
-    pub(crate) owned: Owned<fid_eq, Shared, Arc<FabricCore>>,
-    wait: WaitObj,
-    /// The passive endpoints that report here.
-    peps: Mutex<Vec<Weak<PepCore>>>,
-    /// Its wait object; closes after the queue.
-    _set: Option<Arc<WaitCore>>,
-}
-
-impl EqCore {
-    pub(crate) fn add_pep(&self, pep: &Arc<PepCore>) {
-        self.peps.with(|peps| {
-            peps.retain(|p| p.strong_count() > 0);
-            peps.push(Arc::downgrade(pep));
-        });
-    }
-
-    fn pep(&self, id: FidId) -> Option<Arc<PepCore>> {
-        self.peps
-            .with(|peps| peps.iter().filter_map(Weak::upgrade).find(|p| p.id() == id))
-    }
-}
-
-/// An event queue. Clones share it.
+/// An event queue of the library's own.
 pub struct Eq {
-    pub(crate) core: Arc<EqCore>,
+    pub(crate) owned: Owned<fid_eq, Shared, Arc<Fabric>>,
+    wait: WaitObj,
+    /// What the caller calls the objects that report here, with the context of what they are about
+    /// to say.
+    names: Mutex<HashMap<usize, (Token, Context)>>,
+    /// The passive endpoints among them.
+    peps: Mutex<Vec<Weak<PassiveEp>>>,
+    /// The set it is waited for in, which closes after it.
+    _set: Option<Arc<WaitSet>>,
 }
 
-impl Clone for Eq {
-    fn clone(&self) -> Self {
-        Self {
-            core: self.core.clone(),
-        }
+/// What the caller calls an object of the library, as long as this exists.
+pub(crate) struct Name {
+    pub(crate) eq: Arc<Eq>,
+    id: usize,
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        self.eq.names.lock().remove(&self.id);
     }
 }
 
@@ -193,94 +102,83 @@ struct Room {
 }
 
 impl Eq {
-    pub(crate) fn new(ptr: Ptr<fid_eq, Shared>, fabric: Arc<FabricCore>, wait: WaitObj) -> Self {
-        Self::made(ptr, fabric, wait, None)
-    }
-
-    pub(crate) fn in_set(
-        ptr: Ptr<fid_eq, Shared>,
-        fabric: Arc<FabricCore>,
-        set: Arc<WaitCore>,
-    ) -> Self {
-        // Blocking reads go by the set.
-        Self::made(ptr, fabric, WaitObj::None, Some(set))
-    }
-
-    fn made(
-        ptr: Ptr<fid_eq, Shared>,
-        fabric: Arc<FabricCore>,
+    pub(crate) fn new(
+        owned: Owned<fid_eq, Shared, Arc<Fabric>>,
         wait: WaitObj,
-        set: Option<Arc<WaitCore>>,
+        set: Option<Arc<WaitSet>>,
     ) -> Self {
-        let owned = Owned::new(ptr, fabric);
         Self {
-            core: Arc::new(EqCore {
-                owned,
-                wait,
-                peps: Mutex::new(Vec::new()),
-                _set: set,
-            }),
+            owned,
+            wait,
+            names: Mutex::default(),
+            peps: Mutex::default(),
+            _set: set,
         }
     }
 
     pub(crate) fn table(&self) -> *const fi_ops_eq {
         // SAFETY: the queue is open.
-        unsafe { (*self.core.owned.get()).ops }
+        unsafe { (*self.owned.get()).ops }
     }
 
-    /// The next event (`fi_eq_read`).
+    /// Calls an object by this name from now on; what `open` starts is not heard of before. `open`
+    /// gives the object with the address of its `fid`.
+    pub(crate) fn name<T>(
+        self: &Arc<Self>,
+        name: (Token, Context),
+        open: impl FnOnce() -> Result<(*mut fid, T)>,
+    ) -> Result<(Name, T)> {
+        let mut names = self.names.lock();
+        let (fid, object) = open()?;
+        let id = fid.addr();
+        names.insert(id, name);
+        let eq = self.clone();
+        Ok((Name { eq, id }, object))
+    }
+
+    /// A passive endpoint reports here.
+    pub(crate) fn add_pep(&self, pep: Weak<PassiveEp>) {
+        let mut peps = self.peps.lock();
+        peps.retain(|pep| pep.strong_count() > 0);
+        peps.push(pep);
+    }
+
+    /// The name of an object; none of one that is gone.
+    fn named(&self, fid: *mut fid) -> (Token, Context) {
+        let found = self.names.lock().get(&fid.addr()).copied();
+        found.unwrap_or((FidToken::NONE, 0))
+    }
+
+    /// The next event (`fi_eq_read`). A connection request is answered by opening an endpoint with
+    /// its info, or by rejecting it.
     ///
     /// # Errors
     ///
-    /// `FI_EAGAIN` when there is none, `FI_EAVAIL` when an error comes first: read it with
-    /// [`Eq::readerr`].
+    /// `FI_EAGAIN` when there is none, `FI_EAVAIL` when an error comes first.
     pub fn read(&self) -> Result<Event> {
         let (mut event, mut room) = empty();
-        let buf: *mut c_void = (&raw mut room).cast();
+        let (out, buf, len) = (&raw mut event, (&raw mut room).cast(), size_of::<Room>());
         let ret = match op!(self.table(), fi_ops_eq.read) {
             // SAFETY: the queue is open and `room` has the length said.
-            Some(read) => unsafe {
-                read(
-                    self.core.owned.get(),
-                    &raw mut event,
-                    buf,
-                    size_of::<Room>(),
-                    0,
-                )
-            },
+            Some(read) => unsafe { read(self.owned.get(), out, buf, len, 0) },
             None => ENOSYS as isize,
         };
         let len = Error::check_count("fi_eq_read", ret)?;
         self.event(event, &room, len)
     }
 
-    /// Like [`Eq::read`], but blocks until there is something or the time is up
-    /// (`fi_eq_sread`).
+    /// Like [`Eq::read`], but blocks until there is something or the time is up (`fi_eq_sread`).
     ///
     /// # Errors
     ///
-    /// As [`Eq::read`]; `FI_EINVAL` for a queue opened with [`WaitObj::None`]; `FI_EAGAIN` when
-    /// the time is up.
+    /// As [`Eq::read`]; `FI_EAGAIN` when the time is up.
     pub fn sread(&self, timeout: Option<Duration>) -> Result<Event> {
-        let guarded = self.core.owned.parent().parent().guarded;
-        if guarded && !guard::waits(self.core.wait) {
-            return Err(Error::new("fi_eq_sread", Errno::EINVAL));
-        }
         let (mut event, mut room) = empty();
-        let buf: *mut c_void = (&raw mut room).cast();
+        let (out, buf, len) = (&raw mut event, (&raw mut room).cast(), size_of::<Room>());
         let millis = call::millis(timeout);
         let ret = match op!(self.table(), fi_ops_eq.sread) {
             // SAFETY: the queue is open and `room` has the length said.
-            Some(sread) => unsafe {
-                sread(
-                    self.core.owned.get(),
-                    &raw mut event,
-                    buf,
-                    size_of::<Room>(),
-                    millis,
-                    0,
-                )
-            },
+            Some(sread) => unsafe { sread(self.owned.get(), out, buf, len, millis, 0) },
             None => ENOSYS as isize,
         };
         let len = Error::check_count("fi_eq_sread", ret)?;
@@ -288,33 +186,39 @@ impl Eq {
     }
 
     fn event(&self, event: u32, room: &Room, len: usize) -> Result<Event> {
-        let id = FidId(room.entry.fid.addr());
+        let (token, context) = self.named(room.entry.fid);
         let data = len.saturating_sub(size_of::<fi_eq_cm_entry>()).min(DATA);
-        let data = || room.data[..data].to_vec();
-        match event {
+        let data = room.data[..data].to_vec();
+        Ok(match event {
             FI_CONNREQ => {
-                let functions = self.core.owned.parent().parent();
-                let info = Info::adopt(functions, room.entry.info)
-                    .ok_or(Error::new("fi_eq_read", Errno::EOTHER))?;
-                match self.core.pep(id) {
+                let functions = self.owned.parent().owned.parent();
+                let info = Info::adopt(functions, room.entry.info);
+                let info = info.ok_or(Error::new("fi_eq_read", Errno::EOTHER))?;
+                let peps = self.peps.lock();
+                let mut peps = peps.iter().filter_map(Weak::upgrade);
+                match peps.find(|pep| pep.owned.fid() == room.entry.fid) {
                     Some(pep) => {
-                        let data = data();
-                        Ok(Event::ConnReq(ConnReq {
-                            info,
-                            pep,
-                            open: true,
-                            data,
-                        }))
+                        let offered = info.duplicate("fi_eq_read", functions)?;
+                        let open = true;
+                        let request = ConnReq { info, pep, open };
+                        let info = Box::new(Origin::requested(offered, request).offer());
+                        let pep = token;
+                        Event::ConnReq { pep, info, data }
                     }
                     // The passive endpoint is gone, and the request with it.
-                    None => Ok(Event::Other { event, id }),
+                    None => other(event),
                 }
             }
-            FI_CONNECTED => Ok(Event::Connected { id, data: data() }),
-            FI_SHUTDOWN => Ok(Event::Shutdown { id }),
-            FI_JOIN_COMPLETE => Ok(Event::Joined { id }),
-            _ => Ok(Event::Other { event, id }),
-        }
+            FI_CONNECTED => Event::Connected { ep: token, data },
+            FI_SHUTDOWN => Event::Shutdown { ep: token },
+            FI_JOIN_COMPLETE => Event::Done {
+                event: CmEvent::JoinComplete,
+                fid: token,
+                context,
+                data: 0,
+            },
+            event => other(event),
+        })
     }
 
     /// Reads the error that made a read say `FI_EAVAIL` (`fi_eq_readerr`).
@@ -322,7 +226,7 @@ impl Eq {
     /// # Errors
     ///
     /// `FI_EAGAIN` when there is none, and what else the library says.
-    pub fn readerr(&self) -> Result<EqError> {
+    pub fn readerr(&self) -> Result<EventError> {
         let mut err_data = vec![0_u8; DATA];
         let mut entry = fi_eq_err_entry {
             err_data: err_data.as_mut_ptr().cast(),
@@ -331,51 +235,52 @@ impl Eq {
         };
         let ret = match op!(self.table(), fi_ops_eq.readerr) {
             // SAFETY: the queue is open; the entry names memory of the length it says.
-            Some(readerr) => unsafe { readerr(self.core.owned.get(), &raw mut entry, 0) },
+            Some(readerr) => unsafe { readerr(self.owned.get(), &raw mut entry, 0) },
             None => ENOSYS as isize,
         };
         if Error::check_count("fi_eq_readerr", ret)? == 0 {
             return Err(Error::new("fi_eq_readerr", Errno::EAGAIN));
         }
         err_data.truncate(entry.err_data_size);
-        Ok(EqError {
-            id: FidId(entry.fid.addr()),
+        let (fid, context) = self.named(entry.fid);
+        Ok(EventError {
+            fid,
+            context,
+            data: 0,
             err: Errno(entry.err),
             prov_errno: entry.prov_errno,
             err_data,
         })
     }
 
-    /// The descriptor to poll after [`Fabric::trywait`](crate::Fabric::trywait), for a queue
-    /// opened with [`WaitObj::Fd`].
+    /// The descriptor to poll after [`Eq::try_wait`], for a queue opened with [`WaitObj::Fd`].
     ///
     /// # Errors
     ///
     /// `FI_EINVAL` for another wait object, and what the library says.
     pub fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
-        if self.core.wait != WaitObj::Fd {
-            return Err(Error::new("fi_control", Errno::EINVAL));
-        }
-        let fd = call::wait_fd(self.core.owned.fid())?;
+        let fd = call::wait_fd(self.owned.fid(), self.wait)?;
         // SAFETY: the descriptor belongs to the queue, which `self` keeps open.
         Ok(unsafe { BorrowedFd::borrow_raw(fd) })
     }
-}
 
-impl private::Sealed for Eq {
-    #[expect(private_interfaces, reason = "nobody outside can name or call this")]
-    fn waitable(&self) -> (*mut fid, *const FabricCore, WaitObj) {
-        let owned = &self.core.owned;
-        (owned.fid(), Arc::as_ptr(owned.parent()), self.core.wait)
+    /// Whether its wait object may be waited on (`fi_trywait`).
+    ///
+    /// # Errors
+    ///
+    /// `FI_EAGAIN` when there is something to read, and what else the library says.
+    pub fn try_wait(&self) -> Result<()> {
+        self.owned.parent().trywait(&mut [self.owned.fid()])
     }
 }
 
+/// An event of no object that is known.
+fn other(event: u32) -> Event {
+    let bytes = Vec::new();
+    Event::Written { event, bytes }
+}
+
 fn empty() -> (u32, Room) {
-    (
-        0,
-        Room {
-            entry: fi_eq_cm_entry::default(),
-            data: [0; DATA],
-        },
-    )
+    let (entry, data) = (fi_eq_cm_entry::default(), [0; DATA]);
+    (0, Room { entry, data })
 }

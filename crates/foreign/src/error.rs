@@ -26,6 +26,11 @@ impl Error {
         Self { call, errno }
     }
 
+    /// The C return value.
+    pub(crate) const fn code(self) -> isize {
+        -(self.errno.0 as isize)
+    }
+
     /// Turns a C return value, zero or negative, into a result.
     pub(crate) fn check(call: &'static str, ret: i32) -> Result<()> {
         if ret == 0 {
@@ -51,37 +56,6 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// A refused operation, with the memory it was given.
-#[derive(Debug)]
-pub struct Rejected<P> {
-    /// The reason.
-    pub error: Error,
-    /// What the caller passed in, untouched.
-    pub payload: P,
-}
-
-impl<P> Rejected<P> {
-    /// Whether the operation may be accepted after progress (`FI_EAGAIN`).
-    #[must_use]
-    pub fn is_again(&self) -> bool {
-        self.error.is_again()
-    }
-}
-
-impl<P> From<Rejected<P>> for Error {
-    fn from(rejected: Rejected<P>) -> Self {
-        rejected.error
-    }
-}
-
-impl<P> fmt::Display for Rejected<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<P: fmt::Debug> std::error::Error for Rejected<P> {}
 
 /// Why a file could not be used as a libfabric.
 #[derive(Debug)]

@@ -130,12 +130,6 @@ impl Info {
         self.top().addr_format
     }
 
-    /// Source address.
-    #[must_use]
-    pub fn src_addr(&self) -> Option<Addr> {
-        copy_addr(self.top().src_addr, self.top().src_addrlen)
-    }
-
     /// Endpoint type, [`EpType::Unspec`] for one this project does not know.
     #[must_use]
     pub fn ep_type(&self) -> EpType {

@@ -1,21 +1,15 @@
 //! Any `libfabric.so.1`, opened at run time and used through the C interface.
 //!
-//! Benchmarks, the conformance suite and `ripstop perf --lib` drive other libraries with this
-//! crate, so that two libraries are measured and tested by the same code. What is measured goes
-//! through [`provider`]: a library is a provider of the object model there, as Ripstop's own are. The
-//! suite asks for more than that has, and uses the objects below. They are no binding for
-//! applications: they cover messages, tagged messages, RMA, atomics, collectives, connections, queues,
-//! counters, scalable endpoints, shared contexts, poll sets and wait sets.
+//! A [`Library`] is a provider of the object model here ([`ForeignProvider`]), as Ripstop's own are:
+//! the conformance suite, benchmarks and `ripstop perf --lib` drive all by the traits of
+//! `ripstop_core::provider`, so that two libraries are tested and measured by the same code. What the
+//! object model has no words for is among the calls of the objects themselves, and of any [`Object`].
 //!
 //! # Ownership
 //!
 //! Each object closes on drop, children before parents, whatever the order the owner drops
-//! them in. A posted operation takes its [`Buf`] and its completion hands the buffer back; a
-//! refused call hands it back at once ([`Rejected`]). A buffer whose completion is never read
-//! stays parked until the domain closes, so the C side never meets freed memory.
-//! A [`Region`] belongs to the domain instead: operations use [`Slice`]s of it without any
-//! allocation, many at a time, and its bytes are only reached by copies. A
-//! [`UserBuf`](ripstop_mem::UserBuf) stays with the caller, whose promise it is that it lives.
+//! them in. Memory stays with the caller, whose promise it is with each
+//! [`UserBuf`](ripstop_mem::UserBuf) that it lives until the operation has ended.
 //!
 //! # Threads
 //!
@@ -27,16 +21,16 @@
 //! # Trust
 //!
 //! Opening a library runs its code in this process, as the dynamic linker does for any
-//! program; the safety of this API rests on that library keeping the man pages' rules. It does
-//! not rest on a library's bookkeeping: a context, count or length that comes back is checked.
-//! A library opened with [`Library::open_unguarded`] is trusted further, to check its arguments.
+//! program; the safety of this API rests on that library keeping the man pages' rules, and on its
+//! refusing arguments that are none: an address that a vector does not have, a call on an endpoint
+//! that is not enabled. It does not rest on a library's bookkeeping: a context, count or length that
+//! comes back is checked.
 #![deny(unsafe_code)]
 
 mod addr;
 mod atomic;
 mod attrs;
 mod av;
-mod buf;
 mod call;
 mod cntr;
 mod collective;
@@ -48,7 +42,6 @@ mod endpoint;
 mod eq;
 mod error;
 mod fabric;
-mod guard;
 mod info;
 mod library;
 mod msg;
@@ -59,38 +52,31 @@ mod payload;
 mod pep;
 mod probe;
 pub mod provider;
-mod region;
 mod registration;
 mod rma;
 mod sets;
 mod tagged;
 mod threading;
 
-pub use addr::Addr;
+use addr::Addr;
 pub use atomic::Atomic;
 pub use av::Av;
-pub use buf::{Buf, OVERWRITTEN};
-pub use cntr::Cntr;
-pub use collective::{AvSet, AvSetAttr, CollLimits, Collecting, Group};
-pub use contexts::SharedTx;
-pub use cq::{Completion, Cq, CqAttr, CqError, Failure};
-pub use deferred::{Deferred, Transfer, WorkId};
-pub use domain::{Domain, DomainOptions};
-pub use endpoint::{Endpoint, EndpointBuilder};
-pub use eq::{ConnReq, Eq, EqError, Event, FidId};
-pub use error::{Error, OpenError, Rejected, Result};
-pub use fabric::{Fabric, Waitable};
+pub use cntr::Counter;
+pub use collective::{AvSet, Collecting, Group};
+pub use contexts::{ScalableEp, SharedRx, SharedTx};
+pub use cq::Cq;
+pub use domain::Domain;
+pub use endpoint::Endpoint;
+pub use eq::Eq;
+pub use error::{Error, OpenError, Result};
+pub use fabric::Fabric;
 pub use info::Info;
 pub use library::Library;
 pub use null::{Said, UNTOUCHED};
-pub use ops::{Claim, OpId, Returned};
-pub use payload::{Contiguous, Payload};
-pub use pep::Pep;
-pub use probe::{Bound, Close};
+pub use pep::PassiveEp;
+pub use probe::Object;
 pub use provider::ForeignProvider;
-pub use region::{Mr, Region, Slice};
-pub use registration::{Form, Registration};
-pub use rma::Direction;
+pub use registration::{Form, Mr};
 pub use sets::{PollSet, WaitSet};
 pub use threading::{Shared, Single, Threading};
 

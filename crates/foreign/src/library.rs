@@ -17,8 +17,7 @@ use ripstop_abi::functions::{
 use ripstop_abi::{fi_info, fi_type};
 use ripstop_types::{Errno, Version};
 
-use crate::info::Info;
-use crate::{Error, Fabric, OpenError, Result};
+use crate::{Error, OpenError, Result};
 
 /// An opened libfabric. Clones share it; it is never unloaded, since a library may leave
 /// threads and exit handlers behind.
@@ -31,8 +30,6 @@ pub struct Library {
 pub(crate) struct Functions {
     path: PathBuf,
     pub(crate) version: Version,
-    /// Whether arguments are checked here that C takes on trust.
-    pub(crate) guarded: bool,
     pub(crate) getinfo: fi_getinfo_fn,
     pub(crate) dupinfo: fi_dupinfo_fn,
     pub(crate) freeinfo: fi_freeinfo_fn,
@@ -58,23 +55,7 @@ impl Library {
     ///
     /// The file does not load, is no libfabric, or is one before 1.5.
     pub fn open(path: impl AsRef<Path>) -> std::result::Result<Self, OpenError> {
-        Self::open_as(path.as_ref(), true)
-    }
-
-    /// Opens the library like [`Library::open`], and hands it every argument unchecked, so that
-    /// the library itself has to refuse the bad ones.
-    ///
-    /// This is for suites that test whether it does. A library that does not may do anything
-    /// to the process: run such tests in processes of their own.
-    ///
-    /// # Errors
-    ///
-    /// As [`Library::open`].
-    pub fn open_unguarded(path: impl AsRef<Path>) -> std::result::Result<Self, OpenError> {
-        Self::open_as(path.as_ref(), false)
-    }
-
-    fn open_as(path: &Path, guarded: bool) -> std::result::Result<Self, OpenError> {
+        let path = path.as_ref();
         let flags = unix::RTLD_NOW | unix::RTLD_LOCAL;
         // SAFETY: running the file's initialisers is what the caller asks for; see "Trust" in
         // the crate's documentation.
@@ -99,7 +80,6 @@ impl Library {
         Ok(Self {
             functions: Arc::new(Functions {
                 version,
-                guarded,
                 getinfo: symbol(&library, path, "fi_getinfo")?,
                 dupinfo: symbol(&library, path, "fi_dupinfo")?,
                 freeinfo: symbol(&library, path, "fi_freeinfo")?,
@@ -135,15 +115,6 @@ impl Library {
         // SAFETY: the function takes any number.
         let text = unsafe { (self.functions.strerror)(errno.0) };
         copy_text(text)
-    }
-
-    /// Opens the fabric of `info` (`fi_fabric`).
-    ///
-    /// # Errors
-    ///
-    /// Whatever the library says.
-    pub fn fabric(&self, info: &Info) -> Result<Fabric> {
-        Fabric::open(info)
     }
 }
 

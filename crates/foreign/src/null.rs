@@ -13,7 +13,7 @@ use ripstop_types::Flags;
 
 use crate::call::{self, ENOSYS, op};
 use crate::threading::Threading;
-use crate::{Cntr, Cq, Domain, Endpoint, Eq, Error, Fabric, Library, Result};
+use crate::{Counter, Cq, Domain, Endpoint, Eq, Error, Fabric, Library, Result};
 
 /// A call and what it returned.
 pub type Said = (&'static str, i64);
@@ -41,7 +41,7 @@ fn controls(fid: *mut fid) -> [Said; 3] {
 }
 
 /// The wait object an object says it has (`FI_GETWAITOBJ`).
-fn wait_object(fid: *mut fid) -> Result<i32> {
+pub(crate) fn wait_object(fid: *mut fid) -> Result<i32> {
     let mut object: c_int = -1;
     let arg: *mut c_void = (&raw mut object).cast();
     // SAFETY: the caller passes a live object.
@@ -84,9 +84,8 @@ impl Library {
 
 impl Fabric {
     /// Null where attributes or the new object should be.
-    #[must_use]
-    pub fn null_calls(&self) -> Vec<Said> {
-        let (fabric, table) = (self.core.get(), self.table());
+    pub(crate) fn null_calls(&self) -> Vec<Said> {
+        let (fabric, table) = (self.owned.get(), self.table());
         let none = ptr::null_mut();
         let mut said = Vec::new();
         if let Some(open) = op!(table, fi_ops_fabric.domain) {
@@ -117,9 +116,8 @@ impl Fabric {
 
 impl<M: Threading> Domain<M> {
     /// Null where attributes or the new object should be.
-    #[must_use]
-    pub fn null_calls(&self) -> Vec<Said> {
-        let (domain, table) = (self.core.get(), self.table());
+    pub(crate) fn null_calls(&self) -> Vec<Said> {
+        let (domain, table) = (self.owned.get(), self.table());
         let none = ptr::null_mut();
         let mut said = Vec::new();
         if let Some(open) = op!(table, fi_ops_domain.endpoint) {
@@ -151,10 +149,9 @@ impl<M: Threading> Domain<M> {
 
 impl<M: Threading> Cq<M> {
     /// Null where entries should go, and commands that are none.
-    #[must_use]
-    pub fn null_calls(&self) -> Vec<Said> {
-        let (cq, table) = (self.core.owned.get(), self.table());
-        let mut said = controls(self.core.owned.fid()).to_vec();
+    pub(crate) fn null_calls(&self) -> Vec<Said> {
+        let (cq, table) = (self.owned.get(), self.table());
+        let mut said = controls(self.owned.fid()).to_vec();
         if let Some(read) = op!(table, fi_ops_cq.read) {
             // SAFETY: a library must look at its arguments; what it does else ends this process.
             let ret = unsafe { read(cq, ptr::null_mut(), 1) };
@@ -184,29 +181,19 @@ impl<M: Threading> Cq<M> {
         let ret = match op!(self.table(), fi_ops_cq.readerr) {
             // SAFETY: the queue is open, and there is more room than the longest entry needs; no
             // buffer for error data is named.
-            Some(readerr) => unsafe { readerr(self.core.owned.get(), into, 0) },
+            Some(readerr) => unsafe { readerr(self.owned.get(), into, 0) },
             None => ENOSYS as isize,
         };
         Error::check_count("fi_cq_readerr", ret)?;
         Ok(entry.0.to_vec())
     }
-
-    /// The wait object it says it has (`fi_control`, `FI_GETWAITOBJ`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn wait_object(&self) -> Result<i32> {
-        wait_object(self.core.owned.fid())
-    }
 }
 
 impl Eq {
     /// Null where events should go, and commands that are none.
-    #[must_use]
-    pub fn null_calls(&self) -> Vec<Said> {
-        let (eq, table) = (self.core.owned.get(), self.table());
-        let mut said = controls(self.core.owned.fid()).to_vec();
+    pub(crate) fn null_calls(&self) -> Vec<Said> {
+        let (eq, table) = (self.owned.get(), self.table());
+        let mut said = controls(self.owned.fid()).to_vec();
         if let Some(read) = op!(table, fi_ops_eq.read) {
             let mut event = 0;
             // SAFETY: a library must look at its arguments; what it does else ends this process.
@@ -220,40 +207,29 @@ impl Eq {
         }
         said
     }
-
-    /// As [`Cq::wait_object`].
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn wait_object(&self) -> Result<i32> {
-        wait_object(self.core.owned.fid())
-    }
 }
 
-impl<M: Threading> Cntr<M> {
+impl<M: Threading> Counter<M> {
     /// Commands that are none.
-    #[must_use]
-    pub fn null_calls(&self) -> Vec<Said> {
-        controls(self.core.owned.fid()).to_vec()
+    pub(crate) fn null_calls(&self) -> Vec<Said> {
+        controls(self.owned.fid()).to_vec()
     }
 }
 
 impl<M: Threading> Endpoint<M> {
     /// Null where an object, a message or a value should be, and a command that is none.
-    #[must_use]
-    pub fn null_calls(&self) -> Vec<Said> {
-        let fid = self.core.owned.fid();
+    pub(crate) fn null_calls(&self) -> Vec<Said> {
+        let fid = self.owned.fid();
         let mut said = vec![("an unknown command", control_null(fid, UNKNOWN))];
         let bound = call::bind("fi_ep_bind", fid, ptr::null_mut(), 0);
         let bound = bound.map_or_else(|e| -i64::from(e.errno.0), |()| 0);
         said.push(("fi_ep_bind of null", bound));
-        if let Some(getopt) = op!(self.core.ops(), fi_ops_ep.getopt) {
+        if let Some(getopt) = op!(self.ops(), fi_ops_ep.getopt) {
             // SAFETY: a library must look at its arguments; what it does else ends this process.
             let ret = unsafe { getopt(fid, FI_OPT_ENDPOINT, 0, ptr::null_mut(), ptr::null_mut()) };
             said.push(("fi_getopt into null", i64::from(ret)));
         }
-        if let Some(setopt) = op!(self.core.ops(), fi_ops_ep.setopt) {
+        if let Some(setopt) = op!(self.ops(), fi_ops_ep.setopt) {
             // SAFETY: as above.
             let ret = unsafe { setopt(fid, FI_OPT_ENDPOINT, 0, ptr::null(), 8) };
             said.push(("fi_setopt from null", i64::from(ret)));
@@ -273,28 +249,6 @@ impl<M: Threading> Endpoint<M> {
         said
     }
 
-    /// An option into a buffer of `len` bytes, at most 8 (`fi_getopt`): the answer, and the
-    /// length the library says it needs.
-    pub fn getopt_into(&self, name: i32, len: usize) -> (Result<()>, usize) {
-        let mut value = 0_u64;
-        let mut need = len.min(size_of::<u64>());
-        let out: *mut c_void = (&raw mut value).cast();
-        let ret = match op!(self.core.ops(), fi_ops_ep.getopt) {
-            // SAFETY: the endpoint is open and `value` has at least the length said.
-            Some(getopt) => unsafe {
-                getopt(
-                    self.core.owned.fid(),
-                    FI_OPT_ENDPOINT,
-                    name,
-                    out,
-                    &raw mut need,
-                )
-            },
-            None => ENOSYS,
-        };
-        (Error::check("fi_getopt", ret), need)
-    }
-
     /// Opens another endpoint on the same queues (`fi_ep_alias`), tries to close this one under
     /// it, and closes it: what each call returned.
     ///
@@ -302,7 +256,7 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// What opening it said.
     pub fn alias_and_close(&self, flags: Flags) -> Result<[Said; 2]> {
-        let this = self.core.owned.fid();
+        let this = self.owned.fid();
         let mut out: *mut fid = ptr::null_mut();
         let mut alias = fi_alias {
             fid: (&raw mut out).cast(),

@@ -1,5 +1,7 @@
 //! A C object that closes when dropped.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ripstop_abi::fid;
 
 use crate::threading::Ptr;
@@ -10,7 +12,7 @@ use crate::{Result, call};
 pub(crate) struct Owned<T, M, P: Clone> {
     ptr: Ptr<T, M>,
     parent: P,
-    open: bool,
+    open: AtomicBool,
 }
 
 impl<T, M, P: Clone> Owned<T, M, P> {
@@ -19,7 +21,7 @@ impl<T, M, P: Clone> Owned<T, M, P> {
         Self {
             ptr,
             parent,
-            open: true,
+            open: AtomicBool::new(true),
         }
     }
 
@@ -37,27 +39,22 @@ impl<T, M, P: Clone> Owned<T, M, P> {
     pub(crate) fn parent(&self) -> &P {
         &self.parent
     }
-}
 
-impl<T, M, P: Clone> Owned<T, M, P> {
     /// Closes the object, as its owner's last use of it. When that fails the object lives on:
     /// `parent` is then never dropped, and whatever else the object uses must not be either.
     pub(crate) fn close(&mut self) -> bool {
-        let was_open = std::mem::replace(&mut self.open, false);
-        if was_open && call::close(self.fid()).is_err() {
+        let closed = self.try_close().is_ok();
+        if !closed {
+            *self.open.get_mut() = false;
             std::mem::forget(self.parent.clone());
-            return false;
         }
-        true
+        closed
     }
-}
 
-impl<T, M, P: Clone> Owned<T, M, P> {
-    /// Closes the object now, if the library agrees.
-    pub(crate) fn try_close(&mut self) -> Result<()> {
-        if self.open {
-            call::close(self.fid())?;
-            self.open = false;
+    /// Closes the object now, if the library agrees and it is open. It must not be used afterwards.
+    pub(crate) fn try_close(&self) -> Result<()> {
+        if self.open.swap(false, Ordering::AcqRel) {
+            call::close(self.fid()).inspect_err(|_| self.open.store(true, Ordering::Release))?;
         }
         Ok(())
     }

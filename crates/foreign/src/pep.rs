@@ -3,41 +3,61 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
-use ripstop_abi::{fi_ops_cm, fid_pep, fid_t};
-use ripstop_types::Errno;
+use parking_lot::Mutex;
+use ripstop_abi::{FI_BACKLOG, fi_ops_cm, fi_ops_ep, fid_pep, fid_t};
+use ripstop_core::provider::Token;
+use ripstop_types::AddrFormat;
 
 use crate::call::{self, ENOSYS, op};
-use crate::endpoint::{getname, getopt, setopt};
-use crate::eq::{EqCore, FidId};
-use crate::fabric::FabricCore;
-use crate::info::Info;
+use crate::eq::Name;
 use crate::owned::Owned;
-use crate::threading::{Ptr, Shared};
-use crate::{Addr, ConnReq, Eq, Error, Result};
+use crate::provider::Pump;
+use crate::threading::Shared;
+use crate::{Addr, Eq, Error, Fabric, Result};
 
-pub(crate) struct PepCore {
-    pub(crate) owned: Owned<fid_pep, Shared, Arc<FabricCore>>,
-    eq: OnceLock<Arc<EqCore>>,
-    addr_format: u32,
+/// A passive endpoint: it listens for connections.
+pub struct PassiveEp {
+    pub(crate) owned: Owned<fid_pep, Shared, Arc<Fabric>>,
+    /// What the queue calls it that it is bound to, which closes after it.
+    name: Mutex<Option<Name>>,
+    /// What passes its events on, if that is not the library's own queue.
+    pub(crate) pump: Mutex<Option<Arc<Pump>>>,
+    pub(crate) format: AddrFormat,
+    token: Token,
+    this: Mutex<Weak<Self>>,
 }
 
-impl Drop for PepCore {
+impl Drop for PassiveEp {
     fn drop(&mut self) {
         if !self.owned.close() {
-            std::mem::forget(self.eq.take());
+            std::mem::forget((self.name.lock().take(), self.pump.lock().take()));
         }
     }
 }
 
-impl PepCore {
-    pub(crate) fn fabric(&self) -> &Arc<FabricCore> {
-        self.owned.parent()
+impl PassiveEp {
+    pub(crate) fn new(
+        owned: Owned<fid_pep, Shared, Arc<Fabric>>,
+        format: AddrFormat,
+        token: Token,
+    ) -> Self {
+        Self {
+            owned,
+            name: Mutex::new(None),
+            pump: Mutex::new(None),
+            format,
+            token,
+            this: Mutex::new(Weak::new()),
+        }
     }
 
-    pub(crate) fn id(&self) -> FidId {
-        FidId(self.owned.fid().addr())
+    /// Lets requests lead back to it.
+    pub(crate) fn shared(self) -> Arc<Self> {
+        let this = Arc::new(self);
+        *this.this.lock() = Arc::downgrade(&this);
+        this
     }
 
     pub(crate) fn cm(&self) -> *const fi_ops_cm {
@@ -45,7 +65,13 @@ impl PepCore {
         unsafe { (*self.owned.get()).cm }
     }
 
-    pub(crate) fn reject(&self, handle: fid_t, data: &[u8]) -> Result<()> {
+    pub(crate) fn ops(&self) -> *const fi_ops_ep {
+        // SAFETY: the passive endpoint is open.
+        unsafe { (*self.owned.get()).ops }
+    }
+
+    /// Refuses a request of its own.
+    pub(crate) fn refuse(&self, handle: fid_t, data: &[u8]) -> Result<()> {
         let param = data_ptr(data);
         let ret = match op!(self.cm(), fi_ops_cm.reject) {
             // SAFETY: the passive endpoint is open, the handle is of a request of its own that
@@ -55,116 +81,53 @@ impl PepCore {
         };
         Error::check("fi_reject", ret)
     }
-}
 
-/// A passive endpoint: it listens for connections.
-pub struct Pep {
-    pub(crate) core: Arc<PepCore>,
-}
-
-impl Pep {
-    pub(crate) fn new(ptr: Ptr<fid_pep, Shared>, fabric: Arc<FabricCore>, info: &Info) -> Self {
-        let core = PepCore {
-            owned: Owned::new(ptr, fabric),
-            eq: OnceLock::new(),
-            addr_format: info.addr_format(),
-        };
-        Self {
-            core: Arc::new(core),
-        }
-    }
-
-    /// What events call it.
-    #[must_use]
-    pub fn id(&self) -> FidId {
-        self.core.id()
-    }
-
-    /// Sends its events to `eq` (`fi_pep_bind`), once.
-    ///
-    /// # Errors
-    ///
-    /// `FI_EINVAL` when it has a queue already or the queue is of another fabric, and what the
-    /// library says.
-    pub fn bind(&self, eq: &Eq) -> Result<()> {
-        let same = Arc::ptr_eq(eq.core.owned.parent(), self.core.owned.parent());
-        if !same || self.core.eq.set(eq.core.clone()).is_err() {
-            return Err(Error::new("fi_pep_bind", Errno::EINVAL));
-        }
-        eq.core.add_pep(&self.core);
-        call::bind("fi_pep_bind", self.core.owned.fid(), eq.core.owned.fid(), 0)
-    }
-
-    /// Listens (`fi_listen`).
+    /// Sends its events to a queue of the library's own (`fi_pep_bind`).
     ///
     /// # Errors
     ///
     /// What the library says.
-    pub fn listen(&self) -> Result<()> {
-        let ret = match op!(self.core.cm(), fi_ops_cm.listen) {
+    pub fn bind_own_eq(&self, eq: &Arc<Eq>) -> Result<()> {
+        eq.add_pep(self.this.lock().clone());
+        let (fid, to) = (self.owned.fid(), eq.owned.fid());
+        let (name, ()) = eq.name((self.token, 0), || {
+            call::bind("fi_pep_bind", fid, to, 0)?;
+            Ok((fid, ()))
+        })?;
+        *self.name.lock() = Some(name);
+        Ok(())
+    }
+
+    pub(crate) fn start(&self) -> Result<()> {
+        let ret = match op!(self.cm(), fi_ops_cm.listen) {
             // SAFETY: the passive endpoint is open.
-            Some(listen) => unsafe { listen(self.core.owned.get()) },
+            Some(listen) => unsafe { listen(self.owned.get()) },
             None => ENOSYS,
         };
         Error::check("fi_listen", ret)
     }
 
-    /// Refuses a request, with data for the peer (`fi_reject`).
-    ///
-    /// # Errors
-    ///
-    /// `FI_EINVAL` when the request was to another passive endpoint, and what the library says.
-    pub fn reject(&self, request: ConnReq, data: &[u8]) -> Result<()> {
-        request.refuse(&self.core, data)
-    }
-
-    /// The address it listens on (`fi_getname`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn getname(&self) -> Result<Addr> {
-        getname(self.core.cm(), self.core.owned.fid())
-    }
-
-    /// Sets the address to listen on (`fi_setname`).
-    ///
-    /// # Errors
-    ///
-    /// `FI_EINVAL` when the address has not the info's format, and what the library says.
-    pub fn setname(&self, addr: &Addr) -> Result<()> {
-        let mut padded = addr.padded("fi_setname", self.core.addr_format)?;
+    pub(crate) fn setname(&self, addr: &Addr) -> Result<()> {
+        let mut padded = addr.padded("fi_setname", self.format.raw())?;
         let bytes: *mut c_void = padded.as_mut_ptr().cast();
-        let ret = match op!(self.core.cm(), fi_ops_cm.setname) {
+        let ret = match op!(self.cm(), fi_ops_cm.setname) {
             // SAFETY: the passive endpoint is open and `bytes` has at least the length said.
-            Some(setname) => unsafe {
-                setname(self.core.owned.fid(), bytes, addr.as_bytes().len())
-            },
+            Some(setname) => unsafe { setname(self.owned.fid(), bytes, addr.as_bytes().len()) },
             None => ENOSYS,
         };
         Error::check("fi_setname", ret)
     }
 
-    /// Reads an option of at most 256 bytes (`fi_getopt`, level `FI_OPT_ENDPOINT`).
+    /// Sets how many requests may wait (`fi_control`, `FI_BACKLOG`).
     ///
     /// # Errors
     ///
     /// What the library says.
-    pub fn getopt(&self, name: i32, len: usize) -> Result<Vec<u8>> {
-        // SAFETY: the passive endpoint is open.
-        let table = unsafe { (*self.core.owned.get()).ops };
-        getopt(table, self.core.owned.fid(), name, len)
-    }
-
-    /// Sets an option of at most 256 bytes (`fi_setopt`, level `FI_OPT_ENDPOINT`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn setopt(&mut self, name: i32, value: &[u8]) -> Result<()> {
-        // SAFETY: the passive endpoint is open.
-        let table = unsafe { (*self.core.owned.get()).ops };
-        setopt(table, self.core.owned.fid(), name, value)
+    pub fn backlog(&self, backlog: i32) -> Result<()> {
+        let mut backlog = backlog;
+        let arg: *mut c_void = (&raw mut backlog).cast();
+        // SAFETY: the object is open, and the command reads one `int`.
+        unsafe { call::control(self.owned.fid(), FI_BACKLOG, arg) }
     }
 }
 

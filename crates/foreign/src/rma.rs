@@ -3,34 +3,58 @@
 
 use std::ffi::c_void;
 use std::hint::black_box;
+use std::ptr::null_mut as none;
 
 use ripstop_abi::{fi_msg_rma, fi_ops_rma, fi_rma_iov};
+use ripstop_core::provider::RmaCall;
 use ripstop_mem::UserBuf;
-use ripstop_types::{Errno, FiAddr, Flags, RmaIov};
+use ripstop_types::{Context, Errno, FiAddr, Flags, RmaIov};
 
-use crate::call::op;
-use crate::guard::Op;
-use crate::msg::{NONE, Posted, refused};
+use crate::call::calls;
+use crate::endpoint::done;
 use crate::ops::Kind;
-use crate::payload::{Contiguous, NOWHERE, Parts, Payload, from_slice};
+use crate::payload::{NOWHERE, Parts};
 use crate::threading::Threading;
 use crate::{Endpoint, Error, Result};
 
 /// Pieces of a peer's memory that one operation may name here.
-pub(crate) const MAX_REMOTE: usize = 16;
+const MAX_REMOTE: usize = 16;
 
-/// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the peer's memory into ours.
-    Read,
-    /// From our memory into the peer's.
-    Write,
+/// Pieces of a peer's memory as C takes them.
+pub(crate) type Places = [fi_rma_iov; MAX_REMOTE];
+
+/// The pieces for this call.
+pub(crate) fn places(call: &'static str, remote: &[RmaIov]) -> Result<Places> {
+    let mut places = [fi_rma_iov::default(); MAX_REMOTE];
+    let room = places.get_mut(..remote.len());
+    let room = room.ok_or(Error::new(call, Errno::EINVAL))?;
+    for (place, piece) in room.iter_mut().zip(remote) {
+        (place.addr, place.len, place.key) = (piece.addr, piece.len as usize, piece.key);
+    }
+    Ok(places)
+}
+
+pub(crate) fn message(
+    parts: &mut Parts,
+    places: &Places,
+    call: &RmaCall<'_>,
+    context: *mut c_void,
+) -> fi_msg_rma {
+    fi_msg_rma {
+        msg_iov: parts.iov.as_ptr(),
+        desc: parts.desc.as_mut_ptr(),
+        iov_count: parts.count,
+        addr: call.peer.0,
+        rma_iov: places.as_ptr(),
+        rma_iov_count: call.remote.len(),
+        context,
+        data: call.data.unwrap_or(0),
+    }
 }
 
 /// Overwrites a message and the places it names once the call has returned, after which nobody may
 /// look at them.
-fn spend(msg: &mut fi_msg_rma, places: &mut [fi_rma_iov; MAX_REMOTE]) {
+fn spend(msg: &mut fi_msg_rma, places: &mut Places) {
     *places = [fi_rma_iov {
         addr: u64::MAX,
         len: usize::MAX,
@@ -56,259 +80,177 @@ impl<M: Threading> Endpoint<M> {
         unsafe { (*self.raw()).rma }
     }
 
-    /// Writes to a peer's memory (`fi_write`), at `address` of the region with `key`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::send`].
+    /// `fi_write`, or `fi_writedata`.
     #[inline]
-    pub fn write<P: Contiguous>(
-        &self,
-        payload: P,
-        to: FiAddr,
-        address: u64,
-        key: u64,
-        token: u64,
-    ) -> Posted<P> {
-        let part = payload.part();
-        let gate = self.may_transmit(Op::plain(part.iov.iov_len), to);
-        let (ep, table) = (self.raw(), self.rma_ops());
-        self.post("fi_write", Kind::Plain, token, payload, gate, |context| {
-            match op!(table, fi_ops_rma.write) {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                Some(write) => unsafe {
-                    let (base, len) = (part.iov.iov_base, part.iov.iov_len);
-                    write(ep, base, len, part.desc, to.0, address, key, context)
-                },
-                None => NONE,
-            }
-        })
-    }
-
-    /// Writes to a peer's memory with remote CQ data (`fi_writedata`).
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::send`].
-    pub fn writedata<P: Contiguous>(
-        &self,
-        payload: P,
-        data: u64,
-        to: FiAddr,
-        address: u64,
-        key: u64,
-        token: u64,
-    ) -> Posted<P> {
-        let part = payload.part();
-        let gate = self.may_transmit(Op::plain(part.iov.iov_len), to);
-        let (ep, table) = (self.raw(), self.rma_ops());
-        self.post(
-            "fi_writedata",
-            Kind::Plain,
-            token,
-            payload,
-            gate,
-            |context| {
-                match op!(table, fi_ops_rma.writedata) {
-                    // SAFETY: the endpoint is open; memory and context are booked until completion.
-                    Some(writedata) => unsafe {
-                        let (base, len) = (part.iov.iov_base, part.iov.iov_len);
-                        writedata(ep, base, len, part.desc, data, to.0, address, key, context)
-                    },
-                    None => NONE,
-                }
-            },
-        )
-    }
-
-    /// Reads a peer's memory (`fi_read`), from `address` of the region with `key`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::send`].
-    #[inline]
-    pub fn read<P: Contiguous>(
-        &self,
-        payload: P,
-        from: FiAddr,
-        address: u64,
-        key: u64,
-        token: u64,
-    ) -> Posted<P> {
-        let part = payload.part();
-        let gate = self.may_transmit(Op::plain(part.iov.iov_len), from);
-        let (ep, table) = (self.raw(), self.rma_ops());
-        self.post("fi_read", Kind::Plain, token, payload, gate, |context| {
-            match op!(table, fi_ops_rma.read) {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                Some(read) => unsafe {
-                    let (base, len) = (part.iov.iov_base, part.iov.iov_len);
-                    read(ep, base, len, part.desc, from.0, address, key, context)
-                },
-                None => NONE,
-            }
-        })
-    }
-
-    /// Writes a copy of `bytes` to a peer's memory without a completion (`fi_inject_write`).
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::inject`].
-    #[inline]
-    pub fn inject_write(&self, bytes: &[u8], to: FiAddr, address: u64, key: u64) -> Result<()> {
-        self.inject_write_from(from_slice(bytes), to, address, key)
-    }
-
-    #[inline]
-    pub(crate) fn inject_write_from(
+    pub(crate) fn write_one(
         &self,
         buf: UserBuf,
-        to: FiAddr,
-        address: u64,
-        key: u64,
-    ) -> Result<()> {
-        self.may_inject("fi_inject_write", buf.len(), to)?;
-        let (from, len) = (buf.as_ptr().cast::<c_void>(), buf.len());
-        let ret = match op!(self.rma_ops(), fi_ops_rma.inject) {
-            // SAFETY: the endpoint is open; the call copies the bytes before it returns.
-            Some(inject) => unsafe { inject(self.raw(), from, len, to.0, address, key) },
-            None => NONE,
-        };
-        Error::check_count("fi_inject_write", ret).map(|_| ())
-    }
-
-    /// As [`Endpoint::inject_write`], with remote CQ data (`fi_inject_writedata`).
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::inject`].
-    pub fn inject_writedata(
-        &self,
-        bytes: &[u8],
-        data: u64,
-        to: FiAddr,
-        address: u64,
-        key: u64,
-    ) -> Result<()> {
-        self.inject_writedata_from(from_slice(bytes), data, to, address, key)
-    }
-
-    #[inline]
-    pub(crate) fn inject_writedata_from(
-        &self,
-        buf: UserBuf,
-        data: u64,
-        to: FiAddr,
-        address: u64,
-        key: u64,
-    ) -> Result<()> {
-        self.may_inject("fi_inject_writedata", buf.len(), to)?;
-        let (from, len) = (buf.as_ptr().cast::<c_void>(), buf.len());
-        let ret = match op!(self.rma_ops(), fi_ops_rma.injectdata) {
-            // SAFETY: the endpoint is open; the call copies the bytes before it returns.
-            Some(inject) => unsafe { inject(self.raw(), from, len, data, to.0, address, key) },
-            None => NONE,
-        };
-        Error::check_count("fi_inject_writedata", ret).map(|_| ())
-    }
-
-    /// Moves any pieces of memory from or to one place of a peer's (`fi_readv`, `fi_writev`).
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::sendmsg`].
-    pub fn rmav<P: Payload>(
-        &self,
-        direction: Direction,
-        payload: P,
+        data: Option<u64>,
+        to: RmaIov,
         peer: FiAddr,
-        (address, key): (u64, u64),
-        token: u64,
-    ) -> Posted<P> {
-        let call = match direction {
-            Direction::Read => "fi_readv",
-            Direction::Write => "fi_writev",
-        };
-        let mut parts = match payload.parts() {
-            Ok(parts) => parts,
-            Err(errno) => return Err(refused(call, errno, payload)),
-        };
-        let gate = self.may_transmit(parts.op(Flags::empty()), peer);
+        context: Context,
+    ) -> Result<()> {
         let (ep, table) = (self.raw(), self.rma_ops());
-        self.post(call, Kind::Plain, token, payload, gate, |context| {
-            let found = match direction {
-                Direction::Read => op!(table, fi_ops_rma.readv),
-                Direction::Write => op!(table, fi_ops_rma.writev),
-            };
+        let (base, len, RmaIov { addr, key, .. }) = (buf.as_ptr().cast(), buf.len(), to);
+        match data {
+            None => self.post("fi_write", Kind::Plain, context, |at| {
+                calls!(
+                    table,
+                    fi_ops_rma.write,
+                    ep,
+                    base,
+                    len,
+                    none(),
+                    peer.0,
+                    addr,
+                    key,
+                    at
+                )
+            }),
+            Some(data) => self.post("fi_writedata", Kind::Plain, context, |at| {
+                calls!(
+                    table,
+                    fi_ops_rma.writedata,
+                    ep,
+                    base,
+                    len,
+                    none(),
+                    data,
+                    peer.0,
+                    addr,
+                    key,
+                    at
+                )
+            }),
+        }
+    }
+
+    /// `fi_read`.
+    #[inline]
+    pub(crate) fn read_one(
+        &self,
+        buf: UserBuf,
+        from: RmaIov,
+        peer: FiAddr,
+        context: Context,
+    ) -> Result<()> {
+        let (ep, table) = (self.raw(), self.rma_ops());
+        let (base, len, RmaIov { addr, key, .. }) = (buf.as_ptr().cast(), buf.len(), from);
+        self.post("fi_read", Kind::Plain, context, |at| {
+            calls!(
+                table,
+                fi_ops_rma.read,
+                ep,
+                base,
+                len,
+                none(),
+                peer.0,
+                addr,
+                key,
+                at
+            )
+        })
+    }
+
+    /// `fi_inject_write`, or `fi_inject_writedata`.
+    #[inline]
+    pub(crate) fn inject_write_one(
+        &self,
+        buf: UserBuf,
+        data: Option<u64>,
+        to: RmaIov,
+        peer: FiAddr,
+    ) -> Result<()> {
+        let (ep, table) = (self.raw(), self.rma_ops());
+        let (from, len) = (buf.as_ptr().cast::<c_void>(), buf.len());
+        let RmaIov { addr, key, .. } = to;
+        match data {
+            None => done(
+                "fi_inject_write",
+                calls!(table, fi_ops_rma.inject, ep, from, len, peer.0, addr, key),
+            ),
+            Some(data) => done(
+                "fi_inject_writedata",
+                calls!(
+                    table,
+                    fi_ops_rma.injectdata,
+                    ep,
+                    from,
+                    len,
+                    data,
+                    peer.0,
+                    addr,
+                    key
+                ),
+            ),
+        }
+    }
+
+    /// `fi_readv`, or `fi_writev`, from or to one place of a peer's memory.
+    pub(crate) fn rmav(
+        &self,
+        reads: bool,
+        iov: &[UserBuf],
+        place: RmaIov,
+        peer: FiAddr,
+        context: Context,
+    ) -> Result<()> {
+        let call = if reads { "fi_readv" } else { "fi_writev" };
+        let mut parts = Parts::new(call, &[iov])?;
+        let (ep, table, RmaIov { addr, key, .. }) = (self.raw(), self.rma_ops(), place);
+        self.post(call, Kind::Plain, context, |at| {
             let Parts { iov, desc, count } = &mut parts;
-            let (iov, desc) = (iov.as_ptr(), desc.as_mut_ptr());
-            let ret = match found {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                Some(rma) => unsafe { rma(ep, iov, desc, *count, peer.0, address, key, context) },
-                None => NONE,
+            let (iov, desc, count) = (iov.as_ptr(), desc.as_mut_ptr(), *count);
+            let ret = match reads {
+                true => calls!(
+                    table,
+                    fi_ops_rma.readv,
+                    ep,
+                    iov,
+                    desc,
+                    count,
+                    peer.0,
+                    addr,
+                    key,
+                    at
+                ),
+                false => {
+                    calls!(
+                        table,
+                        fi_ops_rma.writev,
+                        ep,
+                        iov,
+                        desc,
+                        count,
+                        peer.0,
+                        addr,
+                        key,
+                        at
+                    )
+                }
             };
             parts.spend();
             ret
         })
     }
 
-    /// Moves any pieces of memory from or to any places of a peer's, with flags of its own
-    /// (`fi_readmsg`, `fi_writemsg`). `data` counts with [`Flags::REMOTE_CQ_DATA`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::sendmsg`]; `FI_EINVAL` for more than 16 places.
-    pub fn rmamsg<P: Payload>(
+    /// `fi_readmsg`, or `fi_writemsg`.
+    pub(crate) fn rmamsg(
         &self,
-        direction: Direction,
-        payload: P,
-        peer: FiAddr,
-        remote: &[RmaIov],
-        (data, flags): (u64, Flags),
-        token: u64,
-    ) -> Posted<P> {
-        let call = match direction {
-            Direction::Read => "fi_readmsg",
-            Direction::Write => "fi_writemsg",
-        };
-        let mut places = [fi_rma_iov::default(); MAX_REMOTE];
-        let parts = match (payload.parts(), places.get_mut(..remote.len())) {
-            (Ok(parts), Some(places)) => {
-                for (place, piece) in places.iter_mut().zip(remote) {
-                    (place.addr, place.len, place.key) =
-                        (piece.addr, piece.len as usize, piece.key);
-                }
-                Ok(parts)
-            }
-            (Err(errno), _) => Err(errno),
-            (_, None) => Err(Errno::EINVAL),
-        };
-        let mut parts = match parts {
-            Ok(parts) => parts,
-            Err(errno) => return Err(refused(call, errno, payload)),
-        };
-        let gate = self.may_transmit(parts.op(flags), peer);
-        let (ep, table) = (self.raw(), self.rma_ops());
-        self.post(call, Kind::Plain, token, payload, gate, |context| {
-            let found = match direction {
-                Direction::Read => op!(table, fi_ops_rma.readmsg),
-                Direction::Write => op!(table, fi_ops_rma.writemsg),
-            };
-            let mut msg = fi_msg_rma {
-                msg_iov: parts.iov.as_ptr(),
-                desc: parts.desc.as_mut_ptr(),
-                iov_count: parts.count,
-                addr: peer.0,
-                rma_iov: places.as_ptr(),
-                rma_iov_count: remote.len(),
-                context,
-                data,
-            };
-            let ret = match found {
-                // SAFETY: the endpoint is open; memory and context are booked until completion.
-                Some(rma) => unsafe { rma(ep, &raw const msg, flags.bits()) },
-                None => NONE,
+        reads: bool,
+        iov: &[UserBuf],
+        asked: &RmaCall<'_>,
+        flags: Flags,
+    ) -> Result<()> {
+        let call = if reads { "fi_readmsg" } else { "fi_writemsg" };
+        let mut parts = Parts::new(call, &[iov])?;
+        let mut places = places(call, asked.remote)?;
+        let (ep, table, flags) = (self.raw(), self.rma_ops(), flags.bits());
+        self.post(call, Kind::Plain, asked.context, |at| {
+            let mut msg = message(&mut parts, &places, asked, at);
+            let ret = match reads {
+                true => calls!(table, fi_ops_rma.readmsg, ep, &raw const msg, flags),
+                false => calls!(table, fi_ops_rma.writemsg, ep, &raw const msg, flags),
             };
             spend(&mut msg, &mut places);
             parts.spend();

@@ -109,14 +109,17 @@ macro_rules! opaque {
 
 opaque!(
     Av<M>,
-    Cntr<M>,
+    AvSet<M>,
+    Counter<M>,
     Cq<M>,
     Domain<M>,
     Endpoint<M>,
-    EndpointBuilder<M>,
     Eq,
     Fabric,
+    Group<M>,
     Mr<M>,
-    Pep,
-    Region<M>
+    PassiveEp,
+    ScalableEp<M>,
+    SharedRx<M>,
+    SharedTx<M>
 );

@@ -1,3 +1,4 @@
+use ripstop_core::av::set;
 use ripstop_types::{Collective, FiAddr, Flags};
 
 use super::{Fid, Token, When};
@@ -23,6 +24,20 @@ impl AvSetAttr {
         stride: 0,
         flags: Flags::empty(),
     };
+}
+
+impl AvSetAttr {
+    /// The same in the words of the object model.
+    pub(super) fn open(self) -> set::AvSetAttr {
+        set::AvSetAttr {
+            count: self.count,
+            start: self.range.0,
+            end: self.range.1,
+            stride: self.stride,
+            comm_key: false,
+            flags: self.flags,
+        }
+    }
 }
 
 /// A change of a set.
@@ -66,13 +81,4 @@ pub struct Coll {
     pub when: Option<When>,
     /// Comes back with the completion; 0 until it is posted.
     pub token: Token,
-}
-
-/// Limits of a collective operation (`struct fi_collective_attr`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CollLimit {
-    /// Most elements of a block.
-    pub count: usize,
-    /// Most members of a group.
-    pub members: usize,
 }

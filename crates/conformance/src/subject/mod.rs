@@ -10,8 +10,7 @@ mod coll;
 mod post;
 
 pub mod apart;
-pub mod foreign;
-pub mod rust;
+pub mod model;
 
 use std::fmt;
 use std::time::Duration;
@@ -23,11 +22,12 @@ use ripstop_types::{
 use rustix::event::Timespec;
 
 pub use call::{Error, Result};
-pub use coll::{AvSetAttr, Coll, CollLimit, SetChange};
+pub use coll::{AvSetAttr, Coll, SetChange};
 pub use post::{
     Atomic, Claimed, Completion, CqError, Form, Inject, Kind, MrAttr, OVERWRITTEN, Post, Remote,
     Token, When, WorkId, WorkOp,
 };
+pub use ripstop_core::provider::CollLimit;
 
 /// An open object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,6 +77,18 @@ impl Default for CqAttr {
             format: CqFormat::Tagged,
             wait: WaitObj::None,
             threshold: false,
+        }
+    }
+}
+
+impl CqAttr {
+    /// The same in the words of the object model.
+    fn open(self) -> provider::CqAttr {
+        provider::CqAttr {
+            size: self.size,
+            format: self.format,
+            wait: self.wait,
+            ..provider::CqAttr::default()
         }
     }
 }

@@ -5,43 +5,39 @@
 //! needs no memory there (modes `FI_CONTEXT` and `FI_CONTEXT2`) it gets the number itself, and no
 //! operation costs more than the call.
 //!
-//! What there is no C call for here yet is refused with a line in the log: shared and scalable
-//! contexts ([`missing`](Missing)), triggered operations and deferred work.
+//! What needs memory at a context of a library that else needs none, claims and triggered operations,
+//! is refused with a line in the log unless the provider is [`verbatim`](ForeignProvider::verbatim);
+//! so are receives of [another provider](Missing).
 
 mod domain;
 mod endpoint;
 mod events;
 mod memory;
 mod missing;
+pub(crate) mod origin;
 mod queues;
+mod scalable;
 
-use std::fmt;
 use std::sync::Arc;
 
 use ripstop_core::hints::Request;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{self as model, Token};
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
-use ripstop_core::{EventQueue, FabricAttr, Handle, Hints, Info, fi_warn};
-use ripstop_types::{Errno, Flags, Mode, Result, Threading as Level, Version};
+use ripstop_core::{FabricAttr, Hints, Info, fi_warn};
+use ripstop_types::{Errno, Flags, Mode, MrMode, Result, Threading as Level, Version};
 
-use crate::threading::{Shared, Single};
-use crate::{Error, Library};
+use crate::threading::{Shared, Single, Threading};
+use crate::{Domain, Error, Fabric, Library, PassiveEp};
 
-pub use domain::Domain;
-pub use endpoint::Endpoint;
-pub use events::PassiveEp;
-pub use memory::{Av, Group, Mr};
+pub(crate) use events::Pump;
 pub use missing::Missing;
-pub use queues::{Counter, Cq};
+pub use origin::text;
 
-use events::{Origin, Pumps};
+use origin::{OURS, Origin};
 
 /// Who writes the lines in the log.
 const LOG: &str = "foreign";
-
-/// The modes that this crate takes on itself.
-const OURS: Mode = Mode::CONTEXT.union(Mode::CONTEXT2);
 
 /// Says why a call is refused.
 #[cold]
@@ -62,6 +58,7 @@ fn refuse<T>(errno: Errno, why: &str) -> Result<T> {
 pub struct ForeignProvider {
     library: Library,
     name: String,
+    verbatim: bool,
 }
 
 impl ForeignProvider {
@@ -72,7 +69,31 @@ impl ForeignProvider {
         Self {
             library,
             name: name.to_owned(),
+            verbatim: false,
         }
+    }
+
+    /// The same, with nothing kept from the library or from the caller: it is asked for what the
+    /// caller asks for, all that it offers is shown, and every operation has memory at its context.
+    /// For suites that test whether a library does as it should, and keep to the threading level
+    /// themselves.
+    #[must_use]
+    pub const fn verbatim(mut self) -> Self {
+        self.verbatim = true;
+        self
+    }
+
+    /// What the library answers to a request, as it is (`fi_getinfo`).
+    ///
+    /// # Errors
+    ///
+    /// `FI_ENODATA` when nothing matches, and whatever else the library says.
+    pub fn offers(&self, request: &Request<'_>) -> crate::Result<Vec<Info>> {
+        let found = self.library.getinfo(request)?;
+        Ok(found
+            .into_iter()
+            .map(|info| Origin::verbatim(info).offer())
+            .collect())
     }
 
     /// The library.
@@ -127,7 +148,7 @@ impl ProviderInfo for ForeignProvider {
                     .into_iter()
                     .map(|info| Origin::offered(info, hints.caps));
                 Answer {
-                    infos: origins.map(offer).collect(),
+                    infos: origins.map(Origin::offer).collect(),
                     refusals: Vec::new(),
                 }
             }
@@ -149,66 +170,12 @@ fn any() -> Hints {
     }
 }
 
-/// What a library offers, in the words of the object model. It leads back to what the library said,
-/// and to the connection request it came with.
-fn offer(origin: Origin) -> Info {
-    let mut offer = words(&origin);
-    offer.handle = Some(Handle::new(origin));
-    offer
-}
-
-/// The same without a way back. Many libraries offer sources to those who have not asked, and take
-/// longer to read a queue that tells them.
-fn words(origin: &Origin) -> Info {
-    let mut words = origin.info().attrs();
-    words.mode -= OURS;
-    if !origin.names_sources() {
-        words.caps -= Flags::SOURCE;
-        words.rx.caps -= Flags::SOURCE;
-    }
-    words
-}
-
-/// What the library said of an interface that it has offered.
-fn origin(info: &Info) -> Result<Arc<Origin>> {
-    let found = info.handle.as_ref().and_then(Handle::downcast::<Origin>);
-    let same = |origin: &Arc<Origin>| {
-        let mut given = info.clone();
-        given.handle = None;
-        given == words(origin)
-    };
-    match found.filter(same) {
-        Some(origin) => Ok(origin),
-        None => refuse(
-            Errno::EINVAL,
-            "these attributes are not as the library's fi_getinfo has answered: ask it for them",
-        ),
-    }
-}
-
 impl model::Provider for ForeignProvider {
     type Fabric = Fabric;
 
     fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Fabric>> {
-        let fabric = crate::Fabric::open_attr(&self.library, attr).map_err(told)?;
-        Ok(Arc::new(Fabric {
-            pumps: Pumps::new(fabric.clone()),
-            fabric,
-            attr: attr.clone(),
-        }))
-    }
-}
-
-/// An open fabric of a library.
-pub struct Fabric {
-    pumps: Pumps,
-    fabric: crate::Fabric,
-    attr: FabricAttr,
-}
-
-impl fmt::Debug for Fabric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fabric({:?})", self.attr.name)
+        let fabric = Fabric::open(&self.library, attr, self.verbatim);
+        fabric.map(Arc::new).map_err(told)
     }
 }
 
@@ -222,29 +189,36 @@ impl model::Fabric for Fabric {
     }
 
     fn safe_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<Shared>>> {
-        if info.domain.threading != Level::Safe {
+        if info.domain.threading != Level::Safe && !self.verbatim {
             return refuse(
                 Errno::EINVAL,
                 "a domain for any thread needs FI_THREAD_SAFE: ask fi_getinfo for that level",
             );
         }
-        Domain::open(self, &*origin(info)?)
+        domain(self, info)
     }
 
     fn serial_domain(self: &Arc<Self>, info: &Info) -> Result<Arc<Domain<Single>>> {
-        Domain::open(self, &*origin(info)?)
+        domain(self, info)
     }
 
     fn passive_ep(self: &Arc<Self>, info: &Info, token: Token) -> Result<Arc<PassiveEp>> {
-        let pep = self.fabric.passive_ep(origin(info)?.info());
-        let pep = pep.map_err(told)?;
-        Ok(Arc::new(PassiveEp::new(self.clone(), pep, info, token)))
+        let pep = self.open_pep(info, token).map_err(told)?;
+        Ok(pep.shared())
+    }
+
+    fn needs_lock(info: &Info) -> bool {
+        info.domain.threading == Level::Safe
     }
 }
 
-impl Fabric {
-    /// What passes the library's events on to this queue.
-    fn pump(&self, eq: &Arc<EventQueue>) -> Result<Arc<events::Pump>> {
-        self.pumps.to(eq)
+fn domain<M: Threading>(fabric: &Arc<Fabric>, info: &Info) -> Result<Arc<Domain<M>>> {
+    let origin = fabric.origin("fi_domain", info).map_err(told)?;
+    if !fabric.verbatim && origin.info().mr_mode().contains(MrMode::LOCAL) {
+        return refuse(
+            Errno::EINVAL,
+            "no descriptors of local memory are kept here: ask fi_getinfo without FI_MR_LOCAL",
+        );
     }
+    fabric.open_domain(&origin).map(Arc::new).map_err(told)
 }

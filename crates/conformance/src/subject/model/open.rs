@@ -1,18 +1,18 @@
 //! Opening, binding and posting.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
-use ripstop_core::eq::EqAttr;
 use ripstop_core::provider::{
-    self, CounterAttr, Domain, Endpoint, Fabric, MemoryRegion, PassiveEp, Provider, RecvKind,
-    RmaCall, ScalableEp, SendKind, SharedRx,
+    self, CounterAttr, Domain, Endpoint, Fabric, MemoryRegion, RecvKind, RmaCall, ScalableEp,
+    SendKind, SharedRx,
 };
-use ripstop_core::{EventQueue, FidToken, Info};
+use ripstop_core::{FidToken, Info};
 use ripstop_mem::Parked;
-use ripstop_types::{Context, Errno, Flags, RmaIov, WaitObj};
+use ripstop_types::{Context, Flags, RmaIov, WaitObj};
 
 use super::table::{Bytes, Memory, Object, Queue};
-use super::{Kind, Rust, of, refused};
+use super::{Model, Way, of};
 use crate::subject::{
     AvAttr, Claimed, CqAttr, Direction, Error, Fid, Inject, Kind as PostKind, MrAttr, OVERWRITTEN,
     Post, Remote, Result, Token,
@@ -55,27 +55,23 @@ pub(super) fn parked(post: &Post) -> Vec<Parked> {
     bufs.map(|b| Parked::park(b.clone())).collect()
 }
 
-impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
+/// Overwrites a buffer that is free, as its call has returned: whoever still uses it shows.
+pub(super) fn spent(parked: Parked) {
+    let mut bytes = parked.unpark();
+    bytes.fill(OVERWRITTEN);
+    black_box(&bytes);
+}
+
+impl<W: Way> Model<W> {
     pub(super) fn open_fabric(&self, info: &Info) -> Result<Fid> {
-        if info.prov_name() != self.provider.name() {
-            return Err(refused("fabric", Errno::ENODEV));
-        }
-        let fabric = of("fabric", self.provider.fabric(&info.fabric))?;
+        let fabric = self.way.fabric(info)?;
         let fid = self.table.number();
         Ok(self.table.put(fid, Object::Fabric(fabric), None, None))
     }
 
     pub(super) fn open_domain(&self, fabric: Fid, info: &Info) -> Result<Fid> {
-        if !K::fits(info) {
-            return Err(Error::Missing("open that without a lock"));
-        }
         let fabric = self.table.fabric(fabric)?;
-        // A connection request belongs to the endpoint.
-        let info = Info {
-            handle: None,
-            ..info.clone()
-        };
-        let domain = of("domain", K::open(&fabric, &info))?;
+        let domain = W::domain(&fabric, info)?;
         let fid = self.table.number();
         Ok(self
             .table
@@ -110,11 +106,17 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         Ok(self.table.put(fid, Object::Sep(sep), None, Some(domain)))
     }
 
-    pub(super) fn open_context(&self, sep: Fid, direction: Direction, index: usize) -> Result<Fid> {
+    pub(super) fn open_context(
+        &self,
+        sep: Fid,
+        direction: Direction,
+        index: usize,
+        info: &Info,
+    ) -> Result<Fid> {
         let sep = self.table.sep(sep)?;
         let ep = match direction {
-            Direction::Tx => of("tx_context", sep.tx_context(index, None))?.0,
-            Direction::Rx => of("rx_context", sep.rx_context(index, None))?.0,
+            Direction::Tx => of("tx_context", sep.tx_context(index, Some(&info.tx)))?.0,
+            Direction::Rx => of("rx_context", sep.rx_context(index, Some(&info.rx)))?.0,
         };
         let fid = self.table.number();
         Ok(self.table.put(fid, Object::Ep(ep), None, None))
@@ -129,25 +131,15 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
 
     pub(super) fn open_eq(&self, fabric: Fid, wait: WaitObj) -> Result<Fid> {
         let fabric = self.table.fabric(fabric)?;
-        let attr = EqAttr {
-            wait_obj: wait,
-            ..EqAttr::default()
-        };
-        let eq = Arc::new(of("eq", EventQueue::open(&attr))?);
+        let eq = W::eq(&fabric, wait)?;
         let fid = self.table.number();
         Ok(self.table.put(fid, Object::Eq(eq), Some(fabric), None))
     }
 
     pub(super) fn open_cq(&self, domain: Fid, attr: CqAttr) -> Result<Fid> {
         let domain = self.table.domain(domain)?;
-        let wanted = provider::CqAttr {
-            size: attr.size,
-            format: attr.format,
-            wait: attr.wait,
-            ..provider::CqAttr::default()
-        };
         let queue = Queue {
-            cq: of("cq", domain.cq(&wanted))?,
+            cq: W::cq(&domain, &attr)?,
             threshold: attr.threshold,
         };
         let fid = self.table.number();
@@ -211,7 +203,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
                 _ => provider::Sharing::Never,
             },
         };
-        let mr = of("mr", memory.domain.mr(&wanted))?;
+        let mr = W::register(&memory.domain, attr.form, &wanted)?;
         let fid = self.table.number();
         Ok(self
             .table
@@ -219,12 +211,12 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
     }
 
     pub(super) fn do_close(&self, fid: Fid) -> Result<()> {
-        let Some(closing) = self.table.take(fid)? else {
-            return Err(refused("close", Errno::EBUSY));
-        };
-        drop(closing.entry);
-        if let Some(eq) = closing.events {
-            eq.forget(event_token(fid)?);
+        let object = self.table.get(fid)?;
+        // The table has it too.
+        W::close(&object, 2)?;
+        drop(object);
+        if let Some(eq) = self.table.take(fid) {
+            W::eq_forget(&eq, event_token(fid)?);
         }
         Ok(())
     }
@@ -234,26 +226,31 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let object = self.table.get(fid)?;
         let takes_flags = matches!(other, Object::Cq(_) | Object::Cntr(_));
         if !takes_flags && !flags.is_empty() {
-            return Err(Error::Missing("bind that with flags"));
+            return W::bind(&object, &other, flags);
         }
         let bound = match (&object, &other) {
             (Object::Ep(ep), Object::Cq(o)) => ep.bind_cq(&o.cq, flags),
             (Object::Ep(ep), Object::Cntr(o)) => ep.bind_counter(o, flags),
             (Object::Ep(ep), Object::Av(o)) => ep.bind_av(o),
-            (Object::Ep(ep), Object::Eq(o)) => ep.bind_eq(o),
+            (Object::Ep(ep), Object::Eq(o)) => return self.bound_eq(fid, o, W::bind_ep(ep, o)),
             (Object::Ep(ep), Object::Srx(o)) => ep.bind_srx(o),
             (Object::Ep(ep), Object::Stx(o)) => ep.bind_stx(o),
             (Object::Sep(sep), Object::Av(o)) => sep.bind_av(o),
             (Object::Srx(srx), Object::Cq(o)) => srx.bind_cq(&o.cq, flags),
             (Object::Srx(srx), Object::Cntr(o)) => srx.bind_counter(o, flags),
-            (Object::Pep(pep), Object::Eq(o)) => pep.bind_eq(o),
+            (Object::Pep(pep), Object::Eq(o)) => {
+                return self.bound_eq(fid, o, W::bind_pep(pep, o));
+            }
             (Object::Mr(mr), Object::Cntr(o)) => mr.bind_counter(o, flags),
-            _ => return Err(Error::Missing("bind these two")),
+            _ => return W::bind(&object, &other, flags),
         };
-        of("bind", bound)?;
-        if let Object::Eq(eq) = &other {
-            self.table.reports_to(fid, eq);
-        }
+        of("bind", bound)
+    }
+
+    /// Remembers where events of an object go.
+    fn bound_eq(&self, fid: Fid, eq: &Arc<W::Eq>, bound: Result<()>) -> Result<()> {
+        bound?;
+        self.table.reports_to(fid, eq);
         Ok(())
     }
 
@@ -261,7 +258,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let ep = self.table.ep(ep)?;
         let parked = Parked::park(inject.bytes.to_vec());
         let done = ep.inject_write(parked.buf(), rma_iov(&to), inject.data, inject.addr);
-        parked.unpark().fill(OVERWRITTEN);
+        spent(parked);
         of("inject_write", done)
     }
 
@@ -349,8 +346,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let parked = Parked::park(inject.bytes.to_vec());
         let kind = send_kind(inject.tag);
         let done = ep.inject(kind, parked.buf(), inject.data, inject.addr);
-        // The buffer is free when the call returns: whoever still uses it shows.
-        parked.unpark().fill(OVERWRITTEN);
+        spent(parked);
         of("inject", done)
     }
 

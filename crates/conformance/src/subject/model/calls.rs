@@ -1,47 +1,42 @@
 use std::time::Duration;
 
-use ripstop_core::av::Symmetric;
 use ripstop_core::eq::Event as CoreEvent;
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    self, AddressVector, CompletionQueue, Counter, Domain, Endpoint, Group, MemoryRegion,
-    PassiveEp, Provider, ScalableEp, SharedRx,
+    self, AddressVector, CompletionQueue, Counter, Endpoint, Group, MemoryRegion, PassiveEp,
+    ScalableEp, SharedRx,
 };
-use ripstop_core::registry::registry;
 use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::{Parked, copy_in, copy_out};
 use ripstop_os::SharedBuf;
-use ripstop_types::{
-    AddrFormat, AtomicKind, CmEvent, Collective, Errno, FiAddr, Flags, Version, WaitObj,
-};
+use ripstop_types::{AtomicKind, CmEvent, Collective, Errno, FiAddr, Flags, WaitObj};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::atomic;
 use super::open::event_token;
 use super::table::{Bytes, Object};
-use super::{Kind, Rust, of, refused};
+use super::{Model, Way, of, refused};
 use crate::subject::{
-    About, AvAttr, AvSetAttr, Claimed, Coll, CollLimit, Completion, CqAttr, CqError, Direction,
-    EpOption, EqError, Error, Event, Fid, Inject, MrAttr, Post, Query, Remote, Result, SetChange,
-    Subject, Token, When, WorkId, WorkOp, timespec,
+    About, AvAttr, AvSetAttr, CEdge, Claimed, Coll, CollLimit, Completion, CqAttr, CqError,
+    Direction, EpOption, EqError, Error, Event, Fid, Inject, MrAttr, Post, Query, Remote, Result,
+    SetChange, Subject, Token, When, WorkId, WorkOp, timespec,
 };
 
 /// Entries a read takes at most.
 const BATCH: usize = 16;
 
-/// Bytes of connection data that fit.
-const CM_DATA: usize = 256;
+/// The key of memory that has none (`FI_KEY_NOTAVAIL`).
+const NO_KEY: u64 = u64::MAX;
 
-fn core_option(option: EpOption) -> Result<provider::EpOption> {
-    match option {
-        EpOption::MinMultiRecv => Ok(provider::EpOption::MinMultiRecv),
-        EpOption::CmDataSize => Ok(provider::EpOption::CmDataSize),
-        EpOption::MaxMsgSize => Ok(provider::EpOption::MaxMsgSize),
-        EpOption::InjectMsgSize => Ok(provider::EpOption::InjectMsgSize),
-        EpOption::MaxAtomicSize => Ok(provider::EpOption::MaxAtomicSize),
-        EpOption::InjectAtomicSize => Ok(provider::EpOption::InjectAtomicSize),
-        EpOption::Unknown => Err(Error::Missing("name an unknown option")),
-    }
+fn core_option(option: EpOption) -> Option<provider::EpOption> {
+    Some(match option {
+        EpOption::MinMultiRecv => provider::EpOption::MinMultiRecv,
+        EpOption::CmDataSize => provider::EpOption::CmDataSize,
+        EpOption::MaxMsgSize => provider::EpOption::MaxMsgSize,
+        EpOption::InjectMsgSize => provider::EpOption::InjectMsgSize,
+        EpOption::MaxAtomicSize => provider::EpOption::MaxAtomicSize,
+        EpOption::InjectAtomicSize => provider::EpOption::InjectAtomicSize,
+        EpOption::Unknown => return None,
+    })
 }
 
 fn core_direction(direction: Direction) -> provider::Direction {
@@ -73,38 +68,20 @@ fn event(event: CoreEvent) -> Event {
     }
 }
 
-impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
-    /// Inserts the addresses of a pattern: how many went in, and what each is called.
-    fn insert_pattern(&self, av: Fid, pattern: &Symmetric<'_>) -> Result<(usize, Vec<FiAddr>)> {
-        let av = self.table.av(av)?;
-        let mut addresses = of("av insert", pattern.addresses())?;
-        let (mut inserted, mut found) = (0, Vec::new());
-        av.insert_ip(&mut addresses, &mut |outcome| {
-            inserted += usize::from(outcome.is_ok());
-            found.push(outcome.unwrap_or(FiAddr::NOTAVAIL));
-        });
-        Ok((inserted, found))
-    }
-}
-
-impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
+impl<W: Way> Subject for Model<W> {
     fn about(&self) -> About {
-        About {
-            name: "rust".to_owned(),
-            version: Version::CURRENT,
-        }
+        self.way.about()
     }
 
     fn getinfo(&self, query: &Query) -> Result<Vec<Info>> {
-        let request = Request {
-            version: query.version.unwrap_or(Version::CURRENT),
+        let mut request = Request {
+            version: query.version.unwrap_or_default(),
             node: query.node.as_deref(),
             service: query.service.as_deref(),
             flags: query.flags,
             hints: query.hints.as_ref(),
         };
-        let found = registry().getinfo(&request);
-        found.map_err(|none| refused("getinfo", none.errno))
+        self.way.getinfo(&mut request, query.version.is_none())
     }
 
     fn fabric(&self, info: &Info) -> Result<Fid> {
@@ -131,8 +108,8 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         self.open_sep(domain, info)
     }
 
-    fn context(&self, sep: Fid, direction: Direction, index: usize, _info: &Info) -> Result<Fid> {
-        self.open_context(sep, direction, index)
+    fn context(&self, sep: Fid, direction: Direction, index: usize, info: &Info) -> Result<Fid> {
+        self.open_context(sep, direction, index, info)
     }
 
     fn passive_ep(&self, fabric: Fid, info: &Info) -> Result<Fid> {
@@ -169,38 +146,34 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
 
     fn enable(&self, ep: Fid) -> Result<()> {
         match self.table.get(ep)? {
-            // A shared context is in use as soon as it is open.
-            Object::Srx(_) => Ok(()),
             Object::Ep(ep) => of("enable", ep.enable()),
             Object::Sep(sep) => of("enable", sep.enable()),
-            _ => Err(Error::Missing("enable that")),
+            object => W::enable(&object),
         }
     }
 
     fn option(&self, ep: Fid, option: EpOption) -> Result<usize> {
-        let option = core_option(option)?;
-        let found = match self.table.get(ep)? {
-            Object::Ep(ep) => ep.option(option),
-            Object::Srx(srx) => srx.option(option),
-            // The bound that `PassiveEp::reject` names.
-            Object::Pep(_) if option == provider::EpOption::CmDataSize => Ok(CM_DATA),
-            _ => return Err(Error::Missing("read an option of that")),
+        let object = self.table.get(ep)?;
+        let found = match (&object, core_option(option)) {
+            (Object::Ep(ep), Some(option)) => ep.option(option),
+            (Object::Srx(srx), Some(option)) => srx.option(option),
+            _ => return W::option(&object, option),
         };
         of("option", found)
     }
 
     fn set_option(&self, ep: Fid, option: EpOption, value: usize) -> Result<()> {
-        let option = core_option(option)?;
-        let set = match self.table.get(ep)? {
-            Object::Ep(ep) => ep.set_option(option, value),
-            Object::Srx(srx) => srx.set_option(option, value),
-            _ => return Err(Error::Missing("set an option of that")),
+        let object = self.table.get(ep)?;
+        let set = match (&object, core_option(option)) {
+            (Object::Ep(ep), Some(option)) => ep.set_option(option, value),
+            (Object::Srx(srx), Some(option)) => srx.set_option(option, value),
+            _ => return W::set_option(&object, option, value),
         };
         of("set_option", set)
     }
 
     fn op_flags(&self, ep: Fid, direction: Direction) -> Result<Flags> {
-        Ok(self.table.ep(ep)?.op_flags(core_direction(direction)))
+        W::op_flags(&*self.table.ep(ep)?, core_direction(direction))
     }
 
     fn set_op_flags(&self, ep: Fid, direction: Direction, flags: Flags) -> Result<()> {
@@ -214,9 +187,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
     }
 
     fn av_insert(&self, av: Fid, addrs: &[Address]) -> Result<Vec<FiAddr>> {
-        let av = self.table.av(av)?;
-        let one = |addr| av.insert(addr).unwrap_or(FiAddr::NOTAVAIL);
-        Ok(addrs.iter().map(one).collect())
+        W::av_insert(&self.table.av(av)?, addrs)
     }
 
     fn av_insert_as(&self, av: Fid, addr: &Address, id: FiAddr) -> Result<FiAddr> {
@@ -228,50 +199,28 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
     }
 
     fn av_insertsvc(&self, av: Fid, node: &str, service: Option<&str>) -> Result<FiAddr> {
-        // Refused where addresses are those of IP.
-        let string = Address::string(Some(node), service);
-        if let Ok(addr) = self.table.av(av)?.insert(&string) {
-            return Ok(addr);
-        }
-        let service = service.ok_or(refused("av insert", Errno::EINVAL))?;
-        let (_, found) = self.av_insertsym(av, (node, 1), (service, 1))?;
-        match found[..] {
-            [addr] if addr.is_specified() => Ok(addr),
-            _ => Err(refused("av insert", Errno::EINVAL)),
-        }
+        W::av_insertsvc(&*self.table.av(av)?, node, service)
     }
 
     fn av_insertsym(
         &self,
         av: Fid,
-        (node, nodes): (&str, usize),
-        (service, services): (&str, usize),
+        node: (&str, usize),
+        service: (&str, usize),
     ) -> Result<(usize, Vec<FiAddr>)> {
-        let pattern = Symmetric {
-            node,
-            nodes,
-            service,
-            services,
-            format: AddrFormat::Sockaddr,
-        };
-        self.insert_pattern(av, &pattern)
+        W::av_insertsym(&*self.table.av(av)?, node, service)
     }
 
     fn av_remove(&self, av: Fid, addrs: &[FiAddr]) -> Result<()> {
-        let av = self.table.av(av)?;
-        let mut outcome = Ok(());
-        for addr in addrs.iter().rev() {
-            outcome = outcome.and(of("av remove", av.remove(*addr)));
-        }
-        outcome
+        W::av_remove(&*self.table.av(av)?, addrs)
     }
 
     fn av_lookup(&self, av: Fid, addr: FiAddr) -> Result<Address> {
         of("av lookup", self.table.av(av)?.lookup(addr))
     }
 
-    fn av_straddr(&self, _av: Fid, addr: &Address) -> Result<String> {
-        Ok(addr.to_string())
+    fn av_straddr(&self, av: Fid, addr: &Address) -> Result<String> {
+        W::av_straddr(&*self.table.av(av)?, addr)
     }
 
     fn cq_read(&self, cq: Fid, max: usize) -> Result<Vec<Completion>> {
@@ -279,7 +228,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         let cq = self.table.cq(cq)?.cq;
         of("cq read", cq.read(max.min(BATCH), |c| read.push(*c)))?;
         let read = read.into_iter();
-        Ok(read.map(|c| self.table.completion(c, false)).collect())
+        Ok(read.map(|c| self.table.completion(c, None)).collect())
     }
 
     fn cq_sread(&self, cq: Fid, threshold: usize, timeout: Duration) -> Result<Vec<Completion>> {
@@ -291,7 +240,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
             .sread(BATCH, threshold, Some(timeout), |c| read.push(*c));
         of("cq sread", count)?;
         let read = read.into_iter();
-        Ok(read.map(|c| self.table.completion(c, false)).collect())
+        Ok(read.map(|c| self.table.completion(c, None)).collect())
     }
 
     fn cq_readerr(&self, cq: Fid) -> Result<CqError> {
@@ -301,7 +250,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         of("cq read_error", entry)?;
         let (error, err_data) = read.ok_or(Error::Missing("say what the error is"))?;
         Ok(CqError {
-            entry: self.table.completion(error.entry, true),
+            entry: self.table.completion(error.entry, Some(error.err)),
             err: error.err,
             olen: error.olen,
             prov_errno: error.prov_errno,
@@ -346,28 +295,21 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         of("counter wait", cntr.wait(threshold, Some(timeout)))
     }
 
-    fn trywait(&self, _fabric: Fid, fids: &[Fid]) -> Result<()> {
-        for fid in fids {
-            let ready = match self.table.get(*fid)? {
-                Object::Cq(o) => o.cq.try_wait(),
-                Object::Eq(o) => o.try_wait(),
-                Object::Cntr(o) => o.try_wait(),
-                _ => return Err(Error::Missing("wait on that")),
-            };
-            of("try_wait", ready)?;
-        }
-        Ok(())
+    fn trywait(&self, fabric: Fid, fids: &[Fid]) -> Result<()> {
+        let objects = fids.iter().map(|fid| self.table.get(*fid));
+        let objects = objects.collect::<Result<Vec<_>>>()?;
+        W::trywait(&self.table.fabric(fabric)?, &objects)
     }
 
     fn poll_fd(&self, fid: Fid, timeout: Duration) -> Result<bool> {
         let object = self.table.get(fid)?;
         let fd = match &object {
-            Object::Cq(o) => o.cq.wait_fd(),
-            Object::Eq(o) => o.wait_fd(),
-            Object::Cntr(o) => o.wait_fd(),
+            Object::Cq(o) => of("wait_fd", o.cq.wait_fd())?,
+            Object::Cntr(o) => of("wait_fd", o.wait_fd())?,
+            Object::Eq(o) => W::eq_fd(o)?,
             _ => return Err(Error::Missing("give the descriptor of that")),
         };
-        let mut fds = [PollFd::from_borrowed_fd(of("wait_fd", fd)?, PollFlags::IN)];
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
         let ready = poll(&mut fds, timespec(timeout).as_ref());
         Ok(ready.map_err(|e| refused("poll", Errno(e.raw_os_error())))? > 0)
     }
@@ -422,7 +364,10 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
     }
 
     fn mr_key(&self, mr: Fid) -> Result<u64> {
-        Ok(self.table.mr(mr)?.key())
+        match self.table.mr(mr)?.key() {
+            NO_KEY => Err(refused("mr_key", Errno::ENOKEY)),
+            key => Ok(key),
+        }
     }
 
     fn memory_address(&self, memory: Fid) -> Result<u64> {
@@ -458,26 +403,27 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
     }
 
     fn query_atomic(&self, domain: Fid, kind: AtomicKind, what: (u32, u32)) -> Result<usize> {
-        let domain = self.table.domain(domain)?;
-        let (datatype, op) = atomic::known(what)?;
-        let limit = domain.atomic_limit(kind, datatype, op);
-        of("atomic_limit", limit)
+        W::query_atomic(&*self.table.domain(domain)?, kind, what)
     }
 
     fn av_set(&self, av: Fid, attr: AvSetAttr) -> Result<Fid> {
-        self.do_av_set(av, &attr)
+        let set = W::av_set(&self.table.av(av)?, &attr)?;
+        let fid = self.table.number();
+        Ok(self.table.put(fid, Object::Set(set), None, None))
     }
 
     fn change_set(&self, set: Fid, change: SetChange) -> Result<()> {
-        self.do_change_set(set, change)
+        let set = self.table.set(set)?;
+        W::change_set(&*set, change, &|other| self.table.set(other))
     }
 
     fn set_addr(&self, set: Fid) -> Result<FiAddr> {
-        Ok(self.table.set(set)?.set.addr())
+        W::set_addr(&*self.table.set(set)?)
     }
 
     fn join(&self, ep: Fid, set: Fid) -> Result<Fid> {
-        self.do_join(ep, set)
+        let (endpoint, set) = (self.table.ep(ep)?, self.table.set(set)?);
+        self.put_group(ep, |name| W::join(&endpoint, &set, name))
     }
 
     fn group_addr(&self, group: Fid) -> Result<FiAddr> {
@@ -494,7 +440,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
         coll: Collective,
         what: (u32, u32),
     ) -> Result<CollLimit> {
-        self.do_query_collective(domain, coll, what)
+        W::query_collective(&*self.table.domain(domain)?, coll, what)
     }
 
     fn name(&self, fid: Fid) -> Result<Address> {
@@ -541,15 +487,15 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
     }
 
     fn eq_read(&self, eq: Fid) -> Result<Event> {
-        of("eq read", self.table.eq(eq)?.read()).map(event)
+        W::eq_read(&*self.table.eq(eq)?).map(event)
     }
 
     fn eq_sread(&self, eq: Fid, timeout: Duration) -> Result<Event> {
-        of("eq sread", self.table.eq(eq)?.sread(Some(timeout))).map(event)
+        W::eq_sread(&*self.table.eq(eq)?, timeout).map(event)
     }
 
     fn eq_readerr(&self, eq: Fid) -> Result<EqError> {
-        let error = of("eq read_error", self.table.eq(eq)?.read_error(true))?;
+        let error = W::eq_readerr(&*self.table.eq(eq)?)?;
         let object = fid(error.fid);
         let known = event_token(object).is_ok() && self.table.get(object).is_ok();
         Ok(EqError {
@@ -557,5 +503,9 @@ impl<P: Provider, K: Kind<P::Fabric>> Subject for Rust<P, K> {
             err: error.err,
             data: error.err_data,
         })
+    }
+
+    fn c_edge(&self) -> Option<&dyn CEdge> {
+        W::edge(self)
     }
 }

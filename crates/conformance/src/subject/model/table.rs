@@ -1,24 +1,31 @@
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ripstop_core::EventQueue;
-use ripstop_core::av::set::AvSet;
-use ripstop_core::provider::{Counter as _, Domain, Fabric};
+use ripstop_core::provider::{Domain, Fabric};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_os::SharedBuf;
-use ripstop_types::{self as types, Context, Flags};
+use ripstop_types::{self as types, Context, Errno, Flags};
 
+use super::Way;
 use crate::subject::{Completion, Error, Fid, OVERWRITTEN, Result, Token};
 
 /// A completion queue, and whether its blocking reads name a number of entries.
-pub(super) struct Queue<D: Domain> {
+pub struct Queue<D: Domain> {
     pub(super) cq: Arc<D::Cq>,
     pub(super) threshold: bool,
 }
 
+impl<D: Domain> Clone for Queue<D> {
+    fn clone(&self) -> Self {
+        Self {
+            cq: self.cq.clone(),
+            threshold: self.threshold,
+        }
+    }
+}
+
 /// Memory that may be registered. It is never freed: a peer may still write it.
-pub(super) struct Memory<D: Domain> {
+pub struct Memory<D: Domain> {
     pub(super) bytes: Arc<Bytes>,
     pub(super) domain: Arc<D>,
 }
@@ -27,6 +34,15 @@ pub(super) struct Memory<D: Domain> {
 pub(super) enum Bytes {
     Private(Parked),
     Shared(SharedBuf),
+}
+
+impl<D: Domain> Clone for Memory<D> {
+    fn clone(&self) -> Self {
+        Self {
+            bytes: self.bytes.clone(),
+            domain: self.domain.clone(),
+        }
+    }
 }
 
 impl<D: Domain> Memory<D> {
@@ -38,102 +54,88 @@ impl<D: Domain> Memory<D> {
     }
 }
 
-/// An address vector set, and the vector.
-pub(super) struct Set<D: Domain> {
-    pub(super) set: Arc<AvSet>,
-    pub(super) av: Arc<D::Av>,
-}
-
-impl<D: Domain> Clone for Set<D> {
-    fn clone(&self) -> Self {
-        Self {
-            set: self.set.clone(),
-            av: self.av.clone(),
-        }
-    }
-}
-
 /// An open object.
-pub(super) enum Object<F: Fabric, D: Domain> {
-    Fabric(Arc<F>),
-    Domain(Arc<D>),
-    Eq(Arc<EventQueue>),
-    Cq(Queue<D>),
-    Cntr(Arc<D::Counter>),
-    Av(Arc<D::Av>),
-    Pep(Arc<F::PassiveEp>),
-    Ep(Arc<D::Endpoint>),
-    Srx(Arc<D::SharedRx>),
-    Memory(Memory<D>),
-    Mr(Arc<D::Mr>),
-    Stx(Arc<D::SharedTx>),
-    Sep(Arc<D::ScalableEp>),
-    Set(Set<D>),
-    Group(Arc<D::Group>),
+pub enum Object<W: Way> {
+    Fabric(Arc<W::Fabric>),
+    Domain(Arc<W::Domain>),
+    Eq(Arc<W::Eq>),
+    Cq(Queue<W::Domain>),
+    Cntr(Arc<<W::Domain as Domain>::Counter>),
+    Av(Arc<<W::Domain as Domain>::Av>),
+    Pep(Arc<<W::Fabric as Fabric>::PassiveEp>),
+    Ep(Arc<<W::Domain as Domain>::Endpoint>),
+    Srx(Arc<<W::Domain as Domain>::SharedRx>),
+    Memory(Memory<W::Domain>),
+    Mr(Arc<<W::Domain as Domain>::Mr>),
+    Stx(Arc<<W::Domain as Domain>::SharedTx>),
+    Sep(Arc<<W::Domain as Domain>::ScalableEp>),
+    Set(Arc<W::Set>),
+    Group(Arc<<W::Domain as Domain>::Group>),
+    Other(W::Other),
 }
 
-impl<F: Fabric, D: Domain> Clone for Object<F, D> {
+/// Does the same with the handle of any object that the traits have.
+macro_rules! any {
+    ($object:expr, $o:ident => $body:expr, $other:ident => $otherwise:expr) => {
+        match $object {
+            Object::Fabric($o) => $body,
+            Object::Domain($o) => $body,
+            Object::Eq($o) => $body,
+            Object::Cq(Queue { cq: $o, .. }) => $body,
+            Object::Cntr($o) => $body,
+            Object::Av($o) => $body,
+            Object::Pep($o) => $body,
+            Object::Ep($o) => $body,
+            Object::Srx($o) => $body,
+            Object::Memory(Memory { bytes: $o, .. }) => $body,
+            Object::Mr($o) => $body,
+            Object::Stx($o) => $body,
+            Object::Sep($o) => $body,
+            Object::Set($o) => $body,
+            Object::Group($o) => $body,
+            Object::Other($other) => $otherwise,
+        }
+    };
+}
+
+impl<W: Way> Clone for Object<W> {
     fn clone(&self) -> Self {
         match self {
             Self::Fabric(o) => Self::Fabric(o.clone()),
             Self::Domain(o) => Self::Domain(o.clone()),
             Self::Eq(o) => Self::Eq(o.clone()),
-            Self::Cq(o) => Self::Cq(Queue {
-                cq: o.cq.clone(),
-                threshold: o.threshold,
-            }),
+            Self::Cq(o) => Self::Cq(o.clone()),
             Self::Cntr(o) => Self::Cntr(o.clone()),
             Self::Av(o) => Self::Av(o.clone()),
             Self::Pep(o) => Self::Pep(o.clone()),
             Self::Ep(o) => Self::Ep(o.clone()),
             Self::Srx(o) => Self::Srx(o.clone()),
-            Self::Memory(o) => Self::Memory(Memory {
-                bytes: o.bytes.clone(),
-                domain: o.domain.clone(),
-            }),
+            Self::Memory(o) => Self::Memory(o.clone()),
             Self::Mr(o) => Self::Mr(o.clone()),
             Self::Stx(o) => Self::Stx(o.clone()),
             Self::Sep(o) => Self::Sep(o.clone()),
             Self::Set(o) => Self::Set(o.clone()),
             Self::Group(o) => Self::Group(o.clone()),
+            Self::Other(o) => Self::Other(o.clone()),
         }
     }
 }
 
-impl<F: Fabric, D: Domain> Object<F, D> {
-    /// Whether somebody else holds it.
-    fn in_use(&self) -> bool {
-        let owners = match self {
-            Self::Fabric(o) => Arc::strong_count(o),
-            Self::Domain(o) => Arc::strong_count(o),
-            Self::Eq(o) => Arc::strong_count(o),
-            Self::Cq(o) => Arc::strong_count(&o.cq),
-            // As every front end, it asks before it closes.
-            Self::Cntr(o) if o.is_busy() => return true,
-            Self::Cntr(o) => Arc::strong_count(o),
-            Self::Av(o) => Arc::strong_count(o),
-            Self::Pep(o) => Arc::strong_count(o),
-            Self::Ep(o) => Arc::strong_count(o),
-            Self::Srx(o) => Arc::strong_count(o),
-            Self::Memory(o) => Arc::strong_count(&o.bytes),
-            Self::Mr(o) => Arc::strong_count(o),
-            Self::Stx(o) => Arc::strong_count(o),
-            Self::Sep(o) => Arc::strong_count(o),
-            Self::Set(o) => Arc::strong_count(&o.set),
-            Self::Group(o) => Arc::strong_count(o),
-        };
-        owners > 1
+impl<W: Way> Object<W> {
+    /// How many hold it.
+    pub(super) fn owners(&self) -> usize {
+        any!(self, o => Arc::strong_count(o), _other => 0)
     }
 }
 
 /// An object and what stays as long as it is open.
-struct Entry<F: Fabric, D: Domain> {
-    object: Object<F, D>,
+struct Entry<W: Way> {
+    object: Object<W>,
     /// What it was opened in.
-    _fabric: Option<Arc<F>>,
-    _domain: Option<Arc<D>>,
+    _fabric: Option<Arc<W::Fabric>>,
+    _domain: Option<Arc<W::Domain>>,
     /// The queue of its events.
-    events: Option<Arc<EventQueue>>,
+    events: Option<Arc<W::Eq>>,
 }
 
 /// An operation that was posted.
@@ -150,10 +152,10 @@ struct Op {
 }
 
 /// Everything opened and posted so far.
-pub(super) struct Table<F: Fabric, D: Domain>(Mutex<Inner<F, D>>);
+pub(super) struct Table<W: Way>(Mutex<Inner<W>>);
 
-struct Inner<F: Fabric, D: Domain> {
-    objects: BTreeMap<Fid, Entry<F, D>>,
+struct Inner<W: Way> {
+    objects: BTreeMap<Fid, Entry<W>>,
     last: u32,
     contexts: Context,
     ops: BTreeMap<Context, Op>,
@@ -161,7 +163,7 @@ struct Inner<F: Fabric, D: Domain> {
     claimed: HashMap<(Fid, Token), Context>,
 }
 
-impl<F: Fabric, D: Domain> Table<F, D> {
+impl<W: Way> Table<W> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Inner {
             objects: BTreeMap::new(),
@@ -172,7 +174,7 @@ impl<F: Fabric, D: Domain> Table<F, D> {
         }))
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut Inner<F, D>) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut Inner<W>) -> R) -> R {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -188,9 +190,9 @@ impl<F: Fabric, D: Domain> Table<F, D> {
     pub(super) fn put(
         &self,
         fid: Fid,
-        object: Object<F, D>,
-        fabric: Option<Arc<F>>,
-        domain: Option<Arc<D>>,
+        object: Object<W>,
+        fabric: Option<Arc<W::Fabric>>,
+        domain: Option<Arc<W::Domain>>,
     ) -> Fid {
         let entry = Entry {
             object,
@@ -202,13 +204,23 @@ impl<F: Fabric, D: Domain> Table<F, D> {
         fid
     }
 
-    pub(super) fn get(&self, fid: Fid) -> Result<Object<F, D>> {
+    pub(super) fn get(&self, fid: Fid) -> Result<Object<W>> {
         let found = self.with(|t| t.objects.get(&fid).map(|e| e.object.clone()));
         found.ok_or(Error::Missing("use a closed object"))
     }
 
+    /// The number of an object that is open.
+    pub(super) fn find(&self, is: impl Fn(&Object<W>) -> bool) -> Option<Fid> {
+        self.with(|t| {
+            let mut objects = t.objects.iter();
+            objects
+                .find(|(_, entry)| is(&entry.object))
+                .map(|(fid, _)| *fid)
+        })
+    }
+
     /// Remembers where an endpoint's events go.
-    pub(super) fn reports_to(&self, fid: Fid, eq: &Arc<EventQueue>) {
+    pub(super) fn reports_to(&self, fid: Fid, eq: &Arc<W::Eq>) {
         self.with(|t| {
             if let Some(entry) = t.objects.get_mut(&fid) {
                 entry.events = Some(Arc::clone(eq));
@@ -217,29 +229,15 @@ impl<F: Fabric, D: Domain> Table<F, D> {
     }
 
     /// The queue where an endpoint's events go.
-    pub(super) fn events(&self, fid: Fid) -> Option<Arc<EventQueue>> {
+    pub(super) fn events(&self, fid: Fid) -> Option<Arc<W::Eq>> {
         self.with(|t| t.objects.get(&fid)?.events.clone())
     }
 
-    /// Takes out an object that nobody else uses, for closing it; `None` when it is in use.
-    /// Also the queue of its events.
-    pub(super) fn take(&self, fid: Fid) -> Result<Option<Closing>>
-    where
-        F: 'static,
-        D: 'static,
-    {
-        self.with(|t| {
-            let entry = t.objects.get(&fid).ok_or(Error::Missing("close twice"))?;
-            if entry.object.in_use() {
-                return Ok(None);
-            }
-            let entry = t.objects.remove(&fid);
-            let events = entry.as_ref().and_then(|e| e.events.clone());
-            Ok(entry.map(|entry| Closing {
-                entry: Box::new(entry),
-                events,
-            }))
-        })
+    /// Takes out an object that was closed, with the queue of its events.
+    pub(super) fn take(&self, fid: Fid) -> Option<Arc<W::Eq>> {
+        let entry = self.with(|t| t.objects.remove(&fid));
+        // What is dropped here may look for the table.
+        entry.and_then(|entry| entry.events.clone())
     }
 
     /// Keeps the buffers of an operation that is about to be posted: its context, and where
@@ -344,21 +342,22 @@ impl<F: Fabric, D: Domain> Table<F, D> {
     }
 
     /// A completion in the suite's words, with the operation's buffers if it is its last.
-    pub(super) fn completion(&self, from: types::Completion, failed: bool) -> Completion {
+    pub(super) fn completion(&self, from: types::Completion, error: Option<Errno>) -> Completion {
         let (mut bufs, mut piece) = (Vec::new(), None);
         let token = self.with(|t| {
             let op = t.ops.get_mut(&from.context)?;
-            let received = from.buf != 0 && !failed;
+            let received = from.buf != 0 && error.is_none();
             if let (true, true, Some(room)) = (op.multi, received, op.bufs.first()) {
                 piece = bytes_of(room.buf(), from.buf, from.len);
             }
-            if !op.multi || failed || from.flags.contains(Flags::MULTI_RECV) {
+            let ends = from.flags.contains(Flags::MULTI_RECV) || error == Some(Errno::ECANCELED);
+            if !op.multi || ends {
                 bufs.extend(op.bufs.drain(..).map(Parked::unpark));
                 for source in bufs.iter_mut().take(op.sources) {
                     source.fill(OVERWRITTEN);
                 }
             }
-            if op.claims && !failed {
+            if op.claims && error.is_none() {
                 t.claimed.insert((op.ep, op.token), from.context);
             }
             Some(op.token)
@@ -384,16 +383,9 @@ fn bytes_of(room: UserBuf, at: usize, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// An object on its way out.
-pub(super) struct Closing {
-    /// Dropping it closes the object.
-    pub(super) entry: Box<dyn Any>,
-    pub(super) events: Option<Arc<EventQueue>>,
-}
-
 macro_rules! getters {
     ($($name:ident: $variant:ident => $type:ty, $what:literal;)*) => {
-        impl<F: Fabric, D: Domain> Table<F, D> {
+        impl<W: Way> Table<W> {
             $(pub(super) fn $name(&self, fid: Fid) -> Result<$type> {
                 match self.get(fid)? {
                     Object::$variant(o) => Ok(o),
@@ -405,17 +397,17 @@ macro_rules! getters {
 }
 
 getters! {
-    fabric: Fabric => Arc<F>, "use that as a fabric";
-    domain: Domain => Arc<D>, "use that as a domain";
-    eq: Eq => Arc<EventQueue>, "use that as an event queue";
-    cq: Cq => Queue<D>, "use that as a completion queue";
-    cntr: Cntr => Arc<D::Counter>, "use that as a counter";
-    av: Av => Arc<D::Av>, "use that as an address vector";
-    pep: Pep => Arc<F::PassiveEp>, "use that as a passive endpoint";
-    ep: Ep => Arc<D::Endpoint>, "use that as an endpoint";
-    memory: Memory => Memory<D>, "use that as memory";
-    mr: Mr => Arc<D::Mr>, "use that as a registration";
-    set: Set => Set<D>, "use that as an address vector set";
-    group: Group => Arc<D::Group>, "use that as a group";
-    sep: Sep => Arc<D::ScalableEp>, "use that as a scalable endpoint";
+    fabric: Fabric => Arc<W::Fabric>, "use that as a fabric";
+    domain: Domain => Arc<W::Domain>, "use that as a domain";
+    eq: Eq => Arc<W::Eq>, "use that as an event queue";
+    cq: Cq => Queue<W::Domain>, "use that as a completion queue";
+    cntr: Cntr => Arc<<W::Domain as Domain>::Counter>, "use that as a counter";
+    av: Av => Arc<<W::Domain as Domain>::Av>, "use that as an address vector";
+    pep: Pep => Arc<<W::Fabric as Fabric>::PassiveEp>, "use that as a passive endpoint";
+    ep: Ep => Arc<<W::Domain as Domain>::Endpoint>, "use that as an endpoint";
+    memory: Memory => Memory<W::Domain>, "use that as memory";
+    mr: Mr => Arc<<W::Domain as Domain>::Mr>, "use that as a registration";
+    set: Set => Arc<W::Set>, "use that as an address vector set";
+    group: Group => Arc<<W::Domain as Domain>::Group>, "use that as a group";
+    sep: Sep => Arc<<W::Domain as Domain>::ScalableEp>, "use that as a scalable endpoint";
 }

@@ -2,19 +2,18 @@
 
 use ripstop_core::FidToken;
 use ripstop_core::provider::{
-    AtomicCall, DataCall, Domain, Endpoint, Provider, RecvKind, RmaCall, SharedRx, Threshold, Work,
+    AtomicCall, DataCall, Domain, Endpoint, RecvKind, RmaCall, SharedRx, Threshold, Work,
     WorkOp as CoreOp,
 };
 use ripstop_mem::Parked;
-use ripstop_types::{Context, Flags};
+use ripstop_types::{AtomicOp, Context, Datatype, Flags};
 
-use super::atomic::known;
 use super::open::{parked, rma_iov, send_kind};
 use super::table::Object;
-use super::{Kind, Rust, of};
+use super::{Model, Way, of};
 use crate::subject::{Error, Fid, Kind as PostKind, Post, Result, When, WorkId, WorkOp};
 
-impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
+impl<W: Way> Model<W> {
     /// Lends the buffers of a post and makes a call of it.
     fn with_call(
         &self,
@@ -28,7 +27,10 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
             Some(atomic) => {
                 let extra = atomic.compare.iter().chain(&atomic.result);
                 bufs.extend(extra.map(|b| Parked::park(b.clone())));
-                Some((atomic, known((atomic.datatype, atomic.op))?))
+                let known = Datatype::from_number(atomic.datatype)
+                    .zip(AtomicOp::from_number(atomic.op))
+                    .ok_or(Error::Missing("name an unknown datatype or operation"))?;
+                Some((atomic, known))
             }
         };
         let (context, iov) = self.table.lend(ep, post.token, post.sources(), bufs);
@@ -111,7 +113,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
         let domain = self.table.domain(domain)?;
         let counter = self.table.cntr(when.cntr)?;
         let number = self.table.number().0;
-        let queue = |op: CoreOp<'_, K::Domain>| {
+        let queue = |op: CoreOp<'_, W::Domain>| {
             let work = Work {
                 token: FidToken(number as usize),
                 when: Threshold {
