@@ -183,7 +183,9 @@ pub struct Case {
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 impl Case {
-    const fn new(
+    /// A case by its name, with its rule and its code.
+    #[must_use]
+    pub const fn new(
         eps: Eps,
         name: &'static str,
         rule: &'static str,
@@ -199,28 +201,6 @@ impl Case {
             params: &[],
             body,
         }
-    }
-
-    /// A case for both endpoint types.
-    #[must_use]
-    pub const fn both(
-        name: &'static str,
-        rule: &'static str,
-        body: fn(&Cx<'_>) -> Outcome,
-    ) -> Self {
-        Self::new(Eps::Both, name, rule, body)
-    }
-
-    /// A case for reliable datagram endpoints.
-    #[must_use]
-    pub const fn rdm(name: &'static str, rule: &'static str, body: fn(&Cx<'_>) -> Outcome) -> Self {
-        Self::new(Eps::Rdm, name, rule, body)
-    }
-
-    /// A case for connected endpoints.
-    #[must_use]
-    pub const fn msg(name: &'static str, rule: &'static str, body: fn(&Cx<'_>) -> Outcome) -> Self {
-        Self::new(Eps::Msg, name, rule, body)
     }
 
     /// The same, about a time that the rule states.
@@ -251,6 +231,39 @@ impl Case {
         self
     }
 }
+
+/// A table of cases, by man page: `both`, `rdm` or `msg` for the endpoints, the function that tries the
+/// rule, whose name is that of the case, and the rule. Another function, or a closure, may follow,
+/// then what makes the case differ from others:
+///
+/// ```text
+/// cases! {
+///     pub(super) const CASES;
+///     fi_tagged {
+///         both peek: "a peek describes the message and leaves it" = leaves, within(20);
+///     }
+/// }
+/// ```
+macro_rules! cases {
+    ($vis:vis const $table:ident; $($page:ident {
+        $($eps:ident $name:ident: $rule:literal $(= $body:expr)? $(, $with:ident($($arg:expr),*))*;)*
+    })*) => {
+        $vis const $table: &[$crate::case::Case] = &[
+            $($($crate::case::Case::new(
+                $crate::case::cases!(@eps $eps),
+                concat!(stringify!($page), "/", stringify!($name)),
+                $rule,
+                $crate::case::cases!(@body $name $($body)?),
+            )$(.$with($($arg),*))*,)*)*
+        ];
+    };
+    (@eps both) => { $crate::case::Eps::Both };
+    (@eps rdm) => { $crate::case::Eps::Rdm };
+    (@eps msg) => { $crate::case::Eps::Msg };
+    (@body $name:ident) => { $name };
+    (@body $name:ident $body:expr) => { $body };
+}
+pub(crate) use cases;
 
 /// The name of a case on one endpoint type, as lists and reports have it: `rdm:page/rule`.
 #[must_use]

@@ -6,7 +6,7 @@ pub(super) mod model;
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
 
 use super::c_edge;
-use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target};
 use crate::subject::{Completion, EpOption, Fid, Inject, Post, Remote};
@@ -22,81 +22,41 @@ const OPEN: Flags = Flags::REMOTE_READ.union(Flags::REMOTE_WRITE);
 /// The usual datatype and operation.
 const ADD: (Datatype, AtomicOp) = (Datatype::Uint64, AtomicOp::Sum);
 
-const OWN: &[Case] = &[
-    Case::both(
-        "fi_atomic/plain",
-        "each operation that is offered leaves what the page says, on each datatype",
-        plain,
-    )
-    .within(30),
-    Case::both(
-        "fi_atomic/fetch",
-        "fetching operations also give what was there before",
-        fetch,
-    )
-    .within(30),
-    Case::both(
-        "fi_atomic/compare",
-        "compare operations change what compares, and give what was there before",
-        compare,
-    )
-    .within(30),
-    Case::both(
-        "fi_atomic/query",
-        "fi_query_atomic offers nothing that the page excludes, and at least sums of integers",
-        query,
-    ),
-    Case::both(
-        "fi_atomic/valid",
-        "fi_atomicvalid and its like say what fi_query_atomic says",
-        valid,
-    ),
-    Case::both(
-        "fi_atomic/count",
-        "as many elements as the query says are changed at once, one more is refused",
-        count,
-    ),
-    Case::both(
-        "fi_atomic/pieces",
-        "operands, comparisons, results and the peer's memory come in pieces cut differently",
-        pieces,
-    ),
-    Case::both(
-        "fi_atomic/inject",
-        "an injected atomic arrives without a completion, its operands free at once",
-        inject,
-    ),
-    Case::both(
-        "fi_endpoint/option_atomic_sizes",
-        "FI_OPT_MAX_ATOMIC_SIZE and FI_OPT_INJECT_ATOMIC_SIZE bound atomics, up to what is offered",
-        sizes,
-    ),
-    Case::both(
-        "fi_atomic/together",
-        "of many additions by two sides at the same time none is lost",
-        together,
-    ),
-    Case::both(
-        "fi_atomic/completion_flags",
-        "completions say FI_ATOMIC with FI_WRITE, or with FI_READ where something is fetched",
-        completion_flags,
-    ),
-    Case::both(
-        "fi_atomic/data",
-        "remote CQ data of an atomic is announced at the target when it is done",
-        data,
-    ),
-    Case::both(
-        "fi_cntr/counts_atomics",
-        "plain atomics count as writes, those that fetch as reads, on both sides",
-        counts,
-    ),
-    Case::both(
-        "fi_atomic/among_others",
-        "messages, writes, reads and atomics share an endpoint",
-        among_others,
-    ),
-];
+cases! {
+    const OWN;
+    fi_atomic {
+        both plain:
+            "each operation that is offered leaves what the page says, on each datatype",
+                within(30);
+        both fetch: "fetching operations also give what was there before", within(30);
+        both compare:
+            "compare operations change what compares, and give what was there before", within(30);
+        both query:
+            "fi_query_atomic offers nothing that the page excludes, and at least sums of integers";
+        both valid: "fi_atomicvalid and its like say what fi_query_atomic says";
+        both count: "as many elements as the query says are changed at once, one more is refused";
+        both pieces:
+            "operands, comparisons, results and the peer's memory come in pieces cut differently";
+        both inject: "an injected atomic arrives without a completion, its operands free at once";
+    }
+    fi_endpoint {
+        both option_atomic_sizes:
+            "FI_OPT_MAX_ATOMIC_SIZE and FI_OPT_INJECT_ATOMIC_SIZE bound atomics, up to what is offered";
+    }
+    fi_atomic {
+        both together: "of many additions by two sides at the same time none is lost";
+        both completion_flags:
+            "completions say FI_ATOMIC with FI_WRITE, or with FI_READ where something is fetched";
+        both data: "remote CQ data of an atomic is announced at the target when it is done";
+    }
+    fi_cntr {
+        both counts_atomics:
+            "plain atomics count as writes, those that fetch as reads, on both sides";
+    }
+    fi_atomic {
+        both among_others: "messages, writes, reads and atomics share an endpoint";
+    }
+}
 
 /// Messages, reads, writes and atomics.
 fn spec() -> Spec {
@@ -392,7 +352,7 @@ fn inject(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn sizes(cx: &Cx<'_>) -> Outcome {
+fn option_atomic_sizes(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec())?;
     let (ep, no) = (rig.sides[A].ep, [Errno::ENOPROTOOPT]);
     rig.exchange(A, B, b"first")?;
@@ -519,7 +479,7 @@ fn data(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn counts(cx: &Cx<'_>) -> Outcome {
+fn counts_atomics(cx: &Cx<'_>) -> Outcome {
     let mut spec = spec().caps(Flags::RMA_EVENT);
     spec.rma_counters = true;
     let rig = Rig::open(cx, &spec)?;

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use ripstop_core::Address;
 use ripstop_types::{AddrFormat, AvType, Errno, FiAddr};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, offer};
 use crate::subject::{AvAttr, Fid, Query};
@@ -18,101 +18,32 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, many::CASES, ids::CASES, shared::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::rdm(
-        "fi_av/lookup",
-        "an inserted address is looked up as it was",
-        lookup,
-    ),
-    Case::rdm(
-        "fi_av/lookup_short",
-        "a lookup into a short buffer is cut off and tells the length",
-        lookup_short,
-    ),
-    Case::rdm(
-        "fi_av/lookup_unset",
-        "looking up what is not there is FI_EINVAL",
-        lookup_unset,
-    ),
-    Case::rdm(
-        "fi_av/table_indices",
-        "a table gives indices in the order of insertion",
-        table_indices,
-    ),
-    Case::rdm(
-        "fi_av/table_reuse",
-        "a table reuses the lowest free index",
-        table_reuse,
-    ),
-    Case::rdm(
-        "fi_av/map",
-        "a map gives addresses that differ and work",
-        map,
-    ),
-    Case::rdm(
-        "fi_av/insert_none",
-        "inserting no address succeeds with none",
-        insert_none,
-    ),
-    Case::rdm(
-        "fi_av/insert_several",
-        "several addresses are inserted by one call",
-        insert_several,
-    ),
-    Case::rdm(
-        "fi_av/insert_bad",
-        "bytes that are no address are not inserted",
-        insert_bad,
-    ),
-    Case::rdm(
-        "fi_av/duplicate",
-        "an address inserted twice can be used and removed twice",
-        duplicate,
-    ),
-    Case::rdm(
-        "fi_av/insertsvc",
-        "node and service are resolved and inserted",
-        insertsvc,
-    ),
-    Case::rdm(
-        "fi_av/insertsvc_bad",
-        "a node that does not resolve is not inserted",
-        insertsvc_bad,
-    ),
-    Case::rdm(
-        "fi_av/insertsym",
-        "ranges of nodes and services are inserted node by node",
-        insertsym,
-    ),
-    Case::rdm(
-        "fi_av/remove",
-        "a removed address is gone, the others stay",
-        remove,
-    ),
-    Case::rdm(
-        "fi_av/remove_unset",
-        "removing what is not there is FI_EINVAL",
-        remove_unset,
-    ),
-    Case::rdm(
-        "fi_av/reinsert",
-        "a peer removed and inserted again is reached",
-        reinsert,
-    ),
-    Case::rdm(
-        "fi_av/straddr",
-        "an address as text names format, node and port",
-        straddr,
-    ),
-    Case::rdm(
-        "fi_av/straddr_short",
-        "text that does not fit is cut off and tells the length",
-        straddr_short,
-    ),
-    Case::rdm("fi_av/ipv6", "IPv6 addresses are kept as well", ipv6),
-    Case::rdm("fi_av/busy", "a bound address vector does not close", busy),
-    Case::rdm("fi_av/shared", "endpoints share an address vector", shared),
-];
+cases! {
+    const OWN;
+    fi_av {
+        rdm lookup: "an inserted address is looked up as it was";
+        rdm lookup_short: "a lookup into a short buffer is cut off and tells the length";
+        rdm lookup_unset: "looking up what is not there is FI_EINVAL";
+        rdm table_indices: "a table gives indices in the order of insertion";
+        rdm table_reuse: "a table reuses the lowest free index";
+        rdm map: "a map gives addresses that differ and work";
+        rdm insert_none: "inserting no address succeeds with none";
+        rdm insert_several: "several addresses are inserted by one call";
+        rdm insert_bad: "bytes that are no address are not inserted";
+        rdm duplicate: "an address inserted twice can be used and removed twice";
+        rdm insertsvc: "node and service are resolved and inserted";
+        rdm insertsvc_bad: "a node that does not resolve is not inserted";
+        rdm insertsym: "ranges of nodes and services are inserted node by node";
+        rdm remove: "a removed address is gone, the others stay";
+        rdm remove_unset: "removing what is not there is FI_EINVAL";
+        rdm reinsert: "a peer removed and inserted again is reached";
+        rdm straddr: "an address as text names format, node and port";
+        rdm straddr_short: "text that does not fit is cut off and tells the length";
+        rdm ipv6: "IPv6 addresses are kept as well";
+        rdm busy: "a bound address vector does not close";
+        rdm shared: "endpoints share an address vector";
+    }
+}
 
 /// An address vector, and what makes addresses for it.
 struct Vector {

@@ -8,7 +8,7 @@ mod remote;
 use ripstop_core::Info;
 use ripstop_types::{Errno, Flags, Progress};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target, pattern};
 use crate::subject::{Inject, Post, Token};
@@ -17,51 +17,49 @@ pub(super) fn cases() -> Vec<Case> {
     [CASES, remote::CASES, levels::CASES].concat()
 }
 
-const CASES: &[Case] = &[
-    Case::both(
-        "fi_msg/inject_gives_back",
-        "injected messages of every length arrive as they were when the call returned",
-        |cx| injected(cx, What::Msg),
-    ),
-    Case::both(
-        "fi_tagged/inject_gives_back",
-        "injected tagged messages of every length arrive as they were when the call returned",
-        |cx| injected(cx, What::Tagged),
-    ),
-    Case::both(
-        "fi_msg/inject_default_gives_back",
-        "with FI_INJECT as default flag a message arrives as it was when the call returned",
-        |cx| by_default(cx, What::Msg),
-    ),
-    Case::both(
-        "fi_tagged/inject_default_gives_back",
-        "with FI_INJECT as default flag a tagged message arrives as it was when the call returned",
-        |cx| by_default(cx, What::Tagged),
-    ),
-    Case::rdm(
-        "fi_msg/inject_first_gives_back",
-        "messages that are injected before there is a connection arrive as they were",
-        |cx| first(cx, What::Msg),
-    ),
-    Case::rdm(
-        "fi_tagged/inject_first_gives_back",
-        "tagged messages that are injected before there is a connection arrive as they were",
-        |cx| first(cx, What::Tagged),
-    ),
-    Case::both(
-        "fi_msg/inject_behind_gives_back",
-        "messages that are injected behind what a full connection holds up arrive as they were",
-        |cx| behind(cx, What::Msg),
-    )
-    .within(20),
-    Case::both(
-        "fi_tagged/inject_behind_gives_back",
-        "tagged messages that are injected behind what a full connection holds up arrive as they \
-         were",
-        |cx| behind(cx, What::Tagged),
-    )
-    .within(20),
-];
+cases! {
+    const CASES;
+    fi_msg {
+        both inject_gives_back:
+            "injected messages of every length arrive as they were when the call returned"
+                = |cx| injected(cx, What::Msg);
+    }
+    fi_tagged {
+        both inject_gives_back:
+            "injected tagged messages of every length arrive as they were when the call returned"
+                = |cx| injected(cx, What::Tagged);
+    }
+    fi_msg {
+        both inject_default_gives_back:
+            "with FI_INJECT as default flag a message arrives as it was when the call returned"
+                = |cx| by_default(cx, What::Msg);
+    }
+    fi_tagged {
+        both inject_default_gives_back:
+            "with FI_INJECT as default flag a tagged message arrives as it was when the call returned"
+                = |cx| by_default(cx, What::Tagged);
+    }
+    fi_msg {
+        rdm inject_first_gives_back:
+            "messages that are injected before there is a connection arrive as they were"
+                = |cx| first(cx, What::Msg);
+    }
+    fi_tagged {
+        rdm inject_first_gives_back:
+            "tagged messages that are injected before there is a connection arrive as they were"
+                = |cx| first(cx, What::Tagged);
+    }
+    fi_msg {
+        both inject_behind_gives_back:
+            "messages that are injected behind what a full connection holds up arrive as they were"
+                = |cx| behind(cx, What::Msg), within(20);
+    }
+    fi_tagged {
+        both inject_behind_gives_back:
+            "tagged messages that are injected behind what a full connection holds up arrive as they \
+         were" = |cx| behind(cx, What::Tagged), within(20);
+    }
+}
 
 /// Which messages.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,75 +3,48 @@
 use ripstop_types::{Errno, Flags, MrMode, Version, WaitObj};
 
 use super::c_edge;
-use crate::case::{Case, Cx, Outcome, Stop, offered, refused};
+use crate::case::{Cx, Outcome, Stop, cases, offered, refused};
 use crate::ensure;
 use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{CqAttr, EpOption, Fid, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_getinfo/null",
-        "null for the answer or the attributes is an error",
-        null_library,
-    ),
-    Case::both(
-        "fi_fabric/null",
-        "null where a fabric's calls want something is an error",
-        null_fabric,
-    ),
-    Case::both(
-        "fi_domain/null",
-        "null where a domain's calls want something is an error",
-        null_domain,
-    ),
-    Case::both(
-        "fi_endpoint/null",
-        "null where an endpoint's calls want something is an error",
-        null_endpoint,
-    ),
-    Case::both(
-        "fi_cq/null",
-        "null for entries or an unknown command is an error",
-        null_cq,
-    ),
-    Case::both(
-        "fi_eq/null",
-        "null for an event or an unknown command is an error",
-        null_eq,
-    ),
-    Case::both("fi_cntr/null", "an unknown command is an error", null_cntr),
-    Case::both(
-        "fi_cq/err_entry",
-        "an error entry is as long as the program's version knows it",
-        err_entry,
-    ),
-    Case::both(
-        "fi_cq/wait_object",
-        "FI_GETWAITOBJ tells what a queue was opened with",
-        cq_wait_object,
-    ),
-    Case::both(
-        "fi_eq/wait_object",
-        "FI_GETWAITOBJ tells what a queue was opened with",
-        eq_wait_object,
-    ),
-    Case::both(
-        "fi_endpoint/option_short",
-        "an option that does not fit says FI_ETOOSMALL and the length",
-        option_short,
-    ),
-    Case::both(
-        "fi_endpoint/option_set_short",
-        "an option set from too few bytes is refused",
-        option_set_short,
-    ),
-    Case::both(
-        "fi_endpoint/alias",
-        "an endpoint with an alias does not close before it",
-        alias,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_getinfo {
+        both null: "null for the answer or the attributes is an error";
+    }
+    fi_fabric {
+        both null: "null where a fabric's calls want something is an error" = null_fabric;
+    }
+    fi_domain {
+        both null: "null where a domain's calls want something is an error" = null_domain;
+    }
+    fi_endpoint {
+        both null: "null where an endpoint's calls want something is an error" = null_endpoint;
+    }
+    fi_cq {
+        both null: "null for entries or an unknown command is an error" = null_cq;
+    }
+    fi_eq {
+        both null: "null for an event or an unknown command is an error" = null_eq;
+    }
+    fi_cntr {
+        both null: "an unknown command is an error" = null_cntr;
+    }
+    fi_cq {
+        both err_entry: "an error entry is as long as the program's version knows it";
+        both wait_object: "FI_GETWAITOBJ tells what a queue was opened with" = cq_wait_object;
+    }
+    fi_eq {
+        both wait_object: "FI_GETWAITOBJ tells what a queue was opened with" = eq_wait_object;
+    }
+    fi_endpoint {
+        both option_short: "an option that does not fit says FI_ETOOSMALL and the length";
+        both option_set_short: "an option set from too few bytes is refused";
+        both alias: "an endpoint with an alias does not close before it";
+    }
+}
 
 /// Each of these calls ends in an error.
 fn all_refused(cx: &Cx<'_>, fid: Option<Fid>) -> Outcome {
@@ -81,7 +54,7 @@ fn all_refused(cx: &Cx<'_>, fid: Option<Fid>) -> Outcome {
     Ok(())
 }
 
-fn null_library(cx: &Cx<'_>) -> Outcome {
+fn null(cx: &Cx<'_>) -> Outcome {
     all_refused(cx, None)
 }
 

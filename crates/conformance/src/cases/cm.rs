@@ -7,7 +7,7 @@ use std::time::Duration;
 use ripstop_core::Address;
 use ripstop_types::{Errno, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, bare, free, listener, listening, pattern, prepare};
 use crate::subject::{EpOption, Event, Fid, Post};
@@ -26,134 +26,41 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, failing::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::msg(
-        "fi_cm/connect",
-        "request, acceptance and connection are reported in order, on the right objects",
-        connect,
-    ),
-    Case::msg(
-        "fi_cm/connect_data",
-        "up to FI_OPT_CM_DATA_SIZE bytes go with a request",
-        connect_data,
-    ),
-    Case::msg(
-        "fi_cm/accept_data",
-        "as many go with an acceptance",
-        accept_data,
-    ),
-    Case::msg(
-        "fi_cm/data_too_long",
-        "one byte more is refused by every call",
-        data_too_long,
-    ),
-    Case::msg(
-        "fi_cm/reject",
-        "a rejected request ends with FI_ECONNREFUSED",
-        reject,
-    ),
-    Case::msg(
-        "fi_cm/reject_data",
-        "the data of a rejection arrives",
-        reject_data,
-    ),
-    Case::msg(
-        "fi_cm/shutdown",
-        "a shutdown is reported once, to the peer",
-        shutdown,
-    ),
-    Case::msg(
-        "fi_cm/close_is_shutdown",
-        "closing an endpoint is reported to the peer",
-        close_is_shutdown,
-    ),
-    Case::msg(
-        "fi_cm/shutdown_after_data",
-        "what was sent before a shutdown arrives before it",
-        shutdown_after_data,
-    ),
-    Case::msg(
-        "fi_cm/shutdown_both",
-        "both sides may end the connection at once",
-        shutdown_both,
-    ),
-    Case::msg(
-        "fi_cm/shutdown_ends_receives",
-        "receives that wait end when the peer is gone, or are dropped, and none succeeds",
-        shutdown_ends_receives,
-    ),
-    Case::msg(
-        "fi_cm/after_shutdown",
-        "sends on an ended connection fail, and none hangs",
-        after_shutdown,
-    ),
-    Case::msg(
-        "fi_cm/receive_after_shutdown",
-        "a receive posted on an ended connection is taken, and fails in the queue",
-        receive_after_shutdown,
-    ),
-    Case::msg(
-        "fi_cm/arrived_before_shutdown",
-        "what had arrived before the end of a connection fills a receive posted after it",
-        arrived_before_shutdown,
-    ),
-    Case::msg(
-        "fi_cm/receive_before_connect",
-        "receives posted before the connection are filled",
-        receive_before_connect,
-    ),
-    Case::msg(
-        "fi_cm/names",
-        "each side knows its own and its peer's address",
-        names,
-    ),
-    Case::msg(
-        "fi_cm/setname",
-        "a passive endpoint listens at the address it is given",
-        setname,
-    ),
-    Case::msg(
-        "fi_cm/name_short",
-        "a name that does not fit says FI_ETOOSMALL and the length",
-        name_short,
-    ),
-    Case::msg(
-        "fi_cm/many",
-        "many connections to one listener work side by side",
-        many,
-    ),
-    Case::msg(
-        "fi_cm/any_order",
-        "requests may be answered in any order",
-        any_order,
-    ),
-    Case::msg(
-        "fi_cm/again",
-        "connections come and go at one listener",
-        again,
-    ),
-    Case::msg(
-        "fi_cm/backlog",
-        "the backlog can be set before listening",
-        backlog,
-    ),
-    Case::msg("fi_cm/ipv6", "connections work over IPv6", ipv6),
-    Case::rdm(
-        "fi_cm/name_rdm",
-        "an enabled endpoint has an address with a port",
-        name_rdm,
-    ),
-    Case::rdm(
-        "fi_cm/name_short_rdm",
-        "a name that does not fit says FI_ETOOSMALL and the length",
-        name_short_rdm,
-    ),
-    Case::rdm(
-        "fi_cm/setname_rdm",
-        "an endpoint takes the address it is given",
-        setname_rdm,
-    ),
-];
+cases! {
+    const OWN;
+    fi_cm {
+        msg connect:
+            "request, acceptance and connection are reported in order, on the right objects";
+        msg connect_data: "up to FI_OPT_CM_DATA_SIZE bytes go with a request";
+        msg accept_data: "as many go with an acceptance";
+        msg data_too_long: "one byte more is refused by every call";
+        msg reject: "a rejected request ends with FI_ECONNREFUSED";
+        msg reject_data: "the data of a rejection arrives";
+        msg shutdown: "a shutdown is reported once, to the peer";
+        msg close_is_shutdown: "closing an endpoint is reported to the peer";
+        msg shutdown_after_data: "what was sent before a shutdown arrives before it";
+        msg shutdown_both: "both sides may end the connection at once";
+        msg shutdown_ends_receives:
+            "receives that wait end when the peer is gone, or are dropped, and none succeeds";
+        msg after_shutdown: "sends on an ended connection fail, and none hangs";
+        msg receive_after_shutdown:
+            "a receive posted on an ended connection is taken, and fails in the queue";
+        msg arrived_before_shutdown:
+            "what had arrived before the end of a connection fills a receive posted after it";
+        msg receive_before_connect: "receives posted before the connection are filled";
+        msg names: "each side knows its own and its peer's address";
+        msg setname: "a passive endpoint listens at the address it is given";
+        msg name_short: "a name that does not fit says FI_ETOOSMALL and the length";
+        msg many: "many connections to one listener work side by side";
+        msg any_order: "requests may be answered in any order";
+        msg again: "connections come and go at one listener";
+        msg backlog: "the backlog can be set before listening";
+        msg ipv6: "connections work over IPv6";
+        rdm name_rdm: "an enabled endpoint has an address with a port";
+        rdm name_short_rdm: "a name that does not fit says FI_ETOOSMALL and the length";
+        rdm setname_rdm: "an endpoint takes the address it is given";
+    }
+}
 
 /// Bytes of connection data that are offered.
 fn limit(rig: &Rig<'_>) -> Step<usize> {

@@ -4,91 +4,35 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{Errno, Flags, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, offered, refused};
+use crate::case::{Cx, Outcome, Step, cases, offered, refused};
 use crate::ensure;
 use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec, offer};
 use crate::subject::{Fid, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_cntr/values",
-        "set, add and the error value are read back",
-        values,
-    ),
-    Case::both(
-        "fi_cntr/counts_sends",
-        "sends are counted when they complete",
-        sends,
-    ),
-    Case::both(
-        "fi_cntr/counts_receives",
-        "receives are counted when they complete",
-        receives,
-    ),
-    Case::both(
-        "fi_cntr/counts_silent",
-        "operations without a completion entry are counted",
-        silent,
-    ),
-    Case::both("fi_cntr/counts_inject", "injects are counted", injects),
-    Case::rdm(
-        "fi_cntr/counts_tagged",
-        "tagged messages are counted",
-        tagged,
-    ),
-    Case::both(
-        "fi_cntr/counts_errors",
-        "operations that fail raise the error value, not the value",
-        errors,
-    ),
-    Case::both(
-        "fi_cntr/progress",
-        "reading a counter makes progress",
-        progress,
-    ),
-    Case::both(
-        "fi_cntr/wait_reached",
-        "a wait for what is reached returns at once",
-        wait_reached,
-    ),
-    Case::both(
-        "fi_cntr/wait_timeout",
-        "a wait for what is not reached ends with FI_ETIMEDOUT in time",
-        wait_timeout,
-    ),
-    Case::both(
-        "fi_cntr/wait_counts",
-        "a wait ends when enough operations have completed",
-        wait_counts,
-    ),
-    Case::both(
-        "fi_cntr/wait_none",
-        "a wait on a counter without wait object ends with an error",
-        wait_none,
-    ),
-    Case::both(
-        "fi_cntr/wait_objects",
-        "counters open with every wait object",
-        wait_objects,
-    ),
-    Case::both(
-        "fi_cntr/shared",
-        "one counter counts both directions of both sides",
-        shared,
-    ),
-    Case::both(
-        "fi_cntr/wraps",
-        "a counter goes on from its highest value to 0, and waits hold what is there",
-        wraps,
-    ),
-    Case::both(
-        "fi_cntr/trywait",
-        "trywait says FI_EAGAIN as long as either value is another than the program has read",
-        trywait,
-    ),
-    Case::both("fi_cntr/busy", "a bound counter does not close", busy),
-];
+cases! {
+    pub(super) const CASES;
+    fi_cntr {
+        both values: "set, add and the error value are read back";
+        both counts_sends: "sends are counted when they complete";
+        both counts_receives: "receives are counted when they complete";
+        both counts_silent: "operations without a completion entry are counted";
+        both counts_inject: "injects are counted";
+        rdm counts_tagged: "tagged messages are counted" = tagged;
+        both counts_errors: "operations that fail raise the error value, not the value";
+        both progress: "reading a counter makes progress";
+        both wait_reached: "a wait for what is reached returns at once";
+        both wait_timeout: "a wait for what is not reached ends with FI_ETIMEDOUT in time";
+        both wait_counts: "a wait ends when enough operations have completed";
+        both wait_none: "a wait on a counter without wait object ends with an error";
+        both wait_objects: "counters open with every wait object";
+        both shared: "one counter counts both directions of both sides";
+        both wraps: "a counter goes on from its highest value to 0, and waits hold what is there";
+        both trywait:
+            "trywait says FI_EAGAIN as long as either value is another than the program has read";
+        both busy: "a bound counter does not close";
+    }
+}
 
 fn open(cx: &Cx<'_>, wait: WaitObj) -> Step<Fid> {
     let info = offer(cx, &Spec::default())?;
@@ -151,7 +95,7 @@ fn values(cx: &Cx<'_>) -> Outcome {
     eventually("the value after all", &value, 1234)
 }
 
-fn sends(cx: &Cx<'_>) -> Outcome {
+fn counts_sends(cx: &Cx<'_>) -> Outcome {
     let (rig, tx, rx) = counted(cx, Spec::default(), WaitObj::None)?;
     for i in 1..=20 {
         rig.exchange(A, B, &[1; 100])?;
@@ -161,7 +105,7 @@ fn sends(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn receives(cx: &Cx<'_>) -> Outcome {
+fn counts_receives(cx: &Cx<'_>) -> Outcome {
     let (rig, _, rx) = counted(cx, Spec::default(), WaitObj::None)?;
     let mut recvs = Vec::new();
     for _ in 0..10 {
@@ -179,7 +123,7 @@ fn receives(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn silent(cx: &Cx<'_>) -> Outcome {
+fn counts_silent(cx: &Cx<'_>) -> Outcome {
     let spec = Spec {
         selective: Flags::SEND | Flags::RECV,
         ..Spec::default()
@@ -195,7 +139,7 @@ fn silent(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn injects(cx: &Cx<'_>) -> Outcome {
+fn counts_inject(cx: &Cx<'_>) -> Outcome {
     let (rig, tx, rx) = counted(cx, Spec::default(), WaitObj::None)?;
     for _ in 0..10 {
         let recv = rig.post(B, Post::recv(8))?;
@@ -220,7 +164,7 @@ fn tagged(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn errors(cx: &Cx<'_>) -> Outcome {
+fn counts_errors(cx: &Cx<'_>) -> Outcome {
     let (rig, _, rx) = counted(cx, Spec::default(), WaitObj::None)?;
     rig.exchange(A, B, b"first")?;
     becomes(&rig, rx, 1)?;

@@ -6,7 +6,7 @@ mod team;
 
 use ripstop_types::{AtomicOp, Collective, Datatype, Errno, Flags, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step};
+use crate::case::{Case, Cx, Outcome, Step, cases};
 use crate::cases::atomic::model::pairs;
 use crate::ensure;
 use crate::rig::Spec;
@@ -17,157 +17,67 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, set::CASES, bad::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::rdm(
-        "fi_collective/join",
-        "FI_JOIN_COMPLETE comes at all members when the last has joined, and at none before",
-        join,
-    ),
-    Case::rdm(
-        "fi_collective/join_orders",
-        "members may join several groups in different orders, and one set several times",
-        join_orders,
-    ),
-    Case::rdm(
-        "fi_collective/ranks",
-        "the order of the set is that of the members, whatever their addresses",
-        ranks,
-    ),
-    Case::rdm(
-        "fi_collective/one_member",
-        "every operation is done in a group of one",
-        one_member,
-    ),
-    Case::rdm(
-        "fi_collective/barrier",
-        "a barrier is done nowhere before all members have come",
-        barrier,
-    ),
-    Case::rdm(
-        "fi_collective/barrier2",
-        "fi_barrier2 takes flags, and is reported if they ask for it",
-        barrier2,
-    ),
-    Case::rdm(
-        "fi_collective/broadcast",
-        "all members get what the root has",
-        |cx| each(cx, Collective::Broadcast),
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/alltoall",
-        "each member gets its block of each",
-        |cx| each(cx, Collective::Alltoall),
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/allreduce",
-        "all members get the reduction of what all have",
-        |cx| each(cx, Collective::Allreduce),
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/allgather",
-        "all members get what all have, by rank",
-        |cx| each(cx, Collective::Allgather),
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/reduce_scatter",
-        "each member gets its block of the reduction",
-        |cx| each(cx, Collective::ReduceScatter),
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/reduce",
-        "the root gets the reduction of what all have",
-        |cx| each(cx, Collective::Reduce),
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/scatter",
-        "each member gets its block of what the root has",
-        |cx| each(cx, Collective::Scatter),
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/gather",
-        "the root gets what all have, by rank",
-        |cx| each(cx, Collective::Gather),
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/reductions",
-        "each operation that is offered gives what the page says, on each datatype",
-        reductions,
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/datatypes",
-        "every datatype is moved as it is",
-        datatypes,
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/large",
-        "large data comes whole, in every operation",
-        large,
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/members_7",
-        "seven members get what a plain computation gives, in every operation",
-        |cx| of_members(cx, 7),
-    )
-    .within(20),
-    Case::rdm(
-        "fi_collective/members_16",
-        "sixteen members get what a plain computation gives, in every operation",
-        |cx| of_members(cx, 16),
-    )
-    .within(30),
-    Case::rdm(
-        "fi_collective/members_33",
-        "33 members get what a plain computation gives, in every operation",
-        |cx| of_members(cx, 33),
-    )
-    .within(60),
-    Case::rdm(
-        "fi_collective/groups",
-        "operations of groups that share members do not wait for each other",
-        groups,
-    ),
-    Case::rdm(
-        "fi_collective/in_flight",
-        "many operations of a group are in flight at once, and each gets its own data",
-        in_flight,
-    ),
-    Case::rdm(
-        "fi_collective/late_member",
-        "who comes late finds what the others have sent",
-        late_member,
-    ),
-    Case::rdm(
-        "fi_collective/beside_messages",
-        "operations meet no receive of the program, and messages go on",
-        beside_messages,
-    ),
-    Case::rdm(
-        "fi_collective/domains",
-        "members may have domains of their own",
-        domains,
-    ),
-    Case::rdm(
-        "fi_trigger/collectives",
-        "triggered collectives start when the counter has come so far, and are reported",
-        triggered,
-    ),
-    Case::rdm(
-        "fi_collective/query",
-        "fi_query_collective offers nothing that the page excludes, and at least sums of integers",
-        query,
-    ),
-];
+cases! {
+    const OWN;
+    fi_collective {
+        rdm join:
+            "FI_JOIN_COMPLETE comes at all members when the last has joined, and at none before";
+        rdm join_orders:
+            "members may join several groups in different orders, and one set several times";
+        rdm ranks: "the order of the set is that of the members, whatever their addresses";
+        rdm one_member: "every operation is done in a group of one";
+        rdm barrier: "a barrier is done nowhere before all members have come";
+        rdm barrier2: "fi_barrier2 takes flags, and is reported if they ask for it";
+        rdm broadcast:
+            "all members get what the root has" = |cx| each(cx, Collective::Broadcast), within(30);
+        rdm alltoall:
+            "each member gets its block of each" = |cx| each(cx, Collective::Alltoall), within(30);
+        rdm allreduce:
+            "all members get the reduction of what all have"
+                = |cx| each(cx, Collective::Allreduce), within(30);
+        rdm allgather:
+            "all members get what all have, by rank"
+                = |cx| each(cx, Collective::Allgather), within(30);
+        rdm reduce_scatter:
+            "each member gets its block of the reduction"
+                = |cx| each(cx, Collective::ReduceScatter), within(30);
+        rdm reduce:
+            "the root gets the reduction of what all have"
+                = |cx| each(cx, Collective::Reduce), within(30);
+        rdm scatter:
+            "each member gets its block of what the root has"
+                = |cx| each(cx, Collective::Scatter), within(30);
+        rdm gather:
+            "the root gets what all have, by rank" = |cx| each(cx, Collective::Gather), within(30);
+        rdm reductions:
+            "each operation that is offered gives what the page says, on each datatype", within(30);
+        rdm datatypes: "every datatype is moved as it is", within(30);
+        rdm large: "large data comes whole, in every operation", within(30);
+        rdm members_7:
+            "seven members get what a plain computation gives, in every operation"
+                = |cx| of_members(cx, 7), within(20);
+        rdm members_16:
+            "sixteen members get what a plain computation gives, in every operation"
+                = |cx| of_members(cx, 16), within(30);
+        rdm members_33:
+            "33 members get what a plain computation gives, in every operation"
+                = |cx| of_members(cx, 33), within(60);
+        rdm groups: "operations of groups that share members do not wait for each other";
+        rdm in_flight:
+            "many operations of a group are in flight at once, and each gets its own data";
+        rdm late_member: "who comes late finds what the others have sent";
+        rdm beside_messages: "operations meet no receive of the program, and messages go on";
+        rdm domains: "members may have domains of their own";
+    }
+    fi_trigger {
+        rdm collectives:
+            "triggered collectives start when the counter has come so far, and are reported";
+    }
+    fi_collective {
+        rdm query:
+            "fi_query_collective offers nothing that the page excludes, and at least sums of integers";
+    }
+}
 
 fn join(cx: &Cx<'_>) -> Outcome {
     let team = Team::open(cx, 3)?;
@@ -524,7 +434,7 @@ fn domains(cx: &Cx<'_>) -> Outcome {
     team.close()
 }
 
-fn triggered(cx: &Cx<'_>) -> Outcome {
+fn collectives(cx: &Cx<'_>) -> Outcome {
     let team = Team::with(cx, 3, &Spec::collective().caps(Flags::TRIGGER))?;
     let group = team.all()?;
     let s = team.rig.s;

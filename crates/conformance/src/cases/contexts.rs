@@ -3,58 +3,30 @@
 use ripstop_core::Info;
 use ripstop_types::{Errno, FiAddr, Flags};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, bare, hints, of_provider, offer, query};
 use crate::subject::{AvAttr, Completion, CqAttr, Direction, Fid, Post, Subject, Token};
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_endpoint/named_contexts",
-        "fi_rx_addr names each receive context of a scalable endpoint",
-        named_contexts,
-    ),
-    Case::rdm(
-        "fi_endpoint/transmit_contexts",
-        "each transmit context sends, and its completions go to its own queue",
-        transmit_contexts,
-    ),
-    Case::rdm(
-        "fi_endpoint/context_tagged",
-        "tagged messages are matched within one receive context",
-        context_tagged,
-    ),
-    Case::rdm(
-        "fi_endpoint/context_unknown",
-        "a context beyond those of the endpoint is refused, one that is open as well",
-        context_unknown,
-    ),
-    Case::rdm(
-        "fi_endpoint/scalable_busy",
-        "a scalable endpoint does not close under its contexts",
-        scalable_busy,
-    ),
-    Case::rdm(
-        "fi_endpoint/scalable_needs_av",
-        "a scalable endpoint is not enabled without an address vector",
-        scalable_needs_av,
-    ),
-    Case::rdm(
-        "fi_endpoint/shared_receive",
-        "datagram endpoints that share a receive context take its receives in their order",
-        shared_receive,
-    ),
-    Case::both(
-        "fi_endpoint/shared_transmit",
-        "endpoints that share a transmit context send as ever, completions to their own queues",
-        shared_transmit,
-    ),
-    Case::both(
-        "fi_endpoint/shared_transmit_busy",
-        "a shared transmit context does not close under its endpoints, nor is a second bound",
-        shared_transmit_busy,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_endpoint {
+        rdm named_contexts: "fi_rx_addr names each receive context of a scalable endpoint";
+        rdm transmit_contexts:
+            "each transmit context sends, and its completions go to its own queue";
+        rdm context_tagged: "tagged messages are matched within one receive context";
+        rdm context_unknown:
+            "a context beyond those of the endpoint is refused, one that is open as well";
+        rdm scalable_busy: "a scalable endpoint does not close under its contexts";
+        rdm scalable_needs_av: "a scalable endpoint is not enabled without an address vector";
+        rdm shared_receive:
+            "datagram endpoints that share a receive context take its receives in their order";
+        both shared_transmit:
+            "endpoints that share a transmit context send as ever, completions to their own queues";
+        both shared_transmit_busy:
+            "a shared transmit context does not close under its endpoints, nor is a second bound";
+    }
+}
 
 const CONTEXTS: usize = 2;
 const BITS: u8 = 1;

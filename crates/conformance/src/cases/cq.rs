@@ -5,7 +5,7 @@ mod wait;
 
 use ripstop_types::{CqFormat, Errno, Flags};
 
-use crate::case::{Case, Cx, Outcome, refused};
+use crate::case::{Case, Cx, Outcome, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, offer, pattern};
 use crate::subject::{CqAttr, Post};
@@ -14,76 +14,28 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, source::CASES, wait::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::both(
-        "fi_cq/empty",
-        "an empty queue says FI_EAGAIN, to read and to readerr",
-        empty,
-    ),
-    Case::both(
-        "fi_cq/count",
-        "a read gives no more entries than asked for, in order",
-        count,
-    ),
-    Case::both(
-        "fi_cq/count_zero",
-        "a read of no entries makes progress and takes nothing",
-        count_zero,
-    ),
-    Case::both(
-        "fi_cq/format_context",
-        "format CONTEXT tells the operation",
-        format_context,
-    ),
-    Case::both(
-        "fi_cq/format_msg",
-        "format MSG tells flags and length",
-        format_msg,
-    ),
-    Case::both(
-        "fi_cq/format_data",
-        "format DATA tells the CQ data",
-        format_data,
-    ),
-    Case::both(
-        "fi_cq/format_tagged",
-        "format TAGGED tells the tag",
-        format_tagged,
-    ),
-    Case::both(
-        "fi_cq/overflow",
-        "a queue smaller than what completes loses nothing",
-        overflow,
-    ),
-    Case::both(
-        "fi_cq/overflow_errors",
-        "a small queue loses no errors either",
-        overflow_errors,
-    ),
-    Case::both("fi_cq/shared", "two endpoints report to one queue", shared),
-    Case::both(
-        "fi_cq/split",
-        "transmits and receives report to queues of their own",
-        split,
-    ),
-    Case::both(
-        "fi_cq/error_first",
-        "an error is announced with FI_EAVAIL and read with readerr",
-        error_first,
-    ),
-    Case::both(
-        "fi_cq/strerror",
-        "the provider's error codes have words",
-        strerror,
-    ),
-    Case::both("fi_cq/busy", "a bound queue does not close", busy),
-    Case::both("fi_cq/sizes", "queues of any reasonable size open", sizes),
-    Case::both(
-        "fi_cq/completions_outlive_endpoint",
-        "what completed before the endpoint closed may be read or dropped, not crash",
-        outlive,
-    ),
-];
+cases! {
+    const OWN;
+    fi_cq {
+        both empty: "an empty queue says FI_EAGAIN, to read and to readerr";
+        both count: "a read gives no more entries than asked for, in order";
+        both count_zero: "a read of no entries makes progress and takes nothing";
+        both format_context: "format CONTEXT tells the operation";
+        both format_msg: "format MSG tells flags and length";
+        both format_data: "format DATA tells the CQ data";
+        both format_tagged: "format TAGGED tells the tag";
+        both overflow: "a queue smaller than what completes loses nothing";
+        both overflow_errors: "a small queue loses no errors either";
+        both shared: "two endpoints report to one queue";
+        both split: "transmits and receives report to queues of their own";
+        both error_first: "an error is announced with FI_EAVAIL and read with readerr";
+        both strerror: "the provider's error codes have words";
+        both busy: "a bound queue does not close";
+        both sizes: "queues of any reasonable size open";
+        both completions_outlive_endpoint:
+            "what completed before the endpoint closed may be read or dropped, not crash";
+    }
+}
 
 fn empty(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
@@ -397,7 +349,7 @@ fn sizes(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn outlive(cx: &Cx<'_>) -> Outcome {
+fn completions_outlive_endpoint(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     let recv = rig.post(B, Post::recv(8))?;
     let pending = rig.post(B, Post::recv(8))?;

@@ -2,38 +2,29 @@
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, refused};
+use crate::case::{Cx, Outcome, Step, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, bare};
 use crate::subject::{CqAttr, Fid, Inject, Post, Remote};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_getinfo/initiates_without_send",
-        "an endpoint with FI_READ, FI_WRITE and FI_RECV reads and writes without FI_SEND",
-        without_send,
-    ),
-    Case::both(
-        "fi_getinfo/atomics_without_send",
-        "an endpoint with FI_ATOMIC, FI_READ, FI_WRITE and FI_RECV starts atomics without FI_SEND",
-        atomics_without_send,
-    ),
-    Case::both(
-        "fi_getinfo/target_does_not_initiate",
-        "an endpoint with FI_SEND, but neither FI_READ nor FI_WRITE, starts no reads and writes",
-        target,
-    ),
-    Case::both(
-        "fi_endpoint/enable_initiator",
-        "who starts reads and writes needs a queue for transmits, with or without FI_SEND",
-        enable_initiator,
-    ),
-    Case::both(
-        "fi_endpoint/enable_target",
-        "an endpoint that only peers reach is enabled without a completion queue",
-        enable_target,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_getinfo {
+        both initiates_without_send:
+            "an endpoint with FI_READ, FI_WRITE and FI_RECV reads and writes without FI_SEND";
+        both atomics_without_send:
+            "an endpoint with FI_ATOMIC, FI_READ, FI_WRITE and FI_RECV starts atomics without FI_SEND";
+        both target_does_not_initiate:
+            "an endpoint with FI_SEND, but neither FI_READ nor FI_WRITE, starts no reads and writes"
+                = target;
+    }
+    fi_endpoint {
+        both enable_initiator:
+            "who starts reads and writes needs a queue for transmits, with or without FI_SEND";
+        both enable_target:
+            "an endpoint that only peers reach is enabled without a completion queue";
+    }
+}
 
 const RIGHTS: Flags = Flags::REMOTE_READ.union(Flags::REMOTE_WRITE);
 const STARTS: Flags = Flags::READ.union(Flags::WRITE);
@@ -50,7 +41,7 @@ fn no_sender() -> Spec {
     spec(Flags::RMA | STARTS | RIGHTS | Flags::RECV)
 }
 
-fn without_send(cx: &Cx<'_>) -> Outcome {
+fn initiates_without_send(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &no_sender())?;
     let target = rig.expose(B, &[0; 64], RIGHTS)?;
     let write = Post::write(*b"written!", target.at(0, 8)).flags(Flags::DELIVERY_COMPLETE);

@@ -4,62 +4,29 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{Errno, Flags, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
 use crate::ensure;
 use crate::pace::soon;
 use crate::rig::{B, Rig, Spec, bare, listener, listening};
 use crate::subject::{Event, Fid};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_eq/empty",
-        "an empty queue says FI_EAGAIN, to read and to readerr",
-        empty,
-    ),
-    Case::both(
-        "fi_eq/wait_objects",
-        "queues open with every wait object",
-        wait_objects,
-    ),
-    Case::both(
-        "fi_eq/sread_timeout",
-        "a blocking read of nothing ends with its time",
-        sread_timeout,
-    ),
-    Case::both(
-        "fi_eq/sread_none",
-        "a queue without wait object refuses blocking reads",
-        sread_none,
-    ),
-    Case::msg(
-        "fi_eq/sread_event",
-        "a blocking read gives the event it waited for",
-        sread_event,
-    ),
-    Case::msg("fi_eq/fd", "the descriptor wakes for an event", fd),
-    Case::both(
-        "fi_eq/write",
-        "an event a program writes is read back",
-        write,
-    ),
-    Case::both(
-        "fi_eq/write_order",
-        "events are read in the order written, hundreds of them",
-        write_order,
-    ),
-    Case::both("fi_eq/peek", "FI_PEEK shows an event and leaves it", peek),
-    Case::both(
-        "fi_eq/short",
-        "a buffer that is too short says FI_ETOOSMALL and keeps the event",
-        short,
-    ),
-    Case::msg("fi_eq/busy", "a bound event queue does not close", busy),
-    Case::both(
-        "fi_eq/fd_quiet",
-        "the descriptor of an idle queue is not readable",
-        fd_quiet,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_eq {
+        both empty: "an empty queue says FI_EAGAIN, to read and to readerr";
+        both wait_objects: "queues open with every wait object";
+        both sread_timeout: "a blocking read of nothing ends with its time";
+        both sread_none: "a queue without wait object refuses blocking reads";
+        msg sread_event: "a blocking read gives the event it waited for";
+        msg fd: "the descriptor wakes for an event";
+        both write: "an event a program writes is read back";
+        both write_order: "events are read in the order written, hundreds of them";
+        both peek: "FI_PEEK shows an event and leaves it";
+        both short: "a buffer that is too short says FI_ETOOSMALL and keeps the event";
+        msg busy: "a bound event queue does not close";
+        both fd_quiet: "the descriptor of an idle queue is not readable";
+    }
+}
 
 fn open<'a>(cx: &Cx<'a>, wait: WaitObj) -> Step<(Rig<'a>, Fid)> {
     let rig = bare(cx, &Spec::default())?;

@@ -2,43 +2,37 @@
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
 
-use crate::case::{Case, Cx, Outcome, Step};
+use crate::case::{Cx, Outcome, Step, cases};
 use crate::ensure;
 use crate::rig::{A, Mesh, Spec, Target, pattern};
 use crate::subject::{Inject, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_msg/five_sides",
-        "messages of five sides to each other arrive once, and those of each in order",
-        messages,
-    ),
-    Case::rdm(
-        "fi_tagged/five_sides",
-        "tagged messages of five sides to each other go to their buffers, early and late",
-        tagged,
-    ),
-    Case::rdm(
-        "fi_msg/five_sides_inject",
-        "messages that five sides inject to each other before they have met all arrive",
-        injected,
-    ),
-    Case::rdm(
-        "fi_rma/five_sides",
-        "five sides write to each other's memory and read it",
-        memory,
-    ),
-    Case::rdm(
-        "fi_atomic/five_sides",
-        "of the additions that five sides make to words of each other none is lost",
-        atomics,
-    ),
-    Case::rdm(
-        "fi_endpoint/five_sides_four",
-        "one of five sides leaves, and the others go on",
-        four,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_msg {
+        rdm five_sides:
+            "messages of five sides to each other arrive once, and those of each in order";
+    }
+    fi_tagged {
+        rdm five_sides:
+            "tagged messages of five sides to each other go to their buffers, early and late"
+                = tagged;
+    }
+    fi_msg {
+        rdm five_sides_inject:
+            "messages that five sides inject to each other before they have met all arrive";
+    }
+    fi_rma {
+        rdm five_sides: "five sides write to each other's memory and read it" = memory;
+    }
+    fi_atomic {
+        rdm five_sides:
+            "of the additions that five sides make to words of each other none is lost" = atomics;
+    }
+    fi_endpoint {
+        rdm five_sides_four: "one of five sides leaves, and the others go on";
+    }
+}
 
 const SIDES: usize = 5;
 
@@ -61,7 +55,7 @@ fn letter(len: usize, from: usize, to: usize, number: usize) -> Vec<u8> {
 
 const LENGTHS: [usize; 6] = [3, 300, 5_000, 70_000, 17, 700_000];
 
-fn messages(cx: &Cx<'_>) -> Outcome {
+fn five_sides(cx: &Cx<'_>) -> Outcome {
     let Mesh { rig, names } = Mesh::open(cx, &Spec::default(), SIDES)?;
     let longest = LENGTHS.into_iter().max().unwrap_or_default();
     let mut sends = Vec::new();
@@ -124,7 +118,7 @@ fn tagged(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn injected(cx: &Cx<'_>) -> Outcome {
+fn five_sides_inject(cx: &Cx<'_>) -> Outcome {
     const EACH: usize = 20;
     let Mesh { rig, names } = Mesh::open(cx, &Spec::tagged(), SIDES)?;
     for number in 0..EACH {
@@ -251,7 +245,7 @@ fn atomics(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn four(cx: &Cx<'_>) -> Outcome {
+fn five_sides_four(cx: &Cx<'_>) -> Outcome {
     let Mesh { rig, names } = Mesh::open(cx, &Spec::tagged(), SIDES)?;
     let talk = |round: usize, left: usize| -> Outcome {
         let mut open = Vec::new();

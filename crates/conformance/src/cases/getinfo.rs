@@ -8,7 +8,7 @@ use ripstop_core::names::CNames as _;
 use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, TxAttr};
 use ripstop_types::{Errno, Flags, Version};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig;
 use crate::subject::{Query, Result as CallResult};
@@ -17,44 +17,20 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, hints::CASES, nodes::CASES, consumers::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::both(
-        "fi_getinfo/null_hints",
-        "without hints every provider is listed, ours among them",
-        null_hints,
-    ),
-    Case::both(
-        "fi_getinfo/complete",
-        "every answer has names, an address format, sizes and the version asked with",
-        complete,
-    ),
-    Case::both(
-        "fi_getinfo/own_answer",
-        "hints made of an answer find that answer",
-        own_answer,
-    ),
-    Case::both(
-        "fi_getinfo/versions",
-        "each version from 1.0 to the library's own is answered and echoed",
-        versions,
-    ),
-    Case::both(
-        "fi_getinfo/newer_version",
-        "a version newer than the library is refused with FI_ENOSYS",
-        newer_version,
-    ),
-    Case::both(
-        "fi_getinfo/prov_attr_only",
-        "FI_PROV_ATTR_ONLY lists the provider once, by name",
-        prov_attr_only,
-    ),
-    Case::both(
-        "fi_getinfo/no_groups",
-        "hints without any attribute group are a wildcard",
-        no_groups,
-    ),
-    Case::both("fi_getinfo/text", "fi_tostr describes an answer", text),
-];
+cases! {
+    const OWN;
+    fi_getinfo {
+        both null_hints: "without hints every provider is listed, ours among them";
+        both complete:
+            "every answer has names, an address format, sizes and the version asked with";
+        both own_answer: "hints made of an answer find that answer";
+        both versions: "each version from 1.0 to the library's own is answered and echoed";
+        both newer_version: "a version newer than the library is refused with FI_ENOSYS";
+        both prov_attr_only: "FI_PROV_ATTR_ONLY lists the provider once, by name";
+        both no_groups: "hints without any attribute group are a wildcard";
+        both text: "fi_tostr describes an answer";
+    }
+}
 
 /// Asks with the usual hints after `change`, towards no address in particular.
 fn ask(cx: &Cx<'_>, change: impl FnOnce(&mut Query)) -> CallResult<Vec<Info>> {

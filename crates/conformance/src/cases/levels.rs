@@ -3,38 +3,27 @@
 
 use ripstop_types::{AtomicOp, Datatype, Errno, Flags, Progress, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{Fid, Inject, Post, Result as CallResult};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_cntr/inject_delivered",
-        "with FI_DELIVERY_COMPLETE as default an inject is counted when the peer has it",
-        messages,
-    ),
-    Case::rdm(
-        "fi_cntr/inject_delivered_first",
-        "with FI_DELIVERY_COMPLETE as default an inject is not taken before there is a connection",
-        first,
-    ),
-    Case::both(
-        "fi_cntr/inject_write_delivered",
-        "with FI_DELIVERY_COMPLETE as default an injected write is counted when its data is there",
-        writes,
-    ),
-    Case::both(
-        "fi_cntr/inject_atomic_delivered",
-        "with FI_DELIVERY_COMPLETE as default an injected atomic is counted when it is done",
-        atomics,
-    ),
-    Case::both(
-        "fi_cntr/inject_flags_changed",
-        "default flags that are changed later hold for the injects that follow",
-        changed,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_cntr {
+        both inject_delivered:
+            "with FI_DELIVERY_COMPLETE as default an inject is counted when the peer has it";
+        rdm inject_delivered_first:
+            "with FI_DELIVERY_COMPLETE as default an inject is not taken before there is a connection";
+        both inject_write_delivered:
+            "with FI_DELIVERY_COMPLETE as default an injected write is counted when its data is there"
+                = writes;
+        both inject_atomic_delivered:
+            "with FI_DELIVERY_COMPLETE as default an injected atomic is counted when it is done";
+        both inject_flags_changed:
+            "default flags that are changed later hold for the injects that follow";
+    }
+}
 
 /// How often A looks while B does nothing.
 const LOOKS: usize = 200;
@@ -105,7 +94,7 @@ fn counted_late(
     })
 }
 
-fn messages(cx: &Cx<'_>) -> Outcome {
+fn inject_delivered(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Flags::empty(), Flags::DELIVERY_COMPLETE)?;
     let (sends, _) = counters(&rig)?;
     let ep = rig.sides[A].ep;
@@ -120,7 +109,7 @@ fn messages(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn first(cx: &Cx<'_>) -> Outcome {
+fn inject_delivered_first(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(
         cx,
         &Spec {
@@ -173,7 +162,7 @@ fn writes(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn atomics(cx: &Cx<'_>) -> Outcome {
+fn inject_atomic_delivered(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Flags::ATOMIC, Flags::DELIVERY_COMPLETE)?;
     let (_, writes) = counters(&rig)?;
     let ep = rig.sides[A].ep;
@@ -192,7 +181,7 @@ fn atomics(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn changed(cx: &Cx<'_>) -> Outcome {
+fn inject_flags_changed(cx: &Cx<'_>) -> Outcome {
     use crate::subject::Direction;
     let rig = open(cx, Flags::empty(), Flags::empty())?;
     let (_, writes) = counters(&rig)?;

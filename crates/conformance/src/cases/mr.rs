@@ -3,95 +3,36 @@
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, MrMode, Version};
 
 use super::rma::{OPEN, overlaid};
-use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target, bare, pattern};
 use crate::subject::{Form, MrAttr, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_mr/forms",
-        "fi_mr_reg, fi_mr_regv and fi_mr_regattr register alike",
-        forms,
-    ),
-    Case::both(
-        "fi_mr/key_requested",
-        "without FI_MR_PROV_KEY a region has the key asked for, 0 among them",
-        key_requested,
-    ),
-    Case::both(
-        "fi_mr/key_taken",
-        "a key in use is refused with FI_ENOKEY, and free again after closing",
-        key_taken,
-    ),
-    Case::both(
-        "fi_mr/addressing",
-        "peers count from the address with FI_MR_VIRT_ADDR, else from 0",
-        addressing,
-    ),
-    Case::both(
-        "fi_mr/basic",
-        "before 1.5, FI_MR_BASIC is addresses and the provider's keys",
-        basic,
-    ),
-    Case::both(
-        "fi_mr/scalable",
-        "before 1.5, FI_MR_SCALABLE is offsets and keys of one's own",
-        scalable,
-    ),
-    Case::both(
-        "fi_mr/overlapping",
-        "memory may be registered more than once, for different use",
-        overlapping,
-    ),
-    Case::both(
-        "fi_mr/many",
-        "thousands of regions are registered and reached",
-        many,
-    ),
-    Case::both("fi_mr/busy", "a domain does not close under a region", busy),
-    Case::both(
-        "fi_mr/close_while_written",
-        "a region that closes while a peer writes is not written afterwards",
-        close_while_written,
-    )
-    .together(),
-    Case::both(
-        "fi_mr/close_while_read",
-        "a region that closes while a peer reads ends the reads or fails them",
-        close_while_read,
-    ),
-    Case::both(
-        "fi_mr/access_unknown",
-        "access bits that are none are refused",
-        access_unknown,
-    ),
-    Case::both(
-        "fi_mr/pieces",
-        "up to mr_iov_limit pieces of memory are one region, one after the other",
-        pieces,
-    ),
-    Case::both(
-        "fi_mr/pieces_by_address",
-        "where peers name addresses, the pieces of a region follow the address of the first",
-        pieces_by_address,
-    ),
-    Case::both(
-        "fi_mr/pieces_atomic",
-        "an atomic reaches across the pieces of a region",
-        pieces_atomic,
-    ),
-    Case::both(
-        "fi_mr/pieces_denied",
-        "not a byte beyond the pieces of a region is reached",
-        pieces_denied,
-    ),
-    Case::both(
-        "fi_mr/pieces_over_limit",
-        "one piece more than mr_iov_limit is refused",
-        pieces_over_limit,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_mr {
+        both forms: "fi_mr_reg, fi_mr_regv and fi_mr_regattr register alike";
+        both key_requested: "without FI_MR_PROV_KEY a region has the key asked for, 0 among them";
+        both key_taken: "a key in use is refused with FI_ENOKEY, and free again after closing";
+        both addressing: "peers count from the address with FI_MR_VIRT_ADDR, else from 0";
+        both basic: "before 1.5, FI_MR_BASIC is addresses and the provider's keys";
+        both scalable: "before 1.5, FI_MR_SCALABLE is offsets and keys of one's own";
+        both overlapping: "memory may be registered more than once, for different use";
+        both many: "thousands of regions are registered and reached";
+        both busy: "a domain does not close under a region";
+        both close_while_written:
+            "a region that closes while a peer writes is not written afterwards", together();
+        both close_while_read:
+            "a region that closes while a peer reads ends the reads or fails them";
+        both access_unknown: "access bits that are none are refused";
+        both pieces: "up to mr_iov_limit pieces of memory are one region, one after the other";
+        both pieces_by_address:
+            "where peers name addresses, the pieces of a region follow the address of the first";
+        both pieces_atomic: "an atomic reaches across the pieces of a region";
+        both pieces_denied: "not a byte beyond the pieces of a region is reached";
+        both pieces_over_limit: "one piece more than mr_iov_limit is refused";
+    }
+}
 
 /// Writes and reads through a registration.
 #[track_caller]

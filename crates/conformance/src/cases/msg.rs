@@ -7,7 +7,7 @@ mod order;
 
 use ripstop_types::{CqFormat, Errno, Flags};
 
-use crate::case::{Case, Cx, Outcome, offered, refused};
+use crate::case::{Case, Cx, Outcome, cases, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{EpOption, Inject, Post};
@@ -16,124 +16,36 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, order::CASES, flow::CASES, levels::CASES, multi::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::both("fi_msg/small", "a small message arrives", small),
-    Case::both(
-        "fi_msg/sizes",
-        "messages of 0 B to 4 MiB arrive whole",
-        sizes,
-    ),
-    Case::both(
-        "fi_msg/odd_sizes",
-        "messages of every odd length around powers of two arrive whole",
-        odd_sizes,
-    ),
-    Case::both(
-        "fi_msg/zero_length",
-        "a message without bytes arrives, also without a buffer",
-        zero_length,
-    ),
-    Case::both(
-        "fi_msg/shorter",
-        "a short message in a large buffer has its own length",
-        shorter,
-    ),
-    Case::both(
-        "fi_msg/unexpected",
-        "messages that arrive before their buffers wait",
-        unexpected,
-    ),
-    Case::both(
-        "fi_msg/truncated",
-        "what does not fit is cut off and reported, and the next message is whole",
-        truncated,
-    ),
-    Case::both(
-        "fi_msg/truncated_unexpected",
-        "a waiting message that does not fit is cut off and reported",
-        truncated_unexpected,
-    ),
-    Case::both(
-        "fi_msg/iov_send",
-        "1 to iov_limit pieces are gathered",
-        iov_send,
-    ),
-    Case::both(
-        "fi_msg/iov_recv",
-        "1 to iov_limit pieces are scattered to",
-        iov_recv,
-    ),
-    Case::both(
-        "fi_msg/iov_over_limit",
-        "one piece more than iov_limit is refused",
-        iov_over_limit,
-    ),
-    Case::both(
-        "fi_msg/inject",
-        "injected messages up to inject_size arrive, without a completion",
-        inject,
-    ),
-    Case::both(
-        "fi_msg/inject_too_long",
-        "an inject beyond inject_size is refused",
-        inject_too_long,
-    ),
-    Case::both(
-        "fi_msg/inject_flag",
-        "FI_INJECT with a call that completes gives the buffer back at once",
-        inject_flag,
-    ),
-    Case::both(
-        "fi_msg/cq_data",
-        "remote CQ data arrives in full and is flagged",
-        cq_data,
-    ),
-    Case::both(
-        "fi_msg/cq_data_sendmsg",
-        "FI_REMOTE_CQ_DATA is a flag of fi_sendmsg too",
-        cq_data_sendmsg,
-    ),
-    Case::both(
-        "fi_msg/inject_data",
-        "fi_injectdata carries CQ data without a completion",
-        inject_data,
-    ),
-    Case::both(
-        "fi_msg/no_cq_data",
-        "a message without CQ data is not flagged as having any",
-        no_cq_data,
-    ),
-    Case::both(
-        "fi_msg/more",
-        "messages posted with FI_MORE arrive once one without follows",
-        more,
-    ),
-    Case::both(
-        "fi_msg/completion_flags",
-        "completions say what completed",
-        completion_flags,
-    ),
-    Case::both(
-        "fi_msg/bidirectional",
-        "both sides send at the same time",
-        bidirectional,
-    ),
-    Case::both(
-        "fi_msg/before_enable",
-        "a disabled endpoint takes no operation",
-        before_enable,
-    ),
-    Case::both(
-        "fi_msg/max_msg_size",
-        "a message longer than FI_OPT_MAX_MSG_SIZE is refused, one as long arrives",
-        max_msg_size,
-    ),
-    Case::both(
-        "fi_msg/two_domains",
-        "endpoints in two domains of a fabric talk",
-        two_domains,
-    ),
-];
+cases! {
+    const OWN;
+    fi_msg {
+        both small: "a small message arrives";
+        both sizes: "messages of 0 B to 4 MiB arrive whole";
+        both odd_sizes: "messages of every odd length around powers of two arrive whole";
+        both zero_length: "a message without bytes arrives, also without a buffer";
+        both shorter: "a short message in a large buffer has its own length";
+        both unexpected: "messages that arrive before their buffers wait";
+        both truncated: "what does not fit is cut off and reported, and the next message is whole";
+        both truncated_unexpected: "a waiting message that does not fit is cut off and reported";
+        both iov_send: "1 to iov_limit pieces are gathered";
+        both iov_recv: "1 to iov_limit pieces are scattered to";
+        both iov_over_limit: "one piece more than iov_limit is refused";
+        both inject: "injected messages up to inject_size arrive, without a completion";
+        both inject_too_long: "an inject beyond inject_size is refused";
+        both inject_flag: "FI_INJECT with a call that completes gives the buffer back at once";
+        both cq_data: "remote CQ data arrives in full and is flagged";
+        both cq_data_sendmsg: "FI_REMOTE_CQ_DATA is a flag of fi_sendmsg too";
+        both inject_data: "fi_injectdata carries CQ data without a completion";
+        both no_cq_data: "a message without CQ data is not flagged as having any";
+        both more: "messages posted with FI_MORE arrive once one without follows";
+        both completion_flags: "completions say what completed";
+        both bidirectional: "both sides send at the same time";
+        both before_enable: "a disabled endpoint takes no operation";
+        both max_msg_size:
+            "a message longer than FI_OPT_MAX_MSG_SIZE is refused, one as long arrives";
+        both two_domains: "endpoints in two domains of a fabric talk";
+    }
+}
 
 fn small(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;

@@ -4,7 +4,7 @@ mod endpoint;
 
 use ripstop_types::{Errno, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, refused};
+use crate::case::{Case, Cx, Outcome, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, bare, offer};
 use crate::subject::{AvAttr, CqAttr};
@@ -13,45 +13,22 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, endpoint::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::both(
-        "fi_fabric/open_close",
-        "a fabric opens and closes again and again",
-        fabric_again,
-    ),
-    Case::both(
-        "fi_fabric/several",
-        "several fabrics are open at once",
-        fabrics,
-    ),
-    Case::both(
-        "fi_fabric/busy",
-        "a fabric does not close under its domains and event queues",
-        fabric_busy,
-    ),
-    Case::both(
-        "fi_domain/open_close",
-        "a domain opens and closes again and again",
-        domain_again,
-    ),
-    Case::both(
-        "fi_domain/several",
-        "several domains of a fabric are open at once",
-        domains,
-    ),
-    Case::both(
-        "fi_domain/busy",
-        "a domain does not close under its objects",
-        domain_busy,
-    ),
-    Case::both(
-        "fi_domain/rounds",
-        "whole sets of objects come and go, and each works",
-        rounds,
-    ),
-];
+cases! {
+    const OWN;
+    fi_fabric {
+        both open_close: "a fabric opens and closes again and again";
+        both several: "several fabrics are open at once";
+        both busy: "a fabric does not close under its domains and event queues" = fabric_busy;
+    }
+    fi_domain {
+        both open_close: "a domain opens and closes again and again" = domain_again;
+        both several: "several domains of a fabric are open at once" = domains;
+        both busy: "a domain does not close under its objects" = domain_busy;
+        both rounds: "whole sets of objects come and go, and each works";
+    }
+}
 
-fn fabric_again(cx: &Cx<'_>) -> Outcome {
+fn open_close(cx: &Cx<'_>) -> Outcome {
     let info = offer(cx, &Spec::default())?;
     for _ in 0..50 {
         let fabric = cx.s.fabric(&info)?;
@@ -60,7 +37,7 @@ fn fabric_again(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn fabrics(cx: &Cx<'_>) -> Outcome {
+fn several(cx: &Cx<'_>) -> Outcome {
     let info = offer(cx, &Spec::default())?;
     let one = cx.s.fabric(&info)?;
     let two = cx.s.fabric(&info)?;

@@ -8,112 +8,44 @@ use std::time::{Duration, Instant};
 use ripstop_core::{Address, Hints, Info};
 use ripstop_types::{AddrFormat, Errno, FiAddr, Flags};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::pace::bound;
 use crate::rig::{A, B, Rig, Side, Spec, bare, free, of_provider, pattern};
 use crate::subject::{Inject, Post, Query};
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_endpoint/self_send",
-        "an endpoint sends to itself",
-        self_send,
-    ),
-    Case::rdm(
-        "fi_endpoint/self_unexpected",
-        "messages to oneself wait like others",
-        self_unexpected,
-    ),
-    Case::rdm(
-        "fi_endpoint/both_connect",
-        "two endpoints that speak at once for the first time both get through",
-        both_connect,
-    )
-    .within(20),
-    Case::rdm(
-        "fi_endpoint/all_to_all",
-        "every endpoint of a group speaks to every other",
-        all_to_all,
-    ),
-    Case::rdm(
-        "fi_endpoint/peer_restarts",
-        "a peer that closes and opens again at its address is reached again",
-        peer_restarts,
-    )
-    .timed()
-    .within(20),
-    Case::rdm(
-        "fi_endpoint/peer_restarts_and_speaks",
-        "a peer that came back is heard",
-        peer_speaks,
-    )
-    .timed()
-    .within(20),
-    Case::rdm(
-        "fi_endpoint/nobody_there",
-        "sends to an address where nobody listens fail within 5.5 s",
-        nobody_there,
-    )
-    .timed(),
-    Case::rdm(
-        "fi_endpoint/nobody_then_somebody",
-        "an address that refused is reached once somebody listens",
-        nobody_then_somebody,
-    )
-    .timed()
-    .within(20),
-    Case::rdm(
-        "fi_endpoint/peer_comes_late",
-        "a message to a peer that starts a moment later arrives, or fails and can be repeated",
-        peer_comes_late,
-    ),
-    Case::rdm(
-        "fi_endpoint/silent_peer",
-        "sends to a peer that never answers fail after FI_TCP_ANSWER_TIMEOUT",
-        silent_peer,
-    )
-    .timed()
-    .with(super::cm::ANSWER)
-    .within(15),
-    Case::rdm(
-        "fi_endpoint/silent_peer_waits",
-        "by default, sends wait for a peer that computes before it answers",
-        silent_peer_waits,
-    )
-    .timed()
-    .within(15),
-    Case::rdm(
-        "fi_endpoint/peer_closes_in_transfer",
-        "transfers that a closing peer interrupts end",
-        peer_closes,
-    )
-    .timed()
-    .within(20),
-    Case::rdm(
-        "fi_endpoint/others_go_on",
-        "the loss of one peer disturbs no other",
-        others_go_on,
-    )
-    .within(15),
-    Case::rdm(
-        "fi_endpoint/directed_recv_of_lost_peer",
-        "a receive from a lost peer only ends with an error",
-        directed_lost,
-    )
-    .timed()
-    .within(25),
-    Case::rdm(
-        "fi_endpoint/inject_then_close",
-        "what was injected before closing arrives",
-        inject_then_close,
-    ),
-    Case::rdm(
-        "fi_endpoint/unknown_address",
-        "sends to what is not in the address vector are refused",
-        unknown_address,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_endpoint {
+        rdm self_send: "an endpoint sends to itself";
+        rdm self_unexpected: "messages to oneself wait like others";
+        rdm both_connect:
+            "two endpoints that speak at once for the first time both get through", within(20);
+        rdm all_to_all: "every endpoint of a group speaks to every other";
+        rdm peer_restarts:
+            "a peer that closes and opens again at its address is reached again",
+                timed(), within(20);
+        rdm peer_restarts_and_speaks: "a peer that came back is heard", timed(), within(20);
+        rdm nobody_there: "sends to an address where nobody listens fail within 5.5 s", timed();
+        rdm nobody_then_somebody:
+            "an address that refused is reached once somebody listens", timed(), within(20);
+        rdm peer_comes_late:
+            "a message to a peer that starts a moment later arrives, or fails and can be repeated";
+        rdm silent_peer:
+            "sends to a peer that never answers fail after FI_TCP_ANSWER_TIMEOUT",
+                timed(), with(super::cm::ANSWER), within(15);
+        rdm silent_peer_waits:
+            "by default, sends wait for a peer that computes before it answers",
+                timed(), within(15);
+        rdm peer_closes_in_transfer:
+            "transfers that a closing peer interrupts end", timed(), within(20);
+        rdm others_go_on: "the loss of one peer disturbs no other", within(15);
+        rdm directed_recv_of_lost_peer:
+            "a receive from a lost peer only ends with an error", timed(), within(25);
+        rdm inject_then_close: "what was injected before closing arrives";
+        rdm unknown_address: "sends to what is not in the address vector are refused";
+    }
+}
 
 fn self_rig<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
     let spec = Spec::tagged();
@@ -390,7 +322,7 @@ fn peer_restarts(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn peer_speaks(cx: &Cx<'_>) -> Outcome {
+fn peer_restarts_and_speaks(cx: &Cx<'_>) -> Outcome {
     let rig = restart(cx)?;
     let recv = rig.post(A, Post::recv(16))?;
     let send = rig.post(B, Post::send(*b"back again"))?;
@@ -571,7 +503,7 @@ fn silent_peer(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn peer_closes(cx: &Cx<'_>) -> Outcome {
+fn peer_closes_in_transfer(cx: &Cx<'_>) -> Outcome {
     let spec = Spec {
         two_domains: true,
         ..Spec::tagged()
@@ -635,7 +567,7 @@ fn others_go_on(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn directed_lost(cx: &Cx<'_>) -> Outcome {
+fn directed_recv_of_lost_peer(cx: &Cx<'_>) -> Outcome {
     let spec = Spec::tagged().caps(Flags::DIRECTED_RECV);
     let rig = Rig::open(cx, &spec)?;
     rig.exchange(A, B, b"first")?;

@@ -7,7 +7,7 @@ mod memfd;
 
 use ripstop_types::{Errno, FiAddr, Flags, MsgOrder};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target, offer, pattern, prepare};
 use crate::subject::{Inject, Post, Remote};
@@ -26,114 +26,33 @@ pub(super) fn cases() -> Vec<Case> {
 /// What peers may do to most memory here.
 pub(super) const OPEN: Flags = Flags::REMOTE_READ.union(Flags::REMOTE_WRITE);
 
-const OWN: &[Case] = &[
-    Case::both(
-        "fi_rma/write",
-        "writes of 0 B to 4 MiB arrive whole and touch nothing else",
-        write,
-    ),
-    Case::both("fi_rma/read", "reads of 0 B to 4 MiB arrive whole", read),
-    Case::both(
-        "fi_rma/offsets",
-        "writes and reads start at any byte of a region",
-        offsets,
-    ),
-    Case::both(
-        "fi_rma/iov",
-        "1 to iov_limit pieces of local memory are written from and read to",
-        iov,
-    ),
-    Case::both(
-        "fi_rma/rma_iov",
-        "1 to rma_iov_limit pieces of the peer's memory are written and read",
-        rma_iov,
-    ),
-    Case::both(
-        "fi_rma/iov_both",
-        "pieces of both sides may be cut at different places",
-        iov_both,
-    ),
-    Case::both(
-        "fi_rma/iov_over_limit",
-        "one piece more than iov_limit or rma_iov_limit is refused",
-        iov_over_limit,
-    ),
-    Case::both(
-        "fi_rma/two_regions",
-        "one write reaches two regions by their keys",
-        two_regions,
-    ),
-    Case::both(
-        "fi_rma/inject",
-        "injected writes up to inject_size arrive, without a completion",
-        inject,
-    ),
-    Case::both(
-        "fi_rma/inject_too_long",
-        "an injected write beyond inject_size is refused",
-        inject_too_long,
-    ),
-    Case::both(
-        "fi_rma/inject_flag",
-        "FI_INJECT with fi_writemsg gives the buffer back at once",
-        inject_flag,
-    ),
-    Case::both(
-        "fi_rma/many",
-        "hundreds of writes and reads in flight both ways lose nothing",
-        many,
-    ),
-    Case::both(
-        "fi_rma/among_messages",
-        "messages, writes and reads share an endpoint",
-        among_messages,
-    ),
-    Case::both(
-        "fi_rma/write_then_send",
-        "with FI_ORDER_SAW a message arrives after the write before it",
-        write_then_send,
-    ),
-    Case::both(
-        "fi_rma/write_then_write",
-        "with FI_ORDER_WAW the last of two writes to a place stays",
-        write_then_write,
-    ),
-    Case::both(
-        "fi_rma/write_then_read",
-        "with FI_ORDER_RAW a read sees the write before it",
-        write_then_read,
-    ),
-    Case::both(
-        "fi_rma/more",
-        "writes posted with FI_MORE arrive once one without follows",
-        more,
-    ),
-    Case::rdm(
-        "fi_rma/first_contact",
-        "the first operation towards a peer may be a write or a read",
-        first_contact,
-    ),
-    Case::rdm(
-        "fi_rma/own_memory",
-        "an endpoint reaches memory of its own domain through its own address",
-        own_memory,
-    ),
-    Case::both(
-        "fi_rma/two_domains",
-        "memory of another domain of the fabric is reached",
-        two_domains,
-    ),
-    Case::both(
-        "fi_rma/before_enable",
-        "a disabled endpoint takes no read or write",
-        before_enable,
-    ),
-    Case::both(
-        "fi_rma/not_asked",
-        "an endpoint opened without FI_RMA refuses reads and writes",
-        not_asked,
-    ),
-];
+cases! {
+    const OWN;
+    fi_rma {
+        both write: "writes of 0 B to 4 MiB arrive whole and touch nothing else";
+        both read: "reads of 0 B to 4 MiB arrive whole";
+        both offsets: "writes and reads start at any byte of a region";
+        both iov: "1 to iov_limit pieces of local memory are written from and read to";
+        both rma_iov: "1 to rma_iov_limit pieces of the peer's memory are written and read";
+        both iov_both: "pieces of both sides may be cut at different places";
+        both iov_over_limit: "one piece more than iov_limit or rma_iov_limit is refused";
+        both two_regions: "one write reaches two regions by their keys";
+        both inject: "injected writes up to inject_size arrive, without a completion";
+        both inject_too_long: "an injected write beyond inject_size is refused";
+        both inject_flag: "FI_INJECT with fi_writemsg gives the buffer back at once";
+        both many: "hundreds of writes and reads in flight both ways lose nothing";
+        both among_messages: "messages, writes and reads share an endpoint";
+        both write_then_send: "with FI_ORDER_SAW a message arrives after the write before it";
+        both write_then_write: "with FI_ORDER_WAW the last of two writes to a place stays";
+        both write_then_read: "with FI_ORDER_RAW a read sees the write before it";
+        both more: "writes posted with FI_MORE arrive once one without follows";
+        rdm first_contact: "the first operation towards a peer may be a write or a read";
+        rdm own_memory: "an endpoint reaches memory of its own domain through its own address";
+        both two_domains: "memory of another domain of the fabric is reached";
+        both before_enable: "a disabled endpoint takes no read or write";
+        both not_asked: "an endpoint opened without FI_RMA refuses reads and writes";
+    }
+}
 
 /// Lengths on both sides of what providers treat apart.
 const SIZES: [usize; 10] = [0, 1, 7, 64, 1000, 4097, 16_384, 65_537, 1 << 20, 4 << 20];

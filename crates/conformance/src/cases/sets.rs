@@ -5,59 +5,33 @@ use std::time::{Duration, Instant};
 use ripstop_types::{Errno, Flags, WaitObj};
 
 use super::c_edge;
-use crate::case::{Case, Cx, Outcome, Step, offered, refused};
+use crate::case::{Cx, Outcome, Step, cases, offered, refused};
 use crate::ensure;
 use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{CqAttr, Fid, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_poll/queues",
-        "a poll set makes progress, and names the queues with entries as long as they have some",
-        queues,
-    ),
-    Case::both(
-        "fi_poll/counters",
-        "a poll set names a counter once a change",
-        counters,
-    ),
-    Case::both(
-        "fi_poll/members",
-        "a member does not close, one that was taken out does, and is not named",
-        members,
-    ),
-    Case::both(
-        "fi_poll/room",
-        "no more members are named than there is room for, and all where there is enough",
-        room,
-    ),
-    Case::both(
-        "fi_poll/not_a_member",
-        "an address vector is not for a poll set, nor is taking out what is not in",
-        not_a_member,
-    ),
-    Case::both(
-        "fi_wait/wakes",
-        "a wait set wakes for a completion in one of its queues, and times out without",
-        wakes,
-    ),
-    Case::both(
-        "fi_wait/counter",
-        "a wait set wakes for a counter",
-        wakes_for_counter,
-    ),
-    Case::both(
-        "fi_wait/event",
-        "a wait set wakes for an event, also where queues and counters share it",
-        wakes_for_event,
-    ),
-    Case::both(
-        "fi_wait/busy",
-        "a wait set does not close under its queues",
-        busy,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_poll {
+        both queues:
+            "a poll set makes progress, and names the queues with entries as long as they have some";
+        both counters: "a poll set names a counter once a change";
+        both members: "a member does not close, one that was taken out does, and is not named";
+        both room:
+            "no more members are named than there is room for, and all where there is enough";
+        both not_a_member:
+            "an address vector is not for a poll set, nor is taking out what is not in";
+    }
+    fi_wait {
+        both wakes: "a wait set wakes for a completion in one of its queues, and times out without";
+        both counter: "a wait set wakes for a counter";
+        both event:
+            "a wait set wakes for an event, also where queues and counters share it"
+                = wakes_for_event;
+        both busy: "a wait set does not close under its queues";
+    }
+}
 
 fn poll_set(cx: &Cx<'_>, domain: Fid) -> Step<Fid> {
     let opened = c_edge(cx)?.poll_set(domain);
@@ -268,7 +242,7 @@ fn wakes(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn wakes_for_counter(cx: &Cx<'_>) -> Outcome {
+fn counter(cx: &Cx<'_>) -> Outcome {
     let edge = c_edge(cx)?;
     let rig = Rig::open(cx, &Spec::default())?;
     let set = wait_set(cx, rig.fabric)?;

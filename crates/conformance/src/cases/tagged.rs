@@ -4,7 +4,7 @@ mod peek;
 
 use ripstop_types::{Errno, FiAddr, Flags, MsgOrder};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Side, Spec, pattern};
 use crate::subject::Post;
@@ -13,133 +13,37 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, peek::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::both(
-        "fi_tagged/small",
-        "a tagged message arrives with its tag",
-        small,
-    ),
-    Case::both(
-        "fi_tagged/sizes",
-        "tagged messages of 0 B to 4 MiB arrive whole, early and late",
-        sizes,
-    ),
-    Case::both(
-        "fi_tagged/matching",
-        "messages go to the buffers with their tag, whatever the order",
-        matching,
-    ),
-    Case::both(
-        "fi_tagged/ignore",
-        "bits in the mask do not matter, the others do",
-        ignore,
-    ),
-    Case::both(
-        "fi_tagged/wildcard",
-        "a mask of all bits takes any tag, and reports it",
-        wildcard,
-    ),
-    Case::both(
-        "fi_tagged/all_tag_bits",
-        "every bit of a tag counts",
-        all_tag_bits,
-    ),
-    Case::both(
-        "fi_tagged/first_posted",
-        "of several matching buffers the first posted is filled",
-        first_posted,
-    ),
-    Case::both(
-        "fi_tagged/first_arrived",
-        "of several waiting messages the first sent is received",
-        first_arrived,
-    ),
-    Case::both(
-        "fi_tagged/no_match",
-        "a message no buffer matches waits, and disturbs nothing",
-        no_match,
-    ),
-    Case::both(
-        "fi_tagged/apart_from_msg",
-        "tagged and plain messages never match each other",
-        apart_from_msg,
-    ),
-    Case::both(
-        "fi_tagged/order",
-        "tagged messages of one tag keep their order, hundreds in flight",
-        order,
-    ),
-    Case::both(
-        "fi_tagged/iov",
-        "tagged messages are gathered and scattered",
-        iov,
-    ),
-    Case::both(
-        "fi_tagged/inject",
-        "injected tagged messages arrive, without a completion",
-        inject,
-    ),
-    Case::both(
-        "fi_tagged/cq_data",
-        "tagged messages carry CQ data",
-        cq_data,
-    ),
-    Case::both(
-        "fi_tagged/inject_data",
-        "injected tagged messages carry CQ data",
-        inject_data,
-    ),
-    Case::both(
-        "fi_tagged/truncated",
-        "a tagged message that does not fit is cut off and reported",
-        truncated,
-    ),
-    Case::both(
-        "fi_tagged/truncated_unexpected",
-        "a waiting tagged message that does not fit is cut off and reported",
-        truncated_unexpected,
-    ),
-    Case::both(
-        "fi_tagged/completion_flags",
-        "completions say FI_TAGGED",
-        completion_flags,
-    ),
-    Case::both(
-        "fi_tagged/cancel",
-        "a canceled tagged receive ends with FI_ECANCELED and matches nothing",
-        cancel,
-    ),
-    Case::both(
-        "fi_tagged/levels",
-        "each completion level completes, small and large",
-        levels,
-    ),
-    Case::both(
-        "fi_tagged/delivery_rendezvous",
-        "a large message with delivery complete waits for its receive",
-        delivery_rendezvous,
-    ),
-    Case::both(
-        "fi_tagged/many_unmatched",
-        "a thousand waiting messages are found by their tags in any order",
-        many_unmatched,
-    ),
-    Case::rdm(
-        "fi_tagged/directed",
-        "a directed receive takes messages of its peer only",
-        directed,
-    ),
-    Case::rdm(
-        "fi_tagged/directed_waiting",
-        "a directed receive finds the waiting message of its peer",
-        directed_waiting,
-    ),
-    Case::rdm(
-        "fi_tagged/directed_any",
-        "FI_ADDR_UNSPEC takes messages of any peer",
-        directed_any,
-    ),
-];
+cases! {
+    const OWN;
+    fi_tagged {
+        both small: "a tagged message arrives with its tag";
+        both sizes: "tagged messages of 0 B to 4 MiB arrive whole, early and late";
+        both matching: "messages go to the buffers with their tag, whatever the order";
+        both ignore: "bits in the mask do not matter, the others do";
+        both wildcard: "a mask of all bits takes any tag, and reports it";
+        both all_tag_bits: "every bit of a tag counts";
+        both first_posted: "of several matching buffers the first posted is filled";
+        both first_arrived: "of several waiting messages the first sent is received";
+        both no_match: "a message no buffer matches waits, and disturbs nothing";
+        both apart_from_msg: "tagged and plain messages never match each other";
+        both order: "tagged messages of one tag keep their order, hundreds in flight";
+        both iov: "tagged messages are gathered and scattered";
+        both inject: "injected tagged messages arrive, without a completion";
+        both cq_data: "tagged messages carry CQ data";
+        both inject_data: "injected tagged messages carry CQ data";
+        both truncated: "a tagged message that does not fit is cut off and reported";
+        both truncated_unexpected:
+            "a waiting tagged message that does not fit is cut off and reported";
+        both completion_flags: "completions say FI_TAGGED";
+        both cancel: "a canceled tagged receive ends with FI_ECANCELED and matches nothing";
+        both levels: "each completion level completes, small and large";
+        both delivery_rendezvous: "a large message with delivery complete waits for its receive";
+        both many_unmatched: "a thousand waiting messages are found by their tags in any order";
+        rdm directed: "a directed receive takes messages of its peer only";
+        rdm directed_waiting: "a directed receive finds the waiting message of its peer";
+        rdm directed_any: "FI_ADDR_UNSPEC takes messages of any peer";
+    }
+}
 
 fn small(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;

@@ -2,27 +2,23 @@
 
 use ripstop_types::Errno;
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, hints, of_provider, offer, pattern, query};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_getinfo/tclass",
-        "a traffic class that is asked for, a label or a code point, is in the answer",
-        answered,
-    ),
-    Case::both(
-        "fi_getinfo/tclass_unknown",
-        "what is no traffic class finds nothing",
-        unknown,
-    ),
-    Case::both(
-        "fi_endpoint/tclass",
-        "messages arrive whatever the traffic class of domain and endpoint",
-        exchanged,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_getinfo {
+        both tclass:
+            "a traffic class that is asked for, a label or a code point, is in the answer"
+                = answered;
+        both tclass_unknown: "what is no traffic class finds nothing";
+    }
+    fi_endpoint {
+        both tclass:
+            "messages arrive whatever the traffic class of domain and endpoint" = exchanged;
+    }
+}
 
 /// Labels and code points (`fi_tc_dscp_set`).
 const CLASSES: [u32; 9] = [
@@ -62,7 +58,7 @@ fn answered(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn unknown(cx: &Cx<'_>) -> Outcome {
+fn tclass_unknown(cx: &Cx<'_>) -> Outcome {
     known(cx)?;
     for class in [1, 0x140, 0x206, 0x300, u32::MAX] {
         for domain in [true, false] {

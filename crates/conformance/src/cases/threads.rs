@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{Errno, FiAddr, Flags, Progress, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, offered};
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases, offered};
 use crate::ensure;
 use crate::pace::{bound, soon};
 use crate::rig::{A, B, Rig, Spec, bare, listening, pattern};
@@ -18,94 +18,33 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, levels::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::both(
-        "fi_domain/read_wakes_for_message",
-        "a thread blocked in fi_cq_sread wakes for a message",
-        read_wakes,
-    ),
-    Case::both(
-        "fi_domain/read_wakes_for_send",
-        "a thread blocked in fi_cq_sread wakes for another thread's send",
-        read_wakes_for_send,
-    ),
-    Case::both(
-        "fi_domain/read_wakes_for_signal",
-        "a thread blocked in fi_cq_sread wakes for a signal",
-        read_wakes_for_signal,
-    ),
-    Case::both(
-        "fi_domain/cntr_wakes",
-        "a thread blocked in fi_cntr_wait wakes when enough has completed",
-        cntr_wakes,
-    ),
-    Case::both(
-        "fi_domain/cntr_wakes_for_error",
-        "a thread blocked in fi_cntr_wait wakes for an error",
-        cntr_wakes_for_error,
-    ),
-    Case::both(
-        "fi_domain/cntr_wakes_for_add",
-        "a thread blocked in fi_cntr_wait wakes when another adds",
-        cntr_wakes_for_add,
-    ),
-    Case::msg(
-        "fi_domain/eq_wakes",
-        "a thread blocked in fi_eq_sread wakes for a request",
-        eq_wakes,
-    ),
-    Case::both(
-        "fi_domain/threads_share_endpoint",
-        "threads send through one endpoint, and nothing is lost or repeated",
-        share,
-    )
-    .within(20),
-    Case::both(
-        "fi_domain/threads_share_queue",
-        "threads read one queue, and each completion comes once",
-        share_queue,
-    )
-    .within(20),
-    Case::rdm(
-        "fi_domain/threads_inject",
-        "threads inject through one endpoint",
-        threads_inject,
-    )
-    .within(20),
-    Case::both(
-        "fi_domain/threads_own_endpoints",
-        "threads use endpoints of their own at the same time",
-        own_endpoints,
-    )
-    .within(20),
-    Case::both(
-        "fi_domain/threads_open_close",
-        "threads open and close objects of one domain at the same time",
-        open_close,
-    )
-    .within(20),
-    Case::both(
-        "fi_domain/progress_auto_receive",
-        "with automatic progress a sleeping peer receives",
-        auto_receive,
-    ),
-    Case::both(
-        "fi_domain/progress_auto_send",
-        "with automatic progress a sleeping sender sends",
-        auto_send,
-    ),
-    Case::rdm(
-        "fi_domain/progress_auto_rendezvous",
-        "with automatic progress a large tagged message needs neither side awake",
-        auto_rendezvous,
-    )
-    .timed(),
-    Case::rdm(
-        "fi_domain/progress_auto_first_contact",
-        "with automatic progress a sleeping peer answers its first message",
-        auto_first_contact,
-    ),
-];
+cases! {
+    const OWN;
+    fi_domain {
+        both read_wakes_for_message: "a thread blocked in fi_cq_sread wakes for a message";
+        both read_wakes_for_send: "a thread blocked in fi_cq_sread wakes for another thread's send";
+        both read_wakes_for_signal: "a thread blocked in fi_cq_sread wakes for a signal";
+        both cntr_wakes: "a thread blocked in fi_cntr_wait wakes when enough has completed";
+        both cntr_wakes_for_error: "a thread blocked in fi_cntr_wait wakes for an error";
+        both cntr_wakes_for_add: "a thread blocked in fi_cntr_wait wakes when another adds";
+        msg eq_wakes: "a thread blocked in fi_eq_sread wakes for a request";
+        both threads_share_endpoint:
+            "threads send through one endpoint, and nothing is lost or repeated", within(20);
+        both threads_share_queue:
+            "threads read one queue, and each completion comes once", within(20);
+        rdm threads_inject: "threads inject through one endpoint", within(20);
+        both threads_own_endpoints:
+            "threads use endpoints of their own at the same time", within(20);
+        both threads_open_close:
+            "threads open and close objects of one domain at the same time", within(20);
+        both progress_auto_receive: "with automatic progress a sleeping peer receives";
+        both progress_auto_send: "with automatic progress a sleeping sender sends";
+        rdm progress_auto_rendezvous:
+            "with automatic progress a large tagged message needs neither side awake", timed();
+        rdm progress_auto_first_contact:
+            "with automatic progress a sleeping peer answers its first message";
+    }
+}
 
 /// How long a thread sleeps before it wakes another.
 const NAP: Duration = Duration::from_millis(50);
@@ -166,7 +105,7 @@ fn block(s: Shared<'_>, cq: Fid) -> Step<(Duration, usize)> {
     Ok((start.elapsed(), read.len()))
 }
 
-fn read_wakes(cx: &Cx<'_>) -> Outcome {
+fn read_wakes_for_message(cx: &Cx<'_>) -> Outcome {
     let s = cx.threads()?;
     for wait_obj in [WaitObj::Unspec, WaitObj::Fd] {
         let spec = Spec {
@@ -370,7 +309,7 @@ fn eq_wakes(cx: &Cx<'_>) -> Outcome {
 const THREADS: usize = 4;
 const EACH: usize = 100;
 
-fn share(cx: &Cx<'_>) -> Outcome {
+fn threads_share_endpoint(cx: &Cx<'_>) -> Outcome {
     let s = cx.threads()?;
     let rig = Rig::open(cx, &Spec::default())?;
     rig.exchange(A, B, b"first")?;
@@ -455,7 +394,7 @@ fn share(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn share_queue(cx: &Cx<'_>) -> Outcome {
+fn threads_share_queue(cx: &Cx<'_>) -> Outcome {
     let s = cx.threads()?;
     let rig = Rig::open(cx, &Spec::default())?;
     rig.exchange(A, B, b"first")?;
@@ -574,7 +513,7 @@ fn threads_inject(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn own_endpoints(cx: &Cx<'_>) -> Outcome {
+fn threads_own_endpoints(cx: &Cx<'_>) -> Outcome {
     let s = cx.threads()?;
     thread::scope(|scope| {
         let mut pairs = Vec::new();
@@ -600,7 +539,7 @@ fn own_endpoints(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn open_close(cx: &Cx<'_>) -> Outcome {
+fn threads_open_close(cx: &Cx<'_>) -> Outcome {
     let s = cx.threads()?;
     let rig = Rig::open(cx, &Spec::default())?;
     let (domain, info) = (rig.sides[A].domain, &rig.info);
@@ -663,7 +602,7 @@ fn alone(rig: &Rig<'_>, side: usize, token: u64) -> Step<Completion> {
     Err(Stop::fail("nothing happens while the other side sleeps"))
 }
 
-fn auto_receive(cx: &Cx<'_>) -> Outcome {
+fn progress_auto_receive(cx: &Cx<'_>) -> Outcome {
     let rig = automatic(cx, Spec::default())?;
     rig.exchange(A, B, b"first")?;
     for len in [8, 4 << 20] {
@@ -680,7 +619,7 @@ fn auto_receive(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn auto_send(cx: &Cx<'_>) -> Outcome {
+fn progress_auto_send(cx: &Cx<'_>) -> Outcome {
     let rig = automatic(cx, Spec::default())?;
     rig.exchange(A, B, b"first")?;
     for len in [8, 4 << 20] {
@@ -694,7 +633,7 @@ fn auto_send(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn auto_rendezvous(cx: &Cx<'_>) -> Outcome {
+fn progress_auto_rendezvous(cx: &Cx<'_>) -> Outcome {
     let rig = automatic(cx, Spec::tagged())?;
     rig.exchange(A, B, b"first")?;
     let bytes = pattern(4 << 20, 1);
@@ -716,7 +655,7 @@ fn auto_rendezvous(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn auto_first_contact(cx: &Cx<'_>) -> Outcome {
+fn progress_auto_first_contact(cx: &Cx<'_>) -> Outcome {
     let rig = automatic(cx, Spec::default())?;
     let recv = rig.post(B, Post::recv(8))?;
     let start = Instant::now();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, offered, refused};
+use crate::case::{Case, Cx, Outcome, Step, cases, offered, refused};
 use crate::ensure;
 use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec};
@@ -16,114 +16,37 @@ pub(super) fn cases() -> Vec<Case> {
     [OWN, shared::CASES].concat()
 }
 
-const OWN: &[Case] = &[
-    Case::both(
-        "fi_trigger/messages",
-        "deferred messages and receives, tagged or not, start when the counter has come so far",
-        messages,
-    ),
-    Case::both(
-        "fi_trigger/rma",
-        "deferred writes and reads start one after the other",
-        rma,
-    ),
-    Case::both(
-        "fi_trigger/atomics",
-        "deferred atomics of all three kinds are carried out",
-        atomics,
-    ),
-    Case::both(
-        "fi_trigger/counters",
-        "deferred work sets counters and adds to them, and so starts other work",
-        counters,
-    ),
-    Case::both(
-        "fi_trigger/chain",
-        "a chain of many deferred additions comes to its end",
-        chain,
-    )
-    .within(30),
-    Case::both(
-        "fi_trigger/silent",
-        "deferred work is counted by its own counter and by nothing else",
-        silent,
-    ),
-    Case::both(
-        "fi_trigger/reached",
-        "what has come far enough when it is queued starts at once",
-        reached,
-    ),
-    Case::both(
-        "fi_trigger/order",
-        "triggered messages start in the order of thresholds, and then as they were posted",
-        order,
-    ),
-    Case::both(
-        "fi_trigger/receives",
-        "a triggered receive takes no message before its time",
-        receives,
-    ),
-    Case::both(
-        "fi_trigger/triggered_rma",
-        "triggered writes and reads are reported like any others",
-        triggered_rma,
-    ),
-    Case::both(
-        "fi_trigger/cancel",
-        "work that is cancelled does not start, work that has started is not cancelled",
-        cancel,
-    ),
-    Case::both(
-        "fi_trigger/flush",
-        "a flush takes back what waits for one counter, or all that waits",
-        flush,
-    ),
-    Case::both(
-        "fi_trigger/cancel_operation",
-        "fi_cancel ends a triggered operation that waits",
-        cancel_operation,
-    ),
-    Case::both(
-        "fi_trigger/errors",
-        "errors count towards the threshold of deferred work",
-        errors,
-    ),
-    Case::both(
-        "fi_trigger/denied",
-        "work that fails raises the error value of its counter, which starts what waits for it",
-        denied,
-    ),
-    Case::both(
-        "fi_trigger/busy",
-        "a counter that work waits for, or will change, does not close",
-        busy,
-    ),
-    Case::both(
-        "fi_trigger/endpoint_closes",
-        "an endpoint closes with work that waits for it, and the counters after it",
-        endpoint_closes,
-    ),
-    Case::both(
-        "fi_trigger/other_domain",
-        "counters of another domain are refused",
-        other_domain,
-    ),
-    Case::both(
-        "fi_trigger/high_threshold",
-        "the highest threshold is queued and not reached",
-        high_threshold,
-    ),
-    Case::both(
-        "fi_trigger/wraps",
-        "work waits for the highest values of a counter, which goes on from there to 0",
-        wraps,
-    ),
-    Case::both(
-        "fi_trigger/wakes",
-        "a change by deferred work ends a wait for its counter in time",
-        wakes,
-    ),
-];
+cases! {
+    const OWN;
+    fi_trigger {
+        both messages:
+            "deferred messages and receives, tagged or not, start when the counter has come so far";
+        both rma: "deferred writes and reads start one after the other";
+        both atomics: "deferred atomics of all three kinds are carried out";
+        both counters: "deferred work sets counters and adds to them, and so starts other work";
+        both chain: "a chain of many deferred additions comes to its end", within(30);
+        both silent: "deferred work is counted by its own counter and by nothing else";
+        both reached: "what has come far enough when it is queued starts at once";
+        both order:
+            "triggered messages start in the order of thresholds, and then as they were posted";
+        both receives: "a triggered receive takes no message before its time";
+        both triggered_rma: "triggered writes and reads are reported like any others";
+        both cancel:
+            "work that is cancelled does not start, work that has started is not cancelled";
+        both flush: "a flush takes back what waits for one counter, or all that waits";
+        both cancel_operation: "fi_cancel ends a triggered operation that waits";
+        both errors: "errors count towards the threshold of deferred work";
+        both denied:
+            "work that fails raises the error value of its counter, which starts what waits for it";
+        both busy: "a counter that work waits for, or will change, does not close";
+        both endpoint_closes:
+            "an endpoint closes with work that waits for it, and the counters after it";
+        both other_domain: "counters of another domain are refused";
+        both high_threshold: "the highest threshold is queued and not reached";
+        both wraps: "work waits for the highest values of a counter, which goes on from there to 0";
+        both wakes: "a change by deferred work ends a wait for its counter in time";
+    }
+}
 
 /// Two endpoints, a counter that work waits for, and one that is told of its end.
 struct Ground<'a> {

@@ -4,68 +4,28 @@
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
 
 use super::{ADD, OPEN, carry_out, inject_add, spec, word, words};
-use crate::case::{Case, Cx, Outcome, Step, refused};
+use crate::case::{Cx, Outcome, Step, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target};
 use crate::subject::{Post, Remote};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_atomic/misaligned",
-        "an atomic on an address that is not aligned to the datatype is refused",
-        misaligned,
-    ),
-    Case::both(
-        "fi_atomic/beyond",
-        "not a byte outside a region is changed or fetched",
-        beyond,
-    ),
-    Case::both(
-        "fi_atomic/key_forged",
-        "a key nobody gave out reaches nothing",
-        key_forged,
-    ),
-    Case::both(
-        "fi_atomic/read_only",
-        "memory registered for reads is not changed",
-        read_only,
-    ),
-    Case::both(
-        "fi_atomic/write_only",
-        "memory registered for writes is not fetched",
-        write_only,
-    ),
-    Case::both(
-        "fi_atomic/revoked",
-        "a closed registration is out of reach",
-        revoked,
-    ),
-    Case::both(
-        "fi_atomic/denied_inject",
-        "an injected atomic that is denied changes nothing",
-        denied_inject,
-    ),
-    Case::both(
-        "fi_atomic/unknown",
-        "datatypes and operations outside the table are refused by the call",
-        unknown,
-    ),
-    Case::both(
-        "fi_atomic/wrong_kind",
-        "an operation of another kind of call, or that the datatype has not, is refused",
-        wrong_kind,
-    ),
-    Case::both(
-        "fi_atomic/lengths",
-        "operands, results and the peer's memory of different length are refused",
-        lengths,
-    ),
-    Case::both(
-        "fi_atomic/not_asked",
-        "an endpoint opened without FI_ATOMIC refuses atomics",
-        not_asked,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_atomic {
+        both misaligned: "an atomic on an address that is not aligned to the datatype is refused";
+        both beyond: "not a byte outside a region is changed or fetched";
+        both key_forged: "a key nobody gave out reaches nothing";
+        both read_only: "memory registered for reads is not changed";
+        both write_only: "memory registered for writes is not fetched";
+        both revoked: "a closed registration is out of reach";
+        both denied_inject: "an injected atomic that is denied changes nothing";
+        both unknown: "datatypes and operations outside the table are refused by the call";
+        both wrong_kind:
+            "an operation of another kind of call, or that the datatype has not, is refused";
+        both lengths: "operands, results and the peer's memory of different length are refused";
+        both not_asked: "an endpoint opened without FI_ATOMIC refuses atomics";
+    }
+}
 
 /// Two sides that have talked, and three words at B.
 fn talking<'a>(cx: &Cx<'a>, access: Flags) -> Step<(Rig<'a>, Target)> {

@@ -2,43 +2,25 @@
 
 use ripstop_types::{Errno, FiAddr, Flags};
 
-use crate::case::{Case, Cx, Outcome, refused};
+use crate::case::{Cx, Outcome, cases, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::Post;
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_av/user_id",
-        "a peer is reported as nobody until it has an id, and by that from then on",
-        set,
-    ),
-    Case::rdm(
-        "fi_av/user_id_inserted",
-        "a peer that was inserted with an id is reported by that",
-        inserted,
-    ),
-    Case::rdm(
-        "fi_av/user_id_directed",
-        "receives from one peer name it by its address, whatever its id is",
-        directed,
-    ),
-    Case::rdm(
-        "fi_av/user_id_peek",
-        "a peek reports the id too, and so does what arrived before the receive",
-        peek,
-    ),
-    Case::rdm(
-        "fi_av/user_id_errors",
-        "an error entry of a receive names the peer by its id, if at all",
-        errors,
-    ),
-    Case::rdm(
-        "fi_av/user_id_refused",
-        "ids are for peers that are there, and given in the way the vector was opened for",
-        not_there,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_av {
+        rdm user_id: "a peer is reported as nobody until it has an id, and by that from then on";
+        rdm user_id_inserted: "a peer that was inserted with an id is reported by that";
+        rdm user_id_directed:
+            "receives from one peer name it by its address, whatever its id is" = directed;
+        rdm user_id_peek:
+            "a peek reports the id too, and so does what arrived before the receive" = peek;
+        rdm user_id_errors: "an error entry of a receive names the peer by its id, if at all";
+        rdm user_id_refused:
+            "ids are for peers that are there, and given in the way the vector was opened for";
+    }
+}
 
 const ID: FiAddr = FiAddr(0xfeed_beef_0bad_cafe);
 
@@ -49,7 +31,7 @@ fn spec(opened: bool) -> Spec {
     spec
 }
 
-fn set(cx: &Cx<'_>) -> Outcome {
+fn user_id(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec(true))?;
     let nobody = rig.exchange(A, B, b"before")?.src;
     ensure!(nobody == FiAddr::NOTAVAIL, "the source is {nobody:?}");
@@ -69,7 +51,7 @@ fn set(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn inserted(cx: &Cx<'_>) -> Outcome {
+fn user_id_inserted(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec(false))?;
     let own = rig.exchange(A, B, b"before")?.src;
     ensure!(own == rig.sides[B].peer, "the source is {own:?}");
@@ -127,7 +109,7 @@ fn peek(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn errors(cx: &Cx<'_>) -> Outcome {
+fn user_id_errors(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec(true))?;
     let (Some(av), peer) = (rig.sides[B].av, rig.sides[B].peer) else {
         return Ok(());
@@ -163,7 +145,7 @@ fn errors(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn not_there(cx: &Cx<'_>) -> Outcome {
+fn user_id_refused(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec(true))?;
     let (Some(av), Some(name)) = (rig.sides[B].av, rig.sides[A].name.clone()) else {
         return Ok(());

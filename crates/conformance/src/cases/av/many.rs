@@ -4,21 +4,17 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{AvType, FiAddr};
 
-use crate::case::{Case, Cx, Outcome, Step};
+use crate::case::{Cx, Outcome, Step, cases};
 use crate::ensure;
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_av/many",
-        "a hundred thousand peers are inserted and found, the last as fast as the first",
-        many,
-    ),
-    Case::rdm(
-        "fi_av/many_removed",
-        "a vector that is filled and emptied again and again does not grow out of bounds",
-        refill,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_av {
+        rdm many: "a hundred thousand peers are inserted and found, the last as fast as the first";
+        rdm many_removed:
+            "a vector that is filled and emptied again and again does not grow out of bounds";
+    }
+}
 
 fn many(cx: &Cx<'_>) -> Outcome {
     let count = 100_000;
@@ -56,7 +52,7 @@ fn many(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn refill(cx: &Cx<'_>) -> Outcome {
+fn many_removed(cx: &Cx<'_>) -> Outcome {
     let vector = super::open(cx, AvType::Table)?;
     let av = vector.av;
     let addrs = (0..1000).map(|i| vector.peer(i));

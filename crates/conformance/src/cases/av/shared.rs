@@ -2,33 +2,21 @@
 
 use ripstop_types::{Errno, Flags};
 
-use crate::case::{Case, Cx, Outcome, Step, offered, refused};
+use crate::case::{Cx, Outcome, Step, cases, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{AvAttr, CqAttr, Fid, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_av/named",
-        "who opens an address vector by its name finds what others have inserted",
-        named,
-    ),
-    Case::rdm(
-        "fi_av/named_used",
-        "an endpoint reaches whom another owner of the vector inserts, until it is removed",
-        used,
-    ),
-    Case::rdm(
-        "fi_av/named_read_only",
-        "one that is opened with FI_READ cannot be changed",
-        read_only,
-    ),
-    Case::rdm(
-        "fi_av/named_missing",
-        "one that is opened with FI_READ must exist",
-        missing,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_av {
+        rdm named: "who opens an address vector by its name finds what others have inserted";
+        rdm named_used:
+            "an endpoint reaches whom another owner of the vector inserts, until it is removed";
+        rdm named_read_only: "one that is opened with FI_READ cannot be changed" = read_only;
+        rdm named_missing: "one that is opened with FI_READ must exist";
+    }
+}
 
 fn spec() -> Spec {
     let mut spec = Spec::default().caps(Flags::SHARED_AV);
@@ -68,7 +56,7 @@ fn named(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn used(cx: &Cx<'_>) -> Outcome {
+fn named_used(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec())?;
     let [near, far] = [rig.sides[0].domain, rig.sides[1].domain];
     let name = name("used");
@@ -130,7 +118,7 @@ fn read_only(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn missing(cx: &Cx<'_>) -> Outcome {
+fn named_missing(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec())?;
     let domain = rig.sides[A].domain;
     let attr = AvAttr::default();

@@ -4,59 +4,52 @@ use ripstop_types::{AtomicKind, Errno, Flags, WaitObj};
 
 use super::remote::{self, KINDS, OPEN, Work, words};
 use super::{LOOKS, What, apart, arrives, lands, lengths};
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target, pattern};
 use crate::subject::{Completion, Fid, Post, Token};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_msg/completion_gives_back",
-        "messages of every length arrive as they were when their completion of any level was read",
-        |cx| messages(cx, What::Msg),
-    )
-    .within(20),
-    Case::both(
-        "fi_tagged/completion_gives_back",
-        "tagged messages of every length arrive as they were when their completion of any level \
-         was read",
-        |cx| messages(cx, What::Tagged),
-    )
-    .within(20),
-    Case::both(
-        "fi_rma/completion_gives_back",
-        "writes of every length arrive as they were when their completion of any level was read",
-        writes,
-    )
-    .within(20),
-    Case::both(
-        "fi_msg/count_gives_back",
-        "messages without a completion arrive as they were when they were counted",
-        |cx| counted(cx, What::Msg),
-    ),
-    Case::both(
-        "fi_tagged/count_gives_back",
-        "tagged messages without a completion arrive as they were when they were counted",
-        |cx| counted(cx, What::Tagged),
-    ),
-    Case::both(
-        "fi_rma/count_gives_back",
-        "writes without a completion arrive as they were when they were counted",
-        counted_writes,
-    ),
-    Case::both(
-        "fi_atomic/completion_gives_back",
-        "atomics of every kind and length are done as they were posted when their completion of \
-         any level was read, and their results are there",
-        atomics,
-    )
-    .within(20),
-    Case::both(
-        "fi_atomic/count_gives_back",
-        "atomics without a completion are done as they were posted when they were counted",
-        counted_atomics,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_msg {
+        both completion_gives_back:
+            "messages of every length arrive as they were when their completion of any level was read"
+                = |cx| messages(cx, What::Msg), within(20);
+    }
+    fi_tagged {
+        both completion_gives_back:
+            "tagged messages of every length arrive as they were when their completion of any level \
+         was read" = |cx| messages(cx, What::Tagged), within(20);
+    }
+    fi_rma {
+        both completion_gives_back:
+            "writes of every length arrive as they were when their completion of any level was read"
+                = writes, within(20);
+    }
+    fi_msg {
+        both count_gives_back:
+            "messages without a completion arrive as they were when they were counted"
+                = |cx| counted(cx, What::Msg);
+    }
+    fi_tagged {
+        both count_gives_back:
+            "tagged messages without a completion arrive as they were when they were counted"
+                = |cx| counted(cx, What::Tagged);
+    }
+    fi_rma {
+        both count_gives_back:
+            "writes without a completion arrive as they were when they were counted"
+                = counted_writes;
+    }
+    fi_atomic {
+        both completion_gives_back:
+            "atomics of every kind and length are done as they were posted when their completion of \
+         any level was read, and their results are there" = atomics, within(20);
+        both count_gives_back:
+            "atomics without a completion are done as they were posted when they were counted"
+                = counted_atomics;
+    }
+}
 
 /// The levels of a completion; that of the endpoint first.
 const LEVELS: [Option<Flags>; 5] = [

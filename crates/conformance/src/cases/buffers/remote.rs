@@ -3,55 +3,39 @@
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
 
 use super::{What, apart, cut, drain, fill, lands, short_lengths};
-use crate::case::{Case, Cx, Outcome, Step};
+use crate::case::{Cx, Outcome, Step, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target, pattern};
 use crate::subject::{Inject, Post, Result, Token};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_rma/inject_gives_back",
-        "injected writes of every length arrive as they were when the call returned",
-        writes,
-    ),
-    Case::both(
-        "fi_rma/inject_default_gives_back",
-        "with FI_INJECT as default flag a write arrives as it was when the call returned",
-        writes_by_default,
-    ),
-    Case::rdm(
-        "fi_rma/inject_first_gives_back",
-        "writes that are injected before there is a connection arrive as they were",
-        first_write,
-    ),
-    Case::both(
-        "fi_rma/inject_behind_gives_back",
-        "writes that are injected behind what a full connection holds up arrive as they were",
-        writes_behind,
-    )
-    .within(20),
-    Case::both(
-        "fi_atomic/inject_gives_back",
-        "with FI_INJECT the operands and comparisons of an atomic are those of the call",
-        |cx| atomics(cx, false),
-    ),
-    Case::both(
-        "fi_atomic/inject_default_gives_back",
-        "with FI_INJECT as default flag the operands of an atomic are those of the call",
-        |cx| atomics(cx, true),
-    ),
-    Case::rdm(
-        "fi_atomic/inject_first_gives_back",
-        "atomics that are injected before there is a connection are done as they were posted",
-        first_atomic,
-    ),
-    Case::both(
-        "fi_atomic/inject_behind_gives_back",
-        "atomics that are injected behind what a full connection holds up are done as posted",
-        atomics_behind,
-    )
-    .within(20),
-];
+cases! {
+    pub(super) const CASES;
+    fi_rma {
+        both inject_gives_back:
+            "injected writes of every length arrive as they were when the call returned";
+        both inject_default_gives_back:
+            "with FI_INJECT as default flag a write arrives as it was when the call returned";
+        rdm inject_first_gives_back:
+            "writes that are injected before there is a connection arrive as they were";
+        both inject_behind_gives_back:
+            "writes that are injected behind what a full connection holds up arrive as they were",
+                within(20);
+    }
+    fi_atomic {
+        both inject_gives_back:
+            "with FI_INJECT the operands and comparisons of an atomic are those of the call"
+                = |cx| atomics(cx, false);
+        both inject_default_gives_back:
+            "with FI_INJECT as default flag the operands of an atomic are those of the call"
+                = |cx| atomics(cx, true);
+        rdm inject_first_gives_back:
+            "atomics that are injected before there is a connection are done as they were posted"
+                = first_atomic;
+        both inject_behind_gives_back:
+            "atomics that are injected behind what a full connection holds up are done as posted"
+                = atomics_behind, within(20);
+    }
+}
 
 pub(super) const OPEN: Flags = Flags::REMOTE_READ.union(Flags::REMOTE_WRITE);
 
@@ -128,7 +112,7 @@ fn put_soon(
     })
 }
 
-fn writes(cx: &Cx<'_>) -> Outcome {
+fn inject_gives_back(cx: &Cx<'_>) -> Outcome {
     for spec in [Spec::rma(), apart(Spec::rma())] {
         let rig = Rig::open(cx, &spec)?;
         rig.exchange(A, B, b"first")?;
@@ -158,7 +142,7 @@ fn writes(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn writes_by_default(cx: &Cx<'_>) -> Outcome {
+fn inject_default_gives_back(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(
         cx,
         &Spec {
@@ -181,7 +165,7 @@ fn writes_by_default(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn first_write(cx: &Cx<'_>) -> Outcome {
+fn inject_first_gives_back(cx: &Cx<'_>) -> Outcome {
     for form in FORMS {
         let rig = Rig::open(cx, &apart(Spec::rma()))?;
         let bytes = pattern(rig.info.tx.inject_size, 3);
@@ -200,7 +184,7 @@ fn first_write(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn writes_behind(cx: &Cx<'_>) -> Outcome {
+fn inject_behind_gives_back(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &apart(Spec::rma()))?;
     rig.exchange(A, B, b"first")?;
     let len = rig.info.tx.inject_size;

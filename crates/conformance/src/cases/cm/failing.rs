@@ -7,91 +7,36 @@ use std::time::{Duration, Instant};
 use ripstop_core::Address;
 use ripstop_types::{Errno, Flags};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, refused};
 use crate::ensure;
 use crate::pace::bound;
 use crate::rig::{A, B, Rig, Spec, bare, free_port, listening, prepare};
 use crate::subject::{Event, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::msg(
-        "fi_cm/refused",
-        "a connection to nobody fails within 5 s",
-        nobody,
-    )
-    .timed(),
-    Case::msg(
-        "fi_cm/silent",
-        "a connection to a peer that does not answer fails after FI_TCP_ANSWER_TIMEOUT",
-        silent,
-    )
-    .timed()
-    .with(super::ANSWER)
-    .within(15),
-    Case::msg(
-        "fi_cm/silent_waits",
-        "by default, a connection waits for a peer that computes before it answers",
-        silent_waits,
-    )
-    .timed()
-    .within(15),
-    Case::msg(
-        "fi_cm/no_eq",
-        "an endpoint without event queue does not connect",
-        no_eq,
-    ),
-    Case::msg(
-        "fi_cm/listen_no_eq",
-        "a passive endpoint without event queue does not listen",
-        listen_no_eq,
-    ),
-    Case::msg(
-        "fi_cm/address_in_use",
-        "a second listener at one address is refused",
-        address_in_use,
-    ),
-    Case::msg(
-        "fi_cm/send_before_connect",
-        "a send before the connection is refused",
-        send_before_connect,
-    ),
-    Case::msg(
-        "fi_cm/connect_twice",
-        "an endpoint connects once in its life",
-        connect_twice,
-    ),
-    Case::msg(
-        "fi_cm/peer_not_connected",
-        "an endpoint without connection has no peer",
-        no_peer,
-    ),
-    Case::msg(
-        "fi_cm/listener_closes",
-        "requests that nobody answered end when the listener closes",
-        listener_closes,
-    ),
-    Case::msg(
-        "fi_cm/client_gone",
-        "a request whose sender has gone can be accepted or rejected without harm",
-        client_gone,
-    )
-    .timed(),
-    Case::both(
-        "fi_cm/garbage",
-        "a stranger that sends garbage is dropped and disturbs nobody",
-        garbage,
-    ),
-    Case::both(
-        "fi_cm/half_header",
-        "a stranger that stops in mid-header disturbs nobody",
-        half_header,
-    ),
-    Case::both(
-        "fi_cm/stranger_closes",
-        "strangers that connect and close disturb nobody",
-        stranger_closes,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_cm {
+        msg refused: "a connection to nobody fails within 5 s" = nobody, timed();
+        msg silent:
+            "a connection to a peer that does not answer fails after FI_TCP_ANSWER_TIMEOUT",
+                timed(), with(super::ANSWER), within(15);
+        msg silent_waits:
+            "by default, a connection waits for a peer that computes before it answers",
+                timed(), within(15);
+        msg no_eq: "an endpoint without event queue does not connect";
+        msg listen_no_eq: "a passive endpoint without event queue does not listen";
+        msg address_in_use: "a second listener at one address is refused";
+        msg send_before_connect: "a send before the connection is refused";
+        msg connect_twice: "an endpoint connects once in its life";
+        msg peer_not_connected: "an endpoint without connection has no peer";
+        msg listener_closes: "requests that nobody answered end when the listener closes";
+        msg client_gone:
+            "a request whose sender has gone can be accepted or rejected without harm", timed();
+        both garbage: "a stranger that sends garbage is dropped and disturbs nobody";
+        both half_header: "a stranger that stops in mid-header disturbs nobody";
+        both stranger_closes: "strangers that connect and close disturb nobody";
+    }
+}
 
 /// A connection of A fails within a bound.
 fn fails_within(rig: &Rig<'_>, bound: Duration) -> Step<Errno> {
@@ -227,7 +172,7 @@ fn connect_twice(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn no_peer(cx: &Cx<'_>) -> Outcome {
+fn peer_not_connected(cx: &Cx<'_>) -> Outcome {
     let spec = Spec::default();
     let rig = bare(cx, &spec)?;
     let domain = cx.s.domain(rig.fabric, &rig.info)?;

@@ -5,110 +5,42 @@ use std::time::Duration;
 use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr, Flags};
 
 use super::team::{Group, Team, What};
-use crate::case::{Case, Cx, Outcome, refused};
+use crate::case::{Cx, Outcome, cases, refused};
 use crate::cases::c_edge;
 use crate::ensure;
 use crate::pace::bound;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::{AvSetAttr, Coll, SetChange};
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_collective/counts_differ",
-        "members that disagree on size get an error and no byte of each other; all else goes on",
-        counts_differ,
-    ),
-    Case::rdm(
-        "fi_collective/operations_differ",
-        "members that disagree on what is done get an error and no byte of each other",
-        operations_differ,
-    ),
-    Case::rdm(
-        "fi_collective/roots_differ",
-        "members that disagree on the root, and wait for each other, get an error",
-        roots_differ,
-    ),
-    Case::rdm(
-        "fi_collective/undefined",
-        "a reduction that the datatype has not is refused by the call",
-        undefined,
-    ),
-    Case::rdm(
-        "fi_collective/unknown",
-        "datatypes and operations outside the table are refused by the call",
-        unknown,
-    ),
-    Case::rdm(
-        "fi_collective/query_unknown",
-        "a query for what is outside the tables, or with unknown flags, is refused",
-        query_unknown,
-    ),
-    Case::rdm(
-        "fi_collective/root_stranger",
-        "a root that is no member is refused",
-        root_stranger,
-    ),
-    Case::rdm(
-        "fi_collective/address_unknown",
-        "an address that is no group's is refused",
-        address_unknown,
-    ),
-    Case::rdm(
-        "fi_collective/not_joined",
-        "an operation before the group is joined is refused",
-        not_joined,
-    ),
-    Case::rdm(
-        "fi_collective/left",
-        "a group that an endpoint has left takes no operation of it",
-        left,
-    ),
-    Case::rdm(
-        "fi_collective/other_endpoint",
-        "a group is of use to the endpoint that has joined it and to no other",
-        other_endpoint,
-    ),
-    Case::rdm(
-        "fi_collective/null",
-        "an operand or result that is missing or impossibly long is refused",
-        null,
-    ),
-    Case::rdm(
-        "fi_collective/stranger",
-        "who is no member does not join, nor does anybody join an empty set",
-        stranger,
-    ),
-    Case::rdm(
-        "fi_collective/removed",
-        "a set with an address that its vector has lost is not joined",
-        removed,
-    ),
-    Case::rdm(
-        "fi_collective/no_eq",
-        "an endpoint without an event queue does not join",
-        no_eq,
-    ),
-    Case::rdm(
-        "fi_collective/not_asked",
-        "an endpoint opened without FI_COLLECTIVE does not join",
-        not_asked,
-    ),
-    Case::rdm(
-        "fi_collective/leaves",
-        "when a member leaves, operations that need it end in an error",
-        leaves,
-    ),
-    Case::rdm(
-        "fi_collective/busy",
-        "an endpoint does not close under its groups",
-        busy,
-    ),
-    Case::rdm(
-        "fi_collective/join_under",
-        "a group is joined under the address of a set or of a group, with known flags",
-        join_under,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_collective {
+        rdm counts_differ:
+            "members that disagree on size get an error and no byte of each other; all else goes on";
+        rdm operations_differ:
+            "members that disagree on what is done get an error and no byte of each other";
+        rdm roots_differ:
+            "members that disagree on the root, and wait for each other, get an error";
+        rdm undefined: "a reduction that the datatype has not is refused by the call";
+        rdm unknown: "datatypes and operations outside the table are refused by the call";
+        rdm query_unknown:
+            "a query for what is outside the tables, or with unknown flags, is refused";
+        rdm root_stranger: "a root that is no member is refused";
+        rdm address_unknown: "an address that is no group's is refused";
+        rdm not_joined: "an operation before the group is joined is refused";
+        rdm left: "a group that an endpoint has left takes no operation of it";
+        rdm other_endpoint: "a group is of use to the endpoint that has joined it and to no other";
+        rdm null: "an operand or result that is missing or impossibly long is refused";
+        rdm stranger: "who is no member does not join, nor does anybody join an empty set";
+        rdm removed: "a set with an address that its vector has lost is not joined";
+        rdm no_eq: "an endpoint without an event queue does not join";
+        rdm not_asked: "an endpoint opened without FI_COLLECTIVE does not join";
+        rdm leaves: "when a member leaves, operations that need it end in an error";
+        rdm busy: "an endpoint does not close under its groups";
+        rdm join_under:
+            "a group is joined under the address of a set or of a group, with known flags";
+    }
+}
 
 /// How long may pass without a word to members that disagree. When they know is tried in virtual time
 /// (`sim`): at once where their messages meet, else when they have asked each other after a second.

@@ -3,78 +3,30 @@
 use ripstop_types::{AvType, Collective, Datatype, Errno, FiAddr, Flags};
 
 use super::team::{Team, What};
-use crate::case::{Case, Cx, Outcome, Step, refused};
+use crate::case::{Cx, Outcome, Step, cases, refused};
 use crate::ensure;
 use crate::rig::{A, Spec};
 use crate::subject::{AvSetAttr, Fid, SetChange};
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_av_set/insert",
-        "a set begins empty, and takes each address of its vector once",
-        insert,
-    ),
-    Case::rdm(
-        "fi_av_set/range",
-        "a set of a range has every so many-th address of it, both ends included",
-        range,
-    ),
-    Case::rdm(
-        "fi_av_set/universe",
-        "FI_UNIVERSE takes in all addresses of the vector",
-        universe,
-    ),
-    Case::rdm(
-        "fi_av_set/union",
-        "a union adds what is missing, at the end",
-        union,
-    ),
-    Case::rdm(
-        "fi_av_set/intersect",
-        "an intersection keeps what both have, in its order",
-        intersect,
-    ),
-    Case::rdm(
-        "fi_av_set/diff",
-        "a difference removes what the other has, and keeps the order",
-        diff,
-    ),
-    Case::rdm(
-        "fi_av_set/remove",
-        "a removed address is gone, the others keep their order",
-        remove,
-    ),
-    Case::rdm(
-        "fi_av_set/addr",
-        "each set has an address of its own, which stays when members change",
-        addr,
-    ),
-    Case::rdm(
-        "fi_av_set/bad_range",
-        "a range without a stride, without an end, backwards, or longer than said is refused",
-        bad_range,
-    ),
-    Case::rdm(
-        "fi_av_set/range_of_map",
-        "a map has no ranges, but FI_UNIVERSE",
-        range_of_map,
-    ),
-    Case::rdm(
-        "fi_av_set/bad_flags",
-        "unknown flags are refused",
-        bad_flags,
-    ),
-    Case::rdm(
-        "fi_av_set/operations",
-        "a set that is for one operation carries out that and no other",
-        operations,
-    ),
-    Case::rdm(
-        "fi_av_set/busy",
-        "an address vector does not close under its sets",
-        busy,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_av_set {
+        rdm insert: "a set begins empty, and takes each address of its vector once";
+        rdm range: "a set of a range has every so many-th address of it, both ends included";
+        rdm universe: "FI_UNIVERSE takes in all addresses of the vector";
+        rdm union: "a union adds what is missing, at the end";
+        rdm intersect: "an intersection keeps what both have, in its order";
+        rdm diff: "a difference removes what the other has, and keeps the order";
+        rdm remove: "a removed address is gone, the others keep their order";
+        rdm addr: "each set has an address of its own, which stays when members change";
+        rdm bad_range:
+            "a range without a stride, without an end, backwards, or longer than said is refused";
+        rdm range_of_map: "a map has no ranges, but FI_UNIVERSE";
+        rdm bad_flags: "unknown flags are refused";
+        rdm operations: "a set that is for one operation carries out that and no other";
+        rdm busy: "an address vector does not close under its sets";
+    }
+}
 
 /// Endpoints whose vectors are tables: `A` has the addresses 0, 1, 2, ... of all by rank.
 fn tables<'a>(cx: &Cx<'a>, n: usize) -> Step<Team<'a>> {

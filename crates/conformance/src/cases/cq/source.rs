@@ -3,43 +3,22 @@
 use ripstop_core::Address;
 use ripstop_types::{AvType, Errno, FiAddr, Flags};
 
-use crate::case::{Case, Cx, Outcome};
+use crate::case::{Cx, Outcome, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::Post;
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_cq/source",
-        "with FI_SOURCE a receive tells the sender's address",
-        source,
-    ),
-    Case::rdm(
-        "fi_cq/source_table",
-        "the source of an index vector is the index",
-        source_table,
-    ),
-    Case::rdm(
-        "fi_cq/source_reply",
-        "the source can be answered",
-        source_reply,
-    ),
-    Case::rdm(
-        "fi_cq/source_unknown",
-        "with FI_SOURCE alone an unknown sender is FI_ADDR_NOTAVAIL",
-        source_unknown,
-    ),
-    Case::rdm(
-        "fi_cq/source_err",
-        "with FI_SOURCE_ERR an unknown sender comes as an error with its address",
-        source_err,
-    ),
-    Case::rdm(
-        "fi_cq/source_unexpected",
-        "the source of a message that waited is known",
-        source_unexpected,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_cq {
+        rdm source: "with FI_SOURCE a receive tells the sender's address";
+        rdm source_table: "the source of an index vector is the index";
+        rdm source_reply: "the source can be answered";
+        rdm source_unknown: "with FI_SOURCE alone an unknown sender is FI_ADDR_NOTAVAIL";
+        rdm source_err: "with FI_SOURCE_ERR an unknown sender comes as an error with its address";
+        rdm source_unexpected: "the source of a message that waited is known";
+    }
+}
 
 fn spec() -> Spec {
     Spec::tagged().caps(Flags::SOURCE)

@@ -4,85 +4,33 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{Errno, Progress, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
 use crate::ensure;
 use crate::pace::{bound, soon};
 use crate::rig::{A, B, Rig, Spec, offer};
 use crate::subject::{Completion, CqAttr, Fid, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_cq/wait_objects",
-        "queues open with every wait object",
-        wait_objects,
-    ),
-    Case::both(
-        "fi_cq/sread_timeout",
-        "a blocking read of nothing ends with its time",
-        sread_timeout,
-    ),
-    Case::both(
-        "fi_cq/sread_yield",
-        "FI_WAIT_YIELD waits as the others do",
-        sread_yield,
-    ),
-    Case::both(
-        "fi_cq/sread_zero",
-        "a blocking read without time returns at once",
-        sread_zero,
-    )
-    .timed(),
-    Case::both(
-        "fi_cq/sread_ready",
-        "a blocking read of what is there does not block",
-        sread_ready,
-    ),
-    Case::both(
-        "fi_cq/sread_progress",
-        "a blocking read makes the progress it waits for",
-        sread_progress,
-    ),
-    Case::both(
-        "fi_cq/sread_error",
-        "a blocking read ends for an error",
-        sread_error,
-    ),
-    Case::both(
-        "fi_cq/sread_none",
-        "a queue without wait object refuses blocking reads",
-        sread_none,
-    ),
-    Case::both(
-        "fi_cq/signal_before",
-        "a signal before the read wakes it",
-        signal_before,
-    ),
-    Case::both(
-        "fi_poll/trywait",
-        "trywait says FI_EAGAIN while there is something to read",
-        trywait,
-    ),
-    Case::both(
-        "fi_poll/fd",
-        "the descriptor wakes for each message, many times",
-        fd,
-    ),
-    Case::both(
-        "fi_poll/fd_quiet",
-        "the descriptor of an idle queue is not readable",
-        fd_quiet,
-    ),
-    Case::both(
-        "fi_poll/fd_send",
-        "the descriptor wakes for transmits as well",
-        fd_send,
-    ),
-    Case::both(
-        "fi_poll/fd_signal",
-        "a signal makes the descriptor readable",
-        fd_signal,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_cq {
+        both wait_objects: "queues open with every wait object";
+        both sread_timeout: "a blocking read of nothing ends with its time";
+        both sread_yield: "FI_WAIT_YIELD waits as the others do";
+        both sread_zero: "a blocking read without time returns at once", timed();
+        both sread_ready: "a blocking read of what is there does not block";
+        both sread_progress: "a blocking read makes the progress it waits for";
+        both sread_error: "a blocking read ends for an error";
+        both sread_none: "a queue without wait object refuses blocking reads";
+        both signal_before: "a signal before the read wakes it";
+    }
+    fi_poll {
+        both trywait: "trywait says FI_EAGAIN while there is something to read";
+        both fd: "the descriptor wakes for each message, many times";
+        both fd_quiet: "the descriptor of an idle queue is not readable";
+        both fd_send: "the descriptor wakes for transmits as well";
+        both fd_signal: "a signal makes the descriptor readable";
+    }
+}
 
 /// How long an idle wait lasts here.
 const SHORT: Duration = Duration::from_millis(60);

@@ -10,49 +10,24 @@ use ripstop_types::{
 
 use super::super::has_network;
 use super::{best, domain, ep, fabric, rx, tx};
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig::of_provider;
 use crate::subject::Query;
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_getinfo/for_mpich",
-        "MPICH finds the provider without hints and gets what it asks for",
-        mpich,
-    ),
-    Case::rdm(
-        "fi_getinfo/for_open_mpi",
-        "Open MPI's message layer gets tags, order and contexts",
-        open_mpi,
-    ),
-    Case::rdm(
-        "fi_getinfo/for_mercury",
-        "Mercury gets its table's protocol and address format",
-        mercury,
-    ),
-    Case::rdm(
-        "fi_getinfo/for_sos",
-        "Sandia OpenSHMEM's limits are met",
-        sos,
-    ),
-    Case::rdm(
-        "fi_getinfo/for_nccl",
-        "the NCCL plugin's send and receive transport is served",
-        nccl,
-    ),
-    Case::rdm(
-        "fi_getinfo/for_nixl",
-        "NIXL's discovery finds a domain",
-        nixl,
-    ),
-    Case::rdm(
-        "fi_getinfo/for_oneccl",
-        "oneCCL gets tagged messages with manual progress",
-        oneccl,
-    ),
-    Case::rdm("fi_getinfo/for_lci", "LCI's sizes are met", lci),
-];
+cases! {
+    pub(super) const CASES;
+    fi_getinfo {
+        rdm for_mpich: "MPICH finds the provider without hints and gets what it asks for";
+        rdm for_open_mpi: "Open MPI's message layer gets tags, order and contexts";
+        rdm for_mercury: "Mercury gets its table's protocol and address format";
+        rdm for_sos: "Sandia OpenSHMEM's limits are met";
+        rdm for_nccl: "the NCCL plugin's send and receive transport is served";
+        rdm for_nixl: "NIXL's discovery finds a domain";
+        rdm for_oneccl: "oneCCL gets tagged messages with manual progress";
+        rdm for_lci: "LCI's sizes are met";
+    }
+}
 
 /// Asks as a program does, without the suite's own hints.
 fn as_program(cx: &Cx<'_>, version: Version, change: impl FnOnce(&mut Hints)) -> Step<Vec<Info>> {
@@ -79,7 +54,7 @@ fn as_program(cx: &Cx<'_>, version: Version, change: impl FnOnce(&mut Hints)) ->
     })
 }
 
-fn mpich(cx: &Cx<'_>) -> Outcome {
+fn for_mpich(cx: &Cx<'_>) -> Outcome {
     let version = cx.s.about().version.min(Version::CURRENT);
     let caps = Flags::TAGGED
         | Flags::MSG
@@ -148,7 +123,7 @@ fn mpich(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn open_mpi(cx: &Cx<'_>) -> Outcome {
+fn for_open_mpi(cx: &Cx<'_>) -> Outcome {
     let caps =
         Flags::MSG | Flags::TAGGED | Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::DIRECTED_RECV;
     for version in [Version::new(1, 18), Version::new(1, 9)] {
@@ -185,7 +160,7 @@ fn open_mpi(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn mercury(cx: &Cx<'_>) -> Outcome {
+fn for_mercury(cx: &Cx<'_>) -> Outcome {
     let caps = Flags::MSG | Flags::TAGGED | Flags::DIRECTED_RECV | Flags::MULTI_RECV;
     let on_machine = best(cx)?.addr_format == AddrFormat::Str;
     for version in [Version::new(1, 20), Version::new(1, 13), Version::new(1, 9)] {
@@ -239,7 +214,7 @@ fn mercury(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn sos(cx: &Cx<'_>) -> Outcome {
+fn for_sos(cx: &Cx<'_>) -> Outcome {
     let infos = as_program(cx, Version::new(1, 20), |h| {
         h.caps = Flags::MSG;
         domain(h).threading = Threading::Domain;
@@ -261,7 +236,7 @@ fn sos(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn nccl(cx: &Cx<'_>) -> Outcome {
+fn for_nccl(cx: &Cx<'_>) -> Outcome {
     let caps = Flags::TAGGED | Flags::MSG | Flags::LOCAL_COMM | Flags::REMOTE_COMM;
     for version in [Version::new(1, 20), Version::new(1, 18), Version::new(1, 6)] {
         let infos = as_program(cx, version, |h| {
@@ -285,7 +260,7 @@ fn nccl(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn nixl(cx: &Cx<'_>) -> Outcome {
+fn for_nixl(cx: &Cx<'_>) -> Outcome {
     let caps = Flags::MSG | Flags::LOCAL_COMM | Flags::REMOTE_COMM;
     let infos = as_program(cx, Version::new(1, 18), |h| {
         h.caps = caps;
@@ -305,7 +280,7 @@ fn nixl(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn oneccl(cx: &Cx<'_>) -> Outcome {
+fn for_oneccl(cx: &Cx<'_>) -> Outcome {
     let version = cx.s.about().version.min(Version::CURRENT);
     let infos = as_program(cx, version, |h| {
         h.caps = Flags::TAGGED;
@@ -328,7 +303,7 @@ fn oneccl(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn lci(cx: &Cx<'_>) -> Outcome {
+fn for_lci(cx: &Cx<'_>) -> Outcome {
     let infos = as_program(cx, Version::new(1, 6), |h| {
         h.caps = Flags::MSG;
         domain(h).threading = Threading::Safe;

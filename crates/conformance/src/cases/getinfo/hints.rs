@@ -6,167 +6,46 @@ use ripstop_types::{
 };
 
 use super::{all_answers, ask, ask_hints, best, domain, ep, fabric, no_answer, rx, tx};
-use crate::case::{Case, Cx, Outcome, Stop, refused};
+use crate::case::{Cx, Outcome, Stop, cases, refused};
 use crate::ensure;
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_getinfo/caps",
-        "each offered capability can be asked for alone",
-        caps,
-    ),
-    Case::both(
-        "fi_getinfo/caps_only_asked",
-        "primary capabilities are only those asked for",
-        caps_only_asked,
-    ),
-    Case::both(
-        "fi_getinfo/caps_unknown",
-        "a capability nobody has finds nothing",
-        caps_unknown,
-    ),
-    Case::both(
-        "fi_getinfo/caps_directions",
-        "FI_SEND or FI_RECV alone restricts the other side",
-        caps_directions,
-    ),
-    Case::both(
-        "fi_getinfo/caps_of_contexts",
-        "contexts have no capability the interface lacks",
-        caps_of_contexts,
-    ),
-    Case::both(
-        "fi_getinfo/comm_scope",
-        "FI_LOCAL_COMM and FI_REMOTE_COMM can be asked for",
-        comm_scope,
-    ),
-    Case::both(
-        "fi_getinfo/mode",
-        "no answer needs a mode that was not offered",
-        mode,
-    ),
-    Case::both(
-        "fi_getinfo/addr_format",
-        "an address format that fits is echoed, another finds nothing",
-        addr_format,
-    ),
-    Case::both(
-        "fi_getinfo/ep_type",
-        "only endpoints of the type asked for",
-        ep_type,
-    ),
-    Case::both("fi_getinfo/protocol", "the protocol is matched", protocol),
-    Case::both(
-        "fi_getinfo/max_msg_size",
-        "the message size asked for is offered",
-        max_msg_size,
-    ),
-    Case::both(
-        "fi_getinfo/inject_size",
-        "an inject size up to the offer fits, one more does not",
-        inject_size,
-    ),
-    Case::both(
-        "fi_getinfo/queue_sizes",
-        "queue sizes are at least those asked, absurd ones find nothing",
-        queue_sizes,
-    ),
-    Case::both(
-        "fi_getinfo/iov_limit",
-        "an iov_limit up to the offer fits, one more does not",
-        iov_limit,
-    ),
-    Case::both(
-        "fi_getinfo/msg_order",
-        "send-after-send order is offered and echoed",
-        msg_order,
-    ),
-    Case::both(
-        "fi_getinfo/tx_op_flags",
-        "each completion level can be the default",
-        tx_op_flags,
-    ),
-    Case::both(
-        "fi_getinfo/op_flags_unknown",
-        "an operation flag nobody has finds nothing",
-        op_flags_unknown,
-    ),
-    Case::both(
-        "fi_getinfo/ctx_cnt",
-        "one context fits, a million do not",
-        ctx_cnt,
-    ),
-    Case::msg(
-        "fi_getinfo/shared_rx",
-        "a shared receive context can be asked for",
-        shared_rx,
-    ),
-    Case::rdm(
-        "fi_getinfo/mem_tag_format",
-        "the tag format leaves the bits asked for",
-        mem_tag_format,
-    ),
-    Case::both(
-        "fi_getinfo/domain_name",
-        "a domain is found by name, a wrong name finds nothing",
-        domain_name,
-    ),
-    Case::both(
-        "fi_getinfo/fabric_name",
-        "a fabric is found by name, a wrong name finds nothing",
-        fabric_name,
-    ),
-    Case::both(
-        "fi_getinfo/prov_name",
-        "an unknown provider finds nothing",
-        prov_name,
-    ),
-    Case::both(
-        "fi_getinfo/prov_version",
-        "a provider version newer than the offer finds nothing",
-        prov_version,
-    ),
-    Case::both(
-        "fi_getinfo/threading",
-        "every threading level a caller can promise is echoed",
-        threading,
-    ),
-    Case::both(
-        "fi_getinfo/progress",
-        "both progress models are offered and echoed",
-        progress,
-    ),
-    Case::both(
-        "fi_getinfo/resource_mgmt",
-        "both kinds of resource management can be asked for",
-        resource_mgmt,
-    ),
-    Case::both(
-        "fi_getinfo/av_type",
-        "both types of address vector can be asked for",
-        av_type,
-    ),
-    Case::both(
-        "fi_getinfo/cq_data_size",
-        "4 and 8 bytes of CQ data fit, more than offered does not",
-        cq_data_size,
-    ),
-    Case::both(
-        "fi_getinfo/mr_key_size",
-        "a key size above the offer finds nothing",
-        mr_key_size,
-    ),
-    Case::both(
-        "fi_getinfo/mr_mode",
-        "no answer needs a registration mode that was not offered",
-        mr_mode,
-    ),
-    Case::both(
-        "fi_getinfo/mr_mode_old",
-        "before 1.5, FI_MR_BASIC and FI_MR_SCALABLE are understood",
-        mr_mode_old,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_getinfo {
+        both caps: "each offered capability can be asked for alone";
+        both caps_only_asked: "primary capabilities are only those asked for";
+        both caps_unknown: "a capability nobody has finds nothing";
+        both caps_directions: "FI_SEND or FI_RECV alone restricts the other side";
+        both caps_of_contexts: "contexts have no capability the interface lacks";
+        both comm_scope: "FI_LOCAL_COMM and FI_REMOTE_COMM can be asked for";
+        both mode: "no answer needs a mode that was not offered";
+        both addr_format: "an address format that fits is echoed, another finds nothing";
+        both ep_type: "only endpoints of the type asked for";
+        both protocol: "the protocol is matched";
+        both max_msg_size: "the message size asked for is offered";
+        both inject_size: "an inject size up to the offer fits, one more does not";
+        both queue_sizes: "queue sizes are at least those asked, absurd ones find nothing";
+        both iov_limit: "an iov_limit up to the offer fits, one more does not";
+        both msg_order: "send-after-send order is offered and echoed";
+        both tx_op_flags: "each completion level can be the default";
+        both op_flags_unknown: "an operation flag nobody has finds nothing";
+        both ctx_cnt: "one context fits, a million do not";
+        msg shared_rx: "a shared receive context can be asked for";
+        rdm mem_tag_format: "the tag format leaves the bits asked for";
+        both domain_name: "a domain is found by name, a wrong name finds nothing";
+        both fabric_name: "a fabric is found by name, a wrong name finds nothing";
+        both prov_name: "an unknown provider finds nothing";
+        both prov_version: "a provider version newer than the offer finds nothing";
+        both threading: "every threading level a caller can promise is echoed";
+        both progress: "both progress models are offered and echoed";
+        both resource_mgmt: "both kinds of resource management can be asked for";
+        both av_type: "both types of address vector can be asked for";
+        both cq_data_size: "4 and 8 bytes of CQ data fit, more than offered does not";
+        both mr_key_size: "a key size above the offer finds nothing";
+        both mr_mode: "no answer needs a registration mode that was not offered";
+        both mr_mode_old: "before 1.5, FI_MR_BASIC and FI_MR_SCALABLE are understood";
+    }
+}
 
 /// Capabilities a provider must not add when others were asked for.
 const PRIMARY: Flags = Flags::MSG

@@ -7,69 +7,29 @@ use ripstop_types::{Errno, Flags};
 
 use super::super::has_ipv6;
 use super::{ask, best};
-use crate::case::{Case, Cx, Outcome, Step, Stop, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, refused};
 use crate::ensure;
 use crate::subject::Query;
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_getinfo/dest_node",
-        "node and service become the destination, with a source to reach it",
-        dest_node,
-    ),
-    Case::both(
-        "fi_getinfo/source_node",
-        "with FI_SOURCE, node and service become the source",
-        source_node,
-    ),
-    Case::both(
-        "fi_getinfo/service_alone",
-        "with FI_SOURCE a service alone fixes the port",
-        service_alone,
-    ),
-    Case::both("fi_getinfo/ipv6", "IPv6 nodes work like IPv4 ones", ipv6),
-    Case::both("fi_getinfo/hostname", "a host name is resolved", hostname),
-    Case::both(
-        "fi_getinfo/numeric_host",
-        "FI_NUMERICHOST refuses a name and takes an address",
-        numeric_host,
-    ),
-    Case::both(
-        "fi_getinfo/unresolvable",
-        "a name that does not resolve finds nothing",
-        unresolvable,
-    ),
-    Case::both(
-        "fi_getinfo/bad_service",
-        "a service that is none finds nothing",
-        bad_service,
-    ),
-    Case::both(
-        "fi_getinfo/hints_src_addr",
-        "the source address of the hints is used",
-        hints_src_addr,
-    ),
-    Case::both(
-        "fi_getinfo/hints_dest_addr",
-        "the destination of the hints is used when no node is given",
-        hints_dest_addr,
-    ),
-    Case::both(
-        "fi_getinfo/node_over_dest_addr",
-        "a node takes the place of the destination in the hints",
-        node_over_dest_addr,
-    ),
-    Case::both(
-        "fi_getinfo/local_first",
-        "a peer on this host is first reached from a local address",
-        local_first,
-    ),
-    Case::both(
-        "fi_getinfo/all_interfaces",
-        "without an address there is an answer for the loopback interface, and it is not first",
-        all_interfaces,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_getinfo {
+        both dest_node: "node and service become the destination, with a source to reach it";
+        both source_node: "with FI_SOURCE, node and service become the source";
+        both service_alone: "with FI_SOURCE a service alone fixes the port";
+        both ipv6: "IPv6 nodes work like IPv4 ones";
+        both hostname: "a host name is resolved";
+        both numeric_host: "FI_NUMERICHOST refuses a name and takes an address";
+        both unresolvable: "a name that does not resolve finds nothing";
+        both bad_service: "a service that is none finds nothing";
+        both hints_src_addr: "the source address of the hints is used";
+        both hints_dest_addr: "the destination of the hints is used when no node is given";
+        both node_over_dest_addr: "a node takes the place of the destination in the hints";
+        both local_first: "a peer on this host is first reached from a local address";
+        both all_interfaces:
+            "without an address there is an answer for the loopback interface, and it is not first";
+    }
+}
 
 /// Only IP providers take these.
 fn ip(cx: &Cx<'_>) -> Outcome {

@@ -5,36 +5,24 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::Errno;
 
-use crate::case::{Case, Cx, Outcome, Stop};
+use crate::case::{Cx, Outcome, Stop, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{Post, Token};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_msg/many_receives",
-        "receives beyond the size of the context are taken, or said FI_EAGAIN until some are done",
-        many_receives,
-    )
-    .within(30),
-    Case::both(
-        "fi_msg/send_queue_full",
-        "a full transmit queue says FI_EAGAIN and recovers",
-        send_full,
-    ),
-    Case::both(
-        "fi_msg/flood",
-        "a flood of unexpected messages is held back, not lost, and memory stays bounded",
-        flood,
-    )
-    .within(30),
-    Case::both(
-        "fi_msg/flood_large",
-        "a flood of unexpected large messages is held back, not lost",
-        flood_large,
-    )
-    .within(30),
-];
+cases! {
+    pub(super) const CASES;
+    fi_msg {
+        both many_receives:
+            "receives beyond the size of the context are taken, or said FI_EAGAIN until some are done",
+                within(30);
+        both send_queue_full: "a full transmit queue says FI_EAGAIN and recovers";
+        both flood:
+            "a flood of unexpected messages is held back, not lost, and memory stays bounded",
+                within(30);
+        both flood_large: "a flood of unexpected large messages is held back, not lost", within(30);
+    }
+}
 
 fn many_receives(cx: &Cx<'_>) -> Outcome {
     let spec = Spec {
@@ -82,7 +70,7 @@ fn one(rig: &Rig<'_>, recvs: &mut VecDeque<Token>, sent: &mut usize) -> Outcome 
     Ok(())
 }
 
-fn send_full(cx: &Cx<'_>) -> Outcome {
+fn send_queue_full(cx: &Cx<'_>) -> Outcome {
     let spec = Spec {
         tx_size: 16,
         ..Spec::default()

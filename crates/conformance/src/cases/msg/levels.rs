@@ -5,60 +5,31 @@ use std::time::{Duration, Instant};
 use ripstop_types::{Flags, Progress};
 
 use super::set_default;
-use crate::case::{Case, Cx, Outcome, Stop};
+use crate::case::{Cx, Outcome, Stop, cases};
 use crate::ensure;
 use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{Direction, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both("fi_cq/levels", "each completion level completes", levels),
-    Case::both(
-        "fi_cq/level_by_default",
-        "the level in the hints holds for calls without flags",
-        by_default,
-    ),
-    Case::both(
-        "fi_cq/delivery_complete",
-        "delivery complete waits until the peer has processed the message",
-        delivery,
-    ),
-    Case::both(
-        "fi_cq/delivery_placed",
-        "after delivery complete the posted buffer holds the data",
-        placed,
-    ),
-    Case::both(
-        "fi_cq/transmit_complete_leaves",
-        "a message whose send has completed needs nothing more of the sender",
-        leaves,
-    ),
-    Case::both(
-        "fi_cq/inject_complete_unreceived",
-        "inject complete does not wait for a receive",
-        unreceived,
-    ),
-    Case::both(
-        "fi_endpoint/selective_completion",
-        "with FI_SELECTIVE_COMPLETION only flagged operations report",
-        selective,
-    ),
-    Case::both(
-        "fi_endpoint/selective_recv",
-        "receives can be selective as well",
-        selective_recv,
-    ),
-    Case::both(
-        "fi_endpoint/selective_error",
-        "an operation that fails reports though it asked for no completion",
-        selective_error,
-    ),
-    Case::both(
-        "fi_endpoint/op_flags",
-        "FI_SETOPSFLAG changes what calls without flags do",
-        op_flags,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_cq {
+        both levels: "each completion level completes";
+        both level_by_default: "the level in the hints holds for calls without flags";
+        both delivery_complete: "delivery complete waits until the peer has processed the message";
+        both delivery_placed: "after delivery complete the posted buffer holds the data";
+        both transmit_complete_leaves:
+            "a message whose send has completed needs nothing more of the sender";
+        both inject_complete_unreceived: "inject complete does not wait for a receive";
+    }
+    fi_endpoint {
+        both selective_completion:
+            "with FI_SELECTIVE_COMPLETION only flagged operations report" = selective;
+        both selective_recv: "receives can be selective as well";
+        both selective_error: "an operation that fails reports though it asked for no completion";
+        both op_flags: "FI_SETOPSFLAG changes what calls without flags do";
+    }
+}
 
 const LEVELS: [Flags; 3] = [
     Flags::INJECT_COMPLETE,
@@ -84,7 +55,7 @@ fn levels(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn by_default(cx: &Cx<'_>) -> Outcome {
+fn level_by_default(cx: &Cx<'_>) -> Outcome {
     for level in LEVELS {
         let spec = Spec {
             tx_op_flags: level,
@@ -126,7 +97,7 @@ fn only_a(rig: &Rig<'_>) -> Result<usize, Stop> {
     Ok(count)
 }
 
-fn delivery(cx: &Cx<'_>) -> Outcome {
+fn delivery_complete(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &apart(Flags::DELIVERY_COMPLETE))?;
     rig.exchange(A, B, b"first")?;
     for len in [8, 20_000] {
@@ -141,7 +112,7 @@ fn delivery(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn placed(cx: &Cx<'_>) -> Outcome {
+fn delivery_placed(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &apart(Flags::DELIVERY_COMPLETE))?;
     rig.exchange(A, B, b"first")?;
     for len in [0, 8, 5000, 500_000] {
@@ -176,7 +147,7 @@ fn completed(rig: &Rig<'_>, post: Post) -> Outcome {
     Err(Stop::fail("a small send did not complete in time"))
 }
 
-fn leaves(cx: &Cx<'_>) -> Outcome {
+fn transmit_complete_leaves(cx: &Cx<'_>) -> Outcome {
     // Without a level in hints or flags. With one, the peer's acknowledgement may be needed.
     let rig = Rig::open(cx, &apart(Flags::empty()))?;
     rig.exchange(A, B, b"first")?;
@@ -210,7 +181,7 @@ fn alone(rig: &Rig<'_>, recv: u64) -> Outcome {
     ))
 }
 
-fn unreceived(cx: &Cx<'_>) -> Outcome {
+fn inject_complete_unreceived(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     rig.exchange(A, B, b"first")?;
     let post = Post::send(pattern(64, 1)).flags(Flags::INJECT_COMPLETE);

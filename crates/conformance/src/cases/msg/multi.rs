@@ -2,48 +2,23 @@
 
 use ripstop_types::{Errno, Flags};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{Completion, EpOption, Post, Token};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_msg/multi_recv",
-        "one buffer takes many messages, each named by its place",
-        many,
-    ),
-    Case::both(
-        "fi_msg/multi_recv_release",
-        "the buffer is released when less than the minimum is left",
-        release,
-    ),
-    Case::both(
-        "fi_msg/multi_recv_next",
-        "a message too long for what is left goes to the next buffer",
-        next,
-    ),
-    Case::both(
-        "fi_msg/multi_recv_unexpected",
-        "messages that waited fill the buffer too",
-        waited,
-    ),
-    Case::both(
-        "fi_msg/multi_recv_data",
-        "CQ data comes with each message",
-        data,
-    ),
-    Case::both(
-        "fi_msg/multi_recv_cancel",
-        "a canceled buffer is released",
-        cancel,
-    ),
-    Case::both(
-        "fi_msg/multi_recv_option",
-        "FI_OPT_MIN_MULTI_RECV is read back",
-        option,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_msg {
+        both multi_recv: "one buffer takes many messages, each named by its place";
+        both multi_recv_release: "the buffer is released when less than the minimum is left";
+        both multi_recv_next: "a message too long for what is left goes to the next buffer";
+        both multi_recv_unexpected: "messages that waited fill the buffer too";
+        both multi_recv_data: "CQ data comes with each message" = data;
+        both multi_recv_cancel: "a canceled buffer is released" = cancel;
+        both multi_recv_option: "FI_OPT_MIN_MULTI_RECV is read back" = option;
+    }
+}
 
 fn spec() -> Spec {
     Spec::default().caps(Flags::MULTI_RECV)
@@ -86,7 +61,7 @@ fn check(got: &Completion, i: usize, len: usize) -> Outcome {
     Ok(())
 }
 
-fn many(cx: &Cx<'_>) -> Outcome {
+fn multi_recv(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, 64)?;
     let token = rig.post(B, buffer(1 << 20))?;
     for i in 0..100 {
@@ -124,7 +99,7 @@ fn released(rig: &Rig<'_>, token: Token, last: &Completion) -> Outcome {
     Ok(())
 }
 
-fn release(cx: &Cx<'_>) -> Outcome {
+fn multi_recv_release(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, 100)?;
     // Four messages of 100 leave 99.
     let token = rig.post(B, buffer(499))?;
@@ -150,7 +125,7 @@ fn release(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn next(cx: &Cx<'_>) -> Outcome {
+fn multi_recv_next(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, 8)?;
     let first = rig.post(B, buffer(1000))?;
     let second = rig.post(B, buffer(1000))?;
@@ -182,7 +157,7 @@ fn next(cx: &Cx<'_>) -> Outcome {
     }
 }
 
-fn waited(cx: &Cx<'_>) -> Outcome {
+fn multi_recv_unexpected(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, 64)?;
     rig.exchange(A, B, b"first")?;
     let mut sends = Vec::new();

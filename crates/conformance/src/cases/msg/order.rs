@@ -2,38 +2,21 @@
 
 use ripstop_types::MsgOrder;
 
-use crate::case::{Case, Cx, Outcome};
+use crate::case::{Cx, Outcome, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::Post;
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_msg/order",
-        "messages fill buffers in the order both were posted",
-        order,
-    ),
-    Case::both(
-        "fi_msg/order_mixed_sizes",
-        "small messages do not overtake large ones",
-        mixed,
-    ),
-    Case::both(
-        "fi_msg/order_inject",
-        "injects and sends keep their order",
-        injects,
-    ),
-    Case::both(
-        "fi_msg/order_unexpected",
-        "messages that waited are received in the order sent",
-        waited,
-    ),
-    Case::both(
-        "fi_msg/order_completions",
-        "hundreds in flight both ways lose and repeat nothing",
-        both_ways,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_msg {
+        both order: "messages fill buffers in the order both were posted";
+        both order_mixed_sizes: "small messages do not overtake large ones";
+        both order_inject: "injects and sends keep their order";
+        both order_unexpected: "messages that waited are received in the order sent";
+        both order_completions: "hundreds in flight both ways lose and repeat nothing";
+    }
+}
 
 fn ordered() -> Spec {
     Spec {
@@ -83,7 +66,7 @@ fn order(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn mixed(cx: &Cx<'_>) -> Outcome {
+fn order_mixed_sizes(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &ordered())?;
     let lens: Vec<_> = [100_000, 1, 5000, 0, 20_000, 64, 150, 300_000, 8]
         .into_iter()
@@ -94,7 +77,7 @@ fn mixed(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn injects(cx: &Cx<'_>) -> Outcome {
+fn order_inject(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &ordered())?;
     let mut recvs = Vec::new();
     for _ in 0..200 {
@@ -122,7 +105,7 @@ fn injects(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn waited(cx: &Cx<'_>) -> Outcome {
+fn order_unexpected(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &ordered())?;
     rig.exchange(A, B, b"first")?;
     run(&rig, &[30; 200], false)?;
@@ -131,7 +114,7 @@ fn waited(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn both_ways(cx: &Cx<'_>) -> Outcome {
+fn order_completions(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &ordered())?;
     let mut open = Vec::new();
     for i in 0..fitting(&rig, 300) {

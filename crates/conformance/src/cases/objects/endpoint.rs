@@ -3,123 +3,38 @@
 use ripstop_core::SHARED_CONTEXT;
 use ripstop_types::{Errno, Flags};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, bare, hints, listening, pattern, prepare, query};
 use crate::subject::{CqAttr, EpOption, Fid, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_endpoint/open_close",
-        "an endpoint opens and closes again and again",
-        open_close,
-    ),
-    Case::both(
-        "fi_endpoint/enable_no_cq",
-        "without completion queues enabling says FI_ENOCQ",
-        enable_no_cq,
-    ),
-    Case::both(
-        "fi_endpoint/enable_tx_only",
-        "without a queue for receives enabling says FI_ENOCQ",
-        enable_tx_only,
-    ),
-    Case::both(
-        "fi_endpoint/enable_rx_only",
-        "without a queue for transmits enabling says FI_ENOCQ",
-        enable_rx_only,
-    ),
-    Case::both(
-        "fi_endpoint/enable_one_sided",
-        "an endpoint that only reads and writes needs no queue for receives",
-        enable_one_sided,
-    ),
-    Case::rdm(
-        "fi_endpoint/enable_no_av",
-        "without an address vector enabling says FI_ENOAV",
-        enable_no_av,
-    ),
-    Case::msg(
-        "fi_endpoint/enable_no_eq",
-        "without an event queue enabling says FI_ENOEQ",
-        enable_no_eq,
-    ),
-    Case::both(
-        "fi_endpoint/enable_later",
-        "an endpoint that could not be enabled can be after binding more",
-        enable_later,
-    ),
-    Case::both(
-        "fi_endpoint/bind_wrong_object",
-        "an endpoint does not take a fabric, a domain or itself",
-        bind_wrong_object,
-    ),
-    Case::both(
-        "fi_endpoint/bind_wrong_flags",
-        "flags that make no sense for a queue are refused",
-        bind_wrong_flags,
-    ),
-    Case::both(
-        "fi_endpoint/bind_twice",
-        "a second queue for one direction is refused",
-        bind_twice,
-    ),
-    Case::both(
-        "fi_endpoint/bind_other_domain",
-        "a queue of another domain is refused",
-        bind_other_domain,
-    ),
-    Case::both(
-        "fi_endpoint/bind_enabled",
-        "an enabled endpoint takes no further queue",
-        bind_enabled,
-    ),
-    Case::both(
-        "fi_endpoint/option_unknown",
-        "an unknown option is FI_ENOPROTOOPT",
-        option_unknown,
-    ),
-    Case::both(
-        "fi_endpoint/options",
-        "the options that tell limits agree with the info",
-        options,
-    ),
-    Case::both(
-        "fi_endpoint/cancel",
-        "a canceled receive ends with FI_ECANCELED, the others go on",
-        cancel,
-    ),
-    Case::both(
-        "fi_endpoint/cancel_done",
-        "canceling what has ended changes nothing",
-        cancel_done,
-    ),
-    Case::both(
-        "fi_endpoint/cancel_all",
-        "hundreds of receives are canceled in any order",
-        cancel_all,
-    ),
-    Case::both(
-        "fi_endpoint/close_pending",
-        "an endpoint closes with receives posted",
-        close_pending,
-    ),
-    Case::both(
-        "fi_endpoint/close_sending",
-        "an endpoint closes with sends under way",
-        close_sending,
-    ),
-    Case::msg(
-        "fi_endpoint/shared_rx",
-        "endpoints receive from a shared context",
-        shared_rx,
-    ),
-    Case::msg(
-        "fi_endpoint/shared_rx_busy",
-        "a shared context does not close while bound",
-        shared_rx_busy,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_endpoint {
+        both open_close: "an endpoint opens and closes again and again";
+        both enable_no_cq: "without completion queues enabling says FI_ENOCQ";
+        both enable_tx_only: "without a queue for receives enabling says FI_ENOCQ";
+        both enable_rx_only: "without a queue for transmits enabling says FI_ENOCQ";
+        both enable_one_sided: "an endpoint that only reads and writes needs no queue for receives";
+        rdm enable_no_av: "without an address vector enabling says FI_ENOAV";
+        msg enable_no_eq: "without an event queue enabling says FI_ENOEQ";
+        both enable_later: "an endpoint that could not be enabled can be after binding more";
+        both bind_wrong_object: "an endpoint does not take a fabric, a domain or itself";
+        both bind_wrong_flags: "flags that make no sense for a queue are refused";
+        both bind_twice: "a second queue for one direction is refused";
+        both bind_other_domain: "a queue of another domain is refused";
+        both bind_enabled: "an enabled endpoint takes no further queue";
+        both option_unknown: "an unknown option is FI_ENOPROTOOPT";
+        both options: "the options that tell limits agree with the info";
+        both cancel: "a canceled receive ends with FI_ECANCELED, the others go on";
+        both cancel_done: "canceling what has ended changes nothing";
+        both cancel_all: "hundreds of receives are canceled in any order";
+        both close_pending: "an endpoint closes with receives posted";
+        both close_sending: "an endpoint closes with sends under way";
+        msg shared_rx: "endpoints receive from a shared context";
+        msg shared_rx_busy: "a shared context does not close while bound";
+    }
+}
 
 /// A fabric with one endpoint that has no bindings, and its domain.
 fn unbound<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, Fid, Fid)> {

@@ -4,68 +4,27 @@
 use ripstop_types::{Errno, Flags};
 
 use super::{OPEN, inject_at, overlaid};
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target, pattern};
 use crate::subject::{MrAttr, Post, Remote};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_rma/key_unknown",
-        "a key nobody gave out reaches nothing",
-        key_unknown,
-    ),
-    Case::both(
-        "fi_rma/beyond",
-        "not a byte is written or read outside a region",
-        beyond,
-    ),
-    Case::both(
-        "fi_rma/wraps",
-        "a range that wraps around the address space is refused",
-        wraps,
-    ),
-    Case::both(
-        "fi_rma/write_only",
-        "memory registered for writes cannot be read",
-        write_only,
-    ),
-    Case::both(
-        "fi_rma/read_only",
-        "memory registered for reads cannot be written",
-        read_only,
-    ),
-    Case::both(
-        "fi_rma/local_only",
-        "memory registered for local use is out of reach",
-        local_only,
-    ),
-    Case::both(
-        "fi_rma/revoked",
-        "a closed registration is out of reach, its memory as well",
-        revoked,
-    ),
-    Case::both(
-        "fi_rma/denied_second",
-        "a write with one piece that is denied changes neither piece",
-        denied_second,
-    ),
-    Case::both(
-        "fi_rma/denied_inject",
-        "an injected write that is denied changes nothing",
-        denied_inject,
-    ),
-    Case::both(
-        "fi_rma/denied_large",
-        "a denied write of 4 MiB changes nothing",
-        denied_large,
-    ),
-    Case::both(
-        "fi_rma/denied_among_others",
-        "what others do at the same time goes on when one is denied",
-        among_others,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_rma {
+        both key_unknown: "a key nobody gave out reaches nothing";
+        both beyond: "not a byte is written or read outside a region";
+        both wraps: "a range that wraps around the address space is refused";
+        both write_only: "memory registered for writes cannot be read";
+        both read_only: "memory registered for reads cannot be written";
+        both local_only: "memory registered for local use is out of reach";
+        both revoked: "a closed registration is out of reach, its memory as well";
+        both denied_second: "a write with one piece that is denied changes neither piece";
+        both denied_inject: "an injected write that is denied changes nothing";
+        both denied_large: "a denied write of 4 MiB changes nothing";
+        both denied_among_others: "what others do at the same time goes on when one is denied";
+    }
+}
 
 /// A write that reports when the peer has processed it, and a read.
 fn both(len: usize, place: Remote) -> [Post; 2] {
@@ -252,7 +211,7 @@ fn denied_large(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn among_others(cx: &Cx<'_>) -> Outcome {
+fn denied_among_others(cx: &Cx<'_>) -> Outcome {
     let rig = talking(cx)?;
     let bytes = pattern(1000, 1);
     let target = rig.expose(B, &[0; 1000], OPEN)?;

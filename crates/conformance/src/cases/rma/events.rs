@@ -3,73 +3,33 @@
 use ripstop_types::{CqFormat, Flags, WaitObj};
 
 use super::{OPEN, inject_at, overlaid};
-use crate::case::{Case, Cx, Outcome, Step, Stop, offered};
+use crate::case::{Cx, Outcome, Step, Stop, cases, offered};
 use crate::ensure;
 use crate::rig::{A, B, Rig, RmaCounters, Spec, pattern};
 use crate::subject::{Fid, MrAttr, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_rma/writedata",
-        "remote CQ data of a write is announced at the target when the bytes are there",
-        writedata,
-    ),
-    Case::both(
-        "fi_rma/writedata_msg",
-        "FI_REMOTE_CQ_DATA is a flag of fi_writemsg too",
-        writedata_msg,
-    ),
-    Case::both(
-        "fi_rma/inject_writedata",
-        "fi_inject_writedata is announced at the target and silent at home",
-        inject_writedata,
-    ),
-    Case::both(
-        "fi_rma/silent_target",
-        "without CQ data the target's queue hears of nothing",
-        silent_target,
-    ),
-    Case::both(
-        "fi_rma/delivery_complete",
-        "after delivery complete the bytes are in the peer's memory",
-        delivery_complete,
-    ),
-    Case::both(
-        "fi_rma/levels",
-        "each completion level completes a write",
-        levels,
-    ),
-    Case::both(
-        "fi_rma/completion_flags",
-        "completions say what completed, in every format that can",
-        completion_flags,
-    ),
-    Case::both(
-        "fi_rma/selective",
-        "with FI_SELECTIVE_COMPLETION only flagged reads and writes report",
-        selective,
-    ),
-    Case::both(
-        "fi_cntr/counts_rma",
-        "reads and writes are counted at home",
-        counts,
-    ),
-    Case::both(
-        "fi_cntr/counts_remote",
-        "with FI_RMA_EVENT reads and writes are counted at the target",
-        counts_remote,
-    ),
-    Case::both(
-        "fi_cntr/counts_denied",
-        "a denied write raises the error value at home",
-        counts_denied,
-    ),
-    Case::both(
-        "fi_mr/counts_writes",
-        "a counter bound to a region counts the writes to it",
-        counts_region,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_rma {
+        both writedata:
+            "remote CQ data of a write is announced at the target when the bytes are there";
+        both writedata_msg: "FI_REMOTE_CQ_DATA is a flag of fi_writemsg too";
+        both inject_writedata: "fi_inject_writedata is announced at the target and silent at home";
+        both silent_target: "without CQ data the target's queue hears of nothing";
+        both delivery_complete: "after delivery complete the bytes are in the peer's memory";
+        both levels: "each completion level completes a write";
+        both completion_flags: "completions say what completed, in every format that can";
+        both selective: "with FI_SELECTIVE_COMPLETION only flagged reads and writes report";
+    }
+    fi_cntr {
+        both counts_rma: "reads and writes are counted at home";
+        both counts_remote: "with FI_RMA_EVENT reads and writes are counted at the target";
+        both counts_denied: "a denied write raises the error value at home";
+    }
+    fi_mr {
+        both counts_writes: "a counter bound to a region counts the writes to it";
+    }
+}
 
 const DATA: u64 = 0x0102_0304_a5a6_a7a8;
 
@@ -275,7 +235,7 @@ fn five(rig: &Rig<'_>) -> Outcome {
     Ok(())
 }
 
-fn counts(cx: &Cx<'_>) -> Outcome {
+fn counts_rma(cx: &Cx<'_>) -> Outcome {
     let (rig, a, b) = counted(cx)?;
     five(&rig)?;
     counts_to(&rig, a.writes, 3, "writes")?;
@@ -306,7 +266,7 @@ fn counts_denied(cx: &Cx<'_>) -> Outcome {
     counts_to(&rig, b.written_by_peers, 0, "writes at the target")
 }
 
-fn counts_region(cx: &Cx<'_>) -> Outcome {
+fn counts_writes(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::rma().caps(Flags::RMA_EVENT))?;
     let attr = MrAttr {
         access: OPEN,

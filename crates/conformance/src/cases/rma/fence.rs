@@ -3,53 +3,30 @@
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
 
 use super::{OPEN, overlaid};
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{MrAttr, Post, Token};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_rma/fence_message",
-        "a fenced message waits for the read before it",
-        fence_message,
-    ),
-    Case::both(
-        "fi_rma/fence_tagged",
-        "a fenced tagged message waits for the read before it",
-        fence_tagged,
-    ),
-    Case::both(
-        "fi_rma/fence_write",
-        "a fenced write does not change what an operation before it fetches",
-        fence_write,
-    ),
-    Case::both(
-        "fi_rma/fence_read",
-        "a fenced read waits for the read before it",
-        fence_read,
-    ),
-    Case::both(
-        "fi_atomic/fence",
-        "a fenced atomic of each kind waits for the read before it",
-        fence_atomic,
-    ),
-    Case::both(
-        "fi_rma/fence_first",
-        "a fenced operation with nothing before it is done as any other",
-        fence_first,
-    ),
-    Case::both(
-        "fi_rma/commit",
-        "a write that is commit complete is in the peer's memory",
-        commit,
-    ),
-    Case::both(
-        "fi_mr/pmem",
-        "memory registered with FI_RMA_PMEM is written and read like any other",
-        pmem,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_rma {
+        both fence_message: "a fenced message waits for the read before it";
+        both fence_tagged: "a fenced tagged message waits for the read before it";
+        both fence_write: "a fenced write does not change what an operation before it fetches";
+        both fence_read: "a fenced read waits for the read before it";
+    }
+    fi_atomic {
+        both fence: "a fenced atomic of each kind waits for the read before it";
+    }
+    fi_rma {
+        both fence_first: "a fenced operation with nothing before it is done as any other";
+        both commit: "a write that is commit complete is in the peer's memory";
+    }
+    fi_mr {
+        both pmem: "memory registered with FI_RMA_PMEM is written and read like any other";
+    }
+}
 
 /// Messages, reads and writes that can be fenced.
 fn spec() -> Spec {
@@ -144,7 +121,7 @@ fn fence_write(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn fence_atomic(cx: &Cx<'_>) -> Outcome {
+fn fence(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec().caps(Flags::ATOMIC))?;
     let target = rig.expose(B, &[0; 8], OPEN)?;
     let [zero, one, nine] = [0_u64, 1, 9].map(u64::to_ne_bytes);

@@ -7,108 +7,52 @@ use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, MsgOrder, Wait
 use super::denied::{denied, lives};
 use super::events::{announced, counted, counts_to};
 use super::{OPEN, inject_at, many_between, ordered, overlaid, pieces};
-use crate::case::{Case, Cx, Outcome, Step, offered};
+use crate::case::{Cx, Outcome, Step, cases, offered};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, Target, pattern};
 use crate::subject::{MrAttr, Post};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_rma/memfd",
-        "writes and reads of memory from memfd_create arrive whole and touch nothing else",
-        whole,
-    ),
-    Case::both(
-        "fi_rma/memfd_offsets",
-        "they start at any byte of it",
-        offsets,
-    ),
-    Case::both(
-        "fi_rma/memfd_iov",
-        "they are of several pieces on either side",
-        iov,
-    ),
-    Case::both(
-        "fi_rma/memfd_inject",
-        "injected writes to it arrive, without a completion",
-        inject,
-    ),
-    Case::both(
-        "fi_rma/memfd_delivered",
-        "after delivery complete the bytes are in it",
-        delivered,
-    ),
-    Case::both(
-        "fi_rma/memfd_writedata",
-        "a write to it with remote CQ data is announced when the bytes are there",
-        writedata,
-    ),
-    Case::both(
-        "fi_rma/memfd_many",
-        "hundreds of writes and reads in flight both ways lose nothing",
-        many,
-    ),
-    Case::both(
-        "fi_rma/memfd_write_then_write",
-        "with FI_ORDER_WAW the last of writes of different kinds to a place of it stays",
-        write_then_write,
-    ),
-    Case::both(
-        "fi_rma/memfd_write_then_read",
-        "with FI_ORDER_RAW a read of it sees the write before it, of whatever kind",
-        write_then_read,
-    ),
-    Case::both(
-        "fi_rma/memfd_write_then_send",
-        "with FI_ORDER_SAW a message arrives after the write to it before the message",
-        write_then_send,
-    ),
-    Case::both(
-        "fi_rma/memfd_beyond",
-        "not a byte is written or read outside a region in the middle of it",
-        beyond,
-    ),
-    Case::both(
-        "fi_mr/memfd_closed",
-        "a closed region of it is out of reach, though it was reached before",
-        closed,
-    ),
-    Case::both(
-        "fi_mr/memfd_closed_meanwhile",
-        "a region of it closes while peers write there, and then nothing changes",
-        closed_meanwhile,
-    ),
-    Case::both(
-        "fi_mr/memfd_key_again",
-        "its key may name other memory when it is closed",
-        key_again,
-    ),
-    Case::both(
-        "fi_cntr/memfd_counts",
-        "reads and writes of it are counted at home",
-        counts,
-    ),
-    Case::both(
-        "fi_cntr/memfd_counts_remote",
-        "with FI_RMA_EVENT reads and writes of it are counted at the target",
-        counts_remote,
-    ),
-    Case::both(
-        "fi_mr/memfd_counts_writes",
-        "a counter bound to a region of it counts the writes to it",
-        counts_region,
-    ),
-    Case::both(
-        "fi_atomic/memfd",
-        "atomics on it change it, and give what was there before",
-        atomic,
-    ),
-    Case::both(
-        "fi_atomic/memfd_together",
-        "of additions by the peer and its owner's endpoint at the same time none is lost",
-        together,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_rma {
+        both memfd:
+            "writes and reads of memory from memfd_create arrive whole and touch nothing else"
+                = whole;
+        both memfd_offsets: "they start at any byte of it";
+        both memfd_iov: "they are of several pieces on either side" = iov;
+        both memfd_inject: "injected writes to it arrive, without a completion";
+        both memfd_delivered: "after delivery complete the bytes are in it";
+        both memfd_writedata:
+            "a write to it with remote CQ data is announced when the bytes are there";
+        both memfd_many: "hundreds of writes and reads in flight both ways lose nothing";
+        both memfd_write_then_write:
+            "with FI_ORDER_WAW the last of writes of different kinds to a place of it stays";
+        both memfd_write_then_read:
+            "with FI_ORDER_RAW a read of it sees the write before it, of whatever kind";
+        both memfd_write_then_send:
+            "with FI_ORDER_SAW a message arrives after the write to it before the message";
+        both memfd_beyond: "not a byte is written or read outside a region in the middle of it";
+    }
+    fi_mr {
+        both memfd_closed: "a closed region of it is out of reach, though it was reached before";
+        both memfd_closed_meanwhile:
+            "a region of it closes while peers write there, and then nothing changes";
+        both memfd_key_again: "its key may name other memory when it is closed";
+    }
+    fi_cntr {
+        both memfd_counts: "reads and writes of it are counted at home";
+        both memfd_counts_remote:
+            "with FI_RMA_EVENT reads and writes of it are counted at the target";
+    }
+    fi_mr {
+        both memfd_counts_writes: "a counter bound to a region of it counts the writes to it";
+    }
+    fi_atomic {
+        both memfd: "atomics on it change it, and give what was there before" = atomic;
+        both memfd_together:
+            "of additions by the peer and its owner's endpoint at the same time none is lost";
+    }
+}
 
 /// Bytes of most memory here: what is shorter is hardly worth mapping.
 const LEN: usize = 20_000;
@@ -187,7 +131,7 @@ fn whole(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn offsets(cx: &Cx<'_>) -> Outcome {
+fn memfd_offsets(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma())?;
     let mut before = vec![0; LEN];
     let target = exposed(&rig, &before)?;
@@ -235,7 +179,7 @@ fn iov(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn inject(cx: &Cx<'_>) -> Outcome {
+fn memfd_inject(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma())?;
     let limit = rig.info.tx.inject_size;
     let mut before = vec![0; LEN + limit];
@@ -250,7 +194,7 @@ fn inject(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn delivered(cx: &Cx<'_>) -> Outcome {
+fn memfd_delivered(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma())?;
     let target = exposed(&rig, &[0; LEN])?;
     for (round, len) in [8, 3000, LEN, 64].into_iter().enumerate() {
@@ -265,7 +209,7 @@ fn delivered(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn writedata(cx: &Cx<'_>) -> Outcome {
+fn memfd_writedata(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma())?;
     let target = exposed(&rig, &[0; LEN])?;
     for (round, len) in [8, LEN, 0, 100].into_iter().enumerate() {
@@ -281,7 +225,7 @@ fn writedata(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn many(cx: &Cx<'_>) -> Outcome {
+fn memfd_many(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma())?;
     many_between(&rig, |to, bytes| {
         let target = rig.expose_memfd(to, bytes)?;
@@ -308,7 +252,7 @@ fn in_order<'a>(cx: &Cx<'a>, order: MsgOrder) -> Step<(Rig<'a>, Target)> {
     Ok((rig, target))
 }
 
-fn write_then_write(cx: &Cx<'_>) -> Outcome {
+fn memfd_write_then_write(cx: &Cx<'_>) -> Outcome {
     let (rig, target) = in_order(cx, MsgOrder::WAW)?;
     let mut before = vec![0; LEN];
     for burst in 0..20 {
@@ -332,7 +276,7 @@ fn write_then_write(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn write_then_read(cx: &Cx<'_>) -> Outcome {
+fn memfd_write_then_read(cx: &Cx<'_>) -> Outcome {
     let (rig, target) = in_order(cx, MsgOrder::RAW)?;
     for (round, len) in [8, 2000, LEN, 3, 64, LEN, 8].into_iter().enumerate() {
         let bytes = pattern(len, round + 7);
@@ -346,7 +290,7 @@ fn write_then_read(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn write_then_send(cx: &Cx<'_>) -> Outcome {
+fn memfd_write_then_send(cx: &Cx<'_>) -> Outcome {
     let (rig, target) = in_order(cx, MsgOrder::SAW)?;
     for (round, len) in [10, 3000, LEN, 1, 8, LEN].into_iter().enumerate() {
         let bytes = pattern(len, round + 1);
@@ -365,7 +309,7 @@ fn write_then_send(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn beyond(cx: &Cx<'_>) -> Outcome {
+fn memfd_beyond(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma())?;
     let bytes = pattern(LEN, 1);
     let target = exposed(&rig, &bytes)?;
@@ -382,7 +326,7 @@ fn beyond(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn closed(cx: &Cx<'_>) -> Outcome {
+fn memfd_closed(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma())?;
     let mut bytes = pattern(LEN, 1);
     let target = exposed(&rig, &bytes)?;
@@ -396,7 +340,7 @@ fn closed(cx: &Cx<'_>) -> Outcome {
     lives(&rig)
 }
 
-fn closed_meanwhile(cx: &Cx<'_>) -> Outcome {
+fn memfd_closed_meanwhile(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma())?;
     let target = exposed(&rig, &[0; LEN])?;
     let mut open = Vec::new();
@@ -417,7 +361,7 @@ fn closed_meanwhile(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn key_again(cx: &Cx<'_>) -> Outcome {
+fn memfd_key_again(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma())?;
     let attr = MrAttr {
         access: OPEN,
@@ -449,7 +393,7 @@ fn eleven(rig: &Rig<'_>) -> Outcome {
     inject_at(rig, &target, 0, b"one more", None)
 }
 
-fn counts(cx: &Cx<'_>) -> Outcome {
+fn memfd_counts(cx: &Cx<'_>) -> Outcome {
     let (rig, a, b) = counted(cx)?;
     eleven(&rig)?;
     counts_to(&rig, a.writes, 6, "writes")?;
@@ -458,7 +402,7 @@ fn counts(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn counts_remote(cx: &Cx<'_>) -> Outcome {
+fn memfd_counts_remote(cx: &Cx<'_>) -> Outcome {
     let (rig, a, b) = counted(cx)?;
     eleven(&rig)?;
     counts_to(&rig, b.written_by_peers, 6, "writes at the target")?;
@@ -467,7 +411,7 @@ fn counts_remote(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn counts_region(cx: &Cx<'_>) -> Outcome {
+fn memfd_counts_writes(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, Spec::rma().caps(Flags::RMA_EVENT))?;
     let attr = MrAttr {
         access: OPEN,
@@ -536,7 +480,7 @@ fn atomic(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn together(cx: &Cx<'_>) -> Outcome {
+fn memfd_together(cx: &Cx<'_>) -> Outcome {
     const EACH: u64 = 400;
     let rig = open(cx, with_atomics())?;
     let target = exposed(&rig, &[0; LEN])?;

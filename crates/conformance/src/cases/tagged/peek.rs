@@ -2,63 +2,27 @@
 
 use ripstop_types::{Errno, Flags, Progress};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop};
+use crate::case::{Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{Completion, Post, Token};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_tagged/peek_none",
-        "a peek that finds nothing ends with FI_ENOMSG",
-        none,
-    ),
-    Case::both(
-        "fi_tagged/peek",
-        "a peek describes the message and leaves it",
-        leaves,
-    ),
-    Case::both(
-        "fi_tagged/peek_is_of_the_moment",
-        "a peek finds what came before it, and a later one what came since",
-        of_the_moment,
-    ),
-    Case::both(
-        "fi_tagged/peek_large",
-        "a peek describes a large message and leaves it",
-        large,
-    ),
-    Case::both(
-        "fi_tagged/peek_mask",
-        "a peek matches by tag and mask",
-        mask,
-    ),
-    Case::both(
-        "fi_tagged/peek_discard",
-        "a peek with FI_DISCARD drops the message",
-        discard,
-    ),
-    Case::both(
-        "fi_tagged/claim",
-        "a claimed message goes to its claimer only",
-        claim,
-    ),
-    Case::both(
-        "fi_tagged/claim_large",
-        "a large claimed message arrives whole",
-        claim_large,
-    ),
-    Case::both(
-        "fi_tagged/claim_discard",
-        "a claimed message can be dropped",
-        claim_discard,
-    ),
-    Case::both(
-        "fi_tagged/peek_cq_data",
-        "a peek shows the CQ data",
-        cq_data,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_tagged {
+        both peek_none: "a peek that finds nothing ends with FI_ENOMSG";
+        both peek: "a peek describes the message and leaves it" = leaves;
+        both peek_is_of_the_moment:
+            "a peek finds what came before it, and a later one what came since";
+        both peek_large: "a peek describes a large message and leaves it";
+        both peek_mask: "a peek matches by tag and mask";
+        both peek_discard: "a peek with FI_DISCARD drops the message";
+        both claim: "a claimed message goes to its claimer only";
+        both claim_large: "a large claimed message arrives whole";
+        both claim_discard: "a claimed message can be dropped";
+        both peek_cq_data: "a peek shows the CQ data";
+    }
+}
 
 fn peek(rig: &Rig<'_>, tag: u64, ignore: u64, flags: Flags) -> Step<Token> {
     let mut post = Post::trecv(tag, ignore, 0);
@@ -103,7 +67,7 @@ fn take(rig: &Rig<'_>, tag: u64, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-fn none(cx: &Cx<'_>) -> Outcome {
+fn peek_none(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     for flags in [Flags::empty(), Flags::DISCARD, Flags::CLAIM] {
         let token = peek(&rig, 1, 0, flags)?;
@@ -140,7 +104,7 @@ fn leaves(cx: &Cx<'_>) -> Outcome {
 
 /// A program that looks in two places, first elsewhere and then here (MPICH does, for messages of
 /// any source), would take what came in between out of turn.
-fn of_the_moment(cx: &Cx<'_>) -> Outcome {
+fn peek_is_of_the_moment(cx: &Cx<'_>) -> Outcome {
     let spec = Spec {
         two_domains: true,
         progress: Progress::Manual,
@@ -163,7 +127,7 @@ fn of_the_moment(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn large(cx: &Cx<'_>) -> Outcome {
+fn peek_large(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     let bytes = pattern(1 << 20, 1);
     let send = rig.post(A, Post::tsend(9, &bytes[..]))?;
@@ -175,7 +139,7 @@ fn large(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn mask(cx: &Cx<'_>) -> Outcome {
+fn peek_mask(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     let one = rig.post(A, Post::tsend(0x10, *b"one"))?;
     let two = rig.post(A, Post::tsend(0x21, *b"two"))?;
@@ -193,7 +157,7 @@ fn mask(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn discard(cx: &Cx<'_>) -> Outcome {
+fn peek_discard(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     for len in [4, 300_000] {
         let one = rig.post(A, Post::tsend(9, pattern(len, 1)))?;
@@ -259,7 +223,7 @@ fn claim_discard(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
-fn cq_data(cx: &Cx<'_>) -> Outcome {
+fn peek_cq_data(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     let send = rig.post(A, Post::tsend(9, *b"look").data(42))?;
     let (_, found) = find(&rig, 9, 0, Flags::empty())?;

@@ -5,30 +5,21 @@ use std::thread;
 use ripstop_types::Threading;
 
 use super::{THREADS, join};
-use crate::case::{Case, Cx, Outcome};
+use crate::case::{Cx, Outcome, cases};
 use crate::ensure;
 use crate::rig::{A, B, Spec, bare, pattern};
 
-pub(super) const CASES: &[Case] = &[
-    Case::rdm(
-        "fi_domain/threads_by_fid",
-        "with FI_THREAD_FID threads use objects of their own in one domain",
-        by_fid,
-    )
-    .within(20),
-    Case::rdm(
-        "fi_domain/threads_by_endpoint",
-        "with FI_THREAD_ENDPOINT threads use endpoints of their own in one domain",
-        by_endpoint,
-    )
-    .within(20),
-    Case::rdm(
-        "fi_domain/threads_by_completion",
-        "with FI_THREAD_COMPLETION threads use queues of their own in one domain",
-        by_completion,
-    )
-    .within(20),
-];
+cases! {
+    pub(super) const CASES;
+    fi_domain {
+        rdm threads_by_fid:
+            "with FI_THREAD_FID threads use objects of their own in one domain", within(20);
+        rdm threads_by_endpoint:
+            "with FI_THREAD_ENDPOINT threads use endpoints of their own in one domain", within(20);
+        rdm threads_by_completion:
+            "with FI_THREAD_COMPLETION threads use queues of their own in one domain", within(20);
+    }
+}
 
 /// Threads with endpoints and queues of their own, in a domain that lets each object be used
 /// by one thread at a time.
@@ -73,14 +64,14 @@ fn in_one_domain(cx: &Cx<'_>, threading: Threading) -> Outcome {
     })
 }
 
-fn by_fid(cx: &Cx<'_>) -> Outcome {
+fn threads_by_fid(cx: &Cx<'_>) -> Outcome {
     in_one_domain(cx, Threading::Fid)
 }
 
-fn by_endpoint(cx: &Cx<'_>) -> Outcome {
+fn threads_by_endpoint(cx: &Cx<'_>) -> Outcome {
     in_one_domain(cx, Threading::Endpoint)
 }
 
-fn by_completion(cx: &Cx<'_>) -> Outcome {
+fn threads_by_completion(cx: &Cx<'_>) -> Outcome {
     in_one_domain(cx, Threading::Completion)
 }

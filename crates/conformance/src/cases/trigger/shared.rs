@@ -3,43 +3,26 @@
 use ripstop_types::{Errno, Flags};
 
 use super::{Ground, with};
-use crate::case::{Case, Cx, Outcome, Step, Stop, offered, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
 use crate::ensure;
 use crate::rig::{A, B, Spec};
 use crate::subject::{Fid, Post, Token, When, WorkOp};
 
-pub(super) const CASES: &[Case] = &[
-    Case::both(
-        "fi_trigger/shared_receives",
-        "a triggered receive of a shared context takes no message before its time",
-        receives,
-    ),
-    Case::both(
-        "fi_trigger/shared_work",
-        "deferred receives of a shared context start in order, and are told to their counter",
-        work,
-    ),
-    Case::both(
-        "fi_trigger/shared_waiting",
-        "a deferred receive takes what has come to the shared context before",
-        waiting,
-    ),
-    Case::both(
-        "fi_trigger/shared_cancel",
-        "what waits at a shared context is cancelled as at an endpoint",
-        cancel,
-    ),
-    Case::both(
-        "fi_trigger/shared_sends",
-        "a shared receive context starts nothing but receives",
-        sends,
-    ),
-    Case::both(
-        "fi_trigger/shared_closes",
-        "a shared context closes with what waits there, and the counters after it",
-        closes,
-    ),
-];
+cases! {
+    pub(super) const CASES;
+    fi_trigger {
+        both shared_receives:
+            "a triggered receive of a shared context takes no message before its time";
+        both shared_work:
+            "deferred receives of a shared context start in order, and are told to their counter";
+        both shared_waiting: "a deferred receive takes what has come to the shared context before";
+        both shared_cancel:
+            "what waits at a shared context is cancelled as at an endpoint" = cancel;
+        both shared_sends: "a shared receive context starts nothing but receives" = sends;
+        both shared_closes:
+            "a shared context closes with what waits there, and the counters after it";
+    }
+}
 
 /// Two endpoints that receive through shared contexts, and that of `B`.
 fn ground<'a>(cx: &Cx<'a>) -> Step<(Ground<'a>, Fid)> {
@@ -78,7 +61,7 @@ fn put_off(g: &Ground<'_>, srx: Fid, post: Post, threshold: u64) -> Step<Token> 
     Ok(post.token)
 }
 
-fn receives(cx: &Cx<'_>) -> Outcome {
+fn shared_receives(cx: &Cx<'_>) -> Outcome {
     let (g, srx) = ground(cx)?;
     let late = trigger(&g, srx, Post::recv(8), 1)?;
     let later = trigger(&g, srx, Post::trecv(4, 0, 8), 2)?;
@@ -106,7 +89,7 @@ fn receives(cx: &Cx<'_>) -> Outcome {
     g.close()
 }
 
-fn work(cx: &Cx<'_>) -> Outcome {
+fn shared_work(cx: &Cx<'_>) -> Outcome {
     let (g, srx) = ground(cx)?;
     let told = |post: Post| post.flags(Flags::COMPLETION);
     // In the order of thresholds, and then as they were queued.
@@ -134,7 +117,7 @@ fn work(cx: &Cx<'_>) -> Outcome {
     g.close()
 }
 
-fn waiting(cx: &Cx<'_>) -> Outcome {
+fn shared_waiting(cx: &Cx<'_>) -> Outcome {
     let (g, srx) = ground(cx)?;
     for bytes in [b"1", b"2"] {
         let send = g.rig.post(A, Post::send(*bytes))?;
@@ -208,7 +191,7 @@ fn sends(cx: &Cx<'_>) -> Outcome {
     g.close()
 }
 
-fn closes(cx: &Cx<'_>) -> Outcome {
+fn shared_closes(cx: &Cx<'_>) -> Outcome {
     let (g, srx) = ground(cx)?;
     put_off(&g, srx, Post::recv(8), 1)?;
     put_off(&g, srx, Post::recv(8), 9)?;
