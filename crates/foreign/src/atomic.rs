@@ -432,11 +432,15 @@ impl<M: Threading> Domain<M> {
             AtomicKind::Compare => FI_COMPARE_ATOMIC,
         };
         let mut attr = fi_atomic_attr::default();
-        let ret = match op!(self.table(), fi_ops_domain.query_atomic) {
-            // SAFETY: the domain is open, `attr` takes the result.
-            Some(query) => unsafe { query(self.owned.get(), datatype, op, &raw mut attr, flags) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_domain.query_atomic,
+            self.owned.get(),
+            datatype,
+            op,
+            &raw mut attr,
+            flags
+        );
         Error::check("fi_query_atomic", ret)?;
         Ok((attr.count, attr.size))
     }

@@ -31,7 +31,7 @@ impl Library {
     /// # Errors
     ///
     /// `FI_ENODATA` when nothing matches, and whatever else the library says.
-    pub fn getinfo(&self, request: &Request<'_>) -> Result<Vec<Info>> {
+    pub(crate) fn getinfo(&self, request: &Request<'_>) -> Result<Vec<Info>> {
         let (node, service) = (c_string(request.node)?, c_string(request.service)?);
         let hints = request.hints.map(CHints::new).transpose()?;
         let raw = hints
@@ -285,8 +285,7 @@ fn c_fabric(a: &FabricAttr, texts: &mut Texts) -> Result<fi_fabric_attr> {
 impl Info {
     /// Every attribute that libraries since release 1.5 have, and the traffic classes of newer
     /// ones. A value that this project does not know is that type's `Unspec`.
-    #[must_use]
-    pub fn attrs(&self) -> ripstop_core::Info {
+    pub(crate) fn attrs(&self) -> ripstop_core::Info {
         let top: fi_info_1_1 = *self.top();
         let format = AddrFormat::from_raw(top.addr_format).unwrap_or_default();
         let mut attrs = ripstop_core::Info {

@@ -10,7 +10,7 @@ use ripstop_abi::{fi_ops_av, fid_av};
 use ripstop_core::Address;
 use ripstop_types::{AvType, Errno, FiAddr, Flags};
 
-use crate::call::{ENOSYS, op};
+use crate::call::{calls, op};
 use crate::library::copy_text;
 use crate::owned::Owned;
 use crate::threading::{Lock as _, Threading};
@@ -76,14 +76,16 @@ impl<M: Threading> Av<M> {
         let mut found = id;
         let flags = Flags::AV_USER_ID.bits();
         let (from, out) = (packed.as_ptr().cast(), (&raw mut found).cast());
-        let ret = match op!(self.table(), fi_ops_av.insert) {
-            // SAFETY: the vector is open; `packed` holds an address of the domain's format and
-            // padding; `found`, a transparent `u64`, is the id and takes the result.
-            Some(insert) => unsafe {
-                insert(self.owned.get(), from, 1, out, flags, ptr::null_mut())
-            },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av.insert,
+            self.owned.get(),
+            from,
+            1,
+            out,
+            flags,
+            ptr::null_mut()
+        );
         match Error::check_count("fi_av_insert", ret as isize)? {
             1 => {
                 self.know(&[found]);
@@ -99,11 +101,14 @@ impl<M: Threading> Av<M> {
     ///
     /// What the library says.
     pub(crate) fn give_id(&self, addr: FiAddr, id: FiAddr) -> Result<()> {
-        let ret = match op!(self.table(), fi_ops_av.set_user_id) {
-            // SAFETY: the vector is open.
-            Some(set) => unsafe { set(self.owned.get(), addr.0, id.0, 0) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av.set_user_id,
+            self.owned.get(),
+            addr.0,
+            id.0,
+            0
+        );
         Error::check("fi_av_set_user_id", ret)
     }
 
@@ -128,14 +133,16 @@ impl<M: Threading> Av<M> {
         let count = found.len();
         let out: *mut u64 = found.as_mut_ptr().cast();
         let from: *const c_void = packed.as_ptr().cast();
-        let ret = match op!(self.table(), fi_ops_av.insert) {
-            // SAFETY: the vector is open; `packed` holds `count` addresses of the domain's format
-            // and padding; `found`, a transparent `u64` each, holds as many results.
-            Some(insert) => unsafe {
-                insert(self.owned.get(), from, count, out, 0, ptr::null_mut())
-            },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av.insert,
+            self.owned.get(),
+            from,
+            count,
+            out,
+            0,
+            ptr::null_mut()
+        );
         Error::check_count("fi_av_insert", ret as isize)?;
         self.know(found);
         Ok(())
@@ -153,21 +160,16 @@ impl<M: Threading> Av<M> {
         let service = service.map(CString::new).transpose().map_err(|_| refused)?;
         let service = service.as_ref().map_or(ptr::null(), |text| text.as_ptr());
         let mut found = u64::MAX;
-        let ret = match op!(self.table(), fi_ops_av.insertsvc) {
-            // SAFETY: the vector is open, the strings live on or are null, `found` takes the one
-            // result.
-            Some(insertsvc) => unsafe {
-                insertsvc(
-                    self.owned.get(),
-                    node.as_ptr(),
-                    service,
-                    &raw mut found,
-                    0,
-                    ptr::null_mut(),
-                )
-            },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av.insertsvc,
+            self.owned.get(),
+            node.as_ptr(),
+            service,
+            &raw mut found,
+            0,
+            ptr::null_mut()
+        );
         match Error::check_count("fi_av_insertsvc", ret as isize)? {
             1 => {
                 self.know(&[FiAddr(found)]);
@@ -187,11 +189,14 @@ impl<M: Threading> Av<M> {
         self.known
             .with(|known| known.retain(|addr| !addrs.contains(addr)));
         let (raw, count) = (addrs.as_mut_ptr(), addrs.len());
-        let ret = match op!(self.table(), fi_ops_av.remove) {
-            // SAFETY: the vector is open and `addrs` holds as many addresses as said.
-            Some(remove) => unsafe { remove(self.owned.get(), raw, count, 0) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av.remove,
+            self.owned.get(),
+            raw,
+            count,
+            0
+        );
         Error::check("fi_av_remove", ret)
     }
 
@@ -230,14 +235,16 @@ impl<M: Threading> Av<M> {
         let mut errors = vec![0_i32; count];
         let (from, out) = (padded.as_ptr().cast(), found.as_mut_ptr().cast());
         let context: *mut c_void = errors.as_mut_ptr().cast();
-        let ret = match op!(self.table(), fi_ops_av.insert) {
-            // SAFETY: the vector is open; `padded` is longer than `count` addresses of any
-            // format, `found` and `errors` have room for `count` entries.
-            Some(insert) => unsafe {
-                insert(self.owned.get(), from, count, out, flags.bits(), context)
-            },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av.insert,
+            self.owned.get(),
+            from,
+            count,
+            out,
+            flags.bits(),
+            context
+        );
         Ok((Error::check_count("fi_av_insert", ret as isize)?, found))
     }
 
@@ -257,22 +264,18 @@ impl<M: Threading> Av<M> {
         let service = CString::new(service).map_err(|_| refused)?;
         let count = nodes.checked_mul(services).ok_or(refused)?;
         let mut found = vec![FiAddr::NOTAVAIL; count];
-        let ret = match op!(self.table(), fi_ops_av.insertsym) {
-            // SAFETY: the vector is open, the strings live on, `found` takes a result each.
-            Some(insertsym) => unsafe {
-                insertsym(
-                    self.owned.get(),
-                    node.as_ptr(),
-                    nodes,
-                    service.as_ptr(),
-                    services,
-                    found.as_mut_ptr().cast(),
-                    0,
-                    ptr::null_mut(),
-                )
-            },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av.insertsym,
+            self.owned.get(),
+            node.as_ptr(),
+            nodes,
+            service.as_ptr(),
+            services,
+            found.as_mut_ptr().cast(),
+            0,
+            ptr::null_mut()
+        );
         Ok((Error::check_count("fi_av_insertsym", ret as isize)?, found))
     }
 
@@ -286,11 +289,14 @@ impl<M: Threading> Av<M> {
         let mut bytes = vec![0_u8; len];
         let mut need = len;
         let out: *mut c_void = bytes.as_mut_ptr().cast();
-        let ret = match op!(self.table(), fi_ops_av.lookup) {
-            // SAFETY: the vector is open and `bytes` has the length said.
-            Some(lookup) => unsafe { lookup(self.owned.get(), addr.0, out, &raw mut need) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av.lookup,
+            self.owned.get(),
+            addr.0,
+            out,
+            &raw mut need
+        );
         Error::check("fi_av_lookup", ret)?;
         Ok((bytes, need))
     }

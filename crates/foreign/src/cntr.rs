@@ -8,7 +8,7 @@ use std::time::Duration;
 use ripstop_abi::{fi_ops_cntr, fid_cntr};
 use ripstop_types::WaitObj;
 
-use crate::call::{self, ENOSYS, op};
+use crate::call::{self, ENOSYS, calls, op};
 use crate::owned::Owned;
 use crate::sets::WaitSet;
 use crate::threading::Threading;
@@ -78,11 +78,13 @@ impl<M: Threading> Counter<M> {
     }
 
     pub(crate) fn wait_for(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {
-        let ret = match op!(self.table(), fi_ops_cntr.wait) {
-            // SAFETY: the counter is open.
-            Some(wait) => unsafe { wait(self.owned.get(), threshold, call::millis(timeout)) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_cntr.wait,
+            self.owned.get(),
+            threshold,
+            call::millis(timeout)
+        );
         Error::check("fi_cntr_wait", ret)
     }
 

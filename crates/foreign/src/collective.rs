@@ -51,11 +51,14 @@ impl<M: Threading> Av<M> {
         };
         let mut set: *mut fid_av_set = ptr::null_mut();
         let (av, context) = (self.owned.get(), ptr::null_mut());
-        let ret = match op!(self.table(), fi_ops_av.av_set) {
-            // SAFETY: vector and attributes are live, `set` takes the result.
-            Some(open) => unsafe { open(av, &raw mut c_attr, &raw mut set, context) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av.av_set,
+            av,
+            &raw mut c_attr,
+            &raw mut set,
+            context
+        );
         let set = opened("fi_av_set", ret, set)?;
         let members = if start.is_specified() {
             let mut all = self.all();
@@ -145,11 +148,7 @@ impl<M: Threading> AvSet<M> {
     ///
     /// What the library says.
     pub fn insert(&self, addr: FiAddr) -> Result<()> {
-        let ret = match op!(self.table(), fi_ops_av_set.insert) {
-            // SAFETY: the set is open.
-            Some(insert) => unsafe { insert(self.owned.get(), addr.0) },
-            None => ENOSYS,
-        };
+        let ret = calls!(self.table(), fi_ops_av_set.insert, self.owned.get(), addr.0);
         Error::check("fi_av_set_insert", ret)?;
         self.members.with(|members| members.push(addr));
         Ok(())
@@ -161,11 +160,7 @@ impl<M: Threading> AvSet<M> {
     ///
     /// What the library says.
     pub fn remove(&self, addr: FiAddr) -> Result<()> {
-        let ret = match op!(self.table(), fi_ops_av_set.remove) {
-            // SAFETY: the set is open.
-            Some(remove) => unsafe { remove(self.owned.get(), addr.0) },
-            None => ENOSYS,
-        };
+        let ret = calls!(self.table(), fi_ops_av_set.remove, self.owned.get(), addr.0);
         Error::check("fi_av_set_remove", ret)?;
         self.members
             .with(|members| members.retain(|member| *member != addr));
@@ -179,11 +174,12 @@ impl<M: Threading> AvSet<M> {
     /// What the library says.
     pub fn addr(&self) -> Result<FiAddr> {
         let mut addr = FiAddr::NOTAVAIL.0;
-        let ret = match op!(self.table(), fi_ops_av_set.addr) {
-            // SAFETY: the set is open, `addr` takes the result.
-            Some(get) => unsafe { get(self.owned.get(), &raw mut addr) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_av_set.addr,
+            self.owned.get(),
+            &raw mut addr
+        );
         Error::check("fi_av_set_addr", ret)?;
         Ok(FiAddr(addr))
     }
@@ -484,11 +480,14 @@ impl<M: Threading> Domain<M> {
             datatype,
             ..Default::default()
         };
-        let ret = match op!(self.table(), fi_ops_domain.query_collective) {
-            // SAFETY: the domain is open, `attr` takes the result.
-            Some(query) => unsafe { query(self.owned.get(), coll, &raw mut attr, flags) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_domain.query_collective,
+            self.owned.get(),
+            coll,
+            &raw mut attr,
+            flags
+        );
         Error::check("fi_query_collective", ret)?;
         Ok(CollLimit {
             count: attr.datatype_attr.count,

@@ -15,7 +15,7 @@ use ripstop_abi::{
 use ripstop_core::provider::CqAttr;
 use ripstop_types::{Completion, CompletionError, CqFormat, Errno, FiAddr, Flags, WaitObj};
 
-use crate::call::{self, ENOSYS, op};
+use crate::call::{self, ENOSYS, calls, op};
 use crate::library::copy_text;
 use crate::ops::Book;
 use crate::owned::Owned;
@@ -126,11 +126,7 @@ impl<M: Threading> Cq<M> {
         let mut entries = NO_ENTRIES;
         let max = max.min(BATCH);
         let buf: *mut c_void = entries.as_mut_ptr().cast();
-        let ret = match op!(self.table(), fi_ops_cq.read) {
-            // SAFETY: the queue is open, and `entries` has room for `max` entries of its format.
-            Some(read) => unsafe { read(self.owned.get(), buf, max) },
-            None => ENOSYS as isize,
-        };
+        let ret = calls!(self.table(), fi_ops_cq.read, self.owned.get(), buf, max);
         let count = Error::check_count("fi_cq_read", ret)?;
         fits(count, max, "fi_cq_read");
         for i in 0..count {
@@ -209,12 +205,13 @@ impl<M: Threading> Cq<M> {
             src_addr: u64::MAX,
             ..Default::default()
         };
-        let ret = match op!(self.table(), fi_ops_cq.readerr) {
-            // SAFETY: the queue is open; the entry is the longest there is, and names memory of
-            // the length it says.
-            Some(readerr) => unsafe { readerr(self.owned.get(), &raw mut entry, 0) },
-            None => ENOSYS as isize,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_cq.readerr,
+            self.owned.get(),
+            &raw mut entry,
+            0
+        );
         if Error::check_count("fi_cq_readerr", ret)? == 0 {
             return Err(Error::new("fi_cq_readerr", Errno::EAGAIN));
         }
@@ -260,11 +257,7 @@ impl<M: Threading> Cq<M> {
     }
 
     pub(crate) fn wake(&self) -> Result<()> {
-        let ret = match op!(self.table(), fi_ops_cq.signal) {
-            // SAFETY: the queue is open.
-            Some(signal) => unsafe { signal(self.owned.get()) },
-            None => ENOSYS,
-        };
+        let ret = calls!(self.table(), fi_ops_cq.signal, self.owned.get());
         Error::check("fi_cq_signal", ret)
     }
 

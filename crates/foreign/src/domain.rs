@@ -14,7 +14,7 @@ use ripstop_core::Info;
 use ripstop_core::provider::{AvAttr, CqAttr, Token};
 use ripstop_types::{AddrFormat, CqFormat, Errno, Flags, Mode, WaitObj};
 
-use crate::call::{ENOSYS, op};
+use crate::call::{ENOSYS, calls, op};
 use crate::fabric::opened;
 use crate::ops::Book;
 use crate::owned::Owned;
@@ -90,11 +90,14 @@ impl<M: Threading> Domain<M> {
         }
         let mut ep: *mut fid_ep = ptr::null_mut();
         let raw: *mut fi_info = copy.as_mut_ptr();
-        let ret = match op!(self.table(), fi_ops_domain.endpoint) {
-            // SAFETY: domain and info are live, `ep` takes the result.
-            Some(open) => unsafe { open(self.owned.get(), raw, &raw mut ep, ptr::null_mut()) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_domain.endpoint,
+            self.owned.get(),
+            raw,
+            &raw mut ep,
+            ptr::null_mut()
+        );
         let ep = opened(CALL, ret, ep)?;
         if let Some(request) = request {
             request.taken();

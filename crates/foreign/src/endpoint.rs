@@ -12,7 +12,7 @@ use ripstop_core::Info;
 use ripstop_core::provider::{Direction, EpOption, Token};
 use ripstop_types::{Context, EpType, Errno, FiAddr, Flags};
 
-use crate::call::{self, ENOSYS, op};
+use crate::call::{self, ENOSYS, calls, op};
 use crate::eq::Name;
 use crate::library::too_small;
 use crate::ops::Kind;
@@ -155,11 +155,13 @@ impl<M: Threading> Endpoint<M> {
     pub(crate) fn setname(&self, addr: &Addr) -> Result<()> {
         let mut padded = addr.padded("fi_setname", self.domain().addr_format)?;
         let bytes: *mut c_void = padded.as_mut_ptr().cast();
-        let ret = match op!(self.cm(), fi_ops_cm.setname) {
-            // SAFETY: the endpoint is open and `bytes` has at least the length said.
-            Some(setname) => unsafe { setname(self.owned.fid(), bytes, addr.as_bytes().len()) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.cm(),
+            fi_ops_cm.setname,
+            self.owned.fid(),
+            bytes,
+            addr.as_bytes().len()
+        );
         Error::check("fi_setname", ret)
     }
 
@@ -167,11 +169,7 @@ impl<M: Threading> Endpoint<M> {
         let mut bytes = [0_u8; 512];
         let mut len = bytes.len();
         let out: *mut c_void = bytes.as_mut_ptr().cast();
-        let ret = match op!(self.cm(), fi_ops_cm.getpeer) {
-            // SAFETY: the endpoint is open and `bytes` has the length said.
-            Some(getpeer) => unsafe { getpeer(self.raw(), out, &raw mut len) },
-            None => ENOSYS,
-        };
+        let ret = calls!(self.cm(), fi_ops_cm.getpeer, self.raw(), out, &raw mut len);
         Error::check("fi_getpeer", ret)?;
         Ok(Addr::from_bytes(&bytes[..len.min(bytes.len())]))
     }
@@ -179,29 +177,30 @@ impl<M: Threading> Endpoint<M> {
     pub(crate) fn start_connecting(&self, addr: &Addr, data: &[u8]) -> Result<()> {
         let padded = addr.padded("fi_connect", self.domain().addr_format)?;
         let to: *const c_void = padded.as_ptr().cast();
-        let ret = match op!(self.cm(), fi_ops_cm.connect) {
-            // SAFETY: the endpoint is open, the address is whole, `data` has the length said.
-            Some(connect) => unsafe { connect(self.raw(), to, data_ptr(data), data.len()) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.cm(),
+            fi_ops_cm.connect,
+            self.raw(),
+            to,
+            data_ptr(data),
+            data.len()
+        );
         Error::check("fi_connect", ret)
     }
 
     pub(crate) fn start_accepting(&self, data: &[u8]) -> Result<()> {
-        let ret = match op!(self.cm(), fi_ops_cm.accept) {
-            // SAFETY: the endpoint is open, `data` has the length said.
-            Some(accept) => unsafe { accept(self.raw(), data_ptr(data), data.len()) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.cm(),
+            fi_ops_cm.accept,
+            self.raw(),
+            data_ptr(data),
+            data.len()
+        );
         Error::check("fi_accept", ret)
     }
 
     pub(crate) fn disconnect(&self) -> Result<()> {
-        let ret = match op!(self.cm(), fi_ops_cm.shutdown) {
-            // SAFETY: the endpoint is open.
-            Some(shutdown) => unsafe { shutdown(self.raw(), 0) },
-            None => ENOSYS,
-        };
+        let ret = calls!(self.cm(), fi_ops_cm.shutdown, self.raw(), 0);
         Error::check("fi_shutdown", ret)
     }
 
@@ -213,11 +212,7 @@ impl<M: Threading> Endpoint<M> {
             false => domain.book(|book| book.posted(context)),
         };
         let address = address.ok_or(Error::new("fi_cancel", Errno::ENOENT))?;
-        let ret = match op!(self.ops(), fi_ops_ep.cancel) {
-            // SAFETY: the endpoint is open; the address only serves to find the operation.
-            Some(cancel) => unsafe { cancel(self.owned.fid(), address) },
-            None => ENOSYS as isize,
-        };
+        let ret = calls!(self.ops(), fi_ops_ep.cancel, self.owned.fid(), address);
         Error::check_count("fi_cancel", ret).map(|_| ())
     }
 
@@ -310,12 +305,15 @@ pub(crate) fn getopt(
     let mut value = OptValue([0; 256]);
     let mut got = len.min(value.0.len());
     let out: *mut c_void = (&raw mut value).cast();
-    let ret = match op!(table, fi_ops_ep.getopt) {
-        // SAFETY: the object is live; `value` is longer than any option and at least as long
-        // as said.
-        Some(getopt) => unsafe { getopt(fid, FI_OPT_ENDPOINT, name, out, &raw mut got) },
-        None => ENOSYS,
-    };
+    let ret = calls!(
+        table,
+        fi_ops_ep.getopt,
+        fid,
+        FI_OPT_ENDPOINT,
+        name,
+        out,
+        &raw mut got
+    );
     Error::check("fi_getopt", ret)?;
     Ok(value.0[..got.min(value.0.len())].to_vec())
 }
@@ -333,11 +331,14 @@ pub(crate) fn setopt(
     };
     to.copy_from_slice(from);
     let ptr: *const c_void = (&raw const value).cast();
-    let ret = match op!(table, fi_ops_ep.setopt) {
-        // SAFETY: the object is live; `value` is longer than any option and at least as long
-        // as said.
-        Some(setopt) => unsafe { setopt(fid, FI_OPT_ENDPOINT, name, ptr, from.len()) },
-        None => ENOSYS,
-    };
+    let ret = calls!(
+        table,
+        fi_ops_ep.setopt,
+        fid,
+        FI_OPT_ENDPOINT,
+        name,
+        ptr,
+        from.len()
+    );
     Error::check("fi_setopt", ret)
 }

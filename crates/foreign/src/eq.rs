@@ -16,7 +16,7 @@ use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::Token;
 use ripstop_types::{CmEvent, Context, Errno, WaitObj};
 
-use crate::call::{self, ENOSYS, op};
+use crate::call::{self, calls};
 use crate::info::Info;
 use crate::owned::Owned;
 use crate::provider::origin::Origin;
@@ -158,11 +158,15 @@ impl Eq {
     pub fn read(&self) -> Result<Event> {
         let (mut event, mut room) = empty();
         let (out, buf, len) = (&raw mut event, (&raw mut room).cast(), size_of::<Room>());
-        let ret = match op!(self.table(), fi_ops_eq.read) {
-            // SAFETY: the queue is open and `room` has the length said.
-            Some(read) => unsafe { read(self.owned.get(), out, buf, len, 0) },
-            None => ENOSYS as isize,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_eq.read,
+            self.owned.get(),
+            out,
+            buf,
+            len,
+            0
+        );
         let len = Error::check_count("fi_eq_read", ret)?;
         self.event(event, &room, len)
     }
@@ -176,11 +180,16 @@ impl Eq {
         let (mut event, mut room) = empty();
         let (out, buf, len) = (&raw mut event, (&raw mut room).cast(), size_of::<Room>());
         let millis = call::millis(timeout);
-        let ret = match op!(self.table(), fi_ops_eq.sread) {
-            // SAFETY: the queue is open and `room` has the length said.
-            Some(sread) => unsafe { sread(self.owned.get(), out, buf, len, millis, 0) },
-            None => ENOSYS as isize,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_eq.sread,
+            self.owned.get(),
+            out,
+            buf,
+            len,
+            millis,
+            0
+        );
         let len = Error::check_count("fi_eq_sread", ret)?;
         self.event(event, &room, len)
     }
@@ -233,11 +242,13 @@ impl Eq {
             err_data_size: err_data.len(),
             ..Default::default()
         };
-        let ret = match op!(self.table(), fi_ops_eq.readerr) {
-            // SAFETY: the queue is open; the entry names memory of the length it says.
-            Some(readerr) => unsafe { readerr(self.owned.get(), &raw mut entry, 0) },
-            None => ENOSYS as isize,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_eq.readerr,
+            self.owned.get(),
+            &raw mut entry,
+            0
+        );
         if Error::check_count("fi_eq_readerr", ret)? == 0 {
             return Err(Error::new("fi_eq_readerr", Errno::EAGAIN));
         }

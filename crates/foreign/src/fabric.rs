@@ -13,7 +13,7 @@ use ripstop_core::provider::Token;
 use ripstop_core::{FabricAttr, Info};
 use ripstop_types::{Errno, Flags, WaitObj};
 
-use crate::call::{ENOSYS, op};
+use crate::call::{ENOSYS, calls, op};
 use crate::library::{Functions, GLOBAL, Library};
 use crate::owned::Owned;
 use crate::provider::Pump;
@@ -132,11 +132,13 @@ impl Fabric {
     pub(crate) fn trywait(&self, fids: &mut [*mut fid]) -> Result<()> {
         let count = c_int::try_from(fids.len());
         let count = count.map_err(|_| Error::new("fi_trywait", Errno::EINVAL))?;
-        let ret = match op!(self.table(), fi_ops_fabric.trywait) {
-            // SAFETY: the callers pass objects that are open and borrowed.
-            Some(trywait) => unsafe { trywait(self.owned.get(), fids.as_mut_ptr(), count) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.table(),
+            fi_ops_fabric.trywait,
+            self.owned.get(),
+            fids.as_mut_ptr(),
+            count
+        );
         Error::check("fi_trywait", ret)
     }
 }

@@ -6,15 +6,15 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use ripstop_abi::history::{fi_domain_attr_1_1, fi_info_1_1, fi_tx_attr_1_0};
-use ripstop_abi::{FI_TYPE_INFO, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fid_t};
-use ripstop_types::{EpType, Errno, Flags, Mode, MrMode, Threading, Version};
+use ripstop_abi::history::{fi_domain_attr_1_1, fi_info_1_1};
+use ripstop_abi::{FI_TYPE_INFO, fi_ep_attr, fi_fabric_attr, fi_info, fid_t};
+use ripstop_types::{EpType, Errno, Flags, Mode, MrMode, Version};
 
 use crate::library::{Functions, copy_text};
 use crate::{Addr, Error, Result};
 
 /// One way of communicating. `Display` prints it as `fi_info -v` does.
-pub struct Info {
+pub(crate) struct Info {
     functions: Arc<Functions>,
     raw: NonNull<fi_info>,
 }
@@ -80,14 +80,6 @@ impl Info {
         unsafe { self.raw.as_mut() }.handle = handle;
     }
 
-    fn tx(&self) -> fi_tx_attr_1_0 {
-        copy_part(self.top().tx_attr)
-    }
-
-    pub(crate) fn rx_attr(&self) -> fi_rx_attr {
-        copy_part(self.top().rx_attr)
-    }
-
     fn ep(&self) -> fi_ep_attr {
         copy_part(self.top().ep_attr)
     }
@@ -101,74 +93,37 @@ impl Info {
     }
 
     /// Provider name, for instance `tcp` or `tcp;ofi_rxm`.
-    #[must_use]
-    pub fn provider(&self) -> String {
+    pub(crate) fn provider(&self) -> String {
         copy_text(self.fabric().prov_name)
     }
 
     /// Domain name.
-    #[must_use]
-    pub fn domain_name(&self) -> String {
+    pub(crate) fn domain_name(&self) -> String {
         copy_text(self.domain().name)
     }
 
     /// Capabilities.
-    #[must_use]
-    pub fn caps(&self) -> Flags {
+    pub(crate) fn caps(&self) -> Flags {
         Flags::from_bits_retain(self.top().caps)
     }
 
     /// Modes the provider needs.
-    #[must_use]
-    pub fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> Mode {
         Mode::from_bits_retain(self.top().mode)
     }
 
     /// Address format, an `FI_SOCKADDR*` or `FI_ADDR_*` value.
-    #[must_use]
-    pub fn addr_format(&self) -> u32 {
+    pub(crate) fn addr_format(&self) -> u32 {
         self.top().addr_format
     }
 
     /// Endpoint type, [`EpType::Unspec`] for one this project does not know.
-    #[must_use]
-    pub fn ep_type(&self) -> EpType {
+    pub(crate) fn ep_type(&self) -> EpType {
         EpType::from_raw(self.ep().type_).unwrap_or_default()
     }
 
-    /// Bytes of the largest message.
-    #[must_use]
-    pub fn max_msg_size(&self) -> usize {
-        self.ep().max_msg_size
-    }
-
-    /// Bytes an inject takes.
-    #[must_use]
-    pub fn inject_size(&self) -> usize {
-        self.tx().inject_size
-    }
-
-    /// Pieces a transmit may gather.
-    #[must_use]
-    pub fn tx_iov_limit(&self) -> usize {
-        self.tx().iov_limit
-    }
-
-    /// Pieces a receive may scatter to.
-    #[must_use]
-    pub fn rx_iov_limit(&self) -> usize {
-        self.rx_attr().iov_limit
-    }
-
-    /// Threading level.
-    #[must_use]
-    pub fn threading(&self) -> Threading {
-        Threading::from_raw(self.domain().threading).unwrap_or_default()
-    }
-
     /// Memory registration modes the provider needs.
-    #[must_use]
-    pub fn mr_mode(&self) -> MrMode {
+    pub(crate) fn mr_mode(&self) -> MrMode {
         MrMode::from_bits_retain(self.domain().mr_mode as u32)
     }
 }

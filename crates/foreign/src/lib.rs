@@ -70,7 +70,7 @@ pub use endpoint::Endpoint;
 pub use eq::Eq;
 pub use error::{Error, OpenError, Result};
 pub use fabric::Fabric;
-pub use info::Info;
+use info::Info;
 pub use library::Library;
 pub use null::{Said, UNTOUCHED};
 pub use pep::PassiveEp;

@@ -11,7 +11,7 @@ use ripstop_abi::{
 };
 use ripstop_types::Flags;
 
-use crate::call::{self, ENOSYS, op};
+use crate::call::{self, calls, op};
 use crate::threading::Threading;
 use crate::{Counter, Cq, Domain, Endpoint, Eq, Error, Fabric, Library, Result};
 
@@ -46,11 +46,7 @@ pub(crate) fn wait_object(fid: *mut fid) -> Result<i32> {
     let arg: *mut c_void = (&raw mut object).cast();
     // SAFETY: the caller passes a live object.
     let table: *const fi_ops = unsafe { (*fid).ops };
-    let ret = match op!(table, fi_ops.control) {
-        // SAFETY: the object is live, and the command writes one `enum fi_wait_obj`.
-        Some(control) => unsafe { control(fid, FI_GETWAITOBJ, arg) },
-        None => ENOSYS,
-    };
+    let ret = calls!(table, fi_ops.control, fid, FI_GETWAITOBJ, arg);
     Error::check("fi_control", ret)?;
     Ok(object)
 }
@@ -178,12 +174,7 @@ impl<M: Threading> Cq<M> {
         let mut entry = Entry([UNTOUCHED; ROOM]);
         entry.0.iter_mut().take(known).for_each(|byte| *byte = 0);
         let into = (&raw mut entry).cast();
-        let ret = match op!(self.table(), fi_ops_cq.readerr) {
-            // SAFETY: the queue is open, and there is more room than the longest entry needs; no
-            // buffer for error data is named.
-            Some(readerr) => unsafe { readerr(self.owned.get(), into, 0) },
-            None => ENOSYS as isize,
-        };
+        let ret = calls!(self.table(), fi_ops_cq.readerr, self.owned.get(), into, 0);
         Error::check_count("fi_cq_readerr", ret)?;
         Ok(entry.0.to_vec())
     }
@@ -265,11 +256,7 @@ impl<M: Threading> Endpoint<M> {
         let arg: *mut c_void = (&raw mut alias).cast();
         // SAFETY: the endpoint is open.
         let table: *const fi_ops = unsafe { (*this).ops };
-        let ret = match op!(table, fi_ops.control) {
-            // SAFETY: the command takes this struct, and writes the alias where it says.
-            Some(control) => unsafe { control(this, FI_ALIAS, arg) },
-            None => ENOSYS,
-        };
+        let ret = calls!(table, fi_ops.control, this, FI_ALIAS, arg);
         Error::check("fi_ep_alias", ret)?;
         let code = |closed: Result<()>| closed.map_or_else(|e| -i64::from(e.errno.0), |()| 0);
         let parent = code(call::close(this));

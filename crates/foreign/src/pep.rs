@@ -10,7 +10,7 @@ use ripstop_abi::{FI_BACKLOG, fi_ops_cm, fi_ops_ep, fid_pep, fid_t};
 use ripstop_core::provider::Token;
 use ripstop_types::AddrFormat;
 
-use crate::call::{self, ENOSYS, op};
+use crate::call::{self, calls};
 use crate::eq::Name;
 use crate::owned::Owned;
 use crate::provider::Pump;
@@ -73,12 +73,14 @@ impl PassiveEp {
     /// Refuses a request of its own.
     pub(crate) fn refuse(&self, handle: fid_t, data: &[u8]) -> Result<()> {
         let param = data_ptr(data);
-        let ret = match op!(self.cm(), fi_ops_cm.reject) {
-            // SAFETY: the passive endpoint is open, the handle is of a request of its own that
-            // nobody has taken, `data` has the length said.
-            Some(reject) => unsafe { reject(self.owned.get(), handle, param, data.len()) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.cm(),
+            fi_ops_cm.reject,
+            self.owned.get(),
+            handle,
+            param,
+            data.len()
+        );
         Error::check("fi_reject", ret)
     }
 
@@ -99,22 +101,20 @@ impl PassiveEp {
     }
 
     pub(crate) fn start(&self) -> Result<()> {
-        let ret = match op!(self.cm(), fi_ops_cm.listen) {
-            // SAFETY: the passive endpoint is open.
-            Some(listen) => unsafe { listen(self.owned.get()) },
-            None => ENOSYS,
-        };
+        let ret = calls!(self.cm(), fi_ops_cm.listen, self.owned.get());
         Error::check("fi_listen", ret)
     }
 
     pub(crate) fn setname(&self, addr: &Addr) -> Result<()> {
         let mut padded = addr.padded("fi_setname", self.format.raw())?;
         let bytes: *mut c_void = padded.as_mut_ptr().cast();
-        let ret = match op!(self.cm(), fi_ops_cm.setname) {
-            // SAFETY: the passive endpoint is open and `bytes` has at least the length said.
-            Some(setname) => unsafe { setname(self.owned.fid(), bytes, addr.as_bytes().len()) },
-            None => ENOSYS,
-        };
+        let ret = calls!(
+            self.cm(),
+            fi_ops_cm.setname,
+            self.owned.fid(),
+            bytes,
+            addr.as_bytes().len()
+        );
         Error::check("fi_setname", ret)
     }
 

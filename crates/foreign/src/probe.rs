@@ -310,11 +310,15 @@ impl Eq {
         let into: *mut c_void = (&raw mut entry).cast();
         let eq = self.owned.get();
         let ret = match timeout {
-            None => match op!(self.table(), fi_ops_eq.read) {
-                // SAFETY: the queue is open and the entry is at least as long as said.
-                Some(read) => unsafe { read(eq, &raw mut event, into, len, flags.bits()) },
-                None => ENOSYS as isize,
-            },
+            None => calls!(
+                self.table(),
+                fi_ops_eq.read,
+                eq,
+                &raw mut event,
+                into,
+                len,
+                flags.bits()
+            ),
             Some(_) => match op!(self.table(), fi_ops_eq.sread) {
                 // SAFETY: as above.
                 Some(sread) => unsafe {
@@ -336,10 +340,6 @@ fn name_into(table: *const fi_ops_cm, fid: *mut fid, len: usize) -> (Result<()>,
         0 => ptr::null_mut(),
         _ => bytes.as_mut_ptr().cast(),
     };
-    let ret = match op!(table, fi_ops_cm.getname) {
-        // SAFETY: the object is live and `bytes` has the length said.
-        Some(getname) => unsafe { getname(fid, out, &raw mut need) },
-        None => ENOSYS,
-    };
+    let ret = calls!(table, fi_ops_cm.getname, fid, out, &raw mut need);
     (Error::check("fi_getname", ret), need)
 }
