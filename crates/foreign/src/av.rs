@@ -1,7 +1,6 @@
 #![allow(unsafe_code)]
 //! `fi_av`(3).
 
-use std::collections::BTreeSet;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use ripstop_core::Address;
 use ripstop_types::{AvType, Errno, FiAddr, Flags};
 
 use crate::call::{calls, op};
+use crate::known::Known;
 use crate::library::copy_text;
 use crate::owned::Owned;
 use crate::threading::{Lock as _, Threading};
@@ -23,7 +23,7 @@ pub struct Av<M: Threading> {
     pub(crate) owned: Owner<M>,
     pub(crate) av_type: AvType,
     /// The addresses that were given out and not taken back.
-    known: M::Lock<BTreeSet<u64>>,
+    known: M::Lock<Known>,
 }
 
 impl<M: Threading> Av<M> {
@@ -31,20 +31,18 @@ impl<M: Threading> Av<M> {
         Self {
             owned,
             av_type,
-            known: M::Lock::new(BTreeSet::new()),
+            known: M::Lock::new(Known::default()),
         }
     }
 
     /// All addresses that were given out and not taken back, in ascending order.
     pub(crate) fn all(&self) -> Vec<FiAddr> {
-        let all = |known: &mut BTreeSet<u64>| known.iter().copied().map(FiAddr).collect();
-        self.known.with(all)
+        self.known.with(|known| known.all())
     }
 
     fn know(&self, found: &[FiAddr]) {
-        let given = found.iter().filter(|addr| addr.is_specified());
         self.known
-            .with(|known| known.extend(given.map(|addr| addr.0)));
+            .with(|known| found.iter().for_each(|addr| known.insert(*addr)));
     }
 
     pub(crate) fn table(&self) -> *const fi_ops_av {
@@ -185,9 +183,9 @@ impl<M: Threading> Av<M> {
     ///
     /// What the library says.
     pub fn remove_all(&self, addrs: &[FiAddr]) -> Result<()> {
-        let mut addrs: Vec<u64> = addrs.iter().map(|a| a.0).collect();
         self.known
-            .with(|known| known.retain(|addr| !addrs.contains(addr)));
+            .with(|known| addrs.iter().for_each(|addr| known.remove(*addr)));
+        let mut addrs: Vec<u64> = addrs.iter().map(|a| a.0).collect();
         let (raw, count) = (addrs.as_mut_ptr(), addrs.len());
         let ret = calls!(
             self.table(),

@@ -43,6 +43,7 @@ mod eq;
 mod error;
 mod fabric;
 mod info;
+mod known;
 mod library;
 mod msg;
 mod null;
