@@ -1,130 +1,175 @@
 #![allow(unsafe_code)]
 //! Addresses that pass between C programs and providers.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
+use core::marker::PhantomData;
 use core::{ptr, slice};
 
 use ripstop_abi as abi;
 use ripstop_core::{Address, sockaddr};
 use ripstop_types::{AddrFormat, Errno, Result};
 
-use crate::errno::{code, fail};
-use crate::object;
-use crate::tostr::address::size_of_address;
-
-/// Reads an address whose length its format and family tell.
-///
-/// # Errors
-/// [`Errno::EINVAL`] for null, or for a family that the format does not have.
-///
-/// # Safety
-///
-/// `addr` is null or a whole address of this format (`struct sockaddr_in` for `AF_INET`, ...).
-pub(crate) unsafe fn read(format: AddrFormat, addr: *const c_void) -> Result<Address> {
-    if addr.is_null() {
-        return Err(object::missing("a call that takes an address", "addr"));
-    }
-    // SAFETY: the caller's guarantee: every address is readable for its family.
-    let size = unsafe { size(format, addr.cast()) }?;
-    // SAFETY: the caller's guarantee, for as many bytes as the format has.
-    unsafe { read_sized(format, addr, size) }
-}
+use crate::edge::{Arg, Arg2};
+use crate::errno::{self, code, fail};
+use crate::text::Text;
+use crate::tostr::address::{printed, size_of_address};
 
 /// Longer than any address: a length that is none is found before that many bytes are read.
 pub(crate) const MOST_ADDRESS: usize = 4096;
 
-/// Reads an address of a stated length.
-///
-/// # Errors
-/// [`Errno::EINVAL`] for null, a short address or one of another format.
-///
-/// # Safety
-///
-/// `addr` is null or valid for reads of `len` bytes, if they are no more than [`MOST_ADDRESS`].
-pub(crate) unsafe fn read_sized(
-    format: AddrFormat,
-    addr: *const c_void,
-    len: usize,
-) -> Result<Address> {
-    if addr.is_null() {
-        return Err(object::missing("a call that takes an address", "addr"));
+/// An address that a call is given without its length, which the format and the family tell
+/// (`struct sockaddr_in` for `AF_INET`, ...); or null.
+#[derive(Clone, Copy)]
+pub(crate) struct AddressIn<'a>(*const c_void, PhantomData<&'a [u8]>);
+
+impl Arg for AddressIn<'_> {
+    type C = *const c_void;
+
+    unsafe fn from_c(at: *const c_void) -> Self {
+        Self(at, PhantomData)
     }
-    if len > MOST_ADDRESS {
-        let why = "no address is as long as addrlen";
-        return Err(object::refused(
-            "a call that takes an address",
-            why,
-            Errno::EINVAL,
-        ));
-    }
-    // SAFETY: the caller's guarantee.
-    let bytes = unsafe { slice::from_raw_parts(addr.cast::<u8>(), len) };
-    Address::from_bytes(format, bytes).map_err(|_| Errno::EINVAL)
 }
 
-/// How long the address at `addr` is.
-///
-/// # Errors
-/// [`Errno::EINVAL`] for a family that the format does not have.
-///
-/// # Safety
-///
-/// As for [`read`], not null.
-pub(crate) unsafe fn size(format: AddrFormat, addr: *const u8) -> Result<usize> {
-    let raw = match format {
-        // Without a format the family decides.
-        AddrFormat::Unspec => abi::FI_SOCKADDR,
-        AddrFormat::Str => {
-            // SAFETY: the caller's guarantee: a C string.
-            let text = unsafe { core::ffi::CStr::from_ptr(addr.cast()) };
-            return Ok(text.count_bytes().saturating_add(1));
-        }
-        format => format.raw(),
-    };
-    // SAFETY: the caller's guarantee.
-    unsafe { size_of_address(raw, addr, None) }.ok_or(Errno::EINVAL)
-}
+impl<'a> AddressIn<'a> {
+    /// Its first byte.
+    const fn as_ptr(self) -> *const u8 {
+        self.0.cast()
+    }
 
-/// Hands an address to a caller, who said in `len` how much room there is.
-///
-/// Writes what fits, and to `len` how much there would be; `-FI_ETOOSMALL` when that is more.
-///
-/// # Safety
-///
-/// `len` is null or valid; `addr` is null or valid for writes of `*len` bytes.
-pub(crate) unsafe fn give(address: Result<Address>, addr: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let Some(len) = (unsafe { len.as_mut() }) else {
-        return fail(object::missing("a call that gives an address", "addrlen"));
-    };
-    let (on_stack, on_heap);
-    let bytes: &[u8] = match address {
-        Ok(Address::Ip(addr)) => {
-            on_stack = sockaddr::encode(&addr);
-            &on_stack
+    /// The address as text, if it is not null and has a text form in this format.
+    pub(crate) fn printed(self, format: u32) -> Option<Text> {
+        if self.0.is_null() {
+            return None;
         }
-        Ok(address) => {
-            on_heap = address.to_bytes();
-            &on_heap
+        // SAFETY: not null, and then a whole address, as `from_c` was promised.
+        unsafe { printed(format, self.as_ptr(), None) }
+    }
+
+    /// # Errors
+    /// [`Errno::EINVAL`] for null, or for a family that the format does not have.
+    pub(crate) fn read(self, format: AddrFormat) -> Result<Address> {
+        if self.0.is_null() {
+            return Err(errno::missing("a call that takes an address", "addr"));
         }
-        Err(error) => return fail(error),
-    };
-    let room = *len;
-    let fits = bytes.len().min(room);
-    *len = bytes.len();
-    if addr.is_null() {
-        // The caller asks for the length, or forgot the buffer.
-        let error = if room < bytes.len() {
-            Errno::ETOOSMALL
-        } else {
-            Errno::EINVAL
+        let bytes = self.bytes(format)?;
+        Address::from_bytes(format, bytes).map_err(|_| Errno::EINVAL)
+    }
+
+    /// The bytes of an address that is not null.
+    fn bytes(self, format: AddrFormat) -> Result<&'a [u8]> {
+        let raw = match format {
+            // Without a format the family decides.
+            AddrFormat::Unspec => abi::FI_SOCKADDR,
+            AddrFormat::Str => {
+                // SAFETY: an address of this format is a C string, and `from_c` was promised one.
+                let text = unsafe { CStr::from_ptr(self.0.cast()) };
+                return Ok(text.to_bytes_with_nul());
+            }
+            format => format.raw(),
         };
-        return fail(error);
+        let at = self.as_ptr();
+        // SAFETY: an address of this format, as `from_c` was promised, so a socket address has a
+        // family.
+        let size = unsafe { size_of_address(raw, at, None) }.ok_or(Errno::EINVAL)?;
+        // SAFETY: an address of this format has so many bytes.
+        Ok(unsafe { slice::from_raw_parts(at, size) })
     }
-    // SAFETY: `fits` bytes are within both, and they do not overlap.
-    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), addr.cast(), fits) };
-    match fits < bytes.len() {
-        true => fail(Errno::ETOOSMALL),
-        false => code(Ok(())),
+}
+
+/// An address that a call is given with its length: null, or so many bytes, if they are no more than
+/// [`MOST_ADDRESS`].
+pub(crate) struct AddressOfLen<'a> {
+    at: *const c_void,
+    len: usize,
+    call: PhantomData<&'a [u8]>,
+}
+
+impl Arg2 for AddressOfLen<'_> {
+    type A = *mut c_void;
+    type B = usize;
+
+    unsafe fn from_c(at: *mut c_void, len: usize) -> Self {
+        let (at, call) = (at.cast_const(), PhantomData);
+        Self { at, len, call }
+    }
+}
+
+impl AddressOfLen<'_> {
+    /// # Errors
+    /// [`Errno::EINVAL`] for null, a short address or one of another format.
+    pub(crate) fn read(self, format: AddrFormat) -> Result<Address> {
+        if self.at.is_null() {
+            return Err(errno::missing("a call that takes an address", "addr"));
+        }
+        if self.len > MOST_ADDRESS {
+            let why = "no address is as long as addrlen";
+            return Err(errno::refused(
+                "a call that takes an address",
+                why,
+                Errno::EINVAL,
+            ));
+        }
+        // SAFETY: not null and not too long, and then so many bytes: `from_c` was promised that.
+        let bytes = unsafe { slice::from_raw_parts(self.at.cast::<u8>(), self.len) };
+        Address::from_bytes(format, bytes).map_err(|_| Errno::EINVAL)
+    }
+}
+
+/// Where a call gives an address: null, or as much room as the length beside it says; that may be
+/// null too.
+pub(crate) struct AddressOut<'a> {
+    at: *mut c_void,
+    len: Option<&'a mut usize>,
+}
+
+impl Arg2 for AddressOut<'_> {
+    type A = *mut c_void;
+    type B = *mut usize;
+
+    unsafe fn from_c(at: *mut c_void, len: *mut usize) -> Self {
+        // SAFETY: null or a variable that nobody else uses, by the contract of `from_c`.
+        let len = unsafe { len.as_mut() };
+        Self { at, len }
+    }
+}
+
+impl AddressOut<'_> {
+    /// Hands an address out: writes what fits, and to the length how much there would be;
+    /// `-FI_ETOOSMALL` when that is more.
+    pub(crate) fn give(self, address: Result<Address>) -> c_int {
+        let Some(len) = self.len else {
+            return fail(errno::missing("a call that gives an address", "addrlen"));
+        };
+        let (on_stack, on_heap);
+        let bytes: &[u8] = match address {
+            Ok(Address::Ip(addr)) => {
+                on_stack = sockaddr::encode(&addr);
+                &on_stack
+            }
+            Ok(address) => {
+                on_heap = address.to_bytes();
+                &on_heap
+            }
+            Err(error) => return fail(error),
+        };
+        let room = *len;
+        let fits = bytes.len().min(room);
+        *len = bytes.len();
+        if self.at.is_null() {
+            // The caller asks for the length, or forgot the buffer.
+            let error = if room < bytes.len() {
+                Errno::ETOOSMALL
+            } else {
+                Errno::EINVAL
+            };
+            return fail(error);
+        }
+        // SAFETY: `fits` bytes of ours, and no more than the caller has said that it has; they do
+        // not overlap.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.cast(), fits) };
+        match fits < bytes.len() {
+            true => fail(Errno::ETOOSMALL),
+            false => code(Ok(())),
+        }
     }
 }

@@ -1,26 +1,22 @@
-#![allow(unsafe_code)]
 //! Counters (`fi_cntr(3)`).
-//!
-//! These operations belong to counters of type `D` and are called through them. Every `SAFETY`
-//! remark of an operation rests on this.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::marker::PhantomData;
 use core::ptr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{Counter, CounterAttr, Domain};
-use ripstop_types::{Errno, Flags, Result};
+use ripstop_types::{Errno, Flags, Result, WaitObj};
 
-use crate::domain::DomainBody;
-use crate::endpoint::same_domain;
-use crate::errno::code;
-use crate::object::{self, Body, Room, body};
-use crate::peer::CounterOwner;
+use crate::domain::body::{DomainBody, same_domain};
+use crate::edge::{AnyFid, In, Out, Whole, trampolines};
+use crate::errno::{self, code};
+use crate::object::{self, Body, Room, This};
+use crate::peer::{Context, CounterOwner};
 use crate::tables::{self, table};
-use crate::wait;
+use crate::wait::{self, Waits};
 use crate::waitset::{self, WaitSet};
 
 /// What a counter's object holds.
@@ -45,16 +41,11 @@ impl<D: Domain> Body for CounterBody<D> {
 ///
 /// # Errors
 /// [`Errno::EINVAL`] for null, what is no counter, and one of another domain.
-///
-/// # Safety
-///
-/// `cntr` is null or an open object.
-pub(crate) unsafe fn of_domain<'a, D: Domain>(
-    cntr: *mut abi::fid_cntr,
+pub(crate) fn of_domain<'a, D: Domain>(
+    cntr: AnyFid<'a>,
     domain: &Arc<D>,
 ) -> Result<&'a Arc<D::Counter>> {
-    // SAFETY: the caller's guarantee.
-    let found = unsafe { object::cast::<CounterBody<D>>(cntr.cast(), abi::FI_CLASS_CNTR) }?;
+    let found = cntr.cast::<CounterBody<D>>(abi::FI_CLASS_CNTR)?;
     same_domain(domain, &found.domain)?;
     Ok(&found.counter)
 }
@@ -64,7 +55,7 @@ struct Tables<D>(PhantomData<D>);
 impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<CounterBody<D>>),
-        control: Some(control::<D>),
+        control: Some(wait::control::<CounterBody<D>>),
         ..tables::NO_FID_OPS
     };
     const CNTR: &'static abi::fi_ops_cntr = &abi::fi_ops_cntr {
@@ -89,80 +80,65 @@ impl<D: Domain> Owned<D> {
     };
 }
 
-/// `fi_cntr_open`.
-///
-/// # Safety
-///
-/// `domain` is an open domain of this type; `attr` is null or valid; `cntr` is null or valid
-/// for writes; with `FI_PEER`, `context` is as `fi_peer(3)` asks.
-pub(crate) unsafe extern "C" fn open<D: Domain>(
-    domain: *mut abi::fid_domain,
-    attr: *mut abi::fi_cntr_attr,
-    cntr: *mut *mut abi::fid_cntr,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let parent = unsafe { body::<DomainBody<D>>(domain) };
-    let make = || {
-        // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() };
-        let attr = attr.ok_or_else(|| object::missing("fi_cntr_open", "attr"))?;
-        let owner = match attr.flags == abi::FI_PEER {
-            // SAFETY: the caller's guarantee.
-            true => Some(unsafe { CounterOwner::new(context) }?),
-            false => None,
-        };
-        let (context, ops) = match owner {
-            Some(_) => (ptr::null_mut(), Owned::<D>::CNTR),
-            None => (context, Tables::<D>::CNTR),
-        };
-        let head = abi::fid_cntr {
-            fid: object::fid(abi::FI_CLASS_CNTR, context, Tables::<D>::FID),
-            ops: table(ops),
-        };
-        // SAFETY: the caller's guarantee.
-        let (wanted, set) = unsafe { attributes(attr) }?;
-        let counter = parent.domain.counter(&wanted)?;
-        if let Some(set) = &set {
-            let mut seen = [0; 2];
-            let changed = move |counter: &D::Counter| {
-                // What others' progress brought counts as well.
-                let now = [counter.read(), counter.read_error()];
-                match core::mem::replace(&mut seen, now) == now {
-                    true => counter.try_wait(),
-                    false => Err(Errno::EAGAIN),
-                }
-            };
-            set.add(counter.wait_fd()?, &counter, changed)?;
-        }
-        let body = CounterBody {
-            counter,
-            set,
-            owner,
-            domain: Arc::clone(&parent.domain),
-        };
-        Ok(Room::<CounterBody<D>>::new().fill(head, body))
+trampolines! { [D: Domain]
+    /// `fi_cntr_open`.
+    pub(crate) fn open(
+        parent: This<DomainBody<D>>, attr: In<*mut abi::fi_cntr_attr>,
+        cntr: Out<*mut abi::fid_cntr>, context: Context,
+    ) -> c_int {
+        cntr.open(|| make(&parent, attr.needed("fi_cntr_open", "attr")?, context))
+    }
+}
+
+/// Opens a counter.
+fn make<D: Domain>(
+    parent: &DomainBody<D>,
+    attr: Whole<'_, abi::fi_cntr_attr>,
+    context: Context,
+) -> Result<*mut abi::fid_cntr> {
+    let (wanted, set) = attributes(attr)?;
+    let owner = CounterOwner::of(attr.flags, context)?;
+    let (context, ops) = match owner {
+        Some(_) => (ptr::null_mut(), Owned::<D>::CNTR),
+        None => (context.as_ptr(), Tables::<D>::CNTR),
     };
-    // SAFETY: the caller's guarantee.
-    unsafe { object::open(cntr, make) }
+    let head = abi::fid_cntr {
+        fid: object::fid(abi::FI_CLASS_CNTR, context, Tables::<D>::FID),
+        ops: table(ops),
+    };
+    let counter = parent.domain.counter(&wanted)?;
+    if let Some(set) = &set {
+        let mut seen = [0; 2];
+        let changed = move |counter: &D::Counter| {
+            // What others' progress brought counts as well.
+            let now = [counter.read(), counter.read_error()];
+            match core::mem::replace(&mut seen, now) == now {
+                true => counter.try_wait(),
+                false => Err(Errno::EAGAIN),
+            }
+        };
+        set.add(counter.wait_fd()?, &counter, changed)?;
+    }
+    let body = CounterBody {
+        counter,
+        set,
+        owner,
+        domain: Arc::clone(&parent.domain),
+    };
+    Ok(Room::<CounterBody<D>>::new().fill(head, body))
 }
 
 /// Attributes as a provider takes them, and the wait set.
-///
-/// # Safety
-///
-/// The wait set is null or open.
-unsafe fn attributes(attr: &abi::fi_cntr_attr) -> Result<(CounterAttr, Option<Arc<WaitSet>>)> {
+fn attributes(attr: Whole<'_, abi::fi_cntr_attr>) -> Result<(CounterAttr, Option<Arc<WaitSet>>)> {
     let peer = match Flags::from_bits_retain(attr.flags) {
         flags if flags.is_empty() => false,
         Flags::PEER => true,
         _ => {
             let why = "flags other than FI_PEER are unknown; set flags to 0";
-            return Err(object::refused("fi_cntr_open", why, Errno::EINVAL));
+            return Err(errno::refused("fi_cntr_open", why, Errno::EINVAL));
         }
     };
-    // SAFETY: the caller's guarantee.
-    let (wait, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;
+    let (wait, set) = waitset::wanted(attr.wait_obj, attr.wait_set())?;
     let wanted = CounterAttr {
         bytes: match attr.events {
             abi::FI_CNTR_EVENTS_COMP => false,
@@ -171,7 +147,7 @@ unsafe fn attributes(attr: &abi::fi_cntr_attr) -> Result<(CounterAttr, Option<Ar
             _ => {
                 let why = "events are counted as FI_CNTR_EVENTS_COMP, or without FI_PEER as \
                            FI_CNTR_EVENTS_BYTES; set events to one of them";
-                return Err(object::refused("fi_cntr_open", why, Errno::EINVAL));
+                return Err(errno::refused("fi_cntr_open", why, Errno::EINVAL));
             }
         },
         wait,
@@ -179,71 +155,54 @@ unsafe fn attributes(attr: &abi::fi_cntr_attr) -> Result<(CounterAttr, Option<Ar
     Ok((wanted, set))
 }
 
-/// A read of a counter that feeds another provider's: only progress.
-unsafe extern "C" fn forward<D: Domain>(cntr: *mut abi::fid_cntr) -> u64 {
-    // SAFETY: see the module.
-    let this = unsafe { body::<CounterBody<D>>(cntr) };
-    if let Some(owner) = &this.owner {
-        owner.forward(&*this.counter);
+impl<D: Domain> Waits for CounterBody<D> {
+    fn wait_obj(&self) -> WaitObj {
+        wait::shown(self.set.as_ref(), self.counter.wait_obj())
     }
-    0
+
+    fn wait_fd(&self) -> Result<RawFd> {
+        self.counter.wait_fd().map(|fd| fd.as_raw_fd())
+    }
 }
 
-unsafe extern "C" fn read<D: Domain>(cntr: *mut abi::fid_cntr) -> u64 {
-    // SAFETY: see the module.
-    unsafe { body::<CounterBody<D>>(cntr) }.counter.read()
-}
+trampolines! { [D: Domain]
+    /// A read of a counter that feeds another provider's: only progress.
+    fn forward(this: This<CounterBody<D>>) -> u64 {
+        if let Some(owner) = &this.owner {
+            owner.forward(&*this.counter);
+        }
+        0
+    }
 
-unsafe extern "C" fn readerr<D: Domain>(cntr: *mut abi::fid_cntr) -> u64 {
-    // SAFETY: see the module.
-    unsafe { body::<CounterBody<D>>(cntr) }.counter.read_error()
-}
+    fn read(this: This<CounterBody<D>>) -> u64 {
+        this.counter.read()
+    }
 
-unsafe extern "C" fn add<D: Domain>(cntr: *mut abi::fid_cntr, value: u64) -> c_int {
-    // SAFETY: see the module.
-    unsafe { body::<CounterBody<D>>(cntr) }.counter.add(value);
-    0
-}
+    fn readerr(this: This<CounterBody<D>>) -> u64 {
+        this.counter.read_error()
+    }
 
-unsafe extern "C" fn set<D: Domain>(cntr: *mut abi::fid_cntr, value: u64) -> c_int {
-    // SAFETY: see the module.
-    unsafe { body::<CounterBody<D>>(cntr) }.counter.set(value);
-    0
-}
+    fn add(this: This<CounterBody<D>>, value: u64) -> c_int {
+        this.counter.add(value);
+        0
+    }
 
-unsafe extern "C" fn adderr<D: Domain>(cntr: *mut abi::fid_cntr, value: u64) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<CounterBody<D>>(cntr) };
-    this.counter.add_error(value);
-    0
-}
+    fn set(this: This<CounterBody<D>>, value: u64) -> c_int {
+        this.counter.set(value);
+        0
+    }
 
-unsafe extern "C" fn seterr<D: Domain>(cntr: *mut abi::fid_cntr, value: u64) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<CounterBody<D>>(cntr) };
-    this.counter.set_error(value);
-    0
-}
+    fn adderr(this: This<CounterBody<D>>, value: u64) -> c_int {
+        this.counter.add_error(value);
+        0
+    }
 
-unsafe extern "C" fn wait_for<D: Domain>(
-    cntr: *mut abi::fid_cntr,
-    threshold: u64,
-    timeout: c_int,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<CounterBody<D>>(cntr) };
-    code(this.counter.wait(threshold, wait::timeout(timeout)))
-}
+    fn seterr(this: This<CounterBody<D>>, value: u64) -> c_int {
+        this.counter.set_error(value);
+        0
+    }
 
-unsafe extern "C" fn control<D: Domain>(
-    fid: *mut abi::fid,
-    command: c_int,
-    arg: *mut c_void,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<CounterBody<D>>(fid.cast()) };
-    let fd = || this.counter.wait_fd().map(|fd| fd.as_raw_fd());
-    let object = wait::shown(this.set.as_ref(), this.counter.wait_obj());
-    // SAFETY: the argument is as the command asks.
-    code(unsafe { wait::control(command, arg, object, fd) })
+    fn wait_for(this: This<CounterBody<D>>, threshold: u64, timeout: c_int) -> c_int {
+        code(this.counter.wait(threshold, wait::timeout(timeout)))
+    }
 }

@@ -1,33 +1,33 @@
 #![allow(unsafe_code)]
 //! Event queues (`fi_eq(3)`).
-//!
-//! These operations belong to event queues and are called through them; buffers are null or
-//! have as many bytes as the caller says. Every `SAFETY` remark of an operation rests on this.
 
 use core::any::Any;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ripstop_abi as abi;
 use ripstop_core::FidToken;
 use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
 use ripstop_core::provider::Fabric;
-use ripstop_types::{CmEvent, Errno, Flags, Result, Version};
+use ripstop_types::{CmEvent, Errno, Flags, Result, Version, WaitObj};
 
 mod kept;
 mod target;
 
-use crate::buffers;
-use crate::errno::{code, count as counted, describe, fail};
-use crate::fabric::FabricBody;
-use crate::object::{self, Body, Room, body, pointer};
+use crate::buffers::Src;
+use crate::edge::{Arg, In, Out, Whole, trampolines};
+use crate::errno::{self, count as counted, fail};
+use crate::fabric::body::FabricBody;
+use crate::object::{self, Body, Room, This, pointer};
+use crate::strerror::describe;
 use crate::tables::{self, table};
-use crate::wait::{self, timeout};
+use crate::text::TextOut;
+use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
 use kept::Kept;
-use target::Target;
+use target::{Buffer, Target};
 
 /// The version from which the caller may bring a buffer for error data.
 const WITH_BUFFER: Version = Version::new(1, 5);
@@ -57,7 +57,7 @@ impl Body for EqBody {
 
 static FID: abi::fi_ops = abi::fi_ops {
     close: Some(object::close::<EqBody>),
-    control: Some(control),
+    control: Some(wait::control::<EqBody>),
     ..tables::NO_FID_OPS
 };
 
@@ -70,58 +70,55 @@ static EQ: abi::fi_ops_eq = abi::fi_ops_eq {
     strerror: Some(strerror),
 };
 
-/// `fi_eq_open`.
-///
-/// # Safety
-///
-/// `fabric` is an open fabric of this type; `attr` is null or valid; `eq` is null or valid for
-/// writes.
-pub(crate) unsafe extern "C" fn open<F: Fabric>(
-    fabric: *mut abi::fid_fabric,
-    attr: *mut abi::fi_eq_attr,
-    eq: *mut *mut abi::fid_eq,
+trampolines! { [F: Fabric]
+    /// `fi_eq_open`.
+    pub(crate) fn open(
+        parent: This<FabricBody<F>>, attr: In<*mut abi::fi_eq_attr>, eq: Out<*mut abi::fid_eq>,
+        context: *mut c_void,
+    ) -> c_int {
+        let fabric = Arc::clone(&parent.fabric) as Arc<dyn Any + Send + Sync>;
+        let make = || make(attr.needed("fi_eq_open", "attr")?, parent.api, fabric, context);
+        eq.open(make)
+    }
+}
+
+/// Opens a queue.
+fn make(
+    attr: Whole<'_, abi::fi_eq_attr>,
+    api: Version,
+    fabric: Arc<dyn Any + Send + Sync>,
     context: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let parent = unsafe { body::<FabricBody<F>>(fabric) };
-    let make = || {
-        // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() };
-        let attr = attr.ok_or_else(|| object::missing("fi_eq_open", "attr"))?;
-        let flags = Flags::from_bits_retain(attr.flags);
-        if flags.contains(Flags::PEER) {
-            // As `fi_peer(3)` asks of who has no peer event queues.
-            let why = "there are no event queues of other providers; leave FI_PEER out";
-            return Err(object::refused("fi_eq_open", why, Errno::EINVAL));
-        }
-        // SAFETY: the caller's guarantee.
-        let (wait_obj, set) = unsafe { waitset::wanted(attr.wait_obj, attr.wait_set) }?;
-        let queue = EventQueue::open(&EqAttr {
-            size: attr.size,
-            flags,
-            wait_obj,
-            signaling_vector: attr.signaling_vector,
-        })?;
-        let eq = Arc::new(queue);
-        if let Some(set) = &set {
-            set.add(eq.wait_fd()?, &eq, EventQueue::try_wait)?;
-        }
-        let head = abi::fid_eq {
-            fid: object::fid(abi::FI_CLASS_EQ, context, &FID),
-            ops: table(&EQ),
-        };
-        let body = EqBody {
-            eq,
-            set,
-            api: parent.api,
-            writable: flags.contains(Flags::WRITE),
-            kept: Mutex::default(),
-            _fabric: Arc::clone(&parent.fabric) as Arc<dyn Any + Send + Sync>,
-        };
-        Ok(Room::<EqBody>::new().fill(head, body))
+) -> Result<*mut abi::fid_eq> {
+    let flags = Flags::from_bits_retain(attr.flags);
+    if flags.contains(Flags::PEER) {
+        // As `fi_peer(3)` asks of who has no peer event queues.
+        let why = "there are no event queues of other providers; leave FI_PEER out";
+        return Err(errno::refused("fi_eq_open", why, Errno::EINVAL));
+    }
+    let (wait_obj, set) = waitset::wanted(attr.wait_obj, attr.wait_set())?;
+    let queue = EventQueue::open(&EqAttr {
+        size: attr.size,
+        flags,
+        wait_obj,
+        signaling_vector: attr.signaling_vector,
+    })?;
+    let eq = Arc::new(queue);
+    if let Some(set) = &set {
+        set.add(eq.wait_fd()?, &eq, EventQueue::try_wait)?;
+    }
+    let head = abi::fid_eq {
+        fid: object::fid(abi::FI_CLASS_EQ, context, &FID),
+        ops: table(&EQ),
     };
-    // SAFETY: the caller's guarantee.
-    unsafe { object::open(eq, make) }
+    let body = EqBody {
+        eq,
+        set,
+        api,
+        writable: flags.contains(Flags::WRITE),
+        kept: Mutex::default(),
+        _fabric: fabric,
+    };
+    Ok(Room::<EqBody>::new().fill(head, body))
 }
 
 impl EqBody {
@@ -145,78 +142,92 @@ impl EqBody {
     }
 }
 
-unsafe extern "C" fn read(
-    eq: *mut abi::fid_eq,
-    event: *mut u32,
-    buf: *mut c_void,
-    len: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EqBody>(eq) };
-    let read = Target::new(event, buf, len, flags).and_then(|target| {
-        this.eq.read_with(target.consume, |event| {
-            // SAFETY: see the module.
-            unsafe { target.take(event, &mut this.kept()) }
-        })
-    });
-    this.drop_stale();
-    counted(read)
-}
-
-unsafe extern "C" fn sread(
-    eq: *mut abi::fid_eq,
-    event: *mut u32,
-    buf: *mut c_void,
-    len: usize,
-    wait: c_int,
-    flags: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EqBody>(eq) };
-    let read = Target::new(event, buf, len, flags).and_then(|target| {
-        this.eq.sread_with(timeout(wait), target.consume, |event| {
-            // SAFETY: see the module.
-            unsafe { target.take(event, &mut this.kept()) }
-        })
-    });
-    this.drop_stale();
-    counted(read)
-}
-
-unsafe extern "C" fn readerr(
-    eq: *mut abi::fid_eq,
-    entry: *mut abi::fi_eq_err_entry,
-    flags: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EqBody>(eq) };
-    // SAFETY: null, or an error entry with the buffer it names.
-    let Some(entry) = (unsafe { entry.as_mut() }) else {
-        return fail(object::missing("fi_eq_readerr", "buf")) as isize;
-    };
-    if flags & !abi::FI_PEEK != 0 {
-        return fail(Errno::EBADFLAGS) as isize;
+impl Waits for EqBody {
+    fn wait_obj(&self) -> WaitObj {
+        wait::shown(self.set.as_ref(), self.eq.attr().wait_obj)
     }
-    counted(this.eq.read_error(flags == 0).map(|error| {
-        // SAFETY: as above.
-        unsafe { write_error(entry, &error, this) };
-        size_of::<abi::fi_eq_err_entry>()
-    }))
+
+    fn wait_fd(&self) -> Result<RawFd> {
+        self.eq.wait_fd().map(|fd| fd.as_raw_fd())
+    }
 }
 
-/// Writes an error entry. A caller that gave a buffer gets the error data there, cut to its
-/// size; one that gave none gets a pointer to what the queue keeps until its next error.
-///
-/// # Safety
-///
-/// From API 1.5 on, `err_data` of the entry is null or has `err_data_size` bytes.
-unsafe fn write_error(entry: &mut abi::fi_eq_err_entry, error: &EventError, this: &EqBody) {
+trampolines! { []
+    fn read(
+        this: This<EqBody>, event: Out<u32>, buf: Buffer(buf, len), flags: u64,
+    ) -> isize {
+        let read = Target::new(event, buf, flags).and_then(|target| {
+            let consume = target.consume;
+            this.eq
+                .read_with(consume, |event| target.take(event, &mut this.kept()))
+        });
+        this.drop_stale();
+        counted(read)
+    }
+
+    fn sread(
+        this: This<EqBody>, event: Out<u32>, buf: Buffer(buf, len), wait: c_int, flags: u64,
+    ) -> isize {
+        let read = Target::new(event, buf, flags).and_then(|target| {
+            let take = |event: &Event| target.take(event, &mut this.kept());
+            this.eq.sread_with(timeout(wait), target.consume, take)
+        });
+        this.drop_stale();
+        counted(read)
+    }
+
+    fn readerr(this: This<EqBody>, entry: ErrorEntry, flags: u64) -> isize {
+        let ErrorEntry(Some(entry)) = entry else {
+            return fail(errno::missing("fi_eq_readerr", "buf")) as isize;
+        };
+        if flags & !abi::FI_PEEK != 0 {
+            return fail(Errno::EBADFLAGS) as isize;
+        }
+        counted(this.eq.read_error(flags == 0).map(|error| {
+            write_error(entry, &error, &this);
+            size_of::<abi::fi_eq_err_entry>()
+        }))
+    }
+
+    fn write_event(
+        this: This<EqBody>, event: u32, buf: Src(buf, len), _flags: u64,
+    ) -> isize {
+        if !this.writable {
+            return fail(Errno::EINVAL) as isize;
+        }
+        counted(buf.bytes().and_then(|bytes| this.eq.write(event, bytes)))
+    }
+
+    fn strerror(
+        _eq: *mut abi::fid_eq, prov_errno: c_int, _err_data: *const c_void,
+        text: TextOut(buf, len),
+    ) -> *const c_char {
+        describe(prov_errno, text)
+    }
+}
+
+/// The entry that `fi_eq_readerr` fills: null, or a whole one, whose `err_data` is null or has
+/// `err_data_size` bytes from API 1.5 on.
+struct ErrorEntry<'a>(Option<&'a mut abi::fi_eq_err_entry>);
+
+impl Arg for ErrorEntry<'_> {
+    type C = *mut abi::fi_eq_err_entry;
+
+    unsafe fn from_c(at: *mut abi::fi_eq_err_entry) -> Self {
+        // SAFETY: null or an entry that nobody else uses, by the contract of `from_c`.
+        Self(unsafe { at.as_mut() })
+    }
+}
+
+/// Writes the error entry of a call. A caller that gave a buffer gets the error data there, cut to
+/// its size; one that gave none gets a pointer to what the queue keeps until its next error.
+fn write_error(entry: &mut abi::fi_eq_err_entry, error: &EventError, this: &EqBody) {
     let data = error.err_data.as_slice();
     let brought = this.api >= WITH_BUFFER && entry.err_data_size != 0;
     let (err_data, err_data_size) = if brought && !entry.err_data.is_null() {
         let fits = data.len().min(entry.err_data_size);
-        // SAFETY: `fits` bytes are within both, and the caller's is not ours.
+        // SAFETY: `fits` bytes are within both: `ErrorEntry` says so of the caller's, which is not
+        // ours.
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), entry.err_data.cast(), fits) };
         (entry.err_data, fits)
     } else {
@@ -236,43 +247,6 @@ unsafe fn write_error(entry: &mut abi::fi_eq_err_entry, error: &EventError, this
         err_data,
         err_data_size,
     };
-}
-
-unsafe extern "C" fn write_event(
-    eq: *mut abi::fid_eq,
-    event: u32,
-    buf: *const c_void,
-    len: usize,
-    _flags: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EqBody>(eq) };
-    if !this.writable {
-        return fail(Errno::EINVAL) as isize;
-    }
-    // SAFETY: see the module.
-    let bytes = unsafe { buffers::bytes(buf, len) };
-    counted(bytes.and_then(|bytes| this.eq.write(event, bytes)))
-}
-
-unsafe extern "C" fn strerror(
-    _eq: *mut abi::fid_eq,
-    prov_errno: c_int,
-    _err_data: *const c_void,
-    buf: *mut c_char,
-    len: usize,
-) -> *const c_char {
-    // SAFETY: see the module.
-    unsafe { describe(prov_errno, buf, len) }
-}
-
-unsafe extern "C" fn control(fid: *mut abi::fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EqBody>(fid.cast()) };
-    let fd = || this.eq.wait_fd().map(|fd| fd.as_raw_fd());
-    let object = wait::shown(this.set.as_ref(), this.eq.attr().wait_obj);
-    // SAFETY: the argument is as the command asks.
-    code(unsafe { wait::control(command, arg, object, fd) })
 }
 
 /// The event queue of an endpoint. When the endpoint has gone, so do its events: the program

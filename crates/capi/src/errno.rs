@@ -1,43 +1,12 @@
-#![allow(unsafe_code)]
 //! Errors as C returns them.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::c_int;
 use core::panic::Location;
 use std::cell::Cell;
 
 use ripstop_core::fi_warn;
 use ripstop_core::log::{self, Subsys};
 use ripstop_types::Errno;
-
-use crate::tostr::text::copy_cut;
-
-mod c {
-    use core::ffi::{c_char, c_int};
-
-    unsafe extern "C" {
-        pub(super) safe fn strerror(errnum: c_int) -> *const c_char;
-    }
-}
-
-/// The texts of `FI_EOTHER` and up.
-const OWN: [&CStr; 16] = [
-    c"Unspecified error",
-    c"Provided buffer is too small",
-    c"Operation not permitted in current state",
-    c"Error available",
-    c"Flags not supported",
-    c"Missing or unavailable event queue",
-    c"Invalid resource domain",
-    c"Missing or unavailable completion queue",
-    c"CRC error",
-    c"Truncation error",
-    c"Required key not available",
-    c"Missing or unavailable address vector",
-    c"Queue has been overrun",
-    c"Receiver not ready, no receive buffers available",
-    c"Memory registration limit exceeded",
-    c"Host unreachable due to firewall",
-];
 
 /// What a call that gives no number returns: 0 or a negative error.
 #[inline]
@@ -111,6 +80,24 @@ fn explain(error: Errno, at: &Location<'_>) {
     BEFORE.set(log::warnings());
 }
 
+/// A call was given NULL for an argument that is not optional; the log says which.
+#[cold]
+pub(crate) fn missing(call: &str, argument: &str) -> Errno {
+    fi_warn!(
+        "core",
+        Subsys::Core,
+        "{call}: {argument} is NULL; it is not optional"
+    );
+    Errno::EINVAL
+}
+
+/// A call was given what it does not take: `why` says what that is and what to do.
+#[cold]
+pub(crate) fn refused(call: &str, why: &str, errno: Errno) -> Errno {
+    fi_warn!("core", Subsys::Core, "{call}: {why}");
+    errno
+}
+
 /// What a data call returns: 0 or a negative error.
 #[inline]
 #[track_caller]
@@ -128,71 +115,9 @@ pub(crate) fn count(result: ripstop_types::Result<usize>) -> isize {
     }
 }
 
-/// `fi_strerror(3)` as a C string that is never freed.
-pub(crate) fn message(errnum: c_int) -> *const c_char {
-    let errnum = errnum.unsigned_abs();
-    let own = errnum.checked_sub(Errno::EOTHER.0.unsigned_abs());
-    match own {
-        None => c::strerror(errnum.cast_signed()),
-        Some(index) => OWN.get(index as usize).unwrap_or(&OWN[0]).as_ptr(),
-    }
-}
-
-/// Describes an error in a caller's buffer, if there is one, and returns the description.
-///
-/// # Safety
-///
-/// `buf` is null or valid for writes of `len` bytes.
-pub(crate) unsafe fn describe(errnum: c_int, buf: *mut c_char, len: usize) -> *const c_char {
-    let text = message(errnum);
-    if buf.is_null() || len == 0 {
-        return text;
-    }
-    // SAFETY: a C string, as `message` says.
-    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
-    // SAFETY: the caller's guarantee.
-    unsafe { copy_cut(bytes, buf, len) };
-    buf
-}
-
-/// Exported as `fi_strerror@@FABRIC_1.0`: describes an error, positive or negative
-/// (`fi_errno(3)`). The text belongs to the library; that of a number which is no error of the
-/// system's lasts until the thread's next call.
-///
-/// # Safety
-///
-/// None: every number is allowed. `unsafe` only because C calls it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ripstop_fi_strerror_1_0(errnum: c_int) -> *const c_char {
-    message(errnum)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn text(errnum: c_int) -> &'static str {
-        // SAFETY: any number is allowed.
-        let text = unsafe { ripstop_fi_strerror_1_0(errnum) };
-        // SAFETY: a C string that lasts longer than the test, which asks for known errors.
-        unsafe { CStr::from_ptr(text) }.to_str().unwrap()
-    }
-
-    #[test]
-    fn own_texts_are_those_of_the_vocabulary() {
-        for number in 256..272 {
-            assert_eq!(text(number), Errno(number).text());
-            assert_eq!(text(-number), Errno(number).text());
-        }
-        assert_eq!(text(272), "Unspecified error");
-        assert_eq!(text(c_int::MIN), "Unspecified error");
-    }
-
-    #[test]
-    fn system_texts_come_from_c() {
-        assert_eq!(text(-11), "Resource temporarily unavailable");
-        assert_eq!(text(0), "Success");
-    }
 
     #[test]
     fn a_refusal_leaves_one_line() {

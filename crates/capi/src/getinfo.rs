@@ -1,28 +1,31 @@
 #![allow(unsafe_code)]
 //! `fi_getinfo(3)` at each version node.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{CStr, c_char, c_int};
+use core::marker::PhantomData;
 use core::ptr;
 
 use ripstop_abi as abi;
+use ripstop_core::Info;
 use ripstop_core::hints::Request;
 use ripstop_core::log::Subsys;
 use ripstop_core::registry::registry;
 use ripstop_types::{Errno, Flags, Result, Version};
 
-use crate::errno::fail;
-use crate::info::layout::{Layout, Widened};
+use crate::edge::{Arg, Out, trampolines};
+use crate::errno::{self, fail};
+use crate::info::layout::{InfoIn, Layout, Widened};
 use crate::info::read::{self, string};
 use crate::info::write;
-use crate::{object, opened, providers};
+use crate::{opened, providers};
 
 /// The arguments of `fi_getinfo`.
-struct Call {
+struct Call<'a> {
     version: u32,
-    node: *const c_char,
-    service: *const c_char,
+    node: Option<&'a CStr>,
+    service: Option<&'a CStr>,
     flags: u64,
-    hints: *const abi::fi_info,
+    hints: Option<&'a Widened>,
 }
 
 /// Answers a call.
@@ -30,26 +33,14 @@ struct Call {
 /// # Errors
 /// [`Errno::ENODATA`] when nothing matches, [`Errno::ENOSYS`] for a newer version than ours,
 /// [`Errno::EINVAL`] for a bad argument, [`Errno::ENOMEM`].
-///
-/// # Safety
-///
-/// Strings are null or C strings; `hints` is null or an `fi_info` of this node, with valid
-/// pointers.
-unsafe fn answer(call: &Call, layout: &Layout) -> Result<*mut abi::fi_info> {
+fn answer(call: &Call<'_>) -> Result<*mut abi::fi_info> {
     providers::load();
-    // SAFETY: the caller's guarantee, for each block of this function.
-    let node = unsafe { string(call.node) };
-    // SAFETY: as above.
-    let service = unsafe { string(call.service) };
-    let hints = match call.hints.is_null() {
-        true => None,
-        false => {
-            // SAFETY: as above; not null.
-            let wide = unsafe { Widened::read(call.hints, layout) };
-            // SAFETY: as above; what the node lacks is null.
-            Some(unsafe { read::hints(wide.info()) }?)
-        }
-    };
+    let node = call.node.map(string);
+    let service = call.service.map(string);
+    let hints = call
+        .hints
+        .map(|wide| read::hints(wide.whole()))
+        .transpose()?;
     let request = Request {
         version: Version(call.version),
         node: node.as_deref(),
@@ -68,32 +59,72 @@ unsafe fn answer(call: &Call, layout: &Layout) -> Result<*mut abi::fi_info> {
     if !request.lists_providers() {
         opened::name_in(&mut infos);
     }
-    let list = write::list(&infos);
+    listed(&infos)
+}
+
+/// A list for the caller.
+///
+/// # Errors
+/// [`Errno::ENOMEM`].
+pub(crate) fn listed(infos: &[Info]) -> Result<*mut abi::fi_info> {
+    let list = write::list(infos);
     match list.is_null() {
         true => Err(Errno::ENOMEM),
         false => Ok(list),
     }
 }
 
-/// # Safety
-///
-/// As for [`answer`]; `info` is null or valid for writes.
-unsafe fn getinfo(call: &Call, layout: &Layout, info: *mut *mut abi::fi_info) -> c_int {
+/// Stores a list, or null where there is none, and returns why.
+pub(crate) fn give(
+    info: &Out<'_, *mut abi::fi_info>,
+    list: impl FnOnce() -> Result<*mut abi::fi_info>,
+) -> c_int {
     if info.is_null() {
-        return fail(object::missing("fi_getinfo", "info"));
+        return fail(errno::missing("fi_getinfo", "info"));
     }
-    // SAFETY: the caller's guarantee.
-    let (list, code) = match unsafe { answer(call, layout) } {
+    let (list, code) = match list() {
         Ok(list) => (list, 0),
         Err(error) => (ptr::null_mut(), fail(error)),
     };
-    // SAFETY: not null, and the caller's guarantee.
-    unsafe { info.write(list) };
+    info.put(list);
     code
+}
+
+/// The hints of a call at some version node.
+trait At {
+    /// That node.
+    const LAYOUT: &'static Layout;
+}
+
+/// Hints of node `N`, or null.
+struct HintsOf<'a, N>(InfoIn<'a, *const abi::fi_info>, PhantomData<N>);
+
+impl<N: At> Arg for HintsOf<'_, N> {
+    type C = *const abi::fi_info;
+
+    unsafe fn from_c(at: *const abi::fi_info) -> Self {
+        // SAFETY: null or hints of the node, by the contract of this function.
+        Self(unsafe { InfoIn::from_c(at) }, PhantomData)
+    }
+}
+
+impl<N: At> HintsOf<'_, N> {
+    /// In today's layout.
+    fn widen(self) -> Option<Box<Widened>> {
+        // SAFETY: null or an `fi_info` of this node, as `from_c` was promised.
+        unsafe { self.0.widen_from(N::LAYOUT) }
+    }
 }
 
 macro_rules! versions {
     ($($node:literal $layout:ident $name:ident;)*) => { $(
+        struct $layout;
+
+        impl At for $layout {
+            const LAYOUT: &'static Layout = &Layout::$layout;
+        }
+
+        trampolines! { []
         #[doc = concat!("Exported as `fi_getinfo@FABRIC_", $node, "`: lists the interfaces that")]
         /// meet the hints, best first. Returns 0 and a list to be freed with `fi_freeinfo`;
         /// else an error and null: `-FI_ENODATA` when nothing matches (the log says why, at
@@ -107,17 +138,20 @@ macro_rules! versions {
         ///   it is null or valid for what it points to.
         /// - `info` is null or valid for writes.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            version: u32,
-            node: *const c_char,
-            service: *const c_char,
-            flags: u64,
-            hints: *const abi::fi_info,
-            info: *mut *mut abi::fi_info,
+        pub fn $name(
+            version as u32,
+            node: Option<&CStr> as *const c_char,
+            service: Option<&CStr> as *const c_char,
+            flags as u64,
+            hints: HintsOf<$layout> as *const abi::fi_info,
+            info: Out<*mut abi::fi_info> as *mut *mut abi::fi_info,
         ) -> c_int {
-            let call = Call { version, node, service, flags, hints };
-            // SAFETY: the caller's guarantee.
-            unsafe { getinfo(&call, &Layout::$layout, info) }
+            give(&info, || {
+                let hints = hints.widen();
+                let hints = hints.as_deref();
+                answer(&Call { version, node, service, flags, hints })
+            })
+        }
         }
     )* };
 }

@@ -16,17 +16,18 @@
 
 mod address;
 mod av;
-mod av_set;
 mod buffers;
 mod cmem;
 mod counter;
 mod cq;
 mod domain;
+mod edge;
 mod endpoint;
 mod eq;
 mod errno;
 mod external;
 mod fabric;
+mod format;
 mod getinfo;
 mod handles;
 mod info;
@@ -36,24 +37,28 @@ mod mr;
 mod object;
 mod open;
 mod opened;
+mod options;
 mod param;
 mod passive;
 mod peer;
 mod poll;
 mod providers;
+mod receive;
 mod sep;
 mod srx;
+mod strerror;
 mod stx;
 mod tables;
+mod text;
 mod tostr;
+mod trigger;
 mod varargs;
 mod wait;
 mod waitset;
 mod work;
 
-pub use errno::ripstop_fi_strerror_1_0;
 pub use external::ripstop_fi_prov_ini;
-pub use fabric::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_fabric2_1_8};
+pub use fabric::open::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_fabric2_1_8};
 pub use getinfo::{
     ripstop_fi_getinfo_1_0, ripstop_fi_getinfo_1_1, ripstop_fi_getinfo_1_2, ripstop_fi_getinfo_1_3,
     ripstop_fi_getinfo_1_7, ripstop_fi_getinfo_1_8, ripstop_fi_getinfo_1_9,
@@ -68,5 +73,6 @@ pub use info::{
 pub use log::{ripstop_fi_log_enabled_1_0, ripstop_fi_log_ready_1_6};
 pub use open::{ripstop_fi_open_1_5, ripstop_fi_version_1_0};
 pub use param::{ripstop_fi_freeparams_1_0, ripstop_fi_getparams_1_0, ripstop_fi_param_get_1_0};
+pub use strerror::ripstop_fi_strerror_1_0;
 pub use tostr::{RELEASE, info_text, ripstop_fi_tostr_1_0, ripstop_fi_tostr_r_1_4};
 pub use varargs::{ripstop_fi_log_1_0, ripstop_fi_param_define_1_0};

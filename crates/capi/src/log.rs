@@ -2,55 +2,43 @@
 //! Logging (`fi_provider(3)`, `fabric(7)`): lines of C callers, and a C program that takes the
 //! lines itself (`fi_import_log`).
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ripstop_abi as abi;
 use ripstop_core::log::{self, Imported, Level, Meta, Record, Sink, Subsys};
 use ripstop_types::{Errno, Result};
 
-use crate::errno::code;
-use crate::object;
+use crate::edge::{AnyFid, Arg, In, Whole, trampolines};
+use crate::errno::{code, fail};
+use crate::format::Format;
 use crate::tables::{self, table};
-use crate::varargs::Args;
 
 /// The core's name as a provider.
 const CORE: &CStr = c"core";
 
+/// A provider, or null.
+pub(crate) type Provider<'a> = In<'a, *const abi::fi_provider>;
+
 /// The name of a provider, the core's for null or a provider without a name.
-///
-/// # Safety
-///
-/// `prov` is null or valid, with a name that is null or a C string.
-pub(crate) unsafe fn provider_name<'a>(prov: *const abi::fi_provider) -> &'a CStr {
-    // SAFETY: the caller's guarantee.
-    match unsafe { prov.as_ref() } {
-        Some(prov) if !prov.name.is_null() => {
-            // SAFETY: the caller's guarantee.
-            unsafe { CStr::from_ptr(prov.name) }
-        }
-        _ => CORE,
-    }
+pub(crate) fn provider_name<'a>(prov: Option<Whole<'a, abi::fi_provider>>) -> &'a CStr {
+    prov.and_then(Whole::<abi::fi_provider>::name)
+        .unwrap_or(CORE)
 }
 
 /// Runs `f` with who logs what; `None` for a level or subsystem that does not exist.
-///
-/// # Safety
-///
-/// As for [`provider_name`].
-unsafe fn with_meta<T>(
-    prov: *const abi::fi_provider,
+fn with_meta<T>(
+    prov: Provider<'_>,
     level: abi::fi_log_level,
     subsys: abi::fi_log_subsys,
     f: impl FnOnce(&Meta<'_>) -> T,
 ) -> Option<T> {
     let (level, subsys) = (Level::from_raw(level)?, Subsys::from_raw(subsys)?);
-    // SAFETY: the caller's guarantee.
-    let name = unsafe { provider_name(prov) }.to_string_lossy();
+    let name = provider_name(prov.get()).to_string_lossy();
     let prov = &*name;
     Some(f(&Meta {
         prov,
@@ -59,85 +47,78 @@ unsafe fn with_meta<T>(
     }))
 }
 
-/// Exported as `fi_log_enabled@@FABRIC_1.0`: whether lines of this kind are logged; 1 or 0.
-///
-/// # Safety
-///
-/// `prov` is null or a provider with a name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ripstop_fi_log_enabled_1_0(
-    prov: *const abi::fi_provider,
-    level: abi::fi_log_level,
-    subsys: abi::fi_log_subsys,
-) -> c_int {
-    ripstop_core::init();
-    let enabled = |meta: &Meta<'_>| log::enabled(meta.prov, meta.level, meta.subsys);
-    // SAFETY: the caller's guarantee.
-    unsafe { with_meta(prov, level, subsys, enabled) }.map_or(0, c_int::from)
+/// The `showtime` of a place that logs: null, or a `uint64_t` that only this library uses.
+struct Showtime<'a>(Option<&'a AtomicU64>);
+
+impl Arg for Showtime<'_> {
+    type C = *mut u64;
+
+    unsafe fn from_c(at: *mut u64) -> Self {
+        // SAFETY: a `uint64_t` that is not null is aligned, and shared with nobody else, by the
+        // contract of `from_c`.
+        Self((!at.is_null()).then(|| unsafe { AtomicU64::from_ptr(at) }))
+    }
 }
 
-/// Exported as `fi_log_ready@@FABRIC_1.6`: whether a line that appears now and then is due; 1
-/// or 0. `showtime` belongs to the place that logs, starts at 0 and is moved on when it is.
-///
-/// # Safety
-///
-/// - `prov` is null or a provider with a name.
-/// - `showtime` is null or valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ripstop_fi_log_ready_1_6(
-    prov: *const abi::fi_provider,
-    level: abi::fi_log_level,
-    subsys: abi::fi_log_subsys,
-    showtime: *mut u64,
-) -> c_int {
-    ripstop_core::init();
-    if showtime.is_null() {
-        return 0;
+trampolines! { []
+    /// Exported as `fi_log_enabled@@FABRIC_1.0`: whether lines of this kind are logged; 1 or 0.
+    ///
+    /// # Safety
+    ///
+    /// `prov` is null or a provider with a name.
+    #[unsafe(no_mangle)]
+    pub fn ripstop_fi_log_enabled_1_0(
+        prov: Provider as *const abi::fi_provider,
+        level as abi::fi_log_level,
+        subsys as abi::fi_log_subsys,
+    ) -> c_int {
+        ripstop_core::init();
+        let enabled = |meta: &Meta<'_>| log::enabled(meta.prov, meta.level, meta.subsys);
+        with_meta(prov, level, subsys, enabled).map_or(0, c_int::from)
     }
-    // SAFETY: not null, aligned as a `uint64_t` is, and shared with nobody but this library.
-    let next = unsafe { AtomicU64::from_ptr(showtime) };
-    let ready = |meta: &Meta<'_>| log::ready(meta.prov, meta.level, meta.subsys, next);
-    // SAFETY: the caller's guarantee.
-    unsafe { with_meta(prov, level, subsys, ready) }.map_or(0, c_int::from)
-}
 
-/// What `fi_log` does with its arguments.
-///
-/// # Safety
-///
-/// As `ripstop_fi_log_1_0` says; `args` are those of the format.
-pub(crate) unsafe extern "C" fn write(
-    prov: *const abi::fi_provider,
-    level: abi::fi_log_level,
-    subsys: abi::fi_log_subsys,
-    func: *const c_char,
-    line: c_int,
-    format: *const c_char,
-    args: Args,
-) {
-    if format.is_null() {
-        return;
+    /// Exported as `fi_log_ready@@FABRIC_1.6`: whether a line that appears now and then is due; 1
+    /// or 0. `showtime` belongs to the place that logs, starts at 0 and is moved on when it is.
+    ///
+    /// # Safety
+    ///
+    /// - `prov` is null or a provider with a name.
+    /// - `showtime` is null or valid.
+    #[unsafe(no_mangle)]
+    pub fn ripstop_fi_log_ready_1_6(
+        prov: Provider as *const abi::fi_provider,
+        level as abi::fi_log_level,
+        subsys as abi::fi_log_subsys,
+        showtime: Showtime as *mut u64,
+    ) -> c_int {
+        ripstop_core::init();
+        let Showtime(Some(next)) = showtime else {
+            return 0;
+        };
+        let ready = |meta: &Meta<'_>| log::ready(meta.prov, meta.level, meta.subsys, next);
+        with_meta(prov, level, subsys, ready).map_or(0, c_int::from)
     }
-    // SAFETY: the caller's guarantee; not null.
-    let Some(message) = (unsafe { args.print(format) }) else {
-        return;
-    };
-    let func = match func.is_null() {
-        true => c"?",
-        // SAFETY: the caller's guarantee; not null.
-        false => unsafe { CStr::from_ptr(func) },
-    };
-    let message = message.strip_suffix('\n').unwrap_or(&message);
-    let put = |meta: &Meta<'_>| {
-        log::write(&Record {
-            meta: *meta,
-            func: &func.to_string_lossy(),
-            line: line.unsigned_abs(),
-            message: format_args!("{message}"),
-        });
-    };
-    // SAFETY: the caller's guarantee.
-    let _no_such_level = unsafe { with_meta(prov, level, subsys, put) };
+
+    /// What `fi_log` does with its arguments.
+    pub(crate) fn write(
+        prov: Provider, level: abi::fi_log_level, subsys: abi::fi_log_subsys,
+        func: Option<&CStr>, line: c_int, format: Format(format, args),
+    ) -> () {
+        let Some(message) = format.print() else {
+            return;
+        };
+        let func = func.unwrap_or(c"?");
+        let message = message.strip_suffix('\n').unwrap_or(&message);
+        let put = |meta: &Meta<'_>| {
+            log::write(&Record {
+                meta: *meta,
+                func: &func.to_string_lossy(),
+                line: line.unsigned_abs(),
+                message: format_args!("{message}"),
+            });
+        };
+        let _no_such_level = with_meta(prov, level, subsys, put);
+    }
 }
 
 /// A C program's logger.
@@ -161,7 +142,8 @@ impl Sink for Logger {
         let (prov, flags) = (c_provider(meta.prov), filtered(meta));
         let mut showtime = next.load(Ordering::Relaxed);
         let at = &raw mut showtime;
-        // SAFETY: as above; the time is valid for the call.
+        // SAFETY: the program's function, with a provider that lasts for ever and a time that is valid
+        // for the call.
         let due = unsafe { ready(prov, meta.level as u32, meta.subsys as u32, flags, at) };
         next.store(showtime, Ordering::Relaxed);
         due != 0
@@ -275,44 +257,46 @@ pub(crate) fn open(context: *mut c_void) -> Result<*mut abi::fid> {
     Ok(&raw mut logging.0.fid)
 }
 
-unsafe extern "C" fn close_nothing(_fid: *mut abi::fid) -> c_int {
-    0
+trampolines! { []
+    fn close_nothing(_fid: *mut abi::fid) -> c_int {
+        0
+    }
+
+    /// `fi_import_fid`: `other` is the program's `fid_logging`.
+    fn import(_fid: *mut abi::fid, other: AnyFid, flags: u64) -> c_int {
+        if flags != 0 || other.class() != Some(abi::FI_CLASS_LOG) {
+            return fail(Errno::EINVAL);
+        }
+        code(install(other))
+    }
+
+    fn close_import(_fid: *mut abi::fid) -> c_int {
+        drop(imported().take());
+        0
+    }
 }
 
-/// `fi_import_fid`: `other` is the program's `fid_logging`.
-unsafe extern "C" fn import(_fid: *mut abi::fid, other: *mut abi::fid, flags: u64) -> c_int {
-    let checked = || {
-        // SAFETY: null or an object, as `fi_import_fid` asks.
-        let class = unsafe { object::class_of(other) };
-        if flags != 0 || class != Some(abi::FI_CLASS_LOG) {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: an object of this class is a `fid_logging`.
-        let logger = unsafe { &mut *other.cast::<abi::fid_logging>() };
-        if logger.ops.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: a table begins with its size.
-        if unsafe { (*logger.ops).size } < size_of::<abi::fi_ops_log>() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: and this one is whole.
-        let sink = Logger(unsafe { logger.ops.read() });
-        let imported = log::import(Arc::new(sink))?;
-        *IMPORTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(imported);
-        // From here on closing the program's object removes its logger.
-        logger.fid.ops = table(&IMPORTED_OPS);
-        Ok(())
-    };
-    code(checked())
+fn imported() -> MutexGuard<'static, Option<Imported>> {
+    // One assignment is whole even after a panic.
+    IMPORTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-unsafe extern "C" fn close_import(_fid: *mut abi::fid) -> c_int {
-    drop(
-        IMPORTED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take(),
-    );
-    0
+/// Puts a logger in place, which is an object of class `FI_CLASS_LOG`.
+fn install(logger: AnyFid<'_>) -> Result<()> {
+    // SAFETY: an open object of this class, which is a `fid_logging`.
+    let logger = unsafe { &mut *logger.as_ptr().cast::<abi::fid_logging>() };
+    if logger.ops.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: not null, and then a table, which begins with its size.
+    if unsafe { (*logger.ops).size } < size_of::<abi::fi_ops_log>() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: by its size the table is whole.
+    let sink = Logger(unsafe { logger.ops.read() });
+    let new = log::import(Arc::new(sink))?;
+    *imported() = Some(new);
+    // From here on closing the program's object removes its logger.
+    logger.fid.ops = table(&IMPORTED_OPS);
+    Ok(())
 }

@@ -3,19 +3,18 @@
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
-use core::slice;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
-use ripstop_core::EventQueue;
 use ripstop_core::provider::{Domain, MemoryRegion, MrAttr, Sharing};
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Flags, Result};
 
 use crate::counter::CounterBody;
-use crate::domain::DomainBody;
-use crate::errno::{code, fail};
-use crate::object::{self, Body, Room, body};
+use crate::domain::body::DomainBody;
+use crate::edge::{AnyFid, Arg, Arg2, Array, In, Out, Whole, trampolines};
+use crate::errno::{self, code, fail};
+use crate::object::{self, Body, Room, This};
 use crate::{eq, tables};
 
 /// What a region's object holds.
@@ -69,7 +68,7 @@ fn register<D: Domain>(
     if !ACCESS.contains(attr.access) {
         let why = "access has more than FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE and \
                    FI_COLLECTIVE; leave the rest out";
-        return Err(object::refused("fi_mr_reg", why, Errno::EINVAL));
+        return Err(errno::refused("fi_mr_reg", why, Errno::EINVAL));
     }
     let mr = domain.domain.mr(attr)?;
     let room = Room::<MrBody<D>>::new();
@@ -86,96 +85,89 @@ fn register<D: Domain>(
     Ok(room.fill(head, body))
 }
 
-/// `fi_mr_bind`: `fid` is a region of this type, `other` null or an open object.
-unsafe extern "C" fn bind<D: Domain>(
-    fid: *mut abi::fid,
-    other: *mut abi::fid,
-    flags: u64,
-) -> c_int {
-    // SAFETY: this operation belongs to regions of this type.
-    let this = unsafe { body::<MrBody<D>>(fid.cast()) };
-    // SAFETY: null or an open object.
-    let class = unsafe { object::class_of(other) };
-    code(match class {
-        Some(class @ abi::FI_CLASS_CNTR) => {
-            // SAFETY: as above.
-            unsafe { object::cast::<CounterBody<D>>(other, class) }.and_then(|counter| {
-                let flags = Flags::from_bits_retain(flags);
-                this.mr.bind_counter(&counter.counter, flags)
-            })
+trampolines! { [D: Domain]
+    /// `fi_mr_bind`.
+    fn bind(this: This<MrBody<D>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
+        code(match other.class() {
+            Some(class @ abi::FI_CLASS_CNTR) => other
+                .cast::<CounterBody<D>>(class)
+                .and_then(|counter| this.mr.bind_counter(&counter.counter, flags)),
+            // A region is reached through every endpoint of its domain, this one among them.
+            Some(abi::FI_CLASS_EP | abi::FI_CLASS_SEP | abi::FI_CLASS_RX_CTX) => {
+                match flags.is_empty() {
+                    true => Ok(()),
+                    false => Err(Errno::EBADFLAGS),
+                }
+            }
+            _ => Err(Errno::EINVAL),
+        })
+    }
+
+    /// `fi_mr_enable`, `fi_mr_refresh` and `fi_mr_raw_attr`.
+    fn control(this: This<MrBody<D>, abi::fid>, command: c_int, arg: Argument) -> c_int {
+        match command {
+            // Regions can be reached from the start.
+            abi::FI_ENABLE => 0,
+            abi::FI_REFRESH => {
+                // All of it, whichever part the argument names.
+                this.mr.refresh();
+                0
+            }
+            abi::FI_GET_RAW_MR => code(raw_attr(this.mr.key(), arg)),
+            _ => fail(Errno::ENOSYS),
         }
-        // A region is reached through every endpoint of its domain, this one among them.
-        Some(abi::FI_CLASS_EP | abi::FI_CLASS_SEP | abi::FI_CLASS_RX_CTX) => match flags {
-            0 => Ok(()),
-            _ => Err(Errno::EBADFLAGS),
-        },
-        _ => Err(Errno::EINVAL),
-    })
+    }
 }
 
-/// `fi_mr_enable`, `fi_mr_refresh` and `fi_mr_raw_attr`: `fid` is a region of this type.
-unsafe extern "C" fn control<D: Domain>(
-    fid: *mut abi::fid,
-    command: c_int,
-    arg: *mut c_void,
-) -> c_int {
-    match command {
-        // Regions can be reached from the start.
-        abi::FI_ENABLE => 0,
-        abi::FI_REFRESH => {
-            // SAFETY: this operation belongs to regions of this type.
-            let this = unsafe { body::<MrBody<D>>(fid.cast()) };
-            // All of it, whichever part the argument names.
-            this.mr.refresh();
-            0
-        }
-        abi::FI_GET_RAW_MR => {
-            // SAFETY: this operation belongs to regions, whose key is read as C reads it.
-            let key = unsafe { (*fid.cast::<abi::fid_mr>()).key };
-            // SAFETY: null or the argument that this command takes.
-            code(unsafe { raw_attr(key, arg.cast()) })
-        }
-        _ => fail(Errno::ENOSYS),
+/// The argument of `fi_control` of a region or a domain: null, or what the command takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Argument<'a>(*mut c_void, PhantomData<&'a mut [u8]>);
+
+impl Arg for Argument<'_> {
+    type C = *mut c_void;
+
+    unsafe fn from_c(at: *mut c_void) -> Self {
+        Self(at, PhantomData)
+    }
+}
+
+impl Argument<'_> {
+    /// Its address.
+    pub(crate) const fn as_ptr(self) -> *mut c_void {
+        self.0
     }
 }
 
 /// `fi_mr_map_raw` and `fi_mr_unmap_key`, operations of the domain: raw keys are the keys.
-pub(crate) unsafe extern "C" fn domain_control(
-    _domain: *mut abi::fid,
-    command: c_int,
-    arg: *mut c_void,
-) -> c_int {
+pub(crate) fn domain_control(command: c_int, arg: Argument<'_>) -> Result<()> {
     match command {
-        // SAFETY: null or the argument that this command takes.
-        abi::FI_MAP_RAW_MR => code(unsafe { map_raw(arg.cast()) }),
-        abi::FI_UNMAP_KEY => 0,
-        _ => fail(Errno::ENOSYS),
+        abi::FI_MAP_RAW_MR => map_raw(arg),
+        abi::FI_UNMAP_KEY => Ok(()),
+        _ => Err(Errno::ENOSYS),
     }
 }
 
-/// # Safety
-///
-/// `map` is null or valid, with the raw key and room for the key.
-unsafe fn map_raw(map: *mut abi::fi_mr_map_raw) -> Result<()> {
-    // SAFETY: the caller's guarantee.
-    let map = unsafe { map.as_ref() }.ok_or_else(|| object::missing("FI_MAP_RAW_MR", "arg"))?;
+/// `FI_MAP_RAW_MR`, with the argument of this command.
+fn map_raw(Argument(map, _): Argument<'_>) -> Result<()> {
+    // SAFETY: null or a `struct fi_mr_map_raw`, which is what this command takes.
+    let map = unsafe { map.cast::<abi::fi_mr_map_raw>().as_ref() };
+    let map = map.ok_or_else(|| errno::missing("FI_MAP_RAW_MR", "arg"))?;
     if map.key_size != size_of::<u64>() || map.raw_key.is_null() || map.key.is_null() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: not null, and of this length.
+    // SAFETY: not null, and then as many bytes as the size says, which are those of a key.
     let key = unsafe { map.raw_key.cast::<u64>().read_unaligned() };
-    // SAFETY: not null, and valid by the caller's guarantee.
-    unsafe { *map.key = key };
+    // SAFETY: not null, and then the place for the key.
+    unsafe { map.key.write(key) };
     Ok(())
 }
 
-/// # Safety
-///
-/// `attr` is null or valid, with its key size and room for the key.
-unsafe fn raw_attr(key: u64, attr: *mut abi::fi_mr_raw_attr) -> Result<()> {
-    // SAFETY: the caller's guarantee.
-    let attr = unsafe { attr.as_mut() }.ok_or_else(|| object::missing("FI_GET_RAW_MR", "arg"))?;
-    // SAFETY: as above.
+/// `FI_GET_RAW_MR`, with the argument of this command.
+fn raw_attr(key: u64, Argument(attr, _): Argument<'_>) -> Result<()> {
+    // SAFETY: null or a `struct fi_mr_raw_attr`, which is what this command takes.
+    let attr = unsafe { attr.cast::<abi::fi_mr_raw_attr>().as_mut() };
+    let attr = attr.ok_or_else(|| errno::missing("FI_GET_RAW_MR", "arg"))?;
+    // SAFETY: null or the variable with the size of the raw key.
     let size = unsafe { attr.key_size.as_mut() }.ok_or(Errno::EINVAL)?;
     let room = core::mem::replace(size, size_of::<u64>());
     if room < size_of::<u64>() {
@@ -184,142 +176,155 @@ unsafe fn raw_attr(key: u64, attr: *mut abi::fi_mr_raw_attr) -> Result<()> {
     if attr.raw_key.is_null() || attr.base_addr.is_null() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: not null, and as long as the key by the check.
+    // SAFETY: not null, and by the check as long as a key.
     unsafe { attr.raw_key.cast::<u64>().write_unaligned(key) };
-    // SAFETY: not null, and valid by the caller's guarantee. The peer adds nothing to addresses.
-    unsafe { *attr.base_addr = 0 };
+    // SAFETY: not null, and then the place for the address. The peer adds nothing to addresses.
+    unsafe { attr.base_addr.write(0) };
     Ok(())
 }
 
-/// # Safety
-///
-/// `iov` is null or has `count` elements; the memory stays valid while it is registered.
-unsafe fn pieces(iov: *const abi::iovec, count: usize) -> Result<Vec<UserBuf>> {
-    if iov.is_null() {
-        return Err(object::missing("fi_mr_regv", "iov"));
+impl Array<'_, abi::iovec> {
+    /// Memory that is to be registered, which stays valid while it is.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null, no pieces or more than [`IOV_LIMIT`].
+    fn pieces(self) -> Result<Vec<UserBuf>> {
+        if self.is_null() {
+            return Err(errno::missing("fi_mr_regv", "iov"));
+        }
+        let iov = match self.at_most(IOV_LIMIT) {
+            Some(iov) if !iov.is_empty() => iov,
+            _ => {
+                let why = "the number of pieces is 0 or above mr_iov_limit of the domain";
+                return Err(errno::refused("fi_mr_regv", why, Errno::EINVAL));
+            }
+        };
+        // Null is an address like any other: a region may span addresses without memory
+        // (`FI_MR_ALLOCATED` is not asked for), up to the whole address space.
+        let piece = |part: &abi::iovec| {
+            // SAFETY: the memory is the program's, which keeps it while it is registered: it has
+            // passed the array to register it.
+            unsafe { UserBuf::from_raw(part.iov_base.cast(), part.iov_len) }
+        };
+        Ok(iov.iter().map(piece).collect())
     }
-    if count == 0 || count > IOV_LIMIT {
-        let why = "the number of pieces is 0 or above mr_iov_limit of the domain";
-        return Err(object::refused("fi_mr_regv", why, Errno::EINVAL));
-    }
-    // SAFETY: not null, and the caller's guarantee.
-    let iov = unsafe { slice::from_raw_parts(iov, count) };
-    // Null is an address like any other: a region may span addresses without memory (`FI_MR_ALLOCATED` is not asked
-    // for), up to the whole address space.
-    let piece = |part: &abi::iovec| {
-        // SAFETY: the caller's guarantee.
-        unsafe { UserBuf::from_raw(part.iov_base.cast(), part.iov_len) }
-    };
-    Ok(iov.iter().map(piece).collect())
 }
 
-/// `fi_mr_reg`: `fid` is a domain of this type; the memory and `mr` are as `fi_mr(3)` asks.
-unsafe extern "C" fn reg<D: Domain>(
-    fid: *mut abi::fid,
-    buf: *const c_void,
-    len: usize,
+/// The memory of `fi_mr_reg`, as a vector of one.
+struct One(abi::iovec);
+
+impl Arg2 for One {
+    type A = *const c_void;
+    type B = usize;
+
+    unsafe fn from_c(at: *const c_void, len: usize) -> Self {
+        Self(abi::iovec {
+            iov_base: at.cast_mut(),
+            iov_len: len,
+        })
+    }
+}
+
+impl One {
+    fn vector(&self) -> Array<'_, abi::iovec> {
+        // SAFETY: one element, with the memory of which `from_c` was told.
+        unsafe { Array::new(&raw const self.0, 1) }
+    }
+}
+
+/// What is registered, and how.
+struct Wanted<'a> {
+    iov: Array<'a, abi::iovec>,
     access: u64,
     offset: u64,
     requested_key: u64,
     flags: u64,
-    mr: *mut *mut abi::fid_mr,
     context: *mut c_void,
-) -> c_int {
-    let iov = abi::iovec {
-        iov_base: buf.cast_mut(),
-        iov_len: len,
-    };
-    // SAFETY: the same memory and objects, as a vector of one.
-    unsafe {
-        regv::<D>(
-            fid,
-            &raw const iov,
-            1,
-            access,
-            offset,
-            requested_key,
-            flags,
-            mr,
-            context,
-        )
-    }
 }
 
-/// `fi_mr_regv`: as [`reg`], with `count` pieces of memory.
-unsafe extern "C" fn regv<D: Domain>(
-    fid: *mut abi::fid,
-    iov: *const abi::iovec,
-    count: usize,
-    access: u64,
-    offset: u64,
-    requested_key: u64,
-    flags: u64,
-    mr: *mut *mut abi::fid_mr,
-    context: *mut c_void,
-) -> c_int {
-    let attr = abi::fi_mr_attr {
-        mr: abi::fi_mr_attr_iov { mr_iov: iov },
-        iov_count: count,
-        access,
-        offset,
-        requested_key,
-        context,
-        iface: abi::FI_HMEM_SYSTEM,
-        ..Default::default()
-    };
-    // SAFETY: the same memory and objects, as attributes.
-    unsafe { regattr::<D>(fid, &raw const attr, flags, mr) }
-}
-
-/// `fi_mr_regattr`: `fid` is a domain of this type; `attr` is null or valid, with its memory.
-unsafe extern "C" fn regattr<D: Domain>(
-    fid: *mut abi::fid,
-    attr: *const abi::fi_mr_attr,
-    flags: u64,
-    mr: *mut *mut abi::fid_mr,
-) -> c_int {
-    // SAFETY: this operation belongs to domains of this type.
-    let domain = unsafe { body::<DomainBody<D>>(fid.cast()) };
-    let make = || {
-        // SAFETY: null or valid.
-        let attr = unsafe { attr.as_ref() };
-        let attr = attr.ok_or_else(|| object::missing("fi_mr_regattr", "attr"))?;
+impl<'a> Wanted<'a> {
+    /// What attributes say.
+    ///
+    /// # Errors
+    /// [`Errno::ENOSYS`] for memory that is not the host's.
+    fn of(attr: Whole<'a, abi::fi_mr_attr>, flags: u64) -> Result<Self> {
         if attr.iface != abi::FI_HMEM_SYSTEM || flags & abi::FI_MR_DMABUF != 0 {
-            let why = "only memory of the host is registered; set iface to FI_HMEM_SYSTEM and leave FI_MR_DMABUF out";
-            return Err(object::refused("fi_mr_regattr", why, Errno::ENOSYS));
+            return Err(errno::refused("fi_mr_regattr", HOST_ONLY, Errno::ENOSYS));
         }
         // SAFETY: without `FI_MR_DMABUF` this member of the union is meant.
         let iov = unsafe { attr.mr.mr_iov };
-        // SAFETY: the memory of the attributes.
-        let iov = unsafe { pieces(iov, attr.iov_count) }?;
-        let wanted = MrAttr {
-            iov,
-            access: Flags::from_bits_retain(attr.access),
+        Ok(Self {
+            // SAFETY: a pointer of a whole struct is null or to as many elements as it says.
+            iov: unsafe { Array::new(iov, attr.iov_count) },
+            access: attr.access,
             offset: attr.offset,
             requested_key: attr.requested_key,
-            flags: Flags::from_bits_retain(flags),
-            shared: Sharing::IfSealed,
-        };
-        register(domain, &wanted, attr.context)
-    };
-    // SAFETY: `mr` is null or valid for writes.
-    let opened = unsafe { object::open(mr, make) };
-    if let (0, Some(queue)) = (opened, domain.registrations.get()) {
-        // SAFETY: the attributes are there and `mr` was written, else nothing had opened.
-        unsafe { tell(queue, attr, mr) };
+            flags,
+            context: attr.context,
+        })
     }
-    opened
+
+    /// Registers memory and stores the object; then tells the domain's event queue of it, if the
+    /// domain was bound with `FI_REG_MR`.
+    fn register<D: Domain>(self, domain: &DomainBody<D>, mr: &Out<'_, *mut abi::fid_mr>) -> c_int {
+        let mut made = None;
+        let opened = mr.open(|| {
+            if self.flags & abi::FI_MR_DMABUF != 0 {
+                return Err(errno::refused("fi_mr_reg", HOST_ONLY, Errno::ENOSYS));
+            }
+            let attr = MrAttr {
+                iov: self.iov.pieces()?,
+                access: Flags::from_bits_retain(self.access),
+                offset: self.offset,
+                requested_key: self.requested_key,
+                flags: Flags::from_bits_retain(self.flags),
+                shared: Sharing::IfSealed,
+            };
+            let region = register(domain, &attr, self.context)?;
+            made = Some(object::token(region));
+            Ok(region)
+        });
+        if let (Some(region), Some(queue)) = (made, domain.registrations.get()) {
+            eq::registration_done(queue, region, self.context);
+        }
+        opened
+    }
 }
 
-/// Tells of a registration whose object the program has, as `FI_REG_MR` asks.
-///
-/// # Safety
-///
-/// `attr` and `mr` are valid.
-unsafe fn tell(queue: &EventQueue, attr: *const abi::fi_mr_attr, mr: *mut *mut abi::fid_mr) {
-    // SAFETY: the caller's guarantee.
-    let region = unsafe { *mr };
-    // SAFETY: as above.
-    let context = unsafe { (*attr).context };
-    eq::registration_done(queue, object::token(region), context);
+/// Why attributes are refused.
+const HOST_ONLY: &str = "only memory of the host is registered; set iface to FI_HMEM_SYSTEM and leave \
+                         FI_MR_DMABUF out";
+
+/// An I/O vector.
+type Vector<'a> = Array<'a, abi::iovec>;
+
+trampolines! { [D: Domain]
+    /// `fi_mr_reg`.
+    fn reg(
+        domain: This<DomainBody<D>, abi::fid>, buf: One(buf, len), access: u64, offset: u64,
+        requested_key: u64, flags: u64, mr: Out<*mut abi::fid_mr>, context: *mut c_void,
+    ) -> c_int {
+        let iov = buf.vector();
+        Wanted { iov, access, offset, requested_key, flags, context }.register(&domain, &mr)
+    }
+
+    /// `fi_mr_regv`.
+    fn regv(
+        domain: This<DomainBody<D>, abi::fid>, iov: Vector(iov, count), access: u64, offset: u64,
+        requested_key: u64, flags: u64, mr: Out<*mut abi::fid_mr>, context: *mut c_void,
+    ) -> c_int {
+        Wanted { iov, access, offset, requested_key, flags, context }.register(&domain, &mr)
+    }
+
+    /// `fi_mr_regattr`.
+    fn regattr(
+        domain: This<DomainBody<D>, abi::fid>, attr: In<*const abi::fi_mr_attr>, flags: u64,
+        mr: Out<*mut abi::fid_mr>,
+    ) -> c_int {
+        let attr = attr.needed("fi_mr_regattr", "attr");
+        match attr.and_then(|attr| Wanted::of(attr, flags)) {
+            Ok(wanted) => wanted.register(&domain, &mr),
+            Err(error) => fail(error),
+        }
+    }
 }

@@ -3,15 +3,17 @@
 
 use core::any::TypeId;
 use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
 use core::mem::{MaybeUninit, offset_of};
+use core::ops::Deref;
 use core::ptr;
 
 use ripstop_abi as abi;
-use ripstop_core::log::Subsys;
-use ripstop_core::{FidToken, fi_warn};
+use ripstop_core::FidToken;
 use ripstop_types::{Errno, Result};
 
-use crate::errno::fail;
+use crate::edge::{AnyFid, Arg, Out};
+use crate::errno::{fail, missing};
 use crate::inherited::{self, Head, Inherited, Place};
 use crate::tables;
 
@@ -44,11 +46,11 @@ impl<B: Body> Object<B> {
     /// `object` is a live one of this type, and no other thread uses it.
     unsafe fn disown(object: *mut ()) {
         let object = object.cast::<Self>();
-        // SAFETY: the caller's guarantee.
+        // SAFETY: a live object, by the contract of this function.
         let head = unsafe { &raw mut (*object).head };
-        // SAFETY: as above.
+        // SAFETY: the public struct of a live object that no other thread uses.
         unsafe { B::Head::disown(head) };
-        // SAFETY: as above; `cast` does not find the body again.
+        // SAFETY: a live object that no other thread uses; `cast` does not find its body again.
         unsafe { (*object).kind = TypeId::of::<Inherited>() };
     }
 }
@@ -82,9 +84,62 @@ impl<B: Body> Room<B> {
         object.expose_provenance();
         // SAFETY: it was just made.
         let place = unsafe { &raw mut (*object).place };
-        // SAFETY: live until `close`, which takes it out.
+        // SAFETY: the place of this object, which stays where it is until `end` takes it out.
         unsafe { inherited::enter(place, object.cast()) };
         object.cast()
+    }
+}
+
+/// The object that an operation belongs to: open, and with a body of this type. The operation is
+/// passed its public struct, or the `fid` at its start (`H`).
+pub(crate) struct This<'a, B: Body, H = <B as Body>::Head> {
+    head: *mut H,
+    open: PhantomData<&'a B>,
+}
+
+impl<B: Body, H> Clone for This<'_, B, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Body, H> Copy for This<'_, B, H> {}
+
+impl<B: Body, H> Arg for This<'_, B, H> {
+    type C = *mut H;
+
+    #[inline(always)]
+    unsafe fn from_c(head: *mut H) -> Self {
+        let open = PhantomData;
+        Self { head, open }
+    }
+}
+
+impl<B: Body, H> Deref for This<'_, B, H> {
+    type Target = B;
+
+    #[inline(always)]
+    fn deref(&self) -> &B {
+        // SAFETY: an open object with a body of this type, as `from_c` was promised.
+        unsafe { body(self.head) }
+    }
+}
+
+impl<B: Body, H> This<'_, B, H> {
+    /// The context that the program has stored in it.
+    pub(crate) fn context(self) -> *mut c_void {
+        // SAFETY: an open object, as `from_c` was promised; its public struct begins with a `fid`.
+        unsafe { (*self.fid()).context }
+    }
+
+    /// Its `fid`.
+    pub(crate) fn fid(self) -> *mut abi::fid {
+        self.head.cast()
+    }
+
+    /// What it is called in events.
+    pub(crate) fn token(self) -> FidToken {
+        FidToken(self.head.expose_provenance())
     }
 }
 
@@ -94,45 +149,34 @@ impl<B: Body> Room<B> {
 ///
 /// `head` is an open object with a body of this type.
 #[inline(always)]
-pub(crate) unsafe fn body<'a, B: Body>(head: *mut B::Head) -> &'a B {
+unsafe fn body<'a, B: Body, H>(head: *mut H) -> &'a B {
     // The head is not covered by the reference: a program may write its `context`.
-    // SAFETY: the caller's guarantee: the object is live.
+    // SAFETY: the object is live, by the contract of this function.
     let body = unsafe { &raw const (*head.cast::<Object<B>>()).body };
-    // SAFETY: as above; bodies are only shared until the object is closed.
+    // SAFETY: the body of a live object, which is only shared until the object is closed.
     unsafe { &*body }
 }
 
-/// The body of the object behind a `fid`, if it is of this class and this type.
-///
-/// # Errors
-/// [`Errno::EINVAL`] for null, another class, or an object of another provider.
-///
-/// # Safety
-///
-/// `fid` is null or an open object; one of this class is of this library.
-pub(crate) unsafe fn cast<'a, B: Body>(fid: *mut abi::fid, class: usize) -> Result<&'a B> {
-    // SAFETY: the caller's guarantee, for this and the blocks below.
-    if unsafe { class_of(fid) } != Some(class) {
-        return Err(Errno::EINVAL);
+impl<'a> AnyFid<'a> {
+    /// The body of the object, if it is of this class and this type.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null, another class, or an object of another provider.
+    pub(crate) fn cast<B: Body>(self, class: usize) -> Result<&'a B> {
+        if self.class() != Some(class) {
+            return Err(Errno::EINVAL);
+        }
+        let fid = self.as_ptr();
+        // The struct before `kind` is that of the class, so every body has `kind` here.
+        let kind = fid.wrapping_byte_add(offset_of!(Object<B>, kind));
+        // SAFETY: an open object of this library, as `AnyFid::new` was promised of objects of its
+        // classes, so it has a `kind`.
+        if unsafe { kind.cast::<TypeId>().read() } != TypeId::of::<B>() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: an open object, and the type of its body was just compared.
+        Ok(unsafe { body(fid) })
     }
-    // The struct before `kind` is that of the class, so every body has `kind` here.
-    let kind = fid.wrapping_byte_add(offset_of!(Object<B>, kind));
-    // SAFETY: as above.
-    if unsafe { kind.cast::<TypeId>().read() } != TypeId::of::<B>() {
-        return Err(Errno::EINVAL);
-    }
-    // SAFETY: as above, and the type of the body was just compared.
-    Ok(unsafe { body::<B>(fid.cast()) })
-}
-
-/// The class of an object, or `None` for null.
-///
-/// # Safety
-///
-/// `fid` is null or an open object.
-pub(crate) unsafe fn class_of(fid: *const abi::fid) -> Option<usize> {
-    // SAFETY: the caller's guarantee.
-    (!fid.is_null()).then(|| unsafe { (*fid).fclass })
 }
 
 /// `fi_close`: ends an object unless others use it.
@@ -141,18 +185,20 @@ pub(crate) unsafe fn class_of(fid: *const abi::fid) -> Option<usize> {
 ///
 /// `fid` is an open object with a body of this type, and no other call uses it.
 pub(crate) unsafe extern "C" fn close<B: Body>(fid: *mut abi::fid) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let body = unsafe { body::<B>(fid.cast()) };
-    if body.in_use() {
+    // SAFETY: an open object of this type, by the contract of this function.
+    let this = unsafe { This::<B, abi::fid>::from_c(fid) };
+    if this.in_use() {
         return fail(Errno::EBUSY);
     }
-    body.closing(fid);
-    // SAFETY: the caller's guarantee.
-    let place = unsafe { &raw mut (*fid.cast::<Object<B>>()).place };
-    // SAFETY: entered when it was made.
+    this.closing(fid);
+    let object = fid.cast::<Object<B>>();
+    // SAFETY: a live object, by the contract of this function.
+    let place = unsafe { &raw mut (*object).place };
+    // SAFETY: `Room::fill` has entered it.
     unsafe { inherited::leave(place) };
-    // SAFETY: made by `Room::fill`, and closed once.
-    drop(unsafe { Box::from_raw(fid.cast::<Object<B>>()) });
+    // SAFETY: `Room::fill` has made it from a box; it is in no list any more, and no other call
+    // uses it.
+    drop(unsafe { Box::from_raw(object) });
     0
 }
 
@@ -165,52 +211,20 @@ pub(crate) fn fid(class: usize, context: *mut c_void, ops: &'static abi::fi_ops)
     }
 }
 
-/// A call was given NULL for an argument that is not optional; the log says which.
-#[cold]
-pub(crate) fn missing(call: &str, argument: &str) -> Errno {
-    fi_warn!(
-        "core",
-        Subsys::Core,
-        "{call}: {argument} is NULL; it is not optional"
-    );
-    Errno::EINVAL
-}
-
-/// A call was given what it does not take: `why` says what that is and what to do.
-#[cold]
-pub(crate) fn refused(call: &str, why: &str, errno: Errno) -> Errno {
-    fi_warn!("core", Subsys::Core, "{call}: {why}");
-    errno
-}
-
-/// The attributes that a context is to have; without any, a struct of zeros, whose fields all stand
-/// for what the domain offers.
-///
-/// # Safety
-///
-/// `attr` is null or valid.
-pub(crate) unsafe fn or_default<A: Default + Copy>(attr: *const A) -> A {
-    // SAFETY: the caller's guarantee.
-    unsafe { attr.as_ref() }.copied().unwrap_or_default()
-}
-
-/// Runs an open call: stores the object, or returns the error and stores nothing.
-///
-/// # Safety
-///
-/// `out` is null or valid for writes.
-#[track_caller]
-pub(crate) unsafe fn open<H>(out: *mut *mut H, make: impl FnOnce() -> Result<*mut H>) -> c_int {
-    if out.is_null() {
-        return fail(missing("an open call", "the place for the new object"));
-    }
-    match make() {
-        Ok(head) => {
-            // SAFETY: not null, and the caller's guarantee.
-            unsafe { out.write(head) };
-            0
+impl<H> Out<'_, *mut H> {
+    /// Runs an open call: stores the object, or returns the error and stores nothing.
+    #[track_caller]
+    pub(crate) fn open(&self, make: impl FnOnce() -> Result<*mut H>) -> c_int {
+        if self.is_null() {
+            return fail(missing("an open call", "the place for the new object"));
         }
-        Err(error) => fail(error),
+        match make() {
+            Ok(head) => {
+                self.put(head);
+                0
+            }
+            Err(error) => fail(error),
+        }
     }
 }
 
@@ -237,34 +251,52 @@ mod tests {
             self.0.get()
         }
     }
-    #[test]
-    fn a_child_reaches_no_object_of_its_parent() {
+    fn any(fid: *mut abi::fid) -> AnyFid<'static> {
+        // SAFETY: the tests pass null or a live object of this library.
+        unsafe { AnyFid::new(fid) }
+    }
+
+    fn make(busy: bool) -> (FidToken, *mut abi::fid_cq) {
+        let room = Room::new();
+        let token = room.token();
         let head = abi::fid_cq {
             fid: fid(abi::FI_CLASS_CQ, ptr::null_mut(), &tables::NO_FID),
             ops: ptr::null_mut(),
         };
-        let cq = Room::new().fill(head, Busy(Cell::new(true)));
+        (token, room.fill(head, Busy(Cell::new(busy))))
+    }
+
+    /// Closes an object that is busy, and then not.
+    fn close_both_ways(cq: *mut abi::fid_cq) {
+        // SAFETY: a live object of this type.
+        let this = unsafe { This::<Busy>::from_c(cq) };
+        // SAFETY: as `this` says.
+        assert_eq!(unsafe { close::<Busy>(cq.cast()) }, -abi::FI_EBUSY);
+        this.0.set(false);
+        // SAFETY: as `this` says, and it is used no more.
+        assert_eq!(unsafe { close::<Busy>(cq.cast()) }, 0);
+    }
+
+    #[test]
+    fn a_child_reaches_no_object_of_its_parent() {
+        let (_, cq) = make(true);
         // SAFETY: a live object of this type, used here only.
         unsafe { Object::<Busy>::disown(cq.cast()) };
-        // SAFETY: as above.
+        // SAFETY: the public struct of a live object.
         let head = unsafe { cq.read() };
-        // SAFETY: a table is there for good.
+        // SAFETY: its tables are static.
         let ops = unsafe { head.ops.read() };
-        // SAFETY: as above.
+        // SAFETY: its tables are static.
         let fid_ops = unsafe { head.fid.ops.read() };
         let mut entry = [0_u64; 8];
         let entry = ptr::from_mut(&mut entry).cast();
-        // SAFETY: the functions look at nothing.
+        // SAFETY: the function looks at none of its arguments.
         let read = unsafe { ops.read.unwrap()(cq, entry, 1) };
         assert_eq!(read, -abi::FI_EOPBADSTATE as isize);
-        // SAFETY: a live object.
-        assert!(unsafe { cast::<Busy>(cq.cast(), abi::FI_CLASS_CQ) }.is_err());
-        // SAFETY: as above; nothing is closed, which is busy.
+        assert!(any(cq.cast()).cast::<Busy>(abi::FI_CLASS_CQ).is_err());
+        // SAFETY: the function looks at none of its arguments, and closes nothing.
         assert_eq!(unsafe { fid_ops.close.unwrap()(cq.cast()) }, 0);
-        // SAFETY: it is whole, whatever its table says.
-        unsafe { body::<Busy>(cq) }.0.set(false);
-        // SAFETY: live, and used no more.
-        assert_eq!(unsafe { close::<Busy>(cq.cast()) }, 0);
+        close_both_ways(cq);
     }
 
     struct Other;
@@ -277,28 +309,16 @@ mod tests {
 
     #[test]
     fn a_cast_checks_class_and_type() {
-        let room = Room::<Busy>::new();
-        let token = room.token();
-        let head = abi::fid_cq {
-            fid: fid(abi::FI_CLASS_CQ, ptr::null_mut(), &tables::NO_FID),
-            ops: ptr::null_mut(),
-        };
-        let cq = room.fill(head, Busy(Cell::new(true)));
+        let (token, cq) = make(true);
         let fid = cq.cast::<abi::fid>();
         assert_eq!(pointer(token), fid);
         fn is<B: Body>(fid: *mut abi::fid, class: usize) -> bool {
-            // SAFETY: a live object or null.
-            unsafe { cast::<B>(fid, class) }.is_ok()
+            any(fid).cast::<B>(class).is_ok()
         }
         assert!(is::<Busy>(fid, abi::FI_CLASS_CQ));
         assert!(!is::<Busy>(fid, abi::FI_CLASS_EQ));
         assert!(!is::<Other>(fid, abi::FI_CLASS_CQ));
         assert!(!is::<Busy>(ptr::null_mut(), abi::FI_CLASS_CQ));
-        // SAFETY: a live object of this type.
-        assert_eq!(unsafe { close::<Busy>(fid) }, -abi::FI_EBUSY);
-        // SAFETY: as above.
-        unsafe { body::<Busy>(cq) }.0.set(false);
-        // SAFETY: as above, and used no more.
-        assert_eq!(unsafe { close::<Busy>(fid) }, 0);
+        close_both_ways(cq);
     }
 }

@@ -6,46 +6,45 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use ripstop_abi as abi;
 use ripstop_types::{Errno, Version};
 
+use crate::edge::{Out, trampolines};
 use crate::errno::fail;
-use crate::{log, object};
+use crate::log;
 
-/// Exported as `fi_open@@FABRIC_1.5`: opens `logging` (to import a logger, `fi_import_log`).
-/// Returns 0; `-FI_ENOSYS` for any other name, `mr_cache` among them: nothing here caches
-/// registrations, so there is no monitor to import; `-FI_EINVAL` for null, attributes or a
-/// version before 1.13; `-FI_EBADFLAGS` for flags; `-FI_EALREADY` while a logger is imported.
-///
-/// # Safety
-///
-/// `name` is null or a C string; `fid` is null or valid for writes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ripstop_fi_open_1_5(
-    version: u32,
-    name: *const c_char,
-    _attr: *mut c_void,
-    attr_len: usize,
-    flags: u64,
-    fid: *mut *mut abi::fid,
-    context: *mut c_void,
-) -> c_int {
-    if name.is_null() {
-        return fail(Errno::EINVAL);
+trampolines! { []
+    /// Exported as `fi_open@@FABRIC_1.5`: opens `logging` (to import a logger, `fi_import_log`).
+    /// Returns 0; `-FI_ENOSYS` for any other name, `mr_cache` among them: nothing here caches
+    /// registrations, so there is no monitor to import; `-FI_EINVAL` for null, attributes or a
+    /// version before 1.13; `-FI_EBADFLAGS` for flags; `-FI_EALREADY` while a logger is imported.
+    ///
+    /// # Safety
+    ///
+    /// `name` is null or a C string; `fid` is null or valid for writes.
+    #[unsafe(no_mangle)]
+    pub fn ripstop_fi_open_1_5(
+        version as u32,
+        name: Option<&CStr> as *const c_char,
+        _attr as *mut c_void,
+        attr_len as usize,
+        flags as u64,
+        fid: Out<*mut abi::fid> as *mut *mut abi::fid,
+        context as *mut c_void,
+    ) -> c_int {
+        let Some(name) = name else {
+            return fail(Errno::EINVAL);
+        };
+        fid.open(|| {
+            if !name.to_bytes().eq_ignore_ascii_case(b"logging") {
+                return Err(Errno::ENOSYS);
+            }
+            if Version(version) < Version::new(1, 13) || attr_len != 0 {
+                return Err(Errno::EINVAL);
+            }
+            if flags != 0 {
+                return Err(Errno::EBADFLAGS);
+            }
+            log::open(context)
+        })
     }
-    // SAFETY: the caller's guarantee; not null.
-    let name = unsafe { CStr::from_ptr(name) };
-    let make = || {
-        if !name.to_bytes().eq_ignore_ascii_case(b"logging") {
-            return Err(Errno::ENOSYS);
-        }
-        if Version(version) < Version::new(1, 13) || attr_len != 0 {
-            return Err(Errno::EINVAL);
-        }
-        if flags != 0 {
-            return Err(Errno::EBADFLAGS);
-        }
-        log::open(context)
-    };
-    // SAFETY: the caller's guarantee.
-    unsafe { object::open(fid, make) }
 }
 
 /// Exported as `fi_version@@FABRIC_1.0`: the version of the interface, `FI_VERSION(2, 6)`.

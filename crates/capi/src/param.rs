@@ -12,38 +12,84 @@ use ripstop_core::param::{Param, ParamType};
 use ripstop_core::params;
 use ripstop_types::{Errno, Result};
 
+use crate::edge::{Arg, In, Out, Whole, trampolines};
 use crate::errno::{code, fail};
+use crate::format::Format;
 use crate::info::read::string;
-use crate::log::provider_name;
-use crate::varargs::Args;
+use crate::log::{Provider, provider_name};
 use crate::{cmem, providers};
 
-/// Exported as `fi_getparams@@FABRIC_1.0`: lists all parameters. The array ends with an entry
-/// of nulls and is freed with `fi_freeparams`. Returns 0, `-FI_EINVAL` for null, `-FI_ENOMEM`.
-///
-/// # Safety
-///
-/// `list` and `count` are null or valid for writes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ripstop_fi_getparams_1_0(
-    list: *mut *mut abi::fi_param,
-    count: *mut c_int,
-) -> c_int {
-    if list.is_null() || count.is_null() {
-        return fail(Errno::EINVAL);
+trampolines! { []
+    /// Exported as `fi_getparams@@FABRIC_1.0`: lists all parameters. The array ends with an entry
+    /// of nulls and is freed with `fi_freeparams`. Returns 0, `-FI_EINVAL` for null, `-FI_ENOMEM`.
+    ///
+    /// # Safety
+    ///
+    /// `list` and `count` are null or valid for writes.
+    #[unsafe(no_mangle)]
+    pub fn ripstop_fi_getparams_1_0(
+        list: Out<*mut abi::fi_param> as *mut *mut abi::fi_param,
+        count: Out<c_int> as *mut c_int,
+    ) -> c_int {
+        if list.is_null() || count.is_null() {
+            return fail(Errno::EINVAL);
+        }
+        providers::load();
+        let found = params().list();
+        let made = listed(&found);
+        if made.is_null() {
+            return fail(Errno::ENOMEM);
+        }
+        list.put(made);
+        count.put(c_int::try_from(found.len()).unwrap_or(c_int::MAX));
+        0
     }
-    providers::load();
-    let found = params().list();
-    let made = listed(&found);
-    if made.is_null() {
-        return fail(Errno::ENOMEM);
+
+    /// What `fi_param_define` does with its arguments.
+    pub(crate) fn define(
+        provider: Provider, name: Option<&CStr>, kind: abi::fi_param_type,
+        help: Format(help, args),
+    ) -> c_int {
+        let define = || {
+            let name = name.map(string).ok_or(Errno::EINVAL)?;
+            let kind = kind_of(kind).ok_or(Errno::EINVAL)?;
+            if help.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            let help = help.print().ok_or(Errno::ENOMEM)?;
+            if help.is_empty() {
+                return Err(Errno::EINVAL);
+            }
+            params().define(owner(provider.get()).as_deref(), &name, kind, &help);
+            Ok(())
+        };
+        code(define())
     }
-    // SAFETY: not null, and the caller's guarantee.
-    unsafe { list.write(made) };
-    let length = c_int::try_from(found.len()).unwrap_or(c_int::MAX);
-    // SAFETY: as above.
-    unsafe { count.write(length) };
-    0
+
+    /// Exported as `fi_param_get@@FABRIC_1.0`: reads a parameter that was defined. Returns 0,
+    /// `-FI_ENODATA` when it is not set, `-FI_ENOENT` when it was not defined, `-FI_EINVAL` for
+    /// null or for a value that makes no sense. A string belongs to the library and lasts for ever.
+    ///
+    /// # Safety
+    ///
+    /// - `provider` is null or a provider with a name; `name` is null or a C string.
+    /// - `value` is null or points to what the parameter's type needs: `char *`, `int`, `int` or
+    ///   `size_t`.
+    #[unsafe(no_mangle)]
+    pub fn ripstop_fi_param_get_1_0(
+        provider: In<*mut abi::fi_provider> as *mut abi::fi_provider,
+        name: Option<&CStr> as *const c_char,
+        value: Value as *mut c_void,
+    ) -> c_int {
+        let get = || {
+            let name = name.map(string).ok_or(Errno::EINVAL)?;
+            if value.0.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            value.store(owner(provider.get()).as_deref(), &name)
+        };
+        code(get())
+    }
 }
 
 /// A C array of parameters, or null when there is no memory.
@@ -101,16 +147,8 @@ pub unsafe extern "C" fn ripstop_fi_freeparams_1_0(list: *mut abi::fi_param) {
 }
 
 /// The provider of a parameter: `None` for the core.
-///
-/// # Safety
-///
-/// `provider` is null or valid, with a name that is null or a C string.
-unsafe fn owner(provider: *const abi::fi_provider) -> Option<String> {
-    (!provider.is_null()).then(|| {
-        // SAFETY: the caller's guarantee.
-        let name = unsafe { provider_name(provider) };
-        name.to_string_lossy().into_owned()
-    })
+fn owner(provider: Option<Whole<'_, abi::fi_provider>>) -> Option<String> {
+    provider.map(|provider| string(provider_name(Some(provider))))
 }
 
 fn kind_of(kind: abi::fi_param_type) -> Option<ParamType> {
@@ -123,96 +161,43 @@ fn kind_of(kind: abi::fi_param_type) -> Option<ParamType> {
     })
 }
 
-/// What `fi_param_define` does with its arguments.
-///
-/// # Safety
-///
-/// As `ripstop_fi_param_define_1_0` says; `args` are those of the format.
-pub(crate) unsafe extern "C" fn define(
-    provider: *const abi::fi_provider,
-    name: *const c_char,
-    kind: abi::fi_param_type,
-    help: *const c_char,
-    args: Args,
-) -> c_int {
-    let define = || {
-        // SAFETY: the caller's guarantee, for each block of this function.
-        let name = unsafe { string(name) }.ok_or(Errno::EINVAL)?;
-        let kind = kind_of(kind).ok_or(Errno::EINVAL)?;
-        if help.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: as above; not null.
-        let help = unsafe { args.print(help) }.ok_or(Errno::ENOMEM)?;
-        if help.is_empty() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: as above.
-        let owner = unsafe { owner(provider) };
-        params().define(owner.as_deref(), &name, kind, &help);
-        Ok(())
-    };
-    code(define())
-}
+/// The variable of a caller: null, or of the type of the parameter that the call names.
+struct Value(*mut c_void);
 
-/// Exported as `fi_param_get@@FABRIC_1.0`: reads a parameter that was defined. Returns 0,
-/// `-FI_ENODATA` when it is not set, `-FI_ENOENT` when it was not defined, `-FI_EINVAL` for
-/// null or for a value that makes no sense. A string belongs to the library and lasts for ever.
-///
-/// # Safety
-///
-/// - `provider` is null or a provider with a name; `name` is null or a C string.
-/// - `value` is null or points to what the parameter's type needs: `char *`, `int`, `int` or
-///   `size_t`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ripstop_fi_param_get_1_0(
-    provider: *mut abi::fi_provider,
-    name: *const c_char,
-    value: *mut c_void,
-) -> c_int {
-    let get = || {
-        // SAFETY: the caller's guarantee, for each block of this function.
-        let name = unsafe { string(name) }.ok_or(Errno::EINVAL)?;
-        if value.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: as above.
-        let owner = unsafe { owner(provider) };
-        // SAFETY: as above; not null.
-        unsafe { store(owner.as_deref(), &name, value) }
-    };
-    code(get())
-}
+impl Arg for Value {
+    type C = *mut c_void;
 
-/// Reads a parameter into a C variable.
-///
-/// # Safety
-///
-/// `value` points to what the parameter's type needs.
-unsafe fn store(owner: Option<&str>, name: &str, value: *mut c_void) -> Result<()> {
-    let (kind, text) = params().raw(owner, name)?;
-    match kind {
-        ParamType::String => {
-            // SAFETY: the caller's guarantee, for each arm.
-            unsafe { value.cast::<*const c_char>().write(kept(text)) };
-        }
-        ParamType::Int => {
-            let number = params().get::<i32>(owner, name)?;
-            // SAFETY: as above.
-            unsafe { value.cast::<c_int>().write(number) };
-        }
-        ParamType::Bool => {
-            let truth = params().get::<bool>(owner, name)?;
-            // SAFETY: as above.
-            unsafe { value.cast::<c_int>().write(c_int::from(truth)) };
-        }
-        ParamType::Size => {
-            let size = params().get::<usize>(owner, name)?;
-            // SAFETY: as above.
-            unsafe { value.cast::<usize>().write(size) };
-        }
+    unsafe fn from_c(at: *mut c_void) -> Self {
+        Self(at)
     }
-    Ok(())
+}
+
+impl Value {
+    /// Reads the parameter that the call names into the variable, which is not null.
+    fn store(self, owner: Option<&str>, name: &str) -> Result<()> {
+        let (kind, text) = params().raw(owner, name)?;
+        let Self(value) = self;
+        match kind {
+            ParamType::String => {
+                // SAFETY: not null, and for a parameter of this type a `char *`.
+                unsafe { value.cast::<*const c_char>().write(kept(text)) };
+            }
+            ParamType::Size => {
+                let size = params().get::<usize>(owner, name)?;
+                // SAFETY: not null, and for a parameter of this type a `size_t`.
+                unsafe { value.cast::<usize>().write(size) };
+            }
+            ParamType::Int | ParamType::Bool => {
+                let number = match kind {
+                    ParamType::Int => params().get::<i32>(owner, name)?,
+                    _ => c_int::from(params().get::<bool>(owner, name)?),
+                };
+                // SAFETY: not null, and for a parameter of these types an `int`.
+                unsafe { value.cast::<c_int>().write(number) };
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A C string that lasts for ever; equal texts share one.

@@ -15,14 +15,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use ripstop_abi as abi;
 use ripstop_core::provider::{CompletionQueue, Counter};
 use ripstop_core::weak::WeakList;
-use ripstop_types::{Completion, CompletionError, Errno, Result};
+use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Result};
 
 use crate::cq::error;
-use crate::object;
 
+mod context;
+mod owner;
 mod receive;
 
-pub(crate) use receive::{Driven, SrxOwner};
+pub(crate) use context::Context;
+use context::table_of;
+use owner::RxEntry;
+pub(crate) use receive::SrxOwner;
 
 /// Entries taken from a queue of ours before they are told.
 const BATCH: usize = 16;
@@ -49,6 +53,30 @@ impl Late {
     const fn plain(entry: Entry) -> Self {
         Self { entry, of: None }
     }
+}
+
+/// What a read of a queue that belongs to another provider drives besides.
+pub(crate) trait Driven: Send + Sync {
+    /// Asks the owner about messages that have come. Called without any lock of the provider.
+    fn ask(&self);
+
+    /// Adds what has ended to what the owner of the queue is to be told.
+    fn collect(&self, late: &mut VecDeque<Late>);
+
+    /// The owner was told of the end of the receive with this number.
+    fn release(&self, number: usize);
+
+    /// Addresses have become known.
+    fn refresh(&self);
+
+    /// Begins the receive of a message that waits.
+    fn start(&self, number: usize, entry: RxEntry) -> Result<()>;
+
+    /// Nobody will receive a message that waits.
+    fn discard(&self, number: usize) -> Result<()>;
+
+    /// The sender of a message that waits.
+    fn source(&self, number: usize) -> FiAddr;
 }
 
 /// What an address vector's insertions are told to.
@@ -83,37 +111,12 @@ pub(crate) struct CqOwner {
     driven: WeakList<dyn Driven>,
 }
 
-// SAFETY: the owner's queue and functions may be used from every thread that calls ours, which is
-// the guarantee of `new`.
+// SAFETY: the owner's queue and functions may be used from every thread that calls ours, which
+// `Context` says.
 unsafe impl Send for CqOwner {}
-// SAFETY: as above; everything else is behind locks.
+// SAFETY: the owner's queue and functions may be used from several threads at once, which `Context`
+// says; everything else is behind locks.
 unsafe impl Sync for CqOwner {}
-
-/// What the context of an opening call is, if it is as long as the caller says.
-///
-/// # Safety
-///
-/// `context` is null or begins with its size and has as many bytes.
-unsafe fn context<'a, T>(context: *mut c_void) -> Result<&'a T> {
-    let size = context.cast::<usize>();
-    let refuse = |why| {
-        Err(object::refused(
-            "an open call with FI_PEER",
-            why,
-            Errno::EINVAL,
-        ))
-    };
-    if size.is_null() {
-        return refuse("context is NULL; it has to name the owner, or leave FI_PEER out");
-    }
-    // SAFETY: the caller's guarantee.
-    let size = unsafe { size.read() };
-    if size < size_of::<T>() {
-        return refuse("the size in context is less than that of its structure");
-    }
-    // SAFETY: the caller's guarantee; long enough by the check.
-    Ok(unsafe { &*context.cast::<T>() })
-}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change is one call, so what is kept is whole even after a panic.
@@ -131,32 +134,28 @@ fn alone<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 impl CqOwner {
-    /// The owner that the context of `fi_cq_open` names.
+    /// The owner that the context of `fi_cq_open` names; `None` without `FI_PEER` in its flags.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for null, a context that is too short, or an owner without callbacks.
-    ///
-    /// # Safety
-    ///
-    /// `argument` is null or a `fi_peer_cq_context`; what it names is whole, stays so as long as
-    /// `self`, and may be called from every thread that calls the queue.
-    pub(crate) unsafe fn new(argument: *mut c_void) -> Result<Self> {
-        // SAFETY: the caller's guarantee.
-        let cq = unsafe { context::<abi::fi_peer_cq_context>(argument) }?.cq;
-        // SAFETY: as above.
-        let ops = unsafe { cq.as_ref() }.ok_or(Errno::EINVAL)?.owner_ops;
-        // SAFETY: as above.
-        let ops = unsafe { ops.as_ref() }.ok_or(Errno::EINVAL)?;
-        if ops.size <= offset_of!(abi::fi_ops_cq_owner, writeerr) {
-            return Err(Errno::EINVAL);
+    pub(crate) fn of(flags: u64, context: Context) -> Result<Option<Self>> {
+        if flags & abi::FI_PEER == 0 {
+            return Ok(None);
         }
-        Ok(Self {
+        // SAFETY: the flags have `FI_PEER`, and the call takes this struct with it.
+        let cq = unsafe { context.peer::<abi::fi_peer_cq_context>() }?.cq;
+        // SAFETY: the struct names no queue, or one of the owner's.
+        let ops = unsafe { cq.as_ref() }.ok_or(Errno::EINVAL)?.owner_ops;
+        let least = offset_of!(abi::fi_ops_cq_owner, writeerr);
+        // SAFETY: the queue has no operations, or a table of them.
+        let ops = unsafe { table_of(ops, |ops| ops.size, least) }?;
+        Ok(Some(Self {
             cq,
             write: ops.write.ok_or(Errno::EINVAL)?,
             write_error: ops.writeerr.ok_or(Errno::EINVAL)?,
             late: Mutex::default(),
             driven: WeakList::default(),
-        })
+        }))
     }
 
     /// Has a read drive a receive context.
@@ -212,7 +211,7 @@ impl CqOwner {
                 let context = ptr::with_exposed_provenance_mut(done.context);
                 let buf = ptr::with_exposed_provenance_mut(done.buf);
                 let (flags, src) = (done.flags.bits(), done.src.0);
-                // SAFETY: the guarantee of `new`.
+                // SAFETY: the owner's function with its queue, which may be called until ours is closed.
                 unsafe {
                     (self.write)(
                         self.cq, context, flags, done.len, buf, done.data, done.tag, src,
@@ -223,7 +222,8 @@ impl CqOwner {
                 // The owner reads the bytes, if it does, during the call.
                 let data = (data.as_ptr().cast_mut(), data.len());
                 let entry = error::entry(failed, data);
-                // SAFETY: the guarantee of `new`, and the entry is whole.
+                // SAFETY: the owner's function with its queue, which may be called until ours is
+                // closed, and an entry that is whole during the call.
                 unsafe { (self.write_error)(self.cq, &raw const entry) }
             }
             Entry::Quiet => 0,
@@ -249,32 +249,29 @@ pub(crate) struct CounterOwner {
 }
 
 impl CounterOwner {
-    /// The owner that the context of `fi_cntr_open` names.
+    /// The owner that the context of `fi_cntr_open` names; `None` without `FI_PEER` in its flags.
     ///
     /// # Errors
-    /// As for [`CqOwner::new`].
-    ///
-    /// # Safety
-    ///
-    /// As for [`CqOwner::new`], with a `fi_peer_cntr_context`.
-    pub(crate) unsafe fn new(argument: *mut c_void) -> Result<Self> {
-        // SAFETY: the caller's guarantee.
-        let cntr = unsafe { context::<abi::fi_peer_cntr_context>(argument) }?.cntr;
-        // SAFETY: as above.
-        let ops = unsafe { cntr.as_ref() }.ok_or(Errno::EINVAL)?.owner_ops;
-        // SAFETY: as above.
-        let ops = unsafe { ops.as_ref() }.ok_or(Errno::EINVAL)?;
-        if ops.size <= offset_of!(abi::fi_ops_cntr_owner, incerr) {
-            return Err(Errno::EINVAL);
+    /// As for [`CqOwner::of`].
+    pub(crate) fn of(flags: u64, context: Context) -> Result<Option<Self>> {
+        if flags & abi::FI_PEER == 0 {
+            return Ok(None);
         }
-        Ok(Self {
+        // SAFETY: the flags have `FI_PEER`, and the call takes this struct with it.
+        let cntr = unsafe { context.peer::<abi::fi_peer_cntr_context>() }?.cntr;
+        // SAFETY: the struct names no counter, or one of the owner's.
+        let ops = unsafe { cntr.as_ref() }.ok_or(Errno::EINVAL)?.owner_ops;
+        let least = offset_of!(abi::fi_ops_cntr_owner, incerr);
+        // SAFETY: the counter has no operations, or a table of them.
+        let ops = unsafe { table_of(ops, |ops| ops.size, least) }?;
+        Ok(Some(Self {
             cntr,
             inc: [
                 ops.inc.ok_or(Errno::EINVAL)?,
                 ops.incerr.ok_or(Errno::EINVAL)?,
             ],
             told: Mutex::default(),
-        })
+        }))
     }
 
     /// Makes progress, and tells the owner what has been counted.
@@ -286,7 +283,8 @@ impl CounterOwner {
         for ((told, now), inc) in told.iter_mut().zip(now).zip(self.inc) {
             while *told != now {
                 *told = told.wrapping_add(1);
-                // SAFETY: the guarantee of `new`.
+                // SAFETY: the owner's function with its counter, which may be called until ours is
+                // closed.
                 unsafe { inc(self.cntr) };
             }
         }

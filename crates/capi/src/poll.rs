@@ -1,8 +1,5 @@
 #![allow(unsafe_code)]
 //! Poll sets (`fi_poll(3)`): many queues and counters asked at once.
-//!
-//! These operations belong to poll sets of type `D` and are called through them. Every `SAFETY`
-//! remark of an operation rests on this.
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
@@ -12,12 +9,12 @@ use ripstop_abi as abi;
 use ripstop_core::provider::{CompletionQueue, Counter, Domain};
 use ripstop_types::{Errno, Result};
 
-use crate::counter::CounterBody;
+use crate::counter;
 use crate::cq::CqBody;
-use crate::domain::DomainBody;
-use crate::endpoint::same_domain;
-use crate::errno::{code, fail};
-use crate::object::{self, Body, Room, body};
+use crate::domain::body::{DomainBody, same_domain};
+use crate::edge::{AnyFid, Arg2, In, Out, trampolines};
+use crate::errno::{self, code, fail};
+use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
 
 /// What a poll set's object holds.
@@ -82,135 +79,129 @@ impl<D: Domain> Tables<D> {
     };
 }
 
-/// `fi_poll_open`.
-///
-/// # Safety
-///
-/// `domain` is an open domain of this type; `attr` is null or valid; `pollset` is null or valid
-/// for writes.
-pub(crate) unsafe extern "C" fn open<D: Domain>(
-    domain: *mut abi::fid_domain,
-    attr: *mut abi::fi_poll_attr,
-    pollset: *mut *mut abi::fid_poll,
-) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let parent = unsafe { body::<DomainBody<D>>(domain) };
-    let make = || {
-        // SAFETY: the caller's guarantee.
-        if unsafe { attr.as_ref() }.is_some_and(|attr| attr.flags != 0) {
-            let why = "no flags are defined; set flags to 0";
-            return Err(object::refused("fi_poll_open", why, Errno::EBADFLAGS));
-        }
-        let head = abi::fid_poll {
-            fid: object::fid(abi::FI_CLASS_POLL, core::ptr::null_mut(), Tables::<D>::FID),
-            ops: table(Tables::<D>::POLL),
-        };
-        let body = PollBody {
-            domain: Arc::clone(&parent.domain),
-            members: Mutex::default(),
-        };
-        Ok(Room::<PollBody<D>>::new().fill(head, body))
-    };
-    // SAFETY: the caller's guarantee.
-    unsafe { object::open(pollset, make) }
-}
-
-unsafe extern "C" fn add<D: Domain>(
-    pollset: *mut abi::fid_poll,
-    fid: *mut abi::fid,
-    flags: u64,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<PollBody<D>>(pollset) };
-    if flags != 0 {
-        let why = "no flags are defined; set flags to 0";
-        return fail(object::refused("fi_poll_add", why, Errno::EBADFLAGS));
+trampolines! { [D: Domain]
+    /// `fi_poll_open`.
+    pub(crate) fn open(
+        parent: This<DomainBody<D>>, attr: In<*mut abi::fi_poll_attr>,
+        pollset: Out<*mut abi::fid_poll>,
+    ) -> c_int {
+        pollset.open(|| {
+            if attr.get().is_some_and(|attr| attr.flags != 0) {
+                return Err(errno::refused("fi_poll_open", NO_FLAGS, Errno::EBADFLAGS));
+            }
+            let head = abi::fid_poll {
+                fid: object::fid(abi::FI_CLASS_POLL, core::ptr::null_mut(), Tables::<D>::FID),
+                ops: table(Tables::<D>::POLL),
+            };
+            let body = PollBody {
+                domain: Arc::clone(&parent.domain),
+                members: Mutex::default(),
+            };
+            Ok(Room::<PollBody<D>>::new().fill(head, body))
+        })
     }
-    // SAFETY: `fid` is null or an open object, as `fi_poll_add` asks.
-    let what = unsafe { member::<D>(&this.domain, fid) };
-    code(what.map(|what| {
-        let mut members = this.members();
-        if members.iter().all(|member| member.fid != fid) {
-            members.push(Member { fid, what });
+
+    fn add(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
+        if flags != 0 {
+            return fail(errno::refused("fi_poll_add", NO_FLAGS, Errno::EBADFLAGS));
         }
-    }))
+        code(member::<D>(&this.domain, fid).map(|what| {
+            let fid = fid.as_ptr();
+            let mut members = this.members();
+            if members.iter().all(|member| member.fid != fid) {
+                members.push(Member { fid, what });
+            }
+        }))
+    }
+
+    fn del(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
+        if flags != 0 {
+            return fail(errno::refused("fi_poll_del", NO_FLAGS, Errno::EBADFLAGS));
+        }
+        let mut members = this.members();
+        let known = members.len();
+        members.retain(|member| member.fid != fid.as_ptr());
+        match members.len() < known {
+            true => 0,
+            false => {
+                let why = "the object is not in the poll set";
+                fail(errno::refused("fi_poll_del", why, Errno::EINVAL))
+            }
+        }
+    }
+
+    fn poll(this: This<PollBody<D>>, contexts: Contexts(contexts, count)) -> c_int {
+        match contexts.room() {
+            Ok(room) => contexts.fill(room, &mut this.members()),
+            Err(error) => fail(error),
+        }
+    }
 }
 
-/// # Safety
-///
-/// `fid` is null or an open object.
-unsafe fn member<D: Domain>(domain: &Arc<D>, fid: *mut abi::fid) -> Result<What<D>> {
-    // SAFETY: the caller's guarantee, for each block of this function.
-    match unsafe { object::class_of(fid) } {
+/// Why flags are refused.
+const NO_FLAGS: &str = "no flags are defined; set flags to 0";
+
+fn member<D: Domain>(domain: &Arc<D>, fid: AnyFid<'_>) -> Result<What<D>> {
+    match fid.class() {
         Some(class @ abi::FI_CLASS_CQ) => {
-            // SAFETY: as above.
-            let cq = unsafe { object::cast::<CqBody<D>>(fid, class) }?;
+            let cq = fid.cast::<CqBody<D>>(class)?;
             same_domain(domain, &cq.domain)?;
             Ok(What::Cq(Arc::clone(&cq.cq)))
         }
-        Some(class @ abi::FI_CLASS_CNTR) => {
-            // SAFETY: as above.
-            let counter = unsafe { object::cast::<CounterBody<D>>(fid, class) }?;
-            same_domain(domain, &counter.domain)?;
-            let counter = Arc::clone(&counter.counter);
+        Some(abi::FI_CLASS_CNTR) => {
+            let counter = Arc::clone(counter::of_domain::<D>(fid, domain)?);
             let seen = [counter.read(), counter.read_error()];
             Ok(What::Counter(counter, seen))
         }
         _ => {
             let why = "a poll set has completion queues and counters only";
-            Err(object::refused("fi_poll_add", why, Errno::EINVAL))
+            Err(errno::refused("fi_poll_add", why, Errno::EINVAL))
         }
     }
 }
 
-unsafe extern "C" fn del<D: Domain>(
-    pollset: *mut abi::fid_poll,
-    fid: *mut abi::fid,
-    flags: u64,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<PollBody<D>>(pollset) };
-    if flags != 0 {
-        let why = "no flags are defined; set flags to 0";
-        return fail(object::refused("fi_poll_del", why, Errno::EBADFLAGS));
-    }
-    let mut members = this.members();
-    let known = members.len();
-    members.retain(|member| member.fid != fid);
-    match members.len() < known {
-        true => 0,
-        false => {
-            let why = "the object is not in the poll set";
-            fail(object::refused("fi_poll_del", why, Errno::EINVAL))
-        }
-    }
-}
-
-unsafe extern "C" fn poll<D: Domain>(
-    pollset: *mut abi::fid_poll,
-    contexts: *mut *mut c_void,
+/// Where `fi_poll` writes contexts: null, or as many as the count beside it says.
+struct Contexts<'a> {
+    at: *mut *mut c_void,
     count: c_int,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<PollBody<D>>(pollset) };
-    let Ok(room) = usize::try_from(count) else {
-        return fail(Errno::EINVAL);
-    };
-    if contexts.is_null() && room != 0 {
-        return fail(Errno::EINVAL);
+    call: PhantomData<&'a mut [u8]>,
+}
+
+impl Arg2 for Contexts<'_> {
+    type A = *mut *mut c_void;
+    type B = c_int;
+
+    unsafe fn from_c(at: *mut *mut c_void, count: c_int) -> Self {
+        let call = PhantomData;
+        Self { at, count, call }
     }
-    let mut found = 0;
-    for member in this.members().iter_mut() {
-        if found as usize >= room {
-            break;
+}
+
+impl Contexts<'_> {
+    /// How many contexts there is room for.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a negative count, and for null with a count.
+    fn room(&self) -> Result<usize> {
+        match usize::try_from(self.count) {
+            Ok(room) if room == 0 || !self.at.is_null() => Ok(room),
+            _ => Err(Errno::EINVAL),
         }
-        if member.has_news() {
-            // SAFETY: open as long as it is a member.
-            let context = unsafe { (*member.fid).context };
-            // SAFETY: `contexts` has `count` elements, as `fi_poll` asks, and fewer are used.
-            unsafe { contexts.wrapping_add(found as usize).write(context) };
+    }
+
+    /// Writes the contexts of members that have something, which are `room` at most, as
+    /// [`Contexts::room`] says; returns how many.
+    fn fill<D: Domain>(&self, room: usize, members: &mut [Member<D>]) -> c_int {
+        let mut found = 0;
+        let news = members.iter_mut().filter_map(|member| {
+            // SAFETY: an object is open as long as it is a member.
+            member.has_news().then(|| unsafe { (*member.fid).context })
+        });
+        for context in news.take(room) {
+            // SAFETY: not null, and one of `room` elements.
+            unsafe { self.at.wrapping_add(found as usize).write(context) };
             found += 1;
         }
+        found
     }
-    found
 }

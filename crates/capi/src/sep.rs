@@ -1,10 +1,5 @@
-#![allow(unsafe_code)]
 //! Scalable endpoints (`fi_scalable_ep`, `fi_endpoint(3)`) and their contexts, which are
 //! endpoints that only send or only receive.
-//!
-//! These operations belong to scalable endpoints of type `D` and are called through them;
-//! addresses and attributes are null or valid as `fi_endpoint(3)` and `fi_cm(3)` ask. Every
-//! `SAFETY` remark of an operation rests on this.
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
@@ -15,13 +10,15 @@ use ripstop_core::provider::{Domain, ScalableEp};
 use ripstop_core::{RxAttr, TxAttr};
 use ripstop_types::{AddrFormat, Errno};
 
-use crate::address;
-use crate::av::AvBody;
-use crate::domain::DomainBody;
-use crate::endpoint::{self, same_domain};
+use crate::address::{AddressOfLen, AddressOut};
+use crate::av::body::AvBody;
+use crate::domain::body::{DomainBody, same_domain};
+use crate::edge::{AnyFid, Out, trampolines};
+use crate::endpoint;
 use crate::errno::{code, fail};
+use crate::info::layout::InfoIn;
 use crate::info::read;
-use crate::object::{self, Body, Room, body};
+use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
 
 /// What the object of a scalable endpoint holds.
@@ -66,137 +63,95 @@ impl<D: Domain> Tables<D> {
     };
 }
 
-/// `fi_scalable_ep`.
-///
-/// # Safety
-///
-/// `domain` is an open domain of this type; `info` is null or whole; `sep` is null or valid for
-/// writes.
-pub(crate) unsafe extern "C" fn open<D: Domain>(
-    domain: *mut abi::fid_domain,
-    info: *mut abi::fi_info,
-    sep: *mut *mut abi::fid_ep,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let parent = unsafe { body::<DomainBody<D>>(domain) };
-    let make = || {
-        // SAFETY: the caller's guarantee.
-        let wanted = unsafe { read::info("fi_scalable_ep", info) }?;
-        let room = Room::<SepBody<D>>::new();
-        let head = abi::fid_ep {
-            fid: object::fid(abi::FI_CLASS_SEP, context, Tables::<D>::FID),
-            ops: table(Tables::<D>::EP),
-            cm: table(Tables::<D>::CM),
-            msg: table(&NO_MSG),
-            rma: table(&tables::NO_RMA),
-            tagged: table(&NO_TAGGED),
-            atomic: table(&tables::NO_ATOMIC),
-            collective: table(&tables::NO_COLLECTIVE),
-        };
-        let body = SepBody {
-            sep: parent.domain.scalable_ep(&wanted, room.token())?,
-            domain: Arc::clone(&parent.domain),
-            format: wanted.addr_format,
-        };
-        Ok(room.fill(head, body))
-    };
-    // SAFETY: the caller's guarantee.
-    unsafe { object::open(sep, make) }
-}
-
-/// `fi_scalable_ep_bind`: an address vector.
-unsafe extern "C" fn bind<D: Domain>(
-    fid: *mut abi::fid,
-    other: *mut abi::fid,
-    flags: u64,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SepBody<D>>(fid.cast()) };
-    if flags != 0 {
-        return fail(Errno::EBADFLAGS);
+trampolines! { [D: Domain]
+    /// `fi_scalable_ep`.
+    pub(crate) fn open(
+        parent: This<DomainBody<D>>, info: InfoIn<*mut abi::fi_info>, sep: Out<*mut abi::fid_ep>,
+        context: *mut c_void,
+    ) -> c_int {
+        sep.open(|| {
+            let wanted = read::info("fi_scalable_ep", info)?;
+            let room = Room::<SepBody<D>>::new();
+            let body = SepBody {
+                sep: parent.domain.scalable_ep(&wanted, room.token())?,
+                domain: Arc::clone(&parent.domain),
+                format: wanted.addr_format,
+            };
+            Ok(room.fill(head::<D>(context), body))
+        })
     }
-    // SAFETY: `other` is null or an open object, as `fi_scalable_ep_bind` asks.
-    let av = unsafe { object::cast::<AvBody<D>>(other, abi::FI_CLASS_AV) };
-    code(av.and_then(|av| {
-        same_domain(&this.domain, &av.domain)?;
-        this.sep.bind_av(&av.av)
-    }))
-}
 
-unsafe extern "C" fn control<D: Domain>(
-    fid: *mut abi::fid,
-    command: c_int,
-    _arg: *mut c_void,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SepBody<D>>(fid.cast()) };
-    match command {
-        abi::FI_ENABLE => code(this.sep.enable()),
-        _ => fail(Errno::ENOSYS),
+    /// `fi_scalable_ep_bind`: an address vector.
+    fn bind(this: This<SepBody<D>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
+        if flags != 0 {
+            return fail(Errno::EBADFLAGS);
+        }
+        code(other.cast::<AvBody<D>>(abi::FI_CLASS_AV).and_then(|av| {
+            same_domain(&this.domain, &av.domain)?;
+            this.sep.bind_av(&av.av)
+        }))
+    }
+
+    fn control(this: This<SepBody<D>, abi::fid>, command: c_int, _arg: *mut c_void) -> c_int {
+        match command {
+            abi::FI_ENABLE => code(this.sep.enable()),
+            _ => fail(Errno::ENOSYS),
+        }
+    }
+
+    fn tx_context(
+        this: This<SepBody<D>>, index: c_int, attr: Option<&mut abi::fi_tx_attr>,
+        ep: Out<*mut abi::fid_ep>, context: *mut c_void,
+    ) -> c_int {
+        ep.open(|| {
+            let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
+            let wanted = attr.as_deref().map(read::tx_attr);
+            let (made, got) = this.sep.tx_context(index, wanted.as_ref())?;
+            if let Some(attr) = attr {
+                write_tx(attr, &got);
+            }
+            let class = abi::FI_CLASS_TX_CTX;
+            Ok(endpoint::context_of(made, &this.domain, this.format, class, context))
+        })
+    }
+
+    fn rx_context(
+        this: This<SepBody<D>>, index: c_int, attr: Option<&mut abi::fi_rx_attr>,
+        ep: Out<*mut abi::fid_ep>, context: *mut c_void,
+    ) -> c_int {
+        ep.open(|| {
+            let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
+            let wanted = attr.as_deref().map(read::rx_attr);
+            let (made, got) = this.sep.rx_context(index, wanted.as_ref())?;
+            if let Some(attr) = attr {
+                write_rx(attr, &got);
+            }
+            let class = abi::FI_CLASS_RX_CTX;
+            Ok(endpoint::context_of(made, &this.domain, this.format, class, context))
+        })
+    }
+
+    fn setname(this: This<SepBody<D>, abi::fid>, addr: AddressOfLen(addr, len)) -> c_int {
+        let address = addr.read(this.format);
+        code(address.and_then(|address| this.sep.set_name(&address)))
+    }
+
+    fn getname(this: This<SepBody<D>, abi::fid>, addr: AddressOut(addr, len)) -> c_int {
+        addr.give(this.sep.name())
     }
 }
 
-unsafe extern "C" fn tx_context<D: Domain>(
-    sep: *mut abi::fid_ep,
-    index: c_int,
-    attr: *mut abi::fi_tx_attr,
-    ep: *mut *mut abi::fid_ep,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SepBody<D>>(sep) };
-    // SAFETY: see the module.
-    let attr = unsafe { attr.as_mut() };
-    let make = || {
-        let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
-        let wanted = attr.as_deref().map(read::tx_attr);
-        let (made, got) = this.sep.tx_context(index, wanted.as_ref())?;
-        if let Some(attr) = attr {
-            write_tx(attr, &got);
-        }
-        let class = abi::FI_CLASS_TX_CTX;
-        Ok(endpoint::context_of(
-            made,
-            &this.domain,
-            this.format,
-            class,
-            context,
-        ))
-    };
-    // SAFETY: see the module.
-    unsafe { object::open(ep, make) }
-}
-
-unsafe extern "C" fn rx_context<D: Domain>(
-    sep: *mut abi::fid_ep,
-    index: c_int,
-    attr: *mut abi::fi_rx_attr,
-    ep: *mut *mut abi::fid_ep,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SepBody<D>>(sep) };
-    // SAFETY: see the module.
-    let attr = unsafe { attr.as_mut() };
-    let make = || {
-        let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
-        let wanted = attr.as_deref().map(read::rx_attr);
-        let (made, got) = this.sep.rx_context(index, wanted.as_ref())?;
-        if let Some(attr) = attr {
-            write_rx(attr, &got);
-        }
-        let class = abi::FI_CLASS_RX_CTX;
-        Ok(endpoint::context_of(
-            made,
-            &this.domain,
-            this.format,
-            class,
-            context,
-        ))
-    };
-    // SAFETY: see the module.
-    unsafe { object::open(ep, make) }
+fn head<D: Domain>(context: *mut c_void) -> abi::fid_ep {
+    abi::fid_ep {
+        fid: object::fid(abi::FI_CLASS_SEP, context, Tables::<D>::FID),
+        ops: table(Tables::<D>::EP),
+        cm: table(Tables::<D>::CM),
+        msg: table(&NO_MSG),
+        rma: table(&tables::NO_RMA),
+        tagged: table(&NO_TAGGED),
+        atomic: table(&tables::NO_ATOMIC),
+        collective: table(&tables::NO_COLLECTIVE),
+    }
 }
 
 /// Tells the caller what it got.
@@ -220,23 +175,4 @@ fn write_rx(attr: &mut abi::fi_rx_attr, got: &RxAttr) {
     attr.msg_order = got.msg_order.bits();
     attr.size = got.size;
     attr.iov_limit = got.iov_limit;
-}
-
-unsafe extern "C" fn setname<D: Domain>(fid: abi::fid_t, addr: *mut c_void, len: usize) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SepBody<D>>(fid.cast()) };
-    // SAFETY: see the module.
-    let address = unsafe { address::read_sized(this.format, addr, len) };
-    code(address.and_then(|address| this.sep.set_name(&address)))
-}
-
-unsafe extern "C" fn getname<D: Domain>(
-    fid: abi::fid_t,
-    addr: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SepBody<D>>(fid.cast()) };
-    // SAFETY: see the module.
-    unsafe { address::give(this.sep.name(), addr, len) }
 }

@@ -1,9 +1,4 @@
-#![allow(unsafe_code)]
 //! Shared receive contexts (`fi_srx_context`, `fi_endpoint(3)`): a `fid_ep` that only receives.
-//!
-//! These operations belong to contexts of type `D` and are called through them; buffers, I/O
-//! vectors and messages are null or valid as `fi_msg(3)` and `fi_tagged(3)` ask. Every `SAFETY`
-//! remark of an operation rests on this.
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
@@ -11,19 +6,22 @@ use core::ptr;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
-use ripstop_core::provider::{Domain, RecvKind, SharedRx};
-use ripstop_types::{Errno, FiAddr, Flags};
+use ripstop_core::provider::{Domain, EpOption, RecvKind, SharedRx};
+use ripstop_mem::UserBuf;
+use ripstop_types::{Errno, FiAddr, Flags, Result};
 
-use crate::buffers;
-use crate::counter::CounterBody;
+use crate::counter;
 use crate::cq::CqBody;
-use crate::domain::DomainBody;
-use crate::endpoint::{self, message, same_domain, shared_recv, tagged_message};
-use crate::errno::{code, status};
+use crate::domain::body::{DomainBody, same_domain};
+use crate::edge::{AnyFid, In, Out, trampolines};
+use crate::errno::code;
 use crate::info::read;
-use crate::object::{self, Body, Room, body};
-use crate::peer::SrxOwner;
+use crate::object::{self, Body, Room, This};
+use crate::options::{self, Options};
+use crate::peer::{Context, SrxOwner};
+use crate::receive::{self, Posted, Receiver};
 use crate::tables::{self, table};
+use crate::trigger;
 
 /// What the object of a shared receive context holds.
 pub(crate) struct SrxBody<D: Domain> {
@@ -65,21 +63,21 @@ impl<D: Domain> Tables<D> {
         ..tables::NO_FID_OPS
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
-        cancel: Some(cancel::<D>),
-        getopt: Some(getopt::<D>),
-        setopt: Some(setopt::<D>),
+        cancel: Some(receive::cancel::<SrxBody<D>>),
+        getopt: Some(options::getopt::<SrxBody<D>>),
+        setopt: Some(options::setopt::<SrxBody<D>>),
         ..tables::NO_EP_OPS
     };
     const MSG: &'static abi::fi_ops_msg = &abi::fi_ops_msg {
-        recv: Some(recv::<D>),
-        recvv: Some(recvv::<D>),
-        recvmsg: Some(recvmsg::<D>),
+        recv: Some(receive::msg::recv::<SrxBody<D>>),
+        recvv: Some(receive::msg::recvv::<SrxBody<D>>),
+        recvmsg: Some(receive::msg::recvmsg::<SrxBody<D>>),
         ..tables::NO_MSG_OPS
     };
     const TAGGED: &'static abi::fi_ops_tagged = &abi::fi_ops_tagged {
-        recv: Some(trecv::<D>),
-        recvv: Some(trecvv::<D>),
-        recvmsg: Some(trecvmsg::<D>),
+        recv: Some(receive::tagged::recv::<SrxBody<D>>),
+        recvv: Some(receive::tagged::recvv::<SrxBody<D>>),
+        recvmsg: Some(receive::tagged::recvmsg::<SrxBody<D>>),
         ..tables::NO_TAGGED_OPS
     };
 }
@@ -108,216 +106,94 @@ fn no_head() -> abi::fid_ep {
     }
 }
 
-/// `fi_srx_context`.
-///
-/// # Safety
-///
-/// `domain` is an open domain of this type; `attr` is null or valid; `ep` is null or valid for
-/// writes; with `FI_PEER`, `context` is as `fi_peer(3)` asks.
-pub(crate) unsafe extern "C" fn open<D: Domain>(
-    domain: *mut abi::fid_domain,
-    attr: *mut abi::fi_rx_attr,
-    ep: *mut *mut abi::fid_ep,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let parent = unsafe { body::<DomainBody<D>>(domain) };
-    let make = || {
-        // SAFETY: the caller's guarantee.
-        let attr = unsafe { object::or_default(attr) };
-        if attr.op_flags & abi::FI_PEER != 0 {
-            let head = abi::fid_ep {
-                fid: object::fid(abi::FI_CLASS_SRX_CTX, ptr::null_mut(), Owned::<D>::FID),
-                ops: table(Owned::<D>::EP),
-                msg: table(Owned::<D>::MSG),
-                tagged: table(Owned::<D>::TAGGED),
-                ..no_head()
-            };
-            let body = PeerBody {
-                // SAFETY: the caller's guarantee.
-                owner: unsafe { SrxOwner::new(&parent.domain, context) }?,
-                domain: Arc::clone(&parent.domain),
-            };
-            return Ok(Room::<PeerBody<D>>::new().fill(head, body));
-        }
-        let head = abi::fid_ep {
-            fid: object::fid(abi::FI_CLASS_SRX_CTX, context, Tables::<D>::FID),
-            ops: table(Tables::<D>::EP),
-            msg: table(Tables::<D>::MSG),
-            tagged: table(Tables::<D>::TAGGED),
-            ..no_head()
-        };
-        let body = SrxBody {
-            srx: parent.domain.shared_rx(&read::rx_attr(&attr))?,
-            domain: Arc::clone(&parent.domain),
-        };
-        Ok(Room::<SrxBody<D>>::new().fill(head, body))
-    };
-    // SAFETY: the caller's guarantee.
-    unsafe { object::open(ep, make) }
-}
+trampolines! { [D: Domain]
+    /// `fi_srx_context`.
+    pub(crate) fn open(
+        parent: This<DomainBody<D>>, attr: In<*mut abi::fi_rx_attr>, ep: Out<*mut abi::fid_ep>,
+        context: Context,
+    ) -> c_int {
+        let attr = attr.or_default();
+        ep.open(|| match SrxOwner::of(attr.op_flags, &parent.domain, context)? {
+            Some(owner) => Ok(owned(owner, &parent.domain)),
+            None => make(&parent.domain, &attr, context.as_ptr()),
+        })
+    }
 
-/// `fi_ep_bind` of a context: a completion queue or a counter, for receives.
-unsafe extern "C" fn bind<D: Domain>(
-    fid: *mut abi::fid,
-    other: *mut abi::fid,
-    flags: u64,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(fid.cast()) };
-    let flags = Flags::from_bits_retain(flags);
-    // SAFETY: `other` is null or an open object, as `fi_ep_bind` asks.
-    let class = unsafe { object::class_of(other) };
-    code(match class {
-        Some(class @ abi::FI_CLASS_CQ) => {
-            // SAFETY: as above.
-            let cq = unsafe { object::cast::<CqBody<D>>(other, class) };
-            cq.and_then(|cq| {
+    /// `fi_ep_bind` of a context: a completion queue or a counter, for receives.
+    fn bind(this: This<SrxBody<D>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
+        code(match other.class() {
+            Some(class @ abi::FI_CLASS_CQ) => other.cast::<CqBody<D>>(class).and_then(|cq| {
                 same_domain(&this.domain, &cq.domain)?;
                 this.srx.bind_cq(&cq.cq, flags)
-            })
+            }),
+            Some(abi::FI_CLASS_CNTR) => counter::of_domain::<D>(other, &this.domain)
+                .and_then(|counter| this.srx.bind_counter(counter, flags)),
+            _ => Err(Errno::EINVAL),
+        })
+    }
+}
+
+/// Makes a context whose receives another provider has.
+fn owned<D: Domain>(owner: Arc<SrxOwner<D>>, domain: &Arc<D>) -> *mut abi::fid_ep {
+    let head = abi::fid_ep {
+        fid: object::fid(abi::FI_CLASS_SRX_CTX, ptr::null_mut(), Owned::<D>::FID),
+        ops: table(Owned::<D>::EP),
+        msg: table(Owned::<D>::MSG),
+        tagged: table(Owned::<D>::TAGGED),
+        ..no_head()
+    };
+    let domain = Arc::clone(domain);
+    Room::<PeerBody<D>>::new().fill(head, PeerBody { owner, domain })
+}
+
+/// Opens a context.
+fn make<D: Domain>(
+    domain: &Arc<D>,
+    attr: &abi::fi_rx_attr,
+    context: *mut c_void,
+) -> Result<*mut abi::fid_ep> {
+    let head = abi::fid_ep {
+        fid: object::fid(abi::FI_CLASS_SRX_CTX, context, Tables::<D>::FID),
+        ops: table(Tables::<D>::EP),
+        msg: table(Tables::<D>::MSG),
+        tagged: table(Tables::<D>::TAGGED),
+        ..no_head()
+    };
+    let body = SrxBody {
+        srx: domain.shared_rx(&read::rx_attr(attr))?,
+        domain: Arc::clone(domain),
+    };
+    Ok(Room::<SrxBody<D>>::new().fill(head, body))
+}
+
+impl<D: Domain> Receiver for SrxBody<D> {
+    #[inline(always)]
+    fn post(&self, kind: RecvKind, iov: &[UserBuf], src: FiAddr, context: usize) -> Result<()> {
+        self.srx.recv(kind, iov, src, context, None)
+    }
+
+    #[inline]
+    fn post_with_flags(&self, posted: &Posted) -> Result<()> {
+        if trigger::asked(Some(posted.flags)).is_none() {
+            return posted.to(|kind, segs, src, context, flags| {
+                self.srx.recv(kind, segs, src, context, flags)
+            });
         }
-        Some(class @ abi::FI_CLASS_CNTR) => {
-            // SAFETY: as above.
-            let counter = unsafe { object::cast::<CounterBody<D>>(other, class) };
-            counter.and_then(|counter| {
-                same_domain(&this.domain, &counter.domain)?;
-                this.srx.bind_counter(&counter.counter, flags)
-            })
-        }
-        _ => Err(Errno::EINVAL),
-    })
+        let when = trigger::condition(posted.context, &self.domain)?;
+        self.srx.trigger(&posted.call(), when)
+    }
+
+    fn cancel(&self, context: usize) -> Result<()> {
+        self.srx.cancel(context)
+    }
 }
 
-unsafe extern "C" fn recv<D: Domain>(
-    ep: *mut abi::fid_ep,
-    buf: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    src_addr: abi::fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(ep) };
-    // SAFETY: see the module.
-    let buf = unsafe { buffers::destination(buf, len) };
-    let (src, context) = (FiAddr(src_addr), context.expose_provenance());
-    status(this.srx.recv(RecvKind::Msg, &[buf], src, context, None))
-}
+impl<D: Domain> Options for SrxBody<D> {
+    fn option(&self, option: EpOption) -> Result<usize> {
+        self.srx.option(option)
+    }
 
-unsafe extern "C" fn recvv<D: Domain>(
-    ep: *mut abi::fid_ep,
-    iov: *const abi::iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    src_addr: abi::fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(ep) };
-    // SAFETY: see the module.
-    let segs = unsafe { buffers::destinations(iov, count) };
-    status(segs.and_then(|segs| {
-        let (src, context) = (FiAddr(src_addr), context.expose_provenance());
-        let segs = segs.as_slice();
-        this.srx.recv(RecvKind::Msg, segs, src, context, None)
-    }))
-}
-
-unsafe extern "C" fn recvmsg<D: Domain>(
-    ep: *mut abi::fid_ep,
-    msg: *const abi::fi_msg,
-    flags: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(ep) };
-    // SAFETY: see the module.
-    let posted = unsafe { message(msg, flags) };
-    status(posted.and_then(|posted| shared_recv(&*this.srx, &this.domain, &posted)))
-}
-
-unsafe extern "C" fn trecv<D: Domain>(
-    ep: *mut abi::fid_ep,
-    buf: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    src_addr: abi::fi_addr_t,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(ep) };
-    // SAFETY: see the module.
-    let buf = unsafe { buffers::destination(buf, len) };
-    let (src, context) = (FiAddr(src_addr), context.expose_provenance());
-    let kind = RecvKind::Tagged { tag, ignore };
-    status(this.srx.recv(kind, &[buf], src, context, None))
-}
-
-unsafe extern "C" fn trecvv<D: Domain>(
-    ep: *mut abi::fid_ep,
-    iov: *const abi::iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    src_addr: abi::fi_addr_t,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(ep) };
-    // SAFETY: see the module.
-    let segs = unsafe { buffers::destinations(iov, count) };
-    status(segs.and_then(|segs| {
-        let (src, context) = (FiAddr(src_addr), context.expose_provenance());
-        let kind = RecvKind::Tagged { tag, ignore };
-        this.srx.recv(kind, segs.as_slice(), src, context, None)
-    }))
-}
-
-unsafe extern "C" fn trecvmsg<D: Domain>(
-    ep: *mut abi::fid_ep,
-    msg: *const abi::fi_msg_tagged,
-    flags: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(ep) };
-    // SAFETY: see the module.
-    let posted = unsafe { tagged_message(msg, flags) };
-    status(posted.and_then(|posted| shared_recv(&*this.srx, &this.domain, &posted)))
-}
-
-unsafe extern "C" fn cancel<D: Domain>(fid: abi::fid_t, context: *mut c_void) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(fid.cast()) };
-    status(this.srx.cancel(context.expose_provenance()))
-}
-
-unsafe extern "C" fn getopt<D: Domain>(
-    fid: abi::fid_t,
-    level: c_int,
-    name: c_int,
-    value: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(fid.cast()) };
-    let get = |option| this.srx.option(option);
-    // SAFETY: the buffer is as `fi_getopt` asks.
-    code(unsafe { endpoint::get_option(level, name, value, len, get) })
-}
-
-unsafe extern "C" fn setopt<D: Domain>(
-    fid: abi::fid_t,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    len: usize,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SrxBody<D>>(fid.cast()) };
-    let set = |option, value| this.srx.set_option(option, value);
-    // SAFETY: the buffer is as `fi_setopt` asks.
-    code(unsafe { endpoint::set_option(level, name, value, len, set) })
+    fn set_option(&self, option: EpOption, value: usize) -> Result<()> {
+        self.srx.set_option(option, value)
+    }
 }

@@ -1,4 +1,3 @@
-#![allow(unsafe_code)]
 //! Shared transmit contexts (`fi_stx_context`, `fi_endpoint(3)`): endpoints bind them, and
 //! operations are posted to the endpoints.
 
@@ -9,9 +8,10 @@ use std::sync::Arc;
 use ripstop_abi as abi;
 use ripstop_core::provider::Domain;
 
-use crate::domain::DomainBody;
+use crate::domain::body::DomainBody;
+use crate::edge::{In, Out, trampolines};
 use crate::info::read;
-use crate::object::{self, Body, Room, body};
+use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
 
 /// What the object of a shared transmit context holds.
@@ -40,33 +40,22 @@ impl<D: Domain> Tables<D> {
     };
 }
 
-/// `fi_stx_context`.
-///
-/// # Safety
-///
-/// `domain` is an open domain of this type; `attr` is valid, or null for what the domain offers; `stx` is null or valid for
-/// writes.
-pub(crate) unsafe extern "C" fn open<D: Domain>(
-    domain: *mut abi::fid_domain,
-    attr: *mut abi::fi_tx_attr,
-    stx: *mut *mut abi::fid_stx,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let parent = unsafe { body::<DomainBody<D>>(domain) };
-    let make = || {
-        // SAFETY: the caller's guarantee.
-        let attr = unsafe { object::or_default(attr) };
-        let head = abi::fid_stx {
-            fid: object::fid(abi::FI_CLASS_STX_CTX, context, Tables::<D>::FID),
-            ops: table(&NO_EP),
-        };
-        let body = StxBody {
-            stx: parent.domain.shared_tx(&read::tx_attr(&attr))?,
-            domain: Arc::clone(&parent.domain),
-        };
-        Ok(Room::<StxBody<D>>::new().fill(head, body))
-    };
-    // SAFETY: the caller's guarantee.
-    unsafe { object::open(stx, make) }
+trampolines! { [D: Domain]
+    /// `fi_stx_context`.
+    pub(crate) fn open(
+        parent: This<DomainBody<D>>, attr: In<*mut abi::fi_tx_attr>, stx: Out<*mut abi::fid_stx>,
+        context: *mut c_void,
+    ) -> c_int {
+        stx.open(|| {
+            let head = abi::fid_stx {
+                fid: object::fid(abi::FI_CLASS_STX_CTX, context, Tables::<D>::FID),
+                ops: table(&NO_EP),
+            };
+            let body = StxBody {
+                stx: parent.domain.shared_tx(&read::tx_attr(&attr.or_default()))?,
+                domain: Arc::clone(&parent.domain),
+            };
+            Ok(Room::<StxBody<D>>::new().fill(head, body))
+        })
+    }
 }

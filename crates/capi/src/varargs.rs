@@ -7,50 +7,9 @@
 //! x86-64, section "Variable Argument Lists", and the AAPCS64, section "Variable arguments".
 
 use core::arch::naked_asm;
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ptr;
+use core::ffi::{c_char, c_int};
 
 use ripstop_abi as abi;
-
-use crate::cmem;
-
-mod c {
-    use core::ffi::{c_char, c_int, c_void};
-
-    unsafe extern "C" {
-        pub(super) fn vasprintf(
-            text: *mut *mut c_char,
-            format: *const c_char,
-            args: *mut c_void,
-        ) -> c_int;
-    }
-}
-
-/// A `va_list` as C passes it: on both platforms the address of the structure.
-#[repr(transparent)]
-pub(crate) struct Args(*mut c_void);
-
-impl Args {
-    /// What `printf` makes of a format and these arguments; `None` for a bad format or when
-    /// there is no memory.
-    ///
-    /// # Safety
-    ///
-    /// `format` is a C string that matches the arguments. They are used once.
-    pub(crate) unsafe fn print(self, format: *const c_char) -> Option<String> {
-        let mut text = ptr::null_mut();
-        // SAFETY: the caller's guarantee; the list was built by one of the functions below.
-        if unsafe { c::vasprintf(&raw mut text, format, self.0) } < 0 {
-            return None;
-        }
-        // SAFETY: `vasprintf` made a C string.
-        let printed = unsafe { CStr::from_ptr(text) };
-        let printed = printed.to_string_lossy().into_owned();
-        // SAFETY: `vasprintf` took it from C's allocator.
-        unsafe { cmem::free(text) };
-        Some(printed)
-    }
-}
 
 /// Exported as `fi_param_define@@FABRIC_1.0`: declares a parameter of a provider, or of the
 /// core for null (`fi_provider(3)`). Returns 0, or `-FI_EINVAL` for a null or empty argument

@@ -2,13 +2,16 @@
 //! Wait objects of queues and counters (`fi_cq(3)`, `fi_eq(3)`, `fi_cntr(3)`).
 
 use core::ffi::{c_int, c_short, c_void};
+use core::marker::PhantomData;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use ripstop_abi as abi;
 use ripstop_types::{Errno, Result, WaitObj};
 
-use crate::object;
+use crate::edge::{Arg, trampolines};
+use crate::errno::{self, code};
+use crate::object::{Body, This};
 
 /// `POLLIN` on Linux.
 const POLLIN: c_short = 1;
@@ -26,18 +29,45 @@ pub(crate) fn timeout(ms: c_int) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// `FI_GETWAIT` and `FI_GETWAITOBJ` of an object.
+/// An object that has a wait object.
+pub(crate) trait Waits: Body {
+    /// The wait object that a program sees.
+    fn wait_obj(&self) -> WaitObj;
+
+    /// The descriptor behind it.
+    ///
+    /// # Errors
+    /// [`Errno::ENODATA`] or another without one.
+    fn wait_fd(&self) -> Result<RawFd>;
+}
+
+/// The argument of `fi_control` of such an object: null, or what the command takes, which for
+/// `FI_GETWAIT` depends on the wait object.
+pub(crate) struct Argument<'a>(*mut c_void, PhantomData<&'a mut [u8]>);
+
+impl Arg for Argument<'_> {
+    type C = *mut c_void;
+
+    unsafe fn from_c(at: *mut c_void) -> Self {
+        Self(at, PhantomData)
+    }
+}
+
+trampolines! { [B: Waits]
+    /// `fi_control` of a queue, a counter or a wait set.
+    pub(crate) fn control(this: This<B, abi::fid>, command: c_int, arg: Argument) -> c_int {
+        code(answer(command, arg, this.wait_obj(), || this.wait_fd()))
+    }
+}
+
+/// `FI_GETWAIT` and `FI_GETWAITOBJ` of the object that the argument was passed for.
 ///
 /// # Errors
 /// [`Errno::ENODATA`] without a wait object, [`Errno::EINVAL`] for null, [`Errno::ETOOSMALL`]
 /// with the needed number for too few `struct pollfd`, [`Errno::ENOSYS`] for another command.
-///
-/// # Safety
-///
-/// `arg` is null or what the command takes.
-pub(crate) unsafe fn control(
+fn answer(
     command: c_int,
-    arg: *mut c_void,
+    Argument(arg, _): Argument<'_>,
     object: WaitObj,
     fd: impl Fn() -> Result<RawFd>,
 ) -> Result<()> {
@@ -45,7 +75,7 @@ pub(crate) unsafe fn control(
         return Err(Errno::ENOSYS);
     }
     if arg.is_null() {
-        return Err(object::missing("FI_GETWAIT or FI_GETWAITOBJ", "arg"));
+        return Err(errno::missing("FI_GETWAIT or FI_GETWAITOBJ", "arg"));
     }
     if object == WaitObj::None {
         return Err(Errno::ENODATA);
@@ -68,33 +98,25 @@ pub(crate) unsafe fn control(
             Ok(())
         }
         WaitObj::PollFd => {
-            // SAFETY: not null, and the argument for this object.
+            // SAFETY: not null, and for `FI_WAIT_POLLFD` this command takes such a struct.
             let polled = unsafe { &mut *arg.cast::<abi::fi_wait_pollfd>() };
-            // SAFETY: as above: the array has `nfds` elements.
-            unsafe { pollfd(polled, fd()?) }
+            let entry = abi::pollfd {
+                fd: fd()?,
+                events: POLLIN,
+                revents: 0,
+            };
+            let room = core::mem::replace(&mut polled.nfds, 1);
+            // The set of descriptors never changes.
+            polled.change_index = 1;
+            if room == 0 || polled.fd.is_null() {
+                return Err(Errno::ETOOSMALL);
+            }
+            // SAFETY: not null, and the array has had room for `nfds` elements, which is not 0.
+            unsafe { polled.fd.write(entry) };
+            Ok(())
         }
         WaitObj::None | WaitObj::Set | WaitObj::MutexCond | WaitObj::Yield => Err(Errno::ENODATA),
     }
-}
-
-/// # Safety
-///
-/// `fd` in the argument is null or has `nfds` elements.
-unsafe fn pollfd(polled: &mut abi::fi_wait_pollfd, fd: RawFd) -> Result<()> {
-    let room = core::mem::replace(&mut polled.nfds, 1);
-    // The set of descriptors never changes.
-    polled.change_index = 1;
-    if room == 0 || polled.fd.is_null() {
-        return Err(Errno::ETOOSMALL);
-    }
-    let entry = abi::pollfd {
-        fd,
-        events: POLLIN,
-        revents: 0,
-    };
-    // SAFETY: not null, and one element by the caller's guarantee.
-    unsafe { polled.fd.write(entry) };
-    Ok(())
 }
 
 #[cfg(test)]
@@ -105,7 +127,8 @@ mod tests {
 
     fn call<T>(command: c_int, arg: &mut T, object: WaitObj) -> Result<()> {
         // SAFETY: the tests pair command, argument and object.
-        unsafe { control(command, ptr::from_mut(arg).cast(), object, || Ok(9)) }
+        let arg = unsafe { Argument::from_c(ptr::from_mut(arg).cast()) };
+        answer(command, arg, object, || Ok(9))
     }
 
     #[test]
@@ -122,8 +145,8 @@ mod tests {
             Ok(())
         );
         assert_eq!(object, abi::FI_WAIT_FD);
-        // SAFETY: null is refused.
-        let null = unsafe { control(abi::FI_GETWAIT, ptr::null_mut(), WaitObj::Fd, || Ok(9)) };
+        let null = Argument(ptr::null_mut(), PhantomData);
+        let null = answer(abi::FI_GETWAIT, null, WaitObj::Fd, || Ok(9));
         assert_eq!(null, Err(Errno::EINVAL));
     }
 

@@ -1,14 +1,10 @@
-#![allow(unsafe_code)]
 //! Wait sets (`fi_poll(3)`): one wait object for many queues and counters, which name it when
 //! they are opened (`FI_WAIT_SET`).
-//!
-//! These operations belong to wait sets and are called through them. Every `SAFETY` remark of
-//! an operation rests on this.
 
 use core::any::Any;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::fmt;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
@@ -18,11 +14,12 @@ use ripstop_core::provider::Fabric;
 use ripstop_os::{Epoll, Events, Interest};
 use ripstop_types::{Errno, Result, WaitObj};
 
-use crate::errno::code;
-use crate::fabric::FabricBody;
-use crate::object::{self, Body, Room, body};
+use crate::edge::{AnyFid, In, Out, trampolines};
+use crate::errno::{self, code};
+use crate::fabric::body::FabricBody;
+use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
-use crate::wait;
+use crate::wait::{self, Waits};
 
 /// A wait set, which the objects in it hold.
 pub(crate) struct WaitSet {
@@ -130,7 +127,7 @@ impl SetBody {
 
 static FID: abi::fi_ops = abi::fi_ops {
     close: Some(object::close::<SetBody>),
-    control: Some(control),
+    control: Some(wait::control::<SetBody>),
     ..tables::NO_FID_OPS
 };
 
@@ -139,84 +136,74 @@ static WAIT: abi::fi_ops_wait = abi::fi_ops_wait {
     wait: Some(wait_for),
 };
 
-/// `fi_wait_open`.
-///
-/// # Safety
-///
-/// `fabric` is an open fabric of this type; `attr` is null or valid; `waitset` is null or valid
-/// for writes.
-pub(crate) unsafe extern "C" fn open<F: Fabric>(
-    fabric: *mut abi::fid_fabric,
-    attr: *mut abi::fi_wait_attr,
-    waitset: *mut *mut abi::fid_wait,
-) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let parent = unsafe { body::<FabricBody<F>>(fabric) };
-    let make = || {
-        // SAFETY: the caller's guarantee.
-        let attr = unsafe { attr.as_ref() };
-        let attr = attr.ok_or_else(|| object::missing("fi_wait_open", "attr"))?;
-        if attr.flags != 0 {
-            let why = "no flags are defined; set flags to 0";
-            return Err(object::refused("fi_wait_open", why, Errno::EBADFLAGS));
-        }
-        let obj = match WaitObj::from_raw(attr.wait_obj) {
-            None | Some(WaitObj::None | WaitObj::Set) => {
-                let why =
-                    "a wait set needs a wait object of its own; set wait_obj to FI_WAIT_UNSPEC";
-                return Err(object::refused("fi_wait_open", why, Errno::EINVAL));
-            }
-            Some(obj) => obj,
-        };
-        #[expect(
-            clippy::arc_with_non_send_sync,
-            reason = "a program calls from any thread, and serialises what has no lock"
-        )]
-        let set = Arc::new(WaitSet {
-            epoll: Epoll::new().inspect_err(|error| {
-                let what = "descriptor to watch others by (epoll_create1)";
-                no_descriptor("core", Subsys::Core, what, *error);
-            })?,
-            members: Mutex::default(),
-        });
-        let head = abi::fid_wait {
-            fid: object::fid(abi::FI_CLASS_WAIT, core::ptr::null_mut(), &FID),
-            ops: table(&WAIT),
-        };
-        let body = SetBody {
-            set,
-            obj,
-            _fabric: Arc::clone(&parent.fabric) as Arc<dyn Any + Send + Sync>,
-        };
-        Ok(Room::<SetBody>::new().fill(head, body))
-    };
-    // SAFETY: the caller's guarantee.
-    unsafe { object::open(waitset, make) }
+trampolines! { [F: Fabric]
+    /// `fi_wait_open`.
+    pub(crate) fn open(
+        parent: This<FabricBody<F>>, attr: In<*mut abi::fi_wait_attr>,
+        waitset: Out<*mut abi::fid_wait>,
+    ) -> c_int {
+        let fabric = Arc::clone(&parent.fabric) as Arc<dyn Any + Send + Sync>;
+        waitset.open(|| make(&*attr.needed("fi_wait_open", "attr")?, fabric))
+    }
 }
 
-/// The wait object that an attribute asks a provider for, and the set it is to be part of.
+/// Opens a wait set.
+fn make(
+    attr: &abi::fi_wait_attr,
+    fabric: Arc<dyn Any + Send + Sync>,
+) -> Result<*mut abi::fid_wait> {
+    if attr.flags != 0 {
+        let why = "no flags are defined; set flags to 0";
+        return Err(errno::refused("fi_wait_open", why, Errno::EBADFLAGS));
+    }
+    let obj = match WaitObj::from_raw(attr.wait_obj) {
+        None | Some(WaitObj::None | WaitObj::Set) => {
+            let why = "a wait set needs a wait object of its own; set wait_obj to FI_WAIT_UNSPEC";
+            return Err(errno::refused("fi_wait_open", why, Errno::EINVAL));
+        }
+        Some(obj) => obj,
+    };
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "a program calls from any thread, and serialises what has no lock"
+    )]
+    let set = Arc::new(WaitSet {
+        epoll: Epoll::new().inspect_err(|error| {
+            let what = "descriptor to watch others by (epoll_create1)";
+            no_descriptor("core", Subsys::Core, what, *error);
+        })?,
+        members: Mutex::default(),
+    });
+    let head = abi::fid_wait {
+        fid: object::fid(abi::FI_CLASS_WAIT, core::ptr::null_mut(), &FID),
+        ops: table(&WAIT),
+    };
+    let body = SetBody {
+        set,
+        obj,
+        _fabric: fabric,
+    };
+    Ok(Room::<SetBody>::new().fill(head, body))
+}
+
+/// The wait object that an attribute asks a provider for, and the set it is to be part of, which is
+/// only looked at for `FI_WAIT_SET`.
 ///
 /// # Errors
 /// [`Errno::EINVAL`] for an object that does not exist, or a wait set that is not there.
-///
-/// # Safety
-///
-/// `set` is null or an open wait set; only looked at for `FI_WAIT_SET`.
-pub(crate) unsafe fn wanted(
+pub(crate) fn wanted(
     raw: abi::fi_wait_obj,
-    set: *mut abi::fid_wait,
+    set: AnyFid<'_>,
 ) -> Result<(WaitObj, Option<Arc<WaitSet>>)> {
     let unknown = || {
         let why = "wait_obj is no wait object; set it to FI_WAIT_UNSPEC or FI_WAIT_NONE";
-        object::refused("an open call", why, Errno::EINVAL)
+        errno::refused("an open call", why, Errno::EINVAL)
     };
     match WaitObj::from_raw(raw).ok_or_else(unknown)? {
         WaitObj::Set => {
-            // SAFETY: the caller's guarantee.
-            let set = unsafe { object::cast::<SetBody>(set.cast(), abi::FI_CLASS_WAIT) };
-            let set = set.map_err(|error| {
+            let set = set.cast::<SetBody>(abi::FI_CLASS_WAIT).map_err(|error| {
                 let why = "wait_obj is FI_WAIT_SET, and wait_set is none of this library; open one";
-                object::refused("an open call", why, error)
+                errno::refused("an open call", why, error)
             })?;
             Ok((WaitObj::Fd, Some(Arc::clone(&set.set))))
         }
@@ -224,16 +211,18 @@ pub(crate) unsafe fn wanted(
     }
 }
 
-unsafe extern "C" fn wait_for(waitset: *mut abi::fid_wait, timeout: c_int) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SetBody>(waitset) };
-    code(this.set.wait(timeout))
+impl Waits for SetBody {
+    fn wait_obj(&self) -> WaitObj {
+        self.obj
+    }
+
+    fn wait_fd(&self) -> Result<RawFd> {
+        Ok(self.set.epoll.as_raw_fd())
+    }
 }
 
-unsafe extern "C" fn control(fid: *mut abi::fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<SetBody>(fid.cast()) };
-    let fd = || Ok(this.set.epoll.as_raw_fd());
-    // SAFETY: the argument is as the command asks.
-    code(unsafe { wait::control(command, arg, this.obj, fd) })
+trampolines! { []
+    fn wait_for(this: This<SetBody>, timeout: c_int) -> c_int {
+        code(this.set.wait(timeout))
+    }
 }

@@ -3,82 +3,117 @@
 //! telling what became of each.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::marker::PhantomData;
 use core::slice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
 use ripstop_core::eq::EventQueue;
-use ripstop_core::{Address, sockaddr};
+use ripstop_core::{Address, FidToken, sockaddr};
 use ripstop_types::{AddrFormat, Errno, FiAddr, Result};
 
-use crate::eq;
-use crate::object;
+use crate::edge::{Arg, Arg2};
+use crate::peer::Context;
+use crate::{eq, errno};
 
-/// Socket addresses in an array.
-pub(super) struct Addresses {
+/// The addresses of `fi_av_insert`: null, or as many as the count beside it says, of the format of
+/// the domain (of the family of the first one, where the format leaves it open).
+#[derive(Clone, Copy)]
+pub(super) struct Addresses<'a> {
     at: *const u8,
-    size: usize,
-    left: usize,
+    count: usize,
+    call: PhantomData<&'a [u8]>,
 }
 
-impl Addresses {
-    /// The addresses of an array whose elements have the size of the first one.
+impl Arg2 for Addresses<'_> {
+    type A = *const c_void;
+    type B = usize;
+
+    unsafe fn from_c(at: *const c_void, count: usize) -> Self {
+        let (at, call) = (at.cast(), PhantomData);
+        Self { at, count, call }
+    }
+}
+
+impl<'a> Addresses<'a> {
+    /// How many there are.
+    pub(super) const fn count(self) -> usize {
+        self.count
+    }
+
+    /// # Errors
+    /// [`Errno::EINVAL`] for null with a count.
+    fn there(self) -> Result<()> {
+        match self.at.is_null() && self.count != 0 {
+            true => Err(Errno::EINVAL),
+            false => Ok(()),
+        }
+    }
+
+    /// Socket addresses, whose elements have the size of the first one.
     ///
-    /// # Safety
-    ///
-    /// `addr` is valid for reads of `count` addresses of the format (of the family of the
-    /// first one, where the format leaves it open), as long as `self` is used; null without
-    /// any.
-    pub(super) unsafe fn new(format: AddrFormat, addr: *const u8, count: usize) -> Self {
-        let size = match (format, count) {
+    /// # Errors
+    /// [`Errno::EINVAL`] for null with a count.
+    pub(super) fn sockets(
+        self,
+        format: AddrFormat,
+    ) -> Result<impl Iterator<Item = Result<SocketAddr>> + use<'a>> {
+        self.there()?;
+        let size = match (format, self.count) {
             (AddrFormat::SockaddrIn, _) | (_, 0) => sockaddr::SOCKADDR_IN_LEN,
             (AddrFormat::SockaddrIn6, _) => sockaddr::SOCKADDR_IN6_LEN,
             _ => {
-                // SAFETY: the caller's guarantee: every socket address has a family.
-                let family = unsafe { addr.cast::<u16>().read_unaligned() };
+                // SAFETY: not null, and every socket address has a family.
+                let family = unsafe { self.at.cast::<u16>().read_unaligned() };
                 match family {
                     sockaddr::AF_INET6 => sockaddr::SOCKADDR_IN6_LEN,
                     _ => sockaddr::SOCKADDR_IN_LEN,
                 }
             }
         };
-        let (at, left) = (addr, count);
-        Self { at, size, left }
+        let mut at = self.at;
+        Ok((0..self.count).map(move |_| {
+            // SAFETY: one of `count` addresses of this size, as `from_c` was promised.
+            let bytes = unsafe { slice::from_raw_parts(at, size) };
+            at = at.wrapping_add(size);
+            sockaddr::decode(bytes).ok_or(Errno::EINVAL)
+        }))
+    }
+
+    /// String addresses that follow one another, each with its NUL: only for that format.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null with a count.
+    pub(super) fn strings(self) -> Result<impl Iterator<Item = Address> + use<'a>> {
+        self.there()?;
+        let mut at = self.at.cast::<c_char>();
+        Ok((0..self.count).map(move |_| {
+            // SAFETY: one of `count` C strings, as `from_c` was promised of this format.
+            let text = unsafe { CStr::from_ptr(at) };
+            at = at.wrapping_add(text.count_bytes()).wrapping_add(1);
+            Address::Str(text.to_string_lossy().into_owned())
+        }))
     }
 }
 
-impl Iterator for Addresses {
-    type Item = Result<SocketAddr>;
+/// What `fi_addr` of an insertion is: null, or as many elements as addresses are inserted, which
+/// are read first with `FI_AV_USER_ID`.
+pub(super) struct Results<'a>(*mut abi::fi_addr_t, PhantomData<&'a mut [abi::fi_addr_t]>);
 
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        // SAFETY: the guarantee of `new`: `left` addresses were to come.
-        let bytes = unsafe { slice::from_raw_parts(self.at, self.size) };
-        self.at = self.at.wrapping_add(self.size);
-        Some(sockaddr::decode(bytes).ok_or(Errno::EINVAL))
+impl Arg for Results<'_> {
+    type C = *mut abi::fi_addr_t;
+
+    unsafe fn from_c(at: *mut abi::fi_addr_t) -> Self {
+        Self(at, PhantomData)
     }
-}
-
-/// String addresses that follow one another, each with its NUL.
-///
-/// # Safety
-///
-/// `count` C strings begin at `addr`.
-pub(super) unsafe fn strings(addr: *const c_char, count: usize) -> impl Iterator<Item = Address> {
-    let mut at = addr;
-    (0..count).map(move |_| {
-        // SAFETY: the caller's guarantee.
-        let text = unsafe { CStr::from_ptr(at) };
-        at = at.wrapping_add(text.count_bytes()).wrapping_add(1);
-        Address::Str(text.to_string_lossy().into_owned())
-    })
 }
 
 /// An insertion on its way: tells the caller about each address.
-pub(super) struct Insertion {
-    av: *mut abi::fid_av,
-    fi_addr: *mut abi::fi_addr_t,
+pub(super) struct Insertion<'a> {
+    av: FidToken,
+    into: Results<'a>,
+    /// Null, or as many elements as addresses are inserted.
     sync_err: *mut c_int,
     context: *mut c_void,
     count: usize,
@@ -89,40 +124,36 @@ pub(super) struct Insertion {
     report: Option<Arc<EventQueue>>,
 }
 
-impl Insertion {
-    /// Checks the call.
+impl<'a> Insertion<'a> {
+    /// Checks a call that inserts `count` addresses.
     ///
     /// # Errors
     /// [`Errno::EBADFLAGS`] for flags that no vector here knows, [`Errno::EINVAL`] for
     /// `FI_SYNC_ERR` or `FI_AV_USER_ID` without an array, or more addresses than the call can
     /// count.
-    ///
-    /// # Safety
-    ///
-    /// `fi_addr` is null or has `count` elements, as `context` does with `FI_SYNC_ERR`; they
-    /// are valid for writes, and with `FI_AV_USER_ID` for reads, as long as `self` is used.
-    pub(super) unsafe fn new(
-        av: *mut abi::fid_av,
+    pub(super) fn new(
+        av: FidToken,
         count: usize,
-        fi_addr: *mut abi::fi_addr_t,
+        into: Results<'a>,
         flags: u64,
-        context: *mut c_void,
+        context: Context,
         report: Option<Arc<EventQueue>>,
     ) -> Result<Self> {
         if flags & !(abi::FI_MORE | abi::FI_SYNC_ERR | abi::FI_AV_USER_ID) != 0 {
             let why = "flags other than FI_MORE, FI_SYNC_ERR and FI_AV_USER_ID are unknown; leave \
                        them out";
-            return Err(object::refused("fi_av_insert", why, Errno::EBADFLAGS));
+            return Err(errno::refused("fi_av_insert", why, Errno::EBADFLAGS));
         }
+        let context = context.as_ptr();
         let in_sync = flags & abi::FI_SYNC_ERR != 0;
         let named = flags & abi::FI_AV_USER_ID != 0;
         if in_sync && context.is_null() {
             let what = "context, which FI_SYNC_ERR makes an array of int,";
-            return Err(object::missing("fi_av_insert", what));
+            return Err(errno::missing("fi_av_insert", what));
         }
-        if named && fi_addr.is_null() && count != 0 {
+        if named && into.0.is_null() && count != 0 {
             let what = "fi_addr, which FI_AV_USER_ID reads,";
-            return Err(object::missing("fi_av_insert", what));
+            return Err(errno::missing("fi_av_insert", what));
         }
         if c_int::try_from(count).is_err() {
             return Err(Errno::EINVAL);
@@ -133,7 +164,7 @@ impl Insertion {
         };
         Ok(Self {
             av,
-            fi_addr,
+            into,
             sync_err,
             context,
             count,
@@ -149,9 +180,9 @@ impl Insertion {
         if !self.named || self.seen >= self.count {
             return None;
         }
-        // SAFETY: the guarantee of `new`; not null by its check, and `seen` is below `count`.
+        // SAFETY: not null by the check of `new`, and one of `count` elements.
         Some(FiAddr(unsafe {
-            self.fi_addr.wrapping_add(self.seen).read()
+            self.into.0.wrapping_add(self.seen).read()
         }))
     }
 
@@ -167,12 +198,13 @@ impl Insertion {
             Ok(peer) => (peer, 0),
             Err(error) => (FiAddr::NOTAVAIL, error.0),
         };
-        if !self.fi_addr.is_null() {
-            // SAFETY: the guarantee of `new`, and `index` is below `count`.
-            unsafe { self.fi_addr.wrapping_add(index).write(peer.0) };
+        if !self.into.0.is_null() {
+            // SAFETY: not null, and one of `count` elements.
+            unsafe { self.into.0.wrapping_add(index).write(peer.0) };
         }
         if !self.sync_err.is_null() {
-            // SAFETY: as above.
+            // SAFETY: not null, so the context is an array by `FI_SYNC_ERR`, and one of `count`
+            // elements.
             unsafe { self.sync_err.wrapping_add(index).write(error) };
         }
         match outcome {
@@ -184,7 +216,7 @@ impl Insertion {
     #[cold]
     fn failed(&self, index: usize, error: Errno) {
         if let Some(queue) = &self.report {
-            eq::insertion_failed(queue, object::token(self.av), self.context, index, error);
+            eq::insertion_failed(queue, self.av, self.context, index, error);
         }
     }
 
@@ -197,7 +229,7 @@ impl Insertion {
             return Ok(self.good);
         };
         let good = u64::from(self.good.unsigned_abs());
-        eq::insertion_done(queue, object::token(self.av), self.context, good)?;
+        eq::insertion_done(queue, self.av, self.context, good)?;
         Ok(0)
     }
 }
@@ -210,7 +242,8 @@ mod tests {
 
     fn read(format: AddrFormat, bytes: &[u8], count: usize) -> Vec<Result<SocketAddr>> {
         // SAFETY: the tests count what is there.
-        unsafe { Addresses::new(format, bytes.as_ptr(), count) }.collect()
+        let addresses = unsafe { Addresses::from_c(bytes.as_ptr().cast(), count) };
+        addresses.sockets(format).unwrap().collect()
     }
 
     #[test]
@@ -233,14 +266,16 @@ mod tests {
     fn strings_follow_one_another() {
         let two = b"fi_a\0fi_b\0";
         // SAFETY: two strings.
-        let read: Vec<Address> = unsafe { strings(two.as_ptr().cast(), 2) }.collect();
+        let addresses = unsafe { Addresses::from_c(two.as_ptr().cast(), 2) };
+        let read: Vec<Address> = addresses.strings().unwrap().collect();
         assert_eq!(read[1], Address::Str("fi_b".into()));
     }
 
-    fn new(count: usize, flags: u64, context: *mut c_void) -> Result<Insertion> {
-        let null = ptr::null_mut();
+    fn new(count: usize, flags: u64, context: *mut c_void) -> Result<Insertion<'static>> {
+        let into = Results(ptr::null_mut(), PhantomData);
         // SAFETY: null, or an array of two.
-        unsafe { Insertion::new(null, count, ptr::null_mut(), flags, context, None) }
+        let context = unsafe { Context::from_c(context) };
+        Insertion::new(FidToken(0), count, into, flags, context, None)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
 //! Error entries, which grew twice: a queue writes no more than its program knows.
 
+use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr;
 use std::sync::{Mutex, PoisonError};
@@ -8,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use ripstop_abi as abi;
 use ripstop_abi::history::{fi_cq_err_entry_1_0, fi_cq_err_entry_1_1};
 use ripstop_types::{CompletionError, Version};
+
+use crate::edge::Arg;
 
 /// The version from which the caller may bring a buffer for error data.
 const WITH_BUFFER: Version = Version::new(1, 5);
@@ -25,44 +28,76 @@ pub(super) fn entry_size(api: Version) -> usize {
     }
 }
 
-/// Writes an error to a caller's entry.
-///
-/// A caller that gave a buffer (`err_data`, `err_data_size`) gets the error data there, cut to
-/// its size; one that gave none gets a pointer to `kept`, good until its next error.
-///
-/// # Safety
-///
-/// `out` is valid for the [`entry_size`] of `api`; from API 1.5 on, its `err_data` is valid for
-/// writes of `err_data_size` bytes.
-pub(super) unsafe fn write(
-    out: *mut abi::fi_cq_err_entry,
-    error: &CompletionError,
-    data: &[u8],
-    api: Version,
-    kept: &Mutex<Vec<u8>>,
-) {
-    // SAFETY: the caller's guarantee.
-    let room = unsafe { buffer(out, api) };
-    let (err_data, err_data_size) = match room {
-        Some((buf, size)) => {
-            let fits = data.len().min(size);
-            // SAFETY: `fits` bytes are within both, and the caller's is not ours.
-            unsafe { ptr::copy_nonoverlapping(data.as_ptr(), buf, fits) };
-            (buf, fits)
-        }
-        None => {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            data.clone_into(&mut kept);
-            match kept.is_empty() {
-                true => (ptr::null_mut(), 0),
-                false => (kept.as_mut_ptr(), kept.len()),
+/// The entry that `fi_cq_readerr` fills: null, or valid for the [`entry_size`] of the program; from
+/// API 1.5 on, its `err_data` is null or has `err_data_size` bytes.
+#[derive(Clone, Copy)]
+pub(super) struct ErrorEntry<'a>(*mut abi::fi_cq_err_entry, PhantomData<&'a mut [u8]>);
+
+impl Arg for ErrorEntry<'_> {
+    type C = *mut abi::fi_cq_err_entry;
+
+    unsafe fn from_c(at: *mut abi::fi_cq_err_entry) -> Self {
+        Self(at, PhantomData)
+    }
+}
+
+impl ErrorEntry<'_> {
+    /// Whether there is none.
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Writes an error to the entry, which is not null; `api` is the version of the program.
+    ///
+    /// A caller that gave a buffer (`err_data`, `err_data_size`) gets the error data there, cut to
+    /// its size; one that gave none gets a pointer to `kept`, good until its next error.
+    pub(super) fn write(
+        self,
+        error: &CompletionError,
+        data: &[u8],
+        api: Version,
+        kept: &Mutex<Vec<u8>>,
+    ) {
+        let (err_data, err_data_size) = match self.buffer(api) {
+            Some((buf, size)) => {
+                let fits = data.len().min(size);
+                // SAFETY: `fits` bytes are within both, and the caller's are not ours.
+                unsafe { ptr::copy_nonoverlapping(data.as_ptr(), buf, fits) };
+                (buf, fits)
             }
+            None => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                data.clone_into(&mut kept);
+                match kept.is_empty() {
+                    true => (ptr::null_mut(), 0),
+                    false => (kept.as_mut_ptr(), kept.len()),
+                }
+            }
+        };
+        let entry = entry(error, (err_data, err_data_size));
+        let (from, to) = (ptr::from_ref(&entry).cast::<u8>(), self.0.cast::<u8>());
+        // SAFETY: both have so many bytes: ours is whole, and `from_c` was promised it of the
+        // caller's.
+        unsafe { ptr::copy_nonoverlapping(from, to, entry_size(api)) };
+    }
+
+    /// The buffer for error data that a caller brought.
+    fn buffer(self, api: Version) -> Option<(*mut u8, usize)> {
+        if api < WITH_BUFFER {
+            return None;
         }
-    };
-    let entry = entry(error, (err_data, err_data_size));
-    let (from, to) = (ptr::from_ref(&entry).cast::<u8>(), out.cast::<u8>());
-    // SAFETY: both have at least this many bytes, and the entry is not the caller's.
-    unsafe { ptr::copy_nonoverlapping(from, to, entry_size(api)) };
+        let size = self
+            .0
+            .wrapping_byte_add(offset_of!(abi::fi_cq_err_entry, err_data_size));
+        // SAFETY: entries of this version go beyond it, and `from_c` was promised a whole one.
+        let size = unsafe { size.cast::<usize>().read_unaligned() };
+        let buf = self
+            .0
+            .wrapping_byte_add(offset_of!(abi::fi_cq_err_entry, err_data));
+        // SAFETY: it is in front of the size, which was just read.
+        let buf = unsafe { buf.cast::<*mut u8>().read_unaligned() };
+        (size != 0 && !buf.is_null()).then_some((buf, size))
+    }
 }
 
 /// An error as C has it, with the bytes that describe it.
@@ -85,22 +120,4 @@ pub(crate) fn entry(
         err_data_size,
         src_addr: completion.src.0,
     }
-}
-
-/// The buffer for error data that a caller brought.
-///
-/// # Safety
-///
-/// As for [`write`].
-unsafe fn buffer(out: *const abi::fi_cq_err_entry, api: Version) -> Option<(*mut u8, usize)> {
-    if api < WITH_BUFFER {
-        return None;
-    }
-    let size = out.wrapping_byte_add(offset_of!(abi::fi_cq_err_entry, err_data_size));
-    // SAFETY: within an entry of this version.
-    let size = unsafe { size.cast::<usize>().read_unaligned() };
-    let buf = out.wrapping_byte_add(offset_of!(abi::fi_cq_err_entry, err_data));
-    // SAFETY: as above.
-    let buf = unsafe { buf.cast::<*mut u8>().read_unaligned() };
-    (size != 0 && !buf.is_null()).then_some((buf, size))
 }

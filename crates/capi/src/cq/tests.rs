@@ -28,20 +28,43 @@ fn each_format_has_its_fields() {
     assert_eq!((tagged.buf.addr(), tagged.data, tagged.tag), (4, 5, 6));
 }
 
+/// Writes to two arrays.
+///
+/// # Safety
+///
+/// Both have as many elements as there are calls; the second may be null.
+unsafe fn writer(
+    entries: *mut abi::fi_cq_data_entry,
+    sources: *mut abi::fi_addr_t,
+) -> impl FnMut(&Completion) {
+    // SAFETY: arrays, by the contract of this function.
+    let entries = unsafe { Entries::from_c(entries.cast(), 3) };
+    // SAFETY: null or an array, by the contract of this function.
+    let sources = unsafe { Sources::from_c(sources) };
+    // SAFETY: there are as many elements as calls, by the contract of this function.
+    unsafe { entries.writer_from::<Data>(sources) }
+}
+
+/// Writes an error to an entry whose buffer, where the version has one, is whole.
+fn write(entry: &mut abi::fi_cq_err_entry, data: &[u8], api: Version, kept: &Mutex<Vec<u8>>) {
+    // SAFETY: a whole entry, and the tests give it a buffer as long as it says.
+    let entry = unsafe { ErrorEntry::from_c(entry) };
+    entry.write(&failed(), data, api, kept);
+}
+
 #[test]
 fn entries_are_written_one_after_the_other() {
     let mut array = [abi::fi_cq_data_entry::default(); 3];
     let mut sources = [0; 3];
-    // SAFETY: two of three elements.
-    let mut write =
-        unsafe { entries_from::<Data>(array.as_mut_ptr().cast(), sources.as_mut_ptr()) };
+    // SAFETY: arrays of three, of which two elements are written.
+    let mut write = unsafe { writer(array.as_mut_ptr(), sources.as_mut_ptr()) };
     write(&DONE);
     write(&Completion { len: 8, ..DONE });
     drop(write);
     assert_eq!(array.map(|entry| entry.len), [3, 8, 0]);
     assert_eq!(sources, [7, 7, 0]);
-    // SAFETY: one element and no sources.
-    let mut write = unsafe { entries_from::<Data>(array.as_mut_ptr().cast(), ptr::null_mut()) };
+    // SAFETY: an array of three, of which one element is written, and no sources.
+    let mut write = unsafe { writer(array.as_mut_ptr(), ptr::null_mut()) };
     write(&DONE);
     drop(write);
 
@@ -73,8 +96,7 @@ fn marked() -> abi::fi_cq_err_entry {
 fn an_entry_is_as_long_as_the_program_knows() {
     let kept = Mutex::new(Vec::new());
     let mut entry = marked();
-    // SAFETY: a whole entry; before 1.5 no buffer is read from it.
-    unsafe { error::write(&raw mut entry, &failed(), b"abc", Version::new(1, 4), &kept) };
+    write(&mut entry, b"abc", Version::new(1, 4), &kept);
     assert_eq!((entry.err, entry.prov_errno, entry.olen), (265, 10, 9));
     assert_eq!(entry.err_data.addr(), kept.lock().unwrap().as_ptr().addr());
     assert_eq!(
@@ -84,21 +106,11 @@ fn an_entry_is_as_long_as_the_program_knows() {
 
     let mut entry = marked();
     entry.err_data_size = 0;
-    // SAFETY: a whole entry without a buffer.
-    unsafe {
-        error::write(
-            &raw mut entry,
-            &failed(),
-            b"abc",
-            Version::new(1, 19),
-            &kept,
-        )
-    };
+    write(&mut entry, b"abc", Version::new(1, 19), &kept);
     assert_eq!((entry.err_data_size, entry.src_addr), (3, u64::MAX));
 
     let mut entry = abi::fi_cq_err_entry::default();
-    // SAFETY: as above.
-    unsafe { error::write(&raw mut entry, &failed(), b"", Version::new(1, 20), &kept) };
+    write(&mut entry, b"", Version::new(1, 20), &kept);
     assert_eq!((entry.err_data_size, entry.src_addr), (0, 7));
     assert!(entry.err_data.is_null());
     assert_eq!((entry.tag, entry.data, entry.len), (6, 5, 3));
@@ -115,8 +127,7 @@ fn error_data_is_cut_to_the_callers_buffer() {
             err_data_size: size,
             ..Default::default()
         };
-        // SAFETY: a whole entry with a buffer of this size.
-        unsafe { error::write(&raw mut entry, &failed(), b"abc", Version::CURRENT, &kept) };
+        write(&mut entry, b"abc", Version::CURRENT, &kept);
         assert_eq!(entry.err_data, room.as_mut_ptr().cast());
         assert_eq!(entry.err_data_size, size.min(3));
         assert_eq!(&room, expected);
@@ -133,7 +144,7 @@ fn attributes_are_checked() {
         ..Default::default()
     };
     // SAFETY: no attribute of this test has a wait set.
-    let attributes = |attr: &abi::fi_cq_attr| unsafe { attributes(attr) };
+    let attributes = |attr: &abi::fi_cq_attr| attributes(unsafe { Whole::new(attr) });
     let (wanted, threshold, set) = attributes(&good).unwrap();
     assert!(set.is_none());
     assert_eq!(

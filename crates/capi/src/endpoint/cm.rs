@@ -1,20 +1,19 @@
-#![allow(unsafe_code)]
 //! Names and connections of an endpoint (`fi_cm(3)`).
-//!
-//! These operations belong to endpoints of type `D` and are called through them; addresses and
-//! parameters are null or valid as `fi_cm(3)` asks. Every `SAFETY` remark below rests on this.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{Domain, Endpoint};
 
-use super::{Defaults, EpBody, Tables};
+use super::body::{Defaults, Ep, EpBody};
+use crate::address::{AddressIn, AddressOfLen, AddressOut};
+use crate::buffers::Src;
+use crate::edge::trampolines;
 use crate::errno::code;
-use crate::object::body;
-use crate::{address, buffers, handles, tables};
+use crate::object::This;
+use crate::{handles, tables};
 
-impl<D: Domain, M: Defaults> Tables<D, M> {
+impl<D: Domain, M: Defaults> EpBody<D, M> {
     pub(super) const CM: &'static abi::fi_ops_cm = &abi::fi_ops_cm {
         setname: Some(setname::<D, M>),
         getname: Some(getname::<D, M>),
@@ -27,76 +26,37 @@ impl<D: Domain, M: Defaults> Tables<D, M> {
     };
 }
 
-unsafe extern "C" fn setname<D: Domain, M: Defaults>(
-    fid: abi::fid_t,
-    addr: *mut c_void,
-    len: usize,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(fid.cast()) };
-    // SAFETY: see the module.
-    let address = unsafe { address::read_sized(this.format, addr, len) };
-    code(address.and_then(|address| this.ep.set_name(&address)))
-}
-
-unsafe extern "C" fn getname<D: Domain, M: Defaults>(
-    fid: abi::fid_t,
-    addr: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(fid.cast()) };
-    // SAFETY: see the module.
-    unsafe { address::give(this.ep.name(), addr, len) }
-}
-
-unsafe extern "C" fn getpeer<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    addr: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    unsafe { address::give(this.ep.peer(), addr, len) }
-}
-
-unsafe extern "C" fn connect<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    addr: *const c_void,
-    param: *const c_void,
-    len: usize,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let address = unsafe { address::read(this.format, addr) };
-    code(address.and_then(|address| {
-        // SAFETY: see the module.
-        let data = unsafe { buffers::bytes(param, len) }?;
-        this.ep.connect(&address, data)
-    }))
-}
-
-unsafe extern "C" fn accept<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    param: *const c_void,
-    len: usize,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let data = unsafe { buffers::bytes(param, len) };
-    let accepted = data.and_then(|data| this.ep.accept(data));
-    if accepted.is_ok() {
-        // After an error the program may still reject the request.
-        handles::forget_request(this.request);
+trampolines! { [D: Domain, M: Defaults]
+    fn setname(this: This<EpBody<D, M>, abi::fid>, addr: AddressOfLen(addr, len)) -> c_int {
+        let address = addr.read(this.format);
+        code(address.and_then(|address| this.ep.set_name(&address)))
     }
-    code(accepted)
-}
 
-unsafe extern "C" fn shutdown<D: Domain, M: Defaults>(ep: *mut abi::fid_ep, _flags: u64) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    code(this.ep.shutdown())
+    fn getname(
+        this: This<EpBody<D, M>, abi::fid>, addr: AddressOut(addr, len),
+    ) -> c_int {
+        addr.give(this.ep.name())
+    }
+
+    fn getpeer(this: Ep<D, M>, addr: AddressOut(addr, len)) -> c_int {
+        addr.give(this.ep.peer())
+    }
+
+    fn connect(this: Ep<D, M>, addr: AddressIn, param: Src(param, len)) -> c_int {
+        let address = addr.read(this.format);
+        code(address.and_then(|address| this.ep.connect(&address, param.bytes()?)))
+    }
+
+    fn accept(this: Ep<D, M>, param: Src(param, len)) -> c_int {
+        let accepted = param.bytes().and_then(|data| this.ep.accept(data));
+        if accepted.is_ok() {
+            // After an error the program may still reject the request.
+            handles::forget_request(this.request);
+        }
+        code(accepted)
+    }
+
+    fn shutdown(this: Ep<D, M>, _flags: u64) -> c_int {
+        code(this.ep.shutdown())
+    }
 }

@@ -1,28 +1,24 @@
 #![allow(unsafe_code)]
 //! Collective groups and their operations (`fi_collective(3)`).
-//!
-//! These operations belong to endpoints of type `D` and are called through them; buffers are
-//! null or valid as `fi_collective(3)` asks. Every `SAFETY` remark below rests on this.
 
 use core::ffi::{c_int, c_void};
-use core::slice;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{CollCall, Direction, Domain, Endpoint, Group, JoinCall};
-use ripstop_mem::UserBuf;
 use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr, Flags, Result};
 
-use super::{Defaults, EpBody, Tables};
-use crate::av_set;
-use crate::buffers;
-use crate::domain::DomainBody;
+use super::body::{Defaults, Ep, EpBody};
+use crate::av::set::AvSetBody;
+use crate::buffers::{Elements, IocMut};
+use crate::domain::body::DomainBody;
+use crate::edge::{Arg, Array, In, Out, Whole, trampolines};
 use crate::eq::Bound;
-use crate::errno::{answer, fail, status};
-use crate::object::{self, Body, Room, body};
+use crate::errno::{self, answer, fail, status};
+use crate::object::{self, Body, Room, This};
 use crate::tables;
 
-impl<D: Domain, M: Defaults> Tables<D, M> {
+impl<D: Domain, M: Defaults> EpBody<D, M> {
     pub(super) const COLLECTIVE: &'static abi::fi_ops_collective = &abi::fi_ops_collective {
         barrier: Some(barrier::<D, M>),
         broadcast: Some(broadcast::<D, M>),
@@ -55,73 +51,82 @@ impl<D: Domain> Body for McBody<D> {
     }
 }
 
-struct McTables<D>(core::marker::PhantomData<D>);
-
-impl<D: Domain> McTables<D> {
+impl<D: Domain> McBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<McBody<D>>),
+        close: Some(object::close::<Self>),
         ..tables::NO_FID_OPS
     };
 }
 
-/// `fi_join`: only collective groups can be joined.
-pub(super) unsafe extern "C" fn join<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    addr: *const c_void,
-    flags: u64,
-    mc: *mut *mut abi::fid_mc,
+trampolines! { [D: Domain, M: Defaults]
+    /// `fi_join`: only collective groups can be joined.
+    pub(super) fn join(
+        this: Ep<D, M>, addr: JoinAddress, flags: u64, mc: Out<*mut abi::fid_mc>,
+        context: *mut c_void,
+    ) -> c_int {
+        if flags & abi::FI_COLLECTIVE == 0 {
+            return fail(Errno::ENOSYS);
+        }
+        // Members that only send or only receive can take part in nothing.
+        if flags & !(abi::FI_COLLECTIVE | abi::FI_SEND | abi::FI_RECV) != 0 {
+            return fail(Errno::EBADFLAGS);
+        }
+        let one_way = flags & (abi::FI_SEND | abi::FI_RECV);
+        if one_way != 0 && one_way != abi::FI_SEND | abi::FI_RECV {
+            return fail(Errno::EOPNOTSUPP);
+        }
+        mc.open(|| join_group(&this, addr, context))
+    }
+}
+
+/// The address of `fi_join` with `FI_COLLECTIVE`, which `fi_join_collective` passes.
+pub(super) struct JoinAddress(*const c_void);
+
+impl Arg for JoinAddress {
+    type C = *const c_void;
+
+    unsafe fn from_c(at: *const c_void) -> Self {
+        Self(at)
+    }
+}
+
+/// Joins the group of an address set; only for a call with `FI_COLLECTIVE`.
+fn join_group<D: Domain, M: Defaults>(
+    this: &EpBody<D, M>,
+    addr: JoinAddress,
     context: *mut c_void,
-) -> c_int {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    if flags & abi::FI_COLLECTIVE == 0 {
-        return fail(Errno::ENOSYS);
+) -> Result<*mut abi::fid_mc> {
+    // SAFETY: null or what `fi_join_collective` passes, as the flags of the call say.
+    let addr = unsafe { Whole::<abi::fi_collective_addr>::behind(addr.0.cast()) };
+    let addr = addr.ok_or_else(|| errno::missing("fi_join", "addr"))?;
+    let set = addr.set().cast::<AvSetBody<D>>(abi::FI_CLASS_AV_SET)?;
+    let parent = FiAddr(addr.coll_addr);
+    let known =
+        !parent.is_specified() || parent == set.set.addr() || this.ep.group_size(parent).is_ok();
+    if !known {
+        return Err(Errno::EINVAL);
     }
-    // Members that only send or only receive can take part in nothing.
-    if flags & !(abi::FI_COLLECTIVE | abi::FI_SEND | abi::FI_RECV) != 0 {
-        return fail(Errno::EBADFLAGS);
-    }
-    let one_way = flags & (abi::FI_SEND | abi::FI_RECV);
-    if one_way != 0 && one_way != abi::FI_SEND | abi::FI_RECV {
-        return fail(Errno::EOPNOTSUPP);
-    }
-    let make = || {
-        // SAFETY: null, or what `fi_join_collective` passes.
-        let addr = unsafe { addr.cast::<abi::fi_collective_addr>().as_ref() };
-        let addr = addr.ok_or_else(|| object::missing("fi_join", "addr"))?;
-        // SAFETY: null or an open set.
-        let set = unsafe { av_set::of::<D>(addr.set) }?;
-        let parent = FiAddr(addr.coll_addr);
-        let known = !parent.is_specified()
-            || parent == set.set.addr()
-            || this.ep.group_size(parent).is_ok();
-        if !known {
-            return Err(Errno::EINVAL);
-        }
-        let room = Room::<McBody<D>>::new();
-        let members = set.set.members();
-        let call = JoinCall {
-            members: &members,
-            operations: set.set.operations(),
-            context: context.expose_provenance(),
-        };
-        let events = Bound::new(room.token());
-        let group = this.ep.join(&call, room.token())?;
-        if let Some(queue) = this.events.queue() {
-            events.to(&queue);
-        }
-        let head = abi::fid_mc {
-            fid: object::fid(abi::FI_CLASS_MC, context, McTables::<D>::FID),
-            fi_addr: group.addr().0,
-        };
-        let body = McBody {
-            _group: group,
-            _events: events,
-        };
-        Ok(room.fill(head, body))
+    let room = Room::<McBody<D>>::new();
+    let members = set.set.members();
+    let call = JoinCall {
+        members: &members,
+        operations: set.set.operations(),
+        context: context.expose_provenance(),
     };
-    // SAFETY: null or valid for writes.
-    unsafe { object::open(mc, make) }
+    let events = Bound::new(room.token());
+    let group = this.ep.join(&call, room.token())?;
+    if let Some(queue) = this.events.queue() {
+        events.to(&queue);
+    }
+    let head = abi::fid_mc {
+        fid: object::fid(abi::FI_CLASS_MC, context, McBody::<D>::FID),
+        fi_addr: group.addr().0,
+    };
+    let body = McBody {
+        _group: group,
+        _events: events,
+    };
+    Ok(room.fill(head, body))
 }
 
 /// The arguments that all operations share.
@@ -166,15 +171,16 @@ impl Call {
     }
 }
 
-/// Starts an operation.
-///
-/// # Safety
-///
-/// `input` and `result` are null or as `fi_collective(3)` asks of the operation.
-unsafe fn post<D: Domain, M: Defaults>(
+/// Memory of a collective operation: null, or what `fi_collective(3)` asks of the operation.
+type Input<'a> = Elements<'a, *const c_void>;
+/// As [`Input`], for the result.
+type Output<'a> = Elements<'a, *mut c_void>;
+
+/// Starts an operation with the memory that the same call was given.
+fn post<D: Domain, M: Defaults>(
     this: &EpBody<D, M>,
-    input: *const c_void,
-    result: *mut c_void,
+    input: Input<'_>,
+    result: Output<'_>,
     call: &Call,
 ) -> Result<()> {
     let (datatype, op) = call.elements()?;
@@ -190,10 +196,12 @@ unsafe fn post<D: Domain, M: Defaults>(
             .filter(|len| isize::try_from(*len).is_ok())
             .ok_or(Errno::EMSGSIZE),
     };
-    // SAFETY: the caller's guarantee; the memory is only read.
-    let input = unsafe { UserBuf::from_const(input.cast(), bytes(input_blocks, input.is_null())?) };
-    // SAFETY: the caller's guarantee.
-    let result = unsafe { buffers::result(result, bytes(result_blocks, result.is_null())?) }?;
+    let len = bytes(input_blocks, input.is_null())?;
+    // SAFETY: as many blocks as the operation of the call reads.
+    let input = unsafe { input.bytes(len) }?;
+    let len = bytes(result_blocks, result.is_null())?;
+    // SAFETY: as many blocks as the operation of the call writes.
+    let result = unsafe { result.bytes(len) }?;
     let own = this.defaults.tx();
     let flags = match call.flags {
         0 => own,
@@ -215,229 +223,143 @@ unsafe fn post<D: Domain, M: Defaults>(
     this.collective(input, result, &call)
 }
 
-unsafe extern "C" fn barrier<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    coll_addr: abi::fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the same endpoint.
-    unsafe { barrier2::<D, M>(ep, coll_addr, 0, context) }
-}
-
-unsafe extern "C" fn barrier2<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    coll_addr: abi::fi_addr_t,
+/// Starts a barrier.
+fn wait_for_all<D: Domain, M: Defaults>(
+    this: &EpBody<D, M>,
+    group: abi::fi_addr_t,
     flags: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
     let call = Call {
         coll: Collective::Barrier,
         datatype: abi::FI_VOID,
         op: abi::FI_NOOP,
         count: 0,
-        group: coll_addr,
+        group,
         root: abi::FI_ADDR_UNSPEC,
         flags,
         context,
     };
-    // SAFETY: there are no buffers.
-    status(unsafe { post(this, core::ptr::null(), core::ptr::null_mut(), &call) })
+    status(post(this, Elements::none(), Elements::none(), &call))
 }
 
-unsafe extern "C" fn broadcast<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    buf: *mut c_void,
-    count: usize,
-    _desc: *mut c_void,
-    coll_addr: abi::fi_addr_t,
-    root_addr: abi::fi_addr_t,
-    datatype: abi::fi_datatype,
-    flags: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    let call = Call {
-        coll: Collective::Broadcast,
-        datatype,
-        op: abi::FI_NOOP,
-        count,
-        group: coll_addr,
-        root: root_addr,
-        flags,
-        context,
-    };
-    // SAFETY: see the module.
-    status(unsafe { post(this, core::ptr::null(), buf, &call) })
-}
+trampolines! { [D: Domain, M: Defaults]
+    fn barrier(this: Ep<D, M>, group: u64, context: *mut c_void) -> isize {
+        wait_for_all(&this, group, 0, context)
+    }
 
-macro_rules! without_root {
-    ($($name:ident: $coll:ident $(, $op:ident)?;)*) => { $(
-        unsafe extern "C" fn $name<D: Domain, M: Defaults>(
-            ep: *mut abi::fid_ep,
-            buf: *const c_void,
-            count: usize,
-            _desc: *mut c_void,
-            result: *mut c_void,
-            _result_desc: *mut c_void,
-            coll_addr: abi::fi_addr_t,
-            datatype: abi::fi_datatype,
-            $($op: abi::fi_op,)?
-            flags: u64,
-            context: *mut c_void,
-        ) -> isize {
-            // SAFETY: see the module.
-            let this = unsafe { body::<EpBody<D, M>>(ep) };
-            let call = Call {
-                coll: Collective::$coll,
-                datatype,
-                op: operation!($($op)?),
-                count,
-                group: coll_addr,
-                root: abi::FI_ADDR_UNSPEC,
-                flags,
-                context,
-            };
-            // SAFETY: see the module.
-            status(unsafe { post(this, buf, result, &call) })
-        }
-    )* };
-}
+    fn barrier2(this: Ep<D, M>, group: u64, flags: u64, context: *mut c_void) -> isize {
+        wait_for_all(&this, group, flags, context)
+    }
 
-macro_rules! with_root {
-    ($($name:ident: $coll:ident $(, $op:ident)?;)*) => { $(
-        unsafe extern "C" fn $name<D: Domain, M: Defaults>(
-            ep: *mut abi::fid_ep,
-            buf: *const c_void,
-            count: usize,
-            _desc: *mut c_void,
-            result: *mut c_void,
-            _result_desc: *mut c_void,
-            coll_addr: abi::fi_addr_t,
-            root_addr: abi::fi_addr_t,
-            datatype: abi::fi_datatype,
-            $($op: abi::fi_op,)?
-            flags: u64,
-            context: *mut c_void,
-        ) -> isize {
-            // SAFETY: see the module.
-            let this = unsafe { body::<EpBody<D, M>>(ep) };
-            let call = Call {
-                coll: Collective::$coll,
-                datatype,
-                op: operation!($($op)?),
-                count,
-                group: coll_addr,
-                root: root_addr,
-                flags,
-                context,
-            };
-            // SAFETY: see the module.
-            status(unsafe { post(this, buf, result, &call) })
-        }
-    )* };
-}
-
-macro_rules! operation {
-    () => {
-        abi::FI_NOOP
-    };
-    ($op:ident) => {
-        $op
-    };
-}
-
-without_root! {
-    alltoall: Alltoall;
-    allreduce: Allreduce, op;
-    allgather: Allgather;
-    reduce_scatter: ReduceScatter, op;
-}
-
-with_root! {
-    reduce: Reduce, op;
-    scatter: Scatter;
-    gather: Gather;
-}
-
-/// One piece of memory of a vector, or none.
-///
-/// # Safety
-///
-/// `iov` is null or valid for `count` elements.
-unsafe fn only(iov: *const abi::fi_ioc, count: usize) -> Result<Option<abi::fi_ioc>> {
-    match (iov.is_null(), count) {
-        (_, 0) => Ok(None),
-        (false, 1) => {
-            // SAFETY: not null, and the caller's guarantee.
-            let iov = unsafe { slice::from_raw_parts(iov, 1) };
-            Ok(iov.first().copied())
-        }
-        _ => Err(Errno::EINVAL),
+    fn broadcast(
+        this: Ep<D, M>, buf: Output, count: usize, _desc: *mut c_void, group: u64, root: u64,
+        datatype: u32, flags: u64, context: *mut c_void,
+    ) -> isize {
+        let (coll, op) = (Collective::Broadcast, abi::FI_NOOP);
+        let call = Call { coll, datatype, op, count, group, root, flags, context };
+        status(post(&this, Elements::none(), buf, &call))
     }
 }
 
-/// Any operation, as deferred work describes it. There is one piece of memory on each side; the
-/// count of the first is that of the operation.
-unsafe extern "C" fn msg<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    msg: *const abi::fi_msg_collective,
-    resultv: *mut abi::fi_ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let Some(msg) = (unsafe { msg.as_ref() }) else {
-        return status(Err(object::missing("a collective operation", "msg")));
-    };
-    let posted = || {
-        // SAFETY: see the module.
-        let input = unsafe { only(msg.msg_iov, msg.iov_count) }?;
-        // SAFETY: see the module.
-        let result = unsafe { only(resultv, result_count) }?;
-        let coll = Collective::from_number(msg.coll).ok_or(Errno::EOPNOTSUPP)?;
-        let call = Call {
-            coll,
-            datatype: msg.datatype,
-            op: msg.op,
-            count: input.or(result).map_or(0, |ioc| ioc.count),
-            group: msg.coll_addr,
-            root: msg.root_addr,
-            flags,
-            context: msg.context,
-        };
-        let addr = |ioc: Option<abi::fi_ioc>| ioc.map_or(core::ptr::null_mut(), |ioc| ioc.addr);
-        // The buffer of a broadcast is both.
-        let result = match coll {
-            Collective::Broadcast => addr(input),
-            _ => addr(result),
-        };
-        // SAFETY: see the module.
-        unsafe { post(this, addr(input), result, &call) }
-    };
-    status(posted())
+/// Operations with an input and a result: `(root)` where one member is named, `(op)` where elements
+/// are reduced.
+macro_rules! collectives {
+    ($($name:ident: $coll:ident ($($root:ident)?) ($($op:ident)?);)*) => { $(
+        trampolines! { [D: Domain, M: Defaults]
+            fn $name(
+                this: Ep<D, M>, input: Input, count: usize, _desc: *mut c_void, result: Output,
+                _result_desc: *mut c_void, group: u64, $($root: u64,)? datatype: u32,
+                $($op: u32,)? flags: u64, context: *mut c_void,
+            ) -> isize {
+                let (coll, root, op) = (
+                    Collective::$coll,
+                    or!(abi::FI_ADDR_UNSPEC, $($root)?),
+                    or!(abi::FI_NOOP, $($op)?),
+                );
+                let call = Call { coll, datatype, op, count, group, root, flags, context };
+                status(post(&this, input, result, &call))
+            }
+        }
+    )* };
 }
 
-/// `fi_query_collective`: `domain` is a domain of this type; `attr` is null or valid, also for
-/// writes.
-pub(crate) unsafe extern "C" fn query<D: Domain>(
-    domain: *mut abi::fid_domain,
-    coll: abi::fi_collective_op,
-    attr: *mut abi::fi_collective_attr,
-    flags: u64,
-) -> c_int {
-    // SAFETY: this operation belongs to domains of this type.
-    let this = unsafe { body::<DomainBody<D>>(domain) };
-    // SAFETY: null or valid.
-    let Some(attr) = (unsafe { attr.as_mut() }) else {
-        return fail(object::missing("fi_query_collective", "attr"));
+/// The second of two, if it is there.
+macro_rules! or {
+    ($none:expr,) => {
+        $none
     };
-    answer(limits::<D>(this, coll, attr, flags))
+    ($none:expr, $some:ident) => {
+        $some
+    };
+}
+
+collectives! {
+    alltoall: Alltoall () ();
+    allreduce: Allreduce () (op);
+    allgather: Allgather () ();
+    reduce_scatter: ReduceScatter () (op);
+    reduce: Reduce (root) (op);
+    scatter: Scatter (root) ();
+    gather: Gather (root) ();
+}
+
+/// One piece of memory of a vector, or none.
+fn only(vector: Array<'_, abi::fi_ioc>) -> Result<Option<&abi::fi_ioc>> {
+    let pieces = match vector.count() {
+        0 => Some(&[][..]),
+        _ => vector.at_most(1),
+    };
+    Ok(pieces.ok_or(Errno::EINVAL)?.first())
+}
+
+trampolines! { [D: Domain, M: Defaults]
+    /// Any operation, as deferred work describes it. There is one piece of memory on each side; the
+    /// count of the first is that of the operation.
+    fn msg(
+        this: Ep<D, M>, msg: In<*const abi::fi_msg_collective>,
+        result: IocMut(resultv, desc, count), flags: u64,
+    ) -> isize {
+        let posted = || {
+            let msg = msg.needed("a collective operation", "msg")?;
+            let input = only(msg.msg_iov())?;
+            let result = only(result.0)?;
+            let coll = Collective::from_number(msg.coll).ok_or(Errno::EOPNOTSUPP)?;
+            let call = Call {
+                coll,
+                datatype: msg.datatype,
+                op: msg.op,
+                count: input.or(result).map_or(0, |ioc| ioc.count),
+                group: msg.coll_addr,
+                root: msg.root_addr,
+                flags,
+                context: msg.context,
+            };
+            // The buffer of a broadcast is both.
+            let result = match coll {
+                Collective::Broadcast => input,
+                _ => result,
+            };
+            let input = input.map_or_else(Elements::none, Elements::of);
+            let result = result.map_or_else(Elements::none, Elements::of);
+            post(&this, input.read_only(), result, &call)
+        };
+        status(posted())
+    }
+}
+
+trampolines! { [D: Domain]
+    /// `fi_query_collective`.
+    pub(crate) fn query(
+        this: This<DomainBody<D>>, coll: abi::fi_collective_op,
+        attr: Option<&mut abi::fi_collective_attr>, flags: u64,
+    ) -> c_int {
+        let attr = attr.ok_or_else(|| errno::missing("fi_query_collective", "attr"));
+        match attr {
+            Ok(attr) => answer(limits::<D>(&this, coll, attr, flags)),
+            Err(error) => fail(error),
+        }
+    }
 }
 
 fn limits<D: Domain>(

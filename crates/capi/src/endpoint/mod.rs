@@ -2,174 +2,110 @@
 //! Active endpoints: opening, binding and control (`fi_endpoint(3)`).
 
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{Direction, Domain, Endpoint};
 use ripstop_types::{AddrFormat, Errno, Flags, Result};
 
 pub(crate) mod atomic;
+pub(crate) mod body;
 mod cm;
 pub(crate) mod collective;
-mod msg;
-mod options;
 mod peer;
 pub(crate) mod rma;
-mod tagged;
-mod triggered;
+pub(crate) mod send;
 
-pub(crate) use msg::{data_of, recv_message as message};
-pub(crate) use options::{get_option, set_option};
-use peer::Shares;
-pub(crate) use tagged::recv_message as tagged_message;
-pub(crate) use triggered::shared_recv;
-
-use crate::av::AvBody;
-use crate::counter::CounterBody;
+use crate::av::body::AvBody;
+use crate::counter;
 use crate::cq::CqBody;
-use crate::domain::DomainBody;
+use crate::domain::body::{DomainBody, same_domain};
+use crate::edge::{AnyFid, Arg, Out, Whole, trampolines};
 use crate::eq::{Bound, EqBody};
-use crate::errno::{code, fail};
+use crate::errno::{code, fail, missing};
+use crate::info::layout::InfoIn;
 use crate::info::read;
-use crate::object::{self, Body, Room};
+use crate::object::{self, Room, This};
 use crate::srx::{PeerBody, SrxBody};
 use crate::stx::StxBody;
 use crate::tables::{self, table};
-
-/// Where the flags of calls without flags come from.
-pub(crate) trait Defaults: 'static {
-    /// For sends; `None` is the endpoint's own.
-    fn tx(&self) -> Option<Flags>;
-    /// For receives; `None` is the endpoint's own.
-    fn rx(&self) -> Option<Flags>;
-}
-
-/// The endpoint itself.
-pub(crate) struct Own;
-
-impl Defaults for Own {
-    #[inline(always)]
-    fn tx(&self) -> Option<Flags> {
-        None
-    }
-
-    #[inline(always)]
-    fn rx(&self) -> Option<Flags> {
-        None
-    }
-}
-
-/// An alias with flags of its own (`fi_ep_alias`).
-pub(crate) struct Alias {
-    tx: Option<Flags>,
-    rx: Option<Flags>,
-}
-
-impl Defaults for Alias {
-    fn tx(&self) -> Option<Flags> {
-        self.tx
-    }
-
-    fn rx(&self) -> Option<Flags> {
-        self.rx
-    }
-}
-
-/// What an endpoint's object holds.
-pub(crate) struct EpBody<D: Domain, M: Defaults> {
-    ep: Arc<D::Endpoint>,
-    /// Goes after the endpoint, which may report its end.
-    events: Bound,
-    defaults: M,
-    domain: Arc<D>,
-    /// Format of the addresses it takes.
-    format: AddrFormat,
-    /// The connection request it may accept.
-    request: abi::fid_t,
-    /// What it shares with another provider; its aliases know it too.
-    shared: Arc<Mutex<Shares<D>>>,
-}
-
-impl<D: Domain, M: Defaults> Body for EpBody<D, M> {
-    type Head = abi::fid_ep;
-
-    fn in_use(&self) -> bool {
-        // An alias is one of several owners and may always go.
-        self.is_own() && Arc::strong_count(&self.ep) > 1
-    }
-}
+use crate::{options, receive};
+use body::{Alias, Defaults, EpBody, Own};
+use peer::Shares;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
-    fn is_own(&self) -> bool {
-        core::any::TypeId::of::<M>() == core::any::TypeId::of::<Own>()
-    }
-}
-
-/// The operation tables of endpoints.
-pub(crate) struct Tables<D, M>(PhantomData<(D, M)>);
-
-impl<D: Domain, M: Defaults> Tables<D, M> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<EpBody<D, M>>),
+        close: Some(object::close::<Self>),
         bind: Some(bind::<D, M>),
         control: Some(control::<D, M>),
         ..tables::NO_FID_OPS
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
-        cancel: Some(msg::cancel::<D, M>),
-        getopt: Some(options::getopt::<D, M>),
-        setopt: Some(options::setopt::<D, M>),
+        cancel: Some(receive::cancel::<Self>),
+        getopt: Some(options::getopt::<Self>),
+        setopt: Some(options::setopt::<Self>),
         ..tables::NO_EP_OPS
     };
+
+    /// What it shares with another provider. Every change of it is one call, so it is whole even
+    /// after a panic.
+    fn shares(&self) -> MutexGuard<'_, Shares<D>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn head<D: Domain, M: Defaults>(class: usize, context: *mut c_void) -> abi::fid_ep {
     abi::fid_ep {
-        fid: object::fid(class, context, Tables::<D, M>::FID),
-        ops: table(Tables::<D, M>::EP),
-        cm: table(Tables::<D, M>::CM),
-        msg: table(Tables::<D, M>::MSG),
-        rma: table(Tables::<D, M>::RMA),
-        tagged: table(Tables::<D, M>::TAGGED),
-        atomic: table(Tables::<D, M>::ATOMIC),
-        collective: table(Tables::<D, M>::COLLECTIVE),
+        fid: object::fid(class, context, EpBody::<D, M>::FID),
+        ops: table(EpBody::<D, M>::EP),
+        cm: table(EpBody::<D, M>::CM),
+        msg: table(EpBody::<D, M>::MSG),
+        rma: table(EpBody::<D, M>::RMA),
+        tagged: table(EpBody::<D, M>::TAGGED),
+        atomic: table(EpBody::<D, M>::ATOMIC),
+        collective: table(EpBody::<D, M>::COLLECTIVE),
     }
 }
 
-/// `fi_endpoint`.
-///
-/// # Safety
-///
-/// `domain` is an open domain of this type; `info` is null or whole; `ep` is null or valid.
-pub(crate) unsafe extern "C" fn open<D: Domain>(
-    domain: *mut abi::fid_domain,
-    info: *mut abi::fi_info,
-    ep: *mut *mut abi::fid_ep,
+trampolines! { [D: Domain]
+    /// `fi_endpoint`.
+    pub(crate) fn open(
+        parent: This<DomainBody<D>>, info: InfoIn<*mut abi::fi_info>, ep: Out<*mut abi::fid_ep>,
+        context: *mut c_void,
+    ) -> c_int {
+        ep.open(|| make(&parent, info, context))
+    }
+
+    /// `fi_endpoint2`: flags would ask for what no provider here has.
+    pub(crate) fn open2(
+        parent: This<DomainBody<D>>, info: InfoIn<*mut abi::fi_info>, ep: Out<*mut abi::fid_ep>,
+        flags: u64, context: *mut c_void,
+    ) -> c_int {
+        match flags {
+            0 => ep.open(|| make(&parent, info, context)),
+            _ => fail(Errno::ENOSYS),
+        }
+    }
+}
+
+/// Opens an endpoint.
+fn make<D: Domain>(
+    parent: &DomainBody<D>,
+    info: InfoIn<'_, *mut abi::fi_info>,
     context: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's guarantee.
-    let parent = unsafe { object::body::<DomainBody<D>>(domain) };
-    let make = || {
-        // SAFETY: the caller's guarantee.
-        let wanted = unsafe { read::info("fi_endpoint", info) }?;
-        // SAFETY: as above, and `read` found it not null.
-        let request = unsafe { (*info).handle };
-        let room = Room::new();
-        let ep = parent.domain.endpoint(&wanted, room.token())?;
-        let body = EpBody::<D, Own> {
-            ep,
-            events: Bound::new(room.token()),
-            defaults: Own,
-            domain: Arc::clone(&parent.domain),
-            format: wanted.addr_format,
-            request,
-            shared: Arc::default(),
-        };
-        Ok(room.fill(head::<D, Own>(abi::FI_CLASS_EP, context), body))
+) -> Result<*mut abi::fid_ep> {
+    let wanted = read::info("fi_endpoint", info)?;
+    let room = Room::new();
+    let body = EpBody::<D, Own> {
+        ep: parent.domain.endpoint(&wanted, room.token())?,
+        events: Bound::new(room.token()),
+        defaults: Own,
+        domain: Arc::clone(&parent.domain),
+        format: wanted.addr_format,
+        request: info.handle(),
+        shared: Arc::default(),
     };
-    // SAFETY: the caller's guarantee.
-    unsafe { object::open(ep, make) }
+    Ok(room.fill(head::<D, Own>(abi::FI_CLASS_EP, context), body))
 }
 
 /// Makes the object of a context of a scalable endpoint.
@@ -194,113 +130,77 @@ pub(crate) fn context_of<D: Domain>(
     head.collective = table(&tables::NO_COLLECTIVE);
     match class {
         abi::FI_CLASS_TX_CTX => {
-            head.msg = table(Tables::<D, Own>::MSG_TX);
-            head.tagged = table(Tables::<D, Own>::TAGGED_TX);
+            head.msg = table(EpBody::<D, Own>::MSG_TX);
+            head.tagged = table(EpBody::<D, Own>::TAGGED_TX);
         }
         _ => {
-            head.msg = table(Tables::<D, Own>::MSG_RX);
-            head.tagged = table(Tables::<D, Own>::TAGGED_RX);
+            head.msg = table(EpBody::<D, Own>::MSG_RX);
+            head.tagged = table(EpBody::<D, Own>::TAGGED_RX);
             head.rma = table(&tables::NO_RMA);
         }
     }
     room.fill(head, body)
 }
 
-/// `fi_endpoint2`: flags would ask for what no provider here has.
-///
-/// # Safety
-///
-/// As for [`open`].
-pub(crate) unsafe extern "C" fn open2<D: Domain>(
-    domain: *mut abi::fid_domain,
-    info: *mut abi::fi_info,
-    ep: *mut *mut abi::fid_ep,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    if flags != 0 {
-        return fail(Errno::ENOSYS);
+trampolines! { [D: Domain, M: Defaults]
+    /// `fi_ep_bind`.
+    fn bind(this: This<EpBody<D, M>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
+        code(bind_to(&this, other, flags))
     }
-    // SAFETY: the caller's guarantee.
-    unsafe { open::<D>(domain, info, ep, context) }
 }
 
-/// `fi_ep_bind`.
-unsafe extern "C" fn bind<D: Domain, M: Defaults>(
-    fid: *mut abi::fid,
-    other: *mut abi::fid,
-    flags: u64,
-) -> c_int {
-    // SAFETY: these operations belong to endpoints of this type.
-    let this = unsafe { object::body::<EpBody<D, M>>(fid.cast()) };
-    // SAFETY: `other` is null or an open object, as `fi_ep_bind` asks.
-    code(unsafe { bind_to(this, other, Flags::from_bits_retain(flags)) })
-}
-
-/// # Safety
-///
-/// `other` is null or an open object.
-unsafe fn bind_to<D: Domain, M: Defaults>(
+fn bind_to<D: Domain, M: Defaults>(
     this: &EpBody<D, M>,
-    other: *mut abi::fid,
+    other: AnyFid<'_>,
     flags: Flags,
 ) -> Result<()> {
-    // SAFETY: the caller's guarantee.
-    let class = unsafe { object::class_of(other) };
-    let class = class.ok_or_else(|| object::missing("fi_ep_bind", "the object to bind"))?;
+    let class = other
+        .class()
+        .ok_or_else(|| missing("fi_ep_bind", "the object to bind"))?;
     if !this.is_own() {
         return Err(Errno::EINVAL);
     }
     if !allowed_flags(class).contains(flags) {
         return Err(Errno::EBADFLAGS);
     }
-    // SAFETY (each arm): the caller's guarantee.
     match class {
         abi::FI_CLASS_CQ => {
-            // SAFETY: as above.
-            let cq = unsafe { object::cast::<CqBody<D>>(other, class) }?;
+            let cq = other.cast::<CqBody<D>>(class)?;
             same_domain(&this.domain, &cq.domain)?;
             this.ep.bind_cq(&cq.cq, flags)?;
-            this.shares_cq(cq, flags);
+            this.shares().cq(cq, flags);
             Ok(())
         }
         abi::FI_CLASS_CNTR => {
-            // SAFETY: as above.
-            let counter = unsafe { object::cast::<CounterBody<D>>(other, class) }?;
-            same_domain(&this.domain, &counter.domain)?;
-            this.ep.bind_counter(&counter.counter, flags)
+            let counter = counter::of_domain::<D>(other, &this.domain)?;
+            this.ep.bind_counter(counter, flags)
         }
         abi::FI_CLASS_AV => {
-            // SAFETY: as above.
-            let av = unsafe { object::cast::<AvBody<D>>(other, class) }?;
+            let av = other.cast::<AvBody<D>>(class)?;
             same_domain(&this.domain, &av.domain)?;
             this.ep.bind_av(&av.av)?;
-            this.shares_av(av);
+            this.shares().av(av);
             Ok(())
         }
         abi::FI_CLASS_EQ => {
-            // SAFETY: as above.
-            let eq = unsafe { object::cast::<EqBody>(other, class) }?;
+            let eq = other.cast::<EqBody>(class)?;
             this.ep.bind_eq(&eq.eq)?;
             this.events.to(&eq.eq);
             Ok(())
         }
         abi::FI_CLASS_SRX_CTX => {
-            // SAFETY: as above.
-            if let Ok(peer) = unsafe { object::cast::<PeerBody<D>>(other, class) } {
+            if let Ok(peer) = other.cast::<PeerBody<D>>(class) {
                 same_domain(&this.domain, &peer.domain)?;
                 this.ep.bind_peer_rx(&peer.owner.rx)?;
-                this.shares_receives(peer);
+                this.shares().receives(peer);
                 return Ok(());
             }
-            // SAFETY: as above.
-            let srx = unsafe { object::cast::<SrxBody<D>>(other, class) }?;
+            let srx = other.cast::<SrxBody<D>>(class)?;
             same_domain(&this.domain, &srx.domain)?;
             this.ep.bind_srx(&srx.srx)
         }
         abi::FI_CLASS_STX_CTX => {
-            // SAFETY: as above.
-            let stx = unsafe { object::cast::<StxBody<D>>(other, class) }?;
+            let stx = other.cast::<StxBody<D>>(class)?;
             same_domain(&this.domain, &stx.domain)?;
             this.ep.bind_stx(&stx.stx)
         }
@@ -320,70 +220,74 @@ fn allowed_flags(class: usize) -> Flags {
     }
 }
 
-/// The endpoint that an object of this class stands for, and its domain.
-///
-/// # Errors
-/// [`Errno::EINVAL`] for an object of another provider.
-///
-/// # Safety
-///
-/// `fid` is null or an open object.
-pub(crate) unsafe fn behind<'a, D: Domain>(
-    fid: *mut abi::fid,
-    class: usize,
-) -> Result<(&'a Arc<D::Endpoint>, &'a Arc<D>)> {
-    // SAFETY: the caller's guarantee, for this and the block below.
-    if let Ok(own) = unsafe { object::cast::<EpBody<D, Own>>(fid, class) } {
-        return Ok((&own.ep, &own.domain));
-    }
-    // SAFETY: as above.
-    let alias = unsafe { object::cast::<EpBody<D, Alias>>(fid, class) }?;
-    Ok((&alias.ep, &alias.domain))
-}
+/// The argument of `fi_control` of an endpoint: null, or what the command takes.
+struct Argument(*mut c_void);
 
-pub(crate) fn same_domain<D>(ours: &Arc<D>, theirs: &Arc<D>) -> Result<()> {
-    match Arc::ptr_eq(ours, theirs) {
-        true => Ok(()),
-        false => Err(Errno::EINVAL),
+impl Arg for Argument {
+    type C = *mut c_void;
+
+    unsafe fn from_c(at: *mut c_void) -> Self {
+        Self(at)
     }
 }
 
-/// `fi_control` of an endpoint.
-unsafe extern "C" fn control<D: Domain, M: Defaults>(
-    fid: *mut abi::fid,
-    command: c_int,
-    arg: *mut c_void,
-) -> c_int {
-    // SAFETY: these operations belong to endpoints of this type.
-    let this = unsafe { object::body::<EpBody<D, M>>(fid.cast()) };
-    if command == abi::FI_ENABLE {
-        return code(this.enable());
+/// What `fi_control` asks of an endpoint.
+enum Command<'a> {
+    Enable,
+    Alias(Whole<'a, abi::fi_alias>),
+    GetFlags(&'a mut u64),
+    SetFlags(&'a mut u64),
+}
+
+impl<'a> Command<'a> {
+    /// # Errors
+    /// [`Errno::ENOSYS`] for another command, [`Errno::EINVAL`] without an argument.
+    fn of(command: c_int, Argument(at): Argument) -> Result<Self> {
+        let missing = || missing("fi_control of an endpoint", "arg");
+        match command {
+            abi::FI_ENABLE => Ok(Self::Enable),
+            abi::FI_ALIAS => {
+                // SAFETY: null or a whole `struct fi_alias`, which is what this command takes.
+                let alias = unsafe { Whole::behind(at.cast()) };
+                alias.map(Self::Alias).ok_or_else(missing)
+            }
+            abi::FI_GETOPSFLAG | abi::FI_SETOPSFLAG => {
+                // SAFETY: null or a `uint64_t`, which is what these commands take.
+                let flags: Option<&'a mut u64> = unsafe { at.cast::<u64>().as_mut() };
+                let flags = flags.ok_or_else(missing)?;
+                Ok(match command {
+                    abi::FI_GETOPSFLAG => Self::GetFlags(flags),
+                    _ => Self::SetFlags(flags),
+                })
+            }
+            _ => Err(Errno::ENOSYS),
+        }
     }
-    if !matches!(
-        command,
-        abi::FI_GETOPSFLAG | abi::FI_SETOPSFLAG | abi::FI_ALIAS
-    ) {
-        return fail(Errno::ENOSYS);
+}
+
+trampolines! { [D: Domain, M: Defaults]
+    /// `fi_control` of an endpoint.
+    fn control(this: This<EpBody<D, M>, abi::fid>, command: c_int, arg: Argument) -> c_int {
+        match Command::of(command, arg) {
+            Ok(Command::Enable) => code(this.shares().enable(&this.ep)),
+            Ok(Command::Alias(wanted)) => {
+                let flags = Flags::from_bits_retain(wanted.flags);
+                wanted.out().open(|| alias(&this, flags, this.context()))
+            }
+            Ok(Command::GetFlags(flags)) => code(op_flags(&this, flags, true)),
+            Ok(Command::SetFlags(flags)) => code(op_flags(&this, flags, false)),
+            Err(error) => fail(error),
+        }
     }
-    if arg.is_null() {
-        return fail(object::missing("fi_control of an endpoint", "arg"));
+}
+
+impl<'a> Whole<'a, abi::fi_alias> {
+    /// Where the alias goes.
+    fn out(self) -> Out<'a, *mut abi::fid_ep> {
+        // SAFETY: the pointer of a whole `struct fi_alias` is null or to the place for the alias,
+        // which is an endpoint as the object is.
+        unsafe { Out::from_c(self.fid.cast()) }
     }
-    if command == abi::FI_ALIAS {
-        // SAFETY: not null, and the argument that this command takes.
-        let alias = unsafe { &*arg.cast::<abi::fi_alias>() };
-        // SAFETY: this object is open.
-        let context = unsafe { (*fid).context };
-        // SAFETY: `fid` in the argument is null or valid for writes.
-        return unsafe {
-            object::open(alias.fid.cast(), || {
-                self::alias(this, Flags::from_bits_retain(alias.flags), context)
-            })
-        };
-    }
-    // SAFETY: not null, and these commands take flags.
-    let flags = unsafe { &mut *arg.cast::<u64>() };
-    let get = command == abi::FI_GETOPSFLAG;
-    code(op_flags(this, flags, get))
 }
 
 /// Reads or replaces the flags of calls without flags, for the direction that `flags` names.

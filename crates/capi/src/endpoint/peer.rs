@@ -1,12 +1,11 @@
 //! Endpoints whose receives another provider has: what they need together.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use ripstop_core::provider::{Domain, Endpoint};
 use ripstop_types::{Errno, Flags, Result};
 
-use super::{Defaults, EpBody};
-use crate::av::AvBody;
+use crate::av::body::AvBody;
 use crate::cq::CqBody;
 use crate::peer::{CqOwner, Peers, SrxOwner};
 use crate::srx::PeerBody;
@@ -29,26 +28,24 @@ impl<D: Domain> Default for Shares<D> {
     }
 }
 
-impl<D: Domain, M: Defaults> EpBody<D, M> {
-    fn change(&self, change: impl FnOnce(&mut Shares<D>)) {
-        // Every change is one call, so what is kept is whole even after a panic.
-        change(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    pub(super) fn shares_cq(&self, cq: &CqBody<D>, flags: Flags) {
+impl<D: Domain> Shares<D> {
+    /// A queue was bound.
+    pub(super) fn cq(&mut self, cq: &CqBody<D>, flags: Flags) {
         if flags.contains(Flags::RECV) {
             let selective = flags.contains(Flags::SELECTIVE_COMPLETION);
             let owner = cq.owner.as_ref().map(Arc::clone);
-            self.change(|shares| shares.cq = owner.map(|owner| (owner, selective)));
+            self.cq = owner.map(|owner| (owner, selective));
         }
     }
 
-    pub(super) fn shares_av(&self, av: &AvBody<D>) {
-        self.change(|shares| shares.av = Some(Arc::clone(&av.peers)));
+    /// An address vector was bound.
+    pub(super) fn av(&mut self, av: &AvBody<D>) {
+        self.av = Some(Arc::clone(&av.peers));
     }
 
-    pub(super) fn shares_receives(&self, peer: &PeerBody<D>) {
-        self.change(|shares| shares.receives = Arc::downgrade(&peer.owner));
+    /// A receive context of another provider was bound.
+    pub(super) fn receives(&mut self, peer: &PeerBody<D>) {
+        self.receives = Arc::downgrade(&peer.owner);
     }
 
     /// `FI_ENABLE`: with receives that another provider has, their ends must go to a queue
@@ -56,14 +53,13 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] where that is not so, and those of the provider.
-    pub(super) fn enable(&self) -> Result<()> {
-        let shares = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(receives) = shares.receives.upgrade() else {
-            return self.ep.enable();
+    pub(super) fn enable(&self, ep: &D::Endpoint) -> Result<()> {
+        let Some(receives) = self.receives.upgrade() else {
+            return ep.enable();
         };
-        let (cq, selective) = shares.cq.as_ref().ok_or(Errno::EINVAL)?;
-        receives.report_to(cq, *selective, || self.ep.enable())?;
-        if let Some(av) = &shares.av {
+        let (cq, selective) = self.cq.as_ref().ok_or(Errno::EINVAL)?;
+        receives.report_to(cq, *selective, || ep.enable())?;
+        if let Some(av) = &self.av {
             receives.learn_from(av);
         }
         Ok(())

@@ -1,26 +1,20 @@
-#![allow(unsafe_code)]
 //! Reads and writes of a peer's memory (`fi_rma(3)`).
-//!
-//! These operations belong to endpoints of type `D` and are called through them; buffers, I/O
-//! vectors and messages are null or valid as `fi_rma(3)` asks. Every `SAFETY` remark below
-//! rests on this.
 
 use core::ffi::c_void;
-use core::slice;
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{Domain, Endpoint, RmaCall};
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, FiAddr, Flags, Result, RmaIov};
 
-use super::msg::data_of;
-use super::{Defaults, EpBody, Tables};
-use crate::buffers;
-use crate::errno::status;
-use crate::object::{self, body};
+use super::body::{Defaults, Ep, EpBody};
+use super::send::data_of;
+use crate::buffers::{Dst, Src};
+use crate::edge::{Array, In, Whole, trampolines};
+use crate::errno::{missing, refused, status};
 use crate::tables;
 
-impl<D: Domain, M: Defaults> Tables<D, M> {
+impl<D: Domain, M: Defaults> EpBody<D, M> {
     pub(super) const RMA: &'static abi::fi_ops_rma = &abi::fi_ops_rma {
         read: Some(read::<D, M>),
         readv: Some(readv::<D, M>),
@@ -33,6 +27,24 @@ impl<D: Domain, M: Defaults> Tables<D, M> {
         injectdata: Some(injectdata::<D, M>),
         ..tables::NO_RMA_OPS
     };
+
+    /// A call with the flags of the endpoint.
+    #[inline(always)]
+    fn rma<'a>(
+        &self,
+        remote: &'a [RmaIov],
+        peer: FiAddr,
+        data: Option<u64>,
+        context: *mut c_void,
+    ) -> RmaCall<'a> {
+        RmaCall {
+            remote,
+            peer,
+            data,
+            context: context.expose_provenance(),
+            flags: self.defaults.tx(),
+        }
+    }
 }
 
 /// The peer's memory of a call that names one place: as long as the local memory.
@@ -45,229 +57,91 @@ fn place(addr: u64, key: u64, local: &[UserBuf]) -> RmaIov {
     RmaIov { addr, len, key }
 }
 
-unsafe extern "C" fn read<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    buf: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    src_addr: abi::fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let buf = unsafe { buffers::result(buf, len) };
-    status(buf.and_then(|buf| {
-        this.read(
-            &[buf],
-            &RmaCall {
-                remote: &[place(addr, key, &[buf])],
-                peer: FiAddr(src_addr),
-                data: None,
-                context: context.expose_provenance(),
-                flags: this.defaults.tx(),
-            },
-        )
-    }))
-}
+/// An I/O vector.
+type Vector<'a> = Array<'a, abi::iovec>;
 
-unsafe extern "C" fn readv<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    iov: *const abi::iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    src_addr: abi::fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let segs = unsafe { buffers::results(iov, count) };
-    status(segs.and_then(|segs| {
-        this.read(
-            segs.as_slice(),
-            &RmaCall {
-                remote: &[place(addr, key, segs.as_slice())],
-                peer: FiAddr(src_addr),
-                data: None,
-                context: context.expose_provenance(),
-                flags: this.defaults.tx(),
-            },
-        )
-    }))
-}
+trampolines! { [D: Domain, M: Defaults]
+    fn read(
+        this: Ep<D, M>, buf: Dst(buf, len, desc), src: FiAddr, addr: u64, key: u64,
+        context: *mut c_void,
+    ) -> isize {
+        status(buf.result().and_then(|buf| {
+            this.read(&[buf], &this.rma(&[place(addr, key, &[buf])], src, None, context))
+        }))
+    }
 
-unsafe extern "C" fn readmsg<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    msg: *const abi::fi_msg_rma,
-    flags: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    status(
-        unsafe { msg.as_ref() }
-            .ok_or_else(|| object::missing("fi_readmsg", "msg"))
-            .and_then(|msg| {
-                // SAFETY: see the module.
-                let segs = unsafe { buffers::results(msg.msg_iov, msg.iov_count) }?;
-                // SAFETY: see the module.
-                let remote = unsafe { Remote::of(msg) }?;
-                let call = remote.call(msg, Flags::from_bits_retain(flags), None);
-                this.read(segs.as_slice(), &call)
-            }),
-    )
-}
+    fn readv(
+        this: Ep<D, M>, iov: Vector(iov, desc, count), src: FiAddr, addr: u64, key: u64,
+        context: *mut c_void,
+    ) -> isize {
+        status(iov.results().and_then(|segs| {
+            let segs = segs.as_slice();
+            this.read(segs, &this.rma(&[place(addr, key, segs)], src, None, context))
+        }))
+    }
 
-unsafe extern "C" fn write<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    dest_addr: abi::fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let buf = match unsafe { buffers::source(buf, len) } {
-        Ok(buf) => buf,
-        Err(error) => return status(Err(error)),
-    };
-    status(this.write(
-        &[buf],
-        &RmaCall {
-            remote: &[place(addr, key, &[buf])],
-            peer: FiAddr(dest_addr),
-            data: None,
-            context: context.expose_provenance(),
-            flags: this.defaults.tx(),
-        },
-    ))
-}
+    fn readmsg(this: Ep<D, M>, msg: In<*const abi::fi_msg_rma>, flags: Flags) -> isize {
+        status(msg.needed("fi_readmsg", "msg").and_then(|msg| {
+            let segs = msg.msg_iov().results()?;
+            let remote = Remote::of(msg)?;
+            this.read(segs.as_slice(), &remote.call(&msg, flags, None))
+        }))
+    }
 
-unsafe extern "C" fn writev<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    iov: *const abi::iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    dest_addr: abi::fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let segs = unsafe { buffers::sources(iov, count) };
-    status(segs.and_then(|segs| {
-        this.write(
-            segs.as_slice(),
-            &RmaCall {
-                remote: &[place(addr, key, segs.as_slice())],
-                peer: FiAddr(dest_addr),
-                data: None,
-                context: context.expose_provenance(),
-                flags: this.defaults.tx(),
-            },
-        )
-    }))
-}
+    fn write(
+        this: Ep<D, M>, buf: Src(buf, len, desc), dest: FiAddr, addr: u64, key: u64,
+        context: *mut c_void,
+    ) -> isize {
+        let buf = match buf.buf() {
+            Ok(buf) => buf,
+            Err(error) => return status(Err(error)),
+        };
+        status(this.write(&[buf], &this.rma(&[place(addr, key, &[buf])], dest, None, context)))
+    }
 
-unsafe extern "C" fn writemsg<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    msg: *const abi::fi_msg_rma,
-    flags: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    status(
-        unsafe { msg.as_ref() }
-            .ok_or_else(|| object::missing("fi_writemsg", "msg"))
-            .and_then(|msg| {
-                // SAFETY: see the module.
-                let segs = unsafe { buffers::sources(msg.msg_iov, msg.iov_count) }?;
-                // SAFETY: see the module.
-                let remote = unsafe { Remote::of(msg) }?;
-                let flags = Flags::from_bits_retain(flags);
-                let call = remote.call(msg, flags, data_of(flags, msg.data));
-                this.write(segs.as_slice(), &call)
-            }),
-    )
-}
+    fn writev(
+        this: Ep<D, M>, iov: Vector(iov, desc, count), dest: FiAddr, addr: u64, key: u64,
+        context: *mut c_void,
+    ) -> isize {
+        status(iov.sources().and_then(|segs| {
+            let segs = segs.as_slice();
+            this.write(segs, &this.rma(&[place(addr, key, segs)], dest, None, context))
+        }))
+    }
 
-unsafe extern "C" fn inject<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    buf: *const c_void,
-    len: usize,
-    dest_addr: abi::fi_addr_t,
-    addr: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let buf = unsafe { buffers::source(buf, len) };
-    status(buf.and_then(|buf| {
-        let remote = place(addr, key, &[buf]);
-        this.ep.inject_write(buf, remote, None, FiAddr(dest_addr))
-    }))
-}
+    fn writemsg(this: Ep<D, M>, msg: In<*const abi::fi_msg_rma>, flags: Flags) -> isize {
+        status(msg.needed("fi_writemsg", "msg").and_then(|msg| {
+            let segs = msg.msg_iov().sources()?;
+            let remote = Remote::of(msg)?;
+            let call = remote.call(&msg, flags, data_of(flags, msg.data));
+            this.write(segs.as_slice(), &call)
+        }))
+    }
 
-unsafe extern "C" fn writedata<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    dest_addr: abi::fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let buf = unsafe { buffers::source(buf, len) };
-    status(buf.and_then(|buf| {
-        this.write(
-            &[buf],
-            &RmaCall {
-                remote: &[place(addr, key, &[buf])],
-                peer: FiAddr(dest_addr),
-                data: Some(data),
-                context: context.expose_provenance(),
-                flags: this.defaults.tx(),
-            },
-        )
-    }))
-}
+    fn inject(
+        this: Ep<D, M>, buf: Src(buf, len), dest: FiAddr, addr: u64, key: u64,
+    ) -> isize {
+        status(buf.buf().and_then(|buf| {
+            this.ep.inject_write(buf, place(addr, key, &[buf]), None, dest)
+        }))
+    }
 
-unsafe extern "C" fn injectdata<D: Domain, M: Defaults>(
-    ep: *mut abi::fid_ep,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    dest_addr: abi::fi_addr_t,
-    addr: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: see the module.
-    let this = unsafe { body::<EpBody<D, M>>(ep) };
-    // SAFETY: see the module.
-    let buf = unsafe { buffers::source(buf, len) };
-    status(buf.and_then(|buf| {
-        let remote = place(addr, key, &[buf]);
-        this.ep
-            .inject_write(buf, remote, Some(data), FiAddr(dest_addr))
-    }))
+    fn writedata(
+        this: Ep<D, M>, buf: Src(buf, len, desc), data: u64, dest: FiAddr, addr: u64, key: u64,
+        context: *mut c_void,
+    ) -> isize {
+        status(buf.buf().and_then(|buf| {
+            this.write(&[buf], &this.rma(&[place(addr, key, &[buf])], dest, Some(data), context))
+        }))
+    }
+
+    fn injectdata(
+        this: Ep<D, M>, buf: Src(buf, len), data: u64, dest: FiAddr, addr: u64, key: u64,
+    ) -> isize {
+        status(buf.buf().and_then(|buf| {
+            this.ep.inject_write(buf, place(addr, key, &[buf]), Some(data), dest)
+        }))
+    }
 }
 
 /// The peer's memory of a call with a vector of it.
@@ -281,28 +155,8 @@ impl Remote {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] pieces or a null vector.
-    ///
-    /// # Safety
-    ///
-    /// The vector is null or valid for its count.
-    pub(crate) unsafe fn of(msg: &abi::fi_msg_rma) -> Result<Self> {
-        let count = msg.rma_iov_count;
-        if msg.rma_iov.is_null() {
-            return Err(object::missing(
-                "fi_readmsg or fi_writemsg",
-                "rma_iov of msg",
-            ));
-        }
-        if count == 0 || count > IOV_LIMIT {
-            let why = "rma_iov_count is 0 or above rma_iov_limit of the endpoint";
-            return Err(object::refused(
-                "fi_readmsg or fi_writemsg",
-                why,
-                Errno::EINVAL,
-            ));
-        }
-        // SAFETY: not null, and the caller's guarantee.
-        let given = unsafe { slice::from_raw_parts(msg.rma_iov, count) };
+    pub(crate) fn of(msg: Whole<'_, abi::fi_msg_rma>) -> Result<Self> {
+        let given = vector("fi_readmsg or fi_writemsg", msg.rma_iov())?;
         let mut places = [RmaIov::default(); IOV_LIMIT];
         for (place, iov) in places.iter_mut().zip(given) {
             *place = RmaIov {
@@ -311,6 +165,7 @@ impl Remote {
                 key: iov.key,
             };
         }
+        let count = given.len();
         Ok(Self { places, count })
     }
 
@@ -326,6 +181,23 @@ impl Remote {
             data,
             context: msg.context.expose_provenance(),
             flags: Some(flags),
+        }
+    }
+}
+
+/// The vector of a peer's memory in a message of `call`.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for none, and for more than [`IOV_LIMIT`] pieces.
+pub(super) fn vector<'a, T>(call: &str, given: Array<'a, T>) -> Result<&'a [T]> {
+    if given.is_null() {
+        return Err(missing(call, "rma_iov of msg"));
+    }
+    match given.at_most(IOV_LIMIT) {
+        Some(given) if !given.is_empty() => Ok(given),
+        _ => {
+            let why = "rma_iov_count is 0 or above rma_iov_limit of the endpoint";
+            Err(refused(call, why, Errno::EINVAL))
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Writing an event to a caller's buffer, in the form that its kind has (`fi_eq(3)`).
 
 use core::ffi::c_void;
+use core::marker::PhantomData;
 use core::ptr;
 
 use ripstop_abi as abi;
@@ -10,33 +11,71 @@ use ripstop_core::eq::Event;
 use ripstop_types::{Errno, Result};
 
 use super::kept::Kept;
-use crate::object::{self, pointer};
+use crate::edge::{Arg2, Out};
+use crate::errno;
+use crate::object::pointer;
+
+/// The buffer of a read: null, or so many bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Buffer<'a> {
+    at: *mut c_void,
+    len: usize,
+    call: PhantomData<&'a mut [u8]>,
+}
+
+impl Arg2 for Buffer<'_> {
+    type A = *mut c_void;
+    type B = usize;
+
+    unsafe fn from_c(at: *mut c_void, len: usize) -> Self {
+        let call = PhantomData;
+        Self { at, len, call }
+    }
+}
+
+impl Buffer<'_> {
+    /// Writes an entry, and what follows it, cut to what fits; returns the number of bytes, which is
+    /// 0 without a buffer.
+    ///
+    /// # Errors
+    /// [`Errno::ETOOSMALL`] for a buffer without room for the entry.
+    fn put<T>(self, entry: T, data: &[u8]) -> Result<usize> {
+        if self.at.is_null() {
+            return Ok(0);
+        }
+        let left = self.len.checked_sub(size_of::<T>());
+        let fits = data.len().min(left.ok_or(Errno::ETOOSMALL)?);
+        // SAFETY: not null, and so many bytes that there is room for the entry.
+        unsafe { self.at.cast::<T>().write_unaligned(entry) };
+        let rest = self.at.cast::<u8>().wrapping_add(size_of::<T>());
+        // SAFETY: `fits` bytes are left behind the entry, and they are not ours.
+        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), rest, fits) };
+        Ok(size_of::<T>().saturating_add(fits))
+    }
+}
 
 /// Where an event goes.
-#[derive(Clone, Copy)]
-pub(super) struct Target {
-    event: *mut u32,
-    buf: *mut c_void,
-    len: usize,
+pub(super) struct Target<'a> {
+    event: Out<'a, u32>,
+    buf: Buffer<'a>,
     /// Whether the event is removed.
     pub(super) consume: bool,
 }
 
-impl Target {
+impl<'a> Target<'a> {
     /// As in C, each of the two places may be null: then that part is not asked for.
     ///
     /// # Errors
     /// [`Errno::EBADFLAGS`] for other flags than `FI_PEEK`.
-    pub(super) fn new(event: *mut u32, buf: *mut c_void, len: usize, flags: u64) -> Result<Self> {
+    pub(super) fn new(event: Out<'a, u32>, buf: Buffer<'a>, flags: u64) -> Result<Self> {
         if flags & !abi::FI_PEEK != 0 {
             let why = "flags other than FI_PEEK are unknown; leave them out";
-            return Err(object::refused("fi_eq_read", why, Errno::EBADFLAGS));
+            return Err(errno::refused("fi_eq_read", why, Errno::EBADFLAGS));
         }
         let consume = flags == 0;
         Ok(Self {
             event,
             buf,
-            len,
             consume,
         })
     }
@@ -46,82 +85,54 @@ impl Target {
     /// # Errors
     /// [`Errno::ETOOSMALL`] for a buffer without room for the fixed part; connection data is
     /// cut to what fits.
-    ///
-    /// # Safety
-    ///
-    /// `event` and the `len` bytes of `buf` are null or valid for writes.
-    pub(super) unsafe fn take(self, event: &Event, kept: &mut Kept) -> Result<usize> {
+    pub(super) fn take(&self, event: &Event, kept: &mut Kept) -> Result<usize> {
         let size = match event {
-            _ if self.buf.is_null() => 0,
             Event::ConnReq { pep, info, data } => {
-                self.room_for::<abi::fi_eq_cm_entry>()?;
-                let info = kept.hand_out(info, self.consume)?;
-                // SAFETY: the caller's guarantee, for each arm; there is room.
-                unsafe { self.connection(*pep, info, data) }
+                let info = match self.buf.at.is_null() {
+                    true => ptr::null_mut(),
+                    false => {
+                        self.room_for::<abi::fi_eq_cm_entry>()?;
+                        kept.hand_out(info, self.consume)?
+                    }
+                };
+                self.buf.put(connection(*pep, info), data)
             }
-            Event::Connected { ep, data } => {
-                self.room_for::<abi::fi_eq_cm_entry>()?;
-                // SAFETY: as above.
-                unsafe { self.connection(*ep, ptr::null_mut(), data) }
-            }
-            Event::Shutdown { ep } => {
-                self.room_for::<abi::fi_eq_cm_entry>()?;
-                // SAFETY: as above.
-                unsafe { self.connection(*ep, ptr::null_mut(), &[]) }
-            }
+            Event::Connected { ep, data } => self.buf.put(connection(*ep, ptr::null_mut()), data),
+            Event::Shutdown { ep } => self.buf.put(connection(*ep, ptr::null_mut()), &[]),
             &Event::Done {
                 fid, context, data, ..
             } => {
-                self.room_for::<abi::fi_eq_entry>()?;
                 let entry = abi::fi_eq_entry {
                     fid: pointer(fid),
                     context: ptr::with_exposed_provenance_mut(context),
                     data,
                 };
-                // SAFETY: as above.
-                unsafe { self.buf.cast::<abi::fi_eq_entry>().write_unaligned(entry) };
-                size_of::<abi::fi_eq_entry>()
+                self.buf.put(entry, &[])
             }
-            Event::Written { bytes, .. } => {
-                if self.len < bytes.len() {
-                    return Err(Errno::ETOOSMALL);
-                }
-                // SAFETY: as above.
-                unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.buf.cast(), bytes.len()) };
-                bytes.len()
+            Event::Written { bytes, .. }
+                if self.buf.len < bytes.len() && !self.buf.at.is_null() =>
+            {
+                Err(Errno::ETOOSMALL)
             }
+            Event::Written { bytes, .. } => self.buf.put((), bytes),
         };
-        // SAFETY: null or valid for writes.
-        if let Some(number) = unsafe { self.event.as_mut() } {
-            *number = event.code();
-        }
+        let size = size?;
+        self.event.put(event.code());
         Ok(size)
     }
 
     fn room_for<T>(&self) -> Result<()> {
-        match self.len >= size_of::<T>() {
+        match self.buf.len >= size_of::<T>() {
             true => Ok(()),
             false => Err(Errno::ETOOSMALL),
         }
     }
+}
 
-    /// # Safety
-    ///
-    /// The `len` bytes of `buf` are valid for writes and have room for the entry.
-    unsafe fn connection(self, fid: FidToken, info: *mut abi::fi_info, data: &[u8]) -> usize {
-        let fixed = size_of::<abi::fi_eq_cm_entry>();
-        let entry = abi::fi_eq_cm_entry {
-            fid: pointer(fid),
-            info,
-            data: [],
-        };
-        let to = self.buf.cast::<abi::fi_eq_cm_entry>();
-        // SAFETY: the caller's guarantee.
-        unsafe { to.write_unaligned(entry) };
-        let fits = data.len().min(self.len.saturating_sub(fixed));
-        let rest = self.buf.cast::<u8>().wrapping_add(fixed);
-        // SAFETY: `fits` bytes are left in the buffer.
-        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), rest, fits) };
-        fixed.saturating_add(fits)
+fn connection(fid: FidToken, info: *mut abi::fi_info) -> abi::fi_eq_cm_entry {
+    abi::fi_eq_cm_entry {
+        fid: pointer(fid),
+        info,
+        data: [],
     }
 }

@@ -1,11 +1,12 @@
 #![allow(unsafe_code)]
 //! Freeing an `fi_info` with everything it points to.
 
-use core::mem::offset_of;
+use core::ffi::c_void;
 
 use ripstop_abi as abi;
 
-use crate::cmem::free;
+use crate::cmem;
+use crate::edge::Whole;
 
 /// Frees a whole list; null is an empty one.
 ///
@@ -15,14 +16,14 @@ use crate::cmem::free;
 /// C's allocator, belongs to the list alone and is not used any more; each `nic` is null or an
 /// object with its own `close`.
 pub(crate) unsafe fn list(mut head: *mut abi::fi_info) {
-    while !head.is_null() {
-        // SAFETY: the caller's guarantee: a live `fi_info`.
-        let info = unsafe { head.read() };
-        // SAFETY: the caller's guarantee, for this and the block below.
-        unsafe { contents(&info) };
-        // SAFETY: as above.
-        unsafe { free(head) };
-        head = info.next;
+    // SAFETY: null or an `fi_info` of the list, by the contract of this function.
+    while let Some(info) = unsafe { Whole::behind(head) } {
+        let next = info.next;
+        // SAFETY: an entry that belongs to the list alone, as all that it points to.
+        unsafe { contents(info) };
+        // SAFETY: it came from C's allocator, and nothing refers to it any more.
+        unsafe { cmem::free(head) };
+        head = next;
     }
 }
 
@@ -31,25 +32,22 @@ pub(crate) unsafe fn list(mut head: *mut abi::fi_info) {
 /// # Safety
 ///
 /// As for [`list`].
-unsafe fn contents(info: &abi::fi_info) {
-    // SAFETY: the caller's guarantee, for every block of this function.
-    if let Some(attr) = unsafe { info.ep_attr.as_ref() } {
-        // SAFETY: as above.
-        unsafe { free(attr.auth_key) };
+unsafe fn contents(info: Whole<'_, abi::fi_info>) {
+    let free = |part: *mut c_void| {
+        // SAFETY: this is called once for each part of an entry, which is null or came from C's
+        // allocator and belongs to the list alone.
+        unsafe { cmem::free(part) };
+    };
+    if let Some(attr) = info.ep_attr() {
+        free(attr.auth_key.cast());
     }
-    // SAFETY: as above.
-    if let Some(attr) = unsafe { info.domain_attr.as_ref() } {
-        // SAFETY: as above.
-        unsafe { free(attr.name) };
-        // SAFETY: as above.
-        unsafe { free(attr.auth_key) };
+    if let Some(attr) = info.domain_attr() {
+        free(attr.name.cast());
+        free(attr.auth_key.cast());
     }
-    // SAFETY: as above.
-    if let Some(attr) = unsafe { info.fabric_attr.as_ref() } {
-        // SAFETY: as above.
-        unsafe { free(attr.name) };
-        // SAFETY: as above.
-        unsafe { free(attr.prov_name) };
+    if let Some(attr) = info.fabric_attr() {
+        free(attr.name.cast());
+        free(attr.prov_name.cast());
     }
     for pointer in [
         info.src_addr,
@@ -60,33 +58,8 @@ unsafe fn contents(info: &abi::fi_info) {
         info.domain_attr.cast(),
         info.fabric_attr.cast(),
     ] {
-        // SAFETY: as above.
-        unsafe { free(pointer) };
+        free(pointer);
     }
-    // SAFETY: as above.
-    unsafe { close(info.nic.cast()) };
-}
-
-/// Closes an object that knows how.
-///
-/// # Safety
-///
-/// `fid` is null or an object whose operations are null or a table of at least their size.
-unsafe fn close(fid: *mut abi::fid) {
-    // SAFETY: the caller's guarantee.
-    let Some(object) = (unsafe { fid.as_ref() }) else {
-        return;
-    };
-    if object.ops.is_null() {
-        return;
-    }
-    // SAFETY: the caller's guarantee; every table has a size.
-    let size = unsafe { (*object.ops).size };
-    if size > offset_of!(abi::fi_ops, close) {
-        // SAFETY: the table goes on to this member.
-        if let Some(close) = unsafe { (*object.ops).close } {
-            // SAFETY: a live object that this list owned.
-            unsafe { close(fid) };
-        }
-    }
+    // SAFETY: null or an object that the list alone owns.
+    unsafe { info.nic().close() };
 }

@@ -4,12 +4,15 @@
 //! Every structure grew at its end only, so an old one is the first bytes of a new one, and
 //! what it lacks is zero.
 
+use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr;
 use std::sync::OnceLock;
 
 use ripstop_abi as abi;
 use ripstop_abi::history;
+
+use crate::edge::{Arg, Pointer, Whole};
 
 /// How many bytes of each structure a caller of some node has.
 pub(crate) struct Layout {
@@ -105,34 +108,77 @@ pub(crate) struct Widened {
 }
 
 impl Widened {
-    /// Reads an `fi_info` of some node.
+    /// The `fi_info` in today's layout, valid while `self` is.
+    pub(crate) fn whole(&self) -> Whole<'_, abi::fi_info> {
+        // SAFETY: its attributes are in `self`, and what else its pointers lead to is what those of
+        // an `InfoIn` lead to, which lasts as long as the call that it is used in.
+        unsafe { Whole::new(&self.info) }
+    }
+}
+
+/// An `fi_info` that a call is given: null, or as long as callers of some version node know it, with
+/// all that it points to.
+#[derive(Clone, Copy)]
+pub(crate) struct InfoIn<'a, P>(P, PhantomData<&'a abi::fi_info>);
+
+impl<P: Pointer<Target = abi::fi_info>> Arg for InfoIn<'_, P> {
+    type C = P;
+
+    unsafe fn from_c(at: P) -> Self {
+        Self(at, PhantomData)
+    }
+}
+
+impl<P: Pointer<Target = abi::fi_info>> InfoIn<'_, P> {
+    /// What objects are opened with, in today's layout; `None` for null.
+    pub(crate) fn widen(self) -> Option<Box<Widened>> {
+        // SAFETY: calls that do not say otherwise are passed an `fi_info` of this node.
+        unsafe { self.widen_from(of_programs()) }
+    }
+
+    /// The same, of a call that belongs to a version node.
     ///
     /// # Safety
     ///
-    /// `info` points to an `fi_info` of that node, whose attribute pointers are null or point
-    /// to attributes of that node.
-    pub(crate) unsafe fn read(info: *const abi::fi_info, layout: &Layout) -> Box<Self> {
-        let mut wide = Box::new(Self::default());
-        // SAFETY: the caller's guarantee, for this and the blocks below.
-        wide.info = unsafe { widen(info, layout.info) };
-        wide.info.next = ptr::null_mut();
-        // SAFETY: as above; null stays null.
-        unsafe { adopt(&mut wide.info.tx_attr, &mut wide.tx, layout.tx) };
-        let rx = size_of::<abi::fi_rx_attr>();
-        // SAFETY: as above; this structure is the same at every node.
-        unsafe { adopt(&mut wide.info.rx_attr, &mut wide.rx, rx) };
-        // SAFETY: as above.
-        unsafe { adopt(&mut wide.info.ep_attr, &mut wide.ep, layout.ep) };
-        // SAFETY: as above.
-        unsafe { adopt(&mut wide.info.domain_attr, &mut wide.domain, layout.domain) };
-        // SAFETY: as above.
-        unsafe { adopt(&mut wide.info.fabric_attr, &mut wide.fabric, layout.fabric) };
-        wide
+    /// The `fi_info` is one of this node, or null.
+    pub(crate) unsafe fn widen_from(self, layout: &Layout) -> Option<Box<Widened>> {
+        let info = self.0.address();
+        if info.is_null() {
+            return None;
+        }
+        let mut wide = Box::new(Widened::default());
+        let Widened {
+            info: to,
+            tx,
+            rx,
+            ep,
+            domain,
+            fabric,
+        } = &mut *wide;
+        // SAFETY: not null, and then as long as the node has it.
+        *to = unsafe { widen(info, layout.info) };
+        to.next = ptr::null_mut();
+        macro_rules! adopt {
+            ($($field:ident: $home:ident, $size:expr;)*) => { $(
+                // SAFETY: a pointer of an `fi_info` of the node is null, or leads to attributes that
+                // are as long as the node has them.
+                unsafe { adopt(&mut to.$field, $home, $size) };
+            )* };
+        }
+        adopt! {
+            tx_attr: tx, layout.tx;
+            rx_attr: rx, size_of::<abi::fi_rx_attr>();
+            ep_attr: ep, layout.ep;
+            domain_attr: domain, layout.domain;
+            fabric_attr: fabric, layout.fabric;
+        }
+        Some(wide)
     }
 
-    /// The `fi_info` in today's layout, valid while `self` is.
-    pub(crate) fn info(&self) -> &abi::fi_info {
-        &self.info
+    /// The connection request or passive endpoint that it names.
+    pub(crate) fn handle(self) -> abi::fid_t {
+        // SAFETY: null, or long enough: every node has this field.
+        unsafe { self.0.address().as_ref() }.map_or(ptr::null_mut(), |info| info.handle)
     }
 }
 
@@ -143,7 +189,7 @@ impl Widened {
 /// `pointer` is null or points to `size` bytes of a `T`.
 unsafe fn adopt<T: Copy + Default>(pointer: &mut *mut T, home: &mut T, size: usize) {
     if !pointer.is_null() {
-        // SAFETY: the caller's guarantee.
+        // SAFETY: not null, and then so many bytes, by the contract of this function.
         *home = unsafe { widen(*pointer, size) };
         *pointer = home;
     }
@@ -159,7 +205,7 @@ pub(crate) unsafe fn widen<T: Copy + Default>(source: *const T, size: usize) -> 
     let mut wide = T::default();
     let size = size.min(size_of::<T>());
     let target = ptr::from_mut(&mut wide).cast::<u8>();
-    // SAFETY: `size` bytes are readable by the caller's guarantee, and within `wide`.
+    // SAFETY: `size` bytes are readable by the contract of this function, and within `wide`.
     unsafe { ptr::copy_nonoverlapping(source.cast::<u8>(), target, size) };
     wide
 }
@@ -197,10 +243,12 @@ mod tests {
             ..Default::default()
         };
         let read = |layout| {
+            // SAFETY: a whole structure.
+            let info = unsafe { InfoIn::from_c(&raw const info) };
             // SAFETY: today's structures hold those of every node.
-            let wide = unsafe { Widened::read(&raw const info, layout) };
+            let wide = unsafe { info.widen_from(layout) }.unwrap();
             let d = wide.domain;
-            let nic = wide.info().nic.addr();
+            let nic = wide.whole().nic.addr();
             let fields = (d.max_ep_srx_ctx, d.mr_cnt, d.tclass, d.max_ep_auth_key);
             (fields, d.max_group_id, d.max_cntr_value, nic)
         };

@@ -18,48 +18,44 @@ mod tests;
 pub(crate) use free::list as free_list;
 
 use crate::cmem;
-use layout::{Layout, Widened};
+use crate::edge::Arg;
+use layout::{InfoIn, Layout};
+
+/// Allocates a struct that begins as `start`, stores it in `slot`, and fills it. `None` when there is
+/// no memory; what is there by then is in its place, to be freed with the rest.
+fn part<T: Copy>(
+    slot: &mut *mut T,
+    start: T,
+    fill: impl FnOnce(&mut T) -> Option<()>,
+) -> Option<()> {
+    *slot = cmem::boxed(start);
+    // SAFETY: null or made just now.
+    fill(unsafe { slot.as_mut() }?)
+}
+
+/// An `fi_info` that begins as `start`, filled; null when there is no memory.
+fn made(
+    start: abi::fi_info,
+    fill: impl FnOnce(&mut abi::fi_info) -> Option<()>,
+) -> *mut abi::fi_info {
+    let mut info = ptr::null_mut();
+    if part(&mut info, start, fill).is_none() {
+        // SAFETY: null or made here, and nobody else knows it; what was not filled is null.
+        unsafe { free::list(info) };
+        return ptr::null_mut();
+    }
+    info
+}
 
 /// A zeroed `fi_info` with all attributes, or null when there is no memory.
 fn allocate() -> *mut abi::fi_info {
-    let made = cmem::zeroed::<abi::fi_info>(1);
-    // SAFETY: null or made just now.
-    let Some(info) = (unsafe { made.as_mut() }) else {
-        return made;
-    };
-    info.tx_attr = cmem::zeroed(1);
-    info.rx_attr = cmem::zeroed(1);
-    info.ep_attr = cmem::zeroed(1);
-    info.domain_attr = cmem::zeroed(1);
-    info.fabric_attr = cmem::zeroed(1);
-    let attrs = [
-        info.tx_attr.cast(),
-        info.rx_attr.cast(),
-        info.ep_attr.cast(),
-        info.domain_attr.cast(),
-        info.fabric_attr.cast::<()>(),
-    ];
-    if attrs.contains(&ptr::null_mut()) {
-        // SAFETY: made here, and nobody else knows it.
-        unsafe { free::list(made) };
-        return ptr::null_mut();
-    }
-    made
-}
-
-/// `fi_dupinfo` at some version node.
-///
-/// # Safety
-///
-/// `info` is null or an `fi_info` of that node, with valid pointers.
-unsafe fn duplicate(info: *const abi::fi_info, layout: &Layout) -> *mut abi::fi_info {
-    if info.is_null() {
-        return allocate();
-    }
-    // SAFETY: the caller's guarantee.
-    let wide = unsafe { Widened::read(info, layout) };
-    // SAFETY: the caller's guarantee; what the node lacks is null.
-    unsafe { copy::info(wide.info()) }
+    made(abi::fi_info::default(), |info| {
+        part(&mut info.tx_attr, Default::default(), |_| Some(()))?;
+        part(&mut info.rx_attr, Default::default(), |_| Some(()))?;
+        part(&mut info.ep_attr, Default::default(), |_| Some(()))?;
+        part(&mut info.domain_attr, Default::default(), |_| Some(()))?;
+        part(&mut info.fabric_attr, Default::default(), |_| Some(()))
+    })
 }
 
 macro_rules! versions {
@@ -74,8 +70,9 @@ macro_rules! versions {
         /// pointer in it is null or valid for what it points to.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $dup(info: *const abi::fi_info) -> *mut abi::fi_info {
-            // SAFETY: the caller's guarantee.
-            unsafe { duplicate(info, &Layout::$layout) }
+            // SAFETY: null or an `fi_info` of this node, by the contract of this function.
+            let wide = unsafe { InfoIn::from_c(info).widen_from(&Layout::$layout) };
+            wide.map_or_else(allocate, |wide| copy::info(wide.whole()))
         }
 
         #[doc = concat!("Exported as `fi_freeinfo@FABRIC_", $node, "`: frees a list of")]
@@ -89,7 +86,8 @@ macro_rules! versions {
         /// - What the program put into an entry came from C's allocator.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $free(info: *mut abi::fi_info) {
-            // SAFETY: the caller's guarantee; entries of every node have today's size.
+            // SAFETY: a list that nobody uses any more, by the contract of this function; entries of
+            // every node have today's size.
             unsafe { free::list(info) };
         }
     )* };

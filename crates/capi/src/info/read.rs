@@ -1,8 +1,6 @@
-#![allow(unsafe_code)]
 //! A C caller's `fi_info` as the core's types.
 
-use core::ffi::{CStr, c_char, c_void};
-use core::slice;
+use core::ffi::CStr;
 
 use ripstop_abi as abi;
 use ripstop_core::log::Subsys;
@@ -14,30 +12,25 @@ use ripstop_types::{
     ResourceMgmt, Result, Threading, Version,
 };
 
-use super::layout::{self, Widened};
+use super::layout::{InfoIn, Widened};
 use crate::address::MOST_ADDRESS;
-use crate::{handles, object};
+use crate::edge::{Array, Whole};
+use crate::{errno, handles};
 
 /// Hints for `fi_getinfo`.
 ///
 /// # Errors
 /// [`Errno::ENODATA`] for a value no provider here can have, [`Errno::EINVAL`] for a handle
 /// that is not one.
-///
-/// # Safety
-///
-/// Every pointer in `info` is null or valid for what it points to.
-pub(crate) unsafe fn hints(info: &abi::fi_info) -> Result<Hints> {
+pub(crate) fn hints(info: Whole<'_, abi::fi_info>) -> Result<Hints> {
     let addr_format = value("addr_format", info.addr_format, AddrFormat::from_raw)?;
-    // SAFETY: the caller's guarantee, for this and the blocks below.
-    let src_addr = unsafe { address(addr_format, info.src_addr, info.src_addrlen) }?;
-    // SAFETY: as above.
-    let dest_addr = unsafe { address(addr_format, info.dest_addr, info.dest_addrlen) }?;
+    let src_addr = address(addr_format, info.src_addr())?;
+    let dest_addr = address(addr_format, info.dest_addr())?;
     let handle = match info.handle.is_null() {
         true => None,
         false => Some(handles::find(info.handle).ok_or_else(|| {
             let why = "handle is neither a passive endpoint nor a connection request that is open";
-            object::refused("info", why, Errno::EINVAL)
+            errno::refused("info", why, Errno::EINVAL)
         })?),
     };
     Ok(Hints {
@@ -47,16 +40,11 @@ pub(crate) unsafe fn hints(info: &abi::fi_info) -> Result<Hints> {
         src_addr,
         dest_addr,
         handle,
-        // SAFETY: as above.
-        tx: unsafe { info.tx_attr.as_ref() }.map(tx_attr),
-        // SAFETY: as above.
-        rx: unsafe { info.rx_attr.as_ref() }.map(rx_attr),
-        // SAFETY: as above.
-        ep: unsafe { optional(info.ep_attr, ep_attr) }?,
-        // SAFETY: as above.
-        domain: unsafe { optional(info.domain_attr, domain_attr) }?,
-        // SAFETY: as above.
-        fabric: unsafe { optional(info.fabric_attr, fabric_attr) }?,
+        tx: info.tx_attr().map(|attr| tx_attr(&attr)),
+        rx: info.rx_attr().map(|attr| rx_attr(&attr)),
+        ep: info.ep_attr().map(ep_attr).transpose()?,
+        domain: info.domain_attr().map(domain_attr).transpose()?,
+        fabric: info.fabric_attr().map(fabric_attr),
     })
 }
 
@@ -65,54 +53,29 @@ pub(crate) unsafe fn hints(info: &abi::fi_info) -> Result<Hints> {
 ///
 /// # Errors
 /// As for [`info`].
-///
-/// # Safety
-///
-/// As for [`info`].
-pub(crate) unsafe fn without_contexts(call: &str, info: *const abi::fi_info) -> Result<Info> {
-    let (mut tx, mut rx) = (abi::fi_tx_attr::default(), abi::fi_rx_attr::default());
-    // SAFETY: the caller's guarantee.
-    let Some(given) = (unsafe { info.as_ref() }) else {
-        return Err(object::missing(call, "info"));
-    };
-    // SAFETY: as above; attributes that are there stay the caller's.
-    let wide = unsafe { Widened::read(given, layout::of_programs()) };
-    let mut whole = *wide.info();
-    if whole.tx_attr.is_null() {
-        whole.tx_attr = &raw mut tx;
-    }
-    if whole.rx_attr.is_null() {
-        whole.rx_attr = &raw mut rx;
-    }
-    // SAFETY: as above.
-    unsafe { parts(call, &whole) }
+pub(crate) fn without_contexts(call: &str, info: InfoIn<'_, *mut abi::fi_info>) -> Result<Info> {
+    let wide = info.widen().ok_or_else(|| errno::missing(call, "info"))?;
+    let mut hints = opened_with(&wide)?;
+    hints.tx.get_or_insert_default();
+    hints.rx.get_or_insert_default();
+    parts(call, hints)
 }
 
 /// What a caller opens an object with by `call`. Nothing looks at the attributes of its fabric, which is open.
 ///
 /// # Errors
 /// [`Errno::EINVAL`] for missing attributes or values that no `fi_getinfo` here gave.
-///
-/// # Safety
-///
-/// `info` is null or valid, with every pointer in it.
-pub(crate) unsafe fn info(call: &str, info: *const abi::fi_info) -> Result<Info> {
-    if info.is_null() {
-        return Err(object::missing(call, "info"));
-    }
-    // SAFETY: the caller's guarantee, for this and the block below; not null.
-    let wide = unsafe { Widened::read(info, layout::of_programs()) };
-    // SAFETY: as above.
-    unsafe { parts(call, wide.info()) }
+pub(crate) fn info(call: &str, info: InfoIn<'_, *mut abi::fi_info>) -> Result<Info> {
+    let wide = info.widen().ok_or_else(|| errno::missing(call, "info"))?;
+    parts(call, opened_with(&wide)?)
 }
 
-/// # Safety
-///
-/// Every pointer in `info` is null or valid for what it points to.
-unsafe fn parts(call: &str, info: &abi::fi_info) -> Result<Info> {
-    // SAFETY: the caller's guarantee.
-    let hints = unsafe { hints(info) }.map_err(|_| Errno::EINVAL)?;
-    let missing = |attribute| move || object::missing(call, attribute);
+fn opened_with(wide: &Widened) -> Result<Hints> {
+    hints(wide.whole()).map_err(|_| Errno::EINVAL)
+}
+
+fn parts(call: &str, hints: Hints) -> Result<Info> {
+    let missing = |attribute| move || errno::missing(call, attribute);
     Ok(Info {
         caps: hints.caps,
         mode: hints.mode,
@@ -141,35 +104,20 @@ fn value<T>(attribute: &str, raw: u32, from_raw: fn(u32) -> Option<T>) -> Result
     })
 }
 
-/// # Safety
-///
-/// `attr` is null or valid.
-unsafe fn optional<T, U>(attr: *const T, read: unsafe fn(&T) -> Result<U>) -> Result<Option<U>> {
-    // SAFETY: the caller's guarantee.
-    match unsafe { attr.as_ref() } {
-        None => Ok(None),
-        // SAFETY: the caller's guarantee covers the pointers inside.
-        Some(attr) => unsafe { read(attr) }.map(Some),
-    }
-}
-
-/// # Safety
-///
-/// `addr` is null or valid for reads of `len` bytes, if they are no more than [`MOST_ADDRESS`].
-unsafe fn address(format: AddrFormat, addr: *const c_void, len: usize) -> Result<Option<Address>> {
-    if addr.is_null() || len == 0 {
+/// An address, unless there is none; it is only read if it is no longer than [`MOST_ADDRESS`].
+fn address(format: AddrFormat, bytes: Array<'_, u8>) -> Result<Option<Address>> {
+    if bytes.is_null() || bytes.count() == 0 {
         return Ok(None);
     }
-    if len > MOST_ADDRESS {
+    let Some(bytes) = bytes.at_most(MOST_ADDRESS) else {
+        let len = bytes.count();
         fi_warn!(
             "core",
             Subsys::Core,
             "src_addrlen or dest_addrlen is {len}, and no address is longer than {MOST_ADDRESS} bytes"
         );
         return Err(Errno::EINVAL);
-    }
-    // SAFETY: the caller's guarantee.
-    let bytes = unsafe { slice::from_raw_parts(addr.cast::<u8>(), len) };
+    };
     match Address::from_bytes(format, bytes) {
         Ok(address) => Ok(Some(address)),
         Err(error) => {
@@ -180,28 +128,12 @@ unsafe fn address(format: AddrFormat, addr: *const c_void, len: usize) -> Result
 }
 
 /// A C string as text; bytes that are not UTF-8 are replaced, and so match nothing.
-///
-/// # Safety
-///
-/// `s` is null or a C string.
-pub(crate) unsafe fn string(s: *const c_char) -> Option<String> {
-    if s.is_null() {
-        return None;
-    }
-    // SAFETY: the caller's guarantee.
-    let text = unsafe { CStr::from_ptr(s) };
-    Some(text.to_string_lossy().into_owned())
+pub(crate) fn string(s: &CStr) -> String {
+    s.to_string_lossy().into_owned()
 }
 
-/// # Safety
-///
-/// `key` is null or valid for reads of `size` bytes.
-unsafe fn auth_key(key: *const u8, size: usize) -> Vec<u8> {
-    if key.is_null() || size == 0 || size > isize::MAX.unsigned_abs() {
-        return Vec::new();
-    }
-    // SAFETY: the caller's guarantee.
-    unsafe { slice::from_raw_parts(key, size) }.to_vec()
+fn auth_key(key: Array<'_, u8>) -> Vec<u8> {
+    key.get().unwrap_or_default().to_vec()
 }
 
 fn token<T>(fid: *mut T) -> Option<FidToken> {
@@ -236,10 +168,7 @@ pub(crate) fn rx_attr(attr: &abi::fi_rx_attr) -> RxAttr {
     }
 }
 
-/// # Safety
-///
-/// `auth_key` is null or valid for reads of `auth_key_size` bytes.
-unsafe fn ep_attr(attr: &abi::fi_ep_attr) -> Result<EpAttr> {
+fn ep_attr(attr: Whole<'_, abi::fi_ep_attr>) -> Result<EpAttr> {
     Ok(EpAttr {
         ep_type: value("ep_attr->type", attr.type_, EpType::from_raw)?,
         protocol: value("ep_attr->protocol", attr.protocol, Protocol::from_raw)?,
@@ -253,19 +182,14 @@ unsafe fn ep_attr(attr: &abi::fi_ep_attr) -> Result<EpAttr> {
         tx_ctx_cnt: attr.tx_ctx_cnt,
         rx_ctx_cnt: attr.rx_ctx_cnt,
         auth_key_size: attr.auth_key_size,
-        // SAFETY: the caller's guarantee.
-        auth_key: unsafe { auth_key(attr.auth_key, attr.auth_key_size) },
+        auth_key: auth_key(attr.auth_key()),
     })
 }
 
-/// # Safety
-///
-/// `name` is null or a C string; `auth_key` is null or valid for reads of `auth_key_size` bytes.
-unsafe fn domain_attr(attr: &abi::fi_domain_attr) -> Result<DomainAttr> {
+fn domain_attr(attr: Whole<'_, abi::fi_domain_attr>) -> Result<DomainAttr> {
     Ok(DomainAttr {
         domain: token(attr.domain),
-        // SAFETY: the caller's guarantee.
-        name: unsafe { string(attr.name) },
+        name: attr.name().map(string),
         threading: value(
             "domain_attr->threading",
             attr.threading,
@@ -302,8 +226,7 @@ unsafe fn domain_attr(attr: &abi::fi_domain_attr) -> Result<DomainAttr> {
         mr_iov_limit: attr.mr_iov_limit,
         caps: Flags::from_bits_retain(attr.caps),
         mode: Mode::from_bits_retain(attr.mode),
-        // SAFETY: the caller's guarantee.
-        auth_key: unsafe { auth_key(attr.auth_key, attr.auth_key_size) },
+        auth_key: auth_key(attr.auth_key()),
         auth_key_size: attr.auth_key_size,
         max_err_data: attr.max_err_data,
         mr_cnt: attr.mr_cnt,
@@ -316,21 +239,12 @@ unsafe fn domain_attr(attr: &abi::fi_domain_attr) -> Result<DomainAttr> {
 }
 
 /// Attributes for `fi_fabric`.
-///
-/// # Errors
-/// None today.
-///
-/// # Safety
-///
-/// `name` and `prov_name` are null or C strings.
-pub(crate) unsafe fn fabric_attr(attr: &abi::fi_fabric_attr) -> Result<FabricAttr> {
-    Ok(FabricAttr {
+pub(crate) fn fabric_attr(attr: Whole<'_, abi::fi_fabric_attr>) -> FabricAttr {
+    FabricAttr {
         fabric: token(attr.fabric),
-        // SAFETY: the caller's guarantee.
-        name: unsafe { string(attr.name) },
-        // SAFETY: the caller's guarantee.
-        prov_name: unsafe { string(attr.prov_name) },
+        name: attr.name().map(string),
+        prov_name: attr.prov_name().map(string),
         prov_version: attr.prov_version,
         api_version: Version(attr.api_version),
-    })
+    }
 }

@@ -9,6 +9,7 @@ use ripstop_core::{
 };
 
 use super::*;
+use crate::edge::Whole;
 
 fn sample() -> Info {
     Info {
@@ -76,9 +77,13 @@ fn free(info: *mut abi::fi_info) {
     unsafe { ripstop_fi_freeinfo_1_9(info) };
 }
 
+fn opened_with(info: *const abi::fi_info) -> ripstop_types::Result<Info> {
+    // SAFETY: each test passes null, or an `fi_info` whose pointers are null or valid.
+    read::info("a test", unsafe { InfoIn::from_c(info.cast_mut()) })
+}
+
 fn read_back(info: *const abi::fi_info) -> Info {
-    // SAFETY: made by the library.
-    unsafe { read::info("a test", info) }.unwrap()
+    opened_with(info).unwrap()
 }
 
 fn printed(info: *const abi::fi_info) -> String {
@@ -202,8 +207,12 @@ fn an_old_copy_has_only_old_fields() {
 
 #[test]
 fn hints_that_nobody_can_match_say_so() {
-    // SAFETY: the pointers in the infos below are null or of live values.
-    let hints = |info: &abi::fi_info| unsafe { read::hints(info) }.map(|_| ()).unwrap_err();
+    let hints = |info: &abi::fi_info| {
+        // SAFETY: the pointers in the infos below are null or of live values.
+        read::hints(unsafe { Whole::new(info) })
+            .map(|_| ())
+            .unwrap_err()
+    };
     let info = abi::fi_info {
         addr_format: abi::FI_ADDR_EFA,
         ..Default::default()
@@ -235,11 +244,9 @@ fn hints_that_nobody_can_match_say_so() {
 
 #[test]
 fn opening_needs_every_attribute() {
-    // SAFETY: null pointers inside.
-    let missing = unsafe { read::info("a test", &abi::fi_info::default()) };
+    let missing = opened_with(&abi::fi_info::default());
     assert_eq!(missing, Err(ripstop_types::Errno::EINVAL));
-    // SAFETY: null is allowed.
-    let missing = unsafe { read::info("a test", ptr::null()) };
+    let missing = opened_with(ptr::null());
     assert_eq!(missing, Err(ripstop_types::Errno::EINVAL));
 }
 

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! The core's `Info` as an `fi_info` that a C caller owns.
 
-use core::ffi::c_char;
+use core::ffi::{c_char, c_void};
 use core::ptr;
 
 use ripstop_abi as abi;
@@ -9,24 +9,19 @@ use ripstop_core::{
     Address, BusAttr, DomainAttr, EpAttr, FabricAttr, FidToken, Info, Nic, RxAttr, TxAttr,
 };
 
-use super::{free, nic};
+use super::{free, made, nic, part};
 use crate::{cmem, handles};
-
-/// No memory is left.
-struct Exhausted;
 
 /// A list for `fi_getinfo`, or null when there is no memory for all of it.
 pub(crate) fn list(infos: &[Info]) -> *mut abi::fi_info {
     let mut head = ptr::null_mut();
     for info in infos.iter().rev() {
-        let one = self::info(info);
+        let one = info_before(info, head);
         if one.is_null() {
             // SAFETY: made here, and nobody else knows it.
             unsafe { free::list(head) };
             return one;
         }
-        // SAFETY: made just now.
-        unsafe { (*one).next = head };
         head = one;
     }
     head
@@ -34,79 +29,74 @@ pub(crate) fn list(infos: &[Info]) -> *mut abi::fi_info {
 
 /// One `fi_info` with everything it points to, or null when there is no memory.
 pub(crate) fn info(info: &Info) -> *mut abi::fi_info {
-    let made = super::allocate();
+    info_before(info, ptr::null_mut())
+}
+
+/// The same, in front of a list.
+fn info_before(info: &Info, next: *mut abi::fi_info) -> *mut abi::fi_info {
+    let made = made(abi::fi_info::default(), |out| fill(out, info));
     // SAFETY: null or made just now.
-    let Some(out) = (unsafe { made.as_mut() }) else {
-        return made;
-    };
-    if fill(out, info).is_err() {
-        // SAFETY: made here; what was not filled is null.
-        unsafe { free::list(made) };
-        return ptr::null_mut();
+    if let Some(made) = unsafe { made.as_mut() } {
+        made.next = next;
     }
     made
 }
 
-/// Fills an `fi_info` whose attributes exist.
-fn fill(out: &mut abi::fi_info, info: &Info) -> Result<(), Exhausted> {
+/// Fills an `fi_info`; `None` when there is no memory.
+fn fill(out: &mut abi::fi_info, info: &Info) -> Option<()> {
     out.caps = info.caps.bits();
     out.mode = info.mode.bits();
     out.addr_format = info.addr_format.raw();
-    (out.src_addr, out.src_addrlen) = address(info.src_addr.as_ref())?;
-    (out.dest_addr, out.dest_addrlen) = address(info.dest_addr.as_ref())?;
+    out.src_addrlen = address(&mut out.src_addr, info.src_addr.as_ref())?;
+    out.dest_addrlen = address(&mut out.dest_addr, info.dest_addr.as_ref())?;
     out.handle = info
         .handle
         .as_ref()
         .map_or(ptr::null_mut(), handles::pointer);
-    // SAFETY: null or made by `allocate`, for each of the five.
-    if let Some(attr) = unsafe { out.tx_attr.as_mut() } {
-        *attr = tx_attr(&info.tx);
-    }
-    // SAFETY: as above.
-    if let Some(attr) = unsafe { out.rx_attr.as_mut() } {
-        *attr = rx_attr(&info.rx);
-    }
-    // SAFETY: as above.
-    if let Some(attr) = unsafe { out.ep_attr.as_mut() } {
-        ep_attr(attr, &info.ep)?;
-    }
-    // SAFETY: as above.
-    if let Some(attr) = unsafe { out.domain_attr.as_mut() } {
-        domain_attr(attr, &info.domain)?;
-    }
-    // SAFETY: as above.
-    if let Some(attr) = unsafe { out.fabric_attr.as_mut() } {
-        fabric_attr(attr, &info.fabric)?;
-    }
+    part(&mut out.tx_attr, tx_attr(&info.tx), |_| Some(()))?;
+    part(&mut out.rx_attr, rx_attr(&info.rx), |_| Some(()))?;
+    part(&mut out.ep_attr, ep_attr(&info.ep), |attr| {
+        auth_key(&mut attr.auth_key, &info.ep.auth_key)
+    })?;
+    part(&mut out.domain_attr, domain_attr(&info.domain), |attr| {
+        string(&mut attr.name, info.domain.name.as_ref())?;
+        auth_key(&mut attr.auth_key, &info.domain.auth_key)
+    })?;
+    part(&mut out.fabric_attr, fabric_attr(&info.fabric), |attr| {
+        string(&mut attr.name, info.fabric.name.as_ref())?;
+        string(&mut attr.prov_name, info.fabric.prov_name.as_ref())
+    })?;
     if let Some(card) = &info.nic {
-        out.nic = self::nic(card)?;
+        out.nic = nic::made(|out| fill_nic(out, card));
+        return (!out.nic.is_null()).then_some(());
     }
-    Ok(())
+    Some(())
 }
 
-fn made<T>(pointer: *mut T) -> Result<*mut T, Exhausted> {
-    match pointer.is_null() {
-        true => Err(Exhausted),
-        false => Ok(pointer),
-    }
+/// Stores what was allocated; `None` for null, when there is no memory.
+fn store<T>(to: &mut *mut T, made: *mut T) -> Option<()> {
+    *to = made;
+    (!made.is_null()).then_some(())
 }
 
-fn address(addr: Option<&Address>) -> Result<(*mut core::ffi::c_void, usize), Exhausted> {
+/// Stores an address, unless there is none, and returns its length.
+fn address(to: &mut *mut c_void, addr: Option<&Address>) -> Option<usize> {
     let Some(addr) = addr else {
-        return Ok((ptr::null_mut(), 0));
+        return Some(0);
     };
     let bytes = addr.to_bytes();
-    Ok((made(cmem::bytes(&bytes))?.cast(), bytes.len()))
+    store(to, cmem::bytes(&bytes).cast())?;
+    Some(bytes.len())
 }
 
-fn string(text: Option<&String>) -> Result<*mut c_char, Exhausted> {
-    text.map_or(Ok(ptr::null_mut()), |text| made(cmem::text(text)))
+fn string(to: &mut *mut c_char, text: Option<&String>) -> Option<()> {
+    text.map_or(Some(()), |text| store(to, cmem::text(text)))
 }
 
-fn auth_key(key: &[u8]) -> Result<*mut u8, Exhausted> {
+fn auth_key(to: &mut *mut u8, key: &[u8]) -> Option<()> {
     match key {
-        [] => Ok(ptr::null_mut()),
-        key => made(cmem::bytes(key)),
+        [] => Some(()),
+        key => store(to, cmem::bytes(key)),
     }
 }
 
@@ -144,8 +134,9 @@ fn rx_attr(attr: &RxAttr) -> abi::fi_rx_attr {
     }
 }
 
-fn ep_attr(out: &mut abi::fi_ep_attr, attr: &EpAttr) -> Result<(), Exhausted> {
-    *out = abi::fi_ep_attr {
+/// Without its key.
+fn ep_attr(attr: &EpAttr) -> abi::fi_ep_attr {
+    abi::fi_ep_attr {
         type_: attr.ep_type.raw(),
         protocol: attr.protocol.raw(),
         protocol_version: attr.protocol_version,
@@ -158,18 +149,15 @@ fn ep_attr(out: &mut abi::fi_ep_attr, attr: &EpAttr) -> Result<(), Exhausted> {
         tx_ctx_cnt: attr.tx_ctx_cnt,
         rx_ctx_cnt: attr.rx_ctx_cnt,
         auth_key_size: attr.auth_key_size,
-        auth_key: auth_key(&attr.auth_key)?,
-    };
-    Ok(())
+        auth_key: ptr::null_mut(),
+    }
 }
 
-fn domain_attr(out: &mut abi::fi_domain_attr, attr: &DomainAttr) -> Result<(), Exhausted> {
-    // What was made is stored at once, so that it is freed if the next allocation fails.
-    out.name = string(attr.name.as_ref())?;
-    out.auth_key = auth_key(&attr.auth_key)?;
-    *out = abi::fi_domain_attr {
+/// Without its name and its key.
+fn domain_attr(attr: &DomainAttr) -> abi::fi_domain_attr {
+    abi::fi_domain_attr {
         domain: object(attr.domain),
-        name: out.name,
+        name: ptr::null_mut(),
         threading: attr.threading.raw(),
         control_progress: attr.control_progress.raw(),
         data_progress: attr.progress.raw(),
@@ -190,7 +178,7 @@ fn domain_attr(out: &mut abi::fi_domain_attr, attr: &DomainAttr) -> Result<(), E
         mr_iov_limit: attr.mr_iov_limit,
         caps: attr.caps.bits(),
         mode: attr.mode.bits(),
-        auth_key: out.auth_key,
+        auth_key: ptr::null_mut(),
         auth_key_size: attr.auth_key_size,
         max_err_data: attr.max_err_data,
         mr_cnt: attr.mr_cnt,
@@ -199,58 +187,52 @@ fn domain_attr(out: &mut abi::fi_domain_attr, attr: &DomainAttr) -> Result<(), E
         max_group_id: attr.max_group_id,
         max_cntr_value: attr.max_cntr_value,
         max_err_cntr_value: attr.max_err_cntr_value,
-    };
-    Ok(())
-}
-
-fn fabric_attr(out: &mut abi::fi_fabric_attr, attr: &FabricAttr) -> Result<(), Exhausted> {
-    out.fabric = object(attr.fabric);
-    out.name = string(attr.name.as_ref())?;
-    out.prov_name = string(attr.prov_name.as_ref())?;
-    out.prov_version = attr.prov_version;
-    out.api_version = attr.api_version.0;
-    Ok(())
-}
-
-fn nic(card: &Nic) -> Result<*mut abi::fid_nic, Exhausted> {
-    let made = made(nic::allocate())?;
-    // SAFETY: made just now.
-    let out = unsafe { &mut *made };
-    if fill_nic(out, card).is_err() {
-        // SAFETY: made here; what was not filled is null.
-        unsafe { nic::free(made) };
-        return Err(Exhausted);
     }
-    Ok(made)
 }
 
-fn fill_nic(out: &mut abi::fid_nic, card: &Nic) -> Result<(), Exhausted> {
-    // SAFETY: null or made by `nic::allocate`, for each of the three.
-    if let Some(device) = unsafe { out.device_attr.as_mut() } {
-        device.name = string(card.device.name.as_ref())?;
-        device.device_id = string(card.device.device_id.as_ref())?;
-        device.device_version = string(card.device.device_version.as_ref())?;
-        device.vendor_id = string(card.device.vendor_id.as_ref())?;
-        device.driver = string(card.device.driver.as_ref())?;
-        device.firmware = string(card.device.firmware.as_ref())?;
+/// Without its names.
+fn fabric_attr(attr: &FabricAttr) -> abi::fi_fabric_attr {
+    abi::fi_fabric_attr {
+        fabric: object(attr.fabric),
+        name: ptr::null_mut(),
+        prov_name: ptr::null_mut(),
+        prov_version: attr.prov_version,
+        api_version: attr.api_version.0,
     }
-    // SAFETY: as above.
-    if let (Some(bus), BusAttr::Pci(pci)) = (unsafe { out.bus_attr.as_mut() }, card.bus) {
-        bus.bus_type = abi::FI_BUS_PCI;
-        bus.attr.pci = abi::fi_pci_attr {
+}
+
+fn fill_nic(out: &mut abi::fid_nic, card: &Nic) -> Option<()> {
+    part(&mut out.device_attr, Default::default(), |device| {
+        string(&mut device.name, card.device.name.as_ref())?;
+        string(&mut device.device_id, card.device.device_id.as_ref())?;
+        string(
+            &mut device.device_version,
+            card.device.device_version.as_ref(),
+        )?;
+        string(&mut device.vendor_id, card.device.vendor_id.as_ref())?;
+        string(&mut device.driver, card.device.driver.as_ref())?;
+        string(&mut device.firmware, card.device.firmware.as_ref())
+    })?;
+    part(&mut out.bus_attr, bus_attr(card.bus), |_| Some(()))?;
+    part(&mut out.link_attr, Default::default(), |link| {
+        link.mtu = card.link.mtu;
+        link.speed = card.link.speed;
+        link.state = card.link.state as abi::fi_link_state;
+        string(&mut link.address, card.link.address.as_ref())?;
+        string(&mut link.network_type, card.link.network_type.as_ref())
+    })
+}
+
+fn bus_attr(bus: BusAttr) -> abi::fi_bus_attr {
+    let mut out = abi::fi_bus_attr::default();
+    if let BusAttr::Pci(pci) = bus {
+        out.bus_type = abi::FI_BUS_PCI;
+        out.attr.pci = abi::fi_pci_attr {
             domain_id: pci.domain,
             bus_id: pci.bus,
             device_id: pci.device,
             function_id: pci.function,
         };
     }
-    // SAFETY: as above.
-    if let Some(link) = unsafe { out.link_attr.as_mut() } {
-        link.address = string(card.link.address.as_ref())?;
-        link.mtu = card.link.mtu;
-        link.speed = card.link.speed;
-        link.state = card.link.state as abi::fi_link_state;
-        link.network_type = string(card.link.network_type.as_ref())?;
-    }
-    Ok(())
+    out
 }

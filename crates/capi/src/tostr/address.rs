@@ -9,7 +9,7 @@ use ripstop_abi as abi;
 use ripstop_core::{Address, sockaddr};
 use ripstop_types::AddrFormat;
 
-use super::text::Text;
+use crate::text::Text;
 
 /// `AF_IB` on Linux.
 const AF_IB: u16 = 27;
@@ -25,15 +25,15 @@ const SOCKADDR_IB_LEN: usize = 48;
 /// this format (and, for a socket address, of this family) has.
 pub(crate) unsafe fn printed(format: u32, addr: *const u8, len: Option<usize>) -> Option<Text> {
     if format == abi::FI_ADDR_STR {
-        // SAFETY: the caller's guarantee: text that ends by itself or after `len` bytes.
+        // SAFETY: text that ends by itself or after `len` bytes, by the contract of this function.
         return Some(unsafe { string(addr, len) });
     }
-    // SAFETY: the caller's guarantee: every socket address has a family.
+    // SAFETY: so many bytes, or an address of this format, so that a socket address has a family.
     let size = unsafe { size_of_address(format, addr, len) }?;
     if len.is_some_and(|len| len < size) {
         return None;
     }
-    // SAFETY: the caller's guarantee: this format has `size` bytes.
+    // SAFETY: no more than `len`, or as many bytes as an address of this format has.
     let bytes = unsafe { slice::from_raw_parts(addr, size) };
     let mut text = Text::default();
     if let Some(known) = address(format, bytes) {
@@ -44,6 +44,12 @@ pub(crate) unsafe fn printed(format: u32, addr: *const u8, len: Option<usize>) -
     Some(text)
 }
 
+/// The bytes of an address as text, as [`printed`] has them.
+pub(super) fn bytes(format: u32, bytes: &[u8]) -> Option<Text> {
+    // SAFETY: so many bytes.
+    unsafe { printed(format, bytes.as_ptr(), Some(bytes.len())) }
+}
+
 /// # Safety
 ///
 /// `addr` is valid for reads of `len` bytes, or a C string without `len`.
@@ -51,11 +57,11 @@ unsafe fn string(addr: *const u8, len: Option<usize>) -> Text {
     let mut text = Text::default();
     match len {
         Some(len) => {
-            // SAFETY: the caller's guarantee.
+            // SAFETY: so many bytes, by the contract of this function.
             let bytes = unsafe { slice::from_raw_parts(addr, len) };
             text.bytes(bytes.split(|&b| b == 0).next().unwrap_or_default());
         }
-        // SAFETY: the caller's guarantee.
+        // SAFETY: a C string, by the contract of this function.
         None => text.bytes(unsafe { CStr::from_ptr(addr.cast::<c_char>()) }.to_bytes()),
     }
     text
@@ -76,7 +82,7 @@ pub(crate) unsafe fn size_of_address(
             if len.is_some_and(|len| len < size_of::<u16>()) {
                 return None;
             }
-            // SAFETY: the caller's guarantee.
+            // SAFETY: at least two bytes, by the contract of this function and the check above.
             match unsafe { addr.cast::<u16>().read_unaligned() } {
                 sockaddr::AF_INET => Some(sockaddr::SOCKADDR_IN_LEN),
                 sockaddr::AF_INET6 => Some(sockaddr::SOCKADDR_IN6_LEN),
@@ -143,8 +149,7 @@ mod tests {
     use super::*;
 
     fn text(format: u32, bytes: &[u8]) -> Option<String> {
-        // SAFETY: `bytes` is borrowed and its length given.
-        let text = unsafe { printed(format, bytes.as_ptr(), Some(bytes.len())) }?;
+        let text = super::bytes(format, bytes)?;
         Some(String::from_utf8(text.as_bytes().to_vec()).unwrap())
     }
 

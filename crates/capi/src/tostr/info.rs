@@ -1,12 +1,16 @@
-#![allow(unsafe_code)]
 //! `struct fi_info` and its attributes as text.
 
 use core::fmt;
 
 use ripstop_abi as abi;
 
-use super::text::Text;
-use super::{TAB, address, fid, names};
+use super::object::fid;
+use super::{address, names};
+use crate::edge::{Array, Whole};
+use crate::text::Text;
+
+/// One step of indentation.
+const TAB: &str = "    ";
 
 /// Lines of one structure, each indented alike.
 struct Lines<'a> {
@@ -78,7 +82,7 @@ fn open<'a, T>(
 }
 
 /// `struct fi_tx_attr`.
-pub(super) fn tx_attr(text: &mut Text, attr: Option<&abi::fi_tx_attr>, indent: &str) {
+pub(super) fn tx_attr(text: &mut Text, attr: Option<Whole<'_, abi::fi_tx_attr>>, indent: &str) {
     let Some((mut lines, attr)) = open(text, indent, "fi_tx_attr", attr) else {
         return;
     };
@@ -94,7 +98,7 @@ pub(super) fn tx_attr(text: &mut Text, attr: Option<&abi::fi_tx_attr>, indent: &
 }
 
 /// `struct fi_rx_attr`.
-pub(super) fn rx_attr(text: &mut Text, attr: Option<&abi::fi_rx_attr>, indent: &str) {
+pub(super) fn rx_attr(text: &mut Text, attr: Option<Whole<'_, abi::fi_rx_attr>>, indent: &str) {
     let Some((mut lines, attr)) = open(text, indent, "fi_rx_attr", attr) else {
         return;
     };
@@ -107,7 +111,7 @@ pub(super) fn rx_attr(text: &mut Text, attr: Option<&abi::fi_rx_attr>, indent: &
 }
 
 /// `struct fi_ep_attr`.
-pub(super) fn ep_attr(text: &mut Text, attr: Option<&abi::fi_ep_attr>, indent: &str) {
+pub(super) fn ep_attr(text: &mut Text, attr: Option<Whole<'_, abi::fi_ep_attr>>, indent: &str) {
     let Some((mut lines, attr)) = open(text, indent, "fi_ep_attr", attr) else {
         return;
     };
@@ -127,13 +131,9 @@ pub(super) fn ep_attr(text: &mut Text, attr: Option<&abi::fi_ep_attr>, indent: &
 }
 
 /// `struct fi_domain_attr`.
-///
-/// # Safety
-///
-/// `name` is null or a C string.
-pub(super) unsafe fn domain_attr(
+pub(super) fn domain_attr(
     text: &mut Text,
-    attr: Option<&abi::fi_domain_attr>,
+    attr: Option<Whole<'_, abi::fi_domain_attr>>,
     indent: &str,
 ) {
     let Some((mut lines, attr)) = open(text, indent, "fi_domain_attr", attr) else {
@@ -143,8 +143,7 @@ pub(super) unsafe fn domain_attr(
     lines.text.pointer(attr.domain);
     lines.text.put("\n");
     lines.begin("name");
-    // SAFETY: the caller's guarantee.
-    unsafe { lines.text.c_str(attr.name) };
+    lines.text.c_str(attr.name());
     lines.text.put("\n");
     lines.one("threading", names::THREADING, attr.threading);
     lines.one("progress", names::PROGRESS, attr.data_progress);
@@ -152,7 +151,7 @@ pub(super) unsafe fn domain_attr(
     lines.one("av_type", names::AV_TYPE, attr.av_type);
     let mr_mode = u64::from(attr.mr_mode.cast_unsigned());
     lines.set("mr_mode", names::MR_MODE, mr_mode);
-    domain_limits(&mut lines, attr);
+    domain_limits(&mut lines, &attr);
 }
 
 fn domain_limits(lines: &mut Lines<'_>, attr: &abi::fi_domain_attr) {
@@ -181,22 +180,17 @@ fn domain_limits(lines: &mut Lines<'_>, attr: &abi::fi_domain_attr) {
 }
 
 /// `struct fi_fabric_attr`.
-///
-/// # Safety
-///
-/// `name` and `prov_name` are null or C strings.
-pub(super) unsafe fn fabric_attr(
+pub(super) fn fabric_attr(
     text: &mut Text,
-    attr: Option<&abi::fi_fabric_attr>,
+    attr: Option<Whole<'_, abi::fi_fabric_attr>>,
     indent: &str,
 ) {
     let Some((mut lines, attr)) = open(text, indent, "fi_fabric_attr", attr) else {
         return;
     };
-    for (name, value) in [("name", attr.name), ("prov_name", attr.prov_name)] {
+    for (name, value) in [("name", attr.name()), ("prov_name", attr.prov_name())] {
         lines.begin(name);
-        // SAFETY: the caller's guarantee.
-        unsafe { lines.text.c_str(value) };
+        lines.text.c_str(value);
         lines.text.put("\n");
     }
     lines.version("prov_version", attr.prov_version);
@@ -204,11 +198,7 @@ pub(super) unsafe fn fabric_attr(
 }
 
 /// `struct fi_info`.
-///
-/// # Safety
-///
-/// Every pointer in `info` is null or valid for what it points to.
-pub(super) unsafe fn info(text: &mut Text, info: &abi::fi_info) {
+pub(super) fn info(text: &mut Text, info: Whole<'_, abi::fi_info>) {
     text.put("fi_info:\n");
     let mut lines = Lines { text, indent: "" };
     lines.set("caps", names::CAPS, info.caps);
@@ -216,37 +206,28 @@ pub(super) unsafe fn info(text: &mut Text, info: &abi::fi_info) {
     lines.one("addr_format", names::ADDR_FORMAT, info.addr_format);
     lines.number("src_addrlen", info.src_addrlen);
     lines.number("dest_addrlen", info.dest_addrlen);
-    for (name, addr, len) in [
-        ("src_addr", info.src_addr, info.src_addrlen),
-        ("dest_addr", info.dest_addr, info.dest_addrlen),
+    for (name, addr) in [
+        ("src_addr", info.src_addr()),
+        ("dest_addr", info.dest_addr()),
     ] {
         lines.begin(name);
-        if addr.is_null() {
-            lines.text.put("(null)");
-        } else {
-            // SAFETY: the caller's guarantee: `addrlen` bytes of this format.
-            let known = unsafe { address::printed(info.addr_format, addr.cast(), Some(len)) };
-            lines.text.bytes(known.as_ref().map_or(&[], Text::as_bytes));
+        match addr.is_null() {
+            true => lines.text.put("(null)"),
+            false => address(lines.text, info.addr_format, addr),
         }
         lines.text.put("\n");
     }
-    // SAFETY: the caller's guarantee, for this and the blocks below.
-    unsafe { fid(text, "    handle: ", info.handle) };
-    // SAFETY: as above.
-    tx_attr(text, unsafe { info.tx_attr.as_ref() }, TAB);
-    // SAFETY: as above.
-    rx_attr(text, unsafe { info.rx_attr.as_ref() }, TAB);
-    // SAFETY: as above.
-    ep_attr(text, unsafe { info.ep_attr.as_ref() }, TAB);
-    // SAFETY: as above.
-    let domain = unsafe { info.domain_attr.as_ref() };
-    // SAFETY: as above.
-    unsafe { domain_attr(text, domain, TAB) };
-    // SAFETY: as above.
-    let fabric = unsafe { info.fabric_attr.as_ref() };
-    // SAFETY: as above.
-    unsafe { fabric_attr(text, fabric, TAB) };
-    // The `fid` is the first field of a `fid_nic`.
-    // SAFETY: as above.
-    unsafe { fid(text, "    nic: ", info.nic.cast()) };
+    fid(text, "    handle: ", info.handle());
+    tx_attr(text, info.tx_attr(), TAB);
+    rx_attr(text, info.rx_attr(), TAB);
+    ep_attr(text, info.ep_attr(), TAB);
+    domain_attr(text, info.domain_attr(), TAB);
+    fabric_attr(text, info.fabric_attr(), TAB);
+    fid(text, "    nic: ", info.nic());
+}
+
+/// Appends an address, if it has a text form.
+fn address(text: &mut Text, format: u32, addr: Array<'_, u8>) {
+    let known = addr.get().and_then(|bytes| address::bytes(format, bytes));
+    text.bytes(known.as_ref().map_or(&[], Text::as_bytes));
 }

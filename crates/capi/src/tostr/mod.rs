@@ -3,6 +3,7 @@
 //! them, for people and for the scripts that read it.
 
 use core::ffi::{c_char, c_void};
+use core::marker::PhantomData;
 use core::ptr;
 use std::cell::RefCell;
 
@@ -15,16 +16,14 @@ pub(crate) mod address;
 mod info;
 mod names;
 pub(crate) mod nic;
+mod object;
 mod queues;
-pub(crate) mod text;
 
 #[cfg(test)]
 mod tests;
 
-use text::Text;
-
-/// One step of indentation.
-const TAB: &str = "    ";
+use crate::edge::{AnyFid, Arg, Whole, trampolines};
+use crate::text::{Text, TextOut};
 
 /// What `FI_TYPE_VERSION` prints: the release of libfabric whose interface this is, and ours.
 pub const RELEASE: &str = concat!("2.6.0-ripstop-", env!("CARGO_PKG_VERSION"));
@@ -32,63 +31,69 @@ pub const RELEASE: &str = concat!("2.6.0-ripstop-", env!("CARGO_PKG_VERSION"));
 /// Bytes of the buffer behind `fi_tostr`.
 const BUFFER: usize = 8192;
 
-/// Room for what an object says about itself.
-const FID_BUFFER: usize = 4096;
-
 thread_local! {
     /// Where `fi_tostr` leaves its text, until the thread's next call.
     static LAST: RefCell<Vec<c_char>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Exported as `fi_tostr_r@@FABRIC_1.4`: writes `data` as text to `buf`, cut to `len` bytes
-/// with the final NUL, and returns `buf`; null if a pointer is null or `len` is 0.
-///
-/// # Safety
-///
-/// - `buf` is valid for writes of `len` bytes.
-/// - `data` points to a value of `datatype`, and every pointer inside it is null or valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ripstop_fi_tostr_r_1_4(
-    buf: *mut c_char,
-    len: usize,
-    data: *const c_void,
-    datatype: abi::fi_type,
-) -> *mut c_char {
-    if buf.is_null() || len == 0 || data.is_null() {
-        return ptr::null_mut();
+/// What `fi_tostr` is given: null, or a value of the type that the call names, every pointer in which
+/// is null or valid.
+struct Data<'a>(*const c_void, PhantomData<&'a [u8]>);
+
+impl Arg for Data<'_> {
+    type C = *const c_void;
+
+    unsafe fn from_c(at: *const c_void) -> Self {
+        Self(at, PhantomData)
     }
-    // SAFETY: the caller's guarantee; not null.
-    let text = unsafe { render(data, datatype) };
-    // SAFETY: the caller's guarantee.
-    unsafe { text.copy_to(buf, len) };
-    buf
 }
 
-/// Exported as `fi_tostr@@FABRIC_1.0`: `data` as text in a buffer of the library's, which the
-/// next call on the same thread overwrites; null if `data` is.
-///
-/// # Safety
-///
-/// `data` points to a value of `datatype`, and every pointer inside it is null or valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ripstop_fi_tostr_1_0(
-    data: *const c_void,
-    datatype: abi::fi_type,
-) -> *mut c_char {
-    if data.is_null() {
-        return ptr::null_mut();
+trampolines! { []
+    /// Exported as `fi_tostr_r@@FABRIC_1.4`: writes `data` as text to `buf`, cut to `len` bytes
+    /// with the final NUL, and returns `buf`; null if a pointer is null or `len` is 0.
+    ///
+    /// # Safety
+    ///
+    /// - `buf` is valid for writes of `len` bytes.
+    /// - `data` points to a value of `datatype`, and every pointer inside it is null or valid.
+    #[unsafe(no_mangle)]
+    pub fn ripstop_fi_tostr_r_1_4(
+        out: TextOut(buf, len) as (*mut c_char, usize),
+        data: Data as *const c_void,
+        datatype as abi::fi_type,
+    ) -> *mut c_char {
+        if out.is_empty() || data.0.is_null() {
+            return ptr::null_mut();
+        }
+        let buf = out.as_ptr();
+        render(data, datatype).copy_to(out);
+        buf
     }
-    // SAFETY: the caller's guarantee; not null.
-    let text = unsafe { render(data, datatype) };
-    let leave = |last: &RefCell<Vec<c_char>>| {
-        let mut last = last.borrow_mut();
-        last.resize(BUFFER, 0);
-        // SAFETY: the vector has this many elements.
-        unsafe { text.copy_to(last.as_mut_ptr(), BUFFER) };
-        last.as_mut_ptr()
-    };
-    // A thread that is past its end has no buffer any more.
-    LAST.try_with(leave).unwrap_or(ptr::null_mut())
+
+    /// Exported as `fi_tostr@@FABRIC_1.0`: `data` as text in a buffer of the library's, which the
+    /// next call on the same thread overwrites; null if `data` is.
+    ///
+    /// # Safety
+    ///
+    /// `data` points to a value of `datatype`, and every pointer inside it is null or valid.
+    #[unsafe(no_mangle)]
+    pub fn ripstop_fi_tostr_1_0(
+        data: Data as *const c_void,
+        datatype as abi::fi_type,
+    ) -> *mut c_char {
+        if data.0.is_null() {
+            return ptr::null_mut();
+        }
+        let text = render(data, datatype);
+        let leave = |last: &RefCell<Vec<c_char>>| {
+            let mut last = last.borrow_mut();
+            last.resize(BUFFER, 0);
+            text.copy_to(TextOut::of(&mut last));
+            last.as_mut_ptr()
+        };
+        // A thread that is past its end has no buffer any more.
+        LAST.try_with(leave).unwrap_or(ptr::null_mut())
+    }
 }
 
 /// An interface as `fi_tostr` prints it (`FI_TYPE_INFO`), for tools written in Rust; `None` when
@@ -99,45 +104,61 @@ pub fn info_text(info: &Info) -> Option<String> {
     if made.is_null() {
         return None;
     }
-    // SAFETY: made just now, with pointers that are null or valid.
-    let text = unsafe { render(made.cast_const().cast(), abi::FI_TYPE_INFO) };
+    let data = Data(made.cast_const().cast(), PhantomData);
+    let text = render(data, abi::FI_TYPE_INFO);
     // SAFETY: made here, and nobody else knows it.
     unsafe { free_list(made) };
     Some(String::from_utf8_lossy(text.as_bytes()).into_owned())
 }
 
-/// # Safety
-///
-/// `data` points to a value of `datatype`, with pointers that are null or valid.
-unsafe fn render(data: *const c_void, datatype: abi::fi_type) -> Text {
+/// The data of a call, which is not null, of the type that the same call names.
+fn render(data: Data<'_>, datatype: abi::fi_type) -> Text {
     let mut text = Text::default();
     let out = &mut text;
+    let at = data.0;
     if let Some((table, kind)) = plain(datatype) {
         match kind {
-            Kind::Value => {
-                // SAFETY: the caller's guarantee: enumerations have 32 bits.
-                let value = unsafe { data.cast::<u32>().read_unaligned() };
-                names::value(out, table, u64::from(value));
-            }
             Kind::Flags => {
-                // SAFETY: the caller's guarantee: these flags have 64 bits.
-                let bits = unsafe { data.cast::<u64>().read_unaligned() };
+                // SAFETY: not null, and the value of this type, whose flags have 64 bits.
+                let bits = unsafe { at.cast::<u64>().read_unaligned() };
                 names::flags(out, table, bits);
             }
-            Kind::ShortFlags => {
-                // SAFETY: the caller's guarantee: the flags of `mr_mode` have 32 bits.
-                let bits = unsafe { data.cast::<u32>().read_unaligned() };
-                names::flags(out, table, u64::from(bits));
+            Kind::Value | Kind::ShortFlags => {
+                // SAFETY: not null, and the value of this type: enumerations and the flags of
+                // `mr_mode` have 32 bits.
+                let value = u64::from(unsafe { at.cast::<u32>().read_unaligned() });
+                match kind {
+                    Kind::Value => names::value(out, table, value),
+                    _ => names::flags(out, table, value),
+                }
             }
         }
         return text;
     }
+    macro_rules! value {
+        ($type:ident) => {{
+            // SAFETY: not null, and the value of this type.
+            let value = unsafe { &*at.cast::<abi::$type>() };
+            // SAFETY: every pointer in it is null or valid, as `Data` says.
+            unsafe { Whole::new(value) }
+        }};
+    }
     match datatype {
         abi::FI_TYPE_VERSION => out.put(RELEASE),
-        // SAFETY: the caller's guarantee, for this and the line below.
-        abi::FI_TYPE_FID => unsafe { fid(out, "fid: ", data.cast()) },
-        // SAFETY: as above.
-        _ => unsafe { structure(out, data, datatype) },
+        // SAFETY: an object, which is what this type stands for.
+        abi::FI_TYPE_FID => object::fid(out, "fid: ", unsafe { AnyFid::new(at.cast_mut().cast()) }),
+        abi::FI_TYPE_INFO => info::info(out, value!(fi_info)),
+        abi::FI_TYPE_TX_ATTR => info::tx_attr(out, Some(value!(fi_tx_attr)), ""),
+        abi::FI_TYPE_RX_ATTR => info::rx_attr(out, Some(value!(fi_rx_attr)), ""),
+        abi::FI_TYPE_EP_ATTR => info::ep_attr(out, Some(value!(fi_ep_attr)), ""),
+        abi::FI_TYPE_DOMAIN_ATTR => info::domain_attr(out, Some(value!(fi_domain_attr)), ""),
+        abi::FI_TYPE_FABRIC_ATTR => info::fabric_attr(out, Some(value!(fi_fabric_attr)), ""),
+        abi::FI_TYPE_AV_ATTR => queues::av_attr(out, value!(fi_av_attr)),
+        abi::FI_TYPE_CQ_ATTR => queues::cq_attr(out, value!(fi_cq_attr).get()),
+        abi::FI_TYPE_MR_ATTR => queues::mr_attr(out, value!(fi_mr_attr).get()),
+        abi::FI_TYPE_CNTR_ATTR => queues::cntr_attr(out, value!(fi_cntr_attr).get()),
+        abi::FI_TYPE_CQ_ERR_ENTRY => queues::cq_err_entry(out, value!(fi_cq_err_entry).get()),
+        _ => out.put("Unknown type"),
     }
     text
 }
@@ -177,94 +198,4 @@ fn plain(datatype: abi::fi_type) -> Option<(names::Names, Kind)> {
         abi::FI_TYPE_WAIT_OBJ => (names::WAIT_OBJ, Kind::Value),
         _ => return None,
     })
-}
-
-/// Appends a structure.
-///
-/// # Safety
-///
-/// `data` points to a value of `datatype`, with pointers that are null or valid.
-unsafe fn structure(out: &mut Text, data: *const c_void, datatype: abi::fi_type) {
-    macro_rules! value {
-        ($type:ident) => {
-            // SAFETY: the caller's guarantee.
-            unsafe { &*data.cast::<abi::$type>() }
-        };
-    }
-    match datatype {
-        abi::FI_TYPE_INFO => {
-            let info = value!(fi_info);
-            // SAFETY: the caller's guarantee about pointers, here and in the arms below.
-            unsafe { info::info(out, info) };
-        }
-        abi::FI_TYPE_TX_ATTR => info::tx_attr(out, Some(value!(fi_tx_attr)), ""),
-        abi::FI_TYPE_RX_ATTR => info::rx_attr(out, Some(value!(fi_rx_attr)), ""),
-        abi::FI_TYPE_EP_ATTR => info::ep_attr(out, Some(value!(fi_ep_attr)), ""),
-        abi::FI_TYPE_DOMAIN_ATTR => {
-            let attr = value!(fi_domain_attr);
-            // SAFETY: as above.
-            unsafe { info::domain_attr(out, Some(attr), "") };
-        }
-        abi::FI_TYPE_FABRIC_ATTR => {
-            let attr = value!(fi_fabric_attr);
-            // SAFETY: as above.
-            unsafe { info::fabric_attr(out, Some(attr), "") };
-        }
-        abi::FI_TYPE_AV_ATTR => {
-            let attr = value!(fi_av_attr);
-            // SAFETY: as above.
-            unsafe { queues::av_attr(out, attr) };
-        }
-        abi::FI_TYPE_CQ_ATTR => queues::cq_attr(out, value!(fi_cq_attr)),
-        abi::FI_TYPE_MR_ATTR => queues::mr_attr(out, value!(fi_mr_attr)),
-        abi::FI_TYPE_CNTR_ATTR => queues::cntr_attr(out, value!(fi_cntr_attr)),
-        abi::FI_TYPE_CQ_ERR_ENTRY => queues::cq_err_entry(out, value!(fi_cq_err_entry)),
-        _ => out.put("Unknown type"),
-    }
-}
-
-/// Appends what an object says about itself, or else `label` and its address.
-///
-/// # Safety
-///
-/// `fid` is null or an object, of this library or of any other that keeps the interface.
-unsafe fn fid(out: &mut Text, label: &str, fid: *const abi::fid) {
-    // SAFETY: the caller's guarantee.
-    let told = unsafe { fid.as_ref() }.and_then(|object| {
-        // SAFETY: an object's operations are null or a table of at least their size.
-        let tostr = unsafe { tostr_of(object.ops) }?;
-        let mut buf = vec![0; FID_BUFFER];
-        // SAFETY: a live object, and a buffer of this many bytes that holds an empty string.
-        let result = unsafe { tostr(fid, buf.as_mut_ptr(), buf.len()) };
-        (result == 0).then_some(buf)
-    });
-    match told {
-        // SAFETY: `tostr` leaves a C string, and the buffer began as zeros.
-        Some(buf) => unsafe { out.c_str(buf.as_ptr()) },
-        None => {
-            out.put(label);
-            out.pointer(fid);
-            out.put("\n");
-        }
-    }
-}
-
-type Tostr = unsafe extern "C" fn(*const abi::fid, *mut c_char, usize) -> core::ffi::c_int;
-
-/// The `tostr` operation of a table that may be older than it.
-///
-/// # Safety
-///
-/// `ops` is null or points to a table of as many bytes as its `size` says.
-unsafe fn tostr_of(ops: *const abi::fi_ops) -> Option<Tostr> {
-    if ops.is_null() {
-        return None;
-    }
-    // SAFETY: the caller's guarantee; every table has a size.
-    let size = unsafe { (*ops).size };
-    if size <= core::mem::offset_of!(abi::fi_ops, tostr) {
-        return None;
-    }
-    // SAFETY: the caller's guarantee: the table goes on to this member.
-    unsafe { (*ops).tostr }
 }

@@ -3,7 +3,7 @@
 
 use ripstop_abi as abi;
 
-use super::text::Text;
+use crate::text::Text;
 
 /// Values and their names, in the order in which set bits are listed.
 pub(super) type Names = &'static [(u64, &'static str)];

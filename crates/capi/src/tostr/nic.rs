@@ -4,47 +4,35 @@
 use ripstop_abi as abi;
 
 use super::names;
-use super::text::Text;
+use crate::edge::Whole;
+use crate::text::Text;
 
 /// `struct fid_nic`.
-///
-/// # Safety
-///
-/// Every pointer in `nic` is null or valid for what it points to.
-pub(crate) unsafe fn nic(text: &mut Text, nic: &abi::fid_nic) {
+pub(crate) fn nic(text: &mut Text, nic: Whole<'_, abi::fid_nic>) {
     text.put("    nic:\n");
-    // SAFETY: the caller's guarantee, for this and the blocks below.
-    if let Some(device) = unsafe { nic.device_attr.as_ref() } {
-        // SAFETY: as above.
-        unsafe { device_attr(text, device) };
+    if let Some(device) = nic.device_attr() {
+        device_attr(text, device);
     }
-    // SAFETY: as above.
-    if let Some(bus) = unsafe { nic.bus_attr.as_ref() } {
-        bus_attr(text, bus);
+    if let Some(bus) = nic.bus_attr() {
+        bus_attr(text, &bus);
     }
-    // SAFETY: as above.
-    if let Some(link) = unsafe { nic.link_attr.as_ref() } {
-        // SAFETY: as above.
-        unsafe { link_attr(text, link) };
+    if let Some(link) = nic.link_attr() {
+        link_attr(text, link);
     }
 }
 
-/// # Safety
-///
-/// Each string is null or a C string.
-unsafe fn device_attr(text: &mut Text, attr: &abi::fi_device_attr) {
+fn device_attr(text: &mut Text, attr: Whole<'_, abi::fi_device_attr>) {
     text.put("        fi_device_attr:\n");
     for (name, value) in [
-        ("name", attr.name),
-        ("device_id", attr.device_id),
-        ("device_version", attr.device_version),
-        ("vendor_id", attr.vendor_id),
-        ("driver", attr.driver),
-        ("firmware", attr.firmware),
+        ("name", attr.name()),
+        ("device_id", attr.device_id()),
+        ("device_version", attr.device_version()),
+        ("vendor_id", attr.vendor_id()),
+        ("driver", attr.driver()),
+        ("firmware", attr.firmware()),
     ] {
         text.fmt(format_args!("            {name}: "));
-        // SAFETY: the caller's guarantee.
-        unsafe { text.c_str(value) };
+        text.c_str(value);
         text.put("\n");
     }
 }
@@ -64,20 +52,15 @@ fn bus_attr(text: &mut Text, attr: &abi::fi_bus_attr) {
     }
 }
 
-/// # Safety
-///
-/// Each string is null or a C string.
-unsafe fn link_attr(text: &mut Text, attr: &abi::fi_link_attr) {
+fn link_attr(text: &mut Text, attr: Whole<'_, abi::fi_link_attr>) {
     text.put("        fi_link_attr:\n            address: ");
-    // SAFETY: the caller's guarantee.
-    unsafe { text.c_str(attr.address) };
+    text.c_str(attr.address());
     let (mtu, speed) = (attr.mtu, attr.speed);
     text.fmt(format_args!(
         "\n            mtu: {mtu}\n            speed: {speed}\n            state: "
     ));
     names::value(text, names::LINK_STATE, u64::from(attr.state));
     text.put("\n            network_type: ");
-    // SAFETY: the caller's guarantee.
-    unsafe { text.c_str(attr.network_type) };
+    text.c_str(attr.network_type());
     text.put("\n");
 }

@@ -4,7 +4,8 @@
 use ripstop_abi as abi;
 
 use super::names::{self, Names};
-use super::text::Text;
+use crate::edge::Whole;
+use crate::text::Text;
 
 fn one(text: &mut Text, name: &str, table: Names, value: u32) {
     text.fmt(format_args!("    {name}: "));
@@ -25,19 +26,14 @@ fn pointer<T>(text: &mut Text, name: &str, value: *const T) {
 }
 
 /// `struct fi_av_attr`.
-///
-/// # Safety
-///
-/// `name` is null or a C string.
-pub(super) unsafe fn av_attr(text: &mut Text, attr: &abi::fi_av_attr) {
+pub(super) fn av_attr(text: &mut Text, attr: Whole<'_, abi::fi_av_attr>) {
     text.put("fi_av_attr:\n");
     one(text, "type", names::AV_TYPE, attr.type_);
     let (count, per_node) = (attr.count, attr.ep_per_node);
     text.fmt(format_args!(
         "    count: {count}\n    ep_per_node: {per_node}\n    name: "
     ));
-    // SAFETY: the caller's guarantee.
-    unsafe { text.c_str(attr.name) };
+    text.c_str(attr.name());
     text.put("\n");
     set(text, "flags", names::AV_FLAGS, attr.flags);
 }

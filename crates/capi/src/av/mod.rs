@@ -1,0 +1,392 @@
+#![allow(unsafe_code)]
+//! Address vectors (`fi_av(3)`).
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::marker::PhantomData;
+use core::ptr;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ripstop_abi as abi;
+use ripstop_core::Address;
+use ripstop_core::av::Symmetric;
+use ripstop_core::provider::{AddressVector, AvAttr, Domain};
+use ripstop_types::{AddrFormat, AvType, Errno, FiAddr, Flags, Result};
+
+pub(crate) mod body;
+mod insert;
+pub(crate) mod set;
+
+use crate::address::{AddressIn, AddressOut};
+use crate::domain::body::DomainBody;
+use crate::edge::{AnyFid, Arg, Arg2, Array, Out, Whole, trampolines};
+use crate::eq::EqBody;
+use crate::errno::{self, code, fail};
+use crate::info::read::string;
+use crate::object::{self, Room, This};
+use crate::peer::{self, Context, Peers};
+use crate::tables::{self, table};
+use crate::text::{Text, TextOut};
+use body::AvBody;
+use insert::{Addresses, Insertion, Results};
+
+struct Tables<D>(PhantomData<D>);
+
+impl<D: Domain> Tables<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<AvBody<D>>),
+        bind: Some(bind::<D>),
+        ..tables::NO_FID_OPS
+    };
+    const AV: &'static abi::fi_ops_av = &abi::fi_ops_av {
+        insert: Some(insert::<D>),
+        insertsvc: Some(insertsvc::<D>),
+        insertsym: Some(insertsym::<D>),
+        remove: Some(remove::<D>),
+        lookup: Some(lookup::<D>),
+        straddr: Some(straddr::<D>),
+        set_user_id: Some(set_user_id::<D>),
+        av_set: Some(set::open::<D>),
+        ..tables::NO_AV_OPS
+    };
+}
+
+trampolines! { [D: Domain]
+    /// `fi_av_open`.
+    pub(crate) fn open(
+        parent: This<DomainBody<D>>, attr: Attributes, av: Out<*mut abi::fid_av>,
+        context: *mut c_void,
+    ) -> c_int {
+        av.open(|| {
+            let wanted = attr.read(parent.av_type)?;
+            let head = abi::fid_av {
+                fid: object::fid(abi::FI_CLASS_AV, context, Tables::<D>::FID),
+                ops: table(Tables::<D>::AV),
+            };
+            let body = AvBody {
+                av: parent.domain.av(&wanted)?,
+                domain: Arc::clone(&parent.domain),
+                format: parent.format,
+                reports: wanted.flags.contains(Flags::COMPLETION),
+                peers: Peers::default(),
+            };
+            attr.tell(&body);
+            Ok(Room::<AvBody<D>>::new().fill(head, body))
+        })
+    }
+}
+
+/// The attributes of `fi_av_open`: null, or a whole struct that the call writes to as well.
+pub(crate) struct Attributes<'a>(*mut abi::fi_av_attr, PhantomData<&'a mut abi::fi_av_attr>);
+
+impl Arg for Attributes<'_> {
+    type C = *mut abi::fi_av_attr;
+
+    unsafe fn from_c(at: *mut abi::fi_av_attr) -> Self {
+        Self(at, PhantomData)
+    }
+}
+
+impl Attributes<'_> {
+    /// What the vector is to be, in a domain whose vectors are of type `domain`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null, and those of [`attributes`].
+    fn read(&self, domain: AvType) -> Result<AvAttr> {
+        // SAFETY: null or a whole struct, as `from_c` was promised; nobody writes to it meanwhile.
+        let attr = unsafe { Whole::behind(self.0) };
+        attributes(
+            attr.ok_or_else(|| errno::missing("fi_av_open", "attr"))?,
+            domain,
+        )
+    }
+
+    /// A program that left the choice to us may look at what it got.
+    fn tell<D: Domain>(&self, body: &AvBody<D>) {
+        // SAFETY: null or a struct that may be written, as `from_c` was promised; nothing else
+        // refers to it now.
+        let Some(attr) = (unsafe { self.0.as_mut() }) else {
+            return;
+        };
+        attr.type_ = body.av.av_type().raw();
+        if !body.av.map().is_empty() && attr.map_addr.is_null() {
+            attr.map_addr = body.av.map().as_ptr().cast_mut().cast();
+        }
+    }
+}
+
+/// Attributes as a provider takes them.
+fn attributes(attr: Whole<'_, abi::fi_av_attr>, domain: AvType) -> Result<AvAttr> {
+    let refuse = |why, errno| errno::refused("fi_av_open", why, errno);
+    let av_type = AvType::from_raw(attr.type_)
+        .ok_or_else(|| refuse("type is none; set it to FI_AV_UNSPEC", Errno::EINVAL))?;
+    if domain != AvType::Unspec && av_type != AvType::Unspec && av_type != domain {
+        let why = "type is not that of the domain; set it to av_type of the domain's attributes";
+        return Err(refuse(why, Errno::EINVAL));
+    }
+    // `FI_EVENT` has the value of `FI_COMPLETION`.
+    let symmetric = Flags::from_bits_retain(abi::FI_SYMMETRIC);
+    let known = Flags::COMPLETION | Flags::READ | Flags::AV_USER_ID | symmetric;
+    match Flags::from_bits_retain(attr.flags) {
+        flags if flags.contains(Flags::PEER) => {
+            let why = "there are no address vectors of other providers; leave FI_PEER out";
+            Err(refuse(why, Errno::ENOSYS))
+        }
+        flags if known.contains(flags) => Ok(AvAttr {
+            av_type: match (av_type, domain) {
+                (AvType::Unspec, domain) => domain,
+                (av_type, _) => av_type,
+            },
+            count: attr.count,
+            flags,
+            name: attr.name().map(string),
+            rx_ctx_bits: u8::try_from(attr.rx_ctx_bits)
+                .map_err(|_| refuse("rx_ctx_bits is not from 0 to 63", Errno::EINVAL))?,
+        }),
+        _ => Err(refuse(
+            "flags has unknown ones; leave them out",
+            Errno::EINVAL,
+        )),
+    }
+}
+
+trampolines! { [D: Domain]
+    /// `fi_av_bind`.
+    fn bind(this: This<AvBody<D>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
+        if flags != 0 {
+            return fail(Errno::EINVAL);
+        }
+        let eq = other.cast::<EqBody>(abi::FI_CLASS_EQ);
+        code(eq.and_then(|eq| this.av.bind_eq(&eq.eq)))
+    }
+
+    fn insert(
+        this: This<AvBody<D>>, addr: Addresses(addr, count), into: Results, flags: u64,
+        context: Context,
+    ) -> c_int {
+        let begin = || {
+            let mut insertion = begin(this, addr.count(), into, flags, context)?;
+            if this.format == AddrFormat::Str {
+                for text in addr.strings()? {
+                    insertion.put(this.insert_one(&text, insertion.id()));
+                }
+            } else {
+                this.insert_all(&mut addr.sockets(this.format)?, &mut insertion);
+            }
+            insertion.finish()
+        };
+        let done = begin();
+        peer::refresh(&this.peers);
+        done.unwrap_or_else(fail)
+    }
+
+    fn insertsvc(
+        this: This<AvBody<D>>, node: Option<&CStr>, service: Option<&CStr>, into: Results,
+        flags: u64, context: Context,
+    ) -> c_int {
+        let named = Named { node, nodes: 1, service, services: 1 };
+        insert_named(this, &named, into, flags, context)
+    }
+
+    fn insertsym(
+        this: This<AvBody<D>>, node: Option<&CStr>, nodes: usize, service: Option<&CStr>,
+        services: usize, into: Results, flags: u64, context: Context,
+    ) -> c_int {
+        let named = Named { node, nodes, service, services };
+        insert_named(this, &named, into, flags, context)
+    }
+}
+
+/// Checks what all insertions have in common.
+fn begin<'a, D: Domain>(
+    this: This<'_, AvBody<D>>,
+    count: usize,
+    into: Results<'a>,
+    flags: u64,
+    context: Context,
+) -> Result<Insertion<'a>> {
+    let report = match this.reports {
+        true => Some(this.av.event_queue().ok_or(Errno::ENOEQ)?),
+        false => None,
+    };
+    Insertion::new(this.token(), count, into, flags, context, report)
+}
+
+/// The nodes and services that a call names by the first of each.
+struct Named<'a> {
+    node: Option<&'a CStr>,
+    nodes: usize,
+    service: Option<&'a CStr>,
+    services: usize,
+}
+
+fn insert_named<D: Domain>(
+    this: This<'_, AvBody<D>>,
+    named: &Named<'_>,
+    into: Results<'_>,
+    flags: u64,
+    context: Context,
+) -> c_int {
+    let begin = || {
+        let (nodes, services) = (named.nodes, named.services);
+        let count = nodes.checked_mul(services).ok_or(Errno::EINVAL)?;
+        let mut insertion = begin(this, count, into, flags, context)?;
+        let node = named.node.map(string).ok_or(Errno::EINVAL)?;
+        let service = named.service.map(string);
+        if this.format == AddrFormat::Str {
+            let address = string_address(&node, service.as_deref(), (nodes, services))?;
+            insertion.put(this.insert_one(&address, insertion.id()));
+            return insertion.finish();
+        }
+        let service = service.ok_or(Errno::EINVAL)?;
+        let pattern = Symmetric {
+            node: &node,
+            nodes,
+            service: &service,
+            services,
+            format: this.format,
+        };
+        this.insert_all(&mut pattern.addresses()?, &mut insertion);
+        insertion.finish()
+    };
+    let done = begin();
+    peer::refresh(&this.peers);
+    done.unwrap_or_else(fail)
+}
+
+/// The string address of a node with a service, or of a node that is one: as `fi_getinfo(3)` makes
+/// it, so without ranges.
+fn string_address(node: &str, service: Option<&str>, counts: (usize, usize)) -> Result<Address> {
+    if counts != (1, 1) {
+        return Err(Errno::ENOSYS);
+    }
+    if node.contains("://") && service.is_some() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Address::string(Some(node), service))
+}
+
+impl<D: Domain> AvBody<D> {
+    fn insert_one(&self, address: &Address, id: Option<FiAddr>) -> Result<FiAddr> {
+        match id {
+            Some(id) => self.av.insert_as(address, id),
+            None => self.av.insert(address),
+        }
+    }
+
+    /// Inserts IP addresses: all under one lock, unless they come with ids.
+    fn insert_all(
+        &self,
+        addresses: &mut dyn Iterator<Item = Result<SocketAddr>>,
+        insertion: &mut Insertion<'_>,
+    ) {
+        if insertion.id().is_none() {
+            let mut each = |outcome| insertion.put(outcome);
+            return self.av.insert_ip(addresses, &mut each);
+        }
+        for address in addresses {
+            let id = insertion.id();
+            let insert = |address| self.insert_one(&Address::Ip(address), id);
+            insertion.put(address.and_then(insert));
+        }
+    }
+}
+
+trampolines! { [D: Domain]
+    fn remove(this: This<AvBody<D>>, peers: Peers64(fi_addr, count), flags: u64) -> c_int {
+        if flags != 0 {
+            let why = "no flags are defined; set flags to 0";
+            return fail(errno::refused("fi_av_remove", why, Errno::EINVAL));
+        }
+        if peers.0.is_null() && peers.0.count() != 0 {
+            return fail(errno::missing("fi_av_remove", "fi_addr"));
+        }
+        let Some(peers) = peers.0.get() else {
+            let why = "count is more than memory can hold";
+            return fail(errno::refused("fi_av_remove", why, Errno::EINVAL));
+        };
+        let mut result = Ok(());
+        // The other way round than they were inserted, so that a table shrinks at its end.
+        for &peer in peers.iter().rev() {
+            if let Err(error) = this.av.remove(FiAddr(peer)) {
+                result = Err(error);
+            }
+        }
+        code(result)
+    }
+
+    fn set_user_id(this: This<AvBody<D>>, peer: FiAddr, user_id: FiAddr, flags: u64) -> c_int {
+        // There are no authorization keys, the only thing a flag could name.
+        if flags != 0 {
+            return fail(Errno::EBADFLAGS);
+        }
+        code(this.av.set_user_id(peer, user_id))
+    }
+
+    fn lookup(this: This<AvBody<D>>, peer: FiAddr, addr: AddressOut(addr, len)) -> c_int {
+        match addr.give(this.av.lookup(peer)) {
+            // What did not fit is cut, and the length tells.
+            short if short == fail(Errno::ETOOSMALL) => 0,
+            result => result,
+        }
+    }
+
+    fn straddr(this: This<AvBody<D>>, addr: AddressIn, out: TextRoom(buf, len)) -> *const c_char {
+        let format = match this.format {
+            AddrFormat::SockaddrIb | AddrFormat::Str | AddrFormat::IbUd => this.format.raw(),
+            // Any IP address, whatever family the domain prefers.
+            _ => abi::FI_SOCKADDR,
+        };
+        out.put(|| addr.printed(format))
+    }
+}
+
+/// Addresses of peers that a call takes in an array that it does not write.
+struct Peers64<'a>(Array<'a, abi::fi_addr_t>);
+
+impl Arg2 for Peers64<'_> {
+    type A = *mut abi::fi_addr_t;
+    type B = usize;
+
+    unsafe fn from_c(at: *mut abi::fi_addr_t, count: usize) -> Self {
+        // SAFETY: by the contract of `from_c`, the two describe an array.
+        Self(unsafe { Array::new(at, count) })
+    }
+}
+
+/// Where `fi_av_straddr` writes text: null, or as many bytes as the length beside it says, which may
+/// be null too.
+struct TextRoom<'a> {
+    at: *mut c_char,
+    len: Option<&'a mut usize>,
+}
+
+impl Arg2 for TextRoom<'_> {
+    type A = *mut c_char;
+    type B = *mut usize;
+
+    unsafe fn from_c(at: *mut c_char, len: *mut usize) -> Self {
+        // SAFETY: null or a variable that nobody else uses, by the contract of `from_c`.
+        let len = unsafe { len.as_mut() };
+        Self { at, len }
+    }
+}
+
+impl TextRoom<'_> {
+    /// Writes text, and to the length how long it is; returns it, or null where something lacks.
+    fn put(self, text: impl FnOnce() -> Option<Text>) -> *const c_char {
+        let Some(len) = self.len else {
+            return ptr::null();
+        };
+        let Some(text) = text() else {
+            return ptr::null();
+        };
+        let room = core::mem::replace(len, text.as_bytes().len().saturating_add(1));
+        if self.at.is_null() {
+            return ptr::null();
+        }
+        // SAFETY: not null, and as many bytes as the length has said, as `from_c` was promised.
+        text.copy_to(unsafe { TextOut::from_c(self.at, room) });
+        self.at
+    }
+}

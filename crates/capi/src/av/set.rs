@@ -1,0 +1,128 @@
+//! Address vector sets (`fi_av_set(3)`).
+
+use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use ripstop_abi as abi;
+use ripstop_core::av::set::{AvSet, AvSetAttr};
+use ripstop_core::provider::{AddressVector, Domain};
+use ripstop_types::{Errno, FiAddr, Flags, Result};
+
+use super::body::AvBody;
+use crate::edge::{In, Object, Out, trampolines};
+use crate::errno::{self, code, fail};
+use crate::object::{self, Body, Room, This};
+use crate::tables::{self, table};
+
+/// What a set's object holds.
+pub(crate) struct AvSetBody<D: Domain> {
+    pub(crate) set: AvSet,
+    /// It stays as long as the set.
+    pub(crate) av: Arc<D::Av>,
+}
+
+impl<D: Domain> Body for AvSetBody<D> {
+    type Head = abi::fid_av_set;
+
+    fn in_use(&self) -> bool {
+        // A group has its own list of the members.
+        false
+    }
+}
+
+struct Tables<D>(PhantomData<D>);
+
+impl<D: Domain> Tables<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<AvSetBody<D>>),
+        ..tables::NO_FID_OPS
+    };
+    const SET: &'static abi::fi_ops_av_set = &abi::fi_ops_av_set {
+        size: size_of::<abi::fi_ops_av_set>(),
+        set_union: Some(union::<D>),
+        intersect: Some(intersect::<D>),
+        diff: Some(diff::<D>),
+        insert: Some(insert::<D>),
+        remove: Some(remove::<D>),
+        addr: Some(addr::<D>),
+    };
+}
+
+trampolines! { [D: Domain]
+    /// `fi_av_set`.
+    pub(crate) fn open(
+        parent: This<AvBody<D>>, attr: In<*mut abi::fi_av_set_attr>,
+        set: Out<*mut abi::fid_av_set>, context: *mut c_void,
+    ) -> c_int {
+        set.open(|| {
+            let attr = attr.needed("fi_av_set", "attr")?;
+            let attr = AvSetAttr {
+                count: attr.count,
+                start: FiAddr(attr.start_addr),
+                end: FiAddr(attr.end_addr),
+                stride: attr.stride,
+                comm_key: attr.comm_key_size != 0,
+                flags: Flags::from_bits_retain(attr.flags),
+            };
+            let av = &parent.av;
+            let body = AvSetBody::<D> {
+                set: AvSet::new(&attr, av.av_type(), &av.addresses())?,
+                av: Arc::clone(av),
+            };
+            let head = abi::fid_av_set {
+                fid: object::fid(abi::FI_CLASS_AV_SET, context, Tables::<D>::FID),
+                ops: table(Tables::<D>::SET),
+            };
+            Ok(Room::new().fill(head, body))
+        })
+    }
+
+    fn union(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
+        code(dst.change(src, AvSet::union))
+    }
+
+    fn intersect(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
+        code(dst.change(src, AvSet::intersect))
+    }
+
+    fn diff(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
+        code(dst.change(src, AvSet::diff))
+    }
+
+    fn insert(set: This<AvSetBody<D>>, addr: FiAddr) -> c_int {
+        let known = set.av.lookup(addr);
+        code(known.and_then(|_| set.set.insert(addr)))
+    }
+
+    fn remove(set: This<AvSetBody<D>>, addr: FiAddr) -> c_int {
+        code(set.set.remove(addr))
+    }
+
+    fn addr(set: This<AvSetBody<D>>, coll_addr: Out<abi::fi_addr_t>) -> c_int {
+        if coll_addr.is_null() {
+            return fail(errno::missing("fi_av_set_addr", "coll_addr"));
+        }
+        coll_addr.put(set.set.addr().0);
+        0
+    }
+}
+
+impl<D: Domain> AvSetBody<D> {
+    /// Changes the set by another of the same address vector.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for another.
+    fn change(
+        &self,
+        other: Object<'_, *const abi::fid_av_set>,
+        by: impl FnOnce(&AvSet, &AvSet),
+    ) -> Result<()> {
+        let other = other.any().cast::<Self>(abi::FI_CLASS_AV_SET)?;
+        if !Arc::ptr_eq(&self.av, &other.av) {
+            return Err(Errno::EINVAL);
+        }
+        by(&self.set, &other.set);
+        Ok(())
+    }
+}

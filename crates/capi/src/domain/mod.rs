@@ -1,0 +1,89 @@
+//! Resource domains (`fi_domain(3)`).
+
+use core::any::Any;
+use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+
+use ripstop_abi as abi;
+use ripstop_core::Info;
+use ripstop_core::provider::Domain;
+use ripstop_types::{Errno, Version};
+
+pub(crate) mod body;
+
+use crate::edge::{AnyFid, trampolines};
+use crate::eq::EqBody;
+use crate::errno::{code, fail};
+use crate::object::{self, Room, This};
+use crate::tables::{self, table};
+use crate::{av, counter, cq, endpoint, mr, poll, sep, srx, stx, work};
+use body::DomainBody;
+
+struct Tables<D>(PhantomData<D>);
+
+impl<D: Domain> Tables<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<DomainBody<D>>),
+        bind: Some(bind::<D>),
+        control: Some(work::control::<D>),
+        ..tables::NO_FID_OPS
+    };
+    const DOMAIN: &'static abi::fi_ops_domain = &abi::fi_ops_domain {
+        av_open: Some(av::open::<D>),
+        cq_open: Some(cq::open::<D>),
+        endpoint: Some(endpoint::open::<D>),
+        cntr_open: Some(counter::open::<D>),
+        poll_open: Some(poll::open::<D>),
+        scalable_ep: Some(sep::open::<D>),
+        srx_ctx: Some(srx::open::<D>),
+        stx_ctx: Some(stx::open::<D>),
+        query_atomic: Some(endpoint::atomic::query::<D>),
+        query_collective: Some(endpoint::collective::query::<D>),
+        endpoint2: Some(endpoint::open2::<D>),
+        ..tables::NO_DOMAIN_OPS
+    };
+}
+
+/// Makes the object of a domain that a provider has opened with `info`.
+pub(crate) fn object<D: Domain>(
+    domain: Arc<D>,
+    info: &Info,
+    api: Version,
+    fabric: Arc<dyn Any + Send + Sync>,
+    context: *mut c_void,
+) -> *mut abi::fid_domain {
+    let head = abi::fid_domain {
+        fid: object::fid(abi::FI_CLASS_DOMAIN, context, Tables::<D>::FID),
+        ops: table(Tables::<D>::DOMAIN),
+        mr: table(mr::Tables::<D>::MR),
+    };
+    Room::new().fill(
+        head,
+        DomainBody {
+            domain,
+            api,
+            format: info.addr_format,
+            av_type: info.domain.av_type,
+            registrations: OnceLock::new(),
+            _fabric: fabric,
+        },
+    )
+}
+
+trampolines! { [D: Domain]
+    /// `fi_domain_bind`.
+    fn bind(this: This<DomainBody<D>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
+        if flags & !abi::FI_REG_MR != 0 {
+            return fail(Errno::EBADFLAGS);
+        }
+        code(other.cast::<EqBody>(abi::FI_CLASS_EQ).and_then(|eq| {
+            this.domain.bind_eq(&eq.eq)?;
+            if flags & abi::FI_REG_MR != 0 {
+                // The first one stays; a provider refuses a second if it minds.
+                let _ = this.registrations.set(Arc::clone(&eq.eq));
+            }
+            Ok(())
+        }))
+    }
+}

@@ -1,0 +1,231 @@
+#![allow(unsafe_code)]
+//! What a C call passes, as types that carry the promise its caller makes.
+//!
+//! The manual page of a call says what its arguments are: a pointer is null or valid, an array has
+//! as many elements as its count says. [`trampolines!`] writes the C function of each operation:
+//! it converts every argument once into a type that says what holds of it ([`Whole`], [`Array`],
+//! [`Out`], `This`, `Src`, ...), and the body behind is safe code, which the compiler sees to.
+
+use core::ffi::{CStr, c_char, c_int};
+
+use ripstop_abi as abi;
+use ripstop_types::{FiAddr, Flags};
+
+mod fid;
+mod pointers;
+mod whole;
+
+pub(crate) use fid::{AnyFid, Object};
+pub(crate) use whole::{Array, In, Out, Pointer, Whole};
+
+/// An argument of a C call.
+pub(crate) trait Arg: Sized {
+    /// Its C type.
+    type C;
+
+    /// The argument as what its manual page says it is.
+    ///
+    /// # Safety
+    ///
+    /// `c` is what a C caller passes where the interface asks for what the type describes. The
+    /// value is used during that call.
+    unsafe fn from_c(c: Self::C) -> Self;
+}
+
+/// Two arguments that follow one another and belong together.
+pub(crate) trait Arg2: Sized {
+    /// The C type of the first.
+    type A;
+    /// The C type of the second.
+    type B;
+
+    /// As [`Arg::from_c`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`Arg::from_c`].
+    unsafe fn from_c(a: Self::A, b: Self::B) -> Self;
+}
+
+/// Three arguments that follow one another and belong together.
+pub(crate) trait Arg3: Sized {
+    /// The C type of the first.
+    type A;
+    /// The C type of the second.
+    type B;
+    /// The C type of the third.
+    type C;
+
+    /// As [`Arg::from_c`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`Arg::from_c`].
+    unsafe fn from_c(a: Self::A, b: Self::B, c: Self::C) -> Self;
+}
+
+/// Writes C functions whose bodies are safe.
+///
+/// `[D: Domain]` are the type parameters of all functions of one call of the macro. An argument is
+/// `name: Type`, where `Type` is an [`Arg`] and decides the C type, or `name: Type(a, b)` or
+/// `name: Type(a, b, c)` for an [`Arg2`] or [`Arg3`] that takes so many C arguments; what stands in
+/// the parentheses only names them for the reader. Exported functions say the C types as well, after
+/// `as`, because callers in Rust see them; `name as CType` is passed on as it is.
+macro_rules! trampolines {
+    ($generics:tt $(
+        $(#[$meta:meta])* $vis:vis fn $name:ident($($args:tt)*) -> $ret:ty $body:block
+    )*) => { $(
+        $crate::edge::trampolines! {
+            @args [$(#[$meta])* $vis fn $name $generics -> $ret $body] [] [] $($args)*,
+        }
+    )* };
+    (@args $fn:tt [$($params:tt)*] [$($lets:tt)*]
+        $x:ident: $t:ident($a:ident, $b:ident), $($rest:tt)*
+    ) => {
+        $crate::edge::trampolines! { @args $fn
+            [$($params)* a: <$t as $crate::edge::Arg2>::A, b: <$t as $crate::edge::Arg2>::B,]
+            [$($lets)*
+                // SAFETY: C calls this function with the arguments that its manual page asks for.
+                let $x = unsafe { <$t as $crate::edge::Arg2>::from_c(a, b) };]
+            $($rest)*
+        }
+    };
+    (@args $fn:tt [$($params:tt)*] [$($lets:tt)*]
+        $x:ident: $t:ident($a:ident, $b:ident, $c:ident), $($rest:tt)*
+    ) => {
+        $crate::edge::trampolines! { @args $fn
+            [$($params)*
+                a: <$t as $crate::edge::Arg3>::A,
+                b: <$t as $crate::edge::Arg3>::B,
+                c: <$t as $crate::edge::Arg3>::C,]
+            [$($lets)*
+                // SAFETY: C calls this function with the arguments that its manual page asks for.
+                let $x = unsafe { <$t as $crate::edge::Arg3>::from_c(a, b, c) };]
+            $($rest)*
+        }
+    };
+    (@args $fn:tt [$($params:tt)*] [$($lets:tt)*]
+        $x:ident: $t:ident($a:ident, $b:ident) as ($ta:ty, $tb:ty), $($rest:tt)*
+    ) => {
+        $crate::edge::trampolines! { @args $fn
+            [$($params)* $a: $ta, $b: $tb,]
+            [$($lets)*
+                // SAFETY: C calls this function with the arguments that its manual page asks for.
+                let $x = unsafe { <$t as $crate::edge::Arg2>::from_c($a, $b) };]
+            $($rest)*
+        }
+    };
+    (@args $fn:tt [$($params:tt)*] $lets:tt $x:ident as $c:ty, $($rest:tt)*) => {
+        $crate::edge::trampolines! { @args $fn [$($params)* $x: $c,] $lets $($rest)* }
+    };
+    (@args $fn:tt [$($params:tt)*] [$($lets:tt)*] $x:ident: $t:ty as $c:ty, $($rest:tt)*) => {
+        $crate::edge::trampolines! { @args $fn
+            [$($params)* $x: $c,]
+            [$($lets)*
+                // SAFETY: C calls this function with the arguments that its manual page asks for.
+                let $x = unsafe { <$t as $crate::edge::Arg>::from_c($x) };]
+            $($rest)*
+        }
+    };
+    (@args $fn:tt [$($params:tt)*] [$($lets:tt)*] $x:ident: $t:ty, $($rest:tt)*) => {
+        $crate::edge::trampolines! { @args $fn
+            [$($params)* $x: <$t as $crate::edge::Arg>::C,]
+            [$($lets)*
+                // SAFETY: C calls this function with the arguments that its manual page asks for,
+                // and through the table of an object of the type that `This` names.
+                let $x = unsafe { <$t as $crate::edge::Arg>::from_c($x) };]
+            $($rest)*
+        }
+    };
+    (@args
+        [$(#[$meta:meta])* $vis:vis fn $name:ident [$($generics:tt)*] -> $ret:ty $body:block]
+        [$($params:tt)*] [$($lets:tt)*] $(,)?
+    ) => {
+        $(#[$meta])*
+        #[allow(unsafe_code)]
+        $vis unsafe extern "C" fn $name<$($generics)*>($($params)*) -> $ret {
+            $($lets)*
+            #[deny(unsafe_code)]
+            let answer: $ret = $body;
+            answer
+        }
+    };
+}
+
+pub(crate) use trampolines;
+
+macro_rules! values {
+    ($($t:ty)*) => { $(
+        impl Arg for $t {
+            type C = Self;
+
+            #[inline(always)]
+            unsafe fn from_c(c: Self) -> Self {
+                c
+            }
+        }
+    )* };
+}
+
+values! { c_int u32 u64 usize }
+
+/// An address that is not followed.
+impl<T> Arg for *mut T {
+    type C = Self;
+
+    #[inline(always)]
+    unsafe fn from_c(c: Self) -> Self {
+        c
+    }
+}
+
+/// An address that is not followed.
+impl<T> Arg for *const T {
+    type C = Self;
+
+    #[inline(always)]
+    unsafe fn from_c(c: Self) -> Self {
+        c
+    }
+}
+
+impl Arg for FiAddr {
+    type C = abi::fi_addr_t;
+
+    #[inline(always)]
+    unsafe fn from_c(c: abi::fi_addr_t) -> Self {
+        Self(c)
+    }
+}
+
+impl Arg for Flags {
+    type C = u64;
+
+    #[inline(always)]
+    unsafe fn from_c(c: u64) -> Self {
+        Self::from_bits_retain(c)
+    }
+}
+
+/// A C string, or null.
+impl Arg for Option<&CStr> {
+    type C = *const c_char;
+
+    #[inline]
+    unsafe fn from_c(c: *const c_char) -> Self {
+        // SAFETY: a pointer that is not null is to a C string, by the contract of `from_c`.
+        (!c.is_null()).then(|| unsafe { CStr::from_ptr(c) })
+    }
+}
+
+/// A variable that a call reads and writes, or null.
+impl<T> Arg for Option<&mut T> {
+    type C = *mut T;
+
+    #[inline]
+    unsafe fn from_c(c: *mut T) -> Self {
+        // SAFETY: null or a valid variable that nobody else uses during the call, by the contract
+        // of `from_c`.
+        unsafe { c.as_mut() }
+    }
+}

@@ -1,0 +1,75 @@
+#![allow(unsafe_code)]
+//! The context of a call, which with `FI_PEER` names another provider.
+
+use core::ffi::c_void;
+
+use ripstop_types::{Errno, Result};
+
+use crate::edge::{Arg, Whole};
+use crate::errno;
+
+/// The context of a call that opens an object or inserts addresses: an address that is only passed
+/// back, but where flags of the same call say otherwise. With `FI_PEER` it is null or as `fi_peer(3)`
+/// asks: a struct that begins with its size and names the owner, which stays as it is and may be
+/// called, from every thread that calls the object, until the object is closed.
+#[derive(Clone, Copy)]
+pub(crate) struct Context(*mut c_void);
+
+impl Arg for Context {
+    type C = *mut c_void;
+
+    unsafe fn from_c(at: *mut c_void) -> Self {
+        Self(at)
+    }
+}
+
+impl Context {
+    /// Its address.
+    pub(crate) const fn as_ptr(self) -> *mut c_void {
+        self.0
+    }
+
+    /// The struct that it is in a call with `FI_PEER`, if it is as long as it says.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null, and for one that is too short.
+    ///
+    /// # Safety
+    ///
+    /// The call has `FI_PEER` in its flags, and takes a `T` with it.
+    pub(super) unsafe fn peer<'a, T>(self) -> Result<Whole<'a, T>> {
+        let size = self.0.cast::<usize>();
+        let refuse = |why| errno::refused("an open call with FI_PEER", why, Errno::EINVAL);
+        if size.is_null() {
+            let why = "context is NULL; it has to name the owner, or leave FI_PEER out";
+            return Err(refuse(why));
+        }
+        // SAFETY: not null, and every struct of a call with `FI_PEER` begins with its size.
+        let size = unsafe { size.read() };
+        if size < size_of::<T>() {
+            let why = "the size in context is less than that of its structure";
+            return Err(refuse(why));
+        }
+        // SAFETY: it has as many bytes as it says, which by the check is a whole `T`.
+        let context = unsafe { Whole::behind(self.0.cast::<T>()) };
+        context.ok_or(Errno::EINVAL)
+    }
+}
+
+/// The operations of an owner, if they are there up to the field that ends at `size`.
+///
+/// # Safety
+///
+/// `ops` is null or a table that has as many bytes as it says.
+pub(super) unsafe fn table_of<'a, T>(
+    ops: *const T,
+    size: fn(&T) -> usize,
+    least: usize,
+) -> Result<&'a T> {
+    // SAFETY: null or a table, by the contract of this function.
+    let ops = unsafe { ops.as_ref() }.ok_or(Errno::EINVAL)?;
+    match size(ops) > least {
+        true => Ok(ops),
+        false => Err(Errno::EINVAL),
+    }
+}
