@@ -26,7 +26,7 @@ pub(crate) fn zeroed<T: Copy>(count: usize) -> *mut T {
 ///
 /// `ptr` is null or came from C's allocator, and nobody uses the memory any more.
 pub(crate) unsafe fn free<T>(ptr: *mut T) {
-    // SAFETY: the caller's guarantee.
+    // SAFETY: null or what C's allocator gave, and used no more, by the contract of this function.
     unsafe { c::free(ptr.cast::<c_void>()) };
 }
 
@@ -81,7 +81,7 @@ mod tests {
         unsafe { free(copy) };
         // SAFETY: `c_text` terminated it.
         assert_eq!(unsafe { CStr::from_ptr(again) }, c"tcp");
-        // SAFETY: as above.
+        // SAFETY: from C's allocator, used no more.
         unsafe { free(again) };
     }
 

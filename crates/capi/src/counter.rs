@@ -82,7 +82,7 @@ impl<D: Domain> Owned<D> {
 
 trampolines! { [D: Domain]
     /// `fi_cntr_open`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<DomainBody<D>>, attr: In<*mut abi::fi_cntr_attr>,
         cntr: Out<*mut abi::fid_cntr>, context: Context,
     ) -> c_int {
@@ -167,42 +167,42 @@ impl<D: Domain> Waits for CounterBody<D> {
 
 trampolines! { [D: Domain]
     /// A read of a counter that feeds another provider's: only progress.
-    fn forward(this: This<CounterBody<D>>) -> u64 {
+    extern "C" fn forward(this: This<CounterBody<D>>) -> u64 {
         if let Some(owner) = &this.owner {
             owner.forward(&*this.counter);
         }
         0
     }
 
-    fn read(this: This<CounterBody<D>>) -> u64 {
+    extern "C" fn read(this: This<CounterBody<D>>) -> u64 {
         this.counter.read()
     }
 
-    fn readerr(this: This<CounterBody<D>>) -> u64 {
+    extern "C" fn readerr(this: This<CounterBody<D>>) -> u64 {
         this.counter.read_error()
     }
 
-    fn add(this: This<CounterBody<D>>, value: u64) -> c_int {
+    extern "C" fn add(this: This<CounterBody<D>>, value: u64) -> c_int {
         this.counter.add(value);
         0
     }
 
-    fn set(this: This<CounterBody<D>>, value: u64) -> c_int {
+    extern "C" fn set(this: This<CounterBody<D>>, value: u64) -> c_int {
         this.counter.set(value);
         0
     }
 
-    fn adderr(this: This<CounterBody<D>>, value: u64) -> c_int {
+    extern "C" fn adderr(this: This<CounterBody<D>>, value: u64) -> c_int {
         this.counter.add_error(value);
         0
     }
 
-    fn seterr(this: This<CounterBody<D>>, value: u64) -> c_int {
+    extern "C" fn seterr(this: This<CounterBody<D>>, value: u64) -> c_int {
         this.counter.set_error(value);
         0
     }
 
-    fn wait_for(this: This<CounterBody<D>>, threshold: u64, timeout: c_int) -> c_int {
+    extern "C" fn wait_for(this: This<CounterBody<D>>, threshold: u64, timeout: c_int) -> c_int {
         code(this.counter.wait(threshold, wait::timeout(timeout)))
     }
 }

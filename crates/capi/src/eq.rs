@@ -72,7 +72,7 @@ static EQ: abi::fi_ops_eq = abi::fi_ops_eq {
 
 trampolines! { [F: Fabric]
     /// `fi_eq_open`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<FabricBody<F>>, attr: In<*mut abi::fi_eq_attr>, eq: Out<*mut abi::fid_eq>,
         context: *mut c_void,
     ) -> c_int {
@@ -153,7 +153,7 @@ impl Waits for EqBody {
 }
 
 trampolines! { []
-    fn read(
+    extern "C" fn read(
         this: This<EqBody>, event: Out<u32>, buf: Buffer(buf, len), flags: u64,
     ) -> isize {
         let read = Target::new(event, buf, flags).and_then(|target| {
@@ -165,7 +165,7 @@ trampolines! { []
         counted(read)
     }
 
-    fn sread(
+    extern "C" fn sread(
         this: This<EqBody>, event: Out<u32>, buf: Buffer(buf, len), wait: c_int, flags: u64,
     ) -> isize {
         let read = Target::new(event, buf, flags).and_then(|target| {
@@ -176,7 +176,7 @@ trampolines! { []
         counted(read)
     }
 
-    fn readerr(this: This<EqBody>, entry: ErrorEntry, flags: u64) -> isize {
+    extern "C" fn readerr(this: This<EqBody>, entry: ErrorEntry, flags: u64) -> isize {
         let ErrorEntry(Some(entry)) = entry else {
             return fail(errno::missing("fi_eq_readerr", "buf")) as isize;
         };
@@ -189,7 +189,7 @@ trampolines! { []
         }))
     }
 
-    fn write_event(
+    extern "C" fn write_event(
         this: This<EqBody>, event: u32, buf: Src(buf, len), _flags: u64,
     ) -> isize {
         if !this.writable {
@@ -198,7 +198,7 @@ trampolines! { []
         counted(buf.bytes().and_then(|bytes| this.eq.write(event, bytes)))
     }
 
-    fn strerror(
+    extern "C" fn strerror(
         _eq: *mut abi::fid_eq, prov_errno: c_int, _err_data: *const c_void,
         text: TextOut(buf, len),
     ) -> *const c_char {

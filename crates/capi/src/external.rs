@@ -75,7 +75,7 @@ unsafe extern "C" fn cleanup() {}
 
 trampolines! { []
     /// `fi_provider::getinfo`.
-    fn getinfo(
+    extern "C" fn getinfo(
         version: u32, node: Option<&CStr>, service: Option<&CStr>, flags: u64, hints: Hints,
         info: Out<*mut abi::fi_info>,
     ) -> c_int {
@@ -89,7 +89,7 @@ trampolines! { []
     }
 
     /// `fi_provider::fabric`.
-    fn fabric(
+    extern "C" fn fabric(
         attr: In<*mut abi::fi_fabric_attr>, fabric: Out<*mut abi::fid_fabric>,
         context: *mut c_void,
     ) -> c_int {

@@ -138,7 +138,7 @@ macro_rules! versions {
         ///   it is null or valid for what it points to.
         /// - `info` is null or valid for writes.
         #[unsafe(no_mangle)]
-        pub fn $name(
+        pub extern "C" fn $name(
             version as u32,
             node: Option<&CStr> as *const c_char,
             service: Option<&CStr> as *const c_char,

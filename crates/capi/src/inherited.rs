@@ -114,7 +114,7 @@ pub(crate) unsafe fn enter(place: *mut Place, object: *mut ()) {
     OBJECTS.take();
     // SAFETY: the lock is taken.
     let first = unsafe { OBJECTS.first.get().replace(place) };
-    // SAFETY: the caller's guarantee.
+    // SAFETY: the place of a live object, by the contract of this function; places are only shared.
     let new = unsafe { &*place };
     new.object.set(object);
     new.after.set(first);
@@ -132,7 +132,7 @@ pub(crate) unsafe fn enter(place: *mut Place, object: *mut ()) {
 /// `place` has been entered, in this process.
 pub(crate) unsafe fn leave(place: *mut Place) {
     OBJECTS.take();
-    // SAFETY: the caller's guarantee.
+    // SAFETY: it was entered and has not left, so its object is live.
     let old = unsafe { &*place };
     let (before, after) = (old.before.get(), old.after.get());
     // SAFETY: what is in the list is live.
@@ -141,22 +141,11 @@ pub(crate) unsafe fn leave(place: *mut Place) {
         // SAFETY: the lock is taken.
         None => unsafe { OBJECTS.first.get().write(after) },
     }
-    // SAFETY: as above.
+    // SAFETY: what is in the list is live.
     if let Some(after) = unsafe { after.as_ref() } {
         after.before.set(before);
     }
     OBJECTS.give_back();
-}
-
-/// A call to an object of the parent was refused.
-#[cold]
-pub(crate) fn refused() {
-    fi_warn_sparse!(
-        "core",
-        Subsys::Core,
-        "a call uses an object that was opened before this process was forked and belongs to its \
-         parent; open new objects in the child (fabric(7), fork)"
-    );
 }
 
 /// `fi_close` in the child: there is nothing of its own to end.
@@ -234,7 +223,7 @@ macro_rules! heads {
     ($($head:ident { $($field:ident: $table:ident)* })*) => { $(
         impl Head for abi::$head {
             unsafe fn disown(head: *mut Self) {
-                // SAFETY: the caller's guarantee.
+                // SAFETY: a live object that no other thread uses, by the contract of this function.
                 let head = unsafe { &mut *head };
                 head.fid.ops = table(&FID);
                 $(head.$field = table(&$table);)*

@@ -67,7 +67,7 @@ trampolines! { []
     ///
     /// `prov` is null or a provider with a name.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_log_enabled_1_0(
+    pub extern "C" fn ripstop_fi_log_enabled_1_0(
         prov: Provider as *const abi::fi_provider,
         level as abi::fi_log_level,
         subsys as abi::fi_log_subsys,
@@ -85,7 +85,7 @@ trampolines! { []
     /// - `prov` is null or a provider with a name.
     /// - `showtime` is null or valid.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_log_ready_1_6(
+    pub extern "C" fn ripstop_fi_log_ready_1_6(
         prov: Provider as *const abi::fi_provider,
         level as abi::fi_log_level,
         subsys as abi::fi_log_subsys,
@@ -100,7 +100,7 @@ trampolines! { []
     }
 
     /// What `fi_log` does with its arguments.
-    pub(crate) fn write(
+    pub(crate) extern "C" fn write(
         prov: Provider, level: abi::fi_log_level, subsys: abi::fi_log_subsys,
         func: Option<&CStr>, line: c_int, format: Format(format, args),
     ) -> () {
@@ -258,19 +258,19 @@ pub(crate) fn open(context: *mut c_void) -> Result<*mut abi::fid> {
 }
 
 trampolines! { []
-    fn close_nothing(_fid: *mut abi::fid) -> c_int {
+    extern "C" fn close_nothing(_fid: *mut abi::fid) -> c_int {
         0
     }
 
     /// `fi_import_fid`: `other` is the program's `fid_logging`.
-    fn import(_fid: *mut abi::fid, other: AnyFid, flags: u64) -> c_int {
+    extern "C" fn import(_fid: *mut abi::fid, other: AnyFid, flags: u64) -> c_int {
         if flags != 0 || other.class() != Some(abi::FI_CLASS_LOG) {
             return fail(Errno::EINVAL);
         }
         code(install(other))
     }
 
-    fn close_import(_fid: *mut abi::fid) -> c_int {
+    extern "C" fn close_import(_fid: *mut abi::fid) -> c_int {
         drop(imported().take());
         0
     }

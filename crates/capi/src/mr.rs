@@ -87,7 +87,7 @@ fn register<D: Domain>(
 
 trampolines! { [D: Domain]
     /// `fi_mr_bind`.
-    fn bind(this: This<MrBody<D>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
+    extern "C" fn bind(this: This<MrBody<D>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
         code(match other.class() {
             Some(class @ abi::FI_CLASS_CNTR) => other
                 .cast::<CounterBody<D>>(class)
@@ -104,7 +104,7 @@ trampolines! { [D: Domain]
     }
 
     /// `fi_mr_enable`, `fi_mr_refresh` and `fi_mr_raw_attr`.
-    fn control(this: This<MrBody<D>, abi::fid>, command: c_int, arg: Argument) -> c_int {
+    extern "C" fn control(this: This<MrBody<D>, abi::fid>, command: c_int, arg: Argument) -> c_int {
         match command {
             // Regions can be reached from the start.
             abi::FI_ENABLE => 0,
@@ -300,7 +300,7 @@ type Vector<'a> = Array<'a, abi::iovec>;
 
 trampolines! { [D: Domain]
     /// `fi_mr_reg`.
-    fn reg(
+    extern "C" fn reg(
         domain: This<DomainBody<D>, abi::fid>, buf: One(buf, len), access: u64, offset: u64,
         requested_key: u64, flags: u64, mr: Out<*mut abi::fid_mr>, context: *mut c_void,
     ) -> c_int {
@@ -309,7 +309,7 @@ trampolines! { [D: Domain]
     }
 
     /// `fi_mr_regv`.
-    fn regv(
+    extern "C" fn regv(
         domain: This<DomainBody<D>, abi::fid>, iov: Vector(iov, count), access: u64, offset: u64,
         requested_key: u64, flags: u64, mr: Out<*mut abi::fid_mr>, context: *mut c_void,
     ) -> c_int {
@@ -317,7 +317,7 @@ trampolines! { [D: Domain]
     }
 
     /// `fi_mr_regattr`.
-    fn regattr(
+    extern "C" fn regattr(
         domain: This<DomainBody<D>, abi::fid>, attr: In<*const abi::fi_mr_attr>, flags: u64,
         mr: Out<*mut abi::fid_mr>,
     ) -> c_int {

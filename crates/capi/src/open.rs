@@ -20,7 +20,7 @@ trampolines! { []
     ///
     /// `name` is null or a C string; `fid` is null or valid for writes.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_open_1_5(
+    pub extern "C" fn ripstop_fi_open_1_5(
         version as u32,
         name: Option<&CStr> as *const c_char,
         _attr as *mut c_void,

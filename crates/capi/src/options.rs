@@ -104,7 +104,7 @@ impl Given {
 trampolines! { [B: Options]
     /// `fi_getopt`: `-FI_ENOPROTOOPT` for an unknown option, `-FI_ETOOSMALL` with the needed length
     /// for a short buffer.
-    pub(crate) fn getopt(
+    pub(crate) extern "C" fn getopt(
         this: This<B, abi::fid>, level: c_int, name: c_int, value: Value, len: Option<&mut usize>,
     ) -> c_int {
         let get = || {
@@ -116,7 +116,7 @@ trampolines! { [B: Options]
     }
 
     /// `fi_setopt`: `-FI_ENOPROTOOPT` for an unknown option.
-    pub(crate) fn setopt(
+    pub(crate) extern "C" fn setopt(
         this: This<B, abi::fid>, level: c_int, name: c_int, value: Given(value, len),
     ) -> c_int {
         let option = option(level, name);

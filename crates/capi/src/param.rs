@@ -27,7 +27,7 @@ trampolines! { []
     ///
     /// `list` and `count` are null or valid for writes.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_getparams_1_0(
+    pub extern "C" fn ripstop_fi_getparams_1_0(
         list: Out<*mut abi::fi_param> as *mut *mut abi::fi_param,
         count: Out<c_int> as *mut c_int,
     ) -> c_int {
@@ -46,7 +46,7 @@ trampolines! { []
     }
 
     /// What `fi_param_define` does with its arguments.
-    pub(crate) fn define(
+    pub(crate) extern "C" fn define(
         provider: Provider, name: Option<&CStr>, kind: abi::fi_param_type,
         help: Format(help, args),
     ) -> c_int {
@@ -76,7 +76,7 @@ trampolines! { []
     /// - `value` is null or points to what the parameter's type needs: `char *`, `int`, `int` or
     ///   `size_t`.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_param_get_1_0(
+    pub extern "C" fn ripstop_fi_param_get_1_0(
         provider: In<*mut abi::fi_provider> as *mut abi::fi_provider,
         name: Option<&CStr> as *const c_char,
         value: Value as *mut c_void,

@@ -73,7 +73,7 @@ impl<F: Fabric> Tables<F> {
 
 trampolines! { [F: Fabric]
     /// `fi_passive_ep`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<FabricBody<F>>, info: InfoIn<*mut abi::fi_info>, pep: Out<*mut abi::fid_pep>,
         context: *mut c_void,
     ) -> c_int {
@@ -98,7 +98,7 @@ trampolines! { [F: Fabric]
         })
     }
 
-    fn bind(this: This<PepBody<F>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
+    extern "C" fn bind(this: This<PepBody<F>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
         if flags != 0 {
             return fail(Errno::EBADFLAGS);
         }
@@ -109,27 +109,27 @@ trampolines! { [F: Fabric]
         }))
     }
 
-    fn control(this: This<PepBody<F>, abi::fid>, command: c_int, arg: Argument) -> c_int {
+    extern "C" fn control(this: This<PepBody<F>, abi::fid>, command: c_int, arg: Argument) -> c_int {
         if command != abi::FI_BACKLOG {
             return fail(Errno::ENOSYS);
         }
         code(arg.backlog().and_then(|backlog| this.pep.set_backlog(backlog)))
     }
 
-    fn setname(this: This<PepBody<F>, abi::fid>, addr: AddressOfLen(addr, len)) -> c_int {
+    extern "C" fn setname(this: This<PepBody<F>, abi::fid>, addr: AddressOfLen(addr, len)) -> c_int {
         let address = addr.read(this.format);
         code(address.and_then(|address| this.pep.set_name(&address)))
     }
 
-    fn getname(this: This<PepBody<F>, abi::fid>, addr: AddressOut(addr, len)) -> c_int {
+    extern "C" fn getname(this: This<PepBody<F>, abi::fid>, addr: AddressOut(addr, len)) -> c_int {
         addr.give(this.pep.name())
     }
 
-    fn listen(this: This<PepBody<F>>) -> c_int {
+    extern "C" fn listen(this: This<PepBody<F>>) -> c_int {
         code(this.pep.listen())
     }
 
-    fn reject(this: This<PepBody<F>>, handle: abi::fid_t, param: Src(param, len)) -> c_int {
+    extern "C" fn reject(this: This<PepBody<F>>, handle: abi::fid_t, param: Src(param, len)) -> c_int {
         if !handles::is_request(handle) {
             return fail(Errno::EINVAL);
         }

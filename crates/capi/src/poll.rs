@@ -81,7 +81,7 @@ impl<D: Domain> Tables<D> {
 
 trampolines! { [D: Domain]
     /// `fi_poll_open`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<DomainBody<D>>, attr: In<*mut abi::fi_poll_attr>,
         pollset: Out<*mut abi::fid_poll>,
     ) -> c_int {
@@ -101,7 +101,7 @@ trampolines! { [D: Domain]
         })
     }
 
-    fn add(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
+    extern "C" fn add(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
         if flags != 0 {
             return fail(errno::refused("fi_poll_add", NO_FLAGS, Errno::EBADFLAGS));
         }
@@ -114,7 +114,7 @@ trampolines! { [D: Domain]
         }))
     }
 
-    fn del(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
+    extern "C" fn del(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
         if flags != 0 {
             return fail(errno::refused("fi_poll_del", NO_FLAGS, Errno::EBADFLAGS));
         }
@@ -130,7 +130,7 @@ trampolines! { [D: Domain]
         }
     }
 
-    fn poll(this: This<PollBody<D>>, contexts: Contexts(contexts, count)) -> c_int {
+    extern "C" fn poll(this: This<PollBody<D>>, contexts: Contexts(contexts, count)) -> c_int {
         match contexts.room() {
             Ok(room) => contexts.fill(room, &mut this.members()),
             Err(error) => fail(error),

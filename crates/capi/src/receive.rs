@@ -86,14 +86,14 @@ macro_rules! receives {
             use super::*;
 
             trampolines! { [B: Receiver]
-                pub(crate) fn recv(
+                pub(crate) extern "C" fn recv(
                     this: This<B>, buf: Dst(buf, len, desc), src: FiAddr, $($tag: u64,)*
                     context: *mut c_void,
                 ) -> isize {
                     status(this.post($kind, &[buf.room()], src, context.expose_provenance()))
                 }
 
-                pub(crate) fn recvv(
+                pub(crate) extern "C" fn recvv(
                     this: This<B>, iov: Vector(iov, desc, count), src: FiAddr, $($tag: u64,)*
                     context: *mut c_void,
                 ) -> isize {
@@ -103,7 +103,7 @@ macro_rules! receives {
                     }))
                 }
 
-                pub(crate) fn recvmsg(
+                pub(crate) extern "C" fn recvmsg(
                     this: This<B>, msg: In<*const abi::$msg>, flags: Flags,
                 ) -> isize {
                     let msg = msg.needed($call, "msg");
@@ -126,7 +126,7 @@ receives! { tagged: fi_msg_tagged, "fi_tsendmsg or fi_trecvmsg",
 
 trampolines! { [B: Receiver]
     /// `fi_cancel`.
-    pub(crate) fn cancel(this: This<B, abi::fid>, context: *mut c_void) -> isize {
+    pub(crate) extern "C" fn cancel(this: This<B, abi::fid>, context: *mut c_void) -> isize {
         status(this.cancel(context.expose_provenance()))
     }
 }

@@ -65,7 +65,7 @@ impl<D: Domain> Tables<D> {
 
 trampolines! { [D: Domain]
     /// `fi_scalable_ep`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<DomainBody<D>>, info: InfoIn<*mut abi::fi_info>, sep: Out<*mut abi::fid_ep>,
         context: *mut c_void,
     ) -> c_int {
@@ -82,7 +82,7 @@ trampolines! { [D: Domain]
     }
 
     /// `fi_scalable_ep_bind`: an address vector.
-    fn bind(this: This<SepBody<D>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
+    extern "C" fn bind(this: This<SepBody<D>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
         if flags != 0 {
             return fail(Errno::EBADFLAGS);
         }
@@ -92,14 +92,14 @@ trampolines! { [D: Domain]
         }))
     }
 
-    fn control(this: This<SepBody<D>, abi::fid>, command: c_int, _arg: *mut c_void) -> c_int {
+    extern "C" fn control(this: This<SepBody<D>, abi::fid>, command: c_int, _arg: *mut c_void) -> c_int {
         match command {
             abi::FI_ENABLE => code(this.sep.enable()),
             _ => fail(Errno::ENOSYS),
         }
     }
 
-    fn tx_context(
+    extern "C" fn tx_context(
         this: This<SepBody<D>>, index: c_int, attr: Option<&mut abi::fi_tx_attr>,
         ep: Out<*mut abi::fid_ep>, context: *mut c_void,
     ) -> c_int {
@@ -115,7 +115,7 @@ trampolines! { [D: Domain]
         })
     }
 
-    fn rx_context(
+    extern "C" fn rx_context(
         this: This<SepBody<D>>, index: c_int, attr: Option<&mut abi::fi_rx_attr>,
         ep: Out<*mut abi::fid_ep>, context: *mut c_void,
     ) -> c_int {
@@ -131,12 +131,12 @@ trampolines! { [D: Domain]
         })
     }
 
-    fn setname(this: This<SepBody<D>, abi::fid>, addr: AddressOfLen(addr, len)) -> c_int {
+    extern "C" fn setname(this: This<SepBody<D>, abi::fid>, addr: AddressOfLen(addr, len)) -> c_int {
         let address = addr.read(this.format);
         code(address.and_then(|address| this.sep.set_name(&address)))
     }
 
-    fn getname(this: This<SepBody<D>, abi::fid>, addr: AddressOut(addr, len)) -> c_int {
+    extern "C" fn getname(this: This<SepBody<D>, abi::fid>, addr: AddressOut(addr, len)) -> c_int {
         addr.give(this.sep.name())
     }
 }

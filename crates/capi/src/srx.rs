@@ -108,7 +108,7 @@ fn no_head() -> abi::fid_ep {
 
 trampolines! { [D: Domain]
     /// `fi_srx_context`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<DomainBody<D>>, attr: In<*mut abi::fi_rx_attr>, ep: Out<*mut abi::fid_ep>,
         context: Context,
     ) -> c_int {
@@ -120,7 +120,7 @@ trampolines! { [D: Domain]
     }
 
     /// `fi_ep_bind` of a context: a completion queue or a counter, for receives.
-    fn bind(this: This<SrxBody<D>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
+    extern "C" fn bind(this: This<SrxBody<D>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
         code(match other.class() {
             Some(class @ abi::FI_CLASS_CQ) => other.cast::<CqBody<D>>(class).and_then(|cq| {
                 same_domain(&this.domain, &cq.domain)?;

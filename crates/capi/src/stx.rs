@@ -42,7 +42,7 @@ impl<D: Domain> Tables<D> {
 
 trampolines! { [D: Domain]
     /// `fi_stx_context`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<DomainBody<D>>, attr: In<*mut abi::fi_tx_attr>, stx: Out<*mut abi::fid_stx>,
         context: *mut c_void,
     ) -> c_int {

@@ -6,8 +6,8 @@ use core::ffi::{c_char, c_int};
 use core::ptr;
 
 use ripstop_abi as abi;
-
-use crate::inherited;
+use ripstop_core::fi_warn_sparse;
+use ripstop_core::log::Subsys;
 
 /// What a call returns for an operation that is not to be had.
 pub(crate) trait Answer {
@@ -41,8 +41,19 @@ impl Answer for *const c_char {
 pub(crate) trait Slot: Sized {
     /// For an operation that does not exist.
     const MISSING: Self;
-    /// For an object of the process that has forked this one, see [`crate::inherited`].
+    /// For an object of the process that has forked this one.
     const NOT_OURS: Self;
+}
+
+/// A call to an object of the parent was refused.
+#[cold]
+fn not_ours() {
+    fi_warn_sparse!(
+        "core",
+        Subsys::Core,
+        "a call uses an object that was opened before this process was forked and belongs to its \
+         parent; open new objects in the child (fabric(7), fork)"
+    );
 }
 
 macro_rules! slots {
@@ -55,11 +66,11 @@ macro_rules! slots {
                 missing::<$($arg,)* R>
             };
             const NOT_OURS: Self = {
-                unsafe extern "C" fn not_ours<$($arg,)* R: Answer>($(_: $arg),*) -> R {
-                    inherited::refused();
+                unsafe extern "C" fn refused<$($arg,)* R: Answer>($(_: $arg),*) -> R {
+                    not_ours();
                     R::NOT_OURS
                 }
-                not_ours::<$($arg,)* R>
+                refused::<$($arg,)* R>
             };
         }
     };
@@ -160,10 +171,10 @@ mod tests {
         // SAFETY: the function looks at nothing.
         assert_eq!(unsafe { close(ptr::null_mut()) }, -38);
         let inject = NO_MSG_OPS.inject.unwrap();
-        // SAFETY: as above.
+        // SAFETY: the function looks at nothing.
         assert_eq!(unsafe { inject(ptr::null_mut(), ptr::null(), 0, 0) }, -38);
         let barrier = NO_COLLECTIVE_OPS.barrier2.unwrap();
-        // SAFETY: as above.
+        // SAFETY: the function looks at nothing.
         let code = unsafe { barrier(ptr::null_mut(), 0, 0, ptr::null_mut()) };
         assert_eq!(code, -38);
     }

@@ -55,7 +55,7 @@ impl Arg for Argument<'_> {
 
 trampolines! { [B: Waits]
     /// `fi_control` of a queue, a counter or a wait set.
-    pub(crate) fn control(this: This<B, abi::fid>, command: c_int, arg: Argument) -> c_int {
+    pub(crate) extern "C" fn control(this: This<B, abi::fid>, command: c_int, arg: Argument) -> c_int {
         code(answer(command, arg, this.wait_obj(), || this.wait_fd()))
     }
 }

@@ -138,7 +138,7 @@ static WAIT: abi::fi_ops_wait = abi::fi_ops_wait {
 
 trampolines! { [F: Fabric]
     /// `fi_wait_open`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<FabricBody<F>>, attr: In<*mut abi::fi_wait_attr>,
         waitset: Out<*mut abi::fid_wait>,
     ) -> c_int {
@@ -222,7 +222,7 @@ impl Waits for SetBody {
 }
 
 trampolines! { []
-    fn wait_for(this: This<SetBody>, timeout: c_int) -> c_int {
+    extern "C" fn wait_for(this: This<SetBody>, timeout: c_int) -> c_int {
         code(this.set.wait(timeout))
     }
 }

@@ -25,7 +25,7 @@ use crate::srx::SrxBody;
 
 trampolines! { [D: Domain]
     /// `fi_control` of a domain.
-    pub(crate) fn control(
+    pub(crate) extern "C" fn control(
         this: This<DomainBody<D>, abi::fid>, command: c_int, arg: Argument,
     ) -> c_int {
         let known = matches!(

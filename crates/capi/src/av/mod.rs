@@ -53,7 +53,7 @@ impl<D: Domain> Tables<D> {
 
 trampolines! { [D: Domain]
     /// `fi_av_open`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<DomainBody<D>>, attr: Attributes, av: Out<*mut abi::fid_av>,
         context: *mut c_void,
     ) -> c_int {
@@ -152,7 +152,7 @@ fn attributes(attr: Whole<'_, abi::fi_av_attr>, domain: AvType) -> Result<AvAttr
 
 trampolines! { [D: Domain]
     /// `fi_av_bind`.
-    fn bind(this: This<AvBody<D>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
+    extern "C" fn bind(this: This<AvBody<D>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
         if flags != 0 {
             return fail(Errno::EINVAL);
         }
@@ -160,7 +160,7 @@ trampolines! { [D: Domain]
         code(eq.and_then(|eq| this.av.bind_eq(&eq.eq)))
     }
 
-    fn insert(
+    extern "C" fn insert(
         this: This<AvBody<D>>, addr: Addresses(addr, count), into: Results, flags: u64,
         context: Context,
     ) -> c_int {
@@ -180,7 +180,7 @@ trampolines! { [D: Domain]
         done.unwrap_or_else(fail)
     }
 
-    fn insertsvc(
+    extern "C" fn insertsvc(
         this: This<AvBody<D>>, node: Option<&CStr>, service: Option<&CStr>, into: Results,
         flags: u64, context: Context,
     ) -> c_int {
@@ -188,7 +188,7 @@ trampolines! { [D: Domain]
         insert_named(this, &named, into, flags, context)
     }
 
-    fn insertsym(
+    extern "C" fn insertsym(
         this: This<AvBody<D>>, node: Option<&CStr>, nodes: usize, service: Option<&CStr>,
         services: usize, into: Results, flags: u64, context: Context,
     ) -> c_int {
@@ -293,7 +293,7 @@ impl<D: Domain> AvBody<D> {
 }
 
 trampolines! { [D: Domain]
-    fn remove(this: This<AvBody<D>>, peers: Peers64(fi_addr, count), flags: u64) -> c_int {
+    extern "C" fn remove(this: This<AvBody<D>>, peers: Peers64(fi_addr, count), flags: u64) -> c_int {
         if flags != 0 {
             let why = "no flags are defined; set flags to 0";
             return fail(errno::refused("fi_av_remove", why, Errno::EINVAL));
@@ -315,7 +315,7 @@ trampolines! { [D: Domain]
         code(result)
     }
 
-    fn set_user_id(this: This<AvBody<D>>, peer: FiAddr, user_id: FiAddr, flags: u64) -> c_int {
+    extern "C" fn set_user_id(this: This<AvBody<D>>, peer: FiAddr, user_id: FiAddr, flags: u64) -> c_int {
         // There are no authorization keys, the only thing a flag could name.
         if flags != 0 {
             return fail(Errno::EBADFLAGS);
@@ -323,7 +323,7 @@ trampolines! { [D: Domain]
         code(this.av.set_user_id(peer, user_id))
     }
 
-    fn lookup(this: This<AvBody<D>>, peer: FiAddr, addr: AddressOut(addr, len)) -> c_int {
+    extern "C" fn lookup(this: This<AvBody<D>>, peer: FiAddr, addr: AddressOut(addr, len)) -> c_int {
         match addr.give(this.av.lookup(peer)) {
             // What did not fit is cut, and the length tells.
             short if short == fail(Errno::ETOOSMALL) => 0,
@@ -331,7 +331,7 @@ trampolines! { [D: Domain]
         }
     }
 
-    fn straddr(this: This<AvBody<D>>, addr: AddressIn, out: TextRoom(buf, len)) -> *const c_char {
+    extern "C" fn straddr(this: This<AvBody<D>>, addr: AddressIn, out: TextRoom(buf, len)) -> *const c_char {
         let format = match this.format {
             AddrFormat::SockaddrIb | AddrFormat::Str | AddrFormat::IbUd => this.format.raw(),
             // Any IP address, whatever family the domain prefers.

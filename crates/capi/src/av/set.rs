@@ -51,7 +51,7 @@ impl<D: Domain> Tables<D> {
 
 trampolines! { [D: Domain]
     /// `fi_av_set`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<AvBody<D>>, attr: In<*mut abi::fi_av_set_attr>,
         set: Out<*mut abi::fid_av_set>, context: *mut c_void,
     ) -> c_int {
@@ -78,28 +78,28 @@ trampolines! { [D: Domain]
         })
     }
 
-    fn union(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
+    extern "C" fn union(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
         code(dst.change(src, AvSet::union))
     }
 
-    fn intersect(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
+    extern "C" fn intersect(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
         code(dst.change(src, AvSet::intersect))
     }
 
-    fn diff(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
+    extern "C" fn diff(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
         code(dst.change(src, AvSet::diff))
     }
 
-    fn insert(set: This<AvSetBody<D>>, addr: FiAddr) -> c_int {
+    extern "C" fn insert(set: This<AvSetBody<D>>, addr: FiAddr) -> c_int {
         let known = set.av.lookup(addr);
         code(known.and_then(|_| set.set.insert(addr)))
     }
 
-    fn remove(set: This<AvSetBody<D>>, addr: FiAddr) -> c_int {
+    extern "C" fn remove(set: This<AvSetBody<D>>, addr: FiAddr) -> c_int {
         code(set.set.remove(addr))
     }
 
-    fn addr(set: This<AvSetBody<D>>, coll_addr: Out<abi::fi_addr_t>) -> c_int {
+    extern "C" fn addr(set: This<AvSetBody<D>>, coll_addr: Out<abi::fi_addr_t>) -> c_int {
         if coll_addr.is_null() {
             return fail(errno::missing("fi_av_set_addr", "coll_addr"));
         }

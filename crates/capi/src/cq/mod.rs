@@ -90,7 +90,7 @@ impl<D: Domain> Owned<D> {
 
 trampolines! { [D: Domain]
     /// `fi_cq_open`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<DomainBody<D>>, attr: In<*mut abi::fi_cq_attr>, cq: Out<*mut abi::fid_cq>,
         context: Context,
     ) -> c_int {
@@ -243,7 +243,7 @@ impl Entries<'_> {
 }
 
 trampolines! { [D: Domain, F: Format]
-    fn read(this: This<CqBody<D>>, into: Entries(buf, count)) -> isize {
+    extern "C" fn read(this: This<CqBody<D>>, into: Entries(buf, count)) -> isize {
         match this.cq.look() {
             Look::Nothing => fail(Errno::EAGAIN) as isize,
             Look::Pause => pause(&this),
@@ -251,7 +251,7 @@ trampolines! { [D: Domain, F: Format]
         }
     }
 
-    fn readfrom(this: This<CqBody<D>>, into: Entries(buf, count), src: Sources) -> isize {
+    extern "C" fn readfrom(this: This<CqBody<D>>, into: Entries(buf, count), src: Sources) -> isize {
         match this.cq.look() {
             Look::Nothing => fail(Errno::EAGAIN) as isize,
             Look::Pause => pause(&this),
@@ -260,13 +260,13 @@ trampolines! { [D: Domain, F: Format]
         }
     }
 
-    fn sread(
+    extern "C" fn sread(
         this: This<CqBody<D>>, into: Entries(buf, count), cond: *const c_void, wait: c_int,
     ) -> isize {
         wait_and_read::<D, F>(&this, into, None, cond, wait)
     }
 
-    fn sreadfrom(
+    extern "C" fn sreadfrom(
         this: This<CqBody<D>>, into: Entries(buf, count), src: Sources, cond: *const c_void,
         wait: c_int,
     ) -> isize {
@@ -357,7 +357,7 @@ impl<D: Domain> Waits for CqBody<D> {
 
 trampolines! { [D: Domain]
     /// A read of a queue that fills another provider's: only progress.
-    fn forward(this: This<CqBody<D>>, into: Entries(buf, count)) -> isize {
+    extern "C" fn forward(this: This<CqBody<D>>, into: Entries(buf, count)) -> isize {
         match &this.owner {
             Some(owner) if into.at.is_null() && into.count == 0 => {
                 counted(owner.forward(&*this.cq).map(|_| 0))
@@ -366,7 +366,7 @@ trampolines! { [D: Domain]
         }
     }
 
-    fn readerr(this: This<CqBody<D>>, entry: ErrorEntry, _flags: u64) -> isize {
+    extern "C" fn readerr(this: This<CqBody<D>>, entry: ErrorEntry, _flags: u64) -> isize {
         if entry.is_null() {
             return fail(errno::missing("fi_cq_readerr", "buf")) as isize;
         }
@@ -376,13 +376,13 @@ trampolines! { [D: Domain]
         counted(this.cq.read_error(write).map(|()| 1))
     }
 
-    fn signal(this: This<CqBody<D>>) -> c_int {
+    extern "C" fn signal(this: This<CqBody<D>>) -> c_int {
         code(this.cq.signal())
     }
 }
 
 trampolines! { []
-    fn strerror(
+    extern "C" fn strerror(
         _cq: *mut abi::fid_cq, prov_errno: c_int, _err_data: *const c_void,
         text: TextOut(buf, len),
     ) -> *const c_char {

@@ -73,7 +73,7 @@ pub(crate) fn object<D: Domain>(
 
 trampolines! { [D: Domain]
     /// `fi_domain_bind`.
-    fn bind(this: This<DomainBody<D>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
+    extern "C" fn bind(this: This<DomainBody<D>, abi::fid>, other: AnyFid, flags: u64) -> c_int {
         if flags & !abi::FI_REG_MR != 0 {
             return fail(Errno::EBADFLAGS);
         }

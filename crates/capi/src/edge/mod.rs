@@ -73,7 +73,7 @@ pub(crate) trait Arg3: Sized {
 /// `as`, because callers in Rust see them; `name as CType` is passed on as it is.
 macro_rules! trampolines {
     ($generics:tt $(
-        $(#[$meta:meta])* $vis:vis fn $name:ident($($args:tt)*) -> $ret:ty $body:block
+        $(#[$meta:meta])* $vis:vis extern "C" fn $name:ident($($args:tt)*) -> $ret:ty $body:block
     )*) => { $(
         $crate::edge::trampolines! {
             @args [$(#[$meta])* $vis fn $name $generics -> $ret $body] [] [] $($args)*,

@@ -154,7 +154,7 @@ fn post<D: Domain, M: Defaults>(
 }
 
 trampolines! { [D: Domain, M: Defaults]
-    fn write(
+    extern "C" fn write(
         this: Ep<D, M>, buf: Elements<*const c_void>, count: usize, _desc: *mut c_void,
         dest: FiAddr, addr: u64, key: u64, datatype: u32, op: u32, context: *mut c_void,
     ) -> isize {
@@ -165,7 +165,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn writev(
+    extern "C" fn writev(
         this: Ep<D, M>, iov: Ioc(iov, desc, count), dest: FiAddr, addr: u64, key: u64,
         datatype: u32, op: u32, context: *mut c_void,
     ) -> isize {
@@ -176,7 +176,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn inject(
+    extern "C" fn inject(
         this: Ep<D, M>, buf: Elements<*const c_void>, count: usize, dest: FiAddr, addr: u64,
         key: u64, datatype: u32, op: u32,
     ) -> isize {
@@ -187,7 +187,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn readwrite(
+    extern "C" fn readwrite(
         this: Ep<D, M>, buf: Elements<*const c_void>, count: usize, _desc: *mut c_void,
         result: Elements<*mut c_void>, _result_desc: *mut c_void,
         dest: FiAddr, addr: u64, key: u64, datatype: u32, op: u32, context: *mut c_void,
@@ -199,7 +199,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn readwritev(
+    extern "C" fn readwritev(
         this: Ep<D, M>, iov: Ioc(iov, desc, count), result: IocMut(resultv, desc, count),
         dest: FiAddr, addr: u64, key: u64, datatype: u32, op: u32, context: *mut c_void,
     ) -> isize {
@@ -212,7 +212,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn compwrite(
+    extern "C" fn compwrite(
         this: Ep<D, M>, buf: Elements<*const c_void>, count: usize, _desc: *mut c_void,
         compare: Elements<*const c_void>, _compare_desc: *mut c_void,
         result: Elements<*mut c_void>, _result_desc: *mut c_void,
@@ -226,7 +226,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn compwritev(
+    extern "C" fn compwritev(
         this: Ep<D, M>, iov: Ioc(iov, desc, count), compare: Ioc(comparev, desc, count),
         result: IocMut(resultv, desc, count),
         dest: FiAddr, addr: u64, key: u64, datatype: u32, op: u32, context: *mut c_void,
@@ -240,12 +240,12 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn writemsg(this: Ep<D, M>, msg: In<*const abi::fi_msg_atomic>, flags: Flags) -> isize {
+    extern "C" fn writemsg(this: Ep<D, M>, msg: In<*const abi::fi_msg_atomic>, flags: Flags) -> isize {
         let more = [Ioc::NONE; 2];
         status(post_message(&this, AtomicKind::Plain, msg, more, flags))
     }
 
-    fn readwritemsg(
+    extern "C" fn readwritemsg(
         this: Ep<D, M>, msg: In<*const abi::fi_msg_atomic>,
         result: IocMut(resultv, desc, count), flags: Flags,
     ) -> isize {
@@ -253,7 +253,7 @@ trampolines! { [D: Domain, M: Defaults]
         status(post_message(&this, AtomicKind::Fetch, msg, more, flags))
     }
 
-    fn compwritemsg(
+    extern "C" fn compwritemsg(
         this: Ep<D, M>, msg: In<*const abi::fi_msg_atomic>,
         compare: Ioc(comparev, desc, count), result: IocMut(resultv, desc, count), flags: Flags,
     ) -> isize {
@@ -261,15 +261,15 @@ trampolines! { [D: Domain, M: Defaults]
         status(post_message(&this, AtomicKind::Compare, msg, more, flags))
     }
 
-    fn writevalid(this: Ep<D, M>, datatype: u32, op: u32, count: Out<usize>) -> c_int {
+    extern "C" fn writevalid(this: Ep<D, M>, datatype: u32, op: u32, count: Out<usize>) -> c_int {
         answer(valid(&this, AtomicKind::Plain, What::of(datatype, op), count))
     }
 
-    fn readwritevalid(this: Ep<D, M>, datatype: u32, op: u32, count: Out<usize>) -> c_int {
+    extern "C" fn readwritevalid(this: Ep<D, M>, datatype: u32, op: u32, count: Out<usize>) -> c_int {
         answer(valid(&this, AtomicKind::Fetch, What::of(datatype, op), count))
     }
 
-    fn compwritevalid(this: Ep<D, M>, datatype: u32, op: u32, count: Out<usize>) -> c_int {
+    extern "C" fn compwritevalid(this: Ep<D, M>, datatype: u32, op: u32, count: Out<usize>) -> c_int {
         answer(valid(&this, AtomicKind::Compare, What::of(datatype, op), count))
     }
 }
@@ -375,7 +375,7 @@ fn valid<D: Domain, M: Defaults>(
 
 trampolines! { [D: Domain]
     /// `fi_query_atomic`.
-    pub(crate) fn query(
+    pub(crate) extern "C" fn query(
         this: This<DomainBody<D>>, datatype: u32, op: u32, attr: Out<abi::fi_atomic_attr>,
         flags: u64,
     ) -> c_int {

@@ -27,27 +27,27 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
 }
 
 trampolines! { [D: Domain, M: Defaults]
-    fn setname(this: This<EpBody<D, M>, abi::fid>, addr: AddressOfLen(addr, len)) -> c_int {
+    extern "C" fn setname(this: This<EpBody<D, M>, abi::fid>, addr: AddressOfLen(addr, len)) -> c_int {
         let address = addr.read(this.format);
         code(address.and_then(|address| this.ep.set_name(&address)))
     }
 
-    fn getname(
+    extern "C" fn getname(
         this: This<EpBody<D, M>, abi::fid>, addr: AddressOut(addr, len),
     ) -> c_int {
         addr.give(this.ep.name())
     }
 
-    fn getpeer(this: Ep<D, M>, addr: AddressOut(addr, len)) -> c_int {
+    extern "C" fn getpeer(this: Ep<D, M>, addr: AddressOut(addr, len)) -> c_int {
         addr.give(this.ep.peer())
     }
 
-    fn connect(this: Ep<D, M>, addr: AddressIn, param: Src(param, len)) -> c_int {
+    extern "C" fn connect(this: Ep<D, M>, addr: AddressIn, param: Src(param, len)) -> c_int {
         let address = addr.read(this.format);
         code(address.and_then(|address| this.ep.connect(&address, param.bytes()?)))
     }
 
-    fn accept(this: Ep<D, M>, param: Src(param, len)) -> c_int {
+    extern "C" fn accept(this: Ep<D, M>, param: Src(param, len)) -> c_int {
         let accepted = param.bytes().and_then(|data| this.ep.accept(data));
         if accepted.is_ok() {
             // After an error the program may still reject the request.
@@ -56,7 +56,7 @@ trampolines! { [D: Domain, M: Defaults]
         code(accepted)
     }
 
-    fn shutdown(this: Ep<D, M>, _flags: u64) -> c_int {
+    extern "C" fn shutdown(this: Ep<D, M>, _flags: u64) -> c_int {
         code(this.ep.shutdown())
     }
 }

@@ -60,7 +60,7 @@ impl<D: Domain> McBody<D> {
 
 trampolines! { [D: Domain, M: Defaults]
     /// `fi_join`: only collective groups can be joined.
-    pub(super) fn join(
+    pub(super) extern "C" fn join(
         this: Ep<D, M>, addr: JoinAddress, flags: u64, mc: Out<*mut abi::fid_mc>,
         context: *mut c_void,
     ) -> c_int {
@@ -244,15 +244,15 @@ fn wait_for_all<D: Domain, M: Defaults>(
 }
 
 trampolines! { [D: Domain, M: Defaults]
-    fn barrier(this: Ep<D, M>, group: u64, context: *mut c_void) -> isize {
+    extern "C" fn barrier(this: Ep<D, M>, group: u64, context: *mut c_void) -> isize {
         wait_for_all(&this, group, 0, context)
     }
 
-    fn barrier2(this: Ep<D, M>, group: u64, flags: u64, context: *mut c_void) -> isize {
+    extern "C" fn barrier2(this: Ep<D, M>, group: u64, flags: u64, context: *mut c_void) -> isize {
         wait_for_all(&this, group, flags, context)
     }
 
-    fn broadcast(
+    extern "C" fn broadcast(
         this: Ep<D, M>, buf: Output, count: usize, _desc: *mut c_void, group: u64, root: u64,
         datatype: u32, flags: u64, context: *mut c_void,
     ) -> isize {
@@ -267,7 +267,7 @@ trampolines! { [D: Domain, M: Defaults]
 macro_rules! collectives {
     ($($name:ident: $coll:ident ($($root:ident)?) ($($op:ident)?);)*) => { $(
         trampolines! { [D: Domain, M: Defaults]
-            fn $name(
+            extern "C" fn $name(
                 this: Ep<D, M>, input: Input, count: usize, _desc: *mut c_void, result: Output,
                 _result_desc: *mut c_void, group: u64, $($root: u64,)? datatype: u32,
                 $($op: u32,)? flags: u64, context: *mut c_void,
@@ -316,7 +316,7 @@ fn only(vector: Array<'_, abi::fi_ioc>) -> Result<Option<&abi::fi_ioc>> {
 trampolines! { [D: Domain, M: Defaults]
     /// Any operation, as deferred work describes it. There is one piece of memory on each side; the
     /// count of the first is that of the operation.
-    fn msg(
+    extern "C" fn msg(
         this: Ep<D, M>, msg: In<*const abi::fi_msg_collective>,
         result: IocMut(resultv, desc, count), flags: u64,
     ) -> isize {
@@ -350,7 +350,7 @@ trampolines! { [D: Domain, M: Defaults]
 
 trampolines! { [D: Domain]
     /// `fi_query_collective`.
-    pub(crate) fn query(
+    pub(crate) extern "C" fn query(
         this: This<DomainBody<D>>, coll: abi::fi_collective_op,
         attr: Option<&mut abi::fi_collective_attr>, flags: u64,
     ) -> c_int {

@@ -69,7 +69,7 @@ fn head<D: Domain, M: Defaults>(class: usize, context: *mut c_void) -> abi::fid_
 
 trampolines! { [D: Domain]
     /// `fi_endpoint`.
-    pub(crate) fn open(
+    pub(crate) extern "C" fn open(
         parent: This<DomainBody<D>>, info: InfoIn<*mut abi::fi_info>, ep: Out<*mut abi::fid_ep>,
         context: *mut c_void,
     ) -> c_int {
@@ -77,7 +77,7 @@ trampolines! { [D: Domain]
     }
 
     /// `fi_endpoint2`: flags would ask for what no provider here has.
-    pub(crate) fn open2(
+    pub(crate) extern "C" fn open2(
         parent: This<DomainBody<D>>, info: InfoIn<*mut abi::fi_info>, ep: Out<*mut abi::fid_ep>,
         flags: u64, context: *mut c_void,
     ) -> c_int {
@@ -144,7 +144,7 @@ pub(crate) fn context_of<D: Domain>(
 
 trampolines! { [D: Domain, M: Defaults]
     /// `fi_ep_bind`.
-    fn bind(this: This<EpBody<D, M>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
+    extern "C" fn bind(this: This<EpBody<D, M>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
         code(bind_to(&this, other, flags))
     }
 }
@@ -267,7 +267,7 @@ impl<'a> Command<'a> {
 
 trampolines! { [D: Domain, M: Defaults]
     /// `fi_control` of an endpoint.
-    fn control(this: This<EpBody<D, M>, abi::fid>, command: c_int, arg: Argument) -> c_int {
+    extern "C" fn control(this: This<EpBody<D, M>, abi::fid>, command: c_int, arg: Argument) -> c_int {
         match Command::of(command, arg) {
             Ok(Command::Enable) => code(this.shares().enable(&this.ep)),
             Ok(Command::Alias(wanted)) => {

@@ -61,7 +61,7 @@ fn place(addr: u64, key: u64, local: &[UserBuf]) -> RmaIov {
 type Vector<'a> = Array<'a, abi::iovec>;
 
 trampolines! { [D: Domain, M: Defaults]
-    fn read(
+    extern "C" fn read(
         this: Ep<D, M>, buf: Dst(buf, len, desc), src: FiAddr, addr: u64, key: u64,
         context: *mut c_void,
     ) -> isize {
@@ -70,7 +70,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn readv(
+    extern "C" fn readv(
         this: Ep<D, M>, iov: Vector(iov, desc, count), src: FiAddr, addr: u64, key: u64,
         context: *mut c_void,
     ) -> isize {
@@ -80,7 +80,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn readmsg(this: Ep<D, M>, msg: In<*const abi::fi_msg_rma>, flags: Flags) -> isize {
+    extern "C" fn readmsg(this: Ep<D, M>, msg: In<*const abi::fi_msg_rma>, flags: Flags) -> isize {
         status(msg.needed("fi_readmsg", "msg").and_then(|msg| {
             let segs = msg.msg_iov().results()?;
             let remote = Remote::of(msg)?;
@@ -88,7 +88,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn write(
+    extern "C" fn write(
         this: Ep<D, M>, buf: Src(buf, len, desc), dest: FiAddr, addr: u64, key: u64,
         context: *mut c_void,
     ) -> isize {
@@ -99,7 +99,7 @@ trampolines! { [D: Domain, M: Defaults]
         status(this.write(&[buf], &this.rma(&[place(addr, key, &[buf])], dest, None, context)))
     }
 
-    fn writev(
+    extern "C" fn writev(
         this: Ep<D, M>, iov: Vector(iov, desc, count), dest: FiAddr, addr: u64, key: u64,
         context: *mut c_void,
     ) -> isize {
@@ -109,7 +109,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn writemsg(this: Ep<D, M>, msg: In<*const abi::fi_msg_rma>, flags: Flags) -> isize {
+    extern "C" fn writemsg(this: Ep<D, M>, msg: In<*const abi::fi_msg_rma>, flags: Flags) -> isize {
         status(msg.needed("fi_writemsg", "msg").and_then(|msg| {
             let segs = msg.msg_iov().sources()?;
             let remote = Remote::of(msg)?;
@@ -118,7 +118,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn inject(
+    extern "C" fn inject(
         this: Ep<D, M>, buf: Src(buf, len), dest: FiAddr, addr: u64, key: u64,
     ) -> isize {
         status(buf.buf().and_then(|buf| {
@@ -126,7 +126,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn writedata(
+    extern "C" fn writedata(
         this: Ep<D, M>, buf: Src(buf, len, desc), data: u64, dest: FiAddr, addr: u64, key: u64,
         context: *mut c_void,
     ) -> isize {
@@ -135,7 +135,7 @@ trampolines! { [D: Domain, M: Defaults]
         }))
     }
 
-    fn injectdata(
+    extern "C" fn injectdata(
         this: Ep<D, M>, buf: Src(buf, len), data: u64, dest: FiAddr, addr: u64, key: u64,
     ) -> isize {
         status(buf.buf().and_then(|buf| {

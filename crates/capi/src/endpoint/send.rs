@@ -71,7 +71,7 @@ macro_rules! sends {
             use super::*;
 
             trampolines! { [D: Domain, M: Defaults]
-                pub(super) fn send(
+                pub(super) extern "C" fn send(
                     this: Ep<D, M>, buf: Src(buf, len, desc), dest: FiAddr, $($tag: u64,)?
                     context: *mut c_void,
                 ) -> isize {
@@ -81,7 +81,7 @@ macro_rules! sends {
                     }))
                 }
 
-                pub(super) fn sendv(
+                pub(super) extern "C" fn sendv(
                     this: Ep<D, M>, iov: Vector(iov, desc, count), dest: FiAddr, $($tag: u64,)?
                     context: *mut c_void,
                 ) -> isize {
@@ -91,7 +91,7 @@ macro_rules! sends {
                     }))
                 }
 
-                pub(super) fn sendmsg(
+                pub(super) extern "C" fn sendmsg(
                     this: Ep<D, M>, msg: In<*const abi::$msg>, flags: Flags,
                 ) -> isize {
                     status(msg.needed($call, "msg").and_then(|$m| {
@@ -102,7 +102,7 @@ macro_rules! sends {
                     }))
                 }
 
-                pub(super) fn senddata(
+                pub(super) extern "C" fn senddata(
                     this: Ep<D, M>, buf: Src(buf, len, desc), data: u64, dest: FiAddr,
                     $($tag: u64,)? context: *mut c_void,
                 ) -> isize {
@@ -112,13 +112,13 @@ macro_rules! sends {
                     }))
                 }
 
-                pub(super) fn inject(
+                pub(super) extern "C" fn inject(
                     this: Ep<D, M>, buf: Src(buf, len), dest: FiAddr $(, $tag: u64)?
                 ) -> isize {
                     status(buf.buf().and_then(|buf| this.ep.inject($kind, buf, None, dest)))
                 }
 
-                pub(super) fn injectdata(
+                pub(super) extern "C" fn injectdata(
                     this: Ep<D, M>, buf: Src(buf, len), data: u64, dest: FiAddr $(, $tag: u64)?
                 ) -> isize {
                     let data = Some(data);

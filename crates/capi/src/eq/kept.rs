@@ -47,7 +47,8 @@ impl Drop for Peeked {
         if let Some(info) = unsafe { self.info.as_ref() } {
             handles::forget_request(info.handle);
         }
-        // SAFETY: as above; the event that would hand it out is gone.
+        // SAFETY: null, or made here and never handed out by a read; the event that would do so is
+        // gone.
         unsafe { info::free_list(self.info) };
     }
 }

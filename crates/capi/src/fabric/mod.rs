@@ -70,7 +70,7 @@ pub(crate) fn object<F: Fabric>(
 
 trampolines! { [F: Fabric]
     /// `fi_domain`.
-    fn domain(
+    extern "C" fn domain(
         this: This<FabricBody<F>>, info: InfoIn<*mut abi::fi_info>, dom: Out<*mut abi::fid_domain>,
         context: *mut c_void,
     ) -> c_int {
@@ -78,7 +78,7 @@ trampolines! { [F: Fabric]
     }
 
     /// `fi_domain2`.
-    fn domain2(
+    extern "C" fn domain2(
         this: This<FabricBody<F>>, info: InfoIn<*mut abi::fi_info>, dom: Out<*mut abi::fid_domain>,
         flags: u64, context: *mut c_void,
     ) -> c_int {
@@ -89,7 +89,7 @@ trampolines! { [F: Fabric]
     }
 
     /// `fi_trywait`.
-    fn trywait(_fabric: *mut abi::fid_fabric, fids: Objects(fids, count)) -> c_int {
+    extern "C" fn trywait(_fabric: *mut abi::fid_fabric, fids: Objects(fids, count)) -> c_int {
         match fids.get() {
             Ok(mut fids) => code(fids.try_for_each(trywait_one::<F>)),
             Err(error) => fail(error),

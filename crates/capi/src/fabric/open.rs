@@ -37,7 +37,7 @@ trampolines! { []
     /// - `attr` is null or valid, with names that are null or C strings.
     /// - `fabric` is null or valid for writes.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_fabric_1_1(
+    pub extern "C" fn ripstop_fi_fabric_1_1(
         attr: In<*mut abi::fi_fabric_attr> as *mut abi::fi_fabric_attr,
         fabric: Out<*mut abi::fid_fabric> as *mut *mut abi::fid_fabric,
         context as *mut c_void,
@@ -52,7 +52,7 @@ trampolines! { []
     ///
     /// As for [`ripstop_fi_fabric_1_1`], with the shorter attributes of that node.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_fabric_1_0(
+    pub extern "C" fn ripstop_fi_fabric_1_0(
         attr: OldAttr as *mut abi::fi_fabric_attr,
         fabric: Out<*mut abi::fid_fabric> as *mut *mut abi::fid_fabric,
         context as *mut c_void,
@@ -68,7 +68,7 @@ trampolines! { []
     /// - `info` is null or valid, with attributes as `fi_fabric` takes them.
     /// - `fabric` is null or valid for writes.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_fabric2_1_8(
+    pub extern "C" fn ripstop_fi_fabric2_1_8(
         info: In<*mut abi::fi_info> as *mut abi::fi_info,
         fabric: Out<*mut abi::fid_fabric> as *mut *mut abi::fid_fabric,
         flags as u64,

@@ -166,7 +166,7 @@ impl Arg for Argument {
 
 trampolines! { []
     /// `fi_control` of a NIC: `FI_DUP`, as `fi_dupinfo` calls it.
-    fn control(nic: ThisNic, command: c_int, arg: Argument) -> c_int {
+    extern "C" fn control(nic: ThisNic, command: c_int, arg: Argument) -> c_int {
         if command != abi::FI_DUP {
             return -abi::FI_ENOSYS;
         }
@@ -182,7 +182,7 @@ trampolines! { []
     }
 
     /// Appends the NIC to the string in `buf`, within its `len` bytes.
-    fn tostr(nic: ThisConstNic, out: TextOut(buf, len)) -> c_int {
+    extern "C" fn tostr(nic: ThisConstNic, out: TextOut(buf, len)) -> c_int {
         if out.is_empty() {
             return -abi::FI_EINVAL;
         }

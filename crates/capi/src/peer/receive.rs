@@ -72,13 +72,13 @@ fn waiting(entry: Option<RxEntry>) -> Option<(RxEntry, Arc<dyn Driven>, usize)> 
 
 trampolines! { []
     /// `fi_ops_srx_peer::start_msg` and `start_tag`: the entry has its buffers now.
-    fn start(entry: Option<RxEntry>) -> c_int {
+    extern "C" fn start(entry: Option<RxEntry>) -> c_int {
         let found = waiting(entry).ok_or(Errno::EINVAL);
         code(found.and_then(|(entry, home, number)| home.start(number, entry)))
     }
 
     /// `fi_ops_srx_peer::discard_msg` and `discard_tag`.
-    fn discard(entry: Option<RxEntry>) -> c_int {
+    extern "C" fn discard(entry: Option<RxEntry>) -> c_int {
         match waiting(entry) {
             Some((_, home, number)) => code(home.discard(number)),
             // It went with its context.
@@ -87,7 +87,7 @@ trampolines! { []
     }
 
     /// What `fi_ops_srx_owner::foreach_unspec_addr` is given; the entry may be for another peer.
-    fn get_addr(entry: Option<RxEntry>) -> abi::fi_addr_t {
+    extern "C" fn get_addr(entry: Option<RxEntry>) -> abi::fi_addr_t {
         match waiting(entry) {
             Some((_, home, number)) => home.source(number).0,
             None => abi::FI_ADDR_UNSPEC,

@@ -57,7 +57,7 @@ trampolines! { []
     /// - `buf` is valid for writes of `len` bytes.
     /// - `data` points to a value of `datatype`, and every pointer inside it is null or valid.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_tostr_r_1_4(
+    pub extern "C" fn ripstop_fi_tostr_r_1_4(
         out: TextOut(buf, len) as (*mut c_char, usize),
         data: Data as *const c_void,
         datatype as abi::fi_type,
@@ -77,7 +77,7 @@ trampolines! { []
     ///
     /// `data` points to a value of `datatype`, and every pointer inside it is null or valid.
     #[unsafe(no_mangle)]
-    pub fn ripstop_fi_tostr_1_0(
+    pub extern "C" fn ripstop_fi_tostr_1_0(
         data: Data as *const c_void,
         datatype as abi::fi_type,
     ) -> *mut c_char {
