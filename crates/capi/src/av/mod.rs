@@ -293,7 +293,7 @@ impl<D: Domain> AvBody<D> {
 }
 
 trampolines! { [D: Domain]
-    extern "C" fn remove(this: This<AvBody<D>>, peers: Peers64(fi_addr, count), flags: u64) -> c_int {
+    extern "C" fn remove(this: This<AvBody<D>>, peers: PeerArray(fi_addr, count), flags: u64) -> c_int {
         if flags != 0 {
             let why = "no flags are defined; set flags to 0";
             return fail(errno::refused("fi_av_remove", why, Errno::EINVAL));
@@ -342,9 +342,9 @@ trampolines! { [D: Domain]
 }
 
 /// Addresses of peers that a call takes in an array that it does not write.
-struct Peers64<'a>(Array<'a, abi::fi_addr_t>);
+struct PeerArray<'a>(Array<'a, abi::fi_addr_t>);
 
-impl Arg2 for Peers64<'_> {
+impl Arg2 for PeerArray<'_> {
     type A = *mut abi::fi_addr_t;
     type B = usize;
 

@@ -304,6 +304,7 @@ fn read_from<D: Domain, F: Format>(
 }
 
 /// A read that waits.
+#[inline(always)]
 fn wait_and_read<D: Domain, F: Format>(
     this: &CqBody<D>,
     into: Entries<'_>,
@@ -320,11 +321,20 @@ fn wait_and_read<D: Domain, F: Format>(
         true => cond.addr().min(count),
         false => 1,
     };
-    let src = src.unwrap_or(Sources(ptr::null_mut(), PhantomData));
-    // SAFETY: not null unless there are no entries, and the provider hands out `count` completions
-    // at most; the operation belongs to queues of this format.
-    let write = unsafe { into.writer_from::<F>(src) };
-    counted(this.cq.sread(count, least, timeout(wait), write))
+    counted(match src {
+        None => {
+            // SAFETY: not null unless there are no entries, and the provider hands out `count`
+            // completions at most; the operation belongs to queues of this format.
+            let write = unsafe { into.writer::<F>() };
+            this.cq.sread(count, least, timeout(wait), write)
+        }
+        Some(src) => {
+            // SAFETY: as many elements as `writer` needs, by the same check; the sources are null or
+            // as many.
+            let write = unsafe { into.writer_from::<F>(src) };
+            this.cq.sread(count, least, timeout(wait), write)
+        }
+    })
 }
 
 /// A read that found nothing, as many before it.
