@@ -138,24 +138,48 @@ impl<'a> IoVecMut<'a> {
     }
 }
 
+impl IoVec<'_> {
+    /// Its bytes as a value, to be used as long as `self` may be.
+    #[inline]
+    fn buf(&self) -> UserBuf {
+        // SAFETY: borrowed for longer than `self` lives, or a caller's buffer, whose promises are
+        // those of `from_const`.
+        unsafe { UserBuf::from_const(self.raw.iov_base.cast(), self.raw.iov_len) }
+    }
+
+    /// Copies its front to `bytes`; returns how many bytes. For a transport that is no socket.
+    pub fn copy_to(&self, bytes: &mut [u8]) -> usize {
+        ripstop_mem::copy_in(bytes, self.buf())
+    }
+}
+
+impl IoVecMut<'_> {
+    /// Its room as a value, to be used as long as `self` may be.
+    #[inline]
+    fn buf(&mut self) -> UserBuf {
+        // SAFETY: borrowed for longer than `self` lives, or a caller's buffer, whose promises are
+        // those of `from_raw`.
+        unsafe { UserBuf::from_raw(self.raw.iov_base.cast(), self.raw.iov_len) }
+    }
+
+    /// Copies the front of `bytes` to its room; returns how many. For a transport that is no socket.
+    pub fn copy_from(&mut self, bytes: &[u8]) -> usize {
+        ripstop_mem::copy_out(self.buf(), bytes)
+    }
+}
+
 /// A ring takes what a socket takes.
 impl AsSource for IoVec<'_> {
     #[inline]
     fn as_source(&self) -> Source<'_> {
-        // SAFETY: borrowed for longer than the `Source` lives, or a caller's buffer, whose
-        // promises are those of `from_const`.
-        let buf = unsafe { UserBuf::from_const(self.raw.iov_base.cast(), self.raw.iov_len) };
-        Source::from(buf)
+        Source::from(self.buf())
     }
 }
 
 impl AsSink for IoVecMut<'_> {
     #[inline]
     fn as_sink(&mut self) -> Sink<'_> {
-        // SAFETY: borrowed for longer than the `Sink` lives, or a caller's buffer, whose
-        // promises are those of `from_raw`.
-        let buf = unsafe { UserBuf::from_raw(self.raw.iov_base.cast(), self.raw.iov_len) };
-        Sink::from(buf)
+        Sink::from(self.buf())
     }
 }
 
