@@ -1,12 +1,9 @@
-//! A deterministic network of engines.
+//! A deterministic network under the shipped driver of streams.
 //!
-//! [`Network`] carries byte streams under virtual time: with delay, bandwidth, short reads and
-//! writes, stalls and cuts, all from one seed. A [`Node`] drives one
-//! [`Engine`](ripstop_engine::stream::Engine) over it, by the engine's public interface only:
-//! it is the smallest complete driver, and shows which call follows which. A [`World`] runs
-//! programs of posts on several nodes in any interleaving, and holds every completion
-//! against a [`Model`] that was written from the man pages; reads, writes and atomics against
-//! a plain model of memory, [`model::onesided`].
+//! [`network::Network`] carries byte streams under virtual time: with delay, bandwidth, short reads
+//! and writes, stalls and cuts, all from one seed. [`Sim`] is a transport over it, so that a
+//! [`Node`] is an endpoint of `ripstop-stream` as programs have it: the same domains, connections
+//! and progress as over tcp, with the network in place of sockets, epoll and the clock.
 //!
 //! Only tests use this crate.
 #![forbid(unsafe_code)]
@@ -15,11 +12,17 @@ pub mod memory;
 pub mod model;
 pub mod network;
 pub mod node;
-pub mod tap;
+mod owner;
+pub mod program;
+mod system;
+mod transport;
 pub mod world;
 
-pub use memory::{Memory, SimBuf};
+pub use memory::Memory;
 pub use model::Model;
-pub use network::{Network, Timing};
-pub use node::{Event, Node};
-pub use world::World;
+pub use network::Timing;
+pub use node::{Entry, Node, NodeConfig};
+pub use program::Op;
+pub use system::{Net, SimPoller, SimTimer, Virtual, set_others};
+pub use transport::{Params, Sim, SimLink, SimListener};
+pub use world::{Setup, World};

@@ -1,134 +1,69 @@
-//! User memory of a node: blocks of bytes that an engine knows by handle.
+//! Memory of a node's programs.
 
-use ripstop_engine::{Buffer, Iov};
+use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 
-/// Bytes before and behind a guarded range.
+/// Bytes before and behind a buffer.
 const GUARD: usize = 16;
 
-/// A range of one block of a [`Memory`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SimBuf {
-    block: u32,
-    at: u32,
-    len: u32,
-}
+/// What fills receive buffers before anything is received, and what is around all buffers.
+pub const CANARY: u8 = 0xee;
 
-impl Buffer for SimBuf {
-    const EMPTY: Self = Self {
-        block: u32::MAX,
-        at: 0,
-        len: 0,
-    };
-
-    fn len(self) -> usize {
-        self.len as usize
-    }
-
-    fn address(self) -> usize {
-        ((self.block as usize) << 32) | self.at as usize
-    }
-
-    fn slice(self, at: usize, len: usize) -> Option<Self> {
-        let inside = at.checked_add(len)? <= self.len();
-        inside.then(|| self.part(at, len))
-    }
-}
-
-impl SimBuf {
-    /// A part of the range, cut off at its end.
-    #[must_use]
-    pub fn part(self, at: usize, len: usize) -> Self {
-        let at = at.min(self.len());
-        let len = len.min(self.len() - at);
-        Self {
-            at: self.at + at as u32,
-            len: len as u32,
-            ..self
-        }
-    }
-}
-
-/// Blocks of bytes. Blocks stay until the memory is dropped.
+/// Blocks of bytes, each a buffer with guards. They stay until the memory is dropped, which comes
+/// after all that may use them.
 #[derive(Debug, Default)]
 pub struct Memory {
-    blocks: Vec<Vec<u8>>,
+    blocks: Vec<Parked>,
 }
 
 impl Memory {
-    /// A block with these bytes.
-    pub fn block(&mut self, bytes: Vec<u8>) -> SimBuf {
-        let buf = SimBuf {
-            block: self.blocks.len() as u32,
-            at: 0,
-            len: bytes.len() as u32,
-        };
-        self.blocks.push(bytes);
-        buf
+    /// A buffer with these bytes.
+    ///
+    /// # Panics
+    /// Never.
+    pub fn buffer(&mut self, bytes: &[u8]) -> UserBuf {
+        let guard = [CANARY; GUARD];
+        self.blocks
+            .push(Parked::park([&guard[..], bytes, &guard].concat()));
+        let whole = self.blocks.last().map_or(UserBuf::EMPTY, Parked::buf);
+        whole.slice(GUARD, bytes.len()).expect("it is inside")
     }
 
-    /// These bytes with a guard on either side, at a multiple of 16.
-    pub fn guarded(&mut self, bytes: Vec<u8>, guard: u8) -> SimBuf {
-        let len = bytes.len();
-        let guard = [guard; GUARD];
-        let block = [&guard[..], &bytes, &guard].concat();
-        self.block(block).part(GUARD, len)
-    }
-
-    /// Asserts that nothing was written beside a guarded range.
+    /// Asserts that nothing was written beside a buffer.
     ///
     /// # Panics
     /// If something was.
-    pub fn assert_guards(&self, guard: u8) {
-        let guard = [guard; GUARD];
-        for bytes in &self.blocks {
+    pub fn assert_guards(&self) {
+        let guard = [CANARY; GUARD];
+        for block in &self.blocks {
+            let bytes = read(&[block.buf()]);
             let whole = bytes.starts_with(&guard) && bytes.ends_with(&guard);
             assert!(whole, "written beside a buffer");
         }
     }
+}
 
-    /// The bytes of a range.
-    ///
-    /// # Panics
-    /// If it is of another memory.
-    #[must_use]
-    pub fn bytes(&self, buf: SimBuf) -> &[u8] {
-        if buf.is_empty() {
-            return &[];
+impl Drop for Memory {
+    fn drop(&mut self) {
+        for block in self.blocks.drain(..) {
+            drop(block.unpark());
         }
-        &self.blocks[buf.block as usize][buf.at as usize..][..buf.len()]
     }
+}
 
-    /// The bytes of a range, to be changed.
-    ///
-    /// # Panics
-    /// If it is of another memory.
-    pub fn bytes_mut(&mut self, buf: SimBuf) -> &mut [u8] {
-        if buf.is_empty() {
-            return &mut [];
-        }
-        &mut self.blocks[buf.block as usize][buf.at as usize..][..buf.len()]
+/// The bytes of buffers, one behind the other.
+#[must_use]
+pub fn read(segments: &[UserBuf]) -> Vec<u8> {
+    let mut bytes = vec![0; segments.iter().map(|segment| segment.len()).sum()];
+    let mut at = 0;
+    for segment in segments {
+        at += copy_in(&mut bytes[at..], *segment);
     }
+    bytes
+}
 
-    /// The bytes of all segments, one behind the other.
-    #[must_use]
-    pub fn gather<const N: usize>(&self, iov: &Iov<SimBuf, N>) -> Vec<u8> {
-        let segments = iov.segments().iter();
-        segments.flat_map(|buf| self.bytes(*buf)).copied().collect()
-    }
-
-    /// Puts bytes at an offset of the segments taken as one.
-    ///
-    /// # Panics
-    /// If they do not fit.
-    pub fn scatter<const N: usize>(&mut self, iov: &Iov<SimBuf, N>, at: u64, bytes: &[u8]) {
-        let (mut skip, mut rest) = (at as usize, bytes);
-        for segment in iov.segments() {
-            let part = segment.part(skip, rest.len());
-            skip -= skip.min(segment.len());
-            let (now, later) = rest.split_at(part.len());
-            self.bytes_mut(part).copy_from_slice(now);
-            rest = later;
-        }
-        assert!(rest.is_empty(), "placed {} bytes too many", rest.len());
+/// Fills buffers with one byte.
+pub fn fill(segments: &[UserBuf], byte: u8) {
+    for segment in segments {
+        copy_out(*segment, &vec![byte; segment.len()]);
     }
 }

@@ -1,8 +1,10 @@
-//! Byte streams under virtual time.
+//! Byte streams under virtual time, and what tells of them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::RawFd;
 
 use fastrand::Rng;
+use ripstop_os::Interest;
 use ripstop_types::{Errno, Result};
 
 /// Virtual time in nanoseconds since the start.
@@ -22,6 +24,26 @@ pub struct Timing {
     pub capacity: usize,
     /// Whether reads and writes may be shorter than they could be.
     pub choppy: bool,
+}
+
+/// What a poller is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// An end of a stream.
+    Stream(End),
+    /// A listener, by its address.
+    Listener(u16),
+    /// A timer, by its number.
+    Timer(usize),
+}
+
+/// What a source is ready for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ready {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    /// The stream has ended or failed, which is told whatever was asked for.
+    pub(crate) ended: bool,
 }
 
 /// Bytes on their way to one end.
@@ -52,15 +74,26 @@ impl Pipe {
 
 #[derive(Debug)]
 struct Side {
-    host: u32,
+    address: u16,
     inbound: Pipe,
+    /// The other side is there.
+    connected: bool,
     /// This end may be read and written.
     open: bool,
     /// Reads and writes fail from now on.
     reset: bool,
+    /// Something was written here: what comes first always fits, as with a socket.
+    used: bool,
 }
 
-/// All streams between the hosts.
+#[derive(Debug, Default)]
+struct Timer {
+    period: Nanos,
+    due: Option<Nanos>,
+    rang: bool,
+}
+
+/// All streams between the hosts, which have an address each.
 #[derive(Debug)]
 pub struct Network {
     now: Nanos,
@@ -68,23 +101,37 @@ pub struct Network {
     rng: Rng,
     /// Ends `2n` and `2n + 1` belong together.
     sides: Vec<Side>,
-    /// Streams on their way to a listener: time, host, end.
-    asking: VecDeque<(Nanos, u32, End)>,
-    /// Hosts that listen.
-    listening: Vec<u32>,
+    /// Streams on their way to a listener: time, address, end.
+    asking: VecDeque<(Nanos, u16, End)>,
+    /// Addresses that are bound, with the streams that wait to be accepted once somebody listens.
+    bound: BTreeMap<u16, Option<VecDeque<End>>>,
+    timers: Vec<Timer>,
+    /// Descriptors that stand for sources.
+    fds: HashMap<RawFd, Source>,
+    /// What pollers are told of: token and interest, by poller and source.
+    watches: BTreeMap<(u32, Source), (u64, Interest)>,
+    pollers: u32,
+    /// Counts what programs did to streams, listeners and timers.
+    pub(crate) moves: u64,
+    /// A sum of all that moved and when, by which runs can be compared.
+    pub(crate) digest: u64,
 }
 
 impl Network {
-    /// A network without hosts.
-    #[must_use]
-    pub fn new(timing: Timing, seed: u64) -> Self {
+    pub(crate) fn new(timing: Timing, seed: u64) -> Self {
         Self {
             now: 0,
             timing,
             rng: Rng::with_seed(seed),
             sides: Vec::new(),
             asking: VecDeque::new(),
-            listening: Vec::new(),
+            bound: BTreeMap::new(),
+            timers: Vec::new(),
+            fds: HashMap::new(),
+            watches: BTreeMap::new(),
+            pollers: 0,
+            moves: 0,
+            digest: 0,
         }
     }
 
@@ -94,23 +141,57 @@ impl Network {
         self.now
     }
 
-    /// Moves the time to the next arrival, or to `until` if that comes first. Returns whether
-    /// there was anything to move to.
-    pub fn advance(&mut self, until: Option<Nanos>) -> bool {
-        let flying = self
-            .sides
-            .iter()
-            .filter(|side| side.open)
-            .filter_map(|side| side.inbound.next_arrival());
+    fn note(&mut self, what: u64) {
+        self.moves += 1;
+        self.digest = (self.digest ^ what ^ self.now)
+            .wrapping_mul(0x100_0000_01b3)
+            .rotate_left(23);
+    }
+
+    /// Moves the time to the next arrival or timer. Returns whether there was anything to move to.
+    pub fn advance(&mut self) -> bool {
+        let sides = self.sides.iter().filter(|side| side.open);
+        let flying = sides.filter_map(|side| side.inbound.next_arrival());
         let asking = self.asking.iter().map(|(time, ..)| *time);
-        let Some(next) = flying.chain(asking).chain(until).min() else {
-            return false;
-        };
-        self.now = self.now.max(next);
+        let timers = self.timers.iter().filter(|timer| !timer.rang);
+        let timers = timers.filter_map(|timer| timer.due);
+        match flying.chain(asking).chain(timers).min() {
+            Some(next) => self.pass(next.saturating_sub(self.now)),
+            None => return false,
+        }
+        true
+    }
+
+    /// Lets so much time pass.
+    pub fn pass(&mut self, time: Nanos) {
+        self.now += time;
+        let now = self.now;
+        while let Some(index) = self.asking.iter().position(|(time, ..)| *time <= now) {
+            let Some((_, to, end)) = self.asking.remove(index) else {
+                break;
+            };
+            match self.bound.get_mut(&to).and_then(Option::as_mut) {
+                Some(waiting) if !self.sides[end].reset => {
+                    waiting.push_back(end);
+                    self.sides[end].connected = true;
+                    self.sides[end ^ 1].connected = true;
+                }
+                _ => {
+                    self.reset(end);
+                    self.sides[end].open = false;
+                }
+            }
+        }
         for end in 0..self.sides.len() {
             self.arrive(end);
         }
-        true
+        for timer in &mut self.timers {
+            if let Some(due) = timer.due.filter(|due| *due <= now) {
+                timer.rang = true;
+                let missed = (now - due) / timer.period + 1;
+                timer.due = Some(due + missed * timer.period);
+            }
+        }
     }
 
     fn arrive(&mut self, end: End) {
@@ -136,43 +217,52 @@ impl Network {
         }
     }
 
-    /// A host starts to accept streams.
-    pub fn listen(&mut self, host: u32) {
-        if !self.listening.contains(&host) {
-            self.listening.push(host);
-        }
-    }
-
-    /// A host dies: its streams are reset, and it does not listen.
-    pub fn kill(&mut self, host: u32) {
-        self.listening.retain(|other| *other != host);
-        for end in 0..self.sides.len() {
-            if self.sides[end].host == host && self.sides[end].open {
-                self.reset(end);
-                self.sides[end].open = false;
+    /// Takes an address.
+    ///
+    /// # Errors
+    /// [`Errno::EADDRINUSE`].
+    pub(crate) fn bind(&mut self, address: u16) -> Result<()> {
+        match self.bound.contains_key(&address) {
+            true => Err(Errno::EADDRINUSE),
+            false => {
+                self.bound.insert(address, None);
+                Ok(())
             }
         }
     }
 
-    /// A process ends in its own time: what it has written still arrives, and its peers are told
-    /// behind that. Returns its ends of streams.
-    pub fn leave(&mut self, host: u32) -> Vec<End> {
-        self.listening.retain(|other| *other != host);
-        let ends: Vec<End> = self.ends_of(host).collect();
-        for end in &ends {
-            self.close(*end);
+    /// Streams to an address are accepted from now on.
+    pub(crate) fn listen(&mut self, address: u16) {
+        if let Some(bound) = self.bound.get_mut(&address) {
+            bound.get_or_insert_default();
         }
-        ends
+    }
+
+    /// Nobody listens at an address any more; streams that wait there are reset.
+    pub fn unbind(&mut self, address: u16) {
+        for end in self.bound.remove(&address).flatten().unwrap_or_default() {
+            self.reset(end);
+            self.sides[end].open = false;
+        }
+    }
+
+    /// A process dies: its streams are reset, and it does not listen.
+    pub fn kill(&mut self, address: u16) {
+        self.unbind(address);
+        let ends: Vec<End> = self.ends_of(address).collect();
+        for end in ends {
+            self.reset(end);
+            self.sides[end].open = false;
+        }
     }
 
     /// A host vanishes: as [`Network::kill`], but its peers are not told.
-    pub fn vanish(&mut self, host: u32) {
-        self.listening.retain(|other| *other != host);
-        for end in 0..self.sides.len() {
-            if self.sides[end].host == host {
-                self.sides[end].open = false;
-                self.sides[end].inbound = Pipe::default();
+    pub fn vanish(&mut self, address: u16) {
+        self.bound.remove(&address);
+        for side in &mut self.sides {
+            if side.address == address {
                 // What it had written may still be on its way, and nothing follows.
+                (side.open, side.inbound) = (false, Pipe::default());
             }
         }
     }
@@ -187,54 +277,67 @@ impl Network {
         }
     }
 
-    /// Opens a stream. It can be written at once; a refusal shows later.
-    pub fn connect(&mut self, from: u32, to: u32) -> End {
+    /// Opens a stream.
+    pub fn connect(&mut self, from: u16, to: u16) -> End {
         let end = self.sides.len();
-        for host in [from, to] {
+        for address in [from, to] {
             self.sides.push(Side {
-                host,
+                address,
                 inbound: Pipe::default(),
+                connected: false,
                 open: true,
                 reset: false,
+                used: false,
             });
         }
         let time = self.now + self.timing.delay;
         self.asking.push_back((time, to, end + 1));
+        self.note(end as u64);
+        if self.timing.delay == 0 {
+            self.pass(0);
+        }
         end
     }
 
-    /// A stream that was opened to `host`.
-    pub fn accept(&mut self, host: u32) -> Option<End> {
-        let now = self.now;
-        let ready = |(time, to, _): &(Nanos, u32, End)| *to == host && *time <= now;
-        let index = self.asking.iter().position(ready)?;
-        let (_, _, end) = self.asking.remove(index)?;
+    /// A stream that was opened to an address.
+    pub(crate) fn accept(&mut self, address: u16) -> Option<End> {
+        let end = self.bound.get_mut(&address)?.as_mut()?.pop_front()?;
+        self.note(end as u64);
         Some(end)
     }
 
-    /// Refuses the streams to hosts that do not listen.
-    pub fn refuse(&mut self) -> bool {
-        let Self {
-            asking,
-            listening,
-            now,
-            ..
-        } = self;
-        let late = |(time, to, _): &(Nanos, u32, End)| !listening.contains(to) && *time <= *now;
-        let Some(index) = asking.iter().position(late) else {
-            return false;
-        };
-        if let Some((_, _, end)) = asking.remove(index) {
-            self.reset(end);
-            self.sides[end].open = false;
+    /// Whether the other side of a stream is there.
+    ///
+    /// # Errors
+    /// [`Errno::ECONNREFUSED`] where it is not and will not be.
+    pub(crate) fn is_connected(&self, end: End) -> Result<bool> {
+        let side = &self.sides[end];
+        match side.connected || !side.reset {
+            true => Ok(side.connected),
+            false => Err(Errno::ECONNREFUSED),
         }
-        true
     }
 
-    /// The host at the other end.
-    #[must_use]
-    pub fn peer_host(&self, end: End) -> u32 {
-        self.sides[end ^ 1].host
+    /// How many bytes a write would take.
+    pub(crate) fn room(&self, end: End) -> usize {
+        let used = self.sides[end ^ 1].inbound.used();
+        self.timing.capacity.saturating_sub(used)
+    }
+
+    /// How many bytes have arrived and were not read.
+    pub(crate) fn readable(&self, end: End) -> usize {
+        self.sides[end].inbound.arrived.len()
+    }
+
+    /// Whether there is room for a small message, as far as there can be.
+    pub(crate) fn has_room(&self, end: End) -> bool {
+        self.room(end) >= self.timing.capacity.min(256)
+    }
+
+    /// Whether bytes that were written have not arrived.
+    pub(crate) fn is_flying(&self, end: End) -> bool {
+        let other = &self.sides[end ^ 1];
+        other.open && !other.inbound.flying.is_empty()
     }
 
     /// Writes the front of `bytes`; returns how many.
@@ -248,15 +351,17 @@ impl Network {
         }
         let other = &self.sides[end ^ 1];
         if !other.open {
-            // Nobody reads. A vanished host does not answer; a closed end is reset.
-            return if other.reset || other.inbound.ended {
+            // Nobody reads. A vanished host does not answer; a closed end resets.
+            return if other.inbound.ended {
                 Err(Errno::ECONNRESET)
             } else {
                 Err(Errno::EAGAIN)
             };
         }
-        let room = self.timing.capacity.saturating_sub(other.inbound.used());
-        let len = self.chop(room.min(bytes.len()));
+        let len = match std::mem::replace(&mut self.sides[end].used, true) {
+            true => self.chop(self.room(end).min(bytes.len())),
+            false => bytes.len(),
+        };
         if len == 0 {
             return Err(Errno::EAGAIN);
         }
@@ -270,10 +375,14 @@ impl Network {
         if timing.delay == 0 && timing.per_byte == 0 {
             self.arrive(end ^ 1);
         }
+        let sum = bytes[..len].iter().fold(len as u64, |sum, byte| {
+            sum.rotate_left(5) ^ u64::from(*byte)
+        });
+        self.note(sum);
         Ok(len)
     }
 
-    /// Reads what has arrived; returns how many bytes.
+    /// Reads what has arrived; returns how many bytes, 0 at the end of the stream.
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] when nothing has, [`Errno::ECONNRESET`] when nothing will.
@@ -283,15 +392,16 @@ impl Network {
         let side = &mut self.sides[end];
         if len == 0 {
             let over = side.inbound.ended && side.inbound.flying.is_empty();
-            return Err(if side.reset || over || !side.open {
-                Errno::ECONNRESET
-            } else {
-                Errno::EAGAIN
-            });
+            return match side.reset || !side.open {
+                true => Err(Errno::ECONNRESET),
+                false if over => Ok(0),
+                false => Err(Errno::EAGAIN),
+            };
         }
         for byte in &mut bytes[..len] {
             *byte = side.inbound.arrived.pop_front().unwrap_or_default();
         }
+        self.note(len as u64);
         Ok(len)
     }
 
@@ -305,18 +415,30 @@ impl Network {
         }
     }
 
-    /// Closes this end; what was written before still arrives.
+    /// Closes this end. What was written before still arrives, unless bytes that arrived here were
+    /// not read: that resets the stream.
     pub fn close(&mut self, end: End) {
         let side = &mut self.sides[end];
         if !side.open {
             return;
         }
+        let unread = !side.inbound.arrived.is_empty();
         side.open = false;
         side.inbound = Pipe {
             ended: true,
             ..Pipe::default()
         };
         self.sides[end ^ 1].inbound.ended = true;
+        if unread {
+            self.reset(end);
+        }
+        self.note(end as u64);
+    }
+
+    /// Nothing is written any more at this end; what was still arrives.
+    pub(crate) fn shut(&mut self, end: End) {
+        self.sides[end ^ 1].inbound.ended = true;
+        self.note(end as u64);
     }
 
     /// Resets the stream: what has not arrived is lost.
@@ -340,11 +462,138 @@ impl Network {
         self.sides[end].inbound.stalled_until = self.now + time;
     }
 
-    /// Streams of a host that can still be used.
-    pub fn ends_of(&self, host: u32) -> impl Iterator<Item = End> + '_ {
+    /// Ends of streams of an address that can still be used.
+    pub fn ends_of(&self, address: u16) -> impl Iterator<Item = End> + '_ {
         let sides = self.sides.iter().enumerate();
         sides
-            .filter(move |(_, side)| side.host == host && side.open && !side.reset)
+            .filter(move |(_, side)| side.address == address && side.open && !side.reset)
             .map(|(end, _)| end)
+    }
+
+    /// The ends at one address of streams to another, the newest last.
+    pub fn ends_between(&self, address: u16, peer: u16) -> impl Iterator<Item = End> + '_ {
+        self.ends_of(address)
+            .filter(move |end| self.sides[end ^ 1].address == peer && self.sides[*end].connected)
+    }
+
+    pub(crate) fn timer(&mut self) -> usize {
+        self.timers.push(Timer::default());
+        self.timers.len() - 1
+    }
+
+    pub(crate) fn set_timer(&mut self, timer: usize, period: Nanos) {
+        let due = (period > 0).then_some(self.now + period);
+        self.timers[timer] = Timer {
+            period,
+            due,
+            rang: false,
+        };
+    }
+
+    pub(crate) fn drain_timer(&mut self, timer: usize) {
+        self.timers[timer].rang = false;
+        self.note(timer as u64);
+    }
+
+    pub(crate) fn name(&mut self, fd: RawFd, source: Source) {
+        self.fds.insert(fd, source);
+    }
+
+    /// A descriptor is closed.
+    pub(crate) fn forget(&mut self, fd: RawFd) {
+        if let Some(source) = self.fds.remove(&fd) {
+            self.watches.retain(|(_, watched), _| *watched != source);
+        }
+    }
+
+    pub(crate) fn source(&self, fd: RawFd) -> Option<Source> {
+        self.fds.get(&fd).copied()
+    }
+
+    /// The id of the poller that is made next.
+    pub(crate) const fn next_poller(&self) -> u32 {
+        self.pollers + 1
+    }
+
+    pub(crate) const fn poller(&mut self) -> u32 {
+        self.pollers += 1;
+        self.pollers
+    }
+
+    /// The address at the other end of a stream.
+    #[must_use]
+    pub fn peer_of(&self, end: End) -> u16 {
+        self.sides[end ^ 1].address
+    }
+
+    /// Changes what a poller is told of a source; returns what that was.
+    pub(crate) fn watch(
+        &mut self,
+        poller: u32,
+        source: Source,
+        what: Option<(u64, Interest)>,
+    ) -> Option<(u64, Interest)> {
+        match what {
+            Some(what) => self.watches.insert((poller, source), what),
+            None => self.watches.remove(&(poller, source)),
+        }
+    }
+
+    fn ready(&self, source: Source) -> Ready {
+        match source {
+            Source::Stream(end) => {
+                let (side, other) = (&self.sides[end], &self.sides[end ^ 1]);
+                let over = side.inbound.ended && side.inbound.flying.is_empty();
+                let ended = side.reset || !side.open;
+                Ready {
+                    read: ended || over || !side.inbound.arrived.is_empty(),
+                    write: ended
+                        || side.connected
+                            && (other.inbound.ended && !other.open
+                                || other.open && self.room(end) > 0),
+                    ended,
+                }
+            }
+            Source::Listener(address) => Ready {
+                read: matches!(self.bound.get(&address), Some(Some(waiting)) if !waiting.is_empty()),
+                ..Ready::default()
+            },
+            Source::Timer(timer) => Ready {
+                read: self.timers[timer].rang,
+                ..Ready::default()
+            },
+        }
+    }
+
+    /// What a poller is told now, in any order: tokens, and what the sources are ready for.
+    pub(crate) fn poll(&mut self, poller: u32) -> Vec<(u64, Ready)> {
+        let from = (poller, Source::Stream(0));
+        let own = self.watches.range(from..);
+        let own = own.take_while(|((other, _), _)| *other == poller);
+        let mut told: Vec<(u64, Ready)> = own
+            .map(|((_, source), (token, interest))| {
+                let ready = self.ready(*source);
+                let told = Ready {
+                    read: ready.read && interest.read,
+                    write: ready.write && interest.write,
+                    ended: ready.ended,
+                };
+                (*token, told)
+            })
+            .filter(|(_, told)| told.read || told.write || told.ended)
+            .collect();
+        self.rng.shuffle(&mut told);
+        told
+    }
+
+    /// Whether a poller would tell of something that was asked for.
+    pub(crate) fn has_ready(&self, poller: u32) -> bool {
+        let from = (poller, Source::Stream(0));
+        let own = self.watches.range(from..);
+        let mut own = own.take_while(|((other, _), _)| *other == poller);
+        own.any(|((_, source), (_, interest))| {
+            let ready = self.ready(*source);
+            ready.read && interest.read || ready.write && interest.write
+        })
     }
 }

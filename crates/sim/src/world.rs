@@ -1,147 +1,29 @@
-//! Programs of posts on several nodes, in any interleaving, checked by the model.
+//! Programs on several nodes, in any interleaving, checked by the model.
 
-mod onesided;
-
-use std::collections::{HashMap, HashSet};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
 
 use fastrand::Rng;
-use ripstop_engine::Iov;
-use ripstop_engine::matching::{ENTRY, Recv, Want};
-use ripstop_engine::stream::{RecvFlags, Send};
-use ripstop_types::{Errno, FiAddr, Flags};
+use ripstop_core::lock::Shared;
+use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, RecvKind, SendKind};
+use ripstop_mem::UserBuf;
+use ripstop_stream::Cq;
+use ripstop_types::{Errno, FiAddr, Flags, Result};
 
-use crate::memory::SimBuf;
-use crate::model::onesided::OneSided as Sided;
-use crate::model::{CANARY, Facts, Host, Model};
-use crate::network::{End, Nanos, Network, Timing};
-use crate::node::{Entry, Event, Node, NodeConfig};
-
-pub use onesided::{MARKED, Manner, OneSided, STRIPE, SWAPPED, Wrong};
+use crate::memory::{CANARY, Memory, fill};
+use crate::model::{Host, Model, Posted, Sent, address};
+use crate::network::Timing;
+use crate::node::{Entry, Node, NodeConfig};
+use crate::owner::Owner;
+use crate::program::Op;
+use crate::system::{Net, set_others};
 
 /// Rounds in which a process that leaves waits for its completions.
 const PATIENCE: u32 = 200;
 
-/// One step of a program. Hosts are taken modulo their number.
-#[derive(Clone, Debug)]
-pub enum Op {
-    /// Posts a message.
-    Send {
-        /// Who sends.
-        from: Host,
-        /// To whom; may be the same.
-        to: Host,
-        /// Its tag, if tagged.
-        tag: Option<u64>,
-        /// Remote CQ data.
-        data: Option<u64>,
-        /// Length of each segment.
-        segments: Vec<usize>,
-        /// The buffer is free when the call returns.
-        inject: bool,
-        /// Ask for a completion.
-        completion: bool,
-        /// Wait for the acknowledgement.
-        ack: bool,
-    },
-    /// Posts a receive.
-    Recv {
-        /// Who.
-        host: Host,
-        /// Tag and ignored bits, if tagged.
-        tag: Option<(u64, u64)>,
-        /// The only source.
-        src: Option<Host>,
-        /// Length of each segment.
-        segments: Vec<usize>,
-        /// Ask for a completion.
-        completion: bool,
-        /// Several messages into one buffer.
-        multi: bool,
-    },
-    /// Looks for a message.
-    Peek {
-        /// Who.
-        host: Host,
-        /// Tag and ignored bits, if tagged.
-        tag: Option<(u64, u64)>,
-        /// The only source.
-        src: Option<Host>,
-        /// Set it aside.
-        claim: bool,
-        /// Drop it.
-        discard: bool,
-    },
-    /// Receives or drops a message set aside.
-    Claim {
-        /// Who.
-        host: Host,
-        /// Which of those set aside.
-        which: usize,
-        /// Length of the buffer.
-        len: usize,
-        /// Drop it.
-        discard: bool,
-    },
-    /// Cancels a receive.
-    Cancel {
-        /// Who.
-        host: Host,
-        /// Which of those posted.
-        which: usize,
-    },
-    /// Reads or changes the memory of a host.
-    OneSided(Manner, OneSided),
-    /// Takes a region of memory away from the others.
-    Hide {
-        /// Whose.
-        host: Host,
-    },
-    /// Puts a peer into the address vector.
-    Learn {
-        /// Whose.
-        host: Host,
-        /// Which peer.
-        peer: Host,
-    },
-    /// Cuts the stream from one node to another after some more bytes.
-    Cut {
-        /// Towards whom.
-        host: Host,
-        /// From whom.
-        peer: Host,
-        /// How many bytes still come through.
-        after: u64,
-    },
-    /// Holds back what comes from a peer.
-    Stall {
-        /// Towards whom.
-        host: Host,
-        /// From whom.
-        peer: Host,
-        /// For how long.
-        time: Nanos,
-    },
-    /// A process dies and another takes its address.
-    Restart {
-        /// Which.
-        host: Host,
-        /// Its peers are not told.
-        quietly: bool,
-    },
-    /// A process ends, or closes its endpoint, and comes back under its address.
-    Leave {
-        /// Which.
-        host: Host,
-        /// It makes progress until all it was promised a completion for has one.
-        done: bool,
-        /// The process stays the same: it closes its endpoint and opens another.
-        reopens: bool,
-        /// For how many rounds it is away.
-        away: u32,
-    },
-    /// Lets things take their course for a while.
-    Run(u32),
-}
+/// Calls of progress in which a domain does what its poller tells of.
+const ENOUGH: u32 = 2000;
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
@@ -154,90 +36,113 @@ pub struct Setup {
     pub seed: u64,
 }
 
+/// Who may make progress while a call of another waits.
+#[derive(Debug, Default)]
+struct Turns {
+    queues: RefCell<Vec<Weak<Cq<crate::Sim, Shared>>>>,
+    /// Whose call it is.
+    turn: Cell<Host>,
+}
+
 /// Nodes, the network between them, and the model of what they must do.
 #[derive(Debug)]
 pub struct World {
+    /// The nodes, but those that are away.
+    pub nodes: Vec<Option<Node>>,
     /// The network.
-    pub net: Network,
-    /// The nodes.
-    pub nodes: Vec<Node>,
+    pub net: Net,
     /// The model.
     pub model: Model,
-    /// Contexts of messages set aside, by node.
-    claims: Vec<(Host, usize, Want)>,
-    /// What reads, writes and atomics must do.
-    sided: Sided,
-    /// What each node lets others reach.
-    exposed: Vec<onesided::Exposed>,
-    /// Buffers of operations that are under way, by context.
-    lent: HashMap<usize, Iov<SimBuf>>,
+    setup: Setup,
+    memory: Memory,
+    turns: Rc<Turns>,
+    /// The receives of nodes that have them themselves.
+    owners: Vec<Owner>,
+    /// Messages set aside: by whom, and as which receive.
+    claims: Vec<(Host, usize, Posted)>,
     rng: Rng,
     pids: u32,
     /// Nodes that did not end well: their peers may hold streams to nobody.
     vanished: bool,
-    /// Messages that were put on a stream, by context, and the end they were written at.
-    staged: HashMap<usize, End>,
-    /// Messages that were reported as sent: they arrive, if who gets them lives.
-    reported: Vec<usize>,
-    /// Ends of streams whose process has left.
-    left: HashSet<End>,
-    /// No stream was cut, and nobody died without being able to finish what the system does.
-    lossless: bool,
 }
 
-/// The address of a node.
-#[must_use]
-pub fn address(host: Host) -> u32 {
-    host as u32 + 1
+impl Drop for World {
+    fn drop(&mut self) {
+        set_others(None);
+    }
 }
 
 impl World {
     /// A world in which nothing has happened.
+    ///
+    /// # Panics
+    /// If its nodes cannot be opened.
     #[must_use]
     pub fn new(setup: &Setup) -> Self {
         let mut rng = Rng::with_seed(setup.seed);
-        let mut net = Network::new(setup.timing, rng.u64(..));
-        let mut nodes = Vec::new();
-        for (host, config) in setup.nodes.iter().enumerate() {
-            let pid = 100 + host as u32;
-            nodes.push(Node::new(address(host), pid, config.clone(), rng.u64(..)));
-            net.listen(address(host));
-        }
-        let facts = setup.nodes.iter().enumerate().map(|(host, config)| Facts {
-            address: address(host),
-            directed: config.directed,
-            source_err: config.source_err,
-            counted: config.counted,
-            min_multi_recv: config.min_multi_recv,
-        });
-        let mut model = Model::new(facts);
-        // Errors that belong to no operation any more have context 0.
-        model.context();
-        let hosts = nodes.len();
-        let exposed = nodes.iter_mut();
-        let exposed = exposed.map(|node| onesided::Exposed::new(node, hosts));
-        let exposed = exposed.collect();
-        for (host, config) in setup.nodes.iter().enumerate() {
-            for peer in &config.known {
-                model.learned(host, *peer);
-            }
-        }
-        Self {
+        let net = Net::enter(setup.timing, rng.u64(..));
+        let hosts = setup.nodes.len();
+        let mut world = Self {
+            nodes: Vec::new(),
             net,
-            nodes,
-            model,
+            model: Model::new(hosts),
+            setup: setup.clone(),
+            memory: Memory::default(),
+            turns: Rc::default(),
+            owners: Vec::new(),
             claims: Vec::new(),
-            sided: Sided::new(hosts),
-            exposed,
-            lent: HashMap::new(),
             rng,
-            pids: 1000,
+            pids: 100,
             vanished: false,
-            staged: HashMap::new(),
-            reported: Vec::new(),
-            left: HashSet::new(),
-            lossless: true,
+        };
+        for host in 0..hosts {
+            let node = world.open(host);
+            world.owners.push(Owner::default());
+            world.nodes.push(Some(node));
+            world.learn_known(host);
         }
+        world.note_turns();
+        let turns = Rc::clone(&world.turns);
+        set_others(Some(Rc::new(move || {
+            for (host, queue) in turns.queues.borrow().iter().enumerate() {
+                if host != turns.turn.get()
+                    && let Some(queue) = queue.upgrade()
+                {
+                    queue.poll();
+                }
+            }
+        })));
+        world
+    }
+
+    fn open(&mut self, host: Host) -> Node {
+        self.pids += 1;
+        let node = Node::open(&self.net, address(host), self.pids, &self.setup.nodes[host]);
+        node.expect("an endpoint")
+    }
+
+    fn learn_known(&mut self, host: Host) {
+        for peer in self.setup.nodes[host].known.clone() {
+            self.model.learned(host, usize::from(peer) - 1);
+        }
+    }
+
+    fn note_turns(&self) {
+        let queue = |node: &Option<Node>| {
+            node.as_ref()
+                .map_or(Weak::new(), |node| Arc::downgrade(&node.cq))
+        };
+        let queues = self.nodes.iter().map(queue);
+        self.turns.queues.replace(queues.collect());
+    }
+
+    /// A node, for a call of its program.
+    ///
+    /// # Panics
+    /// If it is away.
+    pub fn node(&mut self, host: Host) -> &mut Node {
+        self.turns.turn.set(host);
+        self.nodes[host].as_mut().expect("it is not away")
     }
 
     /// Runs a program to its end, and checks that everything has ended.
@@ -255,30 +160,7 @@ impl World {
     /// Does one step of a program.
     pub fn perform(&mut self, op: &Op) {
         match op {
-            Op::Send {
-                from,
-                to,
-                tag,
-                data,
-                segments,
-                inject,
-                completion,
-                ack,
-            } => {
-                let from = self.host(*from);
-                let iov = self.buffers(from, segments, true);
-                let send = Send {
-                    tag: *tag,
-                    data: *data,
-                    iov,
-                    context: self.model.context(),
-                    completion: *completion,
-                    inject: *inject,
-                    ack: *ack,
-                    work: false,
-                };
-                self.send(from, self.host(*to), &send);
-            }
+            Op::Send { from, to, .. } => self.send(self.host(*from), self.host(*to), op),
             Op::Recv {
                 host,
                 tag,
@@ -287,13 +169,12 @@ impl World {
                 completion,
                 multi,
             } => {
-                let host = self.host(*host);
-                let want = self.want(host, *tag, *src);
-                let iov = self.buffers(host, segments, false);
-                let mut recv = Recv::new(iov, want, self.model.context());
-                recv.completion = *completion;
-                recv.multi = *multi;
-                self.post(host, recv);
+                let completion = *completion || *multi;
+                let recv = self.recv(self.host(*host), *tag, *src, segments, completion);
+                self.post(Posted {
+                    multi: *multi,
+                    ..recv
+                });
             }
             Op::Peek {
                 host,
@@ -302,9 +183,8 @@ impl World {
                 claim,
                 discard,
             } => {
-                let host = self.host(*host);
-                let want = self.want(host, *tag, *src);
-                self.peek(host, want, *claim, *discard);
+                let what = self.recv(self.host(*host), *tag, *src, &[], true);
+                self.peek(what, *claim, *discard);
             }
             Op::Claim {
                 host,
@@ -312,32 +192,35 @@ impl World {
                 len,
                 discard,
             } => self.claim(self.host(*host), *which, *len, *discard),
-            Op::Cancel { host, which } => self.cancel(self.host(*host), *which),
-            Op::OneSided(manner, op) => {
-                // A peer without our extensions ends the connection where it denies something.
-                self.lossless = false;
-                self.perform_onesided(manner, op);
+            Op::Cancel { host, which } => {
+                let host = self.host(*host);
+                let open = self.model.open_recvs(host);
+                if let Some(context) = open.get(which % open.len().max(1)) {
+                    self.cancel(host, *context);
+                } else if !self.setup.nodes[host].owned {
+                    let context = self.model.context();
+                    assert_eq!(self.node(host).ep.cancel(context), Err(Errno::ENOENT));
+                }
             }
-            Op::Hide { host } => self.hide(self.host(*host)),
-            Op::Learn { host, peer } => self.learn(self.host(*host), self.host(*peer)),
+            Op::Learn { host, peer } => {
+                self.learn(self.host(*host), self.host(*peer));
+            }
             Op::Cut { host, peer, after } => {
-                if let Some(end) = self.end(*host, *peer) {
-                    self.lossless = false;
-                    self.net.cut_after(end, *after);
+                let (host, peer) = (self.host(*host), self.host(*peer));
+                if let Some(end) = self.end(host, peer) {
+                    self.model.cut(host, peer);
+                    self.net.lock().cut_after(end, *after);
                 }
             }
             Op::Stall { host, peer, time } => {
-                if let Some(end) = self.end(*host, *peer) {
-                    self.net.stall(end, *time);
+                if let Some(end) = self.end(self.host(*host), self.host(*peer)) {
+                    self.net.lock().stall(end, *time);
                 }
             }
-            Op::Leave {
-                host,
-                done,
-                reopens,
-                away,
-            } => self.leave(self.host(*host), *done, *reopens, *away),
             Op::Restart { host, quietly } => self.restart(self.host(*host), *quietly),
+            Op::Leave {
+                host, done, away, ..
+            } => self.leave(self.host(*host), *done, *away),
             Op::Run(rounds) => {
                 for _ in 0..*rounds {
                     self.round();
@@ -346,73 +229,177 @@ impl World {
         }
     }
 
-    fn end(&self, host: Host, peer: Host) -> Option<usize> {
-        let peer = address(self.host(peer));
-        self.nodes[self.host(host)].end_of(peer)
+    /// The end at one node of a stream to another.
+    #[must_use]
+    pub fn end(&self, host: Host, peer: Host) -> Option<usize> {
+        let net = self.net.lock();
+        net.ends_between(address(host), address(peer)).last()
     }
 
-    /// Buffers of these lengths: with something to send, or to receive into.
-    fn buffers(&mut self, host: Host, segments: &[usize], full: bool) -> Iov<SimBuf> {
-        let memory = &mut self.nodes[host].memory;
-        let segments: Vec<SimBuf> = segments
-            .iter()
-            .map(|len| {
-                let mut bytes = vec![CANARY; *len];
-                if full {
-                    self.rng.fill(&mut bytes);
-                }
-                memory.guarded(bytes, CANARY)
-            })
-            .collect();
-        Iov::new(&segments).expect("at most four segments")
+    /// Buffers of these lengths, one behind the other with `bytes` in them.
+    fn buffers(&mut self, lens: &[usize], bytes: &[u8]) -> Vec<UserBuf> {
+        let mut at = 0;
+        let mut buffer = |len: &usize| {
+            at += len;
+            self.memory.buffer(&bytes[at - len..at])
+        };
+        lens.iter().map(&mut buffer).collect()
     }
 
-    fn want(&self, host: Host, tag: Option<(u64, u64)>, src: Option<Host>) -> Want {
-        let src = src.map_or(FiAddr::UNSPEC, |src| {
-            self.nodes[host].fi_addr(address(self.host(src)))
-        });
-        Want { tag, src }
+    fn learn(&mut self, host: Host, peer: Host) -> FiAddr {
+        self.model.learned(host, peer);
+        self.node(host).learn(address(peer))
     }
 
-    fn send(&mut self, from: Host, to: Host, send: &Send<SimBuf>) {
-        let payload = self.nodes[from].memory.gather(&send.iov);
+    fn send(&mut self, from: Host, to: Host, op: &Op) {
+        let Op::Send {
+            tag,
+            data,
+            segments,
+            inject,
+            completion,
+            ack,
+            ..
+        } = op
+        else {
+            return;
+        };
+        let context = self.model.context();
+        let mut payload = vec![0; segments.iter().sum()];
+        self.rng.fill(&mut payload);
+        let number = (context as u32).to_le_bytes();
+        let front = payload.len().min(number.len());
+        payload[..front].copy_from_slice(&number[..front]);
+        let iov = self.buffers(segments, &payload);
         // One sends only to peers in the address vector.
-        self.learn(from, to);
-        let node = &mut self.nodes[from];
-        match node.send(&mut self.net, address(to), send) {
-            Ok(()) => {
-                self.model.sent(from, send, payload);
-                if send.inject {
-                    let memory = &mut self.nodes[from].memory;
-                    for buf in send.iov.segments() {
-                        memory.bytes_mut(*buf).fill(!CANARY);
-                    }
-                }
-            }
-            Err(error) => assert!(matches!(error, Errno::EAGAIN | Errno::ENOMEM)),
+        let dest = self.learn(from, to);
+        let selective = self.setup.nodes[from].selective;
+        let kind = tag.map_or(SendKind::Msg, SendKind::Tagged);
+        let mut flags = Flags::empty();
+        flags.set(Flags::COMPLETION, *completion && selective);
+        flags.set(Flags::DELIVERY_COMPLETE, *ack);
+        flags.set(Flags::INJECT, *inject);
+        flags.set(Flags::MORE, self.rng.u8(..) < 20);
+        let silent = *inject && !*completion && !*ack && iov.len() == 1;
+        let given = (!flags.is_empty() || self.rng.bool()).then_some(flags);
+        let ep = Arc::clone(&self.node(from).ep);
+        let done = match silent {
+            true => ep.inject(kind, iov[0], *data, dest),
+            false => ep.send(kind, &iov, *data, dest, context, given),
+        };
+        if *inject && done.is_ok() {
+            fill(&iov, !CANARY);
         }
+        self.accepted(done, from, to).then(|| {
+            let sent = Sent {
+                host: from,
+                to,
+                tag: *tag,
+                data: *data,
+                payload,
+                iov,
+                completion: !silent && (*completion || !selective),
+                ack: *ack,
+            };
+            self.model.sent(context, sent);
+        });
         self.sync(from);
     }
 
-    fn post(&mut self, host: Host, recv: Recv<SimBuf>) {
-        if self.nodes[host].post_recv(&mut self.net, recv).is_ok() {
-            self.model.posted(host, &recv);
+    /// Whether an operation was accepted, or refused as it may be.
+    fn accepted(&self, done: Result<()>, from: Host, to: Host) -> bool {
+        match done {
+            Ok(()) => true,
+            Err(Errno::EAGAIN) => false,
+            Err(error) => {
+                assert!(self.model.is_troubled(from, to), "{error}");
+                false
+            }
+        }
+    }
+
+    /// A receive with buffers of these lengths.
+    fn recv(
+        &mut self,
+        host: Host,
+        tag: Option<(u64, u64)>,
+        src: Option<Host>,
+        segments: &[usize],
+        completion: bool,
+    ) -> Posted {
+        let src = src.map(|src| self.host(src));
+        let node = self.node(host);
+        let src = src.filter(|src| node.fi_addr(address(*src)) != FiAddr::NOTAVAIL);
+        let src = src.filter(|_| self.setup.nodes[host].directed);
+        let canaries = vec![CANARY; segments.iter().sum()];
+        Posted {
+            host,
+            tag,
+            src,
+            iov: self.buffers(segments, &canaries),
+            completion: completion || !self.setup.nodes[host].selective,
+            multi: false,
+            claim: false,
+        }
+    }
+
+    fn call_recv(&mut self, recv: &Posted, context: usize, special: Flags) -> Result<()> {
+        let mut flags = special;
+        let selective = self.setup.nodes[recv.host].selective;
+        flags.set(Flags::COMPLETION, recv.completion && selective);
+        flags.set(Flags::MULTI_RECV, recv.multi);
+        let given = (!flags.is_empty() || self.rng.bool()).then_some(flags);
+        let node = self.node(recv.host);
+        let src = recv
+            .src
+            .map_or(FiAddr::UNSPEC, |src| node.fi_addr(address(src)));
+        let kind = match recv.tag {
+            None => RecvKind::Msg,
+            Some((tag, ignore)) => RecvKind::Tagged { tag, ignore },
+        };
+        node.ep.recv(kind, &recv.iov, src, context, given)
+    }
+
+    fn post(&mut self, recv: Posted) {
+        let context = self.model.context();
+        let host = recv.host;
+        if self.setup.nodes[host].owned {
+            // What is not multi-receive, which an owner divides itself.
+            let recv = Posted {
+                completion: true,
+                multi: false,
+                ..recv
+            };
+            self.turns.turn.set(host);
+            let node = self.nodes[host].as_ref().expect("it is not away");
+            self.owners[host].post(node, context, recv.clone());
+            self.model.posted(context, recv);
+            return self.sync(host);
+        }
+        match self.call_recv(&recv, context, Flags::empty()) {
+            Ok(()) => self.model.posted(context, recv),
+            Err(error) => assert_eq!(error, Errno::EAGAIN),
         }
         self.sync(host);
     }
 
-    fn peek(&mut self, host: Host, want: Want, claim: bool, discard: bool) {
+    /// Looks for a message; returns whether there was one.
+    fn peek(&mut self, what: Posted, claim: bool, discard: bool) -> bool {
         let context = self.model.context();
-        let flags = RecvFlags {
-            peek: true,
-            claim,
-            discard,
-        };
-        if self.model.peeked(host, &want, context, flags) && claim && !discard {
-            self.claims.push((host, context, want));
-        }
-        self.nodes[host].peek(&mut self.net, want, context, flags);
+        let mut flags = Flags::PEEK;
+        flags.set(Flags::CLAIM, claim);
+        flags.set(Flags::DISCARD, discard);
+        let host = what.host;
+        let done = self.call_recv(&what, context, flags);
+        done.expect("a look is always taken");
+        self.model.peeked(context, what.clone(), claim, discard);
         self.sync(host);
+        let found = self.model.outcome(context);
+        let found = found.expect("a look ends at once");
+        if found && claim && !discard {
+            self.claims.push((host, context, what));
+        }
+        found
     }
 
     fn claim(&mut self, host: Host, which: usize, len: usize, discard: bool) {
@@ -421,71 +408,90 @@ impl World {
             .filter(|(_, (owner, ..))| *owner == host)
             .map(|(index, _)| index)
             .collect();
-        let (context, want) = match own.get(which % own.len().max(1)) {
-            Some(index) => {
-                let (_, context, want) = self.claims.remove(*index);
-                (context, want)
-            }
+        let special = match discard {
+            true => Flags::CLAIM | Flags::DISCARD,
+            false => Flags::CLAIM,
+        };
+        let Some(index) = own.get(which % own.len().max(1)) else {
             // Nothing is set aside for this one.
-            None => (self.model.context(), self.want(host, Some((0, 1)), None)),
+            let recv = self.recv(host, Some((0, 1)), None, &[len], true);
+            let context = self.model.context();
+            let done = self.call_recv(&recv, context, special);
+            assert_eq!(done, Err(Errno::ENOMSG));
+            return;
         };
-        let iov = self.buffers(host, &[len], false);
-        let recv = Recv::new(iov, want, context);
-        let flags = RecvFlags {
-            peek: false,
+        let (_, context, what) = self.claims.remove(*index);
+        let iov = self.buffers(&[len], &vec![CANARY; len]);
+        let claim = Posted {
+            iov,
             claim: true,
-            discard,
+            ..what
         };
-        let found = self.model.claimed(host, &recv, flags);
-        let outcome = self.nodes[host].claim(&mut self.net, recv, flags);
-        assert_eq!(outcome, if found { Ok(()) } else { Err(Errno::ENOMSG) });
+        let done = self.call_recv(&claim, context, special);
+        match (done, discard) {
+            (Ok(()), true) => self.model.peeked(context, claim, true, true),
+            (Ok(()), false) => self.model.posted(context, claim),
+            (Err(error), _) => assert!(error == Errno::ENOMSG && self.is_troubled(host), "{error}"),
+        }
         self.sync(host);
     }
 
-    fn cancel(&mut self, host: Host, which: usize) {
-        let posted = self.model.posted_contexts(host);
-        let context = match posted.get(which % posted.len().max(1)) {
-            Some(context) => *context,
-            None => self.model.context(),
-        };
-        let found = self.model.cancelled(host, context);
-        let outcome = self.nodes[host].cancel(context);
-        assert_eq!(outcome, if found { Ok(()) } else { Err(Errno::ENOENT) });
-        self.sync(host);
+    fn is_troubled(&self, host: Host) -> bool {
+        (0..self.nodes.len()).any(|other| self.model.is_troubled(host, other))
     }
 
-    fn learn(&mut self, host: Host, peer: Host) {
-        self.nodes[host].learn(address(peer));
-        self.model.learned(host, address(peer));
+    /// Takes a receive back, unless it has got a message.
+    fn cancel(&mut self, host: Host, context: usize) {
+        let done = match self.setup.nodes[host].owned {
+            false => self.node(host).ep.cancel(context),
+            true => match self.owners[host].cancel(context) {
+                None => Err(Errno::ENOENT),
+                Some(entry) => {
+                    self.model.cancelled(context);
+                    self.note(host, &entry);
+                    return;
+                }
+            },
+        };
+        match done {
+            Ok(()) => self.model.cancelled(context),
+            // It has matched: it ends later, or has without a word.
+            Err(Errno::ENOENT) => {}
+            Err(error) => panic!("{error}"),
+        }
+        self.sync(host);
     }
 
     fn restart(&mut self, host: Host, quietly: bool) {
-        let address = address(host);
-        self.lossless = false;
-        if quietly {
-            self.net.vanish(address);
-            self.vanished = true;
-        } else {
-            self.net.kill(address);
+        let mut net = self.net.lock();
+        match quietly {
+            true => net.vanish(address(host)),
+            false => net.kill(address(host)),
         }
-        self.pids += 1;
-        self.renew(host, self.pids);
-        self.net.listen(address);
+        drop(net);
+        self.vanished |= quietly;
+        self.close(host, true);
+        self.renew(host);
     }
 
-    /// Another endpoint takes the address of a node.
-    fn renew(&mut self, host: Host, pid: u32) {
-        let config = self.nodes[host].config().clone();
-        self.nodes[host] = Node::new(address(host), pid, config, self.rng.u64(..));
-        self.model.restarted(host);
-        self.sided.restarted(host);
-        let hosts = self.nodes.len();
-        // What was not sent yet may reach the new one: its bits and names are not given again.
-        self.exposed[host].again(&mut self.nodes[host], hosts);
+    /// A process ends.
+    fn close(&mut self, host: Host, dead: bool) {
+        self.turns.turn.set(host);
+        self.model.restarted(host, dead);
         self.claims.retain(|(owner, ..)| *owner != host);
+        self.owners[host] = Owner::default();
+        drop(self.nodes[host].take());
+        self.note_turns();
     }
 
-    fn leave(&mut self, host: Host, done: bool, reopens: bool, away: u32) {
+    /// Another process takes the address of one that ended.
+    fn renew(&mut self, host: Host) {
+        self.nodes[host] = Some(self.open(host));
+        self.learn_known(host);
+        self.note_turns();
+    }
+
+    fn leave(&mut self, host: Host, done: bool, away: u32) {
         // What nobody receives may never be done.
         for _ in 0..PATIENCE {
             if !done || self.model.is_done(host) {
@@ -493,104 +499,61 @@ impl World {
             }
             self.round();
         }
-        let flushed: HashSet<End> = self.nodes[host].flushed().collect();
-        for (context, end) in &self.staged {
-            if flushed.contains(end) && self.model.is_injected(host, *context) {
-                self.reported.push(*context);
-            }
-        }
-        self.left.extend(self.net.leave(address(host)));
-        let pid = match reopens {
-            true => self.nodes[host].pid(),
-            false => {
-                self.pids += 1;
-                self.pids
-            }
-        };
-        self.renew(host, pid);
+        self.sync(host);
+        self.close(host, false);
         for _ in 0..away {
             self.round();
         }
-        self.net.listen(address(host));
+        self.renew(host);
     }
 
-    /// What was reported as sent has arrived, if who gets it has not left.
-    fn check_reported(&self) {
-        for context in &self.reported {
-            let end = self.staged.get(context).expect("it was on a stream");
-            assert!(
-                self.left.contains(&(end ^ 1)) || self.model.is_delivered(*context),
-                "message {context} was reported and is lost"
-            );
-        }
-    }
-
-    /// Tells the model what happened in a node, and compares.
+    /// Reads what a node has completed, and tells the model; each read makes progress.
     fn sync(&mut self, host: Host) {
-        for event in self.nodes[host].take_events() {
-            match event {
-                Event::Staged { end, context, .. } if !self.sided.has(context) => {
-                    self.staged.insert(context, end);
-                }
-                Event::Completed(Entry::Success(done)) if done.flags.contains(Flags::SEND) => {
-                    self.reported.push(done.context);
-                }
-                _ => {}
-            }
-            match event {
-                Event::Staged { conn, context, .. } if self.sided.has(context) => {
-                    self.sided.staged(host, conn, context);
-                }
-                Event::Deferred { context, .. } if self.sided.has(context) => {}
-                Event::Completed(entry) if self.completed(host, &entry) => {}
-                event => {
-                    if let Event::Closed { conn, .. } = event {
-                        self.sided.closed(host, conn);
-                    }
-                    self.model.happened(host, &mut self.nodes[host], event);
-                }
-            }
-        }
-        self.model.check(host, &mut self.nodes[host]);
-    }
-
-    /// An operation that is no message has ended, or completion data of one came; returns
-    /// whether it was one.
-    fn completed(&mut self, host: Host, entry: &Entry) -> bool {
-        let Some(done) = self.sided.completed(host, &self.nodes[host], entry) else {
-            return false;
+        self.turns.turn.set(host);
+        let Some(node) = &self.nodes[host] else {
+            return;
         };
-        if let Some(context) = done {
-            let target = self.sided.target(context);
-            let regions = &self.exposed[target].regions;
-            self.sided.check_done(context, &self.nodes[target], regions);
+        while let Some(entry) = node.read() {
+            self.model.completed(host, node, &entry);
         }
-        if let Entry::Success(completion) = entry
-            && let Some(local) = self.lent.remove(&completion.context)
-        {
-            self.overwrite(host, &local);
+        for entry in self.owners[host].answer(node) {
+            self.model.completed(host, node, &entry);
         }
-        true
     }
 
-    /// One node makes progress, or time passes. Returns whether anything moved.
+    fn note(&mut self, host: Host, entry: &Entry) {
+        let node = self.nodes[host].as_ref().expect("it is not away");
+        self.model.completed(host, node, entry);
+    }
+
+    /// Nodes make progress in any order, or time passes. Returns whether anything moved.
     fn round(&mut self) -> bool {
+        let before = self.net.lock().moves;
         let first = self.rng.usize(..self.nodes.len());
-        let mut moved = self.net.refuse();
         for step in 0..self.nodes.len() {
             let host = (first + step) % self.nodes.len();
-            moved |= self.nodes[host].progress(&mut self.net);
-            self.sync(host);
-            if moved && self.rng.bool() {
+            for _ in 0..self.rng.u32(1..4) {
+                self.sync(host);
+            }
+            if self.net.lock().moves != before && self.rng.bool() {
                 return true;
             }
         }
-        if moved {
-            return true;
+        for host in 0..self.nodes.len() {
+            self.catch_up(host);
         }
-        let timers = self.nodes.iter().filter_map(Node::next_timer);
-        let timer = timers.min();
-        self.net.advance(timer)
+        self.net.lock().moves != before || self.net.lock().advance()
+    }
+
+    /// A node makes progress until its domain has done what its poller tells of.
+    fn catch_up(&mut self, host: Host) {
+        for _ in 0..ENOUGH {
+            match &self.nodes[host] {
+                Some(node) if node.has_ready() => self.sync(host),
+                _ => return,
+            }
+        }
+        panic!("node {host} does not do what its poller tells of: a wake-up is lost");
     }
 
     /// Lets things take their course until nothing moves any more.
@@ -600,39 +563,10 @@ impl World {
     pub fn settle(&mut self) {
         for _ in 0..200_000 {
             if !self.round() {
-                return self.assert_rightly_blocked();
+                return;
             }
         }
-        panic!("it does not come to rest at {}", self.net.now());
-    }
-
-    /// Asserts that what is kept is accounted for, and that no stream is held up by a message
-    /// there would be room for.
-    fn assert_rightly_blocked(&self) {
-        for (host, node) in self.nodes.iter().enumerate() {
-            let limits = node.config().limits;
-            let mut kept = self.model.kept(host);
-            let mut next = Vec::new();
-            for end in node.blocked() {
-                let last = kept.iter().rposition(|(other, _)| *other == end);
-                next.push(kept.remove(last.expect("it is blocked on something")));
-            }
-            let all: u64 = kept.iter().map(|(_, len)| len + ENTRY).sum();
-            assert_eq!(node.engine.kept(), all);
-            for (end, len) in next {
-                let own = kept.iter().filter(|(other, _)| *other == end);
-                let count = own.clone().count() as u32;
-                let bytes: u64 = own.map(|(_, len)| len + ENTRY).sum();
-                let full = count >= limits.kept_messages
-                    || bytes + len + ENTRY > limits.kept_bytes
-                    || all + len + ENTRY > limits.kept_total;
-                let short = node.config().shortage > 0;
-                assert!(
-                    full || short,
-                    "blocked with {count}, {bytes} bytes of {all}"
-                );
-            }
-        }
+        panic!("it does not come to rest at {}", self.net.lock().now());
     }
 
     /// Receives everything that waits, closes everything, and checks that nothing is left.
@@ -640,12 +574,12 @@ impl World {
         self.settle();
         if self.vanished {
             // Sooner or later the system notices that nobody is there.
-            self.net.reset_orphans();
+            self.net.lock().reset_orphans();
             self.settle();
         }
         for host in 0..self.nodes.len() {
-            while !self.model.posted_contexts(host).is_empty() {
-                self.cancel(host, 0);
+            for context in self.model.open_recvs(host) {
+                self.cancel(host, context);
             }
             while self.claims.iter().any(|(owner, ..)| *owner == host) {
                 let discard = self.rng.bool();
@@ -653,43 +587,59 @@ impl World {
             }
         }
         self.settle();
-        self.receive_the_rest();
-        if self.lossless {
-            self.check_reported();
+        while self.receive_waiting() {
+            self.settle();
         }
         for host in 0..self.nodes.len() {
-            self.model.check_over(host, &mut self.nodes[host]);
-            self.check_exposed(host);
+            for context in self.model.open_recvs(host) {
+                self.model.found_silent(context);
+            }
+            let counted = self.setup.nodes[host].counted;
+            let node = self.nodes[host].as_ref().expect("all are back");
+            self.model.check_over(host, node, counted);
         }
         for host in 0..self.nodes.len() {
-            self.nodes[host].close_all(&mut self.net, Errno::ESHUTDOWN);
-            self.sync(host);
-            self.nodes[host].assert_empty();
-            self.nodes[host].memory.assert_guards(CANARY);
+            self.close(host, true);
         }
+        self.memory.assert_guards();
     }
 
-    fn receive_the_rest(&mut self) {
-        loop {
-            let mut any = false;
-            for host in 0..self.nodes.len() {
-                while let Some((tag, _)) = self.model.waiting(host).first() {
+    /// Receives or drops what waits at all nodes; returns whether anything did.
+    fn receive_waiting(&mut self) -> bool {
+        let mut any = false;
+        for host in 0..self.nodes.len() {
+            while let Some(tag) = self.owners[host].first_waiting() {
+                any = true;
+                let len = self.rng.usize(..3000);
+                let tag = tag.map(|_| (0, u64::MAX));
+                let recv = self.recv(host, tag, None, &[len], true);
+                self.post(recv);
+            }
+            if self.setup.nodes[host].owned {
+                continue;
+            }
+            for tag in [None, Some((0, u64::MAX))] {
+                loop {
+                    let drops = self.rng.bool();
+                    let what = self.recv(host, tag, None, &[], true);
+                    if !self.peek(what, false, drops) {
+                        break;
+                    }
                     any = true;
-                    let segments = vec![self.rng.usize(..3000)];
-                    self.perform(&Op::Recv {
-                        host,
-                        tag: tag.map(|_| (0, u64::MAX)),
-                        src: None,
-                        segments,
-                        completion: true,
-                        multi: false,
-                    });
+                    if !drops {
+                        let len = self.rng.usize(..3000);
+                        let recv = self.recv(host, tag, None, &[len], true);
+                        self.post(recv);
+                    }
                 }
             }
-            self.settle();
-            if !any {
-                return;
-            }
         }
+        any
+    }
+
+    /// A sum of all that went over the network, and when.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.net.lock().digest
     }
 }

@@ -4,10 +4,8 @@
 //! nothing is delivered twice. The model holds the last two against every event.
 
 use proptest::prelude::*;
-use ripstop_sim::World;
-use ripstop_sim::network::Timing;
-use ripstop_sim::node::NodeConfig;
-use ripstop_sim::world::{Op, Setup, address};
+use ripstop_sim::model::address;
+use ripstop_sim::{NodeConfig, Op, Setup, Timing, World};
 
 const TIMING: Timing = Timing {
     delay: 10,
@@ -17,11 +15,10 @@ const TIMING: Timing = Timing {
 };
 
 fn setup(nodes: usize, timing: Timing, seed: u64) -> Setup {
-    let known: Vec<u32> = (0..nodes).map(address).collect();
+    let known: Vec<u16> = (0..nodes).map(address).collect();
     let mut config = NodeConfig::new(&known);
-    config.limits.rendezvous = 150;
-    config.limits.inline = 20;
-    config.reads_on = true;
+    config.rendezvous = 150;
+    config.inline = 20;
     Setup {
         nodes: vec![config; nodes],
         timing,
@@ -167,10 +164,10 @@ proptest! {
         let mut setup = setup(nodes, timing, seed);
         if !small {
             for node in &mut setup.nodes {
-                node.limits.kept_bytes = 100_000;
-                node.limits.kept_messages = 1000;
-                node.limits.kept_total = 1_000_000;
-                node.limits.rendezvous = 1000;
+                node.kept_bytes = 100_000;
+                node.kept_messages = 1000;
+                node.kept_total = 1_000_000;
+                node.rendezvous = 1000;
             }
         }
         World::new(&setup).run(&program);

@@ -1,11 +1,10 @@
 //! One stream between two nodes: split at every byte, and cut at every byte.
 
-use ripstop_engine::matching::ENTRY;
-use ripstop_sim::World;
-use ripstop_sim::network::Timing;
-use ripstop_sim::node::NodeConfig;
-use ripstop_sim::world::{Op, Setup, address};
-use ripstop_wire::ByteOrder;
+use ripstop_sim::model::address;
+use ripstop_sim::{NodeConfig, Op, Setup, Timing, World};
+
+/// What a message counts that is kept, beside its bytes.
+const ENTRY: u64 = 256;
 
 const TIMING: Timing = Timing {
     delay: 10,
@@ -14,14 +13,13 @@ const TIMING: Timing = Timing {
     choppy: false,
 };
 
-fn world(order: ByteOrder, timing: Timing, owned: bool) -> World {
+fn world(timing: Timing, owned: bool) -> World {
     let mut config = NodeConfig::new(&[address(0), address(1)]);
-    config.order = order;
     config.owned = owned;
-    config.limits.rendezvous = 150;
-    config.limits.inline = 20;
-    config.limits.kept_bytes = 60 + 2 * ENTRY;
-    config.limits.kept_messages = 3;
+    config.rendezvous = 150;
+    config.inline = 20;
+    config.kept_bytes = 60 + 2 * ENTRY;
+    config.kept_messages = 3;
     World::new(&Setup {
         nodes: vec![config.clone(), config],
         timing,
@@ -77,16 +75,12 @@ fn program() -> Vec<Op> {
 
 #[test]
 fn runs_of_every_length_arrive() {
-    let both = [ByteOrder::Little, ByteOrder::Big];
-    for (order, owned) in both
-        .into_iter()
-        .flat_map(|order| [(order, false), (order, true)])
-    {
+    for owned in [false, true] {
         // The capacity bounds every run of bytes, so that headers and payloads are split at
         // every place, in the request and its answer too.
         for capacity in 1..=200 {
             let timing = Timing { capacity, ..TIMING };
-            world(order, timing, owned).run(&program());
+            world(timing, owned).run(&program());
         }
     }
 }
@@ -96,13 +90,13 @@ fn a_stream_cut_at_any_byte_ends_what_was_on_it_and_nothing_else() {
     // The stream towards the receiver has some 850 bytes, that towards the sender 100.
     for (host, peer, bytes) in [(1, 0, 900), (0, 1, 150)] {
         for after in 0..bytes {
-            let mut world = world(ByteOrder::Little, TIMING, false);
+            let mut world = world(TIMING, false);
             let mut ops = program().into_iter();
             // Up to the first message, so that there is a stream.
             for op in ops.by_ref().take(3) {
                 world.perform(&op);
             }
-            while world.nodes[host].end_of(address(peer)).is_none() {
+            while world.end(host, peer).is_none() {
                 world.perform(&Op::Run(1));
             }
             world.perform(&Op::Cut { host, peer, after });

@@ -25,7 +25,7 @@ pub trait System: Debug + 'static {
     /// Lets so much time pass, in a call that waits for others.
     fn sleep(time: Duration);
 
-    /// Lets others go on, in a call that waits for them.
+    /// Lets others go on, in a call that waits for them or has found nothing for a while.
     fn yield_now();
 }
 
@@ -109,6 +109,7 @@ impl System for Os {
         std::thread::sleep(time);
     }
 
+    #[inline]
     fn yield_now() {
         std::thread::yield_now();
     }

@@ -111,7 +111,7 @@ impl<T: Transport, K: Mode> Inner<T, K> {
         let yields = self.state.lock().next_yield();
         match yields {
             YieldNow::No => {}
-            YieldNow::Yes => std::thread::yield_now(),
+            YieldNow::Yes => T::System::yield_now(),
             YieldNow::Measure => self.yield_and_measure(),
         }
     }
@@ -122,7 +122,7 @@ impl<T: Transport, K: Mode> Inner<T, K> {
         // Before and after by the same thread, as each has a count of its own.
         let switches = thread::switches();
         let before = T::System::now();
-        std::thread::yield_now();
+        T::System::yield_now();
         let took = T::System::now().saturating_sub(before);
         let switched = switches.is_some() && switches != thread::switches();
         self.state.lock().note_yield(took, switched);
