@@ -12,6 +12,8 @@
 //!
 //! Payloads begin with the number of their message, as far as there is room.
 
+pub mod onesided;
+
 use std::collections::{HashMap, HashSet};
 
 use ripstop_core::Address;

@@ -1,6 +1,9 @@
 //! Programs on several nodes, in any interleaving, checked by the model.
 
+mod onesided;
+
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
@@ -12,12 +15,16 @@ use ripstop_stream::Cq;
 use ripstop_types::{Errno, FiAddr, Flags, Result};
 
 use crate::memory::{CANARY, Memory, fill};
+use crate::model::onesided::OneSided;
 use crate::model::{Host, Model, Posted, Sent, address};
 use crate::network::Timing;
 use crate::node::{Entry, Node, NodeConfig};
 use crate::owner::Owner;
 use crate::program::Op;
 use crate::system::{Net, set_others};
+
+use onesided::Exposed;
+pub use onesided::{MARKED, STRIPE, SWAPPED};
 
 /// Rounds in which a process that leaves waits for its completions.
 const PATIENCE: u32 = 200;
@@ -60,6 +67,12 @@ pub struct World {
     owners: Vec<Owner>,
     /// Messages set aside: by whom, and as which receive.
     claims: Vec<(Host, usize, Posted)>,
+    /// What reads, writes and atomics must do.
+    sided: OneSided,
+    /// What each node lets others reach.
+    exposed: Vec<Exposed>,
+    /// Buffers of operations that are under way, by context.
+    lent: HashMap<usize, Vec<UserBuf>>,
     rng: Rng,
     pids: u32,
     /// Nodes that did not end well: their peers may hold streams to nobody.
@@ -91,13 +104,17 @@ impl World {
             turns: Rc::default(),
             owners: Vec::new(),
             claims: Vec::new(),
+            sided: OneSided::new(hosts),
+            exposed: Vec::new(),
+            lent: HashMap::new(),
             rng,
             pids: 100,
             vanished: false,
         };
         for host in 0..hosts {
-            let node = world.open(host);
             world.owners.push(Owner::default());
+            world.exposed.push(Exposed::default());
+            let node = world.open(host);
             world.nodes.push(Some(node));
             world.learn_known(host);
         }
@@ -118,7 +135,10 @@ impl World {
     fn open(&mut self, host: Host) -> Node {
         self.pids += 1;
         let node = Node::open(&self.net, address(host), self.pids, &self.setup.nodes[host]);
-        node.expect("an endpoint")
+        let node = node.expect("an endpoint");
+        let hosts = self.setup.nodes.len();
+        self.exposed[host].renew(&node, &mut self.memory, hosts);
+        node
     }
 
     fn learn_known(&mut self, host: Host) {
@@ -202,6 +222,8 @@ impl World {
                     assert_eq!(self.node(host).ep.cancel(context), Err(Errno::ENOENT));
                 }
             }
+            Op::OneSided(manner, op) => self.perform_onesided(manner, op),
+            Op::Hide { host } => self.hide(self.host(*host)),
             Op::Learn { host, peer } => {
                 self.learn(self.host(*host), self.host(*peer));
             }
@@ -480,6 +502,8 @@ impl World {
         self.model.restarted(host, dead);
         self.claims.retain(|(owner, ..)| *owner != host);
         self.owners[host] = Owner::default();
+        self.sided.restarted(host);
+        self.exposed[host].close();
         drop(self.nodes[host].take());
         self.note_turns();
     }
@@ -509,19 +533,28 @@ impl World {
 
     /// Reads what a node has completed, and tells the model; each read makes progress.
     fn sync(&mut self, host: Host) {
-        self.turns.turn.set(host);
-        let Some(node) = &self.nodes[host] else {
-            return;
-        };
-        while let Some(entry) = node.read() {
-            self.model.completed(host, node, &entry);
-        }
-        for entry in self.owners[host].answer(node) {
-            self.model.completed(host, node, &entry);
+        loop {
+            self.turns.turn.set(host);
+            let Some(node) = &self.nodes[host] else {
+                return;
+            };
+            let entries: Vec<Entry> = match node.read() {
+                Some(entry) => vec![entry],
+                None => self.owners[host].answer(node),
+            };
+            if entries.is_empty() {
+                return;
+            }
+            for entry in entries {
+                self.note(host, &entry);
+            }
         }
     }
 
     fn note(&mut self, host: Host, entry: &Entry) {
+        if self.completed(host, entry) {
+            return;
+        }
         let node = self.nodes[host].as_ref().expect("it is not away");
         self.model.completed(host, node, entry);
     }
@@ -597,6 +630,7 @@ impl World {
             let counted = self.setup.nodes[host].counted;
             let node = self.nodes[host].as_ref().expect("all are back");
             self.model.check_over(host, node, counted);
+            self.check_exposed(host);
         }
         for host in 0..self.nodes.len() {
             self.close(host, true);

@@ -2,8 +2,12 @@
 //! any mood: what comes of them is what the interface promises.
 
 use proptest::prelude::*;
+use proptest::sample::select;
 use ripstop_sim::model::address;
+use ripstop_sim::model::onesided::CELL;
+use ripstop_sim::program::{Level, Manner, OneSided, Wrong};
 use ripstop_sim::{NodeConfig, Op, Setup, Timing, World};
+use ripstop_types::{AtomicOp, Datatype};
 
 /// Few tags, so that they meet.
 fn tag() -> impl Strategy<Value = u64> {
@@ -122,6 +126,118 @@ fn look() -> impl Strategy<Value = Op> {
     prop_oneof![2 => peek, 1 => claim]
 }
 
+fn parts() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
+    let len = prop_oneof![1 => Just(0usize), 6 => 1..40usize, 3 => 40..257usize];
+    prop::collection::vec((0..2usize, 0..256usize, len), 1..=4)
+}
+
+/// Cells are divided into them, or two form one.
+fn integer() -> impl Strategy<Value = Datatype> {
+    let all = Datatype::ALL.into_iter();
+    select(
+        all.filter(|datatype| datatype.is_integer())
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// A datatype that a cell can be, and how it may be compared.
+fn named() -> impl Strategy<Value = (Datatype, AtomicOp)> {
+    let cells = Datatype::ALL.into_iter().filter(|d| d.size() == CELL);
+    let pairs = cells.flat_map(|datatype| AtomicOp::ALL.map(|op| (datatype, op)));
+    let compares = |(datatype, op): &(Datatype, AtomicOp)| {
+        *op != AtomicOp::Mswap && op.takes_comparison() && op.acts_on(*datatype)
+    };
+    select(pairs.filter(compares).collect::<Vec<_>>())
+}
+
+fn remote() -> impl Strategy<Value = OneSided> {
+    let level = || {
+        prop_oneof![
+            3 => Just(Level::Sent),
+            2 => Just(Level::Delivered),
+            2 => Just(Level::Committed)
+        ]
+    };
+    let write = (
+        parts(),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.2),
+        level(),
+    )
+        .prop_map(|(parts, data, inject, level)| OneSided::Write {
+            parts,
+            data,
+            inject,
+            level,
+        });
+    let way = select(vec![
+        AtomicOp::Sum,
+        AtomicOp::Diff,
+        AtomicOp::Bor,
+        AtomicOp::Bxor,
+        AtomicOp::Mswap,
+    ]);
+    let flags = (
+        any::<bool>(),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.2),
+        level(),
+    );
+    let mark = (any::<(usize, usize)>(), (integer(), way), flags).prop_map(
+        |((cell, count), (datatype, op), (fetch, data, inject, level))| OneSided::Mark {
+            cell,
+            count,
+            datatype,
+            op,
+            fetch,
+            data,
+            inject,
+            level,
+        },
+    );
+    let swap = (any::<usize>(), named(), prop::option::of(any::<usize>())).prop_map(
+        |(cell, (datatype, op), compare)| OneSided::Swap {
+            cell,
+            datatype,
+            compare: compare.map(|which| (op, which)),
+        },
+    );
+    let look =
+        (any::<(usize, usize)>(), integer()).prop_map(|((cell, count), datatype)| OneSided::Look {
+            cell,
+            count,
+            datatype,
+        });
+    prop_oneof![
+        4 => write,
+        3 => parts().prop_map(|parts| OneSided::Read { parts }),
+        4 => mark,
+        3 => swap,
+        1 => look
+    ]
+}
+
+fn onesided() -> impl Strategy<Value = Op> {
+    let wrong = prop_oneof![Just(Wrong::Key), Just(Wrong::Access), Just(Wrong::Bounds)];
+    let manner = (
+        (host(), host()),
+        prop::bool::weighted(0.9),
+        prop::bool::weighted(0.1),
+        prop::option::weighted(0.1, wrong),
+    )
+        .prop_map(|((from, to), completion, fence, wrong)| Manner {
+            from,
+            to,
+            completion,
+            fence,
+            wrong,
+        });
+    prop_oneof![
+        60 => (manner, remote()).prop_map(|(manner, op)| Op::OneSided(manner, op)),
+        1 => host().prop_map(|host| Op::Hide { host })
+    ]
+}
+
 fn mishap() -> impl Strategy<Value = Op> {
     let cut =
         (host(), host(), 0..600u64).prop_map(|(host, peer, after)| Op::Cut { host, peer, after });
@@ -135,7 +251,7 @@ fn mishap() -> impl Strategy<Value = Op> {
 }
 
 /// One step, with so many of the memory of others, and mishaps, among 91 others.
-fn op(mishaps: u32) -> impl Strategy<Value = Op> {
+fn op(remote: u32, mishaps: u32) -> impl Strategy<Value = Op> {
     let cancel = (host(), any::<usize>()).prop_map(|(host, which)| Op::Cancel { host, which });
     let learn = (host(), host()).prop_map(|(host, peer)| Op::Learn { host, peer });
     prop_oneof![
@@ -145,6 +261,7 @@ fn op(mishaps: u32) -> impl Strategy<Value = Op> {
         2 => cancel,
         1 => learn,
         20 => (1..30u32).prop_map(Op::Run),
+        remote => onesided(),
         mishaps => mishap(),
     ]
 }
@@ -213,7 +330,7 @@ fn setup() -> impl Strategy<Value = Setup> {
 
 /// What nodes do whose receives are their own.
 fn op_of_owners() -> impl Strategy<Value = Op> {
-    op(0).prop_filter_map("an owner does that itself", |op| match op {
+    op(0, 0).prop_filter_map("an owner does that itself", |op| match op {
         Op::Peek { .. } | Op::Claim { .. } | Op::Recv { multi: true, .. } => None,
         op => Some(op),
     })
@@ -225,7 +342,7 @@ proptest! {
     #[test]
     fn every_operation_ends_as_promised(
         setup in setup(),
-        program in prop::collection::vec(op(0), 0..80),
+        program in prop::collection::vec(op(0, 0), 0..80),
     ) {
         World::new(&setup).run(&program);
     }
@@ -245,7 +362,23 @@ proptest! {
     #[test]
     fn every_operation_ends_when_streams_are_cut_and_processes_die(
         setup in setup(),
-        program in prop::collection::vec(op(6), 0..80),
+        program in prop::collection::vec(op(0, 6), 0..80),
+    ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn memory_of_others_is_changed_as_promised(
+        setup in setup(),
+        program in prop::collection::vec(op(120, 0), 0..100),
+    ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn memory_of_others_is_changed_as_promised_when_streams_are_cut_and_processes_die(
+        setup in setup(),
+        program in prop::collection::vec(op(120, 8), 0..100),
     ) {
         World::new(&setup).run(&program);
     }
