@@ -12,7 +12,7 @@ pub(crate) mod tx_buffer;
 pub(crate) mod waiters;
 pub(crate) mod yield_policy;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) connections: Vec<Option<Connection<T>>>,
     pub(crate) eps: Vec<Option<EpState<T>>>,
     pub(crate) avs: Vec<Option<Table<T>>>,
-    pub(crate) accepting: HashMap<u32, Accepting<T>>,
+    pub(crate) accepting: BTreeMap<u32, Accepting<T>>,
     pub(crate) next_accepting: u32,
     pub(crate) spare: Spare,
     pub(crate) slots: Slots,
@@ -163,7 +163,7 @@ impl<T: Transport> State<T> {
             connections: Vec::new(),
             eps: Vec::new(),
             avs: Vec::new(),
-            accepting: HashMap::new(),
+            accepting: BTreeMap::new(),
             next_accepting: 0,
             spare: Spare::new().inspect_err(lacks!(T, Domain, "spare descriptor"))?,
             slots: Slots::default(),
