@@ -111,8 +111,7 @@ pub struct Network {
     /// What pollers are told of: token and interest, by poller and source.
     watches: BTreeMap<(u32, Source), (u64, Interest)>,
     pollers: u32,
-    /// Counts what programs did to streams, listeners and timers.
-    pub(crate) moves: u64,
+    moves: u64,
     /// A sum of all that moved and when, by which runs can be compared.
     pub(crate) digest: u64,
 }
@@ -139,6 +138,12 @@ impl Network {
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
+    }
+
+    /// Counts what programs did to streams, listeners and timers.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.moves
     }
 
     fn note(&mut self, what: u64) {
@@ -455,6 +460,15 @@ impl Network {
         if bytes == 0 {
             self.reset(end);
         }
+    }
+
+    /// As [`Network::cut_after`], for the end of this number, if there is one.
+    pub fn cut_nth(&mut self, end: End, bytes: u64) -> bool {
+        let is = end < self.sides.len();
+        if is {
+            self.cut_after(end, bytes);
+        }
+        is
     }
 
     /// Holds back what flies towards `end`.

@@ -561,21 +561,21 @@ impl World {
 
     /// Nodes make progress in any order, or time passes. Returns whether anything moved.
     fn round(&mut self) -> bool {
-        let before = self.net.lock().moves;
+        let before = self.net.lock().moves();
         let first = self.rng.usize(..self.nodes.len());
         for step in 0..self.nodes.len() {
             let host = (first + step) % self.nodes.len();
             for _ in 0..self.rng.u32(1..4) {
                 self.sync(host);
             }
-            if self.net.lock().moves != before && self.rng.bool() {
+            if self.net.lock().moves() != before && self.rng.bool() {
                 return true;
             }
         }
         for host in 0..self.nodes.len() {
             self.catch_up(host);
         }
-        self.net.lock().moves != before || self.net.lock().advance()
+        self.net.lock().moves() != before || self.net.lock().advance()
     }
 
     /// A node makes progress until its domain has done what its poller tells of.
