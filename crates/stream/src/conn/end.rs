@@ -146,7 +146,18 @@ impl<T: Transport> State<T> {
         if let Some(witness) = link.peer_fd() {
             let _ = epoll.remove(witness);
         }
-        if !connection.interest.read && connection.forsaken.is_none() {
+        self.forsake_stalled(id);
+    }
+
+    /// A connection has ended. If it is stalled, its end is behind what the program leaves unread, and
+    /// what waits for the peer fails soon, unless the program takes what stands in the way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn forsake_stalled(&mut self, id: ConnId) {
+        if let Some(connection) = self.connection(id)
+            && !connection.interest.read
+            && connection.forsaken.is_none()
+        {
             connection.forsaken = Some(T::System::now() + MAX_UNREAD_TIME);
             self.start_timer();
         }

@@ -32,6 +32,9 @@ impl<T: Transport> State<T> {
                 self.lend(id, &asked);
             }
         }
+        if !polls_links::<T>() && (event.error() || event.hangup()) {
+            self.forsake_stalled(id);
+        }
         if event.writable() {
             self.flush(id);
         }
