@@ -140,7 +140,7 @@ impl Network {
         self.now
     }
 
-    /// Counts what programs did to streams, listeners and timers.
+    /// Counts what programs did to streams and listeners.
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.moves
@@ -506,7 +506,6 @@ impl Network {
 
     pub(crate) fn drain_timer(&mut self, timer: usize) {
         self.timers[timer].rang = false;
-        self.note(timer as u64);
     }
 
     pub(crate) fn name(&mut self, fd: RawFd, source: Source) {

@@ -17,7 +17,7 @@ use ripstop_types::{Errno, FiAddr, Flags, Result};
 use crate::memory::{CANARY, Memory, fill};
 use crate::model::onesided::OneSided;
 use crate::model::{Host, Model, Posted, Sent, address};
-use crate::network::Timing;
+use crate::network::{Nanos, Timing};
 use crate::node::{Entry, Node, NodeConfig};
 use crate::owner::Owner;
 use crate::program::Op;
@@ -31,6 +31,9 @@ const PATIENCE: u32 = 200;
 
 /// Calls of progress in which a domain does what its poller tells of.
 const ENOUGH: u32 = 2000;
+
+/// Virtual time in which nothing moves any more, whatever there is to wait for.
+const REST: Nanos = 10_000_000_000;
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
@@ -594,8 +597,15 @@ impl World {
     /// # Panics
     /// If that does not happen.
     pub fn settle(&mut self) {
+        let (mut moves, mut last) = (0, 0);
         for _ in 0..200_000 {
-            if !self.round() {
+            let any = self.round();
+            let net = self.net.lock();
+            if net.moves() != moves {
+                (moves, last) = (net.moves(), net.now());
+            }
+            // Timers may go on that have nothing to do.
+            if !any || net.now() > last + REST {
                 return;
             }
         }
