@@ -85,6 +85,16 @@ pub struct World {
 impl Drop for World {
     fn drop(&mut self) {
         set_others(None);
+        if std::thread::panicking() {
+            let Setup { timing, seed, .. } = &self.setup;
+            let thread = std::thread::current();
+            eprintln!(
+                "it was a world of {} nodes with seed {seed} and {timing:?}; to run it again: cargo test \
+                 -p ripstop-sim {}",
+                self.nodes.len(),
+                thread.name().unwrap_or_default(),
+            );
+        }
     }
 }
 
