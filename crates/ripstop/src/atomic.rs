@@ -9,12 +9,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, FiAddr, Flags};
+use sealed::Sealed;
 
 use crate::error::Result;
-use crate::message::{Peer, Request};
+use crate::message::{Peer, Remote, Request};
 use crate::op::{Op, Outcome};
 use crate::port::Port;
-use crate::rma::Remote;
 
 mod sealed {
     /// See [`Element`](super::Element).
@@ -24,8 +24,6 @@ mod sealed {
         fn get(bytes: &[u8]) -> Self;
     }
 }
-
-use sealed::Sealed;
 
 /// What an atomic works on: the integers of 8 to 128 bits, `f32` and `f64`.
 pub trait Element: Sealed {}

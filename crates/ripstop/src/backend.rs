@@ -28,8 +28,7 @@ use ripstop_types::{
     Completion, CompletionError, Context, EpType, Errno, FiAddr, Flags, Result, RmaIov, WaitObj,
 };
 
-use crate::message::Request;
-use crate::rma::Remote;
+use crate::message::{Remote, Request};
 
 type FabricOf<P> = <P as Provider>::Fabric;
 type DomainOf<P> = <FabricOf<P> as provider::Fabric>::SafeDomain;

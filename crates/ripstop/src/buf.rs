@@ -1,6 +1,7 @@
 //! Buffers that operations own while they run.
 
 use ripstop_mem::{IOV_LIMIT, Parked, UserBuf};
+use sealed::Sealed;
 
 /// A buffer that can be lent to an operation: a value that can become a `Vec<u8>` and back,
 /// without copying where the type allows it.
@@ -75,8 +76,6 @@ pub(crate) mod sealed {
         fn from_pieces(pieces: Pieces) -> Self;
     }
 }
-
-use sealed::Sealed;
 
 /// The vectors of one message; nearly always one.
 #[derive(Debug, Default)]

@@ -1,15 +1,13 @@
 //! Connections and listeners of a domain, as its event queue tells of them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 use std::task::Waker;
 
 use ripstop_core::eq::{Event, EventError, EventQueue};
 use ripstop_core::{FidToken, Info};
 use ripstop_types::Errno;
 
-use crate::driver::Core;
-use crate::table::{Later, Table};
+use crate::later::Later;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +26,7 @@ pub(crate) enum Phase {
 pub(crate) type Request = (Box<Info>, Vec<u8>);
 
 #[derive(Debug)]
-enum About {
+pub(crate) enum About {
     Connection {
         phase: Phase,
         /// What the peer said when it accepted or rejected.
@@ -38,69 +36,20 @@ enum About {
 }
 
 #[derive(Debug)]
-struct Entry {
+pub(crate) struct Entry {
     about: About,
     /// Who waits for its next event, by the number of the watch.
-    wakers: BTreeMap<u64, Waker>,
-}
-
-/// What a future has that waits for events about one object: at most one waker there, which
-/// leaves with it.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    core: Arc<Core>,
-    token: FidToken,
-    /// 0 before it has waited.
-    number: u64,
-}
-
-impl Watch {
-    pub(crate) const fn new(core: Arc<Core>, token: FidToken) -> Self {
-        Self {
-            core,
-            token,
-            number: 0,
-        }
-    }
-
-    /// Wakes `waker`, and no earlier one, at the next event.
-    pub(crate) fn set(&mut self, table: &mut Table, waker: &Waker, later: &mut Later) {
-        let connections = &mut table.connections;
-        if self.number == 0 {
-            connections.watches += 1;
-            self.number = connections.watches;
-        }
-        let Some(entry) = connections.entries.get_mut(&self.token) else {
-            return;
-        };
-        let same = |old: &Waker| old.will_wake(waker);
-        if !entry.wakers.get(&self.number).is_some_and(same) {
-            later.drop(entry.wakers.insert(self.number, waker.clone()));
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if self.number == 0 {
-            return;
-        }
-        self.core.with(|table, later| {
-            if let Some(entry) = table.connections.entries.get_mut(&self.token) {
-                later.drop(entry.wakers.remove(&self.number));
-            }
-        });
-    }
+    pub(crate) wakers: BTreeMap<u64, Waker>,
 }
 
 /// Everything events can be about, by token. Tokens are not used twice, so a late event finds
 /// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    entries: HashMap<FidToken, Entry>,
+    pub(crate) entries: HashMap<FidToken, Entry>,
     last: usize,
     /// Watches that there were.
-    watches: u64,
+    pub(crate) watches: u64,
 }
 
 impl Connections {

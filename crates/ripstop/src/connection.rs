@@ -13,14 +13,14 @@ use ripstop_types::{AtomicKind, AtomicOp, EpType, Errno};
 use crate::atomic::{Atomic, Element};
 use crate::backend::AnyEndpoint;
 use crate::buf::Bufs;
-use crate::cm::{Phase, Watch};
-use crate::domain::Domain;
-use crate::driver::Running;
+use crate::cm::Phase;
 use crate::error::{Error, Operation, Result};
-use crate::message::{Request, SendMsg};
+use crate::message::{Remote, Request, SendMsg};
 use crate::op::Op;
 use crate::port::Port;
-use crate::rma::{Remote, WriteMsg};
+use crate::rma::WriteMsg;
+use crate::running::Running;
+use crate::watch::Watch;
 
 /// A connection that is being made: a future of the [`Connection`].
 ///
@@ -36,16 +36,14 @@ pub struct Connecting {
 }
 
 impl Connecting {
-    pub(crate) fn start(domain: &Domain, address: &Address, data: &[u8]) -> Self {
+    pub(crate) fn start(running: &Arc<Running>, address: &Address, data: &[u8]) -> Self {
         let what = Operation::Connect;
         let info = Info {
             handle: None,
             dest_addr: Some(address.clone()),
-            ..domain.info().clone()
+            ..running.core.info.clone()
         };
-        Self::open(&domain.0, &info, what, |object| {
-            object.connect(address, data)
-        })
+        Self::open(running, &info, what, |object| object.connect(address, data))
     }
 
     pub(crate) fn accept(running: &Arc<Running>, info: &Info, data: &[u8]) -> Self {
@@ -164,17 +162,11 @@ impl Future for Connecting {
 /// what can be posted.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    port: Arc<Port>,
+    pub(crate) port: Arc<Port>,
     data: Arc<[u8]>,
 }
 
 impl Connection {
-    /// The domain it belongs to.
-    #[must_use]
-    pub fn domain(&self) -> Domain {
-        Domain(Arc::clone(self.port.running()))
-    }
-
     /// What the listener said when it accepted; empty on its side.
     #[must_use]
     pub fn data(&self) -> &[u8] {

@@ -9,34 +9,20 @@ use ripstop_core::{Address, Info};
 use ripstop_types::{EpType, Errno};
 
 use crate::buf::Buf;
-use crate::connection::Connecting;
-use crate::driver::{Core, Driver, Running};
+use crate::connection::{Connecting, Connection};
+use crate::domain_attr::{self, Attr, Progress};
+use crate::driver::Driver;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Operation, Result};
 use crate::fabric::Fabric;
+use crate::later::Later;
 use crate::listener::Listener;
 use crate::message::{Peer, Source};
 use crate::port::Port;
 use crate::region::{Access, NotRegistered, Region};
+use crate::running::{Core, Running};
 use crate::shared::SharedRegion;
-use crate::table::{Later, Table};
-
-/// Who makes a domain's progress: moves what the socket or device has, and wakes tasks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Progress {
-    /// A thread of the library: it sleeps until the provider has something to do, and then
-    /// wakes the tasks concerned. Futures work on any runtime with it, and without one.
-    /// Calls of the program make progress as well.
-    #[default]
-    Background,
-    /// The calls of the program, and no thread. Waiting calls ([`Op::wait`](crate::Op::wait),
-    /// [`Domain::block_on`]) drive the domain themselves, which saves a change of threads per
-    /// message. Futures awaited elsewhere need something that drives: [`Domain::progress`] in
-    /// a loop, or a [`Driver`] in the program's event loop. Where a task waits and nothing has
-    /// driven its domain for 5 s, a line in the log says so, at warn level.
-    Manual,
-}
+use crate::table::Table;
 
 /// A resource domain (man page `fi_domain(3)`): endpoints, their peers, and the progress of
 /// all of them.
@@ -49,11 +35,11 @@ pub struct Domain(pub(crate) Arc<Running>);
 
 impl Domain {
     /// How long waiting calls poll before they sleep, by default.
-    pub const BUSY_POLL: Duration = Duration::from_micros(20);
+    pub const BUSY_POLL: Duration = domain_attr::BUSY_POLL;
 
     /// How long a peer that is connected to may take before it answers, by default; see
     /// [`DomainBuilder::answer_timeout`](crate::DomainBuilder::answer_timeout).
-    pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+    pub const ANSWER_TIMEOUT: Duration = domain_attr::ANSWER_TIMEOUT;
 
     /// The interface it was opened on.
     #[must_use]
@@ -92,7 +78,7 @@ impl Domain {
     /// Starts to connect to a listener (`FI_EP_MSG`), with up to 256 bytes for it. The
     /// connection is there when the future is; a failure to start is told there as well.
     pub fn connect(&self, address: impl Into<Address>, data: &[u8]) -> Connecting {
-        Connecting::start(self, &address.into(), data)
+        Connecting::start(&self.0, &address.into(), data)
     }
 
     /// Listens for connections (`FI_EP_MSG`) at the source address of the hints.
@@ -101,7 +87,7 @@ impl Domain {
     /// `FI_EINVAL` on a domain of unconnected endpoints; of `bind` and `listen`, such as
     /// `FI_EADDRINUSE`.
     pub fn listen(&self) -> Result<Listener> {
-        Listener::open(self)
+        Listener::open(&self.0)
     }
 
     /// Registers a buffer, which peers may then read and write (`fi_mr_reg`, capability
@@ -114,7 +100,7 @@ impl Domain {
         buf: B,
         access: Access,
     ) -> std::result::Result<Region<B>, NotRegistered<B>> {
-        Region::register(self, buf, access)
+        Region::register(&self.0, buf, access)
     }
 
     /// Registers `len` bytes of zeroes, at least one, which peers on the same machine may map
@@ -124,7 +110,7 @@ impl Domain {
     /// # Errors
     /// As for [`Domain::register`]; `FI_ENOMEM` without room, `FI_EMFILE`.
     pub fn register_shared(&self, len: usize, access: Access) -> Result<SharedRegion> {
-        SharedRegion::register(self, len, access)
+        SharedRegion::register(&self.0, len, access)
     }
 
     /// Adds a peer to the address vector (`fi_av_insert`), so that it can be sent to and is
@@ -221,5 +207,91 @@ impl Domain {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
+    }
+}
+
+/// A domain about to be opened; from [`Fabric::domain`].
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a builder does nothing until `open`"]
+pub struct DomainBuilder<'a> {
+    fabric: &'a Fabric,
+    info: &'a Info,
+    attr: Attr,
+}
+
+impl DomainBuilder<'_> {
+    /// Who makes progress; [`Progress::Background`] unless said otherwise.
+    pub const fn progress(mut self, progress: Progress) -> Self {
+        self.attr.progress = progress;
+        self
+    }
+
+    /// How long calls that wait (`wait`, `wait_timeout`, `block_on`) poll before they sleep;
+    /// [`Domain::BUSY_POLL`] unless said otherwise. `Duration::ZERO` saves the processor,
+    /// `Duration::MAX` never sleeps: the lowest latency, for a thread with a core of its own.
+    pub const fn busy_poll(mut self, time: Duration) -> Self {
+        self.attr.busy_poll = time;
+        self
+    }
+
+    /// How long a peer that is connected to may take before it answers;
+    /// [`Domain::ANSWER_TIMEOUT`] unless this or the environment (`FI_TCP_ANSWER_TIMEOUT`,
+    /// `FI_SHM_ANSWER_TIMEOUT`, milliseconds) says otherwise.
+    ///
+    /// The kernel connects to any process that listens. One that speaks the protocol answers as
+    /// soon as its program makes progress; one that does not never does. Nothing else tells them
+    /// apart, so when the time is over, what was sent to the peer ends with `FI_ETIMEDOUT`. Give
+    /// more time where peers compute for long without making progress, as programs of libfabric
+    /// with manual progress do.
+    pub const fn answer_timeout(mut self, time: Duration) -> Self {
+        self.attr.answer_timeout = Some(time);
+        self
+    }
+
+    pub(crate) const fn attr(mut self, attr: Attr) -> Self {
+        self.attr = attr;
+        self
+    }
+
+    /// Opens the domain, its completion queue, and its address vector or event queue.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for an interface of another provider, `FI_EMFILE` when descriptors run
+    /// out, `FI_EAGAIN` when no thread can be started.
+    pub fn open(self) -> Result<Domain> {
+        self.start()
+            .map_err(|errno| Error::new(errno, Operation::OpenDomain))
+    }
+
+    fn start(self) -> std::result::Result<Domain, Errno> {
+        let core = Core::open(self.fabric, self.info, &self.attr)?;
+        Running::start(core).map(Domain)
+    }
+}
+
+impl Fabric {
+    /// Starts to open a domain on an interface of this fabric.
+    pub fn domain<'a>(&'a self, info: &'a Info) -> DomainBuilder<'a> {
+        DomainBuilder {
+            fabric: self,
+            info,
+            attr: Attr::default(),
+        }
+    }
+}
+
+impl Endpoint {
+    /// The domain it belongs to.
+    #[must_use]
+    pub fn domain(&self) -> Domain {
+        Domain(Arc::clone(self.0.running()))
+    }
+}
+
+impl Connection {
+    /// The domain it belongs to.
+    #[must_use]
+    pub fn domain(&self) -> Domain {
+        Domain(Arc::clone(self.port.running()))
     }
 }

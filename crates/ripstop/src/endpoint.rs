@@ -8,12 +8,11 @@ use ripstop_types::{AtomicKind, AtomicOp};
 
 use crate::atomic::{Atomic, Element};
 use crate::buf::Bufs;
-use crate::domain::Domain;
 use crate::error::Result;
-use crate::message::{Peer, Request, SendMsg};
+use crate::message::{Peer, Remote, Request, SendMsg};
 use crate::op::Op;
 use crate::port::Port;
-use crate::rma::{Remote, WriteMsg};
+use crate::rma::WriteMsg;
 
 /// An endpoint that reaches any peer of its domain without connecting (`FI_EP_RDM`, man pages
 /// `fi_endpoint(3)`, `fi_msg(3)`, `fi_tagged(3)`).
@@ -32,13 +31,7 @@ use crate::rma::{Remote, WriteMsg};
 pub struct Endpoint(pub(crate) Arc<Port>);
 
 impl Endpoint {
-    /// The domain it belongs to.
-    #[must_use]
-    pub fn domain(&self) -> Domain {
-        Domain(Arc::clone(self.0.running()))
-    }
-
-    /// Its address, for peers to [insert](Domain::insert) (`fi_getname(3)`).
+    /// Its address, for peers to [insert](crate::Domain::insert) (`fi_getname(3)`).
     ///
     /// # Errors
     /// `FI_EOPBADSTATE` when the domain has failed.

@@ -8,9 +8,10 @@ use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, Info, RxAttr, TxAttr
 use ripstop_types::{EpType, Flags, MrMode, MsgOrder, Progress as Driven, Threading, Version};
 
 use crate::backend;
-use crate::domain::{Domain, Progress};
+use crate::domain::Domain;
+use crate::domain_attr::{Attr, Progress};
 use crate::error::{Error, Result};
-use crate::fabric::{Attr, Fabric};
+use crate::fabric::Fabric;
 
 /// What a program needs of an interface, in the terms of `fi_getinfo(3)`.
 ///

@@ -9,11 +9,10 @@ use ripstop_core::{Address, FidToken, Info};
 use ripstop_types::Errno;
 
 use crate::backend::AnyPassive;
-use crate::cm::Watch;
 use crate::connection::Connecting;
-use crate::domain::Domain;
-use crate::driver::Running;
 use crate::error::{Error, Operation, Result};
+use crate::running::Running;
+use crate::watch::Watch;
 
 /// A passive endpoint that listens (man pages `fi_passive_ep(3)`, `fi_listen(3)`).
 ///
@@ -30,14 +29,14 @@ struct Passive {
 }
 
 impl Listener {
-    pub(crate) fn open(domain: &Domain) -> Result<Self> {
+    pub(crate) fn open(running: &Arc<Running>) -> Result<Self> {
         let failed = |errno| Error::new(errno, Operation::Listen);
-        let core = domain.core();
+        let core = &running.core;
         let eq = core.eq.as_ref().ok_or_else(|| failed(Errno::EINVAL))?;
         let token = core.with(|table, _| table.connections.add_listener());
         match core.fabric.object().listen(&core.info, eq, token) {
             Ok(object) => Ok(Self(Arc::new(Passive {
-                running: Arc::clone(&domain.0),
+                running: Arc::clone(running),
                 token,
                 object,
             }))),

@@ -5,7 +5,6 @@ use ripstop_core::provider::{RecvKind, SendKind};
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, FiAddr, Flags, RmaIov};
 
 use crate::error::Operation;
-use crate::rma::Remote;
 
 /// A peer in a domain's address vector, from [`Domain::insert`](crate::Domain::insert)
 /// (`fi_addr_t`, man page `fi_av(3)`). Valid for all endpoints of that domain until it is
@@ -214,5 +213,34 @@ impl Request {
 
     pub(crate) const fn is_recv(&self) -> bool {
         matches!(self, Self::Recv { .. })
+    }
+}
+
+/// A place in a peer's [`Region`](crate::Region): an address and the region's key. Peers learn
+/// it by message, or whatever way they find each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Remote {
+    /// Where: an address or an offset, as the region's owner said.
+    pub addr: u64,
+    /// The region's key.
+    pub key: u64,
+}
+
+impl Remote {
+    /// The place so many bytes on.
+    #[must_use]
+    pub const fn offset(self, bytes: u64) -> Self {
+        Self {
+            addr: self.addr.wrapping_add(bytes),
+            key: self.key,
+        }
+    }
+
+    pub(crate) const fn iov(self, len: u64) -> RmaIov {
+        RmaIov {
+            addr: self.addr,
+            len,
+            key: self.key,
+        }
     }
 }

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use ripstop_core::provider::RecvKind;
+use ripstop_types::FiAddr;
+
 use crate::buf::Bufs;
 use crate::error::Result;
-use crate::message::Completion;
+use crate::message::{Completion, Peer, Request};
 use crate::port::Port;
 
 /// What an operation ends with: success or error, and in both cases the buffer.
@@ -167,5 +170,34 @@ impl<B: Bufs> fmt::Debug for Op<B> {
             .field("index", &self.index)
             .field("taken", &self.taken)
             .finish_non_exhaustive()
+    }
+}
+
+impl Port {
+    /// Starts an operation; `peer` is the one it concerns, if that is a matter of choice.
+    #[inline]
+    pub(crate) fn start<B: Bufs>(
+        self: &Arc<Self>,
+        bufs: B,
+        peer: Option<Peer>,
+        request: impl FnOnce(FiAddr) -> Request,
+    ) -> Op<B> {
+        let pieces = bufs.into_pieces();
+        let core = self.core();
+        let addr = peer.map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer));
+        let index = core.with(|table, later| match addr {
+            Ok(addr) => table.start(&core.domain, self.ep, request(addr), pieces, later),
+            Err(errno) => table.refuse(self.ep, request(FiAddr::UNSPEC), pieces, errno),
+        });
+        Op::new(Arc::clone(self), index, PhantomData)
+    }
+
+    pub(crate) fn recv<B: Bufs>(
+        self: &Arc<Self>,
+        bufs: B,
+        kind: RecvKind,
+        from: Option<Peer>,
+    ) -> Op<B> {
+        self.start(bufs, from, |src| Request::Recv { kind, src })
     }
 }

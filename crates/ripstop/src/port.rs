@@ -1,6 +1,5 @@
 //! What endpoints and connections have in common.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ripstop_core::provider::RecvKind;
@@ -8,12 +7,9 @@ use ripstop_core::{Address, FidToken, Info};
 use ripstop_types::{EpType, Errno, FiAddr};
 
 use crate::backend::AnyEndpoint;
-use crate::buf::Bufs;
-use crate::driver::{Core, Running};
 use crate::error::{Error, Operation, Result};
-use crate::message::{Peer, Request, SendMsg};
-use crate::op::Op;
-use crate::rma::Remote;
+use crate::message::{Peer, Remote, SendMsg};
+use crate::running::{Core, Running};
 
 /// An open endpoint of the provider, and its domain. Closes with the last handle, which may
 /// be that of an operation.
@@ -21,7 +17,7 @@ use crate::rma::Remote;
 pub(crate) struct Port {
     running: Arc<Running>,
     /// In the domain's table.
-    ep: usize,
+    pub(crate) ep: usize,
     /// What events call it; connections only.
     token: FidToken,
     inject_size: usize,
@@ -108,33 +104,6 @@ impl Port {
         } else {
             Err(Errno::EINVAL)
         }
-    }
-
-    /// Starts an operation; `peer` is the one it concerns, if that is a matter of choice.
-    #[inline]
-    pub(crate) fn start<B: Bufs>(
-        self: &Arc<Self>,
-        bufs: B,
-        peer: Option<Peer>,
-        request: impl FnOnce(FiAddr) -> Request,
-    ) -> Op<B> {
-        let pieces = bufs.into_pieces();
-        let core = self.core();
-        let addr = peer.map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer));
-        let index = core.with(|table, later| match addr {
-            Ok(addr) => table.start(&core.domain, self.ep, request(addr), pieces, later),
-            Err(errno) => table.refuse(self.ep, request(FiAddr::UNSPEC), pieces, errno),
-        });
-        Op::new(Arc::clone(self), index, PhantomData)
-    }
-
-    pub(crate) fn recv<B: Bufs>(
-        self: &Arc<Self>,
-        bufs: B,
-        kind: RecvKind,
-        from: Option<Peer>,
-    ) -> Op<B> {
-        self.start(bufs, from, |src| Request::Recv { kind, src })
     }
 
     /// Drops the messages that a receive like this would take.

@@ -2,19 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ripstop_core::provider::{MrAttr, Sharing};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
-use ripstop_os::SharedBuf;
 use ripstop_types::{Errno, Flags, MrMode};
 
 use crate::backend::AnyMr;
 use crate::buf::Buf;
-use crate::domain::Domain;
-use crate::driver::Running;
 use crate::error::{Error, Operation, Result};
-use crate::rma::Remote;
+use crate::leaving::{CLOSING, Closing, LOOK, Memory};
+use crate::message::Remote;
+use crate::running::Running;
 
 /// What peers may do with a [`Region`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,12 +83,12 @@ impl<B> From<NotRegistered<B>> for Error {
 impl<B: Buf> Region<B> {
     /// Registers the bytes of a buffer (its length, not its spare capacity).
     pub(crate) fn register(
-        domain: &Domain,
+        running: &Arc<Running>,
         buf: B,
         access: Access,
     ) -> std::result::Result<Self, NotRegistered<B>> {
         let parked = Parked::park(buf.into_vec());
-        match Registered::new(domain, parked.buf(), access, Sharing::Never) {
+        match Registered::new(running, parked.buf(), access, Sharing::Never) {
             Ok(registered) => Ok(Self {
                 registered,
                 parked: Some(parked),
@@ -186,65 +185,6 @@ fn next_key() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// How long peers may take to finish what they have begun in a region that closes.
-const CLOSING: Duration = Duration::from_secs(1);
-
-/// How often a thread that waits for that looks.
-const LOOK: Duration = Duration::from_micros(200);
-
-/// Memory of a registration whose owner is gone.
-#[derive(Debug)]
-pub(crate) enum Memory {
-    Owned(Parked),
-    Shared(SharedBuf),
-}
-
-impl Memory {
-    fn free(self) {
-        match self {
-            Self::Owned(parked) => drop(parked.unpark()),
-            Self::Shared(memory) => memory.free(),
-        }
-    }
-}
-
-/// A registration whose owner is gone, while peers are at work there.
-#[derive(Debug)]
-struct Closing {
-    mr: AnyMr,
-    memory: Memory,
-    end: Instant,
-}
-
-/// Those of a domain.
-#[derive(Debug, Default)]
-pub(crate) struct Leaving(Vec<Closing>);
-
-impl Leaving {
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Frees what no peer is at work in any more, or for too long.
-    pub(crate) fn advance(&mut self) {
-        let now = Instant::now();
-        let over = |closing: &mut Closing| closing.mr.try_close(now >= closing.end);
-        for closing in self.0.extract_if(.., over) {
-            closing.memory.free();
-        }
-    }
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        for closing in self.0.drain(..) {
-            if closing.mr.try_close(true) {
-                closing.memory.free();
-            }
-        }
-    }
-}
-
 /// A registration of memory, which somebody else keeps until it is revoked.
 pub(crate) struct Registered {
     mr: Option<AnyMr>,
@@ -256,7 +196,7 @@ pub(crate) struct Registered {
 impl Registered {
     /// Registers memory. Of what is refused the provider keeps nothing.
     pub(crate) fn new(
-        domain: &Domain,
+        running: &Arc<Running>,
         memory: UserBuf,
         access: Access,
         shared: Sharing,
@@ -269,7 +209,7 @@ impl Registered {
             flags: Flags::empty(),
             shared,
         };
-        let core = domain.core();
+        let core = &running.core;
         let mode = core.info.domain.mr_mode;
         let base = match mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
             true => memory.addr() as u64,
@@ -281,7 +221,7 @@ impl Registered {
             mr: Some(mr),
             base,
             len: memory.len(),
-            running: Arc::clone(&domain.0),
+            running: Arc::clone(running),
         })
     }
 

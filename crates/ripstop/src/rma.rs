@@ -1,37 +1,8 @@
 //! Reads and writes of a peer's memory.
 
-use ripstop_types::{FiAddr, Flags, RmaIov};
+use ripstop_types::{FiAddr, Flags};
 
-use crate::message::Request;
-
-/// A place in a peer's [`Region`](crate::Region): an address and the region's key. Peers learn
-/// it by message, or whatever way they find each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Remote {
-    /// Where: an address or an offset, as the region's owner said.
-    pub addr: u64,
-    /// The region's key.
-    pub key: u64,
-}
-
-impl Remote {
-    /// The place so many bytes on.
-    #[must_use]
-    pub const fn offset(self, bytes: u64) -> Self {
-        Self {
-            addr: self.addr.wrapping_add(bytes),
-            key: self.key,
-        }
-    }
-
-    pub(crate) const fn iov(self, len: u64) -> RmaIov {
-        RmaIov {
-            addr: self.addr,
-            len,
-            key: self.key,
-        }
-    }
-}
+use crate::message::{Remote, Request};
 
 /// How a write is done, and when it counts as done (flags of `fi_writemsg`, man page
 /// `fi_rma(3)`).

@@ -1,20 +1,22 @@
 //! Memory that peers on the same machine map.
 
 use std::fmt;
+use std::sync::Arc;
 
 use ripstop_core::provider::Sharing;
 use ripstop_mem::ring::Window;
 use ripstop_os::SharedBuf;
 use ripstop_types::Errno;
 
-use crate::domain::Domain;
 use crate::error::{Error, Operation, Result};
-use crate::region::{Access, Memory, Registered};
-use crate::rma::Remote;
+use crate::leaving::Memory;
+use crate::message::Remote;
+use crate::region::{Access, Registered};
+use crate::running::Running;
 
 /// Memory that peers reach as a [`Region`](crate::Region), and that those on the same machine map:
 /// their reads, writes and atomics are then done in it directly, while this process computes or
-/// sleeps. It comes from [`Domain::register_shared`].
+/// sleeps. It comes from [`Domain::register_shared`](crate::Domain::register_shared).
 ///
 /// Nobody sees it as a slice of bytes, since peers may write it at any moment: [`read`](Self::read)
 /// and [`write`](Self::write) copy, and what peers do may fall in the middle of such a copy. Let them
@@ -48,11 +50,11 @@ pub struct SharedRegion {
 }
 
 impl SharedRegion {
-    pub(crate) fn register(domain: &Domain, len: usize, access: Access) -> Result<Self> {
+    pub(crate) fn register(running: &Arc<Running>, len: usize, access: Access) -> Result<Self> {
         let memory = SharedBuf::zeroed(len);
         let memory = memory.map_err(|errno| Error::new(errno, Operation::Register))?;
         let part = Sharing::Part(memory.part().clone());
-        match Registered::new(domain, memory.buf(), access, part) {
+        match Registered::new(running, memory.buf(), access, part) {
             Ok(registered) => Ok(Self {
                 registered,
                 memory: Some(memory),

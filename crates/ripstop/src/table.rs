@@ -9,73 +9,33 @@
 //! Nothing foreign runs under it: wakers are collected in [`Later`] and called afterwards.
 
 mod given_back;
+mod reap;
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
+use given_back::{GivenBack, Message};
+use ripstop_core::Info;
 use ripstop_core::provider::RecvKind;
-use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf};
-use ripstop_types::{
-    AddrFormat, Completion as Entry, CompletionError, Context, Errno, FiAddr, Flags,
-};
+use ripstop_types::{AddrFormat, Errno, FiAddr, Flags};
 use slab::Slab;
 
 use crate::backend::{AnyDomain, AnyEndpoint};
 use crate::buf::{Lent, Pieces};
 use crate::cm::Connections;
 use crate::error::{Error, Result};
-use crate::message::{Completion, Peer, Request, Source};
-use crate::region::Leaving;
-use crate::rma::Remote;
-use given_back::{GivenBack, Message};
-
-/// Completions taken from the provider at once.
-const BATCH: usize = 16;
-
-/// Batches handled before the lock is given up, so that posting threads get their turn.
-const BATCHES: usize = 16;
+use crate::later::Later;
+use crate::leaving::Leaving;
+use crate::message::{Completion, Remote, Request};
 
 /// The queue of receives that wait for room; the other one is that of sends.
 const RECVS: usize = 1;
 
 /// A context is the index of a slot plus one, and above it the slot's generation.
 const INDEX_BITS: u32 = usize::BITS / 2;
+
 const INDEX_MASK: usize = (1 << INDEX_BITS) - 1;
-
-const BLANK: Entry = Entry {
-    context: 0,
-    flags: Flags::empty(),
-    len: 0,
-    buf: 0,
-    data: 0,
-    tag: 0,
-    src: FiAddr::NOTAVAIL,
-};
-
-/// What must not happen under the lock: calling wakers, and dropping them (the last owner of
-/// a task may be its waker, and the task may own operations of this table).
-#[derive(Debug, Default)]
-#[must_use]
-pub(crate) struct Later {
-    wake: Vec<Waker>,
-    waste: Vec<Waker>,
-}
-
-impl Later {
-    pub(crate) fn wake(&mut self, waker: impl IntoIterator<Item = Waker>) {
-        self.wake.extend(waker);
-    }
-
-    pub(crate) fn drop(&mut self, waker: impl IntoIterator<Item = Waker>) {
-        self.waste.extend(waker);
-    }
-
-    /// Does it, without the lock.
-    pub(crate) fn run(self) {
-        self.wake.into_iter().for_each(Waker::wake);
-    }
-}
 
 #[derive(Debug)]
 enum State {
@@ -434,182 +394,6 @@ impl Table {
     ) -> std::result::Result<(), Errno> {
         let call = |object: &AnyEndpoint, buf| object.inject_write(buf, to, dest);
         self.injecting((domain, ep), bytes, call, later)
-    }
-
-    /// Makes progress: takes completions from the provider, and posts what waits for room.
-    /// Returns whether anything was over.
-    pub(crate) fn reap(&mut self, domain: &AnyDomain, later: &mut Later) -> bool {
-        self.advances = self.advances.wrapping_add(1);
-        let mut any = false;
-        for _ in 0..BATCHES {
-            let mut batch = [BLANK; BATCH];
-            let mut count = 0;
-            let read = domain.read(BATCH, |entry| {
-                batch[count] = *entry;
-                count += 1;
-            });
-            any |= count > 0;
-            for entry in &batch[..count] {
-                self.complete(entry, later);
-            }
-            match read {
-                Ok(_) if count == BATCH => {}
-                Ok(_) | Err(Errno::EAGAIN) => break,
-                Err(Errno::EAVAIL) => {
-                    any = true;
-                    self.take_error(domain, later);
-                }
-                Err(errno) => {
-                    self.fail_all(errno, later);
-                    break;
-                }
-            }
-        }
-        if self.backlog > 0 {
-            self.post_waiting(domain, later);
-        }
-        if !self.leaving.is_empty() {
-            self.leaving.advance();
-        }
-        any
-    }
-
-    /// The queue has lost completions. Only closing all endpoints ends the operations then.
-    #[cold]
-    fn fail_all(&mut self, errno: Errno, later: &mut Later) {
-        let eps: Vec<usize> = self.ports.iter().map(|(ep, _)| ep).collect();
-        for ep in eps {
-            self.ports[ep].object = None;
-            self.end_all(ep, errno, later);
-        }
-    }
-
-    /// The index of a posted operation.
-    fn posted(&self, context: Context) -> Option<usize> {
-        let index = (context & INDEX_MASK).checked_sub(1)?;
-        let slot = self.slots.get(index)?;
-        let same = slot.generation() == context >> INDEX_BITS;
-        (same && matches!(slot.state, State::Posted(_))).then_some(index)
-    }
-
-    #[inline]
-    fn complete(&mut self, entry: &Entry, later: &mut Later) {
-        let Some(index) = self.posted(entry.context) else {
-            return;
-        };
-        let completion = self.completion(index, entry);
-        self.settle(index, Ok(completion), later);
-    }
-
-    fn completion(&self, index: usize, entry: &Entry) -> Completion {
-        let slot = &self.slots[index];
-        if !slot.request.is_recv() {
-            let len = match &slot.state {
-                State::Posted(lent) => lent.len(),
-                _ => 0,
-            };
-            return Completion {
-                len,
-                tag: None,
-                data: None,
-                source: Source::Unknown,
-            };
-        }
-        let has = |flag: Flags| entry.flags.contains(flag);
-        Completion {
-            len: entry.len,
-            tag: has(Flags::TAGGED).then_some(entry.tag),
-            data: has(Flags::REMOTE_CQ_DATA).then_some(entry.data),
-            source: if entry.src.is_specified() {
-                Source::Peer(Peer {
-                    addr: entry.src,
-                    domain: self.domain_id,
-                })
-            } else {
-                Source::Unknown
-            },
-        }
-    }
-
-    #[cold]
-    fn take_error(&mut self, domain: &AnyDomain, later: &mut Later) {
-        let mut taken = None;
-        let format = self.format;
-        // The entry may be gone again only if somebody else reads the queue, which nobody does.
-        let _ = domain.read_error(|error, data| {
-            taken = Some((*error, Address::from_bytes(format, data).ok()));
-        });
-        let Some((error, address)) = taken else {
-            return;
-        };
-        let CompletionError { entry, err, .. } = error;
-        // Without an index it was injected, and nobody waits for it.
-        let Some(index) = self.posted(entry.context) else {
-            return;
-        };
-        if self.slots[index].request.is_recv() {
-            return self.recv_error(domain, index, &error, address, later);
-        }
-        let error = self.error(domain, index, err).with_missing(error.olen);
-        let error = match address {
-            Some(_) => error.with_peer(address),
-            None => error,
-        };
-        self.settle(index, Err(error), later);
-    }
-
-    #[cold]
-    fn recv_error(
-        &mut self,
-        domain: &AnyDomain,
-        index: usize,
-        error: &CompletionError,
-        address: Option<Address>,
-        later: &mut Later,
-    ) {
-        let CompletionError {
-            entry, olen, err, ..
-        } = *error;
-        let slot = &mut self.slots[index];
-        if let Some(gift) = slot.extra.as_mut().and_then(|extra| extra.gift.take()) {
-            return self.give(index, gift, later);
-        }
-        let mut completion = self.completion(index, &entry);
-        if completion.source == Source::Unknown
-            && let Some(address) = &address
-        {
-            completion.source = Source::Address(address.clone());
-        }
-        let outcome = match err {
-            // The message is there; only its sender has no place in the address vector.
-            Errno::EADDRNOTAVAIL => Ok(completion),
-            _ => {
-                if err == Errno::ETRUNC {
-                    self.slots[index].extra().cut = Some(completion);
-                }
-                let error = self.error(domain, index, err).with_missing(olen);
-                Err(match address {
-                    Some(_) => error.with_peer(address),
-                    None => error,
-                })
-            }
-        };
-        self.settle(index, outcome, later);
-    }
-
-    /// An error of an operation, with the peer it names.
-    #[cold]
-    fn error(&self, domain: &AnyDomain, index: usize, errno: Errno) -> Error {
-        let slot = &self.slots[index];
-        let object = self
-            .ports
-            .get(slot.ep)
-            .and_then(|port| port.object.as_ref());
-        let peer = match slot.request.peer() {
-            named if named.is_specified() => domain.lookup(named).ok(),
-            _ => object.and_then(|object| object.peer().ok()),
-        };
-        Error::new(errno, slot.request.operation()).with_peer(peer)
     }
 
     /// An operation is over, and the provider has nothing of it any more.

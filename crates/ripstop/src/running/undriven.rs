@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 
-use crate::driver::Core;
+use super::Core;
 
 /// How long a domain with waiting tasks may go without progress.
 const PATIENCE: Duration = Duration::from_secs(5);
