@@ -80,7 +80,7 @@ pub unsafe extern "C" fn ripstop_fi_log_1_0(
     line: c_int,
     fmt: *const c_char,
 ) {
-    // As above, 16 bytes higher: the va_list is the seventh argument and goes to the stack.
+    // The same areas 16 bytes higher: the va_list is the seventh argument and goes to the stack.
     // All six registers are taken by named arguments, 48 bytes of the area.
     naked_asm!(
         "push rbp",
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn ripstop_fi_log_1_0(
     line: c_int,
     fmt: *const c_char,
 ) {
-    // As above; six named arguments leave two general registers.
+    // The same places as for `fi_param_define`; six named arguments leave two general registers.
     naked_asm!(
         "stp x29, x30, [sp, #-240]!",
         "mov x29, sp",

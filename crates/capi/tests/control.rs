@@ -97,11 +97,11 @@ fn providers_are_listed() {
     // SAFETY: the list that `list` frees, each entry with a fabric that has a provider's name.
     let second = unsafe { &*list.get().next };
     let name_of = |fabric: &ripstop_abi::fi_fabric_attr| {
-        // SAFETY: as above.
+        // SAFETY: the library has made it, and it has a name.
         unsafe { CStr::from_ptr(fabric.prov_name) }.to_owned()
     };
     assert_eq!(name_of(list.fabric()).as_c_str(), c"tcp");
-    // SAFETY: as above.
+    // SAFETY: an entry of the library's list has all its attributes.
     assert_eq!(name_of(unsafe { &*second.fabric_attr }).as_c_str(), c"shm");
     assert!(second.next.is_null());
     let all = getinfo(NOW, None, None, 0, None).unwrap();

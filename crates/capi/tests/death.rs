@@ -110,7 +110,7 @@ struct Any<T>(*mut T);
 
 // SAFETY: the domains of these tests are `FI_THREAD_SAFE`, the default.
 unsafe impl<T> Send for Any<T> {}
-// SAFETY: as above.
+// SAFETY: domains of `FI_THREAD_SAFE` may be called by several threads at once.
 unsafe impl<T> Sync for Any<T> {}
 
 /// The ways to wait for what a queue and a counter of an endpoint tell.

@@ -42,7 +42,7 @@ struct Any<T>(*mut T);
 
 // SAFETY: the domains of these tests are `FI_THREAD_SAFE`.
 unsafe impl<T> Send for Any<T> {}
-// SAFETY: as above.
+// SAFETY: domains of `FI_THREAD_SAFE` may be called by several threads at once.
 unsafe impl<T> Sync for Any<T> {}
 
 /// A domain with one endpoint, its queue, and a counter of what it has received.

@@ -36,7 +36,7 @@ macro_rules! op {
 macro_rules! fid {
     ($object:expr, $name:ident $(, $arg:expr)*) => {{
         let fid = $object.cast::<ripstop_abi::fid>();
-        // SAFETY: as above.
+        // SAFETY: the test passes a live object, and what the operation takes.
         unsafe { (*(*fid).ops).$name.unwrap()(fid, $($arg),*) }
     }};
 }
