@@ -283,6 +283,14 @@ impl Model {
     /// If it should not have come.
     pub fn completed(&mut self, host: Host, node: &Node, entry: &Entry) {
         let completion = *entry.completion();
+        if completion.context == 0 && completion.flags.contains(Flags::SEND) {
+            // Of a message that was injected, whose call has no context.
+            let troubled = (0..self.hosts.len()).any(|to| self.is_troubled(host, to));
+            let failed = matches!(entry, Entry::Failure(..));
+            assert!(failed && troubled, "a completion of nothing: {entry:?}");
+            self.hosts[host].counted[0] += 1;
+            return;
+        }
         let known = self.ops.get(completion.context);
         let known = known.unwrap_or_else(|| panic!("a completion of nothing: {entry:?}"));
         assert!(
@@ -367,7 +375,11 @@ impl Model {
             .map(|(at, _)| at)
             .collect();
         let is = |at: &usize, wanted: &dyn Fn(Got) -> bool| wanted(self.sent_at(*at).1);
-        let waits = all.iter().find(|at| is(at, &|got| got == Got::No));
+        let waits = |at: &&usize| is(at, &|got| got == Got::No);
+        let named = |at: &&usize| entry.src == node.fi_addr(address(self.sent_at(**at).0.host));
+        // Of a stranger rather than of one who has become known since.
+        let known = all.iter().find(|at| waits(at) && named(at));
+        let waits = known.or(all.iter().find(waits));
         let dropped = all.iter().find(|at| is(at, &|got| got == Got::Dropped));
         Some((*waits.or(dropped)?, all.len() == 1))
     }
@@ -581,8 +593,11 @@ impl Model {
     fn may_be_lost(&self, sent: &Sent, known: &Known) -> bool {
         let [from, to] = known.lives;
         let (left, gone) = (self.life(sent.host) != from, self.life(sent.to) != to);
+        // Short ones may have been taken for others that are lost.
+        let short = sent.payload.len() < size_of::<u32>();
         match (known.ended, sent.completion) {
             (Some(false), _) => true,
+            _ if short && self.is_troubled(sent.host, sent.to) => true,
             (Some(true), _) if sent.ack => gone,
             (Some(true), _) => gone || self.cut.contains(&(sent.host, sent.to)),
             // What nobody was told of, or could be.

@@ -1,6 +1,7 @@
 //! Programs on several nodes, in any interleaving, checked by the model.
 
 mod onesided;
+mod receives;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use fastrand::Rng;
 use ripstop_core::lock::Shared;
-use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, RecvKind, SendKind};
+use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, SendKind};
 use ripstop_mem::UserBuf;
 use ripstop_stream::Cq;
 use ripstop_types::{Errno, FiAddr, Flags, Result};
@@ -31,6 +32,9 @@ const PATIENCE: u32 = 200;
 
 /// Calls of progress in which a domain does what its poller tells of.
 const ENOUGH: u32 = 2000;
+
+/// Calls of progress after which a domain has asked its poller.
+const LOOKS: u32 = 100;
 
 /// Virtual time in which nothing moves any more, whatever there is to wait for.
 const REST: Nanos = 10_000_000_000;
@@ -299,6 +303,8 @@ impl World {
         else {
             return;
         };
+        // One sends only to peers in the address vector.
+        let dest = self.learn(from, to);
         let context = self.model.context();
         let mut payload = vec![0; segments.iter().sum()];
         self.rng.fill(&mut payload);
@@ -306,8 +312,6 @@ impl World {
         let front = payload.len().min(number.len());
         payload[..front].copy_from_slice(&number[..front]);
         let iov = self.buffers(segments, &payload);
-        // One sends only to peers in the address vector.
-        let dest = self.learn(from, to);
         let selective = self.setup.nodes[from].selective;
         let kind = tag.map_or(SendKind::Msg, SendKind::Tagged);
         let mut flags = Flags::empty();
@@ -338,7 +342,7 @@ impl World {
             };
             self.model.sent(context, sent);
         });
-        self.sync(from);
+        self.sync_or_not(from);
     }
 
     /// Whether an operation was accepted, or refused as it may be.
@@ -351,150 +355,6 @@ impl World {
                 false
             }
         }
-    }
-
-    /// A receive with buffers of these lengths.
-    fn recv(
-        &mut self,
-        host: Host,
-        tag: Option<(u64, u64)>,
-        src: Option<Host>,
-        segments: &[usize],
-        completion: bool,
-    ) -> Posted {
-        let src = src.map(|src| self.host(src));
-        let node = self.node(host);
-        let src = src.filter(|src| node.fi_addr(address(*src)) != FiAddr::NOTAVAIL);
-        let src = src.filter(|_| self.setup.nodes[host].directed);
-        let canaries = vec![CANARY; segments.iter().sum()];
-        Posted {
-            host,
-            tag,
-            src,
-            iov: self.buffers(segments, &canaries),
-            completion: completion || !self.setup.nodes[host].selective,
-            multi: false,
-            claim: false,
-        }
-    }
-
-    fn call_recv(&mut self, recv: &Posted, context: usize, special: Flags) -> Result<()> {
-        let mut flags = special;
-        let selective = self.setup.nodes[recv.host].selective;
-        flags.set(Flags::COMPLETION, recv.completion && selective);
-        flags.set(Flags::MULTI_RECV, recv.multi);
-        let given = (!flags.is_empty() || self.rng.bool()).then_some(flags);
-        let node = self.node(recv.host);
-        let src = recv
-            .src
-            .map_or(FiAddr::UNSPEC, |src| node.fi_addr(address(src)));
-        let kind = match recv.tag {
-            None => RecvKind::Msg,
-            Some((tag, ignore)) => RecvKind::Tagged { tag, ignore },
-        };
-        node.ep.recv(kind, &recv.iov, src, context, given)
-    }
-
-    fn post(&mut self, recv: Posted) {
-        let context = self.model.context();
-        let host = recv.host;
-        if self.setup.nodes[host].owned {
-            // What is not multi-receive, which an owner divides itself.
-            let recv = Posted {
-                completion: true,
-                multi: false,
-                ..recv
-            };
-            self.turns.turn.set(host);
-            let node = self.nodes[host].as_ref().expect("it is not away");
-            self.owners[host].post(node, context, recv.clone());
-            self.model.posted(context, recv);
-            return self.sync(host);
-        }
-        match self.call_recv(&recv, context, Flags::empty()) {
-            Ok(()) => self.model.posted(context, recv),
-            Err(error) => assert_eq!(error, Errno::EAGAIN),
-        }
-        self.sync(host);
-    }
-
-    /// Looks for a message; returns whether there was one.
-    fn peek(&mut self, what: Posted, claim: bool, discard: bool) -> bool {
-        let context = self.model.context();
-        let mut flags = Flags::PEEK;
-        flags.set(Flags::CLAIM, claim);
-        flags.set(Flags::DISCARD, discard);
-        let host = what.host;
-        let done = self.call_recv(&what, context, flags);
-        done.expect("a look is always taken");
-        self.model.peeked(context, what.clone(), claim, discard);
-        self.sync(host);
-        let found = self.model.outcome(context);
-        let found = found.expect("a look ends at once");
-        if found && claim && !discard {
-            self.claims.push((host, context, what));
-        }
-        found
-    }
-
-    fn claim(&mut self, host: Host, which: usize, len: usize, discard: bool) {
-        let claims = self.claims.iter().enumerate();
-        let own: Vec<usize> = claims
-            .filter(|(_, (owner, ..))| *owner == host)
-            .map(|(index, _)| index)
-            .collect();
-        let special = match discard {
-            true => Flags::CLAIM | Flags::DISCARD,
-            false => Flags::CLAIM,
-        };
-        let Some(index) = own.get(which % own.len().max(1)) else {
-            // Nothing is set aside for this one.
-            let recv = self.recv(host, Some((0, 1)), None, &[len], true);
-            let context = self.model.context();
-            let done = self.call_recv(&recv, context, special);
-            assert_eq!(done, Err(Errno::ENOMSG));
-            return;
-        };
-        let (_, context, what) = self.claims.remove(*index);
-        let iov = self.buffers(&[len], &vec![CANARY; len]);
-        let claim = Posted {
-            iov,
-            claim: true,
-            ..what
-        };
-        let done = self.call_recv(&claim, context, special);
-        match (done, discard) {
-            (Ok(()), true) => self.model.peeked(context, claim, true, true),
-            (Ok(()), false) => self.model.posted(context, claim),
-            (Err(error), _) => assert!(error == Errno::ENOMSG && self.is_troubled(host), "{error}"),
-        }
-        self.sync(host);
-    }
-
-    fn is_troubled(&self, host: Host) -> bool {
-        (0..self.nodes.len()).any(|other| self.model.is_troubled(host, other))
-    }
-
-    /// Takes a receive back, unless it has got a message.
-    fn cancel(&mut self, host: Host, context: usize) {
-        let done = match self.setup.nodes[host].owned {
-            false => self.node(host).ep.cancel(context),
-            true => match self.owners[host].cancel(context) {
-                None => Err(Errno::ENOENT),
-                Some(entry) => {
-                    self.model.cancelled(context);
-                    self.note(host, &entry);
-                    return;
-                }
-            },
-        };
-        match done {
-            Ok(()) => self.model.cancelled(context),
-            // It has matched: it ends later, or has without a word.
-            Err(Errno::ENOENT) => {}
-            Err(error) => panic!("{error}"),
-        }
-        self.sync(host);
     }
 
     fn restart(&mut self, host: Host, quietly: bool) {
@@ -564,6 +424,13 @@ impl World {
         }
     }
 
+    /// After a post: makes progress, or leaves that to later, as in a burst of posts.
+    fn sync_or_not(&mut self, host: Host) {
+        if self.rng.u8(..) < 100 {
+            self.sync(host);
+        }
+    }
+
     fn note(&mut self, host: Host, entry: &Entry) {
         if self.completed(host, entry) {
             return;
@@ -591,6 +458,17 @@ impl World {
         self.net.lock().moves() != before || self.net.lock().advance()
     }
 
+    /// All nodes make progress until they have asked their pollers, which also tell of ends that nobody
+    /// waits for. Returns whether there is something to do again.
+    fn look_again(&mut self) -> bool {
+        let before = self.net.lock().moves();
+        for host in 0..self.nodes.len() {
+            (0..LOOKS).for_each(|_| self.sync(host));
+        }
+        let mut net = self.net.lock();
+        net.moves() != before || net.advance()
+    }
+
     /// A node makes progress until its domain has done what its poller tells of.
     fn catch_up(&mut self, host: Host) {
         for _ in 0..ENOUGH {
@@ -609,7 +487,7 @@ impl World {
     pub fn settle(&mut self) {
         let (mut moves, mut last) = (0, 0);
         for _ in 0..200_000 {
-            let any = self.round();
+            let any = self.round() || self.look_again();
             let net = self.net.lock();
             if net.moves() != moves {
                 (moves, last) = (net.moves(), net.now());
@@ -656,39 +534,6 @@ impl World {
             self.close(host, true);
         }
         self.memory.assert_guards();
-    }
-
-    /// Receives or drops what waits at all nodes; returns whether anything did.
-    fn receive_waiting(&mut self) -> bool {
-        let mut any = false;
-        for host in 0..self.nodes.len() {
-            while let Some(tag) = self.owners[host].first_waiting() {
-                any = true;
-                let len = self.rng.usize(..3000);
-                let tag = tag.map(|_| (0, u64::MAX));
-                let recv = self.recv(host, tag, None, &[len], true);
-                self.post(recv);
-            }
-            if self.setup.nodes[host].owned {
-                continue;
-            }
-            for tag in [None, Some((0, u64::MAX))] {
-                loop {
-                    let drops = self.rng.bool();
-                    let what = self.recv(host, tag, None, &[], true);
-                    if !self.peek(what, false, drops) {
-                        break;
-                    }
-                    any = true;
-                    if !drops {
-                        let len = self.rng.usize(..3000);
-                        let recv = self.recv(host, tag, None, &[len], true);
-                        self.post(recv);
-                    }
-                }
-            }
-        }
-        any
     }
 
     /// A sum of all that went over the network, and when.

@@ -216,7 +216,7 @@ impl Scene {
                 (moves, last) = (net.moves(), net.now());
             }
             // Timers may go on that have nothing to do.
-            if quiet > 20 || net.now() > last + 10_000_000_000 {
+            if quiet > ENOUGH || net.now() > last + 10_000_000_000 {
                 return;
             }
         }
@@ -405,6 +405,9 @@ impl Scene {
         memory.assert_guards();
     }
 }
+
+/// Calls of progress after which a domain has asked its poller.
+const ENOUGH: u32 = 100;
 
 /// Lengths of the friend's messages.
 const LENS: [usize; 4] = [0, 10, 400, 2000];

@@ -496,7 +496,7 @@ impl World {
                 self.lent.insert(context, local);
             }
         }
-        self.sync(host);
+        self.sync_or_not(host);
         accepted
     }
 
