@@ -30,6 +30,7 @@ use crate::transport::Transport;
 use crate::transport::link::Link as _;
 use crate::transport::listener::Listener as _;
 use crate::tunables::MAX_HELLO;
+use crate::tx::send::SendArgs;
 
 impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     type Domain = Domain<T, K>;
@@ -428,12 +429,18 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
+        let args = SendArgs {
+            kind,
+            data,
+            dest,
+            context,
+            flags,
+        };
         let mut state = self.inner.state.lock();
         if let [buf] = iov {
-            return state.send_one(self.id, kind, *buf, data, dest, context, flags);
+            return state.send_one(self.id, *buf, args);
         }
-        let iov = Iov::new(iov)?;
-        state.send(self.id, kind, &iov, data, dest, context, flags, 0)
+        state.send(self.id, &Iov::new(iov)?, &args, 0)
     }
 
     #[inline(always)]

@@ -22,6 +22,7 @@ use crate::state::waiters::Waited;
 use crate::state::{State, token};
 use crate::system::Poller as _;
 use crate::transport::Transport;
+use crate::tx::send::SendArgs;
 
 /// Most operations started in one go; those behind them come with the next progress.
 const MAX_STARTS_PER_PASS: usize = 4096;
@@ -236,8 +237,14 @@ impl<T: Transport> State<T> {
         };
         match &data.call {
             Call::Send(kind) => {
-                let (mut send, given) =
-                    self.message(ep, *kind, &data.iov, data.data, data.context, data.flags)?;
+                let args = SendArgs {
+                    kind: *kind,
+                    data: data.data,
+                    dest: data.peer,
+                    context: data.context,
+                    flags: data.flags,
+                };
+                let (mut send, given) = self.message(ep, &data.iov, &args)?;
                 if let Some(id) = work {
                     send.work = true;
                     send.completion = true;
@@ -245,15 +252,10 @@ impl<T: Transport> State<T> {
                 }
                 self.send_message(ep, data.peer, &send, given)
             }
-            Call::Recv(kind) => self.recv_for(
-                ep,
-                *kind,
-                data.iov,
-                data.peer,
-                data.context,
-                data.flags,
-                work,
-            ),
+            Call::Recv(kind) => {
+                let recv = new_recv(*kind, data.iov, data.peer, data.context);
+                self.recv_for(ep, recv, data.flags, work)
+            }
             Call::Rma(kind) => self.post_rma(ep, *kind, data.iov, &rma, work),
             Call::Atomic(atomic) => self.post_atomic(
                 ep,

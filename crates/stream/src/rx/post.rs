@@ -25,22 +25,15 @@ impl<T: Transport> State<T> {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
-        self.recv_for(ep, kind, iov, src, context, flags, None)
+        self.recv_for(ep, new_recv(kind, iov, src, context), flags, None)
     }
 
     /// As [`State::recv`], for deferred work if its id is given.
     #[inline(always)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of fi_trecvmsg; a struct would be built and taken apart"
-    )]
     pub(crate) fn recv_for(
         &mut self,
         ep: EpId,
-        kind: RecvKind,
-        iov: Iov<UserBuf>,
-        src: FiAddr,
-        context: Context,
+        mut recv: Recv<UserBuf>,
         flags: Option<Flags>,
         work: Option<WorkId>,
     ) -> Result<()> {
@@ -48,13 +41,10 @@ impl<T: Transport> State<T> {
             return Err(Errno::EOPBADSTATE);
         };
         let given = flags.unwrap_or(state.rx_flags);
-        let completion = !state.rx_selective || given.contains(Flags::COMPLETION);
-        let src = match &state.rdm {
-            Some(rdm) => Named::source(src, rdm.ctx_bits),
-            None => src,
-        };
-        let mut recv = new_recv(kind, iov, src, context);
-        recv.completion = completion;
+        recv.completion = !state.rx_selective || given.contains(Flags::COMPLETION);
+        if let Some(rdm) = &state.rdm {
+            recv.want.src = Named::source(recv.want.src, rdm.ctx_bits);
+        }
         if let Some(work) = work {
             recv = recv.for_work(work);
         }

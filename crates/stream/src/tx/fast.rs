@@ -10,7 +10,7 @@ use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::pool::Place;
 use ripstop_engine::stream::{SEND_HEADER, SmallMessage};
 use ripstop_mem::{UserBuf, copy_in};
-use ripstop_types::{Context, FiAddr, Flags, Result};
+use ripstop_types::{Context, Flags, Result};
 
 use crate::state::State;
 use crate::state::fast_path::{FastPath, SLOW_FLAGS};
@@ -18,6 +18,7 @@ use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::transport::Transport;
 use crate::transport::link::Link as _;
 use crate::tunables::TX_BUFFER;
+use crate::tx::send::SendArgs;
 
 /// The longest message in bytes that is coalesced with others of its burst where a message can be
 /// sent in place: sending a longer one alone costs less than the copy.
@@ -41,60 +42,35 @@ impl<T: Transport> State<T> {
 
     /// Posts a message of one buffer.
     #[inline(always)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
-    )]
-    pub(crate) fn send_one(
-        &mut self,
-        ep: EpId,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-    ) -> Result<()> {
-        match (data, flags) {
-            (None, None) => self.try_fast_send(ep, kind, buf, None, dest, context, None),
-            _ => self.send_with_flags(ep, kind, buf, data, dest, context, flags),
+    pub(crate) fn send_one(&mut self, ep: EpId, buf: UserBuf, args: SendArgs) -> Result<()> {
+        match (args.data, args.flags) {
+            (None, None) => {
+                let plain = SendArgs {
+                    data: None,
+                    flags: None,
+                    ..args
+                };
+                self.try_fast_send(ep, buf, plain)
+            }
+            _ => self.send_with_flags(ep, buf, &args),
         }
     }
 
     /// As [`State::send_one`], with data or flags of its own.
     #[inline(never)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
-    )]
-    fn send_with_flags(
-        &mut self,
-        ep: EpId,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-    ) -> Result<()> {
-        self.try_fast_send(ep, kind, buf, data, dest, context, flags)
+    fn send_with_flags(&mut self, ep: EpId, buf: UserBuf, args: &SendArgs) -> Result<()> {
+        self.try_fast_send(ep, buf, *args)
     }
 
     #[inline(always)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
-    )]
-    fn try_fast_send(
-        &mut self,
-        ep: EpId,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-    ) -> Result<()> {
+    fn try_fast_send(&mut self, ep: EpId, buf: UserBuf, args: SendArgs) -> Result<()> {
+        let SendArgs {
+            kind,
+            data,
+            dest,
+            context,
+            flags,
+        } = args;
         let mut written = 0;
         if let Some(Some(state)) = self.eps.get(ep.index()) {
             let fast = &state.fast;
@@ -125,28 +101,13 @@ impl<T: Transport> State<T> {
                 }
             }
         }
-        self.send_slow(ep, kind, buf, data, dest, context, flags, written)
+        self.send_slow(ep, buf, &args, written)
     }
 
     /// Posts a message that the fast path could not send; `written` bytes of it are under way.
     #[inline(never)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
-    )]
-    fn send_slow(
-        &mut self,
-        ep: EpId,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-        written: usize,
-    ) -> Result<()> {
-        let iov = Iov::one(buf);
-        self.send(ep, kind, &iov, data, dest, context, flags, written)
+    fn send_slow(&mut self, ep: EpId, buf: UserBuf, args: &SendArgs, written: usize) -> Result<()> {
+        self.send(ep, &Iov::one(buf), args, written)
     }
 
     /// Sends a message before anything is noted of it, if its connection has nothing else to write.

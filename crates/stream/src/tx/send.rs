@@ -20,28 +20,32 @@ const MAX_COALESCED_BYTES: u64 = 384 * 1024;
 /// The longest header of a message.
 const MAX_HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
 
+/// What a message is sent with, but for its buffers (`fi_tsendmsg(3)`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendArgs {
+    pub(crate) kind: SendKind,
+    /// Completion data for the peer.
+    pub(crate) data: Option<u64>,
+    pub(crate) dest: FiAddr,
+    pub(crate) context: Context,
+    /// `None` is those of the endpoint.
+    pub(crate) flags: Option<Flags>,
+}
+
 impl<T: Transport> State<T> {
     /// Posts a message. Of one that [`State::send_now`] began, `written` bytes are with the
     /// kernel.
     #[inline(never)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of fi_tsendmsg; a struct would be built and taken apart"
-    )]
     pub(crate) fn send(
         &mut self,
         ep: EpId,
-        kind: SendKind,
         iov: &Iov<UserBuf>,
-        data: Option<u64>,
-        dest: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
+        args: &SendArgs,
         written: usize,
     ) -> Result<()> {
-        let (send, given) = self.message(ep, kind, iov, data, context, flags)?;
-        self.fence(ep, dest, given)?;
-        self.post(ep, dest, &send, given.contains(Flags::MORE), written)
+        let (send, given) = self.message(ep, iov, args)?;
+        self.fence(ep, args.dest, given)?;
+        self.post(ep, args.dest, &send, given.contains(Flags::MORE), written)
     }
 
     /// Posts a message that [`State::message`] has made.
@@ -61,11 +65,8 @@ impl<T: Transport> State<T> {
     pub(crate) fn message(
         &self,
         ep: EpId,
-        kind: SendKind,
         iov: &Iov<UserBuf>,
-        data: Option<u64>,
-        context: Context,
-        flags: Option<Flags>,
+        args: &SendArgs,
     ) -> Result<(Send<UserBuf>, Flags)> {
         let Some(Some(state)) = self.eps.get(ep.index()) else {
             return Err(Errno::EOPBADSTATE);
@@ -73,7 +74,7 @@ impl<T: Transport> State<T> {
         if !state.has_tx {
             return Err(state.no_send());
         }
-        let given = flags.unwrap_or(state.tx_flags);
+        let given = args.flags.unwrap_or(state.tx_flags);
         if iov.len() > state.max_msg_size as u64 {
             return Err(Errno::EMSGSIZE);
         }
@@ -82,13 +83,13 @@ impl<T: Transport> State<T> {
             return Err(Errno::EMSGSIZE);
         }
         let send = Send {
-            tag: match kind {
+            tag: match args.kind {
                 SendKind::Msg => None,
                 SendKind::Tagged(tag) => Some(tag),
             },
-            data,
+            data: args.data,
             iov: *iov,
-            context,
+            context: args.context,
             completion: !state.tx_selective || given.contains(Flags::COMPLETION),
             inject,
             ack: given.intersects(ACKED),
