@@ -1,4 +1,4 @@
-//! What data calls are, besides the local memory.
+//! What data calls are, besides the local memory; sides and options of an endpoint.
 
 use ripstop_mem::UserBuf;
 use ripstop_types::{AtomicKind, AtomicOp, Context, Datatype, FiAddr, Flags, RmaIov};
@@ -64,4 +64,38 @@ pub enum RecvKind {
         /// Bits of the tag that do not matter.
         ignore: u64,
     },
+}
+
+/// Which side of an endpoint a counter or flag concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Transmit context.
+    Tx,
+    /// Receive context.
+    Rx,
+}
+
+/// Endpoint options (`FI_OPT_*` of level `FI_OPT_ENDPOINT`, man page `fi_endpoint(3)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EpOption {
+    /// Least free space at which a multi-receive buffer stays in use, bytes.
+    MinMultiRecv,
+    /// Most bytes of connection data.
+    CmDataSize,
+    /// Largest message, bytes.
+    MaxMsgSize,
+    /// Largest tagged message, bytes.
+    MaxTaggedSize,
+    /// Largest RMA transfer, bytes.
+    MaxRmaSize,
+    /// Largest atomic, bytes.
+    MaxAtomicSize,
+    /// Largest injected message, bytes.
+    InjectMsgSize,
+    /// Largest injected tagged message, bytes.
+    InjectTaggedSize,
+    /// Largest injected write, bytes.
+    InjectRmaSize,
+    /// Largest injected atomic, bytes.
+    InjectAtomicSize,
 }
