@@ -88,6 +88,38 @@ pub struct Offer {
     pub rx_ctx_cnt: usize,
 }
 
+/// What domains have, of RDM endpoints or of MSG ones.
+fn domain_attr<T: Transport>(rdm: bool, caps: Flags) -> DomainAttr {
+    let most_endpoints = if rdm { 256 } else { 8192 };
+    let most_contexts = if rdm { MAX_CONTEXTS } else { 1 };
+    DomainAttr {
+        name: Some(T::NAME.into()),
+        threading: Threading::Safe,
+        control_progress: Progress::Auto,
+        progress: Progress::Auto,
+        resource_mgmt: ResourceMgmt::Enabled,
+        mr_mode: MrMode::BASIC | MrMode::SCALABLE,
+        mr_key_size: size_of::<u64>(),
+        cq_data_size: size_of::<u64>(),
+        cq_cnt: 256,
+        ep_cnt: most_endpoints,
+        tx_ctx_cnt: most_endpoints,
+        rx_ctx_cnt: most_endpoints,
+        max_ep_srx_ctx: 8192,
+        max_ep_stx_ctx: 8192,
+        max_ep_tx_ctx: most_contexts,
+        max_ep_rx_ctx: most_contexts,
+        cntr_cnt: 8192,
+        mr_iov_limit: PIECES,
+        caps,
+        tclass: tclass::BEST_EFFORT,
+        max_err_data: T::Addr::LEN,
+        max_cntr_value: u64::MAX,
+        max_err_cntr_value: u64::MAX,
+        ..DomainAttr::default()
+    }
+}
+
 /// An offer: what the objects of this crate can do, with the endpoints of one kind.
 #[must_use]
 pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
@@ -139,32 +171,7 @@ pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
             rx_ctx_cnt: kind.rx_ctx_cnt,
             ..EpAttr::default()
         },
-        domain: DomainAttr {
-            name: Some(T::NAME.into()),
-            threading: Threading::Safe,
-            control_progress: Progress::Auto,
-            progress: Progress::Auto,
-            resource_mgmt: ResourceMgmt::Enabled,
-            mr_mode: MrMode::BASIC | MrMode::SCALABLE,
-            mr_key_size: size_of::<u64>(),
-            cq_data_size: size_of::<u64>(),
-            cq_cnt: 256,
-            ep_cnt: if rdm { 256 } else { 8192 },
-            tx_ctx_cnt: if rdm { 256 } else { 8192 },
-            rx_ctx_cnt: if rdm { 256 } else { 8192 },
-            max_ep_srx_ctx: 8192,
-            max_ep_stx_ctx: 8192,
-            max_ep_tx_ctx: if rdm { MAX_CONTEXTS } else { 1 },
-            max_ep_rx_ctx: if rdm { MAX_CONTEXTS } else { 1 },
-            cntr_cnt: 8192,
-            mr_iov_limit: PIECES,
-            caps: domain_caps,
-            tclass: tclass::BEST_EFFORT,
-            max_err_data: T::Addr::LEN,
-            max_cntr_value: u64::MAX,
-            max_err_cntr_value: u64::MAX,
-            ..DomainAttr::default()
-        },
+        domain: domain_attr::<T>(rdm, domain_caps),
         fabric: FabricAttr {
             name: Some(T::NAME.into()),
             prov_name: Some(T::NAME.into()),

@@ -1,5 +1,7 @@
 //! Connections of RDM endpoints: made when first needed, by either side.
 
+use std::cmp::Ordering;
+
 use ripstop_engine::id::{ConnId, EpId, UserIdsId};
 use ripstop_engine::stream::rdm::{Decision, Progress, decide};
 use ripstop_engine::stream::{ConnConfig, PEER_NAME};
@@ -205,22 +207,7 @@ impl<T: Transport> State<T> {
         };
         let order_of_addresses = peer.order(&rdm.addr);
         let (av, own, old) = (rdm.av, rdm.context, rdm.peers.get(&peer).copied());
-        let progress = match old.and_then(|id| self.connection(id)) {
-            None => Progress::None,
-            Some(connection) => match connection.phase {
-                Phase::Up => Progress::Up {
-                    pid: connection.peer_pid,
-                },
-                _ => Progress::Asking,
-            },
-        };
-        let waiting = old
-            .and_then(|id| self.connection(id))
-            .is_some_and(|connection| matches!(connection.phase, Phase::Waiting));
-        let decision = match decide(progress, order_of_addresses, greeting.pid) {
-            Decision::Refuse if waiting => Decision::AcceptInstead,
-            decision => decision,
-        };
+        let decision = self.decide_request(old, order_of_addresses, greeting.pid);
         log_info!(T, EpCtrl, "{peer} asks to connect: {decision:?}");
         if decision == Decision::Refuse {
             return reject::<T>(&link, &from, data);
@@ -277,6 +264,23 @@ impl<T: Transport> State<T> {
             self.set_route(ep, from_peer.addr, id);
         }
         self.flush(id);
+    }
+
+    /// What to do with a request of a process: `old` is the connection with its endpoint, if any.
+    fn decide_request(&mut self, old: Option<ConnId>, order: Ordering, pid: u32) -> Decision {
+        let old = old.and_then(|id| self.connection(id));
+        let waiting = old
+            .as_ref()
+            .is_some_and(|old| matches!(old.phase, Phase::Waiting));
+        let progress = match old {
+            None => Progress::None,
+            Some(old) if old.is_up() => Progress::Up { pid: old.peer_pid },
+            Some(_) => Progress::Asking,
+        };
+        match decide(progress, order, pid) {
+            Decision::Refuse if waiting => Decision::AcceptInstead,
+            decision => decision,
+        }
     }
 
     /// A connection of an RDM endpoint is gone: forget where it was noted.
