@@ -158,7 +158,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let results = run::all(&plan, wanted, progress)?;
     let report = Report::new(&plan, &lists, results);
     if options.update {
-        lists.update(&report)?;
+        lists.update(report.passed())?;
     }
     match options.json {
         true => println!("{}", report.json()?),
