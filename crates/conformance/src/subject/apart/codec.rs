@@ -5,17 +5,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ripstop_core::{
-    Address, DomainAttr, EpAttr, FabricAttr, FidToken, Handle, Hints, Info, RxAttr, TxAttr,
+    Address, DomainAttr, EpAttr, FabricAttr, FidToken, Hints, Info, RxAttr, TxAttr,
 };
 use ripstop_types::{
     AddrFormat, AtomicKind, AvType, Collective, CqFormat, EpType, Errno, FiAddr, Flags, Mode,
     MrMode, MsgOrder, Progress, Protocol, ResourceMgmt, Threading, Version, WaitObj,
 };
 
-use super::handles;
 use crate::subject::{
     Atomic, AvAttr, AvSetAttr, Claimed, Coll, CollLimit, Completion, CqAttr, CqError, Direction,
-    EpOption, EqError, Error, Event, Fid, Form, Inject, Kind, MrAttr, Post, Query, Remote, Result,
+    EpOption, EqError, Error, Event, Form, Inject, Kind, MrAttr, Post, Query, Remote, Result,
     SetChange, When, WorkId,
 };
 
@@ -133,8 +132,6 @@ as_numbers! {
     Errno: i32, v => v.0, |n| Some(Self(n));
     Claimed: u64, v => v.0, |n| Some(Self(n));
     WorkId: usize, v => v.0, |n| Some(Self(n));
-    // Objects are known by the number of their process and their number there.
-    Fid: u32, v => handles::global(*v).0, |n| handles::local(Self(n));
 }
 
 /// Kinds without contents, by their place in a list.
@@ -262,18 +259,6 @@ impl Take<'_> for Info {
             fabric: Take::take(from)?,
             nic: None,
         })
-    }
-}
-
-impl Put for Handle {
-    fn put(&self, to: &mut Vec<u8>) {
-        handles::put(self, to);
-    }
-}
-
-impl Take<'_> for Handle {
-    fn take(from: &mut &[u8]) -> Option<Self> {
-        handles::take(from)
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use ripstop_core::{Handle, Info};
 
 use super::TWO;
-use super::codec::{Put as _, Take};
+use super::codec::{Put, Take};
 use crate::subject::{Fid, Query, Result, Subject};
 
 /// The bits of an object's number above those that count objects of a process: the process.
@@ -82,39 +82,56 @@ pub(super) fn handle_here(handle: Option<Handle>) -> Option<Handle> {
     }
 }
 
-pub(super) fn put(handle: &Handle, to: &mut Vec<u8>) {
-    if let Some(serving) = SERVING.get() {
-        let number = KEPT.with_borrow_mut(|kept| {
-            kept.push(handle.clone());
-            kept.len() - 1
-        });
-        (0_u8, serving.process, number).put(to);
-    } else if let Some(kept) = handle.downcast::<Kept>() {
-        (0_u8, kept.process, kept.number).put(to);
-    } else if let Some(offer) = handle.downcast::<Offer>() {
-        (1_u8, &offer.query, offer.index).put(to);
-    } else {
-        2_u8.put(to);
+/// Objects are known by the number of their process and their number there.
+impl Put for Fid {
+    fn put(&self, to: &mut Vec<u8>) {
+        global(*self).0.put(to);
     }
 }
 
-pub(super) fn take(from: &mut &[u8]) -> Option<Handle> {
-    match (u8::take(from)?, SERVING.get()) {
-        (0, None) => Some(Handle::new(Kept {
-            process: Take::take(from)?,
-            number: Take::take(from)?,
-        })),
-        (0, Some(serving)) if u32::take(from)? == serving.process => {
-            let number = usize::take(from)?;
-            KEPT.with_borrow(|kept| kept.get(number).cloned())
+impl Take<'_> for Fid {
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        local(Self(u32::take(from)?))
+    }
+}
+
+impl Put for Handle {
+    fn put(&self, to: &mut Vec<u8>) {
+        if let Some(serving) = SERVING.get() {
+            let number = KEPT.with_borrow_mut(|kept| {
+                kept.push(self.clone());
+                kept.len() - 1
+            });
+            (0_u8, serving.process, number).put(to);
+        } else if let Some(kept) = self.downcast::<Kept>() {
+            (0_u8, kept.process, kept.number).put(to);
+        } else if let Some(offer) = self.downcast::<Offer>() {
+            (1_u8, &offer.query, offer.index).put(to);
+        } else {
+            2_u8.put(to);
         }
-        (1, Some(serving)) => {
-            let (query, index) = <(Query, usize)>::take(from)?;
-            let answers = serving.subject.getinfo(&query).ok()?;
-            let answer = answers.into_iter().nth(index)?;
-            // There is none in the object model of Rust: the info says all.
-            Some(answer.handle.unwrap_or(Handle::new(())))
+    }
+}
+
+impl Take<'_> for Handle {
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        match (u8::take(from)?, SERVING.get()) {
+            (0, None) => Some(Handle::new(Kept {
+                process: Take::take(from)?,
+                number: Take::take(from)?,
+            })),
+            (0, Some(serving)) if u32::take(from)? == serving.process => {
+                let number = usize::take(from)?;
+                KEPT.with_borrow(|kept| kept.get(number).cloned())
+            }
+            (1, Some(serving)) => {
+                let (query, index) = <(Query, usize)>::take(from)?;
+                let answers = serving.subject.getinfo(&query).ok()?;
+                let answer = answers.into_iter().nth(index)?;
+                // There is none in the object model of Rust: the info says all.
+                Some(answer.handle.unwrap_or(Handle::new(())))
+            }
+            _ => None,
         }
-        _ => None,
     }
 }
