@@ -71,7 +71,7 @@ impl<B: Buffer> Engine<B> {
         if conn.up && !conn.extensions.contains(Extensions::ATOMIC) {
             return Err(Errno::EOPNOTSUPP);
         }
-        if !conn.direct {
+        if !conn.ready_to_send {
             let slot = self.defer(conn_id, Posted::Atomic(*atomic))?;
             return Ok(RmaPlan::Defer { slot });
         }

@@ -86,10 +86,10 @@ pub struct Conn<B> {
     pub(super) config: ConnConfig,
     pub(super) srx: Option<SrxId>,
     pub(super) up: bool,
-    /// Up, and nothing accepted before that waits.
-    pub(super) direct: bool,
+    /// Connected, with no deferred operations.
+    pub(super) ready_to_send: bool,
     /// Messages shorter than this may be written before anything of them is noted: those that do not
-    /// wait for their receive, if `direct`.
+    /// wait for their receive, if `ready_to_send`.
     pub(super) send_now_limit: u64,
     /// What is posted next waits for what was posted before.
     pub(super) fence: bool,
@@ -140,7 +140,7 @@ impl<B: Buffer> Conn<B> {
         Self {
             srx,
             up: false,
-            direct: false,
+            ready_to_send: false,
             send_now_limit: 0,
             fence: false,
             order: ByteOrder::NATIVE,
@@ -183,9 +183,9 @@ impl<B: Buffer> Conn<B> {
     }
 
     /// Says whether what is posted next may be sent now, without being queued.
-    pub(super) const fn set_direct(&mut self, direct: bool) {
-        self.direct = direct;
-        self.send_now_limit = match direct {
+    pub(super) const fn set_ready_to_send(&mut self, ready: bool) {
+        self.ready_to_send = ready;
+        self.send_now_limit = match ready {
             true => self.rendezvous.saturating_add(1),
             false => 0,
         };
@@ -194,7 +194,7 @@ impl<B: Buffer> Conn<B> {
     /// Tagged messages longer than this wait for their receive from now on.
     pub(super) const fn set_rendezvous(&mut self, longest_eager: u64) {
         self.rendezvous = longest_eager;
-        self.set_direct(self.direct);
+        self.set_ready_to_send(self.ready_to_send);
     }
 
     /// The endpoint it belongs to.

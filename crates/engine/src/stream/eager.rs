@@ -28,8 +28,8 @@ const HOLD_BACK_PARTS: u64 = 16;
 /// The peer need not hold messages back any more.
 const RESUME_PARTS: u64 = 4;
 
-const fn parts(bytes: u64, parts: u64) -> u64 {
-    (bytes / 64).saturating_mul(parts)
+const fn sixty_fourths(bytes: u64, count: u64) -> u64 {
+    (bytes / 64).saturating_mul(count)
 }
 
 impl<B: Buffer> Conn<B> {
@@ -42,7 +42,7 @@ impl<B: Buffer> Conn<B> {
     }
 
     fn has_much_to_write(&self, limits: &Limits) -> bool {
-        self.unsent() > parts(limits.kept_bytes, HOLD_BACK_PARTS)
+        self.unsent() > sixty_fourths(limits.kept_bytes, HOLD_BACK_PARTS)
             && self.extensions.contains(Extensions::EAGER_LIMIT)
     }
 }
@@ -54,8 +54,8 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let much = conn.kept > parts(self.limits.kept_bytes, HOLD_BACK_PARTS)
-            || self.kept > parts(self.limits.kept_total, HOLD_BACK_PARTS);
+        let much = conn.kept > sixty_fourths(self.limits.kept_bytes, HOLD_BACK_PARTS)
+            || self.kept > sixty_fourths(self.limits.kept_total, HOLD_BACK_PARTS);
         if much && !conn.limits_peer && conn.extensions.contains(Extensions::EAGER_LIMIT) {
             conn.limits_peer = true;
             self.send_control(conn_id, &Header::with_eager_limit(ALWAYS_EAGER_BITS));
@@ -68,7 +68,7 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        if conn.limits_peer && conn.kept <= parts(self.limits.kept_bytes, RESUME_PARTS) {
+        if conn.limits_peer && conn.kept <= sixty_fourths(self.limits.kept_bytes, RESUME_PARTS) {
             conn.limits_peer = false;
             self.send_control(conn_id, &Header::with_eager_limit(0));
         }

@@ -377,7 +377,8 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Closes an endpoint; messages that wait for a receive there are forgotten, also in a
-    /// shared receive context. Close its connections first.
+    /// shared receive context. Close it before its connections, if operations that fail with them shall
+    /// not be reported.
     pub fn close_ep(&mut self, id: EpId) {
         let Some(ep) = self.eps.remove(id) else {
             return;
@@ -437,7 +438,7 @@ impl<B: Buffer> Engine<B> {
     pub fn conn_up(&mut self, id: ConnId, terms: Terms) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.up = true;
-            conn.set_direct(conn.deferred.is_empty());
+            conn.set_ready_to_send(conn.deferred.is_empty());
             conn.order = terms.order;
             let rendezvous = match terms {
                 Terms {

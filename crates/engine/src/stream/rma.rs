@@ -137,7 +137,7 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EINVAL);
         }
         let (conn, ep, limits) = self.with_room(conn_id)?;
-        if !conn.direct {
+        if !conn.ready_to_send {
             let slot = self.defer(conn_id, Posted::Rma(*rma))?;
             return Ok(RmaPlan::Defer { slot });
         }

@@ -108,7 +108,7 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub fn send(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.with_room(conn_id)?;
-        if !conn.direct {
+        if !conn.ready_to_send {
             let slot = self.defer(conn_id, Posted::Send(*send))?;
             return Ok(SendPlan::Defer { slot });
         }
@@ -201,7 +201,7 @@ impl<B: Buffer> Engine<B> {
             slot,
             fence,
         };
-        conn.set_direct(false);
+        conn.set_ready_to_send(false);
         if let Err(error) = conn.deferred.push(deferred) {
             if let Some(slot) = slot {
                 self.slots.remove(slot);
@@ -219,9 +219,9 @@ impl<B: Buffer> Engine<B> {
     #[cold]
     pub fn fence(&mut self, conn_id: ConnId) {
         if let Some(conn) = self.conns.get_mut(conn_id)
-            && (conn.is_fenced() || !conn.direct)
+            && (conn.is_fenced() || !conn.ready_to_send)
         {
-            conn.set_direct(false);
+            conn.set_ready_to_send(false);
             conn.fence = true;
         }
     }
@@ -285,7 +285,7 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::ENOTCONN);
         };
         conn.deferred.pop();
-        conn.set_direct(conn.deferred.is_empty());
+        conn.set_ready_to_send(conn.deferred.is_empty());
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
@@ -303,7 +303,7 @@ impl<B: Buffer> Engine<B> {
             && !conn.extensions.contains(needed)
             && let Some(deferred) = conn.deferred.pop()
         {
-            conn.set_direct(conn.deferred.is_empty());
+            conn.set_ready_to_send(conn.deferred.is_empty());
             self.fail_deferred(conn_id, deferred, Errno::EOPNOTSUPP);
         }
     }
@@ -317,7 +317,7 @@ impl<B: Buffer> Engine<B> {
         let Some(deferred) = conn.deferred.pop_back() else {
             return;
         };
-        conn.set_direct(conn.up && conn.deferred.is_empty());
+        conn.set_ready_to_send(conn.up && conn.deferred.is_empty());
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
@@ -329,7 +329,7 @@ impl<B: Buffer> Engine<B> {
         while let Some(deferred) = self.conns.get_mut(from).and_then(|c| c.deferred.pop()) {
             let moved = match self.conns.get_mut(to) {
                 Some(conn) => {
-                    conn.set_direct(false);
+                    conn.set_ready_to_send(false);
                     conn.deferred.push(deferred)
                 }
                 None => Err(Errno::ENOTCONN),

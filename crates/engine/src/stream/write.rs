@@ -49,7 +49,7 @@ impl<B: Buffer> Engine<B> {
     #[must_use]
     pub fn try_write_now(&self, conn_id: Option<ConnId>, to: RmaIov) -> Option<[u8; WRITE_LEN]> {
         let conn = self.conns.find(conn_id)?;
-        if !conn.direct || conn.has_output() {
+        if !conn.ready_to_send || conn.has_output() {
             return None;
         }
         Some(emit_write(conn.order, to))
@@ -77,7 +77,7 @@ impl<B: Buffer> Engine<B> {
     #[must_use]
     pub fn is_settled(&self, conn_id: Option<ConnId>) -> bool {
         let conn = self.conns.find(conn_id);
-        conn.is_some_and(|conn| conn.direct && !conn.is_awaited())
+        conn.is_some_and(|conn| conn.ready_to_send && !conn.is_awaited())
     }
 
     /// Whether all bytes of the stream that were handed over are applied.

@@ -285,7 +285,7 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
         let ids: Vec<ConnId> = state.engine.conns_of(self.id).collect();
         let own = state.ep(self.id).filter(|ep| !ep.shared_srx);
         let own_srx = own.map(|ep| ep.srx);
-        state.settle_links(&ids);
+        state.await_delivery_of(&ids);
         // Without the endpoint nothing is reported for what still waits.
         state.engine.close_ep(self.id);
         for id in ids {

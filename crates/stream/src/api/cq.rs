@@ -95,8 +95,8 @@ fn waits<T: Transport>(state: &State<T>, id: CqId) -> bool {
 }
 
 impl<T: Transport, K: Mode> Cq<T, K> {
-    /// What a read does when it does not find at once that there is nothing: goes on after a quick
-    /// one, and takes up to `max` entries.
+    /// Continues a read after a fast poll, unless that found nothing at all: takes up to `max`
+    /// entries.
     #[inline(always)]
     fn read_rest(
         &self,
@@ -123,10 +123,10 @@ impl<T: Transport, K: Mode> Cq<T, K> {
             return self.read_locked(state, found, max, entry);
         }
         drop(state);
-        self.read_alone(found, max, entry)
+        self.read_unshared(found, max, entry)
     }
 
-    /// As [`Cq::read_rest`], where no entry waits and it is not one small message that a quick read
+    /// As [`Cq::read_rest`], where no entry waits and it is not one small message that a fast poll
     /// has found.
     #[inline(never)]
     fn read_locked(
@@ -142,7 +142,7 @@ impl<T: Transport, K: Mode> Cq<T, K> {
     /// The same where the caller is alone: nothing happens between two locks, and a lock that is
     /// not handed on costs the frequent case less.
     #[inline(never)]
-    fn read_alone(
+    fn read_unshared(
         &self,
         found: Found,
         max: usize,
@@ -151,7 +151,8 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         self.read_any(self.inner.state.lock(), found, max, entry)
     }
 
-    /// This can be in vain for long as well, while a payload arrives.
+    /// A payload that arrives in parts may give no completion for many reads, so that these yield
+    /// too.
     #[inline(always)]
     fn read_any(
         &self,

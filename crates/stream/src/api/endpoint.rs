@@ -44,14 +44,14 @@ type BoundGuard<'a, T, K> = <<K as Locking>::Lock<Bound<T, K>> as Lock<Bound<T, 
 /// An active endpoint, or a context of a scalable one.
 pub struct Endpoint<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
-    /// That of the domain, one step nearer.
+    /// The domain's `inner`: saves the fast paths a pointer.
     pub(crate) inner: Arc<Inner<T, K>>,
     pub(crate) id: EpId,
     pub(crate) ep_type: EpType,
     pub(crate) caps: Flags,
     pub(crate) max_msg_size: usize,
     pub(crate) part: Part,
-    /// Goes before what is bound.
+    /// Declared before `bound`, so that it is dropped first.
     pub(crate) core: Arc<Core<T, K>>,
     pub(crate) bound: <K as Locking>::Lock<Bound<T, K>>,
     /// The scalable endpoint of a context.

@@ -15,7 +15,7 @@ use crate::system::System as _;
 use crate::transport::Transport;
 use crate::transport::readiness::polls_links;
 
-/// YieldPolicy before a thread sleeps: what comes soon needs no sleep.
+/// Polls before a thread sleeps: what comes soon needs no sleep.
 const POLLS_BEFORE_SLEEP: u32 = 64;
 
 /// The wait object of a queue or counter.

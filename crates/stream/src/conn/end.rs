@@ -242,7 +242,7 @@ impl<T: Transport> State<T> {
 
     /// Sees that what was written to connections that are closed next comes to the peers. What
     /// arrives by them meanwhile is dropped.
-    pub(crate) fn settle_links(&mut self, ids: &[ConnId]) {
+    pub(crate) fn await_delivery_of(&mut self, ids: &[ConnId]) {
         let end = T::System::now() + MAX_LINGER;
         for id in ids {
             let link = self

@@ -352,7 +352,7 @@ impl<T: Transport> State<T> {
                 // What was sent is not lost for it.
                 self.drain(ep);
                 let ids: Vec<ConnId> = connections.iter().map(|(id, _)| *id).collect();
-                self.settle_links(&ids);
+                self.await_delivery_of(&ids);
             }
             for (id, _) in connections {
                 match cleanup {

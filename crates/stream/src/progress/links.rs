@@ -11,7 +11,7 @@ use crate::transport::readiness::{Readiness as _, ReadyLink, polls_links};
 const REARM_ATTEMPTS: u32 = 64;
 
 impl<T: Transport> State<T> {
-    /// YieldPolicy links, and handles those that have something. Returns how many, and the last one.
+    /// Polls links, and handles those that have something. Returns how many, and the last one.
     #[inline(never)]
     pub(crate) fn poll_links(&mut self) -> (u32, Option<ConnId>) {
         let (mut active, mut last) = (0, None);

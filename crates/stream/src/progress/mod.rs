@@ -61,7 +61,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// YieldPolicy all connections and other descriptors, epoll included.
+    /// Polls all connections and other descriptors, epoll included.
     pub(crate) fn poll_all(&mut self) {
         self.active.epoll_at = Duration::ZERO;
         self.full_poll();

@@ -27,7 +27,7 @@ pub(crate) enum FastPoll {
 }
 
 impl<T: Transport> State<T> {
-    /// YieldPolicy the active connection whose turn it is, if there is nothing else to do: reads it, or
+    /// Polls the active connection whose turn it is, if there is nothing else to do: reads it, or
     /// sees that it has something. Inlined into each call that makes progress.
     #[inline(always)]
     pub(crate) fn fast_poll(&mut self) -> FastPoll {
