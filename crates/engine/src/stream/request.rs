@@ -124,7 +124,7 @@ impl<B: Buffer> Atomic<B> {
         }
     }
 
-    /// Whether [`Engine::atomic`] would find nothing wrong with it.
+    /// Whether [`Engine::atomic`](super::Engine::atomic) would find nothing wrong with it.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.check().is_ok()
@@ -234,7 +234,7 @@ pub struct Send<B> {
     pub inject: bool,
     /// Done only when the peer has acknowledged (transmit and delivery complete).
     pub ack: bool,
-    /// The context is the id of deferred work ([`Engine::open_work`]), and `completion` is set.
+    /// The context is the id of deferred work ([`Engine::open_work`](super::Engine::open_work)), and `completion` is set.
     pub work: bool,
 }
 
@@ -415,7 +415,7 @@ pub enum SendPlan {
     },
     /// The connection is not up yet, or earlier messages still wait for that. If this names a
     /// slot, copy the payload there; the message is sent when its turn comes, by
-    /// [`Engine::replay`]. Without memory for it, call [`Engine::take_back`].
+    /// [`Engine::replay`](super::Engine::replay). Without memory for it, call [`Engine::take_back`](super::Engine::take_back).
     Defer {
         /// The slot, if the payload is copied.
         slot: Option<SlotId>,
