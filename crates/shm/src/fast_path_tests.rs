@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use crate::link::RingInPlace;
 use parking_lot::Mutex;
 use ripstop_core::provider::{
     CompletionQueue as _, Domain as _, Endpoint as _, Fabric as _, MrAttr, RecvKind, RmaCall,
@@ -12,6 +13,7 @@ use ripstop_core::provider::{
 use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Shutdown, Spare};
+use ripstop_stream::InPlace;
 use ripstop_stream::{
     ConnId, Fabric, HandshakeError, Link, Listener, Origin, Readiness, ReadyLink, Transport,
     Tunables,
@@ -192,7 +194,8 @@ impl AsFd for RecordingLink {
 impl Link for RecordingLink {
     type Addr = Name;
 
-    const IN_PLACE: bool = ShmLink::IN_PLACE;
+    type InPlace = RecordingInPlace;
+    type Direct = ();
 
     fn send(&self, bytes: &[u8]) -> Result<usize> {
         self.log(LinkCall::Send, self.link.send(bytes))
@@ -200,16 +203,6 @@ impl Link for RecordingLink {
 
     fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize> {
         self.log(LinkCall::Send, self.link.sendv(vecs))
-    }
-
-    fn send_message(
-        &self,
-        header: &[u8; MAX_HEADER_BYTES],
-        header_len: usize,
-        payload: UserBuf,
-    ) -> Result<usize> {
-        let sent = self.link.send_message(header, header_len, payload);
-        self.log(LinkCall::SendMessage(header_len), sent)
     }
 
     fn has_room(&self) -> bool {
@@ -222,47 +215,6 @@ impl Link for RecordingLink {
 
     fn recv_once(&self, bytes: &mut [u8]) -> Result<usize> {
         self.log(LinkCall::Read, self.link.recv_once(bytes))
-    }
-
-    fn is_ready(&self) -> bool {
-        self.link.is_ready()
-    }
-
-    fn sole_entry(&self) -> Option<SoleEntry<'_>> {
-        let alone = self.link.sole_entry()?;
-        self.calls.lock().push(LinkCall::SoleEntry);
-        Some(alone)
-    }
-
-    fn short_entry(&self) -> Option<ShortEntry<'_>> {
-        let short = self.link.short_entry()?;
-        self.calls.lock().push(LinkCall::ShortEntry);
-        Some(short)
-    }
-
-    fn return_credits(&self) {
-        self.link.return_credits();
-    }
-
-    fn send_short(&self, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
-        let sent = self.link.send_short(header, payload);
-        if sent {
-            self.calls.lock().push(LinkCall::SendShort);
-        }
-        sent
-    }
-
-    fn sends_whole(&self, payload: usize) -> bool {
-        self.link.sends_whole(payload)
-    }
-
-    fn payload_ready(&self) -> usize {
-        self.link.payload_ready()
-    }
-
-    fn recv_payload(&self, room: UserBuf) -> usize {
-        self.calls.lock().push(LinkCall::ReadChunk);
-        self.link.recv_payload(room)
     }
 
     fn await_room(&self) -> bool {
@@ -289,8 +241,6 @@ impl Link for RecordingLink {
         self.link.start();
     }
 
-    type Windows = ();
-
     fn drain_doorbell(&self, (): &mut ()) {
         self.link.drain_doorbell(&mut Windows::default());
     }
@@ -309,6 +259,62 @@ impl Link for RecordingLink {
 
     fn local_addr(&self) -> Result<Name> {
         self.link.local_addr()
+    }
+}
+
+#[derive(Debug)]
+struct RecordingInPlace;
+
+impl InPlace<RecordingLink> for RecordingInPlace {
+    fn send_message(
+        link: &RecordingLink,
+        header: &[u8; MAX_HEADER_BYTES],
+        header_len: usize,
+        payload: UserBuf,
+    ) -> Result<usize> {
+        let sent = RingInPlace::send_message(&link.link, header, header_len, payload);
+        link.log(LinkCall::SendMessage(header_len), sent)
+    }
+
+    fn is_ready(link: &RecordingLink) -> bool {
+        RingInPlace::is_ready(&link.link)
+    }
+
+    fn sole_entry(link: &RecordingLink) -> Option<SoleEntry<'_>> {
+        let alone = RingInPlace::sole_entry(&link.link)?;
+        link.calls.lock().push(LinkCall::SoleEntry);
+        Some(alone)
+    }
+
+    fn short_entry(link: &RecordingLink) -> Option<ShortEntry<'_>> {
+        let short = RingInPlace::short_entry(&link.link)?;
+        link.calls.lock().push(LinkCall::ShortEntry);
+        Some(short)
+    }
+
+    fn return_credits(link: &RecordingLink) {
+        RingInPlace::return_credits(&link.link);
+    }
+
+    fn send_short(link: &RecordingLink, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
+        let sent = RingInPlace::send_short(&link.link, header, payload);
+        if sent {
+            link.calls.lock().push(LinkCall::SendShort);
+        }
+        sent
+    }
+
+    fn sends_whole(link: &RecordingLink, payload: usize) -> bool {
+        RingInPlace::sends_whole(&link.link, payload)
+    }
+
+    fn payload_ready(link: &RecordingLink) -> usize {
+        RingInPlace::payload_ready(&link.link)
+    }
+
+    fn recv_payload(link: &RecordingLink, room: UserBuf) -> usize {
+        link.calls.lock().push(LinkCall::ReadChunk);
+        RingInPlace::recv_payload(&link.link, room)
     }
 }
 

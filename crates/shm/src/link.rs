@@ -1,6 +1,9 @@
 //! One end of a connection: a Unix stream socket for the handshake, then a pair of rings. From then on
 //! the socket carries doorbells and records of regions, and its end is the end of the connection.
 
+mod direct;
+mod in_place;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,20 +11,19 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
-use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{
-    Grant, Layout, MAX_HEADER_BYTES, PeerPollStatus, PeerStatus, Reader, RingError, ShortEntry,
-    SoleEntry, Source, Window, Writer,
-};
+use ripstop_mem::ring::{Layout, PeerPollStatus, PeerStatus, Reader, RingError, Source, Writer};
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
-use ripstop_stream::{Attached, Lent, Link, Offer};
-use ripstop_types::{Errno, Result, RmaIov};
+use ripstop_stream::Link;
+use ripstop_types::{Errno, Result};
 
 use crate::attach::{Attach, Target};
 use crate::name::Name;
 use crate::params::NAME;
-use crate::records::{RECORD_BYTES, Record, RecordReader, RegionInfo, Rights};
+use crate::records::{RECORD_BYTES, Record, RecordReader};
 use crate::windows::Windows;
+
+pub(crate) use self::direct::RingDirect;
+pub(crate) use self::in_place::RingInPlace;
 
 /// Descriptors that a peer may send in a handshake: the memory of the pair, and its status page.
 const MAX_HANDSHAKE_FDS: usize = 2;
@@ -342,23 +344,8 @@ impl AsFd for ShmLink {
 impl Link for ShmLink {
     type Addr = Name;
 
-    const IN_PLACE: bool = true;
-
-    #[inline(always)]
-    fn send_message(
-        &self,
-        header: &[u8; MAX_HEADER_BYTES],
-        header_len: usize,
-        payload: UserBuf,
-    ) -> Result<usize> {
-        match self.rings.get() {
-            Some(rings) => {
-                let count = rings.writer.write_message(header, header_len, payload);
-                self.after_write(rings, count)
-            }
-            None => Err(Errno::EAGAIN),
-        }
-    }
+    type InPlace = RingInPlace;
+    type Direct = RingDirect;
 
     #[inline]
     fn send(&self, bytes: &[u8]) -> Result<usize> {
@@ -387,65 +374,6 @@ impl Link for ShmLink {
             Some(rings) => self.after_read(rings, rings.reader.read(bytes)),
             None => self.recv_handshake(bytes),
         }
-    }
-
-    #[inline(always)]
-    fn is_ready(&self) -> bool {
-        let rings = self.rings.get();
-        rings.is_some_and(|rings| rings.reader.is_ready())
-    }
-
-    #[inline(always)]
-    fn sole_entry(&self) -> Option<SoleEntry<'_>> {
-        self.rings.get()?.reader.sole_entry()
-    }
-
-    #[inline(always)]
-    fn short_entry(&self) -> Option<ShortEntry<'_>> {
-        self.rings.get()?.reader.short_entry()
-    }
-
-    #[inline]
-    fn return_credits(&self) {
-        if let Some(rings) = self.rings.get() {
-            self.wake_for_credit(rings);
-        }
-    }
-
-    #[inline(always)]
-    fn send_short(&self, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
-        let Some(rings) = self.rings.get() else {
-            return false;
-        };
-        let sent = rings.writer.write_short(header, payload);
-        if sent && rings.peer_status.must_wake() {
-            self.ring_doorbell();
-        }
-        sent
-    }
-
-    #[inline]
-    fn sends_whole(&self, payload: usize) -> bool {
-        let rings = self.rings.get();
-        rings.is_some_and(|rings| rings.writer.fits_one_entry(payload))
-    }
-
-    #[inline]
-    fn payload_ready(&self) -> usize {
-        self.rings
-            .get()
-            .map_or(0, |rings| rings.reader.chunk_remaining())
-    }
-
-    #[inline]
-    fn recv_payload(&self, room: UserBuf) -> usize {
-        let Some(rings) = self.rings.get() else {
-            return 0;
-        };
-        let count = rings.reader.read_chunk(room);
-        // It cannot fail: the entry was checked when its header was read.
-        let _ = self.after_read(rings, Ok(count));
-        count
     }
 
     fn has_room(&self) -> bool {
@@ -542,124 +470,6 @@ impl Link for ShmLink {
             if ended || (windows.is_empty() && !rings.record_reader.lock().is_partial()) {
                 return;
             }
-        }
-    }
-
-    const DIRECT_ACCESS: bool = true;
-
-    type Windows = Windows;
-
-    fn offer(&self, offer: &Offer) {
-        let info = |len, offset| RegionInfo {
-            grant: offer.grant,
-            key: offer.key,
-            base: offer.base,
-            len,
-            offset,
-        };
-        match &offer.memory {
-            Lent::Part(part) => {
-                let info = info(part.len() as u64, part.offset());
-                self.send_record(Record::Offer(info), &[part.as_fd()]);
-            }
-            &Lent::At {
-                addr,
-                len,
-                read,
-                write,
-            } => self.send_record(
-                Record::Address(info(len, addr), Rights { read, write }),
-                &[],
-            ),
-        }
-    }
-
-    fn withdraw(&self, grant: Grant) {
-        self.send_record(Record::Revoke(grant), &[]);
-    }
-
-    fn is_claimed(&self, grant: Grant) -> bool {
-        let rings = self.rings.get();
-        rings.is_some_and(|rings| rings.reader.is_claimed(grant))
-    }
-
-    fn tell_applied(&self) {
-        if let Some(rings) = self.rings.get() {
-            rings.reader.publish_applied();
-        }
-    }
-
-    fn has_windows(windows: &Windows) -> bool {
-        !windows.is_empty()
-    }
-
-    #[inline]
-    fn access_window<R>(
-        &self,
-        windows: &mut Windows,
-        place: &RmaIov,
-        act: impl FnOnce(&Window, usize) -> Option<R>,
-    ) -> Option<R> {
-        let rings = self.rings.get()?;
-        let (grant, window, at) = windows.find(place)?;
-        if rings.ended.load(Ordering::Relaxed) || !rings.wait_applied(place.len) {
-            return None;
-        }
-        rings.writer.claim(grant);
-        let granted = rings.peer_status.is_granted(grant);
-        let done = match granted {
-            true => act(window, at),
-            false => None,
-        };
-        rings.writer.unclaim();
-        if !granted {
-            windows.retain(|other| other != grant);
-        }
-        done
-    }
-
-    fn take_requests(&self) -> Vec<u64> {
-        let rings = self.rings.get();
-        rings.map_or_else(Vec::new, |rings| {
-            std::mem::take(&mut *rings.requested_keys.lock())
-        })
-    }
-
-    fn attach(&self, place: &RmaIov, write: bool, segments: &[UserBuf], crowd: bool) -> Attached {
-        let Some(rings) = self.rings.get() else {
-            return Attached::UseStream;
-        };
-        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-            return Attached::UseStream;
-        };
-        let (mut attach, peer) = (attach.lock(), self.attach_target(rings, process));
-        let Some(found) = attach.find(place, write) else {
-            if let Some(record) = attach.request(place.key, peer) {
-                self.send_record(record, &[]);
-            }
-            return Attached::UseStream;
-        };
-        if attach.is_assumed_polling() {
-            return Attached::PeerPolling;
-        }
-        if rings.ended.load(Ordering::Relaxed) || !rings.writer.all_applied() {
-            return Attached::UseStream;
-        }
-        match attach.is_idle(peer, crowd) {
-            Some(true) => {}
-            Some(false) => return Attached::PeerPolling,
-            None => return Attached::UseStream,
-        }
-        rings.writer.claim(found.grant);
-        let granted = rings.peer_status.is_granted(found.grant);
-        let done = granted && attach.copy(peer, found, write, segments);
-        rings.writer.unclaim();
-        if !granted {
-            attach.retain(|other| other != found.grant);
-        }
-        match done {
-            true => Attached::Done,
-            false => Attached::UseStream,
         }
     }
 

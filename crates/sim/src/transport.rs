@@ -135,7 +135,8 @@ impl AsFd for SimLink {
 }
 
 impl Link for SimLink {
-    type Windows = ();
+    type InPlace = ();
+    type Direct = ();
     type Addr = SocketAddr;
 
     fn send(&self, bytes: &[u8]) -> Result<usize> {

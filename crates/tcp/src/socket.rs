@@ -108,7 +108,8 @@ impl Transport for Tcp {
 const MAX_DRAIN_READS: u32 = 64;
 
 impl Link for TcpSocket {
-    type Windows = ();
+    type InPlace = ();
+    type Direct = ();
 
     type Addr = SocketAddr;
 

@@ -15,8 +15,8 @@ use crate::api::wait::{OnSignal, Wait};
 use crate::progress::poll::{FastPoll, Found, NOTHING, READY};
 use crate::state::State;
 use crate::state::waiters::Waited;
-use crate::transport::Transport;
-use crate::transport::link::Link as _;
+use crate::transport::in_place::InPlace as _;
+use crate::transport::{InPlaceOf, Transport};
 
 /// Entries of a queue whose opener named no number.
 const DEFAULT_ENTRIES: usize = 1024;
@@ -165,7 +165,7 @@ impl<T: Transport, K: Mode> Cq<T, K> {
             NOTHING => state.progress_all(),
             // They complete nothing.
             READY
-                if T::Link::IN_PLACE
+                if InPlaceOf::<T>::SUPPORTED
                     && state.active.short_writes
                     && state.receive_short_writes() =>
             {

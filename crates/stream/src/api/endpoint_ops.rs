@@ -26,9 +26,9 @@ use crate::api::owned::PeerRx;
 use crate::api::srx::SharedRx;
 use crate::api::stx::SharedTx;
 use crate::state::held::At;
-use crate::transport::Transport;
-use crate::transport::link::Link as _;
+use crate::transport::in_place::InPlace as _;
 use crate::transport::listener::Listener as _;
+use crate::transport::{InPlaceOf, Transport};
 use crate::tunables::MAX_HELLO;
 use crate::tx::send::SendArgs;
 
@@ -474,7 +474,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     #[inline(always)]
     fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
         let mut state = self.inner.state.lock();
-        if T::Link::IN_PLACE
+        if InPlaceOf::<T>::SUPPORTED
             && let (&[buf], &[to], None, None) = (iov, call.remote, call.data, call.flags)
         {
             return state.write_one(self.id, buf, to, call.peer, call.context);

@@ -14,8 +14,8 @@ use ripstop_types::{Errno, Flags, MrMode, Result};
 
 use crate::api::counter::Counter;
 use crate::api::domain::{Domain, Looked, Mode};
-use crate::transport::Transport;
-use crate::transport::link::Link as _;
+use crate::transport::direct_access::DirectAccess as _;
+use crate::transport::{DirectOf, Transport};
 
 /// Keys given out to callers that let the provider choose.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
@@ -77,7 +77,7 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             0
         };
         // A descriptor lets peers do both.
-        let mapped = T::Link::DIRECT_ACCESS && access.read && access.write && rest.is_empty();
+        let mapped = DirectOf::<T>::SUPPORTED && access.read && access.write && rest.is_empty();
         let looked = matches!(attr.shared, Sharing::IfSealed) && domain.looks_for(memory.len());
         let looked = (mapped && looked).then_some(Looked {
             memory: *memory,

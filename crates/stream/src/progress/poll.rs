@@ -4,9 +4,10 @@ use ripstop_types::{Errno, Result};
 
 use crate::state::State;
 use crate::system::System as _;
-use crate::transport::Transport;
+use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
 use crate::transport::readiness::{Readiness as _, polls_links};
+use crate::transport::{InPlaceOf, Transport};
 
 /// What a fast poll has found, for [`State::handle_found`]: this many bytes at the front of the
 /// receive buffer; or [`READY`]; or [`NOTHING`]; or, below, an error with its sign changed.
@@ -39,8 +40,8 @@ impl<T: Transport> State<T> {
         let Some(link) = &active.links[usize::from(active.turn)] else {
             return FastPoll::Found(NOTHING);
         };
-        let found = match T::Link::IN_PLACE {
-            true if link.is_ready() => READY,
+        let found = match InPlaceOf::<T>::SUPPORTED {
+            true if InPlaceOf::<T>::is_ready(link) => READY,
             true => NOTHING,
             false => match link.recv_once(&mut self.rx_buffer) {
                 Err(Errno::EAGAIN) => NOTHING,

@@ -12,10 +12,10 @@ use ripstop_types::{FiAddr, Flags};
 use crate::region::direct::sole_place;
 use crate::region::exposed::is_counted;
 use crate::state::{Exposed, State};
-use crate::transport::Transport;
-use crate::transport::link::{Attached, Link as _};
+use crate::transport::direct_access::{Attached, DirectAccess as _};
 use crate::transport::offer::{Lent, Offer};
 use crate::transport::readiness::Readiness as _;
+use crate::transport::{DirectOf, Transport};
 
 /// The shortest operation in bytes: it takes a system call or two.
 const MIN_ATTACH_BYTES: u64 = 16 << 10;
@@ -47,7 +47,7 @@ impl<T: Transport> State<T> {
             if let (true, Some(link)) = (connection.is_up(), &connection.link)
                 && !is_counted(&self.engine, connection.ep)
             {
-                link.offer(&exposed.offer);
+                DirectOf::<T>::offer(link, &exposed.offer);
             }
         }
         self.tell_applied(usize::MAX);
@@ -89,7 +89,7 @@ impl<T: Transport> State<T> {
     /// that it is to go by the stream.
     #[inline]
     pub(crate) fn rma_attached(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
-        T::Link::DIRECT_ACCESS
+        DirectOf::<T>::SUPPORTED
             && rma.iov.len() >= MIN_ATTACH_BYTES
             && self.attach_for(ep, peer, rma).is_some()
     }
@@ -112,7 +112,8 @@ impl<T: Transport> State<T> {
             return None;
         }
         let link = connection.link.as_ref()?;
-        match link.attach(
+        match DirectOf::<T>::attach(
+            link,
             &place,
             write,
             rma.iov.segments(),

@@ -12,8 +12,8 @@ use ripstop_mem::ring::Window;
 use ripstop_types::{AtomicKind, FiAddr, Flags, RmaIov};
 
 use crate::state::{DIRECT_BYTES_BUDGET, State};
-use crate::transport::Transport;
-use crate::transport::link::Link as _;
+use crate::transport::direct_access::DirectAccess as _;
+use crate::transport::{DirectOf, Transport};
 
 /// The longest direct access in bytes: other operations of the domain wait for it.
 pub(crate) const MAX_DIRECT_BYTES: u64 = 64 << 20;
@@ -38,7 +38,7 @@ impl<T: Transport> State<T> {
             .connections
             .get(ConnId::place(id))
             .and_then(Option::as_ref);
-        T::Link::DIRECT_ACCESS
+        DirectOf::<T>::SUPPORTED
             && connection.is_some_and(|connection| connection.mapped)
             && self.engine.is_settled(id)
     }
@@ -53,7 +53,7 @@ impl<T: Transport> State<T> {
     ) -> Option<R> {
         let connection = self.connections.get_mut(ConnId::place(id))?.as_mut()?;
         let link = connection.link.as_ref()?;
-        link.access_window(&mut connection.windows, place, act)
+        DirectOf::<T>::access_window(link, &mut connection.windows, place, act)
     }
 
     /// Writes one buffer to a region that is mapped; `false` says that nothing was done.

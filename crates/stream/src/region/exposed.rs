@@ -11,10 +11,11 @@ use crate::region::close::MAX_CLOSE_WAIT;
 use crate::state::yield_policy::YieldNow;
 use crate::state::{Exposed, State};
 use crate::system::System as _;
-use crate::transport::Transport;
+use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
 use crate::transport::offer::{Lent, Offer};
 use crate::transport::readiness::Readiness as _;
+use crate::transport::{DirectOf, Transport};
 
 /// Connections that are checked in each call: is all that came by them applied?
 const MAX_TOLD_CONNECTIONS: usize = 8;
@@ -88,7 +89,7 @@ impl<T: Transport> State<T> {
             for exposed in exposed.iter().skip(skipped) {
                 if let Lent::Part(_) = exposed.offer.memory {
                     // A peer that is not told accesses the region by the stream.
-                    link.offer(&exposed.offer);
+                    DirectOf::<T>::offer(link, &exposed.offer);
                 }
             }
         }
@@ -118,7 +119,7 @@ impl<T: Transport> State<T> {
         let grant = self.exposed.swap_remove(place).offer.grant;
         self.readiness.close_grant(grant);
         for link in self.live_links() {
-            link.withdraw(grant);
+            DirectOf::<T>::withdraw(link, grant);
         }
         Some(grant)
     }
@@ -135,7 +136,8 @@ impl<T: Transport> State<T> {
 
     /// Whether a peer that lives is at work in a region.
     pub(crate) fn is_reached(&self, grant: Grant) -> bool {
-        self.live_links().any(|link| link.is_claimed(grant))
+        self.live_links()
+            .any(|link| DirectOf::<T>::is_claimed(link, grant))
     }
 
     /// The links of peers that are not known to be gone.
@@ -170,7 +172,7 @@ impl<T: Transport> State<T> {
                     .engine
                     .rx_is_settled(ConnId::new(self.next_told as u32))
             {
-                link.tell_applied();
+                DirectOf::<T>::tell_applied(link);
             }
         }
     }
@@ -188,7 +190,7 @@ impl<T: Transport> State<T> {
     /// As [`State::tell_applied`], after a look at what has come.
     #[inline]
     pub(crate) fn have_polled(&mut self) {
-        if T::Link::DIRECT_ACCESS && !self.exposed.is_empty() {
+        if DirectOf::<T>::SUPPORTED && !self.exposed.is_empty() {
             self.readiness.have_polled();
             self.tell_applied(MAX_TOLD_CONNECTIONS);
         }

@@ -11,8 +11,8 @@ use ripstop_wire::xnet::base::{Small, WRITE_LEN};
 use crate::progress::poll::{Found, NOTHING};
 use crate::state::State;
 use crate::system::System as _;
-use crate::transport::Transport;
-use crate::transport::link::Link as _;
+use crate::transport::in_place::InPlace as _;
+use crate::transport::{InPlaceOf, Transport};
 
 impl<T: Transport> State<T> {
     /// As [`State::handle_found`], if `found` is one small message whose completion would go to the
@@ -32,8 +32,8 @@ impl<T: Transport> State<T> {
         }
         let turn = usize::from(active.turn);
         let (link, id) = (active.links[turn].as_ref()?, active.ids[turn]);
-        let completion = if T::Link::IN_PLACE {
-            let alone = link.sole_entry()?;
+        let completion = if InPlaceOf::<T>::SUPPORTED {
+            let alone = InPlaceOf::<T>::sole_entry(link)?;
             let small = engine.rx_sole(id, alone.words(), alone.len())?;
             receive_sole(engine, id, cq, small, alone)?
         } else {
@@ -65,7 +65,7 @@ impl<T: Transport> State<T> {
         };
         let mut taken = 0;
         if let Some(writes) = engine.rx_short_writes(id) {
-            while let Some(short) = link.short_entry() {
+            while let Some(short) = InPlaceOf::<T>::short_entry(link) {
                 let words = short.words();
                 let (header, payload) = words.as_flattened().split_at(WRITE_LEN);
                 let place = header
@@ -84,8 +84,8 @@ impl<T: Transport> State<T> {
         if taken == 0 {
             return false;
         }
-        link.return_credits();
-        if link.is_ready() {
+        InPlaceOf::<T>::return_credits(link);
+        if InPlaceOf::<T>::is_ready(link) {
             return false;
         }
         active.found(T::System::ticks);

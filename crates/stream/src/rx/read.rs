@@ -6,9 +6,11 @@ use ripstop_types::{Errno, Result};
 use crate::rx::whole::consume_whole;
 use crate::state::State;
 use crate::system::System;
-use crate::transport::Transport;
+use crate::transport::direct_access::DirectAccess as _;
+use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
 use crate::transport::readiness::polls_links;
+use crate::transport::{DirectOf, InPlaceOf, Transport};
 
 impl<T: Transport> State<T> {
     pub(crate) fn handle_connection(&mut self, id: ConnId, event: ripstop_os::Event) {
@@ -24,8 +26,9 @@ impl<T: Transport> State<T> {
             && let Some(link) = connection.link.as_ref()
         {
             link.drain_doorbell(&mut connection.windows);
-            connection.mapped = T::Link::DIRECT_ACCESS && T::Link::has_windows(&connection.windows);
-            let asked = link.take_requests();
+            connection.mapped =
+                DirectOf::<T>::SUPPORTED && DirectOf::<T>::has_windows(&connection.windows);
+            let asked = DirectOf::<T>::take_requests(link);
             self.doorbell_rang = true;
             self.leave_ended(id);
             if !asked.is_empty() {
@@ -115,7 +118,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn handle_read(&mut self, id: ConnId, outcome: Result<usize>) -> bool {
         match outcome {
             Ok(count) => {
-                let rest = match T::Link::IN_PLACE {
+                let rest = match InPlaceOf::<T>::SUPPORTED {
                     true => self.receive_in_place(id, count, count),
                     false => count,
                 };

@@ -10,8 +10,9 @@ use crate::progress::poll::{Found, NOTHING, READY};
 use crate::rx::fast::MAX_SHORT_WRITE;
 use crate::state::State;
 use crate::system::System as _;
-use crate::transport::Transport;
+use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
+use crate::transport::{InPlaceOf, Transport};
 
 impl<T: Transport> State<T> {
     /// Handles bytes of the active connection, at the front of the receive buffer.
@@ -40,7 +41,7 @@ impl<T: Transport> State<T> {
             _ => consume_whole(&mut self.engine, id, bytes),
         };
         let rest = match rest {
-            1.. if T::Link::IN_PLACE => self.receive_in_place(id, count, rest),
+            1.. if InPlaceOf::<T>::SUPPORTED => self.receive_in_place(id, count, rest),
             rest => rest,
         };
         if rest > 0 {
@@ -67,7 +68,7 @@ impl<T: Transport> State<T> {
             return rest;
         };
         // What the link has ready follows the last byte in the receive buffer.
-        let more = link.payload_ready();
+        let more = InPlaceOf::<T>::payload_ready(link);
         while let Some(bytes) = rx_buffer.get(count - rest..count) {
             let (whole, stored) = match engine.rx_write(id, bytes, more) {
                 Some(whole) => (whole, true),
@@ -87,7 +88,7 @@ impl<T: Transport> State<T> {
             };
             rest -= whole.header_len + done;
             if done < whole.len {
-                link.recv_payload(place.skip(done));
+                InPlaceOf::<T>::recv_payload(link, place.skip(done));
             }
             if rest == 0 {
                 break;
@@ -120,7 +121,7 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     pub(crate) fn handle_found(&mut self, mut found: Found) {
         self.active.found(T::System::ticks);
-        if T::Link::IN_PLACE && found == READY {
+        if InPlaceOf::<T>::SUPPORTED && found == READY {
             let link = &self.active.links[usize::from(self.active.turn)];
             found = match link {
                 Some(link) => Self::found_by(link.recv_once(&mut self.rx_buffer)),

@@ -10,8 +10,8 @@ use ripstop_os::Interest;
 use ripstop_types::Errno;
 
 use crate::state::tx_buffer::TxBuffer;
-use crate::transport::Transport;
-use crate::transport::link::Link;
+use crate::transport::direct_access::DirectAccess;
+use crate::transport::{DirectOf, Transport};
 
 /// How long a peer whose connection has ended may take to listen again before what only it can do
 /// fails.
@@ -62,7 +62,7 @@ pub(crate) struct Connection<T: Transport> {
     /// The peer has offered regions that this side has mapped.
     pub(crate) mapped: bool,
     /// Those regions.
-    pub(crate) windows: <T::Link as Link>::Windows,
+    pub(crate) windows: <DirectOf<T> as DirectAccess<T::Link>>::Windows,
     /// In the list of connections with bytes that wait to be written, or are held.
     pub(crate) dirty: bool,
     /// The kernel holds bytes of it back until [`Link::push`].

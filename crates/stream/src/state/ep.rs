@@ -13,8 +13,8 @@ use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::state::accepting::Request;
 use crate::state::fast_path::{ACKED, FastPath, SLOW_FLAGS, SPECIAL, max_copied};
-use crate::transport::Transport;
-use crate::transport::link::Link as _;
+use crate::transport::in_place::InPlace as _;
+use crate::transport::{InPlaceOf, Transport};
 
 /// The part of an endpoint that MSG has.
 #[derive(Debug)]
@@ -291,7 +291,7 @@ impl FastPath {
             }
             small.send = bound(send, ep.max_msg_size);
         }
-        if ep.tx_ready && ep.has_rma && !ep.writes_counted && T::Link::IN_PLACE {
+        if ep.tx_ready && ep.has_rma && !ep.writes_counted && InPlaceOf::<T>::SUPPORTED {
             small.write = bound(send, ep.max_msg_size);
         }
         if !ep.tx_flags.intersects(SLOW_FLAGS) {

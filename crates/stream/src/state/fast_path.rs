@@ -6,8 +6,8 @@ use ripstop_engine::stream::SEND_HEADER;
 use ripstop_types::Flags;
 
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
-use crate::transport::Transport;
-use crate::transport::link::Link as _;
+use crate::transport::in_place::InPlace as _;
+use crate::transport::{InPlaceOf, Transport};
 
 /// Flags that ask for the peer's acknowledgement.
 pub(crate) const ACKED: Flags = Flags::TRANSMIT_COMPLETE
@@ -55,7 +55,7 @@ pub(crate) struct FastPath {
 
 /// The longest message in bytes that is copied to be sent; what is sent in place has no such bound.
 pub(crate) const fn max_copied<T: Transport>() -> usize {
-    match T::Link::IN_PLACE {
+    match InPlaceOf::<T>::SUPPORTED {
         true => usize::MAX - 1,
         false => FAST_SEND_BUFFER - SEND_HEADER,
     }

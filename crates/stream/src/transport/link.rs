@@ -4,23 +4,28 @@ use std::fmt::Debug;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use ripstop_engine::stream::SEND_HEADER;
-use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Grant, ShortEntry, SoleEntry, Window};
 use ripstop_os::{IoVec, IoVecMut, Shutdown};
-use ripstop_types::{Result, RmaIov};
+use ripstop_types::Result;
 
 use crate::addr::Addr;
-use crate::transport::offer::Offer;
+use crate::transport::direct_access::DirectAccess;
+use crate::transport::in_place::InPlace;
 
 /// One end of a connection: a stream of bytes each way, like a stream socket. It never blocks: what
 /// cannot be done now is `EAGAIN`, and epoll tells by its descriptor when it can be. It is closed
 /// when it is dropped.
 ///
 /// Links are used under the lock of their domain, thus by one thread at a time.
-pub trait Link: AsFd + Debug + Send + Sync + 'static {
+pub trait Link: AsFd + Debug + Send + Sync + Sized + 'static {
     /// How its ends are named.
     type Addr: Addr;
+
+    /// How payloads are sent and received in place; `()` where they are not.
+    type InPlace: InPlace<Self>;
+
+    /// How this side accesses memory of the peer past the stream, and the peer memory of this side;
+    /// `()` where neither can.
+    type Direct: DirectAccess<Self>;
 
     /// Whether a dead machine of the peer has to be found by [`Link::is_unanswered`], every 2 s, since
     /// the system reports it too late.
@@ -56,26 +61,6 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// As for [`Link::send`].
     fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize>;
 
-    /// Whether payloads are sent and received in place: [`Link::send_message`] takes one from the
-    /// user's buffer, and [`Link::recv_payload`] brings it to its place without a receive buffer.
-    const IN_PLACE: bool = false;
-
-    /// As [`Link::send`], for the first `header_len` bytes of a header and the payload behind
-    /// them.
-    ///
-    /// # Errors
-    /// As for [`Link::send`].
-    #[inline]
-    fn send_message(
-        &self,
-        header: &[u8; SEND_HEADER],
-        header_len: usize,
-        payload: UserBuf,
-    ) -> Result<usize> {
-        let header = header.get(..header_len).unwrap_or(header);
-        self.sendv(&[IoVec::from_slice(header), IoVec::from_user(payload)])
-    }
-
     /// Reads up to `bytes.len()` bytes; returns how many, 0 at the end of the stream.
     ///
     /// # Errors
@@ -89,56 +74,6 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// As for [`Link::recv`], and `EINTR`.
     fn recv_once(&self, bytes: &mut [u8]) -> Result<usize>;
 
-    /// Of a link with [in-place I/O](Link::IN_PLACE): whether a read would find something. It takes the
-    /// place of [`Link::recv_once`] in most polls of a program, so it has to be faster. What it
-    /// does not tell, as the end of the peer, reads find that are made now and then.
-    fn is_ready(&self) -> bool {
-        true
-    }
-
-    /// Of a link with [in-place I/O](Link::IN_PLACE): all that is there, if that is one short entry, to
-    /// be received in place. `None` is any other case.
-    #[inline(always)]
-    fn sole_entry(&self) -> Option<SoleEntry<'_>> {
-        None
-    }
-
-    /// Of a link with [in-place I/O](Link::IN_PLACE): the next short entry, whatever is behind it, to be
-    /// received in place. `None` is any other case. After the last one [`Link::return_credits`] is
-    /// called.
-    #[inline(always)]
-    fn short_entry(&self) -> Option<ShortEntry<'_>> {
-        None
-    }
-
-    /// Entries of [`Link::short_entry`] were received: the peer may use their room again.
-    fn return_credits(&self) {}
-
-    /// Of a link with [in-place I/O](Link::IN_PLACE): as [`Link::send_message`], of a header that is as
-    /// long as it may be, if both are short and nothing stands against it; `false` says that
-    /// nothing was sent.
-    #[inline(always)]
-    fn send_short(&self, _header: &[u8; SEND_HEADER], _payload: UserBuf) -> bool {
-        false
-    }
-
-    /// Of a link with [in-place I/O](Link::IN_PLACE): whether [`Link::send_message`] takes all of a
-    /// message with so many bytes of payload or nothing.
-    fn sends_whole(&self, _payload: usize) -> bool {
-        false
-    }
-
-    /// Of a link with [in-place I/O](Link::IN_PLACE): how many bytes of a payload
-    /// [`Link::recv_payload`] gives. A read may stop before them, behind the header.
-    fn payload_ready(&self) -> usize {
-        0
-    }
-
-    /// Reads as [`Link::recv`], but only bytes of [`Link::payload_ready`]; returns how many.
-    fn recv_payload(&self, _room: UserBuf) -> usize {
-        0
-    }
-
     /// Whether a write of up to [`inject_size`] bytes with their header would take all of them, as
     /// far as that can be known.
     ///
@@ -149,62 +84,6 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// whether there is room now. For a link whose peer may make room at any time.
     fn await_room(&self) -> bool {
         false
-    }
-
-    /// Whether each side may map regions of the other, and access them directly, past the stream.
-    const DIRECT_ACCESS: bool = false;
-
-    /// The regions of the peer that this side has mapped.
-    type Windows: Debug + Default + Send;
-
-    /// Of a link with [direct access](Link::DIRECT_ACCESS): tells the peer of a region that it may map. Where there
-    /// is no room for that, the peer accesses it by the stream.
-    fn offer(&self, _: &Offer) {}
-
-    /// Of a link with [direct access](Link::DIRECT_ACCESS): tells the peer that a region need not be mapped any
-    /// more. The peer does not access it from when the grant is closed.
-    fn withdraw(&self, _: Grant) {}
-
-    /// Of a link with [direct access](Link::DIRECT_ACCESS): whether the peer accesses a region that was offered,
-    /// or is about to see whether it may.
-    fn is_claimed(&self, _: Grant) -> bool {
-        false
-    }
-
-    /// Of a link with [direct access](Link::DIRECT_ACCESS): all that was read from it is applied.
-    fn tell_applied(&self) {}
-
-    /// Of a link with [direct access](Link::DIRECT_ACCESS): whether the peer has offered regions that are mapped. To
-    /// be asked again after [`Link::drain_doorbell`].
-    fn has_windows(_windows: &Self::Windows) -> bool {
-        false
-    }
-
-    /// Of a link with [direct access](Link::DIRECT_ACCESS): calls `act` on the window of the peer's memory that is
-    /// named, with the offset in it, if the region is still offered and the peer has applied all that
-    /// was sent before. May wait a moment for that. `None` where it does not, or if `act` says so.
-    fn access_window<R>(
-        &self,
-        _windows: &mut Self::Windows,
-        _place: &RmaIov,
-        _act: impl FnOnce(&Window, usize) -> Option<R>,
-    ) -> Option<R> {
-        None
-    }
-
-    /// Of a link with [direct access](Link::DIRECT_ACCESS): the keys of regions that the peer asks to access by
-    /// their address. To be called after [`Link::drain_doorbell`]; each is returned once.
-    fn take_requests(&self) -> Vec<u64> {
-        Vec::new()
-    }
-
-    /// Of a link with [direct access](Link::DIRECT_ACCESS): copies between buffers and the memory of the peer that is
-    /// named, as many bytes, by its address in the peer's process: to it if `write` says so. Under
-    /// the conditions of [`Link::access_window`], and only while the peer does not poll its links. Does
-    /// not wait until all is applied. `crowd` says that other threads wait for the processor: the
-    /// peer may poll as soon as it has one.
-    fn attach(&self, _: &RmaIov, _write: bool, _: &[UserBuf], _crowd: bool) -> Attached {
-        Attached::UseStream
     }
 
     /// As [`Link::recv`], to several places in order.
@@ -241,7 +120,7 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// ([`Readiness`](crate::Readiness)): drains the doorbell, and remembers an end for [`Link::recv`], which reports it
     /// behind all that came before. Maps regions that the peer has offered, and forgets those that it
     /// has taken back.
-    fn drain_doorbell(&self, _windows: &mut Self::Windows) {}
+    fn drain_doorbell(&self, _windows: &mut <Self::Direct as DirectAccess<Self>>::Windows) {}
 
     /// Whether [`Link::drain_doorbell`] has found the end: the descriptor tells nothing more.
     fn has_ended(&self) -> bool {
@@ -264,15 +143,4 @@ pub trait Link: AsFd + Debug + Send + Sync + 'static {
     /// # Errors
     /// Of the system.
     fn local_addr(&self) -> Result<Self::Addr>;
-}
-
-/// What has become of [`Link::attach`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attached {
-    /// All was copied.
-    Done,
-    /// The access is to go by the stream, also where some bytes were copied.
-    UseStream,
-    /// The same, and the stream is faster as long as the peer goes on polling its links.
-    PeerPolling,
 }

@@ -1,5 +1,7 @@
 //! What the objects of a domain need of the way its endpoints reach each other.
 
+pub(crate) mod direct_access;
+pub(crate) mod in_place;
 pub(crate) mod link;
 pub(crate) mod listener;
 pub(crate) mod offer;
@@ -56,7 +58,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     fn default_source(params: &Self::Params) -> Self::Addr;
 
     /// Whether regions that are registered with [`Sharing::IfSealed`] are checked, where links
-    /// have [direct access](Link::DIRECT_ACCESS).
+    /// have [direct access](Link::Direct).
     ///
     /// [`Sharing::IfSealed`]: ripstop_core::provider::Sharing::IfSealed
     fn checks_regions(_: &Self::Params) -> bool {
@@ -64,7 +66,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     }
 
     /// Whether peers may access regions by their address, and this side those of peers, where links
-    /// [attach](Link::attach).
+    /// [attach](crate::DirectAccess::attach).
     fn uses_attach(_: &Self::Params) -> bool {
         false
     }
@@ -164,6 +166,12 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
         Greeting::parse(data).map_err(HandshakeError::Wrong)
     }
 }
+
+/// In-place I/O of a transport's links.
+pub(crate) type InPlaceOf<T> = <<T as Transport>::Link as Link>::InPlace;
+
+/// Direct access of a transport's links.
+pub(crate) type DirectOf<T> = <<T as Transport>::Link as Link>::Direct;
 
 /// The poller of a transport's domains.
 pub(crate) type PollerOf<T> = <<T as Transport>::System as System>::Poller;

@@ -21,9 +21,9 @@ pub struct Offer {
 pub enum Lent {
     /// By mapping this memory.
     Part(Shareable),
-    /// By its address in this process, with a system call (see [`Link::attach`]).
+    /// By its address in this process, with a system call (see [`DirectAccess::attach`]).
     ///
-    /// [`Link::attach`]: crate::Link::attach
+    /// [`DirectAccess::attach`]: crate::DirectAccess::attach
     At {
         /// The address of its first byte.
         addr: u64,

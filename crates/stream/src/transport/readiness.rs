@@ -57,12 +57,12 @@ pub trait Readiness<L>: Debug + Send + Sized + 'static {
         None
     }
 
-    /// From now on no peer begins to access the region; [`Link::is_claimed`](crate::Link::is_claimed)
+    /// From now on no peer begins to access the region; [`DirectAccess::is_claimed`](crate::DirectAccess::is_claimed)
     /// says whether one is still at it.
     fn close_grant(&mut self, _: Grant) {}
 
     /// Links were polled: peers that might access a region by its address
-    /// ([`Link::attach`](crate::Link::attach)) see that this side makes progress.
+    /// ([`DirectAccess::attach`](crate::DirectAccess::attach)) see that this side makes progress.
     fn have_polled(&mut self) {}
 }
 

@@ -15,8 +15,9 @@ use ripstop_types::{Context, Flags, Result};
 use crate::state::State;
 use crate::state::fast_path::{FastPath, SLOW_FLAGS};
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
-use crate::transport::Transport;
+use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
+use crate::transport::{InPlaceOf, Transport};
 use crate::tunables::TX_BUFFER;
 use crate::tx::send::SendArgs;
 
@@ -29,7 +30,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn update_fast_path(&mut self, ep: EpId) {
         let (inject, send) = (
             self.engine.longest_sent_now(true),
-            match T::Link::IN_PLACE {
+            match InPlaceOf::<T>::SUPPORTED {
                 true => self.engine.longest_sent_in_place(),
                 false => self.engine.longest_sent_now(false),
             },
@@ -138,13 +139,13 @@ impl<T: Transport> State<T> {
             return Err(0);
         };
         let (tag, len) = (tag_of(kind), buf.len());
-        let written = if T::Link::IN_PLACE {
+        let written = if InPlaceOf::<T>::SUPPORTED {
             let mut header = [0; SEND_HEADER];
             let Some(header_len) = engine.try_send_now(id, tag, data, len as u64, &mut header)
             else {
                 return Err(0);
             };
-            let written = link.send_message(&header, header_len, buf);
+            let written = InPlaceOf::<T>::send_message(link, &header, header_len, buf);
             written.map(|written| (written, header_len + len))
         } else {
             let Some(header) = scratch.first_chunk_mut() else {
@@ -260,7 +261,7 @@ const fn tag_of(kind: SendKind) -> Option<u64> {
 /// Whether a message that follows another of the same burst is coalesced with it.
 #[inline(always)]
 const fn is_coalesced<T: Transport>(buf: UserBuf) -> bool {
-    !T::Link::IN_PLACE || buf.len() <= MAX_COALESCED
+    !InPlaceOf::<T>::SUPPORTED || buf.len() <= MAX_COALESCED
 }
 
 const _: () = assert!(

@@ -18,8 +18,9 @@ use ripstop_types::{Errno, FiAddr, Result};
 use crate::state::State;
 use crate::state::fast_path::ACKED;
 use crate::system::System as _;
-use crate::transport::Transport;
+use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
+use crate::transport::{InPlaceOf, Transport};
 
 /// How long a call waits for the peer to make room for the rest of an operation of which the kernel
 /// took the front. If that is not enough, the rest goes out with later progress, or when the
@@ -71,7 +72,7 @@ impl<T: Transport> State<T> {
         {
             let (counted, id) = (state.fast.counted, state.route(dest));
             // The next progress sends what the kernel holds back; whoever sleeps makes none.
-            let hold = !T::Link::IN_PLACE
+            let hold = !InPlaceOf::<T>::SUPPORTED
                 && self.burst
                 && !self.unattended
                 && self.waiters.is_empty()

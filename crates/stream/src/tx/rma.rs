@@ -11,8 +11,8 @@ use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
 use crate::state::State;
 use crate::state::ep::level;
 use crate::state::fast_path::SLOW_FLAGS;
-use crate::transport::Transport;
-use crate::transport::link::Link as _;
+use crate::transport::in_place::InPlace as _;
+use crate::transport::{InPlaceOf, Transport};
 
 impl<T: Transport> State<T> {
     /// Posts a write of one buffer to one segment, without flags of its own. The frequent case is a
@@ -34,7 +34,7 @@ impl<T: Transport> State<T> {
             && !connection.mapped
             && let Some(link) = &connection.link
             && let Some(header) = self.engine.try_write_now(id, to)
-            && link.send_short(&header, buf)
+            && InPlaceOf::<T>::send_short(link, &header, buf)
         {
             let completion = state.fast.send_completes.then_some(context);
             self.engine.written_now(state.fast.write_cq, completion);
@@ -68,7 +68,7 @@ impl<T: Transport> State<T> {
 
     /// Posts a write.
     pub(crate) fn write(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        if T::Link::IN_PLACE && self.write_now(ep, iov, call) {
+        if InPlaceOf::<T>::SUPPORTED && self.write_now(ep, iov, call) {
             return Ok(());
         }
         self.post_rma(ep, RmaKind::Write, Iov::new(iov)?, call, None)
@@ -103,14 +103,14 @@ impl<T: Transport> State<T> {
         let Some(link) = connection
             .link
             .as_ref()
-            .filter(|link| link.sends_whole(buf.len()))
+            .filter(|link| InPlaceOf::<T>::sends_whole(link, buf.len()))
         else {
             return false;
         };
         let Some(header) = self.engine.try_write_now(id, to) else {
             return false;
         };
-        if link.send_message(&header, WRITE_LEN, buf).is_err() {
+        if InPlaceOf::<T>::send_message(link, &header, WRITE_LEN, buf).is_err() {
             // An error shows again.
             return false;
         }

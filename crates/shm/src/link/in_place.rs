@@ -1,0 +1,89 @@
+//! In-place I/O: payloads between the rings and the buffers of the caller.
+
+use ripstop_mem::UserBuf;
+use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
+use ripstop_stream::InPlace;
+use ripstop_types::{Errno, Result};
+
+use super::ShmLink;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct RingInPlace;
+
+impl InPlace<ShmLink> for RingInPlace {
+    #[inline(always)]
+    fn send_message(
+        link: &ShmLink,
+        header: &[u8; MAX_HEADER_BYTES],
+        header_len: usize,
+        payload: UserBuf,
+    ) -> Result<usize> {
+        match link.rings.get() {
+            Some(rings) => {
+                let count = rings.writer.write_message(header, header_len, payload);
+                link.after_write(rings, count)
+            }
+            None => Err(Errno::EAGAIN),
+        }
+    }
+
+    #[inline(always)]
+    fn is_ready(link: &ShmLink) -> bool {
+        let rings = link.rings.get();
+        rings.is_some_and(|rings| rings.reader.is_ready())
+    }
+
+    #[inline(always)]
+    fn sole_entry(link: &ShmLink) -> Option<SoleEntry<'_>> {
+        link.rings.get()?.reader.sole_entry()
+    }
+
+    #[inline(always)]
+    fn short_entry(link: &ShmLink) -> Option<ShortEntry<'_>> {
+        link.rings.get()?.reader.short_entry()
+    }
+
+    #[inline]
+    fn return_credits(link: &ShmLink) {
+        if let Some(rings) = link.rings.get() {
+            link.wake_for_credit(rings);
+        }
+    }
+
+    #[inline(always)]
+    fn send_short(link: &ShmLink, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
+        let Some(rings) = link.rings.get() else {
+            return false;
+        };
+        let sent = rings.writer.write_short(header, payload);
+        if sent && rings.peer_status.must_wake() {
+            link.ring_doorbell();
+        }
+        sent
+    }
+
+    #[inline]
+    fn sends_whole(link: &ShmLink, payload: usize) -> bool {
+        let rings = link.rings.get();
+        rings.is_some_and(|rings| rings.writer.fits_one_entry(payload))
+    }
+
+    #[inline]
+    fn payload_ready(link: &ShmLink) -> usize {
+        link.rings
+            .get()
+            .map_or(0, |rings| rings.reader.chunk_remaining())
+    }
+
+    #[inline]
+    fn recv_payload(link: &ShmLink, room: UserBuf) -> usize {
+        let Some(rings) = link.rings.get() else {
+            return 0;
+        };
+        let count = rings.reader.read_chunk(room);
+        // It cannot fail: the entry was checked when its header was read.
+        let _ = link.after_read(rings, Ok(count));
+        count
+    }
+}
