@@ -14,7 +14,7 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{AtomicKind, Context, Datatype, Errno, FiAddr, Flags, RmaIov};
 
 use crate::call::{ENOSYS, calls, op};
-use crate::endpoint::done;
+use crate::object::endpoint::done;
 use crate::ops::Kind;
 use crate::payload::{MAX_PARTS, NOWHERE, Parts};
 use crate::threading::Threading;

@@ -5,11 +5,13 @@ use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use ripstop_abi::{fi_ops_av, fid_av};
+use ripstop_abi::{fi_av_attr, fi_ops_av, fid_av};
 use ripstop_core::Address;
+use ripstop_core::provider::AvAttr;
 use ripstop_types::{AvType, Errno, FiAddr, Flags};
 
-use crate::call::{calls, op};
+use crate::call::{ENOSYS, calls, op};
+use crate::fabric::opened;
 use crate::known::Known;
 use crate::library::copy_text;
 use crate::owned::Owned;
@@ -318,5 +320,31 @@ impl<M: Threading> Av<M> {
             None => return Err(Error::new("fi_av_straddr", Errno::ENOSYS)),
         };
         Ok((copy_text(said), need))
+    }
+}
+
+impl<M: Threading> Domain<M> {
+    pub(crate) fn open_av(self: &Arc<Self>, attr: &AvAttr) -> Result<Av<M>> {
+        let name = attr.name.as_deref().map(CString::new).transpose();
+        let name = name.map_err(|_| Error::new("fi_av_open", Errno::EINVAL))?;
+        let mut c_attr = fi_av_attr {
+            type_: attr.av_type.raw(),
+            count: attr.count,
+            rx_ctx_bits: i32::from(attr.rx_ctx_bits),
+            name: name.as_ref().map_or(ptr::null(), |name| name.as_ptr()),
+            flags: attr.flags.bits(),
+            ..Default::default()
+        };
+        let mut av: *mut fid_av = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_domain.av_open) {
+            // SAFETY: domain and attributes are live, `av` takes the result.
+            Some(open) => unsafe {
+                let (attr, out) = (&raw mut c_attr, &raw mut av);
+                open(self.owned.get(), attr, out, ptr::null_mut())
+            },
+            None => ENOSYS,
+        };
+        let owned = Owned::new(opened("fi_av_open", ret, av)?, self.clone());
+        Ok(Av::new(owned, attr.av_type))
     }
 }

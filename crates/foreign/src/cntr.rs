@@ -2,16 +2,18 @@
 //! `fi_cntr`(3).
 
 use std::os::fd::BorrowedFd;
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_abi::{fi_ops_cntr, fid_cntr};
+use ripstop_abi::{fi_cntr_attr, fi_ops_cntr, fid_cntr};
 use ripstop_types::WaitObj;
 
 use crate::call::{self, ENOSYS, calls, op};
+use crate::fabric::opened;
 use crate::owned::Owned;
-use crate::sets::WaitSet;
 use crate::threading::Threading;
+use crate::waitset::WaitSet;
 use crate::{Domain, Error, Result};
 
 type Owner<M> = Owned<fid_cntr, M, Arc<Domain<M>>>;
@@ -92,5 +94,36 @@ impl<M: Threading> Counter<M> {
         let fd = call::wait_fd(self.owned.fid(), self.wait)?;
         // SAFETY: the descriptor belongs to the counter, which `self` keeps open.
         Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+}
+
+impl<M: Threading> Domain<M> {
+    /// Opens a counter of completions (`fi_cntr_open`), which may be waited for in a set.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn counter_with(
+        self: &Arc<Self>,
+        wait: WaitObj,
+        set: Option<&Arc<WaitSet>>,
+    ) -> Result<Arc<Counter<M>>> {
+        let wait = set.map_or(wait, |_| WaitObj::Set);
+        let mut attr = fi_cntr_attr {
+            wait_obj: wait.raw(),
+            wait_set: set.map_or(ptr::null_mut(), |set| set.owned.get()),
+            ..Default::default()
+        };
+        let mut cntr: *mut fid_cntr = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_domain.cntr_open) {
+            // SAFETY: domain, set and attributes are live, `cntr` takes the result.
+            Some(open) => unsafe {
+                let (attr, out) = (&raw mut attr, &raw mut cntr);
+                open(self.owned.get(), attr, out, ptr::null_mut())
+            },
+            None => ENOSYS,
+        };
+        let owned = Owned::new(opened("fi_cntr_open", ret, cntr)?, self.clone());
+        Ok(Arc::new(Counter::new(owned, wait, set.cloned())))
     }
 }

@@ -10,7 +10,7 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Context, FiAddr, Flags};
 
 use crate::call::calls;
-use crate::endpoint::done;
+use crate::object::endpoint::done;
 use crate::ops::Kind;
 use crate::payload::{NOWHERE, Parts};
 use crate::threading::Threading;

@@ -5,7 +5,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_abi::{FI_OPT_ENDPOINT, fi_eq_entry, fi_ops_cm, fi_ops_ep, fid};
@@ -13,151 +12,10 @@ use ripstop_types::{Errno, Flags};
 
 use crate::call::{self, ENOSYS, calls, op};
 use crate::null::Said;
-use crate::sets::{PollSet, WaitSet};
 use crate::threading::Threading;
-use crate::{
-    Av, AvSet, Counter, Cq, Domain, Endpoint, Eq, Error, Fabric, Group, Mr, PassiveEp, Result,
-    ScalableEp, SharedRx, SharedTx,
-};
-
-/// Any open object, kept open.
-pub enum Object<M: Threading> {
-    /// A fabric.
-    Fabric(Arc<Fabric>),
-    /// A domain.
-    Domain(Arc<Domain<M>>),
-    /// An event queue of the library's own.
-    Eq(Arc<Eq>),
-    /// A completion queue.
-    Cq(Arc<Cq<M>>),
-    /// A counter.
-    Counter(Arc<Counter<M>>),
-    /// An address vector.
-    Av(Arc<Av<M>>),
-    /// A passive endpoint.
-    PassiveEp(Arc<PassiveEp>),
-    /// An endpoint, or a context of one.
-    Endpoint(Arc<Endpoint<M>>),
-    /// A shared receive context.
-    SharedRx(Arc<SharedRx<M>>),
-    /// A shared transmit context.
-    SharedTx(Arc<SharedTx<M>>),
-    /// A scalable endpoint.
-    ScalableEp(Arc<ScalableEp<M>>),
-    /// A memory region.
-    Mr(Arc<Mr<M>>),
-    /// A poll set.
-    PollSet(Arc<PollSet<M>>),
-    /// A wait set.
-    WaitSet(Arc<WaitSet>),
-    /// An address vector set.
-    AvSet(Arc<AvSet<M>>),
-    /// A collective group.
-    Group(Arc<Group<M>>),
-}
-
-/// Does the same with the handle of any object.
-macro_rules! any {
-    ($object:expr, $owned:ident, $shared:ident => $body:expr) => {
-        match $object {
-            Self::Fabric(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::Domain(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::Eq(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::Cq(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::Counter(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::Av(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::PassiveEp(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::Endpoint(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::SharedRx(o) => {
-                let ($owned, $shared) = (&o.context().owned, o.context());
-                $body
-            }
-            Self::SharedTx(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::ScalableEp(o) => {
-                let ($owned, $shared) = (&o.endpoint().owned, o.endpoint());
-                $body
-            }
-            Self::Mr(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::PollSet(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::WaitSet(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::AvSet(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-            Self::Group(o) => {
-                let ($owned, $shared) = (&o.owned, o);
-                $body
-            }
-        }
-    };
-}
+use crate::{Eq, Error, Fabric, Object, Result};
 
 impl<M: Threading> Object<M> {
-    pub(crate) fn fid(&self) -> *mut fid {
-        any!(self, owned, _shared => owned.fid())
-    }
-
-    /// What poll sets call it, as long as it is open.
-    #[must_use]
-    pub fn id(&self) -> usize {
-        self.fid().addr()
-    }
-
-    /// Closes it now (`fi_close`); `owners` is how many have it that are no objects of the library.
-    ///
-    /// A library must refuse this while something uses the object. One that does not has
-    /// destroyed what is still in use, so this ends the process.
-    ///
-    /// # Errors
-    ///
-    /// `FI_EBUSY` while something uses the object, and what else the library says.
-    pub fn close(&self, owners: usize) -> Result<()> {
-        any!(self, owned, shared => {
-            owned.try_close()?;
-            if Arc::strong_count(shared) > owners {
-                eprintln!("fi_close closed what is in use; it must say FI_EBUSY");
-                std::process::abort()
-            }
-            Ok(())
-        })
-    }
-
     /// Binds anything at any time (`fi_ep_bind`, `fi_mr_bind`).
     ///
     /// # Errors
@@ -201,7 +59,7 @@ impl<M: Threading> Object<M> {
     ///
     /// What the library says.
     pub fn option(&self, name: c_int, len: usize) -> Result<Vec<u8>> {
-        crate::endpoint::getopt(self.options(), self.fid(), name, len)
+        crate::object::endpoint::getopt(self.options(), self.fid(), name, len)
     }
 
     /// An option of any number into a buffer of `len` bytes, at most 8 (`fi_getopt`): the answer, and
@@ -252,7 +110,7 @@ impl<M: Threading> Object<M> {
     ///
     /// What the library says.
     pub fn set_option(&self, name: c_int, value: &[u8]) -> Result<()> {
-        crate::endpoint::setopt(self.options(), self.fid(), name, value)
+        crate::object::endpoint::setopt(self.options(), self.fid(), name, value)
     }
 }
 

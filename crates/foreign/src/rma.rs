@@ -11,7 +11,7 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, RmaIov};
 
 use crate::call::calls;
-use crate::endpoint::done;
+use crate::object::endpoint::done;
 use crate::ops::Kind;
 use crate::payload::{NOWHERE, Parts};
 use crate::threading::Threading;

@@ -12,8 +12,8 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
 
 use super::{Missing, refuse, told};
-use crate::endpoint::{getopt, number, setopt};
-use crate::probe::Object;
+use crate::object::Object;
+use crate::object::endpoint::{getopt, number, setopt};
 use crate::threading::{Lock as _, Threading};
 use crate::{Addr, Atomic, Av, Counter, Cq, Domain, Endpoint, Error, Group, SharedRx, SharedTx};
 

@@ -1,5 +1,6 @@
 //! Passive endpoints, and events: what the library's queues say goes on to those of the object model.
 
+use std::any::Any;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
@@ -9,15 +10,9 @@ use ripstop_core::{Address, EventQueue, FidToken, Info, ProgressSource};
 use ripstop_types::{Errno, Flags, Result, WaitObj};
 
 use super::{refuse, told};
+use crate::eq::Pump;
+use crate::object::endpoint::getname;
 use crate::{Addr, Eq, Fabric, PassiveEp};
-
-/// Passes on what one queue of the library says.
-pub(crate) struct Pump {
-    to: Weak<EventQueue>,
-    from: Arc<Eq>,
-    /// Held while the library's queue is read, so that events stay in order.
-    reading: Mutex<()>,
-}
 
 impl Fabric {
     /// What passes events on to this queue; it is the same as long as anything is bound to it.
@@ -25,7 +20,8 @@ impl Fabric {
         let mut all = self.pumps.lock();
         all.retain(|pump| pump.strong_count() > 0);
         let to = Arc::downgrade(eq);
-        let mut pumps = all.iter().filter_map(Weak::upgrade);
+        let pumps = all.iter().filter_map(Weak::upgrade);
+        let mut pumps = pumps.filter_map(|pump| pump.downcast::<Pump>().ok());
         if let Some(pump) = pumps.find(|pump| pump.to.ptr_eq(&to)) {
             return Ok(pump);
         }
@@ -40,7 +36,8 @@ impl Fabric {
         });
         let source: Arc<dyn ProgressSource> = pump.clone();
         eq.add_source(&source)?;
-        all.push(Arc::downgrade(&pump));
+        let any: Arc<dyn Any + Send + Sync> = pump.clone();
+        all.push(Arc::downgrade(&any));
         Ok(pump)
     }
 }
@@ -95,7 +92,7 @@ impl model::PassiveEp for PassiveEp {
     }
 
     fn name(&self) -> Result<Address> {
-        let name = crate::endpoint::getname(self.cm(), self.owned.fid());
+        let name = getname(self.cm(), self.owned.fid());
         let name = name.and_then(|name| name.address(self.format));
         name.map_err(told)
     }

@@ -9,7 +9,7 @@ use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
 use super::{refuse, told};
 use crate::addr::{PAD, stride};
-use crate::probe::Object;
+use crate::object::Object;
 use crate::threading::Threading;
 use crate::{Addr, Av, Counter, Domain, Group, Mr};
 

@@ -14,7 +14,6 @@ mod endpoint;
 mod events;
 mod memory;
 mod missing;
-pub(crate) mod origin;
 mod queues;
 mod scalable;
 
@@ -27,14 +26,12 @@ use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Hints, Info, fi_warn};
 use ripstop_types::{Errno, Flags, Mode, MrMode, Result, Threading as Level, Version};
 
+use crate::eq::origin::{OURS, Origin};
 use crate::threading::{Shared, Single, Threading};
 use crate::{Domain, Error, Fabric, Library, PassiveEp};
 
-pub(crate) use events::Pump;
+pub use crate::eq::origin::text;
 pub use missing::Missing;
-pub use origin::text;
-
-use origin::{OURS, Origin};
 
 /// Who writes the lines in the log.
 const LOG: &str = "foreign";

@@ -9,7 +9,7 @@ use ripstop_core::{fi_info, fi_warn};
 use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 
 use super::{LOG, told};
-use crate::sets::PollSet;
+use crate::PollSet;
 use crate::threading::Threading;
 use crate::{Counter, Cq, Error};
 

@@ -11,7 +11,7 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Context, FiAddr, Flags, Result};
 
 use super::told;
-use crate::contexts::ContextAttr;
+use crate::object::contexts::ContextAttr;
 use crate::threading::Threading;
 use crate::{Av, Counter, Cq, Domain, ScalableEp, SharedRx};
 

@@ -9,11 +9,11 @@ use ripstop_core::provider::Token;
 use ripstop_core::{FidToken, Info, RxAttr, TxAttr};
 use ripstop_types::Errno;
 
+use super::Object;
 use crate::attrs::{c_rx, c_tx};
 use crate::call::calls;
 use crate::fabric::opened;
 use crate::owned::Owned;
-use crate::probe::Object;
 use crate::threading::Threading;
 use crate::{Domain, Endpoint, Error, Result};
 

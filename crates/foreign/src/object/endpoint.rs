@@ -6,20 +6,22 @@ use std::ptr;
 use std::sync::Arc;
 
 use ripstop_abi::{
-    FI_ENABLE, FI_GETOPSFLAG, FI_OPT_ENDPOINT, FI_SETOPSFLAG, fi_ops_cm, fi_ops_ep, fid, fid_ep,
+    FI_ENABLE, FI_GETOPSFLAG, FI_OPT_ENDPOINT, FI_SETOPSFLAG, fi_info, fi_ops_cm, fi_ops_ep, fid,
+    fid_ep,
 };
 use ripstop_core::Info;
 use ripstop_core::provider::{Direction, EpOption, Token};
-use ripstop_types::{Context, EpType, Errno, FiAddr, Flags};
+use ripstop_types::{Context, EpType, Errno, FiAddr, Flags, Mode};
 
+use super::Object;
 use crate::call::{self, ENOSYS, calls, op};
-use crate::eq::Name;
+use crate::eq::origin::OURS;
+use crate::eq::pep::data_ptr;
+use crate::eq::{Name, Pump};
+use crate::fabric::opened;
 use crate::library::too_small;
 use crate::ops::Kind;
 use crate::owned::Owned;
-use crate::pep::data_ptr;
-use crate::probe::Object;
-use crate::provider::Pump;
 use crate::threading::{Lock as _, Ptr, Threading};
 use crate::{Addr, Av, Domain, Eq, Error, Result};
 
@@ -235,6 +237,43 @@ impl<M: Threading> Endpoint<M> {
         done(call, f(address)).inspect_err(|_| {
             domain.book(|book| book.withdraw(address));
         })
+    }
+}
+
+impl<M: Threading> Domain<M> {
+    /// Opens an endpoint, to accept a request if the info is one.
+    pub(crate) fn open_endpoint(
+        self: &Arc<Self>,
+        info: &Info,
+        token: Token,
+    ) -> Result<Endpoint<M>> {
+        const CALL: &str = "fi_endpoint";
+        let origin = self.fabric().origin(CALL, info)?;
+        let request = origin.request()?;
+        let mut copy = match &request {
+            Some(request) => request.info_with_handle(self.fabric())?,
+            None => origin
+                .info()
+                .duplicate(CALL, self.fabric().owned.parent())?,
+        };
+        if !(OURS | Mode::RX_CQ_DATA).contains(copy.mode()) {
+            return Err(Error::new(CALL, Errno::EINVAL));
+        }
+        let mut ep: *mut fid_ep = ptr::null_mut();
+        let raw: *mut fi_info = copy.as_mut_ptr();
+        let ret = calls!(
+            self.table(),
+            fi_ops_domain.endpoint,
+            self.owned.get(),
+            raw,
+            &raw mut ep,
+            ptr::null_mut()
+        );
+        let ep = opened(CALL, ret, ep)?;
+        if let Some(request) = request {
+            request.taken();
+        }
+        Ok(Endpoint::new(ep, self.clone(), info, token))
     }
 }
 

@@ -8,12 +8,13 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use ripstop_abi::{FI_BACKLOG, fi_ops_cm, fi_ops_ep, fid_pep, fid_t};
 use ripstop_core::provider::Token;
-use ripstop_types::AddrFormat;
+use ripstop_types::{AddrFormat, Errno};
 
-use crate::call::{self, calls};
-use crate::eq::Name;
+use super::{Name, Pump};
+use crate::call::{self, ENOSYS, calls, op};
+use crate::fabric::opened;
+use crate::info::Info;
 use crate::owned::Owned;
-use crate::provider::Pump;
 use crate::threading::Shared;
 use crate::{Addr, Eq, Error, Fabric, Result};
 
@@ -128,6 +129,78 @@ impl PassiveEp {
         let arg: *mut c_void = (&raw mut backlog).cast();
         // SAFETY: the object is open, and the command reads one `int`.
         unsafe { call::control(self.owned.fid(), FI_BACKLOG, arg) }
+    }
+}
+
+/// A request for a connection. Dropped without an answer, it is refused.
+pub(crate) struct ConnReq {
+    info: Info,
+    pep: Arc<PassiveEp>,
+    open: bool,
+}
+
+impl ConnReq {
+    pub(super) const fn new(info: Info, pep: Arc<PassiveEp>) -> Self {
+        let open = true;
+        Self { info, pep, open }
+    }
+
+    /// The info with the request's handle, for an endpoint of `fabric`.
+    pub(crate) fn info_with_handle(&self, fabric: &Arc<Fabric>) -> Result<Info> {
+        if !Arc::ptr_eq(self.pep.owned.parent(), fabric) {
+            return Err(Error::new("fi_endpoint", Errno::EDOMAIN));
+        }
+        let mut info = self.info.duplicate("fi_endpoint", self.info.functions())?;
+        info.set_handle(self.info.handle());
+        Ok(info)
+    }
+
+    /// The request's handle now belongs to an endpoint.
+    pub(crate) fn taken(mut self) {
+        self.open = false;
+    }
+
+    /// Refuses through `pep`, which must be the one asked.
+    pub(crate) fn refuse(mut self, pep: &PassiveEp, data: &[u8]) -> Result<()> {
+        if pep.owned.fid() != self.pep.owned.fid() {
+            return Err(Error::new("fi_reject", Errno::EINVAL));
+        }
+        self.open = false;
+        pep.refuse(self.info.handle(), data)
+    }
+}
+
+impl Drop for ConnReq {
+    fn drop(&mut self) {
+        if self.open {
+            // Nobody is left to hear about a failure.
+            let _ = self.pep.refuse(self.info.handle(), &[]);
+        }
+    }
+}
+
+impl Fabric {
+    pub(crate) fn open_pep(
+        self: &Arc<Self>,
+        info: &ripstop_core::Info,
+        token: Token,
+    ) -> Result<PassiveEp> {
+        let origin = self.origin("fi_passive_ep", info)?;
+        let mut copy = origin
+            .info()
+            .duplicate("fi_passive_ep", self.owned.parent())?;
+        let mut pep: *mut fid_pep = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_fabric.passive_ep) {
+            // SAFETY: fabric and info are live, `pep` takes the result.
+            Some(open) => unsafe {
+                let (info, out) = (copy.as_mut_ptr(), &raw mut pep);
+                open(self.owned.get(), info, out, ptr::null_mut())
+            },
+            None => ENOSYS,
+        };
+        let pep = opened("fi_passive_ep", ret, pep)?;
+        let owned = Owned::new(pep, self.clone());
+        Ok(PassiveEp::new(owned, info.addr_format, token))
     }
 }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use ripstop_core::{Handle, Info};
 use ripstop_types::{Errno, Flags, Mode};
 
-use crate::eq::ConnReq;
+use super::pep::ConnReq;
 use crate::{Error, Fabric, Result};
 
 /// The modes that this crate takes on itself.

@@ -1,20 +1,19 @@
 #![allow(unsafe_code)]
-//! Poll sets and wait sets, `fi_poll`(3), which the object model has no traits for.
+//! Poll sets, `fi_poll`(3), which the object model has no traits for.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use ripstop_abi::{fi_ops_poll, fi_ops_wait, fi_poll_attr, fi_wait_attr, fid, fid_poll, fid_wait};
-use ripstop_types::{Errno, WaitObj};
+use ripstop_abi::{fi_ops_poll, fi_poll_attr, fid, fid_poll};
+use ripstop_types::Errno;
 
-use crate::call::{calls, millis};
+use super::Object;
+use crate::call::calls;
 use crate::fabric::opened;
 use crate::owned::Owned;
-use crate::probe::Object;
-use crate::threading::{Lock as _, Shared, Threading};
-use crate::{Domain, Error, Fabric, Result};
+use crate::threading::{Lock as _, Threading};
+use crate::{Domain, Error, Result};
 
 /// A poll set: queues and counters asked at once.
 pub struct PollSet<M: Threading> {
@@ -76,45 +75,6 @@ impl<M: Threading> PollSet<M> {
         let ret: c_int = calls!(self.table(), fi_ops_poll.poll, set, out, room);
         contexts.truncate(Error::check_count("fi_poll", ret as isize)?);
         Ok(contexts.into_iter().map(|context| context.addr()).collect())
-    }
-}
-
-/// A wait set: one wait object for many queues and counters.
-pub struct WaitSet {
-    pub(crate) owned: Owned<fid_wait, Shared, Arc<Fabric>>,
-}
-
-impl WaitSet {
-    /// Waits until a member has something (`fi_wait`).
-    ///
-    /// # Errors
-    ///
-    /// `FI_ETIMEDOUT`, and what else the library says.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
-        let set = self.owned.get();
-        // SAFETY: the set is open.
-        let table: *const fi_ops_wait = unsafe { (*set).ops };
-        let ret = calls!(table, fi_ops_wait.wait, set, millis(timeout));
-        Error::check("fi_wait", ret)
-    }
-}
-
-impl Fabric {
-    /// Opens a wait set (`fi_wait_open`).
-    ///
-    /// # Errors
-    ///
-    /// What the library says.
-    pub fn wait_set(self: &Arc<Self>, wait: WaitObj) -> Result<Arc<WaitSet>> {
-        let mut attr = fi_wait_attr {
-            wait_obj: wait.raw(),
-            flags: 0,
-        };
-        let mut set: *mut fid_wait = ptr::null_mut();
-        let (fabric, attr, out) = (self.owned.get(), &raw mut attr, &raw mut set);
-        let ret = calls!(self.table(), fi_ops_fabric.wait_open, fabric, attr, out);
-        let owned = Owned::new(opened("fi_wait_open", ret, set)?, self.clone());
-        Ok(Arc::new(WaitSet { owned }))
     }
 }
 

@@ -9,18 +9,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ripstop_abi::{
-    fi_cq_data_entry, fi_cq_entry, fi_cq_err_entry, fi_cq_msg_entry, fi_cq_tagged_entry, fi_ops_cq,
-    fid_cq,
+    fi_cq_attr, fi_cq_data_entry, fi_cq_entry, fi_cq_err_entry, fi_cq_msg_entry,
+    fi_cq_tagged_entry, fi_ops_cq, fid_cq,
 };
 use ripstop_core::provider::CqAttr;
 use ripstop_types::{Completion, CompletionError, CqFormat, Errno, FiAddr, Flags, WaitObj};
 
+use super::polls::PollSet;
 use crate::call::{self, ENOSYS, calls, op};
+use crate::fabric::opened;
 use crate::library::copy_text;
 use crate::ops::Book;
 use crate::owned::Owned;
-use crate::sets::{PollSet, WaitSet};
 use crate::threading::Threading;
+use crate::waitset::WaitSet;
 use crate::{Domain, Error, Result};
 
 type Owner<M> = Owned<fid_cq, M, Arc<Domain<M>>>;
@@ -277,6 +279,48 @@ impl<M: Threading> Cq<M> {
             found.context = self.domain().book(ended);
         }
         found
+    }
+}
+
+impl<M: Threading> Domain<M> {
+    /// Opens a completion queue (`fi_cq_open`), whose blocking reads wait for a number of entries
+    /// with `threshold`; it may be waited for in a set. All of an entry is asked for, unless a format
+    /// is.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn cq_with(
+        self: &Arc<Self>,
+        attr: &CqAttr,
+        threshold: bool,
+        set: Option<&Arc<WaitSet>>,
+    ) -> Result<Arc<Cq<M>>> {
+        let mut attr = *attr;
+        if attr.format == CqFormat::Unspec {
+            attr.format = CqFormat::Tagged;
+        }
+        attr.wait = set.map_or(attr.wait, |_| WaitObj::Set);
+        let mut c_attr = fi_cq_attr {
+            size: attr.size,
+            flags: attr.flags.bits(),
+            format: attr.format.raw(),
+            wait_obj: attr.wait.raw(),
+            wait_cond: threshold.into(),
+            wait_set: set.map_or(ptr::null_mut(), |set| set.owned.get()),
+            ..Default::default()
+        };
+        let mut cq: *mut fid_cq = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_domain.cq_open) {
+            // SAFETY: domain, set and attributes are live, `cq` takes the result.
+            Some(open) => unsafe {
+                let (attr, out) = (&raw mut c_attr, &raw mut cq);
+                open(self.owned.get(), attr, out, ptr::null_mut())
+            },
+            None => ENOSYS,
+        };
+        let owned = Owned::new(opened("fi_cq_open", ret, cq)?, self.clone());
+        Ok(Arc::new(Cq::new(owned, &attr, threshold, set.cloned())))
     }
 }
 

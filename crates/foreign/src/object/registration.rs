@@ -10,10 +10,10 @@ use ripstop_core::provider::MrAttr;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Flags};
 
+use super::Object;
 use crate::call::{self, ENOSYS, op};
 use crate::fabric::opened;
 use crate::owned::Owned;
-use crate::probe::Object;
 use crate::threading::{Lock as _, Threading};
 use crate::{Domain, Error, Result};
 

@@ -1,70 +1,35 @@
 #![allow(unsafe_code)]
-//! `fi_eq`(3) and the events of connections.
+//! `fi_eq`(3) and the events of connections, with the passive endpoints that a request is answered by.
+
+pub(crate) mod origin;
+pub(crate) mod pep;
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
+use std::ptr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use ripstop_abi::{
-    FI_CONNECTED, FI_CONNREQ, FI_JOIN_COMPLETE, FI_SHUTDOWN, fi_eq_cm_entry, fi_eq_err_entry,
-    fi_ops_eq, fid, fid_eq,
+    FI_CONNECTED, FI_CONNREQ, FI_JOIN_COMPLETE, FI_SHUTDOWN, fi_eq_attr, fi_eq_cm_entry,
+    fi_eq_err_entry, fi_ops_eq, fid, fid_eq,
 };
-use ripstop_core::FidToken;
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::Token;
-use ripstop_types::{CmEvent, Context, Errno, WaitObj};
+use ripstop_core::{EventQueue, FidToken};
+use ripstop_types::{CmEvent, Context, Errno, Flags, WaitObj};
 
-use crate::call::{self, calls};
+use origin::Origin;
+use pep::ConnReq;
+
+use crate::call::{self, ENOSYS, calls, op};
+use crate::fabric::opened;
 use crate::info::Info;
 use crate::owned::Owned;
-use crate::provider::origin::Origin;
-use crate::sets::WaitSet;
 use crate::threading::Shared;
+use crate::waitset::WaitSet;
 use crate::{Error, Fabric, PassiveEp, Result};
-
-/// A request for a connection. Dropped without an answer, it is refused.
-pub(crate) struct ConnReq {
-    info: Info,
-    pep: Arc<PassiveEp>,
-    open: bool,
-}
-
-impl ConnReq {
-    /// The info with the request's handle, for an endpoint of `fabric`.
-    pub(crate) fn info_with_handle(&self, fabric: &Arc<Fabric>) -> Result<Info> {
-        if !Arc::ptr_eq(self.pep.owned.parent(), fabric) {
-            return Err(Error::new("fi_endpoint", Errno::EDOMAIN));
-        }
-        let mut info = self.info.duplicate("fi_endpoint", self.info.functions())?;
-        info.set_handle(self.info.handle());
-        Ok(info)
-    }
-
-    /// The request's handle now belongs to an endpoint.
-    pub(crate) fn taken(mut self) {
-        self.open = false;
-    }
-
-    /// Refuses through `pep`, which must be the one asked.
-    pub(crate) fn refuse(mut self, pep: &PassiveEp, data: &[u8]) -> Result<()> {
-        if pep.owned.fid() != self.pep.owned.fid() {
-            return Err(Error::new("fi_reject", Errno::EINVAL));
-        }
-        self.open = false;
-        pep.refuse(self.info.handle(), data)
-    }
-}
-
-impl Drop for ConnReq {
-    fn drop(&mut self) {
-        if self.open {
-            // Nobody is left to hear about a failure.
-            let _ = self.pep.refuse(self.info.handle(), &[]);
-        }
-    }
-}
 
 /// An event queue of the library's own.
 pub struct Eq {
@@ -89,6 +54,14 @@ impl Drop for Name {
     fn drop(&mut self) {
         self.eq.names.lock().remove(&self.id);
     }
+}
+
+/// Passes on what one queue of the library says.
+pub(crate) struct Pump {
+    pub(crate) to: Weak<EventQueue>,
+    pub(crate) from: Arc<Eq>,
+    /// Held while the library's queue is read, so that events stay in order.
+    pub(crate) reading: Mutex<()>,
 }
 
 /// Bytes of connection data an event may bring.
@@ -208,8 +181,7 @@ impl Eq {
                 match peps.find(|pep| pep.owned.fid() == room.entry.fid) {
                     Some(pep) => {
                         let offered = info.duplicate("fi_eq_read", functions)?;
-                        let open = true;
-                        let request = ConnReq { info, pep, open };
+                        let request = ConnReq::new(info, pep);
                         let info = Box::new(Origin::requested(offered, request).offer());
                         let pep = token;
                         Event::ConnReq { pep, info, data }
@@ -282,6 +254,40 @@ impl Eq {
     /// `FI_EAGAIN` when there is something to read, and what else the library says.
     pub fn try_wait(&self) -> Result<()> {
         self.owned.parent().trywait(&mut [self.owned.fid()])
+    }
+}
+
+impl Fabric {
+    /// Opens an event queue of the library's own (`fi_eq_open`), which may be waited for in a set.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn eq(
+        self: &Arc<Self>,
+        wait: WaitObj,
+        flags: Flags,
+        set: Option<&Arc<WaitSet>>,
+    ) -> Result<Arc<Eq>> {
+        let wait = set.map_or(wait, |_| WaitObj::Set);
+        let mut attr = fi_eq_attr {
+            flags: flags.bits(),
+            wait_obj: wait.raw(),
+            wait_set: set.map_or(ptr::null_mut(), |set| set.owned.get()),
+            ..Default::default()
+        };
+        let mut eq: *mut fid_eq = ptr::null_mut();
+        let ret = match op!(self.table(), fi_ops_fabric.eq_open) {
+            // SAFETY: fabric, set and attributes are live, `eq` takes the result.
+            Some(open) => unsafe {
+                let (attr, out) = (&raw mut attr, &raw mut eq);
+                open(self.owned.get(), attr, out, ptr::null_mut())
+            },
+            None => ENOSYS,
+        };
+        let eq = opened("fi_eq_open", ret, eq)?;
+        let owned = Owned::new(eq, self.clone());
+        Ok(Arc::new(Eq::new(owned, wait, set.cloned())))
     }
 }
 
