@@ -10,9 +10,9 @@ use ripstop_abi as abi;
 use ripstop_core::provider::{Counter, CounterAttr, Domain};
 use ripstop_types::{Errno, Flags, Result, WaitObj};
 
-use crate::domain::body::{DomainBody, same_domain};
 use crate::edge::{AnyFid, In, Out, Whole, trampolines};
 use crate::errno::{self, code};
+use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
 use crate::peer::{Context, CounterOwner};
 use crate::tables::{self, table};

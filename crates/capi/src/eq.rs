@@ -19,7 +19,7 @@ mod target;
 use crate::buffers::Src;
 use crate::edge::{Arg, In, Out, Whole, trampolines};
 use crate::errno::{self, count as counted, fail};
-use crate::fabric::body::FabricBody;
+use crate::object::fabric::FabricBody;
 use crate::object::{self, Body, Room, This, pointer};
 use crate::strerror::describe;
 use crate::tables::{self, table};

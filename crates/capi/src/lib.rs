@@ -25,6 +25,7 @@ mod edge;
 mod endpoint;
 mod eq;
 mod errno;
+mod error_entry;
 mod external;
 mod fabric;
 mod format;
@@ -58,7 +59,6 @@ mod waitset;
 mod work;
 
 pub use external::ripstop_fi_prov_ini;
-pub use fabric::open::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_fabric2_1_8};
 pub use getinfo::{
     ripstop_fi_getinfo_1_0, ripstop_fi_getinfo_1_1, ripstop_fi_getinfo_1_2, ripstop_fi_getinfo_1_3,
     ripstop_fi_getinfo_1_7, ripstop_fi_getinfo_1_8, ripstop_fi_getinfo_1_9,
@@ -71,6 +71,7 @@ pub use info::{
     ripstop_fi_freeinfo_1_9,
 };
 pub use log::{ripstop_fi_log_enabled_1_0, ripstop_fi_log_ready_1_6};
+pub use open::fabric::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_fabric2_1_8};
 pub use open::{ripstop_fi_open_1_5, ripstop_fi_version_1_0};
 pub use param::{ripstop_fi_freeparams_1_0, ripstop_fi_getparams_1_0, ripstop_fi_param_get_1_0};
 pub use strerror::ripstop_fi_strerror_1_0;

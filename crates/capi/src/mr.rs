@@ -11,9 +11,9 @@ use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Flags, Result};
 
 use crate::counter::CounterBody;
-use crate::domain::body::DomainBody;
 use crate::edge::{AnyFid, Arg, Arg2, Array, In, Out, Whole, trampolines};
 use crate::errno::{self, code, fail};
+use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
 use crate::{eq, tables};
 

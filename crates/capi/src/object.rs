@@ -1,5 +1,9 @@
 #![allow(unsafe_code)]
-//! C objects: the public struct first, then what this library keeps with it.
+//! C objects: the public struct first, then what this library keeps with it. What it keeps with those that others are opened
+//! in is here, too.
+
+pub(crate) mod domain;
+pub(crate) mod fabric;
 
 use core::any::TypeId;
 use core::ffi::{c_int, c_void};

@@ -1,5 +1,7 @@
 #![allow(unsafe_code)]
-//! `fi_open(3)`: objects that belong to the library and not to a fabric.
+//! `fi_open(3)`: objects that belong to the library and not to a fabric; and fabrics, in `fabric`.
+
+pub(crate) mod fabric;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 

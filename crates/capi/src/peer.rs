@@ -17,7 +17,7 @@ use ripstop_core::provider::{CompletionQueue, Counter};
 use ripstop_core::weak::WeakList;
 use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Result};
 
-use crate::cq::error;
+use crate::error_entry;
 
 mod context;
 mod owner;
@@ -221,7 +221,7 @@ impl CqOwner {
             Entry::Failed(failed, data) => {
                 // The owner reads the bytes, if it does, during the call.
                 let data = (data.as_ptr().cast_mut(), data.len());
-                let entry = error::entry(failed, data);
+                let entry = error_entry::entry(failed, data);
                 // SAFETY: the owner's function with its queue, which may be called until ours is
                 // closed, and an entry that is whole during the call.
                 unsafe { (self.write_error)(self.cq, &raw const entry) }

@@ -11,9 +11,9 @@ use ripstop_types::{Errno, Result};
 
 use crate::counter;
 use crate::cq::CqBody;
-use crate::domain::body::{DomainBody, same_domain};
 use crate::edge::{AnyFid, Arg2, In, Out, trampolines};
 use crate::errno::{self, code, fail};
+use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
 

@@ -12,12 +12,12 @@ use ripstop_types::{AddrFormat, Errno};
 
 use crate::address::{AddressOfLen, AddressOut};
 use crate::av::body::AvBody;
-use crate::domain::body::{DomainBody, same_domain};
 use crate::edge::{AnyFid, Out, trampolines};
 use crate::endpoint;
 use crate::errno::{code, fail};
 use crate::info::layout::InfoIn;
 use crate::info::read;
+use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
 

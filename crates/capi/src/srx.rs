@@ -12,10 +12,10 @@ use ripstop_types::{Errno, FiAddr, Flags, Result};
 
 use crate::counter;
 use crate::cq::CqBody;
-use crate::domain::body::{DomainBody, same_domain};
 use crate::edge::{AnyFid, In, Out, trampolines};
 use crate::errno::code;
 use crate::info::read;
+use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
 use crate::options::{self, Options};
 use crate::peer::{Context, SrxOwner};

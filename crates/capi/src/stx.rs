@@ -8,9 +8,9 @@ use std::sync::Arc;
 use ripstop_abi as abi;
 use ripstop_core::provider::Domain;
 
-use crate::domain::body::DomainBody;
 use crate::edge::{In, Out, trampolines};
 use crate::info::read;
+use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
 

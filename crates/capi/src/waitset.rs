@@ -16,7 +16,7 @@ use ripstop_types::{Errno, Result, WaitObj};
 
 use crate::edge::{AnyFid, In, Out, trampolines};
 use crate::errno::{self, code};
-use crate::fabric::body::FabricBody;
+use crate::object::fabric::FabricBody;
 use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
 use crate::wait::{self, Waits};

@@ -11,7 +11,6 @@ use ripstop_core::provider::{DataCall, Domain, Threshold, Work, WorkOp};
 use ripstop_types::{AtomicKind, Errno, Flags, Result};
 
 use crate::counter;
-use crate::domain::body::{DomainBody, same_domain};
 use crate::edge::{AnyFid, Array, Whole, trampolines};
 use crate::endpoint::atomic::Message;
 use crate::endpoint::body::behind;
@@ -20,6 +19,7 @@ use crate::endpoint::send::{self, data_of};
 use crate::errno::{code, missing};
 use crate::mr::{self, Argument};
 use crate::object::This;
+use crate::object::domain::{DomainBody, same_domain};
 use crate::receive;
 use crate::srx::SrxBody;
 

@@ -18,11 +18,11 @@ mod insert;
 pub(crate) mod set;
 
 use crate::address::{AddressIn, AddressOut};
-use crate::domain::body::DomainBody;
 use crate::edge::{AnyFid, Arg, Arg2, Array, Out, Whole, trampolines};
 use crate::eq::EqBody;
 use crate::errno::{self, code, fail};
 use crate::info::read::string;
+use crate::object::domain::DomainBody;
 use crate::object::{self, Room, This};
 use crate::peer::{self, Context, Peers};
 use crate::tables::{self, table};

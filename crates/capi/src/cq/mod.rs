@@ -14,15 +14,15 @@ use ripstop_types::{
     Completion, CompletionError, CqFormat, Errno, Flags, Result, Version, WaitObj,
 };
 
-pub(crate) mod error;
 mod format;
 
 #[cfg(test)]
 mod tests;
 
-use crate::domain::body::DomainBody;
 use crate::edge::{Arg, Arg2, In, Out, Whole, trampolines};
 use crate::errno::{self, code, count as counted, fail};
+use crate::error_entry::ErrorEntry;
+use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
 use crate::peer::{Context, CqOwner};
 use crate::strerror::describe;
@@ -30,7 +30,6 @@ use crate::tables::{self, table};
 use crate::text::TextOut;
 use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
-use error::ErrorEntry;
 use format::{Data, Format, Msg, Tagged};
 
 /// What a completion queue's object holds.

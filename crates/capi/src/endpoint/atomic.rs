@@ -12,10 +12,10 @@ use super::body::{Defaults, Ep, EpBody};
 use super::rma;
 use super::send::data_of;
 use crate::buffers::{Elements, IocMut, Segments, no_vector};
-use crate::domain::body::DomainBody;
 use crate::edge::{Array, In, Out, Pointer, Whole, trampolines};
 use crate::errno::{answer, code, status};
 use crate::object::This;
+use crate::object::domain::DomainBody;
 use crate::tables;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {

@@ -11,10 +11,10 @@ use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr, Flags, Result
 use super::body::{Defaults, Ep, EpBody};
 use crate::av::set::AvSetBody;
 use crate::buffers::{Elements, IocMut};
-use crate::domain::body::DomainBody;
 use crate::edge::{Arg, Array, In, Out, Whole, trampolines};
 use crate::eq::Bound;
 use crate::errno::{self, answer, fail, status};
+use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
 use crate::tables;
 

@@ -8,7 +8,7 @@ use ripstop_core::EventQueue;
 use ripstop_core::provider::Domain;
 use ripstop_types::{AddrFormat, AvType, Errno, Flags, Result, Version};
 
-use crate::object::Body;
+use super::Body;
 use crate::{errno, opened};
 
 /// What a domain's object holds.
@@ -23,7 +23,7 @@ pub(crate) struct DomainBody<D: Domain> {
     /// Where registrations report that they are done (`FI_REG_MR`).
     pub(crate) registrations: OnceLock<Arc<EventQueue>>,
     /// The fabric stays while the domain does.
-    pub(super) _fabric: Arc<dyn Any + Send + Sync>,
+    pub(crate) _fabric: Arc<dyn Any + Send + Sync>,
 }
 
 impl<D: Domain> Body for DomainBody<D> {

@@ -11,22 +11,19 @@ use ripstop_core::provider::{CompletionQueue, Counter, Domain, Fabric};
 use ripstop_core::registry::Lease;
 use ripstop_types::{Errno, Result};
 
-pub(crate) mod body;
-pub(crate) mod open;
-
 use crate::counter::CounterBody;
 use crate::cq::CqBody;
-use crate::domain::body::check_flags;
 use crate::edge::{AnyFid, Arg2, Array, Out, trampolines};
 use crate::eq::{self, EqBody};
 use crate::errno::{code, fail, missing};
 use crate::info::layout::InfoIn;
 use crate::info::read;
+use crate::object::domain::check_flags;
+use crate::object::fabric::FabricBody;
 use crate::object::{self, Room, This};
 use crate::tables::{self, table};
 use crate::waitset::{self, SetBody};
 use crate::{domain, opened, passive};
-use body::FabricBody;
 
 struct Tables<F>(PhantomData<F>);
 

@@ -10,15 +10,13 @@ use ripstop_core::Info;
 use ripstop_core::provider::Domain;
 use ripstop_types::{Errno, Version};
 
-pub(crate) mod body;
-
 use crate::edge::{AnyFid, trampolines};
 use crate::eq::EqBody;
 use crate::errno::{code, fail};
+use crate::object::domain::DomainBody;
 use crate::object::{self, Room, This};
 use crate::tables::{self, table};
 use crate::{av, counter, cq, endpoint, mr, poll, sep, srx, stx, work};
-use body::DomainBody;
 
 struct Tables<D>(PhantomData<D>);
 

@@ -18,7 +18,7 @@ const WITH_BUFFER: Version = Version::new(1, 5);
 const WITH_SOURCE: Version = Version::new(1, 20);
 
 /// Bytes of an error entry that a program of this version has.
-pub(super) fn entry_size(api: Version) -> usize {
+pub(crate) fn entry_size(api: Version) -> usize {
     if api < WITH_BUFFER {
         size_of::<fi_cq_err_entry_1_0>()
     } else if api < WITH_SOURCE {
@@ -31,7 +31,7 @@ pub(super) fn entry_size(api: Version) -> usize {
 /// The entry that `fi_cq_readerr` fills: null, or valid for the [`entry_size`] of the program; from
 /// API 1.5 on, its `err_data` is null or has `err_data_size` bytes.
 #[derive(Clone, Copy)]
-pub(super) struct ErrorEntry<'a>(*mut abi::fi_cq_err_entry, PhantomData<&'a mut [u8]>);
+pub(crate) struct ErrorEntry<'a>(*mut abi::fi_cq_err_entry, PhantomData<&'a mut [u8]>);
 
 impl Arg for ErrorEntry<'_> {
     type C = *mut abi::fi_cq_err_entry;
@@ -43,7 +43,7 @@ impl Arg for ErrorEntry<'_> {
 
 impl ErrorEntry<'_> {
     /// Whether there is none.
-    pub(super) fn is_null(self) -> bool {
+    pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
 
@@ -51,7 +51,7 @@ impl ErrorEntry<'_> {
     ///
     /// A caller that gave a buffer (`err_data`, `err_data_size`) gets the error data there, cut to
     /// its size; one that gave none gets a pointer to `kept`, good until its next error.
-    pub(super) fn write(
+    pub(crate) fn write(
         self,
         error: &CompletionError,
         data: &[u8],

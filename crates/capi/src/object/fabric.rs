@@ -7,7 +7,7 @@ use ripstop_core::provider::Fabric;
 use ripstop_core::registry::Lease;
 use ripstop_types::Version;
 
-use crate::object::Body;
+use super::Body;
 use crate::opened;
 
 /// What a fabric's object holds.
@@ -16,7 +16,7 @@ pub(crate) struct FabricBody<F: Fabric> {
     /// The version the program was written for.
     pub(crate) api: Version,
     /// The provider stays while the fabric does.
-    pub(super) _lease: Lease,
+    pub(crate) _lease: Lease,
 }
 
 impl<F: Fabric> Body for FabricBody<F> {
