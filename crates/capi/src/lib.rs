@@ -63,6 +63,7 @@ pub use getinfo::{
     ripstop_fi_getinfo_1_0, ripstop_fi_getinfo_1_1, ripstop_fi_getinfo_1_2, ripstop_fi_getinfo_1_3,
     ripstop_fi_getinfo_1_7, ripstop_fi_getinfo_1_8, ripstop_fi_getinfo_1_9,
 };
+pub use info::print::info_text;
 pub use info::{
     ripstop_fi_dupinfo_1_0, ripstop_fi_dupinfo_1_1, ripstop_fi_dupinfo_1_2, ripstop_fi_dupinfo_1_3,
     ripstop_fi_dupinfo_1_7, ripstop_fi_dupinfo_1_8, ripstop_fi_dupinfo_1_9,
@@ -75,5 +76,5 @@ pub use open::fabric::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_
 pub use open::{ripstop_fi_open_1_5, ripstop_fi_version_1_0};
 pub use param::{ripstop_fi_freeparams_1_0, ripstop_fi_getparams_1_0, ripstop_fi_param_get_1_0};
 pub use strerror::ripstop_fi_strerror_1_0;
-pub use tostr::{RELEASE, info_text, ripstop_fi_tostr_1_0, ripstop_fi_tostr_r_1_4};
+pub use tostr::{RELEASE, ripstop_fi_tostr_1_0, ripstop_fi_tostr_r_1_4};
 pub use varargs::{ripstop_fi_log_1_0, ripstop_fi_param_define_1_0};

@@ -9,6 +9,7 @@ mod copy;
 mod free;
 pub(crate) mod layout;
 mod nic;
+pub(crate) mod print;
 pub(crate) mod read;
 pub(crate) mod write;
 

@@ -198,7 +198,7 @@ pub(super) fn fabric_attr(
 }
 
 /// `struct fi_info`.
-pub(super) fn info(text: &mut Text, info: Whole<'_, abi::fi_info>) {
+pub(crate) fn info(text: &mut Text, info: Whole<'_, abi::fi_info>) {
     text.put("fi_info:\n");
     let mut lines = Lines { text, indent: "" };
     lines.set("caps", names::CAPS, info.caps);

@@ -8,12 +8,9 @@ use core::ptr;
 use std::cell::RefCell;
 
 use ripstop_abi as abi;
-use ripstop_core::Info;
-
-use crate::info::{free_list, write};
 
 pub(crate) mod address;
-mod info;
+pub(crate) mod info;
 mod names;
 pub(crate) mod nic;
 mod object;
@@ -94,21 +91,6 @@ trampolines! { []
         // A thread that is past its end has no buffer any more.
         LAST.try_with(leave).unwrap_or(ptr::null_mut())
     }
-}
-
-/// An interface as `fi_tostr` prints it (`FI_TYPE_INFO`), for tools written in Rust; `None` when
-/// there is no memory.
-#[must_use]
-pub fn info_text(info: &Info) -> Option<String> {
-    let made = write::info(info);
-    if made.is_null() {
-        return None;
-    }
-    let data = Data(made.cast_const().cast(), PhantomData);
-    let text = render(data, abi::FI_TYPE_INFO);
-    // SAFETY: made here, and nobody else knows it.
-    unsafe { free_list(made) };
-    Some(String::from_utf8_lossy(text.as_bytes()).into_owned())
 }
 
 /// The data of a call, which is not null, of the type that the same call names.

@@ -4,6 +4,7 @@
 use core::ffi::CStr;
 
 use super::*;
+use crate::info_text;
 use ripstop_core::sockaddr;
 
 fn tostr<T>(data: &T, datatype: abi::fi_type) -> String {
