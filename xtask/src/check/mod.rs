@@ -24,7 +24,7 @@ pub(crate) struct Options {
     /// Name the modules of each crate's largest circle.
     #[arg(long)]
     circles: bool,
-    /// Take what is no longer too large out of xtask/ratchet.toml.
+    /// Take what is no longer needed out of xtask/ratchet.toml.
     #[arg(long)]
     lower: bool,
 }

@@ -1,4 +1,4 @@
-//! What is too large and may only get smaller: `xtask/ratchet.toml` lists it as it was when the rule came.
+//! What may only get less: `xtask/ratchet.toml` lists what is too large, and the files with unsafe code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::circles::{self, Circles};
 use crate::check::functions::{LONGEST, PARAMETERS, functions};
 use crate::check::source::SourceFile;
+use crate::check::unsafety::first_unsafe;
 use crate::check::{Finding, Options};
 use crate::workspace::Workspace;
 
@@ -18,12 +19,13 @@ const FILE: &str = "xtask/ratchet.toml";
 
 /// The comment at their top.
 const HEADER: &str = "\
-# What is too large, and stays until somebody makes it smaller: `cargo xtask check` fails for what is too large and not listed
-# here, and for circles that grow. These lists only shrink: `cargo xtask check --lower` takes out what is no longer needed.
+# What is too large or unsafe, and stays until somebody makes it less: `cargo xtask check` fails for what is not listed here,
+# and for circles that grow. These lists only shrink: `cargo xtask check --lower` takes out what is no longer needed.
 # Who moves a file or renames a function that is listed changes its line.
 #
 # circles: how many modules are in the largest circle of a crate, in which each uses each other. `--circles` names them.
 # long_files: above 700 lines without tests. long_functions: above 80 lines. wide_functions: more than 6 parameters.
+# unsafe_files: every file with unsafe code, tests too. Types of function pointers do not count.
 ";
 
 /// The length from which a file is listed, in lines without tests.
@@ -36,18 +38,20 @@ struct Ratchet {
     long_files: BTreeSet<String>,
     long_functions: BTreeSet<String>,
     wide_functions: BTreeSet<String>,
+    unsafe_files: BTreeSet<String>,
     circles: BTreeMap<String, usize>,
 }
 
-/// Something too large, and where it is.
+/// Something too large or unsafe, and where it is.
 #[derive(Clone, Copy)]
 enum Excess {
     File { lines: usize },
     Length { line: usize, lines: usize },
     Width { line: usize, parameters: usize },
+    Unsafe { line: usize },
 }
 
-/// Everything that is too large in the tree as it is.
+/// Everything in the tree as it is that needs a line in the lists.
 #[derive(Default)]
 struct Measured {
     /// By the list's entry.
@@ -55,7 +59,7 @@ struct Measured {
     circles: Circles,
 }
 
-/// Reports what is too large and not listed, and takes what is no longer needed out of the lists, if asked.
+/// Reports what is not listed, and takes what is no longer needed out of the lists, if asked.
 pub(super) fn check(
     ws: &Workspace,
     sources: &[SourceFile],
@@ -90,6 +94,9 @@ impl Measured {
             let lines = source.lines_without_tests();
             if lines > LONG_FILE {
                 measured.note(&file, Excess::File { lines });
+            }
+            if let Some(line) = first_unsafe(source) {
+                measured.note(&file, Excess::Unsafe { line });
             }
             for function in functions(source) {
                 let (line, lines, parameters) =
@@ -133,6 +140,7 @@ impl Ratchet {
             Excess::File { .. } => &mut self.long_files,
             Excess::Length { .. } => &mut self.long_functions,
             Excess::Width { .. } => &mut self.wide_functions,
+            Excess::Unsafe { .. } => &mut self.unsafe_files,
         }
     }
 
@@ -167,7 +175,7 @@ impl Ratchet {
         findings
     }
 
-    /// The lists without what is no longer too large.
+    /// The lists without what is no longer needed.
     fn lowered(&self, measured: &Measured) -> Self {
         let mut needed = Self::default();
         for (entry, excesses) in &measured.excesses {
@@ -185,6 +193,7 @@ impl Ratchet {
             long_files: both(&self.long_files, &needed.long_files),
             long_functions: both(&self.long_functions, &needed.long_functions),
             wide_functions: both(&self.wide_functions, &needed.wide_functions),
+            unsafe_files: both(&self.unsafe_files, &needed.unsafe_files),
             circles: circles.collect(),
         }
     }
@@ -193,30 +202,38 @@ impl Ratchet {
 impl Excess {
     fn finding(self, entry: &str) -> Finding {
         let (file, name) = entry.split_once(": ").unwrap_or((entry, ""));
-        let (line, advice) = match self {
+        let (rule, line, advice) = match self {
             Self::File { lines } => (
+                "length",
                 LONG_FILE + 1,
                 format!(
                     "{lines} lines without tests: ask what second thing moved in, and give it a file"
                 ),
             ),
             Self::Length { line, lines } => (
+                "length",
                 line,
                 format!(
                     "`{name}` has {lines} lines: it does two things from {LONGEST} on, so name the second"
                 ),
             ),
             Self::Width { line, parameters } => (
+                "length",
                 line,
                 format!(
                     "`{name}` takes {parameters} parameters, {PARAMETERS} at most: group what belongs together in a struct"
                 ),
             ),
+            Self::Unsafe { line } => (
+                "unsafe",
+                line,
+                format!("no file for unsafe code: move this to one of `unsafe_files` in {FILE}"),
+            ),
         };
         Finding {
             file: Path::new(file).to_path_buf(),
             line,
-            rule: "length",
+            rule,
             advice,
         }
     }
@@ -260,6 +277,7 @@ mod tests {
             long_files: BTreeSet::from(["a.rs".to_owned()]),
             long_functions: BTreeSet::from(["a.rs: long".to_owned()]),
             wide_functions: BTreeSet::from(["a.rs: wide".to_owned()]),
+            unsafe_files: BTreeSet::new(),
             circles: BTreeMap::from([("core".to_owned(), 2)]),
         };
         let now = measured(&large(), &["a", "b"]);
@@ -269,5 +287,21 @@ mod tests {
         assert_eq!(listed.exceeded(&grown).len(), 1);
         assert_eq!(listed.lowered(&grown), listed);
         assert_eq!(listed.lowered(&Measured::default()), Ratchet::default());
+    }
+
+    #[test]
+    fn unsafe_code_is_for_listed_files() {
+        let now = measured("fn a() {}\n#[cfg(test)]\nfn b() { unsafe { c() } }", &[]);
+        let findings = Ratchet::default().exceeded(&now);
+        let rules: Vec<_> = findings.iter().map(|f| (f.rule, f.line)).collect();
+        assert_eq!(rules, [("unsafe", 3)]);
+        let listed = Ratchet {
+            unsafe_files: BTreeSet::from(["a.rs".to_owned()]),
+            ..Ratchet::default()
+        };
+        assert!(listed.exceeded(&now).is_empty());
+        assert_eq!(listed.lowered(&now), listed);
+        let safe = measured("fn a(f: unsafe fn()) {}", &[]);
+        assert_eq!(listed.lowered(&safe), Ratchet::default());
     }
 }

@@ -1,21 +1,13 @@
-//! Who may write `unsafe`: the holder crates, and there only modules that say so on their first line.
+//! How a file says that it has unsafe code. Which files may is in `xtask/ratchet.toml`.
 
 use crate::check::source::SourceFile;
 use crate::check::{Finding, find};
 use crate::workspace::{Package, Workspace};
 
-/// The crates that hold unsafe code.
-const HOLDERS: [&str; 6] = ["mem", "os", "ibverbs", "capi", "foreign", "kernel"];
-
-/// Reports every `unsafe` outside the allow-list, and every crate root that does not hold the line.
+/// Reports every module with unsafe code that does not say so, and every crate root that does not hold the line.
 pub(super) fn check(ws: &Workspace, sources: &[SourceFile], findings: &mut Vec<Finding>) {
     for source in sources {
-        let holder = HOLDERS.contains(&source.room.as_str());
-        if holder {
-            check_module(source, findings);
-        } else {
-            check_free(source, findings);
-        }
+        check_module(source, findings);
     }
     for package in &ws.packages {
         check_roots(ws, package, sources, findings);
@@ -32,37 +24,23 @@ fn is_pointer_type(source: &SourceFile, index: usize) -> bool {
 }
 
 /// The first line on which a file says `unsafe` and means it.
-fn first_unsafe(source: &SourceFile) -> Option<usize> {
+pub(super) fn first_unsafe(source: &SourceFile) -> Option<usize> {
     let mut tokens = source.tokens.iter().enumerate();
     let found = tokens.find(|(i, token)| token.text == "unsafe" && !is_pointer_type(source, *i));
     found.map(|(_, token)| token.line)
 }
 
-fn check_free(source: &SourceFile, findings: &mut Vec<Finding>) {
-    if let Some(line) = first_unsafe(source) {
-        let advice = format!(
-            "`{}` is no holder of unsafe code: move this to one of {}",
-            source.room,
-            HOLDERS.join(", ")
-        );
-        findings.push(Finding {
-            file: source.file.clone(),
-            line,
-            rule: "unsafe",
-            advice,
-        });
-    }
+/// Whether a file is a program of its own below `tests`, which the crate's root does not govern.
+fn is_outside(source: &SourceFile) -> bool {
+    let mut parts = source.file.components();
+    parts.any(|part| part.as_os_str() == "tests")
 }
 
 fn check_module(source: &SourceFile, findings: &mut Vec<Finding>) {
-    let outside = source
-        .file
-        .components()
-        .any(|part| part.as_os_str() == "tests");
     let allowed = source.attributes.iter().any(|(text, line)| {
         *line == 1 && (text == "allow(unsafe_code)" || text == "expect(unsafe_code)")
     });
-    if let Some(line) = first_unsafe(source).filter(|_| !allowed && !outside) {
+    if let Some(line) = first_unsafe(source).filter(|_| !allowed && !is_outside(source)) {
         let advice = "say `#![allow(unsafe_code)]` on line 1 of this module".to_owned();
         findings.push(Finding {
             file: source.file.clone(),
@@ -79,7 +57,10 @@ fn check_roots(
     sources: &[SourceFile],
     findings: &mut Vec<Finding>,
 ) {
-    let holder = HOLDERS.contains(&package.room.as_str());
+    let mut own = sources
+        .iter()
+        .filter(|source| source.room == package.room && !is_outside(source));
+    let holder = own.any(|source| first_unsafe(source).is_some());
     let (levels, wanted): (&[&str], _) = match holder {
         true => (&["deny", "forbid"], "#![deny(unsafe_code)]"),
         false => (&["forbid"], "#![forbid(unsafe_code)]"),
@@ -105,31 +86,35 @@ mod tests {
 
     use super::*;
 
-    fn findings(room: &str, text: &str) -> Vec<Finding> {
-        let source = SourceFile::parse(room, Path::new("src/a.rs"), text).expect("Rust");
-        let mut findings = Vec::new();
-        match HOLDERS.contains(&room) {
-            true => check_module(&source, &mut findings),
-            false => check_free(&source, &mut findings),
-        }
-        findings
+    fn parse(text: &str) -> SourceFile {
+        SourceFile::parse("os", Path::new("src/a.rs"), text).expect("Rust")
     }
 
     #[test]
-    fn unsafe_is_refused_outside_the_holders() {
-        assert_eq!(findings("core", "fn a() {\n unsafe { b() } }").len(), 1);
-        assert_eq!(findings("core", "unsafe extern \"C\" fn a() {}").len(), 1);
+    fn unsafe_code_is_found() {
+        let block = parse("fn a() {\n unsafe { b() } }");
+        assert_eq!(first_unsafe(&block), Some(2));
+        let function = parse("unsafe extern \"C\" fn a() {}");
+        assert_eq!(first_unsafe(&function), Some(1));
     }
 
     #[test]
     fn a_function_pointer_type_is_a_type() {
-        assert!(findings("abi", "struct A { f: Option<unsafe extern \"C\" fn(u8)> }").is_empty());
+        let pointer = parse("struct A { f: Option<unsafe extern \"C\" fn(u8)> }");
+        assert_eq!(first_unsafe(&pointer), None);
     }
 
     #[test]
-    fn a_holder_module_declares_itself() {
-        assert_eq!(findings("os", "fn a() { unsafe { b() } }").len(), 1);
-        let declared = "#![allow(unsafe_code)]\nfn a() { unsafe { b() } }";
-        assert!(findings("os", declared).is_empty());
+    fn a_module_with_unsafe_code_declares_itself() {
+        let findings = |text: &str| {
+            let mut findings = Vec::new();
+            check_module(&parse(text), &mut findings);
+            findings.len()
+        };
+        assert_eq!(findings("fn a() { unsafe { b() } }"), 1);
+        assert_eq!(
+            findings("#![allow(unsafe_code)]\nfn a() { unsafe { b() } }"),
+            0
+        );
     }
 }
