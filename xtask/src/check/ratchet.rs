@@ -126,7 +126,11 @@ impl Measured {
             .iter()
             .map(|(room, circle)| format!("{room} {}", circle.len()));
         let sizes: Vec<String> = sizes.collect();
-        println!("largest circle of modules: {}", sizes.join(", "));
+        let sizes = match sizes.is_empty() {
+            true => String::from("none"),
+            false => sizes.join(", "),
+        };
+        println!("largest circle of modules: {sizes}");
         for (room, circle) in self.circles.iter().filter(|_| members) {
             println!("  {room}: {}", circle.join(", "));
         }
