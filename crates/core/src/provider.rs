@@ -44,7 +44,7 @@ mod endpoint;
 pub use endpoint::Endpoint;
 
 mod queue;
-pub use queue::{CompletionQueue, Look};
+pub use queue::CompletionQueue;
 
 mod receive;
 pub use receive::{Arrival, Done, PeerRx, SharedRx};

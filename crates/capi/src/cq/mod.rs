@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex};
 
 use ripstop_abi as abi;
-use ripstop_core::provider::{CompletionQueue, CqAttr, Domain, Look};
+use ripstop_core::provider::{CompletionQueue, CqAttr, Domain};
 use ripstop_types::{
     Completion, CompletionError, CqFormat, Errno, Flags, Result, Version, WaitObj,
 };
@@ -243,20 +243,11 @@ impl Entries<'_> {
 
 trampolines! { [D: Domain, F: Format]
     extern "C" fn read(this: This<CqBody<D>>, into: Entries(buf, count)) -> isize {
-        match this.cq.look() {
-            Look::Nothing => fail(Errno::EAGAIN) as isize,
-            Look::Pause => pause(&this),
-            Look::More(found) => read_more::<D, F>(this, into, found),
-        }
+        read_into::<D, F>(&this, into)
     }
 
     extern "C" fn readfrom(this: This<CqBody<D>>, into: Entries(buf, count), src: Sources) -> isize {
-        match this.cq.look() {
-            Look::Nothing => fail(Errno::EAGAIN) as isize,
-            Look::Pause => pause(&this),
-            Look::More(found) if into.at.is_null() => read_nowhere(&this, found, into.count),
-            Look::More(found) => read_from::<D, F>(&this, into, src, found),
-        }
+        read_from::<D, F>(&this, into, src)
     }
 
     extern "C" fn sread(
@@ -273,33 +264,36 @@ trampolines! { [D: Domain, F: Format]
     }
 }
 
-/// The rest of a read, where there is more to it than to say that there is nothing.
-#[inline(never)]
-fn read_more<D: Domain, F: Format>(
-    this: This<'_, CqBody<D>>,
-    into: Entries<'_>,
-    found: isize,
-) -> isize {
+/// What a read returns to C.
+struct Count(isize);
+
+impl From<Result<usize>> for Count {
+    #[inline(always)]
+    fn from(result: Result<usize>) -> Self {
+        Self(counted(result))
+    }
+}
+
+#[inline(always)]
+fn read_into<D: Domain, F: Format>(this: &CqBody<D>, into: Entries<'_>) -> isize {
     if into.at.is_null() {
-        return read_nowhere(&this, found, into.count);
+        return read_nowhere(this, into.count);
     }
     // SAFETY: not null, and the provider hands out `count` completions at most; the operation
     // belongs to queues of this format.
     let write = unsafe { into.writer::<F>() };
-    counted(this.cq.read_more(found, into.count, write))
+    this.cq.read_as::<Count>(into.count, write).0
 }
 
 #[inline(always)]
-fn read_from<D: Domain, F: Format>(
-    this: &CqBody<D>,
-    into: Entries<'_>,
-    src: Sources<'_>,
-    found: isize,
-) -> isize {
-    // SAFETY: `readfrom` has found that it is not null, and the provider hands out `count`
-    // completions at most; the operation belongs to queues of this format.
+fn read_from<D: Domain, F: Format>(this: &CqBody<D>, into: Entries<'_>, src: Sources<'_>) -> isize {
+    if into.at.is_null() {
+        return read_nowhere(this, into.count);
+    }
+    // SAFETY: not null, and the provider hands out `count` completions at most; the operation
+    // belongs to queues of this format.
     let write = unsafe { into.writer_from::<F>(src) };
-    counted(this.cq.read_more(found, into.count, write))
+    this.cq.read_as::<Count>(into.count, write).0
 }
 
 /// A read that waits.
@@ -336,20 +330,12 @@ fn wait_and_read<D: Domain, F: Format>(
     })
 }
 
-/// A read that found nothing, as many before it.
-#[cold]
-#[inline(never)]
-fn pause<D: Domain>(this: &CqBody<D>) -> isize {
-    this.cq.pause();
-    fail(Errno::EAGAIN) as isize
-}
-
 /// A read without an array: progress, and no entries.
 #[cold]
 #[inline(never)]
-fn read_nowhere<D: Domain>(this: &CqBody<D>, found: isize, count: usize) -> isize {
+fn read_nowhere<D: Domain>(this: &CqBody<D>, count: usize) -> isize {
     match count {
-        0 => counted(this.cq.read_more(found, 0, |_| {})),
+        0 => counted(this.cq.read(0, |_| {})),
         _ => fail(errno::missing("fi_cq_read", "buf")) as isize,
     }
 }

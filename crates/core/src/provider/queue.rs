@@ -8,17 +8,6 @@ use ripstop_types::{Completion, CompletionError, Result, WaitObj};
 #[cfg(doc)]
 use ripstop_types::{Errno, Flags};
 
-/// What [`CompletionQueue::look`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// Nothing was to be done, and there is nothing to be read: [`Errno::EAGAIN`].
-    Nothing,
-    /// As `Nothing`, and it has been so for a while: call [`CompletionQueue::pause`].
-    Pause,
-    /// Call [`CompletionQueue::read_more`] with this, before anything else.
-    More(isize),
-}
-
 /// A completion queue (man page `fi_cq(3)`).
 pub trait CompletionQueue: 'static {
     /// Makes progress and hands out up to `max` completions, oldest first.
@@ -28,29 +17,11 @@ pub trait CompletionQueue: 'static {
     /// error.
     fn read(&self, max: usize, entry: impl FnMut(&Completion)) -> Result<usize>;
 
-    /// Makes progress as far as a short look does it. [`CompletionQueue::read`] may begin with
-    /// this: a caller that remembers nothing for the frequent case that there is nothing gets
-    /// along with few instructions.
+    /// As [`CompletionQueue::read`], with the result as what the caller makes of it. Where that is
+    /// done by the provider, at the end of a read, the caller can leave the call to it for good.
     #[inline]
-    fn look(&self) -> Look {
-        Look::More(0)
-    }
-
-    /// Goes on after [`Look::Pause`]; then there is nothing to be read.
-    fn pause(&self) {}
-
-    /// Goes on after [`Look::More`], as [`CompletionQueue::read`].
-    ///
-    /// # Errors
-    /// As for [`CompletionQueue::read`].
-    #[inline]
-    fn read_more(
-        &self,
-        _found: isize,
-        max: usize,
-        entry: impl FnMut(&Completion),
-    ) -> Result<usize> {
-        self.read(max, entry)
+    fn read_as<R: From<Result<usize>>>(&self, max: usize, entry: impl FnMut(&Completion)) -> R {
+        R::from(self.read(max, entry))
     }
 
     /// As [`CompletionQueue::read`], but waits for at least `threshold` completions (taken as

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_core::lock::Lock;
-use ripstop_core::provider::{CompletionQueue, CqAttr, Look};
+use ripstop_core::provider::{CompletionQueue, CqAttr};
 use ripstop_engine::id::CqId;
 use ripstop_types::{Completion, CompletionError, Errno, Result, WaitObj};
 
 use crate::api::domain::{Domain, Inner, Mode};
 use crate::api::wait::{OnSignal, Wait};
-use crate::progress::poll::{FastPoll, Found, NOTHING, READY};
+use crate::progress::poll::FastPoll;
 use crate::state::State;
 use crate::state::waiters::Waited;
 use crate::transport::in_place::InPlace as _;
@@ -94,77 +94,93 @@ fn waits<T: Transport>(state: &State<T>, id: CqId) -> bool {
     state.engine.cq(id).is_some_and(|cq| !cq.is_empty())
 }
 
+/// A read is a fast poll, inlined into the caller ([`CompletionQueue::read_as`]); then, if that found
+/// something, [`Cq::read_found`]; then, if it is not what is frequent, [`Cq::progress_and_take`].
+/// Where threads share the domain, the lock is handed on from step to step. Where they do not, each
+/// step takes its own, which is free and keeps the step before it short.
 impl<T: Transport, K: Mode> Cq<T, K> {
-    /// Continues a read after a fast poll, unless that found nothing at all: takes up to `max`
-    /// entries.
+    /// Goes on after the fast poll.
     #[inline(always)]
-    fn read_rest(
+    fn read_rest<R: From<Result<usize>>>(
         &self,
-        mut state: impl DerefMut<Target = State<T>>,
-        found: Found,
+        state: impl DerefMut<Target = State<T>>,
+        found: Option<FastPoll>,
         max: usize,
-        mut entry: impl FnMut(&Completion),
-    ) -> Result<usize> {
-        // Who asks for no entries asks for progress.
-        if found == NOTHING && max > 0 && waits(&state, self.id) {
-            // No progress is needed, but what was put off must not wait for the next one.
-            state.end_burst();
-            return take(&mut state, self.id, max, &mut entry)
-                .inspect(|_| state.yielding.note_found());
-        }
-        if max > 0
-            && let Some(completion) = state.fast_receive(self.id, found)
-        {
-            entry(&completion);
-            state.yielding.note_found();
-            return Ok(1);
-        }
+        entry: impl FnMut(&Completion),
+    ) -> R {
         if K::SHARED {
-            return self.read_locked(state, found, max, entry);
+            return R::from(self.read_found(state, found, max, entry));
         }
         drop(state);
         self.read_unshared(found, max, entry)
     }
 
-    /// As [`Cq::read_rest`], where no entry waits and it is not one small message that a fast poll
-    /// has found.
     #[inline(never)]
-    fn read_locked(
+    fn read_unshared<R: From<Result<usize>>>(
         &self,
-        state: impl DerefMut<Target = State<T>>,
-        found: Found,
+        found: Option<FastPoll>,
         max: usize,
         entry: impl FnMut(&Completion),
-    ) -> Result<usize> {
-        self.read_any(state, found, max, entry)
+    ) -> R {
+        R::from(self.read_found(self.inner.state.lock(), found, max, entry))
     }
 
-    /// The same where the caller is alone: nothing happens between two locks, and a lock that is
-    /// not handed on costs the frequent case less.
-    #[inline(never)]
-    fn read_unshared(
-        &self,
-        found: Found,
-        max: usize,
-        entry: impl FnMut(&Completion),
-    ) -> Result<usize> {
-        self.read_any(self.inner.state.lock(), found, max, entry)
-    }
-
-    /// A payload that arrives in parts may give no completion for many reads, so that these yield
-    /// too.
+    /// Takes what waits, or one small message that a fast poll has found, which is not queued first.
+    /// `found` is `None` where entries wait.
     #[inline(always)]
-    fn read_any(
+    fn read_found(
         &self,
         mut state: impl DerefMut<Target = State<T>>,
-        found: Found,
+        found: Option<FastPoll>,
+        max: usize,
+        mut entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        // Who asks for no entries asks for progress.
+        if max > 0 {
+            let Some(found) = found else {
+                // No progress is needed, but what was put off must not wait for the next one.
+                state.end_burst();
+                return take(&mut state, self.id, max, &mut entry)
+                    .inspect(|_| state.yielding.note_found());
+            };
+            if let Some(completion) = state.fast_receive(self.id, found) {
+                entry(&completion);
+                state.yielding.note_found();
+                return Ok(1);
+            }
+        }
+        let found = found.unwrap_or(FastPoll::Insufficient);
+        if K::SHARED {
+            return self.progress_and_take(state, found, max, entry);
+        }
+        drop(state);
+        self.read_unshared_rest(found, max, entry)
+    }
+
+    #[inline(never)]
+    fn read_unshared_rest(
+        &self,
+        found: FastPoll,
+        max: usize,
+        entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        self.progress_and_take(self.inner.state.lock(), found, max, entry)
+    }
+
+    /// All other reads. A payload that arrives in parts may give no completion for many of them, so
+    /// that these yield too.
+    #[inline]
+    fn progress_and_take(
+        &self,
+        mut state: impl DerefMut<Target = State<T>>,
+        found: FastPoll,
         max: usize,
         mut entry: impl FnMut(&Completion),
     ) -> Result<usize> {
         let any = match found {
-            NOTHING => state.progress_all(),
+            FastPoll::Insufficient => state.progress_all(),
             // They complete nothing.
-            READY
+            FastPoll::Readable
                 if InPlaceOf::<T>::SUPPORTED
                     && state.active.short_writes
                     && state.receive_short_writes() =>
@@ -181,64 +197,37 @@ impl<T: Transport, K: Mode> Cq<T, K> {
             state.yielding.note_found();
         } else if !any && taken == Err(Errno::EAGAIN) && state.yielding.is_yield_due() {
             drop(state);
-            self.pause();
+            self.inner.pause();
         }
         taken
     }
 }
 
 impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
-    #[inline(always)]
-    fn look(&self) -> Look {
-        if K::SHARED {
-            // The lock is not free: it is taken once.
-            return Look::More(NOTHING);
-        }
-        let mut state = self.inner.state.lock();
-        if waits(&state, self.id) {
-            return Look::More(NOTHING);
-        }
-        match state.fast_poll() {
-            FastPoll::Found(found) => Look::More(found),
-            FastPoll::Nothing => {
-                let many = state.yielding.is_yield_due();
-                drop(state);
-                if many { Look::Pause } else { Look::Nothing }
-            }
-        }
-    }
-
-    fn pause(&self) {
-        self.inner.pause();
-    }
-
-    #[inline]
-    fn read_more(&self, found: Found, max: usize, entry: impl FnMut(&Completion)) -> Result<usize> {
-        if K::SHARED {
-            return self.read(max, entry);
-        }
-        self.read_rest(self.inner.state.lock(), found, max, entry)
-    }
-
     #[inline]
     fn read(&self, max: usize, entry: impl FnMut(&Completion)) -> Result<usize> {
-        self.inner.note_activity();
-        let mut state = self.inner.state.lock();
-        let mut found = NOTHING;
-        if !waits(&state, self.id) {
-            match state.fast_poll() {
-                FastPoll::Nothing => {
-                    let pause = state.yielding.is_yield_due();
-                    drop(state);
-                    if pause {
-                        self.pause();
-                    }
-                    return Err(Errno::EAGAIN);
-                }
-                FastPoll::Found(something) => found = something,
-            }
+        self.read_as(max, entry)
+    }
+
+    #[inline(always)]
+    fn read_as<R: From<Result<usize>>>(&self, max: usize, entry: impl FnMut(&Completion)) -> R {
+        let inner = &*self.inner;
+        inner.note_activity();
+        let mut state = inner.state.lock();
+        if waits(&state, self.id) {
+            return self.read_rest(state, None, max, entry);
         }
-        self.read_rest(state, found, max, entry)
+        match state.fast_poll() {
+            FastPoll::Nothing => {
+                let pause = state.yielding.is_yield_due();
+                drop(state);
+                if pause {
+                    inner.pause();
+                }
+                R::from(Err(Errno::EAGAIN))
+            }
+            found => self.read_rest(state, Some(found), max, entry),
+        }
     }
 
     fn sread(

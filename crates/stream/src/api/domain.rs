@@ -106,7 +106,8 @@ impl<T: Transport, K: Mode> Inner<T, K> {
     }
 
     /// Yields the processor, unless the policy says to poll on.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn pause(&self) {
         let yields = self.state.lock().next_yield();
         match yields {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ripstop_engine::id::{ConnId, EpId};
 
-use crate::progress::poll::{FastPoll, NOTHING};
+use crate::progress::poll::FastPoll;
 use crate::state::active::{ACTIVE, EMPTY_POLLS};
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
@@ -24,8 +24,8 @@ impl<T: Transport> State<T> {
     pub(crate) fn progress(&mut self) {
         match self.fast_poll() {
             FastPoll::Nothing => {}
-            FastPoll::Found(NOTHING) => _ = self.progress_all(),
-            FastPoll::Found(found) => self.handle_found(found),
+            FastPoll::Insufficient => _ = self.progress_all(),
+            found => self.handle_found(found),
         }
     }
 

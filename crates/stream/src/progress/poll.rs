@@ -9,22 +9,19 @@ use crate::transport::link::Link as _;
 use crate::transport::readiness::{Readiness as _, polls_links};
 use crate::transport::{InPlaceOf, Transport};
 
-/// What a fast poll has found, for [`State::handle_found`]: this many bytes at the front of the
-/// receive buffer; or [`READY`]; or [`NOTHING`]; or, below, an error with its sign changed.
-pub(crate) type Found = isize;
-
-/// There is something that was not read yet, on a link that is received from in place.
-pub(crate) const READY: Found = Found::MAX;
-
-/// It was not read: more is to be done, by [`State::progress_all`].
-pub(crate) const NOTHING: Found = 0;
-
-/// The outcome of [`State::fast_poll`].
+/// What a fast poll has found.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FastPoll {
+    /// It was not enough: there is more to be done, by [`State::progress_all`].
+    Insufficient,
     /// Nothing has arrived, and nothing else is to be done.
     Nothing,
-    /// Go on with this.
-    Found(Found),
+    /// The active link has bytes, not read yet: only of links that are received from in place.
+    Readable,
+    /// [`State::rx_len`] bytes were received into the receive buffer.
+    Received,
+    /// The active link has ended with [`State::rx_error`].
+    Ended,
 }
 
 impl<T: Transport> State<T> {
@@ -35,41 +32,45 @@ impl<T: Transport> State<T> {
         self.burst = false;
         let active = &mut self.active;
         if active.fast_budget == 1 {
-            return FastPoll::Found(NOTHING);
+            return FastPoll::Insufficient;
         }
         let Some(link) = &active.links[usize::from(active.turn)] else {
-            return FastPoll::Found(NOTHING);
+            return FastPoll::Insufficient;
         };
-        let found = match InPlaceOf::<T>::SUPPORTED {
-            true if InPlaceOf::<T>::is_ready(link) => READY,
-            true => NOTHING,
-            false => match link.recv_once(&mut self.rx_buffer) {
-                Err(Errno::EAGAIN) => NOTHING,
-                outcome => Self::found_by(outcome),
-            },
-        };
-        if found != NOTHING {
-            return FastPoll::Found(found);
+        if InPlaceOf::<T>::SUPPORTED {
+            if InPlaceOf::<T>::is_ready(link) {
+                return FastPoll::Readable;
+            }
+        } else {
+            match link.recv_once(&mut self.rx_buffer) {
+                Err(Errno::EAGAIN) => {}
+                outcome => return self.note_received(outcome),
+            }
         }
+        let active = &mut self.active;
         active.fast_budget -= 1;
         active.note_idle();
         match polls_links::<T>() {
-            true if self.readiness.is_due() => FastPoll::Found(NOTHING),
+            true if self.readiness.is_due() => FastPoll::Insufficient,
             false if active.is_full_poll_due(T::System::ticks) => {
                 active.poll_next();
-                FastPoll::Found(NOTHING)
+                FastPoll::Insufficient
             }
             _ => FastPoll::Nothing,
         }
     }
 
-    /// The outcome of a read that found something.
+    /// Keeps the outcome of a read of the active link that had something.
     #[inline(always)]
-    pub(crate) fn found_by(outcome: Result<usize>) -> Found {
-        match outcome {
-            Ok(0) => Found::from(-(Errno::ECONNRESET.0 as i16)),
-            Ok(count) => count.cast_signed(),
-            Err(error) => Found::from(-(error.0 as i16)),
-        }
+    pub(crate) fn note_received(&mut self, outcome: Result<usize>) -> FastPoll {
+        self.rx_error = match outcome {
+            Ok(0) => Errno::ECONNRESET,
+            Ok(len) => {
+                self.rx_len = len;
+                return FastPoll::Received;
+            }
+            Err(error) => error,
+        };
+        FastPoll::Ended
     }
 }

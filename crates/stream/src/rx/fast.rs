@@ -8,7 +8,7 @@ use ripstop_mem::ring::{MAX_INLINE_BYTES, SoleEntry};
 use ripstop_types::Completion;
 use ripstop_wire::xnet::base::{Small, WRITE_LEN};
 
-use crate::progress::poll::{Found, NOTHING};
+use crate::progress::poll::FastPoll;
 use crate::state::State;
 use crate::system::System as _;
 use crate::transport::in_place::InPlace as _;
@@ -19,15 +19,20 @@ impl<T: Transport> State<T> {
     /// empty queue `cq`: copies the payload to its place and returns the completion. `None` says
     /// that nothing was done.
     #[inline(always)]
-    pub(crate) fn fast_receive(&mut self, cq: CqId, found: Found) -> Option<Completion> {
+    pub(crate) fn fast_receive(&mut self, cq: CqId, found: FastPoll) -> Option<Completion> {
         let Self {
             engine,
             active,
             rx_buffer,
+            rx_len,
             waiters,
             ..
         } = self;
-        if found <= NOTHING || !waiters.is_empty() {
+        let received = match InPlaceOf::<T>::SUPPORTED {
+            true => FastPoll::Readable,
+            false => FastPoll::Received,
+        };
+        if found != received || !waiters.is_empty() {
             return None;
         }
         let turn = usize::from(active.turn);
@@ -37,7 +42,7 @@ impl<T: Transport> State<T> {
             let small = engine.rx_sole(id, alone.words(), alone.len())?;
             receive_sole(engine, id, cq, small, alone)?
         } else {
-            let bytes = rx_buffer.get(..found.cast_unsigned())?;
+            let bytes = rx_buffer.get(..*rx_len)?;
             let (words, _) = bytes.as_chunks::<8>();
             let small = engine.rx_sole(id, *words.first_chunk()?, bytes.len())?;
             receive_sole(engine, id, cq, small, bytes)?

@@ -6,7 +6,7 @@ use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
 use ripstop_types::Errno;
 
-use crate::progress::poll::{Found, NOTHING, READY};
+use crate::progress::poll::FastPoll;
 use crate::rx::fast::MAX_SHORT_WRITE;
 use crate::state::State;
 use crate::system::System as _;
@@ -119,18 +119,19 @@ impl<T: Transport> State<T> {
 
     /// Goes on after a fast poll that has found something.
     #[inline(always)]
-    pub(crate) fn handle_found(&mut self, mut found: Found) {
+    pub(crate) fn handle_found(&mut self, mut found: FastPoll) {
         self.active.found(T::System::ticks);
-        if InPlaceOf::<T>::SUPPORTED && found == READY {
-            let link = &self.active.links[usize::from(self.active.turn)];
-            found = match link {
-                Some(link) => Self::found_by(link.recv_once(&mut self.rx_buffer)),
-                None => NOTHING,
-            };
+        if InPlaceOf::<T>::SUPPORTED
+            && found == FastPoll::Readable
+            && let Some(link) = &self.active.links[usize::from(self.active.turn)]
+        {
+            let outcome = link.recv_once(&mut self.rx_buffer);
+            found = self.note_received(outcome);
         }
-        match usize::try_from(found) {
-            Ok(count) => self.handle_active(count),
-            Err(_) => self.end_active(Errno(-found as i32)),
+        match found {
+            FastPoll::Received => self.handle_active(self.rx_len),
+            FastPoll::Ended => self.end_active(self.rx_error),
+            _ => {}
         }
     }
 

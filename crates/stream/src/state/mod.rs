@@ -23,9 +23,11 @@ use ripstop_engine::stream::{Engine, Limits};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
 use ripstop_os::{EventFd, Events, Interest, Spare};
-use ripstop_types::{Context, FiAddr, Flags, Result};
+use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::addr::Addr;
+#[cfg(doc)]
+use crate::progress::poll::FastPoll;
 use crate::state::accepting::Accepting;
 use crate::state::active::ActiveConnections;
 use crate::state::connection::{Connection, Ending};
@@ -94,6 +96,10 @@ pub(crate) struct State<T: Transport> {
     /// Taken while a poll of all is under way.
     pub(crate) events: Option<Events>,
     pub(crate) rx_buffer: Box<[u8]>,
+    /// Bytes in the receive buffer, after [`FastPoll::Received`].
+    pub(crate) rx_len: usize,
+    /// Why the active link has ended, after [`FastPoll::Ended`].
+    pub(crate) rx_error: Errno,
     /// Where a small message is put together.
     pub(crate) scratch: Box<[u8; FAST_SEND_BUFFER]>,
     /// Connections with bytes in their transmit buffer that were not written at once.
@@ -174,6 +180,8 @@ impl<T: Transport> State<T> {
             watched: Duration::ZERO,
             events: Some(Events::with_capacity(64)),
             rx_buffer: vec![0; RX_BUFFER].into_boxed_slice(),
+            rx_len: 0,
+            rx_error: Errno(0),
             scratch: Box::new([0; FAST_SEND_BUFFER]),
             dirty: Vec::new(),
             burst: false,
