@@ -26,8 +26,6 @@ use ripstop_os::{EventFd, Events, Interest, Spare};
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::addr::Addr;
-#[cfg(doc)]
-use crate::progress::poll::FastPoll;
 use crate::state::accepting::Accepting;
 use crate::state::active::ActiveConnections;
 use crate::state::connection::{Connection, Ending};
@@ -96,9 +94,9 @@ pub(crate) struct State<T: Transport> {
     /// Taken while a poll of all is under way.
     pub(crate) events: Option<Events>,
     pub(crate) rx_buffer: Box<[u8]>,
-    /// Bytes in the receive buffer, after [`FastPoll::Received`].
+    /// Bytes in the receive buffer, after a fast poll that answered `Received`.
     pub(crate) rx_len: usize,
-    /// Why the active link has ended, after [`FastPoll::Ended`].
+    /// Why the active link has ended, after a fast poll that answered `Ended`.
     pub(crate) rx_error: Errno,
     /// Where a small message is put together.
     pub(crate) scratch: Box<[u8; FAST_SEND_BUFFER]>,
