@@ -551,9 +551,10 @@ impl Model {
             (sent.to == recv.host && from && accepts(&recv, sent) && whole).then_some(at)
         };
         let all: Vec<usize> = self.ops.iter().enumerate().filter_map(fits).collect();
-        let mut left = all.iter().filter(|at| self.sent_at(**at).1 == Got::No);
-        let message = left
-            .next()
+        // Of two that look the same, a peek may have dropped the other one: see `set_got`.
+        let first = |got| all.iter().find(|at| self.sent_at(**at).1 == got);
+        let message = first(Got::No)
+            .or_else(|| first(Got::Dropped))
             .unwrap_or_else(|| panic!("no message is in {recv:?}"));
         self.take(&recv, context, *message, 0, all.len() == 1);
         self.hosts[recv.host].counted[1] += 1;

@@ -383,3 +383,57 @@ proptest! {
         World::new(&setup).run(&program);
     }
 }
+
+/// A peek drops the one of two messages that look the same which the model had not taken for it, and
+/// a receive without a completion gets the other.
+#[test]
+fn a_dropped_message_is_not_confused_with_one_that_looks_the_same() {
+    let setup = Setup {
+        nodes: vec![NodeConfig::new(&[]); 3],
+        timing: Timing {
+            delay: 1_000,
+            per_byte: 0,
+            capacity: 100_000,
+            choppy: false,
+        },
+        seed: 1,
+    };
+    let send = |from| Op::Send {
+        from,
+        to: 0,
+        tag: Some(1),
+        data: None,
+        segments: vec![40],
+        inject: false,
+        completion: true,
+        ack: false,
+    };
+    let recv = |completion| Op::Recv {
+        host: 0,
+        tag: Some((1, 0)),
+        src: None,
+        segments: vec![100],
+        completion,
+        multi: false,
+    };
+    let drop_one = Op::Peek {
+        host: 0,
+        tag: Some((1, 0)),
+        src: None,
+        claim: false,
+        discard: true,
+    };
+    World::new(&setup).run(&[
+        // Node 2 is connected, so its second message overtakes the first one of node 1.
+        send(2),
+        recv(true),
+        Op::Run(500),
+        send(1),
+        send(2),
+        Op::Run(500),
+        drop_one,
+        Op::Run(20),
+        recv(false),
+        Op::Run(20),
+    ]);
+}
