@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+
+use super::protocol::Setup;
 
 /// The hidden subcommand of the measuring processes.
 pub const WORKER: &str = "perf-worker";
@@ -67,15 +69,6 @@ pub struct Options {
     pub(super) json: bool,
 }
 
-/// Which end of the connection a measuring process is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Side {
-    /// Starts each exchange and takes the time.
-    Client,
-    /// Answers.
-    Server,
-}
-
 /// Options of one of the measuring processes.
 #[derive(Args, Debug)]
 pub struct WorkerOptions {
@@ -83,33 +76,9 @@ pub struct WorkerOptions {
     #[arg(long)]
     pub(super) lib: Option<PathBuf>,
 
-    /// The provider.
-    #[arg(long)]
-    pub(super) provider: String,
-
-    /// Which end of a pair to be.
-    #[arg(long, value_enum, default_value = "client")]
-    pub(super) side: Side,
-
-    /// Which member of a group to be, instead of one of a pair.
-    #[arg(long)]
-    pub(super) rank: Option<usize>,
-
-    /// The core to run on.
-    #[arg(long)]
-    pub(super) core: Option<usize>,
-
-    /// The largest message there will be.
-    #[arg(long)]
-    pub(super) largest: usize,
-
-    /// Reach each other's memory.
-    #[arg(long)]
-    pub(super) rma: bool,
-
-    /// That of a library is a memfd.
-    #[arg(long)]
-    pub(super) memfd: bool,
+    /// What to open, as JSON.
+    #[arg(value_parser = |text: &str| serde_json::from_str::<Setup>(text))]
+    pub(super) setup: Setup,
 }
 
 /// A message size, with `K` and `M` for powers of 1024.

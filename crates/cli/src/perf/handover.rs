@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use ripstop_mem::Region;
 use ripstop_os::NamedMemory;
 
-use super::args::Side;
+use super::protocol::Side;
 
 /// Bytes of the mapping: a page, of which only the first line is used.
 const LEN: usize = 4096;

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::args::Side;
 use super::plan::{BATCH, WINDOW};
-use super::protocol::{Kind, Test};
+use super::protocol::{Kind, Side, Test};
 
 /// The tag of what is measured.
 pub(super) const DATA: u64 = 1;
@@ -100,7 +99,7 @@ pub(super) fn take<L: Lane>(lane: &mut L, side: Side, test: Test) -> Result<Dura
             end.serve()?;
             end.timed(End::serve)
         }
-        (Kind::Barrier | Kind::Allreduce, _) => bail!("a pair is no group"),
+        (Kind::Barrier | Kind::Allreduce | Kind::Insert, _) => bail!("not between two processes"),
     }
 }
 

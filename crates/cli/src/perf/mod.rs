@@ -9,17 +9,16 @@
 mod args;
 mod av;
 mod cores;
+mod crew;
 mod handover;
 mod lane;
 mod member;
 mod opened;
-mod pair;
 mod plan;
 mod protocol;
 mod report;
 mod run;
 mod subject;
-mod team;
 mod worker;
 
 pub use args::{Options, WORKER, WorkerOptions};

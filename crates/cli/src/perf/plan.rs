@@ -39,6 +39,8 @@ pub(super) struct Plan {
     quick: bool,
     /// What endpoints must do.
     pub(super) wanted: Wanted,
+    /// Peers to insert into an address vector, instead of all else.
+    pub(super) peers: Option<u32>,
 }
 
 impl Plan {
@@ -64,6 +66,7 @@ impl Plan {
             iterations: options.iterations,
             quick: options.quick,
             wanted,
+            peers: options.av,
         }
     }
 
@@ -78,8 +81,15 @@ impl Plan {
     }
 
     /// Latency and stream of each size, or writes and reads; or a barrier and a reduction of
-    /// each size.
+    /// each size; or only insertions.
     pub(super) fn tests(&self) -> Vec<Test> {
+        if let Some(count) = self.peers {
+            return vec![Test {
+                kind: Kind::Insert,
+                size: 0,
+                count,
+            }];
+        }
         let kinds = match self.wanted {
             Wanted::Messages => [Kind::Latency, Kind::Stream],
             Wanted::Memory => [Kind::Write, Kind::Read],
@@ -105,7 +115,7 @@ impl Plan {
                 // Each is a round trip, and some libraries take their time.
                 Kind::Read => 20_000 / (1 + size / (16 << 10)),
                 // Members may be more than cores.
-                Kind::Barrier | Kind::Allreduce => 4_000 / (1 + size / (16 << 10)),
+                Kind::Barrier | Kind::Allreduce | Kind::Insert => 4_000 / (1 + size / (16 << 10)),
             };
             u32::try_from(if self.quick { count / 5 } else { count }).unwrap_or(u32::MAX)
         });

@@ -3,6 +3,46 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::subject::Wanted;
+
+/// What a process opens, which it is told when it starts. The library that it loads is an argument
+/// of its own, since a path need not be text.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Setup {
+    /// The provider.
+    pub(super) provider: String,
+    /// What its endpoint must do.
+    pub(super) wanted: Wanted,
+    /// Which of the processes it is: the client before the server, or a member of a group.
+    pub(super) rank: usize,
+    /// The core to run on.
+    pub(super) core: Option<usize>,
+    /// The largest message there will be.
+    pub(super) largest: usize,
+    /// Memory that is reached can be mapped by the peer.
+    pub(super) memfd: bool,
+}
+
+/// Which end of a connection a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Starts each exchange and takes the time.
+    Client,
+    /// Answers.
+    Server,
+}
+
+impl Side {
+    /// That of the process of this rank.
+    pub(super) fn of(rank: usize) -> Self {
+        if rank == 0 {
+            Self::Client
+        } else {
+            Self::Server
+        }
+    }
+}
+
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
@@ -18,6 +58,8 @@ pub(super) enum Kind {
     Barrier,
     /// Sums of what all members of a group have, one after the other.
     Allreduce,
+    /// Insertions of peers into a new address vector.
+    Insert,
 }
 
 impl Kind {
@@ -30,28 +72,41 @@ impl Kind {
             Self::Read => "reads",
             Self::Barrier => "barrier",
             Self::Allreduce => "allreduce",
+            Self::Insert => "insertions",
         }
+    }
+
+    /// Whether all members of a group take part.
+    pub(super) fn is_collective(self) -> bool {
+        matches!(self, Self::Barrier | Self::Allreduce)
     }
 }
 
-/// One sample.
+/// What is done for one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Test {
     /// What is timed.
     pub(super) kind: Kind,
     /// Bytes of a message.
     pub(super) size: usize,
-    /// Messages one way, or operations.
+    /// Messages one way, operations, or peers.
     pub(super) count: u32,
+}
+
+/// What it took.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Sample {
+    /// Nanoseconds for all messages, operations or peers.
+    pub(super) nanos: u64,
+    /// Bytes that the process has grown by, where peers were inserted.
+    pub(super) bytes: u64,
 }
 
 /// What a process is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// The address of the other process.
-    Peer(Vec<u8>),
-    /// The addresses of all members of the group, by rank.
-    Join(Vec<Vec<u8>>),
+    /// The addresses of all processes, by rank: know them, or join their group.
+    Meet(Vec<Vec<u8>>),
     /// Take a sample.
     Run(Test),
     /// Hand a cache line of shared memory back and forth.
@@ -61,8 +116,6 @@ pub(super) enum Order {
         /// How often, there and back.
         count: u32,
     },
-    /// Insert this many peers into a new address vector.
-    Insert(u32),
 }
 
 /// What a process answers.
@@ -77,20 +130,8 @@ pub(super) enum Answer {
         /// The interface version of its library.
         api: String,
     },
-    /// It knows the other process, or the group.
-    Introduced,
-    /// A sample; on the server's side only that it is over.
-    Took {
-        /// Nanoseconds for all messages.
-        nanos: u64,
-    },
-    /// Peers were inserted.
-    Inserted {
-        /// Nanoseconds for all of them.
-        nanos: u64,
-        /// Bytes that the process has grown by.
-        bytes: u64,
-    },
+    /// It has carried out an order, and what that took where it was measured.
+    Took(Sample),
     /// It cannot go on, and why.
     Failed(String),
     /// Its library has not what is to be measured.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::opened::MAPS;
 use super::plan::WINDOW;
-use super::protocol::{Kind, Test};
+use super::protocol::{Kind, Sample, Test};
 
 /// The message that is compared with a bare handover of a cache line, in bytes.
 const COMPARED: usize = 8;
@@ -28,10 +28,8 @@ pub(super) struct Report {
     pub(super) rounds: u32,
     /// What was compared, one or two.
     pub(super) libraries: Vec<Library>,
-    /// Messages, by provider.
+    /// What was measured, by provider.
     pub(super) series: Vec<Series>,
-    /// Address vectors, by provider.
-    pub(super) insertions: Vec<Insertion>,
 }
 
 /// One of the things compared.
@@ -80,26 +78,119 @@ impl Report {
 /// The samples of one provider.
 pub(super) struct Series {
     pub(super) provider: String,
-    pub(super) tests: Vec<Test>,
-    /// Nanoseconds for all messages of a test: by subject, test, round.
-    pub(super) nanos: Vec<Vec<Vec<u64>>>,
+    /// Tests of one size follow one another.
+    pub(super) taken: Vec<Taken>,
     /// Nanoseconds of a bare handover of a cache line, by round; empty where it was not taken.
     pub(super) handovers: Vec<f64>,
 }
 
-/// What inserting all peers took.
-#[derive(Clone, Copy)]
-pub(super) struct Growth {
-    pub(super) nanos: u64,
-    pub(super) bytes: u64,
+/// A test and its samples, by subject, then by round.
+pub(super) struct Taken {
+    pub(super) test: Test,
+    pub(super) samples: Vec<Vec<Sample>>,
 }
 
-/// The insertions of one provider.
-pub(super) struct Insertion {
-    pub(super) provider: String,
-    pub(super) count: u32,
-    /// By subject and round.
-    pub(super) growth: Vec<Vec<Growth>>,
+/// What a series is of: one kind of table, and one list in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Messages,
+    Memory,
+    Group,
+    Peers,
+}
+
+/// A column of a table, and the quantity of that name in JSON.
+struct Column {
+    /// Its heading, with the unit.
+    heading: &'static str,
+    name: &'static str,
+    /// The tests that it comes from.
+    kinds: &'static [Kind],
+    /// The value of a sample, in the unit of JSON.
+    value: fn(Sample, Test) -> f64,
+    /// A value in the unit of the heading.
+    text: fn(f64) -> String,
+}
+
+macro_rules! columns {
+    ($($table:ident { $($heading:literal $name:ident: $($kind:ident)|+, $value:ident, $text:ident;)+ })+) => {$(
+        const $table: &[Column] = &[$(Column {
+            heading: $heading,
+            name: stringify!($name),
+            kinds: &[$(Kind::$kind),+],
+            value: $value,
+            text: $text,
+        }),+];
+    )+};
+}
+
+columns! {
+    MESSAGES {
+        "latency us" latency_us: Latency, one_way, digits;
+        "rate M/s" messages_per_second: Stream, rate, millions;
+        "bandwidth MB/s" bytes_per_second: Stream, bandwidth, millions;
+    }
+    MEMORY {
+        "writes M/s" writes_per_second: Write, rate, millions;
+        "written MB/s" bytes_written_per_second: Write, bandwidth, millions;
+        "reads M/s" reads_per_second: Read, rate, millions;
+        "read MB/s" bytes_read_per_second: Read, bandwidth, millions;
+    }
+    GROUP {
+        "latency us" latency_us: Barrier | Allreduce, duration, digits;
+    }
+    PEERS {
+        "seconds" seconds: Insert, seconds, digits;
+        "bytes a peer" bytes_per_peer: Insert, growth, whole;
+    }
+}
+
+/// Nanoseconds of each message or operation.
+fn each(sample: Sample, test: Test) -> f64 {
+    sample.nanos as f64 / f64::from(test.count)
+}
+
+/// Half a round trip in microseconds.
+fn one_way(sample: Sample, test: Test) -> f64 {
+    each(sample, test) / 2e3
+}
+
+/// Microseconds of an operation of a group.
+fn duration(sample: Sample, test: Test) -> f64 {
+    each(sample, test) / 1e3
+}
+
+/// Messages or operations a second.
+fn rate(sample: Sample, test: Test) -> f64 {
+    1e9 / each(sample, test)
+}
+
+/// Bytes a second.
+fn bandwidth(sample: Sample, test: Test) -> f64 {
+    rate(sample, test) * test.size as f64
+}
+
+/// Seconds for all peers.
+fn seconds(sample: Sample, _: Test) -> f64 {
+    sample.nanos as f64 / 1e9
+}
+
+/// Bytes of memory for each peer.
+fn growth(sample: Sample, test: Test) -> f64 {
+    sample.bytes as f64 / f64::from(test.count)
+}
+
+impl Column {
+    /// Its quantity, if one of these tests is of its kind.
+    fn quantity(&self, taken: &[Taken]) -> Option<Quantity> {
+        let mut taken = taken.iter();
+        let Taken { test, samples } = taken.find(|taken| self.kinds.contains(&taken.test.kind))?;
+        let value = |sample: &Sample| (self.value)(*sample, *test);
+        let subject = |samples: &Vec<Sample>| samples.iter().map(value).collect();
+        Some(Quantity {
+            samples: samples.iter().map(subject).collect(),
+        })
+    }
 }
 
 /// One quantity of every subject.
@@ -152,54 +243,27 @@ fn median(samples: &[f64]) -> f64 {
 }
 
 impl Series {
-    fn sizes(&self) -> Vec<usize> {
-        let mut sizes: Vec<usize> = self.tests.iter().map(|test| test.size).collect();
-        sizes.dedup();
-        sizes
+    fn what(&self) -> What {
+        match self.taken.first().map(|taken| taken.test.kind) {
+            Some(Kind::Write | Kind::Read) => What::Memory,
+            Some(Kind::Barrier | Kind::Allreduce) => What::Group,
+            Some(Kind::Insert) => What::Peers,
+            Some(Kind::Latency | Kind::Stream) | None => What::Messages,
+        }
     }
 
-    /// A quantity of one test, from the nanoseconds of a message.
-    fn quantity(&self, kind: Kind, size: usize, of: impl Fn(f64) -> f64) -> Option<Quantity> {
-        let is_it = |test: &Test| test.kind == kind && test.size == size;
-        let number = self.tests.iter().position(is_it)?;
-        let count = f64::from(self.tests[number].count);
-        let subject = |nanos: &Vec<Vec<u64>>| {
-            let each = |&nanos: &u64| of(nanos as f64 / count);
-            nanos[number].iter().map(each).collect()
-        };
-        Some(Quantity {
-            samples: self.nanos.iter().map(subject).collect(),
-        })
+    fn columns(&self) -> &'static [Column] {
+        match self.what() {
+            What::Messages => MESSAGES,
+            What::Memory => MEMORY,
+            What::Group => GROUP,
+            What::Peers => PEERS,
+        }
     }
 
-    /// Writes and reads, not messages.
-    fn is_rma(&self) -> bool {
-        self.tests.iter().any(|test| test.kind == Kind::Write)
-    }
-
-    /// Operations of a group.
-    fn is_group(&self) -> bool {
-        self.tests.iter().any(|test| test.kind == Kind::Barrier)
-    }
-
-    /// Microseconds of an operation of a group.
-    fn duration(&self, kind: Kind, size: usize) -> Option<Quantity> {
-        self.quantity(kind, size, |nanos| nanos / 1e3)
-    }
-
-    /// Writes or reads a second.
-    fn operations(&self, kind: Kind, size: usize) -> Option<Quantity> {
-        self.quantity(kind, size, |nanos| 1e9 / nanos)
-    }
-
-    /// Bytes a second that are written or read.
-    fn moved(&self, kind: Kind, size: usize) -> Option<Quantity> {
-        self.quantity(kind, size, |nanos| 1e9 / nanos * size as f64)
-    }
-
-    /// Half a round trip in microseconds.
-    fn latency(&self, size: usize) -> Option<Quantity> {
-        self.quantity(Kind::Latency, size, |nanos| nanos / 2e3)
+    /// The tests of each size.
+    fn rows(&self) -> impl Iterator<Item = &[Taken]> {
+        self.taken.chunk_by(|a, b| a.test.size == b.test.size)
     }
 
     /// How many bare handovers of a cache line a message takes one way, by subject.
@@ -207,14 +271,14 @@ impl Series {
         if self.handovers.is_empty() {
             return None;
         }
-        let latency = self.latency(COMPARED)?;
-        let subject = |samples: Vec<f64>| {
-            let pairs = samples.iter().zip(&self.handovers);
-            pairs.map(|(us, nanos)| us * 1e3 / nanos).collect()
-        };
-        Some(Quantity {
-            samples: latency.samples.into_iter().map(subject).collect(),
-        })
+        let compared = self.rows().find(|row| row[0].test.size == COMPARED)?;
+        let mut latency = MESSAGES[0].quantity(compared)?;
+        for samples in &mut latency.samples {
+            for (us, nanos) in samples.iter_mut().zip(&self.handovers) {
+                *us = *us * 1e3 / nanos;
+            }
+        }
+        Some(latency)
     }
 
     /// A line on the bare handover of a cache line, where it was taken.
@@ -252,33 +316,60 @@ impl Series {
         }
     }
 
-    /// Messages a second.
-    fn rate(&self, size: usize) -> Option<Quantity> {
-        self.quantity(Kind::Stream, size, |nanos| 1e9 / nanos)
-    }
-
-    /// Bytes a second.
-    fn bandwidth(&self, size: usize) -> Option<Quantity> {
-        self.quantity(Kind::Stream, size, |nanos| 1e9 / nanos * size as f64)
-    }
-}
-
-impl Insertion {
-    fn quantity(&self, of: impl Fn(&Growth) -> f64) -> Quantity {
-        let subject = |growth: &Vec<Growth>| growth.iter().map(&of).collect();
-        Quantity {
-            samples: self.growth.iter().map(subject).collect(),
+    fn table(&self, subjects: usize) -> Table {
+        let lead: &[&str] = match self.what() {
+            What::Messages | What::Memory => &["bytes"],
+            What::Group => &["operation", "bytes"],
+            What::Peers => &["peers"],
+        };
+        let mut header: Vec<String> = lead.iter().map(ToString::to_string).collect();
+        for column in self.columns() {
+            header.extend(headings(column.heading, subjects));
         }
+        let mut table = table(header);
+        for taken in self.rows() {
+            let test = taken[0].test;
+            let mut row = match self.what() {
+                What::Messages | What::Memory => vec![bytes(test.size)],
+                What::Group => vec![test.kind.word().to_owned(), bytes(test.size)],
+                What::Peers => vec![test.count.to_string()],
+            };
+            for column in self.columns() {
+                let quantity = column.quantity(taken);
+                row.extend(quantity.into_iter().flat_map(|q| q.cells(column.text)));
+            }
+            table.add_row(row);
+        }
+        table
     }
 
-    /// Seconds for all peers.
-    fn seconds(&self) -> Quantity {
-        self.quantity(|growth| growth.nanos as f64 / 1e9)
-    }
-
-    /// Bytes of memory for each peer.
-    fn bytes(&self) -> Quantity {
-        self.quantity(|growth| growth.bytes as f64 / f64::from(self.count))
+    fn json(&self, ranks: Option<u32>) -> Value {
+        let row = |taken: &[Taken]| {
+            let test = taken[0].test;
+            let mut row = match self.what() {
+                What::Messages | What::Memory => json!({ "bytes": test.size }),
+                What::Group => json!({ "operation": test.kind.word(), "bytes": test.size }),
+                What::Peers => json!({ "provider": self.provider, "peers": test.count }),
+            };
+            for column in self.columns() {
+                row[column.name] = json!(column.quantity(taken).map(|quantity| quantity.json()));
+            }
+            row
+        };
+        let mut results: Vec<Value> = self.rows().map(row).collect();
+        match self.what() {
+            What::Messages | What::Memory => json!({
+                "provider": self.provider,
+                "results": results,
+                "cache_line_handover": self.handover_json(),
+            }),
+            What::Group => json!({
+                "provider": self.provider,
+                "ranks": ranks,
+                "results": results,
+            }),
+            What::Peers => results.remove(0),
+        }
     }
 }
 
@@ -288,23 +379,17 @@ pub(super) fn print(report: &Report) {
         println!("{letter}  {}", library.heading());
     }
     for series in &report.series {
-        let what = match (report.ranks, series.is_rma()) {
-            (Some(ranks), _) => format!("a group of {ranks} processes"),
-            (_, true) => format!("writes and reads of remote memory{}", place(report)),
-            (_, false) => format!("tagged messages between two processes{}", place(report)),
+        let what = match series.what() {
+            What::Messages => format!("tagged messages between two processes{}", place(report)),
+            What::Memory => format!("writes and reads of remote memory{}", place(report)),
+            What::Group => format!("a group of {} processes", report.ranks.unwrap_or(1)),
+            What::Peers => "peers inserted into an address vector".to_owned(),
         };
         println!("\n{}: {what}", series.provider);
-        println!("{}", messages(series, report.libraries.len()));
+        println!("{}", series.table(report.libraries.len()));
         if let Some(text) = series.handover_text() {
             println!("{text}");
         }
-    }
-    for insertion in &report.insertions {
-        println!(
-            "\n{}: peers inserted into an address vector",
-            insertion.provider
-        );
-        println!("{}", peers(insertion, report.libraries.len()));
     }
     println!("{}", legend(report));
 }
@@ -320,21 +405,20 @@ fn legend(report: &Report) -> String {
     if report.libraries.len() == 2 {
         text += "; A/B is the median of the rounds' ratios";
     }
-    if report.ranks.is_some() {
-        text += "\nlatency: one operation after the other, at the member that took longest, less \
-                 is better; allreduce: sums of FI_DOUBLE";
-    } else if !report.series.is_empty() {
-        text += &match report.series.iter().any(Series::is_rma) {
-            true => format!(
-                "\nwith {WINDOW} operations under way; more is better{}",
-                mapped(report)
-            ),
-            false => format!(
-                "\nlatency: half a round trip, less is better; rate and bandwidth: one way with \
-                 {WINDOW} messages under way, more is better"
-            ),
-        };
-    }
+    text += &match report.series.first().map(Series::what) {
+        Some(What::Messages) => format!(
+            "\nlatency: half a round trip, less is better; rate and bandwidth: one way with {WINDOW} \
+             messages under way, more is better"
+        ),
+        Some(What::Memory) => format!(
+            "\nwith {WINDOW} operations under way; more is better{}",
+            mapped(report)
+        ),
+        Some(What::Group) => "\nlatency: one operation after the other, at the member that took \
+                              longest, less is better; allreduce: sums of FI_DOUBLE"
+            .to_owned(),
+        Some(What::Peers) | None => String::new(),
+    };
     text
 }
 
@@ -354,7 +438,7 @@ fn mapped(report: &Report) -> &'static str {
 }
 
 /// A column for each subject, and one for the ratio.
-fn columns(name: &str, subjects: usize) -> Vec<String> {
+fn headings(name: &str, subjects: usize) -> Vec<String> {
     if subjects == 1 {
         return vec![name.to_owned()];
     }
@@ -378,78 +462,6 @@ fn table(header: Vec<String>) -> Table {
     table
 }
 
-fn messages(series: &Series, subjects: usize) -> Table {
-    if series.is_group() {
-        return group(series, subjects);
-    }
-    if series.is_rma() {
-        return operations(series, subjects);
-    }
-    let mut header = vec!["bytes".to_owned()];
-    for name in ["latency us", "rate M/s", "bandwidth MB/s"] {
-        header.extend(columns(name, subjects));
-    }
-    let mut table = table(header);
-    for size in series.sizes() {
-        let mut row = vec![bytes(size)];
-        let parts = [
-            series.latency(size).map(|q| q.cells(digits)),
-            series
-                .rate(size)
-                .map(|q| q.cells(|rate| digits(rate / 1e6))),
-            series
-                .bandwidth(size)
-                .map(|q| q.cells(|rate| digits(rate / 1e6))),
-        ];
-        row.extend(parts.into_iter().flatten().flatten());
-        table.add_row(row);
-    }
-    table
-}
-
-fn operations(series: &Series, subjects: usize) -> Table {
-    let mut header = vec!["bytes".to_owned()];
-    for name in ["writes M/s", "written MB/s", "reads M/s", "read MB/s"] {
-        header.extend(columns(name, subjects));
-    }
-    let mut table = table(header);
-    let millions = |value: f64| digits(value / 1e6);
-    for size in series.sizes() {
-        let mut row = vec![bytes(size)];
-        for kind in [Kind::Write, Kind::Read] {
-            let parts = [series.operations(kind, size), series.moved(kind, size)];
-            row.extend(parts.into_iter().flatten().flat_map(|q| q.cells(millions)));
-        }
-        table.add_row(row);
-    }
-    table
-}
-
-fn group(series: &Series, subjects: usize) -> Table {
-    let mut header = vec!["operation".to_owned(), "bytes".to_owned()];
-    header.extend(columns("latency us", subjects));
-    let mut table = table(header);
-    for test in &series.tests {
-        let mut row = vec![test.kind.word().to_owned(), bytes(test.size)];
-        let latency = series.duration(test.kind, test.size);
-        row.extend(latency.into_iter().flat_map(|q| q.cells(digits)));
-        table.add_row(row);
-    }
-    table
-}
-
-fn peers(insertion: &Insertion, subjects: usize) -> Table {
-    let mut header = vec!["peers".to_owned()];
-    header.extend(columns("seconds", subjects));
-    header.extend(columns("bytes a peer", subjects));
-    let mut table = table(header);
-    let mut row = vec![insertion.count.to_string()];
-    row.extend(insertion.seconds().cells(digits));
-    row.extend(insertion.bytes().cells(|bytes| format!("{bytes:.0}")));
-    table.add_row(row);
-    table
-}
-
 /// Bytes with `K` and `M` where they are whole.
 fn bytes(size: usize) -> String {
     match size {
@@ -470,6 +482,14 @@ fn digits(value: f64) -> String {
     }
 }
 
+fn millions(value: f64) -> String {
+    digits(value / 1e6)
+}
+
+fn whole(value: f64) -> String {
+    format!("{value:.0}")
+}
+
 /// Everything, with each sample.
 pub(super) fn json(report: &Report) -> Value {
     let libraries: serde_json::Map<String, Value> = LETTERS
@@ -484,77 +504,19 @@ pub(super) fn json(report: &Report) -> Value {
             ((*letter).to_owned(), about)
         })
         .collect();
+    let of = |what| -> Vec<Value> {
+        let series = report.series.iter().filter(|series| series.what() == what);
+        series.map(|series| series.json(report.ranks)).collect()
+    };
     json!({
         "cores": report.cores,
         "rounds": report.rounds,
         "window": WINDOW,
         "libraries": libraries,
-        "messages": of_kind(report, false),
-        "remote_memory": of_kind(report, true),
-        "collectives": collectives(report),
-        "address_vectors": report.insertions.iter().map(insertion_json).collect::<Vec<_>>(),
-    })
-}
-
-fn of_kind(report: &Report, rma: bool) -> Vec<Value> {
-    let series = report.series.iter();
-    let fits = series.filter(|series| series.is_rma() == rma && !series.is_group());
-    fits.map(series_json).collect()
-}
-
-fn collectives(report: &Report) -> Vec<Value> {
-    let groups = report.series.iter().filter(|series| series.is_group());
-    let group = |series: &Series| {
-        let row = |test: &Test| {
-            let latency = series.duration(test.kind, test.size);
-            json!({
-                "operation": test.kind.word(),
-                "bytes": test.size,
-                "latency_us": latency.map(|quantity| quantity.json()),
-            })
-        };
-        json!({
-            "provider": series.provider,
-            "ranks": report.ranks,
-            "results": series.tests.iter().map(row).collect::<Vec<_>>(),
-        })
-    };
-    groups.map(group).collect()
-}
-
-fn series_json(series: &Series) -> Value {
-    let row = |size: usize| {
-        let quantity = |quantity: Option<Quantity>| quantity.map(|quantity| quantity.json());
-        if series.is_rma() {
-            return json!({
-                "bytes": size,
-                "writes_per_second": quantity(series.operations(Kind::Write, size)),
-                "bytes_written_per_second": quantity(series.moved(Kind::Write, size)),
-                "reads_per_second": quantity(series.operations(Kind::Read, size)),
-                "bytes_read_per_second": quantity(series.moved(Kind::Read, size)),
-            });
-        }
-        json!({
-            "bytes": size,
-            "latency_us": quantity(series.latency(size)),
-            "messages_per_second": quantity(series.rate(size)),
-            "bytes_per_second": quantity(series.bandwidth(size)),
-        })
-    };
-    let results: Vec<Value> = series.sizes().into_iter().map(row).collect();
-    json!({
-        "provider": series.provider,
-        "results": results,
-        "cache_line_handover": series.handover_json(),
-    })
-}
-
-fn insertion_json(insertion: &Insertion) -> Value {
-    json!({
-        "provider": insertion.provider,
-        "peers": insertion.count,
-        "seconds": insertion.seconds().json(),
-        "bytes_per_peer": insertion.bytes().json(),
+        "messages": of(What::Messages),
+        "remote_memory": of(What::Memory),
+        "collectives": of(What::Group),
+        "address_vectors": of(What::Peers),
     })
 }
 
@@ -569,21 +531,39 @@ mod tests {
         assert_eq!(median(&[]), 0.0);
     }
 
+    /// A test of a thousand messages, and its samples by subject and round.
+    fn taken(kind: Kind, size: usize, nanos: &[&[u64]]) -> Taken {
+        let count = 1000;
+        let sample = |&nanos: &u64| Sample { nanos, bytes: 0 };
+        let subject = |nanos: &&[u64]| nanos.iter().map(sample).collect();
+        Taken {
+            test: Test { kind, size, count },
+            samples: nanos.iter().map(subject).collect(),
+        }
+    }
+
     fn series() -> Series {
-        let test = |kind| Test {
-            kind,
-            size: 1 << 20,
-            count: 1000,
-        };
+        // 2 us and 4 us there and back, 1 us and 2 us one way.
+        let latency: [&[u64]; 2] = [&[2_000_000; 3], &[4_000_000; 3]];
+        let stream: [&[u64]; 2] = [&[1_000_000; 3], &[2_000_000; 3]];
         Series {
             provider: "tcp".to_owned(),
-            tests: vec![test(Kind::Latency), test(Kind::Stream)],
-            // 2 us and 4 us there and back, 1 us and 2 us one way.
-            nanos: vec![
-                vec![vec![2_000_000; 3], vec![1_000_000; 3]],
-                vec![vec![4_000_000; 3], vec![2_000_000; 3]],
+            taken: vec![
+                taken(Kind::Latency, 1 << 20, &latency),
+                taken(Kind::Stream, 1 << 20, &stream),
             ],
             handovers: Vec::new(),
+        }
+    }
+
+    fn report(ranks: Option<u32>, series: Vec<Series>) -> Report {
+        Report {
+            cores: None,
+            ranks,
+            memfd: false,
+            rounds: 1,
+            libraries: Vec::new(),
+            series,
         }
     }
 
@@ -597,15 +577,7 @@ mod tests {
                 api: "2.6".to_owned(),
             }],
         };
-        let mut report = Report {
-            cores: None,
-            ranks: None,
-            memfd: false,
-            rounds: 1,
-            libraries: Vec::new(),
-            series: Vec::new(),
-            insertions: Vec::new(),
-        };
+        let mut report = report(None, Vec::new());
         report.add(vec![library("one", "tcp"), library("other", "tcp;ofi_rxm")]);
         report.add(vec![library("one", "shm"), library("other", "shm")]);
         let value = json(&report);
@@ -624,18 +596,21 @@ mod tests {
     #[test]
     fn quantities_have_their_units() {
         let series = series();
-        let latency = series.latency(1 << 20).expect("measured");
+        let [latency, rate, bandwidth] = MESSAGES else {
+            panic!("three columns");
+        };
+        let latency = latency.quantity(&series.taken).expect("measured");
         assert_eq!(latency.medians(), [1.0, 2.0]);
         assert_eq!(latency.ratio(), Some(0.5));
-        let rate = series.rate(1 << 20).expect("measured");
+        let rate = rate.quantity(&series.taken).expect("measured");
         assert_eq!(rate.medians(), [1e6, 5e5]);
         assert_eq!(rate.ratio(), Some(2.0));
-        assert!(series.rate(8).is_none());
+        assert!(bandwidth.quantity(&series.taken[..1]).is_none());
     }
 
     #[test]
     fn a_table_shows_both_and_their_ratio() {
-        let text = messages(&series(), 2).to_string();
+        let text = series().table(2).to_string();
         for part in ["1M", "0.50", "2.00", "latency us", "A/B", "1048576"] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
@@ -643,7 +618,7 @@ mod tests {
 
     #[test]
     fn json_has_every_sample() {
-        let value = series_json(&series());
+        let value = series().json(None);
         let latency = &value["results"][0]["latency_us"];
         assert_eq!(latency["A"]["samples"], json!([1.0, 1.0, 1.0]));
         assert_eq!(latency["B"]["median"], json!(2.0));
@@ -654,12 +629,12 @@ mod tests {
     fn a_message_is_compared_with_a_handover() {
         let mut series = series();
         assert_eq!(series.handover_text(), None);
-        assert_eq!(series_json(&series)["cache_line_handover"], Value::Null);
+        assert_eq!(series.json(None)["cache_line_handover"], Value::Null);
         series.handovers = vec![100.0, 200.0, 50.0];
         let text = series.handover_text().expect("taken");
         assert!(text.ends_with("the cores: 100 ns"), "{text}");
-        for test in &mut series.tests {
-            test.size = 8;
+        for taken in &mut series.taken {
+            taken.test.size = 8;
         }
         // 1 us and 2 us one way.
         let text = series.handover_text().expect("taken");
@@ -667,7 +642,7 @@ mod tests {
             text.ends_with("of 8 B takes A 10.0, B 20.0 times that"),
             "{text}"
         );
-        let value = &series_json(&series)["cache_line_handover"];
+        let value = &series.json(None)["cache_line_handover"];
         assert_eq!(value["nanoseconds"]["median"], json!(100.0));
         let times = &value["latency_of_8_bytes_in_handovers"];
         assert_eq!(times["A"]["samples"], json!([10.0, 5.0, 20.0]));
@@ -675,30 +650,19 @@ mod tests {
 
     #[test]
     fn a_group_has_a_row_for_each_operation() {
-        let test = |kind, size| Test {
-            kind,
-            size,
-            count: 1000,
-        };
         let series = Series {
             provider: "shm".to_owned(),
-            tests: vec![test(Kind::Barrier, 0), test(Kind::Allreduce, 8)],
-            nanos: vec![vec![vec![3_000_000], vec![7_000_000]]],
+            taken: vec![
+                taken(Kind::Barrier, 0, &[&[3_000_000]]),
+                taken(Kind::Allreduce, 8, &[&[7_000_000]]),
+            ],
             handovers: Vec::new(),
         };
-        let text = messages(&series, 1).to_string();
+        let text = series.table(1).to_string();
         for part in ["barrier", "allreduce", "3.00", "7.00"] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
-        let report = Report {
-            cores: None,
-            ranks: Some(3),
-            memfd: false,
-            rounds: 1,
-            libraries: Vec::new(),
-            series: vec![series],
-            insertions: Vec::new(),
-        };
+        let report = report(Some(3), vec![series]);
         let value = json(&report);
         assert_eq!(value["messages"], json!([]));
         let group = &value["collectives"][0];

@@ -3,15 +3,15 @@
 use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::args::{Options, Side};
+use super::args::Options;
 use super::cores;
+use super::crew::{Crew, Process, Start};
 use super::member::ELEMENT;
-use super::pair::{Crew, Pair, Process, Role, Start};
+use super::opened::MAPS;
 use super::plan::Plan;
-use super::protocol::Test;
-use super::report::{self, Growth, Insertion, Library, Measured, Report, Series};
+use super::protocol::{Kind, Setup, Test};
+use super::report::{self, Library, Measured, Report, Series, Taken};
 use super::subject::{Lacks, Subject, Wanted};
-use super::team::Team;
 
 /// The providers that Ripstop measures by default.
 const PROVIDERS: [&str; 2] = ["tcp", "shm"];
@@ -33,10 +33,10 @@ pub fn main(options: &Options) -> Result<()> {
     let cores = cores::choose(options.cores)?;
     cores::warn(cores);
     let ranks = options.collective.then(|| options.ranks.unwrap_or(RANKS));
-    let processes = match (ranks, cores) {
-        (Some(ranks), _) => group_cores(options, ranks as usize)?,
-        (None, Some((client, server))) => vec![client, server],
-        (None, None) => Vec::new(),
+    let (processes, places) = match (ranks, cores) {
+        (Some(ranks), _) => (ranks as usize, group_cores(options, ranks as usize)?),
+        (None, Some((client, server))) => (2, vec![client, server]),
+        (None, None) => (2, Vec::new()),
     };
     let mut report = Report {
         cores,
@@ -45,25 +45,28 @@ pub fn main(options: &Options) -> Result<()> {
         rounds: plan.rounds,
         libraries: Vec::new(),
         series: Vec::new(),
-        insertions: Vec::new(),
     };
     let lacking = each(&providers, options.provider.is_some(), |provider| {
-        let starts: Vec<Start<'_>> = subjects
-            .iter()
-            .map(|subject| Start {
-                subject,
-                provider,
-                cores: processes.clone(),
-                largest: plan.largest(),
+        let start = |subject| Start {
+            subject,
+            // Peers are inserted by one alone.
+            processes: if plan.peers.is_some() { 1 } else { processes },
+            cores: places.clone(),
+            setup: Setup {
+                provider: provider.to_owned(),
                 wanted: plan.wanted,
-                memfd: options.memfd,
-            })
-            .collect();
-        match (options.av, ranks) {
-            (Some(count), _) => insert(&starts, &plan, count, &mut report),
-            (_, Some(ranks)) => gather(&starts, &plan, ranks as usize, &mut report),
-            _ => exchange(&starts, &plan, &mut report),
-        }
+                rank: 0,
+                core: None,
+                largest: plan.largest(),
+                // What a program in Rust does that wants its memory reached: peers map it.
+                memfd: match subject {
+                    Subject::Native => MAPS.contains(&provider),
+                    Subject::Library(_) => options.memfd,
+                },
+            },
+        };
+        let starts: Vec<Start<'_>> = subjects.iter().map(start).collect();
+        rounds(&starts, &plan, &mut report)
     })?;
     for what in lacking {
         eprintln!("note: {what}");
@@ -135,102 +138,52 @@ fn providers<'a>(options: &'a Options, subjects: &[Subject]) -> Result<Vec<&'a s
     Ok(vec![asked])
 }
 
-/// Messages between two processes of each subject.
-fn exchange(starts: &[Start<'_>], plan: &Plan, report: &mut Report) -> Result<()> {
+/// All samples of a provider: processes are started anew in each round.
+fn rounds(starts: &[Start<'_>], plan: &Plan, report: &mut Report) -> Result<()> {
+    let Setup {
+        provider, wanted, ..
+    } = &starts[0].setup;
     // Two processes that take turns on one core hand nothing over between caches.
-    let bare =
-        starts[0].provider == "shm" && starts[0].cores.len() == 2 && plan.wanted != Wanted::Groups;
-    let mut handovers = Vec::new();
-    let series = rounds(starts, plan, report, Pair::start, |pair| {
-        if bare {
-            let took = pair.hand_over(plan.handovers())?;
-            handovers.push(took as f64 / f64::from(plan.handovers()) / 2.0);
-        }
-        Ok(())
-    })?;
-    report.series.push(Series {
-        handovers,
-        ..series
-    });
-    Ok(())
-}
-
-/// Barriers and reductions in a group of processes of each subject.
-fn gather(starts: &[Start<'_>], plan: &Plan, ranks: usize, report: &mut Report) -> Result<()> {
-    let start = |start: &Start<'_>| Team::start(start, ranks);
-    let series = rounds(starts, plan, report, start, |_| Ok(()))?;
-    report.series.push(series);
-    Ok(())
-}
-
-/// All samples: processes are started anew in each round, in which `before` gets those of the
-/// first subject.
-fn rounds<C: Crew>(
-    starts: &[Start<'_>],
-    plan: &Plan,
-    report: &mut Report,
-    start: impl Fn(&Start<'_>) -> Result<C>,
-    mut before: impl FnMut(&mut C) -> Result<()>,
-) -> Result<Series> {
+    let pair = *wanted != Wanted::Groups && starts[0].processes == 2 && starts[0].cores.len() == 2;
     let tests = plan.tests();
-    let bar = bar(plan.rounds as usize * tests.len() * starts.len(), starts);
-    let mut nanos = vec![vec![Vec::new(); tests.len()]; starts.len()];
+    let bar = bar(plan.rounds as usize * tests.len() * starts.len(), provider);
+    let new = |test| Taken {
+        test,
+        samples: vec![Vec::new(); starts.len()],
+    };
+    let mut series = Series {
+        provider: provider.clone(),
+        taken: tests.into_iter().map(new).collect(),
+        handovers: Vec::new(),
+    };
     let mut libraries = Vec::new();
-    let cleared = |_: &anyhow::Error| bar.finish_and_clear();
-    for round in 0..plan.rounds {
+    let measured = (0..plan.rounds).try_for_each(|round| {
         bar.set_message(format!("round {}, processes start", round + 1));
-        let crews: Result<Vec<C>> = starts.iter().map(&start).collect();
-        let mut crews = crews.inspect_err(cleared)?;
+        let mut crews = starts.iter().map(Crew::start).collect::<Result<Vec<_>>>()?;
         if round == 0 {
             let about = starts.iter().zip(&crews);
             libraries = about
                 .map(|(start, crew)| library(start, crew.one()))
                 .collect();
         }
-        before(&mut crews[0]).inspect_err(cleared)?;
-        for (number, test) in tests.iter().enumerate() {
+        if pair && provider == "shm" {
+            let took = crews[0].hand_over(plan.handovers())?;
+            let each = took as f64 / f64::from(plan.handovers()) / 2.0;
+            series.handovers.push(each);
+        }
+        for Taken { test, samples } in &mut series.taken {
             bar.set_message(format!("round {}, {}", round + 1, describe(test)));
             for subject in turns(starts.len(), round) {
-                let took = crews[subject].take(*test);
-                nanos[subject][number].push(took.inspect_err(cleared)?);
+                samples[subject].push(crews[subject].take(*test)?);
                 bar.inc(1);
             }
         }
-    }
-    bar.finish_and_clear();
-    report.add(libraries);
-    Ok(Series {
-        provider: starts[0].provider.to_owned(),
-        tests,
-        nanos,
-        handovers: Vec::new(),
-    })
-}
-
-/// Peers into the address vector of one process of each subject.
-fn insert(starts: &[Start<'_>], plan: &Plan, count: u32, report: &mut Report) -> Result<()> {
-    let bar = bar(plan.rounds as usize * starts.len(), starts);
-    let mut growth = vec![Vec::new(); starts.len()];
-    let mut libraries = vec![None; starts.len()];
-    for round in 0..plan.rounds {
-        bar.set_message(format!("round {}, {count} peers", round + 1));
-        for subject in turns(starts.len(), round) {
-            let mut process = Process::start(&starts[subject], Role::Side(Side::Client))?;
-            let (nanos, bytes) = process
-                .insert(count)
-                .inspect_err(|_| bar.finish_and_clear())?;
-            growth[subject].push(Growth { nanos, bytes });
-            libraries[subject] = Some(library(&starts[subject], &process));
-            bar.inc(1);
-        }
-    }
-    bar.finish_and_clear();
-    report.insertions.push(Insertion {
-        provider: starts[0].provider.to_owned(),
-        count,
-        growth,
+        anyhow::Ok(())
     });
-    report.add(libraries.into_iter().flatten().collect());
+    bar.finish_and_clear();
+    measured?;
+    report.add(libraries);
+    report.series.push(series);
     Ok(())
 }
 
@@ -255,17 +208,20 @@ fn library(start: &Start<'_>, process: &Process) -> Library {
 }
 
 fn describe(test: &Test) -> String {
-    format!("{} of {} B", test.kind.word(), test.size)
+    match test.kind {
+        Kind::Insert => format!("{} peers", test.count),
+        kind => format!("{} of {} B", kind.word(), test.size),
+    }
 }
 
 /// A bar on standard error, if that is a terminal. It moves only between samples: drawing in
 /// the middle of one would take time from a core.
-fn bar(steps: usize, starts: &[Start<'_>]) -> ProgressBar {
+fn bar(steps: usize, provider: &str) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
     if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg}") {
         bar.set_style(style);
     }
-    bar.set_prefix(starts[0].provider.to_owned());
+    bar.set_prefix(provider.to_owned());
     bar
 }
 

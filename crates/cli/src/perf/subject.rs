@@ -1,9 +1,10 @@
 //! What is measured: Ripstop in this program, or a library given by its path.
 
-use ripstop_types::Flags;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
+use ripstop_types::Flags;
+use serde::{Deserialize, Serialize};
 
 /// One of the (at most two) things to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ pub(super) fn home(provider: &str) -> Option<&'static str> {
 pub(super) const KEY: u64 = 1;
 
 /// What an endpoint must do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Wanted {
     /// Tagged messages.
     Messages,
@@ -108,16 +109,9 @@ impl std::fmt::Display for Wanted {
 }
 
 /// A library has not what is to be measured: an error that ends no more than that.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct Lacks(pub(super) String);
-
-impl std::fmt::Display for Lacks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Lacks {}
 
 #[cfg(test)]
 mod tests {

@@ -9,12 +9,12 @@ use ripstop_foreign::{ForeignProvider, Library};
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 
-use super::args::{Side, WorkerOptions};
+use super::args::WorkerOptions;
 use super::av::resident;
-use super::lane::{self, Lane};
-use super::member::{InGroup, Member};
-use super::opened::{MAPS, Opened};
-use super::protocol::{Answer, Order};
+use super::lane::{self, Lane as _};
+use super::member::InGroup;
+use super::opened::Opened;
+use super::protocol::{Answer, Kind, Order, Sample, Setup, Side, Test};
 use super::subject::{Lacks, Wanted};
 use super::{cores, handover};
 use crate::exit::Told;
@@ -37,45 +37,47 @@ pub fn main(options: &WorkerOptions) -> Result<()> {
 }
 
 fn measure(options: &WorkerOptions) -> Result<()> {
-    if let Some(core) = options.core {
+    let setup = &options.setup;
+    if let Some(core) = setup.core {
         cores::pin(core)?;
     }
-    let wanted = match (options.rma, options.rank) {
-        (true, _) => Wanted::Memory,
-        (_, Some(_)) => Wanted::Groups,
-        _ => Wanted::Messages,
-    };
-    let name = options.provider.as_str();
-    match (&options.lib, name) {
-        (Some(path), name) => {
-            let provider = ForeignProvider::new(Library::open(path)?, name);
-            obey(&provider, wanted, options.memfd, options)
-        }
-        // What a program in Rust does that wants its memory reached: peers map it.
-        (None, "tcp") => obey(&TcpProvider::new(), wanted, MAPS.contains(&name), options),
-        (None, "shm") => obey(&ShmProvider::new(), wanted, MAPS.contains(&name), options),
+    match (&options.lib, setup.provider.as_str()) {
+        (Some(path), name) => obey(&ForeignProvider::new(Library::open(path)?, name), setup),
+        (None, "tcp") => obey(&TcpProvider::new(), setup),
+        (None, "shm") => obey(&ShmProvider::new(), setup),
         (None, other) => bail!("Ripstop has no provider {other}: choose tcp or shm"),
     }
 }
 
-fn obey<P: Provider>(
-    provider: &P,
-    wanted: Wanted,
-    memfd: bool,
-    options: &WorkerOptions,
-) -> Result<()> {
-    let site = &Opened::new(provider, wanted, memfd)?;
-    if let Some(rank) = options.rank {
-        let mut member = InGroup::new(site.member(options.largest, rank)?);
+fn obey<P: Provider>(provider: &P, setup: &Setup) -> Result<()> {
+    let site = &Opened::new(provider, setup.wanted, setup.memfd)?;
+    if setup.wanted == Wanted::Groups {
+        let mut member = InGroup::new(site.member(setup.largest, setup.rank)?);
         let address = member.address()?;
-        return serve(site, address, |order| {
-            carry_out_in_group(&mut member, order)
+        return serve(site, address, |order| match order {
+            Order::Meet(addresses) => member.join(&addresses).map(|()| Sample::default()),
+            Order::Run(test) => measured(test, member.take(test)),
+            other => bail!("a member of a group does not know {other:?}"),
         });
     }
-    let mut lane = site.lane(options.largest.max(lane::ACK_SIZE))?;
+    let side = Side::of(setup.rank);
+    let mut lane = site.lane(setup.largest.max(lane::ACK_SIZE))?;
     let address = lane.address()?;
-    serve(site, address, |order| {
-        carry_out(site, &mut lane, options.side, order)
+    serve(site, address, |order| match order {
+        Order::Meet(addresses) => {
+            let peer = addresses
+                .get(1 - setup.rank.min(1))
+                .context("nobody to meet")?;
+            lane.meet(peer).map(|()| Sample::default())
+        }
+        Order::Run(test) if test.kind == Kind::Insert => {
+            let before = resident()?;
+            let took = sample(site.insert(test.count)?);
+            let bytes = resident()?.saturating_sub(before);
+            Ok(Sample { bytes, ..took })
+        }
+        Order::Run(test) => measured(test, lane::take(&mut lane, side, test)),
+        Order::HandOver { name, count } => handover::take(&name, side, count).map(sample),
     })
 }
 
@@ -83,7 +85,7 @@ fn obey<P: Provider>(
 fn serve<P: Provider>(
     site: &Opened<P>,
     address: Vec<u8>,
-    mut carry_out: impl FnMut(Order) -> Result<Answer>,
+    mut carry_out: impl FnMut(Order) -> Result<Sample>,
 ) -> Result<()> {
     say(&Answer::Ready {
         address,
@@ -92,60 +94,24 @@ fn serve<P: Provider>(
     })?;
     for line in stdin().lines() {
         let order = serde_json::from_str(&line?).context("an order that makes no sense")?;
-        say(&carry_out(order)?)?;
+        say(&Answer::Took(carry_out(order)?))?;
     }
     Ok(())
 }
 
-fn carry_out_in_group<M: Member>(member: &mut InGroup<M>, order: Order) -> Result<Answer> {
-    Ok(match order {
-        Order::Join(addresses) => {
-            member.join(&addresses)?;
-            Answer::Introduced
-        }
-        Order::Run(test) => {
-            let took = member.take(test);
-            let took = took.with_context(|| format!("{:?} of {} bytes", test.kind, test.size))?;
-            Answer::Took { nanos: nanos(took) }
-        }
-        other => bail!("a member of a group does not know {other:?}"),
-    })
+/// A sample of a test, or what went wrong in which.
+fn measured(test: Test, took: Result<Duration>) -> Result<Sample> {
+    let Test { kind, size, .. } = test;
+    took.map(sample)
+        .with_context(|| format!("{kind:?} of {size} bytes"))
 }
 
-fn carry_out<P: Provider, L: Lane>(
-    site: &Opened<P>,
-    lane: &mut L,
-    side: Side,
-    order: Order,
-) -> Result<Answer> {
-    Ok(match order {
-        Order::Peer(address) => {
-            lane.meet(&address)?;
-            Answer::Introduced
-        }
-        Order::Run(test) => {
-            let took = lane::take(lane, side, test);
-            let took = took.with_context(|| format!("{:?} of {} bytes", test.kind, test.size))?;
-            Answer::Took { nanos: nanos(took) }
-        }
-        Order::HandOver { name, count } => {
-            let took = handover::take(&name, side, count)?;
-            Answer::Took { nanos: nanos(took) }
-        }
-        Order::Join(_) => bail!("one of a pair joins no group"),
-        Order::Insert(count) => {
-            let before = resident()?;
-            let took = site.insert(count)?;
-            Answer::Inserted {
-                nanos: nanos(took),
-                bytes: resident()?.saturating_sub(before),
-            }
-        }
-    })
-}
-
-fn nanos(took: Duration) -> u64 {
-    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
+/// A sample of this time.
+fn sample(took: Duration) -> Sample {
+    Sample {
+        nanos: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+        bytes: 0,
+    }
 }
 
 fn say(answer: &Answer) -> Result<()> {

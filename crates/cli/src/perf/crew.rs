@@ -1,0 +1,229 @@
+//! The measuring processes, seen from the one that starts them.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::args::WORKER;
+use super::protocol::{Answer, Order, Sample, Setup, Side, Test};
+use super::subject::{Lacks, Subject, Wanted};
+
+/// How to start the processes of a subject.
+#[derive(Clone, Debug)]
+pub(super) struct Start<'a> {
+    /// What they measure.
+    pub(super) subject: &'a Subject,
+    /// How many there are: client and server, the members of a group, or one alone.
+    pub(super) processes: usize,
+    /// Where each of them runs, by rank. Anywhere, when there are not as many.
+    pub(super) cores: Vec<usize>,
+    /// What they open. The rank is set for each of them.
+    pub(super) setup: Setup,
+}
+
+impl Start<'_> {
+    /// The process of this rank in messages to the user.
+    fn name(&self, rank: usize) -> String {
+        let subject = self.subject;
+        match (self.setup.wanted, Side::of(rank)) {
+            (Wanted::Groups, _) => format!("rank {rank} of {subject}"),
+            (_, Side::Client) => format!("client of {subject}"),
+            (_, Side::Server) => format!("server of {subject}"),
+        }
+    }
+}
+
+/// One process. It is stopped when this is dropped.
+pub(super) struct Process {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    name: String,
+    address: Vec<u8>,
+    /// The provider's full name.
+    pub(super) provider: String,
+    /// The interface version of its library.
+    pub(super) api: String,
+}
+
+impl Process {
+    /// Starts a process and waits until it is open.
+    ///
+    /// # Errors
+    /// When it does not come so far, with its own words.
+    pub(super) fn start(start: &Start<'_>, rank: usize) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let setup = Setup {
+            rank,
+            core: start.cores.get(rank).copied(),
+            ..start.setup.clone()
+        };
+        let mut command = Command::new(program);
+        command.args([WORKER, &serde_json::to_string(&setup)?]);
+        if let Some(path) = start.subject.path() {
+            command.arg("--lib").arg(path);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start a second process")?;
+        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("cannot talk to a second process");
+        };
+        let mut process = Self {
+            child,
+            orders,
+            answers: BufReader::new(answers),
+            name: start.name(rank),
+            address: Vec::new(),
+            provider: String::new(),
+            api: String::new(),
+        };
+        match process.answer()? {
+            Answer::Ready {
+                address,
+                provider,
+                api,
+            } => {
+                (process.address, process.provider, process.api) = (address, provider, api);
+                Ok(process)
+            }
+            other => bail!("{}: unexpected {other:?}", process.name),
+        }
+    }
+
+    /// Gives an order.
+    ///
+    /// # Errors
+    /// For one that makes no line.
+    fn order(&mut self, order: &Order) -> Result<()> {
+        let line = serde_json::to_string(order)?;
+        // A process that is gone has said why, or says so by the end of its answers.
+        let _ = writeln!(self.orders, "{line}").and_then(|()| self.orders.flush());
+        Ok(())
+    }
+
+    /// Waits for the answer to the last order.
+    ///
+    /// # Errors
+    /// Its own words, and how it ended.
+    fn answer(&mut self) -> Result<Answer> {
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line);
+        if read.with_context(|| self.name.clone())? == 0 {
+            let status = self.child.wait()?;
+            bail!("{} ended without a word: {status}", self.name);
+        }
+        match serde_json::from_str(&line) {
+            Ok(Answer::Failed(why)) => bail!("{}: {why}", self.name),
+            Ok(Answer::Lacks(what)) => Err(Lacks(what).into()),
+            Ok(answer) => Ok(answer),
+            // Libraries should not write here, but what they say may help.
+            Err(_) => bail!("{} printed {line:?}", self.name),
+        }
+    }
+
+    /// Waits for what an order took.
+    fn took(&mut self) -> Result<Sample> {
+        match self.answer()? {
+            Answer::Took(sample) => Ok(sample),
+            other => bail!("{}: unexpected {other:?}", self.name),
+        }
+    }
+
+    /// What it said last, if it has ended with an error.
+    fn last_words(&mut self) -> Option<String> {
+        match self.child.try_wait() {
+            Ok(Some(_)) => self.answer().err().map(|error| format!("{error:#}")),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be in the middle of a test that will not end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The processes of one subject, by rank, which measure together.
+pub(super) struct Crew(Vec<Process>);
+
+impl Crew {
+    /// Starts all, and waits until they know each other.
+    ///
+    /// # Errors
+    /// What any of them says.
+    pub(super) fn start(start: &Start<'_>) -> Result<Self> {
+        let ranks = 0..start.processes;
+        let mut crew = Self(
+            ranks
+                .map(|rank| Process::start(start, rank))
+                .collect::<Result<_>>()?,
+        );
+        if start.processes > 1 {
+            let addresses = crew.0.iter().map(|process| process.address.clone());
+            crew.carry_out(&Order::Meet(addresses.collect()))?;
+        }
+        Ok(crew)
+    }
+
+    /// Any of them: all are alike.
+    pub(super) fn one(&self) -> &Process {
+        &self.0[0]
+    }
+
+    /// Takes a sample, at the client or at the member of a group that took longest.
+    ///
+    /// # Errors
+    /// What any of them says, and how it ended.
+    pub(super) fn take(&mut self, test: Test) -> Result<Sample> {
+        let samples = self.carry_out(&Order::Run(test))?;
+        let longest = samples.iter().max_by_key(|sample| sample.nanos);
+        let sample = if test.kind.is_collective() {
+            longest
+        } else {
+            samples.first()
+        };
+        Ok(sample.copied().unwrap_or_default())
+    }
+
+    /// Hands a cache line over, `count` times there and back: nanoseconds for all.
+    ///
+    /// # Errors
+    /// As for [`take`](Self::take).
+    pub(super) fn hand_over(&mut self, count: u32) -> Result<u64> {
+        let name = format!("perf-{}", std::process::id());
+        let samples = self.carry_out(&Order::HandOver { name, count })?;
+        Ok(samples[0].nanos)
+    }
+
+    /// Gives an order to all, the client last, and waits for what it took each of them.
+    fn carry_out(&mut self, order: &Order) -> Result<Vec<Sample>> {
+        for process in self.0.iter_mut().rev() {
+            process.order(order)?;
+        }
+        let mut samples = Vec::with_capacity(self.0.len());
+        for rank in 0..self.0.len() {
+            match self.0[rank].took() {
+                Ok(sample) => samples.push(sample),
+                Err(error) if error.is::<Lacks>() => return Err(error),
+                Err(error) => return Err(self.blame(rank, error)),
+            }
+        }
+        Ok(samples)
+    }
+
+    /// The error of one, and what others said that have ended too: who failed first knows why, and
+    /// the others only wait in vain.
+    fn blame(&mut self, rank: usize, error: anyhow::Error) -> anyhow::Error {
+        let others = self
+            .0
+            .iter_mut()
+            .enumerate()
+            .filter(|(other, _)| *other != rank);
+        let words = others.filter_map(|(_, process)| process.last_words());
+        words.fold(error, |error, words| error.context(words))
+    }
+}
