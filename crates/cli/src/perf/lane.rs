@@ -32,10 +32,22 @@ pub(super) struct Done {
     pub(super) received: u32,
 }
 
+/// What an endpoint is told to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Post {
+    /// Send a message of this tag, without a completion.
+    Inject(u64),
+    /// Send a message of this tag, with a completion.
+    Send(u64),
+    /// Receive one.
+    Recv(u64),
+    /// Write to the peer's memory, with a completion; only where it can be reached.
+    Write,
+    /// Read from the peer's memory.
+    Read,
+}
+
 /// One endpoint with one peer.
-///
-/// Posting says `false` when a queue is full, and may be tried again after a read. All sends
-/// are from one buffer and all receives into one other, whose contents do not matter.
 pub(super) trait Lane {
     /// Its address, as bytes.
     fn address(&self) -> Result<Vec<u8>>;
@@ -43,16 +55,10 @@ pub(super) trait Lane {
     fn meet(&mut self, address: &[u8]) -> Result<()>;
     /// Bytes that may be injected.
     fn inject_size(&self) -> usize;
-    /// Sends without a completion.
-    fn inject(&mut self, tag: u64, size: usize) -> Result<bool>;
-    /// Sends with a completion.
-    fn send(&mut self, tag: u64, size: usize) -> Result<bool>;
-    /// Posts a receive.
-    fn recv(&mut self, tag: u64, size: usize) -> Result<bool>;
-    /// Writes to the peer's memory, with a completion; only where it can be reached.
-    fn write(&mut self, size: usize) -> Result<bool>;
-    /// Reads from the peer's memory.
-    fn read(&mut self, size: usize) -> Result<bool>;
+    /// Posts an operation of so many bytes; `false` when a queue is full, and it may be tried again
+    /// after a read. Sends and reads share one buffer and receives have another, whose contents do
+    /// not matter.
+    fn post(&mut self, what: Post, size: usize) -> Result<bool>;
     /// Reads the completion queue once.
     fn poll(&mut self) -> Result<Done>;
 }
@@ -69,38 +75,15 @@ pub(super) fn take<L: Lane>(lane: &mut L, side: Side, test: Test) -> Result<Dura
             _ => PATIENCE,
         },
     };
-    let (size, count) = (test.size, test.count);
-    match (test.kind, side) {
-        (Kind::Latency, Side::Client) => {
-            end.ping(size, count / 10 + 10)?;
-            end.timed(|end| end.ping(size, count))
-        }
-        (Kind::Latency, Side::Server) => {
-            end.pong(size, count / 10 + 10)?;
-            end.timed(|end| end.pong(size, count))
-        }
-        (Kind::Stream, Side::Client) => {
-            end.source(size, BATCH)?;
-            end.timed(|end| end.source(size, count))
-        }
-        (Kind::Stream, Side::Server) => {
-            end.sink(size, BATCH)?;
-            end.timed(|end| end.sink(size, count))
-        }
-        (Kind::Write, Side::Client) => {
-            end.reach(BATCH, |lane| lane.write(size))?;
-            end.timed(|end| end.reach(count, |lane| lane.write(size)))
-        }
-        (Kind::Read, Side::Client) => {
-            end.reach(BATCH, |lane| lane.read(size))?;
-            end.timed(|end| end.reach(count, |lane| lane.read(size)))
-        }
-        (Kind::Write | Kind::Read, Side::Server) => {
-            end.serve()?;
-            end.timed(End::serve)
-        }
-        (Kind::Barrier | Kind::Allreduce | Kind::Insert, _) => bail!("not between two processes"),
-    }
+    // What comes first does not count.
+    let before = match test.kind {
+        Kind::Latency => test.count / 10 + 10,
+        _ => BATCH,
+    };
+    end.exchange(side, test, before)?;
+    let start = Instant::now();
+    end.exchange(side, test, test.count)?;
+    Ok(start.elapsed())
 }
 
 struct End<'a, L> {
@@ -115,10 +98,21 @@ struct End<'a, L> {
 }
 
 impl<L: Lane> End<'_, L> {
-    fn timed(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<Duration> {
-        let start = Instant::now();
-        work(self)?;
-        Ok(start.elapsed())
+    /// This side's part of `count` messages or operations.
+    fn exchange(&mut self, side: Side, test: Test, count: u32) -> Result<()> {
+        let size = test.size;
+        match (test.kind, side) {
+            (Kind::Latency, Side::Client) => self.ping(size, count),
+            (Kind::Latency, Side::Server) => self.pong(size, count),
+            (Kind::Stream, Side::Client) => self.source(size, count),
+            (Kind::Stream, Side::Server) => self.sink(size, count),
+            (Kind::Write, Side::Client) => self.reach(Post::Write, size, count),
+            (Kind::Read, Side::Client) => self.reach(Post::Read, size, count),
+            (Kind::Write | Kind::Read, Side::Server) => self.serve(),
+            (Kind::Barrier | Kind::Allreduce | Kind::Insert, _) => {
+                bail!("not between two processes")
+            }
+        }
     }
 
     /// `count` messages there and back.
@@ -161,7 +155,7 @@ impl<L: Lane> End<'_, L> {
                 acks += 1;
             }
             while posted < count && posted - acknowledged < WINDOW {
-                if !self.lane.send(DATA, size)? {
+                if !self.lane.post(Post::Send(DATA), size)? {
                     break;
                 }
                 posted += 1;
@@ -179,7 +173,7 @@ impl<L: Lane> End<'_, L> {
         let (mut posted, mut received, mut acknowledged) = (0, 0, 0);
         while received < count {
             while posted < count && posted - received < WINDOW {
-                if !self.lane.recv(DATA, size)? {
+                if !self.lane.post(Post::Recv(DATA), size)? {
                     break;
                 }
                 posted += 1;
@@ -189,7 +183,7 @@ impl<L: Lane> End<'_, L> {
             while received - acknowledged >= BATCH {
                 acknowledged += BATCH;
                 if acknowledged < count {
-                    self.retry(|lane| lane.inject(ACK, ACK_SIZE))?;
+                    self.post(Post::Inject(ACK), ACK_SIZE)?;
                 } else {
                     self.send(ACK, ACK_SIZE)?;
                     self.sent()?;
@@ -201,12 +195,12 @@ impl<L: Lane> End<'_, L> {
 
     /// `count` writes or reads, of which at most [`WINDOW`] are under way. They are over when a
     /// message behind them is answered.
-    fn reach(&mut self, count: u32, mut post: impl FnMut(&mut L) -> Result<bool>) -> Result<()> {
+    fn reach(&mut self, what: Post, size: usize, count: u32) -> Result<()> {
         let (mut posted, mut done) = (0, 0);
         self.recv(ACK, ACK_SIZE)?;
         while done < count {
             while posted < count && posted - done < WINDOW {
-                if !post(self.lane)? {
+                if !self.lane.post(what, size)? {
                     break;
                 }
                 posted += 1;
@@ -230,22 +224,23 @@ impl<L: Lane> End<'_, L> {
     /// Sends a message and waits for what its way of sending gives: nothing for a small one.
     fn send_whole(&mut self, size: usize) -> Result<()> {
         if size <= INJECTED.min(self.lane.inject_size()) {
-            return self.retry(|lane| lane.inject(DATA, size));
+            return self.post(Post::Inject(DATA), size);
         }
         self.send(DATA, size)?;
         self.sent()
     }
 
     fn send(&mut self, tag: u64, size: usize) -> Result<()> {
-        self.retry(|lane| lane.send(tag, size))
+        self.post(Post::Send(tag), size)
     }
 
     fn recv(&mut self, tag: u64, size: usize) -> Result<()> {
-        self.retry(|lane| lane.recv(tag, size))
+        self.post(Post::Recv(tag), size)
     }
 
-    fn retry(&mut self, mut post: impl FnMut(&mut L) -> Result<bool>) -> Result<()> {
-        while !post(self.lane)? {
+    #[inline]
+    fn post(&mut self, what: Post, size: usize) -> Result<()> {
+        while !self.lane.post(what, size)? {
             self.poll()?;
         }
         Ok(())

@@ -17,7 +17,7 @@ use ripstop_os::SharedBuf;
 use ripstop_types::{EpType, Errno, FiAddr, Flags, MrMode, Progress, RmaIov, Threading, Version};
 
 use super::av::{CHUNK, peer};
-use super::lane::{Done, Lane};
+use super::lane::{Done, Lane, Post};
 use super::subject::{KEY, Lacks, Wanted, home};
 
 mod member;
@@ -258,25 +258,6 @@ fn posted(call: &'static str, result: ripstop_types::Result<()>) -> Result<bool>
     }
 }
 
-/// The front of the peer's memory.
-const fn place(size: usize) -> RmaIov {
-    RmaIov {
-        addr: 0,
-        len: size as u64,
-        key: KEY,
-    }
-}
-
-const fn reach(peer: FiAddr, remote: &[RmaIov]) -> RmaCall<'_> {
-    RmaCall {
-        remote,
-        peer,
-        data: None,
-        context: SEND,
-        flags: None,
-    }
-}
-
 /// An address like this one of ours, from the bytes that its owner has sent.
 fn address(own: &Address, bytes: &[u8]) -> Result<Address> {
     Ok(match own {
@@ -301,48 +282,39 @@ impl<D: Domain> Lane for OneToOne<D> {
     }
 
     #[inline]
-    fn inject(&mut self, tag: u64, size: usize) -> Result<bool> {
-        let buf = self.from.buf().first(size);
-        posted(
-            "fi_tinject",
-            self.ep.inject(SendKind::Tagged(tag), buf, None, self.peer),
-        )
-    }
-
-    #[inline]
-    fn send(&mut self, tag: u64, size: usize) -> Result<bool> {
-        let buf = self.from.buf().first(size);
-        let kind = SendKind::Tagged(tag);
-        posted(
-            "fi_tsend",
-            self.ep.send(kind, &[buf], None, self.peer, SEND, None),
-        )
-    }
-
-    #[inline]
-    fn recv(&mut self, tag: u64, size: usize) -> Result<bool> {
-        let buf = self.into.buf().first(size);
-        let kind = RecvKind::Tagged { tag, ignore: 0 };
-        posted(
-            "fi_trecv",
-            self.ep.recv(kind, &[buf], self.peer, RECV, None),
-        )
-    }
-
-    #[inline]
-    fn write(&mut self, size: usize) -> Result<bool> {
-        let buf = self.from.buf().first(size);
-        let remote = [place(size)];
-        let call = reach(self.peer, &remote);
-        posted("fi_write", self.ep.write(&[buf], &call))
-    }
-
-    #[inline]
-    fn read(&mut self, size: usize) -> Result<bool> {
-        let buf = self.from.buf().first(size);
-        let remote = [place(size)];
-        let call = reach(self.peer, &remote);
-        posted("fi_read", self.ep.read(&[buf], &call))
+    fn post(&mut self, what: Post, size: usize) -> Result<bool> {
+        let (ep, peer) = (&self.ep, self.peer);
+        let (from, into) = (self.from.buf().first(size), self.into.buf().first(size));
+        // The front of the peer's memory.
+        let remote = [RmaIov {
+            addr: 0,
+            len: size as u64,
+            key: KEY,
+        }];
+        let call = RmaCall {
+            remote: &remote,
+            peer,
+            data: None,
+            context: SEND,
+            flags: None,
+        };
+        let (name, posted) = match what {
+            Post::Inject(tag) => {
+                let kind = SendKind::Tagged(tag);
+                ("fi_tinject", ep.inject(kind, from, None, peer))
+            }
+            Post::Send(tag) => {
+                let kind = SendKind::Tagged(tag);
+                ("fi_tsend", ep.send(kind, &[from], None, peer, SEND, None))
+            }
+            Post::Recv(tag) => {
+                let kind = RecvKind::Tagged { tag, ignore: 0 };
+                ("fi_trecv", ep.recv(kind, &[into], peer, RECV, None))
+            }
+            Post::Write => ("fi_write", ep.write(&[from], &call)),
+            Post::Read => ("fi_read", ep.read(&[from], &call)),
+        };
+        self::posted(name, posted)
     }
 
     #[inline]

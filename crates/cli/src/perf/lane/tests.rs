@@ -38,13 +38,6 @@ fn fakes() -> (Fake, Fake) {
     (fake(to_b, from_b), fake(to_a, from_a))
 }
 
-impl Fake {
-    fn has_room(&mut self) -> bool {
-        self.posts += 1;
-        !self.posts.is_multiple_of(3)
-    }
-}
-
 impl Lane for Fake {
     fn address(&self) -> Result<Vec<u8>> {
         Ok(Vec::new())
@@ -58,37 +51,31 @@ impl Lane for Fake {
         32
     }
 
-    fn inject(&mut self, tag: u64, size: usize) -> Result<bool> {
-        assert!(size <= self.inject_size());
-        // The other side may have ended, as a process may.
-        Ok(self.has_room() && self.to.send((tag, size)).is_ok())
-    }
-
-    fn send(&mut self, tag: u64, size: usize) -> Result<bool> {
-        let room = self.has_room() && self.to.send((tag, size)).is_ok();
-        self.sends += u32::from(room);
-        Ok(room)
-    }
-
-    fn recv(&mut self, tag: u64, size: usize) -> Result<bool> {
-        let room = self.has_room();
-        if room {
-            self.posted.push((tag, size));
-            self.most_posted = self.most_posted.max(self.posted.len());
+    fn post(&mut self, what: Post, size: usize) -> Result<bool> {
+        self.posts += 1;
+        let mut room = !self.posts.is_multiple_of(3);
+        match what {
+            Post::Inject(tag) => {
+                assert!(size <= self.inject_size());
+                // The other side may have ended, as a process may.
+                room = room && self.to.send((tag, size)).is_ok();
+            }
+            Post::Send(tag) => {
+                room = room && self.to.send((tag, size)).is_ok();
+                self.sends += u32::from(room);
+            }
+            Post::Recv(tag) if room => {
+                self.posted.push((tag, size));
+                self.most_posted = self.most_posted.max(self.posted.len());
+            }
+            Post::Recv(_) => {}
+            Post::Write | Post::Read => {
+                self.sends += u32::from(room);
+                self.reached += u32::from(room);
+                self.most_reached = self.most_reached.max(self.sends);
+            }
         }
         Ok(room)
-    }
-
-    fn write(&mut self, _: usize) -> Result<bool> {
-        let room = self.has_room();
-        self.sends += u32::from(room);
-        self.reached += u32::from(room);
-        self.most_reached = self.most_reached.max(self.sends);
-        Ok(room)
-    }
-
-    fn read(&mut self, size: usize) -> Result<bool> {
-        self.write(size)
     }
 
     fn poll(&mut self) -> Result<Done> {
