@@ -1,7 +1,7 @@
 //! The enabled providers behind one type each, chosen by name when a fabric is opened.
 //!
 //! A call costs one predictable branch: each variant holds a provider's own objects, so that
-//! the rest is the provider's own code. Adding a provider is a line in every enum here.
+//! the rest is the provider's own code. Adding a provider is a line wherever one has a `cfg` here.
 
 #[cfg(not(any(feature = "tcp", feature = "shm")))]
 compile_error!("without a provider there is nothing to open: enable the feature `tcp` or `shm`");
@@ -30,13 +30,42 @@ use ripstop_types::{
 
 use crate::message::{Remote, Request};
 
-type FabricOf<P> = <P as Provider>::Fabric;
-type DomainOf<P> = <FabricOf<P> as provider::Fabric>::SafeDomain;
-type EndpointOf<P> = <DomainOf<P> as provider::Domain>::Endpoint;
-type MrOf<P> = <DomainOf<P> as provider::Domain>::Mr;
-type PassiveOf<P> = <FabricOf<P> as provider::Fabric>::PassiveEp;
+type FabricOf<P> = Arc<<P as Provider>::Fabric>;
+type DomainOf<P> = <<P as Provider>::Fabric as provider::Fabric>::SafeDomain;
+type ObjectsOf<P> = Objects<DomainOf<P>>;
+type EndpointOf<P> = Arc<<DomainOf<P> as provider::Domain>::Endpoint>;
+type MrOf<P> = Arc<<DomainOf<P> as provider::Domain>::Mr>;
+type PassiveOf<P> = Arc<<<P as Provider>::Fabric as provider::Fabric>::PassiveEp>;
 
-/// Evaluates an expression for the object of whatever provider it is.
+/// Declares enums of an object of any enabled provider.
+macro_rules! any {
+    ($($(#[$about:meta])* $any:ident($object:ident);)*) => {$(
+        $(#[$about])*
+        #[derive(Debug)]
+        pub(crate) enum $any {
+            #[cfg(feature = "tcp")]
+            Tcp($object<TcpProvider>),
+            #[cfg(feature = "shm")]
+            Shm($object<ShmProvider>),
+        }
+    )*};
+}
+
+any! {
+    /// An open fabric.
+    AnyFabric(FabricOf);
+    /// An open domain with its completion queue and address vector.
+    AnyDomain(ObjectsOf);
+    /// A registered region. Once it is dropped, no peer reaches its memory.
+    AnyMr(MrOf);
+    /// An active endpoint. Once it is dropped, its provider uses no buffer posted to it.
+    AnyEndpoint(EndpointOf);
+    /// A listening endpoint.
+    AnyPassive(PassiveOf);
+}
+
+/// Evaluates an expression for the object of whatever provider it is. With the name of an enum
+/// behind it, its success becomes the variant of the same provider there.
 macro_rules! each {
     ($any:expr, $object:ident => $body:expr) => {
         match *$any {
@@ -46,6 +75,24 @@ macro_rules! each {
             Self::Shm(ref $object) => $body,
         }
     };
+    ($any:expr, $object:ident => $body:expr, $into:ident) => {
+        match *$any {
+            #[cfg(feature = "tcp")]
+            Self::Tcp(ref $object) => $body.map($into::Tcp),
+            #[cfg(feature = "shm")]
+            Self::Shm(ref $object) => $body.map($into::Shm),
+        }
+    };
+}
+
+/// Methods that only call those of the same name of the provider's object.
+macro_rules! forward {
+    ($object:ident => $called:expr; $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        #[inline]
+        pub(crate) fn $name(&self, $($arg: $type),*) -> $result {
+            each!(self, $object => $called.$name($($arg),*))
+        }
+    )*};
 }
 
 /// The providers of this crate, registered for `fi_getinfo`.
@@ -84,15 +131,6 @@ pub(crate) fn register() {
     LazyLock::force(&PROVIDERS);
 }
 
-/// An open fabric.
-#[derive(Debug)]
-pub(crate) enum AnyFabric {
-    #[cfg(feature = "tcp")]
-    Tcp(Arc<FabricOf<TcpProvider>>),
-    #[cfg(feature = "shm")]
-    Shm(Arc<FabricOf<ShmProvider>>),
-}
-
 impl AnyFabric {
     /// Opens the fabric of an `fi_info` at the provider it names.
     pub(crate) fn open(info: &Info) -> Result<Self> {
@@ -107,16 +145,7 @@ impl AnyFabric {
     }
 
     pub(crate) fn domain(&self, info: &Info) -> Result<AnyDomain> {
-        match *self {
-            #[cfg(feature = "tcp")]
-            Self::Tcp(ref fabric) => {
-                Objects::open(fabric.safe_domain(info)?, info).map(AnyDomain::Tcp)
-            }
-            #[cfg(feature = "shm")]
-            Self::Shm(ref fabric) => {
-                Objects::open(fabric.safe_domain(info)?, info).map(AnyDomain::Shm)
-            }
-        }
+        each!(self, fabric => Objects::open(fabric.safe_domain(info)?, info), AnyDomain)
     }
 
     pub(crate) fn listen(
@@ -136,12 +165,7 @@ impl AnyFabric {
             passive.listen()?;
             Ok(passive)
         }
-        match *self {
-            #[cfg(feature = "tcp")]
-            Self::Tcp(ref fabric) => open(fabric, info, eq, token).map(AnyPassive::Tcp),
-            #[cfg(feature = "shm")]
-            Self::Shm(ref fabric) => open(fabric, info, eq, token).map(AnyPassive::Shm),
-        }
+        each!(self, fabric => open(fabric, info, eq, token), AnyPassive)
     }
 }
 
@@ -166,6 +190,10 @@ impl<D: provider::Domain> Objects<D> {
         Ok(Self { domain, cq, av })
     }
 
+    fn av(&self) -> Result<&Arc<D::Av>> {
+        self.av.as_ref().ok_or(Errno::ENOAV)
+    }
+
     fn endpoint(
         &self,
         info: &Info,
@@ -185,15 +213,6 @@ impl<D: provider::Domain> Objects<D> {
     }
 }
 
-/// An open domain with its completion queue and address vector.
-#[derive(Debug)]
-pub(crate) enum AnyDomain {
-    #[cfg(feature = "tcp")]
-    Tcp(Objects<DomainOf<TcpProvider>>),
-    #[cfg(feature = "shm")]
-    Shm(Objects<DomainOf<ShmProvider>>),
-}
-
 impl AnyDomain {
     /// Opens an endpoint, bound and enabled.
     pub(crate) fn endpoint(
@@ -202,75 +221,41 @@ impl AnyDomain {
         eq: Option<&Arc<EventQueue>>,
         token: FidToken,
     ) -> Result<AnyEndpoint> {
-        match *self {
-            #[cfg(feature = "tcp")]
-            Self::Tcp(ref objects) => objects.endpoint(info, eq, token).map(AnyEndpoint::Tcp),
-            #[cfg(feature = "shm")]
-            Self::Shm(ref objects) => objects.endpoint(info, eq, token).map(AnyEndpoint::Shm),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn read(&self, max: usize, entry: impl FnMut(&Completion)) -> Result<usize> {
-        each!(self, objects => objects.cq.read(max, entry))
-    }
-
-    pub(crate) fn read_error(&self, entry: impl FnOnce(&CompletionError, &[u8])) -> Result<()> {
-        each!(self, objects => objects.cq.read_error(entry))
-    }
-
-    pub(crate) fn try_wait(&self) -> Result<()> {
-        each!(self, objects => objects.cq.try_wait())
-    }
-
-    pub(crate) fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
-        each!(self, objects => objects.cq.wait_fd())
+        each!(self, objects => objects.endpoint(info, eq, token), AnyEndpoint)
     }
 
     pub(crate) fn register(&self, attr: &MrAttr) -> Result<AnyMr> {
-        match *self {
-            #[cfg(feature = "tcp")]
-            Self::Tcp(ref objects) => objects.domain.mr(attr).map(AnyMr::Tcp),
-            #[cfg(feature = "shm")]
-            Self::Shm(ref objects) => objects.domain.mr(attr).map(AnyMr::Shm),
-        }
+        each!(self, objects => objects.domain.mr(attr), AnyMr)
     }
 
-    pub(crate) fn set_answer_timeout(&self, time: Duration) {
-        each!(self, objects => objects.domain.set_answer_timeout(time));
+    forward! {
+        objects => objects.cq;
+        fn read(max: usize, entry: impl FnMut(&Completion)) -> Result<usize>;
+        fn read_error(entry: impl FnOnce(&CompletionError, &[u8])) -> Result<()>;
+        fn try_wait() -> Result<()>;
+        fn wait_fd() -> Result<BorrowedFd<'_>>;
     }
 
-    pub(crate) fn insert(&self, address: &Address) -> Result<FiAddr> {
-        each!(self, objects => objects.av.as_ref().ok_or(Errno::ENOAV)?.insert(address))
+    forward! {
+        objects => objects.domain;
+        fn set_answer_timeout(time: Duration) -> ();
     }
 
-    pub(crate) fn remove(&self, peer: FiAddr) -> Result<()> {
-        each!(self, objects => objects.av.as_ref().ok_or(Errno::ENOAV)?.remove(peer))
+    forward! {
+        objects => objects.av()?;
+        fn insert(address: &Address) -> Result<FiAddr>;
+        fn remove(peer: FiAddr) -> Result<()>;
+        fn lookup(peer: FiAddr) -> Result<Address>;
     }
-
-    pub(crate) fn lookup(&self, peer: FiAddr) -> Result<Address> {
-        each!(self, objects => objects.av.as_ref().ok_or(Errno::ENOAV)?.lookup(peer))
-    }
-}
-
-/// A registered region. Once it is dropped, no peer reaches its memory.
-#[derive(Debug)]
-pub(crate) enum AnyMr {
-    #[cfg(feature = "tcp")]
-    Tcp(Arc<MrOf<TcpProvider>>),
-    #[cfg(feature = "shm")]
-    Shm(Arc<MrOf<ShmProvider>>),
 }
 
 impl AnyMr {
-    pub(crate) fn key(&self) -> u64 {
-        each!(self, mr => mr.key())
-    }
-
-    /// Ends the registration, if no peer is at work there or with `evict`; returns whether it has
-    /// ended. Never waits.
-    pub(crate) fn try_close(&self, evict: bool) -> bool {
-        each!(self, mr => mr.try_close(evict))
+    forward! {
+        mr => mr;
+        fn key() -> u64;
+        // Whether the registration has ended: if no peer is at work there, or with `evict`. Never
+        // waits.
+        fn try_close(evict: bool) -> bool;
     }
 }
 
@@ -300,15 +285,6 @@ fn rma(
             None => flags,
         }),
     }
-}
-
-/// An active endpoint. Once it is dropped, its provider uses no buffer posted to it.
-#[derive(Debug)]
-pub(crate) enum AnyEndpoint {
-    #[cfg(feature = "tcp")]
-    Tcp(Arc<EndpointOf<TcpProvider>>),
-    #[cfg(feature = "shm")]
-    Shm(Arc<EndpointOf<ShmProvider>>),
 }
 
 impl AnyEndpoint {
@@ -386,57 +362,22 @@ impl AnyEndpoint {
         each!(self, ep => ep.inject_write(buf, remote, None, dest))
     }
 
-    #[inline]
-    pub(crate) fn inject(
-        &self,
-        kind: SendKind,
-        buf: UserBuf,
-        data: Option<u64>,
-        dest: FiAddr,
-    ) -> Result<()> {
-        each!(self, ep => ep.inject(kind, buf, data, dest))
+    forward! {
+        ep => ep;
+        fn inject(kind: SendKind, buf: UserBuf, data: Option<u64>, dest: FiAddr) -> Result<()>;
+        fn cancel(context: Context) -> Result<()>;
+        fn name() -> Result<Address>;
+        fn peer() -> Result<Address>;
+        fn connect(address: &Address, data: &[u8]) -> Result<()>;
+        fn accept(data: &[u8]) -> Result<()>;
+        fn shutdown() -> Result<()>;
     }
-
-    pub(crate) fn cancel(&self, context: Context) -> Result<()> {
-        each!(self, ep => ep.cancel(context))
-    }
-
-    pub(crate) fn name(&self) -> Result<Address> {
-        each!(self, ep => ep.name())
-    }
-
-    pub(crate) fn peer(&self) -> Result<Address> {
-        each!(self, ep => ep.peer())
-    }
-
-    pub(crate) fn connect(&self, address: &Address, data: &[u8]) -> Result<()> {
-        each!(self, ep => ep.connect(address, data))
-    }
-
-    pub(crate) fn accept(&self, data: &[u8]) -> Result<()> {
-        each!(self, ep => ep.accept(data))
-    }
-
-    pub(crate) fn shutdown(&self) -> Result<()> {
-        each!(self, ep => ep.shutdown())
-    }
-}
-
-/// A listening endpoint.
-#[derive(Debug)]
-pub(crate) enum AnyPassive {
-    #[cfg(feature = "tcp")]
-    Tcp(Arc<PassiveOf<TcpProvider>>),
-    #[cfg(feature = "shm")]
-    Shm(Arc<PassiveOf<ShmProvider>>),
 }
 
 impl AnyPassive {
-    pub(crate) fn name(&self) -> Result<Address> {
-        each!(self, passive => passive.name())
-    }
-
-    pub(crate) fn reject(&self, request: &Info, data: &[u8]) -> Result<()> {
-        each!(self, passive => passive.reject(request, data))
+    forward! {
+        passive => passive;
+        fn name() -> Result<Address>;
+        fn reject(request: &Info, data: &[u8]) -> Result<()>;
     }
 }
