@@ -68,7 +68,7 @@ impl Connecting {
             let begun = port.object(operation, begin);
             begun.map(|()| port)
         });
-        let token = begun.as_ref().map_or(FidToken::NONE, |port| port.token());
+        let token = begun.as_ref().map_or(FidToken::NONE, |port| port.token);
         Self {
             port: Some(begun.map_err(|error| error.with_peer(peer()))),
             operation,
@@ -82,11 +82,8 @@ impl Connecting {
     /// # Errors
     /// As for the future.
     pub fn wait(mut self) -> Result<Connection> {
-        loop {
-            if let Some(result) = self.wait_until(None) {
-                return result;
-            }
-        }
+        let core = Arc::clone(&self.running.core);
+        core.block_on(|cx| Pin::new(&mut self).poll(cx))
     }
 
     /// As [`wait`](Self::wait), at most for `timeout`.
@@ -98,12 +95,9 @@ impl Connecting {
         timeout: Duration,
     ) -> std::result::Result<Result<Connection>, Self> {
         let end = Instant::now().checked_add(timeout);
-        self.wait_until(end).ok_or(self)
-    }
-
-    fn wait_until(&mut self, end: Option<Instant>) -> Option<Result<Connection>> {
-        let running = Arc::clone(&self.running);
-        running.core.block(end, |cx| Pin::new(&mut *self).poll(cx))
+        let core = Arc::clone(&self.running.core);
+        let made = core.block(end, |cx| Pin::new(&mut self).poll(cx));
+        made.ok_or(self)
     }
 }
 
@@ -121,33 +115,26 @@ impl Future for Connecting {
             Ok(port) => port,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        let core = port.core();
-        let (phase, data) = core.with(|table, later| {
-            if table.connections.phase(port.token()) == Phase::Connecting {
-                core.advance_in(table, later);
-            }
-            let phase = table.connections.phase(port.token());
-            if phase == Phase::Connecting {
-                this.watch.set(table, cx.waker(), later);
-                return (phase, Vec::new());
-            }
-            (phase, table.connections.take_data(port.token()))
-        });
-        match phase {
-            Phase::Connecting => {
-                core.expect_progress();
-                this.port = Some(Ok(port));
-                Poll::Pending
-            }
-            Phase::Up | Phase::Ended => Poll::Ready(Ok(Connection {
+        let token = port.token;
+        let over = port.core().poll(
+            true,
+            |table, _| match table.connections.phase(token) {
+                Phase::Connecting => None,
+                phase => Some((phase, table.connections.take_data(token))),
+            },
+            |table, later| this.watch.set(table, cx.waker(), later),
+        );
+        let Poll::Ready((phase, data)) = over else {
+            this.port = Some(Ok(port));
+            return Poll::Pending;
+        };
+        Poll::Ready(match phase {
+            Phase::Failed(errno) => Err(port.error(errno, this.operation).with_data(data)),
+            Phase::Connecting | Phase::Up | Phase::Ended => Ok(Connection {
                 port,
                 data: data.into(),
-            })),
-            Phase::Failed(errno) => {
-                let error = port.error(errno, this.operation);
-                Poll::Ready(Err(error.with_data(data)))
-            }
-        }
+            }),
+        })
     }
 }
 
@@ -192,13 +179,13 @@ impl Connection {
     /// The most bytes that can be injected.
     #[must_use]
     pub fn inject_size(&self) -> usize {
-        self.port.inject_size()
+        self.port.inject_size
     }
 
     /// The most bytes of a message.
     #[must_use]
     pub fn max_msg_size(&self) -> usize {
-        self.port.max_msg_size()
+        self.port.max_msg_size
     }
 
     /// Sends a message; see [`Endpoint::send`](crate::Endpoint::send).
@@ -344,7 +331,7 @@ impl Connection {
     /// Whether the connection has ended, as far as is known without making progress.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        let token = self.port.token();
+        let token = self.port.token;
         let phase = |table: &mut crate::table::Table, _: &mut _| table.connections.phase(token);
         self.port.core().with(phase) != Phase::Up
     }
@@ -353,20 +340,16 @@ impl Connection {
     /// nothing behind.
     pub fn closed(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
         let port = Arc::clone(&self.port);
-        let mut watch = Watch::new(Arc::clone(port.core()), port.token());
+        let mut watch = Watch::new(Arc::clone(port.core()), port.token);
         std::future::poll_fn(move |cx| {
-            let core = port.core();
-            let phase = core.with(|table, later| {
-                watch.set(table, cx.waker(), later);
-                table.connections.phase(port.token())
-            });
-            match phase {
-                Phase::Up | Phase::Connecting => {
-                    core.expect_progress();
-                    Poll::Pending
-                }
-                Phase::Ended | Phase::Failed(_) => Poll::Ready(()),
-            }
+            port.core().poll(
+                false,
+                |table, _| {
+                    let phase = table.connections.phase(port.token);
+                    matches!(phase, Phase::Ended | Phase::Failed(_)).then_some(())
+                },
+                |table, later| watch.set(table, cx.waker(), later),
+            )
         })
     }
 }

@@ -185,11 +185,7 @@ impl Domain {
     /// The future may wait for other things as well, if something else wakes it for them.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
-        loop {
-            if let Some(output) = self.core().block(None, |cx| future.as_mut().poll(cx)) {
-                return output;
-            }
-        }
+        self.core().block_on(|cx| future.as_mut().poll(cx))
     }
 
     /// What drives the domain from an event loop. With [`Progress::Background`] nobody needs
@@ -284,7 +280,7 @@ impl Endpoint {
     /// The domain it belongs to.
     #[must_use]
     pub fn domain(&self) -> Domain {
-        Domain(Arc::clone(self.0.running()))
+        Domain(Arc::clone(&self.0.running))
     }
 }
 
@@ -292,6 +288,6 @@ impl Connection {
     /// The domain it belongs to.
     #[must_use]
     pub fn domain(&self) -> Domain {
-        Domain(Arc::clone(self.port.running()))
+        Domain(Arc::clone(&self.port.running))
     }
 }

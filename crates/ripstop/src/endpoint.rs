@@ -42,13 +42,13 @@ impl Endpoint {
     /// The most bytes that can be injected.
     #[must_use]
     pub fn inject_size(&self) -> usize {
-        self.0.inject_size()
+        self.0.inject_size
     }
 
     /// The most bytes of a message.
     #[must_use]
     pub fn max_msg_size(&self) -> usize {
-        self.0.max_msg_size()
+        self.0.max_msg_size
     }
 
     /// Sends a message (`fi_send`). Done when the buffer may be used again; the peer may not

@@ -87,13 +87,8 @@ pub struct Accept {
 impl Accept {
     /// Waits for the request, driving the domain meanwhile.
     pub fn wait(mut self) -> Incoming {
-        let running = Arc::clone(&self.passive.running);
-        loop {
-            let request = running.core.block(None, |cx| Pin::new(&mut self).poll(cx));
-            if let Some(request) = request {
-                return request;
-            }
-        }
+        let core = Arc::clone(&self.passive.running.core);
+        core.block_on(|cx| Pin::new(&mut self).poll(cx))
     }
 }
 
@@ -102,30 +97,18 @@ impl Future for Accept {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Incoming> {
         let Self { passive, watch } = self.get_mut();
-        let core = &passive.running.core;
-        let request = core.with(|table, later| {
-            let mut request = table.connections.next_request(passive.token);
-            if request.is_none() {
-                core.advance_in(table, later);
-                request = table.connections.next_request(passive.token);
-            }
-            if request.is_none() {
-                watch.set(table, cx.waker(), later);
-            }
-            request
-        });
-        match request {
-            Some((info, data)) => Poll::Ready(Incoming {
-                passive: Arc::clone(passive),
-                info,
-                data,
-                decided: false,
-            }),
-            None => {
-                core.expect_progress();
-                Poll::Pending
-            }
-        }
+        let token = passive.token;
+        let request = passive.running.core.poll(
+            true,
+            |table, _| table.connections.next_request(token),
+            |table, later| watch.set(table, cx.waker(), later),
+        );
+        request.map(|(info, data)| Incoming {
+            passive: Arc::clone(passive),
+            info,
+            data,
+            decided: false,
+        })
     }
 }
 

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use ripstop_core::provider::RecvKind;
 use ripstop_types::FiAddr;
 
-use crate::buf::Bufs;
+use crate::buf::{Bufs, Pieces};
 use crate::error::Result;
+use crate::later::Later;
 use crate::message::{Completion, Peer, Request};
 use crate::port::Port;
+use crate::table::Table;
 
 /// What an operation ends with: success or error, and in both cases the buffer.
 pub type Outcome<B> = (Result<Completion>, B);
@@ -68,16 +70,15 @@ impl<B: Bufs> Op<B> {
             return None;
         }
         let core = self.port.core();
-        let taken = core.with(|table, later| {
-            table.take(self.index, later).or_else(|| {
-                core.advance_in(table, later);
-                table.take(self.index, later)
-            })
-        });
-        taken.map(|(result, pieces)| {
-            self.taken = true;
-            (result, B::from_pieces(pieces))
-        })
+        let take = |table: &mut Table, later: &mut Later| table.take(self.index, later);
+        let taken = core.with(|table, later| core.find(table, later, true, take));
+        taken.map(|outcome| self.give(outcome))
+    }
+
+    /// Gives the outcome, and the buffers as they came.
+    fn give(&mut self, (result, pieces): (Result<Completion>, Pieces)) -> Outcome<B> {
+        self.taken = true;
+        (result, B::from_pieces(pieces))
     }
 
     /// Waits until the operation is over, driving the domain meanwhile.
@@ -128,30 +129,15 @@ impl<B: Bufs> Future for Op<B> {
             !this.taken,
             "an operation was polled after its outcome was taken"
         );
-        let core = this.port.core();
-        let taken = core.with(|table, later| {
-            let mut taken = table.take(this.index, later);
-            if taken.is_none() && !this.polled {
-                // Often it is over by now, and nobody needs to be woken.
-                core.advance_in(table, later);
-                taken = table.take(this.index, later);
-            }
-            if taken.is_none() {
-                table.set_waker(this.index, cx.waker(), later);
-            }
-            taken
-        });
-        this.polled = true;
-        match taken {
-            Some((result, pieces)) => {
-                this.taken = true;
-                Poll::Ready((result, B::from_pieces(pieces)))
-            }
-            None => {
-                this.port.core().expect_progress();
-                Poll::Pending
-            }
-        }
+        // Often it is over by now, and nobody needs to be woken.
+        let advance = !std::mem::replace(&mut this.polled, true);
+        let index = this.index;
+        let taken = this.port.core().poll(
+            advance,
+            |table, later| table.take(index, later),
+            |table, later| table.set_waker(index, cx.waker(), later),
+        );
+        taken.map(|outcome| this.give(outcome))
     }
 }
 
@@ -184,7 +170,7 @@ impl Port {
     ) -> Op<B> {
         let pieces = bufs.into_pieces();
         let core = self.core();
-        let addr = peer.map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer));
+        let addr = self.resolve(peer);
         let index = core.with(|table, later| match addr {
             Ok(addr) => table.start(&core.domain, self.ep, request(addr), pieces, later),
             Err(errno) => table.refuse(self.ep, request(FiAddr::UNSPEC), pieces, errno),

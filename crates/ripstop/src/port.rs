@@ -4,24 +4,27 @@ use std::sync::Arc;
 
 use ripstop_core::provider::RecvKind;
 use ripstop_core::{Address, FidToken, Info};
+use ripstop_mem::UserBuf;
 use ripstop_types::{EpType, Errno, FiAddr};
 
 use crate::backend::AnyEndpoint;
 use crate::error::{Error, Operation, Result};
+use crate::later::Later;
 use crate::message::{Peer, Remote, SendMsg};
 use crate::running::{Core, Running};
+use crate::table::Table;
 
 /// An open endpoint of the provider, and its domain. Closes with the last handle, which may
 /// be that of an operation.
 #[derive(Debug)]
 pub(crate) struct Port {
-    running: Arc<Running>,
+    pub(crate) running: Arc<Running>,
     /// In the domain's table.
     pub(crate) ep: usize,
     /// What events call it; connections only.
-    token: FidToken,
-    inject_size: usize,
-    max_msg_size: usize,
+    pub(crate) token: FidToken,
+    pub(crate) inject_size: usize,
+    pub(crate) max_msg_size: usize,
 }
 
 impl Port {
@@ -56,53 +59,31 @@ impl Port {
         &self.running.core
     }
 
-    pub(crate) const fn running(&self) -> &Arc<Running> {
-        &self.running
-    }
-
-    pub(crate) const fn token(&self) -> FidToken {
-        self.token
-    }
-
-    pub(crate) const fn inject_size(&self) -> usize {
-        self.inject_size
-    }
-
-    pub(crate) const fn max_msg_size(&self) -> usize {
-        self.max_msg_size
-    }
-
     /// Calls the provider's endpoint.
     pub(crate) fn object<T>(
         &self,
         what: Operation,
         call: impl FnOnce(&AnyEndpoint) -> std::result::Result<T, Errno>,
     ) -> Result<T> {
-        let called = self.core().with(|table, _| {
-            let object = table
-                .ports
-                .get(self.ep)
-                .and_then(|port| port.object.as_ref());
-            call(object.ok_or(Errno::EOPBADSTATE)?)
-        });
+        let called = self
+            .core()
+            .with(|table, _| call(table.object(self.ep).ok_or(Errno::EOPBADSTATE)?));
         called.map_err(|errno| self.error(errno, what))
     }
 
     /// An error that names the peer, if there is one peer.
     pub(crate) fn error(&self, errno: Errno, what: Operation) -> Error {
-        let peer = self.core().with(|table, _| {
-            let object = table.ports.get(self.ep)?.object.as_ref()?;
-            object.peer().ok()
-        });
+        let peer = |table: &mut Table, _: &mut Later| table.object(self.ep)?.peer().ok();
+        let peer = self.core().with(peer);
         Error::new(errno, what).with_peer(peer)
     }
 
-    /// The address behind a peer of this domain.
-    pub(crate) fn resolve(&self, peer: Peer) -> std::result::Result<FiAddr, Errno> {
-        if peer.domain == self.core().id {
-            Ok(peer.addr)
-        } else {
-            Err(Errno::EINVAL)
+    /// The address behind a peer of this domain; none where the endpoint has only one peer.
+    pub(crate) fn resolve(&self, peer: Option<Peer>) -> std::result::Result<FiAddr, Errno> {
+        match peer {
+            None => Ok(FiAddr::UNSPEC),
+            Some(peer) if peer.domain == self.core().id => Ok(peer.addr),
+            Some(_) => Err(Errno::EINVAL),
         }
     }
 
@@ -111,47 +92,38 @@ impl Port {
         /// So many at once at most: as many as a provider keeps of one peer.
         const MOST: usize = 64 * 1024;
         let core = self.core();
-        let addr = from.map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer));
-        let dropped = addr.and_then(|src| {
+        let dropped = self.resolve(from).and_then(|src| {
             core.with(|table, later| table.discard(&core.domain, self.ep, (kind, src), MOST, later))
         });
         dropped.map_err(|errno| Error::new(errno, Operation::Discard))
     }
 
     pub(crate) fn inject(&self, bytes: &[u8], to: Option<Peer>, msg: SendMsg) -> Result<()> {
-        let injected = to
-            .map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer))
-            .and_then(|dest| {
-                if bytes.len() > self.inject_size {
-                    return Err(Errno::EMSGSIZE);
-                }
-                let (kind, data) = (msg.kind(), msg.immediate());
-                let core = self.core();
-                core.with(|table, later| {
-                    let what = (kind, data, dest);
-                    table.inject(&core.domain, self.ep, bytes, what, later)
-                })
-            });
-        injected.map_err(|errno| {
-            let peer = to.and_then(|peer| self.core().domain.lookup(peer.addr).ok());
-            Error::new(errno, Operation::Inject).with_peer(peer)
-        })
+        let (kind, data) = (msg.kind(), msg.immediate());
+        self.copied(bytes, to, |ep, buf, dest| ep.inject(kind, buf, data, dest))
     }
 
     pub(crate) fn inject_write(&self, bytes: &[u8], to: Option<Peer>, at: Remote) -> Result<()> {
-        let injected = to
-            .map_or(Ok(FiAddr::UNSPEC), |peer| self.resolve(peer))
-            .and_then(|dest| {
-                if bytes.len() > self.inject_size {
-                    return Err(Errno::EMSGSIZE);
-                }
-                let core = self.core();
-                core.with(|table, later| {
-                    table.inject_write(&core.domain, self.ep, bytes, (at, dest), later)
-                })
-            });
+        self.copied(bytes, to, |ep, buf, dest| ep.inject_write(buf, at, dest))
+    }
+
+    /// Makes a call of which the provider copies the bytes.
+    fn copied(
+        &self,
+        bytes: &[u8],
+        to: Option<Peer>,
+        call: impl Fn(&AnyEndpoint, UserBuf, FiAddr) -> std::result::Result<(), Errno>,
+    ) -> Result<()> {
+        let core = self.core();
+        let injected = self.resolve(to).and_then(|dest| {
+            if bytes.len() > self.inject_size {
+                return Err(Errno::EMSGSIZE);
+            }
+            let call = |object: &AnyEndpoint, buf| call(object, buf, dest);
+            core.with(|table, later| table.inject(&core.domain, self.ep, bytes, call, later))
+        });
         injected.map_err(|errno| {
-            let peer = to.and_then(|peer| self.core().domain.lookup(peer.addr).ok());
+            let peer = to.and_then(|peer| core.domain.lookup(peer.addr).ok());
             Error::new(errno, Operation::Inject).with_peer(peer)
         })
     }

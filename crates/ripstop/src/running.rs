@@ -147,6 +147,44 @@ impl Core {
         table.connections.take_events(eq, later)
     }
 
+    /// What `take` finds in the table, if need be after progress.
+    #[inline]
+    pub(crate) fn find<T>(
+        &self,
+        table: &mut Table,
+        later: &mut Later,
+        advance: bool,
+        take: impl Fn(&mut Table, &mut Later) -> Option<T>,
+    ) -> Option<T> {
+        let found = take(table, later);
+        if found.is_some() || !advance {
+            return found;
+        }
+        self.advance_in(table, later);
+        take(table, later)
+    }
+
+    /// The step of a future: as [`Core::find`]. Where there is nothing yet, `wait` notes whom to wake.
+    #[inline]
+    pub(crate) fn poll<T>(
+        self: &Arc<Self>,
+        advance: bool,
+        take: impl Fn(&mut Table, &mut Later) -> Option<T>,
+        wait: impl FnOnce(&mut Table, &mut Later),
+    ) -> Poll<T> {
+        let found = self.with(|table, later| {
+            let found = self.find(table, later, advance, take);
+            if found.is_none() {
+                wait(table, later);
+            }
+            found
+        });
+        if found.is_none() {
+            self.expect_progress();
+        }
+        found.map_or(Poll::Pending, Poll::Ready)
+    }
+
     /// Whether it is safe to block on the descriptor (`fi_trywait(3)`).
     pub(crate) fn try_wait(&self) -> bool {
         // It may move bytes, which happens only under this lock.
@@ -267,6 +305,18 @@ impl Core {
                 }
                 post.rest(left, woken);
                 self.advance();
+            }
+        }
+    }
+
+    /// Polls a future as [`Core::block`] does, for as long as it takes.
+    pub(crate) fn block_on<T>(
+        self: &Arc<Self>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> T {
+        loop {
+            if let Some(result) = self.block(None, &mut poll) {
+                return result;
             }
         }
     }

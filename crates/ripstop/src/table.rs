@@ -27,7 +27,7 @@ use crate::cm::Connections;
 use crate::error::{Error, Result};
 use crate::later::Later;
 use crate::leaving::Leaving;
-use crate::message::{Completion, Remote, Request};
+use crate::message::{Completion, Request};
 
 /// The queue of receives that wait for room; the other one is that of sends.
 const RECVS: usize = 1;
@@ -73,9 +73,34 @@ struct Extra {
 }
 
 impl Slot {
+    const fn new(ep: usize, request: Request, number: usize, state: State) -> Self {
+        Self {
+            state,
+            request,
+            ep,
+            number,
+            waker: None,
+            abandoned: false,
+            extra: None,
+        }
+    }
+
     /// What its context says above the index.
     const fn generation(&self) -> usize {
         self.number & INDEX_MASK
+    }
+
+    /// What the provider calls it, if it has this index.
+    const fn context(&self, index: usize) -> usize {
+        (self.generation() << INDEX_BITS) | (index + 1)
+    }
+
+    /// Its buffers. What it is next has to be said at once.
+    fn take_pieces(&mut self) -> Pieces {
+        match std::mem::replace(&mut self.state, State::Waiting(Pieces::default())) {
+            State::Waiting(pieces) | State::Done(pieces, _) => pieces,
+            State::Posted(lent) => lent.reclaim(),
+        }
     }
 
     fn extra(&mut self) -> &mut Extra {
@@ -146,6 +171,11 @@ impl Table {
         })
     }
 
+    /// An endpoint at the provider, unless the domain has failed.
+    pub(crate) fn object(&self, ep: usize) -> Option<&AnyEndpoint> {
+        self.ports.get(ep)?.object.as_ref()
+    }
+
     /// Takes an endpoint out of use. All its operations are over then.
     pub(crate) fn close_port(&mut self, domain: &AnyDomain, ep: usize, later: &mut Later) {
         if let Some(port) = self.ports.get_mut(ep) {
@@ -184,15 +214,8 @@ impl Table {
         later: &mut Later,
     ) -> usize {
         self.begun = self.begun.wrapping_add(1);
-        let index = self.slots.insert(Slot {
-            state: State::Waiting(pieces),
-            request,
-            ep,
-            number: self.begun,
-            waker: None,
-            abandoned: false,
-            extra: None,
-        });
+        let slot = Slot::new(ep, request, self.begun, State::Waiting(pieces));
+        let index = self.slots.insert(slot);
         let first = self.ports.get(ep).is_some_and(|port| {
             let alone = !request.is_recv() || port.given_back.is_empty();
             alone && port.waiting[queue(&request)].is_empty()
@@ -218,15 +241,8 @@ impl Table {
         errno: Errno,
     ) -> usize {
         let error = Error::new(errno, request.operation());
-        self.slots.insert(Slot {
-            state: State::Done(pieces, Err(error)),
-            request,
-            ep,
-            number: 0,
-            waker: None,
-            abandoned: false,
-            extra: None,
-        })
+        let state = State::Done(pieces, Err(error));
+        self.slots.insert(Slot::new(ep, request, 0, state))
     }
 
     /// Hands an operation to the provider; returns whether it had room.
@@ -241,8 +257,8 @@ impl Table {
             None => Err(Errno::EOPBADSTATE),
             Some(_) if index >= INDEX_MASK => Err(Errno::EAGAIN),
             Some(object) => lent.with(|iov| {
-                let context = (slot.generation() << INDEX_BITS) | (index + 1);
-                object.post(&slot.request, iov.ok_or(Errno::EINVAL)?, context)
+                let iov = iov.ok_or(Errno::EINVAL)?;
+                object.post(&slot.request, iov, slot.context(index))
             }),
         };
         match posted {
@@ -286,24 +302,12 @@ impl Table {
         }
     }
 
-    /// Copies a small message into the provider.
+    /// Makes a call of which the provider copies the bytes. Where there is no room or connection yet,
+    /// makes progress first, so that a loop around this gets on.
     pub(crate) fn inject(
         &mut self,
         domain: &AnyDomain,
         ep: usize,
-        bytes: &[u8],
-        (kind, data, dest): (ripstop_core::provider::SendKind, Option<u64>, FiAddr),
-        later: &mut Later,
-    ) -> std::result::Result<(), Errno> {
-        let call = |object: &AnyEndpoint, buf| object.inject(kind, buf, data, dest);
-        self.injecting((domain, ep), bytes, call, later)
-    }
-
-    /// Where there is no room or connection yet, makes progress first, so that a loop around this
-    /// gets on.
-    fn injecting(
-        &mut self,
-        (domain, ep): (&AnyDomain, usize),
         bytes: &[u8],
         call: impl Fn(&AnyEndpoint, UserBuf) -> std::result::Result<(), Errno>,
         later: &mut Later,
@@ -352,15 +356,9 @@ impl Table {
         while count < most {
             self.begun = self.begun.wrapping_add(1);
             let request = Request::Discard { kind, src };
-            let index = self.slots.insert(Slot {
-                state: State::Waiting(Pieces::default()),
-                request,
-                ep,
-                number: self.begun,
-                waker: None,
-                abandoned: false,
-                extra: None,
-            });
+            let state = State::Waiting(Pieces::default());
+            let slot = Slot::new(ep, request, self.begun, state);
+            let index = self.slots.insert(slot);
             if !self.post(domain, index, later) {
                 self.slots.remove(index);
                 break;
@@ -383,34 +381,15 @@ impl Table {
         Ok(count)
     }
 
-    /// As [`Table::inject`], into a peer's memory.
-    pub(crate) fn inject_write(
-        &mut self,
-        domain: &AnyDomain,
-        ep: usize,
-        bytes: &[u8],
-        (to, dest): (Remote, FiAddr),
-        later: &mut Later,
-    ) -> std::result::Result<(), Errno> {
-        let call = |object: &AnyEndpoint, buf| object.inject_write(buf, to, dest);
-        self.injecting((domain, ep), bytes, call, later)
-    }
-
     /// An operation is over, and the provider has nothing of it any more.
     fn settle(&mut self, index: usize, outcome: Result<Completion>, later: &mut Later) {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        let nothing = State::Waiting(Pieces::default());
-        let pieces = match std::mem::replace(&mut slot.state, nothing) {
-            State::Posted(lent) => lent.reclaim(),
-            State::Waiting(pieces) => pieces,
-            done @ State::Done(..) => {
-                slot.state = done;
-                return;
-            }
-        };
-        slot.state = State::Done(pieces, outcome);
+        if matches!(slot.state, State::Done(..)) {
+            return;
+        }
+        slot.state = State::Done(slot.take_pieces(), outcome);
         later.wake(slot.waker.take());
         if !slot.request.is_recv() {
             if slot.abandoned {
@@ -457,29 +436,39 @@ impl Table {
         }
     }
 
+    /// Takes an operation out of the queue in which it waits for room.
+    fn unqueue(&mut self, index: usize) {
+        let Slot { ep, request, .. } = &self.slots[index];
+        if let Some(port) = self.ports.get_mut(*ep) {
+            let waiting = &mut port.waiting[queue(request)];
+            let before = waiting.len();
+            waiting.retain(|other| *other != index);
+            self.backlog -= before - waiting.len();
+        }
+    }
+
+    /// Whether the provider gives up a receive, which it reports then.
+    fn cancel_posted(&self, index: usize) -> bool {
+        let slot = &self.slots[index];
+        let object = self.object(slot.ep);
+        object.is_some_and(|object| object.cancel(slot.context(index)).is_ok())
+    }
+
     /// Cancels what can be cancelled: what waits, and a receive that no message has matched.
     pub(crate) fn cancel(&mut self, domain: &AnyDomain, index: usize, later: &mut Later) {
         let Some(slot) = self.slots.get(index) else {
             return;
         };
-        let (request, ep, generation) = (slot.request, slot.ep, slot.generation());
         match slot.state {
             State::Done(..) => {}
             State::Waiting(_) => {
-                if let Some(port) = self.ports.get_mut(ep) {
-                    let queue = &mut port.waiting[queue(&request)];
-                    let before = queue.len();
-                    queue.retain(|other| *other != index);
-                    self.backlog -= before - queue.len();
-                }
+                self.unqueue(index);
                 let error = self.error(domain, index, Errno::ECANCELED);
                 self.settle(index, Err(error), later);
             }
-            State::Posted(_) if request.is_recv() => {
-                let object = self.ports.get(ep).and_then(|port| port.object.as_ref());
-                let context = (generation << INDEX_BITS) | (index + 1);
+            State::Posted(_) if slot.request.is_recv() => {
                 // A receive that is matched already completes by itself.
-                if object.is_some_and(|object| object.cancel(context).is_ok()) {
+                if self.cancel_posted(index) {
                     self.reap(domain, later);
                 }
             }

@@ -10,7 +10,7 @@
 use ripstop_core::provider::RecvKind;
 use ripstop_types::{Errno, FiAddr};
 
-use super::{INDEX_BITS, Later, RECVS, Slot, State, Table};
+use super::{Later, RECVS, Slot, State, Table};
 use crate::backend::AnyDomain;
 use crate::error::Error;
 use crate::message::{Completion, Request, Source};
@@ -117,11 +117,7 @@ impl Slot {
 
     /// Is done, with this message.
     fn put(&mut self, message: Message) {
-        let nothing = State::Waiting(crate::buf::Pieces::default());
-        let mut pieces = match std::mem::replace(&mut self.state, nothing) {
-            State::Waiting(pieces) | State::Done(pieces, _) => pieces,
-            State::Posted(lent) => lent.reclaim(),
-        };
+        let mut pieces = self.take_pieces();
         let Message {
             bytes,
             mut completion,
@@ -221,19 +217,12 @@ impl Table {
                 State::Waiting(_) => {
                     slot.put(message);
                     later.wake(slot.waker.take());
-                    if let Some(port) = self.ports.get_mut(ep) {
-                        let waiting = &mut port.waiting[RECVS];
-                        let before = waiting.len();
-                        waiting.retain(|other| *other != index);
-                        self.backlog -= before - waiting.len();
-                    }
+                    self.unqueue(index);
                     return None;
                 }
                 State::Posted(_) => {
                     let number = slot.number;
-                    let context = (slot.generation() << INDEX_BITS) | (index + 1);
-                    let port = self.ports.get(ep).and_then(|port| port.object.as_ref());
-                    if port.is_some_and(|object| object.cancel(context).is_ok()) {
+                    if self.cancel_posted(index) {
                         // The report of that is on its way, and the buffer free then.
                         self.slots[index].extra().gift = Some(message);
                         return None;

@@ -132,20 +132,15 @@ impl Table {
         let Some((error, address)) = taken else {
             return;
         };
-        let CompletionError { entry, err, .. } = error;
         // Without an index it was injected, and nobody waits for it.
-        let Some(index) = self.posted(entry.context) else {
+        let Some(index) = self.posted(error.entry.context) else {
             return;
         };
         if self.slots[index].request.is_recv() {
             return self.recv_error(domain, index, &error, address, later);
         }
-        let error = self.error(domain, index, err).with_missing(error.olen);
-        let error = match address {
-            Some(_) => error.with_peer(address),
-            None => error,
-        };
-        self.settle(index, Err(error), later);
+        let failed = self.failed(domain, index, &error, address);
+        self.settle(index, Err(failed), later);
     }
 
     #[cold]
@@ -157,47 +152,53 @@ impl Table {
         address: Option<Address>,
         later: &mut Later,
     ) {
-        let CompletionError {
-            entry, olen, err, ..
-        } = *error;
         let slot = &mut self.slots[index];
         if let Some(gift) = slot.extra.as_mut().and_then(|extra| extra.gift.take()) {
             return self.give(index, gift, later);
         }
-        let mut completion = self.completion(index, &entry);
+        let mut completion = self.completion(index, &error.entry);
         if completion.source == Source::Unknown
             && let Some(address) = &address
         {
             completion.source = Source::Address(address.clone());
         }
-        let outcome = match err {
+        let outcome = match error.err {
             // The message is there; only its sender has no place in the address vector.
             Errno::EADDRNOTAVAIL => Ok(completion),
-            _ => {
+            err => {
                 if err == Errno::ETRUNC {
                     self.slots[index].extra().cut = Some(completion);
                 }
-                let error = self.error(domain, index, err).with_missing(olen);
-                Err(match address {
-                    Some(_) => error.with_peer(address),
-                    None => error,
-                })
+                Err(self.failed(domain, index, error, address))
             }
         };
         self.settle(index, outcome, later);
+    }
+
+    /// What the provider has reported, with the peer that it names if it names one.
+    #[cold]
+    fn failed(
+        &self,
+        domain: &AnyDomain,
+        index: usize,
+        error: &CompletionError,
+        address: Option<Address>,
+    ) -> Error {
+        let failed = self.error(domain, index, error.err);
+        let failed = failed.with_missing(error.olen);
+        match address {
+            Some(_) => failed.with_peer(address),
+            None => failed,
+        }
     }
 
     /// An error of an operation, with the peer it names.
     #[cold]
     pub(crate) fn error(&self, domain: &AnyDomain, index: usize, errno: Errno) -> Error {
         let slot = &self.slots[index];
-        let object = self
-            .ports
-            .get(slot.ep)
-            .and_then(|port| port.object.as_ref());
         let peer = match slot.request.peer() {
             named if named.is_specified() => domain.lookup(named).ok(),
-            _ => object.and_then(|object| object.peer().ok()),
+            _ => self.object(slot.ep).and_then(|object| object.peer().ok()),
         };
         Error::new(errno, slot.request.operation()).with_peer(peer)
     }
