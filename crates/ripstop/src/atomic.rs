@@ -77,22 +77,42 @@ pub struct Atomic<T: Element> {
     values: PhantomData<fn() -> T>,
 }
 
-impl<T: Element> Atomic<T> {
-    /// Starts one on as many elements as there are operands, or with [`AtomicOp::AtomicRead`]
-    /// on `count`.
-    pub(crate) fn start(
-        port: &Arc<Port>,
-        (kind, op): (AtomicKind, AtomicOp),
+impl Port {
+    /// Starts an atomic on as many elements as there are operands.
+    pub(crate) fn atomic<T: Element>(
+        self: &Arc<Self>,
+        kind: AtomicKind,
+        op: AtomicOp,
         [operands, compare]: [&[T]; 2],
+        place: (Option<Peer>, Remote),
+    ) -> Atomic<T> {
+        let buffers = [bytes(operands), bytes(compare)];
+        self.start_atomic((kind, op), buffers, operands.len(), place)
+    }
+
+    /// Starts to read `count` elements.
+    pub(crate) fn atomic_read<T: Element>(
+        self: &Arc<Self>,
+        count: usize,
+        place: (Option<Peer>, Remote),
+    ) -> Atomic<T> {
+        let what = (AtomicKind::Fetch, AtomicOp::AtomicRead);
+        self.start_atomic(what, [Vec::new(), Vec::new()], count, place)
+    }
+
+    fn start_atomic<T: Element>(
+        self: &Arc<Self>,
+        (kind, op): (AtomicKind, AtomicOp),
+        [operands, compare]: [Vec<u8>; 2],
         count: usize,
         (peer, at): (Option<Peer>, Remote),
-    ) -> Self {
+    ) -> Atomic<T> {
         let len = count.saturating_mul(size_of::<T>());
         let room = match kind {
             AtomicKind::Plain => 0,
             AtomicKind::Fetch | AtomicKind::Compare => len,
         };
-        let bufs = [bytes(operands), bytes(compare), vec![0; room]];
+        let bufs = [operands, compare, vec![0; room]];
         let request = |dest: FiAddr| Request::Atomic {
             kind,
             datatype: T::DATATYPE,
@@ -101,12 +121,14 @@ impl<T: Element> Atomic<T> {
             dest,
             flags: Flags::DELIVERY_COMPLETE,
         };
-        Self {
-            op: port.start(bufs, peer, request),
+        Atomic {
+            op: self.start(bufs, peer, request),
             values: PhantomData,
         }
     }
+}
 
+impl<T: Element> Atomic<T> {
     fn values((done, [_, _, result]): Outcome<[Vec<u8>; 3]>) -> Result<Vec<T>> {
         done.map(|_| result.chunks_exact(size_of::<T>()).map(T::get).collect())
     }

@@ -273,32 +273,19 @@ impl Connection {
 
     /// See [`Endpoint::atomic`](crate::Endpoint::atomic).
     pub fn atomic<T: Element>(&self, op: AtomicOp, operands: &[T], at: Remote) -> Atomic<T> {
-        let what = (AtomicKind::Plain, op);
-        Atomic::start(
-            &self.port,
-            what,
-            [operands, &[]],
-            operands.len(),
-            (None, at),
-        )
+        self.port
+            .atomic(AtomicKind::Plain, op, [operands, &[]], (None, at))
     }
 
     /// See [`Endpoint::fetch_atomic`](crate::Endpoint::fetch_atomic).
     pub fn fetch_atomic<T: Element>(&self, op: AtomicOp, operands: &[T], at: Remote) -> Atomic<T> {
-        let what = (AtomicKind::Fetch, op);
-        Atomic::start(
-            &self.port,
-            what,
-            [operands, &[]],
-            operands.len(),
-            (None, at),
-        )
+        self.port
+            .atomic(AtomicKind::Fetch, op, [operands, &[]], (None, at))
     }
 
     /// See [`Endpoint::atomic_read`](crate::Endpoint::atomic_read).
     pub fn atomic_read<T: Element>(&self, count: usize, at: Remote) -> Atomic<T> {
-        let what = (AtomicKind::Fetch, AtomicOp::AtomicRead);
-        Atomic::start(&self.port, what, [&[], &[]], count, (None, at))
+        self.port.atomic_read(count, (None, at))
     }
 
     /// See [`Endpoint::compare_atomic`](crate::Endpoint::compare_atomic).
@@ -309,14 +296,8 @@ impl Connection {
         compare: &[T],
         at: Remote,
     ) -> Atomic<T> {
-        let what = (AtomicKind::Compare, op);
-        Atomic::start(
-            &self.port,
-            what,
-            [operands, compare],
-            operands.len(),
-            (None, at),
-        )
+        self.port
+            .atomic(AtomicKind::Compare, op, [operands, compare], (None, at))
     }
 
     /// Ends the connection (`fi_shutdown(3)`), on both sides; fine if it has ended already.

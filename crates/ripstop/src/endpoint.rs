@@ -202,14 +202,8 @@ impl Endpoint {
         to: Peer,
         at: Remote,
     ) -> Atomic<T> {
-        let what = (AtomicKind::Plain, op);
-        Atomic::start(
-            &self.0,
-            what,
-            [operands, &[]],
-            operands.len(),
-            (Some(to), at),
-        )
+        self.0
+            .atomic(AtomicKind::Plain, op, [operands, &[]], (Some(to), at))
     }
 
     /// As [`atomic`](Self::atomic), and gives the values from before (`fi_fetch_atomic`).
@@ -236,21 +230,14 @@ impl Endpoint {
         to: Peer,
         at: Remote,
     ) -> Atomic<T> {
-        let what = (AtomicKind::Fetch, op);
-        Atomic::start(
-            &self.0,
-            what,
-            [operands, &[]],
-            operands.len(),
-            (Some(to), at),
-        )
+        self.0
+            .atomic(AtomicKind::Fetch, op, [operands, &[]], (Some(to), at))
     }
 
     /// Reads `count` elements of a peer's memory, each in one step (`fi_fetch_atomic` with
     /// `FI_ATOMIC_READ`).
     pub fn atomic_read<T: Element>(&self, count: usize, to: Peer, at: Remote) -> Atomic<T> {
-        let what = (AtomicKind::Fetch, AtomicOp::AtomicRead);
-        Atomic::start(&self.0, what, [&[], &[]], count, (Some(to), at))
+        self.0.atomic_read(count, (Some(to), at))
     }
 
     /// Replaces elements of a peer's memory by operands where they compare (`fi_compare_atomic`):
@@ -263,13 +250,7 @@ impl Endpoint {
         to: Peer,
         at: Remote,
     ) -> Atomic<T> {
-        let what = (AtomicKind::Compare, op);
-        Atomic::start(
-            &self.0,
-            what,
-            [operands, compare],
-            operands.len(),
-            (Some(to), at),
-        )
+        self.0
+            .atomic(AtomicKind::Compare, op, [operands, compare], (Some(to), at))
     }
 }

@@ -219,12 +219,14 @@ fn advice(errno: Errno, operation: Operation) -> &'static str {
         (Errno::EADDRINUSE | Errno::EADDRNOTAVAIL, _) => {
             "choose another source address in the hints"
         }
-        (Errno::EINVAL, Operation::Send | Operation::TaggedSend | Operation::Inject) => {
-            "use at most four buffers and a peer that this domain holds (Domain::insert)"
-        }
-        (Errno::EINVAL, Operation::Recv | Operation::TaggedRecv) => {
-            "use at most four buffers and a peer that this domain holds (Domain::insert)"
-        }
+        (
+            Errno::EINVAL,
+            Operation::Send
+            | Operation::TaggedSend
+            | Operation::Inject
+            | Operation::Recv
+            | Operation::TaggedRecv,
+        ) => "use at most four buffers and a peer that this domain holds (Domain::insert)",
         (Errno::EINVAL, Operation::Connect | Operation::Accept | Operation::Reject) => {
             "give at most 256 bytes of data, and an address of the provider's format"
         }
