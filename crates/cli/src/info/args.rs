@@ -245,26 +245,9 @@ mod tests {
 
     #[test]
     fn the_options_users_know_are_accepted() {
-        let options = [
-            "-n",
-            "127.0.0.1",
-            "-P",
-            "7",
-            "-c",
-            "fi_msg|FI_TAGGED",
-            "-m",
-            "FI_CONTEXT",
-            "-t",
-            "FI_EP_RDM",
-            "-a",
-            "FI_SOCKADDR_IN",
-            "-p",
-            "tcp",
-            "-d",
-            "lo",
-            "-f",
-            "127.0.0.0/8",
-        ];
+        let options = "-n 127.0.0.1 -P 7 -c fi_msg|FI_TAGGED -m FI_CONTEXT -t FI_EP_RDM \
+                       -a FI_SOCKADDR_IN -p tcp -d lo -f 127.0.0.0/8";
+        let options: Vec<&str> = options.split(' ').collect();
         let args = parse(&options).expect("known options");
         let hints = args.hints().expect("hints");
         assert_eq!(hints.caps, Flags::MSG | Flags::TAGGED);

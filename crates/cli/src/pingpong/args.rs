@@ -174,32 +174,9 @@ mod tests {
 
     #[test]
     fn the_options_users_know_are_accepted() {
-        let options = [
-            "-p",
-            "tcp",
-            "-e",
-            "RDM",
-            "-d",
-            "lo",
-            "-f",
-            "127.0.0.0/8",
-            "-s",
-            "127.0.0.1",
-            "-I",
-            "7",
-            "-S",
-            "all",
-            "-c",
-            "-m",
-            "tagged",
-            "-B",
-            "1000",
-            "-P",
-            "1001",
-            "-v",
-            "-6",
-            "::1",
-        ];
+        let options = "-p tcp -e RDM -d lo -f 127.0.0.0/8 -s 127.0.0.1 \
+                       -I 7 -S all -c -m tagged -B 1000 -P 1001 -v -6 ::1";
+        let options: Vec<&str> = options.split(' ').collect();
         let args = parse(&options).expect("known options");
         assert!(args.is_client() && args.is_tagged() && args.check && args.ipv6 && args.verbose);
         assert_eq!((args.iterations, args.size), (7, Some(Sizes::All)));
