@@ -164,68 +164,38 @@ where
         })
 }
 
+/// The values of a type that have these names.
+macro_rules! values {
+    ($type:ident: $($name:ident)+) => { [$($type::$name),+] };
+}
+
 fn caps(text: &str) -> Result<Flags, String> {
-    const CAPS: [Flags; 27] = [
-        Flags::MSG,
-        Flags::RMA,
-        Flags::TAGGED,
-        Flags::ATOMIC,
-        Flags::MULTICAST,
-        Flags::COLLECTIVE,
-        Flags::READ,
-        Flags::WRITE,
-        Flags::RECV,
-        Flags::SEND,
-        Flags::REMOTE_READ,
-        Flags::REMOTE_WRITE,
-        Flags::MULTI_RECV,
-        Flags::REMOTE_CQ_DATA,
-        Flags::TRIGGER,
-        Flags::FENCE,
-        Flags::RMA_PMEM,
-        Flags::SOURCE_ERR,
-        Flags::LOCAL_COMM,
-        Flags::REMOTE_COMM,
-        Flags::SHARED_AV,
-        Flags::RMA_EVENT,
-        Flags::SOURCE,
-        Flags::NAMED_RX_CTX,
-        Flags::DIRECTED_RECV,
-        Flags::PEER,
-        Flags::HMEM,
-    ];
-    named_bits("capability", text, &CAPS)
+    let caps = values! { Flags:
+        MSG RMA TAGGED ATOMIC MULTICAST COLLECTIVE READ WRITE RECV SEND REMOTE_READ REMOTE_WRITE
+        MULTI_RECV REMOTE_CQ_DATA TRIGGER FENCE RMA_PMEM SOURCE_ERR LOCAL_COMM REMOTE_COMM
+        SHARED_AV RMA_EVENT SOURCE NAMED_RX_CTX DIRECTED_RECV PEER HMEM
+    };
+    named_bits("capability", text, &caps)
 }
 
 fn modes(text: &str) -> Result<Mode, String> {
-    const MODES: [Mode; 6] = [
-        Mode::CONTEXT,
-        Mode::MSG_PREFIX,
-        Mode::ASYNC_IOV,
-        Mode::RX_CQ_DATA,
-        Mode::LOCAL_MR,
-        Mode::CONTEXT2,
-    ];
-    named_bits("mode", text, &MODES)
+    let modes = values! { Mode: CONTEXT MSG_PREFIX ASYNC_IOV RX_CQ_DATA LOCAL_MR CONTEXT2 };
+    named_bits("mode", text, &modes)
 }
 
 fn ep_type(text: &str) -> Result<EpType, String> {
-    const TYPES: [EpType; 4] = [EpType::Unspec, EpType::Msg, EpType::Dgram, EpType::Rdm];
-    named("endpoint type", text, &TYPES)
+    named(
+        "endpoint type",
+        text,
+        &values! { EpType: Unspec Msg Dgram Rdm },
+    )
 }
 
 fn addr_format(text: &str) -> Result<AddrFormat, String> {
-    const FORMATS: [AddrFormat; 8] = [
-        AddrFormat::Unspec,
-        AddrFormat::Sockaddr,
-        AddrFormat::SockaddrIp,
-        AddrFormat::SockaddrIn,
-        AddrFormat::SockaddrIn6,
-        AddrFormat::SockaddrIb,
-        AddrFormat::Str,
-        AddrFormat::IbUd,
-    ];
-    named("address format", text, &FORMATS)
+    let formats = values! { AddrFormat:
+        Unspec Sockaddr SockaddrIp SockaddrIn SockaddrIn6 SockaddrIb Str IbUd
+    };
+    named("address format", text, &formats)
 }
 
 #[cfg(test)]

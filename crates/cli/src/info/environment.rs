@@ -3,13 +3,17 @@
 use ripstop_core::param::{Param, ParamType};
 use ripstop_core::params;
 
-/// Prints the variables whose name contains `part`, in any case.
-pub(super) fn print(part: Option<&str>) {
+/// The variables whose name contains `part`, in any case.
+pub(super) fn listed(part: Option<&str>) -> impl Iterator<Item = Param> {
     let part = part.unwrap_or_default().to_ascii_uppercase();
-    for param in params().list() {
-        if param.name.to_ascii_uppercase().contains(&part) {
-            println!("{}", text(&param));
-        }
+    let all = params().list().into_iter();
+    all.filter(move |param| param.name.to_ascii_uppercase().contains(&part))
+}
+
+/// Prints those.
+pub(super) fn print(part: Option<&str>) {
+    for param in listed(part) {
+        println!("{}", text(&param));
     }
 }
 

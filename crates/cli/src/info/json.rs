@@ -2,14 +2,14 @@
 
 use ripstop_core::hints::Request;
 use ripstop_core::names::CNames;
-use ripstop_core::params;
+use ripstop_core::param::Param;
 use ripstop_core::registry::Registry;
 use ripstop_core::{Address, BusAttr, DomainAttr, EpAttr, Info, LinkState, Nic, RxAttr, TxAttr};
 use ripstop_types::Version;
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::why;
+use super::{environment, why};
 
 /// Prints one object: `interfaces`, `providers` with their reasons, and `parameters`.
 pub(super) fn print(args: &Args, registry: &Registry, request: &Request<'_>, infos: &[Info]) {
@@ -22,7 +22,8 @@ pub(super) fn print(args: &Args, registry: &Registry, request: &Request<'_>, inf
         object["providers"] = answers(registry, request);
     }
     if args.shows_environment() {
-        object["parameters"] = parameters(args.getenv.as_deref());
+        let listed = environment::listed(args.getenv.as_deref());
+        object["parameters"] = listed.map(parameter).collect();
     }
     println!("{object:#}");
 }
@@ -38,20 +39,13 @@ fn answers(registry: &Registry, request: &Request<'_>) -> Value {
     registry.ask(request).into_iter().map(answer).collect()
 }
 
-fn parameters(part: Option<&str>) -> Value {
-    let part = part.unwrap_or_default().to_ascii_uppercase();
-    let listed = params().list().into_iter();
-    listed
-        .filter(|param| param.name.to_ascii_uppercase().contains(&part))
-        .map(|param| {
-            json!({
-                "name": param.name,
-                "type": format!("{:?}", param.kind).to_lowercase(),
-                "help": param.help,
-                "value": param.value,
-            })
-        })
-        .collect()
+fn parameter(param: Param) -> Value {
+    json!({
+        "name": param.name,
+        "type": format!("{:?}", param.kind).to_lowercase(),
+        "help": param.help,
+        "value": param.value,
+    })
 }
 
 fn interface(info: &Info) -> Value {
@@ -83,46 +77,43 @@ fn names(bits: &impl CNames) -> Value {
     }
 }
 
+/// A JSON object of fields that have the names of the C struct: numbers and texts as they are,
+/// enumerations by the names of their values, and bits as lists of names.
+macro_rules! object {
+    ($of:ident { $(values: $($value:ident),+;)? $(enums: $($enum:ident),+;)? $(bits: $($bits:ident),+;)? }) => {{
+        let mut object = json!({});
+        $($(object[stringify!($value)] = json!($of.$value);)+)?
+        $($(object[stringify!($enum)] = json!($of.$enum.c_names());)+)?
+        $($(object[stringify!($bits)] = names(&$of.$bits);)+)?
+        object
+    }};
+}
+
 fn tx_attr(tx: &TxAttr) -> Value {
-    json!({
-        "caps": names(&tx.caps),
-        "mode": names(&tx.mode),
-        "op_flags": names(&tx.op_flags),
-        "msg_order": names(&tx.msg_order),
-        "inject_size": tx.inject_size,
-        "size": tx.size,
-        "iov_limit": tx.iov_limit,
-        "rma_iov_limit": tx.rma_iov_limit,
-        "tclass": tx.tclass,
+    object!(tx {
+        values: inject_size, size, iov_limit, rma_iov_limit, tclass;
+        bits: caps, mode, op_flags, msg_order;
     })
 }
 
 fn rx_attr(rx: &RxAttr) -> Value {
-    json!({
-        "caps": names(&rx.caps),
-        "mode": names(&rx.mode),
-        "op_flags": names(&rx.op_flags),
-        "msg_order": names(&rx.msg_order),
-        "size": rx.size,
-        "iov_limit": rx.iov_limit,
+    object!(rx {
+        values: size, iov_limit;
+        bits: caps, mode, op_flags, msg_order;
     })
 }
 
 fn ep_attr(ep: &EpAttr) -> Value {
-    json!({
-        "type": ep.ep_type.c_names(),
-        "protocol": ep.protocol.c_names(),
-        "protocol_version": ep.protocol_version,
-        "max_msg_size": ep.max_msg_size,
-        "msg_prefix_size": ep.msg_prefix_size,
-        "max_order_raw_size": ep.max_order_raw_size,
-        "max_order_war_size": ep.max_order_war_size,
-        "max_order_waw_size": ep.max_order_waw_size,
-        "mem_tag_format": format!("{:#018x}", ep.mem_tag_format),
-        "tx_ctx_cnt": contexts(ep.tx_ctx_cnt),
-        "rx_ctx_cnt": contexts(ep.rx_ctx_cnt),
-        "auth_key_size": ep.auth_key_size,
-    })
+    let mut object = object!(ep {
+        values: protocol_version, max_msg_size, msg_prefix_size, max_order_raw_size,
+            max_order_war_size, max_order_waw_size, auth_key_size;
+        enums: protocol;
+    });
+    object["type"] = json!(ep.ep_type.c_names());
+    object["mem_tag_format"] = json!(format!("{:#018x}", ep.mem_tag_format));
+    object["tx_ctx_cnt"] = contexts(ep.tx_ctx_cnt);
+    object["rx_ctx_cnt"] = contexts(ep.rx_ctx_cnt);
+    object
 }
 
 /// A context count; the shared context is a name.
@@ -134,40 +125,20 @@ fn contexts(count: usize) -> Value {
 }
 
 fn domain_attr(domain: &DomainAttr) -> Value {
-    json!({
-        "name": domain.name,
-        "threading": domain.threading.c_names(),
-        "control_progress": domain.control_progress.c_names(),
-        "data_progress": domain.progress.c_names(),
-        "resource_mgmt": domain.resource_mgmt.c_names(),
-        "av_type": domain.av_type.c_names(),
-        "mr_mode": names(&domain.mr_mode),
-        "mr_key_size": domain.mr_key_size,
-        "cq_data_size": domain.cq_data_size,
-        "cq_cnt": domain.cq_cnt,
-        "ep_cnt": domain.ep_cnt,
-        "tx_ctx_cnt": domain.tx_ctx_cnt,
-        "rx_ctx_cnt": domain.rx_ctx_cnt,
-        "max_ep_tx_ctx": domain.max_ep_tx_ctx,
-        "max_ep_rx_ctx": domain.max_ep_rx_ctx,
-        "max_ep_stx_ctx": domain.max_ep_stx_ctx,
-        "max_ep_srx_ctx": domain.max_ep_srx_ctx,
-        "cntr_cnt": domain.cntr_cnt,
-        "mr_iov_limit": domain.mr_iov_limit,
-        "caps": names(&domain.caps),
-        "mode": names(&domain.mode),
-        "auth_key_size": domain.auth_key_size,
-        "max_err_data": domain.max_err_data,
-        "mr_cnt": domain.mr_cnt,
-        "tclass": domain.tclass,
-        "max_ep_auth_key": domain.max_ep_auth_key,
-        "max_group_id": domain.max_group_id,
-        "max_cntr_value": domain.max_cntr_value,
-        "max_err_cntr_value": domain.max_err_cntr_value,
-    })
+    let mut object = object!(domain {
+        values: name, mr_key_size, cq_data_size, cq_cnt, ep_cnt, tx_ctx_cnt, rx_ctx_cnt,
+            max_ep_tx_ctx, max_ep_rx_ctx, max_ep_stx_ctx, max_ep_srx_ctx, cntr_cnt, mr_iov_limit,
+            auth_key_size, max_err_data, mr_cnt, tclass, max_ep_auth_key, max_group_id,
+            max_cntr_value, max_err_cntr_value;
+        enums: threading, control_progress, resource_mgmt, av_type;
+        bits: mr_mode, caps, mode;
+    });
+    object["data_progress"] = json!(domain.progress.c_names());
+    object
 }
 
 fn nic(nic: &Nic) -> Value {
+    let Nic { device, link, .. } = nic;
     let pci = match nic.bus {
         BusAttr::Unknown => Value::Null,
         BusAttr::Pci(pci) => json!({
@@ -177,28 +148,19 @@ fn nic(nic: &Nic) -> Value {
             "function_id": pci.function,
         }),
     };
-    let state = match nic.link.state {
+    let state = match link.state {
         LinkState::Unknown => "FI_LINK_UNKNOWN",
         LinkState::Down => "FI_LINK_DOWN",
         LinkState::Up => "FI_LINK_UP",
     };
+    let mut link = object!(link { values: address, mtu, speed, network_type; });
+    link["state"] = json!(state);
     json!({
-        "device_attr": {
-            "name": nic.device.name,
-            "device_id": nic.device.device_id,
-            "device_version": nic.device.device_version,
-            "vendor_id": nic.device.vendor_id,
-            "driver": nic.device.driver,
-            "firmware": nic.device.firmware,
-        },
+        "device_attr": object!(device {
+            values: name, device_id, device_version, vendor_id, driver, firmware;
+        }),
         "pci_attr": pci,
-        "link_attr": {
-            "address": nic.link.address,
-            "mtu": nic.link.mtu,
-            "speed": nic.link.speed,
-            "state": state,
-            "network_type": nic.link.network_type,
-        },
+        "link_attr": link,
     })
 }
 
