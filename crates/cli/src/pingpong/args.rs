@@ -44,7 +44,7 @@ pub(super) struct Args {
 
     /// Endpoint type: msg, rdm or dgram.
     #[arg(short, value_name = "ep_type", value_parser = ep_type, default_value = "dgram")]
-    ep_type: EpType,
+    pub(super) ep_type: EpType,
 
     /// Number of iterations.
     #[arg(short = 'I', value_name = "number", default_value_t = 10)]
@@ -91,11 +91,6 @@ impl Args {
     /// Whether messages have tags.
     pub(super) fn is_tagged(&self) -> bool {
         self.mode.eq_ignore_ascii_case("tagged")
-    }
-
-    /// Connected, reliable datagram or datagram endpoints.
-    pub(super) fn ep_type(&self) -> EpType {
-        self.ep_type
     }
 
     /// What the options ask of a provider. One thread makes all calls.
@@ -193,7 +188,7 @@ mod tests {
         let args = parse(&[]).expect("nothing");
         assert!(!args.is_client() && !args.is_tagged());
         assert_eq!(
-            (args.ep_type(), args.iterations, args.size),
+            (args.ep_type, args.iterations, args.size),
             (EpType::Dgram, 10, None)
         );
     }

@@ -18,12 +18,13 @@ use anyhow::{Result, bail};
 use clap::Parser as _;
 use ripstop_core::hints::Request;
 use ripstop_core::provider::Provider;
-use ripstop_core::{Hints, Info};
+use ripstop_core::{Address, Hints, Info};
 use ripstop_types::{EpType, Errno, Version};
 
 use crate::exit::Told;
 use crate::providers;
 use args::Args;
+use control::Control;
 
 /// The tool.
 ///
@@ -42,10 +43,22 @@ pub fn main() -> Result<()> {
 }
 
 fn run<P: Provider>(provider: &Arc<P>, args: &Args, hints: Hints, info: Info) -> Result<()> {
-    match args.ep_type() {
+    match args.ep_type {
         EpType::Msg => msg::run(provider, args, hints, info),
         _ => rdm::run(provider, args, hints, info),
     }
+}
+
+/// Reaches the server: the control connection, the server's address, and the best interface towards it.
+fn reach(server: &str, args: &Args, hints: Hints) -> Result<(Control, Address, Info)> {
+    let mut control = Control::connect(server, args)?;
+    let peer = control.recv_address()?;
+    let info = find(&Hints {
+        addr_format: peer.format(),
+        dest_addr: Some(peer.clone()),
+        ..hints
+    })?;
+    Ok((control, peer, info))
 }
 
 /// The best interface that meets the hints.

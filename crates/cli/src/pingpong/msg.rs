@@ -12,7 +12,7 @@ use ripstop_types::{Errno, WaitObj};
 use super::args::Args;
 use super::control::{Control, PATIENCE};
 use super::link::{Link, Opening};
-use super::{find, say, suite};
+use super::{reach, say, suite};
 
 /// What events call the listening endpoint and the connected one.
 const LISTENER: FidToken = FidToken(1);
@@ -61,14 +61,8 @@ fn serve<P: Provider>(provider: &Arc<P>, args: &Args, info: &Info) -> Result<()>
 }
 
 fn connect<P: Provider>(provider: &Arc<P>, args: &Args, hints: Hints, server: &str) -> Result<()> {
-    let mut control = Control::connect(server, args)?;
-    let peer = control.recv_address()?;
+    let (mut control, peer, info) = reach(server, args, hints)?;
     say(args, &format!("the server listens at {peer}"));
-    let info = find(&Hints {
-        addr_format: peer.format(),
-        dest_addr: Some(peer.clone()),
-        ..hints
-    })?;
     let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
     let eq = open_queue()?;
     let domain = fabric.safe_domain(&info).context("fi_domain")?;

@@ -9,7 +9,7 @@ use ripstop_core::{Address, FidToken, Hints, Info};
 use super::args::Args;
 use super::control::Control;
 use super::link::Opening;
-use super::{find, say, suite};
+use super::{reach, say, suite};
 
 /// Runs either side.
 ///
@@ -26,14 +26,8 @@ pub(super) fn run<P: Provider>(
         let control = Control::accept(args)?;
         return exchange(provider, args, &info, control, None);
     };
-    let mut control = Control::connect(server, args)?;
-    let peer = control.recv_address()?;
+    let (control, peer, info) = reach(server, args, hints)?;
     say(args, &format!("the server is at {peer}"));
-    let info = find(&Hints {
-        addr_format: peer.format(),
-        dest_addr: Some(peer.clone()),
-        ..hints
-    })?;
     exchange(provider, args, &info, control, Some(peer))
 }
 
