@@ -309,80 +309,83 @@ fn eq_wakes(cx: &Cx<'_>) -> Outcome {
 const THREADS: usize = 4;
 const EACH: usize = 100;
 
+/// Messages in [`threads_share_endpoint`].
+const ALL: usize = THREADS * EACH;
+
+/// One read of a queue; nothing when it is empty. After too long it fails with what was done so far.
+fn read_once(s: Shared<'_>, cq: Fid, start: Instant, so_far: &str) -> Step<Vec<Completion>> {
+    ensure!(start.elapsed() < 3 * soon(), "{so_far}");
+    match s.cq_read(cq, 16) {
+        Ok(read) => Ok(read),
+        Err(e) if e.is(Errno::EAGAIN) => {
+            thread::yield_now();
+            Ok(Vec::new())
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Receives [`ALL`] messages; gives how often each number came.
+fn receive_all(s: Shared<'_>, ep: Fid, cq: Fid) -> Step<Vec<usize>> {
+    let mut tokens = 10_000_u64..;
+    let mut post_next = || {
+        let next = tokens.next().unwrap_or_default();
+        post(s, ep, &token(Post::recv(8), next, FiAddr::UNSPEC))
+    };
+    for _ in 0..32 {
+        post_next()?;
+    }
+    let (start, mut count) = (Instant::now(), 0);
+    let mut seen = vec![0_usize; ALL];
+    while count < ALL {
+        let so_far = format!("{count} of {ALL} messages arrived");
+        for got in read_once(s, cq, start, &so_far)? {
+            let bytes: [u8; 8] = got.bytes().try_into().unwrap_or_default();
+            seen[usize::from_le_bytes(bytes) % ALL] += 1;
+            count += 1;
+            post_next()?;
+        }
+    }
+    Ok(seen)
+}
+
+/// Reads the completions of all senders, which also makes their progress, until all messages are
+/// received; gives how many there were.
+fn reap_all(s: Shared<'_>, cq: Fid, received: &AtomicBool) -> Step<usize> {
+    let (start, mut count) = (Instant::now(), 0);
+    while count < ALL || !received.load(Ordering::Acquire) {
+        let so_far = format!("{count} of {ALL} sends completed");
+        count += read_once(s, cq, start, &so_far)?.len();
+    }
+    Ok(count)
+}
+
 fn threads_share_endpoint(cx: &Cx<'_>) -> Outcome {
     let s = cx.threads()?;
     let rig = Rig::open(cx, &Spec::default())?;
     rig.exchange(A, B, b"first")?;
     let (a, b) = (&rig.sides[A], &rig.sides[B]);
     let (ep, cq, to, recv_ep, recv_cq) = (a.ep, a.cq, a.peer, b.ep, b.cq);
-    let all = THREADS * EACH;
-    let done = AtomicBool::new(false);
-    let done = &done;
+    let received = &AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         let receiver = scope.spawn(move || {
-            let mut seen = vec![0_usize; all];
-            let mut next = 10_000;
-            for _ in 0..32 {
-                post(s, recv_ep, &token(Post::recv(8), next, FiAddr::UNSPEC))?;
-                next += 1;
-            }
-            let start = Instant::now();
-            let mut count = 0;
-            while count < all {
-                ensure!(
-                    start.elapsed() < 3 * soon(),
-                    "{count} of {all} messages arrived"
-                );
-                match s.cq_read(recv_cq, 16) {
-                    Ok(read) => {
-                        for got in read {
-                            let bytes: [u8; 8] = got.bytes().try_into().unwrap_or_default();
-                            seen[usize::from_le_bytes(bytes) % all] += 1;
-                            count += 1;
-                            post(s, recv_ep, &token(Post::recv(8), next, FiAddr::UNSPEC))?;
-                            next += 1;
-                        }
-                    }
-                    Err(e) if e.is(Errno::EAGAIN) => thread::yield_now(),
-                    Err(e) => return Err(e.into()),
-                }
-            }
-            done.store(true, Ordering::Release);
+            let seen = receive_all(s, recv_ep, recv_cq)?;
+            received.store(true, Ordering::Release);
             Ok(seen)
         });
-        // One thread reads the senders' completions, which also makes their progress.
-        let reaper = scope.spawn(move || {
-            let mut count = 0;
-            let start = Instant::now();
-            while count < all || !done.load(Ordering::Acquire) {
-                ensure!(
-                    start.elapsed() < 3 * soon(),
-                    "{count} of {all} sends completed"
-                );
-                match s.cq_read(cq, 16) {
-                    Ok(read) => count += read.len(),
-                    Err(e) if e.is(Errno::EAGAIN) => thread::yield_now(),
-                    Err(e) => return Err(e.into()),
-                }
-            }
-            Ok(count)
-        });
-        let mut senders = Vec::new();
-        for thread in 0..THREADS {
-            senders.push(scope.spawn(move || {
-                for i in 0..EACH {
-                    let number = thread * EACH + i;
+        let reaper = scope.spawn(move || reap_all(s, cq, received));
+        let sender = |thread: usize| {
+            scope.spawn(move || {
+                (thread * EACH..(thread + 1) * EACH).try_for_each(|number| {
                     let send = Post::send(number.to_le_bytes());
-                    post(s, ep, &token(send, 20_000 + number as u64, to))?;
-                }
-                Ok(())
-            }));
-        }
-        for sender in senders {
-            join(sender)?;
-        }
+                    post(s, ep, &token(send, 20_000 + number as u64, to))
+                })
+            })
+        };
+        let senders: Vec<_> = (0..THREADS).map(sender).collect();
+        senders.into_iter().try_for_each(join)?;
         let count = join(reaper)?;
-        ensure!(count == all, "{count} completions of {all} sends");
+        ensure!(count == ALL, "{count} completions of {ALL} sends");
         join(receiver)
     })?;
     let odd = seen.iter().position(|n| *n != 1);
