@@ -329,8 +329,11 @@ pub fn receive(data: &[u8]) {
     assert!(f.engine.srx_mut(srx).unwrap().nothing_unexpected());
 }
 
-/// Seeds for [`receive()`].
-pub fn receive_seeds() -> Vec<Vec<u8>> {
+/// A header and the bytes of payload behind it.
+type Unit = (Header, u64);
+
+/// Messages, and a tagged one by rendezvous.
+fn message_streams() -> [Vec<Unit>; 4] {
     let message = |op, tag, len| {
         let header = Header {
             tag,
@@ -348,20 +351,32 @@ pub fn receive_seeds() -> Vec<Vec<u8>> {
         op_data: 3,
         ..Header::new(Op::Data, 40)
     };
+    [
+        vec![message(Op::Tag, 0, 20), message(Op::Tag, 9, 30)],
+        vec![message(Op::Msg, 0, 50), message(Op::Msg, 0, 260)],
+        vec![(rts, 0), (data, 40), (Header::ack(), 0)],
+        vec![(Header::cts(1), 0), message(Op::Tag, 1, 150), (rts, 0)],
+    ]
+}
+
+/// Writes, reads, and atomics: sums of 64-bit integers, and a compare and swap.
+fn memory_streams() -> [Vec<Unit>; 3] {
     let place = |addr, len| {
         let key = KEY;
         RmaIovs::one(RmaIov { addr, len, key })
     };
-    let write = |addr, len| Header {
-        rma: place(addr, len),
-        flags: BaseFlags::DELIVERY_COMPLETE,
-        ..Header::new(Op::Write, len)
+    let write = |addr, len| {
+        let header = Header {
+            rma: place(addr, len),
+            flags: BaseFlags::DELIVERY_COMPLETE,
+            ..Header::new(Op::Write, len)
+        };
+        (header, len)
     };
     let read = Header {
         rma: place(8, 64),
         ..Header::new(Op::ReadReq, 0)
     };
-    // Sums of 64-bit integers, and a compare and swap.
     let sum = Header {
         rma: place(0, 16),
         op_data: 7,
@@ -374,6 +389,15 @@ pub fn receive_seeds() -> Vec<Vec<u8>> {
         atomic: 12,
         ..Header::new(Op::CompareAtomic, 16)
     };
+    [
+        vec![write(4, 40), (read, 0), write(290, 20)],
+        vec![(sum, 16), (swap, 16), (read, 0)],
+        vec![(Header::refuse(Answer::None, Reason::Key), 0), (swap, 16)],
+    ]
+}
+
+/// Collective operations, before and after the peer has joined.
+fn collective_streams() -> [Vec<Unit>; 3] {
     let coll = |kind, group, check, seq, tag, len| {
         let coll = Coll {
             kind,
@@ -386,27 +410,26 @@ pub fn receive_seeds() -> Vec<Vec<u8>> {
         (Header::coll(coll, len), len)
     };
     let joined = coll(CollKind::Joined, DIGEST, 77, 1, 0, 0);
-    let streams: [&[(Header, u64)]; 10] = [
-        &[joined, coll(CollKind::Data, 77, 1, 0, 0, 40)],
-        &[coll(CollKind::Data, 77, 1, 0, 0, 40), joined],
-        &[
+    [
+        vec![joined, coll(CollKind::Data, 77, 1, 0, 0, 40)],
+        vec![coll(CollKind::Data, 77, 1, 0, 0, 40), joined],
+        vec![
             joined,
             coll(CollKind::Ask, 77, 1, 0, 1, 0),
             coll(CollKind::Gone, 77, 0, 1, 0, 0),
         ],
-        &[(write(4, 40), 40), (read, 0), (write(290, 20), 20)],
-        &[(sum, 16), (swap, 16), (read, 0)],
-        &[(Header::refuse(Answer::None, Reason::Key), 0), (swap, 16)],
-        &[message(Op::Tag, 0, 20), message(Op::Tag, 9, 30)],
-        &[message(Op::Msg, 0, 50), message(Op::Msg, 0, 260)],
-        &[(rts, 0), (data, 40), (Header::ack(), 0)],
-        &[(Header::cts(1), 0), message(Op::Tag, 1, 150), (rts, 0)],
-    ];
+    ]
+}
+
+/// Seeds for [`receive()`].
+pub fn receive_seeds() -> Vec<Vec<u8>> {
+    let streams = collective_streams().into_iter();
+    let streams = streams.chain(memory_streams()).chain(message_streams());
     let mut seeds = Vec::new();
-    for (index, stream) in streams.into_iter().enumerate() {
+    for (index, stream) in streams.enumerate() {
         for how in [0x0a, 0x26, 0x4c, 0xf3] {
             let mut seed = vec![how ^ ((index as u8) << 1)];
-            for (header, payload) in stream {
+            for (header, payload) in &stream {
                 let order = [ByteOrder::Little, ByteOrder::Big][usize::from(how & 1)];
                 let mut bytes = [0; MAX_HEADER];
                 let len = header.emit(order, &mut bytes).unwrap();
