@@ -2,46 +2,40 @@
 
 use std::sync::{Arc, LazyLock};
 
+use ripstop_core::provider::Provider;
 use ripstop_core::registry::{Priority, Registration, Registry, registry};
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 
-/// The providers with their types, and what keeps them listed.
-struct Listed {
-    tcp: Arc<TcpProvider>,
-    shm: Arc<ShmProvider>,
-    _registrations: [Registration; 2],
-}
+/// A provider, and what keeps it listed.
+struct Listed<P>(Arc<P>, #[expect(dead_code, reason = "kept")] Registration);
 
-static LISTED: LazyLock<Listed> = LazyLock::new(|| {
+static TCP: LazyLock<Listed<TcpProvider>> = LazyLock::new(|| list(TcpProvider::new));
+static SHM: LazyLock<Listed<ShmProvider>> = LazyLock::new(|| list(ShmProvider::new));
+
+fn list<P: Provider>(new: fn() -> P) -> Listed<P> {
     // The registry reads the parameters of the core first, those of logging among them.
     let registry = registry();
-    let tcp = Arc::new(TcpProvider::new());
-    let shm = Arc::new(ShmProvider::new());
-    Listed {
-        _registrations: [
-            registry.register(tcp.clone(), Priority::Version),
-            registry.register(shm.clone(), Priority::Version),
-        ],
-        tcp,
-        shm,
-    }
-});
+    let provider = Arc::new(new());
+    let registration = registry.register(provider.clone(), Priority::Version);
+    Listed(provider, registration)
+}
 
 /// The registry of this process with every provider in it.
 pub fn load() -> &'static Registry {
-    LazyLock::force(&LISTED);
+    LazyLock::force(&TCP);
+    LazyLock::force(&SHM);
     registry()
 }
 
 /// The tcp provider.
 #[must_use]
 pub fn tcp() -> Arc<TcpProvider> {
-    LISTED.tcp.clone()
+    TCP.0.clone()
 }
 
 /// The shm provider.
 #[must_use]
 pub fn shm() -> Arc<ShmProvider> {
-    LISTED.shm.clone()
+    SHM.0.clone()
 }
