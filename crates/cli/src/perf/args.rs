@@ -13,7 +13,7 @@ pub const WORKER: &str = "perf-worker";
 const MAX_SIZE: usize = 64 << 20;
 
 /// Options of the measurement.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub struct Options {
     /// Another libfabric.so.1 to measure beside Ripstop; given twice, the two of them.
     #[arg(long, value_name = "PATH")]

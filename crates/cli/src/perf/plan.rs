@@ -133,27 +133,9 @@ mod tests {
     use super::*;
     use crate::perf::args::Options;
 
-    fn options() -> Options {
-        Options {
-            lib: Vec::new(),
-            provider: None,
-            sizes: Vec::new(),
-            iterations: None,
-            quick: false,
-            pairs: None,
-            av: None,
-            rma: false,
-            memfd: false,
-            collective: false,
-            ranks: None,
-            cores: None,
-            json: false,
-        }
-    }
-
     #[test]
     fn a_whole_run_goes_from_a_byte_to_four_mebibytes() {
-        let plan = Plan::new(&options());
+        let plan = Plan::new(&Options::default());
         assert_eq!(
             (plan.sizes[0], plan.largest(), plan.rounds),
             (1, 4 << 20, 5)
@@ -170,7 +152,7 @@ mod tests {
     fn groups_begin_with_a_barrier() {
         let plan = Plan::new(&Options {
             collective: true,
-            ..options()
+            ..Options::default()
         });
         let tests = plan.tests();
         assert_eq!((tests[0].kind, tests[0].size), (Kind::Barrier, 0));
@@ -187,7 +169,7 @@ mod tests {
             sizes: vec![64, 8, 64],
             iterations: Some(100),
             pairs: Some(2),
-            ..options()
+            ..Options::default()
         });
         assert_eq!(
             (plan.sizes.as_slice(), plan.rounds),
@@ -198,7 +180,7 @@ mod tests {
         assert!(
             Plan::new(&Options {
                 quick: true,
-                ..options()
+                ..Options::default()
             })
             .sizes
             .len()
