@@ -3,6 +3,7 @@
 //! `ripstop`, started under the name of another tool, is that one.
 #![forbid(unsafe_code)]
 
+mod endpoint;
 pub mod exit;
 pub mod info;
 pub mod perf;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector as _, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint as _, Fabric, MrAttr,
+    AddressVector as _, AvAttr, CompletionQueue as _, Domain, Endpoint as _, Fabric, MrAttr,
     Provider, RecvKind, RmaCall, SendKind, Sharing,
 };
 use ripstop_core::registry::Refusal;
@@ -19,6 +19,7 @@ use ripstop_types::{EpType, Errno, FiAddr, Flags, MrMode, Progress, RmaIov, Thre
 use super::av::{CHUNK, peer};
 use super::lane::{Done, Lane, Post};
 use super::subject::{KEY, Lacks, Wanted, home};
+use crate::endpoint::{Opening, RECV, SEND, failure, name};
 
 mod member;
 
@@ -27,9 +28,6 @@ pub(super) use member::Collective;
 /// Providers whose peers map memory that is allocated for them.
 pub(super) const MAPS: [&str; 1] = ["shm"];
 
-/// Context of every send; receives have another.
-const SEND: usize = 1;
-const RECV: usize = 2;
 /// Completions read at once.
 const BATCH: usize = 16;
 
@@ -185,13 +183,8 @@ pub(super) struct OneToOne<D: Domain> {
 impl<D: Domain> OneToOne<D> {
     /// `memory` says whether what the peer reaches is a memfd; none when it reaches nothing.
     fn open(domain: &Arc<D>, info: &Info, largest: usize, memory: Option<bool>) -> Result<Self> {
-        let cq = domain.cq(&CqAttr::default()).context("fi_cq_open")?;
+        let Opening { ep, cq } = Opening::new(domain, info, FidToken::NONE, 0)?;
         let av = domain.av(&AvAttr::default()).context("fi_av_open")?;
-        let ep = domain
-            .endpoint(info, FidToken::NONE)
-            .context("fi_endpoint")?;
-        ep.bind_cq(&cq, Flags::SEND | Flags::RECV)
-            .context("fi_ep_bind")?;
         ep.bind_av(&av).context("fi_ep_bind")?;
         ep.enable().context("fi_enable")?;
         let into = Parked::park(vec![2; largest]);
@@ -224,27 +217,6 @@ impl<D: Domain> OneToOne<D> {
             from: Parked::park(vec![1; largest]),
             into,
         })
-    }
-}
-
-/// The failure at hand, of an operation that its context names.
-#[cold]
-fn failure<C: CompletionQueue>(cq: &C, name: impl FnOnce(usize) -> &'static str) -> anyhow::Error {
-    let mut text = String::new();
-    let read = cq.read_error(|error, _| {
-        text = format!("a {} failed: {}", name(error.entry.context), error.err);
-    });
-    match read {
-        Ok(()) => anyhow!(text),
-        Err(error) => anyhow!("fi_cq_readerr: {error}"),
-    }
-}
-
-/// Sends have one context, receives the other.
-fn name(context: usize) -> &'static str {
-    match context {
-        SEND => "send",
-        _ => "receive",
     }
 }
 

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ripstop_core::provider::{
-    CompletionQueue as _, CqAttr, Domain, Endpoint as _, RecvKind, SendKind,
-};
-use ripstop_core::{FidToken, Info};
+use ripstop_core::Info;
+use ripstop_core::provider::{CompletionQueue as _, Domain, Endpoint as _, RecvKind, SendKind};
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, FiAddr, Flags};
 
 use super::control::{Control, PATIENCE};
 use super::data::Pattern;
+use crate::endpoint::{Opening, RECV, SEND, failure, name};
 
 /// The tag of tagged messages.
 const TAG: u64 = 1234;
@@ -20,63 +19,9 @@ const TAG: u64 = 1234;
 const LEAST: usize = 64;
 /// What both sides send last.
 const FINISHED: &[u8] = b"fin\0";
-/// Contexts of the operations.
-const SEND: usize = 1;
-const RECV: usize = 2;
 /// Empty reads between two looks at the clock, and the time between two at the other side.
 const GLANCE: u32 = 1 << 12;
 const LOOK: Duration = Duration::from_millis(100);
-
-/// An endpoint that is not enabled yet.
-pub(super) struct Opening<D: Domain> {
-    /// The endpoint, to be bound to what its type needs.
-    pub(super) ep: Arc<D::Endpoint>,
-    cq: Arc<D::Cq>,
-}
-
-impl<D: Domain> Opening<D> {
-    /// Opens an endpoint with a completion queue.
-    ///
-    /// # Errors
-    /// What the provider says.
-    pub(super) fn new(domain: &Arc<D>, info: &Info, token: FidToken) -> Result<Self> {
-        let attr = CqAttr {
-            size: info.tx.size + info.rx.size,
-            ..CqAttr::default()
-        };
-        let cq = domain.cq(&attr).context("fi_cq_open")?;
-        let ep = domain.endpoint(info, token).context("fi_endpoint")?;
-        ep.bind_cq(&cq, Flags::SEND | Flags::RECV)
-            .context("fi_ep_bind")?;
-        Ok(Self { ep, cq })
-    }
-
-    /// Enables the endpoint and posts a receive for messages of up to `largest` bytes.
-    ///
-    /// # Errors
-    /// What the provider says.
-    pub(super) fn enable(self, info: &Info, tagged: bool, largest: usize) -> Result<Link<D>> {
-        let Self { ep, cq } = self;
-        ep.enable().context("fi_enable")?;
-        let mut link = Link {
-            ep,
-            cq,
-            peer: FiAddr::UNSPEC,
-            tagged,
-            inject_size: info.tx.inject_size,
-            from: vec![0; largest.max(LEAST)],
-            into: None,
-            checks: None,
-            sent: 0,
-            received: None,
-            idle: 0,
-            since: Instant::now(),
-            looked: Instant::now(),
-        };
-        link.post(vec![0; largest.max(LEAST)])?;
-        Ok(link)
-    }
-}
 
 /// The two directions of checked data.
 #[derive(Debug, Default)]
@@ -106,6 +51,37 @@ pub(super) struct Link<D: Domain> {
 }
 
 impl<D: Domain> Link<D> {
+    /// Enables the endpoint and posts a receive for messages of up to `largest` bytes.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub(super) fn enable(
+        opening: Opening<D>,
+        info: &Info,
+        tagged: bool,
+        largest: usize,
+    ) -> Result<Self> {
+        let Opening { ep, cq } = opening;
+        ep.enable().context("fi_enable")?;
+        let mut link = Self {
+            ep,
+            cq,
+            peer: FiAddr::UNSPEC,
+            tagged,
+            inject_size: info.tx.inject_size,
+            from: vec![0; largest.max(LEAST)],
+            into: None,
+            checks: None,
+            sent: 0,
+            received: None,
+            idle: 0,
+            since: Instant::now(),
+            looked: Instant::now(),
+        };
+        link.post(vec![0; largest.max(LEAST)])?;
+        Ok(link)
+    }
+
     /// Checks data from now on.
     pub(super) fn check_data(&mut self) {
         self.checks = Some(Checks::default());
@@ -260,25 +236,8 @@ impl<D: Domain> Link<D> {
         match read {
             Ok(_) => Ok(true),
             Err(Errno::EAGAIN) => Ok(false),
-            Err(Errno::EAVAIL) => Err(self.failure()),
+            Err(Errno::EAVAIL) => Err(failure(&*self.cq, name)),
             Err(error) => Err(error).context("fi_cq_read"),
-        }
-    }
-
-    #[cold]
-    fn failure(&self) -> anyhow::Error {
-        let mut text = String::new();
-        let read = self.cq.read_error(|error, _| {
-            let what = if error.entry.context == SEND {
-                "send"
-            } else {
-                "receive"
-            };
-            text = format!("a {what} failed: {}", error.err);
-        });
-        match read {
-            Ok(()) => anyhow::anyhow!(text),
-            Err(error) => anyhow::anyhow!("fi_cq_readerr: {error}"),
         }
     }
 

@@ -11,8 +11,9 @@ use ripstop_types::{Errno, WaitObj};
 
 use super::args::Args;
 use super::control::{Control, PATIENCE};
-use super::link::{Link, Opening};
+use super::link::Link;
 use super::{reach, say, suite};
+use crate::endpoint::Opening;
 
 /// What events call the listening endpoint and the connected one.
 const LISTENER: FidToken = FidToken(1);
@@ -88,9 +89,10 @@ fn open<D: Domain>(
     args: &Args,
     largest: usize,
 ) -> Result<Link<D>> {
-    let opening = Opening::new(domain, info, ENDPOINT)?;
+    let room = info.tx.size + info.rx.size;
+    let opening = Opening::new(domain, info, ENDPOINT, room)?;
     opening.ep.bind_eq(eq).context("fi_ep_bind")?;
-    opening.enable(info, args.is_tagged(), largest)
+    Link::enable(opening, info, args.is_tagged(), largest)
 }
 
 fn exchange<D: Domain>(

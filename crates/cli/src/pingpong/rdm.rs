@@ -8,8 +8,9 @@ use ripstop_core::{Address, FidToken, Hints, Info};
 
 use super::args::Args;
 use super::control::Control;
-use super::link::Opening;
+use super::link::Link;
 use super::{reach, say, suite};
+use crate::endpoint::Opening;
 
 /// Runs either side.
 ///
@@ -42,10 +43,11 @@ fn exchange<P: Provider>(
     let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
     let domain = fabric.serial_domain(info).context("fi_domain")?;
     let av = domain.av(&AvAttr::default()).context("fi_av_open")?;
-    let opening = Opening::new(&domain, info, FidToken::NONE)?;
+    let room = info.tx.size + info.rx.size;
+    let opening = Opening::new(&domain, info, FidToken::NONE, room)?;
     opening.ep.bind_av(&av).context("fi_ep_bind")?;
     let largest = suite::largest(args, info.ep.max_msg_size);
-    let mut link = opening.enable(info, args.is_tagged(), largest)?;
+    let mut link = Link::enable(opening, info, args.is_tagged(), largest)?;
 
     let own = link.ep.name().context("fi_getname")?;
     say(args, &format!("this side is at {own}"));

@@ -6,16 +6,15 @@ use anyhow::{Context as _, Result, bail};
 use ripstop_core::av::set::{AvSet, AvSetAttr, UNIVERSE};
 use ripstop_core::eq::{EqAttr, Event};
 use ripstop_core::provider::{
-    AddressVector as _, AvAttr, CollCall, CompletionQueue as _, CqAttr, Domain, Endpoint as _,
-    Group as _, JoinCall,
+    AddressVector as _, AvAttr, CollCall, CompletionQueue as _, Domain, Endpoint as _, Group as _,
+    JoinCall,
 };
 use ripstop_core::{EventQueue, FidToken, Info};
 use ripstop_mem::{Parked, copy_in};
-use ripstop_types::{
-    AtomicOp, AvType, CmEvent, Collective as What, Datatype, Errno, FiAddr, Flags,
-};
+use ripstop_types::{AtomicOp, AvType, CmEvent, Collective as What, Datatype, Errno, FiAddr};
 
-use super::{address, failure, posted};
+use super::{address, posted};
+use crate::endpoint::{Opening, failure};
 use crate::perf::member::{self, ELEMENT, Member};
 use crate::perf::protocol::Kind;
 use crate::perf::subject::Lacks;
@@ -39,7 +38,7 @@ impl<D: Domain> Collective<D> {
     /// # Errors
     /// When something does not open.
     pub(super) fn open(domain: &Arc<D>, info: &Info, largest: usize, rank: usize) -> Result<Self> {
-        let cq = domain.cq(&CqAttr::default()).context("fi_cq_open")?;
+        let Opening { ep, cq } = Opening::new(domain, info, FidToken(0), 0)?;
         let attr = AvAttr {
             av_type: AvType::Table,
             ..AvAttr::default()
@@ -47,9 +46,6 @@ impl<D: Domain> Collective<D> {
         let av = domain.av(&attr).context("fi_av_open")?;
         let eq = EventQueue::open(&EqAttr::default()).context("fi_eq_open")?;
         let eq = Arc::new(eq);
-        let ep = domain.endpoint(info, FidToken(0)).context("fi_endpoint")?;
-        ep.bind_cq(&cq, Flags::SEND | Flags::RECV)
-            .context("fi_ep_bind")?;
         ep.bind_av(&av).context("fi_ep_bind")?;
         ep.bind_eq(&eq).context("fi_ep_bind")?;
         ep.enable().context("fi_enable")?;
