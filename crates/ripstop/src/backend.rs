@@ -95,40 +95,35 @@ macro_rules! forward {
     )*};
 }
 
-/// The providers of this crate, registered for `fi_getinfo`.
-struct Providers {
-    #[cfg(feature = "tcp")]
-    tcp: Arc<TcpProvider>,
-    #[cfg(feature = "shm")]
-    shm: Arc<ShmProvider>,
-    _registrations: Vec<Registration>,
+/// A provider, registered for `fi_getinfo`.
+struct Listed<P> {
+    provider: Arc<P>,
+    _registration: Registration,
 }
 
-static PROVIDERS: LazyLock<Providers> = LazyLock::new(|| {
-    // First of all, so that logging is set up when providers read their parameters.
-    let registry = registry();
-    #[cfg(feature = "tcp")]
-    let tcp = Arc::new(TcpProvider::new());
-    #[cfg(feature = "shm")]
-    let shm = Arc::new(ShmProvider::new());
-    let registrations = vec![
-        #[cfg(feature = "tcp")]
-        registry.register(Arc::clone(&tcp) as _, Priority::Version),
-        #[cfg(feature = "shm")]
-        registry.register(Arc::clone(&shm) as _, Priority::Version),
-    ];
-    Providers {
-        #[cfg(feature = "tcp")]
-        tcp,
-        #[cfg(feature = "shm")]
-        shm,
-        _registrations: registrations,
+impl<P: Provider> Listed<P> {
+    fn new(provider: fn() -> P) -> Self {
+        // First of all, so that logging is set up when the provider reads its parameters.
+        let registry = registry();
+        let provider = Arc::new(provider());
+        Self {
+            _registration: registry.register(Arc::clone(&provider) as _, Priority::Version),
+            provider,
+        }
     }
-});
+}
+
+#[cfg(feature = "tcp")]
+static TCP: LazyLock<Listed<TcpProvider>> = LazyLock::new(|| Listed::new(TcpProvider::new));
+#[cfg(feature = "shm")]
+static SHM: LazyLock<Listed<ShmProvider>> = LazyLock::new(|| Listed::new(ShmProvider::new));
 
 /// Sees to it that the registry has the enabled providers.
 pub(crate) fn register() {
-    LazyLock::force(&PROVIDERS);
+    #[cfg(feature = "tcp")]
+    LazyLock::force(&TCP);
+    #[cfg(feature = "shm")]
+    LazyLock::force(&SHM);
 }
 
 impl AnyFabric {
@@ -137,9 +132,9 @@ impl AnyFabric {
         register();
         match info.prov_name() {
             #[cfg(feature = "tcp")]
-            "tcp" => PROVIDERS.tcp.fabric(&info.fabric).map(Self::Tcp),
+            "tcp" => TCP.provider.fabric(&info.fabric).map(Self::Tcp),
             #[cfg(feature = "shm")]
-            "shm" => PROVIDERS.shm.fabric(&info.fabric).map(Self::Shm),
+            "shm" => SHM.provider.fabric(&info.fabric).map(Self::Shm),
             _ => Err(Errno::ENODATA),
         }
     }
