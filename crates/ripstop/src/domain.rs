@@ -15,14 +15,12 @@ use crate::driver::Driver;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Operation, Result};
 use crate::fabric::Fabric;
-use crate::later::Later;
 use crate::listener::Listener;
 use crate::message::{Peer, Source};
 use crate::port::Port;
 use crate::region::{Access, NotRegistered, Region};
 use crate::running::{Core, Running};
 use crate::shared::SharedRegion;
-use crate::table::Table;
 
 /// A resource domain (man page `fi_domain(3)`): endpoints, their peers, and the progress of
 /// all of them.
@@ -121,17 +119,14 @@ impl Domain {
     /// domain for connections.
     pub fn insert(&self, address: impl Into<Address>) -> Result<Peer> {
         let address = address.into();
-        match self.core().domain.insert(&address) {
-            Ok(addr) => {
-                let peer = Peer {
-                    addr,
-                    domain: self.core().id,
-                };
-                self.rename(&Source::Address(address), &Source::Peer(peer));
-                Ok(peer)
-            }
-            Err(errno) => Err(Error::new(errno, Operation::Address).with_peer(Some(address))),
-        }
+        let inserted = self.core().domain.insert(&address);
+        let addr = inserted.map_err(|errno| {
+            Error::new(errno, Operation::Address).with_peer(Some(address.clone()))
+        })?;
+        let domain = self.core().id;
+        let peer = Peer { addr, domain };
+        self.rename(&Source::Address(address), &Source::Peer(peer));
+        Ok(peer)
     }
 
     /// Removes a peer (`fi_av_remove`). Its handle may be given to another peer later.
@@ -148,10 +143,8 @@ impl Domain {
 
     /// Messages that dropped receives had given back are from a peer whose place has changed.
     fn rename(&self, before: &Source, now: &Source) {
-        let rename = |table: &mut Table, later: &mut Later| {
-            table.rename_given_back(before, now, later);
-        };
-        self.core().with(rename);
+        self.core()
+            .with(|table, later| table.rename_given_back(before, now, later));
     }
 
     /// The address of a peer (`fi_av_lookup`).
@@ -159,17 +152,11 @@ impl Domain {
     /// # Errors
     /// `FI_EINVAL` for a peer that this domain does not hold.
     pub fn lookup(&self, peer: Peer) -> Result<Address> {
-        let addr = self.own(peer)?.addr;
-        let found = self.core().domain.lookup(addr);
-        found.map_err(|errno| Error::new(errno, Operation::Address))
-    }
-
-    fn own(&self, peer: Peer) -> Result<Peer> {
-        if peer.domain == self.core().id {
-            Ok(peer)
-        } else {
-            Err(Error::new(Errno::EINVAL, Operation::Address))
+        if peer.domain != self.core().id {
+            return Err(Error::new(Errno::EINVAL, Operation::Address));
         }
+        let found = self.core().domain.lookup(peer.addr);
+        found.map_err(|errno| Error::new(errno, Operation::Address))
     }
 
     /// Makes progress once, without blocking, and wakes the tasks whose operations are done.
