@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{msg, pattern, rdm};
-use ripstop::{Address, Endpoint, Progress, Source};
+use ripstop::{Address, Endpoint, Op, Progress, Source};
 
 /// Where the other process finds the one that started it; names the test there as well.
 const ADDRESS: &str = "RIPSTOP_TEST_ADDRESS";
@@ -41,6 +41,24 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
+/// Operations that a dead peer has ended, each with an error that names it.
+fn all_ended(ops: Vec<Op<Vec<u8>>>, len: usize, peer: &Address) {
+    for (i, op) in ops.into_iter().enumerate() {
+        let (outcome, buf) = op.wait();
+        let error = outcome.unwrap_err();
+        assert_eq!(error.peer(), Some(peer), "{error}");
+        assert!(buf == pattern(len, i));
+    }
+}
+
+/// Sends of which the kernel may have taken the first ones before the peer died.
+fn some_ended(ops: Vec<Op<Vec<u8>>>, len: usize) {
+    let results: Vec<_> = ops.into_iter().map(Op::wait).collect();
+    assert!(results.iter().any(|(outcome, _)| outcome.is_err()));
+    let mut buffers = results.iter().map(|(_, buf)| buf).enumerate();
+    assert!(buffers.all(|(i, buf)| *buf == pattern(len, i)));
+}
+
 fn an_unconnected_peer_is_killed(on: &str) {
     // The other process stops reading once it has said hello.
     let progress = match started_by() {
@@ -72,21 +90,8 @@ fn an_unconnected_peer_is_killed(on: &str) {
         .collect();
     kill(child);
     let start = Instant::now();
-    for (i, send) in sends.into_iter().enumerate() {
-        let (outcome, buf) = send.wait();
-        let error = outcome.unwrap_err();
-        assert_eq!(error.peer(), Some(&address), "{error}");
-        assert!(buf == pattern(1 << 20, i));
-    }
-    // Of these the kernel may have taken the first ones.
-    let results: Vec<_> = more.into_iter().map(|send| send.wait()).collect();
-    assert!(results.iter().any(|(outcome, _)| outcome.is_err()));
-    assert!(
-        results
-            .iter()
-            .enumerate()
-            .all(|(i, (_, buf))| *buf == pattern(1 << 20, i))
-    );
+    all_ended(sends, 1 << 20, &address);
+    some_ended(more, 1 << 20);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
     // The next one tries to reach it again, in vain.
     let (outcome, buf) = endpoint.send(vec![1; 10], peer).wait();
@@ -116,20 +121,8 @@ fn a_connected_peer_is_killed() {
         .collect();
     kill(child);
     let start = Instant::now();
-    for (i, receive) in receives.into_iter().enumerate() {
-        let (outcome, buf) = receive.wait();
-        let error = outcome.unwrap_err();
-        assert_eq!(error.peer(), Some(&address), "{error}");
-        assert!(buf == pattern(100, i));
-    }
-    let results: Vec<_> = sends.into_iter().map(|send| send.wait()).collect();
-    assert!(results.iter().any(|(outcome, _)| outcome.is_err()));
-    assert!(
-        results
-            .iter()
-            .enumerate()
-            .all(|(i, (_, buf))| *buf == pattern(1 << 20, i))
-    );
+    all_ended(receives, 100, &address);
+    some_ended(sends, 1 << 20);
     pollster::block_on(connection.closed());
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
 }

@@ -108,35 +108,45 @@ fn many_threads_wait_on_one_undriven_domain(on: &str) {
     assert!(start.elapsed() < LONG);
 }
 
-async fn concurrent_tasks_on_tokio_on(on: &str) {
-    const TASKS: u64 = 64;
-    const ROUNDS: usize = 40;
-    let (a, b) = pair(on, Progress::Background);
-    let mut tasks = Vec::new();
-    for tag in 0..TASKS {
-        let (ep, peer) = a.clone();
-        tasks.push(tokio::spawn(async move {
-            for round in 0..ROUNDS {
-                let sent = pattern(round * 100, tag as usize);
-                let (outcome, sent) = ep.tsend(sent, tag, peer).await;
-                outcome.unwrap();
-                let (outcome, back) = ep.trecv(vec![0; sent.len()], tag, 0, peer).await;
-                outcome.unwrap();
-                assert!(back == sent);
-            }
-        }));
-        let (ep, peer) = b.clone();
-        tasks.push(tokio::spawn(async move {
-            for round in 0..ROUNDS {
-                let (outcome, buf) = ep.trecv(vec![0; round * 100], tag, 0, peer).await;
-                outcome.unwrap();
-                ep.tsend(buf, tag, peer).await.0.unwrap();
-            }
-        }));
-    }
-    for task in tasks {
-        task.await.unwrap();
-    }
+fn concurrent_tasks_on_tokio(on: &str) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build();
+    runtime.unwrap().block_on(async {
+        const TASKS: u64 = 64;
+        const ROUNDS: usize = 40;
+        let (a, b) = pair(on, Progress::Background);
+        let mut tasks = Vec::new();
+        for tag in 0..TASKS {
+            let (ep, peer) = a.clone();
+            tasks.push(tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    let sent = pattern(round * 100, tag as usize);
+                    let (outcome, sent) = ep.tsend(sent, tag, peer).await;
+                    outcome.unwrap();
+                    let (outcome, back) = ep.trecv(vec![0; sent.len()], tag, 0, peer).await;
+                    outcome.unwrap();
+                    assert!(back == sent);
+                }
+            }));
+            let (ep, peer) = b.clone();
+            tasks.push(tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    let (outcome, buf) = ep.trecv(vec![0; round * 100], tag, 0, peer).await;
+                    outcome.unwrap();
+                    ep.tsend(buf, tag, peer).await.0.unwrap();
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}
+
+/// A test in tokio's event loop, on one thread.
+fn on_one_thread(test: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(test);
 }
 
 /// Drives a domain from tokio's own event loop.
@@ -154,55 +164,61 @@ async fn drive(domain: Domain) {
     }
 }
 
-async fn a_domain_driven_by_tokio_on(on: &str) {
-    let (a, b) = pair(on, Progress::Manual);
-    let drivers = [
-        tokio::spawn(drive(a.0.domain())),
-        tokio::spawn(drive(b.0.domain())),
-    ];
-    let other = tokio::spawn(async move { pong(&b, 300).await });
-    tokio::time::timeout(LONG, ping(&a, 300)).await.unwrap();
-    other.await.unwrap();
-    // Large ones, which take many turns.
-    drivers.iter().for_each(tokio::task::JoinHandle::abort);
+fn a_domain_driven_by_tokio(on: &str) {
+    on_one_thread(async {
+        let (a, b) = pair(on, Progress::Manual);
+        let drivers = [
+            tokio::spawn(drive(a.0.domain())),
+            tokio::spawn(drive(b.0.domain())),
+        ];
+        let other = tokio::spawn(async move { pong(&b, 300).await });
+        tokio::time::timeout(LONG, ping(&a, 300)).await.unwrap();
+        other.await.unwrap();
+        // Large ones, which take many turns.
+        drivers.iter().for_each(tokio::task::JoinHandle::abort);
+    });
 }
 
-async fn large_messages_with_tokio_s_loop_on(on: &str) {
-    let ((a, to_b), (b, to_a)) = pair(on, Progress::Manual);
-    let drivers = [
-        tokio::spawn(drive(a.domain())),
-        tokio::spawn(drive(b.domain())),
-    ];
-    for size in [1 << 20, 16 << 20] {
-        let send = a.tsend(pattern(size, 1), 5, to_b);
-        let receive = b.trecv(vec![0; size], 5, 0, to_a);
-        let work = async { (send.await, receive.await) };
-        let ((sent, from), (received, into)) = tokio::time::timeout(LONG, work).await.unwrap();
-        assert_eq!((sent.unwrap().len, received.unwrap().len), (size, size));
-        assert!(from == into);
-    }
-    drivers.iter().for_each(tokio::task::JoinHandle::abort);
+fn large_messages_with_tokio_s_loop(on: &str) {
+    on_one_thread(async {
+        let ((a, to_b), (b, to_a)) = pair(on, Progress::Manual);
+        let drivers = [
+            tokio::spawn(drive(a.domain())),
+            tokio::spawn(drive(b.domain())),
+        ];
+        for size in [1 << 20, 16 << 20] {
+            let send = a.tsend(pattern(size, 1), 5, to_b);
+            let receive = b.trecv(vec![0; size], 5, 0, to_a);
+            let work = async { (send.await, receive.await) };
+            let ((sent, from), (received, into)) = tokio::time::timeout(LONG, work).await.unwrap();
+            assert_eq!((sent.unwrap().len, received.unwrap().len), (size, size));
+            assert!(from == into);
+        }
+        drivers.iter().for_each(tokio::task::JoinHandle::abort);
+    });
 }
 
-async fn one_waiter_among_many_gets_each_message_on(on: &str) {
-    let ((a, to_b), (b, to_a)) = pair(on, Progress::Background);
-    let count = Arc::new(AtomicUsize::new(0));
-    let tasks: Vec<_> = (0..200)
-        .map(|_| {
-            let (b, count) = (b.clone(), Arc::clone(&count));
-            tokio::spawn(async move {
-                b.recv(vec![0; 8], to_a).await.0.unwrap();
-                count.fetch_add(1, Ordering::Relaxed);
+fn one_waiter_among_many_gets_each_message(on: &str) {
+    on_one_thread(async {
+        let ((a, to_b), (b, to_a)) = pair(on, Progress::Background);
+        let count = Arc::new(AtomicUsize::new(0));
+        let tasks: Vec<_> = (0..200)
+            .map(|_| {
+                let (b, count) = (b.clone(), Arc::clone(&count));
+                tokio::spawn(async move {
+                    b.recv(vec![0; 8], to_a).await.0.unwrap();
+                    count.fetch_add(1, Ordering::Relaxed);
+                })
             })
-        })
-        .collect();
-    for i in 0..200u64 {
-        a.send(i.to_ne_bytes().to_vec(), to_b).await.0.unwrap();
-    }
-    for task in tasks {
-        tokio::time::timeout(LONG, task).await.unwrap().unwrap();
-    }
-    assert_eq!(count.load(Ordering::Relaxed), 200);
+            .collect();
+        for i in 0..200u64 {
+            a.send(i.to_ne_bytes().to_vec(), to_b).await.0.unwrap();
+        }
+        for task in tasks {
+            tokio::time::timeout(LONG, task).await.unwrap().unwrap();
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 200);
+    });
 }
 
 fn time_limits_hold(on: &str) {
@@ -219,39 +235,6 @@ fn time_limits_hold(on: &str) {
             b.domain().progress();
         }
     }
-}
-
-fn concurrent_tasks_on_tokio(on: &str) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(concurrent_tasks_on_tokio_on(on));
-}
-
-fn a_domain_driven_by_tokio(on: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(a_domain_driven_by_tokio_on(on));
-}
-
-fn large_messages_with_tokio_s_loop(on: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime
-        .unwrap()
-        .block_on(large_messages_with_tokio_s_loop_on(on));
-}
-
-fn one_waiter_among_many_gets_each_message(on: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime
-        .unwrap()
-        .block_on(one_waiter_among_many_gets_each_message_on(on));
 }
 
 on_both! {

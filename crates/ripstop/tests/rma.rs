@@ -113,10 +113,8 @@ fn atomics_of_several_types(on: &str) {
     let ends = ends(on, Progress::Background);
     let region = ends.there.register(vec![0; 64], Access::ALL).unwrap();
     let (a, to_b, at) = (&ends.a, ends.to_b, region.remote(16));
-    let none = a
-        .atomic(AtomicOp::AtomicWrite, &[5_i64, -6], to_b, at)
-        .wait();
-    assert_eq!(none.unwrap(), []);
+    let none = a.atomic(AtomicOp::AtomicWrite, &[5_i64, -6], to_b, at);
+    assert_eq!(none.wait().unwrap(), []);
     let old = a.fetch_atomic(AtomicOp::Min, &[-1_i64, 0], to_b, at).wait();
     assert_eq!(old.unwrap(), [5, -6]);
     let old = a
