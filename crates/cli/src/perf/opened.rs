@@ -33,8 +33,10 @@ const BATCH: usize = 16;
 
 /// A fabric, in which domains are opened as locks are needed: one thread, manual progress.
 pub(super) struct Opened<P: Provider> {
-    info: Info,
-    api: Version,
+    /// What it offers.
+    pub(super) info: Info,
+    /// The interface version it has.
+    pub(super) api: Version,
     fabric: Arc<P::Fabric>,
     wanted: Wanted,
     /// Memory that is reached can be mapped by peers.
@@ -59,18 +61,6 @@ impl<P: Provider> Opened<P> {
     /// A domain without locks.
     fn domain(&self) -> Result<Arc<<P::Fabric as Fabric>::SerialDomain>> {
         self.fabric.serial_domain(&self.info).context("fi_domain")
-    }
-}
-
-impl<P: Provider> Opened<P> {
-    /// The provider's full name.
-    pub(super) fn provider(&self) -> String {
-        self.info.prov_name().to_owned()
-    }
-
-    /// The interface version it has.
-    pub(super) fn api(&self) -> String {
-        self.api.to_string()
     }
 
     /// Opens an endpoint for messages up to this size.
@@ -144,18 +134,13 @@ fn find<P: Provider>(provider: &P, wanted: Wanted, memfd: bool) -> Result<Info> 
         }),
         ..Hints::default()
     };
-    let node = home(provider.name());
-    let request = Request {
+    let mut request = Request {
         version: Version::CURRENT,
-        node,
-        flags: if node.is_some() {
-            Flags::SOURCE
-        } else {
-            Flags::empty()
-        },
+        node: home(provider.name()),
         hints: Some(&hints),
         ..Request::default()
     };
+    request.flags.set(Flags::SOURCE, request.node.is_some());
     let answer = provider.getinfo(&request);
     if let [Refusal::Failed(Errno::ENODATA, text)] = &answer.refusals[..] {
         return Err(Lacks(format!("no {wanted}: {text}")).into());
@@ -188,9 +173,9 @@ impl<D: Domain> OneToOne<D> {
         ep.bind_av(&av).context("fi_ep_bind")?;
         ep.enable().context("fi_enable")?;
         let into = Parked::park(vec![2; largest]);
-        let target = match memory == Some(true) {
-            true => Some(SharedBuf::zeroed(largest).context("memory for peers")?),
-            false => None,
+        let target = match memory {
+            Some(true) => Some(SharedBuf::zeroed(largest).context("memory for peers")?),
+            _ => None,
         };
         let attr = MrAttr {
             iov: vec![target.as_ref().map_or(into.buf(), SharedBuf::buf)],

@@ -89,8 +89,8 @@ fn serve<P: Provider>(
 ) -> Result<()> {
     say(&Answer::Ready {
         address,
-        provider: site.provider(),
-        api: site.api(),
+        provider: site.info.prov_name().to_owned(),
+        api: site.api.to_string(),
     })?;
     for line in stdin().lines() {
         let order = serde_json::from_str(&line?).context("an order that makes no sense")?;
