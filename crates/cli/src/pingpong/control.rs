@@ -64,11 +64,7 @@ impl Control {
     /// When the port is taken.
     pub(super) fn accept(args: &Args) -> Result<Self> {
         let port = args.src_port.unwrap_or(PORT);
-        let any = if args.ipv6 {
-            SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))
-        } else {
-            SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))
-        };
+        let any = any(args.ipv6, port);
         // The standard library sets SO_REUSEADDR.
         let listener = TcpListener::bind(any)
             .with_context(|| format!("cannot listen on port {port}: choose another one with -B"))?;
@@ -245,16 +241,20 @@ fn is_pending(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
+/// Every local address, with this port.
+fn any(ipv6: bool, port: u16) -> SocketAddr {
+    match ipv6 {
+        true => (Ipv6Addr::UNSPECIFIED, port).into(),
+        false => (Ipv4Addr::UNSPECIFIED, port).into(),
+    }
+}
+
 /// Connects, from a port of one's own if one is given.
 fn connect(to: SocketAddr, port: Option<u16>) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(port) = port {
-        let any = match to {
-            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
-            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
-        };
         socket.set_reuse_address(true)?;
-        socket.bind(&any.into())?;
+        socket.bind(&any(to.is_ipv6(), port).into())?;
     }
     socket.connect_timeout(&to.into(), PATIENCE)?;
     Ok(socket.into())
