@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ripstop_types::{AtomicKind, AtomicOp, Datatype, FiAddr, Flags};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype};
 use sealed::Sealed;
 
 use crate::error::Result;
-use crate::message::{Peer, Remote, Request};
+use crate::message::{Action, Peer, Remote};
 use crate::op::{Op, Outcome};
 use crate::port::Port;
 
@@ -113,16 +113,14 @@ impl Port {
             AtomicKind::Fetch | AtomicKind::Compare => len,
         };
         let bufs = [operands, compare, vec![0; room]];
-        let request = |dest: FiAddr| Request::Atomic {
+        let action = Action::Atomic {
             kind,
             datatype: T::DATATYPE,
             op,
             at: at.iov(len as u64),
-            dest,
-            flags: Flags::DELIVERY_COMPLETE,
         };
         Atomic {
-            op: self.start(bufs, peer, request),
+            op: self.start(bufs, peer, action),
             values: PhantomData,
         }
     }

@@ -28,7 +28,7 @@ use ripstop_types::{
     Completion, CompletionError, Context, EpType, Errno, FiAddr, Flags, Result, RmaIov, WaitObj,
 };
 
-use crate::message::{Remote, Request};
+use crate::message::{Action, Remote, Request};
 
 type FabricOf<P> = Arc<<P as Provider>::Fabric>;
 type DomainOf<P> = <<P as Provider>::Fabric as provider::Fabric>::SafeDomain;
@@ -285,19 +285,15 @@ fn rma(
 impl AnyEndpoint {
     #[inline]
     pub(crate) fn post(&self, request: &Request, iov: &[UserBuf], context: Context) -> Result<()> {
-        match *request {
-            Request::Send {
-                kind,
-                data,
-                dest,
-                flags,
-            } => each!(self, ep => ep.send(kind, iov, data, dest, context, flags)),
-            Request::Recv { kind, src } => {
-                each!(self, ep => ep.recv(kind, iov, src, context, None))
+        let peer = request.peer;
+        match request.action {
+            Action::Send { kind, data, flags } => {
+                each!(self, ep => ep.send(kind, iov, data, peer, context, flags))
             }
-            Request::Discard { kind, src } => {
+            Action::Recv(kind) => each!(self, ep => ep.recv(kind, iov, peer, context, None)),
+            Action::Discard(kind) => {
                 let flags = Flags::PEEK | Flags::DISCARD;
-                each!(self, ep => ep.recv(kind, &[], src, context, Some(flags)))
+                each!(self, ep => ep.recv(kind, &[], peer, context, Some(flags)))
             }
             _ => self.post_one_sided(request, iov, context),
         }
@@ -305,29 +301,23 @@ impl AnyEndpoint {
 
     fn post_one_sided(&self, request: &Request, iov: &[UserBuf], context: Context) -> Result<()> {
         let len = || iov.iter().map(|buf| buf.len() as u64).sum();
-        match *request {
-            Request::Read { at, dest } => {
+        let peer = request.peer;
+        match request.action {
+            Action::Read(at) => {
                 let remote = [at.iov(len())];
-                let call = rma(&remote, dest, None, context, None);
+                let call = rma(&remote, peer, None, context, None);
                 each!(self, ep => ep.read(iov, &call))
             }
-            Request::Write {
-                to,
-                data,
-                dest,
-                flags,
-            } => {
+            Action::Write { to, data, flags } => {
                 let remote = [to.iov(len())];
-                let call = rma(&remote, dest, data, context, Some(flags));
+                let call = rma(&remote, peer, data, context, Some(flags));
                 each!(self, ep => ep.write(iov, &call))
             }
-            Request::Atomic {
+            Action::Atomic {
                 kind,
                 datatype,
                 op,
                 at,
-                dest,
-                flags,
             } => {
                 let [operand, compare, result] = iov else {
                     return Err(Errno::EINVAL);
@@ -339,16 +329,14 @@ impl AnyEndpoint {
                     compare: given(compare),
                     result: given(result),
                     remote: &[at],
-                    peer: dest,
+                    peer,
                     data: None,
                     context,
-                    flags: Some(flags),
+                    flags: Some(Flags::DELIVERY_COMPLETE),
                 };
                 each!(self, ep => ep.atomic(given(operand), &call))
             }
-            Request::Send { .. } | Request::Recv { .. } | Request::Discard { .. } => {
-                Err(Errno::EINVAL)
-            }
+            Action::Send { .. } | Action::Recv(_) | Action::Discard(_) => Err(Errno::EINVAL),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::backend::AnyEndpoint;
 use crate::buf::Bufs;
 use crate::cm::Phase;
 use crate::error::{Error, Operation, Result};
-use crate::message::{Remote, Request, SendMsg};
+use crate::message::{Action, Remote, SendMsg};
 use crate::op::Op;
 use crate::port::Port;
 use crate::rma::WriteMsg;
@@ -201,7 +201,7 @@ impl Connection {
     /// Sends a message with tag, immediate data or completion level; see
     /// [`Endpoint::sendmsg`](crate::Endpoint::sendmsg).
     pub fn sendmsg<B: Bufs>(&self, buf: B, msg: SendMsg) -> Op<B> {
-        self.port.start(buf, None, |dest| msg.request(dest))
+        self.port.start(buf, None, msg.action())
     }
 
     /// Sends a small message whose bytes are copied before the call returns; see
@@ -249,8 +249,7 @@ impl Connection {
 
     /// See [`Endpoint::read`](crate::Endpoint::read).
     pub fn read<B: Bufs>(&self, buf: B, at: Remote) -> Op<B> {
-        self.port
-            .start(buf, None, |dest| Request::Read { at, dest })
+        self.port.start(buf, None, Action::Read(at))
     }
 
     /// See [`Endpoint::write`](crate::Endpoint::write).
@@ -260,7 +259,7 @@ impl Connection {
 
     /// See [`Endpoint::writemsg`](crate::Endpoint::writemsg).
     pub fn writemsg<B: Bufs>(&self, buf: B, at: Remote, msg: WriteMsg) -> Op<B> {
-        self.port.start(buf, None, |dest| msg.request(at, dest))
+        self.port.start(buf, None, msg.action(at))
     }
 
     /// See [`Endpoint::inject_write`](crate::Endpoint::inject_write).

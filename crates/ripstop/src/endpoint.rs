@@ -9,7 +9,7 @@ use ripstop_types::{AtomicKind, AtomicOp};
 use crate::atomic::{Atomic, Element};
 use crate::buf::Bufs;
 use crate::error::Result;
-use crate::message::{Peer, Remote, Request, SendMsg};
+use crate::message::{Action, Peer, Remote, SendMsg};
 use crate::op::Op;
 use crate::port::Port;
 use crate::rma::WriteMsg;
@@ -65,7 +65,7 @@ impl Endpoint {
     /// Sends a message with more to it than bytes (`fi_sendmsg`, `fi_tsendmsg`): tag,
     /// immediate data, completion level.
     pub fn sendmsg<B: Bufs>(&self, buf: B, to: Peer, msg: SendMsg) -> Op<B> {
-        self.0.start(buf, Some(to), |dest| msg.request(dest))
+        self.0.start(buf, Some(to), msg.action())
     }
 
     /// Sends a small message whose bytes are copied before the call returns (`fi_inject`). It
@@ -168,8 +168,7 @@ impl Endpoint {
     /// # }
     /// ```
     pub fn read<B: Bufs>(&self, buf: B, to: Peer, at: Remote) -> Op<B> {
-        self.0
-            .start(buf, Some(to), |dest| Request::Read { at, dest })
+        self.0.start(buf, Some(to), Action::Read(at))
     }
 
     /// Writes the buffer to a peer's memory (`fi_write`). Done when it is there.
@@ -181,7 +180,7 @@ impl Endpoint {
 
     /// Writes with more to say (`fi_writemsg`): immediate data, completion level, fence.
     pub fn writemsg<B: Bufs>(&self, buf: B, to: Peer, at: Remote, msg: WriteMsg) -> Op<B> {
-        self.0.start(buf, Some(to), |dest| msg.request(at, dest))
+        self.0.start(buf, Some(to), msg.action(at))
     }
 
     /// Writes a few bytes that are copied before the call returns (`fi_inject_write`). It has no

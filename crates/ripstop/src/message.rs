@@ -123,11 +123,10 @@ impl SendMsg {
         self
     }
 
-    pub(crate) const fn request(self, dest: FiAddr) -> Request {
-        Request::Send {
+    pub(crate) const fn action(self) -> Action {
+        Action::Send {
             kind: self.kind(),
             data: self.data,
-            dest,
             flags: if self.flags.is_empty() {
                 None
             } else {
@@ -150,25 +149,30 @@ impl SendMsg {
 
 /// What is asked of a provider, apart from the buffers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Request {
+pub(crate) struct Request {
+    pub(crate) action: Action,
+    /// The peer it names, or [`FiAddr::UNSPEC`].
+    pub(crate) peer: FiAddr,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
     /// A send.
     Send {
         kind: SendKind,
         data: Option<u64>,
-        dest: FiAddr,
         flags: Option<Flags>,
     },
     /// A receive.
-    Recv { kind: RecvKind, src: FiAddr },
+    Recv(RecvKind),
     /// Drops a message that has come for a receive like this.
-    Discard { kind: RecvKind, src: FiAddr },
+    Discard(RecvKind),
     /// A read of a peer's memory.
-    Read { at: Remote, dest: FiAddr },
+    Read(Remote),
     /// A write of a peer's memory.
     Write {
         to: Remote,
         data: Option<u64>,
-        dest: FiAddr,
         flags: Flags,
     },
     /// An atomic on a peer's memory; its buffers are operands, comparisons and room for the
@@ -178,41 +182,28 @@ pub(crate) enum Request {
         datatype: Datatype,
         op: AtomicOp,
         at: RmaIov,
-        dest: FiAddr,
-        flags: Flags,
     },
 }
 
 impl Request {
     pub(crate) const fn operation(&self) -> Operation {
-        match self {
-            Self::Send { kind, .. } => match kind {
+        match self.action {
+            Action::Send { kind, .. } => match kind {
                 SendKind::Msg => Operation::Send,
                 SendKind::Tagged(_) => Operation::TaggedSend,
             },
-            Self::Recv { kind, .. } | Self::Discard { kind, .. } => match kind {
+            Action::Recv(kind) | Action::Discard(kind) => match kind {
                 RecvKind::Msg => Operation::Recv,
                 RecvKind::Tagged { .. } => Operation::TaggedRecv,
             },
-            Self::Read { .. } => Operation::Read,
-            Self::Write { .. } => Operation::Write,
-            Self::Atomic { .. } => Operation::Atomic,
-        }
-    }
-
-    /// The peer it names, or [`FiAddr::UNSPEC`].
-    pub(crate) const fn peer(&self) -> FiAddr {
-        match self {
-            Self::Send { dest, .. }
-            | Self::Read { dest, .. }
-            | Self::Write { dest, .. }
-            | Self::Atomic { dest, .. } => *dest,
-            Self::Recv { src, .. } | Self::Discard { src, .. } => *src,
+            Action::Read(_) => Operation::Read,
+            Action::Write { .. } => Operation::Write,
+            Action::Atomic { .. } => Operation::Atomic,
         }
     }
 
     pub(crate) const fn is_recv(&self) -> bool {
-        matches!(self, Self::Recv { .. })
+        matches!(self.action, Action::Recv(_))
     }
 }
 

@@ -14,7 +14,7 @@ use ripstop_types::FiAddr;
 use crate::buf::{Bufs, Pieces};
 use crate::error::Result;
 use crate::later::Later;
-use crate::message::{Completion, Peer, Request};
+use crate::message::{Action, Completion, Peer, Request};
 use crate::port::Port;
 use crate::table::Table;
 
@@ -166,14 +166,18 @@ impl Port {
         self: &Arc<Self>,
         bufs: B,
         peer: Option<Peer>,
-        request: impl FnOnce(FiAddr) -> Request,
+        action: Action,
     ) -> Op<B> {
         let pieces = bufs.into_pieces();
         let core = self.core();
-        let addr = self.resolve(peer);
-        let index = core.with(|table, later| match addr {
-            Ok(addr) => table.start(&core.domain, self.ep, request(addr), pieces, later),
-            Err(errno) => table.refuse(self.ep, request(FiAddr::UNSPEC), pieces, errno),
+        let (peer, refused) = match self.resolve(peer) {
+            Ok(peer) => (peer, None),
+            Err(errno) => (FiAddr::UNSPEC, Some(errno)),
+        };
+        let request = Request { action, peer };
+        let index = core.with(|table, later| match refused {
+            None => table.start(&core.domain, self.ep, request, pieces, later),
+            Some(errno) => table.refuse(self.ep, request, pieces, errno),
         });
         Op::new(Arc::clone(self), index, PhantomData)
     }
@@ -184,6 +188,6 @@ impl Port {
         kind: RecvKind,
         from: Option<Peer>,
     ) -> Op<B> {
-        self.start(bufs, from, |src| Request::Recv { kind, src })
+        self.start(bufs, from, Action::Recv(kind))
     }
 }

@@ -92,8 +92,10 @@ impl Port {
         /// So many at once at most: as many as a provider keeps of one peer.
         const MOST: usize = 64 * 1024;
         let core = self.core();
-        let dropped = self.resolve(from).and_then(|src| {
-            core.with(|table, later| table.discard(&core.domain, self.ep, (kind, src), MOST, later))
+        let dropped = self.resolve(from).and_then(|peer| {
+            core.with(|table, later| {
+                table.discard(&core.domain, self.ep, (kind, peer), MOST, later)
+            })
         });
         dropped.map_err(|errno| Error::new(errno, Operation::Discard))
     }

@@ -1,8 +1,8 @@
 //! Reads and writes of a peer's memory.
 
-use ripstop_types::{FiAddr, Flags};
+use ripstop_types::Flags;
 
-use crate::message::{Remote, Request};
+use crate::message::{Action, Remote};
 
 /// How a write is done, and when it counts as done (flags of `fi_writemsg`, man page
 /// `fi_rma(3)`).
@@ -68,11 +68,10 @@ impl WriteMsg {
         self
     }
 
-    pub(crate) const fn request(self, to: Remote, dest: FiAddr) -> Request {
-        Request::Write {
+    pub(crate) const fn action(self, to: Remote) -> Action {
+        Action::Write {
             to,
             data: self.data,
-            dest,
             flags: self.flags,
         }
     }

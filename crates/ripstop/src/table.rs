@@ -27,7 +27,7 @@ use crate::cm::Connections;
 use crate::error::{Error, Result};
 use crate::later::Later;
 use crate::leaving::Leaving;
-use crate::message::{Completion, Request};
+use crate::message::{Action, Completion, Request};
 
 /// The queue of receives that wait for room; the other one is that of sends.
 const RECVS: usize = 1;
@@ -348,14 +348,15 @@ impl Table {
         &mut self,
         domain: &AnyDomain,
         ep: usize,
-        (kind, src): (RecvKind, FiAddr),
+        (kind, peer): (RecvKind, FiAddr),
         most: usize,
         later: &mut Later,
     ) -> std::result::Result<usize, Errno> {
-        let mut count = self.forget_given_back(ep, &Request::Recv { kind, src });
+        let [receive, request] =
+            [Action::Recv(kind), Action::Discard(kind)].map(|action| Request { action, peer });
+        let mut count = self.forget_given_back(ep, &receive);
         while count < most {
             self.begun = self.begun.wrapping_add(1);
-            let request = Request::Discard { kind, src };
             let state = State::Waiting(Pieces::default());
             let slot = Slot::new(ep, request, self.begun, state);
             let index = self.slots.insert(slot);

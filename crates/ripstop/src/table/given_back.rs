@@ -13,7 +13,7 @@ use ripstop_types::{Errno, FiAddr};
 use super::{Later, RECVS, Slot, State, Table};
 use crate::backend::AnyDomain;
 use crate::error::Error;
-use crate::message::{Completion, Request, Source};
+use crate::message::{Action, Completion, Request, Source};
 
 /// A message that no receive has any more.
 #[derive(Debug)]
@@ -51,8 +51,8 @@ impl GivenBack {
 
 /// What a receive accepts, if this is one.
 const fn wanted(request: &Request) -> Option<(RecvKind, FiAddr)> {
-    match request {
-        Request::Recv { kind, src } => Some((*kind, *src)),
+    match request.action {
+        Action::Recv(kind) => Some((kind, request.peer)),
         _ => None,
     }
 }

@@ -196,7 +196,7 @@ impl Table {
     #[cold]
     pub(crate) fn error(&self, domain: &AnyDomain, index: usize, errno: Errno) -> Error {
         let slot = &self.slots[index];
-        let peer = match slot.request.peer() {
+        let peer = match slot.request.peer {
             named if named.is_specified() => domain.lookup(named).ok(),
             _ => self.object(slot.ep).and_then(|object| object.peer().ok()),
         };
