@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use super::args::WORKER;
-use super::protocol::{Answer, Order, Sample, Setup, Side, Test};
+use super::protocol::{Answer, Measured, Order, Sample, Setup, Side, Test};
 use super::subject::{Lacks, Subject, Wanted};
 
 /// How to start the processes of a subject.
@@ -35,16 +35,14 @@ impl Start<'_> {
 }
 
 /// One process. It is stopped when this is dropped.
-pub(super) struct Process {
+struct Process {
     child: Child,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
     name: String,
     address: Vec<u8>,
-    /// The provider's full name.
-    pub(super) provider: String,
-    /// The interface version of its library.
-    pub(super) api: String,
+    /// What it has opened.
+    provider: Measured,
 }
 
 impl Process {
@@ -52,7 +50,7 @@ impl Process {
     ///
     /// # Errors
     /// When it does not come so far, with its own words.
-    pub(super) fn start(start: &Start<'_>, rank: usize) -> Result<Self> {
+    fn start(start: &Start<'_>, rank: usize) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let setup = Setup {
             rank,
@@ -75,16 +73,11 @@ impl Process {
             answers: BufReader::new(answers),
             name: start.name(rank),
             address: Vec::new(),
-            provider: String::new(),
-            api: String::new(),
+            provider: Measured::default(),
         };
         match process.answer()? {
-            Answer::Ready {
-                address,
-                provider,
-                api,
-            } => {
-                (process.address, process.provider, process.api) = (address, provider, api);
+            Answer::Ready { address, provider } => {
+                (process.address, process.provider) = (address, provider);
                 Ok(process)
             }
             other => bail!("{}: unexpected {other:?}", process.name),
@@ -169,9 +162,9 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Any of them: all are alike.
-    pub(super) fn one(&self) -> &Process {
-        &self.0[0]
+    /// What all of them have opened.
+    pub(super) fn provider(&self) -> &Measured {
+        &self.0[0].provider
     }
 
     /// Takes a sample, at the client or at the member of a group that took longest.

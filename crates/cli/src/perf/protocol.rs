@@ -102,6 +102,15 @@ pub(super) struct Sample {
     pub(super) bytes: u64,
 }
 
+/// A provider of a library, as the library names it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Measured {
+    /// The full name, with those of the providers it is layered over.
+    pub(super) name: String,
+    /// The interface version it has.
+    pub(super) api: String,
+}
+
 /// What a process is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
@@ -125,10 +134,8 @@ pub(super) enum Answer {
     Ready {
         /// Its address.
         address: Vec<u8>,
-        /// The provider's full name.
-        provider: String,
-        /// The interface version of its library.
-        api: String,
+        /// What it has opened.
+        provider: Measured,
     },
     /// It has carried out an order, and what that took where it was measured.
     Took(Sample),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::opened::MAPS;
 use super::plan::WINDOW;
-use super::protocol::{Kind, Sample, Test};
+use super::protocol::{Kind, Measured, Sample, Test};
 
 /// The message that is compared with a bare handover of a cache line, in bytes.
 const COMPARED: usize = 8;
@@ -39,15 +39,6 @@ pub(super) struct Library {
     pub(super) path: Option<PathBuf>,
     /// Its providers that were measured, in the order in which they were.
     pub(super) providers: Vec<Measured>,
-}
-
-/// A provider of a library, as the library names it.
-#[derive(Clone)]
-pub(super) struct Measured {
-    /// The full name, with those of the providers it is layered over.
-    pub(super) name: String,
-    /// The interface version it has.
-    pub(super) api: String,
 }
 
 impl Library {

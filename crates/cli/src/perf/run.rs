@@ -5,12 +5,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::args::Options;
 use super::cores;
-use super::crew::{Crew, Process, Start};
+use super::crew::{Crew, Start};
 use super::member::ELEMENT;
 use super::opened::MAPS;
 use super::plan::Plan;
 use super::protocol::{Kind, Setup, Test};
-use super::report::{self, Library, Measured, Report, Series, Taken};
+use super::report::{self, Library, Report, Series, Taken};
 use super::subject::{Lacks, Subject, Wanted};
 
 /// The providers that Ripstop measures by default.
@@ -161,10 +161,12 @@ fn rounds(starts: &[Start<'_>], plan: &Plan, report: &mut Report) -> Result<()> 
         bar.set_message(format!("round {}, processes start", round + 1));
         let mut crews = starts.iter().map(Crew::start).collect::<Result<Vec<_>>>()?;
         if round == 0 {
-            let about = starts.iter().zip(&crews);
-            libraries = about
-                .map(|(start, crew)| library(start, crew.one()))
-                .collect();
+            let library = |(start, crew): (&Start<'_>, &Crew)| Library {
+                name: start.subject.to_string(),
+                path: start.subject.path().map(ToOwned::to_owned),
+                providers: vec![crew.provider().clone()],
+            };
+            libraries = starts.iter().zip(&crews).map(library).collect();
         }
         if pair && provider == "shm" {
             let took = crews[0].hand_over(plan.handovers())?;
@@ -194,17 +196,6 @@ fn turns(subjects: usize, round: u32) -> Vec<usize> {
         order.reverse();
     }
     order
-}
-
-fn library(start: &Start<'_>, process: &Process) -> Library {
-    Library {
-        name: start.subject.to_string(),
-        path: start.subject.path().map(ToOwned::to_owned),
-        providers: vec![Measured {
-            name: process.provider.clone(),
-            api: process.api.clone(),
-        }],
-    }
 }
 
 fn describe(test: &Test) -> String {

@@ -14,7 +14,7 @@ use super::av::resident;
 use super::lane::{self, Lane as _};
 use super::member::InGroup;
 use super::opened::Opened;
-use super::protocol::{Answer, Kind, Order, Sample, Setup, Side, Test};
+use super::protocol::{Answer, Kind, Measured, Order, Sample, Setup, Side, Test};
 use super::subject::{Lacks, Wanted};
 use super::{cores, handover};
 use crate::exit::Told;
@@ -89,8 +89,10 @@ fn serve<P: Provider>(
 ) -> Result<()> {
     say(&Answer::Ready {
         address,
-        provider: site.info.prov_name().to_owned(),
-        api: site.api.to_string(),
+        provider: Measured {
+            name: site.info.prov_name().to_owned(),
+            api: site.api.to_string(),
+        },
     })?;
     for line in stdin().lines() {
         let order = serde_json::from_str(&line?).context("an order that makes no sense")?;
