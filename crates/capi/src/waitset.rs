@@ -4,7 +4,7 @@
 use core::any::Any;
 use core::ffi::c_int;
 use core::fmt;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
@@ -217,7 +217,7 @@ impl Waits for SetBody {
     }
 
     fn wait_fd(&self) -> Result<RawFd> {
-        Ok(self.set.epoll.as_raw_fd())
+        Ok(self.set.epoll.as_fd().as_raw_fd())
     }
 }
 

@@ -2,14 +2,26 @@
 //! Readiness of many descriptors.
 
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use ripstop_types::Result;
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, Timespec, epoll, poll};
 
 use crate::errno::{errno, retry};
+
+/// The time of a look that does not wait.
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// Whether one of a few descriptors is ready, without a set of them (`poll(2)`).
+pub(crate) fn is_ready(fds: &mut [PollFd<'_>]) -> Result<bool> {
+    let ready = retry(|| poll(fds, Some(&NOW)))?;
+    Ok(ready > 0)
+}
 
 /// What to be told about a descriptor. An error and a hang-up are always told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +73,14 @@ pub struct Event {
 }
 
 impl Event {
+    #[inline]
+    fn of(event: &epoll::Event) -> Self {
+        Self {
+            token: event.data.u64(),
+            flags: event.flags,
+        }
+    }
+
     /// Reading gives bytes, the end of the stream, or an error.
     #[must_use]
     #[inline]
@@ -98,7 +118,7 @@ pub struct Events(Vec<epoll::Event>);
 // SAFETY: the only pointers in it are the data words of events, which this crate fills with
 // numbers (`new_u64`) and reads as numbers; nothing is ever reached through them.
 unsafe impl Send for Events {}
-// SAFETY: as above.
+// SAFETY: for the same reason as `Send`, and `&Events` only reads.
 unsafe impl Sync for Events {}
 
 impl Events {
@@ -111,20 +131,14 @@ impl Events {
     /// The events of the last [`Epoll::wait`].
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
-        self.0.iter().map(|event| Event {
-            token: event.data.u64(),
-            flags: event.flags,
-        })
+        self.0.iter().map(Event::of)
     }
 
     /// The `i`-th event of the last [`Epoll::wait`], for loops that change the set meanwhile.
     #[must_use]
     #[inline]
     pub fn at(&self, i: usize) -> Option<Event> {
-        self.0.get(i).map(|event| Event {
-            token: event.data.u64(),
-            flags: event.flags,
-        })
+        self.0.get(i).map(Event::of)
     }
 
     /// How many events the last [`Epoll::wait`] gave.
@@ -243,7 +257,11 @@ impl Epoll {
         events.0.clear();
         match timeout {
             Some(Duration::ZERO) => self.poll(events),
-            Some(time) => self.wait_for(events, time),
+            Some(time) => {
+                // A time that the kernel cannot count to has no end.
+                let time = Timespec::try_from(time).ok();
+                self.collect(events, time.as_ref())
+            }
             None => self.collect(events, None),
         }
     }
@@ -255,20 +273,8 @@ impl Epoll {
     /// Those of `epoll_wait(2)` other than `EINTR`.
     #[inline]
     pub fn poll(&self, events: &mut Events) -> Result<usize> {
-        const NOW: Timespec = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         events.0.clear();
         retry(|| epoll::wait(&self.0, spare_capacity(&mut events.0), Some(&NOW)))
-    }
-
-    fn wait_for(&self, events: &mut Events, time: Duration) -> Result<usize> {
-        let time = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        };
-        self.collect(events, Some(&time))
     }
 
     fn collect(&self, events: &mut Events, timeout: Option<&Timespec>) -> Result<usize> {
@@ -280,12 +286,5 @@ impl AsFd for Epoll {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-impl AsRawFd for Epoll {
-    #[inline]
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
     }
 }

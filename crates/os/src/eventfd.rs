@@ -1,6 +1,6 @@
 //! Wake-ups between threads through a descriptor.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ripstop_types::{Errno, Result};
 use rustix::event::{EventfdFlags, eventfd};
@@ -57,12 +57,5 @@ impl AsFd for EventFd {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-impl AsRawFd for EventFd {
-    #[inline]
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
     }
 }

@@ -1,9 +1,9 @@
 //! A timer as a descriptor, for waits that must end.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use ripstop_types::Result;
+use ripstop_types::{Errno, Result};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -37,10 +37,7 @@ impl Timer {
     ///
     /// Those of `timerfd_settime(2)`.
     pub fn set(&self, period: Duration) -> Result<()> {
-        let period = Timespec {
-            tv_sec: i64::try_from(period.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: period.subsec_nanos().into(),
-        };
+        let period = Timespec::try_from(period).map_err(|_| Errno::EINVAL)?;
         let spec = Itimerspec {
             it_interval: period,
             it_value: period,
@@ -61,12 +58,6 @@ impl Timer {
 impl AsFd for Timer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-impl AsRawFd for Timer {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
     }
 }
 

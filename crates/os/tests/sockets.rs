@@ -3,7 +3,7 @@
 mod common;
 
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use common::{V4, connect, loopbacks, pair, ready};
@@ -244,7 +244,7 @@ fn congestion_control_is_chosen_by_name() {
 #[test]
 fn the_descriptor_can_be_given_away() {
     let socket = Socket::tcp_bound(&V4, None).unwrap();
-    let raw = socket.as_raw_fd();
+    let raw = socket.as_fd().as_raw_fd();
     assert_eq!(OwnedFd::from(socket).as_raw_fd(), raw);
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -170,7 +170,7 @@ fn a_signal_from_another_thread_wakes() {
 #[test]
 fn a_set_is_a_descriptor() {
     let (outer, inner) = (Epoll::new().unwrap(), Epoll::new().unwrap());
-    assert_ne!(outer.as_raw_fd(), inner.as_raw_fd());
+    assert_ne!(outer.as_fd().as_raw_fd(), inner.as_fd().as_raw_fd());
     let fd = EventFd::new().unwrap();
     inner.add(&fd, 1, Interest::READ).unwrap();
     outer.add(&inner, 2, Interest::READ).unwrap();

@@ -1,21 +1,16 @@
 //! Moving bytes.
 
 use ripstop_types::Result;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::Socket;
+use crate::epoll::is_ready;
 use crate::errno::{errno, retry};
 use crate::iovec::{IoVec, IoVecMut, slices, slices_mut};
 
 /// No `SIGPIPE`, no waiting.
 const SEND: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
-
-/// A look that does not wait.
-const NO_TIME: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
 
 impl Socket {
     /// Sends from `bytes` and returns how many the kernel took: at least one, unless `bytes` is
@@ -48,9 +43,7 @@ impl Socket {
     ///
     /// Those of `poll(2)`.
     pub fn has_room(&self) -> Result<bool> {
-        let mut fds = [PollFd::new(&self.0, PollFlags::OUT)];
-        let ready = retry(|| poll(&mut fds, Some(&NO_TIME)))?;
-        Ok(ready > 0)
+        is_ready(&mut [PollFd::new(&self.0, PollFlags::OUT)])
     }
 
     /// Has the kernel of a TCP socket send what [`send_held`](Self::send_held) gave it. Sets
