@@ -151,9 +151,20 @@ impl From<MemFd> for OwnedFd {
 }
 
 impl SharedMemory {
-    /// Maps `len` bytes of memory from `offset` on, a multiple of a page; the memory has them, and
-    /// is sealed so that it keeps them.
+    /// Maps `len` bytes of memory from `offset` on, a multiple of a page, for this process alone and
+    /// not for the children that it forks. The memory has the bytes, and is sealed so that it keeps
+    /// them.
     pub(crate) fn of(fd: &OwnedFd, offset: u64, len: usize, writable: bool) -> Result<Self> {
+        let memory = Self::inherited(fd, offset, len, writable)?;
+        // SAFETY: the mapping made above; a child does without it.
+        unsafe { madvise(memory.start.as_ptr().cast(), len, Advice::LinuxDontFork) }
+            .map_err(errno)?;
+        Ok(memory)
+    }
+
+    /// As [`of`](Self::of), and a `fork` inherits it. The length may be kept by a lock instead of a
+    /// seal, as that of [`NamedMemory`](crate::NamedMemory).
+    pub(crate) fn inherited(fd: &OwnedFd, offset: u64, len: usize, writable: bool) -> Result<Self> {
         let rights = match writable {
             true => ProtFlags::READ | ProtFlags::WRITE,
             false => ProtFlags::READ,
@@ -161,14 +172,11 @@ impl SharedMemory {
         // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { mmap(ptr::null_mut(), len, rights, MapFlags::SHARED, fd, offset) };
         let start = NonNull::new(start.map_err(errno)?.cast()).ok_or(Errno::ENOMEM)?;
-        let memory = Self {
+        Ok(Self {
             start,
             len,
             writable,
-        };
-        // SAFETY: the mapping made above; a child does without it.
-        unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxDontFork) }.map_err(errno)?;
-        Ok(memory)
+        })
     }
 
     /// The memory, which other processes may write at any time; `None` if it is mapped for

@@ -1,17 +1,14 @@
-#![allow(unsafe_code)]
 //! Memory that processes of one user on one machine find by name.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::ptr::{self, NonNull};
 
 use ripstop_mem::Region;
 use ripstop_types::{Errno, Result};
 use rustix::fs::{self, FlockOperation, Mode, OFlags};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::errno::{errno, retry};
-use crate::memory::reserve;
+use crate::memory::{SharedMemory, reserve};
 
 /// Where the kernel keeps such memory.
 const FOLDER: &str = "/dev/shm";
@@ -30,14 +27,8 @@ pub struct NamedMemory {
     path: PathBuf,
     /// Holds a shared lock as long as the memory is open.
     file: OwnedFd,
-    start: NonNull<u8>,
-    len: usize,
+    memory: SharedMemory,
 }
-
-// SAFETY: the mapping belongs to the process; access is through `Region`, which is `Sync`.
-unsafe impl Send for NamedMemory {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for NamedMemory {}
 
 impl NamedMemory {
     /// Opens the memory of this name, or makes it: `len` bytes of zeroes. The second value
@@ -111,33 +102,22 @@ impl NamedMemory {
             // Whoever made it has not, or could not, give it its length.
             return Ok(None);
         }
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses.
-        let start = unsafe { mmap(ptr::null_mut(), len, rights, MapFlags::SHARED, &file, 0) };
-        let start = NonNull::new(start.map_err(errno)?.cast()).ok_or(Errno::ENOMEM)?;
         Ok(Some(Self {
             path: path.clone(),
+            memory: SharedMemory::inherited(&file, 0, len, true)?,
             file,
-            start,
-            len,
         }))
     }
 
     /// The memory, which the other processes may write at any time.
     #[must_use]
-    pub const fn region(&self) -> Region<'_> {
-        // SAFETY: mapped for reads and writes as long as `self` lives; the pointer leaves this
-        // module only as a `Region`. The file keeps its length: who has it open holds a lock
-        // that keeps others from making it anew.
-        unsafe { Region::from_raw(self.start, self.len) }
+    pub fn region(&self) -> Region<'_> {
+        self.memory.region().expect("mapped for reads and writes")
     }
 }
 
 impl Drop for NamedMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping made above; regions of it borrow `self`.
-        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
-        debug_assert!(unmapped.is_ok());
         // The last one takes the name away. An error leaves a file that the next one to
         // make memory of this name takes over.
         let alone = fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok();
