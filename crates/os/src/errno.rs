@@ -2,10 +2,28 @@
 
 use ripstop_types::{Errno, Result};
 
-/// The fabric error of a failed system call.
+/// The fabric error of a failed system call, from `rustix` or `nix`.
 #[inline]
-pub(crate) fn errno(err: rustix::io::Errno) -> Errno {
-    Errno(err.raw_os_error())
+pub(crate) fn errno(err: impl Number) -> Errno {
+    Errno(err.number())
+}
+
+/// The error types of the crates that wrap system calls.
+pub(crate) trait Number {
+    fn number(self) -> i32;
+}
+
+impl Number for rustix::io::Errno {
+    #[inline]
+    fn number(self) -> i32 {
+        self.raw_os_error()
+    }
+}
+
+impl Number for nix::Error {
+    fn number(self) -> i32 {
+        self as i32
+    }
 }
 
 /// The fabric error of a failed call of the C library.

@@ -31,7 +31,7 @@ const _: () = assert!(align_of::<IoVecMut<'_>>() == align_of::<IoSliceMut<'_>>()
 
 // SAFETY: the same as a `&[u8]` or a `UserBuf`, which are both `Send`.
 unsafe impl Send for IoVec<'_> {}
-// SAFETY: as above.
+// SAFETY: `&IoVec` gives what `&&[u8]` gives, or a `UserBuf`, which is `Sync`.
 unsafe impl Sync for IoVec<'_> {}
 // SAFETY: the same as a `&mut [u8]` or a `UserBuf`, which are both `Send`.
 unsafe impl Send for IoVecMut<'_> {}
@@ -183,18 +183,19 @@ impl AsSink for IoVecMut<'_> {
     }
 }
 
-/// The list in the form in which `rustix` passes it on to the kernel.
+/// The list in the form in which `rustix` and `nix` pass it on to the kernel.
 #[inline]
 pub(crate) fn slices<'a, 'b>(vecs: &'b [IoVec<'a>]) -> &'b [IoSlice<'a>] {
-    // SAFETY: both are transparent over `iovec` (asserted above), and `rustix` hands the array
-    // to the kernel without dereferencing it to `&[u8]`, which a `UserBuf` would not allow.
+    // SAFETY: both are transparent over `iovec` (asserted above), and `rustix` and `nix` hand the
+    // array to the kernel without dereferencing it to `&[u8]`, which a `UserBuf` would not allow.
     unsafe { &*(std::ptr::from_ref(vecs) as *const [IoSlice<'a>]) }
 }
 
-/// The list in the form in which `rustix` passes it on to the kernel.
+/// As [`slices`], to be written by the kernel.
 #[inline]
 pub(crate) fn slices_mut<'a, 'b>(vecs: &'b mut [IoVecMut<'a>]) -> &'b mut [IoSliceMut<'a>] {
-    // SAFETY: as in `slices`.
+    // SAFETY: both are transparent over `iovec` (asserted above), the list is borrowed for as long
+    // as the result, and the array is handed to the kernel without being dereferenced.
     unsafe { &mut *(std::ptr::from_mut(vecs) as *mut [IoSliceMut<'a>]) }
 }
 

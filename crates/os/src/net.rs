@@ -5,5 +5,3 @@ mod resolve;
 
 pub use interface::{Interface, OperState, interfaces, is_local};
 pub use resolve::resolve;
-
-mod sockaddr;

@@ -1,15 +1,16 @@
-#![allow(unsafe_code)]
 //! Other processes, and their memory as far as it can be read and written.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use ripstop_types::{Errno, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use thiserror::Error;
 
-use crate::errno::{errno, last_errno, retry};
-use crate::iovec::{IoVec, IoVecMut};
+use crate::epoll::is_ready;
+use crate::errno::errno;
+use crate::iovec::{IoVec, IoVecMut, slices, slices_mut};
 
 /// Most pieces on either side of [`Process::read`] and [`Process::write`] (`IOV_MAX`).
 const MAX_PIECES: usize = 1024;
@@ -26,25 +27,7 @@ pub struct Process {
 }
 
 /// A piece of another process's memory, by the address that it has there.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct Remote(libc::iovec);
-
-// SAFETY: an address of another process, which this one never follows.
-unsafe impl Send for Remote {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Remote {}
-
-impl Remote {
-    /// The `len` bytes at `addr`.
-    #[must_use]
-    pub const fn new(addr: usize, len: usize) -> Self {
-        Self(libc::iovec {
-            iov_base: std::ptr::without_provenance_mut(addr),
-            iov_len: len,
-        })
-    }
-}
+pub type Remote = RemoteIoVec;
 
 /// Why the memory of a process could not be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -103,12 +86,7 @@ impl Process {
     ///
     /// Those of `poll(2)`.
     pub fn is_alive(&self) -> Result<bool> {
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let ready = retry(|| poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&now)))?;
-        Ok(ready == 0)
+        Ok(!is_ready(&mut [PollFd::new(&self.fd, PollFlags::IN)])?)
     }
 
     /// Whether the process has not ended, and the other end of a connected Unix socket is open
@@ -119,16 +97,10 @@ impl Process {
     ///
     /// Those of `poll(2)`.
     pub fn is_at(&self, socket: BorrowedFd<'_>) -> Result<bool> {
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let mut asked = [
+        Ok(!is_ready(&mut [
             PollFd::new(&self.fd, PollFlags::IN),
             PollFd::new(&socket, PollFlags::empty()),
-        ];
-        let ready = retry(|| poll(&mut asked, Some(&now)))?;
-        Ok(ready == 0)
+        ])?)
     }
 
     /// Copies the pieces of the process's memory into those here, in order, and returns how
@@ -147,19 +119,8 @@ impl Process {
     ) -> std::result::Result<usize, AttachError> {
         let from = from.get(..MAX_PIECES).unwrap_or(from);
         let pieces = into.len().min(MAX_PIECES);
-        // SAFETY: an `IoVecMut` is an `iovec` of memory that may be written, `pieces` of them
-        // are there; the other addresses are followed in the other process only.
-        let count = unsafe {
-            libc::process_vm_readv(
-                self.number()?,
-                into.as_mut_ptr().cast(),
-                pieces as libc::c_ulong,
-                from.as_ptr().cast(),
-                from.len() as libc::c_ulong,
-                0,
-            )
-        };
-        usize::try_from(count).map_err(|_| AttachError::of(last_errno()))
+        process_vm_readv(self.number()?, slices_mut(&mut into[..pieces]), from)
+            .map_err(|error| AttachError::of(errno(error)))
     }
 
     /// As [`read`](Self::read), the other way: copies the pieces here into those of the process's
@@ -179,25 +140,14 @@ impl Process {
         if self.pid == crate::pid() {
             return Err(AttachError::NotAllowed);
         }
-        // SAFETY: an `IoVec` is an `iovec` of memory that may be read; the other addresses are
-        // followed in the other process only, which is not this one.
-        let count = unsafe {
-            libc::process_vm_writev(
-                self.number()?,
-                from.as_ptr().cast(),
-                from.len() as libc::c_ulong,
-                into.as_ptr().cast(),
-                into.len() as libc::c_ulong,
-                0,
-            )
-        };
-        usize::try_from(count).map_err(|_| AttachError::of(last_errno()))
+        process_vm_writev(self.number()?, slices(from), into)
+            .map_err(|error| AttachError::of(errno(error)))
     }
 
     /// None is 0: that would be of a process in another namespace, which has no number here.
-    fn number(&self) -> std::result::Result<libc::pid_t, AttachError> {
-        let pid = libc::pid_t::try_from(self.pid).ok();
-        pid.filter(|pid| *pid > 0).ok_or(AttachError::Gone)
+    fn number(&self) -> std::result::Result<nix::unistd::Pid, AttachError> {
+        let pid = i32::try_from(self.pid).ok().filter(|pid| *pid > 0);
+        pid.map(nix::unistd::Pid::from_raw).ok_or(AttachError::Gone)
     }
 }
 
@@ -217,8 +167,12 @@ mod tests {
         Process::open(crate::pid()).unwrap()
     }
 
+    fn remote(base: usize, len: usize) -> Remote {
+        Remote { base, len }
+    }
+
     fn at(bytes: &[u8]) -> Remote {
-        Remote::new(bytes.as_ptr().addr(), bytes.len())
+        remote(bytes.as_ptr().addr(), bytes.len())
     }
 
     #[test]
@@ -242,7 +196,7 @@ mod tests {
         let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
         let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         // `env_start`, the 50th of all.
-        Remote::new(fields[47].parse().unwrap(), len)
+        remote(fields[47].parse().unwrap(), len)
     }
 
     #[test]
@@ -267,7 +221,7 @@ mod tests {
         assert_eq!(process.write(&[place], &pieces), Ok(all));
         assert_eq!(read(&mut room), Ok(all));
         assert_eq!(room, b"B=detach it");
-        let none = process.write(&[Remote::new(8, all)], &pieces);
+        let none = process.write(&[remote(8, all)], &pieces);
         assert_eq!(none, Err(AttachError::Fault));
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -296,12 +250,9 @@ mod tests {
     fn addresses_that_are_no_memory_are_refused() {
         let mut room = [7; 64];
         let mut read = |from: Remote| own().read(&[from], &mut [IoVecMut::from_slice(&mut room)]);
-        assert_eq!(read(Remote::new(8, 64)), Err(AttachError::Fault));
-        assert_eq!(
-            read(Remote::new(usize::MAX - 8, 4)),
-            Err(AttachError::Fault)
-        );
-        assert_eq!(read(Remote::new(0, 0)), Ok(0));
+        assert_eq!(read(remote(8, 64)), Err(AttachError::Fault));
+        assert_eq!(read(remote(usize::MAX - 8, 4)), Err(AttachError::Fault));
+        assert_eq!(read(remote(0, 0)), Ok(0));
         assert_eq!(room, [7; 64]);
     }
 
@@ -318,10 +269,7 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(process.is_alive(), Ok(false));
         let mut room = [0; 8];
-        let read = process.read(
-            &[Remote::new(4096, 8)],
-            &mut [IoVecMut::from_slice(&mut room)],
-        );
+        let read = process.read(&[remote(4096, 8)], &mut [IoVecMut::from_slice(&mut room)]);
         assert_eq!(read, Err(AttachError::Gone));
         assert_eq!(Process::open(child.id()).err(), Some(ESRCH));
         for none in [0, u32::MAX] {

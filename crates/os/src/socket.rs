@@ -1,11 +1,10 @@
 //! Stream sockets: never blocking, closed on `exec` and on drop.
 
-mod beyond;
 mod data;
 mod open;
 mod options;
-mod silence;
 mod spare;
+mod tcp_info;
 mod unix;
 
 use std::net::SocketAddr;

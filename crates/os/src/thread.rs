@@ -1,22 +1,14 @@
-#![allow(unsafe_code)]
 //! The calling thread.
 
-use std::mem::MaybeUninit;
+use nix::sys::resource::{UsageWho, getrusage};
 
 /// How often the calling thread has lost its processor to another one while it could have run
 /// on; `None` where the system does not say (`getrusage(2)`, `RUSAGE_THREAD`). A call to
 /// [`std::thread::yield_now`] that lets another thread run counts, one that finds none does not.
 #[must_use]
 pub fn switches() -> Option<u64> {
-    let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: `usage` is writable and outlives the call.
-    let code = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    if code != 0 {
-        return None;
-    }
-    // SAFETY: the call succeeded, so it has filled in all fields.
-    let usage = unsafe { usage.assume_init() };
-    u64::try_from(usage.ru_nivcsw).ok()
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
+    u64::try_from(usage.involuntary_context_switches()).ok()
 }
 
 #[cfg(test)]

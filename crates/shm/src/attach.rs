@@ -211,7 +211,10 @@ impl Attach {
             let mut found = [0; 8];
             let read = usize::try_from(self.probe.addr).map_err(|_| AttachError::Fault);
             let read = read.and_then(|addr| {
-                let from = [Remote::new(addr, found.len())];
+                let from = [Remote {
+                    base: addr,
+                    len: found.len(),
+                }];
                 let into = &mut [IoVecMut::from_slice(&mut found)];
                 peer.process.read(&from, into)
             });
@@ -299,7 +302,10 @@ impl Attach {
         write: bool,
         segments: &[UserBuf],
     ) -> bool {
-        let there = [Remote::new(found.addr, found.len)];
+        let there = [Remote {
+            base: found.addr,
+            len: found.len,
+        }];
         let count = match write {
             true => {
                 let mut here = [IoVec::EMPTY; MAX_SEGMENTS];

@@ -1,15 +1,14 @@
-#![allow(unsafe_code)]
 //! The interfaces of this machine.
 
-use std::ffi::CStr;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::ptr::{self, NonNull};
 
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::SockaddrStorage;
 use ripstop_types::Result;
 
-use super::sockaddr::to_inet;
-use crate::errno::last_errno;
+use crate::errno::errno;
 
 /// An address of a network interface. An interface with several addresses appears several
 /// times, one without any not at all.
@@ -75,8 +74,8 @@ impl Interface {
 ///
 /// Those of `getifaddrs(3)`: `EMFILE`, `ENOMEM`, ...
 pub fn interfaces() -> Result<Vec<Interface>> {
-    let list = IfAddrs::get()?;
-    Ok(list.iter().filter_map(describe).collect())
+    let all = getifaddrs().map_err(errno)?;
+    Ok(all.filter_map(describe).collect())
 }
 
 /// Whether `addr` is an address of this machine.
@@ -89,36 +88,34 @@ pub fn is_local(addr: IpAddr) -> Result<bool> {
     if addr.is_loopback() {
         return Ok(true);
     }
-    let list = IfAddrs::get()?;
-    Ok(list
-        .iter()
-        .any(|entry| entry_addr(entry).is_some_and(|own| own.ip() == addr)))
+    let mut all = getifaddrs().map_err(errno)?;
+    Ok(all.any(|entry| inet(entry.address).is_some_and(|own| own.ip() == addr)))
 }
 
-fn entry_addr(entry: &libc::ifaddrs) -> Option<SocketAddr> {
-    // SAFETY: `getifaddrs` gives null or a whole socket address of its family.
-    unsafe { to_inet(entry.ifa_addr) }
+/// The Internet address, where it is one.
+fn inet(addr: Option<SockaddrStorage>) -> Option<SocketAddr> {
+    let addr = addr?;
+    let v4 = addr.as_sockaddr_in().map(|v4| SocketAddr::V4((*v4).into()));
+    v4.or_else(|| {
+        addr.as_sockaddr_in6()
+            .map(|v6| SocketAddr::V6((*v6).into()))
+    })
 }
 
-fn describe(entry: &libc::ifaddrs) -> Option<Interface> {
-    let addr = entry_addr(entry)?;
-    // SAFETY: `getifaddrs` gives null or a whole socket address of its family.
-    let mask = unsafe { to_inet(entry.ifa_netmask) };
-    // SAFETY: `getifaddrs` gives a name that ends in a zero byte and lives as long as the list.
-    let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-    let name = name.to_string_lossy().into_owned();
-    let flag = |bit: i32| entry.ifa_flags & bit.cast_unsigned() != 0;
+fn describe(entry: InterfaceAddress) -> Option<Interface> {
+    let addr = inet(entry.address)?;
+    let name = entry.interface_name;
     Some(Interface {
         addr: addr.ip(),
-        prefix: mask.map_or(0, |mask| prefix(mask.ip())),
+        prefix: inet(entry.netmask).map_or(0, |mask| prefix(mask.ip())),
         scope_id: match addr {
             SocketAddr::V4(_) => 0,
             SocketAddr::V6(v6) => v6.scope_id(),
         },
-        up: flag(libc::IFF_UP),
-        running: flag(libc::IFF_RUNNING),
-        loopback: flag(libc::IFF_LOOPBACK),
-        point_to_point: flag(libc::IFF_POINTOPOINT),
+        up: entry.flags.contains(InterfaceFlags::IFF_UP),
+        running: entry.flags.contains(InterfaceFlags::IFF_RUNNING),
+        loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
+        point_to_point: entry.flags.contains(InterfaceFlags::IFF_POINTOPOINT),
         oper_state: oper_state(attribute(&name, "operstate").as_deref()),
         mtu: attribute(&name, "mtu").and_then(|text| text.parse().ok()),
         speed: attribute(&name, "speed").and_then(|text| bits_per_second(&text)),
@@ -160,41 +157,6 @@ fn bits_per_second(text: &str) -> Option<u64> {
     let megabits = u64::try_from(megabits).ok().filter(|&speed| speed > 0)?;
     // Drivers that do not know may say `UINT_MAX`.
     (megabits < u64::from(u32::MAX)).then(|| megabits * 1_000_000)
-}
-
-/// The list that `getifaddrs(3)` made; freed on drop.
-struct IfAddrs(Option<NonNull<libc::ifaddrs>>);
-
-impl IfAddrs {
-    fn get() -> Result<Self> {
-        let mut list = ptr::null_mut();
-        // SAFETY: `list` outlives the call.
-        if unsafe { libc::getifaddrs(&mut list) } != 0 {
-            return Err(last_errno());
-        }
-        Ok(Self(NonNull::new(list)))
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &libc::ifaddrs> {
-        let mut next = self
-            .0
-            .map_or(ptr::null(), |list| list.as_ptr().cast_const());
-        std::iter::from_fn(move || {
-            // SAFETY: null, or a node of the list, which lives as long as `self`.
-            let entry = unsafe { next.as_ref() }?;
-            next = entry.ifa_next;
-            Some(entry)
-        })
-    }
-}
-
-impl Drop for IfAddrs {
-    fn drop(&mut self) {
-        if let Some(list) = self.0 {
-            // SAFETY: the list came from `getifaddrs` and is freed here only.
-            unsafe { libc::freeifaddrs(list.as_ptr()) };
-        }
-    }
 }
 
 #[cfg(test)]

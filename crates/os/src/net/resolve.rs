@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::ptr::{self, NonNull};
 
 use ripstop_types::{Errno, Result};
+use rustix::net::SocketAddrAny;
 
-use super::sockaddr::to_inet;
 use crate::errno::last_errno;
 
 /// The IPv4 and IPv6 stream addresses of `node` (a name or an address, `%scope` allowed) and
@@ -92,12 +92,12 @@ impl AddrInfo {
     fn iter(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         let mut next = self.0.as_ptr().cast_const();
         std::iter::from_fn(move || {
-            while !next.is_null() {
-                // SAFETY: a node of the list, which lives as long as `self`.
-                let entry = unsafe { &*next };
+            // SAFETY: null, or a node of the list, which lives as long as `self`.
+            while let Some(entry) = unsafe { next.as_ref() } {
                 next = entry.ai_next;
-                // SAFETY: `getaddrinfo` gives a whole socket address of its family.
-                if let Some(addr) = unsafe { to_inet(entry.ai_addr) } {
+                // SAFETY: `getaddrinfo` gives a whole socket address and its length.
+                let addr = unsafe { SocketAddrAny::read(entry.ai_addr.cast(), entry.ai_addrlen) };
+                if let Ok(addr) = addr.try_into() {
                     return Some(addr);
                 }
             }

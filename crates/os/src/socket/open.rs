@@ -3,12 +3,12 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use ripstop_types::{Errno, Result};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-use super::beyond::bind_address_no_port;
 use super::{Socket, inet};
 use crate::errno::errno;
 
@@ -144,7 +144,9 @@ impl Socket {
         let socket = Self::stream(dest)?;
         if let Some(addr) = bind {
             if addr.port() == 0 {
-                bind_address_no_port(socket.as_fd());
+                // The port is chosen by `connect`; without that, a machine has as many connections
+                // as ephemeral ports. Kernels before 4.2 lack it: no error.
+                let _ = setsockopt(&socket.0, IpBindAddressNoPort, &true);
             } else {
                 sockopt::set_socket_reuseaddr(&socket.0, true).map_err(errno)?;
             }

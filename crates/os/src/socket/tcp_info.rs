@@ -1,11 +1,14 @@
 #![allow(unsafe_code)]
-//! Peers whose machine says nothing any more.
+//! What the kernel knows of a connection (`TCP_INFO`), which neither `rustix` nor `nix` has.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use ripstop_types::Result;
+
 use super::Socket;
+use crate::errno::last_errno;
 
 /// So many repetitions, each after twice the time of the one before, are lost by a network that
 /// drops a packet now and then once in a blue moon.
@@ -15,12 +18,30 @@ const REPEATED: u8 = 4;
 const ASKED: u8 = 3;
 
 impl Socket {
+    /// Bytes that the kernel has taken and not sent yet, because the peer's system has no room for
+    /// them or the network is not that fast.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn not_sent(&self) -> Result<usize> {
+        Ok(self.tcp_info()?.tcpi_notsent_bytes as usize)
+    }
+
     /// Whether bytes were sent again and again, or room for them was asked for, and the other machine
-    /// has acknowledged nothing for `time` (`TCP_INFO`). Keep-alive does not see that: its probes
-    /// are sent only while nothing else waits for an answer. A peer that lives and does not read
-    /// acknowledges what the system asks; `TCP_USER_TIMEOUT` would end that as well.
+    /// has acknowledged nothing for `time`. Keep-alive does not see that: its probes are sent only
+    /// while nothing else waits for an answer. A peer that lives and does not read acknowledges what
+    /// the system asks; `TCP_USER_TIMEOUT` would end that as well.
     #[must_use]
     pub fn is_unanswered(&self, time: Duration) -> bool {
+        self.tcp_info().is_ok_and(|info| {
+            let asked = info.tcpi_retransmits >= REPEATED || info.tcpi_probes >= ASKED;
+            asked && Duration::from_millis(info.tcpi_last_ack_recv.into()) >= time
+        })
+    }
+
+    /// The kernel's account; what an older one leaves out is 0.
+    fn tcp_info(&self) -> Result<libc::tcp_info> {
         let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
         let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
         // SAFETY: `info` is writable for `len` bytes and outlives the call.
@@ -34,12 +55,10 @@ impl Socket {
             )
         };
         if code != 0 {
-            return false;
+            return Err(last_errno());
         }
         // SAFETY: zeroes are a value of it, and so is what the system has written over them.
-        let info = unsafe { info.assume_init() };
-        let asked = info.tcpi_retransmits >= REPEATED || info.tcpi_probes >= ASKED;
-        asked && Duration::from_millis(info.tcpi_last_ack_recv.into()) >= time
+        Ok(unsafe { info.assume_init() })
     }
 }
 

@@ -1,10 +1,10 @@
-#![allow(unsafe_code)]
 //! Stream sockets between processes of one machine, which carry descriptors too.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
+use nix::sys::socket::{getsockopt, sockopt};
 use ripstop_types::{Errno, Result};
 use rustix::cmsg_space;
 use rustix::net::{
@@ -13,7 +13,7 @@ use rustix::net::{
 };
 
 use super::Socket;
-use crate::errno::{errno, last_errno, retry};
+use crate::errno::{errno, retry};
 use crate::process::Process;
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
@@ -23,9 +23,6 @@ pub const MAX_DESCRIPTORS: usize = 4;
 
 /// Longest abstract name.
 pub const MAX_UNIX_NAME: usize = 107;
-
-/// `SO_PEERPIDFD`, which `libc` does not have; Linux 6.5.
-const SO_PEERPIDFD: libc::c_int = 77;
 
 /// Who is at the other end, by the kernel's word: the process that connected, or that listened,
 /// at the time when it did.
@@ -158,19 +155,15 @@ impl Socket {
     ///
     /// `ENOTCONN` if it is not connected, and the others of `getsockopt(2)`.
     pub fn peer(&self) -> Result<Peer> {
-        let nobody = libc::ucred {
-            pid: 0,
-            uid: libc::uid_t::MAX,
-            gid: libc::gid_t::MAX,
-        };
-        let found = self.option(libc::SO_PEERCRED, nobody)?;
-        if found.uid == nobody.uid {
+        let found = getsockopt(&self.0, sockopt::PeerCredentials).map_err(errno)?;
+        // What the kernel says of nobody.
+        if found.uid() == u32::MAX {
             return Err(Errno::ENOTCONN);
         }
         Ok(Peer {
-            pid: u32::try_from(found.pid).unwrap_or(0),
-            uid: found.uid,
-            gid: found.gid,
+            pid: u32::try_from(found.pid()).unwrap_or(0),
+            uid: found.uid(),
+            gid: found.gid(),
         })
     }
 
@@ -184,35 +177,10 @@ impl Socket {
     /// namespace, `EMFILE`, `ENOSYS` before Linux 5.3.
     pub fn peer_process(&self) -> Result<Process> {
         let pid = self.peer()?.pid;
-        match self.option::<libc::c_int>(SO_PEERPIDFD, -1) {
-            Ok(fd) if fd >= 0 => {
-                // SAFETY: the kernel has just made it for this call, and nobody else has it.
-                let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-                Ok(Process::of(fd, pid))
-            }
-            Err(Errno::EMFILE) => Err(Errno::EMFILE),
-            _ => Process::open(pid),
-        }
-    }
-
-    /// An option of the socket's own level, of a type without invalid values.
-    fn option<T: Copy>(&self, name: libc::c_int, initial: T) -> Result<T> {
-        let mut value = initial;
-        let mut len = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the value and its length outlive the call, and the kernel writes at most
-        // that many bytes.
-        let failed = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_SOCKET,
-                name,
-                std::ptr::from_mut(&mut value).cast(),
-                &raw mut len,
-            )
-        };
-        match failed {
-            0 => Ok(value),
-            _ => Err(last_errno()),
+        match getsockopt(&self.0, sockopt::PeerPidfd) {
+            Ok(fd) => Ok(Process::of(fd, pid)),
+            Err(nix::Error::EMFILE) => Err(Errno::EMFILE),
+            Err(_) => Process::open(pid),
         }
     }
 
