@@ -3,112 +3,40 @@
 use ripstop_types::Flags;
 
 use super::endpoint::echo;
-use super::mismatch::{Checks, Group, Mismatch};
+use super::mismatch::{Checks, Group, Mismatch, each};
 use crate::attr::{RxAttr, TxAttr};
 use crate::caps;
 use crate::info::Hints;
 
-/// Attributes that both directions have.
-struct Common {
-    mode: ripstop_types::Mode,
-    op_flags: Flags,
-    msg_order: ripstop_types::MsgOrder,
-    comp_order: u64,
-    size: usize,
-    iov_limit: usize,
-}
-
-impl From<&TxAttr> for Common {
-    fn from(tx: &TxAttr) -> Self {
-        let TxAttr {
-            mode,
-            op_flags,
-            msg_order,
-            comp_order,
-            size,
-            iov_limit,
-            ..
-        } = *tx;
-        Self {
-            mode,
-            op_flags,
-            msg_order,
-            comp_order,
-            size,
-            iov_limit,
-        }
-    }
-}
-
-impl From<&RxAttr> for Common {
-    fn from(rx: &RxAttr) -> Self {
-        let RxAttr {
-            mode,
-            op_flags,
-            msg_order,
-            comp_order,
-            size,
-            iov_limit,
-            ..
-        } = *rx;
-        Self {
-            mode,
-            op_flags,
-            msg_order,
-            comp_order,
-            size,
-            iov_limit,
-        }
-    }
-}
-
-impl Common {
-    fn check(&self, checks: &mut Checks<'_>, asked: &Self, hints: &Hints) {
-        let promised = if asked.mode.is_empty() {
-            hints.mode
-        } else {
-            asked.mode
-        };
-        checks.promises("mode", promised, self.mode);
-        checks.within("op_flags", asked.op_flags, self.op_flags);
-        checks.within("msg_order", asked.msg_order, self.msg_order);
-        // Withdrawn in 2.0: completions are in no particular order.
-        checks.at_most("comp_order", asked.comp_order, 0);
-        checks.size("size", asked.size, self.size);
-        checks.size("iov_limit", asked.iov_limit, self.iov_limit);
-    }
-}
-
 /// Checks the receive group, and the promises a receiver needs even without one.
 pub(super) fn check_rx(offer: &RxAttr, hints: &Hints, found: &mut Vec<Mismatch>) {
-    let mut checks = Checks {
-        group: Group::Rx,
-        found,
-    };
+    let mut checks = Checks::new(Group::Rx, found);
     let Some(asked) = &hints.rx else {
         checks.promises("mode", hints.mode, offer.mode);
         return;
     };
     checks.within("caps", asked.caps - caps::IGNORED_RX, offer.caps);
-    Common::from(offer).check(&mut checks, &asked.into(), hints);
+    checks.mode(asked.mode, hints, offer.mode);
+    each!(checks.within(asked, offer): op_flags, msg_order);
+    // Withdrawn in 2.0: completions are in no particular order.
+    checks.at_most("comp_order", asked.comp_order, 0);
+    each!(checks.size(asked, offer): size, iov_limit);
     // Withdrawn in 2.0, like the completion order.
     checks.size("total_buffered_recv", asked.total_buffered_recv, 0);
 }
 
 /// Checks the transmit group, and the promises a sender needs even without one.
 pub(super) fn check_tx(offer: &TxAttr, hints: &Hints, found: &mut Vec<Mismatch>) {
-    let mut checks = Checks {
-        group: Group::Tx,
-        found,
-    };
+    let mut checks = Checks::new(Group::Tx, found);
     let Some(asked) = &hints.tx else {
         checks.promises("mode", hints.mode, offer.mode);
         return;
     };
     checks.within("caps", asked.caps - caps::IGNORED_TX, offer.caps);
-    Common::from(offer).check(&mut checks, &asked.into(), hints);
-    checks.size("inject_size", asked.inject_size, offer.inject_size);
-    checks.size("rma_iov_limit", asked.rma_iov_limit, offer.rma_iov_limit);
+    checks.mode(asked.mode, hints, offer.mode);
+    each!(checks.within(asked, offer): op_flags, msg_order);
+    checks.at_most("comp_order", asked.comp_order, 0);
+    each!(checks.size(asked, offer): size, iov_limit, inject_size, rma_iov_limit);
     checks.class(asked.tclass, offer.tclass);
 }
 

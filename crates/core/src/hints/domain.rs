@@ -2,8 +2,8 @@
 
 use ripstop_types::{AvType, Flags, Progress, ResourceMgmt, Threading, Version};
 
-use super::mismatch::{Checks, Group, Mismatch};
-use super::{fabric, mr};
+use super::mismatch::{Checks, Group, Mismatch, each};
+use super::mr;
 use crate::attr::{AUTH_KEY_PER_AV, DomainAttr};
 use crate::caps;
 use crate::info::{Hints, Info};
@@ -14,109 +14,66 @@ const V2_5: Version = Version::new(2, 5);
 
 /// Threading levels by how much the caller serialises. A provider that asks for little
 /// serves every caller that does as much or more.
-const fn threading_rank(level: Threading) -> u8 {
-    match level {
-        Threading::Safe => 0,
-        Threading::Fid => 1,
-        Threading::Endpoint => 2,
-        Threading::Completion => 3,
-        Threading::Domain => 4,
-        Threading::Unspec => 5,
-    }
-}
+const THREADING: [Threading; 6] = [
+    Threading::Safe,
+    Threading::Fid,
+    Threading::Endpoint,
+    Threading::Completion,
+    Threading::Domain,
+    Threading::Unspec,
+];
 
 /// Progress models by how much the caller does.
-const fn progress_rank(model: Progress) -> u8 {
-    match model {
-        Progress::Auto => 0,
-        Progress::Manual => 1,
-        Progress::ControlUnified => 2,
-        Progress::Unspec => 3,
-    }
-}
+const PROGRESS: [Progress; 4] = [
+    Progress::Auto,
+    Progress::Manual,
+    Progress::ControlUnified,
+    Progress::Unspec,
+];
 
 /// Resource management by how much the caller does.
-const fn resource_rank(model: ResourceMgmt) -> u8 {
-    match model {
-        ResourceMgmt::Enabled => 0,
-        ResourceMgmt::Disabled => 1,
-        ResourceMgmt::Unspec => 2,
-    }
-}
+const RESOURCE_MGMT: [ResourceMgmt; 3] = [
+    ResourceMgmt::Enabled,
+    ResourceMgmt::Disabled,
+    ResourceMgmt::Unspec,
+];
 
 /// Checks the domain group, and of the interface what belongs to a domain even when the
 /// hints have no such group.
 pub(super) fn check(offer: &Info, hints: &Hints, version: Version, found: &mut Vec<Mismatch>) {
-    let absent = DomainAttr::default();
+    let mut checks = Checks::new(Group::Domain, found);
     let Some(asked) = &hints.domain else {
-        if hints
-            .caps
-            .intersects(Flags::REMOTE_READ | Flags::REMOTE_WRITE)
-            && version >= V1_5
-        {
-            mr::check(offer, &absent, hints, version, found);
+        let target = Flags::REMOTE_READ | Flags::REMOTE_WRITE;
+        if hints.caps.intersects(target) && version >= V1_5 {
+            mr::check(offer, &DomainAttr::default(), hints, version, &mut checks);
         }
         return;
     };
-    let mut checks = Checks {
-        group: Group::Domain,
-        found,
-    };
-    check_models(&mut checks, &offer.domain, asked);
-    checks.size("mr_key_size", asked.mr_key_size, offer.domain.mr_key_size);
-    checks.size(
-        "cq_data_size",
-        asked.cq_data_size,
-        offer.domain.cq_data_size,
+    let domain = &offer.domain;
+    checks.at_least("threading", &THREADING, asked.threading, domain.threading);
+    checks.at_least("progress", &PROGRESS, asked.progress, domain.progress);
+    checks.at_least(
+        "resource_mgmt",
+        &RESOURCE_MGMT,
+        asked.resource_mgmt,
+        domain.resource_mgmt,
     );
-    fabric::check_name(
-        &mut checks,
-        "name",
-        offer.domain.name.as_deref(),
-        asked.name.as_deref(),
-    );
-    mr::check(offer, asked, hints, version, checks.found);
+    if domain.av_type != AvType::Unspec {
+        checks.same("av_type", asked.av_type, domain.av_type);
+    }
+    each!(checks.size(asked, domain): mr_key_size, cq_data_size);
+    checks.name(asked.name.as_deref(), domain.name.as_deref());
+    mr::check(offer, asked, hints, version, &mut checks);
     if version >= V1_5 {
-        check_limits(&mut checks, &offer.domain, asked);
-        check_promises(&mut checks, &offer.domain, asked, hints);
-        check_auth_key(&mut checks, &offer.domain, asked, version);
-        checks.class(asked.tclass, offer.domain.tclass);
+        each!(checks.size(asked, domain): cntr_cnt, mr_iov_limit, max_err_data, mr_cnt);
+        checks.within("caps", asked.caps, domain.caps);
+        checks.mode(asked.mode, hints, domain.mode);
+        check_auth_key(&mut checks, domain, asked, version);
+        checks.class(asked.tclass, domain.tclass);
     }
     if version >= V2_5 {
-        check_counter_range(&mut checks, &offer.domain, asked);
+        check_counter_range(&mut checks, domain, asked);
     }
-}
-
-fn check_models(checks: &mut Checks<'_>, offer: &DomainAttr, asked: &DomainAttr) {
-    if threading_rank(asked.threading) < threading_rank(offer.threading) {
-        checks.same("threading", asked.threading, offer.threading);
-    }
-    if progress_rank(asked.progress) < progress_rank(offer.progress) {
-        checks.same("progress", asked.progress, offer.progress);
-    }
-    if resource_rank(asked.resource_mgmt) < resource_rank(offer.resource_mgmt) {
-        checks.same("resource_mgmt", asked.resource_mgmt, offer.resource_mgmt);
-    }
-    if offer.av_type != AvType::Unspec {
-        checks.same("av_type", asked.av_type, offer.av_type);
-    }
-}
-
-fn check_limits(checks: &mut Checks<'_>, offer: &DomainAttr, asked: &DomainAttr) {
-    checks.size("cntr_cnt", asked.cntr_cnt, offer.cntr_cnt);
-    checks.size("mr_iov_limit", asked.mr_iov_limit, offer.mr_iov_limit);
-    checks.size("max_err_data", asked.max_err_data, offer.max_err_data);
-    checks.size("mr_cnt", asked.mr_cnt, offer.mr_cnt);
-}
-
-fn check_promises(checks: &mut Checks<'_>, offer: &DomainAttr, asked: &DomainAttr, hints: &Hints) {
-    checks.within("caps", asked.caps, offer.caps);
-    let promised = if asked.mode.is_empty() {
-        hints.mode
-    } else {
-        asked.mode
-    };
-    checks.promises("mode", promised, offer.mode);
 }
 
 fn check_auth_key(
@@ -135,25 +92,20 @@ fn check_auth_key(
             remedy,
         );
     } else {
-        checks.same("auth_key_size", asked.auth_key_size, offer.auth_key_size);
+        each!(checks.same(asked, offer): auth_key_size);
     }
     if version >= V1_20 {
-        checks.size(
-            "max_ep_auth_key",
-            asked.max_ep_auth_key,
-            offer.max_ep_auth_key,
-        );
+        each!(checks.size(asked, offer): max_ep_auth_key);
     }
 }
 
 /// A provider that states no highest count has the whole range of 64 bits.
 fn check_counter_range(checks: &mut Checks<'_>, offer: &DomainAttr, asked: &DomainAttr) {
     if offer.max_cntr_value != 0 {
-        checks.at_most("max_cntr_value", asked.max_cntr_value, offer.max_cntr_value);
+        each!(checks.at_most(asked, offer): max_cntr_value);
     }
     if offer.max_err_cntr_value != 0 {
-        let offered = offer.max_err_cntr_value;
-        checks.at_most("max_err_cntr_value", asked.max_err_cntr_value, offered);
+        each!(checks.at_most(asked, offer): max_err_cntr_value);
     }
 }
 

@@ -2,16 +2,13 @@
 
 use ripstop_types::{EpType, Flags};
 
-use super::mismatch::{Checks, Group, Mismatch, context_count};
+use super::mismatch::{Checks, Group, Mismatch, context_count, each};
 use crate::attr::{EpAttr, SHARED_CONTEXT};
 use crate::info::{Hints, Info};
 
 /// Checks the endpoint type, the attribute that rules out most offers.
 pub(super) fn check_type(offer: &EpAttr, asked: &EpAttr, found: &mut Vec<Mismatch>) {
-    let mut checks = Checks {
-        group: Group::Ep,
-        found,
-    };
+    let mut checks = Checks::new(Group::Ep, found);
     if offer.ep_type != EpType::Unspec {
         checks.same("type", asked.ep_type, offer.ep_type);
     }
@@ -19,55 +16,35 @@ pub(super) fn check_type(offer: &EpAttr, asked: &EpAttr, found: &mut Vec<Mismatc
 
 /// Checks the endpoint group, apart from its type.
 pub(super) fn check(offer: &Info, asked: &EpAttr, hints: &Hints, found: &mut Vec<Mismatch>) {
-    let mut checks = Checks {
-        group: Group::Ep,
-        found,
-    };
-    checks.same("protocol", asked.protocol, offer.ep.protocol);
-    let versions = (
-        u64::from(asked.protocol_version),
-        u64::from(offer.ep.protocol_version),
-    );
-    checks.at_most("protocol_version", versions.0, versions.1);
-    checks.size("max_msg_size", asked.max_msg_size, offer.ep.max_msg_size);
-    check_contexts(&mut checks, offer, asked);
-    if hints.caps.intersects(Flags::RMA | Flags::ATOMIC) {
-        checks.size(
-            "max_order_raw_size",
-            asked.max_order_raw_size,
-            offer.ep.max_order_raw_size,
-        );
-        checks.size(
-            "max_order_war_size",
-            asked.max_order_war_size,
-            offer.ep.max_order_war_size,
-        );
-        checks.size(
-            "max_order_waw_size",
-            asked.max_order_waw_size,
-            offer.ep.max_order_waw_size,
-        );
-    }
-    checks.same("auth_key_size", asked.auth_key_size, offer.ep.auth_key_size);
-    if hints.caps.contains(Flags::TAGGED) {
-        check_tags(&mut checks, asked.mem_tag_format, offer.ep.mem_tag_format);
-    }
-}
-
-fn check_contexts(checks: &mut Checks<'_>, offer: &Info, asked: &EpAttr) {
+    let mut checks = Checks::new(Group::Ep, found);
     let (ep, domain) = (&offer.ep, &offer.domain);
+    each!(checks.same(asked, ep): protocol);
+    let asked_version = asked.protocol_version.into();
+    checks.at_most(
+        "protocol_version",
+        asked_version,
+        ep.protocol_version.into(),
+    );
+    each!(checks.size(asked, ep): max_msg_size);
     let tx = Contexts {
         own: ep.tx_ctx_cnt,
         most: domain.max_ep_tx_ctx,
         shared: domain.max_ep_stx_ctx,
     };
-    tx.check(checks, "tx_ctx_cnt", asked.tx_ctx_cnt);
+    tx.check(&mut checks, "tx_ctx_cnt", asked.tx_ctx_cnt);
     let rx = Contexts {
         own: ep.rx_ctx_cnt,
         most: domain.max_ep_rx_ctx,
         shared: domain.max_ep_srx_ctx,
     };
-    rx.check(checks, "rx_ctx_cnt", asked.rx_ctx_cnt);
+    rx.check(&mut checks, "rx_ctx_cnt", asked.rx_ctx_cnt);
+    if hints.caps.intersects(Flags::RMA | Flags::ATOMIC) {
+        each!(checks.size(asked, ep): max_order_raw_size, max_order_war_size, max_order_waw_size);
+    }
+    each!(checks.same(asked, ep): auth_key_size);
+    if hints.caps.contains(Flags::TAGGED) {
+        check_tags(&mut checks, asked.mem_tag_format, ep.mem_tag_format);
+    }
 }
 
 /// What an offer says of one direction's contexts.

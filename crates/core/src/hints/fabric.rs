@@ -59,21 +59,14 @@ impl<'a> ProviderName<'a> {
 
 /// Checks the fabric group.
 pub(super) fn check(offer: &FabricAttr, asked: &FabricAttr, found: &mut Vec<Mismatch>) {
-    let mut checks = Checks {
-        group: Group::Fabric,
-        found,
-    };
-    check_prov_name(
-        &mut checks,
-        offer.prov_name.as_deref(),
-        asked.prov_name.as_deref(),
-    );
-    check_name(
-        &mut checks,
-        "name",
-        offer.name.as_deref(),
-        asked.name.as_deref(),
-    );
+    let mut checks = Checks::new(Group::Fabric, found);
+    if let (Some(asked), Some(offered)) = (&asked.prov_name, &offer.prov_name)
+        && !ProviderName(asked).matches(offered)
+    {
+        let remedy = format!("name {offered} to use it, or leave prov_name NULL");
+        checks.refuse("prov_name", asked, offered, remedy);
+    }
+    checks.name(asked.name.as_deref(), offer.name.as_deref());
     if asked.prov_version > offer.prov_version {
         let (asked, offered) = (Version(asked.prov_version), Version(offer.prov_version));
         let remedy = format!("ask for at most {offered}, or 0 for any");
@@ -88,32 +81,6 @@ pub(super) fn check(offer: &FabricAttr, asked: &FabricAttr, found: &mut Vec<Mism
         let remedy = format!("set it to {} or later", offer.api_version);
         let (asked, offered) = (asked.api_version.to_string(), offer.api_version.to_string());
         checks.refuse("api_version", asked, offered, remedy);
-    }
-}
-
-fn check_prov_name(checks: &mut Checks<'_>, offered: Option<&str>, asked: Option<&str>) {
-    let (Some(offered), Some(asked)) = (offered, asked) else {
-        return;
-    };
-    if !ProviderName(asked).matches(offered) {
-        let remedy = format!("name {offered} to use it, or leave prov_name NULL");
-        checks.refuse("prov_name", asked, offered, remedy);
-    }
-}
-
-/// A name, if both sides have one, must be the same but for case.
-pub(super) fn check_name(
-    checks: &mut Checks<'_>,
-    attribute: &'static str,
-    offered: Option<&str>,
-    asked: Option<&str>,
-) {
-    let (Some(offered), Some(asked)) = (offered, asked) else {
-        return;
-    };
-    if !offered.eq_ignore_ascii_case(asked) {
-        let remedy = format!("ask for {offered}, or leave it NULL");
-        checks.refuse(attribute, asked, offered, remedy);
     }
 }
 

@@ -1,7 +1,8 @@
-use ripstop_types::tclass;
+use ripstop_types::{Mode, tclass};
 use thiserror::Error;
 
 use crate::attr::SHARED_CONTEXT;
+use crate::info::Hints;
 use crate::names::CNames;
 
 /// The group of attributes that a [`Mismatch`] lies in.
@@ -56,11 +57,24 @@ pub struct Mismatch {
 
 /// Compares the attributes of one group and collects what does not fit.
 pub(super) struct Checks<'a> {
-    pub(super) group: Group,
+    group: Group,
     pub(super) found: &'a mut Vec<Mismatch>,
 }
 
-impl Checks<'_> {
+/// Applies a rule to attributes that have the same name in the hints and in the offer:
+/// `each!(checks.size(asked, offer): cntr_cnt, mr_cnt)`.
+macro_rules! each {
+    ($checks:ident.$rule:ident($asked:expr, $offer:expr): $($attribute:ident),+) => {
+        $($checks.$rule(stringify!($attribute), $asked.$attribute, $offer.$attribute);)+
+    };
+}
+pub(super) use each;
+
+impl<'a> Checks<'a> {
+    pub(super) const fn new(group: Group, found: &'a mut Vec<Mismatch>) -> Self {
+        Self { group, found }
+    }
+
     /// Records that the attribute does not fit.
     pub(super) fn refuse(
         &mut self,
@@ -124,6 +138,12 @@ impl Checks<'_> {
         }
     }
 
+    /// The modes of a group are those of the interface where it has none of its own.
+    pub(super) fn mode(&mut self, asked: Mode, hints: &Hints, required: Mode) {
+        let own = Some(asked).filter(|mode| !mode.is_empty());
+        self.promises("mode", own.unwrap_or(hints.mode), required);
+    }
+
     /// Every required bit must be promised.
     pub(super) fn promises<B>(&mut self, attribute: &'static str, promised: B, required: B)
     where
@@ -134,6 +154,28 @@ impl Checks<'_> {
             let remedy = format!("add {}, if the program can keep to it", missing.c_names());
             let needs = format!("only with {}", required.c_names());
             self.refuse(attribute, promised.c_names(), needs, remedy);
+        }
+    }
+
+    /// Of what callers can do themselves, in `order` from nothing to all, they must do as much as
+    /// the provider asks for.
+    pub(super) fn at_least<T>(&mut self, attribute: &'static str, order: &[T], asked: T, offered: T)
+    where
+        T: PartialEq + Default + CNames,
+    {
+        let rank = |value: &T| order.iter().position(|known| known == value);
+        if rank(&asked) < rank(&offered) {
+            self.same(attribute, asked, offered);
+        }
+    }
+
+    /// A name, if both sides have one, must be the same but for case.
+    pub(super) fn name(&mut self, asked: Option<&str>, offered: Option<&str>) {
+        if let (Some(asked), Some(offered)) = (asked, offered)
+            && !asked.eq_ignore_ascii_case(offered)
+        {
+            let remedy = format!("ask for {offered}, or leave it NULL");
+            self.refuse("name", asked, offered, remedy);
         }
     }
 

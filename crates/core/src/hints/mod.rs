@@ -67,10 +67,7 @@ pub fn check_opened(offer: &Info, info: &Info) -> Vec<Mismatch> {
         ..Hints::default()
     };
     let mut found = Vec::new();
-    let mut checks = Checks {
-        group: Group::Info,
-        found: &mut found,
-    };
+    let mut checks = Checks::new(Group::Info, &mut found);
     checks.within("caps", hints.caps, offer.caps);
     context::check_rx(&offer.rx, &hints, &mut found);
     context::check_tx(&offer.tx, &hints, &mut found);
@@ -109,10 +106,7 @@ pub fn negotiate(offer: &Info, hints: Option<&Hints>, version: Version) -> Resul
 }
 
 fn check_info(offer: &Info, hints: &Hints, version: Version, found: &mut Vec<Mismatch>) {
-    let mut checks = Checks {
-        group: Group::Info,
-        found,
-    };
+    let mut checks = Checks::new(Group::Info, found);
     checks.within("caps", hints.caps, offer.caps);
     checks.promises("mode", hints.mode, mr::required_mode(offer, hints, version));
     if !accepts_format(offer.addr_format, hints.addr_format) {

@@ -2,7 +2,7 @@
 
 use ripstop_types::{Flags, Mode, MrMode, Version};
 
-use super::mismatch::{Checks, Group, Mismatch};
+use super::mismatch::Checks;
 use crate::attr::DomainAttr;
 use crate::caps;
 use crate::info::{Hints, Info};
@@ -42,12 +42,8 @@ pub(super) fn check(
     asked: &DomainAttr,
     hints: &Hints,
     version: Version,
-    found: &mut Vec<Mismatch>,
+    checks: &mut Checks<'_>,
 ) {
-    let mut checks = Checks {
-        group: Group::Domain,
-        found,
-    };
     let offered = offer.domain.mr_mode;
     let local = hints.mode.contains(Mode::LOCAL_MR) || asked.mr_mode.contains(MrMode::LOCAL);
     if offered.contains(MrMode::LOCAL) && !local {
@@ -55,7 +51,7 @@ pub(super) fn check(
         return;
     }
     if version < V1_5 || asked.mr_mode.intersects(WHOLE) {
-        check_whole(&mut checks, asked.mr_mode, offered, version);
+        check_whole(checks, asked.mr_mode, offered, version);
         return;
     }
     let required = needed_for(hints.caps, offered);
