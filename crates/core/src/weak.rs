@@ -1,6 +1,8 @@
 //! Objects that somebody calls but does not keep alive.
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
 
 /// A list of objects that does not keep them alive, each in it once. Walks take no lock while an
 /// object is called, and allocate nothing. Each object that is in the list during a whole walk is
@@ -17,7 +19,7 @@ impl<T: ?Sized> Default for WeakList<T> {
 impl<T: ?Sized> WeakList<T> {
     /// Adds an object, and forgets those that are gone; `false` if it is there already.
     pub fn add(&self, object: &Weak<T>) -> bool {
-        let mut list = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.0.write();
         if list.iter().any(|known| is(known.as_ref(), object)) {
             return false;
         }
@@ -35,7 +37,7 @@ impl<T: ?Sized> WeakList<T> {
 
     /// Takes an object out; `false` if it is not there.
     pub fn remove(&self, object: &Weak<T>) -> bool {
-        let mut list = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.0.write();
         match list.iter_mut().find(|known| is(known.as_ref(), object)) {
             Some(known) => known.take().is_some(),
             None => false,
@@ -52,7 +54,7 @@ impl<T: ?Sized> WeakList<T> {
 
     /// The next object that is alive, from place `next` on, which moves behind it.
     pub fn at(&self, next: &mut usize) -> Option<Arc<T>> {
-        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let list = self.0.read();
         loop {
             let object = list.get(*next)?;
             *next += 1;
@@ -103,7 +105,7 @@ mod tests {
             assert!(list.add(&Arc::downgrade(object)));
         }
         assert_eq!(of(&list), [3, 4, 5]);
-        assert_eq!(list.0.read().unwrap().len(), 3);
+        assert_eq!(list.0.read().len(), 3);
         drop(third);
     }
 

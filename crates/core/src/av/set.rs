@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use ripstop_types::{AvType, Collective, Errno, FiAddr, Flags, Result};
 
 use crate::log::Subsys;
@@ -98,14 +98,10 @@ impl AvSet {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<FiAddr>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The members, in order.
     #[must_use]
     pub fn members(&self) -> Vec<FiAddr> {
-        self.lock().clone()
+        self.members.lock().clone()
     }
 
     /// The operations it is for.
@@ -123,7 +119,7 @@ impl AvSet {
     /// Adds the members of another set that are not there, at the end (`fi_av_set_union`).
     pub fn union(&self, other: &Self) {
         let theirs = other.members();
-        let mut ours = self.lock();
+        let mut ours = self.members.lock();
         let mut known: HashSet<FiAddr> = ours.iter().copied().collect();
         ours.extend(theirs.into_iter().filter(|addr| known.insert(*addr)));
     }
@@ -131,13 +127,13 @@ impl AvSet {
     /// Keeps the members that another set has too (`fi_av_set_intersect`).
     pub fn intersect(&self, other: &Self) {
         let theirs: HashSet<FiAddr> = other.members().into_iter().collect();
-        self.lock().retain(|addr| theirs.contains(addr));
+        self.members.lock().retain(|addr| theirs.contains(addr));
     }
 
     /// Removes the members that another set has (`fi_av_set_diff`).
     pub fn diff(&self, other: &Self) {
         let theirs: HashSet<FiAddr> = other.members().into_iter().collect();
-        self.lock().retain(|addr| !theirs.contains(addr));
+        self.members.lock().retain(|addr| !theirs.contains(addr));
     }
 
     /// Adds a member at the end (`fi_av_set_insert`). The caller checks that the address vector
@@ -146,7 +142,7 @@ impl AvSet {
     /// # Errors
     /// [`Errno::EINVAL`] for one that is there.
     pub fn insert(&self, addr: FiAddr) -> Result<()> {
-        let mut members = self.lock();
+        let mut members = self.members.lock();
         if members.contains(&addr) {
             return Err(Errno::EINVAL);
         }
@@ -159,7 +155,7 @@ impl AvSet {
     /// # Errors
     /// [`Errno::EINVAL`] for one that is not there.
     pub fn remove(&self, addr: FiAddr) -> Result<()> {
-        let mut members = self.lock();
+        let mut members = self.members.lock();
         let at = members.iter().position(|member| *member == addr);
         members.remove(at.ok_or(Errno::EINVAL)?);
         Ok(())

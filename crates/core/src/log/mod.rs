@@ -20,9 +20,10 @@ mod output;
 use core::cell::Cell;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::RwLock;
 use ripstop_types::Errno;
 
 use crate::filter::Filter;
@@ -258,7 +259,7 @@ pub fn enabled_by_environment(meta: &Meta<'_>) -> bool {
 /// Whether `FI_LOG_PROV` keeps this provider out (`FI_LOG_PROV_FILTERED`).
 #[must_use]
 pub fn provider_filtered(prov: &str) -> bool {
-    let providers = PROVIDERS.read().unwrap_or_else(PoisonError::into_inner);
+    let providers = PROVIDERS.read();
     providers
         .as_ref()
         .is_some_and(|filter| !filter.allows(prov))
@@ -309,7 +310,7 @@ pub fn write_by_default(record: &Record<'_>) {
 }
 
 fn sink() -> Option<Arc<dyn Sink>> {
-    SINK.read().unwrap_or_else(PoisonError::into_inner).clone()
+    SINK.read().clone()
 }
 
 /// Hands all lines to `sink` until the guard is dropped (`fi_import`, "logging").
@@ -317,7 +318,7 @@ fn sink() -> Option<Arc<dyn Sink>> {
 /// # Errors
 /// [`Errno::EALREADY`] while another sink has them.
 pub fn import(sink: Arc<dyn Sink>) -> Result<Imported, Errno> {
-    let mut current = SINK.write().unwrap_or_else(PoisonError::into_inner);
+    let mut current = SINK.write();
     if current.is_some() {
         return Err(Errno::EALREADY);
     }
@@ -340,7 +341,7 @@ pub struct Imported(());
 impl Drop for Imported {
     fn drop(&mut self) {
         WANTED.fetch_and(!IMPORTED, Ordering::Relaxed);
-        *SINK.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *SINK.write() = None;
     }
 }
 
@@ -384,7 +385,7 @@ fn select(level: Option<&str>, prov: Option<&str>, subsys: Option<&str>) {
     if prov.is_some() {
         wanted |= BY_PROVIDER;
     }
-    *PROVIDERS.write().unwrap_or_else(PoisonError::into_inner) = prov;
+    *PROVIDERS.write() = prov;
     let imported = WANTED.load(Ordering::Relaxed) & IMPORTED;
     WANTED.store(wanted | imported, Ordering::Relaxed);
 }

@@ -4,7 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::{Record, Subsys, format_line};
 
@@ -20,7 +21,7 @@ static OUTPUT: Mutex<Output> = Mutex::new(Output::Stderr);
 /// be written is lost.
 pub(super) fn write(record: &Record<'_>) {
     let line = format_line(record);
-    let mut output = OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut output = OUTPUT.lock();
     let _lost = match &mut *output {
         Output::Stderr => std::io::stderr().write_all(line.as_bytes()),
         Output::Stdout => std::io::stdout().write_all(line.as_bytes()),
@@ -47,7 +48,7 @@ pub(super) fn set_location(location: &str, mode: u32) {
             }
         },
     };
-    *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner) = output;
+    *OUTPUT.lock() = output;
 }
 
 /// Creates a log file; an existing one is never overwritten.

@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
 
@@ -6,9 +6,9 @@ use super::*;
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Takes the turn, after the environment has been read for good.
-fn turn() -> std::sync::MutexGuard<'static, ()> {
+fn turn() -> MutexGuard<'static, ()> {
     crate::init();
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    TURN.lock()
 }
 
 #[derive(Default)]
@@ -16,7 +16,7 @@ struct Lines(Mutex<Vec<String>>);
 
 impl Sink for Lines {
     fn log(&self, record: &Record<'_>) {
-        self.0.lock().unwrap().push(format_line(record));
+        self.0.lock().push(format_line(record));
     }
 }
 
@@ -26,7 +26,6 @@ impl Lines {
         let wanted = format!("::{prov}:");
         self.0
             .lock()
-            .unwrap()
             .iter()
             .filter(|line| line.contains(&wanted))
             .cloned()

@@ -9,8 +9,9 @@
 mod parse;
 mod source;
 
-use std::sync::{LazyLock, PoisonError, RwLock};
+use std::sync::LazyLock;
 
+use parking_lot::RwLock;
 use ripstop_types::Errno;
 
 use crate::log::Subsys;
@@ -104,7 +105,7 @@ impl Params {
             kind,
             help: provider.map_or_else(|| help.to_owned(), |p| format!("{p}: {help}")),
         };
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.write();
         match entries.iter_mut().find(|e| e.is(provider, name)) {
             Some(known) => *known = entry,
             None => entries.push(entry),
@@ -113,14 +114,14 @@ impl Params {
 
     /// Withdraws all parameters of a provider, when it leaves.
     pub fn undefine(&self, provider: &str) {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.write();
         entries.retain(|entry| entry.provider.as_deref() != Some(provider));
     }
 
     /// All parameters in the order of their declaration.
     #[must_use]
     pub fn list(&self) -> Vec<Param> {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read();
         let listed = entries.iter().map(|entry| Param {
             name: entry.variable.clone(),
             kind: entry.kind,
@@ -136,7 +137,7 @@ impl Params {
     /// [`Errno::ENOENT`] when it is not declared, [`Errno::ENODATA`] when it is not set.
     pub fn raw(&self, provider: Option<&str>, name: &str) -> Result<(ParamType, String), Errno> {
         let (kind, variable) = {
-            let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+            let entries = self.entries.read();
             let entry = entries
                 .iter()
                 .find(|e| e.is(provider, name))

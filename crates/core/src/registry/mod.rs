@@ -9,8 +9,9 @@ mod order;
 
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Once};
 
+use parking_lot::{Mutex, RwLock};
 use ripstop_types::{Errno, Version};
 
 use crate::filter::Filter;
@@ -135,7 +136,7 @@ impl Registry {
             priority,
             leases: AtomicUsize::new(0),
         });
-        self.write().push(Arc::clone(&entry));
+        self.entries.write().push(Arc::clone(&entry));
         Registration {
             registry: self,
             entry,
@@ -146,7 +147,7 @@ impl Registry {
     /// the name of an interface, by its topmost layer.
     #[must_use]
     pub fn lease(&self, name: &str) -> Option<Lease> {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read();
         let top = name.rsplit(';').next().unwrap_or(name);
         let entry = winner(&entries, name).or_else(|| winner(&entries, top))?;
         Some(Lease::of(entry))
@@ -248,7 +249,7 @@ impl Registry {
 
     /// Whether a refusal was not warned of yet; it counts as warned of from now on.
     fn is_news(&self, why: &Refusal) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         let news = told.len() < TOLD && !told.contains(why);
         if news {
             told.push(why.clone());
@@ -278,7 +279,7 @@ impl Registry {
 
     /// One entry of each name, in the order of preference.
     fn visible(&self) -> Vec<Arc<Entry>> {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read();
         let wins = |entry: &&Arc<Entry>| {
             winner(&entries, entry.provider.name()).is_some_and(|best| Arc::ptr_eq(best, entry))
         };
@@ -287,13 +288,9 @@ impl Registry {
         visible
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Vec<Arc<Entry>>> {
-        self.entries.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes an entry off the list, unless it is in use and `forced` is not set.
     fn remove(&self, gone: &Arc<Entry>, forced: bool) -> bool {
-        let mut entries = self.write();
+        let mut entries = self.entries.write();
         if !forced && gone.leases.load(Ordering::Acquire) != 0 {
             return false;
         }
