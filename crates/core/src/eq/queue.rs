@@ -2,8 +2,9 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use ripstop_os::clock;
 use ripstop_types::{Errno, Flags, Result, WaitObj};
 
@@ -97,7 +98,7 @@ impl EventQueue {
     /// Number of events and errors to be read.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.state().items.len()
+        self.state.lock().items.len()
     }
 
     /// Whether there is nothing to be read.
@@ -141,12 +142,10 @@ impl EventQueue {
     /// # Errors
     /// [`Errno::EAGAIN`] when there is none, [`Errno::EAVAIL`] when an error is next.
     pub fn read(&self) -> Result<Event> {
-        match self.pop_event() {
-            Err(Errno::EAGAIN) => {
-                self.progress();
-                self.pop_event()
-            }
-            outcome => outcome,
+        let mut state = self.event_first()?;
+        match self.pop(&mut state) {
+            Some(Ok(event)) => Ok(event),
+            _ => Err(Errno::EAGAIN),
         }
     }
 
@@ -164,18 +163,16 @@ impl EventQueue {
     /// # Errors
     /// As for [`read`](Self::read), and those of `take`, such as [`Errno::ETOOSMALL`] for a
     /// buffer that cannot hold the event, which then stays.
-    pub fn read_with<T>(
-        &self,
-        consume: bool,
-        mut take: impl FnMut(&Event) -> Result<T>,
-    ) -> Result<T> {
-        match self.take_event(consume, &mut take) {
-            Err(Errno::EAGAIN) => {
-                self.progress();
-                self.take_event(consume, &mut take)
-            }
-            outcome => outcome,
+    pub fn read_with<T>(&self, consume: bool, take: impl FnOnce(&Event) -> Result<T>) -> Result<T> {
+        let mut state = self.event_first()?;
+        let Some(Ok(event)) = state.items.front() else {
+            return Err(Errno::EAGAIN);
+        };
+        let taken = take(event)?;
+        if consume {
+            self.pop(&mut state);
         }
+        Ok(taken)
     }
 
     /// As [`read_with`](Self::read_with), but waits for an event at most for `timeout`
@@ -209,7 +206,7 @@ impl EventQueue {
         if self.is_empty() {
             self.progress();
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.items.front() {
             None if state.overrun => Ok(EventError::overrun()),
             None | Some(Ok(_)) => Err(Errno::EAGAIN),
@@ -264,7 +261,7 @@ impl EventQueue {
     /// [`Errno::EAGAIN`] when there is something to read first.
     pub fn try_wait(&self) -> Result<()> {
         self.progress();
-        let state = self.state();
+        let state = self.state.lock();
         let empty = state.items.is_empty() && !state.overrun;
         // Sources have locks of their own, and push events with them held.
         drop(state);
@@ -333,7 +330,7 @@ impl EventQueue {
     }
 
     fn append(&self, item: Item) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.overrun || state.items.try_reserve(1).is_err() {
             state.overrun = true;
             self.waiting.show_pending(true);
@@ -346,49 +343,33 @@ impl EventQueue {
         Ok(())
     }
 
-    fn take_event<T>(
-        &self,
-        consume: bool,
-        take: &mut impl FnMut(&Event) -> Result<T>,
-    ) -> Result<T> {
-        let mut state = self.state();
-        match state.items.front() {
-            None if state.overrun => Err(Errno::EAVAIL),
-            None => Err(Errno::EAGAIN),
-            Some(Err(_)) => Err(Errno::EAVAIL),
-            Some(Ok(event)) => {
-                let taken = take(event)?;
-                if consume {
-                    self.pop(&mut state);
-                }
-                Ok(taken)
+    /// The queue with an event in front, after progress where it is empty.
+    fn event_first(&self) -> Result<MutexGuard<'_, State>> {
+        let first = || {
+            let state = self.state.lock();
+            match state.items.front() {
+                Some(Ok(_)) => Ok(state),
+                None if !state.overrun => Err(Errno::EAGAIN),
+                _ => Err(Errno::EAVAIL),
             }
+        };
+        match first() {
+            Err(Errno::EAGAIN) => {
+                self.progress();
+                first()
+            }
+            outcome => outcome,
         }
     }
 
-    fn pop_event(&self) -> Result<Event> {
-        let mut state = self.state();
-        match state.items.pop_front() {
-            Some(Ok(event)) => {
-                self.hide_pending(&state);
-                Ok(event)
-            }
-            Some(error) => {
-                state.items.push_front(error);
-                Err(Errno::EAVAIL)
-            }
-            None if state.overrun => Err(Errno::EAVAIL),
-            None => Err(Errno::EAGAIN),
-        }
-    }
-
-    fn pop(&self, state: &mut State) {
-        state.items.pop_front();
+    fn pop(&self, state: &mut State) -> Option<Item> {
+        let item = state.items.pop_front();
         self.hide_pending(state);
+        item
     }
 
     fn retain(&self, keep: impl FnMut(&Item) -> bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.items.is_empty() {
             state.items.retain(keep);
             self.hide_pending(&state);
@@ -400,10 +381,6 @@ impl EventQueue {
         if state.items.is_empty() && !state.overrun {
             self.waiting.show_pending(false);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -420,7 +397,7 @@ mod tests {
         .unwrap();
         let event = || Event::Shutdown { ep: FidToken(1) };
         eq.push(event()).unwrap();
-        eq.state().overrun = true;
+        eq.state.lock().overrun = true;
         assert_eq!(eq.push(event()), Err(Errno::EOVERRUN));
         assert_eq!(eq.read(), Ok(event()));
         assert_eq!(eq.read(), Err(Errno::EAVAIL));
