@@ -28,109 +28,70 @@ use ripstop_types::Errno;
 
 use crate::filter::Filter;
 
-/// How important a line is (`enum fi_log_level`); each level includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u32)]
-pub enum Level {
-    /// Errors and what the user should look at.
-    Warn = 0,
-    /// The course of the program.
-    Trace = 1,
-    /// Details.
-    Info = 2,
-    /// Everything.
-    Debug = 3,
-}
+/// An enumeration of C, whose values count from 0 and have words in the environment and in lines.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u32)]
+        pub enum $name { $($(#[$doc])* $variant,)* }
 
-impl Level {
-    const ALL: [Self; 4] = [Self::Warn, Self::Trace, Self::Info, Self::Debug];
+        impl $name {
+            /// All, in the order of their C values.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-    /// The word for the level in `FI_LOG_LEVEL` and in log lines.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Warn => "warn",
-            Self::Trace => "trace",
-            Self::Info => "info",
-            Self::Debug => "debug",
+            /// The word for it in the environment and in log lines.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            /// The one with this C value.
+            #[must_use]
+            pub fn from_raw(raw: u32) -> Option<Self> {
+                Self::ALL.get(raw as usize).copied()
+            }
         }
-    }
+    };
+}
 
-    /// The level with this C value.
-    #[must_use]
-    pub fn from_raw(raw: u32) -> Option<Self> {
-        Self::ALL.get(raw as usize).copied()
-    }
-
-    /// The level of a word in any case; an unknown word is the least verbose level.
-    fn parse(word: &str) -> Self {
-        let named = |level: &Self| word.eq_ignore_ascii_case(level.name());
-        Self::ALL.into_iter().find(named).unwrap_or(Self::Warn)
+words! {
+    /// How important a line is (`enum fi_log_level`); each level includes those before it.
+    Level {
+        /// Errors and what the user should look at.
+        Warn = "warn",
+        /// The course of the program.
+        Trace = "trace",
+        /// Details.
+        Info = "info",
+        /// Everything.
+        Debug = "debug",
     }
 }
 
-/// What a line is about (`enum fi_log_subsys`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Subsys {
-    /// The framework and its providers.
-    Core = 0,
-    /// Fabrics.
-    Fabric = 1,
-    /// Domains.
-    Domain = 2,
-    /// Control operations of endpoints, such as connecting.
-    EpCtrl = 3,
-    /// Data transfers.
-    EpData = 4,
-    /// Address vectors.
-    Av = 5,
-    /// Completion queues.
-    Cq = 6,
-    /// Event queues.
-    Eq = 7,
-    /// Memory registration.
-    Mr = 8,
-    /// Counters.
-    Cntr = 9,
-}
-
-impl Subsys {
-    /// All, in the order of their C values.
-    pub const ALL: [Self; 10] = [
-        Self::Core,
-        Self::Fabric,
-        Self::Domain,
-        Self::EpCtrl,
-        Self::EpData,
-        Self::Av,
-        Self::Cq,
-        Self::Eq,
-        Self::Mr,
-        Self::Cntr,
-    ];
-
-    /// The word for the subsystem in `FI_LOG_SUBSYS` and in log lines.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Core => "core",
-            Self::Fabric => "fabric",
-            Self::Domain => "domain",
-            Self::EpCtrl => "ep_ctrl",
-            Self::EpData => "ep_data",
-            Self::Av => "av",
-            Self::Cq => "cq",
-            Self::Eq => "eq",
-            Self::Mr => "mr",
-            Self::Cntr => "cntr",
-        }
-    }
-
-    /// The subsystem with this C value.
-    #[must_use]
-    pub fn from_raw(raw: u32) -> Option<Self> {
-        Self::ALL.get(raw as usize).copied()
+words! {
+    /// What a line is about (`enum fi_log_subsys`).
+    Subsys {
+        /// The framework and its providers.
+        Core = "core",
+        /// Fabrics.
+        Fabric = "fabric",
+        /// Domains.
+        Domain = "domain",
+        /// Control operations of endpoints, such as connecting.
+        EpCtrl = "ep_ctrl",
+        /// Data transfers.
+        EpData = "ep_data",
+        /// Address vectors.
+        Av = "av",
+        /// Completion queues.
+        Cq = "cq",
+        /// Event queues.
+        Eq = "eq",
+        /// Memory registration.
+        Mr = "mr",
+        /// Counters.
+        Cntr = "cntr",
     }
 }
 
@@ -211,14 +172,12 @@ pub fn enabled(prov: &str, level: Level, subsys: Subsys) -> bool {
     if wanted & (BY_PROVIDER | IMPORTED) == 0 {
         return wanted & plain == plain;
     }
-    enabled_slowly(
-        &Meta {
-            prov,
-            level,
-            subsys,
-        },
-        wanted,
-    )
+    let meta = Meta {
+        prov,
+        level,
+        subsys,
+    };
+    enabled_slowly(&meta, wanted)
 }
 
 #[cold]
@@ -235,15 +194,13 @@ fn enabled_slowly(meta: &Meta<'_>, wanted: u64) -> bool {
 /// starts at 0.
 #[must_use]
 pub fn ready(prov: &str, level: Level, subsys: Subsys, next: &AtomicU64) -> bool {
+    let meta = Meta {
+        prov,
+        level,
+        subsys,
+    };
     match sink() {
-        Some(sink) => sink.ready(
-            &Meta {
-                prov,
-                level,
-                subsys,
-            },
-            next,
-        ),
+        Some(sink) => sink.ready(&meta, next),
         None => enabled(prov, level, subsys) && due(next),
     }
 }
@@ -370,17 +327,18 @@ pub(crate) fn configure(settings: Settings<'_>) {
     }
 }
 
-/// Applies the three selections.
+/// Applies the three selections. A level that is no level is `warn`.
 fn select(level: Option<&str>, prov: Option<&str>, subsys: Option<&str>) {
-    let level = level.map_or(Level::Warn, Level::parse);
+    let named = |each: &&Level| level.is_some_and(|word| word.eq_ignore_ascii_case(each.name()));
+    let level = Level::ALL
+        .iter()
+        .find(named)
+        .copied()
+        .unwrap_or(Level::Warn);
     let mut wanted = (level_bit(level) << 1) - 1;
     let subsys = Filter::parse(subsys);
-    for each in Subsys::ALL
-        .into_iter()
-        .filter(|each| subsys.allows(each.name()))
-    {
-        wanted |= subsys_bit(each);
-    }
+    let listed = Subsys::ALL.iter().filter(|each| subsys.allows(each.name()));
+    wanted |= listed.fold(0, |bits, each| bits | subsys_bit(*each));
     let prov = Some(Filter::parse(prov)).filter(|filter| !filter.is_open());
     if prov.is_some() {
         wanted |= BY_PROVIDER;
