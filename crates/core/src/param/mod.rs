@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use ripstop_types::Errno;
 
 use crate::log::Subsys;
-use source::{Environment, Source};
+use source::Source;
 
 /// The core's name in log lines.
 const CORE: &str = "core";
@@ -65,7 +65,7 @@ impl Entry {
 /// A set of parameters and where their values come from.
 pub struct Params {
     entries: RwLock<Vec<Entry>>,
-    source: Box<dyn Source>,
+    source: Source,
 }
 
 impl core::fmt::Debug for Params {
@@ -76,15 +76,15 @@ impl core::fmt::Debug for Params {
 
 /// The parameters, also while those of the core are being read.
 pub(crate) fn table() -> &'static Params {
-    static PARAMS: LazyLock<Params> = LazyLock::new(|| Params::new(Environment::load()));
+    static PARAMS: LazyLock<Params> = LazyLock::new(|| Params::new(Source::load()));
     &PARAMS
 }
 
 impl Params {
-    fn new(source: impl Source) -> Self {
+    fn new(source: Source) -> Self {
         let params = Self {
             entries: RwLock::default(),
-            source: Box::new(source),
+            source,
         };
         params.define(
             None,
@@ -261,20 +261,10 @@ mod tests {
 
     use super::*;
 
-    struct Fixed(HashMap<&'static str, &'static str>);
-
-    impl Source for Fixed {
-        fn environment(&self, variable: &str) -> Option<String> {
-            self.0.get(variable).map(|&value| value.to_owned())
-        }
-
-        fn value(&self, variable: &str) -> Option<String> {
-            self.environment(variable)
-        }
-    }
-
     fn params(values: &[(&'static str, &'static str)]) -> Params {
-        Params::new(Fixed(values.iter().copied().collect()))
+        let values: HashMap<_, _> = values.iter().copied().collect();
+        let environment = move |name: &str| values.get(name).map(|&value| value.to_owned());
+        Params::new(Source::new(Box::new(environment), ""))
     }
 
     #[test]

@@ -10,31 +10,27 @@ const FILE: &str = "/etc/libfabric.conf";
 /// The parameter that gives the file precedence over the environment.
 pub(super) const PREFER_FILE: &str = "prefer_sysconfig";
 
-/// Where values come from.
-pub(super) trait Source: Send + Sync + 'static {
-    /// The variable in the environment.
-    fn environment(&self, variable: &str) -> Option<String>;
-
-    /// The value that counts.
-    fn value(&self, variable: &str) -> Option<String>;
-}
-
-/// The environment of this process and the administrator's file, read once.
-pub(super) struct Environment {
+/// The environment, and the administrator's file as it was when the process started.
+pub(super) struct Source {
+    environment: Environment,
     file: HashMap<String, String>,
     prefer_file: bool,
 }
 
-impl Environment {
+/// Reads a variable.
+type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+impl Source {
+    /// That of this process.
     pub(super) fn load() -> Self {
         let text = std::fs::read_to_string(FILE).unwrap_or_default();
-        Self::with_file(&text)
+        Self::new(Box::new(|variable| std::env::var(variable).ok()), &text)
     }
 
-    fn with_file(text: &str) -> Self {
-        let file = parse_file(text);
+    pub(super) fn new(environment: Environment, file: &str) -> Self {
         let mut source = Self {
-            file,
+            environment,
+            file: parse_file(file),
             prefer_file: false,
         };
         let preference = source.value(&super::variable(None, PREFER_FILE));
@@ -43,20 +39,19 @@ impl Environment {
             .unwrap_or(false);
         source
     }
-}
 
-impl Source for Environment {
-    fn environment(&self, variable: &str) -> Option<String> {
-        std::env::var(variable).ok()
+    /// The variable in the environment.
+    pub(super) fn environment(&self, variable: &str) -> Option<String> {
+        (self.environment)(variable)
     }
 
-    fn value(&self, variable: &str) -> Option<String> {
+    /// The value that counts.
+    pub(super) fn value(&self, variable: &str) -> Option<String> {
         let in_file = || self.file.get(variable).cloned();
         let in_environment = || self.environment(variable);
-        if self.prefer_file {
-            in_file().or_else(in_environment)
-        } else {
-            in_environment().or_else(in_file)
+        match self.prefer_file {
+            true => in_file().or_else(in_environment),
+            false => in_environment().or_else(in_file),
         }
     }
 }
@@ -79,10 +74,11 @@ mod tests {
     #[test]
     fn the_file_fills_in_and_may_prevail() {
         let text = "# comment\nFI_CORE_TEST=a=b\nFI_CORE_TEST=second\nPATH=file\n";
-        let source = Environment::with_file(text);
+        let with_file = |text: &str| Source::new(Box::new(|name| std::env::var(name).ok()), text);
+        let source = with_file(text);
         assert_eq!(source.value("FI_CORE_TEST").as_deref(), Some("a=b"));
         assert_ne!(source.value("PATH").as_deref(), Some("file"));
-        let source = Environment::with_file(&format!("{text}FI_PREFER_SYSCONFIG=yes\n"));
+        let source = with_file(&format!("{text}FI_PREFER_SYSCONFIG=yes\n"));
         assert_eq!(source.value("PATH").as_deref(), Some("file"));
         assert_ne!(source.environment("PATH").as_deref(), Some("file"));
         assert_eq!(source.value("FI_NOWHERE"), None);
