@@ -62,28 +62,21 @@ enumeration! {
     }
 }
 
-impl CNames for Flags {
-    fn c_names(&self) -> String {
-        join("FI_", *self)
-    }
+macro_rules! bits {
+    ($($type:ident $prefix:literal,)*) => { $(
+        impl CNames for $type {
+            fn c_names(&self) -> String {
+                join($prefix, *self)
+            }
+        }
+    )* };
 }
 
-impl CNames for Mode {
-    fn c_names(&self) -> String {
-        join("FI_", *self)
-    }
-}
-
-impl CNames for MrMode {
-    fn c_names(&self) -> String {
-        join("FI_MR_", *self)
-    }
-}
-
-impl CNames for MsgOrder {
-    fn c_names(&self) -> String {
-        join("FI_ORDER_", *self)
-    }
+bits! {
+    Flags "FI_",
+    Mode "FI_",
+    MrMode "FI_MR_",
+    MsgOrder "FI_ORDER_",
 }
 
 fn join<B>(prefix: &str, bits: B) -> String
