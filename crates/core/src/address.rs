@@ -3,8 +3,10 @@ use core::str::FromStr;
 use std::net::{Ipv6Addr, SocketAddr};
 
 use ripstop_types::AddrFormat;
+use thiserror::Error;
 
-use crate::sockaddr;
+use crate::resolve::family;
+use crate::sockaddr::{self, field};
 
 /// A transport address: what goes into address vectors and comes out of `fi_getname`.
 ///
@@ -22,28 +24,25 @@ pub enum Address {
 }
 
 /// Bytes or text that are not an address of the stated format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("not an address: expected {}", expected(*.format))]
 pub struct AddressError {
     /// The format that was expected.
     pub format: AddrFormat,
 }
 
-impl fmt::Display for AddressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wanted = match self.format {
-            AddrFormat::SockaddrIn => "16 bytes of struct sockaddr_in",
-            AddrFormat::SockaddrIn6 => "28 bytes of struct sockaddr_in6",
-            AddrFormat::Sockaddr | AddrFormat::SockaddrIp => {
-                "struct sockaddr_in (16 bytes) or struct sockaddr_in6 (28 bytes)"
-            }
-            AddrFormat::Str => "a NUL-terminated UTF-8 string",
-            _ => "fi_sockaddr_in://A.B.C.D:PORT or fi_sockaddr_in6://[ADDRESS]:PORT",
-        };
-        write!(f, "not an address: expected {wanted}")
+/// What an address of a format looks like.
+const fn expected(format: AddrFormat) -> &'static str {
+    match format {
+        AddrFormat::SockaddrIn => "16 bytes of struct sockaddr_in",
+        AddrFormat::SockaddrIn6 => "28 bytes of struct sockaddr_in6",
+        AddrFormat::Sockaddr | AddrFormat::SockaddrIp => {
+            "struct sockaddr_in (16 bytes) or struct sockaddr_in6 (28 bytes)"
+        }
+        AddrFormat::Str => "a NUL-terminated UTF-8 string",
+        _ => "fi_sockaddr_in://A.B.C.D:PORT or fi_sockaddr_in6://[ADDRESS]:PORT",
     }
 }
-
-impl core::error::Error for AddressError {}
 
 impl Address {
     /// The string address that node and service stand for (`fi_shm(7)`): a node that is an
@@ -76,25 +75,16 @@ impl Address {
     pub fn from_bytes(format: AddrFormat, bytes: &[u8]) -> Result<Self, AddressError> {
         let fail = AddressError { format };
         match format {
-            AddrFormat::Unspec
-            | AddrFormat::Sockaddr
-            | AddrFormat::SockaddrIp
-            | AddrFormat::SockaddrIn
-            | AddrFormat::SockaddrIn6 => {
-                let addr = Self::Ip(sockaddr::decode(bytes).ok_or(fail)?);
-                let exact = matches!(format, AddrFormat::SockaddrIn | AddrFormat::SockaddrIn6);
-                if exact && addr.format() != format {
-                    Err(fail)
-                } else {
-                    Ok(addr)
-                }
-            }
             AddrFormat::Str => {
                 let text = bytes.split(|&b| b == 0).next().unwrap_or_default();
                 let text = core::str::from_utf8(text).map_err(|_| fail)?;
                 Ok(Self::Str(text.to_owned()))
             }
             AddrFormat::SockaddrIb | AddrFormat::IbUd => Ok(Self::Raw(format, bytes.to_vec())),
+            _ => {
+                let addr = sockaddr::decode(bytes).filter(family(format).ok_or(fail)?);
+                addr.map(Self::Ip).ok_or(fail)
+            }
         }
     }
 
@@ -172,10 +162,6 @@ impl fmt::Display for Address {
     }
 }
 
-fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
-}
-
 /// `struct sockaddr_ib`: family, pkey, flowinfo, 16 bytes of GID, service id, mask, scope.
 fn fmt_sockaddr_ib(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     let (Some(pkey), Some(gid), Some(sid), Some(scope)) = (
@@ -223,27 +209,15 @@ impl FromStr for Address {
             format: AddrFormat::Unspec,
         };
         let (scheme, rest) = text.split_once("://").ok_or(unknown)?;
-        let addr = || rest.parse::<SocketAddr>().map_err(|_| unknown);
-        if scheme.eq_ignore_ascii_case("fi_sockaddr_in") {
-            addr().and_then(|a| {
-                if a.is_ipv4() {
-                    Ok(Self::Ip(a))
-                } else {
-                    Err(unknown)
-                }
-            })
-        } else if scheme.eq_ignore_ascii_case("fi_sockaddr_in6") {
-            addr().and_then(|a| {
-                if a.is_ipv6() {
-                    Ok(Self::Ip(a))
-                } else {
-                    Err(unknown)
-                }
-            })
-        } else if scheme.starts_with("fi_") {
-            Ok(Self::Str(text.to_owned()))
-        } else {
-            Err(unknown)
+        let ip = |of_family: fn(&SocketAddr) -> bool| {
+            let addr = rest.parse().ok().filter(of_family);
+            addr.map(Self::Ip).ok_or(unknown)
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "fi_sockaddr_in" => ip(SocketAddr::is_ipv4),
+            "fi_sockaddr_in6" => ip(SocketAddr::is_ipv6),
+            _ if scheme.starts_with("fi_") => Ok(Self::Str(text.to_owned())),
+            _ => Err(unknown),
         }
     }
 }

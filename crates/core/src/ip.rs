@@ -5,12 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ripstop_os::net::Interface;
-use ripstop_types::{AddrFormat, Flags};
+use ripstop_types::Flags;
 
 use crate::address::Address;
 use crate::hints::{Group, Mismatch, Request};
 use crate::info::{Hints, Info};
 use crate::nic::{DeviceAttr, LinkAttr, LinkState, Nic};
+use crate::resolve::family;
 
 const COMM: Flags = Flags::LOCAL_COMM.union(Flags::REMOTE_COMM);
 
@@ -162,13 +163,8 @@ pub fn answers(
 
 /// Whether an address has the reach and the format of the hints.
 fn suits(local: &LocalAddress, hints: &Hints) -> bool {
-    let format = match hints.addr_format {
-        AddrFormat::SockaddrIn => local.addr.is_ipv4(),
-        AddrFormat::SockaddrIn6 => local.addr.is_ipv6(),
-        AddrFormat::Unspec | AddrFormat::Sockaddr | AddrFormat::SockaddrIp => true,
-        _ => false,
-    };
-    format && local.comm.contains(hints.caps & COMM)
+    family(hints.addr_format).is_some_and(|takes| takes(&local.addr))
+        && local.comm.contains(hints.caps & COMM)
 }
 
 /// The answer at one local address.
@@ -218,17 +214,11 @@ fn fits(asked: Option<&str>, offered: Option<&str>) -> bool {
 }
 
 fn asked_domain(hints: &Hints) -> Option<&str> {
-    hints
-        .domain
-        .as_ref()
-        .and_then(|domain| domain.name.as_deref())
+    hints.domain.as_ref()?.name.as_deref()
 }
 
 fn asked_fabric(hints: &Hints) -> Option<&str> {
-    hints
-        .fabric
-        .as_ref()
-        .and_then(|fabric| fabric.name.as_deref())
+    hints.fabric.as_ref()?.name.as_deref()
 }
 
 fn names_fit(info: &Info, hints: &Hints) -> bool {
@@ -240,19 +230,16 @@ fn no_such_name(hints: &Hints, others: &[Info]) -> Mismatch {
     let any_domain = others
         .iter()
         .any(|i| fits(asked_domain(hints), i.domain.name.as_deref()));
-    let (group, asked): (_, _) = if any_domain {
-        (Group::Fabric, asked_fabric(hints))
-    } else {
-        (Group::Domain, asked_domain(hints))
+    type NameOf = fn(&Info) -> Option<&str>;
+    let (group, asked, name): (_, _, NameOf) = match any_domain {
+        true => (Group::Fabric, asked_fabric(hints), |info| {
+            info.fabric.name.as_deref()
+        }),
+        false => (Group::Domain, asked_domain(hints), |info| {
+            info.domain.name.as_deref()
+        }),
     };
-    let of = |info: &Info| {
-        if any_domain {
-            info.fabric.name.clone()
-        } else {
-            info.domain.name.clone()
-        }
-    };
-    let mut names: Vec<String> = others.iter().filter_map(of).collect();
+    let mut names: Vec<&str> = others.iter().filter_map(name).collect();
     names.dedup();
     Mismatch {
         group,
@@ -268,10 +255,9 @@ fn no_address(hints: Option<&Hints>, addresses: &[LocalAddress]) -> Mismatch {
         .iter()
         .map(|local| format!("{} on {}", local.addr.ip(), local.interface))
         .collect();
-    let offered = if offered.is_empty() {
-        "no interface".to_owned()
-    } else {
-        offered.join(", ")
+    let offered = match offered.is_empty() {
+        true => "no interface".to_owned(),
+        false => offered.join(", "),
     };
     let (asked, remedy) = match hints {
         Some(hints) => (

@@ -54,7 +54,7 @@ const fn remedy_of(errno: Errno) -> &'static str {
 /// # Errors
 /// [`ResolveError`] says which part of the query has no meaning.
 pub fn resolve(query: &Query<'_>) -> Result<SocketAddr, ResolveError> {
-    let family = Family::of(query.format).ok_or(ResolveError::Format)?;
+    let family = family(query.format).ok_or(ResolveError::Format)?;
     if query.numeric && !query.node.is_none_or(is_numeric) {
         return Err(ResolveError::NotNumeric);
     }
@@ -64,7 +64,8 @@ pub fn resolve(query: &Query<'_>) -> Result<SocketAddr, ResolveError> {
     if node.is_none() {
         answers.sort_by_key(SocketAddr::is_ipv6);
     }
-    family.first(&answers).ok_or(ResolveError::Family)
+    let first = answers.into_iter().find(family);
+    first.ok_or(ResolveError::Family)
 }
 
 /// The local address from which this host reaches `dest`, with port 0. Nothing is sent.
@@ -83,31 +84,13 @@ pub fn source_for(dest: &SocketAddr) -> std::io::Result<SocketAddr> {
     Ok(source)
 }
 
-/// Families that satisfy an address format.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Family {
-    V4,
-    V6,
-    Any,
-}
-
-impl Family {
-    const fn of(format: AddrFormat) -> Option<Self> {
-        match format {
-            AddrFormat::SockaddrIn => Some(Self::V4),
-            AddrFormat::SockaddrIn6 => Some(Self::V6),
-            AddrFormat::Unspec | AddrFormat::Sockaddr | AddrFormat::SockaddrIp => Some(Self::Any),
-            _ => None,
-        }
-    }
-
-    fn first(self, answers: &[SocketAddr]) -> Option<SocketAddr> {
-        let belongs = |addr: &&SocketAddr| match self {
-            Self::V4 => addr.is_ipv4(),
-            Self::V6 => addr.is_ipv6(),
-            Self::Any => true,
-        };
-        answers.iter().find(belongs).copied()
+/// Which addresses an address format takes; `None` for one that is not of sockets.
+pub(crate) fn family(format: AddrFormat) -> Option<fn(&SocketAddr) -> bool> {
+    match format {
+        AddrFormat::SockaddrIn => Some(SocketAddr::is_ipv4),
+        AddrFormat::SockaddrIn6 => Some(SocketAddr::is_ipv6),
+        AddrFormat::Unspec | AddrFormat::Sockaddr | AddrFormat::SockaddrIp => Some(|_| true),
+        _ => None,
     }
 }
 

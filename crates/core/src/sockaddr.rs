@@ -92,7 +92,8 @@ pub const fn encoded_len(ip: &IpAddr) -> usize {
     }
 }
 
-fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+/// The bytes of a field, if they are all there.
+pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 

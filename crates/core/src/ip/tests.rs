@@ -1,5 +1,5 @@
 use ripstop_os::net::OperState;
-use ripstop_types::Version;
+use ripstop_types::{AddrFormat, Version};
 
 use super::*;
 use crate::attr::{DomainAttr, FabricAttr};
