@@ -3,7 +3,7 @@
 //! length. Each gives what the library says.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::ptr::{self, null, null_mut};
 
 use ripstop_abi::{
     FI_ALIAS, FI_GETWAIT, FI_GETWAITOBJ, FI_OPT_ENDPOINT, fi_alias, fi_cq_err_entry, fi_ops,
@@ -51,13 +51,25 @@ pub(crate) fn wait_object(fid: *mut fid) -> Result<i32> {
     Ok(object)
 }
 
+/// Notes what functions of a table, where they are there, return for arguments that are null in part.
+macro_rules! note {
+    ($said:ident, $table:expr, $ops:ident: $($what:literal = $op:ident($($arg:expr),*);)+) => { $(
+        if let Some(function) = op!($table, $ops.$op) {
+            // SAFETY: the object is open, and what an argument points to is there during the call. A
+            // library must look at its arguments; one that follows null ends this process.
+            let ret = unsafe { function($($arg),*) };
+            $said.push(($what, ret as i64));
+        }
+    )+ };
+}
+
 impl Library {
     /// Null where the answer or the attributes should be.
     #[must_use]
     pub fn null_calls(&self) -> Vec<Said> {
         let functions = self.functions();
         let version = self.version().0;
-        // SAFETY: a library must look at its arguments; what it does else ends this process.
+        // SAFETY: a library must look at its arguments; one that follows null ends this process.
         let getinfo = unsafe {
             (functions.getinfo)(
                 version,
@@ -69,7 +81,8 @@ impl Library {
             )
         };
         let mut out = ptr::null_mut();
-        // SAFETY: as above.
+        // SAFETY: `out` takes the fabric, and a library must look at its arguments; one that follows
+        // null ends this process.
         let fabric = unsafe { (functions.fabric)(ptr::null_mut(), &raw mut out, ptr::null_mut()) };
         vec![
             ("fi_getinfo into null", i64::from(getinfo)),
@@ -82,29 +95,12 @@ impl Fabric {
     /// Null where attributes or the new object should be.
     pub(crate) fn null_calls(&self) -> Vec<Said> {
         let (fabric, table) = (self.owned.get(), self.table());
-        let none = ptr::null_mut();
         let mut said = Vec::new();
-        if let Some(open) = op!(table, fi_ops_fabric.domain) {
-            let mut out = ptr::null_mut();
-            // SAFETY: a library must look at its arguments; what it does else ends this process.
-            let ret = unsafe { open(fabric, ptr::null_mut(), &raw mut out, none) };
-            said.push(("fi_domain without info", i64::from(ret)));
-        }
-        if let Some(open) = op!(table, fi_ops_fabric.passive_ep) {
-            let mut out = ptr::null_mut();
-            // SAFETY: as above.
-            let ret = unsafe { open(fabric, ptr::null_mut(), &raw mut out, none) };
-            said.push(("fi_passive_ep without info", i64::from(ret)));
-        }
-        if let Some(open) = op!(table, fi_ops_fabric.eq_open) {
-            // SAFETY: as above.
-            let ret = unsafe { open(fabric, ptr::null_mut(), ptr::null_mut(), none) };
-            said.push(("fi_eq_open into null", i64::from(ret)));
-        }
-        if let Some(trywait) = op!(table, fi_ops_fabric.trywait) {
-            // SAFETY: as above.
-            let ret = unsafe { trywait(fabric, ptr::null_mut(), 1) };
-            said.push(("fi_trywait of null", i64::from(ret)));
+        note! { said, table, fi_ops_fabric:
+            "fi_domain without info" = domain(fabric, null_mut(), &mut null_mut(), null_mut());
+            "fi_passive_ep without info" = passive_ep(fabric, null_mut(), &mut null_mut(), null_mut());
+            "fi_eq_open into null" = eq_open(fabric, null_mut(), null_mut(), null_mut());
+            "fi_trywait of null" = trywait(fabric, null_mut(), 1);
         }
         said
     }
@@ -114,30 +110,12 @@ impl<M: Threading> Domain<M> {
     /// Null where attributes or the new object should be.
     pub(crate) fn null_calls(&self) -> Vec<Said> {
         let (domain, table) = (self.owned.get(), self.table());
-        let none = ptr::null_mut();
         let mut said = Vec::new();
-        if let Some(open) = op!(table, fi_ops_domain.endpoint) {
-            let mut out = ptr::null_mut();
-            // SAFETY: a library must look at its arguments; what it does else ends this process.
-            let ret = unsafe { open(domain, ptr::null_mut(), &raw mut out, none) };
-            said.push(("fi_endpoint without info", i64::from(ret)));
-        }
-        if let Some(open) = op!(table, fi_ops_domain.cq_open) {
-            let mut out = ptr::null_mut();
-            // SAFETY: as above.
-            let ret = unsafe { open(domain, ptr::null_mut(), &raw mut out, none) };
-            said.push(("fi_cq_open without attributes", i64::from(ret)));
-        }
-        if let Some(open) = op!(table, fi_ops_domain.av_open) {
-            let mut out = ptr::null_mut();
-            // SAFETY: as above.
-            let ret = unsafe { open(domain, ptr::null_mut(), &raw mut out, none) };
-            said.push(("fi_av_open without attributes", i64::from(ret)));
-        }
-        if let Some(open) = op!(table, fi_ops_domain.cntr_open) {
-            // SAFETY: as above.
-            let ret = unsafe { open(domain, ptr::null_mut(), ptr::null_mut(), none) };
-            said.push(("fi_cntr_open into null", i64::from(ret)));
+        note! { said, table, fi_ops_domain:
+            "fi_endpoint without info" = endpoint(domain, null_mut(), &mut null_mut(), null_mut());
+            "fi_cq_open without attributes" = cq_open(domain, null_mut(), &mut null_mut(), null_mut());
+            "fi_av_open without attributes" = av_open(domain, null_mut(), &mut null_mut(), null_mut());
+            "fi_cntr_open into null" = cntr_open(domain, null_mut(), null_mut(), null_mut());
         }
         said
     }
@@ -148,15 +126,9 @@ impl<M: Threading> Cq<M> {
     pub(crate) fn null_calls(&self) -> Vec<Said> {
         let (cq, table) = (self.owned.get(), self.table());
         let mut said = controls(self.owned.fid()).to_vec();
-        if let Some(read) = op!(table, fi_ops_cq.read) {
-            // SAFETY: a library must look at its arguments; what it does else ends this process.
-            let ret = unsafe { read(cq, ptr::null_mut(), 1) };
-            said.push(("fi_cq_read into null", ret as i64));
-        }
-        if let Some(readerr) = op!(table, fi_ops_cq.readerr) {
-            // SAFETY: as above.
-            let ret = unsafe { readerr(cq, ptr::null_mut(), 0) };
-            said.push(("fi_cq_readerr into null", ret as i64));
+        note! { said, table, fi_ops_cq:
+            "fi_cq_read into null" = read(cq, null_mut(), 1);
+            "fi_cq_readerr into null" = readerr(cq, null_mut(), 0);
         }
         said
     }
@@ -185,16 +157,9 @@ impl Eq {
     pub(crate) fn null_calls(&self) -> Vec<Said> {
         let (eq, table) = (self.owned.get(), self.table());
         let mut said = controls(self.owned.fid()).to_vec();
-        if let Some(read) = op!(table, fi_ops_eq.read) {
-            let mut event = 0;
-            // SAFETY: a library must look at its arguments; what it does else ends this process.
-            let ret = unsafe { read(eq, &raw mut event, ptr::null_mut(), 64, 0) };
-            said.push(("fi_eq_read into null", ret as i64));
-        }
-        if let Some(readerr) = op!(table, fi_ops_eq.readerr) {
-            // SAFETY: as above.
-            let ret = unsafe { readerr(eq, ptr::null_mut(), 0) };
-            said.push(("fi_eq_readerr into null", ret as i64));
+        note! { said, table, fi_ops_eq:
+            "fi_eq_read into null" = read(eq, &mut 0, null_mut(), 64, 0);
+            "fi_eq_readerr into null" = readerr(eq, null_mut(), 0);
         }
         said
     }
@@ -215,27 +180,15 @@ impl<M: Threading> Endpoint<M> {
         let bound = call::bind("fi_ep_bind", fid, ptr::null_mut(), 0);
         let bound = bound.map_or_else(|e| -i64::from(e.errno.0), |()| 0);
         said.push(("fi_ep_bind of null", bound));
-        if let Some(getopt) = op!(self.ops(), fi_ops_ep.getopt) {
-            // SAFETY: a library must look at its arguments; what it does else ends this process.
-            let ret = unsafe { getopt(fid, FI_OPT_ENDPOINT, 0, ptr::null_mut(), ptr::null_mut()) };
-            said.push(("fi_getopt into null", i64::from(ret)));
-        }
-        if let Some(setopt) = op!(self.ops(), fi_ops_ep.setopt) {
-            // SAFETY: as above.
-            let ret = unsafe { setopt(fid, FI_OPT_ENDPOINT, 0, ptr::null(), 8) };
-            said.push(("fi_setopt from null", i64::from(ret)));
+        note! { said, self.ops(), fi_ops_ep:
+            "fi_getopt into null" = getopt(fid, FI_OPT_ENDPOINT, 0, null_mut(), null_mut());
+            "fi_setopt from null" = setopt(fid, FI_OPT_ENDPOINT, 0, null(), 8);
         }
         // SAFETY: the endpoint is open.
         let table: *const fi_ops_msg = unsafe { (*self.raw()).msg };
-        if let Some(sendmsg) = op!(table, fi_ops_msg.sendmsg) {
-            // SAFETY: as above.
-            let ret = unsafe { sendmsg(self.raw(), ptr::null(), 0) };
-            said.push(("fi_sendmsg of null", ret as i64));
-        }
-        if let Some(recvmsg) = op!(table, fi_ops_msg.recvmsg) {
-            // SAFETY: as above.
-            let ret = unsafe { recvmsg(self.raw(), ptr::null(), 0) };
-            said.push(("fi_recvmsg of null", ret as i64));
+        note! { said, table, fi_ops_msg:
+            "fi_sendmsg of null" = sendmsg(self.raw(), null(), 0);
+            "fi_recvmsg of null" = recvmsg(self.raw(), null(), 0);
         }
         said
     }

@@ -178,7 +178,7 @@ impl Eq {
                 flags.bits()
             ),
             Some(_) => match op!(self.table(), fi_ops_eq.sread) {
-                // SAFETY: as above.
+                // SAFETY: the queue is open, and the entry has room for `len` bytes.
                 Some(sread) => unsafe {
                     let millis = call::millis(timeout);
                     sread(eq, &raw mut event, into, len, millis, flags.bits())

@@ -93,7 +93,8 @@ impl<T, M> Ptr<T, M> {
 // object, for which the man page gives every level the same rule: any thread may call.
 unsafe impl<T> Send for Ptr<T, Shared> {}
 
-// SAFETY: as above; calls on one object may overlap.
+// SAFETY: at that level calls of several threads on one object may overlap (`fi_domain(3)`), and
+// the pointer itself does not change.
 unsafe impl<T> Sync for Ptr<T, Shared> {}
 
 /// `Debug` of objects that have nothing to show but their kind.

@@ -221,7 +221,8 @@ fn ask(maps: &OwnedFd, at: usize) -> Result<Option<Mapped>, Errno> {
     const QUERY: rustix::ioctl::Opcode = opcode::read_write::<Query>(b'f', 17);
     // SAFETY: this operation reads and writes this struct, which says its size.
     let updater = unsafe { Updater::<QUERY, Query>::new(&mut query) };
-    // SAFETY: as above; the name is written to `name`, which is as long as the struct says.
+    // SAFETY: the kernel writes the struct that the updater borrows, and the name to `name`, which is
+    // as long as the struct says and outlives the call.
     match unsafe { ioctl(maps, updater) } {
         Ok(()) => {}
         // None there, none of the kind, or one of a file with a longer name than any memfd's.

@@ -373,18 +373,18 @@ fn decode(format: CqFormat, entry: *const u64) -> fi_cq_tagged_entry {
             out.op_context = e.op_context;
         }
         CqFormat::Msg => {
-            // SAFETY: as above.
+            // SAFETY: the library has filled an entry of this format, a `fi_cq_msg_entry`.
             let e = unsafe { entry.cast::<fi_cq_msg_entry>().read() };
             (out.op_context, out.flags, out.len) = (e.op_context, e.flags, e.len);
         }
         CqFormat::Data => {
-            // SAFETY: as above.
+            // SAFETY: the library has filled an entry of this format, a `fi_cq_data_entry`.
             let e = unsafe { entry.cast::<fi_cq_data_entry>().read() };
             (out.op_context, out.flags, out.len) = (e.op_context, e.flags, e.len);
             (out.buf, out.data) = (e.buf, e.data);
         }
         CqFormat::Tagged => {
-            // SAFETY: as above.
+            // SAFETY: the library has filled an entry of this format, a `fi_cq_tagged_entry`.
             out = unsafe { entry.cast::<fi_cq_tagged_entry>().read() };
         }
     }

@@ -57,7 +57,8 @@ fn register<M: Threading>(
             "fi_mr_regv",
             op!(table, fi_ops_mr.regv).map(|regv| {
                 let (iov, out) = (iovs.as_ptr(), &raw mut mr);
-                // SAFETY: as above, and `iov` has `count` pieces.
+                // SAFETY: `iov` has `count` pieces, whose memory stays, as the caller says; the
+                // domain is open and `mr` takes the result.
                 unsafe { regv(fid, iov, count, access, offset, key, flags, out, context) }
             }),
         ),
@@ -74,7 +75,8 @@ fn register<M: Threading>(
                     requested_key: key,
                     ..Default::default()
                 };
-                // SAFETY: as above, and the attributes are whole.
+                // SAFETY: the attributes are whole and name `count` pieces, whose memory stays, as
+                // the caller says; the domain is open and `mr` takes the result.
                 unsafe { regattr(fid, &raw const attr, flags, &raw mut mr) }
             }),
         ),

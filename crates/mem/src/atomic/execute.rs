@@ -110,7 +110,8 @@ impl CheckedArgs<'_> {
             return unsafe { place.load() };
         }
         let integer = self.datatype.is_integer();
-        // SAFETY: as above; the target of an operation other than a read is writable.
+        // SAFETY: `place` is an element of the target, of the size and alignment of `P`, and the
+        // target of an operation other than a read is writable by `UserBuf::from_raw`.
         if let Some(old) = unsafe { place.single_instruction(self.op, integer, operand, compare) } {
             return old;
         }
@@ -119,7 +120,8 @@ impl CheckedArgs<'_> {
             apply(self.datatype, self.op, &operand, &compare, &mut new);
             new
         };
-        // SAFETY: as above.
+        // SAFETY: the operation is no read, so the target is valid for writes too, and `place` is an
+        // element of it that `execute` chose `P` for.
         unsafe { place.update(change) }
     }
 }
@@ -153,7 +155,8 @@ macro_rules! word_elements {
 
             #[inline]
             unsafe fn update(self, mut f: impl FnMut(&[u8; $size]) -> [u8; $size]) -> [u8; $size] {
-                // SAFETY: as in `load`.
+                // SAFETY: valid for reads and writes and aligned by the caller, and nobody accesses
+                // it other than atomically.
                 let cell = unsafe { <$atomic>::from_ptr(self.0) };
                 let mut old = cell.load(Ordering::SeqCst);
                 loop {
@@ -176,7 +179,8 @@ macro_rules! word_elements {
                 operand: [u8; $size],
                 compare: [u8; $size],
             ) -> Option<[u8; $size]> {
-                // SAFETY: as in `load`.
+                // SAFETY: valid for reads and writes and aligned by the caller, and nobody accesses
+                // it other than atomically.
                 let cell = unsafe { <$atomic>::from_ptr(self.0) };
                 let operand = <$int>::from_ne_bytes(operand);
                 let compare = <$int>::from_ne_bytes(compare);

@@ -132,7 +132,7 @@ fn interrupt<const N: usize, P: AtomicElement<N>>() {
         }
         add(old)
     };
-    // SAFETY: as above.
+    // SAFETY: `place` is in `shared`, which lives to the end of this function.
     let old = unsafe { place.update(change) };
     assert_eq!(old[0], 3, "the value before is the one that was replaced");
     assert_eq!(shared.read(16, N)[0], 4, "nothing is lost");
