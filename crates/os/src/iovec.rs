@@ -36,52 +36,59 @@ unsafe impl Sync for IoVec<'_> {}
 // SAFETY: the same as a `&mut [u8]` or a `UserBuf`, which are both `Send`.
 unsafe impl Send for IoVecMut<'_> {}
 
-impl<'a> IoVec<'a> {
-    /// No bytes.
-    pub const EMPTY: Self = Self::of(UserBuf::EMPTY);
+/// What both have: an empty one, that of a caller's buffer, and the number of bytes.
+macro_rules! vectors {
+    ($($vector:ident)*) => { $(
+        impl $vector<'_> {
+            /// No bytes.
+            pub const EMPTY: Self = Self::from_user(UserBuf::EMPTY);
 
+            /// A caller's buffer; what [`UserBuf`] says about its use after completion holds.
+            #[must_use]
+            #[inline]
+            pub const fn from_user(buf: UserBuf) -> Self {
+                Self::of(buf.as_ptr(), buf.len())
+            }
+
+            const fn of(start: *mut u8, len: usize) -> Self {
+                let raw = libc::iovec {
+                    iov_base: start.cast(),
+                    iov_len: len,
+                };
+                Self { raw, bytes: PhantomData }
+            }
+
+            /// The number of bytes.
+            #[must_use]
+            #[inline]
+            pub const fn len(&self) -> usize {
+                self.raw.iov_len
+            }
+
+            /// Whether there are no bytes.
+            #[must_use]
+            #[inline]
+            pub const fn is_empty(&self) -> bool {
+                self.raw.iov_len == 0
+            }
+        }
+
+        impl fmt::Debug for $vector<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({:p}, {} B)", stringify!($vector), self.raw.iov_base, self.len())
+            }
+        }
+    )* };
+}
+
+vectors!(IoVec IoVecMut);
+
+impl<'a> IoVec<'a> {
     /// Bytes of our own, such as headers.
     #[must_use]
     #[inline]
     pub const fn from_slice(bytes: &'a [u8]) -> Self {
-        Self {
-            raw: libc::iovec {
-                iov_base: bytes.as_ptr().cast_mut().cast(),
-                iov_len: bytes.len(),
-            },
-            bytes: PhantomData,
-        }
-    }
-
-    /// A caller's buffer; what [`UserBuf`] says about its use after completion holds.
-    #[must_use]
-    #[inline]
-    pub const fn from_user(buf: UserBuf) -> Self {
-        Self::of(buf)
-    }
-
-    const fn of(buf: UserBuf) -> Self {
-        Self {
-            raw: libc::iovec {
-                iov_base: buf.as_ptr().cast(),
-                iov_len: buf.len(),
-            },
-            bytes: PhantomData,
-        }
-    }
-
-    /// The number of bytes.
-    #[must_use]
-    #[inline]
-    pub const fn len(&self) -> usize {
-        self.raw.iov_len
-    }
-
-    /// Whether there are no bytes.
-    #[must_use]
-    #[inline]
-    pub const fn is_empty(&self) -> bool {
-        self.raw.iov_len == 0
+        Self::of(bytes.as_ptr().cast_mut(), bytes.len())
     }
 
     /// Keeps the first `len` bytes; no change if there are fewer.
@@ -91,54 +98,7 @@ impl<'a> IoVec<'a> {
             self.raw.iov_len = len;
         }
     }
-}
 
-impl<'a> IoVecMut<'a> {
-    /// No room.
-    pub const EMPTY: Self = Self {
-        raw: IoVec::EMPTY.raw,
-        bytes: PhantomData,
-    };
-
-    /// Room of our own, such as a staging buffer.
-    #[must_use]
-    #[inline]
-    pub const fn from_slice(bytes: &'a mut [u8]) -> Self {
-        Self {
-            raw: libc::iovec {
-                iov_base: bytes.as_mut_ptr().cast(),
-                iov_len: bytes.len(),
-            },
-            bytes: PhantomData,
-        }
-    }
-
-    /// A caller's buffer; what [`UserBuf`] says about its use after completion holds.
-    #[must_use]
-    #[inline]
-    pub const fn from_user(buf: UserBuf) -> Self {
-        Self {
-            raw: IoVec::of(buf).raw,
-            bytes: PhantomData,
-        }
-    }
-
-    /// The number of bytes there is room for.
-    #[must_use]
-    #[inline]
-    pub const fn len(&self) -> usize {
-        self.raw.iov_len
-    }
-
-    /// Whether there is no room.
-    #[must_use]
-    #[inline]
-    pub const fn is_empty(&self) -> bool {
-        self.raw.iov_len == 0
-    }
-}
-
-impl IoVec<'_> {
     /// Its bytes as a value, to be used as long as `self` may be.
     #[inline]
     fn buf(&self) -> UserBuf {
@@ -153,7 +113,14 @@ impl IoVec<'_> {
     }
 }
 
-impl IoVecMut<'_> {
+impl<'a> IoVecMut<'a> {
+    /// Room of our own, such as a staging buffer.
+    #[must_use]
+    #[inline]
+    pub const fn from_slice(bytes: &'a mut [u8]) -> Self {
+        Self::of(bytes.as_mut_ptr(), bytes.len())
+    }
+
     /// Its room as a value, to be used as long as `self` may be.
     #[inline]
     fn buf(&mut self) -> UserBuf {
@@ -197,20 +164,4 @@ pub(crate) fn slices_mut<'a, 'b>(vecs: &'b mut [IoVecMut<'a>]) -> &'b mut [IoSli
     // SAFETY: both are transparent over `iovec` (asserted above), the list is borrowed for as long
     // as the result, and the array is handed to the kernel without being dereferenced.
     unsafe { &mut *(std::ptr::from_mut(vecs) as *mut [IoSliceMut<'a>]) }
-}
-
-impl fmt::Debug for IoVec<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "IoVec({:p}, {} B)", self.raw.iov_base, self.raw.iov_len)
-    }
-}
-
-impl fmt::Debug for IoVecMut<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "IoVecMut({:p}, {} B)",
-            self.raw.iov_base, self.raw.iov_len
-        )
-    }
 }
