@@ -17,7 +17,24 @@ use crate::errno::{errno, retry};
 const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// The file system of memory in pages of the usual size.
-pub(crate) const TMPFS_MAGIC: u64 = 0x0102_1994;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// The size of memory that a peer has sent or named, which must have these seals.
+///
+/// # Errors
+///
+/// `EINVAL` if it is something else, or is not sealed so.
+pub(crate) fn sealed_size(fd: &OwnedFd, needed: SealFlags) -> Result<u64> {
+    // Only memory has seals; huge pages, which may not be there when they are touched, are of
+    // another file system.
+    let seals = fs::fcntl_get_seals(fd).map_err(|_| Errno::EINVAL)?;
+    let kind = fs::fstatfs(fd).map_err(errno)?.f_type;
+    let size = fs::fstat(fd).map_err(errno)?.st_size;
+    match seals.contains(needed) && u64::try_from(kind) == Ok(TMPFS_MAGIC) {
+        true => u64::try_from(size).map_err(|_| Errno::EINVAL),
+        false => Err(Errno::EINVAL),
+    }
+}
 
 /// Gives a file room for `size` bytes: without that, no room would be a signal at the first access.
 ///
@@ -100,15 +117,8 @@ impl MemFd {
     ///
     /// `EINVAL` if it is something else, has another length, or is not sealed.
     pub fn received(fd: OwnedFd, len: usize) -> Result<Self> {
-        // Only memory has seals; huge pages, which may not be there when they are touched, are
-        // of another file system.
-        let seals = fs::fcntl_get_seals(&fd).map_err(|_| Errno::EINVAL)?;
-        let kind = fs::fstatfs(&fd).map_err(errno)?.f_type;
-        let size = fs::fstat(&fd).map_err(errno)?.st_size;
-        let sound = seals.contains(LENGTH | SealFlags::SEAL)
-            && u64::try_from(kind) == Ok(TMPFS_MAGIC)
-            && usize::try_from(size) == Ok(len)
-            && len > 0;
+        let size = sealed_size(&fd, LENGTH | SealFlags::SEAL)?;
+        let sound = usize::try_from(size) == Ok(len) && len > 0;
         sound.then_some(Self { fd, len }).ok_or(Errno::EINVAL)
     }
 

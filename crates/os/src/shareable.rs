@@ -8,11 +8,10 @@ use std::sync::Arc;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Mapping as _, Window};
 use ripstop_types::{Errno, Result};
-use rustix::fs::{self, SealFlags};
+use rustix::fs::SealFlags;
 use rustix::param::page_size;
 
-use crate::errno::errno;
-use crate::memory::{MemFd, SharedMemory, TMPFS_MAGIC};
+use crate::memory::{MemFd, SharedMemory, sealed_size};
 
 /// A part of memory that has a descriptor (`memfd_create(2)`), and that nobody can make shorter.
 /// Who has the descriptor reaches all of the memory, not just the part. Equal are the same parts by
@@ -33,19 +32,12 @@ impl Shareable {
     /// `EINVAL` if it is no memory in pages of the usual size, is not sealed against shrinking
     /// (`F_SEAL_SHRINK`), has not so many bytes, or the part has none.
     pub fn new(fd: Arc<OwnedFd>, offset: u64, len: usize) -> Result<Self> {
-        // As for `MemFd::received`.
-        let seals = fs::fcntl_get_seals(&fd).map_err(|_| Errno::EINVAL)?;
-        let kind = fs::fstatfs(&fd).map_err(errno)?.f_type;
-        let size = fs::fstat(&fd).map_err(errno)?.st_size;
+        let size = sealed_size(&fd, SealFlags::SHRINK)?;
         let end = u64::try_from(len)
             .ok()
             .and_then(|len| offset.checked_add(len));
-        let inside = |end| u64::try_from(size).is_ok_and(|size| end <= size);
-        let sound = seals.contains(SealFlags::SHRINK)
-            && u64::try_from(kind) == Ok(TMPFS_MAGIC)
-            && end.is_some_and(inside)
-            && len > 0;
-        sound
+        let inside = end.is_some_and(|end| end <= size) && len > 0;
+        inside
             .then_some(Self { fd, offset, len })
             .ok_or(Errno::EINVAL)
     }
@@ -150,6 +142,7 @@ impl SharedBuf {
 #[cfg(test)]
 mod tests {
     use ripstop_mem::Parked;
+    use rustix::fs;
 
     use super::*;
 
