@@ -44,17 +44,6 @@ impl Socket {
         sockopt::set_socket_keepalive(&self.0, keepalive.is_some()).map_err(errno)
     }
 
-    /// How long sent bytes may stay unacknowledged before the connection is lost with
-    /// `ETIMEDOUT`; zero is the kernel's default (`TCP_USER_TIMEOUT`, milliseconds).
-    ///
-    /// # Errors
-    ///
-    /// Those of `setsockopt(2)`.
-    pub fn set_user_timeout(&self, timeout: Duration) -> Result<()> {
-        let millis = u32::try_from(timeout.as_millis()).unwrap_or(i32::MAX as u32);
-        sockopt::set_tcp_user_timeout(&self.0, millis).map_err(errno)
-    }
-
     /// The type of service of the packets: `IP_TOS`, or the traffic class of IPv6.
     ///
     /// # Errors
@@ -103,47 +92,4 @@ impl Socket {
     pub fn congestion(&self) -> Result<String> {
         sockopt::tcp_congestion(&self.0).map_err(errno)
     }
-
-    /// Asks for `bytes` of room to send (`SO_SNDBUF`). The kernel keeps to its own limits and
-    /// no longer adapts the size itself.
-    ///
-    /// # Errors
-    ///
-    /// Those of `setsockopt(2)`.
-    pub fn set_send_buffer(&self, bytes: usize) -> Result<()> {
-        sockopt::set_socket_send_buffer_size(&self.0, clamp(bytes)).map_err(errno)
-    }
-
-    /// Asks for `bytes` of room to receive (`SO_RCVBUF`). The kernel keeps to its own limits
-    /// and no longer adapts the size itself.
-    ///
-    /// # Errors
-    ///
-    /// Those of `setsockopt(2)`.
-    pub fn set_recv_buffer(&self, bytes: usize) -> Result<()> {
-        sockopt::set_socket_recv_buffer_size(&self.0, clamp(bytes)).map_err(errno)
-    }
-
-    /// The room to send, in bytes, as the kernel counts it.
-    ///
-    /// # Errors
-    ///
-    /// Those of `getsockopt(2)`.
-    pub fn send_buffer(&self) -> Result<usize> {
-        sockopt::socket_send_buffer_size(&self.0).map_err(errno)
-    }
-
-    /// The room to receive, in bytes, as the kernel counts it.
-    ///
-    /// # Errors
-    ///
-    /// Those of `getsockopt(2)`.
-    pub fn recv_buffer(&self) -> Result<usize> {
-        sockopt::socket_recv_buffer_size(&self.0).map_err(errno)
-    }
-}
-
-/// The kernel takes sizes as a C `int`.
-fn clamp(bytes: usize) -> usize {
-    bytes.min(i32::MAX as usize)
 }
