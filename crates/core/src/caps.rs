@@ -1,97 +1,58 @@
 //! Classes of capabilities (man page `fi_getinfo(3)`, section "Capabilities") and the rules
 //! that derive what is enabled from what is asked.
 
-use ripstop_types::Flags;
+use ripstop_types::{Flags, flags};
 
 /// Sends and receives: the modifiers of messages.
-pub const MSG_DIRECTIONS: Flags = Flags::SEND.union(Flags::RECV);
+pub const MSG_DIRECTIONS: Flags = flags![SEND RECV];
 
 /// Initiator and target of reads and writes: the modifiers of RMA and atomics.
-pub const RMA_DIRECTIONS: Flags = Flags::READ
-    .union(Flags::WRITE)
-    .union(Flags::REMOTE_READ)
-    .union(Flags::REMOTE_WRITE);
+pub const RMA_DIRECTIONS: Flags = flags![READ WRITE REMOTE_READ REMOTE_WRITE];
 
-const PRIMARY_BOTH: Flags = Flags::MSG
-    .union(Flags::RMA)
-    .union(Flags::TAGGED)
-    .union(Flags::ATOMIC)
-    .union(Flags::COLLECTIVE)
-    .union(Flags::HMEM);
+const PRIMARY_BOTH: Flags = flags![MSG RMA TAGGED ATOMIC COLLECTIVE HMEM];
 
 /// Capabilities that a transmit context has only when asked.
-pub const PRIMARY_TX: Flags = PRIMARY_BOTH
-    .union(Flags::MULTICAST)
-    .union(Flags::READ)
-    .union(Flags::WRITE)
-    .union(Flags::SEND)
-    .union(Flags::NAMED_RX_CTX);
+const PRIMARY_TX: Flags = PRIMARY_BOTH.union(flags![MULTICAST READ WRITE SEND NAMED_RX_CTX]);
 
 /// Capabilities that a receive context has only when asked.
-pub const PRIMARY_RX: Flags = PRIMARY_BOTH
-    .union(Flags::REMOTE_READ)
-    .union(Flags::REMOTE_WRITE)
-    .union(Flags::RECV)
-    .union(Flags::DIRECTED_RECV)
-    .union(Flags::TAGGED_DIRECTED_RECV)
-    .union(Flags::EXACT_DIRECTED_RECV);
+const PRIMARY_RX: Flags = PRIMARY_BOTH.union(flags![
+    REMOTE_READ REMOTE_WRITE RECV DIRECTED_RECV TAGGED_DIRECTED_RECV EXACT_DIRECTED_RECV
+]);
 
 /// Capabilities that are enabled only when asked.
-pub const PRIMARY: Flags = PRIMARY_TX
-    .union(PRIMARY_RX)
-    .union(Flags::AV_USER_ID)
-    .union(Flags::PEER);
+pub const PRIMARY: Flags = PRIMARY_TX.union(PRIMARY_RX).union(flags![AV_USER_ID PEER]);
 
 /// Capabilities a provider reports even when not asked.
-pub const SECONDARY: Flags = Flags::TRIGGER
-    .union(Flags::FENCE)
-    .union(Flags::RMA_PMEM)
-    .union(Flags::MULTI_RECV)
-    .union(Flags::TAGGED_MULTI_RECV)
-    .union(Flags::SOURCE)
-    .union(Flags::RMA_EVENT)
-    .union(Flags::SOURCE_ERR)
-    .union(Flags::SHARED_AV)
-    .union(Flags::REMOTE_COMM)
-    .union(Flags::LOCAL_COMM);
+const SECONDARY: Flags = flags![
+    TRIGGER FENCE RMA_PMEM MULTI_RECV TAGGED_MULTI_RECV SOURCE RMA_EVENT SOURCE_ERR SHARED_AV
+    REMOTE_COMM LOCAL_COMM
+];
 
 /// Receive capabilities that older programs set in transmit hints; they are ignored there.
-pub const IGNORED_TX: Flags = Flags::REMOTE_READ
-    .union(Flags::REMOTE_WRITE)
-    .union(Flags::RECV)
-    .union(Flags::DIRECTED_RECV)
-    .union(Flags::MULTI_RECV)
-    .union(Flags::SOURCE)
-    .union(Flags::RMA_EVENT)
-    .union(Flags::SOURCE_ERR);
+pub const IGNORED_TX: Flags = flags![
+    REMOTE_READ REMOTE_WRITE RECV DIRECTED_RECV MULTI_RECV SOURCE RMA_EVENT SOURCE_ERR
+];
 
 /// Transmit capabilities that older programs set in receive hints; they are ignored there.
-pub const IGNORED_RX: Flags = Flags::READ
-    .union(Flags::WRITE)
-    .union(Flags::SEND)
-    .union(Flags::FENCE)
-    .union(Flags::MULTICAST)
-    .union(Flags::NAMED_RX_CTX);
+pub const IGNORED_RX: Flags = flags![READ WRITE SEND FENCE MULTICAST NAMED_RX_CTX];
+
+/// What takes the directions of [`RMA_DIRECTIONS`].
+const REMOTE_ACCESS: Flags = flags![RMA ATOMIC];
 
 /// Whether an endpoint with `caps` can be the target of reads, writes or atomics: RMA or
 /// atomics that are not restricted to the initiator's side.
 #[must_use]
 pub const fn is_rma_target(caps: Flags) -> bool {
-    if !caps.intersects(Flags::RMA.union(Flags::ATOMIC)) {
-        return false;
-    }
-    let remote = Flags::REMOTE_READ.union(Flags::REMOTE_WRITE);
-    caps.intersects(remote) || !caps.intersects(RMA_DIRECTIONS)
+    caps.intersects(REMOTE_ACCESS)
+        && (caps.intersects(flags![REMOTE_READ REMOTE_WRITE]) || !caps.intersects(RMA_DIRECTIONS))
 }
 
 /// Whether an endpoint with `caps` can start reads, writes or atomics: RMA or atomics that are
 /// not restricted to the target's side. One that may do either may do both, as in C.
 #[must_use]
 pub const fn is_rma_initiator(caps: Flags) -> bool {
-    if !caps.intersects(Flags::RMA.union(Flags::ATOMIC)) {
-        return false;
-    }
-    caps.intersects(Flags::READ.union(Flags::WRITE)) || !caps.intersects(RMA_DIRECTIONS)
+    caps.intersects(REMOTE_ACCESS)
+        && (caps.intersects(flags![READ WRITE]) || !caps.intersects(RMA_DIRECTIONS))
 }
 
 /// The capabilities to enable.
@@ -111,7 +72,7 @@ pub fn enabled(of_info: Flags, asked: Flags, offered: Flags) -> Flags {
     if caps.intersects(Flags::MSG | Flags::TAGGED) && !caps.intersects(MSG_DIRECTIONS) {
         caps |= offered & of_info & MSG_DIRECTIONS;
     }
-    if caps.intersects(Flags::RMA | Flags::ATOMIC) && !caps.intersects(RMA_DIRECTIONS) {
+    if caps.intersects(REMOTE_ACCESS) && !caps.intersects(RMA_DIRECTIONS) {
         caps |= offered & of_info & RMA_DIRECTIONS;
     }
     caps

@@ -1,5 +1,11 @@
 use bitflags::bitflags;
 
+/// Several [`Flags`] by their names, also for constants: `flags![SEND RECV]`.
+#[macro_export]
+macro_rules! flags {
+    ($($name:ident)+) => { $crate::Flags::empty()$(.union($crate::Flags::$name))+ };
+}
+
 bitflags! {
     /// The 64-bit flag space of `rdma/fabric.h`: capabilities, operation flags and completion
     /// flags share it. Bits 1 and up are common, bits 59 and down belong to one call or class,
