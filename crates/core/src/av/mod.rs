@@ -11,7 +11,6 @@ mod shared;
 mod slots;
 mod symmetric;
 
-use core::hash::Hasher;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
@@ -180,36 +179,6 @@ impl AddressTable {
             self.more_uses.remove(&index);
         }
         false
-    }
-}
-
-/// A fast hash of a few words. Keys are inserted by the program alone, so nobody can make
-/// them collide from outside.
-struct WordHasher(u64);
-
-impl WordHasher {
-    const fn mix(&mut self, word: u64) {
-        // Multiplier of a 64-bit linear congruential generator (Knuth, MMIX).
-        let mixed = (self.0 ^ word).wrapping_mul(0x5851_f42d_4c95_7f2d);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
-
-impl Hasher for WordHasher {
-    fn finish(&self) -> u64 {
-        // The table takes its bits from both ends.
-        let mixed = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ (mixed >> 29)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.mix(byte.into());
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.mix(word);
     }
 }
 

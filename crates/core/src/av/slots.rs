@@ -1,11 +1,12 @@
 //! The table from index to peer.
 
-use core::hash::Hasher;
+use core::hash::BuildHasher as _;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, TryReserveError};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use ripstop_types::{Errno, Result};
-
-use super::WordHasher;
+use rustc_hash::FxBuildHasher;
 
 /// Slots of a chunk, 32 KiB; a power of two.
 const CHUNK: usize = 4096;
@@ -26,7 +27,7 @@ pub(super) enum Peer {
 /// An IPv6 peer without its port. Flow information is kept but is not part of who it is.
 #[derive(Clone, Copy, Debug, Eq)]
 pub(super) struct Host {
-    ip: [u64; 2],
+    ip: Ipv6Addr,
     scope: u32,
     flow: u32,
 }
@@ -38,39 +39,31 @@ impl PartialEq for Host {
 }
 
 impl Peer {
+    /// A fast hash. Peers are inserted by the program alone, so nobody can make them collide from
+    /// outside.
     pub(super) fn hash(&self) -> u64 {
-        let mut hasher = WordHasher(0);
         match *self {
-            Self::V4 { ip, port } => hasher.write_u64(u64::from(ip) << 16 | u64::from(port)),
-            Self::V6 { host, port } => {
-                hasher.write_u64(host.ip[0]);
-                hasher.write_u64(host.ip[1]);
-                hasher.write_u64(u64::from(host.scope) << 16 | u64::from(port));
-            }
+            Self::V4 { ip, port } => FxBuildHasher.hash_one(u64::from(ip) << 16 | u64::from(port)),
+            Self::V6 { host, port } => FxBuildHasher.hash_one((host.ip, host.scope, port)),
         }
-        hasher.finish()
     }
 }
 
 impl From<&SocketAddr> for Peer {
     fn from(addr: &SocketAddr) -> Self {
+        let port = addr.port();
         match addr {
             SocketAddr::V4(v4) => Self::V4 {
                 ip: v4.ip().to_bits(),
-                port: v4.port(),
+                port,
             },
             SocketAddr::V6(v6) => {
-                let bits = v6.ip().to_bits();
-                let ip = [(bits >> 64) as u64, bits as u64];
                 let host = Host {
-                    ip,
+                    ip: *v6.ip(),
                     scope: v6.scope_id(),
                     flow: v6.flowinfo(),
                 };
-                Self::V6 {
-                    host,
-                    port: v6.port(),
-                }
+                Self::V6 { host, port }
             }
         }
     }
@@ -81,16 +74,14 @@ impl From<Peer> for SocketAddr {
         match peer {
             Peer::V4 { ip, port } => SocketAddrV4::new(Ipv4Addr::from_bits(ip), port).into(),
             Peer::V6 { host, port } => {
-                let ip = u128::from(host.ip[0]) << 64 | u128::from(host.ip[1]);
-                let ip = Ipv6Addr::from_bits(ip);
-                SocketAddrV6::new(ip, port, host.flow, host.scope).into()
+                SocketAddrV6::new(host.ip, port, host.flow, host.scope).into()
             }
         }
     }
 }
 
 /// One index of the table. With no uses it is free.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Slot {
     /// The IPv4 address, or where the IPv6 one is in [`Slots::hosts`].
     word: u32,
@@ -108,23 +99,16 @@ impl Slot {
     }
 }
 
-#[derive(Default)]
-struct Chunk {
-    slots: Vec<Slot>,
-    /// How many of the slots are free.
-    free: usize,
-    /// No slot below this one is free.
-    lowest: usize,
-}
-
 /// Peers by index. Chunks make growth cheap: what is in the table never moves, except within
 /// the last chunk.
 #[derive(Default)]
 pub(super) struct Slots {
-    chunks: Vec<Chunk>,
-    /// No chunk below this one has a free slot.
-    lowest: usize,
+    /// All but the last that is in use are full.
+    chunks: Vec<Vec<Slot>>,
+    /// Slots in use or used before.
     bound: usize,
+    /// Those without a peer, the lowest first.
+    free: BinaryHeap<Reverse<u32>>,
     hosts: Vec<Host>,
     free_hosts: Vec<u32>,
 }
@@ -136,8 +120,8 @@ impl Slots {
         self.chunks.try_reserve(chunks).map_err(no_memory)?;
         for chunk in 0..chunks {
             let slots = count.saturating_sub(chunk * CHUNK).min(CHUNK);
-            let mut chunk = Chunk::default();
-            chunk.slots.try_reserve_exact(slots).map_err(no_memory)?;
+            let mut chunk = Vec::new();
+            chunk.try_reserve_exact(slots).map_err(no_memory)?;
             self.chunks.push(chunk);
         }
         Ok(())
@@ -184,8 +168,10 @@ impl Slots {
 
     /// Puts a peer at the lowest free index, with one use. Nothing changes on an error.
     pub(super) fn insert(&mut self, peer: &Peer) -> Result<u32> {
-        let (chunk, offset) = self.vacancy()?;
-        let index = u32::try_from(chunk * CHUNK + offset).map_err(|_| Errno::EOVERFLOW)?;
+        let index = match self.free.peek() {
+            Some(&Reverse(index)) => index,
+            None => self.make_room()?,
+        };
         let slot = match *peer {
             Peer::V4 { ip, port } => Slot {
                 word: ip,
@@ -198,13 +184,11 @@ impl Slots {
                 uses: V6 | 1,
             },
         };
-        let chunk = self.chunks.get_mut(chunk).ok_or(Errno::ENOMEM)?;
-        if let Some(free) = chunk.slots.get_mut(offset) {
+        if let Some(free) = self.slot_mut(index) {
             *free = slot;
-            chunk.free -= 1;
-            chunk.lowest = offset + 1;
-        } else {
-            chunk.slots.push(slot);
+            self.free.pop();
+        } else if let Some(chunk) = self.chunks.get_mut(place(index).0) {
+            chunk.push(slot);
             self.bound += 1;
         }
         Ok(index)
@@ -233,49 +217,32 @@ impl Slots {
     }
 
     pub(super) fn remove(&mut self, index: u32) {
-        let (chunk, offset) = place(index);
         let Some(slot) = self.slot_mut(index) else {
             return;
         };
-        let removed = core::mem::replace(
-            slot,
-            Slot {
-                word: 0,
-                port: 0,
-                uses: 0,
-            },
-        );
+        let removed = core::mem::take(slot);
         if removed.is_v6() {
             // There is room: `add_host` reserved it.
             self.free_hosts.push(removed.word);
         }
-        if let Some(chunk) = self.chunks.get_mut(chunk) {
-            chunk.free += 1;
-            chunk.lowest = chunk.lowest.min(offset);
-        }
-        self.lowest = self.lowest.min(chunk);
+        self.free.push(Reverse(index));
     }
 
-    /// The chunk and the offset of the lowest free slot, with memory behind it.
-    fn vacancy(&mut self) -> Result<(usize, usize)> {
-        while let Some(chunk) = self.chunks.get_mut(self.lowest) {
-            if chunk.free > 0 {
-                let rest = chunk.slots.iter().skip(chunk.lowest);
-                let free = rest.take_while(|slot| !slot.is_free()).count();
-                return Ok((self.lowest, chunk.lowest + free));
-            }
-            let offset = chunk.slots.len();
-            if offset < CHUNK {
-                grow(&mut chunk.slots)?;
-                return Ok((self.lowest, offset));
-            }
-            self.lowest += 1;
+    /// The index behind the last slot, with memory for it: small address vectors grow by doubling,
+    /// up to a chunk.
+    fn make_room(&mut self) -> Result<u32> {
+        let index = u32::try_from(self.bound).map_err(|_| Errno::EOVERFLOW)?;
+        let chunk = place(index).0;
+        if chunk == self.chunks.len() {
+            self.chunks.try_reserve(1).map_err(no_memory)?;
+            self.chunks.push(Vec::new());
         }
-        let mut chunk = Chunk::default();
-        grow(&mut chunk.slots)?;
-        self.chunks.try_reserve(1).map_err(no_memory)?;
-        self.chunks.push(chunk);
-        Ok((self.lowest, 0))
+        let slots = self.chunks.get_mut(chunk).ok_or(Errno::ENOMEM)?;
+        if slots.len() == slots.capacity() {
+            let more = (slots.len() * 2).clamp(16, CHUNK) - slots.len();
+            slots.try_reserve_exact(more).map_err(no_memory)?;
+        }
+        Ok(index)
     }
 
     /// Keeps an IPv6 address; room to give it back is reserved at once.
@@ -311,12 +278,12 @@ impl Slots {
     #[inline]
     fn slot(&self, index: u32) -> Option<Slot> {
         let (chunk, offset) = place(index);
-        self.chunks.get(chunk)?.slots.get(offset).copied()
+        self.chunks.get(chunk)?.get(offset).copied()
     }
 
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot> {
         let (chunk, offset) = place(index);
-        self.chunks.get_mut(chunk)?.slots.get_mut(offset)
+        self.chunks.get_mut(chunk)?.get_mut(offset)
     }
 }
 
@@ -326,17 +293,6 @@ const fn place(index: u32) -> (usize, usize) {
     (index as usize / CHUNK, index as usize % CHUNK)
 }
 
-/// Makes room for one more slot: small address vectors grow by doubling, up to a chunk.
-fn grow(slots: &mut Vec<Slot>) -> Result<()> {
-    if slots.len() < slots.capacity() {
-        return Ok(());
-    }
-    let capacity = (slots.len() * 2).clamp(16, CHUNK);
-    slots
-        .try_reserve_exact(capacity - slots.len())
-        .map_err(no_memory)
-}
-
-fn no_memory(_: std::collections::TryReserveError) -> Errno {
+fn no_memory(_: TryReserveError) -> Errno {
     Errno::ENOMEM
 }
