@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use crate::log::{self, Settings};
+use crate::log;
 use crate::param::{ParamType, Params, table};
 
 /// Reads the parameters of the core: of logging first, so that what follows is logged.
@@ -70,12 +70,9 @@ fn configure_log(params: &Params) {
         0o600_i32,
         "Specify file mode for log output (default: 0600)",
     );
-    log::configure(Settings {
-        interval: u64::try_from(interval).unwrap_or(0),
-        level: level.as_deref(),
-        prov: prov.as_deref(),
-        subsys: subsys.as_deref(),
-        location: location.as_deref(),
-        mode: u32::try_from(mode).unwrap_or(0o600),
-    });
+    log::set_interval(u64::try_from(interval).unwrap_or(0));
+    log::select(level.as_deref(), prov.as_deref(), subsys.as_deref());
+    if let Some(location) = location {
+        log::set_location(&location, u32::try_from(mode).unwrap_or(0o600));
+    }
 }

@@ -16,6 +16,8 @@ pub use lacking::no_descriptor;
 #[doc(hidden)]
 pub use macros::function_name;
 mod output;
+pub(crate) use output::set_location;
+pub use output::write as write_by_default;
 
 use core::cell::Cell;
 use core::fmt;
@@ -261,11 +263,6 @@ pub fn write(record: &Record<'_>) {
     }
 }
 
-/// Writes a line where the environment says, whoever takes the others.
-pub fn write_by_default(record: &Record<'_>) {
-    output::write(record);
-}
-
 fn sink() -> Option<Arc<dyn Sink>> {
     SINK.read().clone()
 }
@@ -302,33 +299,14 @@ impl Drop for Imported {
     }
 }
 
-/// The parameters of logging (man page `fabric(7)`).
-pub(crate) struct Settings<'a> {
-    /// Milliseconds between lines that are limited in rate.
-    pub(crate) interval: u64,
-    /// The level; `None` is `warn`.
-    pub(crate) level: Option<&'a str>,
-    /// Providers, and subsystems, to log; `None` is all.
-    pub(crate) prov: Option<&'a str>,
-    /// See `prov`.
-    pub(crate) subsys: Option<&'a str>,
-    /// Where to; `None` is stderr.
-    pub(crate) location: Option<&'a str>,
-    /// The mode of a file that is made.
-    pub(crate) mode: u32,
+/// Sets the milliseconds between lines that are limited in rate (`FI_LOG_INTERVAL`).
+pub(crate) fn set_interval(milliseconds: u64) {
+    INTERVAL.store(milliseconds, Ordering::Relaxed);
 }
 
-/// Applies the parameters of logging.
-pub(crate) fn configure(settings: Settings<'_>) {
-    INTERVAL.store(settings.interval, Ordering::Relaxed);
-    select(settings.level, settings.prov, settings.subsys);
-    if let Some(location) = settings.location {
-        output::set_location(location, settings.mode);
-    }
-}
-
-/// Applies the three selections. A level that is no level is `warn`.
-fn select(level: Option<&str>, prov: Option<&str>, subsys: Option<&str>) {
+/// Selects what is logged: the level, and lists of providers and subsystems. A level that is no
+/// level is `warn`; without a list all are logged.
+pub(crate) fn select(level: Option<&str>, prov: Option<&str>, subsys: Option<&str>) {
     let named = |each: &&Level| level.is_some_and(|word| word.eq_ignore_ascii_case(each.name()));
     let level = Level::ALL
         .iter()

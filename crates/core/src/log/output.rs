@@ -17,9 +17,9 @@ enum Output {
 
 static OUTPUT: Mutex<Output> = Mutex::new(Output::Stderr);
 
-/// Writes a line at once, so that lines of several processes do not mix. A line that cannot
-/// be written is lost.
-pub(super) fn write(record: &Record<'_>) {
+/// Writes a line where the environment says, whoever takes the others, and at once, so that lines
+/// of several processes do not mix. A line that cannot be written is lost.
+pub fn write(record: &Record<'_>) {
     let line = format_line(record);
     let mut output = OUTPUT.lock();
     let _lost = match &mut *output {
@@ -31,7 +31,7 @@ pub(super) fn write(record: &Record<'_>) {
 
 /// Sends lines to `stderr`, `stdout`, a file that does not exist yet, or a file
 /// `ofi_PID.log` in a directory.
-pub(super) fn set_location(location: &str, mode: u32) {
+pub(crate) fn set_location(location: &str, mode: u32) {
     let output = match location {
         "" | "stderr" => Output::Stderr,
         "stdout" => Output::Stdout,
