@@ -226,19 +226,19 @@ impl EventQueue {
     /// # Errors
     /// Those of `epoll_ctl(2)`.
     pub fn add_source(&self, source: &Arc<dyn ProgressSource>) -> Result<()> {
-        if !self.sources.add(source) {
+        if !self.sources.add(&Arc::downgrade(source)) {
             return Ok(());
         }
         let watched = source.wait_fd().map_or(Ok(()), |fd| self.waiting.add(fd));
         if watched.is_err() {
-            self.sources.remove(source);
+            self.sources.remove(&Arc::downgrade(source));
         }
         watched
     }
 
     /// Undoes [`add_source`](Self::add_source); a source that is dropped needs no call.
     pub fn remove_source(&self, source: &Arc<dyn ProgressSource>) {
-        if self.sources.remove(source)
+        if self.sources.remove(&Arc::downgrade(source))
             && let Some(fd) = source.wait_fd()
             && let Err(error) = self.waiting.remove(fd)
         {

@@ -38,31 +38,15 @@ pub trait ProgressSource: Send + Sync {
 const WITHOUT_DESCRIPTOR: Duration = Duration::from_millis(1);
 
 /// Sources that a queue does not keep alive.
-#[derive(Default)]
-pub(super) struct Sources(WeakList<dyn ProgressSource>);
+pub(super) type Sources = WeakList<dyn ProgressSource>;
 
 impl Sources {
-    /// Adds a source; `false` if it is there already.
-    pub(super) fn add(&self, source: &Arc<dyn ProgressSource>) -> bool {
-        self.0.add(&Arc::downgrade(source))
-    }
-
-    /// Takes a source out; `false` if it is not there.
-    pub(super) fn remove(&self, source: &Arc<dyn ProgressSource>) -> bool {
-        self.0.remove(&Arc::downgrade(source))
-    }
-
-    /// Calls each source that is still alive, without a lock.
-    pub(super) fn each(&self, mut call: impl FnMut(&dyn ProgressSource)) {
-        self.0.each(|source| call(source));
-    }
-
     /// Asks all sources whether somebody may wait. Returns those that were asked, to be told
     /// afterwards, or none where one has something to do.
     pub(super) fn before_wait(&self) -> Option<Vec<Weak<dyn ProgressSource>>> {
         let mut asked = Vec::new();
         let mut next = 0;
-        while let Some(source) = self.0.at(&mut next) {
+        while let Some(source) = self.at(&mut next) {
             if source.before_wait() {
                 Self::after_wait(asked);
                 return None;

@@ -17,18 +17,17 @@ pub(super) enum Waiting {
     None,
     /// Waiting is giving up the processor, again and again.
     Yield,
-    /// A set of descriptors: the queue's own and those of its sources.
-    Descriptors(Descriptors),
+    /// On descriptors.
+    Descriptors {
+        /// Readable while there are events.
+        pending: EventFd,
+        /// That and the descriptors of the sources.
+        set: Epoll,
+    },
 }
 
-/// What is missing where there are no [`Descriptors`].
+/// What is missing where there are no descriptors.
 const NO_WAIT: &str = "descriptor to wait on (eventfd2, epoll_create1)";
-
-pub(super) struct Descriptors {
-    /// Readable while there are events.
-    pending: EventFd,
-    set: Epoll,
-}
 
 impl Waiting {
     pub(super) fn open(wait: WaitObj) -> Result<Self> {
@@ -40,37 +39,31 @@ impl Waiting {
                 let pending = EventFd::new().inspect_err(no)?;
                 let set = Epoll::new().inspect_err(no)?;
                 set.add(&pending, ANY, Interest::READ)?;
-                Ok(Self::Descriptors(Descriptors { pending, set }))
+                Ok(Self::Descriptors { pending, set })
             }
             WaitObj::Set => Err(Errno::ENOSYS),
         }
     }
 
     /// Tells whether there are events from now on.
-    pub(super) fn show_pending(&self, pending: bool) {
-        if let Self::Descriptors(descriptors) = self {
+    pub(super) fn show_pending(&self, show: bool) {
+        if let Self::Descriptors { pending, .. } = self {
             // An eventfd that is open takes both.
-            let _done = if pending {
-                descriptors.pending.signal()
-            } else {
-                descriptors.pending.drain().map(|_| ())
+            let _done = match show {
+                true => pending.signal(),
+                false => pending.drain().map(drop),
             };
         }
     }
 
     /// Waits on a source's descriptor as well.
     pub(super) fn add(&self, fd: BorrowedFd<'_>) -> Result<()> {
-        match self {
-            Self::Descriptors(descriptors) => descriptors.set.add(fd, ANY, Interest::READ),
-            Self::None | Self::Yield => Ok(()),
-        }
+        self.set()
+            .map_or(Ok(()), |set| set.add(fd, ANY, Interest::READ))
     }
 
     pub(super) fn remove(&self, fd: BorrowedFd<'_>) -> Result<()> {
-        match self {
-            Self::Descriptors(descriptors) => descriptors.set.remove(fd),
-            Self::None | Self::Yield => Ok(()),
-        }
+        self.set().map_or(Ok(()), |set| set.remove(fd))
     }
 
     /// Waits until something may have happened, at most for `time`.
@@ -84,9 +77,9 @@ impl Waiting {
                 std::thread::yield_now();
                 Ok(())
             }
-            Self::Descriptors(descriptors) => {
+            Self::Descriptors { set, .. } => {
                 let mut events = Events::with_capacity(1);
-                match descriptors.set.wait(&mut events, time) {
+                match set.wait(&mut events, time) {
                     Ok(_) => Ok(()),
                     Err(Errno::EINTR) => Err(Errno::EAGAIN),
                     Err(other) => Err(other),
@@ -97,8 +90,12 @@ impl Waiting {
 
     /// The descriptor of the whole set.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.set().map(AsFd::as_fd)
+    }
+
+    const fn set(&self) -> Option<&Epoll> {
         match self {
-            Self::Descriptors(descriptors) => Some(descriptors.set.as_fd()),
+            Self::Descriptors { set, .. } => Some(set),
             Self::None | Self::Yield => None,
         }
     }
