@@ -212,38 +212,23 @@ pub trait Value: Sized {
     fn parse(text: &str) -> Result<Self, &'static str>;
 }
 
-impl Value for String {
-    const KIND: ParamType = ParamType::String;
+macro_rules! values {
+    ($($type:ty, $kind:ident, $parse:expr, $expected:literal;)*) => { $(
+        impl Value for $type {
+            const KIND: ParamType = ParamType::$kind;
 
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        Ok(text.to_owned())
-    }
+            fn parse(text: &str) -> Result<Self, &'static str> {
+                $parse(text).ok_or($expected)
+            }
+        }
+    )* };
 }
 
-impl Value for i32 {
-    const KIND: ParamType = ParamType::Int;
-
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        parse::integer(text)
-            .and_then(|value| value.try_into().ok())
-            .ok_or("a whole number of 32 bits")
-    }
-}
-
-impl Value for bool {
-    const KIND: ParamType = ParamType::Bool;
-
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        parse::boolean(text).ok_or("0 or 1, no or yes, off or on, false or true")
-    }
-}
-
-impl Value for usize {
-    const KIND: ParamType = ParamType::Size;
-
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        parse::size(text).ok_or("a whole number, or -1 for the largest")
-    }
+values! {
+    String, String, |text: &str| Some(text.to_owned()), "text";
+    i32, Int, |text| parse::integer(text)?.try_into().ok(), "a whole number of 32 bits";
+    bool, Bool, parse::boolean, "0 or 1, no or yes, off or on, false or true";
+    usize, Size, parse::size, "a whole number, or -1 for the largest";
 }
 
 /// The environment variable of a parameter.

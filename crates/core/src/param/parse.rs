@@ -3,23 +3,14 @@
 /// A number of 64 bits with sign, in the way of C's `strtol` with base 0. Text after the
 /// number, or none, is not a number.
 pub(super) fn integer(text: &str) -> Option<i64> {
-    let (negative, magnitude) = magnitude(text)?;
-    if negative {
-        0_i64.checked_sub_unsigned(magnitude)
-    } else {
-        i64::try_from(magnitude).ok()
-    }
+    i64::try_from(number(text)?).ok()
 }
 
 /// A `size_t`; a negative number counts down from the largest, as in C.
 pub(super) fn size(text: &str) -> Option<usize> {
-    let (negative, magnitude) = magnitude(text)?;
-    let value = if negative {
-        0_u64.wrapping_sub(magnitude)
-    } else {
-        magnitude
-    };
-    usize::try_from(value).ok()
+    let number = number(text)?;
+    let up = if number < 0 { 1 << u64::BITS } else { 0 };
+    usize::try_from(number + up).ok()
 }
 
 /// A truth value.
@@ -34,11 +25,12 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-fn magnitude(text: &str) -> Option<(bool, u64)> {
+/// A number of at most 64 bits and a sign.
+fn number(text: &str) -> Option<i128> {
     let text = text.trim_ascii();
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
     };
     let hex = digits
         .strip_prefix("0x")
@@ -51,7 +43,7 @@ fn magnitude(text: &str) -> Option<(bool, u64)> {
     // `from_str_radix` would take a second sign.
     let plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let value = u64::from_str_radix(digits, radix).ok().filter(|_| plain)?;
-    Some((negative, value))
+    Some(sign * i128::from(value))
 }
 
 #[cfg(test)]
