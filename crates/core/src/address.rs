@@ -106,7 +106,7 @@ impl Address {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Self::Ip(addr) => sockaddr::encoded_len(&addr.ip()),
+            Self::Ip(addr) => sockaddr::encode(addr).len(),
             Self::Str(text) => text.len().saturating_add(1),
             Self::Raw(_, bytes) => bytes.len(),
         }

@@ -1,7 +1,7 @@
 //! C socket addresses (`struct sockaddr_in`, `struct sockaddr_in6`) as bytes, in the layout
 //! of Linux, built and read without touching C memory.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// `AF_INET` on Linux.
 pub const AF_INET: u16 = 2;
@@ -19,17 +19,11 @@ pub struct SockaddrBytes {
     len: usize,
 }
 
-impl AsRef<[u8]> for SockaddrBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
 impl core::ops::Deref for SockaddrBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.as_ref()
+        &self.bytes[..self.len]
     }
 }
 
@@ -81,15 +75,6 @@ pub fn decode(bytes: &[u8]) -> Option<SocketAddr> {
 #[must_use]
 pub fn family(bytes: &[u8]) -> Option<u16> {
     field(bytes, 0).map(u16::from_ne_bytes)
-}
-
-/// Bytes of the C structure for an address of this kind.
-#[must_use]
-pub const fn encoded_len(ip: &IpAddr) -> usize {
-    match ip {
-        IpAddr::V4(_) => SOCKADDR_IN_LEN,
-        IpAddr::V6(_) => SOCKADDR_IN6_LEN,
-    }
 }
 
 /// The bytes of a field, if they are all there.
