@@ -2,28 +2,15 @@
 
 use ripstop_types::{Errno, Result};
 
-/// The fabric error of a failed system call, from `rustix` or `nix`.
+/// The fabric error of a failed system call.
 #[inline]
-pub(crate) fn errno(err: impl Number) -> Errno {
-    Errno(err.number())
+pub(crate) fn errno(err: rustix::io::Errno) -> Errno {
+    Errno(err.raw_os_error())
 }
 
-/// The error types of the crates that wrap system calls.
-pub(crate) trait Number {
-    fn number(self) -> i32;
-}
-
-impl Number for rustix::io::Errno {
-    #[inline]
-    fn number(self) -> i32 {
-        self.raw_os_error()
-    }
-}
-
-impl Number for nix::Error {
-    fn number(self) -> i32 {
-        self as i32
-    }
+/// The fabric error of a failed call of `nix`.
+pub(crate) fn nix_errno(err: nix::Error) -> Errno {
+    Errno(err as i32)
 }
 
 /// The fabric error of a failed call of the C library.

@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use thiserror::Error;
 
 use crate::epoll::is_ready;
-use crate::errno::errno;
+use crate::errno::{errno, nix_errno};
 use crate::iovec::{IoVec, IoVecMut, slices, slices_mut};
 
 /// Most pieces on either side of [`Process::read`] and [`Process::write`] (`IOV_MAX`).
@@ -120,7 +120,7 @@ impl Process {
         let from = from.get(..MAX_PIECES).unwrap_or(from);
         let pieces = into.len().min(MAX_PIECES);
         process_vm_readv(self.number()?, slices_mut(&mut into[..pieces]), from)
-            .map_err(|error| AttachError::of(errno(error)))
+            .map_err(|error| AttachError::of(nix_errno(error)))
     }
 
     /// As [`read`](Self::read), the other way: copies the pieces here into those of the process's
@@ -141,7 +141,7 @@ impl Process {
             return Err(AttachError::NotAllowed);
         }
         process_vm_writev(self.number()?, slices(from), into)
-            .map_err(|error| AttachError::of(errno(error)))
+            .map_err(|error| AttachError::of(nix_errno(error)))
     }
 
     /// None is 0: that would be of a process in another namespace, which has no number here.

@@ -8,7 +8,7 @@ use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 use ripstop_types::Result;
 
-use crate::errno::errno;
+use crate::errno::nix_errno;
 
 /// An address of a network interface. An interface with several addresses appears several
 /// times, one without any not at all.
@@ -74,7 +74,7 @@ impl Interface {
 ///
 /// Those of `getifaddrs(3)`: `EMFILE`, `ENOMEM`, ...
 pub fn interfaces() -> Result<Vec<Interface>> {
-    let all = getifaddrs().map_err(errno)?;
+    let all = getifaddrs().map_err(nix_errno)?;
     Ok(all.filter_map(describe).collect())
 }
 
@@ -88,7 +88,7 @@ pub fn is_local(addr: IpAddr) -> Result<bool> {
     if addr.is_loopback() {
         return Ok(true);
     }
-    let mut all = getifaddrs().map_err(errno)?;
+    let mut all = getifaddrs().map_err(nix_errno)?;
     Ok(all.any(|entry| inet(entry.address).is_some_and(|own| own.ip() == addr)))
 }
 

@@ -13,7 +13,7 @@ use rustix::net::{
 };
 
 use super::Socket;
-use crate::errno::{errno, retry};
+use crate::errno::{errno, nix_errno, retry};
 use crate::process::Process;
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
@@ -155,7 +155,7 @@ impl Socket {
     ///
     /// `ENOTCONN` if it is not connected, and the others of `getsockopt(2)`.
     pub fn peer(&self) -> Result<Peer> {
-        let found = getsockopt(&self.0, sockopt::PeerCredentials).map_err(errno)?;
+        let found = getsockopt(&self.0, sockopt::PeerCredentials).map_err(nix_errno)?;
         // What the kernel says of nobody.
         if found.uid() == u32::MAX {
             return Err(Errno::ENOTCONN);
