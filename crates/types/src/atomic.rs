@@ -1,97 +1,58 @@
 //! What atomic operations act on and what they do (man page `fi_atomic(3)`).
 
-/// The type of one element of an atomic operation (`enum fi_datatype`). The values are those
-/// of `rdma/fi_domain.h`; `FI_VOID`, which only collectives use, is not among them.
-///
-/// Elements are in the byte order of the machine that holds them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Datatype {
-    /// Signed 8-bit integer (`FI_INT8`).
-    Int8 = 0,
-    /// Unsigned 8-bit integer (`FI_UINT8`).
-    Uint8 = 1,
-    /// Signed 16-bit integer (`FI_INT16`).
-    Int16 = 2,
-    /// Unsigned 16-bit integer (`FI_UINT16`).
-    Uint16 = 3,
-    /// Signed 32-bit integer (`FI_INT32`).
-    Int32 = 4,
-    /// Unsigned 32-bit integer (`FI_UINT32`).
-    Uint32 = 5,
-    /// Signed 64-bit integer (`FI_INT64`).
-    Int64 = 6,
-    /// Unsigned 64-bit integer (`FI_UINT64`).
-    Uint64 = 7,
-    /// IEEE 754 single precision (`FI_FLOAT`).
-    Float = 8,
-    /// IEEE 754 double precision (`FI_DOUBLE`).
-    Double = 9,
-    /// Two [`Float`](Self::Float)s, real part first (`FI_FLOAT_COMPLEX`).
-    FloatComplex = 10,
-    /// Two [`Double`](Self::Double)s, real part first (`FI_DOUBLE_COMPLEX`).
-    DoubleComplex = 11,
-    /// C's `long double` (`FI_LONG_DOUBLE`). On x86-64 the 80-bit extended format in 16 bytes,
-    /// of which the last 6 are padding.
-    LongDouble = 12,
-    /// Two [`LongDouble`](Self::LongDouble)s, real part first (`FI_LONG_DOUBLE_COMPLEX`).
-    LongDoubleComplex = 13,
-    /// Signed 128-bit integer (`FI_INT128`).
-    Int128 = 14,
-    /// Unsigned 128-bit integer (`FI_UINT128`).
-    Uint128 = 15,
-    /// IEEE 754 half precision (`FI_FLOAT16`).
-    Float16 = 16,
-    /// The upper half of a single: 8 bits of exponent, 7 of fraction (`FI_BFLOAT16`).
-    Bfloat16 = 17,
-    /// OFP8 with 4 bits of exponent and 3 of fraction, without infinities (`FI_FLOAT8_E4M3`).
-    Float8E4M3 = 18,
-    /// OFP8 with 5 bits of exponent and 2 of fraction (`FI_FLOAT8_E5M2`).
-    Float8E5M2 = 19,
+use crate::enums::numbered;
+
+numbered! {
+    /// The type of one element of an atomic operation (`enum fi_datatype`). The values are those
+    /// of `rdma/fi_domain.h`; `FI_VOID`, which only collectives use, is not among them.
+    ///
+    /// Elements are in the byte order of the machine that holds them.
+    Datatype {
+        /// Signed 8-bit integer (`FI_INT8`).
+        Int8 = 0,
+        /// Unsigned 8-bit integer (`FI_UINT8`).
+        Uint8 = 1,
+        /// Signed 16-bit integer (`FI_INT16`).
+        Int16 = 2,
+        /// Unsigned 16-bit integer (`FI_UINT16`).
+        Uint16 = 3,
+        /// Signed 32-bit integer (`FI_INT32`).
+        Int32 = 4,
+        /// Unsigned 32-bit integer (`FI_UINT32`).
+        Uint32 = 5,
+        /// Signed 64-bit integer (`FI_INT64`).
+        Int64 = 6,
+        /// Unsigned 64-bit integer (`FI_UINT64`).
+        Uint64 = 7,
+        /// IEEE 754 single precision (`FI_FLOAT`).
+        Float = 8,
+        /// IEEE 754 double precision (`FI_DOUBLE`).
+        Double = 9,
+        /// Two [`Float`](Self::Float)s, real part first (`FI_FLOAT_COMPLEX`).
+        FloatComplex = 10,
+        /// Two [`Double`](Self::Double)s, real part first (`FI_DOUBLE_COMPLEX`).
+        DoubleComplex = 11,
+        /// C's `long double` (`FI_LONG_DOUBLE`). On x86-64 the 80-bit extended format in 16 bytes,
+        /// of which the last 6 are padding.
+        LongDouble = 12,
+        /// Two [`LongDouble`](Self::LongDouble)s, real part first (`FI_LONG_DOUBLE_COMPLEX`).
+        LongDoubleComplex = 13,
+        /// Signed 128-bit integer (`FI_INT128`).
+        Int128 = 14,
+        /// Unsigned 128-bit integer (`FI_UINT128`).
+        Uint128 = 15,
+        /// IEEE 754 half precision (`FI_FLOAT16`).
+        Float16 = 16,
+        /// The upper half of a single: 8 bits of exponent, 7 of fraction (`FI_BFLOAT16`).
+        Bfloat16 = 17,
+        /// OFP8 with 4 bits of exponent and 3 of fraction, without infinities (`FI_FLOAT8_E4M3`).
+        Float8E4M3 = 18,
+        /// OFP8 with 5 bits of exponent and 2 of fraction (`FI_FLOAT8_E5M2`).
+        Float8E5M2 = 19,
+    }
 }
 
 impl Datatype {
-    /// Every datatype, in the order of their numbers.
-    pub const ALL: [Self; 20] = [
-        Self::Int8,
-        Self::Uint8,
-        Self::Int16,
-        Self::Uint16,
-        Self::Int32,
-        Self::Uint32,
-        Self::Int64,
-        Self::Uint64,
-        Self::Float,
-        Self::Double,
-        Self::FloatComplex,
-        Self::DoubleComplex,
-        Self::LongDouble,
-        Self::LongDoubleComplex,
-        Self::Int128,
-        Self::Uint128,
-        Self::Float16,
-        Self::Bfloat16,
-        Self::Float8E4M3,
-        Self::Float8E5M2,
-    ];
-
-    /// The datatype with this C value, or `None` for a number that names none.
-    #[must_use]
-    pub const fn from_number(number: u32) -> Option<Self> {
-        if number < Self::ALL.len() as u32 {
-            Some(Self::ALL[number as usize])
-        } else {
-            None
-        }
-    }
-
-    /// The C value.
-    #[inline]
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        self as u32
-    }
-
     /// The bytes of one element, from 1 to 32: a power of two, C's `sizeof` on x86-64.
     #[must_use]
     pub const fn size(self) -> usize {
@@ -145,97 +106,56 @@ impl Datatype {
     }
 }
 
-/// What an atomic operation does to each element of the target (`enum fi_op`). The values are
-/// those of `rdma/fi_domain.h`; `FI_NOOP`, which only collectives use, is not among them.
-///
-/// Below, `t` is the element at the target, `b` that of the operand, `c` that of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum AtomicOp {
-    /// `if b < t { t = b }` (`FI_MIN`).
-    Min = 0,
-    /// `if b > t { t = b }` (`FI_MAX`).
-    Max = 1,
-    /// `t = t + b`; integers wrap (`FI_SUM`).
-    Sum = 2,
-    /// `t = t * b`; integers wrap (`FI_PROD`).
-    Prod = 3,
-    /// `t = t || b`, 1 for true (`FI_LOR`).
-    Lor = 4,
-    /// `t = t && b`, 1 for true (`FI_LAND`).
-    Land = 5,
-    /// `t = t | b` (`FI_BOR`).
-    Bor = 6,
-    /// `t = t & b` (`FI_BAND`).
-    Band = 7,
-    /// `t = (t && !b) || (!t && b)`, 1 for true (`FI_LXOR`).
-    Lxor = 8,
-    /// `t = t ^ b` (`FI_BXOR`).
-    Bxor = 9,
-    /// Nothing: the result is `t` (`FI_ATOMIC_READ`).
-    AtomicRead = 10,
-    /// `t = b` (`FI_ATOMIC_WRITE`).
-    AtomicWrite = 11,
-    /// `if c == t { t = b }` (`FI_CSWAP`).
-    Cswap = 12,
-    /// `if c != t { t = b }` (`FI_CSWAP_NE`).
-    CswapNe = 13,
-    /// `if c <= t { t = b }` (`FI_CSWAP_LE`).
-    CswapLe = 14,
-    /// `if c < t { t = b }` (`FI_CSWAP_LT`).
-    CswapLt = 15,
-    /// `if c >= t { t = b }` (`FI_CSWAP_GE`).
-    CswapGe = 16,
-    /// `if c > t { t = b }` (`FI_CSWAP_GT`).
-    CswapGt = 17,
-    /// `t = (b & c) | (t & !c)` (`FI_MSWAP`).
-    Mswap = 18,
-    /// `t = t - b`; integers wrap (`FI_DIFF`).
-    Diff = 19,
+numbered! {
+    /// What an atomic operation does to each element of the target (`enum fi_op`). The values are
+    /// those of `rdma/fi_domain.h`; `FI_NOOP`, which only collectives use, is not among them.
+    ///
+    /// Below, `t` is the element at the target, `b` that of the operand, `c` that of the comparison.
+    AtomicOp {
+        /// `if b < t { t = b }` (`FI_MIN`).
+        Min = 0,
+        /// `if b > t { t = b }` (`FI_MAX`).
+        Max = 1,
+        /// `t = t + b`; integers wrap (`FI_SUM`).
+        Sum = 2,
+        /// `t = t * b`; integers wrap (`FI_PROD`).
+        Prod = 3,
+        /// `t = t || b`, 1 for true (`FI_LOR`).
+        Lor = 4,
+        /// `t = t && b`, 1 for true (`FI_LAND`).
+        Land = 5,
+        /// `t = t | b` (`FI_BOR`).
+        Bor = 6,
+        /// `t = t & b` (`FI_BAND`).
+        Band = 7,
+        /// `t = (t && !b) || (!t && b)`, 1 for true (`FI_LXOR`).
+        Lxor = 8,
+        /// `t = t ^ b` (`FI_BXOR`).
+        Bxor = 9,
+        /// Nothing: the result is `t` (`FI_ATOMIC_READ`).
+        AtomicRead = 10,
+        /// `t = b` (`FI_ATOMIC_WRITE`).
+        AtomicWrite = 11,
+        /// `if c == t { t = b }` (`FI_CSWAP`).
+        Cswap = 12,
+        /// `if c != t { t = b }` (`FI_CSWAP_NE`).
+        CswapNe = 13,
+        /// `if c <= t { t = b }` (`FI_CSWAP_LE`).
+        CswapLe = 14,
+        /// `if c < t { t = b }` (`FI_CSWAP_LT`).
+        CswapLt = 15,
+        /// `if c >= t { t = b }` (`FI_CSWAP_GE`).
+        CswapGe = 16,
+        /// `if c > t { t = b }` (`FI_CSWAP_GT`).
+        CswapGt = 17,
+        /// `t = (b & c) | (t & !c)` (`FI_MSWAP`).
+        Mswap = 18,
+        /// `t = t - b`; integers wrap (`FI_DIFF`).
+        Diff = 19,
+    }
 }
 
 impl AtomicOp {
-    /// Every operation, in the order of their numbers.
-    pub const ALL: [Self; 20] = [
-        Self::Min,
-        Self::Max,
-        Self::Sum,
-        Self::Prod,
-        Self::Lor,
-        Self::Land,
-        Self::Bor,
-        Self::Band,
-        Self::Lxor,
-        Self::Bxor,
-        Self::AtomicRead,
-        Self::AtomicWrite,
-        Self::Cswap,
-        Self::CswapNe,
-        Self::CswapLe,
-        Self::CswapLt,
-        Self::CswapGe,
-        Self::CswapGt,
-        Self::Mswap,
-        Self::Diff,
-    ];
-
-    /// The operation with this C value, or `None` for a number that names none.
-    #[must_use]
-    pub const fn from_number(number: u32) -> Option<Self> {
-        if number < Self::ALL.len() as u32 {
-            Some(Self::ALL[number as usize])
-        } else {
-            None
-        }
-    }
-
-    /// The C value.
-    #[inline]
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        self as u32
-    }
-
     /// Whether the operation takes an operand: all but [`AtomicRead`](Self::AtomicRead) do.
     #[must_use]
     pub const fn takes_operand(self) -> bool {

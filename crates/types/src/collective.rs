@@ -1,62 +1,34 @@
 //! Operations of a group of endpoints (man page `fi_collective(3)`).
 
+use crate::enums::numbered;
 use crate::{AtomicOp, Datatype};
 
-/// What the members of a group do together (`enum fi_collective_op`). The values are those of
-/// `rdma/fi_domain.h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Collective {
-    /// Nobody goes on before all have come (`FI_BARRIER`).
-    Barrier = 0,
-    /// All get what the root has (`FI_BROADCAST`).
-    Broadcast = 1,
-    /// Each gets a block from each (`FI_ALLTOALL`).
-    Alltoall = 2,
-    /// All get the reduction of what all have (`FI_ALLREDUCE`).
-    Allreduce = 3,
-    /// All get what all have, one block after the other (`FI_ALLGATHER`).
-    Allgather = 4,
-    /// Each gets its block of the reduction of what all have (`FI_REDUCE_SCATTER`).
-    ReduceScatter = 5,
-    /// The root gets the reduction of what all have (`FI_REDUCE`).
-    Reduce = 6,
-    /// Each gets its block of what the root has (`FI_SCATTER`).
-    Scatter = 7,
-    /// The root gets what all have, one block after the other (`FI_GATHER`).
-    Gather = 8,
+numbered! {
+    /// What the members of a group do together (`enum fi_collective_op`). The values are those of
+    /// `rdma/fi_domain.h`.
+    Collective {
+        /// Nobody goes on before all have come (`FI_BARRIER`).
+        Barrier = 0,
+        /// All get what the root has (`FI_BROADCAST`).
+        Broadcast = 1,
+        /// Each gets a block from each (`FI_ALLTOALL`).
+        Alltoall = 2,
+        /// All get the reduction of what all have (`FI_ALLREDUCE`).
+        Allreduce = 3,
+        /// All get what all have, one block after the other (`FI_ALLGATHER`).
+        Allgather = 4,
+        /// Each gets its block of the reduction of what all have (`FI_REDUCE_SCATTER`).
+        ReduceScatter = 5,
+        /// The root gets the reduction of what all have (`FI_REDUCE`).
+        Reduce = 6,
+        /// Each gets its block of what the root has (`FI_SCATTER`).
+        Scatter = 7,
+        /// The root gets what all have, one block after the other (`FI_GATHER`).
+        Gather = 8,
+    }
 }
 
 impl Collective {
-    /// Every operation, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
-        Self::Barrier,
-        Self::Broadcast,
-        Self::Alltoall,
-        Self::Allreduce,
-        Self::Allgather,
-        Self::ReduceScatter,
-        Self::Reduce,
-        Self::Scatter,
-        Self::Gather,
-    ];
-
-    /// The operation with this C value, or `None` for a number that names none.
-    #[must_use]
-    pub const fn from_number(number: u32) -> Option<Self> {
-        if number < Self::ALL.len() as u32 {
-            Some(Self::ALL[number as usize])
-        } else {
-            None
-        }
-    }
-
-    /// The C value.
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        self as u32
-    }
-
     /// Whether one member is the source or destination of the others.
     #[must_use]
     pub const fn has_root(self) -> bool {
