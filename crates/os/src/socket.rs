@@ -15,6 +15,9 @@ use rustix::net::SocketAddrAny;
 
 use crate::errno::{errno, retry};
 
+/// Which direction of a connection to close: after `Write` the peer reads the end of the stream.
+pub use rustix::net::Shutdown;
+
 pub use open::{Connect, PortRange};
 pub use options::Keepalive;
 pub use spare::Spare;
@@ -24,17 +27,6 @@ pub use unix::{MAX_DESCRIPTORS, MAX_UNIX_NAME, Peer};
 /// connection, or on its way to be one.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
-
-/// Which direction of a connection to close.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shutdown {
-    /// No more is read.
-    Read,
-    /// The peer reads the end of the stream after what was sent.
-    Write,
-    /// Both.
-    Both,
-}
 
 impl Socket {
     /// The address it is bound to.
@@ -74,11 +66,6 @@ impl Socket {
     ///
     /// `ENOTCONN` if it is not connected (any more).
     pub fn shutdown(&self, how: Shutdown) -> Result<()> {
-        let how = match how {
-            Shutdown::Read => rustix::net::Shutdown::Read,
-            Shutdown::Write => rustix::net::Shutdown::Write,
-            Shutdown::Both => rustix::net::Shutdown::Both,
-        };
         retry(|| rustix::net::shutdown(&self.0, how))
     }
 }
