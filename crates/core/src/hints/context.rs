@@ -2,7 +2,7 @@
 
 use ripstop_types::Flags;
 
-use super::endpoint::echo;
+use super::echo::{answered_class, echo};
 use super::mismatch::{Checks, Group, Mismatch, each};
 use crate::attr::{RxAttr, TxAttr};
 use crate::caps;
@@ -62,9 +62,5 @@ pub(super) fn adapt_tx(tx: &mut TxAttr, hints: Option<&TxAttr>, info_caps: Flags
         echo(&mut tx.iov_limit, hints.iov_limit);
         echo(&mut tx.rma_iov_limit, hints.rma_iov_limit);
     }
-    // As for the domain.
-    tx.tclass = match hints {
-        Some(hints) if tx.tclass != 0 => hints.tclass,
-        _ => 0,
-    };
+    tx.tclass = answered_class(tx.tclass, hints.map(|h| h.tclass));
 }

@@ -2,6 +2,7 @@
 
 use ripstop_types::{AvType, Flags, Progress, ResourceMgmt, Threading, Version};
 
+use super::echo::{answered_class, echo, echo_key};
 use super::mismatch::{Checks, Group, Mismatch, each};
 use super::mr;
 use crate::attr::{AUTH_KEY_PER_AV, DomainAttr};
@@ -116,39 +117,23 @@ pub(super) fn adapt(info: &mut Info, hints: Option<&Hints>, version: Version) {
     domain.mr_mode = mr::adapted(domain.mr_mode, hints, info.caps, version);
     let asked_caps = hints.map_or(Flags::empty(), |h| h.caps);
     domain.caps = caps::enabled(info.caps, asked_caps, domain.caps);
-    if domain.max_cntr_value == 0 {
-        domain.max_cntr_value = u64::MAX;
+    for most in [&mut domain.max_cntr_value, &mut domain.max_err_cntr_value] {
+        if *most == 0 {
+            *most = u64::MAX;
+        }
     }
-    if domain.max_err_cntr_value == 0 {
-        domain.max_err_cntr_value = u64::MAX;
-    }
-    // The class of an offer says that there are classes; what was not asked is the default.
-    domain.tclass = match hints {
-        Some(hints) if domain.tclass != 0 => hints.tclass,
-        _ => 0,
-    };
+    domain.tclass = answered_class(domain.tclass, hints.map(|h| h.tclass));
+    // What the caller chose, which `check` has found acceptable.
     if let Some(hints) = hints {
-        echo(domain, hints);
-    }
-}
-
-/// Gives back what the caller chose, which [`check`] has found acceptable.
-fn echo(domain: &mut DomainAttr, hints: &DomainAttr) {
-    if hints.threading != Threading::Unspec {
-        domain.threading = hints.threading;
-    }
-    if hints.progress != Progress::Unspec {
-        domain.progress = hints.progress;
-        domain.control_progress = hints.progress;
-    }
-    if hints.av_type != AvType::Unspec {
-        domain.av_type = hints.av_type;
-    }
-    if hints.max_ep_auth_key != 0 {
-        domain.max_ep_auth_key = hints.max_ep_auth_key;
-    }
-    if !hints.auth_key.is_empty() {
-        domain.auth_key.clone_from(&hints.auth_key);
-        domain.auth_key_size = hints.auth_key.len();
+        echo(&mut domain.threading, hints.threading);
+        echo(&mut domain.progress, hints.progress);
+        echo(&mut domain.control_progress, hints.progress);
+        echo(&mut domain.av_type, hints.av_type);
+        echo(&mut domain.max_ep_auth_key, hints.max_ep_auth_key);
+        echo_key(
+            &mut domain.auth_key,
+            &mut domain.auth_key_size,
+            &hints.auth_key,
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use ripstop_types::{EpType, Flags};
 
+use super::echo::{echo, echo_key};
 use super::mismatch::{Checks, Group, Mismatch, context_count, each};
 use crate::attr::{EpAttr, SHARED_CONTEXT};
 use crate::info::{Hints, Info};
@@ -98,15 +99,5 @@ pub(super) fn adapt(ep: &mut EpAttr, hints: Option<&Hints>, caps: Flags) {
     }
     echo(&mut ep.tx_ctx_cnt, hints.tx_ctx_cnt);
     echo(&mut ep.rx_ctx_cnt, hints.rx_ctx_cnt);
-    if !hints.auth_key.is_empty() {
-        ep.auth_key.clone_from(&hints.auth_key);
-        ep.auth_key_size = hints.auth_key.len();
-    }
-}
-
-/// Replaces a number by the caller's, when it has one.
-pub(super) fn echo(offered: &mut usize, asked: usize) {
-    if asked != 0 {
-        *offered = asked;
-    }
+    echo_key(&mut ep.auth_key, &mut ep.auth_key_size, &hints.auth_key);
 }

@@ -16,6 +16,7 @@
 mod address;
 mod context;
 mod domain;
+mod echo;
 mod endpoint;
 mod fabric;
 mod mismatch;
