@@ -72,6 +72,13 @@ pub struct Info {
 }
 
 impl Info {
+    /// Who a provider is and nothing else, as `FI_PROV_ATTR_ONLY` asks.
+    pub(crate) fn of_provider(prov_name: Option<String>, prov_version: u32) -> Self {
+        let mut info = Self::default();
+        (info.fabric.prov_name, info.fabric.prov_version) = (prov_name, prov_version);
+        info
+    }
+
     /// Name of the provider; empty while it is not set.
     #[must_use]
     pub fn prov_name(&self) -> &str {

@@ -1,13 +1,10 @@
 //! The request as a whole: hints, node, service and flags of `fi_getinfo(3)`.
 
-use std::net::SocketAddr;
-
 use ripstop_types::{AddrFormat, Errno, Flags, Version};
 
 use super::mismatch::{Group, Mismatch};
 use super::negotiate;
 use crate::address::Address;
-use crate::attr::FabricAttr;
 use crate::info::{Hints, Info};
 use crate::resolve::{Query, resolve, source_for};
 
@@ -43,6 +40,11 @@ impl Request<'_> {
         Ok(())
     }
 
+    /// The providers that the hints name.
+    pub(crate) fn prov_name(&self) -> Option<&str> {
+        self.hints?.fabric.as_ref()?.prov_name.as_deref()
+    }
+
     /// Whether the caller only lists providers.
     #[must_use]
     pub fn lists_providers(&self) -> bool {
@@ -61,7 +63,10 @@ impl Request<'_> {
     /// The first attribute that does not fit, or a node or service that does not resolve.
     pub fn answer(&self, offer: &Info) -> Result<Info, Mismatch> {
         if self.lists_providers() {
-            return Ok(provider_only(&offer.fabric));
+            return Ok(Info::of_provider(
+                offer.fabric.prov_name.clone(),
+                offer.fabric.prov_version,
+            ));
         }
         let mut info = negotiate(offer, self.hints, self.version)?;
         self.fill_addresses(&mut info)?;
@@ -73,24 +78,19 @@ impl Request<'_> {
     }
 
     fn fill_addresses(&self, info: &mut Info) -> Result<(), Mismatch> {
-        let named = if self.node.is_some() || self.service.is_some() {
-            Some(self.named_address(info.addr_format)?)
-        } else {
-            None
+        let asked = self.node.is_some() || self.service.is_some();
+        let named = asked
+            .then(|| self.named_address(info.addr_format))
+            .transpose()?;
+        let concrete = named.is_some();
+        let (src, dest) = match self.names_source() {
+            true => (named, None),
+            false => (None, named),
         };
-        let (mut src, mut dest) = (None, None);
-        if self.names_source() {
-            src = named;
-        } else {
-            dest = named;
-        }
-        let from_hints =
+        let hinted =
             |addr: fn(&Hints) -> &Option<Address>| self.hints.and_then(|h| addr(h).clone());
-        let hinted_src = from_hints(|h| &h.src_addr);
-        let hinted_dest = from_hints(|h| &h.dest_addr);
-        let concrete = src.is_some() || dest.is_some();
-        info.src_addr = src.or(hinted_src).or(info.src_addr.take());
-        info.dest_addr = dest.or(hinted_dest).or(info.dest_addr.take());
+        info.src_addr = src.or(hinted(|h| &h.src_addr)).or(info.src_addr.take());
+        info.dest_addr = dest.or(hinted(|h| &h.dest_addr)).or(info.dest_addr.take());
         if info.addr_format == AddrFormat::Str {
             let own = || Address::Str(Address::process_name());
             info.src_addr.get_or_insert_with(own);
@@ -129,30 +129,15 @@ impl Request<'_> {
             passive: self.names_source(),
             numeric: self.flags.contains(Flags::NUMERICHOST),
         };
-        resolve(&query)
-            .map(|addr: SocketAddr| addr.into())
-            .map_err(|why| {
-                let (node, service) = (self.node.unwrap_or("NULL"), self.service.unwrap_or("NULL"));
-                Mismatch {
-                    group: Group::Call,
-                    attribute: "node, service",
-                    asked: format!("{node}, {service}"),
-                    offered: "no address".to_owned(),
-                    remedy: why.to_string(),
-                }
-            })
-    }
-}
-
-/// What `FI_PROV_ATTR_ONLY` asks for: who the provider is, and nothing else.
-fn provider_only(fabric: &FabricAttr) -> Info {
-    let fabric = FabricAttr {
-        prov_name: fabric.prov_name.clone(),
-        prov_version: fabric.prov_version,
-        ..FabricAttr::default()
-    };
-    Info {
-        fabric,
-        ..Info::default()
+        resolve(&query).map(Address::from).map_err(|why| {
+            let (node, service) = (self.node.unwrap_or("NULL"), self.service.unwrap_or("NULL"));
+            Mismatch {
+                group: Group::Call,
+                attribute: "node, service",
+                asked: format!("{node}, {service}"),
+                offered: "no address".to_owned(),
+                remedy: why.to_string(),
+            }
+        })
     }
 }

@@ -161,7 +161,11 @@ impl Registry {
     pub fn getinfo(&self, request: &Request<'_>) -> Result<Vec<Info>, NoInfo> {
         request.validate().map_err(NoInfo::from)?;
         if request.lists_providers() {
-            return Ok(self.visible().iter().map(provider_only).collect());
+            let visible = self.visible();
+            let providers = visible.iter().map(|entry| &entry.provider);
+            let only =
+                providers.map(|p| Info::of_provider(Some(p.name().to_owned()), p.version().0));
+            return Ok(only.collect());
         }
         let (mut infos, mut refusals) = (Vec::new(), Vec::new());
         for (name, answer) in self.ask(request) {
@@ -200,10 +204,10 @@ impl Registry {
         if !is_layer && !self.filter.allows_provider(name) {
             return Refusal::Filtered.into();
         }
-        let asked = request
-            .hints
-            .and_then(|h| h.fabric.as_ref()?.prov_name.as_deref());
-        if let Some(asked) = asked.filter(|asked| !ProviderName(asked).concerns(name)) {
+        if let Some(asked) = request
+            .prov_name()
+            .filter(|asked| !ProviderName(asked).concerns(name))
+        {
             return Refusal::NotAsked(asked.to_owned()).into();
         }
         if provider.api_version() < request.version {
@@ -229,9 +233,7 @@ impl Registry {
     /// far as they help and are news; others are details. A program that tries one question
     /// after the other is not told the same again and again.
     fn log_refusals(&self, name: &str, answer: &Answer, request: &Request<'_>) {
-        let asked = request
-            .hints
-            .and_then(|h| h.fabric.as_ref()?.prov_name.as_deref());
+        let asked = request.prov_name();
         let named = asked.is_some_and(|asked| asked.eq_ignore_ascii_case(name));
         let helpful = match named && answer.infos.is_empty() {
             true => answer.closest(),
@@ -309,13 +311,6 @@ fn winner<'a>(entries: &'a [Arc<Entry>], name: &str) -> Option<&'a Arc<Entry>> {
         .iter()
         .filter(|entry| entry.is_named(name))
         .reduce(|best, next| if next.hides(best) { next } else { best })
-}
-
-fn provider_only(entry: &Arc<Entry>) -> Info {
-    let mut info = Info::default();
-    info.fabric.prov_name = Some(entry.provider.name().to_owned());
-    info.fabric.prov_version = entry.provider.version().0;
-    info
 }
 
 /// Keeps a provider listed; dropping it takes the provider off the list. What is open of it
