@@ -50,9 +50,7 @@ impl Answer {
         }
         all
     }
-}
 
-impl Answer {
     /// The refusals that tell a caller most: each reason once, and those of offers with
     /// another endpoint type only if there are no others.
     pub(super) fn closest(&self) -> Vec<&Refusal> {

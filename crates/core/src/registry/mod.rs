@@ -8,7 +8,7 @@ mod answer;
 mod order;
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, LazyLock, Once};
 
 use parking_lot::{Mutex, RwLock};
@@ -57,7 +57,8 @@ pub enum Priority {
 struct Entry {
     provider: Arc<dyn ProviderInfo>,
     priority: Priority,
-    leases: AtomicUsize,
+    /// Held by each lease as well.
+    in_use: Arc<()>,
 }
 
 impl Entry {
@@ -134,7 +135,7 @@ impl Registry {
         let entry = Arc::new(Entry {
             provider,
             priority,
-            leases: AtomicUsize::new(0),
+            in_use: Arc::default(),
         });
         self.entries.write().push(Arc::clone(&entry));
         Registration {
@@ -293,9 +294,11 @@ impl Registry {
     /// Takes an entry off the list, unless it is in use and `forced` is not set.
     fn remove(&self, gone: &Arc<Entry>, forced: bool) -> bool {
         let mut entries = self.entries.write();
-        if !forced && gone.leases.load(Ordering::Acquire) != 0 {
+        if !forced && Arc::strong_count(&gone.in_use) > 1 {
             return false;
         }
+        // What leases were dropped for has happened.
+        fence(Ordering::Acquire);
         entries.retain(|entry| !Arc::ptr_eq(entry, gone));
         let name = gone.provider.name();
         if !entries.iter().any(|entry| entry.is_named(name)) {
@@ -354,30 +357,24 @@ impl Drop for Registration {
 }
 
 /// The right to use a provider, which an open object has.
-pub struct Lease(Arc<Entry>);
+#[derive(Clone)]
+pub struct Lease {
+    entry: Arc<Entry>,
+    _in_use: Arc<()>,
+}
 
 impl Lease {
     fn of(entry: &Arc<Entry>) -> Self {
-        entry.leases.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(entry))
+        Self {
+            entry: Arc::clone(entry),
+            _in_use: Arc::clone(&entry.in_use),
+        }
     }
 
     /// The provider.
     #[must_use]
     pub fn provider(&self) -> &Arc<dyn ProviderInfo> {
-        &self.0.provider
-    }
-}
-
-impl Clone for Lease {
-    fn clone(&self) -> Self {
-        Self::of(&self.0)
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.0.leases.fetch_sub(1, Ordering::Release);
+        &self.entry.provider
     }
 }
 
@@ -385,13 +382,13 @@ impl Deref for Lease {
     type Target = dyn ProviderInfo;
 
     fn deref(&self) -> &Self::Target {
-        &*self.0.provider
+        &*self.entry.provider
     }
 }
 
 impl core::fmt::Debug for Lease {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Lease({})", self.0.provider.name())
+        write!(f, "Lease({})", self.entry.provider.name())
     }
 }
 
