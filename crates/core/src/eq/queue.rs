@@ -149,16 +149,8 @@ impl EventQueue {
         }
     }
 
-    /// Returns a copy of the next event, which stays (`FI_PEEK`).
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read).
-    pub fn peek(&self) -> Result<Event> {
-        self.read_with(false, |event| Ok(event.clone()))
-    }
-
     /// Shows the next event to `take`, which may copy what it needs; it must not use the
-    /// queue. The event is removed if `consume` is set and `take` succeeds.
+    /// queue. The event is removed if `consume` is set and `take` succeeds (else `FI_PEEK`).
     ///
     /// # Errors
     /// As for [`read`](Self::read), and those of `take`, such as [`Errno::ETOOSMALL`] for a

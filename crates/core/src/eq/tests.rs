@@ -19,6 +19,10 @@ fn open(wait_obj: WaitObj) -> EventQueue {
     .unwrap()
 }
 
+fn peek(eq: &EventQueue) -> ripstop_types::Result<Event> {
+    eq.read_with(false, |event| Ok(event.clone()))
+}
+
 fn shutdown(ep: usize) -> Event {
     Event::Shutdown { ep: FidToken(ep) }
 }
@@ -37,7 +41,7 @@ fn events_come_in_order_and_peeking_leaves_them() {
         eq.push(shutdown(ep)).unwrap();
     }
     for ep in 0..3 {
-        assert_eq!(eq.peek(), Ok(shutdown(ep)));
+        assert_eq!(peek(&eq), Ok(shutdown(ep)));
         assert_eq!(eq.read(), Ok(shutdown(ep)));
     }
     assert_eq!(eq.read(), Err(Errno::EAGAIN));
@@ -56,7 +60,7 @@ fn an_error_is_read_in_its_turn() {
     assert_eq!(eq.read_error(true), Err(Errno::EAGAIN));
     assert_eq!(eq.read(), Ok(shutdown(1)));
     assert_eq!(eq.read(), Err(Errno::EAVAIL));
-    assert_eq!(eq.peek(), Err(Errno::EAVAIL));
+    assert_eq!(peek(&eq), Err(Errno::EAVAIL));
     assert_eq!(eq.read_error(false), Ok(error.clone()));
     assert_eq!(eq.read_error(true), Ok(error));
     assert_eq!(eq.read(), Ok(shutdown(2)));
@@ -135,7 +139,7 @@ fn the_descriptor_is_readable_while_there_are_events() {
     assert_eq!(eq.try_wait(), Ok(()));
     eq.push(shutdown(1)).unwrap();
     eq.push(shutdown(2)).unwrap();
-    eq.peek().unwrap();
+    peek(&eq).unwrap();
     eq.read().unwrap();
     assert!(readable(fd));
     assert_eq!(eq.try_wait(), Err(Errno::EAGAIN));
