@@ -232,41 +232,43 @@ impl<A: Shareable> SharedTable<A> {
 
     /// Takes the next entry.
     fn claim(&self) -> Result<u32> {
-        let region = self.memory.region();
-        let mut claimed = region.load_u64(AT_CLAIMED, Acquire).map_err(bad)?;
-        loop {
-            if claimed >= self.map.len() as u64 {
-                return Err(Errno::ENOMEM);
-            }
-            match region.compare_exchange_u64(AT_CLAIMED, claimed, claimed + 1) {
-                Ok(Ok(entry)) => return u32::try_from(entry).map_err(|_| Errno::ENOMEM),
-                Ok(Err(found)) => claimed = found,
-                Err(error) => return Err(bad(error)),
-            }
-        }
+        let all = self.map.len() as u64;
+        let next = |claimed| Ok((claimed < all).then(|| claimed + 1));
+        let entry = self.update(AT_CLAIMED, next)?.ok_or(Errno::ENOMEM)?;
+        u32::try_from(entry).map_err(|_| Errno::ENOMEM)
     }
 
     /// Counts an insertion or a removal; `false` if the peer is gone. At 0 it goes.
     fn change_uses(&self, entry: u32, change: i32) -> Result<bool> {
-        let region = self.memory.region();
-        let mut state = self.state(entry);
-        loop {
+        let changed = self.update(Self::offset(entry), |state| {
             if state & (USED | GONE) != USED {
-                return Ok(false);
+                return Ok(None);
             }
-            let uses = (state as u32)
-                .checked_add_signed(change)
-                .ok_or(Errno::EOVERFLOW)?;
-            let new = match uses {
+            let uses = (state as u32).checked_add_signed(change);
+            Ok(Some(match uses.ok_or(Errno::EOVERFLOW)? {
                 0 => GONE,
                 uses => USED + u64::from(uses),
-            };
-            match region.compare_exchange_u64(Self::offset(entry), state, new) {
-                Ok(Ok(_)) => return Ok(true),
-                Ok(Err(found)) => state = found,
-                Err(error) => return Err(bad(error)),
+            }))
+        });
+        Ok(changed?.is_some())
+    }
+
+    /// Replaces a word, which other processes may change meanwhile, by what `change` makes of it,
+    /// unless that is `None`. Returns what it was.
+    fn update(
+        &self,
+        at: usize,
+        change: impl Fn(u64) -> Result<Option<u64>>,
+    ) -> Result<Option<u64>> {
+        let region = self.memory.region();
+        let mut word = region.load_u64(at, Acquire).map_err(bad)?;
+        while let Some(new) = change(word)? {
+            match region.compare_exchange_u64(at, word, new).map_err(bad)? {
+                Ok(_) => return Ok(Some(word)),
+                Err(found) => word = found,
             }
         }
+        Ok(None)
     }
 
     /// Takes note of what other processes have inserted.
