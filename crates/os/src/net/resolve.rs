@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::net::SocketAddr;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use ripstop_types::{Errno, Result};
 use rustix::net::SocketAddrAny;
@@ -34,9 +34,15 @@ pub fn resolve(
     if node.is_none() && service.is_none() {
         return Err(Errno::EINVAL);
     }
-    let list = AddrInfo::get(&c_string(node)?, &c_string(service)?, numeric_only, passive)?;
+    let mut flags = 0;
+    if numeric_only {
+        flags |= libc::AI_NUMERICHOST;
+    }
+    if passive {
+        flags |= libc::AI_PASSIVE;
+    }
     let mut addrs: Vec<SocketAddr> = Vec::new();
-    for addr in list.iter() {
+    for addr in look_up(&c_string(node)?, &c_string(service)?, flags)? {
         if !addrs.contains(&addr) {
             addrs.push(addr);
         }
@@ -52,65 +58,42 @@ fn c_string(text: Option<&str>) -> Result<Option<CString>> {
         .transpose()
 }
 
-/// The list that `getaddrinfo(3)` made; freed on drop.
-struct AddrInfo(NonNull<libc::addrinfo>);
-
-impl AddrInfo {
-    fn get(
-        node: &Option<CString>,
-        service: &Option<CString>,
-        numeric_only: bool,
-        passive: bool,
-    ) -> Result<Self> {
-        let mut hints = libc::addrinfo {
-            ai_flags: 0,
-            ai_family: libc::AF_UNSPEC,
-            ai_socktype: libc::SOCK_STREAM,
-            ai_protocol: libc::IPPROTO_TCP,
-            ai_addrlen: 0,
-            ai_addr: ptr::null_mut(),
-            ai_canonname: ptr::null_mut(),
-            ai_next: ptr::null_mut(),
-        };
-        if numeric_only {
-            hints.ai_flags |= libc::AI_NUMERICHOST;
-        }
-        if passive {
-            hints.ai_flags |= libc::AI_PASSIVE;
-        }
-        let c_ptr = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |t| t.as_ptr());
-        let mut list = ptr::null_mut();
-        // SAFETY: the strings are null or end in a zero byte, and they, `hints` and `list`
-        // outlive the call.
-        let code = unsafe { libc::getaddrinfo(c_ptr(node), c_ptr(service), &hints, &mut list) };
-        if code != 0 {
-            return Err(gai_errno(code));
-        }
-        NonNull::new(list).map(Self).ok_or(Errno::ENODATA)
+/// The stream addresses that `getaddrinfo(3)` lists.
+fn look_up(
+    node: &Option<CString>,
+    service: &Option<CString>,
+    flags: i32,
+) -> Result<Vec<SocketAddr>> {
+    let hints = libc::addrinfo {
+        ai_flags: flags,
+        ai_family: libc::AF_UNSPEC,
+        ai_socktype: libc::SOCK_STREAM,
+        ai_protocol: libc::IPPROTO_TCP,
+        ai_addrlen: 0,
+        ai_addr: ptr::null_mut(),
+        ai_canonname: ptr::null_mut(),
+        ai_next: ptr::null_mut(),
+    };
+    let c_ptr = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |t| t.as_ptr());
+    let mut list = ptr::null_mut();
+    // SAFETY: the strings are null or end in a zero byte, and they, `hints` and `list`
+    // outlive the call.
+    let code = unsafe { libc::getaddrinfo(c_ptr(node), c_ptr(service), &hints, &mut list) };
+    if code != 0 {
+        return Err(gai_errno(code));
     }
-
-    fn iter(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        let mut next = self.0.as_ptr().cast_const();
-        std::iter::from_fn(move || {
-            // SAFETY: null, or a node of the list, which lives as long as `self`.
-            while let Some(entry) = unsafe { next.as_ref() } {
-                next = entry.ai_next;
-                // SAFETY: `getaddrinfo` gives a whole socket address and its length.
-                let addr = unsafe { SocketAddrAny::read(entry.ai_addr.cast(), entry.ai_addrlen) };
-                if let Ok(addr) = addr.try_into() {
-                    return Some(addr);
-                }
-            }
-            None
-        })
+    let mut addrs = Vec::new();
+    let mut next = list.cast_const();
+    // SAFETY: null, or a node of the list, which is freed below.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        // SAFETY: `getaddrinfo` gives a whole socket address and its length.
+        let addr = unsafe { SocketAddrAny::read(entry.ai_addr.cast(), entry.ai_addrlen) };
+        addrs.extend(SocketAddr::try_from(addr));
+        next = entry.ai_next;
     }
-}
-
-impl Drop for AddrInfo {
-    fn drop(&mut self) {
-        // SAFETY: the list came from `getaddrinfo` and is freed here only.
-        unsafe { libc::freeaddrinfo(self.0.as_ptr()) };
-    }
+    // SAFETY: `getaddrinfo` made the list, and nothing of it is used any more.
+    unsafe { libc::freeaddrinfo(list) };
+    Ok(addrs)
 }
 
 /// What to tell about an error of `getaddrinfo(3)`.
