@@ -36,23 +36,19 @@ pub struct Interest {
 
 impl Interest {
     /// Reading only, level-triggered.
-    pub const READ: Self = Self {
-        read: true,
-        write: false,
-        edge: false,
-    };
+    pub const READ: Self = Self::level(true, false);
     /// Writing only, level-triggered.
-    pub const WRITE: Self = Self {
-        read: false,
-        write: true,
-        edge: false,
-    };
+    pub const WRITE: Self = Self::level(false, true);
     /// Both, level-triggered.
-    pub const READ_WRITE: Self = Self {
-        read: true,
-        write: true,
-        edge: false,
-    };
+    pub const READ_WRITE: Self = Self::level(true, true);
+
+    const fn level(read: bool, write: bool) -> Self {
+        Self {
+            read,
+            write,
+            edge: false,
+        }
+    }
 
     fn flags(self) -> epoll::EventFlags {
         let mut flags = epoll::EventFlags::empty();

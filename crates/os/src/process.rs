@@ -47,6 +47,8 @@ pub enum AttachError {
     Failed(Errno),
 }
 
+type Attached<T> = std::result::Result<T, AttachError>;
+
 impl AttachError {
     const fn of(error: Errno) -> Self {
         match error {
@@ -112,11 +114,7 @@ impl Process {
     /// # Errors
     ///
     /// [`AttachError`]; the pieces here may then have been written.
-    pub fn read(
-        &self,
-        from: &[Remote],
-        into: &mut [IoVecMut<'_>],
-    ) -> std::result::Result<usize, AttachError> {
+    pub fn read(&self, from: &[Remote], into: &mut [IoVecMut<'_>]) -> Attached<usize> {
         let from = from.get(..MAX_PIECES).unwrap_or(from);
         let pieces = into.len().min(MAX_PIECES);
         process_vm_readv(self.number()?, slices_mut(&mut into[..pieces]), from)
@@ -130,11 +128,7 @@ impl Process {
     /// # Errors
     ///
     /// [`AttachError`]; some of the pieces there may then have been written.
-    pub fn write(
-        &self,
-        into: &[Remote],
-        from: &[IoVec<'_>],
-    ) -> std::result::Result<usize, AttachError> {
+    pub fn write(&self, into: &[Remote], from: &[IoVec<'_>]) -> Attached<usize> {
         let into = into.get(..MAX_PIECES).unwrap_or(into);
         let from = from.get(..MAX_PIECES).unwrap_or(from);
         if self.pid == crate::pid() {
@@ -145,7 +139,7 @@ impl Process {
     }
 
     /// None is 0: that would be of a process in another namespace, which has no number here.
-    fn number(&self) -> std::result::Result<nix::unistd::Pid, AttachError> {
+    fn number(&self) -> Attached<nix::unistd::Pid> {
         let pid = i32::try_from(self.pid).ok().filter(|pid| *pid > 0);
         pid.map(nix::unistd::Pid::from_raw).ok_or(AttachError::Gone)
     }

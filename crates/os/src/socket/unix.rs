@@ -133,12 +133,11 @@ impl Socket {
             let mut room = [IoSliceMut::new(bytes)];
             net::recvmsg(&self.0, &mut room, &mut control, flags)
         })?;
-        let mut descriptors = Vec::new();
-        for part in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(fds) = part {
-                descriptors.extend(fds);
-            }
-        }
+        let rights = control.drain().filter_map(|part| match part {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        let descriptors: Vec<OwnedFd> = rights.flatten().collect();
         let cut = message.flags.contains(ReturnFlags::CTRUNC);
         let descriptors = match descriptors.len() {
             ..=MAX_DESCRIPTORS if !cut => Ok(descriptors),
