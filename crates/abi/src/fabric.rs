@@ -4,7 +4,6 @@
 #![allow(missing_docs)]
 
 use core::ffi::{c_char, c_int, c_void};
-use core::fmt;
 
 use crate::fi_domain::fid_domain;
 use crate::fi_endpoint::{fid_ep, fid_pep};
@@ -41,444 +40,276 @@ pub const fn FI_MINOR(version: u32) -> u32 {
     version & 0xffff
 }
 
-/// `struct iovec` of the system, `readv`(2).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct iovec {
-    pub iov_base: *mut c_void,
-    pub iov_len: usize,
-}
-
-/// Vector element of atomic operations, `fi_atomic`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ioc {
-    pub addr: *mut c_void,
-    pub count: usize,
-}
-
-/// Attributes of the transmit side, `fi_endpoint`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_tx_attr {
-    pub caps: u64,
-    pub mode: u64,
-    pub op_flags: u64,
-    pub msg_order: u64,
-    pub comp_order: u64,
-    pub inject_size: usize,
-    pub size: usize,
-    pub iov_limit: usize,
-    pub rma_iov_limit: usize,
-    pub tclass: u32,
-}
-
-/// Attributes of the receive side, `fi_endpoint`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_rx_attr {
-    pub caps: u64,
-    pub mode: u64,
-    pub op_flags: u64,
-    pub msg_order: u64,
-    pub comp_order: u64,
-    pub total_buffered_recv: usize,
-    pub size: usize,
-    pub iov_limit: usize,
-}
-
-/// Attributes of an endpoint, `fi_endpoint`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ep_attr {
-    pub type_: fi_ep_type,
-    pub protocol: u32,
-    pub protocol_version: u32,
-    pub max_msg_size: usize,
-    pub msg_prefix_size: usize,
-    pub max_order_raw_size: usize,
-    pub max_order_war_size: usize,
-    pub max_order_waw_size: usize,
-    pub mem_tag_format: u64,
-    pub tx_ctx_cnt: usize,
-    pub rx_ctx_cnt: usize,
-    pub auth_key_size: usize,
-    pub auth_key: *mut u8,
-}
-
-/// Attributes of a domain, `fi_domain`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_domain_attr {
-    pub domain: *mut fid_domain,
-    pub name: *mut c_char,
-    pub threading: fi_threading,
-    pub control_progress: fi_progress,
-    /// The C header also names this field `progress`.
-    pub data_progress: fi_progress,
-    pub resource_mgmt: fi_resource_mgmt,
-    pub av_type: fi_av_type,
-    pub mr_mode: c_int,
-    pub mr_key_size: usize,
-    pub cq_data_size: usize,
-    pub cq_cnt: usize,
-    pub ep_cnt: usize,
-    pub tx_ctx_cnt: usize,
-    pub rx_ctx_cnt: usize,
-    pub max_ep_tx_ctx: usize,
-    pub max_ep_rx_ctx: usize,
-    pub max_ep_stx_ctx: usize,
-    pub max_ep_srx_ctx: usize,
-    pub cntr_cnt: usize,
-    pub mr_iov_limit: usize,
-    pub caps: u64,
-    pub mode: u64,
-    pub auth_key: *mut u8,
-    pub auth_key_size: usize,
-    pub max_err_data: usize,
-    pub mr_cnt: usize,
-    pub tclass: u32,
-    pub max_ep_auth_key: usize,
-    pub max_group_id: u32,
-    pub max_cntr_value: u64,
-    pub max_err_cntr_value: u64,
-}
-
-/// Attributes of a fabric, `fi_fabric`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_fabric_attr {
-    pub fabric: *mut fid_fabric,
-    pub name: *mut c_char,
-    pub prov_name: *mut c_char,
-    pub prov_version: u32,
-    pub api_version: u32,
-}
-
-/// One way of communicating, and the hints that ask for it, `fi_getinfo`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_info {
-    pub next: *mut fi_info,
-    pub caps: u64,
-    pub mode: u64,
-    pub addr_format: u32,
-    pub src_addrlen: usize,
-    pub dest_addrlen: usize,
-    pub src_addr: *mut c_void,
-    pub dest_addr: *mut c_void,
-    pub handle: fid_t,
-    pub tx_attr: *mut fi_tx_attr,
-    pub rx_attr: *mut fi_rx_attr,
-    pub ep_attr: *mut fi_ep_attr,
-    pub domain_attr: *mut fi_domain_attr,
-    pub fabric_attr: *mut fi_fabric_attr,
-    pub nic: *mut fid_nic,
-}
-
-/// Device of a NIC, `fi_nic`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_device_attr {
-    pub name: *mut c_char,
-    pub device_id: *mut c_char,
-    pub device_version: *mut c_char,
-    pub vendor_id: *mut c_char,
-    pub driver: *mut c_char,
-    pub firmware: *mut c_char,
-}
-
-/// Place of a NIC on a PCI bus, `fi_nic`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_pci_attr {
-    pub domain_id: u16,
-    pub bus_id: u8,
-    pub device_id: u8,
-    pub function_id: u8,
-}
-
-/// Union inside [`fi_bus_attr`].
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub union fi_bus_attr_attr {
-    pub pci: fi_pci_attr,
-}
-
-impl Default for fi_bus_attr_attr {
-    /// All bytes of the widest member zero.
-    fn default() -> Self {
-        Self {
-            pci: fi_pci_attr {
-                domain_id: 0,
-                bus_id: 0,
-                device_id: 0,
-                function_id: 0,
-            },
-        }
+structs! {
+    /// `struct iovec` of the system, `readv`(2).
+    struct iovec: 16 bytes {
+        iov_base @ 0: *mut c_void,
+        iov_len @ 8: usize,
     }
-}
 
-impl fmt::Debug for fi_bus_attr_attr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("fi_bus_attr_attr { .. }")
+    /// Vector element of atomic operations, `fi_atomic`(3).
+    struct fi_ioc: 16 bytes {
+        addr @ 0: *mut c_void,
+        count @ 8: usize,
     }
-}
 
-/// Bus of a NIC, `fi_nic`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_bus_attr {
-    pub bus_type: fi_bus_type,
-    pub attr: fi_bus_attr_attr,
-}
+    /// Attributes of the transmit side, `fi_endpoint`(3).
+    struct fi_tx_attr: 80 bytes {
+        caps @ 0: u64,
+        mode @ 8: u64,
+        op_flags @ 16: u64,
+        msg_order @ 24: u64,
+        comp_order @ 32: u64,
+        inject_size @ 40: usize,
+        size @ 48: usize,
+        iov_limit @ 56: usize,
+        rma_iov_limit @ 64: usize,
+        tclass @ 72: u32,
+    }
 
-/// Link of a NIC, `fi_nic`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_link_attr {
-    pub address: *mut c_char,
-    pub mtu: usize,
-    pub speed: usize,
-    pub state: fi_link_state,
-    pub network_type: *mut c_char,
-}
+    /// Attributes of the receive side, `fi_endpoint`(3).
+    struct fi_rx_attr: 64 bytes {
+        caps @ 0: u64,
+        mode @ 8: u64,
+        op_flags @ 16: u64,
+        msg_order @ 24: u64,
+        comp_order @ 32: u64,
+        total_buffered_recv @ 40: usize,
+        size @ 48: usize,
+        iov_limit @ 56: usize,
+    }
 
-/// Operations of every object, `fi_fabric`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ops {
-    pub size: usize,
-    pub close: Option<unsafe extern "C" fn(fid: *mut fid) -> c_int>,
-    pub bind: Option<unsafe extern "C" fn(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int>,
-    pub control:
-        Option<unsafe extern "C" fn(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int>,
-    pub ops_open: Option<
-        unsafe extern "C" fn(
-            fid: *mut fid,
-            name: *const c_char,
-            flags: u64,
-            ops: *mut *mut c_void,
+    /// Attributes of an endpoint, `fi_endpoint`(3).
+    struct fi_ep_attr: 96 bytes {
+        type_ @ 0: fi_ep_type,
+        protocol @ 4: u32,
+        protocol_version @ 8: u32,
+        max_msg_size @ 16: usize,
+        msg_prefix_size @ 24: usize,
+        max_order_raw_size @ 32: usize,
+        max_order_war_size @ 40: usize,
+        max_order_waw_size @ 48: usize,
+        mem_tag_format @ 56: u64,
+        tx_ctx_cnt @ 64: usize,
+        rx_ctx_cnt @ 72: usize,
+        auth_key_size @ 80: usize,
+        auth_key @ 88: *mut u8,
+    }
+
+    /// Attributes of a domain, `fi_domain`(3).
+    struct fi_domain_attr: 224 bytes {
+        domain @ 0: *mut fid_domain,
+        name @ 8: *mut c_char,
+        threading @ 16: fi_threading,
+        control_progress @ 20: fi_progress,
+        /// The C header also names this field `progress`.
+        data_progress @ 24: fi_progress,
+        resource_mgmt @ 28: fi_resource_mgmt,
+        av_type @ 32: fi_av_type,
+        mr_mode @ 36: c_int,
+        mr_key_size @ 40: usize,
+        cq_data_size @ 48: usize,
+        cq_cnt @ 56: usize,
+        ep_cnt @ 64: usize,
+        tx_ctx_cnt @ 72: usize,
+        rx_ctx_cnt @ 80: usize,
+        max_ep_tx_ctx @ 88: usize,
+        max_ep_rx_ctx @ 96: usize,
+        max_ep_stx_ctx @ 104: usize,
+        max_ep_srx_ctx @ 112: usize,
+        cntr_cnt @ 120: usize,
+        mr_iov_limit @ 128: usize,
+        caps @ 136: u64,
+        mode @ 144: u64,
+        auth_key @ 152: *mut u8,
+        auth_key_size @ 160: usize,
+        max_err_data @ 168: usize,
+        mr_cnt @ 176: usize,
+        tclass @ 184: u32,
+        max_ep_auth_key @ 192: usize,
+        max_group_id @ 200: u32,
+        max_cntr_value @ 208: u64,
+        max_err_cntr_value @ 216: u64,
+    }
+
+    /// Attributes of a fabric, `fi_fabric`(3).
+    struct fi_fabric_attr: 32 bytes {
+        fabric @ 0: *mut fid_fabric,
+        name @ 8: *mut c_char,
+        prov_name @ 16: *mut c_char,
+        prov_version @ 24: u32,
+        api_version @ 28: u32,
+    }
+
+    /// One way of communicating, and the hints that ask for it, `fi_getinfo`(3).
+    struct fi_info: 120 bytes {
+        next @ 0: *mut fi_info,
+        caps @ 8: u64,
+        mode @ 16: u64,
+        addr_format @ 24: u32,
+        src_addrlen @ 32: usize,
+        dest_addrlen @ 40: usize,
+        src_addr @ 48: *mut c_void,
+        dest_addr @ 56: *mut c_void,
+        handle @ 64: fid_t,
+        tx_attr @ 72: *mut fi_tx_attr,
+        rx_attr @ 80: *mut fi_rx_attr,
+        ep_attr @ 88: *mut fi_ep_attr,
+        domain_attr @ 96: *mut fi_domain_attr,
+        fabric_attr @ 104: *mut fi_fabric_attr,
+        nic @ 112: *mut fid_nic,
+    }
+
+    /// Device of a NIC, `fi_nic`(3).
+    struct fi_device_attr: 48 bytes {
+        name @ 0: *mut c_char,
+        device_id @ 8: *mut c_char,
+        device_version @ 16: *mut c_char,
+        vendor_id @ 24: *mut c_char,
+        driver @ 32: *mut c_char,
+        firmware @ 40: *mut c_char,
+    }
+
+    /// Place of a NIC on a PCI bus, `fi_nic`(3).
+    struct fi_pci_attr: 6 bytes {
+        domain_id @ 0: u16,
+        bus_id @ 2: u8,
+        device_id @ 3: u8,
+        function_id @ 4: u8,
+    }
+
+    /// Union inside [`fi_bus_attr`].
+    union fi_bus_attr_attr {
+        pci: fi_pci_attr,
+    } default { pci: fi_pci_attr { domain_id: 0, bus_id: 0, device_id: 0, function_id: 0, } }
+
+    /// Bus of a NIC, `fi_nic`(3).
+    struct fi_bus_attr: 12 bytes {
+        bus_type @ 0: fi_bus_type,
+        attr @ 4: fi_bus_attr_attr,
+    }
+
+    /// Link of a NIC, `fi_nic`(3).
+    struct fi_link_attr: 40 bytes {
+        address @ 0: *mut c_char,
+        mtu @ 8: usize,
+        speed @ 16: usize,
+        state @ 24: fi_link_state,
+        network_type @ 32: *mut c_char,
+    }
+
+    /// Operations of every object, `fi_fabric`(3).
+    ops fi_ops: 56 bytes {
+        close @ 8: fn(fid: *mut fid) -> c_int,
+        bind @ 16: fn(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int,
+        control @ 24: fn(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int,
+        ops_open @ 32: fn(
+            fid: *mut fid, name: *const c_char, flags: u64, ops: *mut *mut c_void,
             context: *mut c_void,
         ) -> c_int,
-    >,
-    pub tostr: Option<unsafe extern "C" fn(fid: *const fid, buf: *mut c_char, len: usize) -> c_int>,
-    pub ops_set: Option<
-        unsafe extern "C" fn(
-            fid: *mut fid,
-            name: *const c_char,
-            flags: u64,
-            ops: *mut c_void,
+        tostr @ 40: fn(fid: *const fid, buf: *mut c_char, len: usize) -> c_int,
+        ops_set @ 48: fn(
+            fid: *mut fid, name: *const c_char, flags: u64, ops: *mut c_void, context: *mut c_void,
+        ) -> c_int,
+    }
+
+    /// What every object starts with, `fi_fabric`(3).
+    struct fid: 24 bytes {
+        fclass @ 0: usize,
+        context @ 8: *mut c_void,
+        ops @ 16: *mut fi_ops,
+    }
+
+    /// Operations of a fabric, `fi_fabric`(3).
+    ops fi_ops_fabric: 56 bytes {
+        domain @ 8: fn(
+            fabric: *mut fid_fabric, info: *mut fi_info, dom: *mut *mut fid_domain,
             context: *mut c_void,
         ) -> c_int,
-    >,
-}
-
-/// What every object starts with, `fi_fabric`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fid {
-    pub fclass: usize,
-    pub context: *mut c_void,
-    pub ops: *mut fi_ops,
-}
-
-/// Operations of a fabric, `fi_fabric`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ops_fabric {
-    pub size: usize,
-    pub domain: Option<
-        unsafe extern "C" fn(
-            fabric: *mut fid_fabric,
-            info: *mut fi_info,
-            dom: *mut *mut fid_domain,
+        passive_ep @ 16: fn(
+            fabric: *mut fid_fabric, info: *mut fi_info, pep: *mut *mut fid_pep,
             context: *mut c_void,
         ) -> c_int,
-    >,
-    pub passive_ep: Option<
-        unsafe extern "C" fn(
-            fabric: *mut fid_fabric,
-            info: *mut fi_info,
-            pep: *mut *mut fid_pep,
+        eq_open @ 24: fn(
+            fabric: *mut fid_fabric, attr: *mut fi_eq_attr, eq: *mut *mut fid_eq,
             context: *mut c_void,
         ) -> c_int,
-    >,
-    pub eq_open: Option<
-        unsafe extern "C" fn(
-            fabric: *mut fid_fabric,
-            attr: *mut fi_eq_attr,
-            eq: *mut *mut fid_eq,
+        wait_open @ 32: fn(
+            fabric: *mut fid_fabric, attr: *mut fi_wait_attr, waitset: *mut *mut fid_wait,
+        ) -> c_int,
+        trywait @ 40: fn(fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int,
+        domain2 @ 48: fn(
+            fabric: *mut fid_fabric, info: *mut fi_info, dom: *mut *mut fid_domain, flags: u64,
             context: *mut c_void,
         ) -> c_int,
-    >,
-    pub wait_open: Option<
-        unsafe extern "C" fn(
-            fabric: *mut fid_fabric,
-            attr: *mut fi_wait_attr,
-            waitset: *mut *mut fid_wait,
-        ) -> c_int,
-    >,
-    pub trywait: Option<
-        unsafe extern "C" fn(fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int,
-    >,
-    pub domain2: Option<
-        unsafe extern "C" fn(
-            fabric: *mut fid_fabric,
-            info: *mut fi_info,
-            dom: *mut *mut fid_domain,
-            flags: u64,
-            context: *mut c_void,
-        ) -> c_int,
-    >,
-}
-
-/// A fabric, `fi_fabric`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fid_fabric {
-    pub fid: fid,
-    pub ops: *mut fi_ops_fabric,
-    pub api_version: u32,
-}
-
-/// A NIC, `fi_nic`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fid_nic {
-    pub fid: fid,
-    pub device_attr: *mut fi_device_attr,
-    pub bus_attr: *mut fi_bus_attr,
-    pub link_attr: *mut fi_link_attr,
-    pub prov_attr: *mut c_void,
-}
-
-/// Argument of `FI_ALIAS`, `fi_fabric`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_alias {
-    pub fid: *mut *mut fid,
-    pub flags: u64,
-}
-
-/// Argument of `FI_GET_VAL` and `FI_SET_VAL`, `fi_fabric`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_fid_var {
-    pub name: c_int,
-    pub val: *mut c_void,
-}
-
-/// Argument of `FI_GET_RAW_MR`, `fi_mr`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_mr_raw_attr {
-    pub flags: u64,
-    pub base_addr: *mut u64,
-    pub raw_key: *mut u8,
-    pub key_size: *mut usize,
-}
-
-/// Argument of `FI_MAP_RAW_MR`, `fi_mr`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_mr_map_raw {
-    pub flags: u64,
-    pub base_addr: u64,
-    pub raw_key: *mut u8,
-    pub key_size: usize,
-    pub key: *mut u64,
-}
-
-/// One parameter as `fi_getparams` lists it, `fi_provider`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_param {
-    pub name: *const c_char,
-    pub type_: fi_param_type,
-    pub help_string: *const c_char,
-    pub value: *const c_char,
-}
-
-/// Memory a caller lends under mode `FI_CONTEXT`, `fi_getinfo`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_context {
-    pub internal: [*mut c_void; 4],
-}
-
-/// Memory a caller lends under mode `FI_CONTEXT2`, `fi_getinfo`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_context2 {
-    pub internal: [*mut c_void; 8],
-}
-
-/// Receive context of a transferred receive, `fi_getinfo`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_recv_context {
-    pub ep: *mut fid_ep,
-    pub context: *mut c_void,
-}
-
-layout! {
-    fi_ioc: 16 { addr = 0, count = 8 }
-    fi_tx_attr: 80 {
-        caps = 0, mode = 8, op_flags = 16, msg_order = 24, comp_order = 32, inject_size =
-        40, size = 48, iov_limit = 56, rma_iov_limit = 64, tclass = 72
     }
-    fi_rx_attr: 64 {
-        caps = 0, mode = 8, op_flags = 16, msg_order = 24, comp_order = 32,
-        total_buffered_recv = 40, size = 48, iov_limit = 56
+
+    /// A fabric, `fi_fabric`(3).
+    struct fid_fabric: 40 bytes {
+        fid @ 0: fid,
+        ops @ 24: *mut fi_ops_fabric,
+        api_version @ 32: u32,
     }
-    fi_ep_attr: 96 {
-        type_ = 0, protocol = 4, protocol_version = 8, max_msg_size = 16, msg_prefix_size
-        = 24, max_order_raw_size = 32, max_order_war_size = 40, max_order_waw_size = 48,
-        mem_tag_format = 56, tx_ctx_cnt = 64, rx_ctx_cnt = 72, auth_key_size = 80,
-        auth_key = 88
+
+    /// A NIC, `fi_nic`(3).
+    struct fid_nic: 56 bytes {
+        fid @ 0: fid,
+        device_attr @ 24: *mut fi_device_attr,
+        bus_attr @ 32: *mut fi_bus_attr,
+        link_attr @ 40: *mut fi_link_attr,
+        prov_attr @ 48: *mut c_void,
     }
-    fi_domain_attr: 224 {
-        domain = 0, name = 8, threading = 16, control_progress = 20, data_progress = 24,
-        resource_mgmt = 28, av_type = 32, mr_mode = 36, mr_key_size = 40, cq_data_size =
-        48, cq_cnt = 56, ep_cnt = 64, tx_ctx_cnt = 72, rx_ctx_cnt = 80, max_ep_tx_ctx =
-        88, max_ep_rx_ctx = 96, max_ep_stx_ctx = 104, max_ep_srx_ctx = 112, cntr_cnt =
-        120, mr_iov_limit = 128, caps = 136, mode = 144, auth_key = 152, auth_key_size =
-        160, max_err_data = 168, mr_cnt = 176, tclass = 184, max_ep_auth_key = 192,
-        max_group_id = 200, max_cntr_value = 208, max_err_cntr_value = 216
+
+    /// Argument of `FI_ALIAS`, `fi_fabric`(3).
+    struct fi_alias: 16 bytes {
+        fid @ 0: *mut *mut fid,
+        flags @ 8: u64,
     }
-    fi_fabric_attr: 32 {
-        fabric = 0, name = 8, prov_name = 16, prov_version = 24, api_version = 28
+
+    /// Argument of `FI_GET_VAL` and `FI_SET_VAL`, `fi_fabric`(3).
+    struct fi_fid_var: 16 bytes {
+        name @ 0: c_int,
+        val @ 8: *mut c_void,
     }
-    fi_info: 120 {
-        next = 0, caps = 8, mode = 16, addr_format = 24, src_addrlen = 32, dest_addrlen =
-        40, src_addr = 48, dest_addr = 56, handle = 64, tx_attr = 72, rx_attr = 80,
-        ep_attr = 88, domain_attr = 96, fabric_attr = 104, nic = 112
+
+    /// Argument of `FI_GET_RAW_MR`, `fi_mr`(3).
+    struct fi_mr_raw_attr: 32 bytes {
+        flags @ 0: u64,
+        base_addr @ 8: *mut u64,
+        raw_key @ 16: *mut u8,
+        key_size @ 24: *mut usize,
     }
-    fi_device_attr: 48 {
-        name = 0, device_id = 8, device_version = 16, vendor_id = 24, driver = 32,
-        firmware = 40
+
+    /// Argument of `FI_MAP_RAW_MR`, `fi_mr`(3).
+    struct fi_mr_map_raw: 40 bytes {
+        flags @ 0: u64,
+        base_addr @ 8: u64,
+        raw_key @ 16: *mut u8,
+        key_size @ 24: usize,
+        key @ 32: *mut u64,
     }
-    fi_pci_attr: 6 { domain_id = 0, bus_id = 2, device_id = 3, function_id = 4 }
-    fi_bus_attr: 12 { bus_type = 0, attr = 4 }
-    fi_link_attr: 40 { address = 0, mtu = 8, speed = 16, state = 24, network_type = 32 }
-    fi_ops: 56 {
-        size = 0, close = 8, bind = 16, control = 24, ops_open = 32, tostr = 40, ops_set =
-        48
+
+    /// One parameter as `fi_getparams` lists it, `fi_provider`(3).
+    struct fi_param: 32 bytes {
+        name @ 0: *const c_char,
+        type_ @ 8: fi_param_type,
+        help_string @ 16: *const c_char,
+        value @ 24: *const c_char,
     }
-    fid: 24 { fclass = 0, context = 8, ops = 16 }
-    fi_ops_fabric: 56 {
-        size = 0, domain = 8, passive_ep = 16, eq_open = 24, wait_open = 32, trywait = 40,
-        domain2 = 48
+
+    /// Memory a caller lends under mode `FI_CONTEXT`, `fi_getinfo`(3).
+    struct fi_context: 32 bytes {
+        internal @ 0: [*mut c_void; 4],
     }
-    fid_fabric: 40 { fid = 0, ops = 24, api_version = 32 }
-    fid_nic: 56 { fid = 0, device_attr = 24, bus_attr = 32, link_attr = 40, prov_attr = 48 }
-    fi_alias: 16 { fid = 0, flags = 8 }
-    fi_fid_var: 16 { name = 0, val = 8 }
-    fi_mr_raw_attr: 32 { flags = 0, base_addr = 8, raw_key = 16, key_size = 24 }
-    fi_mr_map_raw: 40 { flags = 0, base_addr = 8, raw_key = 16, key_size = 24, key = 32 }
-    fi_param: 32 { name = 0, type_ = 8, help_string = 16, value = 24 }
-    fi_context: 32 { internal = 0 }
-    fi_context2: 64 { internal = 0 }
-    fi_recv_context: 16 { ep = 0, context = 8 }
+
+    /// Memory a caller lends under mode `FI_CONTEXT2`, `fi_getinfo`(3).
+    struct fi_context2: 64 bytes {
+        internal @ 0: [*mut c_void; 8],
+    }
+
+    /// Receive context of a transferred receive, `fi_getinfo`(3).
+    struct fi_recv_context: 16 bytes {
+        ep @ 0: *mut fid_ep,
+        context @ 8: *mut c_void,
+    }
 }

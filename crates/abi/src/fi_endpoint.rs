@@ -53,188 +53,92 @@ constants! {
     }
 }
 
-/// Arguments of `fi_sendmsg` and `fi_recvmsg`, `fi_msg`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_msg {
-    pub msg_iov: *const iovec,
-    pub desc: *mut *mut c_void,
-    pub iov_count: usize,
-    pub addr: fi_addr_t,
-    pub context: *mut c_void,
-    pub data: u64,
-}
-
-/// Operations of every endpoint, `fi_endpoint`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ops_ep {
-    pub size: usize,
-    pub cancel: Option<unsafe extern "C" fn(fid: fid_t, context: *mut c_void) -> isize>,
-    pub getopt: Option<
-        unsafe extern "C" fn(
-            fid: fid_t,
-            level: c_int,
-            optname: c_int,
-            optval: *mut c_void,
-            optlen: *mut usize,
-        ) -> c_int,
-    >,
-    pub setopt: Option<
-        unsafe extern "C" fn(
-            fid: fid_t,
-            level: c_int,
-            optname: c_int,
-            optval: *const c_void,
-            optlen: usize,
-        ) -> c_int,
-    >,
-    pub tx_ctx: Option<
-        unsafe extern "C" fn(
-            sep: *mut fid_ep,
-            index: c_int,
-            attr: *mut fi_tx_attr,
-            tx_ep: *mut *mut fid_ep,
-            context: *mut c_void,
-        ) -> c_int,
-    >,
-    pub rx_ctx: Option<
-        unsafe extern "C" fn(
-            sep: *mut fid_ep,
-            index: c_int,
-            attr: *mut fi_rx_attr,
-            rx_ep: *mut *mut fid_ep,
-            context: *mut c_void,
-        ) -> c_int,
-    >,
-    pub rx_size_left: Option<unsafe extern "C" fn(ep: *mut fid_ep) -> isize>,
-    pub tx_size_left: Option<unsafe extern "C" fn(ep: *mut fid_ep) -> isize>,
-}
-
-/// Operations of an endpoint with `FI_MSG`, `fi_msg`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ops_msg {
-    pub size: usize,
-    pub recv: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *mut c_void,
-            len: usize,
-            desc: *mut c_void,
-            src_addr: fi_addr_t,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub recvv: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            iov: *const iovec,
-            desc: *mut *mut c_void,
-            count: usize,
-            src_addr: fi_addr_t,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub recvmsg:
-        Option<unsafe extern "C" fn(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize>,
-    pub send: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            desc: *mut c_void,
-            dest_addr: fi_addr_t,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub sendv: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            iov: *const iovec,
-            desc: *mut *mut c_void,
-            count: usize,
-            dest_addr: fi_addr_t,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub sendmsg:
-        Option<unsafe extern "C" fn(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize>,
-    pub inject: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            dest_addr: fi_addr_t,
-        ) -> isize,
-    >,
-    pub senddata: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            desc: *mut c_void,
-            data: u64,
-            dest_addr: fi_addr_t,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub injectdata: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            data: u64,
-            dest_addr: fi_addr_t,
-        ) -> isize,
-    >,
-}
-
-/// An endpoint, active or scalable, or a shared receive context, `fi_endpoint`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fid_ep {
-    pub fid: fid,
-    pub ops: *mut fi_ops_ep,
-    pub cm: *mut fi_ops_cm,
-    pub msg: *mut fi_ops_msg,
-    pub rma: *mut fi_ops_rma,
-    pub tagged: *mut fi_ops_tagged,
-    pub atomic: *mut fi_ops_atomic,
-    pub collective: *mut fi_ops_collective,
-}
-
-/// A passive endpoint, `fi_endpoint`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fid_pep {
-    pub fid: fid,
-    pub ops: *mut fi_ops_ep,
-    pub cm: *mut fi_ops_cm,
-}
-
-/// A shared transmit context, `fi_endpoint`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fid_stx {
-    pub fid: fid,
-    pub ops: *mut fi_ops_ep,
-}
-
-layout! {
-    fi_msg: 48 { msg_iov = 0, desc = 8, iov_count = 16, addr = 24, context = 32, data = 40 }
-    fi_ops_ep: 64 {
-        size = 0, cancel = 8, getopt = 16, setopt = 24, tx_ctx = 32, rx_ctx = 40,
-        rx_size_left = 48, tx_size_left = 56
+structs! {
+    /// Arguments of `fi_sendmsg` and `fi_recvmsg`, `fi_msg`(3).
+    struct fi_msg: 48 bytes {
+        msg_iov @ 0: *const iovec,
+        desc @ 8: *mut *mut c_void,
+        iov_count @ 16: usize,
+        addr @ 24: fi_addr_t,
+        context @ 32: *mut c_void,
+        data @ 40: u64,
     }
-    fi_ops_msg: 80 {
-        size = 0, recv = 8, recvv = 16, recvmsg = 24, send = 32, sendv = 40, sendmsg = 48,
-        inject = 56, senddata = 64, injectdata = 72
+
+    /// Operations of every endpoint, `fi_endpoint`(3).
+    ops fi_ops_ep: 64 bytes {
+        cancel @ 8: fn(fid: fid_t, context: *mut c_void) -> isize,
+        getopt @ 16: fn(
+            fid: fid_t, level: c_int, optname: c_int, optval: *mut c_void, optlen: *mut usize,
+        ) -> c_int,
+        setopt @ 24: fn(
+            fid: fid_t, level: c_int, optname: c_int, optval: *const c_void, optlen: usize,
+        ) -> c_int,
+        tx_ctx @ 32: fn(
+            sep: *mut fid_ep, index: c_int, attr: *mut fi_tx_attr, tx_ep: *mut *mut fid_ep,
+            context: *mut c_void,
+        ) -> c_int,
+        rx_ctx @ 40: fn(
+            sep: *mut fid_ep, index: c_int, attr: *mut fi_rx_attr, rx_ep: *mut *mut fid_ep,
+            context: *mut c_void,
+        ) -> c_int,
+        rx_size_left @ 48: fn(ep: *mut fid_ep) -> isize,
+        tx_size_left @ 56: fn(ep: *mut fid_ep) -> isize,
     }
-    fid_ep: 80 {
-        fid = 0, ops = 24, cm = 32, msg = 40, rma = 48, tagged = 56, atomic = 64,
-        collective = 72
+
+    /// Operations of an endpoint with `FI_MSG`, `fi_msg`(3).
+    ops fi_ops_msg: 80 bytes {
+        recv @ 8: fn(
+            ep: *mut fid_ep, buf: *mut c_void, len: usize, desc: *mut c_void, src_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> isize,
+        recvv @ 16: fn(
+            ep: *mut fid_ep, iov: *const iovec, desc: *mut *mut c_void, count: usize,
+            src_addr: fi_addr_t, context: *mut c_void,
+        ) -> isize,
+        recvmsg @ 24: fn(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize,
+        send @ 32: fn(
+            ep: *mut fid_ep, buf: *const c_void, len: usize, desc: *mut c_void,
+            dest_addr: fi_addr_t, context: *mut c_void,
+        ) -> isize,
+        sendv @ 40: fn(
+            ep: *mut fid_ep, iov: *const iovec, desc: *mut *mut c_void, count: usize,
+            dest_addr: fi_addr_t, context: *mut c_void,
+        ) -> isize,
+        sendmsg @ 48: fn(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize,
+        inject @ 56: fn(
+            ep: *mut fid_ep, buf: *const c_void, len: usize, dest_addr: fi_addr_t,
+        ) -> isize,
+        senddata @ 64: fn(
+            ep: *mut fid_ep, buf: *const c_void, len: usize, desc: *mut c_void, data: u64,
+            dest_addr: fi_addr_t, context: *mut c_void,
+        ) -> isize,
+        injectdata @ 72: fn(
+            ep: *mut fid_ep, buf: *const c_void, len: usize, data: u64, dest_addr: fi_addr_t,
+        ) -> isize,
     }
-    fid_pep: 40 { fid = 0, ops = 24, cm = 32 }
-    fid_stx: 32 { fid = 0, ops = 24 }
+
+    /// An endpoint, active or scalable, or a shared receive context, `fi_endpoint`(3).
+    struct fid_ep: 80 bytes {
+        fid @ 0: fid,
+        ops @ 24: *mut fi_ops_ep,
+        cm @ 32: *mut fi_ops_cm,
+        msg @ 40: *mut fi_ops_msg,
+        rma @ 48: *mut fi_ops_rma,
+        tagged @ 56: *mut fi_ops_tagged,
+        atomic @ 64: *mut fi_ops_atomic,
+        collective @ 72: *mut fi_ops_collective,
+    }
+
+    /// A passive endpoint, `fi_endpoint`(3).
+    struct fid_pep: 40 bytes {
+        fid @ 0: fid,
+        ops @ 24: *mut fi_ops_ep,
+        cm @ 32: *mut fi_ops_cm,
+    }
+
+    /// A shared transmit context, `fi_endpoint`(3).
+    struct fid_stx: 32 bytes {
+        fid @ 0: fid,
+        ops @ 24: *mut fi_ops_ep,
+    }
 }

@@ -36,109 +36,53 @@ constants! {
     }
 }
 
-/// Argument of `FI_EXPORT_FID`, `fi_control`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_fid_export {
-    pub fid: *mut *mut fid,
-    pub flags: u64,
-    pub context: *mut c_void,
-}
+structs! {
+    /// Argument of `FI_EXPORT_FID`, `fi_control`(3).
+    struct fi_fid_export: 24 bytes {
+        fid @ 0: *mut *mut fid,
+        flags @ 8: u64,
+        context @ 16: *mut c_void,
+    }
 
-/// What an imported memory monitor offers, `fi_mr`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ops_mem_monitor {
-    pub size: usize,
-    pub start: Option<unsafe extern "C" fn(monitor: *mut fid_mem_monitor) -> c_int>,
-    pub stop: Option<unsafe extern "C" fn(monitor: *mut fid_mem_monitor)>,
-    pub subscribe: Option<
-        unsafe extern "C" fn(
-            monitor: *mut fid_mem_monitor,
-            addr: *const c_void,
-            len: usize,
+    /// What an imported memory monitor offers, `fi_mr`(3).
+    ops fi_ops_mem_monitor: 48 bytes {
+        start @ 8: fn(monitor: *mut fid_mem_monitor) -> c_int,
+        stop @ 16: fn(monitor: *mut fid_mem_monitor),
+        subscribe @ 24: fn(monitor: *mut fid_mem_monitor, addr: *const c_void, len: usize) -> c_int,
+        unsubscribe @ 32: fn(monitor: *mut fid_mem_monitor, addr: *const c_void, len: usize),
+        valid @ 40: fn(monitor: *mut fid_mem_monitor, addr: *const c_void, len: usize) -> bool,
+    }
+
+    /// What an imported memory monitor calls, `fi_mr`(3).
+    ops fi_ops_mem_notify: 16 bytes {
+        notify @ 8: fn(monitor: *mut fid_mem_monitor, addr: *const c_void, len: usize),
+    }
+
+    /// An imported memory monitor, `fi_mr`(3).
+    struct fid_mem_monitor: 40 bytes {
+        fid @ 0: fid,
+        export_ops @ 24: *mut fi_ops_mem_monitor,
+        import_ops @ 32: *mut fi_ops_mem_notify,
+    }
+
+    /// Operations of an imported logger, `fi_provider`(3).
+    ops fi_ops_log: 32 bytes {
+        enabled @ 8: fn(
+            prov: *const fi_provider, level: fi_log_level, subsys: fi_log_subsys, flags: u64,
         ) -> c_int,
-    >,
-    pub unsubscribe: Option<
-        unsafe extern "C" fn(monitor: *mut fid_mem_monitor, addr: *const c_void, len: usize),
-    >,
-    pub valid: Option<
-        unsafe extern "C" fn(
-            monitor: *mut fid_mem_monitor,
-            addr: *const c_void,
-            len: usize,
-        ) -> bool,
-    >,
-}
-
-/// What an imported memory monitor calls, `fi_mr`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ops_mem_notify {
-    pub size: usize,
-    pub notify: Option<
-        unsafe extern "C" fn(monitor: *mut fid_mem_monitor, addr: *const c_void, len: usize),
-    >,
-}
-
-/// An imported memory monitor, `fi_mr`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fid_mem_monitor {
-    pub fid: fid,
-    pub export_ops: *mut fi_ops_mem_monitor,
-    pub import_ops: *mut fi_ops_mem_notify,
-}
-
-/// Operations of an imported logger, `fi_provider`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ops_log {
-    pub size: usize,
-    pub enabled: Option<
-        unsafe extern "C" fn(
-            prov: *const fi_provider,
-            level: fi_log_level,
-            subsys: fi_log_subsys,
-            flags: u64,
-        ) -> c_int,
-    >,
-    pub ready: Option<
-        unsafe extern "C" fn(
-            prov: *const fi_provider,
-            level: fi_log_level,
-            subsys: fi_log_subsys,
-            flags: u64,
+        ready @ 16: fn(
+            prov: *const fi_provider, level: fi_log_level, subsys: fi_log_subsys, flags: u64,
             showtime: *mut u64,
         ) -> c_int,
-    >,
-    pub log: Option<
-        unsafe extern "C" fn(
-            prov: *const fi_provider,
-            level: fi_log_level,
-            subsys: fi_log_subsys,
-            func: *const c_char,
-            line: c_int,
-            msg: *const c_char,
+        log @ 24: fn(
+            prov: *const fi_provider, level: fi_log_level, subsys: fi_log_subsys,
+            func: *const c_char, line: c_int, msg: *const c_char,
         ),
-    >,
-}
-
-/// An imported logger, `fi_provider`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fid_logging {
-    pub fid: fid,
-    pub ops: *mut fi_ops_log,
-}
-
-layout! {
-    fi_fid_export: 24 { fid = 0, flags = 8, context = 16 }
-    fi_ops_mem_monitor: 48 {
-        size = 0, start = 8, stop = 16, subscribe = 24, unsubscribe = 32, valid = 40
     }
-    fi_ops_mem_notify: 16 { size = 0, notify = 8 }
-    fid_mem_monitor: 40 { fid = 0, export_ops = 24, import_ops = 32 }
-    fi_ops_log: 32 { size = 0, enabled = 8, ready = 16, log = 24 }
-    fid_logging: 32 { fid = 0, ops = 24 }
+
+    /// An imported logger, `fi_provider`(3).
+    struct fid_logging: 32 bytes {
+        fid @ 0: fid,
+        ops @ 24: *mut fi_ops_log,
+    }
 }

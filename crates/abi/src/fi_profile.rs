@@ -4,7 +4,6 @@
 #![allow(missing_docs)]
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
-use core::fmt;
 
 use crate::fabric::{fi_type, fid};
 use crate::fi_domain::fi_datatype;
@@ -39,104 +38,51 @@ constants! {
     }
 }
 
-/// Union inside [`fi_profile_desc`].
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub union fi_profile_desc_datatype {
-    pub primitive: fi_datatype,
-    pub defined: fi_type,
-}
+structs! {
+    /// Union inside [`fi_profile_desc`].
+    union fi_profile_desc_datatype {
+        primitive: fi_datatype,
+        defined: fi_type,
+    } default { primitive: 0 }
 
-impl Default for fi_profile_desc_datatype {
-    /// All bytes of the widest member zero.
-    fn default() -> Self {
-        Self { primitive: 0 }
+    /// Description of a profiling variable or event, `fi_profile`(3).
+    struct fi_profile_desc: 48 bytes {
+        id @ 0: u32,
+        datatype_sel @ 4: fi_profile_type,
+        datatype @ 8: fi_profile_desc_datatype,
+        flags @ 16: u64,
+        size @ 24: usize,
+        name @ 32: *const c_char,
+        desc @ 40: *const c_char,
     }
-}
 
-impl fmt::Debug for fi_profile_desc_datatype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("fi_profile_desc_datatype { .. }")
-    }
-}
-
-/// Description of a profiling variable or event, `fi_profile`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_profile_desc {
-    pub id: u32,
-    pub datatype_sel: fi_profile_type,
-    pub datatype: fi_profile_desc_datatype,
-    pub flags: u64,
-    pub size: usize,
-    pub name: *const c_char,
-    pub desc: *const c_char,
-}
-
-/// Operations of a profile, `fi_profile`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_profile_ops {
-    pub size: usize,
-    pub reset: Option<unsafe extern "C" fn(prof_fid: *mut fid_profile, flags: u64)>,
-    pub query_vars: Option<
-        unsafe extern "C" fn(
-            prof_fid: *mut fid_profile,
-            varlist: *mut fi_profile_desc,
-            count: *mut usize,
+    /// Operations of a profile, `fi_profile`(3).
+    ops fi_profile_ops: 64 bytes {
+        reset @ 8: fn(prof_fid: *mut fid_profile, flags: u64),
+        query_vars @ 16: fn(
+            prof_fid: *mut fid_profile, varlist: *mut fi_profile_desc, count: *mut usize,
         ) -> isize,
-    >,
-    pub query_events: Option<
-        unsafe extern "C" fn(
-            prof_fid: *mut fid_profile,
-            eventlist: *mut fi_profile_desc,
-            count: *mut usize,
+        query_events @ 24: fn(
+            prof_fid: *mut fid_profile, eventlist: *mut fi_profile_desc, count: *mut usize,
         ) -> isize,
-    >,
-    pub read_var: Option<
-        unsafe extern "C" fn(
-            prof_fid: *mut fid_profile,
-            var_id: u32,
-            data: *mut c_void,
-            size: *mut usize,
+        read_var @ 32: fn(
+            prof_fid: *mut fid_profile, var_id: u32, data: *mut c_void, size: *mut usize,
         ) -> isize,
-    >,
-    pub reg_callback: Option<
-        unsafe extern "C" fn(
-            prof_fid: *mut fid_profile,
-            event_id: u32,
-            callback: Option<
-                unsafe extern "C" fn(
-                    prof_fid: *mut fid_profile,
-                    event: *mut fi_profile_desc,
-                    param: *mut c_void,
-                    size: usize,
-                    context: *mut c_void,
-                ) -> c_int,
-            >,
+        reg_callback @ 40: fn(
+            prof_fid: *mut fid_profile, event_id: u32,
+            callback: Option<unsafe extern "C" fn(
+                prof_fid: *mut fid_profile, event: *mut fi_profile_desc, param: *mut c_void,
+                size: usize, context: *mut c_void,
+            ) -> c_int>,
             context: *mut c_void,
         ) -> c_int,
-    >,
-    pub start_reads: Option<unsafe extern "C" fn(prof_fid: *mut fid_profile, flags: u64)>,
-    pub end_reads: Option<unsafe extern "C" fn(prof_fid: *mut fid_profile, flags: u64)>,
-}
-
-/// A profile, `fi_profile`(3).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fid_profile {
-    pub fid: fid,
-    pub ops: *mut fi_profile_ops,
-}
-
-layout! {
-    fi_profile_desc: 48 {
-        id = 0, datatype_sel = 4, datatype = 8, flags = 16, size = 24, name = 32, desc =
-        40
+        start_reads @ 48: fn(prof_fid: *mut fid_profile, flags: u64),
+        end_reads @ 56: fn(prof_fid: *mut fid_profile, flags: u64),
     }
-    fi_profile_ops: 64 {
-        size = 0, reset = 8, query_vars = 16, query_events = 24, read_var = 32,
-        reg_callback = 40, start_reads = 48, end_reads = 56
+
+    /// A profile, `fi_profile`(3).
+    struct fid_profile: 32 bytes {
+        fid @ 0: fid,
+        ops @ 24: *mut fi_profile_ops,
     }
-    fid_profile: 32 { fid = 0, ops = 24 }
 }

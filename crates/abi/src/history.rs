@@ -106,451 +106,331 @@ pub type fi_fabric_attr_1_8 = fi_fabric_attr_1_7;
 /// As seen through `FABRIC_1.8`.
 pub type fid_nic_1_8 = fid_nic_1_7;
 
-/// `fi_fabric_attr` as seen through `FABRIC_1.0`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_fabric_attr_1_0 {
-    pub fabric: *mut fid_fabric,
-    pub name: *mut c_char,
-    pub prov_name: *mut c_char,
-    pub prov_version: u32,
-}
-
-/// `fi_domain_attr` as seen through `FABRIC_1.0`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_domain_attr_1_0 {
-    pub domain: *mut fid_domain,
-    pub name: *mut c_char,
-    pub threading: fi_threading,
-    pub control_progress: fi_progress,
-    pub data_progress: fi_progress,
-    pub resource_mgmt: fi_resource_mgmt,
-    pub av_type: fi_av_type,
-    pub mr_mode: c_int,
-    pub mr_key_size: usize,
-    pub cq_data_size: usize,
-    pub cq_cnt: usize,
-    pub ep_cnt: usize,
-    pub tx_ctx_cnt: usize,
-    pub rx_ctx_cnt: usize,
-    pub max_ep_tx_ctx: usize,
-    pub max_ep_rx_ctx: usize,
-    pub max_ep_stx_ctx: usize,
-    pub max_ep_srx_ctx: usize,
-}
-
-/// `fi_ep_attr` as seen through `FABRIC_1.0`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_ep_attr_1_0 {
-    pub type_: fi_ep_type,
-    pub protocol: u32,
-    pub protocol_version: u32,
-    pub max_msg_size: usize,
-    pub msg_prefix_size: usize,
-    pub max_order_raw_size: usize,
-    pub max_order_war_size: usize,
-    pub max_order_waw_size: usize,
-    pub mem_tag_format: u64,
-    pub tx_ctx_cnt: usize,
-    pub rx_ctx_cnt: usize,
-}
-
-/// `fi_tx_attr` as seen through `FABRIC_1.0`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_tx_attr_1_0 {
-    pub caps: u64,
-    pub mode: u64,
-    pub op_flags: u64,
-    pub msg_order: u64,
-    pub comp_order: u64,
-    pub inject_size: usize,
-    pub size: usize,
-    pub iov_limit: usize,
-    pub rma_iov_limit: usize,
-}
-
-/// `fi_info` as seen through `FABRIC_1.0`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_info_1_0 {
-    pub next: *mut fi_info,
-    pub caps: u64,
-    pub mode: u64,
-    pub addr_format: u32,
-    pub src_addrlen: usize,
-    pub dest_addrlen: usize,
-    pub src_addr: *mut c_void,
-    pub dest_addr: *mut c_void,
-    pub handle: fid_t,
-    pub tx_attr: *mut fi_tx_attr_1_0,
-    pub rx_attr: *mut fi_rx_attr_1_0,
-    pub ep_attr: *mut fi_ep_attr_1_0,
-    pub domain_attr: *mut fi_domain_attr_1_0,
-    pub fabric_attr: *mut fi_fabric_attr_1_0,
-}
-
-/// `fi_domain_attr` as seen through `FABRIC_1.1`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_domain_attr_1_1 {
-    pub domain: *mut fid_domain,
-    pub name: *mut c_char,
-    pub threading: fi_threading,
-    pub control_progress: fi_progress,
-    pub data_progress: fi_progress,
-    pub resource_mgmt: fi_resource_mgmt,
-    pub av_type: fi_av_type,
-    pub mr_mode: c_int,
-    pub mr_key_size: usize,
-    pub cq_data_size: usize,
-    pub cq_cnt: usize,
-    pub ep_cnt: usize,
-    pub tx_ctx_cnt: usize,
-    pub rx_ctx_cnt: usize,
-    pub max_ep_tx_ctx: usize,
-    pub max_ep_rx_ctx: usize,
-    pub max_ep_stx_ctx: usize,
-    pub max_ep_srx_ctx: usize,
-    pub cntr_cnt: usize,
-    pub mr_iov_limit: usize,
-    pub caps: u64,
-    pub mode: u64,
-    pub auth_key: *mut u8,
-    pub auth_key_size: usize,
-    pub max_err_data: usize,
-    pub mr_cnt: usize,
-}
-
-/// `fi_info` as seen through `FABRIC_1.1`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_info_1_1 {
-    pub next: *mut fi_info,
-    pub caps: u64,
-    pub mode: u64,
-    pub addr_format: u32,
-    pub src_addrlen: usize,
-    pub dest_addrlen: usize,
-    pub src_addr: *mut c_void,
-    pub dest_addr: *mut c_void,
-    pub handle: fid_t,
-    pub tx_attr: *mut fi_tx_attr_1_1,
-    pub rx_attr: *mut fi_rx_attr_1_1,
-    pub ep_attr: *mut fi_ep_attr_1_1,
-    pub domain_attr: *mut fi_domain_attr_1_1,
-    pub fabric_attr: *mut fi_fabric_attr_1_1,
-}
-
-/// `fi_info` as seen through `FABRIC_1.2`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_info_1_2 {
-    pub next: *mut fi_info,
-    pub caps: u64,
-    pub mode: u64,
-    pub addr_format: u32,
-    pub src_addrlen: usize,
-    pub dest_addrlen: usize,
-    pub src_addr: *mut c_void,
-    pub dest_addr: *mut c_void,
-    pub handle: fid_t,
-    pub tx_attr: *mut fi_tx_attr_1_2,
-    pub rx_attr: *mut fi_rx_attr_1_2,
-    pub ep_attr: *mut fi_ep_attr_1_2,
-    pub domain_attr: *mut fi_domain_attr_1_2,
-    pub fabric_attr: *mut fi_fabric_attr_1_2,
-    pub nic: *mut fid_nic_1_2,
-}
-
-/// `fi_domain_attr` as seen through `FABRIC_1.3`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_domain_attr_1_3 {
-    pub domain: *mut fid_domain,
-    pub name: *mut c_char,
-    pub threading: fi_threading,
-    pub control_progress: fi_progress,
-    pub data_progress: fi_progress,
-    pub resource_mgmt: fi_resource_mgmt,
-    pub av_type: fi_av_type,
-    pub mr_mode: c_int,
-    pub mr_key_size: usize,
-    pub cq_data_size: usize,
-    pub cq_cnt: usize,
-    pub ep_cnt: usize,
-    pub tx_ctx_cnt: usize,
-    pub rx_ctx_cnt: usize,
-    pub max_ep_tx_ctx: usize,
-    pub max_ep_rx_ctx: usize,
-    pub max_ep_stx_ctx: usize,
-    pub max_ep_srx_ctx: usize,
-    pub cntr_cnt: usize,
-    pub mr_iov_limit: usize,
-    pub caps: u64,
-    pub mode: u64,
-    pub auth_key: *mut u8,
-    pub auth_key_size: usize,
-    pub max_err_data: usize,
-    pub mr_cnt: usize,
-    pub tclass: u32,
-}
-
-/// `fi_info` as seen through `FABRIC_1.3`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_info_1_3 {
-    pub next: *mut fi_info,
-    pub caps: u64,
-    pub mode: u64,
-    pub addr_format: u32,
-    pub src_addrlen: usize,
-    pub dest_addrlen: usize,
-    pub src_addr: *mut c_void,
-    pub dest_addr: *mut c_void,
-    pub handle: fid_t,
-    pub tx_attr: *mut fi_tx_attr_1_3,
-    pub rx_attr: *mut fi_rx_attr_1_3,
-    pub ep_attr: *mut fi_ep_attr_1_3,
-    pub domain_attr: *mut fi_domain_attr_1_3,
-    pub fabric_attr: *mut fi_fabric_attr_1_3,
-    pub nic: *mut fid_nic_1_3,
-}
-
-/// `fi_domain_attr` as seen through `FABRIC_1.7`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_domain_attr_1_7 {
-    pub domain: *mut fid_domain,
-    pub name: *mut c_char,
-    pub threading: fi_threading,
-    pub control_progress: fi_progress,
-    pub data_progress: fi_progress,
-    pub resource_mgmt: fi_resource_mgmt,
-    pub av_type: fi_av_type,
-    pub mr_mode: c_int,
-    pub mr_key_size: usize,
-    pub cq_data_size: usize,
-    pub cq_cnt: usize,
-    pub ep_cnt: usize,
-    pub tx_ctx_cnt: usize,
-    pub rx_ctx_cnt: usize,
-    pub max_ep_tx_ctx: usize,
-    pub max_ep_rx_ctx: usize,
-    pub max_ep_stx_ctx: usize,
-    pub max_ep_srx_ctx: usize,
-    pub cntr_cnt: usize,
-    pub mr_iov_limit: usize,
-    pub caps: u64,
-    pub mode: u64,
-    pub auth_key: *mut u8,
-    pub auth_key_size: usize,
-    pub max_err_data: usize,
-    pub mr_cnt: usize,
-    pub tclass: u32,
-    pub max_ep_auth_key: usize,
-}
-
-/// `fi_info` as seen through `FABRIC_1.7`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_info_1_7 {
-    pub next: *mut fi_info,
-    pub caps: u64,
-    pub mode: u64,
-    pub addr_format: u32,
-    pub src_addrlen: usize,
-    pub dest_addrlen: usize,
-    pub src_addr: *mut c_void,
-    pub dest_addr: *mut c_void,
-    pub handle: fid_t,
-    pub tx_attr: *mut fi_tx_attr_1_7,
-    pub rx_attr: *mut fi_rx_attr_1_7,
-    pub ep_attr: *mut fi_ep_attr_1_7,
-    pub domain_attr: *mut fi_domain_attr_1_7,
-    pub fabric_attr: *mut fi_fabric_attr_1_7,
-    pub nic: *mut fid_nic_1_7,
-}
-
-/// `fi_domain_attr` as seen through `FABRIC_1.8`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_domain_attr_1_8 {
-    pub domain: *mut fid_domain,
-    pub name: *mut c_char,
-    pub threading: fi_threading,
-    pub control_progress: fi_progress,
-    pub data_progress: fi_progress,
-    pub resource_mgmt: fi_resource_mgmt,
-    pub av_type: fi_av_type,
-    pub mr_mode: c_int,
-    pub mr_key_size: usize,
-    pub cq_data_size: usize,
-    pub cq_cnt: usize,
-    pub ep_cnt: usize,
-    pub tx_ctx_cnt: usize,
-    pub rx_ctx_cnt: usize,
-    pub max_ep_tx_ctx: usize,
-    pub max_ep_rx_ctx: usize,
-    pub max_ep_stx_ctx: usize,
-    pub max_ep_srx_ctx: usize,
-    pub cntr_cnt: usize,
-    pub mr_iov_limit: usize,
-    pub caps: u64,
-    pub mode: u64,
-    pub auth_key: *mut u8,
-    pub auth_key_size: usize,
-    pub max_err_data: usize,
-    pub mr_cnt: usize,
-    pub tclass: u32,
-    pub max_ep_auth_key: usize,
-    pub max_group_id: u32,
-}
-
-/// `fi_info` as seen through `FABRIC_1.8`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_info_1_8 {
-    pub next: *mut fi_info,
-    pub caps: u64,
-    pub mode: u64,
-    pub addr_format: u32,
-    pub src_addrlen: usize,
-    pub dest_addrlen: usize,
-    pub src_addr: *mut c_void,
-    pub dest_addr: *mut c_void,
-    pub handle: fid_t,
-    pub tx_attr: *mut fi_tx_attr_1_8,
-    pub rx_attr: *mut fi_rx_attr_1_8,
-    pub ep_attr: *mut fi_ep_attr_1_8,
-    pub domain_attr: *mut fi_domain_attr_1_8,
-    pub fabric_attr: *mut fi_fabric_attr_1_8,
-    pub nic: *mut fid_nic_1_8,
-}
-
-/// [`fi_cq_err_entry`](crate::fi_cq_err_entry) of programs that open their fabric with an API
-/// version before 1.5.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_cq_err_entry_1_0 {
-    pub op_context: *mut c_void,
-    pub flags: u64,
-    pub len: usize,
-    pub buf: *mut c_void,
-    pub data: u64,
-    pub tag: u64,
-    pub olen: usize,
-    pub err: c_int,
-    pub prov_errno: c_int,
-    pub err_data: *mut c_void,
-}
-
-/// [`fi_cq_err_entry`](crate::fi_cq_err_entry) of programs that open their fabric with an API
-/// version from 1.5 to 1.19.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct fi_cq_err_entry_1_1 {
-    pub op_context: *mut c_void,
-    pub flags: u64,
-    pub len: usize,
-    pub buf: *mut c_void,
-    pub data: u64,
-    pub tag: u64,
-    pub olen: usize,
-    pub err: c_int,
-    pub prov_errno: c_int,
-    pub err_data: *mut c_void,
-    pub err_data_size: usize,
-}
-
-layout! {
-    fi_fabric_attr_1_0: 32 { fabric = 0, name = 8, prov_name = 16, prov_version = 24 }
-    fi_domain_attr_1_0: 120 {
-        domain = 0, name = 8, threading = 16, control_progress = 20, data_progress = 24,
-        resource_mgmt = 28, av_type = 32, mr_mode = 36, mr_key_size = 40, cq_data_size =
-        48, cq_cnt = 56, ep_cnt = 64, tx_ctx_cnt = 72, rx_ctx_cnt = 80, max_ep_tx_ctx =
-        88, max_ep_rx_ctx = 96, max_ep_stx_ctx = 104, max_ep_srx_ctx = 112
+structs! {
+    /// `fi_fabric_attr` as seen through `FABRIC_1.0`.
+    struct fi_fabric_attr_1_0: 32 bytes {
+        fabric @ 0: *mut fid_fabric,
+        name @ 8: *mut c_char,
+        prov_name @ 16: *mut c_char,
+        prov_version @ 24: u32,
     }
-    fi_ep_attr_1_0: 80 {
-        type_ = 0, protocol = 4, protocol_version = 8, max_msg_size = 16, msg_prefix_size
-        = 24, max_order_raw_size = 32, max_order_war_size = 40, max_order_waw_size = 48,
-        mem_tag_format = 56, tx_ctx_cnt = 64, rx_ctx_cnt = 72
+
+    /// `fi_domain_attr` as seen through `FABRIC_1.0`.
+    struct fi_domain_attr_1_0: 120 bytes {
+        domain @ 0: *mut fid_domain,
+        name @ 8: *mut c_char,
+        threading @ 16: fi_threading,
+        control_progress @ 20: fi_progress,
+        data_progress @ 24: fi_progress,
+        resource_mgmt @ 28: fi_resource_mgmt,
+        av_type @ 32: fi_av_type,
+        mr_mode @ 36: c_int,
+        mr_key_size @ 40: usize,
+        cq_data_size @ 48: usize,
+        cq_cnt @ 56: usize,
+        ep_cnt @ 64: usize,
+        tx_ctx_cnt @ 72: usize,
+        rx_ctx_cnt @ 80: usize,
+        max_ep_tx_ctx @ 88: usize,
+        max_ep_rx_ctx @ 96: usize,
+        max_ep_stx_ctx @ 104: usize,
+        max_ep_srx_ctx @ 112: usize,
     }
-    fi_tx_attr_1_0: 72 {
-        caps = 0, mode = 8, op_flags = 16, msg_order = 24, comp_order = 32, inject_size =
-        40, size = 48, iov_limit = 56, rma_iov_limit = 64
+
+    /// `fi_ep_attr` as seen through `FABRIC_1.0`.
+    struct fi_ep_attr_1_0: 80 bytes {
+        type_ @ 0: fi_ep_type,
+        protocol @ 4: u32,
+        protocol_version @ 8: u32,
+        max_msg_size @ 16: usize,
+        msg_prefix_size @ 24: usize,
+        max_order_raw_size @ 32: usize,
+        max_order_war_size @ 40: usize,
+        max_order_waw_size @ 48: usize,
+        mem_tag_format @ 56: u64,
+        tx_ctx_cnt @ 64: usize,
+        rx_ctx_cnt @ 72: usize,
     }
-    fi_info_1_0: 112 {
-        next = 0, caps = 8, mode = 16, addr_format = 24, src_addrlen = 32, dest_addrlen =
-        40, src_addr = 48, dest_addr = 56, handle = 64, tx_attr = 72, rx_attr = 80,
-        ep_attr = 88, domain_attr = 96, fabric_attr = 104
+
+    /// `fi_tx_attr` as seen through `FABRIC_1.0`.
+    struct fi_tx_attr_1_0: 72 bytes {
+        caps @ 0: u64,
+        mode @ 8: u64,
+        op_flags @ 16: u64,
+        msg_order @ 24: u64,
+        comp_order @ 32: u64,
+        inject_size @ 40: usize,
+        size @ 48: usize,
+        iov_limit @ 56: usize,
+        rma_iov_limit @ 64: usize,
     }
-    fi_domain_attr_1_1: 184 {
-        domain = 0, name = 8, threading = 16, control_progress = 20, data_progress = 24,
-        resource_mgmt = 28, av_type = 32, mr_mode = 36, mr_key_size = 40, cq_data_size =
-        48, cq_cnt = 56, ep_cnt = 64, tx_ctx_cnt = 72, rx_ctx_cnt = 80, max_ep_tx_ctx =
-        88, max_ep_rx_ctx = 96, max_ep_stx_ctx = 104, max_ep_srx_ctx = 112, cntr_cnt =
-        120, mr_iov_limit = 128, caps = 136, mode = 144, auth_key = 152, auth_key_size =
-        160, max_err_data = 168, mr_cnt = 176
+
+    /// `fi_info` as seen through `FABRIC_1.0`.
+    struct fi_info_1_0: 112 bytes {
+        next @ 0: *mut fi_info,
+        caps @ 8: u64,
+        mode @ 16: u64,
+        addr_format @ 24: u32,
+        src_addrlen @ 32: usize,
+        dest_addrlen @ 40: usize,
+        src_addr @ 48: *mut c_void,
+        dest_addr @ 56: *mut c_void,
+        handle @ 64: fid_t,
+        tx_attr @ 72: *mut fi_tx_attr_1_0,
+        rx_attr @ 80: *mut fi_rx_attr_1_0,
+        ep_attr @ 88: *mut fi_ep_attr_1_0,
+        domain_attr @ 96: *mut fi_domain_attr_1_0,
+        fabric_attr @ 104: *mut fi_fabric_attr_1_0,
     }
-    fi_info_1_1: 112 {
-        next = 0, caps = 8, mode = 16, addr_format = 24, src_addrlen = 32, dest_addrlen =
-        40, src_addr = 48, dest_addr = 56, handle = 64, tx_attr = 72, rx_attr = 80,
-        ep_attr = 88, domain_attr = 96, fabric_attr = 104
+
+    /// `fi_domain_attr` as seen through `FABRIC_1.1`.
+    struct fi_domain_attr_1_1: 184 bytes {
+        domain @ 0: *mut fid_domain,
+        name @ 8: *mut c_char,
+        threading @ 16: fi_threading,
+        control_progress @ 20: fi_progress,
+        data_progress @ 24: fi_progress,
+        resource_mgmt @ 28: fi_resource_mgmt,
+        av_type @ 32: fi_av_type,
+        mr_mode @ 36: c_int,
+        mr_key_size @ 40: usize,
+        cq_data_size @ 48: usize,
+        cq_cnt @ 56: usize,
+        ep_cnt @ 64: usize,
+        tx_ctx_cnt @ 72: usize,
+        rx_ctx_cnt @ 80: usize,
+        max_ep_tx_ctx @ 88: usize,
+        max_ep_rx_ctx @ 96: usize,
+        max_ep_stx_ctx @ 104: usize,
+        max_ep_srx_ctx @ 112: usize,
+        cntr_cnt @ 120: usize,
+        mr_iov_limit @ 128: usize,
+        caps @ 136: u64,
+        mode @ 144: u64,
+        auth_key @ 152: *mut u8,
+        auth_key_size @ 160: usize,
+        max_err_data @ 168: usize,
+        mr_cnt @ 176: usize,
     }
-    fi_info_1_2: 120 {
-        next = 0, caps = 8, mode = 16, addr_format = 24, src_addrlen = 32, dest_addrlen =
-        40, src_addr = 48, dest_addr = 56, handle = 64, tx_attr = 72, rx_attr = 80,
-        ep_attr = 88, domain_attr = 96, fabric_attr = 104, nic = 112
+
+    /// `fi_info` as seen through `FABRIC_1.1`.
+    struct fi_info_1_1: 112 bytes {
+        next @ 0: *mut fi_info,
+        caps @ 8: u64,
+        mode @ 16: u64,
+        addr_format @ 24: u32,
+        src_addrlen @ 32: usize,
+        dest_addrlen @ 40: usize,
+        src_addr @ 48: *mut c_void,
+        dest_addr @ 56: *mut c_void,
+        handle @ 64: fid_t,
+        tx_attr @ 72: *mut fi_tx_attr_1_1,
+        rx_attr @ 80: *mut fi_rx_attr_1_1,
+        ep_attr @ 88: *mut fi_ep_attr_1_1,
+        domain_attr @ 96: *mut fi_domain_attr_1_1,
+        fabric_attr @ 104: *mut fi_fabric_attr_1_1,
     }
-    fi_domain_attr_1_3: 192 {
-        domain = 0, name = 8, threading = 16, control_progress = 20, data_progress = 24,
-        resource_mgmt = 28, av_type = 32, mr_mode = 36, mr_key_size = 40, cq_data_size =
-        48, cq_cnt = 56, ep_cnt = 64, tx_ctx_cnt = 72, rx_ctx_cnt = 80, max_ep_tx_ctx =
-        88, max_ep_rx_ctx = 96, max_ep_stx_ctx = 104, max_ep_srx_ctx = 112, cntr_cnt =
-        120, mr_iov_limit = 128, caps = 136, mode = 144, auth_key = 152, auth_key_size =
-        160, max_err_data = 168, mr_cnt = 176, tclass = 184
+
+    /// `fi_info` as seen through `FABRIC_1.2`.
+    struct fi_info_1_2: 120 bytes {
+        next @ 0: *mut fi_info,
+        caps @ 8: u64,
+        mode @ 16: u64,
+        addr_format @ 24: u32,
+        src_addrlen @ 32: usize,
+        dest_addrlen @ 40: usize,
+        src_addr @ 48: *mut c_void,
+        dest_addr @ 56: *mut c_void,
+        handle @ 64: fid_t,
+        tx_attr @ 72: *mut fi_tx_attr_1_2,
+        rx_attr @ 80: *mut fi_rx_attr_1_2,
+        ep_attr @ 88: *mut fi_ep_attr_1_2,
+        domain_attr @ 96: *mut fi_domain_attr_1_2,
+        fabric_attr @ 104: *mut fi_fabric_attr_1_2,
+        nic @ 112: *mut fid_nic_1_2,
     }
-    fi_info_1_3: 120 {
-        next = 0, caps = 8, mode = 16, addr_format = 24, src_addrlen = 32, dest_addrlen =
-        40, src_addr = 48, dest_addr = 56, handle = 64, tx_attr = 72, rx_attr = 80,
-        ep_attr = 88, domain_attr = 96, fabric_attr = 104, nic = 112
+
+    /// `fi_domain_attr` as seen through `FABRIC_1.3`.
+    struct fi_domain_attr_1_3: 192 bytes {
+        domain @ 0: *mut fid_domain,
+        name @ 8: *mut c_char,
+        threading @ 16: fi_threading,
+        control_progress @ 20: fi_progress,
+        data_progress @ 24: fi_progress,
+        resource_mgmt @ 28: fi_resource_mgmt,
+        av_type @ 32: fi_av_type,
+        mr_mode @ 36: c_int,
+        mr_key_size @ 40: usize,
+        cq_data_size @ 48: usize,
+        cq_cnt @ 56: usize,
+        ep_cnt @ 64: usize,
+        tx_ctx_cnt @ 72: usize,
+        rx_ctx_cnt @ 80: usize,
+        max_ep_tx_ctx @ 88: usize,
+        max_ep_rx_ctx @ 96: usize,
+        max_ep_stx_ctx @ 104: usize,
+        max_ep_srx_ctx @ 112: usize,
+        cntr_cnt @ 120: usize,
+        mr_iov_limit @ 128: usize,
+        caps @ 136: u64,
+        mode @ 144: u64,
+        auth_key @ 152: *mut u8,
+        auth_key_size @ 160: usize,
+        max_err_data @ 168: usize,
+        mr_cnt @ 176: usize,
+        tclass @ 184: u32,
     }
-    fi_domain_attr_1_7: 200 {
-        domain = 0, name = 8, threading = 16, control_progress = 20, data_progress = 24,
-        resource_mgmt = 28, av_type = 32, mr_mode = 36, mr_key_size = 40, cq_data_size =
-        48, cq_cnt = 56, ep_cnt = 64, tx_ctx_cnt = 72, rx_ctx_cnt = 80, max_ep_tx_ctx =
-        88, max_ep_rx_ctx = 96, max_ep_stx_ctx = 104, max_ep_srx_ctx = 112, cntr_cnt =
-        120, mr_iov_limit = 128, caps = 136, mode = 144, auth_key = 152, auth_key_size =
-        160, max_err_data = 168, mr_cnt = 176, tclass = 184, max_ep_auth_key = 192
+
+    /// `fi_info` as seen through `FABRIC_1.3`.
+    struct fi_info_1_3: 120 bytes {
+        next @ 0: *mut fi_info,
+        caps @ 8: u64,
+        mode @ 16: u64,
+        addr_format @ 24: u32,
+        src_addrlen @ 32: usize,
+        dest_addrlen @ 40: usize,
+        src_addr @ 48: *mut c_void,
+        dest_addr @ 56: *mut c_void,
+        handle @ 64: fid_t,
+        tx_attr @ 72: *mut fi_tx_attr_1_3,
+        rx_attr @ 80: *mut fi_rx_attr_1_3,
+        ep_attr @ 88: *mut fi_ep_attr_1_3,
+        domain_attr @ 96: *mut fi_domain_attr_1_3,
+        fabric_attr @ 104: *mut fi_fabric_attr_1_3,
+        nic @ 112: *mut fid_nic_1_3,
     }
-    fi_info_1_7: 120 {
-        next = 0, caps = 8, mode = 16, addr_format = 24, src_addrlen = 32, dest_addrlen =
-        40, src_addr = 48, dest_addr = 56, handle = 64, tx_attr = 72, rx_attr = 80,
-        ep_attr = 88, domain_attr = 96, fabric_attr = 104, nic = 112
+
+    /// `fi_domain_attr` as seen through `FABRIC_1.7`.
+    struct fi_domain_attr_1_7: 200 bytes {
+        domain @ 0: *mut fid_domain,
+        name @ 8: *mut c_char,
+        threading @ 16: fi_threading,
+        control_progress @ 20: fi_progress,
+        data_progress @ 24: fi_progress,
+        resource_mgmt @ 28: fi_resource_mgmt,
+        av_type @ 32: fi_av_type,
+        mr_mode @ 36: c_int,
+        mr_key_size @ 40: usize,
+        cq_data_size @ 48: usize,
+        cq_cnt @ 56: usize,
+        ep_cnt @ 64: usize,
+        tx_ctx_cnt @ 72: usize,
+        rx_ctx_cnt @ 80: usize,
+        max_ep_tx_ctx @ 88: usize,
+        max_ep_rx_ctx @ 96: usize,
+        max_ep_stx_ctx @ 104: usize,
+        max_ep_srx_ctx @ 112: usize,
+        cntr_cnt @ 120: usize,
+        mr_iov_limit @ 128: usize,
+        caps @ 136: u64,
+        mode @ 144: u64,
+        auth_key @ 152: *mut u8,
+        auth_key_size @ 160: usize,
+        max_err_data @ 168: usize,
+        mr_cnt @ 176: usize,
+        tclass @ 184: u32,
+        max_ep_auth_key @ 192: usize,
     }
-    fi_domain_attr_1_8: 208 {
-        domain = 0, name = 8, threading = 16, control_progress = 20, data_progress = 24,
-        resource_mgmt = 28, av_type = 32, mr_mode = 36, mr_key_size = 40, cq_data_size =
-        48, cq_cnt = 56, ep_cnt = 64, tx_ctx_cnt = 72, rx_ctx_cnt = 80, max_ep_tx_ctx =
-        88, max_ep_rx_ctx = 96, max_ep_stx_ctx = 104, max_ep_srx_ctx = 112, cntr_cnt =
-        120, mr_iov_limit = 128, caps = 136, mode = 144, auth_key = 152, auth_key_size =
-        160, max_err_data = 168, mr_cnt = 176, tclass = 184, max_ep_auth_key = 192,
-        max_group_id = 200
+
+    /// `fi_info` as seen through `FABRIC_1.7`.
+    struct fi_info_1_7: 120 bytes {
+        next @ 0: *mut fi_info,
+        caps @ 8: u64,
+        mode @ 16: u64,
+        addr_format @ 24: u32,
+        src_addrlen @ 32: usize,
+        dest_addrlen @ 40: usize,
+        src_addr @ 48: *mut c_void,
+        dest_addr @ 56: *mut c_void,
+        handle @ 64: fid_t,
+        tx_attr @ 72: *mut fi_tx_attr_1_7,
+        rx_attr @ 80: *mut fi_rx_attr_1_7,
+        ep_attr @ 88: *mut fi_ep_attr_1_7,
+        domain_attr @ 96: *mut fi_domain_attr_1_7,
+        fabric_attr @ 104: *mut fi_fabric_attr_1_7,
+        nic @ 112: *mut fid_nic_1_7,
     }
-    fi_info_1_8: 120 {
-        next = 0, caps = 8, mode = 16, addr_format = 24, src_addrlen = 32, dest_addrlen =
-        40, src_addr = 48, dest_addr = 56, handle = 64, tx_attr = 72, rx_attr = 80,
-        ep_attr = 88, domain_attr = 96, fabric_attr = 104, nic = 112
+
+    /// `fi_domain_attr` as seen through `FABRIC_1.8`.
+    struct fi_domain_attr_1_8: 208 bytes {
+        domain @ 0: *mut fid_domain,
+        name @ 8: *mut c_char,
+        threading @ 16: fi_threading,
+        control_progress @ 20: fi_progress,
+        data_progress @ 24: fi_progress,
+        resource_mgmt @ 28: fi_resource_mgmt,
+        av_type @ 32: fi_av_type,
+        mr_mode @ 36: c_int,
+        mr_key_size @ 40: usize,
+        cq_data_size @ 48: usize,
+        cq_cnt @ 56: usize,
+        ep_cnt @ 64: usize,
+        tx_ctx_cnt @ 72: usize,
+        rx_ctx_cnt @ 80: usize,
+        max_ep_tx_ctx @ 88: usize,
+        max_ep_rx_ctx @ 96: usize,
+        max_ep_stx_ctx @ 104: usize,
+        max_ep_srx_ctx @ 112: usize,
+        cntr_cnt @ 120: usize,
+        mr_iov_limit @ 128: usize,
+        caps @ 136: u64,
+        mode @ 144: u64,
+        auth_key @ 152: *mut u8,
+        auth_key_size @ 160: usize,
+        max_err_data @ 168: usize,
+        mr_cnt @ 176: usize,
+        tclass @ 184: u32,
+        max_ep_auth_key @ 192: usize,
+        max_group_id @ 200: u32,
     }
-    fi_cq_err_entry_1_0: 72 {
-        op_context = 0, flags = 8, len = 16, buf = 24, data = 32, tag = 40, olen = 48, err
-        = 56, prov_errno = 60, err_data = 64
+
+    /// `fi_info` as seen through `FABRIC_1.8`.
+    struct fi_info_1_8: 120 bytes {
+        next @ 0: *mut fi_info,
+        caps @ 8: u64,
+        mode @ 16: u64,
+        addr_format @ 24: u32,
+        src_addrlen @ 32: usize,
+        dest_addrlen @ 40: usize,
+        src_addr @ 48: *mut c_void,
+        dest_addr @ 56: *mut c_void,
+        handle @ 64: fid_t,
+        tx_attr @ 72: *mut fi_tx_attr_1_8,
+        rx_attr @ 80: *mut fi_rx_attr_1_8,
+        ep_attr @ 88: *mut fi_ep_attr_1_8,
+        domain_attr @ 96: *mut fi_domain_attr_1_8,
+        fabric_attr @ 104: *mut fi_fabric_attr_1_8,
+        nic @ 112: *mut fid_nic_1_8,
     }
-    fi_cq_err_entry_1_1: 80 {
-        op_context = 0, flags = 8, len = 16, buf = 24, data = 32, tag = 40, olen = 48, err
-        = 56, prov_errno = 60, err_data = 64, err_data_size = 72
+
+    /// [`fi_cq_err_entry`](crate::fi_cq_err_entry) of programs that open their fabric with an API
+    /// version before 1.5.
+    struct fi_cq_err_entry_1_0: 72 bytes {
+        op_context @ 0: *mut c_void,
+        flags @ 8: u64,
+        len @ 16: usize,
+        buf @ 24: *mut c_void,
+        data @ 32: u64,
+        tag @ 40: u64,
+        olen @ 48: usize,
+        err @ 56: c_int,
+        prov_errno @ 60: c_int,
+        err_data @ 64: *mut c_void,
+    }
+
+    /// [`fi_cq_err_entry`](crate::fi_cq_err_entry) of programs that open their fabric with an API
+    /// version from 1.5 to 1.19.
+    struct fi_cq_err_entry_1_1: 80 bytes {
+        op_context @ 0: *mut c_void,
+        flags @ 8: u64,
+        len @ 16: usize,
+        buf @ 24: *mut c_void,
+        data @ 32: u64,
+        tag @ 40: u64,
+        olen @ 48: usize,
+        err @ 56: c_int,
+        prov_errno @ 60: c_int,
+        err_data @ 64: *mut c_void,
+        err_data_size @ 72: usize,
     }
 }

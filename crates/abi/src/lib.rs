@@ -31,17 +31,69 @@ macro_rules! constants {
     };
 }
 
-/// Asserts the size, at most pointer alignment, and the field offsets of structs.
-macro_rules! layout {
-    ($($name:ident: $size:literal { $($field:ident = $offset:literal),* })*) => {
+/// Structs, unions and operation tables as C lays them out. Each size, and the offset after each
+/// field's `@`, is what a C compiler gives for the headers on 64-bit Linux, and is asserted.
+///
+/// An `ops` table begins with its `size`; each of its functions is an
+/// `Option<unsafe extern "C" fn>`. The `default` of a union zeroes all bytes of its widest member.
+macro_rules! structs {
+    () => {};
+    ($(#[$meta:meta])* struct $name:ident: $size:literal bytes {
+        $($(#[$field_meta:meta])* $field:ident @ $offset:literal: $type:ty,)*
+    } $($rest:tt)*) => {
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $name {
+            $($(#[$field_meta])* pub $field: $type,)*
+        }
+
         #[cfg(target_pointer_width = "64")]
         const _: () = {
-            $(
-                assert!(core::mem::size_of::<$name>() == $size);
-                assert!(core::mem::align_of::<$name>() <= 8);
-                $(assert!(core::mem::offset_of!($name, $field) == $offset);)*
-            )*
+            assert!(size_of::<$name>() == $size);
+            assert!(align_of::<$name>() <= 8);
+            $(assert!(core::mem::offset_of!($name, $field) == $offset);)*
         };
+
+        structs! { $($rest)* }
+    };
+    ($(#[$meta:meta])* ops $name:ident: $size:literal bytes {
+        $($function:ident @ $offset:literal:
+            fn($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?,)*
+    } $($rest:tt)*) => {
+        structs! {
+            $(#[$meta])*
+            struct $name: $size bytes {
+                size @ 0: usize,
+                $($function @ $offset:
+                    Option<unsafe extern "C" fn($($arg: $type),*) $(-> $result)?>,)*
+            }
+            $($rest)*
+        }
+    };
+    ($(#[$meta:meta])* union $name:ident {
+        $($field:ident: $type:ty,)*
+    } default $zero:tt $($rest:tt)*) => {
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Clone, Copy)]
+        pub union $name {
+            $(pub $field: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self $zero
+            }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(concat!(stringify!($name), " { .. }"))
+            }
+        }
+
+        structs! { $($rest)* }
     };
 }
 
