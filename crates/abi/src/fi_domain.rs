@@ -12,11 +12,8 @@ use crate::fi_collective::{fi_collective_attr, fid_av_set};
 use crate::fi_endpoint::{fid_ep, fid_stx};
 use crate::fi_eq::{fi_cntr_attr, fi_cq_attr, fi_poll_attr, fid_cntr, fid_cq, fid_poll};
 
-/// Kind of device memory, `fi_mr`(3). Any value may arrive from C.
-pub type fi_hmem_iface = c_uint;
-
 constants! {
-    "Kind of device memory, `fi_mr`(3)." fi_hmem_iface {
+    "Kind of device memory, `fi_mr`(3)." type fi_hmem_iface = c_uint {
         FI_HMEM_SYSTEM = 0,
         FI_HMEM_CUDA = 1,
         FI_HMEM_ROCR = 2,
@@ -24,13 +21,8 @@ constants! {
         FI_HMEM_NEURON = 4,
         FI_HMEM_SYNAPSEAI = 5,
     }
-}
 
-/// Atomic data type, `fi_atomic`(3). Any value may arrive from C.
-pub type fi_datatype = c_uint;
-
-constants! {
-    "Atomic data type, `fi_atomic`(3)." fi_datatype {
+    "Atomic data type, `fi_atomic`(3)." type fi_datatype = c_uint {
         FI_INT8 = 0,
         FI_UINT8 = 1,
         FI_INT16 = 2,
@@ -53,13 +45,8 @@ constants! {
         FI_FLOAT8_E5M2 = 19,
         FI_VOID = 256,
     }
-}
 
-/// Atomic operation, `fi_atomic`(3). Any value may arrive from C.
-pub type fi_op = c_uint;
-
-constants! {
-    "Atomic operation, `fi_atomic`(3)." fi_op {
+    "Atomic operation, `fi_atomic`(3)." type fi_op = c_uint {
         FI_MIN = 0,
         FI_MAX = 1,
         FI_SUM = 2,
@@ -82,13 +69,8 @@ constants! {
         FI_DIFF = 19,
         FI_NOOP = 256,
     }
-}
 
-/// Collective operation, `fi_collective`(3). Any value may arrive from C.
-pub type fi_collective_op = c_uint;
-
-constants! {
-    "Collective operation, `fi_collective`(3)." fi_collective_op {
+    "Collective operation, `fi_collective`(3)." type fi_collective_op = c_uint {
         FI_BARRIER = 0,
         FI_BROADCAST = 1,
         FI_ALLTOALL = 2,
@@ -99,17 +81,13 @@ constants! {
         FI_SCATTER = 7,
         FI_GATHER = 8,
     }
-}
 
-constants! {
     "Address vector flag, `fi_av`(3)." u64 {
         FI_SYMMETRIC = 1 << 59,
         FI_SYNC_ERR = 1 << 58,
         FI_UNIVERSE = 1 << 57,
     }
-}
 
-constants! {
     "Flag of [`fi_av_set_attr::flags`], `fi_collective`(3)." u64 {
         FI_BARRIER_SET = 1 << 40,
         FI_BROADCAST_SET = 1 << 41,
@@ -121,24 +99,18 @@ constants! {
         FI_SCATTER_SET = 1 << 47,
         FI_GATHER_SET = 1 << 48,
     }
-}
 
-constants! {
     "Flag of `fi_mr_regattr`(3)." u64 {
         FI_MR_DMABUF = 1 << 40,
         FI_MR_SINGLE_USE = 1 << 41,
         FI_HMEM_HOST_ALLOC = 1 << 45,
         FI_HMEM_DEVICE_ONLY = 1 << 46,
     }
-}
 
-constants! {
     "First value of collective-only data types and operations." c_uint {
         FI_COLLECTIVE_OFFSET = 256,
     }
-}
 
-constants! {
     "Flag of `fi_domain_bind`(3), deprecated." u64 {
         FI_REG_MR = 1 << 59,
     }

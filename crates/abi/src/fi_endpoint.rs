@@ -16,9 +16,7 @@ constants! {
     "Option level of `fi_setopt`(3)." c_int {
         FI_OPT_ENDPOINT = 0,
     }
-}
 
-constants! {
     "Endpoint option of `fi_setopt`(3)." c_int {
         FI_OPT_MIN_MULTI_RECV = 0,
         FI_OPT_CM_DATA_SIZE = 1,
@@ -42,9 +40,7 @@ constants! {
         FI_OPT_INJECT_ATOMIC_SIZE = 19,
         FI_OPT_FIREWALL_ADDR = 20,
     }
-}
 
-constants! {
     "Value of `FI_OPT_FI_HMEM_P2P`, `fi_setopt`(3)." c_int {
         FI_HMEM_P2P_ENABLED = 0,
         FI_HMEM_P2P_REQUIRED = 1,

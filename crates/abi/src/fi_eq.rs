@@ -7,11 +7,8 @@ use core::ffi::{c_char, c_int, c_short, c_uint, c_void};
 
 use crate::fabric::{fi_addr_t, fi_info, fid, fid_t};
 
-/// Wait object, `fi_cq`(3), `fi_eq`(3). Any value may arrive from C.
-pub type fi_wait_obj = c_uint;
-
 constants! {
-    "Wait object, `fi_cq`(3), `fi_eq`(3)." fi_wait_obj {
+    "Wait object, `fi_cq`(3), `fi_eq`(3)." type fi_wait_obj = c_uint {
         FI_WAIT_NONE = 0,
         FI_WAIT_UNSPEC = 1,
         FI_WAIT_SET = 2,
@@ -20,9 +17,7 @@ constants! {
         FI_WAIT_YIELD = 5,
         FI_WAIT_POLLFD = 6,
     }
-}
 
-constants! {
     "Event of `fi_eq_read`(3)." u32 {
         FI_NOTIFY = 0,
         FI_CONNREQ = 1,
@@ -32,36 +27,21 @@ constants! {
         FI_AV_COMPLETE = 5,
         FI_JOIN_COMPLETE = 6,
     }
-}
 
-/// Completion entry format, `fi_cq`(3). Any value may arrive from C.
-pub type fi_cq_format = c_uint;
-
-constants! {
-    "Completion entry format, `fi_cq`(3)." fi_cq_format {
+    "Completion entry format, `fi_cq`(3)." type fi_cq_format = c_uint {
         FI_CQ_FORMAT_UNSPEC = 0,
         FI_CQ_FORMAT_CONTEXT = 1,
         FI_CQ_FORMAT_MSG = 2,
         FI_CQ_FORMAT_DATA = 3,
         FI_CQ_FORMAT_TAGGED = 4,
     }
-}
 
-/// Wait condition, `fi_cq`(3). Any value may arrive from C.
-pub type fi_cq_wait_cond = c_uint;
-
-constants! {
-    "Wait condition, `fi_cq`(3)." fi_cq_wait_cond {
+    "Wait condition, `fi_cq`(3)." type fi_cq_wait_cond = c_uint {
         FI_CQ_COND_NONE = 0,
         FI_CQ_COND_THRESHOLD = 1,
     }
-}
 
-/// What a counter counts, `fi_cntr`(3). Any value may arrive from C.
-pub type fi_cntr_events = c_uint;
-
-constants! {
-    "What a counter counts, `fi_cntr`(3)." fi_cntr_events {
+    "What a counter counts, `fi_cntr`(3)." type fi_cntr_events = c_uint {
         FI_CNTR_EVENTS_COMP = 0,
         FI_CNTR_EVENTS_BYTES = 1,
     }

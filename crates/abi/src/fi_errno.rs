@@ -8,9 +8,7 @@ constants! {
     "No error, `fi_errno`(3)." c_int {
         FI_SUCCESS = 0,
     }
-}
 
-constants! {
     "System error value, `fi_errno`(3)." c_int {
         FI_EPERM = 1,
         FI_ENOENT = 2,
@@ -56,9 +54,7 @@ constants! {
         FI_ECANCELED = 125,
         FI_EKEYREJECTED = 129,
     }
-}
 
-constants! {
     "Error value of OFI's own, `fi_errno`(3)." c_int {
         FI_ERRNO_OFFSET = 256,
         FI_EOTHER = 256,

@@ -21,16 +21,12 @@ constants! {
         FI_OPT_EFA_HOMOGENEOUS_PEERS = -251265017,
         FI_OPT_EFA_USE_UNSOLICITED_WRITE_RECV = -251265016,
     }
-}
 
-constants! {
     "Base of the provider-specific values of one provider." c_int {
         FI_PROV_SPECIFIC_EFA = 0xefa0000,
         FI_PROV_SPECIFIC_TCP = 0x7cb0000,
     }
-}
 
-constants! {
     "Flag of `fi_import_log`: the caller filters by provider itself." u64 {
         FI_LOG_PROV_FILTERED = 1 << 0,
     }

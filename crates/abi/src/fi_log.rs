@@ -2,11 +2,8 @@
 
 use core::ffi::c_uint;
 
-/// Log subsystem, `fi_provider`(3). Any value may arrive from C.
-pub type fi_log_subsys = c_uint;
-
 constants! {
-    "Log subsystem, `fi_provider`(3)." fi_log_subsys {
+    "Log subsystem, `fi_provider`(3)." type fi_log_subsys = c_uint {
         FI_LOG_CORE = 0,
         FI_LOG_FABRIC = 1,
         FI_LOG_DOMAIN = 2,
@@ -18,13 +15,8 @@ constants! {
         FI_LOG_MR = 8,
         FI_LOG_CNTR = 9,
     }
-}
 
-/// Log level, `fi_provider`(3). Any value may arrive from C.
-pub type fi_log_level = c_uint;
-
-constants! {
-    "Log level, `fi_provider`(3)." fi_log_level {
+    "Log level, `fi_provider`(3)." type fi_log_level = c_uint {
         FI_LOG_WARN = 0,
         FI_LOG_TRACE = 1,
         FI_LOG_INFO = 2,

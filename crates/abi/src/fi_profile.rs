@@ -19,20 +19,13 @@ constants! {
         FI_VAR_CONN_REJECT = 6,
         FI_VAR_OFI_MEM = 7,
     }
-}
 
-constants! {
     "Profiling event, `fi_profile`(3)." u32 {
         FI_EVENT_UNEXP_MSG_RECVD = 0,
         FI_EVENT_UNEXP_MSG_MATCHED = 1,
     }
-}
 
-/// How a profiling variable is typed, `fi_profile`(3). Any value may arrive from C.
-pub type fi_profile_type = c_uint;
-
-constants! {
-    "How a profiling variable is typed, `fi_profile`(3)." fi_profile_type {
+    "How a profiling variable is typed, `fi_profile`(3)." type fi_profile_type = c_uint {
         fi_primitive_type = 0,
         fi_defined_type = 1,
     }

@@ -14,11 +14,8 @@ use crate::fi_eq::fid_cntr;
 use crate::fi_rma::fi_msg_rma;
 use crate::fi_tagged::fi_msg_tagged;
 
-/// What fires a triggered operation, `fi_trigger`(3). Any value may arrive from C.
-pub type fi_trigger_event = c_uint;
-
 constants! {
-    "What fires a triggered operation, `fi_trigger`(3)." fi_trigger_event {
+    "What fires a triggered operation, `fi_trigger`(3)." type fi_trigger_event = c_uint {
         FI_TRIGGER_THRESHOLD = 0,
         FI_TRIGGER_XPU = 1,
     }

@@ -24,10 +24,18 @@
 #![allow(non_camel_case_types, non_upper_case_globals)]
 #![allow(clippy::type_complexity)] // the shapes are C's
 
-/// Constants of one type that share a line of documentation.
+/// Constants of one type that share a line of documentation. `type NAME = INTEGER` declares the type
+/// of a C enumeration with its values.
 macro_rules! constants {
-    ($doc:literal $type:ty { $($name:ident = $value:expr,)* }) => {
+    () => {};
+    ($doc:literal type $type:ident = $integer:ty { $($constants:tt)* } $($rest:tt)*) => {
+        #[doc = concat!($doc, " Any value may arrive from C.")]
+        pub type $type = $integer;
+        constants! { $doc $type { $($constants)* } $($rest)* }
+    };
+    ($doc:literal $type:ty { $($name:ident = $value:expr,)* } $($rest:tt)*) => {
         $(#[doc = $doc] pub const $name: $type = $value;)*
+        constants! { $($rest)* }
     };
 }
 

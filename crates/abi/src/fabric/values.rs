@@ -10,9 +10,7 @@ constants! {
         FI_ATOMIC_OP_LAST = 19,
         FI_DATATYPE_LAST = 14,
     }
-}
 
-constants! {
     "Address format in [`fi_info::addr_format`](super::fi_info::addr_format), `fi_getinfo`(3)." u32 {
         FI_FORMAT_UNSPEC = 0,
         FI_SOCKADDR = 1,
@@ -33,36 +31,21 @@ constants! {
         FI_ADDR_UCX = 16,
         FI_SOCKADDR_IP = 17,
     }
-}
 
-/// Address vector type, `fi_av`(3). Any value may arrive from C.
-pub type fi_av_type = c_uint;
-
-constants! {
-    "Address vector type, `fi_av`(3)." fi_av_type {
+    "Address vector type, `fi_av`(3)." type fi_av_type = c_uint {
         FI_AV_UNSPEC = 0,
         FI_AV_MAP = 1,
         FI_AV_TABLE = 2,
     }
-}
 
-/// Progress model, `fi_domain`(3). Any value may arrive from C.
-pub type fi_progress = c_uint;
-
-constants! {
-    "Progress model, `fi_domain`(3)." fi_progress {
+    "Progress model, `fi_domain`(3)." type fi_progress = c_uint {
         FI_PROGRESS_UNSPEC = 0,
         FI_PROGRESS_AUTO = 1,
         FI_PROGRESS_MANUAL = 2,
         FI_PROGRESS_CONTROL_UNIFIED = 3,
     }
-}
 
-/// Threading model, `fi_domain`(3). Any value may arrive from C.
-pub type fi_threading = c_uint;
-
-constants! {
-    "Threading model, `fi_domain`(3)." fi_threading {
+    "Threading model, `fi_domain`(3)." type fi_threading = c_uint {
         FI_THREAD_UNSPEC = 0,
         FI_THREAD_SAFE = 1,
         FI_THREAD_FID = 2,
@@ -70,32 +53,20 @@ constants! {
         FI_THREAD_COMPLETION = 4,
         FI_THREAD_ENDPOINT = 5,
     }
-}
 
-/// Resource management, `fi_domain`(3). Any value may arrive from C.
-pub type fi_resource_mgmt = c_uint;
-
-constants! {
-    "Resource management, `fi_domain`(3)." fi_resource_mgmt {
+    "Resource management, `fi_domain`(3)." type fi_resource_mgmt = c_uint {
         FI_RM_UNSPEC = 0,
         FI_RM_DISABLED = 1,
         FI_RM_ENABLED = 2,
     }
-}
 
-/// Endpoint type, `fi_endpoint`(3). Any value may arrive from C.
-pub type fi_ep_type = c_uint;
-
-constants! {
-    "Endpoint type, `fi_endpoint`(3)." fi_ep_type {
+    "Endpoint type, `fi_endpoint`(3)." type fi_ep_type = c_uint {
         FI_EP_UNSPEC = 0,
         FI_EP_MSG = 1,
         FI_EP_DGRAM = 2,
         FI_EP_RDM = 3,
     }
-}
 
-constants! {
     "Wire protocol in [`fi_ep_attr::protocol`](super::fi_ep_attr::protocol), `fi_endpoint`(3)." u32 {
         FI_PROTO_UNSPEC = 0,
         FI_PROTO_RDMA_CM_IB_RC = 1,
@@ -130,18 +101,14 @@ constants! {
         FI_PROTO_LPP = 30,
         FI_PROTO_LNX = 31,
     }
-}
 
-constants! {
     "Tag format in [`fi_ep_attr::mem_tag_format`](super::fi_ep_attr::mem_tag_format), `fi_endpoint`(3)." u64 {
         FI_TAG_BITS = 0,
         FI_TAG_MPI = 1,
         FI_TAG_CCL = 1 << 1,
         FI_TAG_MAX_FORMAT = 1 << 16,
     }
-}
 
-constants! {
     "Traffic class in [`fi_tx_attr::tclass`](super::fi_tx_attr::tclass), `fi_endpoint`(3)." u32 {
         FI_TC_UNSPEC = 0,
         FI_TC_DSCP = 0x100,
@@ -153,31 +120,19 @@ constants! {
         FI_TC_SCAVENGER = 0x204,
         FI_TC_NETWORK_CTRL = 0x205,
     }
-}
 
-/// Bus type of a NIC, `fi_nic`(3). Any value may arrive from C.
-pub type fi_bus_type = c_uint;
-
-constants! {
-    "Bus type of a NIC, `fi_nic`(3)." fi_bus_type {
+    "Bus type of a NIC, `fi_nic`(3)." type fi_bus_type = c_uint {
         FI_BUS_UNSPEC = 0,
         FI_BUS_UNKNOWN = 0,
         FI_BUS_PCI = 1,
     }
-}
 
-/// Link state of a NIC, `fi_nic`(3). Any value may arrive from C.
-pub type fi_link_state = c_uint;
-
-constants! {
-    "Link state of a NIC, `fi_nic`(3)." fi_link_state {
+    "Link state of a NIC, `fi_nic`(3)." type fi_link_state = c_uint {
         FI_LINK_UNKNOWN = 0,
         FI_LINK_DOWN = 1,
         FI_LINK_UP = 2,
     }
-}
 
-constants! {
     "Object class in [`fid::fclass`](super::fid::fclass)." usize {
         FI_CLASS_UNSPEC = 0,
         FI_CLASS_FABRIC = 1,
@@ -211,9 +166,7 @@ constants! {
         FI_CLASS_PEER_CNTR = 29,
         FI_CLASS_PROFILE = 30,
     }
-}
 
-constants! {
     "Command of `fi_control`(3)." c_int {
         FI_GETFIDFLAG = 0,
         FI_SETFIDFLAG = 1,
@@ -237,13 +190,8 @@ constants! {
         FI_EXPORT_FID = 19,
         FI_GET_FD = 20,
     }
-}
 
-/// What `fi_tostr`(3) prints. Any value may arrive from C.
-pub type fi_type = c_uint;
-
-constants! {
-    "What `fi_tostr`(3) prints." fi_type {
+    "What `fi_tostr`(3) prints." type fi_type = c_uint {
         FI_TYPE_INFO = 0,
         FI_TYPE_EP_TYPE = 1,
         FI_TYPE_CAPS = 2,
@@ -281,29 +229,20 @@ constants! {
         FI_TYPE_CQ_WAIT_COND = 34,
         FI_TYPE_WAIT_OBJ = 35,
     }
-}
 
-/// Type of a parameter, `fi_provider`(3). Any value may arrive from C.
-pub type fi_param_type = c_uint;
-
-constants! {
-    "Type of a parameter, `fi_provider`(3)." fi_param_type {
+    "Type of a parameter, `fi_provider`(3)." type fi_param_type = c_uint {
         FI_PARAM_STRING = 0,
         FI_PARAM_INT = 1,
         FI_PARAM_BOOL = 2,
         FI_PARAM_SIZE_T = 3,
     }
-}
 
-constants! {
     "Version of the headers mirrored here." u32 {
         FI_MAJOR_VERSION = 2,
         FI_MINOR_VERSION = 6,
         FI_REVISION_VERSION = 0,
     }
-}
 
-constants! {
     "Capability, operation or completion flag, `fi_getinfo`(3), `fi_msg`(3), `fi_cq`(3)." u64 {
         FI_MSG = 1 << 1,
         FI_RMA = 1 << 2,
@@ -358,29 +297,21 @@ constants! {
         FI_DISCARD = 1 << 58,
         FI_AUTH_KEY = 1 << 57,
     }
-}
 
-constants! {
     "Address that names no peer." fi_addr_t {
         FI_ADDR_UNSPEC = u64::MAX,
         FI_ADDR_NOTAVAIL = u64::MAX,
     }
-}
 
-constants! {
     "Memory key that names no region, `fi_mr`(3)." u64 {
         FI_KEY_NOTAVAIL = u64::MAX,
     }
-}
 
-constants! {
     "Special size in [`fi_ep_attr`](super::fi_ep_attr), `fi_endpoint`(3)." usize {
         FI_SHARED_CONTEXT = usize::MAX,
         FI_AV_AUTH_KEY = usize::MAX,
     }
-}
 
-constants! {
     "Bit of [`fi_domain_attr::mr_mode`](super::fi_domain_attr::mr_mode), `fi_domain`(3)." c_int {
         FI_MR_UNSPEC = 0,
         FI_MR_BASIC = 1 << 0,
@@ -396,9 +327,7 @@ constants! {
         FI_MR_HMEM = 1 << 10,
         FI_MR_COLLECTIVE = 1 << 11,
     }
-}
 
-constants! {
     "Message ordering bit in [`fi_tx_attr::msg_order`](super::fi_tx_attr::msg_order) and [`fi_rx_attr::msg_order`](super::fi_rx_attr::msg_order), `fi_endpoint`(3)." u64 {
         FI_ORDER_NONE = 0,
         FI_ORDER_RAR = 1 << 0,
@@ -421,9 +350,7 @@ constants! {
         FI_ORDER_ATOMIC_WAW = 1 << 39,
         FI_ORDER_DATA = 1 << 16,
     }
-}
 
-constants! {
     "Mode bit of [`fi_info::mode`](super::fi_info::mode), `fi_getinfo`(3)." u64 {
         FI_CONTEXT = 1 << 59,
         FI_MSG_PREFIX = 1 << 58,
@@ -432,23 +359,17 @@ constants! {
         FI_LOCAL_MR = 1 << 55,
         FI_CONTEXT2 = 1 << 52,
     }
-}
 
-constants! {
     "Flag of `fi_ep_bind`(3): only operations with [`FI_COMPLETION`] write an entry." u64 {
         FI_SELECTIVE_COMPLETION = 1 << 59,
     }
-}
 
-constants! {
     "Withdrawn flag, always zero, kept for old programs." u64 {
         FI_VARIABLE_MSG = 0,
         FI_NOTIFY_FLAGS_ONLY = 0,
         FI_RESTRICTED_COMP = 0,
     }
-}
 
-constants! {
     "Withdrawn endpoint type, the same as [`FI_EP_UNSPEC`]." fi_ep_type {
         FI_EP_SOCK_STREAM = 0,
     }
