@@ -2,9 +2,10 @@
 //!
 //! `fi_getinfo`, `fi_dupinfo` and `fi_freeinfo` exist at the version nodes `FABRIC_1.0`, `1.1`,
 //! `1.2`, `1.3`, `1.7`, `1.8` and `1.9`; `fi_fabric` at `1.0` and `1.1`. A binary bound to an old
-//! node reads and writes the structs of that node, named here with its number; node `1.9` is
-//! today's layout. Every struct grew only at its end, so a new struct read through an old
-//! layout is right, and an old one must be copied into a zeroed new one before use.
+//! node reads and writes the structs of that node. A struct here has the number of the node that
+//! first had its layout; node `1.9` is today's. Every struct grew only at its end, so a new struct
+//! read through an old layout is right, and an old one must be copied into a zeroed new one before
+//! use.
 //!
 //! | node | first to carry |
 //! |---|---|
@@ -21,100 +22,26 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use crate::fabric::fid_fabric;
 use crate::fabric::{
     fi_av_type, fi_ep_attr, fi_ep_type, fi_fabric_attr, fi_info, fi_progress, fi_resource_mgmt,
-    fi_rx_attr, fi_threading, fi_tx_attr, fid_nic, fid_t,
+    fi_rx_attr, fi_threading, fid_fabric, fid_t,
 };
 use crate::fi_domain::fid_domain;
 
-/// As seen through `FABRIC_1.0`.
-pub type fi_rx_attr_1_0 = fi_rx_attr;
+/// A struct as it grew: each version has the fields of those before it, then its own.
+macro_rules! versions {
+    ([$($fields:tt)*]) => {};
+    ([$($fields:tt)*] $(#[$meta:meta])* struct $name:ident: $size:literal bytes { $($new:tt)* }
+        $($rest:tt)*) => {
+        structs! {
+            $(#[$meta])*
+            struct $name: $size bytes { $($fields)* $($new)* }
+        }
+        versions! { [$($fields)* $($new)*] $($rest)* }
+    };
+}
 
-/// As seen through `FABRIC_1.1`.
-pub type fi_tx_attr_1_1 = fi_tx_attr_1_0;
-
-/// As seen through `FABRIC_1.1`.
-pub type fi_rx_attr_1_1 = fi_rx_attr_1_0;
-
-/// As seen through `FABRIC_1.1`.
-pub type fi_ep_attr_1_1 = fi_ep_attr;
-
-/// As seen through `FABRIC_1.1`.
-pub type fi_fabric_attr_1_1 = fi_fabric_attr;
-
-/// As seen through `FABRIC_1.2`.
-pub type fi_tx_attr_1_2 = fi_tx_attr_1_1;
-
-/// As seen through `FABRIC_1.2`.
-pub type fi_rx_attr_1_2 = fi_rx_attr_1_1;
-
-/// As seen through `FABRIC_1.2`.
-pub type fi_ep_attr_1_2 = fi_ep_attr_1_1;
-
-/// As seen through `FABRIC_1.2`.
-pub type fi_domain_attr_1_2 = fi_domain_attr_1_1;
-
-/// As seen through `FABRIC_1.2`.
-pub type fi_fabric_attr_1_2 = fi_fabric_attr_1_1;
-
-/// As seen through `FABRIC_1.2`.
-pub type fid_nic_1_2 = fid_nic;
-
-/// As seen through `FABRIC_1.3`.
-pub type fi_tx_attr_1_3 = fi_tx_attr;
-
-/// As seen through `FABRIC_1.3`.
-pub type fi_rx_attr_1_3 = fi_rx_attr_1_2;
-
-/// As seen through `FABRIC_1.3`.
-pub type fi_ep_attr_1_3 = fi_ep_attr_1_2;
-
-/// As seen through `FABRIC_1.3`.
-pub type fi_fabric_attr_1_3 = fi_fabric_attr_1_2;
-
-/// As seen through `FABRIC_1.3`.
-pub type fid_nic_1_3 = fid_nic_1_2;
-
-/// As seen through `FABRIC_1.7`.
-pub type fi_tx_attr_1_7 = fi_tx_attr_1_3;
-
-/// As seen through `FABRIC_1.7`.
-pub type fi_rx_attr_1_7 = fi_rx_attr_1_3;
-
-/// As seen through `FABRIC_1.7`.
-pub type fi_ep_attr_1_7 = fi_ep_attr_1_3;
-
-/// As seen through `FABRIC_1.7`.
-pub type fi_fabric_attr_1_7 = fi_fabric_attr_1_3;
-
-/// As seen through `FABRIC_1.7`.
-pub type fid_nic_1_7 = fid_nic_1_3;
-
-/// As seen through `FABRIC_1.8`.
-pub type fi_tx_attr_1_8 = fi_tx_attr_1_7;
-
-/// As seen through `FABRIC_1.8`.
-pub type fi_rx_attr_1_8 = fi_rx_attr_1_7;
-
-/// As seen through `FABRIC_1.8`.
-pub type fi_ep_attr_1_8 = fi_ep_attr_1_7;
-
-/// As seen through `FABRIC_1.8`.
-pub type fi_fabric_attr_1_8 = fi_fabric_attr_1_7;
-
-/// As seen through `FABRIC_1.8`.
-pub type fid_nic_1_8 = fid_nic_1_7;
-
-structs! {
-    /// `fi_fabric_attr` as seen through `FABRIC_1.0`.
-    struct fi_fabric_attr_1_0: 32 bytes {
-        fabric @ 0: *mut fid_fabric,
-        name @ 8: *mut c_char,
-        prov_name @ 16: *mut c_char,
-        prov_version @ 24: u32,
-    }
-
+versions! { []
     /// `fi_domain_attr` as seen through `FABRIC_1.0`.
     struct fi_domain_attr_1_0: 120 bytes {
         domain @ 0: *mut fid_domain,
@@ -137,72 +64,8 @@ structs! {
         max_ep_srx_ctx @ 112: usize,
     }
 
-    /// `fi_ep_attr` as seen through `FABRIC_1.0`.
-    struct fi_ep_attr_1_0: 80 bytes {
-        type_ @ 0: fi_ep_type,
-        protocol @ 4: u32,
-        protocol_version @ 8: u32,
-        max_msg_size @ 16: usize,
-        msg_prefix_size @ 24: usize,
-        max_order_raw_size @ 32: usize,
-        max_order_war_size @ 40: usize,
-        max_order_waw_size @ 48: usize,
-        mem_tag_format @ 56: u64,
-        tx_ctx_cnt @ 64: usize,
-        rx_ctx_cnt @ 72: usize,
-    }
-
-    /// `fi_tx_attr` as seen through `FABRIC_1.0`.
-    struct fi_tx_attr_1_0: 72 bytes {
-        caps @ 0: u64,
-        mode @ 8: u64,
-        op_flags @ 16: u64,
-        msg_order @ 24: u64,
-        comp_order @ 32: u64,
-        inject_size @ 40: usize,
-        size @ 48: usize,
-        iov_limit @ 56: usize,
-        rma_iov_limit @ 64: usize,
-    }
-
-    /// `fi_info` as seen through `FABRIC_1.0`.
-    struct fi_info_1_0: 112 bytes {
-        next @ 0: *mut fi_info,
-        caps @ 8: u64,
-        mode @ 16: u64,
-        addr_format @ 24: u32,
-        src_addrlen @ 32: usize,
-        dest_addrlen @ 40: usize,
-        src_addr @ 48: *mut c_void,
-        dest_addr @ 56: *mut c_void,
-        handle @ 64: fid_t,
-        tx_attr @ 72: *mut fi_tx_attr_1_0,
-        rx_attr @ 80: *mut fi_rx_attr_1_0,
-        ep_attr @ 88: *mut fi_ep_attr_1_0,
-        domain_attr @ 96: *mut fi_domain_attr_1_0,
-        fabric_attr @ 104: *mut fi_fabric_attr_1_0,
-    }
-
     /// `fi_domain_attr` as seen through `FABRIC_1.1`.
     struct fi_domain_attr_1_1: 184 bytes {
-        domain @ 0: *mut fid_domain,
-        name @ 8: *mut c_char,
-        threading @ 16: fi_threading,
-        control_progress @ 20: fi_progress,
-        data_progress @ 24: fi_progress,
-        resource_mgmt @ 28: fi_resource_mgmt,
-        av_type @ 32: fi_av_type,
-        mr_mode @ 36: c_int,
-        mr_key_size @ 40: usize,
-        cq_data_size @ 48: usize,
-        cq_cnt @ 56: usize,
-        ep_cnt @ 64: usize,
-        tx_ctx_cnt @ 72: usize,
-        rx_ctx_cnt @ 80: usize,
-        max_ep_tx_ctx @ 88: usize,
-        max_ep_rx_ctx @ 96: usize,
-        max_ep_stx_ctx @ 104: usize,
-        max_ep_srx_ctx @ 112: usize,
         cntr_cnt @ 120: usize,
         mr_iov_limit @ 128: usize,
         caps @ 136: u64,
@@ -211,198 +74,25 @@ structs! {
         auth_key_size @ 160: usize,
         max_err_data @ 168: usize,
         mr_cnt @ 176: usize,
-    }
-
-    /// `fi_info` as seen through `FABRIC_1.1`.
-    struct fi_info_1_1: 112 bytes {
-        next @ 0: *mut fi_info,
-        caps @ 8: u64,
-        mode @ 16: u64,
-        addr_format @ 24: u32,
-        src_addrlen @ 32: usize,
-        dest_addrlen @ 40: usize,
-        src_addr @ 48: *mut c_void,
-        dest_addr @ 56: *mut c_void,
-        handle @ 64: fid_t,
-        tx_attr @ 72: *mut fi_tx_attr_1_1,
-        rx_attr @ 80: *mut fi_rx_attr_1_1,
-        ep_attr @ 88: *mut fi_ep_attr_1_1,
-        domain_attr @ 96: *mut fi_domain_attr_1_1,
-        fabric_attr @ 104: *mut fi_fabric_attr_1_1,
-    }
-
-    /// `fi_info` as seen through `FABRIC_1.2`.
-    struct fi_info_1_2: 120 bytes {
-        next @ 0: *mut fi_info,
-        caps @ 8: u64,
-        mode @ 16: u64,
-        addr_format @ 24: u32,
-        src_addrlen @ 32: usize,
-        dest_addrlen @ 40: usize,
-        src_addr @ 48: *mut c_void,
-        dest_addr @ 56: *mut c_void,
-        handle @ 64: fid_t,
-        tx_attr @ 72: *mut fi_tx_attr_1_2,
-        rx_attr @ 80: *mut fi_rx_attr_1_2,
-        ep_attr @ 88: *mut fi_ep_attr_1_2,
-        domain_attr @ 96: *mut fi_domain_attr_1_2,
-        fabric_attr @ 104: *mut fi_fabric_attr_1_2,
-        nic @ 112: *mut fid_nic_1_2,
     }
 
     /// `fi_domain_attr` as seen through `FABRIC_1.3`.
     struct fi_domain_attr_1_3: 192 bytes {
-        domain @ 0: *mut fid_domain,
-        name @ 8: *mut c_char,
-        threading @ 16: fi_threading,
-        control_progress @ 20: fi_progress,
-        data_progress @ 24: fi_progress,
-        resource_mgmt @ 28: fi_resource_mgmt,
-        av_type @ 32: fi_av_type,
-        mr_mode @ 36: c_int,
-        mr_key_size @ 40: usize,
-        cq_data_size @ 48: usize,
-        cq_cnt @ 56: usize,
-        ep_cnt @ 64: usize,
-        tx_ctx_cnt @ 72: usize,
-        rx_ctx_cnt @ 80: usize,
-        max_ep_tx_ctx @ 88: usize,
-        max_ep_rx_ctx @ 96: usize,
-        max_ep_stx_ctx @ 104: usize,
-        max_ep_srx_ctx @ 112: usize,
-        cntr_cnt @ 120: usize,
-        mr_iov_limit @ 128: usize,
-        caps @ 136: u64,
-        mode @ 144: u64,
-        auth_key @ 152: *mut u8,
-        auth_key_size @ 160: usize,
-        max_err_data @ 168: usize,
-        mr_cnt @ 176: usize,
         tclass @ 184: u32,
-    }
-
-    /// `fi_info` as seen through `FABRIC_1.3`.
-    struct fi_info_1_3: 120 bytes {
-        next @ 0: *mut fi_info,
-        caps @ 8: u64,
-        mode @ 16: u64,
-        addr_format @ 24: u32,
-        src_addrlen @ 32: usize,
-        dest_addrlen @ 40: usize,
-        src_addr @ 48: *mut c_void,
-        dest_addr @ 56: *mut c_void,
-        handle @ 64: fid_t,
-        tx_attr @ 72: *mut fi_tx_attr_1_3,
-        rx_attr @ 80: *mut fi_rx_attr_1_3,
-        ep_attr @ 88: *mut fi_ep_attr_1_3,
-        domain_attr @ 96: *mut fi_domain_attr_1_3,
-        fabric_attr @ 104: *mut fi_fabric_attr_1_3,
-        nic @ 112: *mut fid_nic_1_3,
     }
 
     /// `fi_domain_attr` as seen through `FABRIC_1.7`.
     struct fi_domain_attr_1_7: 200 bytes {
-        domain @ 0: *mut fid_domain,
-        name @ 8: *mut c_char,
-        threading @ 16: fi_threading,
-        control_progress @ 20: fi_progress,
-        data_progress @ 24: fi_progress,
-        resource_mgmt @ 28: fi_resource_mgmt,
-        av_type @ 32: fi_av_type,
-        mr_mode @ 36: c_int,
-        mr_key_size @ 40: usize,
-        cq_data_size @ 48: usize,
-        cq_cnt @ 56: usize,
-        ep_cnt @ 64: usize,
-        tx_ctx_cnt @ 72: usize,
-        rx_ctx_cnt @ 80: usize,
-        max_ep_tx_ctx @ 88: usize,
-        max_ep_rx_ctx @ 96: usize,
-        max_ep_stx_ctx @ 104: usize,
-        max_ep_srx_ctx @ 112: usize,
-        cntr_cnt @ 120: usize,
-        mr_iov_limit @ 128: usize,
-        caps @ 136: u64,
-        mode @ 144: u64,
-        auth_key @ 152: *mut u8,
-        auth_key_size @ 160: usize,
-        max_err_data @ 168: usize,
-        mr_cnt @ 176: usize,
-        tclass @ 184: u32,
         max_ep_auth_key @ 192: usize,
-    }
-
-    /// `fi_info` as seen through `FABRIC_1.7`.
-    struct fi_info_1_7: 120 bytes {
-        next @ 0: *mut fi_info,
-        caps @ 8: u64,
-        mode @ 16: u64,
-        addr_format @ 24: u32,
-        src_addrlen @ 32: usize,
-        dest_addrlen @ 40: usize,
-        src_addr @ 48: *mut c_void,
-        dest_addr @ 56: *mut c_void,
-        handle @ 64: fid_t,
-        tx_attr @ 72: *mut fi_tx_attr_1_7,
-        rx_attr @ 80: *mut fi_rx_attr_1_7,
-        ep_attr @ 88: *mut fi_ep_attr_1_7,
-        domain_attr @ 96: *mut fi_domain_attr_1_7,
-        fabric_attr @ 104: *mut fi_fabric_attr_1_7,
-        nic @ 112: *mut fid_nic_1_7,
     }
 
     /// `fi_domain_attr` as seen through `FABRIC_1.8`.
     struct fi_domain_attr_1_8: 208 bytes {
-        domain @ 0: *mut fid_domain,
-        name @ 8: *mut c_char,
-        threading @ 16: fi_threading,
-        control_progress @ 20: fi_progress,
-        data_progress @ 24: fi_progress,
-        resource_mgmt @ 28: fi_resource_mgmt,
-        av_type @ 32: fi_av_type,
-        mr_mode @ 36: c_int,
-        mr_key_size @ 40: usize,
-        cq_data_size @ 48: usize,
-        cq_cnt @ 56: usize,
-        ep_cnt @ 64: usize,
-        tx_ctx_cnt @ 72: usize,
-        rx_ctx_cnt @ 80: usize,
-        max_ep_tx_ctx @ 88: usize,
-        max_ep_rx_ctx @ 96: usize,
-        max_ep_stx_ctx @ 104: usize,
-        max_ep_srx_ctx @ 112: usize,
-        cntr_cnt @ 120: usize,
-        mr_iov_limit @ 128: usize,
-        caps @ 136: u64,
-        mode @ 144: u64,
-        auth_key @ 152: *mut u8,
-        auth_key_size @ 160: usize,
-        max_err_data @ 168: usize,
-        mr_cnt @ 176: usize,
-        tclass @ 184: u32,
-        max_ep_auth_key @ 192: usize,
         max_group_id @ 200: u32,
     }
+}
 
-    /// `fi_info` as seen through `FABRIC_1.8`.
-    struct fi_info_1_8: 120 bytes {
-        next @ 0: *mut fi_info,
-        caps @ 8: u64,
-        mode @ 16: u64,
-        addr_format @ 24: u32,
-        src_addrlen @ 32: usize,
-        dest_addrlen @ 40: usize,
-        src_addr @ 48: *mut c_void,
-        dest_addr @ 56: *mut c_void,
-        handle @ 64: fid_t,
-        tx_attr @ 72: *mut fi_tx_attr_1_8,
-        rx_attr @ 80: *mut fi_rx_attr_1_8,
-        ep_attr @ 88: *mut fi_ep_attr_1_8,
-        domain_attr @ 96: *mut fi_domain_attr_1_8,
-        fabric_attr @ 104: *mut fi_fabric_attr_1_8,
-        nic @ 112: *mut fid_nic_1_8,
-    }
-
+versions! { []
     /// [`fi_cq_err_entry`](crate::fi_cq_err_entry) of programs that open their fabric with an API
     /// version before 1.5.
     struct fi_cq_err_entry_1_0: 72 bytes {
@@ -421,16 +111,62 @@ structs! {
     /// [`fi_cq_err_entry`](crate::fi_cq_err_entry) of programs that open their fabric with an API
     /// version from 1.5 to 1.19.
     struct fi_cq_err_entry_1_1: 80 bytes {
-        op_context @ 0: *mut c_void,
-        flags @ 8: u64,
-        len @ 16: usize,
-        buf @ 24: *mut c_void,
-        data @ 32: u64,
-        tag @ 40: u64,
-        olen @ 48: usize,
-        err @ 56: c_int,
-        prov_errno @ 60: c_int,
-        err_data @ 64: *mut c_void,
         err_data_size @ 72: usize,
+    }
+}
+
+structs! {
+    /// `fi_fabric_attr` as seen through `FABRIC_1.0`.
+    struct fi_fabric_attr_1_0: 32 bytes {
+        fabric @ 0: *mut fid_fabric,
+        name @ 8: *mut c_char,
+        prov_name @ 16: *mut c_char,
+        prov_version @ 24: u32,
+    }
+
+    /// `fi_ep_attr` as seen through `FABRIC_1.0`.
+    struct fi_ep_attr_1_0: 80 bytes {
+        type_ @ 0: fi_ep_type,
+        protocol @ 4: u32,
+        protocol_version @ 8: u32,
+        max_msg_size @ 16: usize,
+        msg_prefix_size @ 24: usize,
+        max_order_raw_size @ 32: usize,
+        max_order_war_size @ 40: usize,
+        max_order_waw_size @ 48: usize,
+        mem_tag_format @ 56: u64,
+        tx_ctx_cnt @ 64: usize,
+        rx_ctx_cnt @ 72: usize,
+    }
+
+    /// `fi_tx_attr` as seen through `FABRIC_1.0` to `1.2`.
+    struct fi_tx_attr_1_0: 72 bytes {
+        caps @ 0: u64,
+        mode @ 8: u64,
+        op_flags @ 16: u64,
+        msg_order @ 24: u64,
+        comp_order @ 32: u64,
+        inject_size @ 40: usize,
+        size @ 48: usize,
+        iov_limit @ 56: usize,
+        rma_iov_limit @ 64: usize,
+    }
+
+    /// `fi_info` as seen through `FABRIC_1.1`; that of `FABRIC_1.0` is as long.
+    struct fi_info_1_1: 112 bytes {
+        next @ 0: *mut fi_info,
+        caps @ 8: u64,
+        mode @ 16: u64,
+        addr_format @ 24: u32,
+        src_addrlen @ 32: usize,
+        dest_addrlen @ 40: usize,
+        src_addr @ 48: *mut c_void,
+        dest_addr @ 56: *mut c_void,
+        handle @ 64: fid_t,
+        tx_attr @ 72: *mut fi_tx_attr_1_0,
+        rx_attr @ 80: *mut fi_rx_attr,
+        ep_attr @ 88: *mut fi_ep_attr,
+        domain_attr @ 96: *mut fi_domain_attr_1_1,
+        fabric_attr @ 104: *mut fi_fabric_attr,
     }
 }

@@ -6,10 +6,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use ripstop_abi::history::{
-    fi_domain_attr_1_1, fi_domain_attr_1_3, fi_ep_attr_1_1, fi_fabric_attr_1_1, fi_info_1_1,
-    fi_rx_attr_1_1, fi_tx_attr_1_1, fi_tx_attr_1_3,
-};
+use ripstop_abi::history::{fi_domain_attr_1_1, fi_domain_attr_1_3, fi_info_1_1, fi_tx_attr_1_0};
 use ripstop_abi::{fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr};
 use ripstop_core::hints::Request;
 use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, RxAttr, TxAttr};
@@ -304,7 +301,7 @@ impl Info {
         };
         if self.has_classes() {
             let (tx, domain) = (top.tx_attr.cast(), top.domain_attr.cast());
-            attrs.tx.tclass = copy_part::<fi_tx_attr_1_3>(tx).tclass;
+            attrs.tx.tclass = copy_part::<fi_tx_attr>(tx).tclass;
             attrs.domain.tclass = copy_part::<fi_domain_attr_1_3>(domain).tclass;
         }
         attrs
@@ -316,7 +313,7 @@ fn address(format: AddrFormat, addr: *const c_void, len: usize) -> Option<Addres
     Address::from_bytes(format, bytes.as_bytes()).ok()
 }
 
-fn tx(a: &fi_tx_attr_1_1) -> TxAttr {
+fn tx(a: &fi_tx_attr_1_0) -> TxAttr {
     TxAttr {
         caps: Flags::from_bits_retain(a.caps),
         mode: Mode::from_bits_retain(a.mode),
@@ -331,7 +328,7 @@ fn tx(a: &fi_tx_attr_1_1) -> TxAttr {
     }
 }
 
-fn rx(a: &fi_rx_attr_1_1) -> RxAttr {
+fn rx(a: &fi_rx_attr) -> RxAttr {
     RxAttr {
         caps: Flags::from_bits_retain(a.caps),
         mode: Mode::from_bits_retain(a.mode),
@@ -344,7 +341,7 @@ fn rx(a: &fi_rx_attr_1_1) -> RxAttr {
     }
 }
 
-fn ep(a: &fi_ep_attr_1_1) -> EpAttr {
+fn ep(a: &fi_ep_attr) -> EpAttr {
     EpAttr {
         ep_type: EpType::from_raw(a.type_).unwrap_or_default(),
         protocol: Protocol::from_raw(a.protocol).unwrap_or_default(),
@@ -394,7 +391,7 @@ fn domain(a: &fi_domain_attr_1_1) -> DomainAttr {
     }
 }
 
-fn fabric(a: &fi_fabric_attr_1_1) -> FabricAttr {
+fn fabric(a: &fi_fabric_attr) -> FabricAttr {
     FabricAttr {
         fabric: None,
         name: text(a.name),

@@ -26,7 +26,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// Node `FABRIC_1.0`. Its `fi_fabric_attr` ends where padding became `api_version`.
     pub(crate) const V1_0: Self = Self {
-        info: size_of::<history::fi_info_1_0>(),
+        info: size_of::<history::fi_info_1_1>(),
         tx: size_of::<history::fi_tx_attr_1_0>(),
         ep: size_of::<history::fi_ep_attr_1_0>(),
         domain: size_of::<history::fi_domain_attr_1_0>(),
@@ -35,19 +35,19 @@ impl Layout {
     /// Node `FABRIC_1.1`.
     pub(crate) const V1_1: Self = Self {
         info: size_of::<history::fi_info_1_1>(),
-        tx: size_of::<history::fi_tx_attr_1_1>(),
-        ep: size_of::<history::fi_ep_attr_1_1>(),
+        tx: size_of::<history::fi_tx_attr_1_0>(),
+        ep: size_of::<abi::fi_ep_attr>(),
         domain: size_of::<history::fi_domain_attr_1_1>(),
-        fabric: size_of::<history::fi_fabric_attr_1_1>(),
+        fabric: size_of::<abi::fi_fabric_attr>(),
     };
     /// Node `FABRIC_1.2`.
     pub(crate) const V1_2: Self = Self {
-        info: size_of::<history::fi_info_1_2>(),
+        info: size_of::<abi::fi_info>(),
         ..Self::V1_1
     };
     /// Node `FABRIC_1.3`.
     pub(crate) const V1_3: Self = Self {
-        tx: size_of::<history::fi_tx_attr_1_3>(),
+        tx: size_of::<abi::fi_tx_attr>(),
         domain: end_of_tclass(),
         ..Self::V1_2
     };
