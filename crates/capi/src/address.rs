@@ -2,14 +2,13 @@
 //! Addresses that pass between C programs and providers.
 
 use core::ffi::{CStr, c_int, c_void};
-use core::marker::PhantomData;
 use core::{ptr, slice};
 
 use ripstop_abi as abi;
 use ripstop_core::{Address, sockaddr};
 use ripstop_types::{AddrFormat, Errno, Result};
 
-use crate::edge::{Arg, Arg2};
+use crate::edge::{Arg2, arguments};
 use crate::errno::{self, code, fail};
 use crate::text::Text;
 use crate::tostr::address::{printed, size_of_address};
@@ -17,28 +16,22 @@ use crate::tostr::address::{printed, size_of_address};
 /// Longer than any address: a length that is none is found before that many bytes are read.
 pub(crate) const MOST_ADDRESS: usize = 4096;
 
-/// An address that a call is given without its length, which the format and the family tell
-/// (`struct sockaddr_in` for `AF_INET`, ...); or null.
-#[derive(Clone, Copy)]
-pub(crate) struct AddressIn<'a>(*const c_void, PhantomData<&'a [u8]>);
-
-impl Arg for AddressIn<'_> {
-    type C = *const c_void;
-
-    unsafe fn from_c(at: *const c_void) -> Self {
-        Self(at, PhantomData)
-    }
+arguments! {
+    /// An address that a call is given without its length, which the format and the family tell
+    /// (`struct sockaddr_in` for `AF_INET`, ...); or null.
+    #[derive(Clone, Copy)]
+    pub(crate) struct AddressIn { at: *const c_void }
 }
 
 impl<'a> AddressIn<'a> {
     /// Its first byte.
     const fn as_ptr(self) -> *const u8 {
-        self.0.cast()
+        self.at.cast()
     }
 
     /// The address as text, if it is not null and has a text form in this format.
     pub(crate) fn printed(self, format: u32) -> Option<Text> {
-        if self.0.is_null() {
+        if self.at.is_null() {
             return None;
         }
         // SAFETY: not null, and then a whole address, as `from_c` was promised.
@@ -48,7 +41,7 @@ impl<'a> AddressIn<'a> {
     /// # Errors
     /// [`Errno::EINVAL`] for null, or for a family that the format does not have.
     pub(crate) fn read(self, format: AddrFormat) -> Result<Address> {
-        if self.0.is_null() {
+        if self.at.is_null() {
             return Err(errno::missing("a call that takes an address", "addr"));
         }
         let bytes = self.bytes(format)?;
@@ -62,7 +55,7 @@ impl<'a> AddressIn<'a> {
             AddrFormat::Unspec => abi::FI_SOCKADDR,
             AddrFormat::Str => {
                 // SAFETY: an address of this format is a C string, and `from_c` was promised one.
-                let text = unsafe { CStr::from_ptr(self.0.cast()) };
+                let text = unsafe { CStr::from_ptr(self.at.cast()) };
                 return Ok(text.to_bytes_with_nul());
             }
             format => format.raw(),
@@ -76,22 +69,10 @@ impl<'a> AddressIn<'a> {
     }
 }
 
-/// An address that a call is given with its length: null, or so many bytes, if they are no more than
-/// [`MOST_ADDRESS`].
-pub(crate) struct AddressOfLen<'a> {
-    at: *const c_void,
-    len: usize,
-    call: PhantomData<&'a [u8]>,
-}
-
-impl Arg2 for AddressOfLen<'_> {
-    type A = *mut c_void;
-    type B = usize;
-
-    unsafe fn from_c(at: *mut c_void, len: usize) -> Self {
-        let (at, call) = (at.cast_const(), PhantomData);
-        Self { at, len, call }
-    }
+arguments! {
+    /// An address that a call is given with its length: null, or so many bytes, if they are no more than
+    /// [`MOST_ADDRESS`].
+    pub(crate) struct AddressOfLen { at: *mut c_void, len: usize }
 }
 
 impl AddressOfLen<'_> {
@@ -110,7 +91,7 @@ impl AddressOfLen<'_> {
             ));
         }
         // SAFETY: not null and not too long, and then so many bytes: `from_c` was promised that.
-        let bytes = unsafe { slice::from_raw_parts(self.at.cast::<u8>(), self.len) };
+        let bytes = unsafe { slice::from_raw_parts(self.at.cast_const().cast::<u8>(), self.len) };
         Address::from_bytes(format, bytes).map_err(|_| Errno::EINVAL)
     }
 }

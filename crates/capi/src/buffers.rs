@@ -9,26 +9,13 @@ use ripstop_abi as abi;
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Result};
 
-use crate::edge::{Arg, Arg2, Arg3, Array, Pointer};
+use crate::edge::{Arg, Arg2, Arg3, Array, Pointer, arguments};
 use crate::errno;
 
-/// Memory that a call reads: null, or so many bytes; what is posted may be read until it completes.
-#[derive(Clone, Copy)]
-pub(crate) struct Src<'a> {
-    at: *const c_void,
-    len: usize,
-    call: PhantomData<&'a [u8]>,
-}
-
-impl Arg2 for Src<'_> {
-    type A = *const c_void;
-    type B = usize;
-
-    #[inline(always)]
-    unsafe fn from_c(at: *const c_void, len: usize) -> Self {
-        let call = PhantomData;
-        Self { at, len, call }
-    }
+arguments! {
+    /// Memory that a call reads: null, or so many bytes; what is posted may be read until it completes.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Src { at: *const c_void, len: usize }
 }
 
 /// With the descriptor of the memory, which nobody needs here.
@@ -39,8 +26,8 @@ impl Arg3 for Src<'_> {
 
     #[inline(always)]
     unsafe fn from_c(at: *const c_void, len: usize, _desc: *mut c_void) -> Self {
-        let call = PhantomData;
-        Self { at, len, call }
+        // SAFETY: the two are this argument, by the contract of this function.
+        unsafe { <Self as Arg2>::from_c(at, len) }
     }
 }
 
@@ -87,24 +74,11 @@ fn nothing(len: usize) -> Result<UserBuf> {
     }
 }
 
-/// Memory that a call writes: null, or so many bytes; what is posted may be written until it
-/// completes.
-#[derive(Clone, Copy)]
-pub(crate) struct Dst<'a> {
-    at: *mut c_void,
-    len: usize,
-    call: PhantomData<&'a mut [u8]>,
-}
-
-impl Arg2 for Dst<'_> {
-    type A = *mut c_void;
-    type B = usize;
-
-    #[inline(always)]
-    unsafe fn from_c(at: *mut c_void, len: usize) -> Self {
-        let call = PhantomData;
-        Self { at, len, call }
-    }
+arguments! {
+    /// Memory that a call writes: null, or so many bytes; what is posted may be written until it
+    /// completes.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Dst { at: *mut c_void, len: usize }
 }
 
 /// With the descriptor of the memory, which nobody needs here.
@@ -115,8 +89,8 @@ impl Arg3 for Dst<'_> {
 
     #[inline(always)]
     unsafe fn from_c(at: *mut c_void, len: usize, _desc: *mut c_void) -> Self {
-        let call = PhantomData;
-        Self { at, len, call }
+        // SAFETY: the two are this argument, by the contract of this function.
+        unsafe { <Self as Arg2>::from_c(at, len) }
     }
 }
 

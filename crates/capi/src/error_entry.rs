@@ -1,7 +1,6 @@
 #![allow(unsafe_code)]
 //! Error entries, which grew twice: a queue writes no more than its program knows.
 
-use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +9,7 @@ use ripstop_abi as abi;
 use ripstop_abi::history::{fi_cq_err_entry_1_0, fi_cq_err_entry_1_1};
 use ripstop_types::{CompletionError, Version};
 
-use crate::edge::Arg;
+use crate::edge::arguments;
 
 /// The version from which the caller may bring a buffer for error data.
 const WITH_BUFFER: Version = Version::new(1, 5);
@@ -28,23 +27,17 @@ pub(crate) fn entry_size(api: Version) -> usize {
     }
 }
 
-/// The entry that `fi_cq_readerr` fills: null, or valid for the [`entry_size`] of the program; from
-/// API 1.5 on, its `err_data` is null or has `err_data_size` bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct ErrorEntry<'a>(*mut abi::fi_cq_err_entry, PhantomData<&'a mut [u8]>);
-
-impl Arg for ErrorEntry<'_> {
-    type C = *mut abi::fi_cq_err_entry;
-
-    unsafe fn from_c(at: *mut abi::fi_cq_err_entry) -> Self {
-        Self(at, PhantomData)
-    }
+arguments! {
+    /// The entry that `fi_cq_readerr` fills: null, or valid for the [`entry_size`] of the program; from
+    /// API 1.5 on, its `err_data` is null or has `err_data_size` bytes.
+    #[derive(Clone, Copy)]
+    pub(crate) struct ErrorEntry { at: *mut abi::fi_cq_err_entry }
 }
 
 impl ErrorEntry<'_> {
     /// Whether there is none.
     pub(crate) fn is_null(self) -> bool {
-        self.0.is_null()
+        self.at.is_null()
     }
 
     /// Writes an error to the entry, which is not null; `api` is the version of the program.
@@ -75,7 +68,7 @@ impl ErrorEntry<'_> {
             }
         };
         let entry = entry(error, (err_data, err_data_size));
-        let (from, to) = (ptr::from_ref(&entry).cast::<u8>(), self.0.cast::<u8>());
+        let (from, to) = (ptr::from_ref(&entry).cast::<u8>(), self.at.cast::<u8>());
         // SAFETY: both have so many bytes: ours is whole, and `from_c` was promised it of the
         // caller's.
         unsafe { ptr::copy_nonoverlapping(from, to, entry_size(api)) };
@@ -87,12 +80,12 @@ impl ErrorEntry<'_> {
             return None;
         }
         let size = self
-            .0
+            .at
             .wrapping_byte_add(offset_of!(abi::fi_cq_err_entry, err_data_size));
         // SAFETY: entries of this version go beyond it, and `from_c` was promised a whole one.
         let size = unsafe { size.cast::<usize>().read_unaligned() };
         let buf = self
-            .0
+            .at
             .wrapping_byte_add(offset_of!(abi::fi_cq_err_entry, err_data));
         // SAFETY: it is in front of the size, which was just read.
         let buf = unsafe { buf.cast::<*mut u8>().read_unaligned() };

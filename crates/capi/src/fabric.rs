@@ -13,7 +13,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::counter::CounterBody;
 use crate::cq::CqBody;
-use crate::edge::{AnyFid, Arg2, Array, Out, trampolines};
+use crate::edge::{AnyFid, Array, Out, arguments, trampolines};
 use crate::eq::{self, EqBody};
 use crate::errno::{code, fail, missing};
 use crate::info::layout::InfoIn;
@@ -115,21 +115,9 @@ fn open_domain<F: Fabric>(
     Ok(made)
 }
 
-/// The objects of `fi_trywait`: null, or as many as the count beside it says.
-struct Objects<'a> {
-    at: *mut *mut abi::fid,
-    count: c_int,
-    call: PhantomData<&'a abi::fid>,
-}
-
-impl Arg2 for Objects<'_> {
-    type A = *mut *mut abi::fid;
-    type B = c_int;
-
-    unsafe fn from_c(at: *mut *mut abi::fid, count: c_int) -> Self {
-        let call = PhantomData;
-        Self { at, count, call }
-    }
+arguments! {
+    /// The objects of `fi_trywait`: null, or as many as the count beside it says.
+    struct Objects { at: *mut *mut abi::fid, count: c_int }
 }
 
 impl<'a> Objects<'a> {

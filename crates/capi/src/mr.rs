@@ -11,7 +11,7 @@ use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Flags, Result};
 
 use crate::counter::CounterBody;
-use crate::edge::{AnyFid, Arg, Arg2, Array, In, Out, Whole, trampolines};
+use crate::edge::{AnyFid, Arg2, Array, In, Out, Whole, arguments, trampolines};
 use crate::errno::{self, code, fail};
 use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
@@ -119,22 +119,16 @@ trampolines! { [D: Domain]
     }
 }
 
-/// The argument of `fi_control` of a region or a domain: null, or what the command takes.
-#[derive(Clone, Copy)]
-pub(crate) struct Argument<'a>(*mut c_void, PhantomData<&'a mut [u8]>);
-
-impl Arg for Argument<'_> {
-    type C = *mut c_void;
-
-    unsafe fn from_c(at: *mut c_void) -> Self {
-        Self(at, PhantomData)
-    }
+arguments! {
+    /// The argument of `fi_control` of a region or a domain: null, or what the command takes.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Argument { at: *mut c_void }
 }
 
 impl Argument<'_> {
     /// Its address.
     pub(crate) const fn as_ptr(self) -> *mut c_void {
-        self.0
+        self.at
     }
 }
 
@@ -148,7 +142,7 @@ pub(crate) fn domain_control(command: c_int, arg: Argument<'_>) -> Result<()> {
 }
 
 /// `FI_MAP_RAW_MR`, with the argument of this command.
-fn map_raw(Argument(map, _): Argument<'_>) -> Result<()> {
+fn map_raw(Argument { at: map, .. }: Argument<'_>) -> Result<()> {
     // SAFETY: null or a `struct fi_mr_map_raw`, which is what this command takes.
     let map = unsafe { map.cast::<abi::fi_mr_map_raw>().as_ref() };
     let map = map.ok_or_else(|| errno::missing("FI_MAP_RAW_MR", "arg"))?;
@@ -163,7 +157,7 @@ fn map_raw(Argument(map, _): Argument<'_>) -> Result<()> {
 }
 
 /// `FI_GET_RAW_MR`, with the argument of this command.
-fn raw_attr(key: u64, Argument(attr, _): Argument<'_>) -> Result<()> {
+fn raw_attr(key: u64, Argument { at: attr, .. }: Argument<'_>) -> Result<()> {
     // SAFETY: null or a `struct fi_mr_raw_attr`, which is what this command takes.
     let attr = unsafe { attr.cast::<abi::fi_mr_raw_attr>().as_mut() };
     let attr = attr.ok_or_else(|| errno::missing("FI_GET_RAW_MR", "arg"))?;

@@ -7,7 +7,7 @@ use ripstop_abi as abi;
 use ripstop_core::provider::EpOption;
 use ripstop_types::{Errno, Result};
 
-use crate::edge::{Arg, Arg2, trampolines};
+use crate::edge::{arguments, trampolines};
 use crate::errno::{code, missing, refused};
 use crate::object::{Body, This};
 
@@ -40,18 +40,12 @@ fn option(level: c_int, name: c_int) -> Result<EpOption> {
     })
 }
 
-/// Where `fi_getopt` writes an option: null, or as many bytes as `optlen` says.
-pub(crate) struct Value(*mut c_void);
-
-impl Arg for Value {
-    type C = *mut c_void;
-
-    unsafe fn from_c(at: *mut c_void) -> Self {
-        Self(at)
-    }
+arguments! {
+    /// Where `fi_getopt` writes an option: null, or as many bytes as `optlen` says.
+    pub(crate) struct Value { at: *mut c_void }
 }
 
-impl Value {
+impl Value<'_> {
     /// Writes an option, and to `len`, which says how much room there is, how long it is.
     ///
     /// # Errors
@@ -61,31 +55,21 @@ impl Value {
         if room < size_of::<usize>() {
             return Err(Errno::ETOOSMALL);
         }
-        if self.0.is_null() {
+        if self.at.is_null() {
             return Err(missing("fi_getopt", "optval"));
         }
         // SAFETY: not null, and `optlen`, of which `from_c` was told, has room for a `size_t`.
-        unsafe { self.0.cast::<usize>().write_unaligned(value) };
+        unsafe { self.at.cast::<usize>().write_unaligned(value) };
         Ok(())
     }
 }
 
-/// What `fi_setopt` reads: null, or so many bytes.
-pub(crate) struct Given {
-    at: *const c_void,
-    len: usize,
+arguments! {
+    /// What `fi_setopt` reads: null, or so many bytes.
+    pub(crate) struct Given { at: *const c_void, len: usize }
 }
 
-impl Arg2 for Given {
-    type A = *const c_void;
-    type B = usize;
-
-    unsafe fn from_c(at: *const c_void, len: usize) -> Self {
-        Self { at, len }
-    }
-}
-
-impl Given {
+impl Given<'_> {
     /// # Errors
     /// [`Errno::EINVAL`] for null, or a length that is not that of a `size_t`.
     fn get(self) -> Result<usize> {

@@ -12,7 +12,7 @@ use ripstop_core::param::{Param, ParamType};
 use ripstop_core::params;
 use ripstop_types::{Errno, Result};
 
-use crate::edge::{Arg, In, Out, Whole, trampolines};
+use crate::edge::{In, Out, Whole, arguments, trampolines};
 use crate::errno::{code, fail};
 use crate::format::Format;
 use crate::info::read::string;
@@ -83,7 +83,7 @@ trampolines! { []
     ) -> c_int {
         let get = || {
             let name = name.map(string).ok_or(Errno::EINVAL)?;
-            if value.0.is_null() {
+            if value.at.is_null() {
                 return Err(Errno::EINVAL);
             }
             value.store(owner(provider.get()).as_deref(), &name)
@@ -161,22 +161,16 @@ fn kind_of(kind: abi::fi_param_type) -> Option<ParamType> {
     })
 }
 
-/// The variable of a caller: null, or of the type of the parameter that the call names.
-struct Value(*mut c_void);
-
-impl Arg for Value {
-    type C = *mut c_void;
-
-    unsafe fn from_c(at: *mut c_void) -> Self {
-        Self(at)
-    }
+arguments! {
+    /// The variable of a caller: null, or of the type of the parameter that the call names.
+    struct Value { at: *mut c_void }
 }
 
-impl Value {
+impl Value<'_> {
     /// Reads the parameter that the call names into the variable, which is not null.
     fn store(self, owner: Option<&str>, name: &str) -> Result<()> {
         let (kind, text) = params().raw(owner, name)?;
-        let Self(value) = self;
+        let value = self.at;
         match kind {
             ParamType::String => {
                 // SAFETY: not null, and for a parameter of this type a `char *`.

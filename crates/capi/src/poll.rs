@@ -11,7 +11,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::counter;
 use crate::cq::CqBody;
-use crate::edge::{AnyFid, Arg2, In, Out, trampolines};
+use crate::edge::{AnyFid, In, Out, arguments, trampolines};
 use crate::errno::{self, code, fail};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
@@ -160,21 +160,9 @@ fn member<D: Domain>(domain: &Arc<D>, fid: AnyFid<'_>) -> Result<What<D>> {
     }
 }
 
-/// Where `fi_poll` writes contexts: null, or as many as the count beside it says.
-struct Contexts<'a> {
-    at: *mut *mut c_void,
-    count: c_int,
-    call: PhantomData<&'a mut [u8]>,
-}
-
-impl Arg2 for Contexts<'_> {
-    type A = *mut *mut c_void;
-    type B = c_int;
-
-    unsafe fn from_c(at: *mut *mut c_void, count: c_int) -> Self {
-        let call = PhantomData;
-        Self { at, count, call }
-    }
+arguments! {
+    /// Where `fi_poll` writes contexts: null, or as many as the count beside it says.
+    struct Contexts { at: *mut *mut c_void, count: c_int }
 }
 
 impl Contexts<'_> {

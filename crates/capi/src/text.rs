@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 
-use crate::edge::Arg2;
+use crate::edge::arguments;
 
 /// Bytes for a C caller: UTF-8 except where the caller's own strings are not.
 #[derive(Default)]
@@ -61,21 +61,9 @@ impl Text {
     }
 }
 
-/// Where a call writes text: null, or so many bytes.
-pub(crate) struct TextOut<'a> {
-    at: *mut c_char,
-    len: usize,
-    call: PhantomData<&'a mut [u8]>,
-}
-
-impl Arg2 for TextOut<'_> {
-    type A = *mut c_char;
-    type B = usize;
-
-    unsafe fn from_c(at: *mut c_char, len: usize) -> Self {
-        let call = PhantomData;
-        Self { at, len, call }
-    }
+arguments! {
+    /// Where a call writes text: null, or so many bytes.
+    pub(crate) struct TextOut { at: *mut c_char, len: usize }
 }
 
 impl<'a> TextOut<'a> {

@@ -2,14 +2,13 @@
 //! Wait objects of queues and counters (`fi_cq(3)`, `fi_eq(3)`, `fi_cntr(3)`).
 
 use core::ffi::{c_int, c_short, c_void};
-use core::marker::PhantomData;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use ripstop_abi as abi;
 use ripstop_types::{Errno, Result, WaitObj};
 
-use crate::edge::{Arg, trampolines};
+use crate::edge::{arguments, trampolines};
 use crate::errno::{self, code};
 use crate::object::{Body, This};
 
@@ -41,16 +40,10 @@ pub(crate) trait Waits: Body {
     fn wait_fd(&self) -> Result<RawFd>;
 }
 
-/// The argument of `fi_control` of such an object: null, or what the command takes, which for
-/// `FI_GETWAIT` depends on the wait object.
-pub(crate) struct Argument<'a>(*mut c_void, PhantomData<&'a mut [u8]>);
-
-impl Arg for Argument<'_> {
-    type C = *mut c_void;
-
-    unsafe fn from_c(at: *mut c_void) -> Self {
-        Self(at, PhantomData)
-    }
+arguments! {
+    /// The argument of `fi_control` of such an object: null, or what the command takes, which for
+    /// `FI_GETWAIT` depends on the wait object.
+    pub(crate) struct Argument { at: *mut c_void }
 }
 
 trampolines! { [B: Waits]
@@ -67,7 +60,7 @@ trampolines! { [B: Waits]
 /// with the needed number for too few `struct pollfd`, [`Errno::ENOSYS`] for another command.
 fn answer(
     command: c_int,
-    Argument(arg, _): Argument<'_>,
+    Argument { at: arg, .. }: Argument<'_>,
     object: WaitObj,
     fd: impl Fn() -> Result<RawFd>,
 ) -> Result<()> {
@@ -124,6 +117,7 @@ mod tests {
     use core::ptr;
 
     use super::*;
+    use crate::edge::Arg;
 
     fn call<T>(command: c_int, arg: &mut T, object: WaitObj) -> Result<()> {
         // SAFETY: the tests pair command, argument and object.
@@ -145,7 +139,8 @@ mod tests {
             Ok(())
         );
         assert_eq!(object, abi::FI_WAIT_FD);
-        let null = Argument(ptr::null_mut(), PhantomData);
+        // SAFETY: null is allowed.
+        let null = unsafe { Argument::from_c(ptr::null_mut()) };
         let null = answer(abi::FI_GETWAIT, null, WaitObj::Fd, || Ok(9));
         assert_eq!(null, Err(Errno::EINVAL));
     }

@@ -3,7 +3,6 @@
 //! telling what became of each.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::marker::PhantomData;
 use core::slice;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,27 +12,15 @@ use ripstop_core::eq::EventQueue;
 use ripstop_core::{Address, FidToken, sockaddr};
 use ripstop_types::{AddrFormat, Errno, FiAddr, Result};
 
-use crate::edge::{Arg, Arg2};
+use crate::edge::arguments;
 use crate::peer::Context;
 use crate::{eq, errno};
 
-/// The addresses of `fi_av_insert`: null, or as many as the count beside it says, of the format of
-/// the domain (of the family of the first one, where the format leaves it open).
-#[derive(Clone, Copy)]
-pub(super) struct Addresses<'a> {
-    at: *const u8,
-    count: usize,
-    call: PhantomData<&'a [u8]>,
-}
-
-impl Arg2 for Addresses<'_> {
-    type A = *const c_void;
-    type B = usize;
-
-    unsafe fn from_c(at: *const c_void, count: usize) -> Self {
-        let (at, call) = (at.cast(), PhantomData);
-        Self { at, count, call }
-    }
+arguments! {
+    /// The addresses of `fi_av_insert`: null, or as many as the count beside it says, of the format of
+    /// the domain (of the family of the first one, where the format leaves it open).
+    #[derive(Clone, Copy)]
+    pub(super) struct Addresses { at: *const c_void, count: usize }
 }
 
 impl<'a> Addresses<'a> {
@@ -72,7 +59,7 @@ impl<'a> Addresses<'a> {
                 }
             }
         };
-        let mut at = self.at;
+        let mut at = self.at.cast::<u8>();
         Ok((0..self.count).map(move |_| {
             // SAFETY: one of `count` addresses of this size, as `from_c` was promised.
             let bytes = unsafe { slice::from_raw_parts(at, size) };
@@ -97,16 +84,10 @@ impl<'a> Addresses<'a> {
     }
 }
 
-/// What `fi_addr` of an insertion is: null, or as many elements as addresses are inserted, which
-/// are read first with `FI_AV_USER_ID`.
-pub(super) struct Results<'a>(*mut abi::fi_addr_t, PhantomData<&'a mut [abi::fi_addr_t]>);
-
-impl Arg for Results<'_> {
-    type C = *mut abi::fi_addr_t;
-
-    unsafe fn from_c(at: *mut abi::fi_addr_t) -> Self {
-        Self(at, PhantomData)
-    }
+arguments! {
+    /// What `fi_addr` of an insertion is: null, or as many elements as addresses are inserted, which
+    /// are read first with `FI_AV_USER_ID`.
+    pub(super) struct Results { at: *mut abi::fi_addr_t }
 }
 
 /// An insertion on its way: tells the caller about each address.
@@ -151,7 +132,7 @@ impl<'a> Insertion<'a> {
             let what = "context, which FI_SYNC_ERR makes an array of int,";
             return Err(errno::missing("fi_av_insert", what));
         }
-        if named && into.0.is_null() && count != 0 {
+        if named && into.at.is_null() && count != 0 {
             let what = "fi_addr, which FI_AV_USER_ID reads,";
             return Err(errno::missing("fi_av_insert", what));
         }
@@ -182,7 +163,7 @@ impl<'a> Insertion<'a> {
         }
         // SAFETY: not null by the check of `new`, and one of `count` elements.
         Some(FiAddr(unsafe {
-            self.into.0.wrapping_add(self.seen).read()
+            self.into.at.wrapping_add(self.seen).read()
         }))
     }
 
@@ -198,9 +179,9 @@ impl<'a> Insertion<'a> {
             Ok(peer) => (peer, 0),
             Err(error) => (FiAddr::NOTAVAIL, error.0),
         };
-        if !self.into.0.is_null() {
+        if !self.into.at.is_null() {
             // SAFETY: not null, and one of `count` elements.
-            unsafe { self.into.0.wrapping_add(index).write(peer.0) };
+            unsafe { self.into.at.wrapping_add(index).write(peer.0) };
         }
         if !self.sync_err.is_null() {
             // SAFETY: not null, so the context is an array by `FI_SYNC_ERR`, and one of `count`
@@ -239,6 +220,7 @@ mod tests {
     use core::ptr;
 
     use super::*;
+    use crate::edge::{Arg, Arg2};
 
     fn read(format: AddrFormat, bytes: &[u8], count: usize) -> Vec<Result<SocketAddr>> {
         // SAFETY: the tests count what is there.
@@ -272,7 +254,8 @@ mod tests {
     }
 
     fn new(count: usize, flags: u64, context: *mut c_void) -> Result<Insertion<'static>> {
-        let into = Results(ptr::null_mut(), PhantomData);
+        // SAFETY: null is allowed.
+        let into = unsafe { Results::from_c(ptr::null_mut()) };
         // SAFETY: null, or an array of two.
         let context = unsafe { Context::from_c(context) };
         Insertion::new(FidToken(0), count, into, flags, context, None)

@@ -18,7 +18,7 @@ mod insert;
 pub(crate) mod set;
 
 use crate::address::{AddressIn, AddressOut};
-use crate::edge::{AnyFid, Arg, Arg2, Array, Out, Whole, trampolines};
+use crate::edge::{AnyFid, Arg2, Array, Out, Whole, arguments, trampolines};
 use crate::eq::EqBody;
 use crate::errno::{self, code, fail};
 use crate::info::read::string;
@@ -76,15 +76,9 @@ trampolines! { [D: Domain]
     }
 }
 
-/// The attributes of `fi_av_open`: null, or a whole struct that the call writes to as well.
-pub(crate) struct Attributes<'a>(*mut abi::fi_av_attr, PhantomData<&'a mut abi::fi_av_attr>);
-
-impl Arg for Attributes<'_> {
-    type C = *mut abi::fi_av_attr;
-
-    unsafe fn from_c(at: *mut abi::fi_av_attr) -> Self {
-        Self(at, PhantomData)
-    }
+arguments! {
+    /// The attributes of `fi_av_open`: null, or a whole struct that the call writes to as well.
+    pub(crate) struct Attributes { at: *mut abi::fi_av_attr }
 }
 
 impl Attributes<'_> {
@@ -94,7 +88,7 @@ impl Attributes<'_> {
     /// [`Errno::EINVAL`] for null, and those of [`attributes`].
     fn read(&self, domain: AvType) -> Result<AvAttr> {
         // SAFETY: null or a whole struct, as `from_c` was promised; nobody writes to it meanwhile.
-        let attr = unsafe { Whole::behind(self.0) };
+        let attr = unsafe { Whole::behind(self.at) };
         attributes(
             attr.ok_or_else(|| errno::missing("fi_av_open", "attr"))?,
             domain,
@@ -105,7 +99,7 @@ impl Attributes<'_> {
     fn tell<D: Domain>(&self, body: &AvBody<D>) {
         // SAFETY: null or a struct that may be written, as `from_c` was promised; nothing else
         // refers to it now.
-        let Some(attr) = (unsafe { self.0.as_mut() }) else {
+        let Some(attr) = (unsafe { self.at.as_mut() }) else {
             return;
         };
         attr.type_ = body.av.av_type().raw();

@@ -19,7 +19,7 @@ mod format;
 #[cfg(test)]
 mod tests;
 
-use crate::edge::{Arg, Arg2, In, Out, Whole, trampolines};
+use crate::edge::{In, Out, Whole, arguments, trampolines};
 use crate::errno::{self, code, count as counted, fail};
 use crate::error_entry::ErrorEntry;
 use crate::object::domain::DomainBody;
@@ -171,36 +171,16 @@ fn attributes(attr: Whole<'_, abi::fi_cq_attr>) -> Result<(CqAttr, bool, Option<
     Ok((wanted, threshold, set))
 }
 
-/// The array that a read fills: null, or as many entries of the queue's format as the count beside
-/// it says.
-#[derive(Clone, Copy)]
-struct Entries<'a> {
-    at: *mut c_void,
-    count: usize,
-    call: PhantomData<&'a mut [u8]>,
+arguments! {
+    /// The array that a read fills: null, or as many entries of the queue's format as the count beside
+    /// it says.
+    #[derive(Clone, Copy)]
+    struct Entries { at: *mut c_void, count: usize }
 }
 
-impl Arg2 for Entries<'_> {
-    type A = *mut c_void;
-    type B = usize;
-
-    #[inline(always)]
-    unsafe fn from_c(at: *mut c_void, count: usize) -> Self {
-        let call = PhantomData;
-        Self { at, count, call }
-    }
-}
-
-/// Where a read writes who has sent: null, or as many addresses as there are [`Entries`].
-struct Sources<'a>(*mut abi::fi_addr_t, PhantomData<&'a mut [u8]>);
-
-impl Arg for Sources<'_> {
-    type C = *mut abi::fi_addr_t;
-
-    #[inline(always)]
-    unsafe fn from_c(at: *mut abi::fi_addr_t) -> Self {
-        Self(at, PhantomData)
-    }
+arguments! {
+    /// Where a read writes who has sent: null, or as many addresses as there are [`Entries`].
+    struct Sources { at: *mut abi::fi_addr_t }
 }
 
 impl Entries<'_> {
@@ -228,7 +208,7 @@ impl Entries<'_> {
     unsafe fn writer_from<F: Format>(self, src: Sources<'_>) -> impl FnMut(&Completion) {
         // SAFETY: by the contract of this function.
         let mut write = unsafe { self.writer::<F>() };
-        let mut at = src.0;
+        let mut at = src.at;
         move |completion| {
             write(completion);
             if !at.is_null() {

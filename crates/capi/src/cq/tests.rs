@@ -6,6 +6,7 @@ use ripstop_types::{Completion, CompletionError, FiAddr, Flags};
 
 use super::format::{Context, Data, Format, Msg, Tagged};
 use super::*;
+use crate::edge::{Arg, Arg2};
 
 const DONE: Completion = Completion {
     context: 1,

@@ -154,6 +154,56 @@ macro_rules! trampolines {
 
 pub(crate) use trampolines;
 
+/// Declares arguments that are kept as C passes them until the call uses them: an [`Arg`] of one field,
+/// or an [`Arg2`] of two.
+macro_rules! arguments {
+    () => {};
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $at:ident: $c:ty } $($rest:tt)*) => {
+        $(#[$meta])*
+        $vis struct $name<'a> {
+            $at: $c,
+            call: core::marker::PhantomData<&'a ()>,
+        }
+
+        #[allow(unsafe_code)]
+        impl $crate::edge::Arg for $name<'_> {
+            type C = $c;
+
+            #[inline(always)]
+            unsafe fn from_c($at: $c) -> Self {
+                let call = core::marker::PhantomData;
+                Self { $at, call }
+            }
+        }
+
+        $crate::edge::arguments! { $($rest)* }
+    };
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $at:ident: $a:ty, $len:ident: $b:ty } $($rest:tt)*) => {
+        $(#[$meta])*
+        $vis struct $name<'a> {
+            $at: $a,
+            $len: $b,
+            call: core::marker::PhantomData<&'a ()>,
+        }
+
+        #[allow(unsafe_code)]
+        impl $crate::edge::Arg2 for $name<'_> {
+            type A = $a;
+            type B = $b;
+
+            #[inline(always)]
+            unsafe fn from_c($at: $a, $len: $b) -> Self {
+                let call = core::marker::PhantomData;
+                Self { $at, $len, call }
+            }
+        }
+
+        $crate::edge::arguments! { $($rest)* }
+    };
+}
+
+pub(crate) use arguments;
+
 macro_rules! values {
     ($($t:ty)*) => { $(
         impl Arg for $t {

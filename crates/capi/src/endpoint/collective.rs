@@ -11,7 +11,7 @@ use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr, Flags, Result
 use super::body::{Defaults, Ep, EpBody};
 use crate::av::set::AvSetBody;
 use crate::buffers::{Elements, IocMut};
-use crate::edge::{Arg, Array, In, Out, Whole, trampolines};
+use crate::edge::{Array, In, Out, Whole, arguments, trampolines};
 use crate::eq::Bound;
 use crate::errno::{self, answer, fail, status};
 use crate::object::domain::DomainBody;
@@ -79,25 +79,19 @@ trampolines! { [D: Domain, M: Defaults]
     }
 }
 
-/// The address of `fi_join` with `FI_COLLECTIVE`, which `fi_join_collective` passes.
-pub(super) struct JoinAddress(*const c_void);
-
-impl Arg for JoinAddress {
-    type C = *const c_void;
-
-    unsafe fn from_c(at: *const c_void) -> Self {
-        Self(at)
-    }
+arguments! {
+    /// The address of `fi_join` with `FI_COLLECTIVE`, which `fi_join_collective` passes.
+    pub(super) struct JoinAddress { at: *const c_void }
 }
 
 /// Joins the group of an address set; only for a call with `FI_COLLECTIVE`.
 fn join_group<D: Domain, M: Defaults>(
     this: &EpBody<D, M>,
-    addr: JoinAddress,
+    addr: JoinAddress<'_>,
     context: *mut c_void,
 ) -> Result<*mut abi::fid_mc> {
     // SAFETY: null or what `fi_join_collective` passes, as the flags of the call say.
-    let addr = unsafe { Whole::<abi::fi_collective_addr>::behind(addr.0.cast()) };
+    let addr = unsafe { Whole::<abi::fi_collective_addr>::behind(addr.at.cast()) };
     let addr = addr.ok_or_else(|| errno::missing("fi_join", "addr"))?;
     let set = addr.set().cast::<AvSetBody<D>>(abi::FI_CLASS_AV_SET)?;
     let parent = FiAddr(addr.coll_addr);

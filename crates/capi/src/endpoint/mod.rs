@@ -19,7 +19,7 @@ pub(crate) mod send;
 use crate::av::body::AvBody;
 use crate::counter;
 use crate::cq::CqBody;
-use crate::edge::{AnyFid, Arg, Out, Whole, trampolines};
+use crate::edge::{AnyFid, Arg, Out, Whole, arguments, trampolines};
 use crate::eq::{Bound, EqBody};
 use crate::errno::{code, fail, missing};
 use crate::info::layout::InfoIn;
@@ -220,15 +220,9 @@ fn allowed_flags(class: usize) -> Flags {
     }
 }
 
-/// The argument of `fi_control` of an endpoint: null, or what the command takes.
-struct Argument(*mut c_void);
-
-impl Arg for Argument {
-    type C = *mut c_void;
-
-    unsafe fn from_c(at: *mut c_void) -> Self {
-        Self(at)
-    }
+arguments! {
+    /// The argument of `fi_control` of an endpoint: null, or what the command takes.
+    struct Argument { at: *mut c_void }
 }
 
 /// What `fi_control` asks of an endpoint.
@@ -242,7 +236,7 @@ enum Command<'a> {
 impl<'a> Command<'a> {
     /// # Errors
     /// [`Errno::ENOSYS`] for another command, [`Errno::EINVAL`] without an argument.
-    fn of(command: c_int, Argument(at): Argument) -> Result<Self> {
+    fn of(command: c_int, Argument { at, .. }: Argument<'_>) -> Result<Self> {
         let missing = || missing("fi_control of an endpoint", "arg");
         match command {
             abi::FI_ENABLE => Ok(Self::Enable),

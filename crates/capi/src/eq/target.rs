@@ -2,7 +2,6 @@
 //! Writing an event to a caller's buffer, in the form that its kind has (`fi_eq(3)`).
 
 use core::ffi::c_void;
-use core::marker::PhantomData;
 use core::ptr;
 
 use ripstop_abi as abi;
@@ -11,26 +10,14 @@ use ripstop_core::eq::Event;
 use ripstop_types::{Errno, Result};
 
 use super::kept::Kept;
-use crate::edge::{Arg2, Out};
+use crate::edge::{Out, arguments};
 use crate::errno;
 use crate::object::pointer;
 
-/// The buffer of a read: null, or so many bytes.
-#[derive(Clone, Copy)]
-pub(super) struct Buffer<'a> {
-    at: *mut c_void,
-    len: usize,
-    call: PhantomData<&'a mut [u8]>,
-}
-
-impl Arg2 for Buffer<'_> {
-    type A = *mut c_void;
-    type B = usize;
-
-    unsafe fn from_c(at: *mut c_void, len: usize) -> Self {
-        let call = PhantomData;
-        Self { at, len, call }
-    }
+arguments! {
+    /// The buffer of a read: null, or so many bytes.
+    #[derive(Clone, Copy)]
+    pub(super) struct Buffer { at: *mut c_void, len: usize }
 }
 
 impl Buffer<'_> {

@@ -8,7 +8,7 @@ use ripstop_abi as abi;
 
 use super::copy::text;
 use super::part;
-use crate::edge::{Arg, Out, Whole, trampolines};
+use crate::edge::{Arg, Out, Whole, arguments, trampolines};
 use crate::text::{Text, TextOut};
 use crate::tostr::nic as print;
 use crate::{cmem, tables};
@@ -152,16 +152,10 @@ impl Arg for ThisConstNic<'_> {
     }
 }
 
-/// The argument of `fi_control`: null, or what the command takes, which for `FI_DUP` is the place for
-/// the copy.
-struct Argument(*mut c_void);
-
-impl Arg for Argument {
-    type C = *mut c_void;
-
-    unsafe fn from_c(at: *mut c_void) -> Self {
-        Self(at)
-    }
+arguments! {
+    /// The argument of `fi_control`: null, or what the command takes, which for `FI_DUP` is the place for
+    /// the copy.
+    struct Argument { at: *mut c_void }
 }
 
 trampolines! { []
@@ -170,7 +164,7 @@ trampolines! { []
         if command != abi::FI_DUP {
             return -abi::FI_ENOSYS;
         }
-        if arg.0.is_null() {
+        if arg.at.is_null() {
             return -abi::FI_EINVAL;
         }
         let copy = copy(nic.0);
@@ -193,11 +187,11 @@ trampolines! { []
     }
 }
 
-impl Argument {
+impl Argument<'_> {
     /// The place for the copy, in a call with `FI_DUP`.
     fn place(&self) -> Out<'_, *mut abi::fid_nic> {
         // SAFETY: this command takes a pointer to a NIC pointer, which is what `from_c` was
         // promised.
-        unsafe { Out::from_c(self.0.cast()) }
+        unsafe { Out::from_c(self.at.cast()) }
     }
 }

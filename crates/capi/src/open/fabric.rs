@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_void};
 use ripstop_abi as abi;
 use ripstop_types::{Errno, Version};
 
-use crate::edge::{Arg, In, Out, Whole, trampolines};
+use crate::edge::{In, Out, Whole, arguments, trampolines};
 use crate::errno::{fail, missing};
 use crate::info::layout::{FABRIC_1_0, widen};
 use crate::info::read;
@@ -81,25 +81,19 @@ trampolines! { []
     }
 }
 
-/// The attributes of node 1.0: null, or as many bytes as they had there.
-struct OldAttr(*mut abi::fi_fabric_attr);
-
-impl Arg for OldAttr {
-    type C = *mut abi::fi_fabric_attr;
-
-    unsafe fn from_c(at: *mut abi::fi_fabric_attr) -> Self {
-        Self(at)
-    }
+arguments! {
+    /// The attributes of node 1.0: null, or as many bytes as they had there.
+    struct OldAttr { at: *mut abi::fi_fabric_attr }
 }
 
-impl OldAttr {
+impl OldAttr<'_> {
     /// The attributes in today's layout; `None` for null.
     fn wide(self) -> Option<WideAttr> {
-        if self.0.is_null() {
+        if self.at.is_null() {
             return None;
         }
         // SAFETY: not null, and then so many bytes, as `from_c` was promised.
-        let mut wide = unsafe { widen(self.0, FABRIC_1_0) };
+        let mut wide = unsafe { widen(self.at, FABRIC_1_0) };
         wide.api_version = Version::new(1, 0).0;
         Some(WideAttr(wide))
     }

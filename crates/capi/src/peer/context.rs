@@ -5,28 +5,22 @@ use core::ffi::c_void;
 
 use ripstop_types::{Errno, Result};
 
-use crate::edge::{Arg, Whole};
+use crate::edge::{Whole, arguments};
 use crate::errno;
 
-/// The context of a call that opens an object or inserts addresses: an address that is only passed
-/// back, but where flags of the same call say otherwise. With `FI_PEER` it is null or as `fi_peer(3)`
-/// asks: a struct that begins with its size and names the owner, which stays as it is and may be
-/// called, from every thread that calls the object, until the object is closed.
-#[derive(Clone, Copy)]
-pub(crate) struct Context(*mut c_void);
-
-impl Arg for Context {
-    type C = *mut c_void;
-
-    unsafe fn from_c(at: *mut c_void) -> Self {
-        Self(at)
-    }
+arguments! {
+    /// The context of a call that opens an object or inserts addresses: an address that is only passed
+    /// back, but where flags of the same call say otherwise. With `FI_PEER` it is null or as `fi_peer(3)`
+    /// asks: a struct that begins with its size and names the owner, which stays as it is and may be
+    /// called, from every thread that calls the object, until the object is closed.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Context { at: *mut c_void }
 }
 
-impl Context {
+impl Context<'_> {
     /// Its address.
     pub(crate) const fn as_ptr(self) -> *mut c_void {
-        self.0
+        self.at
     }
 
     /// The struct that it is in a call with `FI_PEER`, if it is as long as it says.
@@ -38,7 +32,7 @@ impl Context {
     ///
     /// The call has `FI_PEER` in its flags, and takes a `T` with it.
     pub(super) unsafe fn peer<'a, T>(self) -> Result<Whole<'a, T>> {
-        let size = self.0.cast::<usize>();
+        let size = self.at.cast::<usize>();
         let refuse = |why| errno::refused("an open call with FI_PEER", why, Errno::EINVAL);
         if size.is_null() {
             let why = "context is NULL; it has to name the owner, or leave FI_PEER out";
@@ -51,7 +45,7 @@ impl Context {
             return Err(refuse(why));
         }
         // SAFETY: it has as many bytes as it says, which by the check is a whole `T`.
-        let context = unsafe { Whole::behind(self.0.cast::<T>()) };
+        let context = unsafe { Whole::behind(self.at.cast::<T>()) };
         context.ok_or(Errno::EINVAL)
     }
 }

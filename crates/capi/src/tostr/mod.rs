@@ -3,7 +3,6 @@
 //! them, for people and for the scripts that read it.
 
 use core::ffi::{c_char, c_void};
-use core::marker::PhantomData;
 use core::ptr;
 use std::cell::RefCell;
 
@@ -19,7 +18,7 @@ mod queues;
 #[cfg(test)]
 mod tests;
 
-use crate::edge::{AnyFid, Arg, Whole, trampolines};
+use crate::edge::{AnyFid, Whole, arguments, trampolines};
 use crate::text::{Text, TextOut};
 
 /// What `FI_TYPE_VERSION` prints: the release of libfabric whose interface this is, and ours.
@@ -33,16 +32,10 @@ thread_local! {
     static LAST: RefCell<Vec<c_char>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What `fi_tostr` is given: null, or a value of the type that the call names, every pointer in which
-/// is null or valid.
-struct Data<'a>(*const c_void, PhantomData<&'a [u8]>);
-
-impl Arg for Data<'_> {
-    type C = *const c_void;
-
-    unsafe fn from_c(at: *const c_void) -> Self {
-        Self(at, PhantomData)
-    }
+arguments! {
+    /// What `fi_tostr` is given: null, or a value of the type that the call names, every pointer in which
+    /// is null or valid.
+    struct Data { at: *const c_void }
 }
 
 trampolines! { []
@@ -59,7 +52,7 @@ trampolines! { []
         data: Data as *const c_void,
         datatype as abi::fi_type,
     ) -> *mut c_char {
-        if out.is_empty() || data.0.is_null() {
+        if out.is_empty() || data.at.is_null() {
             return ptr::null_mut();
         }
         let buf = out.as_ptr();
@@ -78,7 +71,7 @@ trampolines! { []
         data: Data as *const c_void,
         datatype as abi::fi_type,
     ) -> *mut c_char {
-        if data.0.is_null() {
+        if data.at.is_null() {
             return ptr::null_mut();
         }
         let text = render(data, datatype);
@@ -97,7 +90,7 @@ trampolines! { []
 fn render(data: Data<'_>, datatype: abi::fi_type) -> Text {
     let mut text = Text::default();
     let out = &mut text;
-    let at = data.0;
+    let at = data.at;
     if let Some((table, kind)) = plain(datatype) {
         match kind {
             Kind::Flags => {
