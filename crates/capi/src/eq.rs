@@ -5,8 +5,9 @@ use core::any::Any;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::FidToken;
 use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
@@ -132,13 +133,8 @@ impl EqBody {
 
     /// Drops what a read replaced, with no lock held: the request in it may look for its queue.
     fn drop_stale(&self) {
-        let stale = self.kept().stale.take();
+        let stale = self.kept.lock().stale.take();
         drop(stale);
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // What is kept is whole even after a panic.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -159,7 +155,7 @@ trampolines! { []
         let read = Target::new(event, buf, flags).and_then(|target| {
             let consume = target.consume;
             this.eq
-                .read_with(consume, |event| target.take(event, &mut this.kept()))
+                .read_with(consume, |event| target.take(event, &mut this.kept.lock()))
         });
         this.drop_stale();
         counted(read)
@@ -169,7 +165,7 @@ trampolines! { []
         this: This<EqBody>, event: Out<u32>, buf: Buffer(buf, len), wait: c_int, flags: u64,
     ) -> isize {
         let read = Target::new(event, buf, flags).and_then(|target| {
-            let take = |event: &Event| target.take(event, &mut this.kept());
+            let take = |event: &Event| target.take(event, &mut this.kept.lock());
             this.eq.sread_with(timeout(wait), target.consume, take)
         });
         this.drop_stale();
@@ -231,7 +227,7 @@ fn write_error(entry: &mut abi::fi_eq_err_entry, error: &EventError, this: &EqBo
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), entry.err_data.cast(), fits) };
         (entry.err_data, fits)
     } else {
-        let mut kept = this.kept();
+        let mut kept = this.kept.lock();
         data.clone_into(&mut kept.err_data);
         match data.is_empty() {
             true => (ptr::null_mut(), 0),
@@ -267,21 +263,18 @@ impl Bound {
 
     /// The queue, if the endpoint was bound to one.
     pub(crate) fn queue(&self) -> Option<Arc<EventQueue>> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.upgrade()
+        self.queue.lock().upgrade()
     }
 
     /// The endpoint was bound to a queue.
     pub(crate) fn to(&self, queue: &Arc<EventQueue>) {
-        // One assignment is whole even after a panic.
-        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(queue);
+        *self.queue.lock() = Arc::downgrade(queue);
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        let queue = self.queue.get_mut();
-        if let Some(queue) = queue.unwrap_or_else(PoisonError::into_inner).upgrade() {
+        if let Some(queue) = self.queue.get_mut().upgrade() {
             queue.forget(self.fid);
         }
     }

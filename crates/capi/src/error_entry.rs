@@ -3,8 +3,8 @@
 
 use core::mem::offset_of;
 use core::ptr;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_abi::history::{fi_cq_err_entry_1_0, fi_cq_err_entry_1_1};
 use ripstop_types::{CompletionError, Version};
@@ -59,7 +59,7 @@ impl ErrorEntry<'_> {
                 (buf, fits)
             }
             None => {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = kept.lock();
                 data.clone_into(&mut kept);
                 match kept.is_empty() {
                     true => (ptr::null_mut(), 0),

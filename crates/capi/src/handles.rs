@@ -10,8 +10,9 @@ use core::any::Any;
 use core::ffi::c_int;
 use core::ptr;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::Handle;
 
@@ -45,11 +46,6 @@ static REQUEST_OPS: abi::fi_ops = abi::fi_ops {
     ..tables::NO_FID_OPS
 };
 
-fn lock() -> MutexGuard<'static, HashMap<usize, Entry>> {
-    // Every change is one call on the map, so it is whole even after a panic.
-    HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 unsafe extern "C" fn close(fid: *mut abi::fid) -> c_int {
     forget(fid);
     0
@@ -57,7 +53,7 @@ unsafe extern "C" fn close(fid: *mut abi::fid) -> c_int {
 
 /// What the C pointer stands for; `None` for a pointer that nobody handed out.
 pub(crate) fn find(fid: abi::fid_t) -> Option<Handle> {
-    match lock().get(&fid.addr())? {
+    match HANDLES.lock().get(&fid.addr())? {
         Entry::Request { handle, .. } => Some(handle.clone()),
         Entry::Passive(weak) => weak.upgrade().map(Handle),
     }
@@ -65,12 +61,12 @@ pub(crate) fn find(fid: abi::fid_t) -> Option<Handle> {
 
 /// Whether the pointer is a connection request.
 pub(crate) fn is_request(fid: abi::fid_t) -> bool {
-    matches!(lock().get(&fid.addr()), Some(Entry::Request { .. }))
+    matches!(HANDLES.lock().get(&fid.addr()), Some(Entry::Request { .. }))
 }
 
 /// The C pointer for a handle: the one it has, or that of a new connection request.
 pub(crate) fn pointer(handle: &Handle) -> abi::fid_t {
-    let mut handles = lock();
+    let mut handles = HANDLES.lock();
     let same = |entry: &Entry| match entry {
         Entry::Request { handle: known, .. } => known == handle,
         Entry::Passive(weak) => ptr::addr_eq(weak.as_ptr(), Arc::as_ptr(&handle.0)),
@@ -97,17 +93,19 @@ pub(crate) fn pointer(handle: &Handle) -> abi::fid_t {
 /// Makes a passive endpoint known.
 pub(crate) fn add_passive<T: Any + Send + Sync>(fid: abi::fid_t, object: &Arc<T>) {
     let object: Weak<T> = Arc::downgrade(object);
-    lock().insert(fid.expose_provenance(), Entry::Passive(object));
+    HANDLES
+        .lock()
+        .insert(fid.expose_provenance(), Entry::Passive(object));
 }
 
 /// Ends a handle: a request was rejected or closed, a passive endpoint closed.
 pub(crate) fn forget(fid: abi::fid_t) {
-    lock().remove(&fid.addr());
+    HANDLES.lock().remove(&fid.addr());
 }
 
 /// Ends a connection request that was accepted; another handle stays.
 pub(crate) fn forget_request(fid: abi::fid_t) {
-    let mut handles = lock();
+    let mut handles = HANDLES.lock();
     if let Some(Entry::Request { .. }) = handles.get(&fid.addr()) {
         handles.remove(&fid.addr());
     }

@@ -7,8 +7,9 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::log::{self, Imported, Level, Meta, Record, Sink, Subsys};
 use ripstop_types::{Errno, Result};
@@ -198,7 +199,7 @@ fn c_provider(name: &str) -> *const abi::fi_provider {
     // SAFETY: never written after it was made, and its pointers are to static memory.
     unsafe impl Send for Known {}
     static KNOWN: LazyLock<Mutex<HashMap<String, Known>>> = LazyLock::new(Mutex::default);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     let make = || {
         let c_name: &'static CStr = Box::leak(c_string(name.to_owned()).into_boxed_c_str());
         Known(Box::leak(Box::new(abi::fi_provider {
@@ -252,7 +253,7 @@ pub(crate) fn open(context: *mut c_void) -> Result<*mut abi::fid> {
     if log::is_imported() {
         return Err(Errno::EALREADY);
     }
-    let mut logging = LOGGING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut logging = LOGGING.lock();
     logging.0.fid.context = context;
     Ok(&raw mut logging.0.fid)
 }
@@ -271,14 +272,9 @@ trampolines! { []
     }
 
     extern "C" fn close_import(_fid: *mut abi::fid) -> c_int {
-        drop(imported().take());
+        drop(IMPORTED.lock().take());
         0
     }
-}
-
-fn imported() -> MutexGuard<'static, Option<Imported>> {
-    // One assignment is whole even after a panic.
-    IMPORTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Puts a logger in place, which is an object of class `FI_CLASS_LOG`.
@@ -295,7 +291,7 @@ fn install(logger: AnyFid<'_>) -> Result<()> {
     // SAFETY: by its size the table is whole.
     let sink = Logger(unsafe { logger.ops.read() });
     let new = log::import(Arc::new(sink))?;
-    *imported() = Some(new);
+    *IMPORTED.lock() = Some(new);
     // From here on closing the program's object removes its logger.
     logger.fid.ops = table(&IMPORTED_OPS);
     Ok(())

@@ -1,8 +1,7 @@
 //! What is open, so that `fi_getinfo` can name it: an interface of a fabric or domain that the
 //! program has open comes with the object (`fi_fabric_attr::fabric`, `fi_domain_attr::domain`).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::{FabricAttr, FidToken, Info};
 use ripstop_types::{Flags, Mode, MrMode};
@@ -33,18 +32,13 @@ static OPENED: Mutex<Opened> = Mutex::new(Opened {
     domains: Vec::new(),
 });
 
-fn lock() -> MutexGuard<'static, Opened> {
-    // Every change is one call on a vector, so it is whole even after a panic.
-    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn token(fid: *mut abi::fid) -> FidToken {
     FidToken(fid.addr())
 }
 
 /// Remembers a fabric.
 pub(crate) fn fabric_opened(attr: &FabricAttr, fid: *mut abi::fid) {
-    lock().fabrics.push(OpenFabric {
+    OPENED.lock().fabrics.push(OpenFabric {
         provider: attr.prov_name.clone().unwrap_or_default(),
         name: attr.name.clone().unwrap_or_default(),
         fid: token(fid),
@@ -53,12 +47,12 @@ pub(crate) fn fabric_opened(attr: &FabricAttr, fid: *mut abi::fid) {
 
 /// Forgets a fabric.
 pub(crate) fn fabric_closed(fid: *mut abi::fid) {
-    lock().fabrics.retain(|open| open.fid != token(fid));
+    OPENED.lock().fabrics.retain(|open| open.fid != token(fid));
 }
 
 /// Remembers a domain.
 pub(crate) fn domain_opened(fabric: *mut abi::fid, info: &Info, fid: *mut abi::fid) {
-    lock().domains.push(OpenDomain {
+    OPENED.lock().domains.push(OpenDomain {
         fabric: token(fabric),
         name: info.domain.name.clone().unwrap_or_default(),
         caps: info.caps | info.domain.caps,
@@ -70,13 +64,13 @@ pub(crate) fn domain_opened(fabric: *mut abi::fid, info: &Info, fid: *mut abi::f
 
 /// Forgets a domain.
 pub(crate) fn domain_closed(fid: *mut abi::fid) {
-    lock().domains.retain(|open| open.fid != token(fid));
+    OPENED.lock().domains.retain(|open| open.fid != token(fid));
 }
 
 /// Names in each answer the fabric and the domain that are open already, if they do what the
 /// answer says.
 pub(crate) fn name_in(infos: &mut [Info]) {
-    let opened = lock();
+    let opened = OPENED.lock();
     for info in infos {
         let name = info.fabric.name.as_deref();
         let same =

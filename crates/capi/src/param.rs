@@ -5,8 +5,9 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::param::{Param, ParamType};
 use ripstop_core::params;
@@ -199,7 +200,7 @@ fn kept(text: String) -> *const c_char {
     static KEPT: LazyLock<Mutex<HashSet<&'static CStr>>> = LazyLock::new(Mutex::default);
     // Values of environment variables have no NULs.
     let text = CString::new(text).unwrap_or_default();
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = KEPT.lock();
     if let Some(known) = kept.get(text.as_c_str()) {
         return known.as_ptr();
     }

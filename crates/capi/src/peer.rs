@@ -10,8 +10,9 @@ use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::provider::{CompletionQueue, Counter};
 use ripstop_core::weak::WeakList;
@@ -118,21 +119,6 @@ unsafe impl Send for CqOwner {}
 // says; everything else is behind locks.
 unsafe impl Sync for CqOwner {}
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is one call, so what is kept is whole even after a panic.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// One that is called by one thread at a time: another finds the work being done.
-fn alone<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        // What is kept is whole even after a panic.
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
 impl CqOwner {
     /// The owner that the context of `fi_cq_open` names; `None` without `FI_PEER` in its flags.
     ///
@@ -169,7 +155,8 @@ impl CqOwner {
     /// # Errors
     /// [`Errno::EAGAIN`] when nothing was told, and those of the queue.
     pub(crate) fn forward(&self, cq: &impl CompletionQueue) -> Result<usize> {
-        let mut late = alone(&self.late).ok_or(Errno::EAGAIN)?;
+        // Another thread does the work already.
+        let mut late = self.late.try_lock().ok_or(Errno::EAGAIN)?;
         let mut told: usize = 0;
         for _ in 0..ROUNDS {
             while let Some(Late { entry, of }) = late.front() {
@@ -276,7 +263,8 @@ impl CounterOwner {
 
     /// Makes progress, and tells the owner what has been counted.
     pub(crate) fn forward(&self, counter: &impl Counter) {
-        let Some(mut told) = alone(&self.told) else {
+        let Some(mut told) = self.told.try_lock() else {
+            // Another thread does the work already.
             return;
         };
         let now = [counter.read(), counter.read_error()];

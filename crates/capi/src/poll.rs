@@ -3,8 +3,9 @@
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::provider::{CompletionQueue, Counter, Domain};
 use ripstop_types::{Errno, Result};
@@ -41,13 +42,6 @@ impl<D: Domain> Body for PollBody<D> {
     fn in_use(&self) -> bool {
         // Its members go with it.
         false
-    }
-}
-
-impl<D: Domain> PollBody<D> {
-    fn members(&self) -> MutexGuard<'_, Vec<Member<D>>> {
-        // The list is whole even after a panic.
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,7 +101,7 @@ trampolines! { [D: Domain]
         }
         code(member::<D>(&this.domain, fid).map(|what| {
             let fid = fid.as_ptr();
-            let mut members = this.members();
+            let mut members = this.members.lock();
             if members.iter().all(|member| member.fid != fid) {
                 members.push(Member { fid, what });
             }
@@ -118,7 +112,7 @@ trampolines! { [D: Domain]
         if flags != 0 {
             return fail(errno::refused("fi_poll_del", NO_FLAGS, Errno::EBADFLAGS));
         }
-        let mut members = this.members();
+        let mut members = this.members.lock();
         let known = members.len();
         members.retain(|member| member.fid != fid.as_ptr());
         match members.len() < known {
@@ -132,7 +126,7 @@ trampolines! { [D: Domain]
 
     extern "C" fn poll(this: This<PollBody<D>>, contexts: Contexts(contexts, count)) -> c_int {
         match contexts.room() {
-            Ok(room) => contexts.fill(room, &mut this.members()),
+            Ok(room) => contexts.fill(room, &mut this.members.lock()),
             Err(error) => fail(error),
         }
     }

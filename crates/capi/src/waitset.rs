@@ -5,9 +5,10 @@ use core::any::Any;
 use core::ffi::c_int;
 use core::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::log::{Subsys, no_descriptor};
 use ripstop_core::provider::Fabric;
@@ -51,8 +52,7 @@ impl WaitSet {
         self.epoll.add(fd, 0, Interest::READ)?;
         let member: Weak<T> = Arc::downgrade(member);
         let check: Check = Box::new(move || Some(try_wait(&*member.upgrade()?)));
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.push(check);
+        self.members.lock().push(check);
         Ok(())
     }
 
@@ -61,10 +61,9 @@ impl WaitSet {
     /// # Errors
     /// [`Errno::EAGAIN`] when a member should be read first.
     pub(crate) fn try_wait(&self) -> Result<()> {
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let mut outcome = Ok(());
         // All are asked, so that all make progress.
-        members.retain_mut(|check| match check() {
+        self.members.lock().retain_mut(|check| match check() {
             Some(asked) => {
                 outcome = outcome.and(asked);
                 true

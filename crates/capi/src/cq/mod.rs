@@ -6,8 +6,9 @@ use core::ffi::{c_char, c_int, c_void};
 use core::marker::PhantomData;
 use core::ptr;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::provider::{CompletionQueue, CqAttr, Domain};
 use ripstop_types::{

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 use core::ptr;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use ripstop_types::{Completion, CompletionError, FiAddr, Flags};
 
 use super::format::{Context, Data, Format, Msg, Tagged};
@@ -99,7 +99,7 @@ fn an_entry_is_as_long_as_the_program_knows() {
     let mut entry = marked();
     write(&mut entry, b"abc", Version::new(1, 4), &kept);
     assert_eq!((entry.err, entry.prov_errno, entry.olen), (265, 10, 9));
-    assert_eq!(entry.err_data.addr(), kept.lock().unwrap().as_ptr().addr());
+    assert_eq!(entry.err_data.addr(), kept.lock().as_ptr().addr());
     assert_eq!(
         (entry.err_data_size, entry.src_addr),
         (usize::MAX, u64::MAX)

@@ -1,7 +1,8 @@
 //! What an endpoint's object holds, and its data transfers, which a trigger may put off.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::provider::{
     AtomicCall, CollCall, DataCall, Domain, Endpoint, EpOption, RecvKind, RmaCall, SendKind,

@@ -2,7 +2,7 @@
 //! Active endpoints: opening, binding and control (`fi_endpoint(3)`).
 
 use core::ffi::{c_int, c_void};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{Direction, Domain, Endpoint};
@@ -31,7 +31,6 @@ use crate::stx::StxBody;
 use crate::tables::{self, table};
 use crate::{options, receive};
 use body::{Alias, Defaults, EpBody, Own};
-use peer::Shares;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
@@ -46,12 +45,6 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
         setopt: Some(options::setopt::<Self>),
         ..tables::NO_EP_OPS
     };
-
-    /// What it shares with another provider. Every change of it is one call, so it is whole even
-    /// after a panic.
-    fn shares(&self) -> MutexGuard<'_, Shares<D>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn head<D: Domain, M: Defaults>(class: usize, context: *mut c_void) -> abi::fid_ep {
@@ -168,7 +161,7 @@ fn bind_to<D: Domain, M: Defaults>(
             let cq = other.cast::<CqBody<D>>(class)?;
             same_domain(&this.domain, &cq.domain)?;
             this.ep.bind_cq(&cq.cq, flags)?;
-            this.shares().cq(cq, flags);
+            this.shared.lock().cq(cq, flags);
             Ok(())
         }
         abi::FI_CLASS_CNTR => {
@@ -179,7 +172,7 @@ fn bind_to<D: Domain, M: Defaults>(
             let av = other.cast::<AvBody<D>>(class)?;
             same_domain(&this.domain, &av.domain)?;
             this.ep.bind_av(&av.av)?;
-            this.shares().av(av);
+            this.shared.lock().av(av);
             Ok(())
         }
         abi::FI_CLASS_EQ => {
@@ -192,7 +185,7 @@ fn bind_to<D: Domain, M: Defaults>(
             if let Ok(peer) = other.cast::<PeerBody<D>>(class) {
                 same_domain(&this.domain, &peer.domain)?;
                 this.ep.bind_peer_rx(&peer.owner.rx)?;
-                this.shares().receives(peer);
+                this.shared.lock().receives(peer);
                 return Ok(());
             }
             let srx = other.cast::<SrxBody<D>>(class)?;
@@ -263,7 +256,7 @@ trampolines! { [D: Domain, M: Defaults]
     /// `fi_control` of an endpoint.
     extern "C" fn control(this: This<EpBody<D, M>, abi::fid>, command: c_int, arg: Argument) -> c_int {
         match Command::of(command, arg) {
-            Ok(Command::Enable) => code(this.shares().enable(&this.ep)),
+            Ok(Command::Enable) => code(this.shared.lock().enable(&this.ep)),
             Ok(Command::Alias(wanted)) => {
                 let flags = Flags::from_bits_retain(wanted.flags);
                 wanted.out().open(|| alias(&this, flags, this.context()))

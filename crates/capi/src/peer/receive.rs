@@ -9,8 +9,9 @@
 use core::ffi::c_int;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
@@ -19,7 +20,7 @@ use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
 
 use super::context::Context;
 use super::owner::{Answer, Owner, RxEntry};
-use super::{CqOwner, Driven, Entry, Late, Peers, alone, lock};
+use super::{CqOwner, Driven, Entry, Late, Peers};
 use crate::edge::trampolines;
 use crate::errno::code;
 
@@ -66,7 +67,7 @@ static NUMBER: AtomicUsize = AtomicUsize::new(1);
 fn waiting(entry: Option<RxEntry>) -> Option<(RxEntry, Arc<dyn Driven>, usize)> {
     let entry = entry?;
     let number = entry.whole().peer_context.addr();
-    let home = lock(&WAITING).get(&number)?.upgrade()?;
+    let home = WAITING.lock().get(&number)?.upgrade()?;
     Some((entry, home, number))
 }
 
@@ -142,12 +143,12 @@ impl<D: Domain> SrxOwner<D> {
         selective: bool,
         enable: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let _one = lock(&self.joining);
+        let _one = self.joining.lock();
         // Not locked in `enable`: the provider's lock is taken there, which `late` runs under.
         match self.reports() {
             None => {
                 enable()?;
-                *lock(&self.reports) = Some((Arc::downgrade(cq), selective));
+                *self.reports.lock() = Some((Arc::downgrade(cq), selective));
                 cq.drive(&self.driven());
                 Ok(())
             }
@@ -158,7 +159,7 @@ impl<D: Domain> SrxOwner<D> {
 
     /// The open queue where ends are reported, and whether only those that ask for it.
     fn reports(&self) -> Option<(Arc<CqOwner>, bool)> {
-        let reports = lock(&self.reports);
+        let reports = self.reports.lock();
         let (known, selective) = reports.as_ref()?;
         Some((known.upgrade()?, *selective))
     }
@@ -169,7 +170,8 @@ impl<D: Domain> SrxOwner<D> {
     }
 
     fn is_selective(&self) -> bool {
-        lock(&self.reports)
+        self.reports
+            .lock()
             .as_ref()
             .is_some_and(|(_, selective)| *selective)
     }
@@ -187,7 +189,7 @@ impl<D: Domain> SrxOwner<D> {
             message,
             started,
         };
-        lock(&self.given).insert(number, given);
+        self.given.lock().insert(number, given);
         number
     }
 
@@ -233,7 +235,7 @@ impl<D: Domain> SrxOwner<D> {
                 err,
                 prov_errno: err.0,
             };
-            lock(&self.failed).push((number, error));
+            self.failed.lock().push((number, error));
         }
     }
 
@@ -245,7 +247,7 @@ impl<D: Domain> SrxOwner<D> {
     /// The owner has no receive for a message: it waits there.
     fn wait(&self, entry: RxEntry, arrival: &Arrival) {
         let number = self.give(entry, arrival.message, false);
-        lock(&WAITING).insert(number, self.driven());
+        WAITING.lock().insert(number, self.driven());
         entry.note(number, arrival.data);
         let _ = self.rx.let_wait(arrival.message);
         let answer = self.owner.queue(entry, arrival.tag.is_some());
@@ -264,7 +266,7 @@ impl<D: Domain> SrxOwner<D> {
 
     /// What is told of a receive that succeeded: nothing, where that was not asked for.
     fn told(&self, mut done: Completion) -> Option<Entry> {
-        let entry = lock(&self.given).get(&done.context)?.entry;
+        let entry = self.given.lock().get(&done.context)?.entry;
         let entry = entry.whole();
         let quiet = self.is_selective() && entry.flags & abi::FI_COMPLETION == 0;
         done.context = entry.context.expose_provenance();
@@ -276,7 +278,7 @@ impl<D: Domain> SrxOwner<D> {
 
     /// What is told of a receive that failed.
     fn told_failed(&self, number: usize, mut error: CompletionError, data: Vec<u8>) -> Late {
-        if let Some(entry) = lock(&self.given).get(&number).map(|given| given.entry) {
+        if let Some(entry) = self.given.lock().get(&number).map(|given| given.entry) {
             error.entry.context = entry.whole().context.expose_provenance();
         }
         Late {
@@ -304,7 +306,8 @@ impl<D: Domain> SrxOwner<D> {
 
 impl<D: Domain> Driven for SrxOwner<D> {
     fn ask(&self) {
-        let Some(_alone) = alone(&self.asking) else {
+        let Some(_alone) = self.asking.try_lock() else {
+            // Another thread does the work already.
             return;
         };
         for _ in 0..ASKS {
@@ -316,7 +319,7 @@ impl<D: Domain> Driven for SrxOwner<D> {
     }
 
     fn collect(&self, late: &mut VecDeque<Late>) {
-        for (number, error) in lock(&self.failed).drain(..) {
+        for (number, error) in self.failed.lock().drain(..) {
             late.push_back(self.told_failed(number, error, Vec::new()));
         }
         self.rx
@@ -324,7 +327,7 @@ impl<D: Domain> Driven for SrxOwner<D> {
     }
 
     fn release(&self, number: usize) {
-        let given = lock(&self.given).remove(&number);
+        let given = self.given.lock().remove(&number);
         if let Some(given) = given {
             self.owner.free(given.entry);
         }
@@ -336,45 +339,44 @@ impl<D: Domain> Driven for SrxOwner<D> {
 
     fn start(&self, number: usize, entry: RxEntry) -> Result<()> {
         let message = {
-            let mut given = lock(&self.given);
+            let mut given = self.given.lock();
             let given = given.get_mut(&number).ok_or(Errno::EINVAL)?;
             given.started = true;
             given.entry = entry;
             given.message
         };
-        lock(&WAITING).remove(&number);
+        WAITING.lock().remove(&number);
         let started = self.start_given(number, entry, message);
         if started.is_err() {
             // The entry stays the owner's, and the message waits as before.
-            if let Some(given) = lock(&self.given).get_mut(&number) {
+            if let Some(given) = self.given.lock().get_mut(&number) {
                 given.started = false;
             }
-            lock(&WAITING).insert(number, self.driven());
+            WAITING.lock().insert(number, self.driven());
         }
         started
     }
 
     fn discard(&self, number: usize) -> Result<()> {
-        lock(&WAITING).remove(&number);
-        let given = lock(&self.given).remove(&number);
+        WAITING.lock().remove(&number);
+        let given = self.given.lock().remove(&number);
         self.rx.discard(given.ok_or(Errno::EINVAL)?.message)
     }
 
     fn source(&self, number: usize) -> FiAddr {
-        let message = lock(&self.given).get(&number).map(|given| given.message);
+        let message = self.given.lock().get(&number).map(|given| given.message);
         message.map_or(FiAddr::NOTAVAIL, |message| self.rx.source(message))
     }
 }
 
 impl<D: Domain> Drop for SrxOwner<D> {
     fn drop(&mut self) {
-        let given = self.given.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for (number, given) in given.drain() {
+        for (number, given) in self.given.get_mut().drain() {
             if given.started {
                 // Nothing goes there any more: the endpoints of the context are closed.
                 self.owner.free(given.entry);
             } else {
-                lock(&WAITING).remove(&number);
+                WAITING.lock().remove(&number);
             }
         }
     }
