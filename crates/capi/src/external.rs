@@ -94,7 +94,7 @@ trampolines! { []
         context: *mut c_void,
     ) -> c_int {
         fabric.open(|| {
-            let mut attr = read::fabric_attr(attr.get().ok_or(Errno::EINVAL)?);
+            let mut attr = read::fabric_attr(attr.get().ok_or(Errno::EINVAL)?)?;
             attr.prov_name = Some(OFFERED.to_owned());
             providers::open_fabric(&attr, context)
         })

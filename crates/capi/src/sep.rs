@@ -16,7 +16,7 @@ use crate::edge::{AnyFid, Out, trampolines};
 use crate::endpoint;
 use crate::errno::{code, fail};
 use crate::info::layout::InfoIn;
-use crate::info::read;
+use crate::info::{Attributes, read};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
@@ -105,10 +105,11 @@ trampolines! { [D: Domain]
     ) -> c_int {
         ep.open(|| {
             let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
-            let wanted = attr.as_deref().map(read::tx_attr);
+            let wanted = attr.as_deref().map(TxAttr::read).transpose()?;
             let (made, got) = this.sep.tx_context(index, wanted.as_ref())?;
             if let Some(attr) = attr {
-                write_tx(attr, &got);
+                let comp_order = attr.comp_order;
+                *attr = abi::fi_tx_attr { comp_order, ..got.write() };
             }
             let class = abi::FI_CLASS_TX_CTX;
             Ok(endpoint::context_of(made, &this.domain, this.format, class, context))
@@ -121,10 +122,11 @@ trampolines! { [D: Domain]
     ) -> c_int {
         ep.open(|| {
             let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
-            let wanted = attr.as_deref().map(read::rx_attr);
+            let wanted = attr.as_deref().map(RxAttr::read).transpose()?;
             let (made, got) = this.sep.rx_context(index, wanted.as_ref())?;
             if let Some(attr) = attr {
-                write_rx(attr, &got);
+                let (comp_order, total_buffered_recv) = (attr.comp_order, attr.total_buffered_recv);
+                *attr = abi::fi_rx_attr { comp_order, total_buffered_recv, ..got.write() };
             }
             let class = abi::FI_CLASS_RX_CTX;
             Ok(endpoint::context_of(made, &this.domain, this.format, class, context))
@@ -152,27 +154,4 @@ fn head<D: Domain>(context: *mut c_void) -> abi::fid_ep {
         atomic: table(&tables::NO_ATOMIC),
         collective: table(&tables::NO_COLLECTIVE),
     }
-}
-
-/// Tells the caller what it got.
-fn write_tx(attr: &mut abi::fi_tx_attr, got: &TxAttr) {
-    attr.caps = got.caps.bits();
-    attr.mode = got.mode.bits();
-    attr.op_flags = got.op_flags.bits();
-    attr.msg_order = got.msg_order.bits();
-    attr.inject_size = got.inject_size;
-    attr.size = got.size;
-    attr.iov_limit = got.iov_limit;
-    attr.rma_iov_limit = got.rma_iov_limit;
-    attr.tclass = got.tclass;
-}
-
-/// Tells the caller what it got.
-fn write_rx(attr: &mut abi::fi_rx_attr, got: &RxAttr) {
-    attr.caps = got.caps.bits();
-    attr.mode = got.mode.bits();
-    attr.op_flags = got.op_flags.bits();
-    attr.msg_order = got.msg_order.bits();
-    attr.size = got.size;
-    attr.iov_limit = got.iov_limit;
 }

@@ -6,6 +6,7 @@ use core::ptr;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
+use ripstop_core::RxAttr;
 use ripstop_core::provider::{Domain, EpOption, RecvKind, SharedRx};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, FiAddr, Flags, Result};
@@ -14,7 +15,7 @@ use crate::counter;
 use crate::cq::CqBody;
 use crate::edge::{AnyFid, In, Out, trampolines};
 use crate::errno::code;
-use crate::info::read;
+use crate::info::Attributes;
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
 use crate::options::{self, Options};
@@ -160,7 +161,7 @@ fn make<D: Domain>(
         ..no_head()
     };
     let body = SrxBody {
-        srx: domain.shared_rx(&read::rx_attr(attr))?,
+        srx: domain.shared_rx(&RxAttr::read(attr)?)?,
         domain: Arc::clone(domain),
     };
     Ok(Room::<SrxBody<D>>::new().fill(head, body))

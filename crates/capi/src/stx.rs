@@ -6,10 +6,11 @@ use core::marker::PhantomData;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
+use ripstop_core::TxAttr;
 use ripstop_core::provider::Domain;
 
 use crate::edge::{In, Out, trampolines};
-use crate::info::read;
+use crate::info::Attributes;
 use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
 use crate::tables::{self, table};
@@ -52,7 +53,7 @@ trampolines! { [D: Domain]
                 ops: table(&NO_EP),
             };
             let body = StxBody {
-                stx: parent.domain.shared_tx(&read::tx_attr(&attr.or_default()))?,
+                stx: parent.domain.shared_tx(&TxAttr::read(&attr.or_default())?)?,
                 domain: Arc::clone(&parent.domain),
             };
             Ok(Room::<StxBody<D>>::new().fill(head, body))

@@ -5,6 +5,7 @@ use core::ptr;
 
 use ripstop_abi as abi;
 
+mod attr;
 mod copy;
 mod free;
 pub(crate) mod layout;
@@ -16,6 +17,7 @@ pub(crate) mod write;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use attr::Attributes;
 pub(crate) use free::list as free_list;
 
 use crate::cmem;

@@ -5,11 +5,9 @@ use core::ffi::{c_char, c_void};
 use core::ptr;
 
 use ripstop_abi as abi;
-use ripstop_core::{
-    Address, BusAttr, DomainAttr, EpAttr, FabricAttr, FidToken, Info, Nic, RxAttr, TxAttr,
-};
+use ripstop_core::{Address, BusAttr, Info, Nic};
 
-use super::{free, made, nic, part};
+use super::{Attributes, free, made, nic, part};
 use crate::{cmem, handles};
 
 /// A list for `fi_getinfo`, or null when there is no memory for all of it.
@@ -53,16 +51,16 @@ fn fill(out: &mut abi::fi_info, info: &Info) -> Option<()> {
         .handle
         .as_ref()
         .map_or(ptr::null_mut(), handles::pointer);
-    part(&mut out.tx_attr, tx_attr(&info.tx), |_| Some(()))?;
-    part(&mut out.rx_attr, rx_attr(&info.rx), |_| Some(()))?;
-    part(&mut out.ep_attr, ep_attr(&info.ep), |attr| {
+    part(&mut out.tx_attr, info.tx.write(), |_| Some(()))?;
+    part(&mut out.rx_attr, info.rx.write(), |_| Some(()))?;
+    part(&mut out.ep_attr, info.ep.write(), |attr| {
         auth_key(&mut attr.auth_key, &info.ep.auth_key)
     })?;
-    part(&mut out.domain_attr, domain_attr(&info.domain), |attr| {
+    part(&mut out.domain_attr, info.domain.write(), |attr| {
         string(&mut attr.name, info.domain.name.as_ref())?;
         auth_key(&mut attr.auth_key, &info.domain.auth_key)
     })?;
-    part(&mut out.fabric_attr, fabric_attr(&info.fabric), |attr| {
+    part(&mut out.fabric_attr, info.fabric.write(), |attr| {
         string(&mut attr.name, info.fabric.name.as_ref())?;
         string(&mut attr.prov_name, info.fabric.prov_name.as_ref())
     })?;
@@ -97,107 +95,6 @@ fn auth_key(to: &mut *mut u8, key: &[u8]) -> Option<()> {
     match key {
         [] => Some(()),
         key => store(to, cmem::bytes(key)),
-    }
-}
-
-fn object<T>(token: Option<FidToken>) -> *mut T {
-    token.map_or(ptr::null_mut(), |token| {
-        ptr::with_exposed_provenance_mut(token.0)
-    })
-}
-
-fn tx_attr(attr: &TxAttr) -> abi::fi_tx_attr {
-    abi::fi_tx_attr {
-        caps: attr.caps.bits(),
-        mode: attr.mode.bits(),
-        op_flags: attr.op_flags.bits(),
-        msg_order: attr.msg_order.bits(),
-        comp_order: attr.comp_order,
-        inject_size: attr.inject_size,
-        size: attr.size,
-        iov_limit: attr.iov_limit,
-        rma_iov_limit: attr.rma_iov_limit,
-        tclass: attr.tclass,
-    }
-}
-
-fn rx_attr(attr: &RxAttr) -> abi::fi_rx_attr {
-    abi::fi_rx_attr {
-        caps: attr.caps.bits(),
-        mode: attr.mode.bits(),
-        op_flags: attr.op_flags.bits(),
-        msg_order: attr.msg_order.bits(),
-        comp_order: attr.comp_order,
-        total_buffered_recv: attr.total_buffered_recv,
-        size: attr.size,
-        iov_limit: attr.iov_limit,
-    }
-}
-
-/// Without its key.
-fn ep_attr(attr: &EpAttr) -> abi::fi_ep_attr {
-    abi::fi_ep_attr {
-        type_: attr.ep_type.raw(),
-        protocol: attr.protocol.raw(),
-        protocol_version: attr.protocol_version,
-        max_msg_size: attr.max_msg_size,
-        msg_prefix_size: attr.msg_prefix_size,
-        max_order_raw_size: attr.max_order_raw_size,
-        max_order_war_size: attr.max_order_war_size,
-        max_order_waw_size: attr.max_order_waw_size,
-        mem_tag_format: attr.mem_tag_format,
-        tx_ctx_cnt: attr.tx_ctx_cnt,
-        rx_ctx_cnt: attr.rx_ctx_cnt,
-        auth_key_size: attr.auth_key_size,
-        auth_key: ptr::null_mut(),
-    }
-}
-
-/// Without its name and its key.
-fn domain_attr(attr: &DomainAttr) -> abi::fi_domain_attr {
-    abi::fi_domain_attr {
-        domain: object(attr.domain),
-        name: ptr::null_mut(),
-        threading: attr.threading.raw(),
-        control_progress: attr.control_progress.raw(),
-        data_progress: attr.progress.raw(),
-        resource_mgmt: attr.resource_mgmt.raw(),
-        av_type: attr.av_type.raw(),
-        mr_mode: attr.mr_mode.bits().cast_signed(),
-        mr_key_size: attr.mr_key_size,
-        cq_data_size: attr.cq_data_size,
-        cq_cnt: attr.cq_cnt,
-        ep_cnt: attr.ep_cnt,
-        tx_ctx_cnt: attr.tx_ctx_cnt,
-        rx_ctx_cnt: attr.rx_ctx_cnt,
-        max_ep_tx_ctx: attr.max_ep_tx_ctx,
-        max_ep_rx_ctx: attr.max_ep_rx_ctx,
-        max_ep_stx_ctx: attr.max_ep_stx_ctx,
-        max_ep_srx_ctx: attr.max_ep_srx_ctx,
-        cntr_cnt: attr.cntr_cnt,
-        mr_iov_limit: attr.mr_iov_limit,
-        caps: attr.caps.bits(),
-        mode: attr.mode.bits(),
-        auth_key: ptr::null_mut(),
-        auth_key_size: attr.auth_key_size,
-        max_err_data: attr.max_err_data,
-        mr_cnt: attr.mr_cnt,
-        tclass: attr.tclass,
-        max_ep_auth_key: attr.max_ep_auth_key,
-        max_group_id: attr.max_group_id,
-        max_cntr_value: attr.max_cntr_value,
-        max_err_cntr_value: attr.max_err_cntr_value,
-    }
-}
-
-/// Without its names.
-fn fabric_attr(attr: &FabricAttr) -> abi::fi_fabric_attr {
-    abi::fi_fabric_attr {
-        fabric: object(attr.fabric),
-        name: ptr::null_mut(),
-        prov_name: ptr::null_mut(),
-        prov_version: attr.prov_version,
-        api_version: attr.api_version.0,
     }
 }
 

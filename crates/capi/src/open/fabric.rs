@@ -24,7 +24,7 @@ fn open(
     if attr.name.is_null() || attr.prov_name.is_null() {
         return fail(missing("fi_fabric", "attr->name or attr->prov_name"));
     }
-    fabric.open(|| providers::open_fabric(&read::fabric_attr(attr), context))
+    fabric.open(|| providers::open_fabric(&read::fabric_attr(attr)?, context))
 }
 
 trampolines! { []
