@@ -10,6 +10,7 @@ use ripstop_abi as abi;
 
 pub(crate) mod address;
 pub(crate) mod info;
+mod lines;
 mod names;
 pub(crate) mod nic;
 mod object;
