@@ -15,7 +15,7 @@ use crate::errno::{self, code};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
 use crate::peer::{Context, CounterOwner};
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 use crate::wait::{self, Waits};
 use crate::waitset::{self, WaitSet};
 
@@ -56,7 +56,7 @@ impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<CounterBody<D>>),
         control: Some(wait::control::<CounterBody<D>>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const CNTR: &'static abi::fi_ops_cntr = &abi::fi_ops_cntr {
         size: size_of::<abi::fi_ops_cntr>(),
@@ -76,7 +76,7 @@ struct Owned<D>(PhantomData<D>);
 impl<D: Domain> Owned<D> {
     const CNTR: &'static abi::fi_ops_cntr = &abi::fi_ops_cntr {
         read: Some(forward::<D>),
-        ..tables::NO_CNTR_OPS
+        ..*Table::NONE
     };
 }
 

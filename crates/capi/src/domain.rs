@@ -15,7 +15,7 @@ use crate::eq::EqBody;
 use crate::errno::{code, fail};
 use crate::object::domain::DomainBody;
 use crate::object::{self, Room, This};
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 use crate::{av, counter, cq, endpoint, mr, poll, sep, srx, stx, work};
 
 struct Tables<D>(PhantomData<D>);
@@ -25,7 +25,7 @@ impl<D: Domain> Tables<D> {
         close: Some(object::close::<DomainBody<D>>),
         bind: Some(bind::<D>),
         control: Some(work::control::<D>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const DOMAIN: &'static abi::fi_ops_domain = &abi::fi_ops_domain {
         av_open: Some(av::open::<D>),
@@ -39,7 +39,7 @@ impl<D: Domain> Tables<D> {
         query_atomic: Some(endpoint::atomic::query::<D>),
         query_collective: Some(endpoint::collective::query::<D>),
         endpoint2: Some(endpoint::open2::<D>),
-        ..tables::NO_DOMAIN_OPS
+        ..*Table::NONE
     };
 }
 

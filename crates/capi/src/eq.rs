@@ -23,7 +23,7 @@ use crate::errno::{self, count as counted, fail};
 use crate::object::fabric::FabricBody;
 use crate::object::{self, Body, Room, This, pointer};
 use crate::strerror::describe;
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 use crate::text::TextOut;
 use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
@@ -59,7 +59,7 @@ impl Body for EqBody {
 static FID: abi::fi_ops = abi::fi_ops {
     close: Some(object::close::<EqBody>),
     control: Some(wait::control::<EqBody>),
-    ..tables::NO_FID_OPS
+    ..*Table::NONE
 };
 
 static EQ: abi::fi_ops_eq = abi::fi_ops_eq {

@@ -21,7 +21,7 @@ use crate::info::read;
 use crate::object::domain::check_flags;
 use crate::object::fabric::FabricBody;
 use crate::object::{self, Room, This};
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 use crate::waitset::{self, SetBody};
 use crate::{domain, opened, passive};
 
@@ -30,7 +30,7 @@ struct Tables<F>(PhantomData<F>);
 impl<F: Fabric> Tables<F> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<FabricBody<F>>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const FABRIC: &'static abi::fi_ops_fabric = &abi::fi_ops_fabric {
         domain: Some(domain::<F>),
@@ -39,7 +39,7 @@ impl<F: Fabric> Tables<F> {
         wait_open: Some(waitset::open::<F>),
         trywait: Some(trywait::<F>),
         domain2: Some(domain2::<F>),
-        ..tables::NO_FABRIC_OPS
+        ..*Table::NONE
     };
 }
 

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::Handle;
 
-use crate::tables;
+use crate::tables::{Table, table};
 
 /// What a pointer stands for.
 enum Entry {
@@ -43,7 +43,7 @@ static HANDLES: LazyLock<Mutex<HashMap<usize, Entry>>> = LazyLock::new(Mutex::de
 /// Operations on a connection request: it can be given up by `fi_close`.
 static REQUEST_OPS: abi::fi_ops = abi::fi_ops {
     close: Some(close),
-    ..tables::NO_FID_OPS
+    ..*Table::NONE
 };
 
 unsafe extern "C" fn close(fid: *mut abi::fid) -> c_int {
@@ -78,7 +78,7 @@ pub(crate) fn pointer(handle: &Handle) -> abi::fid_t {
         fid: abi::fid {
             fclass: abi::FI_CLASS_CONNREQ,
             context: ptr::null_mut(),
-            ops: tables::table(&REQUEST_OPS),
+            ops: table(&REQUEST_OPS),
         },
     });
     let fid = ptr::from_mut(&mut request.fid);

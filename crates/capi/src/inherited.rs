@@ -19,7 +19,7 @@ use ripstop_abi as abi;
 use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
 
-use crate::tables::{Slot, table};
+use crate::tables::{Table, table};
 
 /// What an object is known as in a child: none of its type.
 #[derive(Debug)]
@@ -163,88 +163,38 @@ pub(crate) trait Head {
     unsafe fn disown(head: *mut Self);
 }
 
-/// The function for an operation of an object that is not ours.
-const fn not_ours<T: Slot>() -> Option<T> {
-    Some(T::NOT_OURS)
-}
-
 static FID: abi::fi_ops = abi::fi_ops {
-    size: size_of::<abi::fi_ops>(),
     close: Some(close),
-    bind: not_ours(),
-    control: not_ours(),
-    ops_open: not_ours(),
-    tostr: not_ours(),
-    ops_set: not_ours(),
+    ..*Table::NOT_OURS
 };
 
-macro_rules! tables {
-    ($($name:ident: $table:ident { $($slot:ident)* })*) => { $(
-        static $name: abi::$table = abi::$table {
-            size: size_of::<abi::$table>(),
-            $($slot: not_ours(),)*
-        };
-    )* };
-}
-
-tables! {
-    FABRIC: fi_ops_fabric { domain passive_ep eq_open wait_open trywait domain2 }
-    DOMAIN: fi_ops_domain {
-        av_open cq_open endpoint scalable_ep cntr_open poll_open stx_ctx srx_ctx query_atomic
-        query_collective endpoint2
-    }
-    MR: fi_ops_mr { reg regv regattr }
-    EP: fi_ops_ep { cancel getopt setopt tx_ctx rx_ctx rx_size_left tx_size_left }
-    CM: fi_ops_cm { setname getname getpeer connect listen accept reject shutdown join }
-    MSG: fi_ops_msg { recv recvv recvmsg send sendv sendmsg inject senddata injectdata }
-    TAGGED: fi_ops_tagged { recv recvv recvmsg send sendv sendmsg inject senddata injectdata }
-    RMA: fi_ops_rma { read readv readmsg write writev writemsg inject writedata injectdata }
-    ATOMIC: fi_ops_atomic {
-        write writev writemsg inject readwrite readwritev readwritemsg compwrite compwritev
-        compwritemsg writevalid readwritevalid compwritevalid
-    }
-    COLLECTIVE: fi_ops_collective {
-        barrier broadcast alltoall allreduce allgather reduce_scatter reduce scatter gather msg
-        barrier2
-    }
-    CQ: fi_ops_cq { read readfrom readerr sread sreadfrom signal strerror }
-    CNTR: fi_ops_cntr { read readerr add set wait adderr seterr }
-    EQ: fi_ops_eq { read readerr write sread strerror }
-    AV: fi_ops_av {
-        insert insertsvc insertsym remove lookup straddr av_set insert_auth_key lookup_auth_key
-        set_user_id
-    }
-    AV_SET: fi_ops_av_set { set_union intersect diff insert remove addr }
-    WAIT: fi_ops_wait { wait }
-    POLL: fi_ops_poll { poll poll_add poll_del }
-}
-
+/// The tables of each public struct beside that of its `fid`.
 macro_rules! heads {
-    ($($head:ident { $($field:ident: $table:ident)* })*) => { $(
+    ($($head:ident { $($field:ident)* })*) => { $(
         impl Head for abi::$head {
             unsafe fn disown(head: *mut Self) {
                 // SAFETY: a live object that no other thread uses, by the contract of this function.
                 let head = unsafe { &mut *head };
                 head.fid.ops = table(&FID);
-                $(head.$field = table(&$table);)*
+                $(head.$field = table(Table::NOT_OURS);)*
             }
         }
     )* };
 }
 
 heads! {
-    fid_fabric { ops: FABRIC }
-    fid_domain { ops: DOMAIN mr: MR }
-    fid_ep { ops: EP cm: CM msg: MSG rma: RMA tagged: TAGGED atomic: ATOMIC collective: COLLECTIVE }
-    fid_pep { ops: EP cm: CM }
-    fid_stx { ops: EP }
+    fid_fabric { ops }
+    fid_domain { ops mr }
+    fid_ep { ops cm msg rma tagged atomic collective }
+    fid_pep { ops cm }
+    fid_stx { ops }
     fid_mr {}
     fid_mc {}
-    fid_av { ops: AV }
-    fid_av_set { ops: AV_SET }
-    fid_cq { ops: CQ }
-    fid_cntr { ops: CNTR }
-    fid_eq { ops: EQ }
-    fid_wait { ops: WAIT }
-    fid_poll { ops: POLL }
+    fid_av { ops }
+    fid_av_set { ops }
+    fid_cq { ops }
+    fid_cntr { ops }
+    fid_eq { ops }
+    fid_wait { ops }
+    fid_poll { ops }
 }

@@ -17,7 +17,7 @@ use ripstop_types::{Errno, Result};
 use crate::edge::{AnyFid, Arg, In, Whole, trampolines};
 use crate::errno::{code, fail};
 use crate::format::Format;
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 
 /// The core's name as a provider.
 const CORE: &CStr = c"core";
@@ -221,13 +221,13 @@ static IMPORTED: Mutex<Option<Imported>> = Mutex::new(None);
 static LOGGING_OPS: abi::fi_ops = abi::fi_ops {
     close: Some(close_nothing),
     bind: Some(import),
-    ..tables::NO_FID_OPS
+    ..*Table::NONE
 };
 
 /// Operations of a program's logger while it is imported.
 static IMPORTED_OPS: abi::fi_ops = abi::fi_ops {
     close: Some(close_import),
-    ..tables::NO_FID_OPS
+    ..*Table::NONE
 };
 
 /// The logging object. There is one, and it has no state but its context.

@@ -12,10 +12,11 @@ use ripstop_types::{Errno, Flags, Result};
 
 use crate::counter::CounterBody;
 use crate::edge::{AnyFid, Arg2, Array, In, Out, Whole, arguments, trampolines};
+use crate::eq;
 use crate::errno::{self, code, fail};
 use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
-use crate::{eq, tables};
+use crate::tables::Table;
 
 /// What a region's object holds.
 struct MrBody<D: Domain> {
@@ -39,7 +40,7 @@ impl<D: Domain> Tables<D> {
         close: Some(object::close::<MrBody<D>>),
         bind: Some(bind::<D>),
         control: Some(control::<D>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     /// Registration, an operation of the domain.
     pub(crate) const MR: &'static abi::fi_ops_mr = &abi::fi_ops_mr {

@@ -19,7 +19,7 @@ use ripstop_types::{Errno, Result};
 use crate::edge::{AnyFid, Arg, Out};
 use crate::errno::{fail, missing};
 use crate::inherited::{self, Head, Inherited, Place};
-use crate::tables;
+use crate::tables::table;
 
 /// What this library keeps with a C object.
 pub(crate) trait Body: 'static {
@@ -211,7 +211,7 @@ pub(crate) fn fid(class: usize, context: *mut c_void, ops: &'static abi::fi_ops)
     abi::fid {
         fclass: class,
         context,
-        ops: tables::table(ops),
+        ops: table(ops),
     }
 }
 
@@ -247,6 +247,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::tables::Table;
 
     struct Busy(Cell<bool>);
     impl Body for Busy {
@@ -264,7 +265,7 @@ mod tests {
         let room = Room::new();
         let token = room.token();
         let head = abi::fid_cq {
-            fid: fid(abi::FI_CLASS_CQ, ptr::null_mut(), &tables::NO_FID),
+            fid: fid(abi::FI_CLASS_CQ, ptr::null_mut(), Table::NONE),
             ops: ptr::null_mut(),
         };
         (token, room.fill(head, Busy(Cell::new(busy))))

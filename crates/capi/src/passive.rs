@@ -21,7 +21,7 @@ use crate::info::read;
 use crate::object::fabric::FabricBody;
 use crate::object::{self, Body, Room, This};
 use crate::options::{self, Options};
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 
 /// Most bytes of connection data, where nobody says otherwise.
 const CM_DATA_SIZE: usize = 256;
@@ -55,19 +55,19 @@ impl<F: Fabric> Tables<F> {
         close: Some(object::close::<PepBody<F>>),
         bind: Some(bind::<F>),
         control: Some(control::<F>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
         getopt: Some(options::getopt::<PepBody<F>>),
         setopt: Some(options::setopt::<PepBody<F>>),
-        ..tables::NO_EP_OPS
+        ..*Table::NONE
     };
     const CM: &'static abi::fi_ops_cm = &abi::fi_ops_cm {
         setname: Some(setname::<F>),
         getname: Some(getname::<F>),
         listen: Some(listen::<F>),
         reject: Some(reject::<F>),
-        ..tables::NO_CM_OPS
+        ..*Table::NONE
     };
 }
 

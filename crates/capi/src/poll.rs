@@ -16,7 +16,7 @@ use crate::edge::{AnyFid, In, Out, arguments, trampolines};
 use crate::errno::{self, code, fail};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 
 /// What a poll set's object holds.
 struct PollBody<D: Domain> {
@@ -63,7 +63,7 @@ struct Tables<D>(PhantomData<D>);
 impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<PollBody<D>>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const POLL: &'static abi::fi_ops_poll = &abi::fi_ops_poll {
         size: size_of::<abi::fi_ops_poll>(),

@@ -19,7 +19,7 @@ use crate::info::layout::InfoIn;
 use crate::info::{Attributes, read};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
-use crate::tables::{self, table};
+use crate::tables::{Table, none, table};
 
 /// What the object of a scalable endpoint holds.
 pub(crate) struct SepBody<D: Domain> {
@@ -40,26 +40,22 @@ impl<D: Domain> Body for SepBody<D> {
 
 struct Tables<D>(PhantomData<D>);
 
-/// Only contexts send and receive.
-static NO_MSG: abi::fi_ops_msg = tables::NO_MSG_OPS;
-static NO_TAGGED: abi::fi_ops_tagged = tables::NO_TAGGED_OPS;
-
 impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<SepBody<D>>),
         bind: Some(bind::<D>),
         control: Some(control::<D>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
         tx_ctx: Some(tx_context::<D>),
         rx_ctx: Some(rx_context::<D>),
-        ..tables::NO_EP_OPS
+        ..*Table::NONE
     };
     const CM: &'static abi::fi_ops_cm = &abi::fi_ops_cm {
         setname: Some(setname::<D>),
         getname: Some(getname::<D>),
-        ..tables::NO_CM_OPS
+        ..*Table::NONE
     };
 }
 
@@ -143,15 +139,16 @@ trampolines! { [D: Domain]
     }
 }
 
+/// Only contexts send and receive.
 fn head<D: Domain>(context: *mut c_void) -> abi::fid_ep {
     abi::fid_ep {
         fid: object::fid(abi::FI_CLASS_SEP, context, Tables::<D>::FID),
         ops: table(Tables::<D>::EP),
         cm: table(Tables::<D>::CM),
-        msg: table(&NO_MSG),
-        rma: table(&tables::NO_RMA),
-        tagged: table(&NO_TAGGED),
-        atomic: table(&tables::NO_ATOMIC),
-        collective: table(&tables::NO_COLLECTIVE),
+        msg: none(),
+        rma: none(),
+        tagged: none(),
+        atomic: none(),
+        collective: none(),
     }
 }

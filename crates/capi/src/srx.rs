@@ -21,7 +21,7 @@ use crate::object::{self, Body, Room, This};
 use crate::options::{self, Options};
 use crate::peer::{Context, SrxOwner};
 use crate::receive::{self, Posted, Receiver};
-use crate::tables::{self, table};
+use crate::tables::{Table, none, table};
 use crate::trigger;
 
 /// What the object of a shared receive context holds.
@@ -54,32 +54,29 @@ impl<D: Domain> Body for SrxBody<D> {
 
 struct Tables<D>(PhantomData<D>);
 
-/// A context does not send.
-static NO_CM: abi::fi_ops_cm = tables::NO_CM_OPS;
-
 impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<SrxBody<D>>),
         bind: Some(bind::<D>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
         cancel: Some(receive::cancel::<SrxBody<D>>),
         getopt: Some(options::getopt::<SrxBody<D>>),
         setopt: Some(options::setopt::<SrxBody<D>>),
-        ..tables::NO_EP_OPS
+        ..*Table::NONE
     };
     const MSG: &'static abi::fi_ops_msg = &abi::fi_ops_msg {
         recv: Some(receive::msg::recv::<SrxBody<D>>),
         recvv: Some(receive::msg::recvv::<SrxBody<D>>),
         recvmsg: Some(receive::msg::recvmsg::<SrxBody<D>>),
-        ..tables::NO_MSG_OPS
+        ..*Table::NONE
     };
     const TAGGED: &'static abi::fi_ops_tagged = &abi::fi_ops_tagged {
         recv: Some(receive::tagged::recv::<SrxBody<D>>),
         recvv: Some(receive::tagged::recvv::<SrxBody<D>>),
         recvmsg: Some(receive::tagged::recvmsg::<SrxBody<D>>),
-        ..tables::NO_TAGGED_OPS
+        ..*Table::NONE
     };
 }
 
@@ -89,20 +86,17 @@ struct Owned<D>(PhantomData<D>);
 impl<D: Domain> Owned<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<PeerBody<D>>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
-    const EP: &'static abi::fi_ops_ep = &tables::NO_EP_OPS;
-    const MSG: &'static abi::fi_ops_msg = &tables::NO_MSG_OPS;
-    const TAGGED: &'static abi::fi_ops_tagged = &tables::NO_TAGGED_OPS;
 }
 
 /// What no receive context does.
 fn no_head() -> abi::fid_ep {
     abi::fid_ep {
-        cm: table(&NO_CM),
-        rma: table(&tables::NO_RMA),
-        atomic: table(&tables::NO_ATOMIC),
-        collective: table(&tables::NO_COLLECTIVE),
+        cm: none(),
+        rma: none(),
+        atomic: none(),
+        collective: none(),
         ..Default::default()
     }
 }
@@ -138,9 +132,9 @@ trampolines! { [D: Domain]
 fn owned<D: Domain>(owner: Arc<SrxOwner<D>>, domain: &Arc<D>) -> *mut abi::fid_ep {
     let head = abi::fid_ep {
         fid: object::fid(abi::FI_CLASS_SRX_CTX, ptr::null_mut(), Owned::<D>::FID),
-        ops: table(Owned::<D>::EP),
-        msg: table(Owned::<D>::MSG),
-        tagged: table(Owned::<D>::TAGGED),
+        ops: none(),
+        msg: none(),
+        tagged: none(),
         ..no_head()
     };
     let domain = Arc::clone(domain);

@@ -13,7 +13,7 @@ use crate::edge::{In, Out, trampolines};
 use crate::info::Attributes;
 use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
-use crate::tables::{self, table};
+use crate::tables::{Table, none};
 
 /// What the object of a shared transmit context holds.
 pub(crate) struct StxBody<D: Domain> {
@@ -31,13 +31,10 @@ impl<D: Domain> Body for StxBody<D> {
 
 struct Tables<D>(PhantomData<D>);
 
-/// A context has no options, and nothing to cancel.
-static NO_EP: abi::fi_ops_ep = tables::NO_EP_OPS;
-
 impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<StxBody<D>>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
 }
 
@@ -50,7 +47,8 @@ trampolines! { [D: Domain]
         stx.open(|| {
             let head = abi::fid_stx {
                 fid: object::fid(abi::FI_CLASS_STX_CTX, context, Tables::<D>::FID),
-                ops: table(&NO_EP),
+                // A context has no options, and nothing to cancel.
+                ops: none(),
             };
             let body = StxBody {
                 stx: parent.domain.shared_tx(&TxAttr::read(&attr.or_default())?)?,

@@ -94,67 +94,66 @@ slots!(A B C D E F G H I J K L M N O);
 slots!(A B C D E F G H I J K L M N O P);
 slots!(A B C D E F G H I J K L M N O P Q);
 
-/// The function for a slot without an operation.
-pub(crate) const fn missing<T: Slot>() -> Option<T> {
-    Some(T::MISSING)
+/// A table of operations.
+pub(crate) trait Table: Sized + 'static {
+    /// Of an object that has none of them, not even `close`.
+    const NONE: &'static Self;
+    /// Of an object of the process that has forked this one.
+    const NOT_OURS: &'static Self;
 }
 
-macro_rules! empty {
-    ($($(#[$doc:meta])* $name:ident: $table:ident { $($slot:ident)* })*) => { $(
-        $(#[$doc])*
-        pub(crate) const $name: abi::$table = abi::$table {
-            size: size_of::<abi::$table>(),
-            $($slot: missing(),)*
-        };
+macro_rules! tables {
+    ($($table:ident { $($slot:ident)* })*) => { $(
+        impl Table for abi::$table {
+            const NONE: &'static Self = &Self {
+                size: size_of::<Self>(),
+                $($slot: Some(Slot::MISSING),)*
+            };
+            const NOT_OURS: &'static Self = &Self {
+                size: size_of::<Self>(),
+                $($slot: Some(Slot::NOT_OURS),)*
+            };
+        }
     )* };
 }
 
-empty! {
-    /// An object that can do nothing, not even close.
-    NO_FID_OPS: fi_ops { close bind control ops_open tostr ops_set }
-    NO_FABRIC_OPS: fi_ops_fabric { domain passive_ep eq_open wait_open trywait domain2 }
-    NO_DOMAIN_OPS: fi_ops_domain {
+tables! {
+    fi_ops { close bind control ops_open tostr ops_set }
+    fi_ops_fabric { domain passive_ep eq_open wait_open trywait domain2 }
+    fi_ops_domain {
         av_open cq_open endpoint scalable_ep cntr_open poll_open stx_ctx srx_ctx query_atomic
         query_collective endpoint2
     }
-    NO_EP_OPS: fi_ops_ep { cancel getopt setopt tx_ctx rx_ctx rx_size_left tx_size_left }
-    NO_CM_OPS: fi_ops_cm {
-        setname getname getpeer connect listen accept reject shutdown join
-    }
-    NO_MSG_OPS: fi_ops_msg {
-        recv recvv recvmsg send sendv sendmsg inject senddata injectdata
-    }
-    NO_TAGGED_OPS: fi_ops_tagged {
-        recv recvv recvmsg send sendv sendmsg inject senddata injectdata
-    }
-    NO_RMA_OPS: fi_ops_rma {
-        read readv readmsg write writev writemsg inject writedata injectdata
-    }
-    NO_ATOMIC_OPS: fi_ops_atomic {
+    fi_ops_mr { reg regv regattr }
+    fi_ops_ep { cancel getopt setopt tx_ctx rx_ctx rx_size_left tx_size_left }
+    fi_ops_cm { setname getname getpeer connect listen accept reject shutdown join }
+    fi_ops_msg { recv recvv recvmsg send sendv sendmsg inject senddata injectdata }
+    fi_ops_tagged { recv recvv recvmsg send sendv sendmsg inject senddata injectdata }
+    fi_ops_rma { read readv readmsg write writev writemsg inject writedata injectdata }
+    fi_ops_atomic {
         write writev writemsg inject readwrite readwritev readwritemsg compwrite compwritev
         compwritemsg writevalid readwritevalid compwritevalid
     }
-    NO_COLLECTIVE_OPS: fi_ops_collective {
+    fi_ops_collective {
         barrier broadcast alltoall allreduce allgather reduce_scatter reduce scatter gather msg
         barrier2
     }
-    NO_CQ_OPS: fi_ops_cq { read readfrom readerr sread sreadfrom signal strerror }
-    NO_CNTR_OPS: fi_ops_cntr { read readerr add set wait adderr seterr }
-    NO_AV_OPS: fi_ops_av {
+    fi_ops_cq { read readfrom readerr sread sreadfrom signal strerror }
+    fi_ops_cntr { read readerr add set wait adderr seterr }
+    fi_ops_eq { read readerr write sread strerror }
+    fi_ops_av {
         insert insertsvc insertsym remove lookup straddr av_set insert_auth_key lookup_auth_key
         set_user_id
     }
+    fi_ops_av_set { set_union intersect diff insert remove addr }
+    fi_ops_wait { wait }
+    fi_ops_poll { poll poll_add poll_del }
 }
 
-/// An object that can do nothing.
-#[cfg(test)]
-pub(crate) static NO_FID: abi::fi_ops = NO_FID_OPS;
-/// RMA of a receive context, which starts nothing.
-pub(crate) static NO_RMA: abi::fi_ops_rma = NO_RMA_OPS;
-/// Atomics of an endpoint without them.
-pub(crate) static NO_ATOMIC: abi::fi_ops_atomic = NO_ATOMIC_OPS;
-/// Collectives of an endpoint without them.
-pub(crate) static NO_COLLECTIVE: abi::fi_ops_collective = NO_COLLECTIVE_OPS;
+/// The table of an object that has none of its operations, as C declares the pointer to it.
+pub(crate) const fn none<T: Table>() -> *mut T {
+    table(T::NONE)
+}
 
 /// A table as C declares the pointer to it. C programs only read through it.
 pub(crate) const fn table<T>(table: &'static T) -> *mut T {
@@ -167,13 +166,13 @@ mod tests {
 
     #[test]
     fn a_missing_operation_says_so() {
-        let close = NO_FID_OPS.close.unwrap();
+        let close = abi::fi_ops::NONE.close.unwrap();
         // SAFETY: the function looks at nothing.
         assert_eq!(unsafe { close(ptr::null_mut()) }, -38);
-        let inject = NO_MSG_OPS.inject.unwrap();
+        let inject = abi::fi_ops_msg::NONE.inject.unwrap();
         // SAFETY: the function looks at nothing.
         assert_eq!(unsafe { inject(ptr::null_mut(), ptr::null(), 0, 0) }, -38);
-        let barrier = NO_COLLECTIVE_OPS.barrier2.unwrap();
+        let barrier = abi::fi_ops_collective::NONE.barrier2.unwrap();
         // SAFETY: the function looks at nothing.
         let code = unsafe { barrier(ptr::null_mut(), 0, 0, ptr::null_mut()) };
         assert_eq!(code, -38);
@@ -181,7 +180,10 @@ mod tests {
 
     #[test]
     fn tables_have_their_whole_size() {
-        assert_eq!(NO_ATOMIC_OPS.size, size_of::<abi::fi_ops_atomic>());
-        assert_eq!(NO_FID_OPS.size, 56);
+        assert_eq!(
+            abi::fi_ops_atomic::NONE.size,
+            size_of::<abi::fi_ops_atomic>()
+        );
+        assert_eq!(abi::fi_ops::NONE.size, 56);
     }
 }

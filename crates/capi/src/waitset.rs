@@ -19,7 +19,7 @@ use crate::edge::{AnyFid, In, Out, trampolines};
 use crate::errno::{self, code};
 use crate::object::fabric::FabricBody;
 use crate::object::{self, Body, Room, This};
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 use crate::wait::{self, Waits};
 
 /// A wait set, which the objects in it hold.
@@ -127,7 +127,7 @@ impl SetBody {
 static FID: abi::fi_ops = abi::fi_ops {
     close: Some(object::close::<SetBody>),
     control: Some(wait::control::<SetBody>),
-    ..tables::NO_FID_OPS
+    ..*Table::NONE
 };
 
 static WAIT: abi::fi_ops_wait = abi::fi_ops_wait {

@@ -25,7 +25,7 @@ use crate::info::read::string;
 use crate::object::domain::DomainBody;
 use crate::object::{self, Room, This};
 use crate::peer::{self, Context, Peers};
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 use crate::text::{Text, TextOut};
 use body::AvBody;
 use insert::{Addresses, Insertion, Results};
@@ -36,7 +36,7 @@ impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<AvBody<D>>),
         bind: Some(bind::<D>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const AV: &'static abi::fi_ops_av = &abi::fi_ops_av {
         insert: Some(insert::<D>),
@@ -47,7 +47,7 @@ impl<D: Domain> Tables<D> {
         straddr: Some(straddr::<D>),
         set_user_id: Some(set_user_id::<D>),
         av_set: Some(set::open::<D>),
-        ..tables::NO_AV_OPS
+        ..*Table::NONE
     };
 }
 

@@ -13,7 +13,7 @@ use super::body::AvBody;
 use crate::edge::{In, Object, Out, trampolines};
 use crate::errno::{self, code, fail};
 use crate::object::{self, Body, Room, This};
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 
 /// What a set's object holds.
 pub(crate) struct AvSetBody<D: Domain> {
@@ -36,7 +36,7 @@ struct Tables<D>(PhantomData<D>);
 impl<D: Domain> Tables<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<AvSetBody<D>>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const SET: &'static abi::fi_ops_av_set = &abi::fi_ops_av_set {
         size: size_of::<abi::fi_ops_av_set>(),

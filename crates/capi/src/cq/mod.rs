@@ -27,7 +27,7 @@ use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
 use crate::peer::{Context, CqOwner};
 use crate::strerror::describe;
-use crate::tables::{self, table};
+use crate::tables::{Table, table};
 use crate::text::TextOut;
 use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
@@ -63,7 +63,7 @@ impl<D: Domain, F: Format> Tables<D, F> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<CqBody<D>>),
         control: Some(wait::control::<CqBody<D>>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const CQ: &'static abi::fi_ops_cq = &abi::fi_ops_cq {
         size: size_of::<abi::fi_ops_cq>(),
@@ -84,7 +84,7 @@ impl<D: Domain> Owned<D> {
     const CQ: &'static abi::fi_ops_cq = &abi::fi_ops_cq {
         read: Some(forward::<D>),
         strerror: Some(strerror),
-        ..tables::NO_CQ_OPS
+        ..*Table::NONE
     };
 }
 

@@ -16,7 +16,7 @@ use crate::edge::{Array, In, Out, Pointer, Whole, trampolines};
 use crate::errno::{answer, code, status};
 use crate::object::This;
 use crate::object::domain::DomainBody;
-use crate::tables;
+use crate::tables::Table;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
     pub(super) const ATOMIC: &'static abi::fi_ops_atomic = &abi::fi_ops_atomic {
@@ -33,7 +33,7 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
         writevalid: Some(writevalid::<D, M>),
         readwritevalid: Some(readwritevalid::<D, M>),
         compwritevalid: Some(compwritevalid::<D, M>),
-        ..tables::NO_ATOMIC_OPS
+        ..*Table::NONE
     };
 }
 

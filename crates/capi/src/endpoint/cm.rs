@@ -10,8 +10,9 @@ use crate::address::{AddressIn, AddressOfLen, AddressOut};
 use crate::buffers::Src;
 use crate::edge::trampolines;
 use crate::errno::code;
+use crate::handles;
 use crate::object::This;
-use crate::{handles, tables};
+use crate::tables::Table;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
     pub(super) const CM: &'static abi::fi_ops_cm = &abi::fi_ops_cm {
@@ -22,7 +23,7 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
         accept: Some(accept::<D, M>),
         shutdown: Some(shutdown::<D, M>),
         join: Some(super::collective::join::<D, M>),
-        ..tables::NO_CM_OPS
+        ..*Table::NONE
     };
 }
 

@@ -16,7 +16,7 @@ use crate::eq::Bound;
 use crate::errno::{self, answer, fail, status};
 use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
-use crate::tables;
+use crate::tables::Table;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
     pub(super) const COLLECTIVE: &'static abi::fi_ops_collective = &abi::fi_ops_collective {
@@ -31,7 +31,7 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
         gather: Some(gather::<D, M>),
         msg: Some(msg::<D, M>),
         barrier2: Some(barrier2::<D, M>),
-        ..tables::NO_COLLECTIVE_OPS
+        ..*Table::NONE
     };
 }
 
@@ -54,7 +54,7 @@ impl<D: Domain> Body for McBody<D> {
 impl<D: Domain> McBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<Self>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
 }
 

@@ -28,7 +28,7 @@ use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Room, This};
 use crate::srx::{PeerBody, SrxBody};
 use crate::stx::StxBody;
-use crate::tables::{self, table};
+use crate::tables::{Table, none, table};
 use crate::{options, receive};
 use body::{Alias, Defaults, EpBody, Own};
 
@@ -37,13 +37,13 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
         close: Some(object::close::<Self>),
         bind: Some(bind::<D, M>),
         control: Some(control::<D, M>),
-        ..tables::NO_FID_OPS
+        ..*Table::NONE
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
         cancel: Some(receive::cancel::<Self>),
         getopt: Some(options::getopt::<Self>),
         setopt: Some(options::setopt::<Self>),
-        ..tables::NO_EP_OPS
+        ..*Table::NONE
     };
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn context_of<D: Domain>(
         shared: Arc::default(),
     };
     let mut head = head::<D, Own>(class, context);
-    head.collective = table(&tables::NO_COLLECTIVE);
+    head.collective = none();
     match class {
         abi::FI_CLASS_TX_CTX => {
             head.msg = table(EpBody::<D, Own>::MSG_TX);
@@ -129,7 +129,7 @@ pub(crate) fn context_of<D: Domain>(
         _ => {
             head.msg = table(EpBody::<D, Own>::MSG_RX);
             head.tagged = table(EpBody::<D, Own>::TAGGED_RX);
-            head.rma = table(&tables::NO_RMA);
+            head.rma = none();
         }
     }
     room.fill(head, body)

@@ -12,7 +12,7 @@ use super::send::data_of;
 use crate::buffers::{Dst, Src};
 use crate::edge::{Array, In, Whole, trampolines};
 use crate::errno::{missing, refused, status};
-use crate::tables;
+use crate::tables::Table;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
     pub(super) const RMA: &'static abi::fi_ops_rma = &abi::fi_ops_rma {
@@ -25,7 +25,7 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
         inject: Some(inject::<D, M>),
         writedata: Some(writedata::<D, M>),
         injectdata: Some(injectdata::<D, M>),
-        ..tables::NO_RMA_OPS
+        ..*Table::NONE
     };
 
     /// A call with the flags of the endpoint.

@@ -10,7 +10,8 @@ use super::body::{Defaults, Ep, EpBody};
 use crate::buffers::{Segments, Src};
 use crate::edge::{Array, In, Whole, trampolines};
 use crate::errno::status;
-use crate::{receive, tables};
+use crate::receive;
+use crate::tables::Table;
 
 /// Remote CQ data of a call that takes flags: there only if the flags say so.
 #[inline(always)]
@@ -140,7 +141,7 @@ sends! { tagged: fi_msg_tagged, "fi_tsendmsg or fi_trecvmsg",
 /// The tables of one kind of message: of an endpoint, of a context that only sends, and of one that
 /// only receives.
 macro_rules! message_tables {
-    ($($table:ident, $module:ident, $none:ident: $both:ident $tx:ident $rx:ident;)*) => {
+    ($($table:ident, $module:ident: $both:ident $tx:ident $rx:ident;)*) => {
         impl<D: Domain, M: Defaults> EpBody<D, M> { $(
             pub(super) const $both: &'static abi::$table = &abi::$table {
                 recv: Self::$rx.recv,
@@ -155,19 +156,19 @@ macro_rules! message_tables {
                 inject: Some($module::inject::<D, M>),
                 senddata: Some($module::senddata::<D, M>),
                 injectdata: Some($module::injectdata::<D, M>),
-                ..tables::$none
+                ..*Table::NONE
             };
             pub(super) const $rx: &'static abi::$table = &abi::$table {
                 recv: Some(receive::$module::recv::<Self>),
                 recvv: Some(receive::$module::recvv::<Self>),
                 recvmsg: Some(receive::$module::recvmsg::<Self>),
-                ..tables::$none
+                ..*Table::NONE
             };
         )* }
     };
 }
 
 message_tables! {
-    fi_ops_msg, msg, NO_MSG_OPS: MSG MSG_TX MSG_RX;
-    fi_ops_tagged, tagged, NO_TAGGED_OPS: TAGGED TAGGED_TX TAGGED_RX;
+    fi_ops_msg, msg: MSG MSG_TX MSG_RX;
+    fi_ops_tagged, tagged: TAGGED TAGGED_TX TAGGED_RX;
 }

@@ -8,17 +8,18 @@ use ripstop_abi as abi;
 
 use super::copy::text;
 use super::part;
+use crate::cmem;
 use crate::edge::{Arg, Out, Whole, arguments, trampolines};
+use crate::tables::{Table, table};
 use crate::text::{Text, TextOut};
 use crate::tostr::nic as print;
-use crate::{cmem, tables};
 
 /// Operations of a NIC.
 static OPS: abi::fi_ops = abi::fi_ops {
     close: Some(close),
     control: Some(control),
     tostr: Some(tostr),
-    ..tables::NO_FID_OPS
+    ..*Table::NONE
 };
 
 /// A NIC with empty attributes, which are then filled; null when there is no memory.
@@ -26,7 +27,7 @@ pub(super) fn made(fill: impl FnOnce(&mut abi::fid_nic) -> Option<()>) -> *mut a
     let mut made = ptr::null_mut();
     let all = part(&mut made, abi::fid_nic::default(), |nic| {
         nic.fid.fclass = abi::FI_CLASS_NIC;
-        nic.fid.ops = tables::table(&OPS);
+        nic.fid.ops = table(&OPS);
         fill(nic)
     });
     if all.is_none() {
