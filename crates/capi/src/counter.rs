@@ -1,7 +1,6 @@
 //! Counters (`fi_cntr(3)`).
 
 use core::ffi::c_int;
-use core::marker::PhantomData;
 use core::ptr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use crate::errno::{self, code};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
 use crate::peer::{Context, CounterOwner};
-use crate::tables::{Table, table};
+use crate::tables::{Table, operations, table};
 use crate::wait::{self, Waits};
 use crate::waitset::{self, WaitSet};
 
@@ -50,31 +49,17 @@ pub(crate) fn of_domain<'a, D: Domain>(
     Ok(&found.counter)
 }
 
-struct Tables<D>(PhantomData<D>);
-
-impl<D: Domain> Tables<D> {
+impl<D: Domain> CounterBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<CounterBody<D>>),
-        control: Some(wait::control::<CounterBody<D>>),
+        close: Some(object::close::<Self>),
+        control: Some(wait::control::<Self>),
         ..*Table::NONE
     };
-    const CNTR: &'static abi::fi_ops_cntr = &abi::fi_ops_cntr {
-        size: size_of::<abi::fi_ops_cntr>(),
-        read: Some(read::<D>),
-        readerr: Some(readerr::<D>),
-        add: Some(add::<D>),
-        set: Some(set::<D>),
-        wait: Some(wait_for::<D>),
-        adderr: Some(adderr::<D>),
-        seterr: Some(seterr::<D>),
-    };
-}
-
-/// The operations of a counter that feeds another provider's.
-struct Owned<D>(PhantomData<D>);
-
-impl<D: Domain> Owned<D> {
-    const CNTR: &'static abi::fi_ops_cntr = &abi::fi_ops_cntr {
+    const CNTR: &'static abi::fi_ops_cntr = operations!(fi_ops_cntr [D] {
+        read readerr add set wait adderr seterr
+    });
+    /// Of a counter that feeds another provider's.
+    const FEEDING: &'static abi::fi_ops_cntr = &abi::fi_ops_cntr {
         read: Some(forward::<D>),
         ..*Table::NONE
     };
@@ -99,11 +84,11 @@ fn make<D: Domain>(
     let (wanted, set) = attributes(attr)?;
     let owner = CounterOwner::of(attr.flags, context)?;
     let (context, ops) = match owner {
-        Some(_) => (ptr::null_mut(), Owned::<D>::CNTR),
-        None => (context.as_ptr(), Tables::<D>::CNTR),
+        Some(_) => (ptr::null_mut(), CounterBody::<D>::FEEDING),
+        None => (context.as_ptr(), CounterBody::<D>::CNTR),
     };
     let head = abi::fid_cntr {
-        fid: object::fid(abi::FI_CLASS_CNTR, context, Tables::<D>::FID),
+        fid: object::fid(abi::FI_CLASS_CNTR, context, CounterBody::<D>::FID),
         ops: table(ops),
     };
     let counter = parent.domain.counter(&wanted)?;
@@ -202,7 +187,7 @@ trampolines! { [D: Domain]
         0
     }
 
-    extern "C" fn wait_for(this: This<CounterBody<D>>, threshold: u64, timeout: c_int) -> c_int {
+    extern "C" fn wait(this: This<CounterBody<D>>, threshold: u64, timeout: c_int) -> c_int {
         code(this.counter.wait(threshold, wait::timeout(timeout)))
     }
 }

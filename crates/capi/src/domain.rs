@@ -2,7 +2,6 @@
 
 use core::any::Any;
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use ripstop_abi as abi;
@@ -16,13 +15,11 @@ use crate::errno::{code, fail};
 use crate::object::domain::DomainBody;
 use crate::object::{self, Room, This};
 use crate::tables::{Table, table};
-use crate::{av, counter, cq, endpoint, mr, poll, sep, srx, stx, work};
+use crate::{av, counter, cq, endpoint, poll, sep, srx, stx, work};
 
-struct Tables<D>(PhantomData<D>);
-
-impl<D: Domain> Tables<D> {
+impl<D: Domain> DomainBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<DomainBody<D>>),
+        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
         control: Some(work::control::<D>),
         ..*Table::NONE
@@ -52,9 +49,9 @@ pub(crate) fn object<D: Domain>(
     context: *mut c_void,
 ) -> *mut abi::fid_domain {
     let head = abi::fid_domain {
-        fid: object::fid(abi::FI_CLASS_DOMAIN, context, Tables::<D>::FID),
-        ops: table(Tables::<D>::DOMAIN),
-        mr: table(mr::Tables::<D>::MR),
+        fid: object::fid(abi::FI_CLASS_DOMAIN, context, DomainBody::<D>::FID),
+        ops: table(DomainBody::<D>::DOMAIN),
+        mr: table(DomainBody::<D>::MR),
     };
     Room::new().fill(
         head,

@@ -23,7 +23,7 @@ use crate::errno::{self, count as counted, fail};
 use crate::object::fabric::FabricBody;
 use crate::object::{self, Body, Room, This, pointer};
 use crate::strerror::describe;
-use crate::tables::{Table, table};
+use crate::tables::{Table, operations, table};
 use crate::text::TextOut;
 use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
@@ -62,14 +62,7 @@ static FID: abi::fi_ops = abi::fi_ops {
     ..*Table::NONE
 };
 
-static EQ: abi::fi_ops_eq = abi::fi_ops_eq {
-    size: size_of::<abi::fi_ops_eq>(),
-    read: Some(read),
-    readerr: Some(readerr),
-    write: Some(write_event),
-    sread: Some(sread),
-    strerror: Some(strerror),
-};
+static EQ: &abi::fi_ops_eq = operations!(fi_ops_eq [] { read readerr write sread strerror });
 
 trampolines! { [F: Fabric]
     /// `fi_eq_open`.
@@ -109,7 +102,7 @@ fn make(
     }
     let head = abi::fid_eq {
         fid: object::fid(abi::FI_CLASS_EQ, context, &FID),
-        ops: table(&EQ),
+        ops: table(EQ),
     };
     let body = EqBody {
         eq,
@@ -185,7 +178,7 @@ trampolines! { []
         }))
     }
 
-    extern "C" fn write_event(
+    extern "C" fn write(
         this: This<EqBody>, event: u32, buf: Src(buf, len), _flags: u64,
     ) -> isize {
         if !this.writable {

@@ -2,7 +2,6 @@
 //! Fabrics (`fi_fabric(3)`).
 
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
@@ -25,11 +24,9 @@ use crate::tables::{Table, table};
 use crate::waitset::{self, SetBody};
 use crate::{domain, opened, passive};
 
-struct Tables<F>(PhantomData<F>);
-
-impl<F: Fabric> Tables<F> {
+impl<F: Fabric> FabricBody<F> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<FabricBody<F>>),
+        close: Some(object::close::<Self>),
         ..*Table::NONE
     };
     const FABRIC: &'static abi::fi_ops_fabric = &abi::fi_ops_fabric {
@@ -51,8 +48,8 @@ pub(crate) fn object<F: Fabric>(
     context: *mut c_void,
 ) -> *mut abi::fid_fabric {
     let head = abi::fid_fabric {
-        fid: object::fid(abi::FI_CLASS_FABRIC, context, Tables::<F>::FID),
-        ops: table(Tables::<F>::FABRIC),
+        fid: object::fid(abi::FI_CLASS_FABRIC, context, FabricBody::<F>::FID),
+        ops: table(FabricBody::<F>::FABRIC),
         api_version: attr.api_version.0,
     };
     let body = FabricBody {

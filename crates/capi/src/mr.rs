@@ -2,7 +2,6 @@
 //! Memory regions (`fi_mr(3)`).
 
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
@@ -16,7 +15,7 @@ use crate::eq;
 use crate::errno::{self, code, fail};
 use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
-use crate::tables::Table;
+use crate::tables::{Table, operations};
 
 /// What a region's object holds.
 struct MrBody<D: Domain> {
@@ -32,23 +31,18 @@ impl<D: Domain> Body for MrBody<D> {
     }
 }
 
-/// The operation tables of regions.
-pub(crate) struct Tables<D>(PhantomData<D>);
-
-impl<D: Domain> Tables<D> {
+impl<D: Domain> MrBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<MrBody<D>>),
+        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
         control: Some(control::<D>),
         ..*Table::NONE
     };
+}
+
+impl<D: Domain> DomainBody<D> {
     /// Registration, an operation of the domain.
-    pub(crate) const MR: &'static abi::fi_ops_mr = &abi::fi_ops_mr {
-        size: size_of::<abi::fi_ops_mr>(),
-        reg: Some(reg::<D>),
-        regv: Some(regv::<D>),
-        regattr: Some(regattr::<D>),
-    };
+    pub(crate) const MR: &'static abi::fi_ops_mr = operations!(fi_ops_mr [D] { reg regv regattr });
 }
 
 /// What one piece of memory is registered for.
@@ -74,7 +68,7 @@ fn register<D: Domain>(
     let mr = domain.domain.mr(attr)?;
     let room = Room::<MrBody<D>>::new();
     let head = abi::fid_mr {
-        fid: object::fid(abi::FI_CLASS_MR, context, Tables::<D>::FID),
+        fid: object::fid(abi::FI_CLASS_MR, context, MrBody::<D>::FID),
         // Local buffers need no descriptor; programs pass on what they find here.
         mem_desc: object::pointer(room.token()).cast(),
         key: mr.key(),

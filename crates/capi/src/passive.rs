@@ -2,7 +2,6 @@
 //! Passive endpoints (`fi_endpoint(3)`, `fi_cm(3)`).
 
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
@@ -21,7 +20,7 @@ use crate::info::read;
 use crate::object::fabric::FabricBody;
 use crate::object::{self, Body, Room, This};
 use crate::options::{self, Options};
-use crate::tables::{Table, table};
+use crate::tables::{Table, operations, table};
 
 /// Most bytes of connection data, where nobody says otherwise.
 const CM_DATA_SIZE: usize = 256;
@@ -48,27 +47,20 @@ impl<F: Fabric> Body for PepBody<F> {
     }
 }
 
-struct Tables<F>(PhantomData<F>);
-
-impl<F: Fabric> Tables<F> {
+impl<F: Fabric> PepBody<F> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<PepBody<F>>),
+        close: Some(object::close::<Self>),
         bind: Some(bind::<F>),
         control: Some(control::<F>),
         ..*Table::NONE
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
-        getopt: Some(options::getopt::<PepBody<F>>),
-        setopt: Some(options::setopt::<PepBody<F>>),
+        getopt: Some(options::getopt::<Self>),
+        setopt: Some(options::setopt::<Self>),
         ..*Table::NONE
     };
-    const CM: &'static abi::fi_ops_cm = &abi::fi_ops_cm {
-        setname: Some(setname::<F>),
-        getname: Some(getname::<F>),
-        listen: Some(listen::<F>),
-        reject: Some(reject::<F>),
-        ..*Table::NONE
-    };
+    const CM: &'static abi::fi_ops_cm =
+        operations!(fi_ops_cm [F] { setname getname listen reject });
 }
 
 trampolines! { [F: Fabric]
@@ -82,9 +74,9 @@ trampolines! { [F: Fabric]
             let room = Room::<PepBody<F>>::new();
             let pep = parent.fabric.passive_ep(&info, room.token())?;
             let head = abi::fid_pep {
-                fid: object::fid(abi::FI_CLASS_PEP, context, Tables::<F>::FID),
-                ops: table(Tables::<F>::EP),
-                cm: table(Tables::<F>::CM),
+                fid: object::fid(abi::FI_CLASS_PEP, context, PepBody::<F>::FID),
+                ops: table(PepBody::<F>::EP),
+                cm: table(PepBody::<F>::CM),
             };
             let body = PepBody {
                 pep: Arc::clone(&pep),

@@ -2,7 +2,6 @@
 //! Poll sets (`fi_poll(3)`): many queues and counters asked at once.
 
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -16,7 +15,7 @@ use crate::edge::{AnyFid, In, Out, arguments, trampolines};
 use crate::errno::{self, code, fail};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
-use crate::tables::{Table, table};
+use crate::tables::{Table, operations, table};
 
 /// What a poll set's object holds.
 struct PollBody<D: Domain> {
@@ -58,19 +57,12 @@ impl<D: Domain> Member<D> {
     }
 }
 
-struct Tables<D>(PhantomData<D>);
-
-impl<D: Domain> Tables<D> {
+impl<D: Domain> PollBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<PollBody<D>>),
+        close: Some(object::close::<Self>),
         ..*Table::NONE
     };
-    const POLL: &'static abi::fi_ops_poll = &abi::fi_ops_poll {
-        size: size_of::<abi::fi_ops_poll>(),
-        poll: Some(poll::<D>),
-        poll_add: Some(add::<D>),
-        poll_del: Some(del::<D>),
-    };
+    const POLL: &'static abi::fi_ops_poll = operations!(fi_ops_poll [D] { poll poll_add poll_del });
 }
 
 trampolines! { [D: Domain]
@@ -84,8 +76,8 @@ trampolines! { [D: Domain]
                 return Err(errno::refused("fi_poll_open", NO_FLAGS, Errno::EBADFLAGS));
             }
             let head = abi::fid_poll {
-                fid: object::fid(abi::FI_CLASS_POLL, core::ptr::null_mut(), Tables::<D>::FID),
-                ops: table(Tables::<D>::POLL),
+                fid: object::fid(abi::FI_CLASS_POLL, core::ptr::null_mut(), PollBody::<D>::FID),
+                ops: table(PollBody::<D>::POLL),
             };
             let body = PollBody {
                 domain: Arc::clone(&parent.domain),
@@ -95,7 +87,7 @@ trampolines! { [D: Domain]
         })
     }
 
-    extern "C" fn add(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
+    extern "C" fn poll_add(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
         if flags != 0 {
             return fail(errno::refused("fi_poll_add", NO_FLAGS, Errno::EBADFLAGS));
         }
@@ -108,7 +100,7 @@ trampolines! { [D: Domain]
         }))
     }
 
-    extern "C" fn del(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
+    extern "C" fn poll_del(this: This<PollBody<D>>, fid: AnyFid, flags: u64) -> c_int {
         if flags != 0 {
             return fail(errno::refused("fi_poll_del", NO_FLAGS, Errno::EBADFLAGS));
         }

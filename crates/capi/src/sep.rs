@@ -2,7 +2,6 @@
 //! endpoints that only send or only receive.
 
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
@@ -38,11 +37,9 @@ impl<D: Domain> Body for SepBody<D> {
     }
 }
 
-struct Tables<D>(PhantomData<D>);
-
-impl<D: Domain> Tables<D> {
+impl<D: Domain> SepBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<SepBody<D>>),
+        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
         control: Some(control::<D>),
         ..*Table::NONE
@@ -142,9 +139,9 @@ trampolines! { [D: Domain]
 /// Only contexts send and receive.
 fn head<D: Domain>(context: *mut c_void) -> abi::fid_ep {
     abi::fid_ep {
-        fid: object::fid(abi::FI_CLASS_SEP, context, Tables::<D>::FID),
-        ops: table(Tables::<D>::EP),
-        cm: table(Tables::<D>::CM),
+        fid: object::fid(abi::FI_CLASS_SEP, context, SepBody::<D>::FID),
+        ops: table(SepBody::<D>::EP),
+        cm: table(SepBody::<D>::CM),
         msg: none(),
         rma: none(),
         tagged: none(),

@@ -1,7 +1,6 @@
 //! Shared receive contexts (`fi_srx_context`, `fi_endpoint(3)`): a `fid_ep` that only receives.
 
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use core::ptr;
 use std::sync::Arc;
 
@@ -52,40 +51,35 @@ impl<D: Domain> Body for SrxBody<D> {
     }
 }
 
-struct Tables<D>(PhantomData<D>);
-
-impl<D: Domain> Tables<D> {
+impl<D: Domain> SrxBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<SrxBody<D>>),
+        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
         ..*Table::NONE
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
-        cancel: Some(receive::cancel::<SrxBody<D>>),
-        getopt: Some(options::getopt::<SrxBody<D>>),
-        setopt: Some(options::setopt::<SrxBody<D>>),
+        cancel: Some(receive::cancel::<Self>),
+        getopt: Some(options::getopt::<Self>),
+        setopt: Some(options::setopt::<Self>),
         ..*Table::NONE
     };
     const MSG: &'static abi::fi_ops_msg = &abi::fi_ops_msg {
-        recv: Some(receive::msg::recv::<SrxBody<D>>),
-        recvv: Some(receive::msg::recvv::<SrxBody<D>>),
-        recvmsg: Some(receive::msg::recvmsg::<SrxBody<D>>),
+        recv: Some(receive::msg::recv::<Self>),
+        recvv: Some(receive::msg::recvv::<Self>),
+        recvmsg: Some(receive::msg::recvmsg::<Self>),
         ..*Table::NONE
     };
     const TAGGED: &'static abi::fi_ops_tagged = &abi::fi_ops_tagged {
-        recv: Some(receive::tagged::recv::<SrxBody<D>>),
-        recvv: Some(receive::tagged::recvv::<SrxBody<D>>),
-        recvmsg: Some(receive::tagged::recvmsg::<SrxBody<D>>),
+        recv: Some(receive::tagged::recv::<Self>),
+        recvv: Some(receive::tagged::recvv::<Self>),
+        recvmsg: Some(receive::tagged::recvmsg::<Self>),
         ..*Table::NONE
     };
 }
 
-/// The operations of a context whose receives another provider has: none but to close it.
-struct Owned<D>(PhantomData<D>);
-
-impl<D: Domain> Owned<D> {
+impl<D: Domain> PeerBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<PeerBody<D>>),
+        close: Some(object::close::<Self>),
         ..*Table::NONE
     };
 }
@@ -131,7 +125,7 @@ trampolines! { [D: Domain]
 /// Makes a context whose receives another provider has.
 fn owned<D: Domain>(owner: Arc<SrxOwner<D>>, domain: &Arc<D>) -> *mut abi::fid_ep {
     let head = abi::fid_ep {
-        fid: object::fid(abi::FI_CLASS_SRX_CTX, ptr::null_mut(), Owned::<D>::FID),
+        fid: object::fid(abi::FI_CLASS_SRX_CTX, ptr::null_mut(), PeerBody::<D>::FID),
         ops: none(),
         msg: none(),
         tagged: none(),
@@ -148,10 +142,10 @@ fn make<D: Domain>(
     context: *mut c_void,
 ) -> Result<*mut abi::fid_ep> {
     let head = abi::fid_ep {
-        fid: object::fid(abi::FI_CLASS_SRX_CTX, context, Tables::<D>::FID),
-        ops: table(Tables::<D>::EP),
-        msg: table(Tables::<D>::MSG),
-        tagged: table(Tables::<D>::TAGGED),
+        fid: object::fid(abi::FI_CLASS_SRX_CTX, context, SrxBody::<D>::FID),
+        ops: table(SrxBody::<D>::EP),
+        msg: table(SrxBody::<D>::MSG),
+        tagged: table(SrxBody::<D>::TAGGED),
         ..no_head()
     };
     let body = SrxBody {

@@ -2,7 +2,6 @@
 //! operations are posted to the endpoints.
 
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
@@ -29,11 +28,9 @@ impl<D: Domain> Body for StxBody<D> {
     }
 }
 
-struct Tables<D>(PhantomData<D>);
-
-impl<D: Domain> Tables<D> {
+impl<D: Domain> StxBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<StxBody<D>>),
+        close: Some(object::close::<Self>),
         ..*Table::NONE
     };
 }
@@ -46,7 +43,7 @@ trampolines! { [D: Domain]
     ) -> c_int {
         stx.open(|| {
             let head = abi::fid_stx {
-                fid: object::fid(abi::FI_CLASS_STX_CTX, context, Tables::<D>::FID),
+                fid: object::fid(abi::FI_CLASS_STX_CTX, context, StxBody::<D>::FID),
                 // A context has no options, and nothing to cancel.
                 ops: none(),
             };

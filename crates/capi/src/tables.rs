@@ -150,6 +150,23 @@ tables! {
     fi_ops_poll { poll poll_add poll_del }
 }
 
+/// A table with the operations that are named, each a function of its name with these type
+/// parameters; others follow `with`. What is left has no operation.
+macro_rules! operations {
+    ($table:ident $generics:tt { $($slot:ident)* } $(with $($other:ident: $function:expr),*)?) => {
+        &ripstop_abi::$table {
+            $($slot: Some($crate::tables::operations!(@function $slot $generics)),)*
+            $($($other: Some($function),)*)?
+            ..*$crate::tables::Table::NONE
+        }
+    };
+    (@function $slot:ident [$($generics:tt)*]) => {
+        $slot::<$($generics)*>
+    };
+}
+
+pub(crate) use operations;
+
 /// The table of an object that has none of its operations, as C declares the pointer to it.
 pub(crate) const fn none<T: Table>() -> *mut T {
     table(T::NONE)

@@ -2,7 +2,6 @@
 //! Address vectors (`fi_av(3)`).
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::marker::PhantomData;
 use core::ptr;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,30 +24,20 @@ use crate::info::read::string;
 use crate::object::domain::DomainBody;
 use crate::object::{self, Room, This};
 use crate::peer::{self, Context, Peers};
-use crate::tables::{Table, table};
+use crate::tables::{Table, operations, table};
 use crate::text::{Text, TextOut};
 use body::AvBody;
 use insert::{Addresses, Insertion, Results};
 
-struct Tables<D>(PhantomData<D>);
-
-impl<D: Domain> Tables<D> {
+impl<D: Domain> AvBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<AvBody<D>>),
+        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
         ..*Table::NONE
     };
-    const AV: &'static abi::fi_ops_av = &abi::fi_ops_av {
-        insert: Some(insert::<D>),
-        insertsvc: Some(insertsvc::<D>),
-        insertsym: Some(insertsym::<D>),
-        remove: Some(remove::<D>),
-        lookup: Some(lookup::<D>),
-        straddr: Some(straddr::<D>),
-        set_user_id: Some(set_user_id::<D>),
-        av_set: Some(set::open::<D>),
-        ..*Table::NONE
-    };
+    const AV: &'static abi::fi_ops_av = operations!(fi_ops_av [D] {
+        insert insertsvc insertsym remove lookup straddr set_user_id
+    } with av_set: set::open::<D>);
 }
 
 trampolines! { [D: Domain]
@@ -60,8 +49,8 @@ trampolines! { [D: Domain]
         av.open(|| {
             let wanted = attr.read(parent.av_type)?;
             let head = abi::fid_av {
-                fid: object::fid(abi::FI_CLASS_AV, context, Tables::<D>::FID),
-                ops: table(Tables::<D>::AV),
+                fid: object::fid(abi::FI_CLASS_AV, context, AvBody::<D>::FID),
+                ops: table(AvBody::<D>::AV),
             };
             let body = AvBody {
                 av: parent.domain.av(&wanted)?,

@@ -1,7 +1,6 @@
 //! Address vector sets (`fi_av_set(3)`).
 
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
@@ -13,7 +12,7 @@ use super::body::AvBody;
 use crate::edge::{In, Object, Out, trampolines};
 use crate::errno::{self, code, fail};
 use crate::object::{self, Body, Room, This};
-use crate::tables::{Table, table};
+use crate::tables::{Table, operations, table};
 
 /// What a set's object holds.
 pub(crate) struct AvSetBody<D: Domain> {
@@ -31,22 +30,14 @@ impl<D: Domain> Body for AvSetBody<D> {
     }
 }
 
-struct Tables<D>(PhantomData<D>);
-
-impl<D: Domain> Tables<D> {
+impl<D: Domain> AvSetBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<AvSetBody<D>>),
+        close: Some(object::close::<Self>),
         ..*Table::NONE
     };
-    const SET: &'static abi::fi_ops_av_set = &abi::fi_ops_av_set {
-        size: size_of::<abi::fi_ops_av_set>(),
-        set_union: Some(union::<D>),
-        intersect: Some(intersect::<D>),
-        diff: Some(diff::<D>),
-        insert: Some(insert::<D>),
-        remove: Some(remove::<D>),
-        addr: Some(addr::<D>),
-    };
+    const SET: &'static abi::fi_ops_av_set = operations!(fi_ops_av_set [D] {
+        set_union intersect diff insert remove addr
+    });
 }
 
 trampolines! { [D: Domain]
@@ -71,14 +62,14 @@ trampolines! { [D: Domain]
                 av: Arc::clone(av),
             };
             let head = abi::fid_av_set {
-                fid: object::fid(abi::FI_CLASS_AV_SET, context, Tables::<D>::FID),
-                ops: table(Tables::<D>::SET),
+                fid: object::fid(abi::FI_CLASS_AV_SET, context, AvSetBody::<D>::FID),
+                ops: table(AvSetBody::<D>::SET),
             };
             Ok(Room::new().fill(head, body))
         })
     }
 
-    extern "C" fn union(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
+    extern "C" fn set_union(dst: This<AvSetBody<D>>, src: Object<*const abi::fid_av_set>) -> c_int {
         code(dst.change(src, AvSet::union))
     }
 

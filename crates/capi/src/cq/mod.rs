@@ -77,11 +77,9 @@ impl<D: Domain, F: Format> Tables<D, F> {
     };
 }
 
-/// The operations of a queue that fills another provider's.
-struct Owned<D>(PhantomData<D>);
-
-impl<D: Domain> Owned<D> {
-    const CQ: &'static abi::fi_ops_cq = &abi::fi_ops_cq {
+impl<D: Domain> CqBody<D> {
+    /// Of a queue that fills another provider's.
+    const FILLING: &'static abi::fi_ops_cq = &abi::fi_ops_cq {
         read: Some(forward::<D>),
         strerror: Some(strerror),
         ..*Table::NONE
@@ -113,7 +111,7 @@ fn make<D: Domain>(
         CqFormat::Tagged => both::<D, Tagged>(),
     };
     let (context, ops) = match owner {
-        Some(_) => (ptr::null_mut(), Owned::<D>::CQ),
+        Some(_) => (ptr::null_mut(), CqBody::<D>::FILLING),
         None => (context.as_ptr(), ops),
     };
     let head = abi::fid_cq {

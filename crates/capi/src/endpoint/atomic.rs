@@ -16,25 +16,13 @@ use crate::edge::{Array, In, Out, Pointer, Whole, trampolines};
 use crate::errno::{answer, code, status};
 use crate::object::This;
 use crate::object::domain::DomainBody;
-use crate::tables::Table;
+use crate::tables::operations;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
-    pub(super) const ATOMIC: &'static abi::fi_ops_atomic = &abi::fi_ops_atomic {
-        write: Some(write::<D, M>),
-        writev: Some(writev::<D, M>),
-        writemsg: Some(writemsg::<D, M>),
-        inject: Some(inject::<D, M>),
-        readwrite: Some(readwrite::<D, M>),
-        readwritev: Some(readwritev::<D, M>),
-        readwritemsg: Some(readwritemsg::<D, M>),
-        compwrite: Some(compwrite::<D, M>),
-        compwritev: Some(compwritev::<D, M>),
-        compwritemsg: Some(compwritemsg::<D, M>),
-        writevalid: Some(writevalid::<D, M>),
-        readwritevalid: Some(readwritevalid::<D, M>),
-        compwritevalid: Some(compwritevalid::<D, M>),
-        ..*Table::NONE
-    };
+    pub(super) const ATOMIC: &'static abi::fi_ops_atomic = operations!(fi_ops_atomic [D, M] {
+        write writev writemsg inject readwrite readwritev readwritemsg compwrite compwritev
+        compwritemsg writevalid readwritevalid compwritevalid
+    });
 }
 
 /// A datatype and an operation.

@@ -6,25 +6,19 @@ use ripstop_abi as abi;
 use ripstop_core::provider::{Domain, Endpoint};
 
 use super::body::{Defaults, Ep, EpBody};
+use super::collective::join;
 use crate::address::{AddressIn, AddressOfLen, AddressOut};
 use crate::buffers::Src;
 use crate::edge::trampolines;
 use crate::errno::code;
 use crate::handles;
 use crate::object::This;
-use crate::tables::Table;
+use crate::tables::operations;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
-    pub(super) const CM: &'static abi::fi_ops_cm = &abi::fi_ops_cm {
-        setname: Some(setname::<D, M>),
-        getname: Some(getname::<D, M>),
-        getpeer: Some(getpeer::<D, M>),
-        connect: Some(connect::<D, M>),
-        accept: Some(accept::<D, M>),
-        shutdown: Some(shutdown::<D, M>),
-        join: Some(super::collective::join::<D, M>),
-        ..*Table::NONE
-    };
+    pub(super) const CM: &'static abi::fi_ops_cm = operations!(fi_ops_cm [D, M] {
+        setname getname getpeer connect accept shutdown join
+    });
 }
 
 trampolines! { [D: Domain, M: Defaults]

@@ -16,23 +16,13 @@ use crate::eq::Bound;
 use crate::errno::{self, answer, fail, status};
 use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
-use crate::tables::Table;
+use crate::tables::{Table, operations};
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
-    pub(super) const COLLECTIVE: &'static abi::fi_ops_collective = &abi::fi_ops_collective {
-        barrier: Some(barrier::<D, M>),
-        broadcast: Some(broadcast::<D, M>),
-        alltoall: Some(alltoall::<D, M>),
-        allreduce: Some(allreduce::<D, M>),
-        allgather: Some(allgather::<D, M>),
-        reduce_scatter: Some(reduce_scatter::<D, M>),
-        reduce: Some(reduce::<D, M>),
-        scatter: Some(scatter::<D, M>),
-        gather: Some(gather::<D, M>),
-        msg: Some(msg::<D, M>),
-        barrier2: Some(barrier2::<D, M>),
-        ..*Table::NONE
-    };
+    pub(super) const COLLECTIVE: &'static abi::fi_ops_collective = operations!(fi_ops_collective [D, M] {
+        barrier broadcast alltoall allreduce allgather reduce_scatter reduce scatter gather msg
+        barrier2
+    });
 }
 
 /// What the object of a group holds.

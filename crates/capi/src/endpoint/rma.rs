@@ -12,21 +12,12 @@ use super::send::data_of;
 use crate::buffers::{Dst, Src};
 use crate::edge::{Array, In, Whole, trampolines};
 use crate::errno::{missing, refused, status};
-use crate::tables::Table;
+use crate::tables::operations;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
-    pub(super) const RMA: &'static abi::fi_ops_rma = &abi::fi_ops_rma {
-        read: Some(read::<D, M>),
-        readv: Some(readv::<D, M>),
-        readmsg: Some(readmsg::<D, M>),
-        write: Some(write::<D, M>),
-        writev: Some(writev::<D, M>),
-        writemsg: Some(writemsg::<D, M>),
-        inject: Some(inject::<D, M>),
-        writedata: Some(writedata::<D, M>),
-        injectdata: Some(injectdata::<D, M>),
-        ..*Table::NONE
-    };
+    pub(super) const RMA: &'static abi::fi_ops_rma = operations!(fi_ops_rma [D, M] {
+        read readv readmsg write writev writemsg inject writedata injectdata
+    });
 
     /// A call with the flags of the endpoint.
     #[inline(always)]
