@@ -19,16 +19,12 @@ use crate::info::layout::InfoIn;
 use crate::info::read;
 use crate::object::domain::check_flags;
 use crate::object::fabric::FabricBody;
-use crate::object::{self, Room, This};
+use crate::object::{self, Body, Room, This};
 use crate::tables::{Table, table};
 use crate::waitset::{self, SetBody};
 use crate::{domain, opened, passive};
 
 impl<F: Fabric> FabricBody<F> {
-    const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
-        ..*Table::NONE
-    };
     const FABRIC: &'static abi::fi_ops_fabric = &abi::fi_ops_fabric {
         domain: Some(domain::<F>),
         passive_ep: Some(passive::open::<F>),
@@ -48,7 +44,7 @@ pub(crate) fn object<F: Fabric>(
     context: *mut c_void,
 ) -> *mut abi::fid_fabric {
     let head = abi::fid_fabric {
-        fid: object::fid(abi::FI_CLASS_FABRIC, context, FabricBody::<F>::FID),
+        fid: object::fid(abi::FI_CLASS_FABRIC, context, FabricBody::<F>::CLOSING),
         ops: table(FabricBody::<F>::FABRIC),
         api_version: attr.api_version.0,
     };

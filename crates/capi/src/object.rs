@@ -19,12 +19,18 @@ use ripstop_types::{Errno, Result};
 use crate::edge::{AnyFid, Arg, Out};
 use crate::errno::{fail, missing};
 use crate::inherited::{self, Head, Inherited, Place};
-use crate::tables::table;
+use crate::tables::{Table, table};
 
 /// What this library keeps with a C object.
-pub(crate) trait Body: 'static {
+pub(crate) trait Body: Sized + 'static {
     /// The public struct, which begins with a `fid`.
     type Head: Head;
+
+    /// The operations of an object that can only be closed.
+    const CLOSING: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(close::<Self>),
+        ..*Table::NONE
+    };
 
     /// Whether other objects still use this one.
     fn in_use(&self) -> bool;
@@ -247,7 +253,6 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::tables::Table;
 
     struct Busy(Cell<bool>);
     impl Body for Busy {

@@ -15,7 +15,7 @@ use crate::edge::{AnyFid, In, Out, arguments, trampolines};
 use crate::errno::{self, code, fail};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
-use crate::tables::{Table, operations, table};
+use crate::tables::{operations, table};
 
 /// What a poll set's object holds.
 struct PollBody<D: Domain> {
@@ -58,10 +58,6 @@ impl<D: Domain> Member<D> {
 }
 
 impl<D: Domain> PollBody<D> {
-    const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
-        ..*Table::NONE
-    };
     const POLL: &'static abi::fi_ops_poll = operations!(fi_ops_poll [D] { poll poll_add poll_del });
 }
 
@@ -76,7 +72,7 @@ trampolines! { [D: Domain]
                 return Err(errno::refused("fi_poll_open", NO_FLAGS, Errno::EBADFLAGS));
             }
             let head = abi::fid_poll {
-                fid: object::fid(abi::FI_CLASS_POLL, core::ptr::null_mut(), PollBody::<D>::FID),
+                fid: object::fid(abi::FI_CLASS_POLL, core::ptr::null_mut(), PollBody::<D>::CLOSING),
                 ops: table(PollBody::<D>::POLL),
             };
             let body = PollBody {

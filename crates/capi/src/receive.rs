@@ -11,9 +11,33 @@ use crate::buffers::{Dst, Segments};
 use crate::edge::{Array, In, Whole, trampolines};
 use crate::errno::status;
 use crate::object::{Body, This};
+use crate::options::{self, Options};
+use crate::tables::Table;
 
 /// What receives.
-pub(crate) trait Receiver: Body<Head = abi::fid_ep> {
+pub(crate) trait Receiver: Options + Body<Head = abi::fid_ep> {
+    /// What it does as any endpoint.
+    const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
+        cancel: Some(cancel::<Self>),
+        getopt: Some(options::getopt::<Self>),
+        setopt: Some(options::setopt::<Self>),
+        ..*Table::NONE
+    };
+    /// Receives of messages.
+    const MSG_RX: &'static abi::fi_ops_msg = &abi::fi_ops_msg {
+        recv: Some(msg::recv::<Self>),
+        recvv: Some(msg::recvv::<Self>),
+        recvmsg: Some(msg::recvmsg::<Self>),
+        ..*Table::NONE
+    };
+    /// Receives of tagged messages.
+    const TAGGED_RX: &'static abi::fi_ops_tagged = &abi::fi_ops_tagged {
+        recv: Some(tagged::recv::<Self>),
+        recvv: Some(tagged::recvv::<Self>),
+        recvmsg: Some(tagged::recvmsg::<Self>),
+        ..*Table::NONE
+    };
+
     /// Posts a receive with the flags of the object.
     fn post(&self, kind: RecvKind, iov: &[UserBuf], src: FiAddr, context: usize) -> Result<()>;
 
@@ -82,18 +106,18 @@ macro_rules! receives {
             }
         }
 
-        pub(crate) mod $module {
+        mod $module {
             use super::*;
 
             trampolines! { [B: Receiver]
-                pub(crate) extern "C" fn recv(
+                pub(super) extern "C" fn recv(
                     this: This<B>, buf: Dst(buf, len, desc), src: FiAddr, $($tag: u64,)*
                     context: *mut c_void,
                 ) -> isize {
                     status(this.post($kind, &[buf.room()], src, context.expose_provenance()))
                 }
 
-                pub(crate) extern "C" fn recvv(
+                pub(super) extern "C" fn recvv(
                     this: This<B>, iov: Vector(iov, desc, count), src: FiAddr, $($tag: u64,)*
                     context: *mut c_void,
                 ) -> isize {
@@ -103,7 +127,7 @@ macro_rules! receives {
                     }))
                 }
 
-                pub(crate) extern "C" fn recvmsg(
+                pub(super) extern "C" fn recvmsg(
                     this: This<B>, msg: In<*const abi::$msg>, flags: Flags,
                 ) -> isize {
                     let msg = msg.needed($call, "msg");
@@ -126,7 +150,7 @@ receives! { tagged: fi_msg_tagged, "fi_tsendmsg or fi_trecvmsg",
 
 trampolines! { [B: Receiver]
     /// `fi_cancel`.
-    pub(crate) extern "C" fn cancel(this: This<B, abi::fid>, context: *mut c_void) -> isize {
+    extern "C" fn cancel(this: This<B, abi::fid>, context: *mut c_void) -> isize {
         status(this.cancel(context.expose_provenance()))
     }
 }

@@ -17,9 +17,9 @@ use crate::errno::code;
 use crate::info::Attributes;
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
-use crate::options::{self, Options};
+use crate::options::Options;
 use crate::peer::{Context, SrxOwner};
-use crate::receive::{self, Posted, Receiver};
+use crate::receive::{Posted, Receiver};
 use crate::tables::{Table, none, table};
 use crate::trigger;
 
@@ -55,31 +55,6 @@ impl<D: Domain> SrxBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
         close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
-        ..*Table::NONE
-    };
-    const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
-        cancel: Some(receive::cancel::<Self>),
-        getopt: Some(options::getopt::<Self>),
-        setopt: Some(options::setopt::<Self>),
-        ..*Table::NONE
-    };
-    const MSG: &'static abi::fi_ops_msg = &abi::fi_ops_msg {
-        recv: Some(receive::msg::recv::<Self>),
-        recvv: Some(receive::msg::recvv::<Self>),
-        recvmsg: Some(receive::msg::recvmsg::<Self>),
-        ..*Table::NONE
-    };
-    const TAGGED: &'static abi::fi_ops_tagged = &abi::fi_ops_tagged {
-        recv: Some(receive::tagged::recv::<Self>),
-        recvv: Some(receive::tagged::recvv::<Self>),
-        recvmsg: Some(receive::tagged::recvmsg::<Self>),
-        ..*Table::NONE
-    };
-}
-
-impl<D: Domain> PeerBody<D> {
-    const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         ..*Table::NONE
     };
 }
@@ -125,7 +100,11 @@ trampolines! { [D: Domain]
 /// Makes a context whose receives another provider has.
 fn owned<D: Domain>(owner: Arc<SrxOwner<D>>, domain: &Arc<D>) -> *mut abi::fid_ep {
     let head = abi::fid_ep {
-        fid: object::fid(abi::FI_CLASS_SRX_CTX, ptr::null_mut(), PeerBody::<D>::FID),
+        fid: object::fid(
+            abi::FI_CLASS_SRX_CTX,
+            ptr::null_mut(),
+            PeerBody::<D>::CLOSING,
+        ),
         ops: none(),
         msg: none(),
         tagged: none(),
@@ -144,8 +123,8 @@ fn make<D: Domain>(
     let head = abi::fid_ep {
         fid: object::fid(abi::FI_CLASS_SRX_CTX, context, SrxBody::<D>::FID),
         ops: table(SrxBody::<D>::EP),
-        msg: table(SrxBody::<D>::MSG),
-        tagged: table(SrxBody::<D>::TAGGED),
+        msg: table(SrxBody::<D>::MSG_RX),
+        tagged: table(SrxBody::<D>::TAGGED_RX),
         ..no_head()
     };
     let body = SrxBody {

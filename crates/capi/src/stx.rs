@@ -12,7 +12,7 @@ use crate::edge::{In, Out, trampolines};
 use crate::info::Attributes;
 use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
-use crate::tables::{Table, none};
+use crate::tables::none;
 
 /// What the object of a shared transmit context holds.
 pub(crate) struct StxBody<D: Domain> {
@@ -28,13 +28,6 @@ impl<D: Domain> Body for StxBody<D> {
     }
 }
 
-impl<D: Domain> StxBody<D> {
-    const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
-        ..*Table::NONE
-    };
-}
-
 trampolines! { [D: Domain]
     /// `fi_stx_context`.
     pub(crate) extern "C" fn open(
@@ -43,7 +36,7 @@ trampolines! { [D: Domain]
     ) -> c_int {
         stx.open(|| {
             let head = abi::fid_stx {
-                fid: object::fid(abi::FI_CLASS_STX_CTX, context, StxBody::<D>::FID),
+                fid: object::fid(abi::FI_CLASS_STX_CTX, context, StxBody::<D>::CLOSING),
                 // A context has no options, and nothing to cancel.
                 ops: none(),
             };

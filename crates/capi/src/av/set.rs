@@ -12,7 +12,7 @@ use super::body::AvBody;
 use crate::edge::{In, Object, Out, trampolines};
 use crate::errno::{self, code, fail};
 use crate::object::{self, Body, Room, This};
-use crate::tables::{Table, operations, table};
+use crate::tables::{operations, table};
 
 /// What a set's object holds.
 pub(crate) struct AvSetBody<D: Domain> {
@@ -31,10 +31,6 @@ impl<D: Domain> Body for AvSetBody<D> {
 }
 
 impl<D: Domain> AvSetBody<D> {
-    const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
-        ..*Table::NONE
-    };
     const SET: &'static abi::fi_ops_av_set = operations!(fi_ops_av_set [D] {
         set_union intersect diff insert remove addr
     });
@@ -62,7 +58,7 @@ trampolines! { [D: Domain]
                 av: Arc::clone(av),
             };
             let head = abi::fid_av_set {
-                fid: object::fid(abi::FI_CLASS_AV_SET, context, AvSetBody::<D>::FID),
+                fid: object::fid(abi::FI_CLASS_AV_SET, context, AvSetBody::<D>::CLOSING),
                 ops: table(AvSetBody::<D>::SET),
             };
             Ok(Room::new().fill(head, body))

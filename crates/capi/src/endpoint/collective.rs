@@ -16,7 +16,7 @@ use crate::eq::Bound;
 use crate::errno::{self, answer, fail, status};
 use crate::object::domain::DomainBody;
 use crate::object::{self, Body, Room, This};
-use crate::tables::{Table, operations};
+use crate::tables::operations;
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
     pub(super) const COLLECTIVE: &'static abi::fi_ops_collective = operations!(fi_ops_collective [D, M] {
@@ -39,13 +39,6 @@ impl<D: Domain> Body for McBody<D> {
     fn in_use(&self) -> bool {
         false
     }
-}
-
-impl<D: Domain> McBody<D> {
-    const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
-        ..*Table::NONE
-    };
 }
 
 trampolines! { [D: Domain, M: Defaults]
@@ -103,7 +96,7 @@ fn join_group<D: Domain, M: Defaults>(
         events.to(&queue);
     }
     let head = abi::fid_mc {
-        fid: object::fid(abi::FI_CLASS_MC, context, McBody::<D>::FID),
+        fid: object::fid(abi::FI_CLASS_MC, context, McBody::<D>::CLOSING),
         fi_addr: group.addr().0,
     };
     let body = McBody {

@@ -26,10 +26,10 @@ use crate::info::layout::InfoIn;
 use crate::info::read;
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Room, This};
+use crate::receive::Receiver;
 use crate::srx::{PeerBody, SrxBody};
 use crate::stx::StxBody;
 use crate::tables::{Table, none, table};
-use crate::{options, receive};
 use body::{Alias, Defaults, EpBody, Own};
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
@@ -37,12 +37,6 @@ impl<D: Domain, M: Defaults> EpBody<D, M> {
         close: Some(object::close::<Self>),
         bind: Some(bind::<D, M>),
         control: Some(control::<D, M>),
-        ..*Table::NONE
-    };
-    const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
-        cancel: Some(receive::cancel::<Self>),
-        getopt: Some(options::getopt::<Self>),
-        setopt: Some(options::setopt::<Self>),
         ..*Table::NONE
     };
 }

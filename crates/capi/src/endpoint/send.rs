@@ -10,7 +10,7 @@ use super::body::{Defaults, Ep, EpBody};
 use crate::buffers::{Segments, Src};
 use crate::edge::{Array, In, Whole, trampolines};
 use crate::errno::status;
-use crate::receive;
+use crate::receive::Receiver;
 use crate::tables::Table;
 
 /// Remote CQ data of a call that takes flags: there only if the flags say so.
@@ -138,8 +138,7 @@ sends! { tagged: fi_msg_tagged, "fi_tsendmsg or fi_trecvmsg",
     (tag) SendKind::Tagged(tag), |msg| SendKind::Tagged(msg.tag)
 }
 
-/// The tables of one kind of message: of an endpoint, of a context that only sends, and of one that
-/// only receives.
+/// The tables of one kind of message: of an endpoint, and of a context that only sends.
 macro_rules! message_tables {
     ($($table:ident, $module:ident: $both:ident $tx:ident $rx:ident;)*) => {
         impl<D: Domain, M: Defaults> EpBody<D, M> { $(
@@ -156,12 +155,6 @@ macro_rules! message_tables {
                 inject: Some($module::inject::<D, M>),
                 senddata: Some($module::senddata::<D, M>),
                 injectdata: Some($module::injectdata::<D, M>),
-                ..*Table::NONE
-            };
-            pub(super) const $rx: &'static abi::$table = &abi::$table {
-                recv: Some(receive::$module::recv::<Self>),
-                recvv: Some(receive::$module::recvv::<Self>),
-                recvmsg: Some(receive::$module::recvmsg::<Self>),
                 ..*Table::NONE
             };
         )* }
