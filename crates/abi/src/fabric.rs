@@ -1,7 +1,4 @@
 //! Mirror of `rdma/fabric.h`: the objects every program meets first.
-//!
-//! Fields carry the meaning of the man page that their struct names.
-#![allow(missing_docs)]
 
 use core::ffi::{c_char, c_int, c_void};
 

@@ -1,7 +1,4 @@
 //! Mirror of `rdma/fi_atomic.h`: atomic operations.
-//!
-//! Fields carry the meaning of the man page that their struct names.
-#![allow(missing_docs)]
 
 use core::ffi::{c_int, c_void};
 

@@ -1,7 +1,4 @@
 //! Mirror of `rdma/fi_domain.h`: address vectors, memory regions and the domain.
-//!
-//! Fields carry the meaning of the man page that their struct names.
-#![allow(missing_docs)]
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::ptr;

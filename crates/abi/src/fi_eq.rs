@@ -1,7 +1,4 @@
 //! Mirror of `rdma/fi_eq.h`: event queues, completion queues, counters and wait objects.
-//!
-//! Fields carry the meaning of the man page that their struct names.
-#![allow(missing_docs)]
 
 use core::ffi::{c_char, c_int, c_short, c_uint, c_void};
 

@@ -1,7 +1,4 @@
 //! Mirror of `rdma/fi_ext.h`: import and export extensions.
-//!
-//! Fields carry the meaning of the man page that their struct names.
-#![allow(missing_docs)]
 
 use core::ffi::{c_char, c_int, c_void};
 

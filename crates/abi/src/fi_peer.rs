@@ -1,7 +1,4 @@
 //! Mirror of `rdma/providers/fi_peer.h`: what a provider and its peer provider share.
-//!
-//! Fields carry the meaning of the man page that their struct names.
-#![allow(missing_docs)]
 
 use core::ffi::{c_int, c_void};
 

@@ -1,7 +1,4 @@
 //! Mirror of `rdma/providers/fi_prov.h`: what a loadable provider exports.
-//!
-//! Fields carry the meaning of the man page that their struct names.
-#![allow(missing_docs)]
 
 use core::ffi::{c_char, c_int, c_void};
 

@@ -1,7 +1,4 @@
 //! Mirror of `rdma/fi_trigger.h`: triggered and deferred operations.
-//!
-//! Fields carry the meaning of the man page that their struct names.
-#![allow(missing_docs)]
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;

@@ -18,7 +18,6 @@
 //!
 //! [`fi_cq_err_entry_1_0`] and [`fi_cq_err_entry_1_1`] are chosen by the fabric's API version,
 //! not by a symbol's node: a completion queue must not write beyond the size its caller knows.
-#![allow(missing_docs)]
 
 use core::ffi::{c_char, c_int, c_void};
 

@@ -9,6 +9,7 @@
 //! - A function pointer is `Option<unsafe extern "C" fn>`; an operation table may be shorter
 //!   than its type, so compare `size` with the offset of a member before reading the member.
 //! - Pointers keep C's constness. `Default` is the all-zero value.
+//! - Fields carry the meaning of the man page that their struct names.
 //! - [`history`] holds the layouts that binaries of older releases use.
 //! - [`functions`] holds the types of the exported functions.
 #![no_std]
@@ -53,7 +54,7 @@ macro_rules! structs {
         #[repr(C)]
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $name {
-            $($(#[$field_meta])* pub $field: $type,)*
+            $($(#[$field_meta])* #[allow(missing_docs)] pub $field: $type,)*
         }
 
         #[cfg(target_pointer_width = "64")]
@@ -86,7 +87,7 @@ macro_rules! structs {
         #[repr(C)]
         #[derive(Clone, Copy)]
         pub union $name {
-            $(pub $field: $type,)*
+            $(#[allow(missing_docs)] pub $field: $type,)*
         }
 
         impl Default for $name {
