@@ -280,10 +280,10 @@ mod tests {
     fn close_both_ways(cq: *mut abi::fid_cq) {
         // SAFETY: a live object of this type.
         let this = unsafe { This::<Busy>::from_c(cq) };
-        // SAFETY: as `this` says.
+        // SAFETY: a live object of this type, which no other call uses.
         assert_eq!(unsafe { close::<Busy>(cq.cast()) }, -abi::FI_EBUSY);
         this.0.set(false);
-        // SAFETY: as `this` says, and it is used no more.
+        // SAFETY: a live object of this type, which is used no more.
         assert_eq!(unsafe { close::<Busy>(cq.cast()) }, 0);
     }
 

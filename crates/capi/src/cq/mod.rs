@@ -301,8 +301,8 @@ fn wait_and_read<D: Domain, F: Format>(
             this.cq.sread(count, least, timeout(wait), write)
         }
         Some(src) => {
-            // SAFETY: as many elements as `writer` needs, by the same check; the sources are null or
-            // as many.
+            // SAFETY: not null unless there are no entries, and the provider hands out `count`
+            // completions at most; the operation belongs to queues of this format.
             let write = unsafe { into.writer_from::<F>(src) };
             this.cq.sread(count, least, timeout(wait), write)
         }
