@@ -1,4 +1,3 @@
-#![allow(unsafe_code)]
 //! The providers that this library brings, and how a C fabric of each is opened.
 
 use core::ffi::c_void;

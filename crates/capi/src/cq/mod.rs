@@ -57,14 +57,10 @@ impl<D: Domain> Body for CqBody<D> {
     }
 }
 
+/// The operations of a queue with entries of one format.
 struct Tables<D, F>(PhantomData<(D, F)>);
 
 impl<D: Domain, F: Format> Tables<D, F> {
-    const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<CqBody<D>>),
-        control: Some(wait::control::<CqBody<D>>),
-        ..*Table::NONE
-    };
     const CQ: &'static abi::fi_ops_cq = &abi::fi_ops_cq {
         size: size_of::<abi::fi_ops_cq>(),
         read: Some(read::<D, F>),
@@ -78,6 +74,11 @@ impl<D: Domain, F: Format> Tables<D, F> {
 }
 
 impl<D: Domain> CqBody<D> {
+    const FID: &'static abi::fi_ops = &abi::fi_ops {
+        close: Some(object::close::<Self>),
+        control: Some(wait::control::<Self>),
+        ..*Table::NONE
+    };
     /// Of a queue that fills another provider's.
     const FILLING: &'static abi::fi_ops_cq = &abi::fi_ops_cq {
         read: Some(forward::<D>),
@@ -104,18 +105,18 @@ fn make<D: Domain>(
 ) -> Result<*mut abi::fid_cq> {
     let (wanted, threshold, set) = attributes(attr)?;
     let owner = CqOwner::of(attr.flags, context)?.map(Arc::new);
-    let (fid_ops, ops) = match wanted.format {
-        CqFormat::Unspec | CqFormat::Context => both::<D, format::Context>(),
-        CqFormat::Msg => both::<D, Msg>(),
-        CqFormat::Data => both::<D, Data>(),
-        CqFormat::Tagged => both::<D, Tagged>(),
+    let ops = match wanted.format {
+        CqFormat::Unspec | CqFormat::Context => Tables::<D, format::Context>::CQ,
+        CqFormat::Msg => Tables::<D, Msg>::CQ,
+        CqFormat::Data => Tables::<D, Data>::CQ,
+        CqFormat::Tagged => Tables::<D, Tagged>::CQ,
     };
     let (context, ops) = match owner {
         Some(_) => (ptr::null_mut(), CqBody::<D>::FILLING),
         None => (context.as_ptr(), ops),
     };
     let head = abi::fid_cq {
-        fid: object::fid(abi::FI_CLASS_CQ, context, fid_ops),
+        fid: object::fid(abi::FI_CLASS_CQ, context, CqBody::<D>::FID),
         ops: table(ops),
     };
     let cq = parent.domain.cq(&wanted)?;
@@ -132,10 +133,6 @@ fn make<D: Domain>(
         err_data: Mutex::default(),
     };
     Ok(Room::<CqBody<D>>::new().fill(head, body))
-}
-
-fn both<D: Domain, F: Format>() -> (&'static abi::fi_ops, &'static abi::fi_ops_cq) {
-    (Tables::<D, F>::FID, Tables::<D, F>::CQ)
 }
 
 /// Attributes as a provider takes them, whether blocking reads take a threshold, and the wait
