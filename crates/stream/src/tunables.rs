@@ -1,5 +1,6 @@
 //! Parameters that every transport has (`FI_<NAME>_*`, man page `fabric(7)`), read once.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ripstop_core::params;
@@ -71,99 +72,143 @@ pub struct Tunables {
     pub answer: Duration,
 }
 
+/// A number among the parameters: its line of `fi_info -e`, and what it may be.
+struct Number {
+    /// The variable is `FI_<PROVIDER>_<NAME>`.
+    name: &'static str,
+    /// What holds where it is not set.
+    default: usize,
+    /// A value beyond these counts as the nearer one.
+    bounds: RangeInclusive<usize>,
+    /// What it is for, with its unit; `#` stands for the default.
+    help: &'static str,
+}
+
+impl Number {
+    /// Declares it and reads its value.
+    fn read(&self, provider: &str) -> usize {
+        let help = self.help.replace('#', &self.default.to_string());
+        let set = params().declare_optional(Some(provider), self.name, &help);
+        set.map_or(self.default, |value: usize| {
+            value.clamp(*self.bounds.start(), *self.bounds.end())
+        })
+    }
+}
+
+/// What `max_saved_size` is where it is not set, below its bounds.
+const UNLIMITED: usize = 0;
+
+/// The parameters that are numbers, in the order in which they are listed.
+const fn numbers(defaults: &Defaults) -> [Number; 9] {
+    [
+        Number {
+            name: "max_inject",
+            default: defaults.max_inject,
+            // What is injected must fit into the transmit buffer together with its header.
+            bounds: 0..=TX_BUFFER / 2,
+            help: "maximum size for inject messages (default: #)",
+        },
+        Number {
+            name: "connect_timeout",
+            default: defaults.connect_timeout,
+            bounds: 1..=usize::MAX,
+            help: "how long to try to reach a peer, or to wait for the rest of a handshake or \
+                   header, in milliseconds (default: #)",
+        },
+        Number {
+            name: "answer_timeout",
+            default: 600_000,
+            bounds: 1..=usize::MAX,
+            help: "how long a process that is connected may take before it answers, as one does \
+                   that computes and makes no progress, in milliseconds (default: #)",
+        },
+        // As in C, one bound for what is sent unasked and for what is kept.
+        Number {
+            name: "max_saved_size",
+            default: UNLIMITED,
+            bounds: MIN_SAVED_BYTES..=usize::MAX,
+            help: "maximum size of any message that is kept without a posted buffer. Longer ones \
+                   stay at the sender until there is one: tagged messages by asking for it, if \
+                   the peer can do so, others by holding up what follows them (default: \
+                   unlimited, and 524288 for what is sent without asking)",
+        },
+        Number {
+            name: "tx_size",
+            default: 1024,
+            bounds: 0..=usize::MAX,
+            help: "define default tx context size (default: #)",
+        },
+        Number {
+            name: "rx_size",
+            default: 1024,
+            bounds: 0..=usize::MAX,
+            help: "define default rx context size (default: #)",
+        },
+        Number {
+            name: "max_saved_bytes",
+            default: defaults.max_saved_bytes,
+            bounds: 0..=usize::MAX,
+            help: "how many bytes of messages without a posted buffer are kept for one peer before \
+                   the peer has to wait; a message counts with its length and 256 bytes \
+                   (default: #)",
+        },
+        Number {
+            name: "max_saved",
+            default: u32::MAX as usize,
+            bounds: 0..=u32::MAX as usize,
+            help: "how many messages without a posted buffer are kept for one peer before the peer \
+                   has to wait (default: #, which max_saved_bytes does not allow)",
+        },
+        Number {
+            name: "max_saved_total",
+            default: defaults.max_saved_total,
+            bounds: 0..=usize::MAX,
+            help: "as max_saved_bytes, for all peers of a domain together, those that have left \
+                   included (default: #)",
+        },
+    ]
+}
+
 impl Tunables {
     /// Declares and reads those of the provider of this name.
     #[must_use]
     pub fn read(name: &str, defaults: Defaults) -> Self {
-        let p = params();
-        let Defaults {
+        let [
             max_inject,
             connect_timeout,
+            answer_timeout,
+            max_saved_size,
+            tx_size,
+            rx_size,
             max_saved_bytes,
+            max_saved,
             max_saved_total,
-        } = defaults;
-        let prov = Some(name);
-        let help = format!("maximum size for inject messages (default: {max_inject})");
-        let max_inject = p.declare::<usize>(prov, "max_inject", max_inject, &help);
-        let help = format!(
-            "how long to try to reach a peer, or to wait for the rest of a handshake or header, \
-             in milliseconds (default: {connect_timeout})"
-        );
-        let timeout = p.declare::<usize>(prov, "connect_timeout", connect_timeout, &help);
-        let answer = p.declare::<usize>(
-            prov,
-            "answer_timeout",
-            600_000,
-            "how long a process that is connected may take before it answers, as one does that \
-             computes and makes no progress, in milliseconds (default: 600000)",
-        );
-        // What is injected must fit into the transmit buffer together with its header.
-        let max_inject = max_inject.min(TX_BUFFER / 2);
-        // As in C, where it is one bound for what is sent unasked and for what is kept.
-        let max_saved_size = p.declare_optional::<usize>(
-            prov,
-            "max_saved_size",
-            "maximum size of any message that is kept without a posted buffer. Longer ones stay at \
-             the sender until there is one: tagged messages by asking for it, if the peer can do \
-             so, others by holding up what follows them (default: unlimited, and 524288 for what \
-             is sent without asking)",
-        );
-        let max_saved_size =
-            max_saved_size.map(|size| size.max(MIN_SAVED_BYTES).max(max_inject) as u64);
+        ] = numbers(&defaults).map(|number| number.read(name));
+        let longest = match max_saved_size {
+            UNLIMITED => None,
+            size => Some(size.max(max_inject) as u64),
+        };
+        let p = params();
         Self {
-            tx_size: p.declare(
-                prov,
-                "tx_size",
-                1024,
-                "define default tx context size (default: 1024)",
-            ),
-            rx_size: p.declare(
-                prov,
-                "rx_size",
-                1024,
-                "define default rx context size (default: 1024)",
-            ),
+            tx_size,
+            rx_size,
             max_inject,
             inline: 2048,
-            rendezvous: max_saved_size.unwrap_or(512 * 1024),
-            kept_bytes: p.declare::<usize>(
-                prov,
-                "max_saved_bytes",
-                max_saved_bytes,
-                &format!(
-                    "how many bytes of messages without a posted buffer are kept for one peer \
-                     before the peer has to wait; a message counts with its length and 256 bytes \
-                     (default: {max_saved_bytes})"
-                ),
-            ) as u64,
-            kept_messages: u32::try_from(p.declare::<usize>(
-                prov,
-                "max_saved",
-                u32::MAX as usize,
-                "how many messages without a posted buffer are kept for one peer before the peer \
-                 has to wait (default: 4294967295, which max_saved_bytes does not allow)",
-            ))
-            .unwrap_or(u32::MAX),
-            kept_longest: max_saved_size.unwrap_or(u64::MAX),
+            rendezvous: longest.unwrap_or(512 * 1024),
+            kept_bytes: max_saved_bytes as u64,
+            kept_messages: u32::try_from(max_saved).unwrap_or(u32::MAX),
+            kept_longest: longest.unwrap_or(u64::MAX),
+            kept_total: max_saved_total as u64,
             universe: p.get(None, "universe_size").unwrap_or(0),
             remove_cleanup: p.get(None, "av_remove_cleanup").unwrap_or(false),
-            kept_total: p.declare::<usize>(
-                prov,
-                "max_saved_total",
-                max_saved_total,
-                &format!(
-                    "as max_saved_bytes, for all peers of a domain together, those that have left \
-                     included (default: {max_saved_total})"
-                ),
-            ) as u64,
             no_thread: p.declare(
-                prov,
+                Some(name),
                 "disable_auto_progress",
                 false,
                 "prevent auto-progress thread from starting",
             ),
-            timeout: Duration::from_millis(timeout.max(1) as u64),
-            answer: Duration::from_millis(answer.max(1) as u64),
+            timeout: Duration::from_millis(connect_timeout as u64),
+            answer: Duration::from_millis(answer_timeout as u64),
         }
     }
 }
