@@ -10,7 +10,7 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::state::State;
 use crate::state::ep::Named;
-use crate::state::fast_path::SPECIAL;
+use crate::state::fast_path::{SPECIAL, off_fast_path};
 use crate::transport::Transport;
 
 impl<T: Transport> State<T> {
@@ -186,35 +186,17 @@ impl<T: Transport> State<T> {
             && let Some(Some(state)) = self.eps.get(ep.index())
             && state.fast.plain_recv
         {
-            let tag = match kind {
-                RecvKind::Msg => None,
-                RecvKind::Tagged { tag, ignore } => Some((tag, ignore)),
-            };
-            let (want, completes) = (Want { tag, src }, state.fast.recv_completes);
-            match self
+            let (want, completes) = (want(kind, src), state.fast.recv_completes);
+            let posted = self
                 .engine
-                .post_one(state.srx, buf, want, context, completes)
-            {
+                .post_one(state.srx, buf, want, context, completes);
+            match posted {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) => return Err(error),
             }
         }
-        self.recv_slow(ep, kind, buf, src, context, flags)
-    }
-
-    /// As [`State::recv_one`], off the fast path.
-    #[inline(never)]
-    fn recv_slow(
-        &mut self,
-        ep: EpId,
-        kind: RecvKind,
-        buf: UserBuf,
-        src: FiAddr,
-        context: Context,
-        flags: Option<Flags>,
-    ) -> Result<()> {
-        self.recv(ep, kind, Iov::one(buf), src, context, flags)
+        off_fast_path(move || self.recv(ep, kind, Iov::one(buf), src, context, flags))
     }
 }
 
@@ -226,9 +208,15 @@ pub(crate) fn new_recv(
     src: FiAddr,
     context: Context,
 ) -> Recv<UserBuf> {
+    Recv::new(iov, want(kind, src), context)
+}
+
+/// The messages that a receive matches.
+#[inline(always)]
+const fn want(kind: RecvKind, src: FiAddr) -> Want {
     let tag = match kind {
         RecvKind::Msg => None,
         RecvKind::Tagged { tag, ignore } => Some((tag, ignore)),
     };
-    Recv::new(iov, Want { tag, src }, context)
+    Want { tag, src }
 }

@@ -27,6 +27,13 @@ pub(crate) const SLOW_FLAGS: Flags = ACKED
     .union(Flags::FENCE)
     .union(Flags::TRIGGER);
 
+/// Calls what a fast path leaves to others, in a function of its own: nothing of it is inlined into
+/// the fast path.
+#[inline(never)]
+pub(crate) fn off_fast_path<R>(act: impl FnOnce() -> R) -> R {
+    act()
+}
+
 /// What the fast paths of an endpoint need to know.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FastPath {

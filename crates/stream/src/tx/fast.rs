@@ -13,7 +13,7 @@ use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, Flags, Result};
 
 use crate::state::State;
-use crate::state::fast_path::{FastPath, SLOW_FLAGS};
+use crate::state::fast_path::{FastPath, SLOW_FLAGS, off_fast_path};
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
@@ -102,13 +102,8 @@ impl<T: Transport> State<T> {
                 }
             }
         }
-        self.send_slow(ep, buf, &args, written)
-    }
-
-    /// Posts a message that the fast path could not send; `written` bytes of it are under way.
-    #[inline(never)]
-    fn send_slow(&mut self, ep: EpId, buf: UserBuf, args: &SendArgs, written: usize) -> Result<()> {
-        self.send(ep, &Iov::one(buf), args, written)
+        // Of a message that was begun, `written` bytes are under way.
+        off_fast_path(move || self.send(ep, &Iov::one(buf), &args, written))
     }
 
     /// Sends a message before anything is noted of it, if its connection has nothing else to write.
@@ -251,7 +246,7 @@ impl<T: Transport> State<T> {
 
 /// The tag of a tagged message.
 #[inline(always)]
-const fn tag_of(kind: SendKind) -> Option<u64> {
+pub(crate) const fn tag_of(kind: SendKind) -> Option<u64> {
     match kind {
         SendKind::Msg => None,
         SendKind::Tagged(tag) => Some(tag),

@@ -21,6 +21,7 @@ use crate::system::System as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
 use crate::transport::{InPlaceOf, Transport};
+use crate::tx::fast::tag_of;
 
 /// How long a call waits for the peer to make room for the rest of an operation of which the kernel
 /// took the front. If that is not enough, the rest goes out with later progress, or when the
@@ -40,13 +41,14 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         match data {
             None => self.inject_small(ep, kind, buf, None, dest),
-            data => self.inject_special(ep, kind, buf, data, dest),
+            data => self.inject_with_data(ep, kind, buf, data, dest),
         }
     }
 
-    /// As [`State::inject_one`], with data.
+    /// As [`State::inject_one`], with data. No closure of `off_fast_path`: its room on the stack
+    /// would be made for every injected message.
     #[inline(never)]
-    fn inject_special(
+    fn inject_with_data(
         &mut self,
         ep: EpId,
         kind: SendKind,
@@ -156,10 +158,7 @@ impl<T: Transport> State<T> {
             }
         }
         let send = Send {
-            tag: match kind {
-                SendKind::Msg => None,
-                SendKind::Tagged(tag) => Some(tag),
-            },
+            tag: tag_of(kind),
             data,
             iov: Iov::one(buf),
             context: 0,

@@ -10,7 +10,7 @@ use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
 
 use crate::state::State;
 use crate::state::ep::level;
-use crate::state::fast_path::SLOW_FLAGS;
+use crate::state::fast_path::{SLOW_FLAGS, off_fast_path};
 use crate::transport::in_place::InPlace as _;
 use crate::transport::{InPlaceOf, Transport};
 
@@ -43,27 +43,16 @@ impl<T: Transport> State<T> {
             }
             return Ok(());
         }
-        self.write_other(ep, buf, (to.addr, to.len, to.key), peer, context)
-    }
-
-    /// Goes on with [`State::write_one`] where it is not the frequent case.
-    #[inline(never)]
-    fn write_other(
-        &mut self,
-        ep: EpId,
-        buf: UserBuf,
-        (addr, len, key): (u64, u64, u64),
-        peer: FiAddr,
-        context: Context,
-    ) -> Result<()> {
-        let call = RmaCall {
-            remote: &[RmaIov { addr, len, key }],
-            peer,
-            data: None,
-            context,
-            flags: None,
-        };
-        self.write(ep, &[buf], &call)
+        off_fast_path(move || {
+            let call = RmaCall {
+                remote: &[to],
+                peer,
+                data: None,
+                context,
+                flags: None,
+            };
+            self.write(ep, &[buf], &call)
+        })
     }
 
     /// Posts a write.

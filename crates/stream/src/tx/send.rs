@@ -10,6 +10,7 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use crate::state::State;
 use crate::state::fast_path::ACKED;
 use crate::transport::Transport;
+use crate::tx::fast::tag_of;
 
 /// Messages that are not copied are coalesced up to this many bytes, see [`State::in_burst`].
 const MAX_COALESCED_UNCOPIED: u64 = 128 * 1024;
@@ -83,10 +84,7 @@ impl<T: Transport> State<T> {
             return Err(Errno::EMSGSIZE);
         }
         let send = Send {
-            tag: match args.kind {
-                SendKind::Msg => None,
-                SendKind::Tagged(tag) => Some(tag),
-            },
+            tag: tag_of(args.kind),
             data: args.data,
             iov: *iov,
             context: args.context,
