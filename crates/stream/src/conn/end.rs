@@ -95,7 +95,7 @@ impl<T: Transport> State<T> {
         if is_rdm && self.engine.waits_for(ep, src) {
             // Receives that only this peer can fill: find out whether it is still there.
             // An attempt that comes to nothing ends them.
-            match self.open_route(ep, src) {
+            match self.open_route(ep, src, false) {
                 Ok(id) if polls_links::<T>() => self.hurry(id),
                 Ok(_) => {}
                 Err(_) => self.engine.fail_directed(ep, src, error),

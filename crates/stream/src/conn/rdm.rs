@@ -20,20 +20,21 @@ use crate::transport::{Origin, Transport};
 use crate::tunables::FIRST_RETRY;
 
 impl<T: Transport> State<T> {
-    /// The connection for a fabric address, made if there is none.
-    pub(crate) fn open_route(&mut self, ep: EpId, dest: FiAddr) -> Result<ConnId> {
-        self.route_to(ep, dest, false)
+    /// The connection for a fabric address, made if there is none. For an operation that reports
+    /// nothing (`silent`): if the last attempt of such a one to connect came to nothing, its caller
+    /// is told here why, once.
+    #[inline]
+    pub(crate) fn route(&mut self, ep: EpId, dest: FiAddr, silent: bool) -> Result<ConnId> {
+        match self.ep(ep).and_then(|state| state.route(dest)) {
+            Some(id) => Ok(id),
+            None => self.open_route(ep, dest, silent),
+        }
     }
 
-    /// As [`State::open_route`], for an operation that reports nothing: if the last attempt of such
-    /// a one to connect came to nothing, its caller is told here why, once.
-    pub(crate) fn open_silent_route(&mut self, ep: EpId, dest: FiAddr) -> Result<ConnId> {
-        self.route_to(ep, dest, true)
-    }
-
+    /// As [`State::route`], where the endpoint has noted no connection for this address.
     #[cold]
     #[inline(never)]
-    fn route_to(&mut self, ep: EpId, dest: FiAddr, silent: bool) -> Result<ConnId> {
+    pub(crate) fn open_route(&mut self, ep: EpId, dest: FiAddr, silent: bool) -> Result<ConnId> {
         let state = self.ep(ep).ok_or(Errno::EINVAL)?;
         let Some(rdm) = &state.rdm else {
             return Err(Errno::ENOTCONN);

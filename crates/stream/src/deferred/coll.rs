@@ -5,7 +5,7 @@ use ripstop_core::av::set::set_flag;
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::{CollCall, JoinCall, Token};
 use ripstop_engine::coll::{Joining, Place, Request, Waits};
-use ripstop_engine::id::{ConnId, EpId, SlotId};
+use ripstop_engine::id::{EpId, SlotId};
 use ripstop_engine::stream::{CollAction, CollPlan, CollSend};
 use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
 use ripstop_types::{AtomicOp, CmEvent, Collective, Datatype, Errno, FiAddr, Flags, Result};
@@ -14,6 +14,7 @@ use ripstop_wire::xnet::base::MAX_HEADER;
 use crate::addr::{Addr as _, Own, Peers as _};
 use crate::state::{GroupState, State, put};
 use crate::transport::Transport;
+use crate::tx::send::Copied;
 
 /// Set in the addresses of groups; those of peers and sets have it clear.
 const GROUP_MARK: u64 = 1 << 63;
@@ -213,10 +214,7 @@ impl<T: Transport> State<T> {
         send: &CollSend<UserBuf>,
         later: bool,
     ) -> Result<()> {
-        let id = match self.ep(ep).and_then(|state| state.route(to)) {
-            Some(id) => id,
-            None => self.open_route(ep, to)?,
-        };
+        let id = self.route(ep, to, false)?;
         let mut header = [0; MAX_HEADER];
         let plan = self.engine.post_coll(id, send, &mut header)?;
         let CollPlan::Append(buffered) = plan else {
@@ -225,8 +223,12 @@ impl<T: Transport> State<T> {
             return Ok(());
         };
         let header = header.get(..buffered.header_len).unwrap_or_default();
-        let payload = if buffered.inline { send.len() } else { 0 };
-        if let Err(error) = self.append_coll(id, header, payload, &send.iov, send.kept) {
+        let payload = match (buffered.inline, send.kept) {
+            (false, _) => Copied::NOTHING,
+            (true, Some((slot, at))) => Copied::Slot(slot, at, send.len()),
+            (true, None) => Copied::User([send.iov.segments(), &[]]),
+        };
+        if let Err(error) = self.stage(id, header, &payload) {
             // It is queued: the end of the connection tells the operation.
             self.engine.give_up(id, error);
             return Ok(());
@@ -236,37 +238,6 @@ impl<T: Transport> State<T> {
         match later {
             true => self.engine.flush_later(id),
             false => self.flush(id),
-        }
-        Ok(())
-    }
-
-    /// Puts a header and its payload, if that is copied, into the transmit buffer.
-    pub(crate) fn append_coll(
-        &mut self,
-        id: ConnId,
-        header: &[u8],
-        payload: u64,
-        iov: &ripstop_engine::Iov<UserBuf>,
-        kept: Option<(SlotId, u64)>,
-    ) -> Result<()> {
-        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
-            return Err(Errno::ENOTCONN);
-        };
-        let len = payload as usize;
-        connection.tx_buffer.reserve(MAX_HEADER + len)?;
-        connection.tx_buffer.push(header);
-        if payload == 0 {
-            return Ok(());
-        }
-        match kept {
-            None => connection.tx_buffer.push_user(iov.segments()),
-            Some((slot, at)) => {
-                let memory = self.slots.get(slot);
-                let at = at as usize;
-                connection
-                    .tx_buffer
-                    .push(memory.get(at..at + len).ok_or(Errno::ENOMEM)?);
-            }
         }
         Ok(())
     }

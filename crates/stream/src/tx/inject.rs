@@ -138,10 +138,7 @@ impl<T: Transport> State<T> {
         let counted = state.fast.counted;
         let ack = state.counted && state.tx_flags.intersects(ACKED);
         if written == 0 && buf.len() < state.fast.inject {
-            let id = match state.route(dest) {
-                None => self.open_silent_route(ep, dest)?,
-                Some(id) => id,
-            };
+            let id = self.route(ep, dest, true)?;
             self.admit_silent(id)?;
             match self.send_now(Some(id), kind, buf, data, false) {
                 Ok(()) => {

@@ -13,6 +13,7 @@ use crate::state::ep::level;
 use crate::state::fast_path::{SLOW_FLAGS, off_fast_path};
 use crate::transport::in_place::InPlace as _;
 use crate::transport::{InPlaceOf, Transport};
+use crate::tx::send::Copied;
 
 impl<T: Transport> State<T> {
     /// Posts a write of one buffer to one segment, without flags of its own. The frequent case is a
@@ -194,10 +195,7 @@ impl<T: Transport> State<T> {
                 // Without a threshold, which `provider::Endpoint::trigger` takes.
                 return Err(Errno::EINVAL);
             }
-            let id = match self.ep(ep).and_then(|state| state.route(peer)) {
-                Some(id) => id,
-                None => self.open_route(ep, peer)?,
-            };
+            let id = self.route(ep, peer, false)?;
             self.engine.fence(id);
         }
         Ok(())
@@ -219,54 +217,26 @@ impl<T: Transport> State<T> {
         peer: FiAddr,
         payload: [&Iov<UserBuf>; 2],
         (small, silent, more): (bool, bool, bool),
-        accept: impl Fn(&mut Engine<UserBuf>, ConnId, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
+        start: impl Fn(&mut Engine<UserBuf>, ConnId, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
     ) -> Result<()> {
-        let id = match self.ep(ep).and_then(|state| state.route(peer)) {
-            Some(id) => id,
-            None if silent => self.open_silent_route(ep, peer)?,
-            None => self.open_route(ep, peer)?,
-        };
+        let id = self.route(ep, peer, silent)?;
         if silent {
             self.admit_silent(id)?;
         }
         let mut header = [0; MAX_HEADER];
-        let plan = match accept(&mut self.engine, id, &mut header) {
-            Err(Errno::EAGAIN) => {
-                // The queue may be full only because writing was put off.
-                self.flush_dirty();
-                match accept(&mut self.engine, id, &mut header) {
-                    Err(Errno::EAGAIN) => {
-                        self.make_room();
-                        return Err(Errno::EAGAIN);
-                    }
-                    plan => plan?,
-                }
-            }
-            plan => plan?,
-        };
-        let buffered = match plan {
+        let buffered = match self.accept(|engine| start(engine, id, &mut header))? {
             RmaPlan::Append(buffered) => buffered,
             RmaPlan::Defer { slot } => return self.defer(id, payload, slot),
         };
-        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
-            return Err(Errno::ENOTCONN);
+        let copied = match buffered.inline {
+            true => Copied::User(payload.map(|iov| iov.segments())),
+            false => Copied::NOTHING,
         };
-        let len = match buffered.inline {
-            true => payload.iter().map(|iov| iov.len() as usize).sum(),
-            false => 0,
-        };
-        if let Err(error) = connection.tx_buffer.reserve(MAX_HEADER + len) {
+        let header = header.get(..buffered.header_len).unwrap_or_default();
+        if let Err(error) = self.stage(id, header, &copied) {
             self.lost(id, error);
             // As for a message: reported once.
             return if silent { Err(error) } else { Ok(()) };
-        }
-        connection
-            .tx_buffer
-            .push(header.get(..buffered.header_len).unwrap_or_default());
-        if buffered.inline {
-            for iov in payload {
-                connection.tx_buffer.push_user(iov.segments());
-            }
         }
         self.write_out(id, buffered.inline || small, more && !silent);
         if silent {

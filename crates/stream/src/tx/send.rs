@@ -3,7 +3,7 @@
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
 use ripstop_engine::id::{ConnId, EpId, SlotId};
-use ripstop_engine::stream::{Replayed, SEND_HEADER, Send, SendPlan};
+use ripstop_engine::stream::{Engine, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
@@ -105,40 +105,39 @@ impl<T: Transport> State<T> {
         more: bool,
         written: usize,
     ) -> Result<()> {
-        let Some(Some(state)) = self.eps.get(ep.index()) else {
-            return Err(Errno::EOPBADSTATE);
-        };
         let silent = send.inject && !send.completion;
-        let id = match state.route(dest) {
-            Some(id) => id,
-            None if silent => self.open_silent_route(ep, dest)?,
-            None => self.open_route(ep, dest)?,
-        };
+        let id = self.route(ep, dest, silent)?;
         if written > 0 {
             return self.post_begun(id, send, written);
         }
         if silent {
             self.admit_silent(id)?;
         }
-        let plan = match self.engine.send(id, send) {
-            Err(Errno::EAGAIN) => {
-                // The queue may be full only because writing was put off.
-                self.flush_dirty();
-                match self.engine.send(id, send) {
-                    Err(Errno::EAGAIN) => {
-                        self.make_room();
-                        return Err(Errno::EAGAIN);
-                    }
-                    plan => plan?,
-                }
-            }
-            plan => plan?,
-        };
+        let plan = self.accept(|engine| engine.send(id, send))?;
         self.carry_out(id, send, &plan, more && !silent)?;
         if silent {
             self.hand_over(id);
         }
         Ok(())
+    }
+
+    /// Lets the engine accept an operation: once more if its queue was full, which may be so only
+    /// because writing was put off.
+    #[inline(always)]
+    pub(crate) fn accept<P>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Engine<UserBuf>) -> Result<P>,
+    ) -> Result<P> {
+        match attempt(&mut self.engine) {
+            Err(Errno::EAGAIN) => {}
+            plan => return plan,
+        }
+        self.flush_dirty();
+        let plan = attempt(&mut self.engine);
+        if matches!(plan, Err(Errno::EAGAIN)) {
+            self.make_room();
+        }
+        plan
     }
 
     /// Queues a message of which the kernel took the front only.
@@ -292,47 +291,66 @@ impl<T: Transport> State<T> {
             header_len,
             inline,
         } = replayed;
-        let (iov, behind) = (deferred.posted.iov(), deferred.posted.more());
-        if let Some((slot, at, len)) = deferred.posted.kept() {
-            let header = header.get(..header_len).unwrap_or_default();
-            let payload = if inline { len } else { 0 };
-            let buffered = self.append_coll(id, header, payload, iov, Some((slot, at)));
-            if let Err(error) = buffered {
-                self.lost(id, error);
-            }
-            return buffered.is_ok();
-        }
-        let payload = match inline {
-            true => iov.len() as usize + behind.iter().map(|buf| buf.len()).sum::<usize>(),
-            false => 0,
+        let posted = &deferred.posted;
+        let payload = match (posted.kept(), deferred.slot) {
+            _ if !inline => Copied::NOTHING,
+            (Some((slot, at, len)), _) => Copied::Slot(slot, at, len),
+            (None, Some(slot)) => Copied::Slot(slot, 0, self.slot(slot).len() as u64),
+            (None, None) => Copied::User([posted.iov().segments(), posted.more()]),
         };
-        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
-            return false;
-        };
-        if let Err(error) = connection.tx_buffer.reserve(MAX_HEADER + payload) {
+        let header = header.get(..header_len).unwrap_or_default();
+        if let Err(error) = self.stage(id, header, &payload) {
             self.lost(id, error);
             return false;
-        }
-        connection
-            .tx_buffer
-            .push(header.get(..header_len).unwrap_or_default());
-        match deferred.slot {
-            Some(slot) if inline => {
-                let mut buffer = std::mem::take(&mut connection.tx_buffer);
-                buffer.push(self.slot(slot));
-                if let Some(connection) = self.connection(id) {
-                    connection.tx_buffer = buffer;
-                }
-            }
-            None if inline => {
-                connection.tx_buffer.push_user(iov.segments());
-                connection.tx_buffer.push_user(behind);
-            }
-            _ => {}
         }
         self.engine.free_slot(deferred.slot);
         true
     }
+
+    /// Puts a header into the transmit buffer of a connection, and the payload that is copied behind it.
+    pub(crate) fn stage(&mut self, id: ConnId, header: &[u8], payload: &Copied<'_>) -> Result<()> {
+        let Self {
+            connections, slots, ..
+        } = self;
+        let Some(Some(connection)) = connections.get_mut(id.index()) else {
+            return Err(Errno::ENOTCONN);
+        };
+        let buffer = &mut connection.tx_buffer;
+        match *payload {
+            Copied::User(parts) => {
+                let len: usize = parts.iter().copied().flatten().map(|buf| buf.len()).sum();
+                buffer.reserve(MAX_HEADER + len)?;
+                buffer.push(header);
+                for part in parts {
+                    buffer.push_user(part);
+                }
+            }
+            Copied::Slot(slot, at, len) => {
+                let (at, len) = (at as usize, len as usize);
+                let bytes = match len {
+                    0 => &[],
+                    _ => slots.get(slot).get(at..at + len).ok_or(Errno::ENOMEM)?,
+                };
+                buffer.reserve(MAX_HEADER + len)?;
+                buffer.push(header);
+                buffer.push(bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of a payload that is copied into the transmit buffer.
+pub(crate) enum Copied<'a> {
+    /// These buffers, all of the first part before the second.
+    User([&'a [UserBuf]; 2]),
+    /// Of a slot, so many bytes (the last number) from an offset on.
+    Slot(SlotId, u64, u64),
+}
+
+impl Copied<'_> {
+    /// Nothing: the payload is written from where it is, or there is none.
+    pub(crate) const NOTHING: Self = Self::User([&[], &[]]);
 }
 
 const _: () = assert!(MAX_HEADER < crate::tunables::TX_BUFFER);
