@@ -38,9 +38,9 @@ impl<T: Transport> State<T> {
         let turn = usize::from(active.turn);
         let (link, id) = (active.links[turn].as_ref()?, active.ids[turn]);
         let completion = if InPlaceOf::<T>::SUPPORTED {
-            let alone = InPlaceOf::<T>::sole_entry(link)?;
-            let small = engine.rx_sole(id, alone.words(), alone.len())?;
-            receive_sole(engine, id, cq, small, alone)?
+            let entry = InPlaceOf::<T>::sole_entry(link)?;
+            let small = engine.rx_sole(id, entry.words(), entry.len())?;
+            receive_sole(engine, id, cq, small, entry)?
         } else {
             let bytes = rx_buffer.get(..*rx_len)?;
             let (words, _) = bytes.as_chunks::<8>();

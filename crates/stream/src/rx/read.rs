@@ -1,16 +1,22 @@
 //! Reads of a connection: headers to the receive buffer, payloads straight to where they go.
 
 use ripstop_engine::id::ConnId;
+use ripstop_engine::stream::RxWant;
+use ripstop_engine::{IOV_LIMIT, REACH};
 use ripstop_types::{Errno, Result};
 
 use crate::rx::whole::consume_whole;
 use crate::state::State;
+use crate::state::place::{copy_slot, copy_user, read_memory, read_slot, store};
 use crate::system::System;
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
 use crate::transport::readiness::polls_links;
 use crate::transport::{DirectOf, InPlaceOf, Transport};
+
+/// Reads of one connection in one call, so that one busy peer does not keep the others waiting.
+const MAX_READS: u32 = 64;
 
 impl<T: Transport> State<T> {
     pub(crate) fn handle_connection(&mut self, id: ConnId, event: ripstop_os::Event) {
@@ -50,17 +56,14 @@ impl<T: Transport> State<T> {
     /// anything.
     pub(crate) fn read_connection(&mut self, id: ConnId) -> bool {
         let mut any = false;
-        // Bounded, so that one busy peer does not keep the others waiting.
-        for _ in 0..64 {
+        for _ in 0..MAX_READS {
             let outcome = self.read_once(id);
-            match outcome {
-                Err(Errno::EAGAIN) => break,
-                outcome => {
-                    any = true;
-                    if !self.handle_read(id, outcome) {
-                        break;
-                    }
-                }
+            if outcome == Err(Errno::EAGAIN) {
+                break;
+            }
+            any = true;
+            if !self.handle_read(id, outcome) {
+                break;
             }
         }
         self.after();
@@ -71,7 +74,6 @@ impl<T: Transport> State<T> {
     /// One read: straight to where a payload goes, with what follows to the receive buffer.
     /// Returns how many bytes are in the receive buffer.
     fn read_once(&mut self, id: ConnId) -> Result<usize> {
-        use ripstop_engine::stream::RxWant;
         let Self {
             engine,
             connections,
@@ -89,13 +91,13 @@ impl<T: Transport> State<T> {
             RxWant::Blocked | RxWant::Job => return Err(Errno::EAGAIN),
             RxWant::Header => return read_to(link.recv(rx_buffer)),
             RxWant::Place(iov, at, len) => {
-                crate::state::place::read_user(&**link, iov, at, len, rx_buffer)?
+                read_memory::<{ IOV_LIMIT + 1 }>(&**link, iov.segments(), at, len, rx_buffer)?
             }
             RxWant::Store(iov, at, len) => {
-                crate::state::place::read_region(&**link, iov, at, len, rx_buffer)?
+                read_memory::<{ REACH + 1 }>(&**link, iov.segments(), at, len, rx_buffer)?
             }
             RxWant::Keep(slot, total, at, len) => match slots.make(slot, total) {
-                Ok(memory) => crate::state::place::read_slot(&**link, memory, at, len, rx_buffer)?,
+                Ok(memory) => read_slot(&**link, memory, at, len, rx_buffer)?,
                 Err(_) => {
                     engine.rx_no_memory(id);
                     return Err(Errno::EAGAIN);
@@ -115,24 +117,14 @@ impl<T: Transport> State<T> {
     }
 
     /// Handles the outcome of a read; returns whether to read on.
-    pub(crate) fn handle_read(&mut self, id: ConnId, outcome: Result<usize>) -> bool {
+    fn handle_read(&mut self, id: ConnId, outcome: Result<usize>) -> bool {
         match outcome {
             Ok(count) => {
                 let rest = match InPlaceOf::<T>::SUPPORTED {
                     true => self.receive_in_place(id, count, count),
                     false => count,
                 };
-                let rx_buffer = std::mem::take(&mut self.rx_buffer);
-                let done = self.consume(id, &rx_buffer[count - rest..count]);
-                let full = count == rx_buffer.len();
-                self.rx_buffer = rx_buffer;
-                match done {
-                    Ok(all) => all && (full || !self.engine.rx_in_header(id)),
-                    Err(error) => {
-                        self.protocol_error(id, error);
-                        false
-                    }
-                }
+                self.consume_rest(id, count - rest, count)
             }
             Err(error) => {
                 self.note_end(id, error);
@@ -141,10 +133,25 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// Hands what is left of a read to the engine: the receive buffer from `from` to `to`. Returns
+    /// whether to read on.
+    pub(crate) fn consume_rest(&mut self, id: ConnId, from: usize, to: usize) -> bool {
+        let rx_buffer = std::mem::take(&mut self.rx_buffer);
+        let done = self.consume(id, &rx_buffer[from..to]);
+        let full = to == rx_buffer.len();
+        self.rx_buffer = rx_buffer;
+        match done {
+            Ok(all) => all && (full || !self.engine.rx_in_header(id)),
+            Err(error) => {
+                self.protocol_error(id, error);
+                false
+            }
+        }
+    }
+
     /// Hands bytes of the stream to the engine and its payload to memory. Returns whether all
     /// were taken; else the rest is kept and the connection is not read until the engine says so.
     pub(crate) fn consume(&mut self, id: ConnId, bytes: &[u8]) -> Result<bool> {
-        use ripstop_engine::stream::RxWant;
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.engine.rx_in_header(id) {
@@ -160,10 +167,10 @@ impl<T: Transport> State<T> {
             let Self { engine, slots, .. } = self;
             let taken = match engine.rx_want(id) {
                 RxWant::Header => 0,
-                RxWant::Place(iov, at, len) => crate::state::place::copy_user(iov, at, len, rest),
-                RxWant::Store(iov, at, len) => crate::state::place::store(iov, at, len, rest),
+                RxWant::Place(iov, at, len) => copy_user(iov, at, len, rest),
+                RxWant::Store(iov, at, len) => store(iov, at, len, rest),
                 RxWant::Keep(slot, total, at, len) => match slots.make(slot, total) {
-                    Ok(memory) => crate::state::place::copy_slot(memory, at, len, rest),
+                    Ok(memory) => copy_slot(memory, at, len, rest),
                     Err(_) => {
                         engine.rx_no_memory(id);
                         0
@@ -191,11 +198,8 @@ impl<T: Transport> State<T> {
             self.stall(id, rest);
             return Ok(false);
         }
-        if self
-            .engine
-            .conn(id)
-            .is_some_and(|conn| conn.in_mid_header())
-        {
+        let conn = self.engine.conn(id);
+        if conn.is_some_and(|conn| conn.in_mid_header()) {
             self.note_partial(id);
         }
         Ok(true)

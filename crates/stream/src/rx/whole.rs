@@ -100,18 +100,8 @@ impl<T: Transport> State<T> {
     /// Handles what is left of a read: the receive buffer from `from` to `to`.
     #[inline(never)]
     fn handle_rest(&mut self, id: ConnId, from: usize, to: usize) {
-        let rx_buffer = std::mem::take(&mut self.rx_buffer);
-        let done = self.consume(id, &rx_buffer[from..to]);
-        let full = to == rx_buffer.len();
-        self.rx_buffer = rx_buffer;
-        match done {
-            Ok(true) => {
-                if full || !self.engine.rx_in_header(id) {
-                    self.read_connection(id);
-                }
-            }
-            Ok(false) => {}
-            Err(error) => self.protocol_error(id, error),
+        if self.consume_rest(id, from, to) {
+            self.read_connection(id);
         }
         self.note_header_next(id);
         self.after();

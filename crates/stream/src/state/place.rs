@@ -2,7 +2,7 @@
 
 use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::{Chunk, Engine};
-use ripstop_engine::{IOV_LIMIT, Iov, REACH, Reached};
+use ripstop_engine::{Iov, Reached};
 use ripstop_mem::{UserBuf, copy_out};
 use ripstop_os::{IoVec, IoVecMut};
 use ripstop_types::{Errno, Result};
@@ -37,18 +37,18 @@ fn pieces(segments: &[UserBuf], at: u64, len: u64) -> impl Iterator<Item = UserB
     })
 }
 
-/// Reads a payload into user memory and what follows into `rx_buffer`. Returns the bytes that
-/// are payload, and all.
-pub(crate) fn read_user(
+/// Reads a payload into segments of memory, fewer than `VECS`, and what follows into `rx_buffer`.
+/// Returns the bytes that are payload, and all.
+pub(crate) fn read_memory<const VECS: usize>(
     link: &impl Link,
-    iov: &Iov<UserBuf>,
+    segments: &[UserBuf],
     at: u64,
     len: u64,
     rx_buffer: &mut [u8],
 ) -> Result<(usize, usize)> {
-    let mut vecs = [const { IoVecMut::EMPTY }; IOV_LIMIT + 1];
+    let mut vecs = [const { IoVecMut::EMPTY }; VECS];
     let mut count = 0;
-    for (vec, piece) in vecs.iter_mut().zip(pieces(iov.segments(), at, len)) {
+    for (vec, piece) in vecs.iter_mut().zip(pieces(segments, at, len)) {
         *vec = IoVecMut::from_user(piece);
         count += 1;
     }
@@ -56,25 +56,7 @@ pub(crate) fn read_user(
     split(link.recvv(&mut vecs[..=count])?, len)
 }
 
-/// As [`read_user`], for registered memory.
-pub(crate) fn read_region(
-    link: &impl Link,
-    iov: &Reached<UserBuf>,
-    at: u64,
-    len: u64,
-    rx_buffer: &mut [u8],
-) -> Result<(usize, usize)> {
-    let mut vecs = [const { IoVecMut::EMPTY }; REACH + 1];
-    let mut count = 0;
-    for (vec, piece) in vecs.iter_mut().zip(pieces(iov.segments(), at, len)) {
-        *vec = IoVecMut::from_user(piece);
-        count += 1;
-    }
-    vecs[count] = IoVecMut::from_slice(rx_buffer);
-    split(link.recvv(&mut vecs[..=count])?, len)
-}
-
-/// As [`read_user`], for a slot.
+/// As [`read_memory`], for a slot.
 pub(crate) fn read_slot(
     link: &impl Link,
     memory: &mut [u8],
