@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ripstop_core::provider::{self, Token};
 use ripstop_core::{Address, EventQueue, Handle, Info, ProgressSource};
 use ripstop_os::{Events, Interest, Spare};
@@ -32,7 +33,7 @@ pub(crate) struct ConnRequest<T: Transport>(Mutex<Option<Request<T>>>);
 impl<T: Transport> ConnRequest<T> {
     /// Takes the request; it can be accepted or rejected once.
     pub(crate) fn take(&self) -> Option<Request<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 
@@ -96,14 +97,10 @@ impl<T: Transport> PassiveEp<T> {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Listening<T>> {
-        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the bound listener, and so the address, for an active endpoint that names this one
     /// in `fi_info.handle`; this one has no address then.
     pub(crate) fn take_listener(&self) -> Result<T::Listener> {
-        let mut listener = self.lock();
+        let mut listener = self.listener.lock();
         if listener.listening {
             log_warn!(
                 T,
@@ -174,7 +171,7 @@ impl<T: Transport> PassiveEp<T> {
 
 impl<T: Transport> ProgressSource for PassiveEp<T> {
     fn progress(&self) {
-        let mut listener = self.lock();
+        let mut listener = self.listener.lock();
         if !listener.listening {
             return;
         }
@@ -211,14 +208,14 @@ impl<T: Transport> ProgressSource for PassiveEp<T> {
     }
 
     fn wait_limit(&self) -> Option<Duration> {
-        let slow = !self.lock().accepting.is_empty();
+        let slow = !self.listener.lock().accepting.is_empty();
         slow.then_some(crate::state::TIMER_INTERVAL)
     }
 }
 
 impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
-        let mut listener = self.lock();
+        let mut listener = self.listener.lock();
         if listener.eq.is_some() {
             return Err(Errno::EINVAL);
         }
@@ -232,7 +229,7 @@ impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
     }
 
     fn listen(&self) -> Result<()> {
-        let mut listener = self.lock();
+        let mut listener = self.listener.lock();
         if listener.listening {
             return Err(Errno::EINVAL);
         }
@@ -252,14 +249,14 @@ impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
     }
 
     fn name(&self) -> Result<Address> {
-        let listener = self.lock();
+        let listener = self.listener.lock();
         let bound = listener.listener.as_ref().ok_or(Errno::EOPBADSTATE)?;
         bound.local_addr().map(|addr| addr.to_address())
     }
 
     fn set_name(&self, address: &Address) -> Result<()> {
         let addr = T::Addr::from_address(address)?;
-        let mut listener = self.lock();
+        let mut listener = self.listener.lock();
         if listener.listening {
             return Err(Errno::EOPBADSTATE);
         }
@@ -269,7 +266,7 @@ impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
     }
 
     fn set_backlog(&self, backlog: u32) -> Result<()> {
-        let mut listener = self.lock();
+        let mut listener = self.listener.lock();
         if listener.listening {
             return Err(Errno::EINVAL);
         }

@@ -1,8 +1,9 @@
 //! Scalable endpoints: several contexts under one address, each with a port of its own
 //! (`docs/design/named-receive-contexts.md`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ripstop_core::provider::Token;
 use ripstop_core::{Info, SHARED_CONTEXT};
 use ripstop_types::{EpType, Errno, Result};
@@ -49,14 +50,9 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
         }))
     }
 
-    fn av(&self) -> Option<Arc<Av<T, K>>> {
-        let av = self.av.lock().unwrap_or_else(PoisonError::into_inner);
-        av.clone()
-    }
-
     /// Takes a context into use, so that peers can connect to it.
     pub(crate) fn listen(&self, core: &Core<T, K>) -> Result<()> {
-        let av = self.av().ok_or(Errno::ENOAV)?;
+        let av = self.av.lock().clone().ok_or(Errno::ENOAV)?;
         core.listen(&mut self.domain.lock(), &av)
     }
 

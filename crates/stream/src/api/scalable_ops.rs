@@ -1,6 +1,6 @@
 //! The calls of scalable endpoints.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use ripstop_core::provider::{self, RxContext, TxContext};
 use ripstop_core::{Address, RxAttr, TxAttr};
@@ -23,7 +23,7 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
         if !Arc::ptr_eq(&av.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
-        let mut bound = self.av.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = self.av.lock();
         if bound.is_some() {
             return Err(Errno::EINVAL);
         }

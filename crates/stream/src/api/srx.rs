@@ -1,8 +1,9 @@
 //! Shared receive contexts.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use ripstop_core::RxAttr;
 use ripstop_core::provider::{self, DataCall, EpOption, RecvKind, Threshold, Token};
 use ripstop_engine::Iov;
@@ -113,7 +114,7 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
 
     /// The counter bound to the context, for an endpoint without one.
     pub(crate) fn counter(&self) -> Option<CounterId> {
-        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let bound = self.bound.lock();
         bound.counter.as_ref().map(|counter| counter.id)
     }
 
@@ -179,7 +180,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         if !Arc::ptr_eq(&cq.domain, &self.domain) {
             return Err(Errno::EDOMAIN);
         }
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = self.bound.lock();
         if bound.cq.is_some() {
             return Err(Errno::EINVAL);
         }
@@ -197,7 +198,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         }
         // Receives are counted by the endpoint that gets them; the context only keeps its own
         // counter alive for endpoints that have none.
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = self.bound.lock();
         if bound.counter.is_some() {
             return Err(Errno::EINVAL);
         }

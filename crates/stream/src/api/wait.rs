@@ -2,9 +2,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{Errno, Result, WaitObj};
 
@@ -111,11 +112,6 @@ impl Wait {
         self.obj
     }
 
-    fn seats(&self) -> MutexGuard<'_, Seats> {
-        // They are whole even after a panic.
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The descriptor for the program, readable once there is what it waits for, as is said under
     /// the domain's lock.
     pub(crate) fn fd<T: Transport, K: Mode>(
@@ -142,7 +138,7 @@ impl Wait {
         if self.obj == WaitObj::None {
             return Err(Errno::ENOSYS);
         }
-        self.seats().calls.call();
+        self.seats.lock().calls.call();
         match self.lent.get() {
             Some(lent) => lent.doorbell.signal(),
             None => Ok(()),
@@ -171,7 +167,7 @@ impl Wait {
         state.progress();
         state.poll_all();
         // The doorbell stays as it is, for others that sleep on the descriptor.
-        if self.seats().calls.take_left() || ready(&mut state) || state.has_dirty() {
+        if self.seats.lock().calls.take_left() || ready(&mut state) || state.has_dirty() {
             return Err(Errno::EAGAIN);
         }
         let Some(lent) = self.lent.get() else {
@@ -222,7 +218,7 @@ impl Wait {
             state.waiters.disarm(&seat.doorbell);
             state.disarm_doorbells();
             drop(state);
-            let mut seats = self.seats();
+            let mut seats = self.seats.lock();
             seats.calls.leave(&seat.doorbell);
             seats.spare.push(seat);
         }
@@ -239,7 +235,7 @@ impl Wait {
         seat: &mut Option<Seat>,
         look: &mut impl FnMut(&Option<Seat>, bool) -> Option<R>,
     ) -> Result<R> {
-        let calls = self.seats().calls.count();
+        let calls = self.seats.lock().calls.count();
         let mut events = Events::with_capacity(2);
         let mut polls = POLLS_BEFORE_SLEEP;
         let mut signalled = false;
@@ -247,7 +243,7 @@ impl Wait {
             if let Some(result) = look(seat, polls == 0) {
                 return Ok(result);
             }
-            if self.seats().calls.hear(calls) || signalled && on_signal == OnSignal::End {
+            if self.seats.lock().calls.hear(calls) || signalled && on_signal == OnSignal::End {
                 return Err(Errno::EAGAIN);
             }
             let left = match end {
@@ -279,7 +275,7 @@ impl Wait {
         if matches!(self.obj, WaitObj::None | WaitObj::Yield) {
             return None;
         }
-        let spare = self.seats().spare.pop();
+        let spare = self.seats.lock().spare.pop();
         let seat = match spare.map_or_else(|| Seat::new(domain), Ok) {
             Ok(seat) => seat,
             Err(error) => {
@@ -292,7 +288,7 @@ impl Wait {
                 return None;
             }
         };
-        self.seats().calls.enter(&seat.doorbell);
+        self.seats.lock().calls.enter(&seat.doorbell);
         Some(seat)
     }
 }
