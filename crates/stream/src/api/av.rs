@@ -240,10 +240,8 @@ impl<T: Transport, K: Mode> AddressVector for Av<T, K> {
 
     fn addresses(&self) -> Vec<FiAddr> {
         let mut state = self.domain.lock();
-        let Ok(table) = Self::table(&mut state, self.id) else {
-            return Vec::new();
-        };
-        table.addresses()
+        let table = Self::table(&mut state, self.id);
+        table.map_or_else(|_| Vec::new(), |table| table.addresses())
     }
 
     fn map(&self) -> &[u64] {

@@ -270,6 +270,17 @@ impl<T: Transport, K: Mode> Drop for Domain<T, K> {
     }
 }
 
+/// Binds an object where none is bound yet.
+pub(crate) fn bind_once<O>(place: &mut Option<Arc<O>>, object: &Arc<O>) -> Result<()> {
+    match place {
+        Some(_) => Err(Errno::EINVAL),
+        None => {
+            *place = Some(Arc::clone(object));
+            Ok(())
+        }
+    }
+}
+
 /// What a domain knows of the memory of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {

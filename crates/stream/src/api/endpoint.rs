@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ripstop_core::lock::{Lock, Locking};
-use ripstop_core::provider::{DataCall, Token};
+use ripstop_core::provider::{self, DataCall, Token};
 use ripstop_core::{EventQueue, Info};
 use ripstop_engine::id::{CounterId, EpId, SrxId};
 use ripstop_engine::stream::EpConfig;
@@ -19,6 +19,7 @@ use crate::api::scalable::ScalableEp;
 use crate::api::source::{bind, rdm_source};
 use crate::api::srx::SharedRx;
 use crate::api::stx::SharedTx;
+use crate::state::State;
 use crate::state::ep::EpState;
 use crate::state::held::{At, Held};
 use crate::transport::Transport;
@@ -118,11 +119,39 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         })
     }
 
-    pub(crate) fn with_ep<R>(&self, act: impl FnOnce(&mut EpState<T>) -> Result<R>) -> Result<R> {
+    /// Looks at its state, or changes it.
+    pub(crate) fn with_ep<R>(&self, act: impl FnOnce(&mut EpState<T>) -> R) -> Result<R> {
         let mut state = self.domain.lock();
         let done = act(state.ep(self.id).ok_or(Errno::EOPBADSTATE)?);
         state.update_fast_path(self.id);
-        done
+        Ok(done)
+    }
+
+    /// Makes or ends the connection of a connected endpoint, which `enable` says to enable before.
+    pub(crate) fn change_connection(
+        &self,
+        enable: bool,
+        act: impl FnOnce(&mut State<T>) -> Result<()>,
+    ) -> Result<()> {
+        if self.ep_type != EpType::Msg {
+            return Err(Errno::ENOSYS);
+        }
+        if enable {
+            provider::Endpoint::enable(self)?;
+        }
+        let mut state = self.domain.lock();
+        act(&mut state)?;
+        state.after();
+        Ok(())
+    }
+
+    /// What is bound to it, to bind more, which is possible until it is enabled.
+    pub(crate) fn not_enabled(&self) -> Result<BoundGuard<'_, T, K>> {
+        let bound = self.bound.lock();
+        match bound.enabled {
+            true => Err(Errno::EINVAL),
+            false => Ok(bound),
+        }
     }
 
     /// What its domain holds until a counter has come far enough.
@@ -146,8 +175,8 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         if self.part != Part::Whole || !Arc::ptr_eq(domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
-        let bound = self.bound.lock();
-        if bound.srx.is_some() || bound.peer_rx.is_some() || bound.enabled {
+        let bound = self.not_enabled()?;
+        if bound.srx.is_some() || bound.peer_rx.is_some() {
             return Err(Errno::EINVAL);
         }
         let mut state = self.domain.lock();
@@ -173,33 +202,18 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
             Part::Rx => (false, true),
         }
     }
-}
 
-impl<T: Transport, K: Mode> Endpoint<T, K> {
     /// Why it cannot be enabled: what it does, and the flag that binds what is told of that.
     #[cold]
     pub(crate) fn no_cq(&self, does: &str, flag: &str) -> Errno {
-        log_warn!(
+        refused!(
             T,
             EpCtrl,
+            ENOCQ,
             "an endpoint with these capabilities {does}, but has no completion queue or counter for \
              that: bind one with {flag}, or ask fi_getinfo for fewer capabilities"
-        );
-        Errno::ENOCQ
+        )
     }
-}
-
-/// The size that an option is to have, if the endpoint has as much.
-pub(crate) fn at_most<T: Transport>(wanted: usize, most: usize) -> Result<usize> {
-    if wanted > most {
-        log_warn!(
-            T,
-            EpCtrl,
-            "an option cannot be set to {wanted} bytes: the endpoint has {most}; set it to that or less"
-        );
-        return Err(Errno::EINVAL);
-    }
-    Ok(wanted)
 }
 
 impl<T: Transport, K: Mode> Drop for Endpoint<T, K> {

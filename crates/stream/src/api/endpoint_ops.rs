@@ -19,8 +19,8 @@ use crate::api::av::Av;
 use crate::api::core_ep::{Part, RX_FLAGS, TX_FLAGS};
 use crate::api::counter::Counter;
 use crate::api::cq::Cq;
-use crate::api::domain::{Domain, Mode};
-use crate::api::endpoint::{Endpoint, at_most};
+use crate::api::domain::{Domain, Mode, bind_once};
+use crate::api::endpoint::Endpoint;
 use crate::api::group::Group;
 use crate::api::owned::PeerRx;
 use crate::api::srx::SharedRx;
@@ -49,37 +49,28 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if !flags.intersects(Flags::SEND | Flags::RECV) {
             return Err(Errno::EINVAL);
         }
-        let (sends, receives) = self.directions();
-        let wrong = (flags.contains(Flags::SEND) && !sends && self.part != Part::Whole)
-            || (flags.contains(Flags::RECV) && !receives && self.part != Part::Whole);
-        if wrong {
+        let (tx, rx) = (flags.contains(Flags::SEND), flags.contains(Flags::RECV));
+        if tx && self.part == Part::Rx || rx && self.part == Part::Tx {
             return Err(Errno::EINVAL);
         }
         if !Arc::ptr_eq(&cq.domain, &self.domain) {
             return Err(Errno::EDOMAIN);
         }
-        let selective = flags.contains(Flags::SELECTIVE_COMPLETION);
-        let mut bound = self.bound.lock();
-        let taken = (flags.contains(Flags::SEND) && bound.tx_cq.is_some())
-            || (flags.contains(Flags::RECV) && bound.rx_cq.is_some());
-        if taken || bound.enabled {
+        let mut bound = self.not_enabled()?;
+        if tx && bound.tx_cq.is_some() || rx && bound.rx_cq.is_some() {
             return Err(Errno::EINVAL);
         }
-        if flags.contains(Flags::SEND) {
-            bound.tx_cq = Some(Arc::clone(cq));
-            self.with_ep(|ep| {
+        let selective = flags.contains(Flags::SELECTIVE_COMPLETION);
+        self.with_ep(|ep| {
+            if tx {
+                bound.tx_cq = Some(Arc::clone(cq));
                 ep.tx_selective = selective;
-                Ok(())
-            })?;
-        }
-        if flags.contains(Flags::RECV) {
-            bound.rx_cq = Some(Arc::clone(cq));
-            self.with_ep(|ep| {
+            }
+            if rx {
+                bound.rx_cq = Some(Arc::clone(cq));
                 ep.rx_selective = selective;
-                Ok(())
-            })?;
-        }
-        Ok(())
+            }
+        })
     }
 
     fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
@@ -95,10 +86,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if !Arc::ptr_eq(&counter.domain, &self.domain) {
             return Err(Errno::EDOMAIN);
         }
-        let mut bound = self.bound.lock();
-        if bound.enabled {
-            return Err(Errno::EINVAL);
-        }
+        let mut bound = self.not_enabled()?;
         let mut counting = bound.counting;
         let places = [
             (Flags::SEND, &mut counting.tx_counter),
@@ -123,27 +111,16 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if !plain || !Arc::ptr_eq(&av.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
-        let mut bound = self.bound.lock();
-        if bound.av.is_some() || bound.enabled {
-            return Err(Errno::EINVAL);
-        }
-        bound.av = Some(Arc::clone(av));
-        Ok(())
+        bind_once(&mut self.not_enabled()?.av, av)
     }
 
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
         let mut bound = self.bound.lock();
-        if bound.eq.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        bound.eq = Some(Arc::clone(eq));
+        bind_once(&mut bound.eq, eq)?;
         if let Some(source) = K::source(&self.domain.inner) {
             eq.add_source(&source)?;
         }
-        self.with_ep(|ep| {
-            ep.msg.eq = Some(Arc::clone(eq));
-            Ok(())
-        })
+        self.with_ep(|ep| ep.msg.eq = Some(Arc::clone(eq)))
     }
 
     fn bind_srx(&self, srx: &Arc<SharedRx<T, K>>) -> Result<()> {
@@ -153,14 +130,14 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
 
     fn bind_peer_rx(&self, rx: &Arc<PeerRx<T, K>>) -> Result<()> {
         if self.ep_type != EpType::Rdm {
-            log_warn!(
+            return Err(refused!(
                 T,
                 EpCtrl,
+                EINVAL,
                 "receives that another provider has (FI_PEER) are for endpoints of type FI_EP_RDM; \
                  this one is of type {:?}",
                 self.ep_type
-            );
-            return Err(Errno::EINVAL);
+            ));
         }
         self.receive_from(&rx.domain, rx.id)?.peer_rx = Some(Arc::clone(rx));
         Ok(())
@@ -170,12 +147,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if self.part == Part::Rx || !Arc::ptr_eq(&stx.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
-        let mut bound = self.bound.lock();
-        if bound.stx.is_some() || bound.enabled {
-            return Err(Errno::EINVAL);
-        }
-        bound.stx = Some(Arc::clone(stx));
-        Ok(())
+        bind_once(&mut self.not_enabled()?.stx, stx)
     }
 
     fn enable(&self) -> Result<()> {
@@ -264,7 +236,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
                 None => ep.msg.local.as_ref().or(ep.msg.source.as_ref()),
             };
             addr.map(Addr::to_address).ok_or(Errno::EOPBADSTATE)
-        })
+        })?
     }
 
     fn set_name(&self, address: &Address) -> Result<()> {
@@ -289,7 +261,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
                 }
             }
             Ok(())
-        })
+        })?
     }
 
     fn peer(&self) -> Result<Address> {
@@ -299,41 +271,23 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         self.with_ep(|ep| {
             let peer = ep.msg.peer.as_ref();
             peer.map(Addr::to_address).ok_or(Errno::ENOTCONN)
-        })
+        })?
     }
 
     fn connect(&self, address: &Address, data: &[u8]) -> Result<()> {
         let peer = T::Addr::from_address(address)?;
-        if self.ep_type != EpType::Msg {
-            return Err(Errno::ENOSYS);
-        }
-        self.enable()?;
-        let mut state = self.domain.lock();
-        state.msg_connect(self.id, peer, data)?;
-        state.after();
-        Ok(())
+        self.change_connection(true, |state| state.msg_connect(self.id, peer, data))
     }
 
     fn accept(&self, data: &[u8]) -> Result<()> {
-        if self.ep_type != EpType::Msg {
-            return Err(Errno::ENOSYS);
-        }
-        self.enable()?;
-        let mut state = self.domain.lock();
-        state.msg_accept(self.id, data)?;
-        state.after();
-        Ok(())
+        self.change_connection(true, |state| state.msg_accept(self.id, data))
     }
 
     fn shutdown(&self) -> Result<()> {
-        if self.ep_type != EpType::Msg {
-            return Err(Errno::ENOSYS);
-        }
-        let mut state = self.domain.lock();
-        state.drain(self.id);
-        state.msg_shutdown(self.id)?;
-        state.after();
-        Ok(())
+        self.change_connection(false, |state| {
+            state.drain(self.id);
+            state.msg_shutdown(self.id)
+        })
     }
 
     fn option(&self, option: EpOption) -> Result<usize> {
@@ -342,62 +296,48 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         match option {
             EpOption::MinMultiRecv => {
                 let srx = ep.srx;
-                let matcher = state.engine.srx_mut(srx).ok_or(Errno::EOPBADSTATE)?;
-                Ok(matcher.min_multi_recv as usize)
+                Ok(*state.min_multi_recv(srx)? as usize)
             }
             EpOption::CmDataSize if ep.is_msg => Ok(MAX_HELLO),
-            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
-                Ok(ep.max_msg_size)
-            }
-            EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
-                Ok(ep.inject_size)
-            }
-            EpOption::MaxAtomicSize => Ok(ep.max_atomic),
-            EpOption::InjectAtomicSize => Ok(ep.inject_atomic),
-            EpOption::CmDataSize => Err(Errno::ENOPROTOOPT),
+            option => Ok(*ep.limit(option).ok_or(Errno::ENOPROTOOPT)?),
         }
     }
 
     fn set_option(&self, option: EpOption, value: usize) -> Result<()> {
         let mut state = self.domain.lock();
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
-        match option {
-            EpOption::MinMultiRecv => {
-                let srx = ep.srx;
-                let matcher = state.engine.srx_mut(srx).ok_or(Errno::EOPBADSTATE)?;
-                matcher.min_multi_recv = value as u64;
-                Ok(())
-            }
-            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
-                ep.max_msg_size = at_most::<T>(value, self.max_msg_size)?;
-                state.update_fast_path(self.id);
-                Ok(())
-            }
-            EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
-                let most = self.domain.info.tx.inject_size.max(ep.inject_size);
-                ep.inject_size = at_most::<T>(value, most)?;
-                state.update_fast_path(self.id);
-                Ok(())
-            }
-            EpOption::MaxAtomicSize => {
-                ep.max_atomic = at_most::<T>(value, self.max_msg_size.min(MAX_ATOMIC))?;
-                Ok(())
-            }
-            EpOption::InjectAtomicSize => {
-                let most = self.domain.info.tx.inject_size.max(ep.inject_size);
-                ep.inject_atomic = at_most::<T>(value, most)?;
-                Ok(())
-            }
-            EpOption::CmDataSize => Err(Errno::ENOPROTOOPT),
+        if option == EpOption::MinMultiRecv {
+            let srx = ep.srx;
+            *state.min_multi_recv(srx)? = value as u64;
+            return Ok(());
         }
+        let inject_size = self.domain.info.tx.inject_size.max(ep.inject_size);
+        let limit = ep.limit(option).ok_or(Errno::ENOPROTOOPT)?;
+        let most = match option {
+            EpOption::MaxAtomicSize => self.max_msg_size.min(MAX_ATOMIC),
+            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
+                self.max_msg_size
+            }
+            _ => inject_size,
+        };
+        if value > most {
+            return Err(refused!(
+                T,
+                EpCtrl,
+                EINVAL,
+                "an option cannot be set to {value} bytes: the endpoint has {most}; set it to that \
+                 or less"
+            ));
+        }
+        *limit = value;
+        state.update_fast_path(self.id);
+        Ok(())
     }
 
     fn op_flags(&self, direction: Direction) -> Flags {
-        self.with_ep(|ep| {
-            Ok(match direction {
-                Direction::Tx => ep.tx_flags,
-                Direction::Rx => ep.rx_flags,
-            })
+        self.with_ep(|ep| match direction {
+            Direction::Tx => ep.tx_flags,
+            Direction::Rx => ep.rx_flags,
         })
         .unwrap_or_default()
     }
@@ -410,12 +350,9 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if !allowed.contains(flags) {
             return Err(Errno::EINVAL);
         }
-        self.with_ep(|ep| {
-            match direction {
-                Direction::Tx => ep.tx_flags = flags,
-                Direction::Rx => ep.rx_flags = flags,
-            }
-            Ok(())
+        self.with_ep(|ep| match direction {
+            Direction::Tx => ep.tx_flags = flags,
+            Direction::Rx => ep.rx_flags = flags,
         })
     }
 

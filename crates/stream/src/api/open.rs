@@ -56,13 +56,13 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
     fn peer_rx(self: &Arc<Self>) -> Result<Arc<PeerRx<T, K>>> {
         // Owners such as lnx open domains with what `fi_getinfo(3)` gave them, and keep it there.
         if !self.info.caps.contains(Flags::PEER) {
-            log_warn!(
+            return Err(refused!(
                 T,
                 EpCtrl,
+                EINVAL,
                 "a receive context of another provider needs an interface with FI_PEER; ask for it \
                  in the caps of the hints"
-            );
-            return Err(Errno::EINVAL);
+            ));
         }
         PeerRx::open(self)
     }
@@ -96,6 +96,9 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
 
     fn queue_work(self: &Arc<Self>, work: &Work<'_, Self>) -> Result<()> {
         let when = self.reached(work.when, Basis::All)?;
+        let counter_id = |counter: &Option<&Arc<Counter<T, K>>>| {
+            counter.map(|counter| self.counter_id(counter)).transpose()
+        };
         let held = match &work.op {
             WorkOp::Set(counter, value) => {
                 Held::change(work.token, self.counter_id(counter)?, *value, false)
@@ -107,21 +110,13 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
                 if !Arc::ptr_eq(&ep.domain, self) {
                     return Err(Errno::EINVAL);
                 }
-                let done = match done {
-                    Some(counter) => Some(self.counter_id(counter)?),
-                    None => None,
-                };
-                ep.held(call, Some((work.token, done)))?
+                ep.held(call, Some((work.token, counter_id(done)?)))?
             }
             WorkOp::SharedRecv { srx, call, done } => {
                 if !Arc::ptr_eq(&srx.domain, self) {
                     return Err(Errno::EINVAL);
                 }
-                let done = match done {
-                    Some(counter) => Some(self.counter_id(counter)?),
-                    None => None,
-                };
-                srx.held(call, Some((work.token, done)))?
+                srx.held(call, Some((work.token, counter_id(done)?)))?
             }
         };
         self.lock().hold(when, held)

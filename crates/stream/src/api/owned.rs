@@ -32,13 +32,9 @@ impl<T: Transport, K: Mode> PeerRx<T, K> {
         let mut state = domain.lock();
         let cq = state.engine.open_cq(RESERVED_ENTRIES)?;
         let opened = state.engine.open_owned_srx();
-        let id = match opened {
-            Ok(id) => id,
-            Err(error) => {
-                state.engine.close_cq(cq);
-                return Err(error);
-            }
-        };
+        let id = opened.inspect_err(|_| {
+            state.engine.close_cq(cq);
+        })?;
         drop(state);
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),

@@ -12,6 +12,7 @@ use ripstop_os::{Events, Interest, Spare};
 use ripstop_types::{EpType, Errno, Result};
 
 use crate::addr::Addr as _;
+use crate::api::domain::bind_once;
 use crate::api::fabric::Fabric;
 use crate::api::source::{bind, source_of};
 use crate::conn::accept::{next_accepted, reject};
@@ -102,20 +103,20 @@ impl<T: Transport> PassiveEp<T> {
     pub(crate) fn take_listener(&self) -> Result<T::Listener> {
         let mut listener = self.listener.lock();
         if listener.listening {
-            log_warn!(
+            return Err(refused!(
                 T,
                 EpCtrl,
+                EINVAL,
                 "a passive endpoint that listens keeps its address; open another for the handle"
-            );
-            return Err(Errno::EINVAL);
+            ));
         }
         listener.listener.take().ok_or_else(|| {
-            log_warn!(
+            refused!(
                 T,
                 EpCtrl,
+                EINVAL,
                 "a passive endpoint without address was given as handle; call fi_setname first"
-            );
-            Errno::EINVAL
+            )
         })
     }
 
@@ -215,12 +216,7 @@ impl<T: Transport> ProgressSource for PassiveEp<T> {
 
 impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
-        let mut listener = self.listener.lock();
-        if listener.eq.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        listener.eq = Some(Arc::clone(eq));
-        drop(listener);
+        bind_once(&mut self.listener.lock().eq, eq)?;
         if let Some(this) = self.this.upgrade() {
             let source: Arc<dyn ProgressSource> = this;
             eq.add_source(&source)?;

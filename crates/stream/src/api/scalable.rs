@@ -58,13 +58,13 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
 
     pub(crate) fn core(&self, index: usize, count: usize) -> Result<&Arc<Core<T, K>>> {
         if index >= count {
-            log_warn!(
+            return Err(refused!(
                 T,
                 EpCtrl,
-                "context {index} is asked for, the scalable endpoint has {count}; \
-                 set tx_ctx_cnt and rx_ctx_cnt of ep_attr before it is opened"
-            );
-            return Err(Errno::EINVAL);
+                EINVAL,
+                "context {index} is asked for, the scalable endpoint has {count}; set tx_ctx_cnt and \
+                 rx_ctx_cnt of ep_attr before it is opened"
+            ));
         }
         self.cores.get(index).ok_or(Errno::EINVAL)
     }
@@ -74,14 +74,12 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
 fn count<T: Transport>(asked: usize) -> Result<usize> {
     match asked {
         0 => Ok(1),
-        SHARED_CONTEXT => {
-            log_warn!(
-                T,
-                EpCtrl,
-                "a scalable endpoint cannot share contexts; ask for a number of them"
-            );
-            Err(Errno::EINVAL)
-        }
+        SHARED_CONTEXT => Err(refused!(
+            T,
+            EpCtrl,
+            EINVAL,
+            "a scalable endpoint cannot share contexts; ask for a number of them"
+        )),
         asked if asked <= MAX_CONTEXTS => Ok(asked),
         _ => Err(Errno::EINVAL),
     }

@@ -9,7 +9,7 @@ use ripstop_types::{Errno, Result, tclass};
 use crate::addr::Addr as _;
 use crate::api::av::Av;
 use crate::api::core_ep::{Core, Part, RX_FLAGS, TX_FLAGS};
-use crate::api::domain::{Domain, Mode};
+use crate::api::domain::{Domain, Mode, bind_once};
 use crate::api::endpoint::Endpoint;
 use crate::api::scalable::ScalableEp;
 use crate::state::State;
@@ -23,12 +23,7 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
         if !Arc::ptr_eq(&av.domain, &self.domain) {
             return Err(Errno::EINVAL);
         }
-        let mut bound = self.av.lock();
-        if bound.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        *bound = Some(Arc::clone(av));
-        Ok(())
+        bind_once(&mut self.av.lock(), av)
     }
 
     fn enable(&self) -> Result<()> {

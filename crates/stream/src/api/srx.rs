@@ -16,7 +16,7 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::api::counter::Counter;
 use crate::api::cq::Cq;
-use crate::api::domain::{Domain, Mode};
+use crate::api::domain::{Domain, Mode, bind_once};
 use crate::rx::post::new_recv;
 use crate::state::State;
 use crate::state::ep::Named;
@@ -37,14 +37,12 @@ impl OneAv {
     pub(crate) fn share<T: Transport>(&self, av: u32) -> Result<()> {
         let order = Ordering::Relaxed;
         match self.0.compare_exchange(NIL, av, order, order) {
-            Err(known) if known != av => {
-                log_warn!(
-                    T,
-                    EpCtrl,
-                    "endpoints that share a receive context must be bound to one address vector"
-                );
-                Err(Errno::EINVAL)
-            }
+            Err(known) if known != av => Err(refused!(
+                T,
+                EpCtrl,
+                EINVAL,
+                "endpoints that share a receive context must be bound to one address vector"
+            )),
             _ => Ok(()),
         }
     }
@@ -131,9 +129,7 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
             self.cq.set(cq);
         }
     }
-}
 
-impl<T: Transport, K: Mode> SharedRx<T, K> {
     /// Where receives that were put off are posted.
     fn place(&self) -> At {
         At::Srx(SrxAt {
@@ -181,10 +177,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
             return Err(Errno::EDOMAIN);
         }
         let mut bound = self.bound.lock();
-        if bound.cq.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        bound.cq = Some(Arc::clone(cq));
+        bind_once(&mut bound.cq, cq)?;
         self.cq.set(cq.id);
         Ok(())
     }
@@ -198,12 +191,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         }
         // Receives are counted by the endpoint that gets them; the context only keeps its own
         // counter alive for endpoints that have none.
-        let mut bound = self.bound.lock();
-        if bound.counter.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        bound.counter = Some(Arc::clone(counter));
-        Ok(())
+        bind_once(&mut self.bound.lock().counter, counter)
     }
 
     fn recv(
@@ -244,23 +232,17 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
     }
 
     fn option(&self, option: EpOption) -> Result<usize> {
-        let mut state = self.domain.lock();
-        let matcher = state.engine.srx_mut(self.id).ok_or(Errno::EOPBADSTATE)?;
         match option {
-            EpOption::MinMultiRecv => Ok(matcher.min_multi_recv as usize),
+            EpOption::MinMultiRecv => Ok(*self.domain.lock().min_multi_recv(self.id)? as usize),
             _ => Err(Errno::ENOPROTOOPT),
         }
     }
 
     fn set_option(&self, option: EpOption, value: usize) -> Result<()> {
-        let mut state = self.domain.lock();
-        let matcher = state.engine.srx_mut(self.id).ok_or(Errno::EOPBADSTATE)?;
-        match option {
-            EpOption::MinMultiRecv => {
-                matcher.min_multi_recv = value as u64;
-                Ok(())
-            }
-            _ => Err(Errno::ENOPROTOOPT),
+        if option != EpOption::MinMultiRecv {
+            return Err(Errno::ENOPROTOOPT);
         }
+        *self.domain.lock().min_multi_recv(self.id)? = value as u64;
+        Ok(())
     }
 }

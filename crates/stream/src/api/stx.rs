@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ripstop_core::TxAttr;
-use ripstop_types::{Errno, Result};
+use ripstop_types::Result;
 
 use crate::api::domain::{Domain, Mode};
 use crate::transport::Transport;
@@ -23,13 +23,13 @@ impl<T: Transport, K: Mode> SharedTx<T, K> {
             && attr.inject_size <= offered.inject_size.max(domain.fabric.tunables().max_inject)
             && attr.iov_limit <= ripstop_engine::IOV_LIMIT;
         if !fits {
-            log_warn!(
+            return Err(refused!(
                 T,
                 Domain,
-                "a shared transmit context asks for more than the domain has; \
-                 use the tx_attr that fi_getinfo gave"
-            );
-            return Err(Errno::EINVAL);
+                EINVAL,
+                "a shared transmit context asks for more than the domain has; use the tx_attr that \
+                 fi_getinfo gave"
+            ));
         }
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ripstop_core::EventQueue;
-use ripstop_core::provider::Token;
+use ripstop_core::provider::{EpOption, Token};
 use ripstop_engine::id::{ConnId, CqId, SrxId};
 use ripstop_engine::pool::Place;
 use ripstop_engine::stream::{Level, RmaKind};
@@ -107,6 +107,21 @@ impl<T: Transport> EpState<T> {
         }
     }
 
+    /// The size that an option is about, where it is about one.
+    pub(crate) const fn limit(&mut self, option: EpOption) -> Option<&mut usize> {
+        Some(match option {
+            EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
+                &mut self.max_msg_size
+            }
+            EpOption::InjectMsgSize | EpOption::InjectTaggedSize | EpOption::InjectRmaSize => {
+                &mut self.inject_size
+            }
+            EpOption::MaxAtomicSize => &mut self.max_atomic,
+            EpOption::InjectAtomicSize => &mut self.inject_atomic,
+            EpOption::MinMultiRecv | EpOption::CmDataSize => return None,
+        })
+    }
+
     /// Why it does not send messages.
     #[cold]
     pub(crate) fn no_send(&self) -> Errno {
@@ -119,29 +134,14 @@ impl<T: Transport> EpState<T> {
         }
         Errno::EOPBADSTATE
     }
-}
 
-#[cold]
-fn no_rma<T: Transport>() -> Errno {
-    log_warn!(
-        T,
-        EpData,
-        "an endpoint starts reads, writes and atomics only with the capability FI_RMA or FI_ATOMIC, \
-         and FI_READ or FI_WRITE where others of that kind are given; ask fi_getinfo for them"
-    );
-    Errno::ENOSYS
-}
-
-impl<T: Transport> EpState<T> {
     /// The connection to a peer, where there is one.
     #[inline]
     pub(crate) fn route(&self, dest: FiAddr) -> Option<ConnId> {
         let index = if self.is_msg { 0 } else { dest.0 as usize };
         self.routes.get(index).copied().flatten()
     }
-}
 
-impl<T: Transport> EpState<T> {
     /// The connection has ended: no message will come any more.
     pub(crate) fn end(&mut self) {
         self.msg.ended = true;
@@ -151,15 +151,10 @@ impl<T: Transport> EpState<T> {
 
     /// Whether it has a connection or can make one.
     pub(crate) fn connection(&self) -> Option<ConnId> {
-        self.routes
-            .first()
-            .copied()
-            .flatten()
-            .filter(|_| self.is_msg)
+        let only = self.routes.first().copied().flatten();
+        only.filter(|_| self.is_msg)
     }
-}
 
-impl<T: Transport> EpState<T> {
     /// When an injected write or atomic is done: its call takes no flags, so those of the endpoint
     /// hold. Where nothing counts it nobody learns that a peer has placed it, and no peer is asked
     /// to say so.
@@ -169,6 +164,17 @@ impl<T: Transport> EpState<T> {
             level => level,
         }
     }
+}
+
+#[cold]
+fn no_rma<T: Transport>() -> Errno {
+    refused!(
+        T,
+        EpData,
+        ENOSYS,
+        "an endpoint starts reads, writes and atomics only with the capability FI_RMA or FI_ATOMIC, \
+         and FI_READ or FI_WRITE where others of that kind are given; ask fi_getinfo for them"
+    )
 }
 
 /// The level that flags ask for. A read is done when its data is here.

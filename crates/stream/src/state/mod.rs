@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
-use ripstop_engine::id::{ConnId, EpId, MrId, SlotId};
+use ripstop_engine::id::{ConnId, EpId, MrId, SlotId, SrxId};
 use ripstop_engine::stream::{Engine, Limits};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
@@ -221,6 +221,12 @@ impl<T: Transport> State<T> {
     #[inline]
     pub(crate) fn ep(&mut self, id: EpId) -> Option<&mut EpState<T>> {
         self.eps.get_mut(id.index())?.as_mut()
+    }
+
+    /// The least free space at which a multi-receive buffer of a receive context stays posted.
+    pub(crate) fn min_multi_recv(&mut self, srx: SrxId) -> Result<&mut u64> {
+        let matcher = self.engine.srx_mut(srx).ok_or(Errno::EOPBADSTATE)?;
+        Ok(&mut matcher.min_multi_recv)
     }
 
     /// The ids that connections have or had.

@@ -19,7 +19,7 @@ use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
 use crate::transport::{InPlaceOf, Transport};
 use crate::tunables::TX_BUFFER;
-use crate::tx::send::SendArgs;
+use crate::tx::send::{SendArgs, tag_of};
 
 /// The longest message in bytes that is coalesced with others of its burst where a message can be
 /// sent in place: sending a longer one alone costs less than the copy.
@@ -241,15 +241,6 @@ impl<T: Transport> State<T> {
         if !self.waiters.is_empty() {
             self.wake_waiters();
         }
-    }
-}
-
-/// The tag of a tagged message.
-#[inline(always)]
-pub(crate) const fn tag_of(kind: SendKind) -> Option<u64> {
-    match kind {
-        SendKind::Msg => None,
-        SendKind::Tagged(tag) => Some(tag),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::system::System as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
 use crate::transport::{InPlaceOf, Transport};
-use crate::tx::fast::tag_of;
+use crate::tx::send::tag_of;
 
 /// How long a call waits for the peer to make room for the rest of an operation of which the kernel
 /// took the front. If that is not enough, the rest goes out with later progress, or when the

@@ -10,7 +10,6 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use crate::state::State;
 use crate::state::fast_path::ACKED;
 use crate::transport::Transport;
-use crate::tx::fast::tag_of;
 
 /// Messages that are not copied are coalesced up to this many bytes, see [`State::in_burst`].
 const MAX_COALESCED_UNCOPIED: u64 = 128 * 1024;
@@ -337,6 +336,15 @@ impl<T: Transport> State<T> {
             }
         }
         Ok(())
+    }
+}
+
+/// The tag of a tagged message.
+#[inline(always)]
+pub(crate) const fn tag_of(kind: SendKind) -> Option<u64> {
+    match kind {
+        SendKind::Msg => None,
+        SendKind::Tagged(tag) => Some(tag),
     }
 }
 
