@@ -1,8 +1,27 @@
-//! Log lines of a provider, by its transport: `log_warn!(T, EpCtrl, "...")`.
+//! Log lines of a provider, by its transport and the subsystem: `log_warn!(T::EpCtrl, "...")`.
 
 macro_rules! log_warn {
-    ($transport:ty, $subsys:ident, $($arg:tt)+) => {
-        ripstop_core::fi_warn!(
+    ($transport:ident :: $subsys:ident, $($arg:tt)+) => {
+        log_by!(fi_warn, $transport::$subsys, $($arg)+)
+    };
+}
+
+macro_rules! log_info {
+    ($transport:ident :: $subsys:ident, $($arg:tt)+) => {
+        log_by!(fi_info, $transport::$subsys, $($arg)+)
+    };
+}
+
+macro_rules! log_warn_sparse {
+    ($transport:ident :: $subsys:ident, $($arg:tt)+) => {
+        log_by!(fi_warn_sparse, $transport::$subsys, $($arg)+)
+    };
+}
+
+/// A line by one of the macros of `ripstop_core`.
+macro_rules! log_by {
+    ($macro:ident, $transport:ident :: $subsys:ident, $($arg:tt)+) => {
+        ripstop_core::$macro!(
             <$transport as $crate::transport::Transport>::NAME,
             ripstop_core::log::Subsys::$subsys,
             $($arg)+
@@ -12,15 +31,15 @@ macro_rules! log_warn {
 
 /// Logs why a call is refused and what to do, and is the error.
 macro_rules! refused {
-    ($transport:ty, $subsys:ident, $errno:ident, $($arg:tt)+) => {{
-        log_warn!($transport, $subsys, $($arg)+);
+    ($transport:ident :: $subsys:ident, $errno:ident, $($arg:tt)+) => {{
+        log_warn!($transport::$subsys, $($arg)+);
         ripstop_types::Errno::$errno
     }};
 }
 
-/// The line about a descriptor that the system refuses: `.inspect_err(lacks!(T, Domain, "..."))`.
+/// The line about a descriptor that the system refuses: `.inspect_err(lacks!(T::Domain, "..."))`.
 macro_rules! lacks {
-    ($transport:ty, $subsys:ident, $what:expr) => {
+    ($transport:ident :: $subsys:ident, $what:expr) => {
         |error| {
             ripstop_core::log::no_descriptor(
                 <$transport as $crate::transport::Transport>::NAME,
@@ -29,25 +48,5 @@ macro_rules! lacks {
                 *error,
             )
         }
-    };
-}
-
-macro_rules! log_info {
-    ($transport:ty, $subsys:ident, $($arg:tt)+) => {
-        ripstop_core::fi_info!(
-            <$transport as $crate::transport::Transport>::NAME,
-            ripstop_core::log::Subsys::$subsys,
-            $($arg)+
-        )
-    };
-}
-
-macro_rules! log_warn_sparse {
-    ($transport:ty, $subsys:ident, $($arg:tt)+) => {
-        ripstop_core::fi_warn_sparse!(
-            <$transport as $crate::transport::Transport>::NAME,
-            ripstop_core::log::Subsys::$subsys,
-            $($arg)+
-        )
     };
 }

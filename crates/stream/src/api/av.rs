@@ -26,8 +26,7 @@ fn open_shared<T: Transport, K: Mode>(
     let name_here = format!("{interface}-{name}");
     Peers::open_shared(&name_here, count, read_only).inspect_err(|error| {
         log_warn!(
-            T,
-            Av,
+            T::Av,
             "the shared address vector {name} cannot be opened: {error}"
         );
     })
@@ -63,8 +62,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
         let strict = attr.flags.contains(Flags::AV_USER_ID);
         if strict && !domain.info.domain.caps.contains(Flags::AV_USER_ID) {
             return Err(refused!(
-                T,
-                Av,
+                T::Av,
                 EINVAL,
                 "FI_AV_USER_ID is a capability of the domain that was not asked for; open a \
                  domain with it"
@@ -78,8 +76,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
         let table: Table<T> = match &attr.name {
             None if read_only => {
                 return Err(refused!(
-                    T,
-                    Av,
+                    T::Av,
                     EINVAL,
                     "FI_READ opens a shared address vector, and name is NULL; say its name"
                 ));
@@ -90,8 +87,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
         let map = table.map().into();
         if attr.rx_ctx_bits > MAX_CTX_BITS {
             return Err(refused!(
-                T,
-                Av,
+                T::Av,
                 EINVAL,
                 "rx_ctx_bits is above {MAX_CTX_BITS}, which names all contexts there can be"
             ));

@@ -55,8 +55,7 @@ fn dscp<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<Opt
         Some(class) => match tclass::dscp(class) {
             Some(point) => Ok(Some(point)),
             None => Err(refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "tclass is {class:#x}; set it to an FI_TC_ label, or fi_tc_dscp_set of at most 63"
             )),
@@ -70,7 +69,7 @@ fn check<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<()
     let found = hints::check_opened(&attr::most::<T>(domain.fabric.tunables()), info);
     for why in &found {
         let why = why.to_string().replacen("hints->", "info->", 1);
-        log_warn!(T, EpCtrl, "an endpoint cannot be opened with {why}");
+        log_warn!(T::EpCtrl, "an endpoint cannot be opened with {why}");
     }
     match found.is_empty() {
         true => Ok(()),
@@ -99,8 +98,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
                     .and_then(|request| request.take());
                 msg.request = Some(request.ok_or_else(|| {
                     refused!(
-                        T,
-                        EpCtrl,
+                        T::EpCtrl,
                         EINVAL,
                         "info->handle is a connection request that was accepted or rejected \
                          before, or none of this provider"

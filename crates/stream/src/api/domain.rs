@@ -205,14 +205,12 @@ pub struct Domain<T: Transport, K: Mode> {
 impl<T: Transport, K: Mode> Domain<T, K> {
     pub(crate) fn open(fabric: &Arc<Fabric<T>>, info: &Info) -> Result<Arc<Self>> {
         let epoll = PollerOf::<T>::new().inspect_err(lacks!(
-            T,
-            Domain,
+            T::Domain,
             "descriptor to watch others by (epoll_create1)"
         ));
         let epoll = Arc::new(epoll?);
         let wake = EventFd::new().inspect_err(lacks!(
-            T,
-            Domain,
+            T::Domain,
             "descriptor that wakes threads (eventfd2)"
         ))?;
         epoll.add(&wake, token::WAKE, Interest::READ)?;

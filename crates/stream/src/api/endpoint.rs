@@ -78,8 +78,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
                 Core::open_rdm(domain, info, token, listener, 0)
             }
             other => Err(refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "there are no endpoints of type {other:?}; take an info of fi_getinfo"
             )),
@@ -207,8 +206,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
     #[cold]
     pub(crate) fn no_cq(&self, does: &str, flag: &str) -> Errno {
         refused!(
-            T,
-            EpCtrl,
+            T::EpCtrl,
             ENOCQ,
             "an endpoint with these capabilities {does}, but has no completion queue or counter for \
              that: bind one with {flag}, or ask fi_getinfo for fewer capabilities"

@@ -131,8 +131,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     fn bind_peer_rx(&self, rx: &Arc<PeerRx<T, K>>) -> Result<()> {
         if self.ep_type != EpType::Rdm {
             return Err(refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "receives that another provider has (FI_PEER) are for endpoints of type FI_EP_RDM; \
                  this one is of type {:?}",
@@ -322,8 +321,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         };
         if value > most {
             return Err(refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "an option cannot be set to {value} bytes: the endpoint has {most}; set it to that \
                  or less"

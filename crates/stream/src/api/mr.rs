@@ -130,8 +130,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
             Err(why) if !finder.told => {
                 finder.told = true;
                 log_info!(
-                    T,
-                    Mr,
+                    T::Mr,
                     "peers do not map a region in memory of a memfd: {why}"
                 );
             }

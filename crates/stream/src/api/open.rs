@@ -57,8 +57,7 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
         // Owners such as lnx open domains with what `fi_getinfo(3)` gave them, and keep it there.
         if !self.info.caps.contains(Flags::PEER) {
             return Err(refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "a receive context of another provider needs an interface with FI_PEER; ask for it \
                  in the caps of the hints"

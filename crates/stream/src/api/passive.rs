@@ -64,8 +64,7 @@ impl<T: Transport> PassiveEp<T> {
     pub(crate) fn open(fabric: &Arc<Fabric<T>>, info: &Info, token: Token) -> Result<Arc<Self>> {
         if info.ep.ep_type != EpType::Msg || !T::CONNECTED {
             return Err(refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "a passive endpoint is of type FI_EP_MSG; take an info of fi_getinfo for that type"
             ));
@@ -75,11 +74,10 @@ impl<T: Transport> PassiveEp<T> {
             None => None,
         };
         let epoll = PollerOf::<T>::new().inspect_err(lacks!(
-            T,
-            EpCtrl,
+            T::EpCtrl,
             "descriptor to watch others by (epoll_create1)"
         ))?;
-        let spare = Spare::new().inspect_err(lacks!(T, EpCtrl, "spare descriptor"))?;
+        let spare = Spare::new().inspect_err(lacks!(T::EpCtrl, "spare descriptor"))?;
         Ok(Arc::new_cyclic(|this| Self {
             fabric: Arc::clone(fabric),
             info: info.clone(),
@@ -104,16 +102,14 @@ impl<T: Transport> PassiveEp<T> {
         let mut listener = self.listener.lock();
         if listener.listening {
             return Err(refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "a passive endpoint that listens keeps its address; open another for the handle"
             ));
         }
         listener.listener.take().ok_or_else(|| {
             refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "a passive endpoint without address was given as handle; call fi_setname first"
             )
@@ -128,7 +124,7 @@ impl<T: Transport> PassiveEp<T> {
             listener.next = listener.next.wrapping_add(1) & (LISTENER >> 1);
             let id = listener.next;
             if let Err(error) = self.epoll.add(&link, id, Interest::READ) {
-                log_warn!(T, EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
+                log_warn!(T::EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
             let accepting = Accepting::new(link, peer, None, self.fabric.tunables());
@@ -152,7 +148,7 @@ impl<T: Transport> PassiveEp<T> {
             return;
         };
         if let Err(error) = self.epoll.remove(&link) {
-            log_warn!(T, EpCtrl, "{peer}: dropped: {error}");
+            log_warn!(T::EpCtrl, "{peer}: dropped: {error}");
             return;
         }
         let Some(eq) = &listener.eq else { return };
@@ -193,8 +189,7 @@ impl<T: Transport> ProgressSource for PassiveEp<T> {
                 let late = now >= accepting.deadline;
                 if late {
                     log_warn!(
-                        T,
-                        EpCtrl,
+                        T::EpCtrl,
                         "{}: dropped, it did not say what it wants",
                         accepting.peer
                     );

@@ -59,8 +59,7 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
     pub(crate) fn core(&self, index: usize, count: usize) -> Result<&Arc<Core<T, K>>> {
         if index >= count {
             return Err(refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "context {index} is asked for, the scalable endpoint has {count}; set tx_ctx_cnt and \
                  rx_ctx_cnt of ep_attr before it is opened"
@@ -75,8 +74,7 @@ fn count<T: Transport>(asked: usize) -> Result<usize> {
     match asked {
         0 => Ok(1),
         SHARED_CONTEXT => Err(refused!(
-            T,
-            EpCtrl,
+            T::EpCtrl,
             EINVAL,
             "a scalable endpoint cannot share contexts; ask for a number of them"
         )),

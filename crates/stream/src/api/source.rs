@@ -24,8 +24,7 @@ pub(crate) fn rdm_source<T: Transport>(params: &T::Params, info: &Info) -> Resul
 pub fn bind<T: Transport>(params: &T::Params, wanted: &T::Addr) -> Result<T::Listener> {
     T::bind(params, wanted).inspect_err(|error| {
         log_warn!(
-            T,
-            EpCtrl,
+            T::EpCtrl,
             "{wanted}: cannot be bound: {error}; {}",
             bind_advice(*error)
         );

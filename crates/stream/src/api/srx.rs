@@ -38,8 +38,7 @@ impl OneAv {
         let order = Ordering::Relaxed;
         match self.0.compare_exchange(NIL, av, order, order) {
             Err(known) if known != av => Err(refused!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 EINVAL,
                 "endpoints that share a receive context must be bound to one address vector"
             )),

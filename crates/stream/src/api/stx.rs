@@ -24,8 +24,7 @@ impl<T: Transport, K: Mode> SharedTx<T, K> {
             && attr.iov_limit <= ripstop_engine::IOV_LIMIT;
         if !fits {
             return Err(refused!(
-                T,
-                Domain,
+                T::Domain,
                 EINVAL,
                 "a shared transmit context asks for more than the domain has; use the tx_attr that \
                  fi_getinfo gave"

@@ -95,7 +95,7 @@ impl Wait {
         match obj {
             // The first thread that waits finds its seat.
             WaitObj::Unspec | WaitObj::MutexCond => {
-                let seat = Seat::new(domain).inspect_err(lacks!(T, Cq, NO_SEAT));
+                let seat = Seat::new(domain).inspect_err(lacks!(T::Cq, NO_SEAT));
                 seats.spare.push(seat?);
             }
             WaitObj::None | WaitObj::Fd | WaitObj::PollFd | WaitObj::Yield => {}
@@ -125,7 +125,7 @@ impl Wait {
         if let Some(lent) = self.lent.get() {
             return Ok(lent.epoll.as_fd());
         }
-        let seat = Seat::new(domain).inspect_err(lacks!(T, Cq, NO_SEAT))?;
+        let seat = Seat::new(domain).inspect_err(lacks!(T::Cq, NO_SEAT))?;
         let lent = self.lent.get_or_init(|| seat);
         let mut state = domain.lock();
         state.waiters.arm(&lent.doorbell, what());
@@ -280,8 +280,7 @@ impl Wait {
             Ok(seat) => seat,
             Err(error) => {
                 log_warn_sparse!(
-                    T,
-                    Cq,
+                    T::Cq,
                     "a thread that waits has no descriptor to sleep on ({error}), and polls; raise \
                      the limit on open files"
                 );

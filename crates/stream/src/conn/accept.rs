@@ -25,8 +25,7 @@ pub(crate) fn next_accepted<T: Transport>(
             Err(error) => {
                 let peer = listener.turn_away(spare)?;
                 log_warn_sparse!(
-                    T,
-                    EpCtrl,
+                    T::EpCtrl,
                     "{peer}: turned away: {error}; raise the limit of open files"
                 );
             }
@@ -40,8 +39,7 @@ pub(crate) fn reject<T: Transport>(link: &T::Link, peer: &T::Addr, data: &[u8]) 
         .and_then(|()| link.shutdown(Shutdown::Both));
     if let Err(error) = told {
         log_info!(
-            T,
-            EpCtrl,
+            T::EpCtrl,
             "{peer}: could not be told that its request is refused: {error}"
         );
     }
@@ -65,7 +63,7 @@ impl<T: Transport> State<T> {
                 self.epoll
                     .add(&link, token::ACCEPTING | u64::from(id), Interest::READ)
             {
-                log_warn!(T, EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
+                log_warn!(T::EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
                 continue;
             }
             let accepting = Accepting::new(link, peer, Some(ep), (*params).as_ref());
@@ -87,7 +85,7 @@ impl<T: Transport> State<T> {
             return;
         };
         if let Err(error) = self.epoll.remove(&accepting.link) {
-            log_warn!(T, EpCtrl, "{}: dropped: {error}", accepting.peer);
+            log_warn!(T::EpCtrl, "{}: dropped: {error}", accepting.peer);
             return;
         }
         if let Read::Whole(header, data) = read {

@@ -62,8 +62,7 @@ impl<T: Transport> State<T> {
         {
             let peer = connection.peer.clone();
             log_warn!(
-                T,
-                EpData,
+                T::EpData,
                 "{peer}: it is not read any more, as {messages} messages of {bytes} bytes from it \
                  wait for receives, untagged ones included, and what is behind them waits too; post \
                  receives for them or drop them (FI_PEEK with FI_DISCARD, fi_msg(3); \
@@ -99,8 +98,7 @@ impl<T: Transport> State<T> {
         }
         let peer = connection.peer.clone();
         log_warn!(
-            T,
-            EpData,
+            T::EpData,
             "{peer}: dropped, it stopped in the middle of a header"
         );
         self.lost(id, Errno::ETIMEDOUT);
@@ -135,8 +133,7 @@ impl<T: Transport> State<T> {
             self.handle_accepting(id);
             if let Some(accepting) = self.accepting.remove(&id) {
                 log_warn!(
-                    T,
-                    EpCtrl,
+                    T::EpCtrl,
                     "{}: dropped, it did not say what it wants",
                     accepting.peer
                 );
@@ -185,8 +182,7 @@ impl<T: Transport> State<T> {
                 connection.tell = None;
                 let peer = connection.peer.clone();
                 log_warn_sparse!(
-                    T,
-                    EpCtrl,
+                    T::EpCtrl,
                     "{peer}: connected, but it does not answer; it is waited for until it makes \
                      progress (FI_{}_ANSWER_TIMEOUT)",
                     T::NAME.to_uppercase()

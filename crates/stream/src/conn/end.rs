@@ -74,11 +74,10 @@ impl<T: Transport> State<T> {
         }
         let idle = self.engine.conn(id).is_none_or(|conn| conn.is_idle());
         if idle {
-            log_info!(T, EpCtrl, "{peer}: the connection ended");
+            log_info!(T::EpCtrl, "{peer}: the connection ended");
         } else {
             log_warn!(
-                T,
-                EpCtrl,
+                T::EpCtrl,
                 "{peer}: the connection ended with work in progress: {error}"
             );
         }
@@ -120,7 +119,7 @@ impl<T: Transport> State<T> {
         connection
             .forsaken
             .get_or_insert(T::System::now() + MAX_UNREAD_TIME);
-        log_info!(T, EpCtrl, "{peer}: cannot be written any more: {error}");
+        log_info!(T::EpCtrl, "{peer}: cannot be written any more: {error}");
         self.watch(id, |interest| interest.write = false);
         self.start_timer();
         self.active.poll_next();
@@ -192,8 +191,8 @@ impl<T: Transport> State<T> {
         };
         let peer = connection.peer.clone();
         match reason {
-            Some(reason) => log_warn!(T, EpData, "{peer}: dropped: {reason}"),
-            None => log_warn!(T, EpData, "{peer}: dropped, it broke the protocol: {error}"),
+            Some(reason) => log_warn!(T::EpData, "{peer}: dropped: {reason}"),
+            None => log_warn!(T::EpData, "{peer}: dropped, it broke the protocol: {error}"),
         }
         self.lost(id, error);
     }

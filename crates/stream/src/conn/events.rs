@@ -10,7 +10,7 @@ use crate::transport::Transport;
 /// Adds an event; a queue without memory reports that itself when it is read.
 fn push<T: Transport>(eq: &EventQueue, event: Event) {
     if let Err(error) = eq.push(event) {
-        log_warn!(T, Eq, "an event is lost: {error}");
+        log_warn!(T::Eq, "an event is lost: {error}");
     }
 }
 
@@ -44,6 +44,6 @@ pub(crate) fn failed<T: Transport>(eq: &EventQueue, ep: Token, err: Errno, data:
         ..EventError::new(ep, err)
     };
     if let Err(error) = eq.push_error(error) {
-        log_warn!(T, Eq, "an event is lost: {error}");
+        log_warn!(T::Eq, "an event is lost: {error}");
     }
 }

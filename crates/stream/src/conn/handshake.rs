@@ -97,7 +97,7 @@ impl<T: Transport> State<T> {
             }
             Ok(true) => {}
             Err(reason) => {
-                log_info!(T, EpCtrl, "{peer}: no connection: {reason}");
+                log_info!(T::EpCtrl, "{peer}: no connection: {reason}");
                 return self.connect_failed(id, Errno::ECONNREFUSED, &[]);
             }
         }
@@ -110,8 +110,7 @@ impl<T: Transport> State<T> {
             Kind::Reject => return self.connect_failed(id, Errno::ECONNREFUSED, &data),
             Kind::Request => {
                 log_warn!(
-                    T,
-                    EpCtrl,
+                    T::EpCtrl,
                     "{peer}: dropped, it answered a request with a request"
                 );
                 return self.connect_failed(id, Errno::EPROTO, &[]);
@@ -125,8 +124,7 @@ impl<T: Transport> State<T> {
             match granted {
                 Ok((_, greeting)) if greeting.context() != context => {
                     log_warn!(
-                        T,
-                        EpCtrl,
+                        T::EpCtrl,
                         "{peer}: dropped, it is not context {context} of the endpoint it was \
                          taken for; check how many receive contexts the peer has"
                     );
@@ -139,7 +137,7 @@ impl<T: Transport> State<T> {
                     }
                 }
                 Err(error) => {
-                    log_warn!(T, EpCtrl, "{peer}: dropped, its answer is not one: {error}");
+                    log_warn!(T::EpCtrl, "{peer}: dropped, its answer is not one: {error}");
                     return self.connect_failed(id, Errno::EPROTO, &[]);
                 }
             }
@@ -149,7 +147,7 @@ impl<T: Transport> State<T> {
             connection.deadline = None;
         }
         self.engine.conn_up(id, terms(&header, rendezvous));
-        log_info!(T, EpCtrl, "{peer}: connected");
+        log_info!(T::EpCtrl, "{peer}: connected");
         if !is_rdm {
             self.msg_connected(id, &data);
         }
@@ -215,7 +213,7 @@ impl<T: Transport> State<T> {
             rdm.unreached.insert(peer.clone(), error);
         }
         if is_rdm {
-            log_warn!(T, EpCtrl, "{peer}: not reached: {error}; {}", advice(error));
+            log_warn!(T::EpCtrl, "{peer}: not reached: {error}; {}", advice(error));
         }
         let src = self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src());
         self.close_connection(id, error);

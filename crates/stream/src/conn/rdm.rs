@@ -196,8 +196,7 @@ impl<T: Transport> State<T> {
             Ok(asked) => asked,
             Err(error) => {
                 log_warn!(
-                    T,
-                    EpCtrl,
+                    T::EpCtrl,
                     "{from}: refused, it is not an RDM endpoint: {error}"
                 );
                 return reject::<T>(&link, &from, &[]);
@@ -209,7 +208,7 @@ impl<T: Transport> State<T> {
         let order_of_addresses = peer.order(&rdm.addr);
         let (av, own, old) = (rdm.av, rdm.context, rdm.peers.get(&peer).copied());
         let decision = self.decide_request(old, order_of_addresses, greeting.pid);
-        log_info!(T, EpCtrl, "{peer} asks to connect: {decision:?}");
+        log_info!(T::EpCtrl, "{peer} asks to connect: {decision:?}");
         if decision == Decision::Refuse {
             return reject::<T>(&link, &from, data);
         }
@@ -228,7 +227,7 @@ impl<T: Transport> State<T> {
         let id = match self.open_connection(ep, from_peer, peer.clone()) {
             Ok(id) => id,
             Err(error) => {
-                log_warn!(T, EpCtrl, "{peer}: refused: {error}");
+                log_warn!(T::EpCtrl, "{peer}: refused: {error}");
                 return reject::<T>(&link, &from, data);
             }
         };
@@ -239,7 +238,7 @@ impl<T: Transport> State<T> {
             .and_then(|data| write_message(&link, Kind::Response, terms.extensions, &data))
             .and_then(|()| self.attach(id, link, Interest::READ));
         if let Err(error) = accepted {
-            log_warn!(T, EpCtrl, "{peer}: could not be accepted: {error}");
+            log_warn!(T::EpCtrl, "{peer}: could not be accepted: {error}");
             return self.drop_connection(id, Errno::ECONNABORTED);
         }
         self.go_up(id);

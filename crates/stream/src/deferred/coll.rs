@@ -199,8 +199,7 @@ impl<T: Transport> State<T> {
     fn send_coll(&mut self, ep: EpId, to: FiAddr, send: &CollSend<UserBuf>, later: bool) {
         if let Err(error) = self.try_send_coll(ep, to, send, later) {
             log_warn!(
-                T,
-                EpData,
+                T::EpData,
                 "a member of a collective group cannot be reached: {error}"
             );
             self.engine.coll_unreachable(ep, to, send, error);
@@ -386,8 +385,7 @@ impl<T: Transport> State<T> {
         let long = long.as_secs();
         if let Some((coll, number)) = waits.operation {
             log_warn!(
-                T,
-                EpData,
+                T::EpData,
                 "{coll:?} {number} of a group has waited {long} s for {peer}"
             );
             return;
@@ -401,8 +399,7 @@ impl<T: Transport> State<T> {
             false => "",
         };
         log_warn!(
-            T,
-            EpCtrl,
+            T::EpCtrl,
             "joining a group has waited {long} s for {peer}{more}{why}"
         );
     }
@@ -424,7 +421,7 @@ impl<T: Transport> State<T> {
             }),
         };
         if let Err(error) = pushed {
-            log_warn!(T, Eq, "an event is lost: {error}");
+            log_warn!(T::Eq, "an event is lost: {error}");
         }
     }
 }

@@ -98,8 +98,7 @@ impl<T: Transport> State<T> {
             return Ok(Arc::clone(event));
         }
         let event = EventFd::new().inspect_err(lacks!(
-            T,
-            Domain,
+            T::Domain,
             "descriptor that wakes threads (eventfd2)"
         ));
         let event = Arc::new(event?);

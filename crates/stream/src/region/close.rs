@@ -37,8 +37,7 @@ impl<T: Transport> State<T> {
         };
         let RmaIov { addr, len, key } = refusal.iov;
         log_warn!(
-            T,
-            EpData,
+            T::EpData,
             "{peer}: refused a {what} of {len} bytes at {addr:#x} with key {key:#x}: {}",
             refusal.reason
         );

@@ -127,8 +127,7 @@ impl<T: Transport> State<T> {
     #[cold]
     pub(crate) fn warn_reached(&self) {
         log_warn!(
-            T,
-            EpData,
+            T::EpData,
             "a peer that reaches a region directly did not leave it within {MAX_CLOSE_WAIT:?}: it may \
              still write there"
         );

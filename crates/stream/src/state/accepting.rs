@@ -58,8 +58,7 @@ impl<T: Transport> Accepting<T> {
                 }
                 _ => {
                     log_warn!(
-                        T,
-                        EpCtrl,
+                        T::EpCtrl,
                         "{}: dropped, it sent no connection request",
                         self.peer
                     );
@@ -68,13 +67,12 @@ impl<T: Transport> Accepting<T> {
             },
             Err(HandshakeError::Ended) if !self.reader.has_started() => {
                 // A peer that gave up, as happens when both sides connect at once.
-                log_info!(T, EpCtrl, "{}: left before it asked to connect", self.peer);
+                log_info!(T::EpCtrl, "{}: left before it asked to connect", self.peer);
                 Read::Bad
             }
             Err(reason) => {
                 log_warn!(
-                    T,
-                    EpCtrl,
+                    T::EpCtrl,
                     "{}: dropped before it connected: {reason}",
                     self.peer
                 );

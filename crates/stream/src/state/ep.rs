@@ -127,8 +127,7 @@ impl<T: Transport> EpState<T> {
     pub(crate) fn no_send(&self) -> Errno {
         if self.tx_ready {
             log_warn!(
-                T,
-                EpData,
+                T::EpData,
                 "an endpoint without the capability FI_SEND sends no messages; ask fi_getinfo for it"
             );
         }
@@ -169,8 +168,7 @@ impl<T: Transport> EpState<T> {
 #[cold]
 fn no_rma<T: Transport>() -> Errno {
     refused!(
-        T,
-        EpData,
+        T::EpData,
         ENOSYS,
         "an endpoint starts reads, writes and atomics only with the capability FI_RMA or FI_ATOMIC, \
          and FI_READ or FI_WRITE where others of that kind are given; ask fi_getinfo for them"

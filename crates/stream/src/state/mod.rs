@@ -147,11 +147,8 @@ impl<T: Transport> State<T> {
     pub(crate) fn new(params: Arc<T::Params>, epoll: Arc<PollerOf<T>>) -> Result<Self> {
         let tunables: &Tunables = (*params).as_ref();
         let answer = tunables.answer;
-        let timer = <T::System as System>::Timer::new().inspect_err(lacks!(
-            T,
-            Domain,
-            "timer (timerfd_create)"
-        ))?;
+        let timer = <T::System as System>::Timer::new()
+            .inspect_err(lacks!(T::Domain, "timer (timerfd_create)"))?;
         epoll.add(&timer, token::TIMER, Interest::READ)?;
         Ok(Self {
             engine: Engine::new(Limits {
@@ -169,7 +166,7 @@ impl<T: Transport> State<T> {
             avs: Vec::new(),
             accepting: BTreeMap::new(),
             next_accepting: 0,
-            spare: Spare::new().inspect_err(lacks!(T, Domain, "spare descriptor"))?,
+            spare: Spare::new().inspect_err(lacks!(T::Domain, "spare descriptor"))?,
             slots: Slots::default(),
             epoll,
             params,

@@ -151,7 +151,7 @@ impl<T: Transport> State<T> {
                 let commit = |part: &UserBuf| ripstop_os::make_durable(*part);
                 let done = target.segments().iter().try_for_each(commit);
                 if let Err(error) = done {
-                    log_warn!(T, EpData, "a write could not be made durable: {error}");
+                    log_warn!(T::EpData, "a write could not be made durable: {error}");
                 }
                 self.engine.job_done(id, done.is_ok(), None);
             }
