@@ -266,6 +266,8 @@ impl Link for RecordingLink {
 struct RecordingInPlace;
 
 impl InPlace<RecordingLink> for RecordingInPlace {
+    const SUPPORTED: bool = true;
+
     fn send_message(
         link: &RecordingLink,
         header: &[u8; MAX_HEADER_BYTES],

@@ -17,6 +17,8 @@ use crate::windows::Windows;
 pub struct RingDirect;
 
 impl DirectAccess<ShmLink> for RingDirect {
+    const SUPPORTED: bool = true;
+
     type Windows = Windows;
 
     fn offer(link: &ShmLink, offer: &Offer) {

@@ -12,6 +12,8 @@ use super::ShmLink;
 pub struct RingInPlace;
 
 impl InPlace<ShmLink> for RingInPlace {
+    const SUPPORTED: bool = true;
+
     #[inline(always)]
     fn send_message(
         link: &ShmLink,
