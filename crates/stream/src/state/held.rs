@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ripstop_core::provider::{AtomicCall, CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
+use ripstop_core::provider::{CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
 use ripstop_engine::Iov;
 use ripstop_engine::id::{CounterId, CqId, EpId, SrxId};
 use ripstop_engine::stream::{RmaKind, Unposted, Work};
@@ -16,7 +16,7 @@ use ripstop_types::{
 use crate::state::fast_path::SPECIAL;
 
 /// What waits in a domain.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Works {
     pub(crate) queue: Queue<Held>,
     /// Wakes whoever sleeps when a pass has left something to be started. There from the first
@@ -24,16 +24,6 @@ pub(crate) struct Works {
     pub(crate) again: Option<Arc<EventFd>>,
     /// Operations are being started, or must not be now.
     pub(crate) busy: bool,
-}
-
-impl Default for Works {
-    fn default() -> Self {
-        Self {
-            queue: Queue::new(),
-            again: None,
-            busy: false,
-        }
-    }
 }
 
 /// An operation that waits.
@@ -63,26 +53,21 @@ impl Held {
         work: Option<(Token, Option<CounterId>)>,
     ) -> Result<Self> {
         let mut data = Data::of(at, call)?;
-        let Some((token, counter)) = work else {
-            data.flags = data.flags.map(|flags| flags - Flags::TRIGGER);
-            return Ok(Self {
-                token: None,
-                op: Op::Data(Box::new(data)),
+        data.flags = data.flags.map(|flags| flags - Flags::TRIGGER);
+        if let Some((_, counter)) = work {
+            let flags = *data.flags.get_or_insert_default();
+            let special = data.receives() && flags.intersects(SPECIAL);
+            if special || matches!(data.call, Call::Collective(_)) {
+                return Err(Errno::ENOSYS);
+            }
+            let asked = flags.contains(Flags::COMPLETION);
+            data.work = Some(Work {
+                counter,
+                entry: asked.then_some(data.context),
             });
-        };
-        let flags = data.flags.unwrap_or_default();
-        let special = matches!(data.call, Call::Recv(_)) && flags.intersects(SPECIAL);
-        if special || matches!(data.call, Call::Collective(_)) {
-            return Err(Errno::ENOSYS);
         }
-        let asked = flags.contains(Flags::COMPLETION);
-        data.flags = Some(flags - Flags::TRIGGER);
-        data.work = Some(Work {
-            counter,
-            entry: asked.then_some(data.context),
-        });
         Ok(Self {
-            token: Some(token),
+            token: work.map(|(token, _)| token),
             op: Op::Data(Box::new(data)),
         })
     }
@@ -193,8 +178,15 @@ impl Drop for Data {
 
 impl Data {
     fn of(at: At, call: &DataCall<'_>) -> Result<Self> {
-        let operand;
-        let (own, iov, remote, peer, data, context, flags) = match *call {
+        let input;
+        let rma = |peer, data, context, flags| RmaCall {
+            remote: &[],
+            peer,
+            data,
+            context,
+            flags,
+        };
+        let (own, iov, rma) = match *call {
             DataCall::Send {
                 kind,
                 iov,
@@ -202,48 +194,39 @@ impl Data {
                 dest,
                 context,
                 flags,
-            } => (
-                Call::Send(kind),
-                iov,
-                None,
-                dest,
-                data,
-                context,
-                Some(flags),
-            ),
+            } => (Call::Send(kind), iov, rma(dest, data, context, Some(flags))),
             DataCall::Recv {
                 kind,
                 iov,
                 src,
                 context,
                 flags,
-            } => (Call::Recv(kind), iov, None, src, None, context, Some(flags)),
-            DataCall::Read(iov, rma) => Self::one_sided(Call::Rma(RmaKind::Read), iov, &rma),
-            DataCall::Write(iov, rma) => Self::one_sided(Call::Rma(RmaKind::Write), iov, &rma),
-            DataCall::Atomic(iov, atomic) => {
+            } => (Call::Recv(kind), iov, rma(src, None, context, Some(flags))),
+            DataCall::Read(iov, rma) => (Call::Rma(RmaKind::Read), iov, rma),
+            DataCall::Write(iov, rma) => (Call::Rma(RmaKind::Write), iov, rma),
+            DataCall::Atomic(iov, call) => {
                 let own = Call::Atomic(Box::new(Atomic {
-                    kind: atomic.kind,
-                    datatype: atomic.datatype,
-                    op: atomic.op,
-                    compare: atomic.compare.to_vec(),
-                    result: atomic.result.to_vec(),
+                    kind: call.kind,
+                    datatype: call.datatype,
+                    op: call.op,
+                    compare: call.compare.to_vec(),
+                    result: call.result.to_vec(),
                 }));
-                let AtomicCall {
-                    remote,
-                    peer,
-                    data,
-                    context,
-                    flags,
-                    ..
-                } = atomic;
-                (own, iov, Some(remote), peer, data, context, flags)
+                let rma = RmaCall {
+                    remote: call.remote,
+                    ..rma(call.peer, call.data, call.context, call.flags)
+                };
+                (own, iov, rma)
             }
-            DataCall::Collective([input, result], call) => {
-                let (context, flags) = (call.context, call.flags);
-                operand = input;
+            DataCall::Collective([first, result], call) => {
+                input = first;
                 let own = Call::Collective(Box::new((call, result)));
-                let iov = std::slice::from_ref(&operand);
-                (own, iov, None, FiAddr::UNSPEC, None, context, flags)
+                let iov = std::slice::from_ref(&input);
+                (
+                    own,
+                    iov,
+                    rma(FiAddr::UNSPEC, None, call.context, call.flags),
+                )
             }
         };
         Ok(Self {
@@ -251,40 +234,13 @@ impl Data {
             call: own,
             iov: Iov::new(iov)?,
             copy: None,
-            remote: remote.map(<[RmaIov]>::to_vec).unwrap_or_default(),
-            peer,
-            data,
-            context,
-            flags,
+            remote: rma.remote.to_vec(),
+            peer: rma.peer,
+            data: rma.data,
+            context: rma.context,
+            flags: rma.flags,
             work: None,
         })
-    }
-
-    #[expect(
-        clippy::type_complexity,
-        reason = "the parts of a call, taken apart at once"
-    )]
-    const fn one_sided<'a>(
-        own: Call,
-        iov: &'a [UserBuf],
-        rma: &RmaCall<'a>,
-    ) -> (
-        Call,
-        &'a [UserBuf],
-        Option<&'a [RmaIov]>,
-        FiAddr,
-        Option<u64>,
-        Context,
-        Option<Flags>,
-    ) {
-        let RmaCall {
-            remote,
-            peer,
-            data,
-            context,
-            flags,
-        } = *rma;
-        (own, iov, Some(remote), peer, data, context, flags)
     }
 
     pub(crate) const fn receives(&self) -> bool {
