@@ -3,13 +3,13 @@
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::Token;
 use ripstop_core::{EventQueue, Info};
-use ripstop_types::Errno;
+use ripstop_types::{Errno, Result};
 
 use crate::transport::Transport;
 
-/// Adds an event; a queue without memory reports that itself when it is read.
-fn push<T: Transport>(eq: &EventQueue, event: Event) {
-    if let Err(error) = eq.push(event) {
+/// What has become of an event; a queue without memory reports that itself when it is read.
+pub(crate) fn pushed<T: Transport>(outcome: Result<()>) {
+    if let Err(error) = outcome {
         log_warn!(T::Eq, "an event is lost: {error}");
     }
 }
@@ -17,33 +17,24 @@ fn push<T: Transport>(eq: &EventQueue, event: Event) {
 /// The connection is up; `data` is what the accepting side said.
 pub(crate) fn connected<T: Transport>(eq: &EventQueue, ep: Token, data: &[u8]) {
     let data = data.to_vec();
-    push::<T>(eq, Event::Connected { ep, data });
+    pushed::<T>(eq.push(Event::Connected { ep, data }));
 }
 
 /// The connection has ended.
 pub(crate) fn shut_down<T: Transport>(eq: &EventQueue, ep: Token) {
-    push::<T>(eq, Event::Shutdown { ep });
+    pushed::<T>(eq.push(Event::Shutdown { ep }));
 }
 
 /// Somebody asks to connect.
 pub(crate) fn requested<T: Transport>(eq: &EventQueue, pep: Token, info: Info, data: &[u8]) {
-    push::<T>(
-        eq,
-        Event::ConnReq {
-            pep,
-            info: Box::new(info),
-            data: data.to_vec(),
-        },
-    );
+    let (info, data) = (Box::new(info), data.to_vec());
+    pushed::<T>(eq.push(Event::ConnReq { pep, info, data }));
 }
 
 /// No connection came about; `data` is what the rejecting side said.
 pub(crate) fn failed<T: Transport>(eq: &EventQueue, ep: Token, err: Errno, data: &[u8]) {
-    let error = EventError {
+    pushed::<T>(eq.push_error(EventError {
         err_data: data.to_vec(),
         ..EventError::new(ep, err)
-    };
-    if let Err(error) = eq.push_error(error) {
-        log_warn!(T::Eq, "an event is lost: {error}");
-    }
+    }));
 }

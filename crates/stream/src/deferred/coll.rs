@@ -12,6 +12,7 @@ use ripstop_types::{AtomicOp, CmEvent, Collective, Datatype, Errno, FiAddr, Flag
 use ripstop_wire::xnet::base::MAX_HEADER;
 
 use crate::addr::{Addr as _, Own, Peers as _};
+use crate::conn::events;
 use crate::state::{GroupState, State, put};
 use crate::transport::Transport;
 use crate::tx::send::Copied;
@@ -258,42 +259,33 @@ impl<T: Transport> State<T> {
     fn copy_place(&mut self, from: &Place<UserBuf>, to: &Place<UserBuf>) -> Result<()> {
         self.prepare(from)?;
         self.prepare(to)?;
-        match (from, to) {
-            (Place::User(from), Place::User(to)) => {
-                copy(*to, *from);
+        let &Place::Slot { slot, at, len, .. } = from else {
+            if let Place::User(from) = from {
+                match to {
+                    Place::User(to) => copy(*to, *from),
+                    Place::Slot { slot, at, len, .. } => {
+                        copy_in(self.kept(*slot, *at, *len), *from)
+                    }
+                };
             }
-            (Place::User(from), Place::Slot { slot, at, len, .. }) => {
-                copy_in(self.kept(*slot, *at, *len), *from);
+            return Ok(());
+        };
+        let range = at as usize..(at + len) as usize;
+        // Out of the table while another slot is written.
+        let mut memory = self.slots.take(slot);
+        match to {
+            Place::User(to) => {
+                copy_out(*to, memory.get(range).unwrap_or_default());
             }
-            (Place::Slot { slot, at, len, .. }, Place::User(to)) => {
-                copy_out(*to, self.kept(*slot, *at, *len));
+            Place::Slot { slot: to, at, .. } if *to == slot => {
+                memory.copy_within(range, *at as usize);
             }
-            (
-                Place::Slot {
-                    slot: source, at, ..
-                },
-                Place::Slot {
-                    slot, at: to, len, ..
-                },
-            ) if source == slot => {
-                let range = *at as usize..(*at + *len) as usize;
-                self.slots.get_mut(*slot).copy_within(range, *to as usize);
-            }
-            (
-                Place::Slot {
-                    slot: source, at, ..
-                },
-                Place::Slot {
-                    slot, at: to, len, ..
-                },
-            ) => {
-                let memory = self.slots.take(*source);
-                let range = *at as usize..(*at + *len) as usize;
-                let target = self.kept(*slot, *to, *len);
-                target.copy_from_slice(memory.get(range).unwrap_or_default());
-                self.slots.put(*source, memory);
+            Place::Slot { slot, at, len, .. } => {
+                let bytes = memory.get(range).unwrap_or_default();
+                self.kept(*slot, *at, *len).copy_from_slice(bytes);
             }
         }
+        self.slots.put(slot, memory);
         Ok(())
     }
 
@@ -408,7 +400,7 @@ impl<T: Transport> State<T> {
         let Some(Some(group)) = self.groups.get(id as usize) else {
             return;
         };
-        let pushed = match error {
+        events::pushed::<T>(match error {
             None => group.eq.push(Event::Done {
                 event: CmEvent::JoinComplete,
                 fid: group.token,
@@ -419,10 +411,7 @@ impl<T: Transport> State<T> {
                 context: group.context,
                 ..EventError::new(group.token, error)
             }),
-        };
-        if let Err(error) = pushed {
-            log_warn!(T::Eq, "an event is lost: {error}");
-        }
+        });
     }
 }
 
