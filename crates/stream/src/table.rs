@@ -73,11 +73,23 @@ impl<O: Peers<A>, A: Addr + Shareable> Peers<A> for Table<O, A> {
     }
 }
 
-/// What a table of one address vector is to the others: it has no name.
+/// What a table of one address vector, of addresses of this type, is to the others: it has no name.
 macro_rules! own {
-    () => {
+    ($addr:ty) => {
         fn open_shared(_: &str, _: usize, _: bool) -> Result<Self> {
             Err(Errno::ENOSYS)
+        }
+
+        fn find(&mut self, addr: &$addr) -> FiAddr {
+            Self::find(self, addr)
+        }
+
+        fn insert(&mut self, addr: &$addr) -> Result<FiAddr> {
+            Self::insert(self, addr)
+        }
+
+        fn remove(&mut self, peer: FiAddr) -> Result<Option<$addr>> {
+            Self::remove(self, peer)
         }
 
         fn addresses(&self) -> Vec<FiAddr> {
@@ -91,7 +103,7 @@ macro_rules! own {
 }
 
 impl Peers<SocketAddr> for AddressTable {
-    own!();
+    own!(SocketAddr);
 
     fn with_room(count: usize) -> Result<Self> {
         Self::with_capacity(count)
@@ -100,22 +112,10 @@ impl Peers<SocketAddr> for AddressTable {
     fn lookup(&self, peer: FiAddr) -> Option<SocketAddr> {
         self.lookup(peer)
     }
-
-    fn find(&mut self, addr: &SocketAddr) -> FiAddr {
-        Self::find(self, addr)
-    }
-
-    fn insert(&mut self, addr: &SocketAddr) -> Result<FiAddr> {
-        self.insert(addr)
-    }
-
-    fn remove(&mut self, peer: FiAddr) -> Result<Option<SocketAddr>> {
-        self.remove(peer)
-    }
 }
 
 impl<A: Addr> Peers<A> for NameTable<A> {
-    own!();
+    own!(A);
 
     /// Names are of any length: there is nothing to prepare.
     fn with_room(_: usize) -> Result<Self> {
@@ -124,17 +124,5 @@ impl<A: Addr> Peers<A> for NameTable<A> {
 
     fn lookup(&self, peer: FiAddr) -> Option<A> {
         self.lookup(peer).cloned()
-    }
-
-    fn find(&mut self, addr: &A) -> FiAddr {
-        Self::find(self, addr)
-    }
-
-    fn insert(&mut self, addr: &A) -> Result<FiAddr> {
-        self.insert(addr)
-    }
-
-    fn remove(&mut self, peer: FiAddr) -> Result<Option<A>> {
-        self.remove(peer)
     }
 }
