@@ -37,4 +37,4 @@ mod fast_path_tests;
 #[cfg(test)]
 mod handshake_tests;
 #[cfg(test)]
-mod hostile;
+mod hostile_tests;

@@ -240,6 +240,6 @@ fn within_machine(socket: &Socket, peer: &SocketAddr) {
 #[path = "../tests/common/mod.rs"]
 mod common;
 #[cfg(test)]
-mod polled;
+mod polled_tests;
 #[cfg(test)]
 mod tests;

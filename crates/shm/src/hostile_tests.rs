@@ -179,7 +179,7 @@ fn rounds(lives: Range<u64>, seed: u64, summary: &mut Summary) {
     let log = File::create(&path).unwrap();
     let name = format!("{}-{}", ripstop_os::pid(), lives.start);
     let mut group = Group::new(
-        "hostile::subprocess_member",
+        "hostile_tests::subprocess_member",
         name.clone(),
         seed ^ lives.start,
     )
