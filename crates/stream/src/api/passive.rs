@@ -1,6 +1,5 @@
 //! Passive endpoints: listening for connections to MSG endpoints.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,16 +14,16 @@ use crate::addr::Addr as _;
 use crate::api::domain::bind_once;
 use crate::api::fabric::Fabric;
 use crate::api::source::{bind, source_of};
-use crate::conn::accept::{next_accepted, reject};
+use crate::conn::accept::reject;
 use crate::conn::events;
-use crate::state::accepting::{Accepting, Read, Request};
+use crate::state::accepting::{AcceptQueue, Request};
 use crate::system::{Poller as _, System as _};
 use crate::transport::link::Link as _;
 use crate::transport::listener::Listener as _;
 use crate::transport::{PollerOf, Transport};
 use crate::tunables::{LISTEN_BACKLOG, MAX_HELLO};
 
-/// The epoll token of the listener; others are ids of accepted ones.
+/// The epoll token of the listener; others are numbers of accepted ones.
 const LISTENER: u64 = u64::MAX;
 
 /// A connection request in the application's hands (`fi_info.handle`).
@@ -41,12 +40,10 @@ impl<T: Transport> ConnRequest<T> {
 #[derive(Debug)]
 struct Listening<T: Transport> {
     listener: Option<T::Listener>,
-    spare: Spare,
     listening: bool,
     backlog: i32,
     pub(crate) eq: Option<Arc<EventQueue>>,
-    accepting: HashMap<u64, Accepting<T>>,
-    next: u64,
+    accepting: AcceptQueue<T>,
 }
 
 /// A passive endpoint.
@@ -85,12 +82,10 @@ impl<T: Transport> PassiveEp<T> {
             epoll,
             listener: Mutex::new(Listening {
                 listener,
-                spare,
                 listening: false,
                 backlog: LISTEN_BACKLOG,
                 eq: None,
-                accepting: HashMap::new(),
-                next: 0,
+                accepting: AcceptQueue::new(spare),
             }),
             this: Weak::clone(this),
         }))
@@ -118,49 +113,24 @@ impl<T: Transport> PassiveEp<T> {
 
     fn accept_all(&self, listener: &mut Listening<T>) {
         while let Some(listening) = &listener.listener {
-            let Some((link, peer)) = next_accepted::<T>(listening, &mut listener.spare) else {
+            let (epoll, tunables) = ((&self.epoll, 0), self.fabric.tunables());
+            let accepting = &mut listener.accepting;
+            let Some(id) = accepting.accept(listening, epoll, None, tunables) else {
                 return;
             };
-            listener.next = listener.next.wrapping_add(1) & (LISTENER >> 1);
-            let id = listener.next;
-            if let Err(error) = self.epoll.add(&link, id, Interest::READ) {
-                log_warn!(T::EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
-                continue;
-            }
-            let accepting = Accepting::new(link, peer, None, self.fabric.tunables());
-            listener.accepting.insert(id, accepting);
             self.read_request(listener, id);
         }
     }
 
-    fn read_request(&self, listener: &mut Listening<T>, id: u64) {
-        let Some(accepting) = listener.accepting.get_mut(&id) else {
+    fn read_request(&self, listener: &mut Listening<T>, id: u32) {
+        let Some((_, request, data)) = listener.accepting.read(id, &self.epoll) else {
             return;
         };
-        let read = accepting.read();
-        if matches!(read, Read::Partial) {
-            return;
-        }
-        let Some(Accepting { link, peer, .. }) = listener.accepting.remove(&id) else {
-            return;
-        };
-        let Read::Whole(header, data) = read else {
-            return;
-        };
-        if let Err(error) = self.epoll.remove(&link) {
-            log_warn!(T::EpCtrl, "{peer}: dropped: {error}");
-            return;
-        }
         let Some(eq) = &listener.eq else { return };
-        let local = link.local_addr().ok();
-        let request = Request::<T> {
-            link,
-            peer: peer.clone(),
-            header,
-        };
+        let local = request.link.local_addr().ok();
         let mut info = self.info.clone();
         info.src_addr = local.map(|addr| addr.to_address()).or(info.src_addr);
-        info.dest_addr = Some(peer.to_address());
+        info.dest_addr = Some(request.peer.to_address());
         info.handle = Some(Handle::new(ConnRequest(Mutex::new(Some(request)))));
         events::requested::<T>(eq, self.token, info, &data);
     }
@@ -180,22 +150,13 @@ impl<T: Transport> ProgressSource for PassiveEp<T> {
             if event.token == LISTENER {
                 self.accept_all(&mut listener);
             } else {
-                self.read_request(&mut listener, event.token);
+                self.read_request(&mut listener, event.token as u32);
             }
         }
         if !listener.accepting.is_empty() {
-            let now = T::System::now();
-            listener.accepting.retain(|_, accepting| {
-                let late = now >= accepting.deadline;
-                if late {
-                    log_warn!(
-                        T::EpCtrl,
-                        "{}: dropped, it did not say what it wants",
-                        accepting.peer
-                    );
-                }
-                !late
-            });
+            for id in listener.accepting.late(T::System::now()) {
+                listener.accepting.drop_late(id);
+            }
         }
     }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use ripstop_engine::id::ConnId;
 use ripstop_types::Errno;
 
-use crate::state::accepting::Accepting;
 use crate::state::connection::{Connection, MAX_RESTART_TIME};
 use crate::state::{State, TIMER_INTERVAL};
 use crate::system::{System, Timer as _};
@@ -125,19 +124,10 @@ impl<T: Transport> State<T> {
         let now = T::System::now();
         let watch = T::Link::CHECKS_PEER && self.is_watch_due(now);
         let mut waiting = !self.accepting.is_empty();
-        let late =
-            |(id, accepting): (&u32, &Accepting<T>)| (now >= accepting.deadline).then_some(*id);
-        let due: Vec<u32> = self.accepting.iter().filter_map(late).collect();
-        for id in due {
+        for id in self.accepting.late(now) {
             // This process may have been away for that long, and not looked.
             self.handle_accepting(id);
-            if let Some(accepting) = self.accepting.remove(&id) {
-                log_warn!(
-                    T::EpCtrl,
-                    "{}: dropped, it did not say what it wants",
-                    accepting.peer
-                );
-            }
+            self.accepting.drop_late(id);
         }
         for id in self.connection_ids() {
             let timeout = self.tunables().timeout;

@@ -1,35 +1,142 @@
 //! Connections that others opened, while their request arrives, and the messages of a handshake.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ripstop_engine::id::EpId;
 use ripstop_engine::stream::Terms;
 use ripstop_engine::stream::cm::CmReader;
+use ripstop_os::{Interest, Spare};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 
 use crate::addr::Addr as _;
-use crate::system::System as _;
+use crate::system::{Poller as _, System as _};
 use crate::transport::link::Link;
-use crate::transport::{HandshakeError, Transport};
+use crate::transport::listener::Listener as _;
+use crate::transport::{HandshakeError, PollerOf, Transport};
 use crate::tunables::Tunables;
+
+/// Connections that others opened to a domain or a passive endpoint, whose requests have not arrived
+/// whole.
+#[derive(Debug)]
+pub(crate) struct AcceptQueue<T: Transport> {
+    by_number: BTreeMap<u32, Accepting<T>>,
+    last: u32,
+    spare: Spare,
+}
+
+impl<T: Transport> AcceptQueue<T> {
+    pub(crate) const fn new(spare: Spare) -> Self {
+        Self {
+            by_number: BTreeMap::new(),
+            last: 0,
+            spare,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_number.is_empty()
+    }
+
+    /// Accepts the next connection that waits at a listener, for `ep` or else a passive endpoint.
+    /// Returns its number; its events have that, marked with `token`.
+    pub(crate) fn accept(
+        &mut self,
+        listener: &T::Listener,
+        (epoll, token): (&PollerOf<T>, u64),
+        ep: Option<EpId>,
+        tunables: &Tunables,
+    ) -> Option<u32> {
+        loop {
+            let (link, peer) = self.next_accepted(listener)?;
+            self.last = self.last.wrapping_add(1);
+            if let Err(error) = epoll.add(&link, token | u64::from(self.last), Interest::READ) {
+                log_warn!(T::EpCtrl, "{peer}: dropped, it cannot be watched: {error}");
+                continue;
+            }
+            let accepting = Accepting::new(link, peer, ep, tunables);
+            self.by_number.insert(self.last, accepting);
+            return Some(self.last);
+        }
+    }
+
+    /// The next connection that waits at a listener. Those for which there is no descriptor
+    /// are turned away, so that their peers know.
+    fn next_accepted(&mut self, listener: &T::Listener) -> Option<(T::Link, T::Addr)> {
+        loop {
+            match listener.accept() {
+                Ok(accepted) => return accepted,
+                Err(error) => {
+                    let peer = listener.turn_away(&mut self.spare)?;
+                    log_warn_sparse!(
+                        T::EpCtrl,
+                        "{peer}: turned away: {error}; raise the limit of open files"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Reads what has arrived of a request. Returns it, its data and whom it is for once it is whole.
+    pub(crate) fn read(
+        &mut self,
+        number: u32,
+        epoll: &PollerOf<T>,
+    ) -> Option<(Option<EpId>, Request<T>, Vec<u8>)> {
+        let read = self.by_number.get_mut(&number)?.read();
+        if matches!(read, Read::Partial) {
+            return None;
+        }
+        let Accepting { link, peer, ep, .. } = self.by_number.remove(&number)?;
+        if let Err(error) = epoll.remove(&link) {
+            log_warn!(T::EpCtrl, "{peer}: dropped: {error}");
+            return None;
+        }
+        let Read::Whole(header, data) = read else {
+            return None;
+        };
+        Some((ep, Request { link, peer, header }, data))
+    }
+
+    /// The connections whose time to ask is over.
+    pub(crate) fn late(&self, now: Duration) -> Vec<u32> {
+        let late = |(number, accepting): (&u32, &Accepting<T>)| {
+            (now >= accepting.deadline).then_some(*number)
+        };
+        self.by_number.iter().filter_map(late).collect()
+    }
+
+    /// Drops a connection that is late, if it is still there.
+    pub(crate) fn drop_late(&mut self, number: u32) {
+        if let Some(Accepting { peer, .. }) = self.by_number.remove(&number) {
+            log_warn!(T::EpCtrl, "{peer}: dropped, it did not say what it wants");
+        }
+    }
+
+    /// Drops the connections for an endpoint.
+    pub(crate) fn drop_of(&mut self, ep: EpId) {
+        self.by_number
+            .retain(|_, accepting| accepting.ep != Some(ep));
+    }
+}
 
 /// A connection whose request has not arrived whole.
 #[derive(Debug)]
-pub(crate) struct Accepting<T: Transport> {
-    pub(crate) link: T::Link,
-    pub(crate) peer: T::Addr,
+struct Accepting<T: Transport> {
+    link: T::Link,
+    peer: T::Addr,
     /// The endpoint it is for, unless that is a passive one.
-    pub(crate) ep: Option<EpId>,
-    pub(crate) reader: Box<CmReader>,
-    pub(crate) deadline: Duration,
+    ep: Option<EpId>,
+    reader: Box<CmReader>,
+    deadline: Duration,
     /// How long the rest of the request may take once it has begun.
     rest: Option<Duration>,
 }
 
 impl<T: Transport> Accepting<T> {
-    pub(crate) fn new(link: T::Link, peer: T::Addr, ep: Option<EpId>, tunables: &Tunables) -> Self {
+    fn new(link: T::Link, peer: T::Addr, ep: Option<EpId>, tunables: &Tunables) -> Self {
         Self {
             link,
             peer: peer.canonical(),
@@ -42,7 +149,7 @@ impl<T: Transport> Accepting<T> {
     }
 
     /// Reads what has arrived of the request.
-    pub(crate) fn read(&mut self) -> Read {
+    fn read(&mut self) -> Read {
         match read_message(&self.link, &mut self.reader) {
             Ok(false) => {
                 if self.reader.has_started()
@@ -91,7 +198,7 @@ pub(crate) struct Request<T: Transport> {
 }
 
 /// What reading a request came to.
-pub(crate) enum Read {
+enum Read {
     /// More is to come.
     Partial,
     /// It is whole.

@@ -12,7 +12,6 @@ pub(crate) mod tx_buffer;
 pub(crate) mod waiters;
 pub(crate) mod yield_policy;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use ripstop_os::{EventFd, Events, Interest, Spare};
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::addr::Addr;
-use crate::state::accepting::Accepting;
+use crate::state::accepting::AcceptQueue;
 use crate::state::active::ActiveConnections;
 use crate::state::connection::{Connection, Ending};
 use crate::state::held::Works;
@@ -80,9 +79,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) connections: Vec<Option<Connection<T>>>,
     pub(crate) eps: Vec<Option<EpState<T>>>,
     pub(crate) avs: Vec<Option<Table<T>>>,
-    pub(crate) accepting: BTreeMap<u32, Accepting<T>>,
-    pub(crate) next_accepting: u32,
-    pub(crate) spare: Spare,
+    pub(crate) accepting: AcceptQueue<T>,
     pub(crate) slots: Slots,
     pub(crate) epoll: Arc<PollerOf<T>>,
     pub(crate) params: Arc<T::Params>,
@@ -150,6 +147,7 @@ impl<T: Transport> State<T> {
         let timer = <T::System as System>::Timer::new()
             .inspect_err(lacks!(T::Domain, "timer (timerfd_create)"))?;
         epoll.add(&timer, token::TIMER, Interest::READ)?;
+        let spare = Spare::new().inspect_err(lacks!(T::Domain, "spare descriptor"))?;
         Ok(Self {
             engine: Engine::new(Limits {
                 tx_buffer: TX_BUFFER,
@@ -164,9 +162,7 @@ impl<T: Transport> State<T> {
             connections: Vec::new(),
             eps: Vec::new(),
             avs: Vec::new(),
-            accepting: BTreeMap::new(),
-            next_accepting: 0,
-            spare: Spare::new().inspect_err(lacks!(T::Domain, "spare descriptor"))?,
+            accepting: AcceptQueue::new(spare),
             slots: Slots::default(),
             epoll,
             params,
