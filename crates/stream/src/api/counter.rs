@@ -63,8 +63,8 @@ impl<T: Transport, K: Mode> Counter<T, K> {
             self.tell(which as usize, both(&now));
         }
         if now != before {
-            state.yielding.note_found();
-        } else if state.yielding.is_yield_due() {
+            state.yield_policy.note_found();
+        } else if state.yield_policy.is_yield_due() {
             drop(state);
             self.domain.inner.pause();
         }

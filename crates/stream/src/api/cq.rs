@@ -141,11 +141,11 @@ impl<T: Transport, K: Mode> Cq<T, K> {
                 // No progress is needed, but what was put off must not wait for the next one.
                 state.end_burst();
                 return take(&mut state, self.id, max, &mut entry)
-                    .inspect(|_| state.yielding.note_found());
+                    .inspect(|_| state.yield_policy.note_found());
             };
             if let Some(completion) = state.fast_receive(self.id, found) {
                 entry(&completion);
-                state.yielding.note_found();
+                state.yield_policy.note_found();
                 return Ok(1);
             }
         }
@@ -194,8 +194,8 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         };
         let taken = take(&mut state, self.id, max, &mut entry);
         if taken.is_ok() {
-            state.yielding.note_found();
-        } else if !any && taken == Err(Errno::EAGAIN) && state.yielding.is_yield_due() {
+            state.yield_policy.note_found();
+        } else if !any && taken == Err(Errno::EAGAIN) && state.yield_policy.is_yield_due() {
             drop(state);
             self.inner.pause();
         }
@@ -219,7 +219,7 @@ impl<T: Transport, K: Mode> CompletionQueue for Cq<T, K> {
         }
         match state.fast_poll() {
             FastPoll::Nothing => {
-                let pause = state.yielding.is_yield_due();
+                let pause = state.yield_policy.is_yield_due();
                 drop(state);
                 if pause {
                     inner.pause();

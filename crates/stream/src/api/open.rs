@@ -157,7 +157,7 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
     }
 
     fn set_answer_timeout(&self, time: Duration) {
-        self.lock().answer = time;
+        self.lock().answer_timeout = time;
     }
 
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {

@@ -204,9 +204,9 @@ impl<T: Transport> State<T> {
 
     /// Whether connections were not checked for [`PEER_CHECK_INTERVAL`]: the timer may go off more often.
     pub(crate) fn is_watch_due(&mut self, now: Duration) -> bool {
-        let due = now >= self.watched + PEER_CHECK_INTERVAL;
+        let due = now >= self.peers_checked_at + PEER_CHECK_INTERVAL;
         if due {
-            self.watched = now;
+            self.peers_checked_at = now;
         }
         due
     }

@@ -52,7 +52,7 @@ impl<T: Transport> State<T> {
         if let Err(error) = asked {
             return self.connect_failed(id, error, &[]);
         }
-        let answer = self.answer;
+        let answer = self.answer_timeout;
         let Some(connection) = self.connection(id) else {
             return;
         };

@@ -15,7 +15,7 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     pub(crate) fn poll_links(&mut self) -> (u32, Option<ConnId>) {
         let (mut active, mut last) = (0, None);
-        let mut ready = std::mem::take(&mut self.ready);
+        let mut ready = std::mem::take(&mut self.ready_links);
         self.readiness.poll(&mut ready);
         for ReadyLink { id, what } in ready.drain(..) {
             // One that was handled before may have ended others.
@@ -33,7 +33,7 @@ impl<T: Transport> State<T> {
             }
             (active, last) = (active + 1, Some(id));
         }
-        self.ready = ready;
+        self.ready_links = ready;
         self.have_polled();
         (active, last)
     }

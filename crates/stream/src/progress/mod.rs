@@ -170,7 +170,7 @@ impl<T: Transport> State<T> {
 
     /// This thread has yielded, see [`YieldPolicy::note_yield`](crate::state::yield_policy::YieldPolicy::note_yield).
     pub(crate) fn note_yield(&mut self, took: Duration, switched: bool) {
-        if self.yielding.note_yield(took, switched) {
+        if self.yield_policy.note_yield(took, switched) {
             // Much may have arrived meanwhile, also where nothing was just active.
             self.active.poll_soon();
         }

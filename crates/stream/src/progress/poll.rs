@@ -29,7 +29,7 @@ impl<T: Transport> State<T> {
     /// sees that it has something. Inlined into each call that makes progress.
     #[inline(always)]
     pub(crate) fn fast_poll(&mut self) -> FastPoll {
-        self.burst = false;
+        self.burst_open = false;
         let active = &mut self.active;
         if active.fast_budget == 1 {
             return FastPoll::Insufficient;

@@ -96,8 +96,8 @@ impl<T: Transport> State<T> {
 
     #[inline(never)]
     fn attach_for(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> Option<()> {
-        if self.stream_ops > 0 {
-            self.stream_ops -= 1;
+        if self.ops_before_attach > 0 {
+            self.ops_before_attach -= 1;
             return None;
         }
         let place = sole_place(rma)?;
@@ -117,12 +117,12 @@ impl<T: Transport> State<T> {
             &place,
             write,
             rma.iov.segments(),
-            self.yielding.is_crowded(),
+            self.yield_policy.is_crowded(),
         ) {
             Attached::Done => {}
             Attached::UseStream => return None,
             Attached::PeerPolling => {
-                self.stream_ops = STREAM_OPS;
+                self.ops_before_attach = STREAM_OPS;
                 return None;
             }
         }

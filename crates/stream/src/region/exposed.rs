@@ -157,11 +157,11 @@ impl<T: Transport> State<T> {
         let count = self.connections.len();
         // Place 0 is nobody's.
         for _ in 1..count.min(most.saturating_add(1)) {
-            self.next_told = match self.next_told + 1 {
+            self.last_told = match self.last_told + 1 {
                 next if next < count => next,
                 _ => 1,
             };
-            let Some(Some(connection)) = self.connections.get(self.next_told) else {
+            let Some(Some(connection)) = self.connections.get(self.last_told) else {
                 continue;
             };
             if let Some(link) = &connection.link
@@ -169,7 +169,7 @@ impl<T: Transport> State<T> {
                 && connection.interest.read
                 && self
                     .engine
-                    .rx_is_settled(ConnId::new(self.next_told as u32))
+                    .rx_is_settled(ConnId::new(self.last_told as u32))
             {
                 DirectOf::<T>::tell_applied(link);
             }
@@ -179,7 +179,7 @@ impl<T: Transport> State<T> {
     /// What to do now that a yield is due. Peers may be among those that run meanwhile: they see on
     /// the status page that this side polls, and leave its exposed memory to it.
     pub(crate) fn next_yield(&mut self) -> YieldNow {
-        let yields = self.yielding.next_yield();
+        let yields = self.yield_policy.next_yield();
         if yields != YieldNow::No {
             self.have_polled();
         }

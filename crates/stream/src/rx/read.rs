@@ -112,7 +112,7 @@ impl<T: Transport> State<T> {
             }
         };
         engine.rx_placed(id, placed as u64);
-        self.yielding.note_payload(!engine.rx_in_header(id));
+        self.yield_policy.note_payload(!engine.rx_in_header(id));
         Ok(read - placed)
     }
 

@@ -58,7 +58,7 @@ pub(crate) struct Connection<T: Transport> {
     /// Bytes read that the engine could not take yet.
     pub(crate) leftover: Vec<u8>,
     /// The burst in which it sent its last message.
-    pub(crate) round: u32,
+    pub(crate) last_burst: u32,
     /// The peer has offered regions that this side has mapped.
     pub(crate) mapped: bool,
     /// Those regions.
@@ -111,7 +111,7 @@ impl<T: Transport> Connection<T> {
             peer_pid: None,
             tx_buffer: TxBuffer::default(),
             leftover: Vec::new(),
-            round: 0,
+            last_burst: 0,
             mapped: false,
             windows: Default::default(),
             dirty: false,

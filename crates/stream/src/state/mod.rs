@@ -87,7 +87,7 @@ pub(crate) struct State<T: Transport> {
     /// How often the timer goes off; zero when it is not set.
     pub(crate) timer_period: Duration,
     /// When connections were last checked, see [`Link::CHECKS_PEER`](crate::Link::CHECKS_PEER).
-    pub(crate) watched: Duration,
+    pub(crate) peers_checked_at: Duration,
     /// Taken while a poll of all is under way.
     pub(crate) events: Option<Events>,
     pub(crate) rx_buffer: Box<[u8]>,
@@ -100,17 +100,17 @@ pub(crate) struct State<T: Transport> {
     /// Connections with bytes in their transmit buffer that were not written at once.
     pub(crate) dirty: Vec<ConnId>,
     /// Something was sent since the last progress.
-    pub(crate) burst: bool,
-    /// Counts the bursts; see [`Connection::round`].
-    pub(crate) round: u32,
+    pub(crate) burst_open: bool,
+    /// Counts the bursts; see [`Connection::last_burst`].
+    pub(crate) burst_number: u32,
     /// When the burst began, in ticks.
-    pub(crate) since: u32,
+    pub(crate) burst_began: u32,
     /// Nobody polls: write every message at once.
     pub(crate) unattended: bool,
     pub(crate) active: ActiveConnections<T::Link>,
     pub(crate) readiness: T::Readiness,
     /// Links that the last poll has found ready; empty between two polls, kept for its memory.
-    pub(crate) ready: Vec<ReadyLink>,
+    pub(crate) ready_links: Vec<ReadyLink>,
     /// Threads that sleep here.
     pub(crate) sleepers: u32,
     /// Peers ring the doorbell when they write ([`Readiness::arm`]).
@@ -123,7 +123,7 @@ pub(crate) struct State<T: Transport> {
     /// The highest context of a peer that any connection was with.
     pub(crate) max_context: u8,
     pub(crate) waiters: Waiters<Arc<EventFd>>,
-    pub(crate) yielding: YieldPolicy,
+    pub(crate) yield_policy: YieldPolicy,
     pub(crate) works: Works,
     pub(crate) groups: Vec<Option<GroupState>>,
     /// Regions that peers may map.
@@ -131,19 +131,19 @@ pub(crate) struct State<T: Transport> {
     /// Regions that are closing, which peers may still be at work in.
     pub(crate) withdrawn: Vec<(MrId, Grant)>,
     /// How long a peer that is connected may take to begin its part of a handshake.
-    pub(crate) answer: Duration,
+    pub(crate) answer_timeout: Duration,
     /// The connection whose peer was told last what is applied.
-    pub(crate) next_told: usize,
+    pub(crate) last_told: usize,
     /// Bytes of direct accesses that are left until progress is made.
     pub(crate) direct_budget: u32,
     /// Operations that still go by the stream before attach is tried again, since the peer polls.
-    pub(crate) stream_ops: u32,
+    pub(crate) ops_before_attach: u32,
 }
 
 impl<T: Transport> State<T> {
     pub(crate) fn new(params: Arc<T::Params>, epoll: Arc<PollerOf<T>>) -> Result<Self> {
         let tunables: &Tunables = (*params).as_ref();
-        let answer = tunables.answer;
+        let answer_timeout = tunables.answer;
         let timer = <T::System as System>::Timer::new()
             .inspect_err(lacks!(T::Domain, "timer (timerfd_create)"))?;
         epoll.add(&timer, token::TIMER, Interest::READ)?;
@@ -168,20 +168,20 @@ impl<T: Transport> State<T> {
             params,
             timer,
             timer_period: Duration::ZERO,
-            watched: Duration::ZERO,
+            peers_checked_at: Duration::ZERO,
             events: Some(Events::with_capacity(64)),
             rx_buffer: vec![0; RX_BUFFER].into_boxed_slice(),
             rx_len: 0,
             rx_error: Errno(0),
             scratch: Box::new([0; FAST_SEND_BUFFER]),
             dirty: Vec::new(),
-            burst: false,
-            since: 0,
-            round: 0,
+            burst_open: false,
+            burst_began: 0,
+            burst_number: 0,
             unattended: false,
             active: ActiveConnections::default(),
             readiness: Readiness::open()?,
-            ready: Vec::new(),
+            ready_links: Vec::new(),
             sleepers: 0,
             doorbells_armed: false,
             doorbell_rang: false,
@@ -189,15 +189,15 @@ impl<T: Transport> State<T> {
             ending: Vec::new(),
             max_context: 0,
             waiters: Waiters::default(),
-            yielding: YieldPolicy::new(!polls_links::<T>()),
+            yield_policy: YieldPolicy::new(!polls_links::<T>()),
             works: Works::default(),
             groups: Vec::new(),
             exposed: Vec::new(),
             withdrawn: Vec::new(),
-            answer,
-            next_told: 0,
+            answer_timeout,
+            last_told: 0,
             direct_budget: DIRECT_BYTES_BUDGET,
-            stream_ops: 0,
+            ops_before_attach: 0,
         })
     }
 

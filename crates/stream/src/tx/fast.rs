@@ -86,7 +86,7 @@ impl<T: Transport> State<T> {
             let (noted, id) = (completes || fast.counted, state.route(dest));
             if buf.len() >= limit {
                 // It goes the usual way.
-            } else if self.burst && is_coalesced::<T>(buf) && self.in_burst(id) {
+            } else if self.burst_open && is_coalesced::<T>(buf) && self.in_burst(id) {
                 if self.coalesce(id, kind, buf, data, context, completes) {
                     return Ok(());
                 }
@@ -166,7 +166,7 @@ impl<T: Transport> State<T> {
             Ok((written, all)) if written == all => {
                 let round = self.begin_burst();
                 if let Some(Some(connection)) = self.connections.get_mut(ConnId::place(id)) {
-                    connection.round = round;
+                    connection.last_burst = round;
                 }
                 Ok(())
             }

@@ -29,12 +29,12 @@ impl<T: Transport> State<T> {
     /// A message begins a burst, unless it belongs to one. Returns which that is.
     #[inline(always)]
     pub(crate) fn begin_burst(&mut self) -> u32 {
-        if !self.burst {
-            self.round = self.round.wrapping_add(1);
-            self.since = T::System::ticks();
+        if !self.burst_open {
+            self.burst_number = self.burst_number.wrapping_add(1);
+            self.burst_began = T::System::ticks();
         }
-        self.burst = true;
-        self.round
+        self.burst_open = true;
+        self.burst_number
     }
 
     /// Whether a small message is put off behind another that the same connection sent in this
@@ -45,13 +45,13 @@ impl<T: Transport> State<T> {
         let connection = self.connections.get(ConnId::place(id));
         let follows = connection
             .and_then(Option::as_ref)
-            .is_some_and(|connection| connection.round == self.round);
-        self.burst && follows && self.burst_goes_on()
+            .is_some_and(|connection| connection.last_burst == self.burst_number);
+        self.burst_open && follows && self.burst_goes_on()
     }
 
     #[inline(always)]
     fn burst_goes_on(&mut self) -> bool {
-        let goes_on = T::System::ticks().wrapping_sub(self.since) <= BURST_TICKS;
+        let goes_on = T::System::ticks().wrapping_sub(self.burst_began) <= BURST_TICKS;
         if !goes_on {
             self.end_burst();
         }
@@ -61,7 +61,7 @@ impl<T: Transport> State<T> {
     /// Writes what was put off; the next message is written at once again.
     #[inline]
     pub(crate) fn end_burst(&mut self) {
-        self.burst = false;
+        self.burst_open = false;
         if !self.dirty.is_empty() {
             self.flush_dirty();
         }

@@ -75,7 +75,7 @@ impl<T: Transport> State<T> {
             let (counted, id) = (state.fast.counted, state.route(dest));
             // The next progress sends what the kernel holds back; whoever sleeps makes none.
             let hold = !InPlaceOf::<T>::SUPPORTED
-                && self.burst
+                && self.burst_open
                 && !self.unattended
                 && self.waiters.is_empty()
                 && self.in_burst(id);

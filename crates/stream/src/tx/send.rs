@@ -224,10 +224,10 @@ impl<T: Transport> State<T> {
     pub(crate) fn write_out(&mut self, id: ConnId, small: bool, more: bool) {
         // Whoever sleeps makes no progress that would write what is put off.
         let asleep = self.unattended || !self.waiters.is_empty();
-        let wait = more || (self.burst && small && !asleep && self.in_burst(Some(id)));
+        let wait = more || (self.burst_open && small && !asleep && self.in_burst(Some(id)));
         let round = self.begin_burst();
         if let Some(connection) = self.connection(id) {
-            connection.round = round;
+            connection.last_burst = round;
         }
         match self.connection(id) {
             // The kernel said no; it will say when.
