@@ -1,6 +1,24 @@
 //! Progress: reads what has arrived and writes what waits, for every call that makes progress. A
 //! fast poll of the [active connections](crate::state::active) is all that most calls need; a full poll
 //! goes over all links and epoll.
+//!
+//! ```text
+//! progress, and reads of completion queues (api/cq.rs)
+//!  |
+//!  v
+//! fast_poll (poll.rs): the active connection whose turn it is, while nothing waits to be written
+//!  |    found something: handle_found (rx/whole.rs)
+//!  |    found nothing:   done
+//!  v    not enough, since its budget is spent or there is something else to do
+//! progress_all: writes what was put off, then by what is left of the poll budget
+//!  |    reads an active connection, and polls links (links.rs) if that has nothing, or
+//!  |    polls links only, where no connection is active
+//!  v    no budget left
+//! full_poll: links, epoll (connections, listeners, handshakes, the timer), connections that have ended
+//! ```
+//!
+//! [`State::poll_all`] is a full poll with epoll in any case, for threads that are about to sleep. What
+//! the engine leaves to be done after it was called is in [`tidy`].
 
 pub(crate) mod links;
 pub(crate) mod poll;

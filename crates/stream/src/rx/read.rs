@@ -135,6 +135,7 @@ impl<T: Transport> State<T> {
 
     /// Hands what is left of a read to the engine: the receive buffer from `from` to `to`. Returns
     /// whether to read on.
+    #[inline(never)]
     pub(crate) fn consume_rest(&mut self, id: ConnId, from: usize, to: usize) -> bool {
         let rx_buffer = std::mem::take(&mut self.rx_buffer);
         let done = self.consume(id, &rx_buffer[from..to]);

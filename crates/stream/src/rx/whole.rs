@@ -36,16 +36,19 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     fn handle_more(&mut self, id: ConnId, taken: usize, count: usize) {
         let bytes = self.rx_buffer.get(taken..count).unwrap_or_default();
-        let rest = match taken {
+        let mut rest = match taken {
             0 => count,
             _ => consume_whole(&mut self.engine, id, bytes),
         };
-        let rest = match rest {
-            1.. if InPlaceOf::<T>::SUPPORTED => self.receive_in_place(id, count, rest),
-            rest => rest,
-        };
+        if InPlaceOf::<T>::SUPPORTED && rest > 0 {
+            rest = self.receive_in_place(id, count, rest);
+        }
         if rest > 0 {
-            self.handle_rest(id, count - rest, count);
+            if self.consume_rest(id, count - rest, count) {
+                self.read_connection(id);
+            }
+            self.note_header_next(id);
+            self.after();
         } else if count == self.rx_buffer.len() {
             self.read_connection(id);
         }
@@ -95,16 +98,6 @@ impl<T: Transport> State<T> {
             }
         }
         rest
-    }
-
-    /// Handles what is left of a read: the receive buffer from `from` to `to`.
-    #[inline(never)]
-    fn handle_rest(&mut self, id: ConnId, from: usize, to: usize) {
-        if self.consume_rest(id, from, to) {
-            self.read_connection(id);
-        }
-        self.note_header_next(id);
-        self.after();
     }
 
     /// Goes on after a fast poll that has found something.
