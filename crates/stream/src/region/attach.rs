@@ -7,7 +7,7 @@
 use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
-use ripstop_types::{FiAddr, Flags};
+use ripstop_types::FiAddr;
 
 use crate::region::direct::sole_place;
 use crate::region::exposed::is_counted;
@@ -101,35 +101,22 @@ impl<T: Transport> State<T> {
             return None;
         }
         let place = sole_place(rma)?;
-        let (write, what) = match rma.kind {
-            RmaKind::Write => (true, Flags::WRITE),
-            RmaKind::Read => (false, Flags::READ),
-            RmaKind::Atomic => return None,
-        };
         let id = self.eps.get(ep.index())?.as_ref()?.route(peer)?;
         let connection = self.connections.get(id.index())?.as_ref()?;
         if !connection.is_up() || !self.engine.is_settled(Some(id)) {
             return None;
         }
         let link = connection.link.as_ref()?;
-        match DirectOf::<T>::attach(
-            link,
-            &place,
-            write,
-            rma.iov.segments(),
-            self.yield_policy.is_crowded(),
-        ) {
-            Attached::Done => {}
-            Attached::UseStream => return None,
-            Attached::PeerPolling => {
-                self.ops_before_attach = STREAM_OPS;
-                return None;
+        let (write, segments) = (rma.kind == RmaKind::Write, rma.iov.segments());
+        let crowd = self.yield_policy.is_crowded();
+        match DirectOf::<T>::attach(link, &place, write, segments, crowd) {
+            Attached::Done => {
+                self.report_direct_rma(id, rma, place.len);
+                return Some(());
             }
+            Attached::UseStream => {}
+            Attached::PeerPolling => self.ops_before_attach = STREAM_OPS,
         }
-        let completion = rma.completion.then_some(rma.context);
-        self.engine
-            .done_directly(id, Flags::RMA.union(what), completion, place.len);
-        self.note_direct_access(place.len);
-        Some(())
+        None
     }
 }

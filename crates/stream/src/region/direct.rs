@@ -34,12 +34,9 @@ impl<T: Transport> State<T> {
     /// Whether the peer of a connection has offered regions, and nothing is under way there.
     #[inline]
     fn is_mapped(&self, id: Option<ConnId>) -> bool {
-        let connection = self
-            .connections
-            .get(ConnId::place(id))
-            .and_then(Option::as_ref);
+        let connection = self.connections.get(ConnId::place(id));
         DirectOf::<T>::SUPPORTED
-            && connection.is_some_and(|connection| connection.mapped)
+            && matches!(connection, Some(Some(connection)) if connection.mapped)
             && self.engine.is_settled(id)
     }
 
@@ -82,18 +79,23 @@ impl<T: Transport> State<T> {
             }),
             RmaKind::Atomic => None,
         };
-        if done.is_none() {
-            return false;
+        if done.is_some() {
+            self.report_direct_rma(id, rma, place.len);
         }
+        done.is_some()
+    }
+
+    /// A read or write of `len` bytes was carried out directly.
+    #[inline(always)]
+    pub(crate) fn report_direct_rma(&mut self, id: ConnId, rma: &Rma<UserBuf>, len: u64) {
         let what = match rma.kind {
             RmaKind::Read => Flags::READ,
             RmaKind::Write | RmaKind::Atomic => Flags::WRITE,
         };
         let completion = rma.completion.then_some(rma.context);
         self.engine
-            .done_directly(id, Flags::RMA.union(what), completion, place.len);
-        self.note_direct_access(place.len);
-        true
+            .done_directly(id, Flags::RMA.union(what), completion, len);
+        self.note_direct_access(len);
     }
 
     /// Carries out an atomic in a region that is mapped, if that is atomic against all others;
