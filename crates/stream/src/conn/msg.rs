@@ -3,13 +3,12 @@
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
 use ripstop_engine::id::{ConnId, EpId};
-use ripstop_os::{Interest, Shutdown};
+use ripstop_os::Shutdown;
 use ripstop_types::{Errno, FiAddr, Result};
-use ripstop_wire::xnet::cm::Kind;
 
 use crate::conn::events;
 use crate::state::State;
-use crate::state::accepting::{Request, terms, write_message};
+use crate::state::accepting::{Request, terms};
 use crate::state::ep::Named;
 use crate::system::System as _;
 use crate::transport::Transport;
@@ -52,12 +51,8 @@ impl<T: Transport> State<T> {
         state.msg.local = link.local_addr().ok();
         let id = self.open_connection(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
         let terms = terms(&header, false);
-        let accepted = write_message(&link, Kind::Response, terms.extensions, data)
-            .and_then(|()| self.attach(id, link, Interest::READ));
-        if let Err(error) = accepted {
-            self.drop_connection(id, error);
-            return Err(error);
-        }
+        self.answer(id, link, terms.extensions, data)
+            .inspect_err(|error| self.drop_connection(id, *error))?;
         self.go_up(id);
         self.engine.conn_up(id, terms);
         if let Some(state) = self.ep(ep) {
@@ -81,30 +76,27 @@ impl<T: Transport> State<T> {
 
     /// The attempt to connect failed, or was rejected with `data`.
     pub(crate) fn msg_failed(&mut self, id: ConnId, error: Errno, data: &[u8]) {
-        let Some(ep) = self.connection(id).map(|connection| connection.ep) else {
-            return;
-        };
-        let Some(state) = self.ep(ep) else { return };
-        state.routes = vec![None];
-        state.end();
-        let token = state.token;
-        if let Some(eq) = &state.msg.eq {
-            events::failed::<T>(eq, token, error, data);
+        if let Some(ep) = self.end_msg(id) {
+            self.tell(ep, |eq, token| events::failed::<T>(eq, token, error, data));
+            self.fail_posted(ep);
         }
-        self.fail_posted(ep);
     }
 
     /// The connection has ended.
     pub(crate) fn msg_lost(&mut self, id: ConnId) {
-        let Some(ep) = self.connection(id).map(|connection| connection.ep) else {
-            return;
-        };
-        if let Some(state) = self.ep(ep) {
-            state.routes = vec![None];
-            state.end();
+        if let Some(ep) = self.end_msg(id) {
+            self.fail_posted(ep);
+            self.tell(ep, events::shut_down::<T>);
         }
-        self.fail_posted(ep);
-        self.tell(ep, events::shut_down::<T>);
+    }
+
+    /// The endpoint of a connection has none any more, and cannot be used again. Returns it.
+    fn end_msg(&mut self, id: ConnId) -> Option<EpId> {
+        let ep = self.connection(id)?.ep;
+        let state = self.ep(ep)?;
+        state.routes = vec![None];
+        state.end();
+        Some(ep)
     }
 
     /// Receives that only this connection could fill are cancelled.

@@ -7,7 +7,7 @@ use ripstop_engine::stream::rdm::{Decision, Progress, decide};
 use ripstop_engine::stream::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest};
 use ripstop_types::{Errno, FiAddr, Result};
-use ripstop_wire::xnet::cm::Kind;
+use ripstop_wire::xnet::cm::{Extensions, Kind};
 
 use crate::addr::{Addr as _, Peers as _};
 use crate::conn::accept::reject;
@@ -185,6 +185,18 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
+    /// Answers the request that came by a link, which is that of a connection from now on.
+    pub(crate) fn answer(
+        &mut self,
+        id: ConnId,
+        link: T::Link,
+        extensions: Extensions,
+        data: &[u8],
+    ) -> Result<()> {
+        write_message(&link, Kind::Response, extensions, data)?;
+        self.attach(id, link, Interest::READ)
+    }
+
     /// A peer asks to connect to an RDM endpoint.
     pub(crate) fn handle_request(&mut self, ep: EpId, request: Request<T>, data: &[u8]) {
         let Request {
@@ -235,8 +247,7 @@ impl<T: Transport> State<T> {
         let rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
         let terms = terms(&header, rendezvous);
         let accepted = T::reply_data(&mut self.readiness, &link, answer)
-            .and_then(|data| write_message(&link, Kind::Response, terms.extensions, &data))
-            .and_then(|()| self.attach(id, link, Interest::READ));
+            .and_then(|data| self.answer(id, link, terms.extensions, &data));
         if let Err(error) = accepted {
             log_warn!(T::EpCtrl, "{peer}: could not be accepted: {error}");
             return self.drop_connection(id, Errno::ECONNABORTED);
