@@ -65,17 +65,10 @@ impl<T: Transport> State<T> {
 
     #[inline(always)]
     fn try_fast_send(&mut self, ep: EpId, buf: UserBuf, args: SendArgs) -> Result<()> {
-        let SendArgs {
-            kind,
-            data,
-            dest,
-            context,
-            flags,
-        } = args;
         let mut written = 0;
         if let Some(Some(state)) = self.eps.get(ep.index()) {
             let fast = &state.fast;
-            let (limit, completes) = match flags {
+            let (limit, completes) = match args.flags {
                 None => (fast.plain_send, fast.send_completes),
                 Some(flags) if flags.intersects(SLOW_FLAGS) => (0, false),
                 Some(flags) => {
@@ -83,18 +76,18 @@ impl<T: Transport> State<T> {
                     (fast.send, completes)
                 }
             };
-            let (noted, id) = (completes || fast.counted, state.route(dest));
+            let (noted, id) = (completes || fast.counted, state.route(args.dest));
             if buf.len() >= limit {
                 // It goes the usual way.
             } else if self.burst_open && is_coalesced::<T>(buf) && self.in_burst(id) {
-                if self.coalesce(id, kind, buf, data, context, completes) {
+                if self.coalesce(id, buf, &args, completes) {
                     return Ok(());
                 }
             } else {
-                match self.send_now(id, kind, buf, data, false) {
+                match self.send_now(id, args.kind, buf, args.data, false) {
                     Ok(()) => {
                         if noted {
-                            self.note_sent(ep, kind, buf.len(), context, completes);
+                            self.note_sent(ep, args.kind, buf.len(), args.context, completes);
                         }
                         return Ok(());
                     }
@@ -181,10 +174,8 @@ impl<T: Transport> State<T> {
     fn coalesce(
         &mut self,
         id: Option<ConnId>,
-        kind: SendKind,
         buf: UserBuf,
-        data: Option<u64>,
-        context: Context,
+        args: &SendArgs,
         completion: bool,
     ) -> bool {
         if self.unattended || !self.waiters.is_empty() {
@@ -205,10 +196,10 @@ impl<T: Transport> State<T> {
             return false;
         };
         let message = SmallMessage {
-            tag: tag_of(kind),
-            data,
+            tag: tag_of(args.kind),
+            data: args.data,
             len: buf.len() as u64,
-            context,
+            context: args.context,
             completion,
         };
         let Some(header_len) = engine.coalesce(id, &message, header) else {
