@@ -240,20 +240,18 @@ pub fn apply_defaults(info: &mut Info, tunables: &Tunables, hints: Option<&Hints
     // A context can do no more than its interface.
     info.tx.caps &= info.caps;
     info.rx.caps &= info.caps;
-    match hints.and_then(|hints| hints.tx.as_ref()) {
-        Some(tx) if tx.size != 0 => {}
-        Some(_) => info.tx.size = tunables.tx_size,
-        None => {
-            info.tx.size = tunables.tx_size;
-            info.tx.op_flags = Flags::empty();
-        }
+    let tx = hints.and_then(|hints| hints.tx.as_ref());
+    let rx = hints.and_then(|hints| hints.rx.as_ref());
+    if tx.is_none_or(|tx| tx.size == 0) {
+        info.tx.size = tunables.tx_size;
     }
-    match hints.and_then(|hints| hints.rx.as_ref()) {
-        Some(rx) if rx.size != 0 => {}
-        Some(_) => info.rx.size = tunables.rx_size,
-        None => {
-            info.rx.size = tunables.rx_size;
-            info.rx.op_flags = Flags::empty();
-        }
+    if rx.is_none_or(|rx| rx.size == 0) {
+        info.rx.size = tunables.rx_size;
+    }
+    if tx.is_none() {
+        info.tx.op_flags = Flags::empty();
+    }
+    if rx.is_none() {
+        info.rx.op_flags = Flags::empty();
     }
 }
