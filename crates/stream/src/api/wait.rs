@@ -167,7 +167,7 @@ impl Wait {
         state.progress();
         state.poll_all();
         // The doorbell stays as it is, for others that sleep on the descriptor.
-        if self.seats.lock().calls.take_left() || ready(&mut state) || state.has_dirty() {
+        if self.seats.lock().calls.take_left() || ready(&mut state) || !state.dirty.is_empty() {
             return Err(Errno::EAGAIN);
         }
         let Some(lent) = self.lent.get() else {

@@ -120,7 +120,7 @@ impl<T: Transport> State<T> {
 
     /// Looks at deadlines; the timer runs only while there are any.
     pub(crate) fn handle_timer(&mut self) {
-        self.drain_timer();
+        self.timer.drain();
         let now = T::System::now();
         let watch = T::Link::CHECKS_PEER && self.is_watch_due(now);
         let mut waiting = !self.accepting.is_empty();
@@ -215,9 +215,5 @@ impl<T: Transport> State<T> {
         if self.timer_period != period && self.timer.set(period).is_ok() {
             self.timer_period = period;
         }
-    }
-
-    pub(crate) fn drain_timer(&self) {
-        self.timer.drain();
     }
 }

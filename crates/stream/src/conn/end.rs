@@ -207,11 +207,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn drop_connection(&mut self, id: ConnId, error: Errno) {
         self.remove_active(id);
         self.engine.close_conn(id, error);
-        if polls_links::<T>()
-            && self
-                .connection(id)
-                .is_some_and(|connection| connection.is_up())
-        {
+        if polls_links::<T>() && self.is_up(id) {
             self.readiness.remove(id);
         }
         if let Some(slot) = self.connections.get_mut(id.index()) {

@@ -14,7 +14,7 @@ use crate::conn::accept::reject;
 use crate::state::accepting::{Request, terms, write_message};
 use crate::state::connection::{Connection, Phase, Role};
 use crate::state::ep::Named;
-use crate::state::{State, token};
+use crate::state::{State, put, token};
 use crate::system::{Poller as _, System as _};
 use crate::transport::{Origin, Transport};
 use crate::tunables::FIRST_RETRY;
@@ -109,7 +109,7 @@ impl<T: Transport> State<T> {
         let generation = self.next_generation();
         let is_rdm = self.ep(ep).is_some_and(|e| e.rdm.is_some());
         let connection = Connection::new(ep, is_rdm, peer, from.context, generation);
-        self.put_connection(id, connection);
+        put(&mut self.connections, id.number(), connection);
         self.max_context = self.max_context.max(from.context);
         Ok(id)
     }

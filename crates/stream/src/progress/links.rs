@@ -19,10 +19,7 @@ impl<T: Transport> State<T> {
         self.readiness.poll(&mut ready);
         for ReadyLink { id, what } in ready.drain(..) {
             // One that was handled before may have ended others.
-            if !self
-                .connection(id)
-                .is_some_and(|connection| connection.is_up())
-            {
+            if !self.is_up(id) {
                 continue;
             }
             if what.write {
@@ -48,9 +45,7 @@ impl<T: Transport> State<T> {
             _ => self.note_active(active, last),
         }
         self.resume_fast_polls();
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
+        self.wake_any_waiters();
         active > 0
     }
 

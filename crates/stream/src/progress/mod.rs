@@ -151,9 +151,7 @@ impl<T: Transport> State<T> {
             };
         }
         self.resume_fast_polls();
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
+        self.wake_any_waiters();
         any
     }
 
@@ -196,7 +194,7 @@ impl<T: Transport> State<T> {
 
     /// Allows fast polls again, unless bytes wait to be written.
     pub(crate) fn resume_fast_polls(&mut self) {
-        if self.has_dirty() {
+        if !self.dirty.is_empty() {
             self.active.suspend_fast_polls();
         } else {
             self.active.resume_fast_polls();

@@ -31,9 +31,7 @@ impl<T: Transport> State<T> {
                 break;
             }
         }
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
+        self.wake_any_waiters();
     }
 
     fn tidy_once(&mut self) {
@@ -99,6 +97,14 @@ impl<T: Transport> State<T> {
         };
         if let Some(error) = failed {
             self.lost(id, error);
+        }
+    }
+
+    /// Wakes those whose wait is over, where anybody waits.
+    #[inline(always)]
+    pub(crate) fn wake_any_waiters(&mut self) {
+        if !self.waiters.is_empty() {
+            self.wake_waiters();
         }
     }
 

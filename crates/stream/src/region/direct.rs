@@ -156,9 +156,7 @@ impl<T: Transport> State<T> {
     /// such accesses is spent.
     #[inline]
     pub(crate) fn note_direct_access(&mut self, len: u64) {
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
+        self.wake_any_waiters();
         let cost = u32::try_from(len)
             .unwrap_or(u32::MAX)
             .max(DIRECT_BYTES_BUDGET / DIRECT_OPS_BUDGET);

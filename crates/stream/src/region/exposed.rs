@@ -141,11 +141,8 @@ impl<T: Transport> State<T> {
 
     /// The links of peers that are not known to be gone.
     fn live_links(&self) -> impl Iterator<Item = &T::Link> {
-        let up = self
-            .connections
-            .iter()
-            .flatten()
-            .filter(|connection| connection.is_up());
+        let connections = self.connections.iter().flatten();
+        let up = connections.filter(|connection| connection.is_up());
         let links = up.filter_map(|connection| connection.link.as_deref());
         links.filter(|link| !link.has_ended())
     }

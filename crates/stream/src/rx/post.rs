@@ -107,7 +107,7 @@ impl<T: Transport> State<T> {
     }
 
     pub(crate) fn copy_kept(&mut self, copy: &CopyOut<UserBuf>) {
-        let kept = self.slot(copy.slot);
+        let kept = self.slots.get(copy.slot);
         let len = (copy.len as usize).min(kept.len());
         crate::state::place::copy_user(&copy.iov, copy.at, len as u64, &kept[..len]);
     }

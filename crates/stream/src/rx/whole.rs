@@ -27,9 +27,7 @@ impl<T: Transport> State<T> {
             self.handle_more(id, taken, count);
         }
         // Whole messages leave the engine quiet.
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
+        self.wake_any_waiters();
     }
 
     /// Goes on with a read of `count` bytes of which a message has taken the first `taken`.

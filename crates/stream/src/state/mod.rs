@@ -211,6 +211,12 @@ impl<T: Transport> State<T> {
         self.connections.get_mut(id.index())?.as_mut()
     }
 
+    /// Whether there is such a connection, and its handshake is over.
+    #[inline]
+    pub(crate) fn is_up(&self, id: ConnId) -> bool {
+        matches!(self.connections.get(id.index()), Some(Some(connection)) if connection.is_up())
+    }
+
     #[inline]
     pub(crate) fn ep(&mut self, id: EpId) -> Option<&mut EpState<T>> {
         self.eps.get_mut(id.index())?.as_mut()
@@ -232,23 +238,9 @@ impl<T: Transport> State<T> {
         (1..self.eps.len() as u32).filter_map(EpId::new)
     }
 
-    pub(crate) fn put_connection(&mut self, id: ConnId, connection: Connection<T>) {
-        put(&mut self.connections, id.number(), connection);
-    }
-
     pub(crate) fn next_generation(&mut self) -> u32 {
         self.generation = self.generation.wrapping_add(1);
         self.generation
-    }
-
-    /// Whether there is or was any connection.
-    pub(crate) const fn has_connections(&self) -> bool {
-        !self.connections.is_empty()
-    }
-
-    /// Memory of a slot, for a payload that is copied or replayed.
-    pub(crate) fn slot(&self, slot: SlotId) -> &[u8] {
-        self.slots.get(slot)
     }
 
     /// Fills a slot from user memory.

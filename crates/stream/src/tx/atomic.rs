@@ -185,7 +185,7 @@ impl<T: Transport> State<T> {
 
     fn execute(&self, work: &Work, mut result: Option<&mut [u8]>) -> Result<()> {
         let len = work.target.len() as usize;
-        let operands = work.operands.map(|slot| self.slot(slot));
+        let operands = work.operands.map(|slot| self.slots.get(slot));
         let (operand, compare) = operands
             .unwrap_or_default()
             .split_at_checked(len)

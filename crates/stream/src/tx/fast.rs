@@ -229,9 +229,7 @@ impl<T: Transport> State<T> {
     ) {
         let tagged = matches!(kind, SendKind::Tagged(_));
         self.engine.sent_now(ep, tagged, context, len as u64, entry);
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
+        self.wake_any_waiters();
     }
 }
 

@@ -82,11 +82,6 @@ impl<T: Transport> State<T> {
         self.resume_fast_polls();
     }
 
-    /// Whether bytes wait for the next progress.
-    pub(crate) fn has_dirty(&self) -> bool {
-        !self.dirty.is_empty()
-    }
-
     /// Writes what a connection has, as far as the kernel takes it.
     #[inline]
     pub(crate) fn flush(&mut self, id: ConnId) {
@@ -152,11 +147,7 @@ impl<T: Transport> State<T> {
     #[cold]
     fn await_no_room(&mut self, id: ConnId) {
         let flushed = self.engine.conn(id).is_some_and(|conn| !conn.has_output());
-        if flushed
-            && self
-                .connection(id)
-                .is_some_and(|connection| connection.is_up())
-        {
+        if flushed && self.is_up(id) {
             self.watch(id, |interest| interest.write = false);
         }
     }

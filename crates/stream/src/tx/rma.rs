@@ -39,9 +39,7 @@ impl<T: Transport> State<T> {
         {
             let completion = state.fast.send_completes.then_some(context);
             self.engine.written_now(state.fast.write_cq, completion);
-            if !self.waiters.is_empty() {
-                self.wake_waiters();
-            }
+            self.wake_any_waiters();
             return Ok(());
         }
         off_fast_path(move || {
@@ -105,9 +103,7 @@ impl<T: Transport> State<T> {
             return false;
         }
         self.engine.written_now(cq, completion);
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
+        self.wake_any_waiters();
         true
     }
 

@@ -235,9 +235,7 @@ impl<T: Transport> State<T> {
             _ if wait => return self.put_off(id),
             _ => self.flush(id),
         }
-        if !self.waiters.is_empty() {
-            self.wake_waiters();
-        }
+        self.wake_any_waiters();
     }
 
     /// Keeps a message until its connection is up, with copies of both parts of its payload where
@@ -294,7 +292,7 @@ impl<T: Transport> State<T> {
         let payload = match (posted.kept(), deferred.slot) {
             _ if !inline => Copied::NOTHING,
             (Some((slot, at, len)), _) => Copied::Slot(slot, at, len),
-            (None, Some(slot)) => Copied::Slot(slot, 0, self.slot(slot).len() as u64),
+            (None, Some(slot)) => Copied::Slot(slot, 0, self.slots.get(slot).len() as u64),
             (None, None) => Copied::User([posted.iov().segments(), posted.more()]),
         };
         let header = header.get(..header_len).unwrap_or_default();
