@@ -53,7 +53,9 @@ impl<T: Transport> State<T> {
         }
         let srx = state.srx;
         if given.intersects(SPECIAL | Flags::TRIGGER) {
-            return self.recv_special(ep, srx, recv, given);
+            let config = self.engine.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+            let (cq, source) = (config.rx_cq, config.source);
+            return self.recv_shared(srx, cq, source, recv, given);
         }
         self.post_recv(srx, recv)
     }
@@ -112,20 +114,9 @@ impl<T: Transport> State<T> {
         crate::state::place::copy_user(&copy.iov, copy.at, len as u64, &kept[..len]);
     }
 
-    #[cold]
-    fn recv_special(
-        &mut self,
-        ep: EpId,
-        srx: SrxId,
-        recv: Recv<UserBuf>,
-        flags: Flags,
-    ) -> Result<()> {
-        let config = *self.engine.ep(ep).ok_or(Errno::EOPBADSTATE)?;
-        self.recv_shared(srx, config.rx_cq, config.source, recv, flags)
-    }
-
     /// Posts a receive on a receive context, or looks at its unexpected messages; `cq` is
     /// where peeks and discards are reported.
+    #[inline(never)]
     pub(crate) fn recv_shared(
         &mut self,
         srx: SrxId,
