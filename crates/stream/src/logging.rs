@@ -1,5 +1,14 @@
 //! Log lines of a provider, by its transport and the subsystem: `log_warn!(T::EpCtrl, "...")`.
 
+/// What a domain or a passive endpoint watches its descriptors by, as `lacks!` says it.
+pub(crate) const EPOLL: &str = "descriptor to watch others by (epoll_create1)";
+
+/// What wakes threads that sleep.
+pub(crate) const EVENT_FD: &str = "descriptor that wakes threads (eventfd2)";
+
+/// What connections are turned away with where there is no descriptor for them.
+pub(crate) const SPARE: &str = "spare descriptor";
+
 macro_rules! log_warn {
     ($transport:ident :: $subsys:ident, $($arg:tt)+) => {
         log_by!(fi_warn, $transport::$subsys, $($arg)+)

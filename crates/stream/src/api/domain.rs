@@ -14,6 +14,7 @@ use ripstop_os::{Backings, EventFd, Events, Interest, thread};
 use ripstop_types::{Errno, Progress, Result};
 
 use crate::api::fabric::Fabric;
+use crate::logging::{EPOLL, EVENT_FD};
 use crate::state::yield_policy::YieldNow;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
@@ -204,15 +205,9 @@ pub struct Domain<T: Transport, K: Mode> {
 
 impl<T: Transport, K: Mode> Domain<T, K> {
     pub(crate) fn open(fabric: &Arc<Fabric<T>>, info: &Info) -> Result<Arc<Self>> {
-        let epoll = PollerOf::<T>::new().inspect_err(lacks!(
-            T::Domain,
-            "descriptor to watch others by (epoll_create1)"
-        ));
+        let epoll = PollerOf::<T>::new().inspect_err(lacks!(T::Domain, EPOLL));
         let epoll = Arc::new(epoll?);
-        let wake = EventFd::new().inspect_err(lacks!(
-            T::Domain,
-            "descriptor that wakes threads (eventfd2)"
-        ))?;
+        let wake = EventFd::new().inspect_err(lacks!(T::Domain, EVENT_FD))?;
         epoll.add(&wake, token::WAKE, Interest::READ)?;
         let state = State::new(Arc::clone(&fabric.params), Arc::clone(&epoll))?;
         let inner = Arc::new(Inner {

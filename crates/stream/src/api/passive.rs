@@ -16,6 +16,7 @@ use crate::api::fabric::Fabric;
 use crate::api::source::{bind, source_of};
 use crate::conn::accept::reject;
 use crate::conn::events;
+use crate::logging::{EPOLL, SPARE};
 use crate::state::accepting::{AcceptQueue, Request};
 use crate::system::{Poller as _, System as _};
 use crate::transport::link::Link as _;
@@ -70,11 +71,8 @@ impl<T: Transport> PassiveEp<T> {
             Some(addr) => Some(bind::<T>(&fabric.params, &addr)?),
             None => None,
         };
-        let epoll = PollerOf::<T>::new().inspect_err(lacks!(
-            T::EpCtrl,
-            "descriptor to watch others by (epoll_create1)"
-        ))?;
-        let spare = Spare::new().inspect_err(lacks!(T::EpCtrl, "spare descriptor"))?;
+        let epoll = PollerOf::<T>::new().inspect_err(lacks!(T::EpCtrl, EPOLL))?;
+        let spare = Spare::new().inspect_err(lacks!(T::EpCtrl, SPARE))?;
         Ok(Arc::new_cyclic(|this| Self {
             fabric: Arc::clone(fabric),
             info: info.clone(),

@@ -15,6 +15,7 @@ use ripstop_engine::triggered::When;
 use ripstop_os::{EventFd, Interest};
 use ripstop_types::{Context, Errno, Flags, Result};
 
+use crate::logging::EVENT_FD;
 use crate::rx::post::new_recv;
 use crate::state::ep::Named;
 use crate::state::held::{At, Call, Data, Held, Op, Owner, SrxAt};
@@ -97,10 +98,7 @@ impl<T: Transport> State<T> {
         if let Some(event) = &self.works.again {
             return Ok(Arc::clone(event));
         }
-        let event = EventFd::new().inspect_err(lacks!(
-            T::Domain,
-            "descriptor that wakes threads (eventfd2)"
-        ));
+        let event = EventFd::new().inspect_err(lacks!(T::Domain, EVENT_FD));
         let event = Arc::new(event?);
         self.epoll.add(&*event, token::WORK, Interest::READ)?;
         self.works.again = Some(Arc::clone(&event));

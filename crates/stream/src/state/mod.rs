@@ -25,6 +25,7 @@ use ripstop_os::{EventFd, Events, Interest, Spare};
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::addr::Addr;
+use crate::logging::SPARE;
 use crate::state::accepting::AcceptQueue;
 use crate::state::active::ActiveConnections;
 use crate::state::connection::{Connection, Ending};
@@ -147,7 +148,7 @@ impl<T: Transport> State<T> {
         let timer = <T::System as System>::Timer::new()
             .inspect_err(lacks!(T::Domain, "timer (timerfd_create)"))?;
         epoll.add(&timer, token::TIMER, Interest::READ)?;
-        let spare = Spare::new().inspect_err(lacks!(T::Domain, "spare descriptor"))?;
+        let spare = Spare::new().inspect_err(lacks!(T::Domain, SPARE))?;
         Ok(Self {
             engine: Engine::new(Limits {
                 tx_buffer: TX_BUFFER,
