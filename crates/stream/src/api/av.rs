@@ -131,7 +131,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
     fn insert_one(&self, state: &mut State<T>, address: &Address) -> Result<FiAddr> {
         let addr = T::Addr::from_address(address)?.canonical();
         let handle = Self::table(state, self.id)?.insert(&addr)?;
-        if !state.connections.is_empty() {
+        if state.connections.places() > 0 {
             state.name_peer(self.id, &addr, handle);
         }
         Ok(handle)

@@ -22,7 +22,7 @@ use crate::attr;
 use crate::state::ep::{EpState, Msg, Rdm};
 use crate::state::fast_path::{ACKED, FastPath};
 use crate::state::held::Owner;
-use crate::state::{State, put, token};
+use crate::state::{State, token};
 use crate::system::Poller as _;
 use crate::transport::Transport;
 use crate::transport::listener::Listener as _;
@@ -180,7 +180,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
             rdm,
             msg,
         };
-        put(&mut state.eps, id.number(), ep);
+        state.eps.insert(id, ep);
         drop(state);
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),
@@ -290,9 +290,7 @@ impl<T: Transport, K: Mode> Drop for Core<T, K> {
         if let Some(srx) = own_srx {
             state.engine.close_srx(srx);
         }
-        if let Some(slot) = state.eps.get_mut(self.id.index()) {
-            *slot = None;
-        }
+        state.eps.remove(self.id);
         state.after();
     }
 }

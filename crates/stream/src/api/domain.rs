@@ -238,7 +238,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
     #[must_use]
     pub fn links(&self) -> Vec<Arc<T::Link>> {
         let state = self.lock();
-        let connections = state.connections.iter().flatten();
+        let connections = state.connections.iter();
         connections
             .filter_map(|connection| connection.link.clone())
             .collect()

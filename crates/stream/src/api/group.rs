@@ -30,9 +30,7 @@ impl<T: Transport, K: Mode> Drop for Group<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         state.engine.close_group(self.id);
-        if let Some(group) = state.groups.get_mut(self.id as usize) {
-            *group = None;
-        }
+        state.groups.remove(self.id);
         state.after();
     }
 }

@@ -28,7 +28,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn handle_listener(&mut self, ep: EpId) {
         let params = Arc::clone(&self.params);
         loop {
-            let state = self.eps.get(ep.index()).and_then(Option::as_ref);
+            let state = self.eps.get(ep);
             let Some(rdm) = state.and_then(|state| state.rdm.as_ref()) else {
                 return;
             };

@@ -129,7 +129,7 @@ impl<T: Transport> State<T> {
             self.handle_accepting(id);
             self.accepting.drop_late(id);
         }
-        for id in self.connection_ids() {
+        for id in self.connections.ids() {
             let timeout = self.tunables().timeout;
             let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
             let Some(connection) = self.connection(id) else {
@@ -194,7 +194,7 @@ impl<T: Transport> State<T> {
     /// There are no deadlines; connections that have to be watched are checked now and then.
     pub(crate) fn slow_timer(&mut self) {
         let up = |connection: &Connection<T>| connection.is_up();
-        let watched = T::Link::CHECKS_PEER && self.connections.iter().flatten().any(up);
+        let watched = T::Link::CHECKS_PEER && self.connections.iter().any(up);
         self.set_timer(if watched {
             PEER_CHECK_INTERVAL
         } else {

@@ -134,7 +134,7 @@ impl<T: Transport> State<T> {
         let Self {
             epoll, connections, ..
         } = self;
-        let Some(Some(connection)) = connections.get_mut(id.index()) else {
+        let Some(connection) = connections.get_mut(id) else {
             return;
         };
         let Some(link) = connection.link.as_ref().filter(|link| link.has_ended()) else {
@@ -171,7 +171,7 @@ impl<T: Transport> State<T> {
     /// Whether the message that a connection is stalled by is longer than what may still be read, of a
     /// connection that has ended: no receive would ever get all of it, and nothing is behind it.
     pub(crate) fn is_cut(&self, id: ConnId) -> bool {
-        let connection = self.connections.get(id.index()).and_then(Option::as_ref);
+        let connection = self.connections.get(id);
         let Some((connection, link)) = connection.and_then(|s| Some((s, s.link.as_ref()?))) else {
             return false;
         };
@@ -210,9 +210,7 @@ impl<T: Transport> State<T> {
         if polls_links::<T>() && self.is_up(id) {
             self.readiness.remove(id);
         }
-        if let Some(slot) = self.connections.get_mut(id.index()) {
-            *slot = None;
-        }
+        self.connections.remove(id);
     }
 
     /// Writes what waits, so that injected messages are not lost with the endpoint.

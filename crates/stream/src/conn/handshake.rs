@@ -64,8 +64,7 @@ impl<T: Transport> State<T> {
 
     /// What an endpoint says to the peer it connects to.
     fn hello(&mut self, ep: EpId, link: &T::Link) -> Result<Vec<u8>> {
-        let state = self.eps.get_mut(ep.index());
-        let Some(state) = state.and_then(Option::as_mut) else {
+        let Some(state) = self.eps.get_mut(ep) else {
             return Ok(Vec::new());
         };
         let Some(rdm) = &state.rdm else {
@@ -156,7 +155,7 @@ impl<T: Transport> State<T> {
 
     /// The handshake of a connection is over.
     pub(crate) fn go_up(&mut self, id: ConnId) {
-        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         connection.phase = Phase::Up;

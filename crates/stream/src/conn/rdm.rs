@@ -14,7 +14,7 @@ use crate::conn::accept::reject;
 use crate::state::accepting::{Request, terms, write_message};
 use crate::state::connection::{Connection, Phase, Role};
 use crate::state::ep::Named;
-use crate::state::{State, put, token};
+use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
 use crate::transport::{Origin, Transport};
 use crate::tunables::FIRST_RETRY;
@@ -109,7 +109,7 @@ impl<T: Transport> State<T> {
         let generation = self.next_generation();
         let is_rdm = self.ep(ep).is_some_and(|e| e.rdm.is_some());
         let connection = Connection::new(ep, is_rdm, peer, from.context, generation);
-        put(&mut self.connections, id.number(), connection);
+        self.connections.insert(id, connection);
         self.max_context = self.max_context.max(from.context);
         Ok(id)
     }
@@ -316,7 +316,7 @@ impl<T: Transport> State<T> {
     /// A peer got a place in an address vector: connections it made before now have a name, and so
     /// do messages it left behind.
     pub(crate) fn name_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr) {
-        for ep in self.ep_ids() {
+        for ep in self.eps.ids() {
             let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
                 continue;
             };
@@ -336,7 +336,7 @@ impl<T: Transport> State<T> {
 
     /// Endpoints with this address vector report peers by ids of the program's own.
     pub(crate) fn name_by(&mut self, av: u32, ids: UserIdsId) {
-        for ep in self.ep_ids() {
+        for ep in self.eps.ids() {
             let rdm = self.ep(ep).and_then(|e| e.rdm.as_ref());
             if rdm.is_some_and(|rdm| rdm.av == av) {
                 self.engine.change_ep(ep, |config| config.ids = Some(ids));
@@ -346,7 +346,7 @@ impl<T: Transport> State<T> {
 
     /// A peer lost its place in an address vector.
     pub(crate) fn unname_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr, cleanup: bool) {
-        for ep in self.ep_ids() {
+        for ep in self.eps.ids() {
             let Some(state) = self.ep(ep) else { continue };
             if state.rdm.as_ref().is_none_or(|rdm| rdm.av != av) {
                 continue;
@@ -378,13 +378,13 @@ impl<T: Transport> State<T> {
 
     /// The connections of an endpoint with the contexts of a peer, with their indices.
     fn connections_with(&self, ep: EpId, peer: &T::Addr) -> Vec<(ConnId, u8)> {
-        let rdm = self.eps.get(ep.index()).and_then(Option::as_ref);
+        let rdm = self.eps.get(ep);
         let Some(rdm) = rdm.and_then(|ep| ep.rdm.as_ref()) else {
             return Vec::new();
         };
         let of_context = |context: u8| {
             let id = *rdm.peers.get(&peer.context(context)?)?;
-            let connection = self.connections.get(id.index())?.as_ref()?;
+            let connection = self.connections.get(id)?;
             (connection.context == context).then_some((id, context))
         };
         (0..=self.max_context).filter_map(of_context).collect()

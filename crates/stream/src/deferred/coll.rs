@@ -13,7 +13,7 @@ use ripstop_wire::xnet::base::MAX_HEADER;
 
 use crate::addr::{Addr as _, Own, Peers as _};
 use crate::conn::events;
-use crate::state::{GroupState, State, put};
+use crate::state::{GroupState, State};
 use crate::transport::Transport;
 use crate::tx::send::Copied;
 
@@ -65,7 +65,7 @@ impl<T: Transport> State<T> {
             context: call.context,
             operations: call.operations,
         };
-        put(&mut self.groups, id, group);
+        self.groups.insert(id, group);
         self.start_timer();
         self.after();
         Ok((id, addr))
@@ -74,10 +74,8 @@ impl<T: Transport> State<T> {
     /// The rank of an endpoint among members, and a number for all of them.
     fn identify(&mut self, ep: EpId, members: &[FiAddr]) -> Result<(u32, u64)> {
         let Self { eps, avs, .. } = self;
-        let rdm = eps
-            .get(ep.index())
-            .and_then(|ep| ep.as_ref()?.rdm.as_ref())
-            .ok_or(Errno::ENOSYS)?;
+        let rdm = eps.get(ep).and_then(|ep| ep.rdm.as_ref());
+        let rdm = rdm.ok_or(Errno::ENOSYS)?;
         let av = avs
             .get(rdm.av as usize)
             .and_then(Option::as_ref)
@@ -101,7 +99,7 @@ impl<T: Transport> State<T> {
     /// The engine's id of a group.
     fn group_id(&self, ep: EpId, addr: FiAddr) -> Result<u32> {
         let id = addr.0 as u32;
-        let group = self.groups.get(id as usize).and_then(Option::as_ref);
+        let group = self.groups.get(id);
         let is = |group: &&GroupState| group.addr == addr && group.ep == ep;
         group.filter(is).map(|_| id).ok_or(Errno::EINVAL)
     }
@@ -137,7 +135,7 @@ impl<T: Transport> State<T> {
             false => Some(0),
         };
         let root = root.ok_or(Errno::EINVAL)? as u32;
-        let group = self.groups.get(id as usize).and_then(Option::as_ref);
+        let group = self.groups.get(id);
         let operations = group.map_or(Flags::empty(), |group| group.operations);
         if !operations.contains(set_flag(call.coll)) {
             return Err(Errno::EOPNOTSUPP);
@@ -365,10 +363,10 @@ impl<T: Transport> State<T> {
             others,
             ..
         } = *waits;
-        let Some(Some(group)) = self.groups.get(id as usize) else {
+        let Some(group) = self.groups.get(id) else {
             return;
         };
-        let ep = self.eps.get(group.ep.index()).and_then(Option::as_ref);
+        let ep = self.eps.get(group.ep);
         let av = ep.and_then(|ep| self.avs.get(ep.rdm.as_ref()?.av as usize)?.as_ref());
         let peer = match av.and_then(|av| av.lookup(waits.member)) {
             Some(peer) => format!("{peer} (rank {rank} of {members})"),
@@ -397,7 +395,7 @@ impl<T: Transport> State<T> {
     }
 
     fn tell_joined(&mut self, id: u32, error: Option<Errno>) {
-        let Some(Some(group)) = self.groups.get(id as usize) else {
+        let Some(group) = self.groups.get(id) else {
             return;
         };
         events::pushed::<T>(match error {

@@ -53,7 +53,7 @@ impl<T: Transport> State<T> {
             At::Srx(_) if !data.receives() => return Err(Errno::EINVAL),
             At::Srx(_) => return Ok(()),
         };
-        let Some(Some(ep)) = self.eps.get(id.index()) else {
+        let Some(ep) = self.eps.get(id) else {
             return Err(Errno::EOPBADSTATE);
         };
         let injects = match &data.call {

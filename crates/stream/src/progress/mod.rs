@@ -166,7 +166,7 @@ impl<T: Transport> State<T> {
             && let Some(last) = last
             && !self.active.contains(last)
         {
-            let Some(Some(connection)) = self.connections.get(last.index()) else {
+            let Some(connection) = self.connections.get(last) else {
                 return;
             };
             let (true, Some(link)) = (connection.is_up(), &connection.link) else {
@@ -203,7 +203,7 @@ impl<T: Transport> State<T> {
 
     /// Whether the next bytes of a connection are a header, so that they go to the receive buffer.
     fn is_header_next(&self, id: ConnId) -> bool {
-        let connection = self.connections.get(id.index()).and_then(Option::as_ref);
+        let connection = self.connections.get(id);
         self.engine.rx_in_header(id)
             && connection.is_some_and(|connection| connection.interest.read)
     }

@@ -39,9 +39,7 @@ impl<T: Transport> State<T> {
                 let mut exposed = self.exposed.iter();
                 exposed.find(|exposed| exposed.region == region)
             });
-            let (Some(exposed), Some(Some(connection))) =
-                (exposed, self.connections.get(id.index()))
-            else {
+            let (Some(exposed), Some(connection)) = (exposed, self.connections.get(id)) else {
                 continue;
             };
             if let (true, Some(link)) = (connection.is_up(), &connection.link)
@@ -101,8 +99,8 @@ impl<T: Transport> State<T> {
             return None;
         }
         let place = sole_place(rma)?;
-        let id = self.eps.get(ep.index())?.as_ref()?.route(peer)?;
-        let connection = self.connections.get(id.index())?.as_ref()?;
+        let id = self.eps.get(ep)?.route(peer)?;
+        let connection = self.connections.get(id)?;
         if !connection.is_up() || !self.engine.is_settled(Some(id)) {
             return None;
         }

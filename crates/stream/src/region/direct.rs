@@ -27,16 +27,16 @@ impl<T: Transport> State<T> {
     /// The connection to a peer, if it [is mapped](Self::is_mapped).
     #[inline]
     fn mapped_route(&self, ep: EpId, peer: FiAddr) -> Option<ConnId> {
-        let id = self.eps.get(ep.index())?.as_ref()?.route(peer);
+        let id = self.eps.get(ep)?.route(peer);
         id.filter(|_| self.is_mapped(id))
     }
 
     /// Whether the peer of a connection has offered regions, and nothing is under way there.
     #[inline]
     fn is_mapped(&self, id: Option<ConnId>) -> bool {
-        let connection = self.connections.get(ConnId::place(id));
+        let connection = self.connections.find(id);
         DirectOf::<T>::SUPPORTED
-            && matches!(connection, Some(Some(connection)) if connection.mapped)
+            && connection.is_some_and(|connection| connection.mapped)
             && self.engine.is_settled(id)
     }
 
@@ -48,7 +48,7 @@ impl<T: Transport> State<T> {
         place: &RmaIov,
         act: impl FnOnce(&Window, usize) -> Option<R>,
     ) -> Option<R> {
-        let connection = self.connections.get_mut(ConnId::place(id))?.as_mut()?;
+        let connection = self.connections.find_mut(id)?;
         let link = connection.link.as_ref()?;
         DirectOf::<T>::access_window(link, &mut connection.windows, place, act)
     }

@@ -34,7 +34,7 @@ impl<T: Transport> State<T> {
             memory: Lent::Part(part.clone()),
         };
         self.exposed.push(Exposed { region, offer });
-        for id in self.connection_ids() {
+        for id in self.connections.ids() {
             self.offer_last(id, 1);
         }
         self.tell_applied(usize::MAX);
@@ -78,7 +78,7 @@ impl<T: Transport> State<T> {
             exposed,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get(id.index()) else {
+        let Some(connection) = connections.get(id) else {
             return;
         };
         let (true, Some(link)) = (connection.is_up(), &connection.link) else {
@@ -141,7 +141,7 @@ impl<T: Transport> State<T> {
 
     /// The links of peers that are not known to be gone.
     fn live_links(&self) -> impl Iterator<Item = &T::Link> {
-        let connections = self.connections.iter().flatten();
+        let connections = self.connections.iter();
         let up = connections.filter(|connection| connection.is_up());
         let links = up.filter_map(|connection| connection.link.as_deref());
         links.filter(|link| !link.has_ended())
@@ -151,22 +151,21 @@ impl<T: Transport> State<T> {
     /// this side has exposed; some of the peers, in turn.
     #[cold]
     pub(crate) fn tell_applied(&mut self, most: usize) {
-        let count = self.connections.len();
+        let count = self.connections.places();
         // Place 0 is nobody's.
         for _ in 1..count.min(most.saturating_add(1)) {
             self.last_told = match self.last_told + 1 {
                 next if next < count => next,
                 _ => 1,
             };
-            let Some(Some(connection)) = self.connections.get(self.last_told) else {
+            let id = ConnId::new(self.last_told as u32);
+            let Some(connection) = self.connections.find(id) else {
                 continue;
             };
             if let Some(link) = &connection.link
                 && connection.leftover.is_empty()
                 && connection.interest.read
-                && self
-                    .engine
-                    .rx_is_settled(ConnId::new(self.last_told as u32))
+                && self.engine.rx_is_settled(id)
             {
                 DirectOf::<T>::tell_applied(link);
             }

@@ -37,7 +37,7 @@ impl<T: Transport> State<T> {
         flags: Option<Flags>,
         work: Option<WorkId>,
     ) -> Result<()> {
-        let Some(Some(state)) = self.eps.get(ep.index()) else {
+        let Some(state) = self.eps.get(ep) else {
             return Err(Errno::EOPBADSTATE);
         };
         let given = flags.unwrap_or(state.rx_flags);
@@ -174,7 +174,7 @@ impl<T: Transport> State<T> {
         flags: Option<Flags>,
     ) -> Result<()> {
         if flags.is_none()
-            && let Some(Some(state)) = self.eps.get(ep.index())
+            && let Some(state) = self.eps.get(ep)
             && state.fast.plain_recv
         {
             let (want, completes) = (want(kind, src), state.fast.recv_completes);

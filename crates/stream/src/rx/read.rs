@@ -81,7 +81,7 @@ impl<T: Transport> State<T> {
             slots,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get(id.index()) else {
+        let Some(connection) = connections.get(id) else {
             return Err(Errno::EAGAIN);
         };
         let Some(link) = &connection.link else {

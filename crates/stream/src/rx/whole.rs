@@ -62,7 +62,7 @@ impl<T: Transport> State<T> {
             active,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get(id.index()) else {
+        let Some(connection) = connections.get(id) else {
             return rest;
         };
         let Some(link) = &connection.link else {

@@ -2,6 +2,7 @@
 
 pub(crate) mod accepting;
 pub(crate) mod active;
+pub(crate) mod by_id;
 pub(crate) mod connection;
 pub(crate) mod ep;
 pub(crate) mod fast_path;
@@ -28,6 +29,7 @@ use crate::addr::Addr;
 use crate::logging::SPARE;
 use crate::state::accepting::AcceptQueue;
 use crate::state::active::ActiveConnections;
+use crate::state::by_id::ById;
 use crate::state::connection::{Connection, Ending};
 use crate::state::held::Works;
 use crate::state::slots::Slots;
@@ -77,8 +79,8 @@ pub(crate) struct GroupState {
 #[derive(Debug)]
 pub(crate) struct State<T: Transport> {
     pub(crate) engine: Engine<UserBuf>,
-    pub(crate) connections: Vec<Option<Connection<T>>>,
-    pub(crate) eps: Vec<Option<EpState<T>>>,
+    pub(crate) connections: ById<ConnId, Connection<T>>,
+    pub(crate) eps: ById<EpId, EpState<T>>,
     pub(crate) avs: Vec<Option<Table<T>>>,
     pub(crate) accepting: AcceptQueue<T>,
     pub(crate) slots: Slots,
@@ -126,7 +128,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) waiters: Waiters<Arc<EventFd>>,
     pub(crate) yield_policy: YieldPolicy,
     pub(crate) works: Works,
-    pub(crate) groups: Vec<Option<GroupState>>,
+    pub(crate) groups: ById<u32, GroupState>,
     /// Regions that peers may map.
     pub(crate) exposed: Vec<Exposed>,
     /// Regions that are closing, which peers may still be at work in.
@@ -160,8 +162,8 @@ impl<T: Transport> State<T> {
                 kept_total: tunables.kept_total,
                 ask_first: RX_BUFFER as u64,
             }),
-            connections: Vec::new(),
-            eps: Vec::new(),
+            connections: ById::new(),
+            eps: ById::new(),
             avs: Vec::new(),
             accepting: AcceptQueue::new(spare),
             slots: Slots::default(),
@@ -192,7 +194,7 @@ impl<T: Transport> State<T> {
             waiters: Waiters::default(),
             yield_policy: YieldPolicy::new(!polls_links::<T>()),
             works: Works::default(),
-            groups: Vec::new(),
+            groups: ById::new(),
             exposed: Vec::new(),
             withdrawn: Vec::new(),
             answer_timeout,
@@ -209,34 +211,24 @@ impl<T: Transport> State<T> {
 
     #[inline]
     pub(crate) fn connection(&mut self, id: ConnId) -> Option<&mut Connection<T>> {
-        self.connections.get_mut(id.index())?.as_mut()
+        self.connections.get_mut(id)
     }
 
     /// Whether there is such a connection, and its handshake is over.
     #[inline]
     pub(crate) fn is_up(&self, id: ConnId) -> bool {
-        matches!(self.connections.get(id.index()), Some(Some(connection)) if connection.is_up())
+        self.connections.get(id).is_some_and(Connection::is_up)
     }
 
     #[inline]
     pub(crate) fn ep(&mut self, id: EpId) -> Option<&mut EpState<T>> {
-        self.eps.get_mut(id.index())?.as_mut()
+        self.eps.get_mut(id)
     }
 
     /// The least free space at which a multi-receive buffer of a receive context stays posted.
     pub(crate) fn min_multi_recv(&mut self, srx: SrxId) -> Result<&mut u64> {
         let matcher = self.engine.srx_mut(srx).ok_or(Errno::EOPBADSTATE)?;
         Ok(&mut matcher.min_multi_recv)
-    }
-
-    /// The ids that connections have or had.
-    pub(crate) fn connection_ids(&self) -> impl Iterator<Item = ConnId> + use<T> {
-        (1..self.connections.len() as u32).filter_map(ConnId::new)
-    }
-
-    /// The ids that endpoints have or had.
-    pub(crate) fn ep_ids(&self) -> impl Iterator<Item = EpId> + use<T> {
-        (1..self.eps.len() as u32).filter_map(EpId::new)
     }
 
     pub(crate) fn next_generation(&mut self) -> u32 {
@@ -255,15 +247,6 @@ impl<T: Transport> State<T> {
         }
         Ok(())
     }
-}
-
-/// Puts an item at its id in a table that grows as ids come.
-pub(crate) fn put<I>(table: &mut Vec<Option<I>>, id: u32, item: I) {
-    let index = id as usize;
-    if table.len() <= index {
-        table.resize_with(index + 1, || None);
-    }
-    table[index] = Some(item);
 }
 
 /// What an epoll event is about, in the token's upper byte.

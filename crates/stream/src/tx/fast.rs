@@ -66,7 +66,7 @@ impl<T: Transport> State<T> {
     #[inline(always)]
     fn try_fast_send(&mut self, ep: EpId, buf: UserBuf, args: SendArgs) -> Result<()> {
         let mut written = 0;
-        if let Some(Some(state)) = self.eps.get(ep.index()) {
+        if let Some(state) = self.eps.get(ep) {
             let fast = &state.fast;
             let (limit, completes) = match args.flags {
                 None => (fast.plain_send, fast.send_completes),
@@ -120,7 +120,7 @@ impl<T: Transport> State<T> {
             scratch,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get(ConnId::place(id)) else {
+        let Some(connection) = connections.find(id) else {
             return Err(0);
         };
         let Some(link) = &connection.link else {
@@ -158,7 +158,7 @@ impl<T: Transport> State<T> {
         match written {
             Ok((written, all)) if written == all => {
                 let round = self.begin_burst();
-                if let Some(Some(connection)) = self.connections.get_mut(ConnId::place(id)) {
+                if let Some(connection) = self.connections.find_mut(id) {
                     connection.last_burst = round;
                 }
                 Ok(())
@@ -187,7 +187,7 @@ impl<T: Transport> State<T> {
             connections,
             ..
         } = self;
-        let Some(Some(connection)) = connections.get_mut(ConnId::place(id)) else {
+        let Some(connection) = connections.find_mut(id) else {
             return false;
         };
         let room = connection.tx_buffer.room();

@@ -17,7 +17,7 @@ impl<T: Transport> State<T> {
     /// Puts off writing a connection's transmit buffer to the next progress.
     #[inline]
     pub(crate) fn put_off(&mut self, id: ConnId) {
-        if let Some(Some(connection)) = self.connections.get_mut(id.index())
+        if let Some(connection) = self.connections.get_mut(id)
             && !connection.dirty
         {
             connection.dirty = true;
@@ -42,10 +42,9 @@ impl<T: Transport> State<T> {
     /// goes on computing is under way.
     #[inline(always)]
     pub(crate) fn in_burst(&mut self, id: Option<ConnId>) -> bool {
-        let connection = self.connections.get(ConnId::place(id));
-        let follows = connection
-            .and_then(Option::as_ref)
-            .is_some_and(|connection| connection.last_burst == self.burst_number);
+        let connection = self.connections.find(id);
+        let follows =
+            connection.is_some_and(|connection| connection.last_burst == self.burst_number);
         self.burst_open && follows && self.burst_goes_on()
     }
 
@@ -92,9 +91,7 @@ impl<T: Transport> State<T> {
                 slots,
                 ..
             } = self;
-            let (Some(conn), Some(Some(connection))) =
-                (engine.conn(id), connections.get_mut(id.index()))
-            else {
+            let (Some(conn), Some(connection)) = (engine.conn(id), connections.get_mut(id)) else {
                 return;
             };
             let Some(link) = &connection.link else { return };

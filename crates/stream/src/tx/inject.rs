@@ -69,7 +69,7 @@ impl<T: Transport> State<T> {
         dest: FiAddr,
     ) -> Result<()> {
         let mut written = 0;
-        if let Some(Some(state)) = self.eps.get(ep.index())
+        if let Some(state) = self.eps.get(ep)
             && buf.len() < state.fast.inject
         {
             let (counted, id) = (state.fast.counted, state.route(dest));
@@ -98,7 +98,7 @@ impl<T: Transport> State<T> {
     /// The kernel holds back bytes of a connection until the next progress.
     #[inline]
     fn note_held(&mut self, id: Option<ConnId>) {
-        if let Some(Some(connection)) = self.connections.get_mut(ConnId::place(id)) {
+        if let Some(connection) = self.connections.find_mut(id) {
             connection.held = true;
             if !connection.dirty
                 && let Some(id) = id
@@ -126,7 +126,7 @@ impl<T: Transport> State<T> {
         dest: FiAddr,
         mut written: usize,
     ) -> Result<()> {
-        let Some(Some(state)) = self.eps.get(ep.index()) else {
+        let Some(state) = self.eps.get(ep) else {
             return Err(Errno::EOPBADSTATE);
         };
         if !state.has_tx {

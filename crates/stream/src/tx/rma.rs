@@ -27,11 +27,11 @@ impl<T: Transport> State<T> {
         peer: FiAddr,
         context: Context,
     ) -> Result<()> {
-        if let Some(Some(state)) = self.eps.get(ep.index())
+        if let Some(state) = self.eps.get(ep)
             && buf.len() < state.fast.plain_write
             && buf.len() as u64 == to.len
             && let id = state.route(peer)
-            && let Some(Some(connection)) = self.connections.get(ConnId::place(id))
+            && let Some(connection) = self.connections.find(id)
             && !connection.mapped
             && let Some(link) = &connection.link
             && let Some(header) = self.engine.try_write_now(id, to)
@@ -69,7 +69,7 @@ impl<T: Transport> State<T> {
         let (&[buf], &[to], None) = (iov, call.remote, call.data) else {
             return false;
         };
-        let Some(Some(state)) = self.eps.get(ep.index()) else {
+        let Some(state) = self.eps.get(ep) else {
             return false;
         };
         let given = call.flags.unwrap_or(state.tx_flags);
@@ -85,7 +85,7 @@ impl<T: Transport> State<T> {
             self.note_direct_access(to.len);
             return true;
         }
-        let Some(Some(connection)) = self.connections.get(ConnId::place(id)) else {
+        let Some(connection) = self.connections.find(id) else {
             return false;
         };
         let Some(link) = connection

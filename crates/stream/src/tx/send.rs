@@ -68,7 +68,7 @@ impl<T: Transport> State<T> {
         iov: &Iov<UserBuf>,
         args: &SendArgs,
     ) -> Result<(Send<UserBuf>, Flags)> {
-        let Some(Some(state)) = self.eps.get(ep.index()) else {
+        let Some(state) = self.eps.get(ep) else {
             return Err(Errno::EOPBADSTATE);
         };
         if !state.has_tx {
@@ -199,7 +199,7 @@ impl<T: Transport> State<T> {
         else {
             return Ok(());
         };
-        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return Err(Errno::ENOTCONN);
         };
         let payload = if *inline { send.iov.len() as usize } else { 0 };
@@ -309,7 +309,7 @@ impl<T: Transport> State<T> {
         let Self {
             connections, slots, ..
         } = self;
-        let Some(Some(connection)) = connections.get_mut(id.index()) else {
+        let Some(connection) = connections.get_mut(id) else {
             return Err(Errno::ENOTCONN);
         };
         let buffer = &mut connection.tx_buffer;
