@@ -267,7 +267,7 @@ impl Named {
 
 impl FastPath {
     /// For an endpoint as it is now, whose sends and writes complete in `cq`; injected and other
-    /// messages are small up to these lengths in bytes.
+    /// messages may take the fast path up to these lengths in bytes.
     pub(crate) fn of<T: Transport>(
         ep: &EpState<T>,
         inject: u64,
@@ -278,7 +278,7 @@ impl FastPath {
             let longest = usize::try_from(longest).unwrap_or(usize::MAX);
             longest.min(most).min(max_copied::<T>()) + 1
         };
-        let mut small = Self {
+        let mut fast = Self {
             send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),
             counted: ep.counted,
             plain_recv: ep.has_rx
@@ -291,16 +291,16 @@ impl FastPath {
         if ep.has_tx {
             // What is counted once the peer has it is noted before it is written.
             if !(ep.counted && ep.tx_flags.intersects(ACKED)) {
-                small.inject = bound(inject, ep.inject_size);
+                fast.inject = bound(inject, ep.inject_size);
             }
-            small.send = bound(send, ep.max_msg_size);
+            fast.send = bound(send, ep.max_msg_size);
         }
         if ep.tx_ready && ep.has_rma && !ep.writes_counted && InPlaceOf::<T>::SUPPORTED {
-            small.write = bound(send, ep.max_msg_size);
+            fast.write = bound(send, ep.max_msg_size);
         }
         if !ep.tx_flags.intersects(SLOW_FLAGS) {
-            (small.plain_send, small.plain_write) = (small.send, small.write);
+            (fast.plain_send, fast.plain_write) = (fast.send, fast.write);
         }
-        small
+        fast
     }
 }

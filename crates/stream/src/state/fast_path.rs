@@ -37,7 +37,7 @@ pub(crate) fn off_fast_path<R>(act: impl FnOnce() -> R) -> R {
 /// What the fast paths of an endpoint need to know.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FastPath {
-    /// Injected messages shorter than this many bytes are small; 0 when none are.
+    /// Injected messages shorter than this many bytes may take it; 0 when none may.
     pub(crate) inject: usize,
     /// The same for messages that are sent.
     pub(crate) send: usize,

@@ -116,11 +116,11 @@ impl<T: Transport> State<T> {
             return Err(Errno::EOPNOTSUPP);
         }
         let payload = [&atomic.operand, &atomic.compare];
-        let small = atomic.op == AtomicOp::AtomicRead;
+        let no_payload = atomic.op == AtomicOp::AtomicRead;
         let silent = atomic.inject && !atomic.completion;
         let start =
             |engine: &mut Engine<UserBuf>, id, header: &mut _| engine.atomic(id, atomic, header);
-        self.start(ep, peer, payload, (small, silent, more), start)
+        self.start(ep, peer, payload, (no_payload, silent, more), start)
     }
 
     /// Does what the engine asks for before the connection is read on.

@@ -199,20 +199,20 @@ impl<T: Transport> State<T> {
 
     fn start_rma(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>, more: bool) -> Result<()> {
         let payload = [&rma.iov, &Iov::EMPTY];
-        let small = rma.kind == RmaKind::Read;
+        let no_payload = rma.kind == RmaKind::Read;
         let silent = rma.inject && !rma.completion;
         let start = |engine: &mut Engine<UserBuf>, id, header: &mut _| engine.rma(id, rma, header);
-        self.start(ep, peer, payload, (small, silent, more), start)
+        self.start(ep, peer, payload, (no_payload, silent, more), start)
     }
 
-    /// Starts what the engine accepts: `payload` is what it sends, if it sends any; `small`
-    /// that it sends none, `silent` that nothing is reported of it.
+    /// Starts what the engine accepts: `payload` is what it sends, if it sends any;
+    /// `no_payload` that it sends none, `silent` that nothing is reported of it.
     pub(crate) fn start(
         &mut self,
         ep: EpId,
         peer: FiAddr,
         payload: [&Iov<UserBuf>; 2],
-        (small, silent, more): (bool, bool, bool),
+        (no_payload, silent, more): (bool, bool, bool),
         start: impl Fn(&mut Engine<UserBuf>, ConnId, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
     ) -> Result<()> {
         let id = self.route(ep, peer, silent)?;
@@ -234,7 +234,7 @@ impl<T: Transport> State<T> {
             // As for a message: reported once.
             return if silent { Err(error) } else { Ok(()) };
         }
-        self.write_out(id, buffered.inline || small, more && !silent);
+        self.write_out(id, buffered.inline || no_payload, more && !silent);
         if silent {
             self.hand_over(id);
         }

@@ -175,14 +175,14 @@ impl<T: Transport> State<T> {
         };
         self.append(id, send, plan)?;
         // What is not copied goes out with others as well, as long as it is not much.
-        let short = inline || self.is_short(id, send.iov.len());
-        self.write_out(id, short, more);
+        let may_wait = inline || self.may_wait_uncopied(id, send.iov.len());
+        self.write_out(id, may_wait, more);
         Ok(())
     }
 
     /// Whether a message that is not copied may wait behind others of its connection.
     #[inline]
-    fn is_short(&self, id: ConnId, len: u64) -> bool {
+    fn may_wait_uncopied(&self, id: ConnId, len: u64) -> bool {
         let conn = self.engine.conn(id);
         len <= MAX_COALESCED_UNCOPIED
             && conn.is_some_and(|conn| conn.unsent() <= MAX_COALESCED_BYTES)
@@ -219,12 +219,13 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
-    /// Writes what a connection has, now that there is more of it, or puts that off.
+    /// Writes what a connection has, now that there is more of it, or puts that off: if `more` is to
+    /// follow, or what was added may wait behind others of its burst.
     #[inline]
-    pub(crate) fn write_out(&mut self, id: ConnId, small: bool, more: bool) {
+    pub(crate) fn write_out(&mut self, id: ConnId, may_wait: bool, more: bool) {
         // Whoever sleeps makes no progress that would write what is put off.
         let asleep = self.unattended || !self.waiters.is_empty();
-        let wait = more || (self.burst_open && small && !asleep && self.in_burst(Some(id)));
+        let wait = more || (self.burst_open && may_wait && !asleep && self.in_burst(Some(id)));
         let round = self.begin_burst();
         if let Some(connection) = self.connection(id) {
             connection.last_burst = round;
